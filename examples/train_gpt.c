@@ -133,13 +133,19 @@ static double rate_at(const options *o, size_t step) { /* step 0 is the first */
     return o->schedule == RATE_CONSTANT ? whole : o->schedule == RATE_LINEAR ? whole * (1 - gone)
         : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
 }
-static int load_batch(engine *e, const options *o, data *d, uint64_t first) { /* first: the number of a sequence */
+enum { HELD_SEQUENCES = 128 /* at least, in whole batches */ };
+#define HELD_IMAGES ((uint64_t)1 << 40) /* no training gets that far */
+
+static size_t held_batches(const options *o) { return (HELD_SEQUENCES + o->batch - 1) / o->batch; }
+/* first: the number of a sequence, of those that are trained on, or of those that are not. */
+static int load_batch(engine *e, const options *o, data *d, uint64_t first, int held_back) {
     const model *m = &e->m; const transformer *t = &m->shape; size_t side = 1; memopt_status s = MEMOPT_OK;
-    if (!m->vit)
-        return data_batch(d, o->seed, first, t->batch, t->length, (int32_t *)e->input, e->targets, e->message,
-                          sizeof e->message);
+    int32_t *const ids = (int32_t *)e->input; char *const message = e->message; const size_t n = sizeof e->message;
+    if (!m->vit && held_back)
+        return data_held_back(d, held_batches(o) * o->batch, (size_t)first, t->batch, t->length, ids, e->targets, message, n);
+    if (!m->vit) return data_batch(d, o->seed, first, t->batch, t->length, ids, e->targets, message, n);
     while (side * side < o->context) ++side;
-    data_images(o->seed, first, t->batch, side, PATCH_SIDE, e->pixels, e->targets);
+    data_images(o->seed, first + (held_back ? HELD_IMAGES : 0), t->batch, side, PATCH_SIDE, e->pixels, e->targets);
     if (t->type == MEMOPT_TYPE_BF16)
         s = memopt_bf16_from_f32((uint16_t *)e->input, e->pixels, pixel_count(m), t->ops.threads);
     return said(e, "The images", s);
@@ -183,10 +189,28 @@ static int step(engine *e, const options *o, data *d, size_t number) {
     if (said(e, "The step", s)) return 1;                                /* and its gradients are gone: step_tensor() */
     for (i = 0; i < o->accumulate; ++i) {
         e->m.shape.accumulate = i > 0;
-        if (load_batch(e, o, d, ((uint64_t)number * o->accumulate + i) * o->batch) || pass(e)) return 1;
+        if (load_batch(e, o, d, ((uint64_t)number * o->accumulate + i) * o->batch, 0) || pass(e)) return 1;
     }
     if (!o->fuse_step) return apply(e, o, &run);
     return said(e, "The step", memopt_optim_end(e->optim));              /* memopt 12 */
+}
+static int evaluate(engine *e) { /* a forward alone; in a conventional engine a pass whose gradients nobody looks at */
+    memopt_status s; float loss;
+    if (!e->tape) return pass(e);
+    s = memopt_tape_evaluate(e->tape, e->input, &loss);
+    if (s) e->error = memopt_tape_error(e->tape);
+    return said(e, "An evaluation", s);
+}
+/* The mean loss of what is held back, which is the same in every run. */
+static int validate(engine *e, const options *o, data *d, outcome *out) {
+    const size_t batches = held_batches(o); double sum = 0; size_t i;
+    for (i = 0; i < batches; ++i) {
+        if (load_batch(e, o, d, (uint64_t)i * o->batch, 1) || evaluate(e)) return 1;
+        sum += e->m.head.loss * (double)o->accumulate; /* a batch counts as a part of its step */
+    }
+    out->held_steps = (uint32_t)o->validate;
+    out->held[out->held_count++] = (float)(sum / (double)batches);
+    return 0;
 }
 static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scaler_default(&e->scaler)); }
 #include "gpt/sample.h"
@@ -194,17 +218,19 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 
 /* ---- a whole run ---- */
 static int train(engine *e, const options *o, data *d, outcome *out) {
-    size_t i; double since;
+    size_t i; double since, begin;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
     if (init_scale(e)) return 1;
     since = now();
     for (i = 0; i < o->steps; ++i) {
         if (step(e, o, d, i)) return 1;
-        if (out->loss_count == MOST_LOSSES) /* the first ones go */
-            memmove(out->losses, out->losses + 1, --out->loss_count * sizeof *out->losses);
-        out->losses[out->loss_count++] = (float)e->m.loss;
-        progress(e, o, out, i + 1, now() - since);
+        outcome_loss(out, e->m.loss);
+        progress(e, o, i + 1, now() - since);
+        if (!o->validate || ((i + 1) % o->validate && i + 1 < o->steps)) continue;
+        begin = now();
+        if (validate(e, o, d, out)) return 1;
+        since += now() - begin;
     }
     out->seconds_per_step = (now() - since) / (double)o->steps;
     out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
@@ -259,6 +285,7 @@ static int fit(options *o, const memopt_ops *ops, const beside *b, char *message
 static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outcome *out, char **strip) {
     char *const message = e->message; const size_t n = sizeof e->message; options shown; size_t peak; beside b = { 0, 0 };
     if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
+    if (o->validate && d->file && data_hold_back(d, o->context, message, n)) return 1;
     touch_stacks(ops->threads);
     if (look_beside(o, ops, &b, message, n)) return 1;
     if (o->fit && fit(o, ops, &b, message, n)) return 1;
@@ -314,6 +341,7 @@ static int run_and_tell(int argc, char **argv) {
         printf("measured %.3f MB, %.1f tokens/s, %.0f %% of the product's speed, loss %.5f, weights %016llx\n",
                (double)out.measured_peak / 1e6, out.tokens_per_second, 100 * out.mfu,
                (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
+    if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
     if (o.json && json_write(o.json, &out)) {
         fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
         return 1;

@@ -15,7 +15,7 @@ family() { # common switches, then one line of switches a run on stdin: all the 
     while read -r line; do
         # shellcheck disable=SC2086
         gpt $1 $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 $line: $(cat "$work/said")"
-        got=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+        got=$(grep -E '"(losses|held_back_losses|weights_hash)"' "$work/run.json")
         [ -n "$got" ] || fail "no losses or hash with $1 $line"
         first=${first:-$got}
         [ "$got" = "$first" ] || fail "other bits with $1 $line"
@@ -46,6 +46,18 @@ END
 --keep arena
 --keep overhead:20 --attention lean --head chunk:77 --mlp chunk:65
 END
+    family "--steps 7 --layers 2 --batch 3 --accumulate 2 --validate 3" <<END
+--keep conventional
+--keep arena
+--keep overhead:20 --attention lean --head chunk:77 --mlp chunk:65
+END
+    hash="$(field weights_hash)" # looking at what is held back changes nothing
+    gpt --steps 7 --layers 2 --batch 3 --accumulate 2 --validate 7 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+    [ "$(field weights_hash)" = "$hash" ] || fail "other weights when looked at more often"
+    family "--steps 4 --layers 2 --dropout 0.1 --fuse-step --gradients bf16 --validate 2" <<END
+--keep arena
+--keep every:1
+END
     family "--steps 4 --layers 2 --batch 2 --accumulate 2 --weights bf16" <<END
 --keep arena
 --keep overhead:33 --attention lean
@@ -63,7 +75,7 @@ END
 --keep arena
 --keep overhead:33 $lean
 END
-    family "--model vit --steps 4 --layers 2 --batch 4" <<END
+    family "--model vit --steps 4 --layers 2 --batch 4 --validate 3" <<END
 --keep conventional
 --keep arena
 --keep overhead:33 --attention lean --mlp chunk:99 --fuse-step --threads 2
@@ -154,6 +166,9 @@ bad_input() {
     refused 2 "--steps" --steps 0
     refused 2 "leave" --ladder --clip 1
     refused 2 "fit" --batch-table
+    refused 2 "--ladder" --ends
+    head -c 1280 /dev/zero >"$work/tenth.txt" # of which 128 are held back, and a context of 128 needs one more
+    refused 1 "held back" --data "$work/tenth.txt" --validate 1
     refused 2 "leave" --fit 100M --batch 3
     refused 1 "u16" --data "$work/raw.bin" --vocab 50257
     refused 2 "is no switch" --bogus
@@ -222,6 +237,11 @@ plan_holds_everywhere() { # each switch by itself and with others, from 1 to 8 t
 --clip 1
 --accumulate 4
 --accumulate 2 --clip 0.5 --weights split --optimizer adamw8
+--validate 1
+--validate 1 --keep conventional
+--validate 1 --keep overhead:33 --weights bf16 $lean
+--validate 1 --keep budget:30M --dropout 0.1
+--validate 1 --model vit --head chunk:3
 --dropout 0.1
 --dropout 0.2 --keep every:1 --mlp chunk:77 --attention lean
 --head chunk:64

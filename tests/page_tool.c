@@ -52,7 +52,8 @@ static void fill(outcome *o, size_t rung) {
     o->parameters = 124475904; o->tokens = 4096; o->batch = 4;
     o->tokens_per_second = sample[rung].speed; o->flops_per_step = 3.5e12;
     o->weights_hash = (uint64_t)sample[rung].bits * 0x123456789abcdef;
-    o->loss_count = 60;
+    o->steps = o->loss_count = 60;
+    o->loss_steps = 1;
     for (s = 0; s < o->loss_count; ++s) {
         noise = noise * 1664525u + 1013904223u; own = own * 1664525u + 1013904223u;
         o->losses[s] = (float)(4.2 + 6.8 * exp(-(double)s / 14) + 0.12 * ((double)(noise >> 8) / 16777216 - 0.5)

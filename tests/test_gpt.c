@@ -142,7 +142,8 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--ladder --optimizer lion", "--optimizer" }, { "--ladder --sample 3", "--sample" },
     { "--ladder --fit 1G", "--fit" }, { "--batch-table --keep arena", "--keep" },
     { "--keep conventional --dropout 0.1", "--dropout" }, { "--keep conventional --sample 4", "--sample" },
-    { "--fit 1G --keep budget:1M", "--keep" } };
+    { "--fit 1G --keep budget:1M", "--keep" }, { "--validate 0", "--validate" }, { "--ends", "--ladder" },
+    { "--validate 2 --steps 2000", "--validate" }, { "--batch-table --fit 1G --validate 5", "--validate" } };
 static void gpt_refusals(void) {
     size_t i, n; options o; char first[sizeof gpt_message]; volatile size_t room = 10;
     for (i = 0; i < sizeof gpt_refused / sizeof *gpt_refused; ++i) {
@@ -170,7 +171,8 @@ static void gpt_neighbours(void) { /* what is close to a refusal, and fine */
             "--ladder --threads 2",
         "--batch-table --fit 1G", "--ladder --dry-run", "--lr 0", "--dropout 0", "--dropout 0.99", "--keep=arena",
             "--preset 7b --dry-run",
-        "--preset gpt2-1558m --dry-run" };
+        "--preset gpt2-1558m --dry-run", "--validate 1", "--validate 2 --steps 1999", "--validate 500 --steps 3",
+        "--ladder --ends --validate 7" };
     size_t i; options o;
     for (i = 0; i < sizeof fine / sizeof *fine; ++i) {
         if (!GPT_WIDE && strstr(fine[i], "--preset")) continue;
@@ -186,7 +188,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--keep overhead:12.3456789", "--fit 24M",
         "--keep every:3 --head chunk:7 --mlp chunk:9 --attention lean --optimizer lamb8 --seed 7",
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
-            "--ladder --dry-run --threads 3",
+            "--ladder --dry-run --threads 3", "--ladder --ends --validate 12",
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
         "--fit 2G --keep overhead:10" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
@@ -330,6 +332,46 @@ static void gpt_data_batches(void) {
                       && gpt_in[0] == 'a' && gpt_in[15] == 'h' && gpt_out[0] == 'b' && gpt_out[15] == 'i');
     data_close(&d); remove(path);
 }
+static void gpt_data_held(void) { /* the last tenth is for looking only, and all of it is looked at */
+    data d; size_t i; const size_t n = gpt_tokens(20240520, 1, 1000, 1000); const char *path = gpt_file("d");
+    int32_t low = 999, high = 0;
+    for (i = 0; i < 1000; ++i) { gpt_bytes[1024 + 2 * i] = (unsigned char)i; gpt_bytes[1025 + 2 * i] = (unsigned char)(i >> 8); }
+    CHECK(data_open(gpt_put("d", gpt_bytes, n), 1000, 24, &d, gpt_message, sizeof gpt_message) == 0 && d.training == 1000);
+    CHECK(data_hold_back(&d, 100, gpt_message, sizeof gpt_message) == 1 && d.training == 1000); /* a hundred: none follows */
+    CHECK(strstr(gpt_message, "--validate") && gpt_message[strlen(gpt_message) - 1] == '.');
+    CHECK(data_hold_back(&d, 99, gpt_message, sizeof gpt_message) == 0 && d.training == 900 && d.tokens == 1000);
+    for (i = 0; i < 30; ++i) {
+        CHECK(data_batch(&d, 3, i * GPT_BATCH, GPT_BATCH, 24, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
+        CHECK(gpt_out[GPT_BATCH * 24 - 1] < 900 && gpt_in[0] < 876);
+        if (gpt_in[0] > high) high = gpt_in[0];
+    }
+    CHECK(high > 780);
+    CHECK(data_held_back(&d, 4, 0, 4, 24, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
+    for (i = 0; i < 4 * 24; ++i) CHECK_AT(gpt_in[i] == 900 + (int32_t)(i / 24) * 19 + (int32_t)(i % 24) && gpt_out[i] == gpt_in[i] + 1, i);
+    CHECK(data_held_back(&d, 4, 3, 1, 24, gpt_in2, gpt_out2, gpt_message, sizeof gpt_message) == 0); /* any part of it alone */
+    CHECK(!memcmp(gpt_in2, gpt_in + 72, 24 * sizeof *gpt_in));
+    for (i = 0; i < GPT_BATCH; ++i) { /* the last one ends where the file does */
+        CHECK(data_held_back(&d, GPT_BATCH, i, 1, 99, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
+        if (gpt_in[0] < low) low = gpt_in[0];
+        CHECK(gpt_in[0] == 900 && gpt_out[98] == 999);
+    }
+    CHECK(low == 900);
+    data_close(&d); remove(path);
+}
+static outcome gpt_long;
+static void gpt_losses(void) { /* means of 1, 2, 4... steps, as many as there is room for */
+    size_t i;
+    memset(&gpt_long, 0, sizeof gpt_long);
+    for (i = 0; i < MOST_LOSSES; ++i) outcome_loss(&gpt_long, (double)i);
+    CHECK(gpt_long.loss_count == MOST_LOSSES && gpt_long.loss_steps == 1 && gpt_long.losses[7] == 7.0f);
+    outcome_loss(&gpt_long, (double)i++);
+    CHECK(gpt_long.loss_count == MOST_LOSSES / 2 + 1 && gpt_long.loss_steps == 2 && gpt_long.losses[7] == 14.5f);
+    CHECK(gpt_long.losses[MOST_LOSSES / 2] == 1000.0f && gpt_long.losses[MOST_LOSSES / 2 - 1] == 998.5f);
+    for (; i < 3 * MOST_LOSSES - 1; ++i) outcome_loss(&gpt_long, (double)i);
+    CHECK(gpt_long.steps == 2999 && gpt_long.loss_steps == 4 && gpt_long.loss_count == 750);
+    for (i = 0; i < 749; ++i) CHECK_AT(gpt_long.losses[i] == 4.0f * (float)i + 1.5f, i);
+    CHECK(gpt_long.losses[749] == 2997.0f); /* of three */
+}
 static float gpt_pixels[32 * 8 * 8 * 48], gpt_pixels2[32 * 8 * 8 * 48];
 static void gpt_data_images(void) {
     int32_t labels[32], again[32]; size_t i, seen[IMAGE_CLASSES] = { 0 }; const size_t one = 8 * 8 * 48;
@@ -373,7 +415,7 @@ static void gpt_fill(void) {
         for (t = 0; t < TAGS; ++t) o->predicted_peak += o->at_peak[t] = 1000000 * (t + 1) / (i + 1);
         o->measured_peak = i == 1 ? 0 : o->predicted_peak + 5; o->tokens_per_second = i == 1 ? 0 : 123.5;
         o->weights_hash = i < 2 ? 77 : 78; o->parameters = 1234567; o->tokens = 256; o->batch = 2;
-        o->loss_count = 5; o->moment_count = 6;
+        o->steps = o->loss_count = 5; o->loss_steps = 1; o->moment_count = 6;
         for (s = 0; s < 5; ++s) o->losses[s] = 5.0f - (float)s + (i == 2 ? 0.25f : 0.0f);
         for (s = 0; s < 6; ++s) {
             o->moments[s].when = (float)s / 6.0f;
@@ -389,6 +431,7 @@ static void gpt_json(void) {
     CHECK(json_write(path, &gpt_rungs[0]) == 0);
     text = gpt_read(path);
     CHECK(strstr(text, "\"name\": \"rung <0> & \\\"co\\\"\"") && strstr(text, "\\\"a\\\\b\\\""));
+    CHECK(strstr(text, "\"held_back_losses\": [],") && strstr(text, "\"steps\": 5,"));
     CHECK(strstr(text, "\"losses\": [5, 4, null, 2, 1]") && strstr(text, "\"weights_hash\": \"000000000000004d\""));
     CHECK(strstr(text, "\"predicted_peak_bytes\": 28000000,") && strstr(text, "\"measured_peak_bytes\": 28000005,"));
     CHECK(strstr(text, "\"kept activations\": 5000000") && !strstr(text, "nan") && !strstr(text, "inf"));
@@ -411,7 +454,7 @@ static size_t gpt_occurrences(const char *text, const char *what) {
 }
 static void gpt_page(void) {
     const char *path = gpt_file("p"), *text, *strips[3] = { NULL, "<svg xmlns=\"http://www.w3.org/2000/svg\"/>",
-                                                            NULL }; page p;
+                                                            NULL }; page p; size_t i;
     gpt_fill();
     memset(&p, 0, sizeof p); strips[0] = "M"; strips[2] = "Ma";
     p.title = "A <title> & more"; p.about = "about \"it\""; p.rungs = gpt_rungs; p.count = 3; p.strips = strips;
@@ -424,13 +467,22 @@ static void gpt_page(void) {
     CHECK(strstr(text, "src=\"data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4=\""));
     CHECK(strstr(text, "base64,TQ==\"") && strstr(text, "base64,TWE=\""));
     CHECK(!strstr(text, "<script") && gpt_occurrences(text, "http") == 0);
+    for (i = 0; i < 3; ++i) { /* a third plot, and a column, of what is held back */
+        gpt_rungs[i].held_steps = 2; gpt_rungs[i].held_count = 3;
+        gpt_rungs[i].held[0] = 4; gpt_rungs[i].held[1] = 3.5f; gpt_rungs[i].held[2] = 3;
+    }
+    CHECK(page_write(path, &p) == 0);
+    text = gpt_read(path);
+    CHECK(gpt_occurrences(text, "class=\"plot\"") == 3 + 3 + 3 && gpt_occurrences(text, "class=\"curve\"") == 3 * 2);
+    CHECK(gpt_occurrences(text, "<td>3.00000</td>") == 3 && gpt_occurrences(text, "held back</th>") == 1);
+    CHECK(strstr(text, "M0 0L666.7 500L1000 1000") && strstr(text, "<span>step 2</span><span>step 5</span>"));
     gpt_rungs[1].ok = 0; gpt_rungs[1].predicted_peak = 0; memset(gpt_rungs[1].at_peak, 0, sizeof gpt_rungs[1].at_peak);
     snprintf(gpt_rungs[1].message, sizeof gpt_rungs[1].message, "no <room>");
     gpt_rungs[0].moment_count = gpt_rungs[1].moment_count = gpt_rungs[2].moment_count = 0;
     p.strips = NULL;
     CHECK(page_write(path, &p) == 0);
     text = gpt_read(path);
-    CHECK(strstr(text, "<td>\xe2\x80\x93</td><td class=\"why\" colspan=\"6\">no &lt;room&gt;</td></tr>"));
+    CHECK(strstr(text, "<td>\xe2\x80\x93</td><td class=\"why\" colspan=\"7\">no &lt;room&gt;</td></tr>"));
     CHECK(strstr(text, "no &lt;room&gt;") && !strstr(text, "id=\"step\"") && !strstr(text, "id=\"strips\""));
     CHECK(page_chart_svg(path, &p) == 0);
     text = gpt_read(path);
@@ -461,7 +513,7 @@ static void gpt_figures(void) {
 static void test_gpt(void) {
     RUN(gpt_defaults); RUN(gpt_values); RUN(gpt_rates); RUN(gpt_byte_numbers); RUN(gpt_refusals); RUN(gpt_neighbours);
     RUN(gpt_described); RUN(gpt_help);
-    RUN(gpt_data_errors); RUN(gpt_data_shrinks); RUN(gpt_data_batches); RUN(gpt_data_images);
+    RUN(gpt_data_errors); RUN(gpt_data_shrinks); RUN(gpt_data_batches); RUN(gpt_data_held); RUN(gpt_losses); RUN(gpt_data_images);
     RUN(gpt_json); RUN(gpt_page); RUN(gpt_figures);
 }
 #ifndef TEST_COMBINED

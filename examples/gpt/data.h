@@ -11,7 +11,7 @@
 typedef struct data {
     FILE    *file;
     char     name[256];
-    uint64_t tokens;
+    uint64_t tokens, training; /* training: so many at the beginning are trained on, which are all, or nine tenths */
     long     begin;    /* of the tokens, in the file */
     int      bytes;    /* of a token: 1 = text, 2 */
     size_t   vocab;    /* every token is below */
@@ -22,10 +22,15 @@ typedef struct data {
  * vocabulary. 0: fine, and data_close() closes it; else `message` says what is wrong and what to do.
  */
 static int  data_open(const char *path, size_t vocab, size_t context, data *out, char *message, size_t capacity);
+/** The last tenth is trained on no more. 1: it is too short for a sequence. */
+static int  data_hold_back(data *d, size_t context, char *message, size_t capacity);
 static void data_close(data *d); /* also of one that is zeroed, or did not open */
 /** Sequences number first, first + 1, ...: `batch` times `context` inputs; targets are the tokens that follow them. */
 static int  data_batch(data *d, uint64_t seed, uint64_t first, size_t batch, size_t context, int32_t *inputs,
                        int32_t *targets, char *message, size_t capacity);
+/** The same of sequences first, first + 1, ... of `count` that lie evenly in what is held back. */
+static int  data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
+                           int32_t *targets, char *message, size_t capacity);
 /** Images number first, ...: batch * side * side patches (rows) of patch * patch * 3 numbers around 0; a label each. */
 static void data_images(uint64_t seed, uint64_t first, size_t batch, size_t side, size_t patch, float *pixels,
                         int32_t *labels);
@@ -135,20 +140,42 @@ static int data_open(const char *path, size_t vocab, size_t context, data *out, 
     memset(&d, 0, sizeof d);
     wrong = data_open_file(path, vocab, context, &d, message, capacity);
     if (wrong) data_close(&d);
+    d.training = d.tokens;
     *out = d;
     return wrong;
+}
+static int data_hold_back(data *d, size_t context, char *message, size_t capacity) {
+    const uint64_t held = d->tokens / 10;
+    DATA_REFUSE(held <= context, "%.200s: %llu tokens, of which a tenth is held back for --validate, are too few for a context "
+                "of %zu; give more --data, or a smaller --context.", d->name, (unsigned long long)d->tokens, context);
+    d->training = d->tokens - held;
+    return 0;
+}
+/* A sequence, and the tokens that follow its own. */
+static int data_sequence(data *d, uint64_t at, size_t context, int32_t *inputs, int32_t *targets, char *message,
+                         size_t capacity) {
+    DATA_REFUSE(data_read(d, at, context, inputs) || data_read(d, at + context, 1, targets + context - 1),
+                "%.200s: tokens %llu and after could not be read any more; was the file changed?", d->name,
+                (unsigned long long)at);
+    memcpy(targets, inputs + 1, (context - 1) * sizeof *targets);
+    return data_beyond(d, at, inputs, context, message, capacity)
+        || data_beyond(d, at + context, targets + context - 1, 1, message, capacity);
 }
 static int data_batch(data *d, uint64_t seed, uint64_t first, size_t batch, size_t context, int32_t *inputs,
                       int32_t *targets, char *message, size_t capacity) {
     size_t i;
     for (i = 0; i < batch; ++i, inputs += context, targets += context) {
-        const uint64_t at = data_random(seed, 0, first + i) % (d->tokens - context);
-        DATA_REFUSE(data_read(d, at, context, inputs) || data_read(d, at + context, 1, targets + context - 1),
-                    "%.200s: tokens %llu and after could not be read any more; was the file changed?", d->name,
-                    (unsigned long long)at);
-        memcpy(targets, inputs + 1, (context - 1) * sizeof *targets);
-        if (data_beyond(d, at, inputs, context, message, capacity)
-            || data_beyond(d, at + context, targets + context - 1, 1, message, capacity)) return 1;
+        const uint64_t at = data_random(seed, 0, first + i) % (d->training - context);
+        if (data_sequence(d, at, context, inputs, targets, message, capacity)) return 1;
+    }
+    return 0;
+}
+static int data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
+                          int32_t *targets, char *message, size_t capacity) {
+    const uint64_t places = d->tokens - d->training - context; size_t i;
+    for (i = 0; i < batch; ++i, inputs += context, targets += context) {
+        const uint64_t at = d->training + places * (first + i) / count;
+        if (data_sequence(d, at, context, inputs, targets, message, capacity)) return 1;
     }
     return 0;
 }

@@ -33,8 +33,17 @@ static void json_known(FILE *f, const char *name, double x) { /* 0 stands for no
     if (x > 0) json_real(f, name, x);
     else fprintf(f, ",\n  \"%s\": null", name);
 }
+static void json_losses(FILE *f, const char *name, const float *losses, uint32_t count) {
+    uint32_t i;
+    fprintf(f, ",\n  \"%s\": [", name);
+    for (i = 0; i < count && i < MOST_LOSSES; ++i) {
+        if (i) fputs(", ", f);
+        json_number(f, (double)losses[i], 9); /* enough for every bit of a float */
+    }
+    fputc(']', f);
+}
 static void json_put(FILE *f, const outcome *o) {
-    uint32_t i; const uint32_t losses = o->loss_count < MOST_LOSSES ? o->loss_count : MOST_LOSSES;
+    uint32_t i;
     fprintf(f, "{\n  \"ok\": %s,\n  \"name\": ", o->ok ? "true" : "false"); json_text(f, o->name);
     fputs(",\n  \"switches\": ", f); json_text(f, o->switches);
     fputs(",\n  \"message\": ", f); json_text(f, o->message);
@@ -51,12 +60,11 @@ static void json_put(FILE *f, const outcome *o) {
     json_known(f, "seconds_per_step", o->seconds_per_step);
     json_real(f, "flops_per_step", o->flops_per_step);
     json_known(f, "mfu", o->mfu); json_known(f, "gemm_flops_per_second", o->gemm_flops);
-    fputs(",\n  \"losses\": [", f);
-    for (i = 0; i < losses; ++i) {
-        if (i) fputs(", ", f);
-        json_number(f, (double)o->losses[i], 9); /* enough for every bit of a float */
-    }
-    fprintf(f, "],\n  \"weights_hash\": \"%016llx\"\n}", (unsigned long long)o->weights_hash);
+    json_count(f, "steps", o->steps); json_count(f, "steps_of_a_loss", o->loss_steps);
+    json_losses(f, "losses", o->losses, o->loss_count);
+    json_count(f, "steps_between_held_back", o->held_steps);
+    json_losses(f, "held_back_losses", o->held, o->held_count);
+    fprintf(f, ",\n  \"weights_hash\": \"%016llx\"\n}", (unsigned long long)o->weights_hash);
 }
 typedef struct json_list { const outcome *rungs; size_t count; } json_list;
 static void json_one(FILE *f, const void *what) { json_put(f, (const outcome *)what); fputc('\n', f); }

@@ -2,6 +2,7 @@
 #ifndef GPT_OPTIONS_H
 #define GPT_OPTIONS_H
 #include "memopt.h"
+#include "outcome.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      layers, width, heads, context, vocab; /* vocab: as in the data; weights have it padded to 128 */
     const char *data;                                 /* NULL = memopt.h's own text, built in */
     size_t      batch, steps, accumulate, warmup, threads, sample;
+    size_t      validate;                             /* every so many steps; 0 = off */
     double      rate;                                 /* --lr */
     decline     schedule;
     size_t      scale_rate;                           /* --scale-lr BATCH; 0 = off */
@@ -31,7 +33,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     int         lean_attention, fuse_step, dry_run, blas;
     size_t      fit;                                  /* bytes; 0 = off */
     const char *json;                                 /* file, or NULL */
-    int         ladder, batch_table;                  /* run the tables instead of one training */
+    int         ladder, ends, batch_table;            /* run the tables instead of one training */
     int         quiet;                                /* no progress line */
     int         help;                                 /* --help was given: contradictions have not been looked at */
 } options;
@@ -47,9 +49,9 @@ static void options_help(FILE *to);
 static int  options_bytes(const char *text, size_t *bytes);
 
 /* ---- the list: every switch once, in the order of --help ---- */
-enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_BATCH, ON_STEPS,
-    ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_DRY_RUN, ON_LADDER,
+enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
+    ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_DRY_RUN, ON_LADDER, ON_ENDS,
     ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP, SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
 static const switch_row switch_rows[SWITCHES] = {
@@ -61,6 +63,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "context", "N", "tokens of a sequence; with vit, patches: a square" },
     { NULL, "vocab", "N", "different tokens; bytes are 256" },
     { "The training", "data", "FILE", "text, .bin of llm.c, or .u16 tokens; default: memopt.h itself" },
+    { NULL, "validate", "N", "hold a tenth of it back; its loss after every N steps; default off" },
     { NULL, "batch", "N", "sequences that go through together" },
     { NULL, "steps", "N", "steps of the optimizer; default 100" },
     { NULL, "accumulate", "N", "batches for each step; default 1" },
@@ -82,6 +85,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
     { NULL, "ladder", NULL, "conventional to lean, rung by rung, with a table and a page" },
+    { NULL, "ends", NULL, "with --ladder: its first rung, its last with the same bits, its last" },
     { NULL, "batch-table", NULL, "the largest batch of each rung within --fit" },
     { NULL, "sample", "N", "write N tokens when trained" },
     { NULL, "json", "FILE", "the figures of the run, for programs" },
@@ -219,7 +223,7 @@ static const count_row count_rows[] = {
     { ON_HEADS, offsetof(options, heads), 1, 65536 }, { ON_CONTEXT, offsetof(options, context), 1, 1048576 },
     { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_BATCH, offsetof(options, batch), 1, 1048576 },
     { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
-    { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
+    { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_SAMPLE, offsetof(options, sample), 1, 1048576 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
@@ -262,6 +266,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_FUSE_STEP: o->fuse_step = 1; break;
     case ON_DRY_RUN:   o->dry_run = 1; break;
     case ON_LADDER:    o->ladder = 1; break;
+    case ON_ENDS:      o->ends = 1; break;
     case ON_BATCH_TABLE: o->batch_table = 1; break;
     case ON_QUIET:     o->quiet = 1; break;
     default:           o->help = 1; break;

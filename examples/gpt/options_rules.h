@@ -37,9 +37,10 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
                switch_rows[own[i]].name);
     REFUSE(o->ladder && o->batch_table, "--ladder and --batch-table are two tables: ask for one after the other.");
     REFUSE(o->batch_table && !o->fit, "--batch-table needs a limit: give --fit BYTES, such as --fit 300M.");
-    REFUSE(o->batch_table && (GIVEN(ON_MODEL) || GIVEN(ON_BATCH) || GIVEN(ON_DRY_RUN) || GIVEN(ON_JSON)),
-           "--batch-table trains a gpt and a vit at batches of its own, and prints: leave --model, --batch, --dry-run and "
-           "--json out.");
+    REFUSE(o->batch_table
+           && (GIVEN(ON_MODEL) || GIVEN(ON_BATCH) || GIVEN(ON_DRY_RUN) || GIVEN(ON_JSON) || GIVEN(ON_VALIDATE)),
+           "--batch-table trains a gpt and a vit at batches of its own, and prints: leave --model, --batch, --dry-run, "
+           "--validate and --json out.");
     REFUSE(o->ladder && o->fit,
            "--ladder shows every rung, whether it fits or not: leave --fit out, or take --batch-table.");
     return 0;
@@ -56,6 +57,10 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->warmup > o->steps,
            "--warmup %zu is longer than the training of --steps %zu: lower one, or raise the other.",
            o->warmup, o->steps);
+    REFUSE(o->validate && o->steps / o->validate >= MOST_LOSSES,
+           "--validate %zu would be more than %d times in --steps %zu: take %zu or more.", o->validate, MOST_LOSSES - 1,
+           o->steps, o->steps / MOST_LOSSES + 1);
+    REFUSE(o->ends && !o->ladder, "--ends are those of --ladder: give that as well, or leave --ends out.");
     REFUSE(!o->vit && !o->data && o->vocab < 256,
            "--vocab %zu: text has 256 different bytes; leave --vocab out, or give --data with tokens.", o->vocab);
     REFUSE(o->fuse_step && o->clip > 0,

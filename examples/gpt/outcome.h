@@ -14,11 +14,30 @@ typedef struct outcome {
     uint64_t at_peak[TAGS];            /* bytes by tag at the predicted peak; sum = predicted_peak */
     uint64_t parameters, tokens;       /* of the model; of a step */
     double   tokens_per_second, seconds_per_step, flops_per_step, mfu, gemm_flops; /* gemm_flops: measured peak, a second */
-    uint32_t loss_count;
+    uint64_t steps;                    /* that were trained */
+    uint32_t loss_count, loss_steps;   /* each loss is the mean of so many steps, the last one of what is left */
     float    losses[MOST_LOSSES];
+    uint32_t held_count, held_steps;   /* losses of what is held back: after each so many steps, and at the end */
+    float    held[MOST_LOSSES];
     uint64_t weights_hash;
     uint32_t moment_count;             /* memory through one training step, in the order of what happens */
     struct moment { float bytes[TAGS]; float when; } moments[MOST_MOMENTS]; /* when: 0 to 1 */
     uint64_t batch;                    /* sequences */
 } outcome;
+
+/* A step more. A long training has more of them than there is room for: then two become one. */
+static inline void outcome_loss(outcome *o, double loss) {
+    uint32_t in_group, i;
+
+    if (!o->steps) o->loss_steps = 1;
+    in_group = (uint32_t)(o->steps % o->loss_steps);
+    if (!in_group && o->loss_count == MOST_LOSSES) {
+        for (i = 0; i < MOST_LOSSES / 2; ++i) o->losses[i] = 0.5f * (o->losses[2 * i] + o->losses[2 * i + 1]);
+        o->loss_count = MOST_LOSSES / 2;
+        o->loss_steps *= 2;
+    }
+    if (!in_group) o->losses[o->loss_count++] = (float)loss;
+    else o->losses[o->loss_count - 1] += ((float)loss - o->losses[o->loss_count - 1]) / (float)(in_group + 1);
+    ++o->steps;
+}
 #endif

@@ -74,6 +74,7 @@ static int page_same(const outcome *a, const outcome *b) { /* 1 the same bits, 0
     return a->weights_hash == b->weights_hash;
 }
 static uint32_t page_losses(const outcome *o) { return o->loss_count < MOST_LOSSES ? o->loss_count : MOST_LOSSES; }
+static uint32_t page_held(const outcome *o) { return o->held_count < MOST_LOSSES ? o->held_count : MOST_LOSSES; }
 static double page_peak(const page *p) { /* the largest, so that all bars fit */
     double most = 1; size_t i;
     for (i = 0; i < p->count; ++i) {
@@ -233,14 +234,14 @@ static void page_switches(FILE *f, const char *switches) { /* a switch and its v
     }
 }
 static void page_cell(FILE *f, const char *text) { fprintf(f, "<td>%s</td>", text); }
-static void page_table_row(FILE *f, const page *p, size_t i) {
+static void page_table_row(FILE *f, const page *p, size_t i, int any_held) {
     const outcome *const o = &p->rungs[i]; const double predicted = (double)o->predicted_peak; words w; char text[64];
     const int same = i ? page_same(o, &p->rungs[i - 1]) : -1;
     fputs("<tr><td>", f); page_text(f, o->name); fputs("<small>", f); page_switches(f, o->switches);
     fputs("</small></td>", f);
     w = page_bytes(predicted); page_cell(f, o->predicted_peak ? w.text : "\xe2\x80\x93");
     if (!o->ok) {
-        fputs("<td class=\"why\" colspan=\"6\">", f);
+        fprintf(f, "<td class=\"why\" colspan=\"%d\">", 6 + any_held);
         page_text(f, o->message); fputs("</td></tr>\n", f);
         return;
     }
@@ -253,18 +254,24 @@ static void page_table_row(FILE *f, const page *p, size_t i) {
     page_cell(f, o->tokens_per_second > 0 ? w.text : "\xe2\x80\x93");
     if (o->loss_count) snprintf(text, sizeof text, "%.5f", (double)o->losses[page_losses(o) - 1]);
     page_cell(f, o->loss_count ? text : "\xe2\x80\x93");
+    if (o->held_count) snprintf(text, sizeof text, "%.5f", (double)o->held[page_held(o) - 1]);
+    if (any_held) page_cell(f, o->held_count ? text : "\xe2\x80\x93");
     fprintf(f, same == 1 ? "<td class=\"yes\">yes</td>" : "<td>%s</td>", same == 0 ? "no" : "\xe2\x80\x93");
     fputs("</tr>\n", f);
 }
 static void page_table(FILE *f, const page *p) {
-    size_t i; uint32_t steps = 0;
-    for (i = 0; i < p->count; ++i) if (steps < p->rungs[i].loss_count) steps = p->rungs[i].loss_count;
+    size_t i; uint64_t steps = 0; int any_held = 0;
+    for (i = 0; i < p->count; ++i) {
+        if (steps < p->rungs[i].steps) steps = p->rungs[i].steps;
+        any_held |= p->rungs[i].held_count != 0;
+    }
     fputs("<section id=\"table\"><h2>The figures</h2><p>Predicted before anything ran; measured as the peak resident "
           "memory of the rung's own process.</p>\n<div class=\"wide\" tabindex=\"0\"><table><tr><th>rung</th>"
           "<th>predicted<br/>peak</th><th>measured<br/>peak</th><th>measured /<br/>predicted</th>"
           "<th>less<br/>memory</th><th>tokens<br/>a second</th>", f);
-    fprintf(f, "<th>loss after<br/>%u steps</th><th>same bits<br/>as above</th></tr>\n", (unsigned)steps);
-    for (i = 0; i < p->count; ++i) page_table_row(f, p, i);
+    fprintf(f, "<th>loss after<br/>%llu steps</th>%s<th>same bits<br/>as above</th></tr>\n", (unsigned long long)steps,
+            any_held ? "<th>of what was<br/>held back</th>" : "");
+    for (i = 0; i < p->count; ++i) page_table_row(f, p, i, any_held);
     fputs("</table></div></section>\n", f);
 }
 #include "page_charts.h" /* page_step(), page_strips(), page_curves(), page_chart_svg() */

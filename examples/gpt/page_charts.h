@@ -118,43 +118,62 @@ static void page_pen(FILE *f, size_t curve) { /* the first is broad, so that it 
     fprintf(f, "stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\"", curve_colours[curve % 8],
             curve ? "1.8" : "4", curve_dashes[curve / 8 % 3]);
 }
-/* A loss, or how far it is from the first rung's at that step. */
-static double page_loss(const page *p, size_t rung, uint32_t step, int apart) {
-    const double loss = (double)p->rungs[rung].losses[step];
-    if (!apart) return loss;
-    return step < page_losses(&p->rungs[0]) ? loss - (double)p->rungs[0].losses[step] : (double)NAN;
+typedef enum curve_kind { CURVE_LOSS, CURVE_APART /* from the first rung's */, CURVE_HELD } curve_kind;
+static uint32_t page_points(const outcome *o, curve_kind kind) { return kind == CURVE_HELD ? page_held(o) : page_losses(o); }
+static double page_loss(const page *p, size_t rung, uint32_t point, curve_kind kind) {
+    const outcome *const o = &p->rungs[rung];
+    if (kind == CURVE_HELD) return (double)o->held[point];
+    if (kind == CURVE_LOSS) return (double)o->losses[point];
+    return point < page_losses(&p->rungs[0]) ? (double)o->losses[point] - (double)p->rungs[0].losses[point] : (double)NAN;
 }
-static void page_curve_plot(FILE *f, const page *p, int apart) {
-    double low = apart ? 0 : HUGE_VAL, high = apart ? 0 : -HUGE_VAL, tick; size_t i, curve = 0; uint32_t s, longest = 0;
-    for (i = 0; i < p->count; ++i) for (s = 0; s < page_losses(&p->rungs[i]); ++s) {
-        const double x = page_loss(p, i, s, apart);
+static double page_each(const outcome *o, curve_kind kind) { /* steps from point to point */
+    const uint32_t steps = kind == CURVE_HELD ? o->held_steps : o->loss_steps;
+    return steps ? (double)steps : 1;
+}
+static double page_at(const outcome *o, uint32_t point, curve_kind kind) { /* the step: the last point is the end */
+    const double at = page_each(o, kind) * ((double)point + 1), steps = (double)o->steps;
+    return steps > 0 && at > steps ? steps : at;
+}
+static void page_curve_title(FILE *f, const page *p, curve_kind kind) {
+    fputs("<figure>", f);
+    if (kind == CURVE_HELD) fputs("<h3>Loss of what was held back</h3><figcaption>never trained on", f);
+    else if (kind == CURVE_APART)
+        fputs("<h3>Difference from the first rung</h3><figcaption>0 means: no bit is different", f);
+    else if (p->rungs[0].loss_steps < 2) fputs("<h3>Loss</h3><figcaption>of each step's batch", f);
+    else fprintf(f, "<h3>Loss</h3><figcaption>mean of %u steps", (unsigned)p->rungs[0].loss_steps);
+    fputs("</figcaption><div class=\"plot\" style=\"--h:260px\">", f);
+}
+static void page_curve_plot(FILE *f, const page *p, curve_kind kind) {
+    const int apart = kind == CURVE_APART; size_t i, curve = 0; uint32_t s, longest = 0;
+    double low = apart ? 0 : HUGE_VAL, high = apart ? 0 : -HUGE_VAL, first = HUGE_VAL, last = 0, tick;
+    for (i = 0; i < p->count; ++i) for (s = 0; s < page_points(&p->rungs[i], kind); ++s) {
+        const double x = page_loss(p, i, s, kind), at = page_at(&p->rungs[i], s, kind);
         if (x - x != 0) continue; /* NaN, or infinite */
         if (x < low) low = x;
         if (x > high) high = x;
+        if (at < first) first = at;
+        if (at > last) last = at;
         if (s + 1 > longest) longest = s + 1;
     }
     if (longest < 2) return;
     if (!(high - low > 1e-9 * fabs(high))) { low -= 0.5; high += 0.5; }
     tick = page_tick(high - low);
     low = floor(low / tick + 1e-9) * tick; high = ceil(high / tick - 1e-9) * tick;
-    fprintf(f, "<figure><h3>%s</h3><figcaption>%s</figcaption><div class=\"plot\" style=\"--h:260px\">",
-            apart ? "Difference from the first rung" : "Loss",
-            apart ? "0 means: no bit is different" : "of each step's batch");
+    page_curve_title(f, p, kind);
     page_grid(f, low, high, tick, 0);
     for (i = 0; i < p->count; ++i) {
         const char *pen = "M";
         if (!page_leads(p, i)) continue;
         fputs("<path class=\"curve\" ", f); page_pen(f, curve++); fputs(" d=\"", f);
-        for (s = 0; s < page_losses(&p->rungs[i]); ++s) {
-            const double x = page_loss(p, i, s, apart);
+        for (s = 0; s < page_points(&p->rungs[i], kind); ++s) {
+            const double x = page_loss(p, i, s, kind), at = page_at(&p->rungs[i], s, kind);
             if (x - x != 0) { pen = "M"; continue; }
-            fprintf(f, "%s%.4g %.4g", pen, 1000.0 * s / (longest - 1), 1000 - 1000 * (x - low) / (high - low));
+            fprintf(f, "%s%.4g %.4g", pen, 1000 * (at - first) / (last - first), 1000 - 1000 * (x - low) / (high - low));
             pen = "L";
         }
         fputs("\"><title>", f); page_text(f, p->rungs[i].name); fputs("</title></path>", f);
     }
-    fprintf(f, "</svg></div><div class=\"x\"><span>step 1</span><span>step %u</span></div></figure>\n",
-            (unsigned)longest);
+    fprintf(f, "</svg></div><div class=\"x\"><span>step %.0f</span><span>step %.0f</span></div></figure>\n", first, last);
 }
 static void page_curves(FILE *f, const page *p) {
     size_t i, j, curve = 0;
@@ -172,8 +191,9 @@ static void page_curves(FILE *f, const page *p) {
         fputs("</span>", f);
     }
     fputs("</div><div class=\"two\">", f);
-    page_curve_plot(f, p, 0);
-    if (curve > 1) page_curve_plot(f, p, 1);
+    page_curve_plot(f, p, CURVE_LOSS);
+    if (curve > 1) page_curve_plot(f, p, CURVE_APART);
+    page_curve_plot(f, p, CURVE_HELD);
     fputs("</div></section>\n", f);
 }
 

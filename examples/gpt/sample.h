@@ -22,7 +22,7 @@ static int sample(engine *e, const options *o, data *d) {
     describe_chain(m, e->layers, e->segments);
     wrong = said(e, "A batch of one", memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error));
     chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = input_bytes(m);
-    wrong = wrong || said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0);
+    wrong = wrong || said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0, 0);
     for (i = 0; !wrong && i < have; ++i) if (o->vocab == 256) putchar(ids[i]); else printf("%d ", (int)ids[i]);
     for (n = 0; !wrong && n < o->sample; ++n) {
         for (i = have; i < t; ++i) ids[i] = 0; /* behind the last one: nobody looks there */

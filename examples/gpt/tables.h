@@ -63,13 +63,18 @@ static size_t memory_there(void) {
 }
 
 /* ---- the ladder ---- */
-typedef struct rung { const char *name; int exact; } rung;
+typedef struct rung { const char *name; int exact, which; } rung;
 enum { CONVENTIONAL_RUNG, ARENA_RUNG, CHECKPOINTS_RUNG, FUSED_RUNG, HEAD_RUNG, ATTENTION_RUNG, MLP_RUNG,
     ADAM8_RUNG, BF16_RUNG, RUNGS };
 static const rung rungs[RUNGS] = {
-    { "conventional engine", 1 }, { "arena: gradients of one layer", 1 }, { "+ checkpoints, +33 % operations", 1 },
-    { "+ step inside backward", 1 }, { "+ head in chunks", 1 }, { "+ attention by rows", 1 }, { "+ MLP in chunks", 1 },
-    { "+ 8-bit Adam", 0 }, { "+ bf16: everything on", 0 },
+    { "conventional engine", 1, CONVENTIONAL_RUNG }, { "arena: gradients of one layer", 1, ARENA_RUNG },
+    { "+ checkpoints, +33 % operations", 1, CHECKPOINTS_RUNG }, { "+ step inside backward", 1, FUSED_RUNG },
+    { "+ head in chunks", 1, HEAD_RUNG }, { "+ attention by rows", 1, ATTENTION_RUNG }, { "+ MLP in chunks", 1, MLP_RUNG },
+    { "+ 8-bit Adam", 0, ADAM8_RUNG }, { "+ bf16: everything on", 0, BF16_RUNG },
+};
+static const rung ends[] = {
+    { "conventional engine", 1, CONVENTIONAL_RUNG }, { "all that keeps the bits", 1, MLP_RUNG },
+    { "+ 8-bit Adam, bf16: everything on", 0, BF16_RUNG },
 };
 static void rung_options(options *o, int which) {
     const size_t rows = o->batch * o->context;
@@ -84,46 +89,50 @@ static void rung_options(options *o, int which) {
     o->gradients = which >= BF16_RUNG ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
 }
 static int same_bits(const outcome *a, const outcome *b) {
-    return a->weights_hash == b->weights_hash && a->loss_count == b->loss_count
-        && !memcmp(a->losses, b->losses, a->loss_count * sizeof *a->losses);
+    return a->weights_hash == b->weights_hash && a->loss_count == b->loss_count && a->held_count == b->held_count
+        && !memcmp(a->losses, b->losses, a->loss_count * sizeof *a->losses)
+        && !memcmp(a->held, b->held, a->held_count * sizeof *a->held);
 }
 static int ladder_main(const options *base) {
+    const rung *const list = base->ends ? ends : rungs; const int count = base->ends ? sizeof ends / sizeof *ends : RUNGS;
     outcome *out = (outcome *)calloc(RUNGS, sizeof *out); char *strips[RUNGS] = { 0 }; int i, wrong = 0; struct stat st;
     page shown = { 0 }; char about[200];
     if (!out) { fputs("train_gpt: no memory for the results.\n", stderr); return 1; }
     snprintf(about, sizeof about, "%s: %zu layers of width %zu, %zu tokens in %zu sequences, %zu steps, %zu threads",
         base->preset,
              base->layers, base->width, base->batch * base->context, base->batch, base->steps, base->threads);
-    printf("%s\n%-34s %12s %12s %7s %10s %10s  %s\n", about, "rung", "predicted MB", "measured MB", "ratio",
-        "tokens/s", "last loss", "same bits as above");
-    for (i = 0; i < RUNGS; ++i) {
+    printf("%s\n%-34s %12s %12s %7s %10s %10s %10s  %s\n", about, "rung", "predicted MB", "measured MB", "ratio",
+        "tokens/s", "last loss", base->validate ? "held back" : "", "same bits as above");
+    for (i = 0; i < count; ++i) {
         options o = *base; const outcome *x = &out[i]; int same;
-        rung_options(&o, i);
+        rung_options(&o, list[i].which);
         if (planned_alone(&o) > memory_there() / 20 * 19) o.dry_run = 1; /* too large for this machine: only planned */
-        run_apart(&o, rungs[i].name, &out[i], &strips[i]);
+        run_apart(&o, list[i].name, &out[i], &strips[i]);
         if (!x->ok) { printf("%-34s %s\n", x->name, x->message); wrong = 1; continue; }
         same = i && out[i - 1].loss_count && x->loss_count && same_bits(x, &out[i - 1]);
-        if (i && rungs[i].exact && out[i - 1].loss_count && x->loss_count && !same) wrong = 1;
+        if (i && list[i].exact && out[i - 1].loss_count && x->loss_count && !same) wrong = 1;
         printf("%-34s %12.1f ", x->name, (double)x->predicted_peak / 1e6);
         if (x->loss_count) printf("%12.1f ", (double)x->measured_peak / 1e6);
         else printf("%12s ", "-");
         printf("%7.1f ", (double)out[0].predicted_peak / (double)x->predicted_peak);
-        if (x->loss_count) printf("%10.1f %10.5f  ", x->tokens_per_second, (double)x->losses[x->loss_count - 1]);
+        if (x->loss_count) printf("%10.1f %10.5f ", x->tokens_per_second, (double)x->losses[x->loss_count - 1]);
+        if (x->loss_count && x->held_count) printf("%10.5f  ", (double)x->held[x->held_count - 1]);
+        else if (x->loss_count) printf("%10s  ", "");
         puts(!x->loss_count ? base->dry_run ? "" : " planned only: it does not fit here" : !i || !out[i - 1].loss_count ? ""
-             : same ? "yes" : rungs[i].exact ? "NO" : "no: lossy by choice");
+             : same ? "yes" : list[i].exact ? "NO" : "no: lossy by choice");
         fflush(stdout);
     }
     if (stat("build", &st)) (void)mkdir("build", 0777);
     shown.title = "The same network in less memory"; shown.about = about;
-    shown.rungs = out; shown.count = RUNGS; shown.strips = (const char *const *)strips;
+    shown.rungs = out; shown.count = (size_t)count; shown.strips = (const char *const *)strips;
     if (page_write("build/ladder.html", &shown) || page_chart_svg("build/ladder.svg", &shown)) {
         fputs("train_gpt: build/ladder.html could not be written; is this folder writable?\n", stderr); wrong = 1;
     } else puts("build/ladder.html shows it: where the bytes are, through one step, and the losses.");
-    if (base->json && json_write_all(base->json, out, RUNGS)) {
+    if (base->json && json_write_all(base->json, out, (size_t)count)) {
         fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", base->json);
         wrong = 1;
     }
-    for (i = 0; i < RUNGS; ++i) free(strips[i]);
+    for (i = 0; i < count; ++i) free(strips[i]);
     free(out);
     return wrong;
 }

@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: simulator mutants cuda help all adopt demo ladder-124m batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: simulator mutants cuda help all adopt demo ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -49,6 +49,16 @@ demo: $(BUILD)/train_gpt ## train a small GPT with and without memopt, each tech
 
 ladder-124m: $(BUILD)/train_gpt ## the same table for GPT-2 124M, 4 sequences of 1024 tokens (about 10 minutes, 7 GB of memory)
 	@$(BUILD)/train_gpt --ladder --preset gpt2-124m --batch 4 --steps $(or $(STEPS),2) --threads $(JOBS)
+
+LONG_TEXT = $(or $(DATA),$(BUILD)/perl-doc.txt)
+long-run: $(BUILD)/train_gpt $(LONG_TEXT) ## 10 million parameters, 3000 steps on Perl's documentation or DATA=FILE, in three ways: the loss of text held back (2 hours)
+	@$(BUILD)/train_gpt --ladder --ends --data $(LONG_TEXT) --layers 6 --width 384 --heads 6 --context 128 --batch 4 \
+	    --steps $(or $(STEPS),3000) --warmup 100 --schedule cosine --validate 250 --threads $(JOBS)
+
+$(BUILD)/perl-doc.txt:
+	@mkdir -p $(BUILD)/perl-doc && cd $(BUILD)/perl-doc && apt-get -qq download perl-doc && dpkg-deb -x perl-doc_*.deb . || \
+	    { echo "Debian's package perl-doc could not be fetched: give DATA=FILE, a text of 5 MB or more"; exit 1; }
+	@find $(BUILD)/perl-doc -name '*.pod' | LC_ALL=C sort | xargs cat > $@.new && mv $@.new $@
 
 batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the samples a second at it, for a GPT and a ViT
 	@$(BUILD)/train_gpt --batch-table --layers 6 --width 256 --heads 4 --context 256 --fit $(or $(LIMIT),300M) --steps 2 --threads $(JOBS)

@@ -103,7 +103,7 @@ bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) $(PEERS) ## measure every section aga
 	@for bench in $(BENCHES); do $(BUILD)/$$bench $(BENCH) || exit 1; done
 	@sh tests/bench/bench_include.sh $(BENCH)
 
-peers: $(BUILD)/bench_optim $(BUILD)/bench_number $(BUILD)/quant_tool ## time torch and bitsandbytes beside memopt, in a throw-away environment (needs PyPI)
+peers: $(BUILD)/bench_optim $(BUILD)/bench_number $(BUILD)/quant_tool $(BUILD)/train_gpt ## time torch and bitsandbytes beside memopt, in a throw-away environment (needs PyPI)
 	@sh tests/bench/peers/run.sh
 
 bench-json: ## the same, one JSON object a line

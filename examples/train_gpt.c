@@ -218,21 +218,22 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 
 /* ---- a whole run ---- */
 static int train(engine *e, const options *o, data *d, outcome *out) {
-    size_t i; double since, begin;
+    size_t i; double since, worked, begin, begun;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
     if (init_scale(e)) return 1;
-    since = now();
+    since = now(); worked = seconds_worked();
     for (i = 0; i < o->steps; ++i) {
         if (step(e, o, d, i)) return 1;
         outcome_loss(out, e->m.loss);
         progress(e, o, i + 1, now() - since);
         if (!o->validate || ((i + 1) % o->validate && i + 1 < o->steps)) continue;
-        begin = now();
+        begin = now(); begun = seconds_worked(); /* which is not training */
         if (validate(e, o, d, out)) return 1;
-        since += now() - begin;
+        since += now() - begin; worked += seconds_worked() - begun;
     }
     out->seconds_per_step = (now() - since) / (double)o->steps;
+    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)o->steps;
     out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
     out->flops_per_step = step_flops(e, o);
     out->weights_hash = weights_hash(&e->m);

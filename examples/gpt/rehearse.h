@@ -18,8 +18,6 @@ static void *buffer_hold(void) { return NULL; }
 static void buffer_let_go(void *buffer) { (void)buffer; }
 #endif
 
-static double seconds_worked(void) { return (double)clock() / CLOCKS_PER_SEC; } /* of the processor */
-
 static void first_chunk(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
     (void)user;
     if (chunk_count) fn(task, 0, 0);

@@ -2,11 +2,13 @@
 #ifndef GPT_REPORT_H
 #define GPT_REPORT_H
 
-static double now(void) {
+static double seconds_of(clockid_t which) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(which, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
+static double seconds_worked(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); } /* by all threads */
 /* Operations a second of products as this network has them, in the arena of a training that is over. */
 static double gemm_peak(engine *e) {
     enum { TRIES = 60 }; /* the first ones wake the workers */

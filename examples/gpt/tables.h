@@ -101,8 +101,8 @@ static int ladder_main(const options *base) {
     snprintf(about, sizeof about, "%s: %zu layers of width %zu, %zu tokens in %zu sequences, %zu steps, %zu threads",
         base->preset,
              base->layers, base->width, base->batch * base->context, base->batch, base->steps, base->threads);
-    printf("%s\n%-34s %12s %12s %7s %10s %10s %10s  %s\n", about, "rung", "predicted MB", "measured MB", "ratio",
-        "tokens/s", "last loss", base->validate ? "held back" : "", "same bits as above");
+    printf("%s\n%-34s %12s %12s %7s %10s %11s %10s %10s  %s\n", about, "rung", "predicted MB", "measured MB", "ratio",
+        "tokens/s", "CPU s, step", "last loss", base->validate ? "held back" : "", "same bits as above");
     for (i = 0; i < count; ++i) {
         options o = *base; const outcome *x = &out[i]; int same;
         rung_options(&o, list[i].which);
@@ -115,7 +115,8 @@ static int ladder_main(const options *base) {
         if (x->loss_count) printf("%12.1f ", (double)x->measured_peak / 1e6);
         else printf("%12s ", "-");
         printf("%7.1f ", (double)out[0].predicted_peak / (double)x->predicted_peak);
-        if (x->loss_count) printf("%10.1f %10.5f ", x->tokens_per_second, (double)x->losses[x->loss_count - 1]);
+        if (x->loss_count)
+            printf("%10.1f %11.3f %10.5f ", x->tokens_per_second, x->cpu_seconds_per_step, (double)x->losses[x->loss_count - 1]);
         if (x->loss_count && x->held_count) printf("%10.5f  ", (double)x->held[x->held_count - 1]);
         else if (x->loss_count) printf("%10s  ", "");
         puts(!x->loss_count ? base->dry_run ? "" : " planned only: it does not fit here" : !i || !out[i - 1].loss_count ? ""

@@ -3,7 +3,7 @@
 #
 # Installs both from PyPI into an environment in a temporary folder and removes it afterwards: about 3 GB to download
 # and 6 GB of disk where only PyPI's torch can be had, which brings CUDA along; a tenth of it where PyTorch's own index
-# can be reached. Takes some five minutes. What is missing is said, and is no failure.
+# can be reached. Takes five minutes, and the whole step of gpt.py a quarter of an hour and 8 GB of memory more. What is missing is said, and is no failure.
 #   PEERS_VENV=DIR   use the environment in DIR; made there when it is not there yet, and kept
 #   PEERS_MI="16 64" sizes, in 2^20 elements      PEERS_THREADS="1 2"      PEERS_ROUNDS=7
 set -u
@@ -36,4 +36,5 @@ if ! "$venv/bin/python" -c 'import torch, bitsandbytes' 2>/dev/null; then
 fi
 $compiler -O2 -fPIC -shared -DMEMOPT_PTHREADS -pthread -I"$root" "$here/glue.c" -o "$work/glue.so" -lm || exit 1
 $compiler -O2 -I"$root" "$root/tests/quant_tool.c" -o "$work/quant_tool" -lm || exit 1
-"$venv/bin/python" "$here/peers.py" "$work/glue.so" "$work/quant_tool" && "$venv/bin/python" "$here/fused.py" "$work/glue.so"
+"$venv/bin/python" "$here/peers.py" "$work/glue.so" "$work/quant_tool" && "$venv/bin/python" "$here/fused.py" "$work/glue.so" &&
+    "$venv/bin/python" "$here/gpt.py" "$root/build/train_gpt"

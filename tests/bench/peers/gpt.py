@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""gpt.py TRAIN_GPT [THREADS] - a whole training step beside torch: the same GPT-2 (learned positions, tied head, GELU by tanh),
+the same tokens a step, AdamW; each run a process of its own, in turns; medians. Started by run.sh.
+  PEERS_GPT="12 768 12 1024 50257 4"   layers, width, heads, context, vocabulary, batch: 124M
+  PEERS_GPT_STEPS=2   steps that are timed, after one that is not      PEERS_GPT_ROUNDS=3"""
+import json, os, resource, statistics, subprocess, sys, tempfile, time
+
+LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = map(int, os.environ.get('PEERS_GPT', '12 768 12 1024 50257 4').split())
+STEPS, ROUNDS = (int(os.environ.get('PEERS_GPT_' + name, usual)) for name, usual in (('STEPS', '2'), ('ROUNDS', '3')))
+TOKENS = BATCH * CONTEXT
+LEAN = ['--keep', 'overhead:33', '--attention', 'lean', '--fuse-step', '--head', f'chunk:{max(64, TOKENS // 32)}', '--mlp',
+        f'chunk:{max(64, TOKENS // 8)}']
+ROWS = [('torch, fp32', 'f32'), ('torch, fp32, checkpoints', 'f32 checkpoints'), ('torch, bf16', 'bf16'),
+        ('torch, bf16, checkpoints', 'bf16 checkpoints'), ('memopt, fp32, everything kept', ['--keep', 'arena']),
+        ('memopt, fp32, all that is exact', LEAN),
+        ('memopt, 8-bit Adam, bf16: everything on', LEAN + ['--weights', 'bf16', '--optimizer', 'adamw8'])]
+
+
+def torch_run(mode, threads):
+    """Prints tokens a second, CPU seconds a step and peak bytes of this process."""
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.qkv, self.project = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+        def forward(self, x):
+            b, t, c = x.shape
+            q, k, v = (y.view(b, t, HEADS, c // HEADS).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(c, dim=2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.project(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate='tanh'))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH)
+            for weights in self.parameters():
+                if weights.dim() > 1:
+                    nn.init.normal_(weights, std=0.02)
+
+        def forward(self, ids, targets):
+            x = self.tokens(ids) + self.positions.weight
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=False) if 'checkpoints' in mode else block(x)
+            return F.cross_entropy(F.linear(self.norm(x), self.tokens.weight).view(-1, VOCABULARY), targets.view(-1))
+
+    model = Model()
+    if 'bf16' in mode:
+        model = model.bfloat16()
+    optim = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=True)
+    ids = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
+    for step in range(STEPS + 1):
+        if step == 1:
+            begin, cpu = time.perf_counter(), time.process_time()
+        loss = model(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        optim.step()
+        optim.zero_grad(set_to_none=True)
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    print(json.dumps([STEPS * TOKENS / seconds, cpu / STEPS, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+
+
+def memopt_run(program, switches, threads):
+    with tempfile.NamedTemporaryFile(suffix='.json') as file:
+        size = zip(('layers', 'width', 'heads', 'context', 'vocab', 'batch'), (LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH))
+        subprocess.run([program, '--quiet', '--threads', str(threads), '--steps', str(STEPS), '--json', file.name, *switches,
+                        *(word for name, value in size for word in ('--' + name, str(value)))], check=True, stdout=subprocess.DEVNULL)
+        run = json.load(open(file.name))
+    return run['tokens_per_second'], run['cpu_seconds_per_step'], run['measured_peak_bytes']
+
+
+def one(program, row, threads):
+    if isinstance(row, list):
+        return memopt_run(program, row, threads)
+    return json.loads(subprocess.run([sys.executable, __file__, '--torch', row, str(threads)], check=True, stdout=subprocess.PIPE).stdout)
+
+
+def main():
+    program, threads = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else min(2, os.cpu_count())
+    results = {name: [] for name, _ in ROWS}
+    for turn in range(ROUNDS):
+        for name, row in ROWS:
+            print(f'peers: whole step: turn {turn + 1} of {ROUNDS}: {name}          ', end='\r', file=sys.stderr)
+            try:
+                results[name].append(one(program, row, threads))
+            except (subprocess.CalledProcessError, OSError) as e:
+                print(f'peers: skipped: {name}: {e}', file=sys.stderr)
+    print(' ' * 79, end='\r', file=sys.stderr)
+    medians = {name: [statistics.median(x) for x in zip(*runs)] for name, runs in results.items() if runs}
+    print(f'whole step, {LAYERS} layers of {WIDTH}, {BATCH} x {CONTEXT} tokens, {threads} threads, medians of {ROUNDS}')
+    print(f'{"":40} {"tokens/s":>10} {"CPU s a step":>13} {"peak MB":>9}')
+    for name, (speed, cpu, peak) in medians.items():
+        print(f'{name:40} {speed:10.1f} {cpu:13.2f} {peak / 1e6:9.0f}')
+
+
+if __name__ == '__main__':
+    torch_run(sys.argv[2], int(sys.argv[3])) if sys.argv[1] == '--torch' else main()

@@ -52,7 +52,7 @@ def torch_run(mode, threads):
             x = self.tokens(ids) + self.positions.weight
             for block in self.blocks:
                 x = checkpoint(block, x, use_reentrant=False) if 'checkpoints' in mode else block(x)
-            return F.cross_entropy(F.linear(self.norm(x), self.tokens.weight).view(-1, VOCABULARY), targets.view(-1))
+            return F.cross_entropy(F.linear(self.norm(x), self.tokens.weight).view(-1, VOCABULARY), targets.reshape(-1))
 
     model = Model()
     if 'bf16' in mode:

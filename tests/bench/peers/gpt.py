@@ -90,12 +90,14 @@ def main():
     results = {name: [] for name, _ in ROWS}
     for turn in range(ROUNDS):
         for name, row in ROWS:
-            print(f'peers: whole step: turn {turn + 1} of {ROUNDS}: {name}          ', end='\r', file=sys.stderr)
+            if sys.stderr.isatty():
+                print(f'\rpeers: whole step: turn {turn + 1} of {ROUNDS}: {name:45}', end='', file=sys.stderr)
             try:
                 results[name].append(one(program, row, threads))
             except (subprocess.CalledProcessError, OSError) as e:
                 print(f'peers: skipped: {name}: {e}', file=sys.stderr)
-    print(' ' * 79, end='\r', file=sys.stderr)
+    if sys.stderr.isatty():
+        print(f'\r{"":79}\r', end='', file=sys.stderr)
     medians = {name: [statistics.median(x) for x in zip(*runs)] for name, runs in results.items() if runs}
     print(f'whole step, {LAYERS} layers of {WIDTH}, {BATCH} x {CONTEXT} tokens, {threads} threads, medians of {ROUNDS}')
     print(f'{"":40} {"tokens/s":>10} {"CPU s a step":>13} {"peak MB":>9}')

@@ -87,6 +87,7 @@
                   layer         linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
                   batchnorm     linear + batch norm + activation
      api_fused    fused         passes over memory of your own, from a text
+     api_comm     comm          bytes between ranks: a table of three functions; ranks as threads of one process
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -2752,6 +2753,119 @@ typedef struct memopt_fused {
  * memory  no allocation, no scratch; up to 31 KiB of stack a worker
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
+
+/* @section api_comm : api_host
+   Ranks: processes, or threads of one, that train one network together. They talk through a transport, three functions
+   that move bytes and add nothing: sums are made by the library, in an order of its own, so that no transport changes
+   a bit. Ready are one rank alone (all zero) and threads of one process (memopt_ranks); examples/adapters/ has MPI and
+   NCCL, short files to copy.
+   Calls       All ranks begin the same calls in the same order. A call moves its bytes while the rank goes on; what it
+               sends may not be written, and what it receives neither read nor written, until it has been waited for:
+               at the latest before the eighth call after it is begun.
+   Failure     is everybody's: when a call fails on one rank, or a rank gives up, the calls of all ranks fail from there
+               on, with the number of the call and the rank where it is known. Nobody waits for ever for a rank that has
+               given up; for one that is stuck, as long as the transport's deadline says. */
+
+typedef enum memopt_comm_kind {
+    MEMOPT_COMM_ALL_TO_ALL, /* piece s of what rank r receives is piece r of what rank s sends */
+    MEMOPT_COMM_ALL_GATHER, /* piece s of what every rank receives is what rank s sends: one piece */
+    MEMOPT_COMM_BROADCAST   /* every rank receives what the root sends: one piece */
+} memopt_comm_kind;
+
+typedef struct memopt_comm_call {
+    memopt_comm_kind kind;
+    size_t           bytes;   /* of a piece; at least 1 */
+    size_t           root;    /* of a broadcast */
+    const void      *send;    /* may be where it belongs in `receive` of an all-gather or broadcast; else no overlap. Of
+                                 a broadcast only the root's is read */
+    void            *receive; /* pieces in the order of ranks */
+} memopt_comm_call;
+
+#define MEMOPT_COMM_CALLS 8 /* may be begun and not waited for */
+#define MEMOPT_COMM_SLOTS 9 /* numbers below it tell a transport which calls these are; the last is the library's own */
+
+typedef struct memopt_transport { /* all zero: one rank alone; else set every function */
+    /* begin moving the bytes; on failure it has not begun */
+    memopt_status (*begin_fn)(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error);
+    /* return when they are there, or never will be; on failure nobody touches the memory of the call any more. Both may
+       set reason (static text), and `index` to the rank that is to blame, in *error, which is never NULL */
+    memopt_status (*wait_fn)(void *user, size_t slot, memopt_error *error);
+    /* this rank makes no more calls: the others must not wait for it. Called at most once */
+    void          (*abort_fn)(void *user);
+    void  *user;
+    size_t rank;
+    size_t rank_count;
+} memopt_transport;
+
+typedef struct memopt_comm_desc { /* zero it, then set what you need */
+    memopt_transport   transport;
+    int                unchecked; /* 1: ranks do not compare what they ask for. Else each call is preceded by an
+                                     all-gather of 32 bytes, so that ranks that disagree learn it instead of hanging */
+    const memopt_host *host;      /* its allocator holds the object; NULL = malloc */
+    memopt_error      *error;     /* NULL, or filled in when memopt_comm_create() fails */
+} memopt_comm_desc;
+
+typedef struct memopt_comm memopt_comm; /* what one rank has */
+
+/** returns OK, ERR_ARGUMENT (NULL, half a transport, a rank that is not below rank_count), ERR_OVERFLOW, ERR_MEMORY */
+MEMOPT_API memopt_status memopt_comm_create(const memopt_comm_desc *desc, memopt_comm **out);
+
+/* Calls that are begun have been waited for, or have failed. NULL is fine. */
+MEMOPT_API void          memopt_comm_destroy(memopt_comm *comm);
+
+/**
+ * Begin a call.
+ *
+ * number   receives its number: calls count from 1, on all ranks alike; untouched on failure
+ * returns  OK; ERR_ARGUMENT (NULL, no kind, 0 bytes, no such root, memory that overlaps), ERR_OVERFLOW: then this rank
+ *          has begun nothing and may go on; ERR_STATE (MEMOPT_COMM_CALLS are begun already), likewise; ERR_STATE (ranks
+ *          disagree about the call, a rank has given up, an earlier call has failed), ERR_IO and what else the
+ *          transport returns: after those all that follows fails with ERR_STATE
+ */
+MEMOPT_API memopt_status memopt_comm_begin(memopt_comm *comm, const memopt_comm_call *call, uint64_t *number);
+
+/** Wait for a call; in any order. Statuses as above; ERR_ARGUMENT: no such call is begun. */
+MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
+
+/** Begin a call and wait for it. */
+MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call);
+
+/* Give up: the calls of all ranks fail from here on. NULL is fine. */
+MEMOPT_API void          memopt_comm_abort(memopt_comm *comm);
+
+typedef struct memopt_comm_stats { /* arrays by kind; without the library's own comparisons */
+    size_t   rank, rank_count;
+    uint64_t calls[3];
+    uint64_t sent[3];     /* bytes to other ranks; the root of a broadcast sends a piece to each */
+    uint64_t received[3]; /* bytes from other ranks */
+} memopt_comm_stats;
+
+/* all zero for NULL */
+MEMOPT_API memopt_comm_stats memopt_comm_get_stats(const memopt_comm *comm);
+
+/** Of the last call that failed: "comm: call 17 at rank 3, has given up". `got` is the number of the call. */
+MEMOPT_API memopt_error  memopt_comm_error(const memopt_comm *comm);
+
+/* Ranks as threads of one process: for tests, and for machines where each rank is to have its own workers. The threads
+   are yours. A rank copies what it receives itself, in its wait. */
+typedef struct memopt_ranks_desc { /* zero it, then set what you need */
+    size_t             rank_count; /* 1 to 1024 */
+    uint64_t           deadline;   /* nanoseconds that a rank waits for the others; 0 = for ever */
+    const memopt_host *host;       /* its allocator and clock; NULL = the C library's. Used by all ranks, in turns */
+    memopt_error      *error;      /* NULL, or filled in when memopt_ranks_create() fails */
+} memopt_ranks_desc;
+
+typedef struct memopt_ranks memopt_ranks;
+
+/** returns OK, ERR_ARGUMENT, ERR_MEMORY, ERR_UNSUPPORTED (compiled without MEMOPT_PTHREADS), ERR_STATE (the system has
+    no lock left) */
+MEMOPT_API memopt_status    memopt_ranks_create(const memopt_ranks_desc *desc, memopt_ranks **out);
+
+/* of one rank, for one thread at a time; all zero for NULL, and where there is no such rank */
+MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank);
+
+/* When no rank calls any more. NULL is fine. */
+MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 #ifdef __cplusplus
 }
 #endif
@@ -4012,6 +4126,10 @@ static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) {
     (void)SleepConditionVariableSRW(c, m, INFINITE, 0);
 }
 
+static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
+    (void)SleepConditionVariableSRW(c, m, nanoseconds < 1000000000 ? (DWORD)(nanoseconds / 1000000 + 1) : 1000, 0);
+}
+
 static memopt_i_thread_id memopt_i_thread_self(void) { return GetCurrentThreadId(); }
 static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return a == b; }
 #else
@@ -4027,6 +4145,21 @@ static void memopt_i_mutex_lock(memopt_i_mutex *m) { pthread_mutex_lock(m); }
 static void memopt_i_mutex_unlock(memopt_i_mutex *m) { pthread_mutex_unlock(m); }
 static void memopt_i_condition_wake(memopt_i_condition *c) { pthread_cond_broadcast(c); }
 static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) { pthread_cond_wait(c, m); }
+
+/* So long at most, and at most a second: then the caller looks at a clock that nobody sets. */
+static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
+    const uint64_t second = 1000000000;
+    uint64_t until = nanoseconds < second ? nanoseconds : second;
+    struct timeval now;
+    struct timespec time;
+
+    if (gettimeofday(&now, NULL)) return;
+    until += (uint64_t)now.tv_usec * 1000;
+    time.tv_sec = now.tv_sec + (time_t)(until / second);
+    time.tv_nsec = (long)(until % second);
+    (void)pthread_cond_timedwait(c, m, &time);
+}
+
 static memopt_i_thread_id memopt_i_thread_self(void) { return pthread_self(); }
 static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return pthread_equal(a, b); }
 #endif
@@ -28783,6 +28916,532 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
                           * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);
     return MEMOPT_OK;
 }
+
+/* @section comm : carve base host api_comm
+   Calls have numbers, the same on all ranks, and a slot while they are begun. Before each, unless it is switched off,
+   the ranks gather what each of them asks for and look at it: every transport has its own way of going wrong when ranks
+   disagree (one gets an error, another hangs), and this is none of them.
+   Invariant  A call that failed inside a transport has broken it: the transport is told once, and nothing is begun any
+              more. So there is no half of a call to go on with.
+   Threads    A rank posts its call in its slot, and is done with it when all ranks have copied what they receive from
+              it. In a wait a rank serves all its calls, the oldest first; else two ranks that wait in different orders
+              would wait for each other. A rank leaves a broken wait when nobody copies: its memory is its own then. */
+
+typedef struct memopt_i_comm_header { /* what a rank asks for; bytes of 64 bits each, so that nothing is undefined */
+    uint64_t number, kind, bytes, root;
+} memopt_i_comm_header;
+
+struct memopt_comm {
+    memopt_host host;
+    size_t bytes; /* of the object */
+    memopt_transport transport;
+    memopt_i_comm_header *headers; /* of all ranks; NULL: unchecked, or alone */
+    uint64_t begun[MEMOPT_COMM_CALLS]; /* numbers by slot; 0: free */
+    int is_broken;
+    memopt_comm_stats stats;
+    memopt_error error;
+};
+
+static uint64_t memopt_i_comm_number(const memopt_comm *x) { /* of the last call */
+    return x->stats.calls[0] + x->stats.calls[1] + x->stats.calls[2];
+}
+
+/* The transport is of no use any more. What it says of the reason is kept. */
+static memopt_status memopt_i_comm_break(memopt_comm *x, memopt_status status, uint64_t number,
+                                         const memopt_error *why) {
+    if (x->is_broken) return status; /* the first reason is the one to tell */
+    x->is_broken = 1;
+    x->error = memopt_i_error(status, why->reason ? why->reason : "the transport failed");
+    x->error.subject = "comm";
+    x->error.argument = "call";
+    x->error.got = memopt_i_count(number);
+    x->error.bound = x->error.reason;
+    x->error.place = why->index < x->stats.rank_count ? "rank" : NULL;
+    x->error.index = why->index;
+    x->transport.abort_fn(x->transport.user);
+    return status;
+}
+
+static memopt_error memopt_i_comm_reason(void) { /* for a transport to fill in */
+    memopt_error e = memopt_i_error(MEMOPT_ERR_STATE, NULL);
+
+    e.index = SIZE_MAX;
+    return e;
+}
+
+/* ---- one rank alone: a piece to itself ---- */
+static memopt_status memopt_i_alone_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    (void)user;
+    (void)slot;
+    (void)error;
+    if (call->receive != call->send) memcpy(call->receive, call->send, call->bytes);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_alone_wait(void *user, size_t slot, memopt_error *error) {
+    (void)user;
+    (void)slot;
+    (void)error;
+    return MEMOPT_OK;
+}
+
+static void memopt_i_alone_abort(void *user) { (void)user; }
+
+static memopt_status memopt_i_transport_resolve(memopt_i_checks *c, memopt_transport *t) {
+    const int set = !!t->begin_fn + !!t->wait_fn + !!t->abort_fn;
+
+    memopt_i_must_number(c, set == 0 || set == 3, "transport", memopt_i_count((uint64_t)set), "functions: either 0 or",
+                         memopt_i_count(3));
+    if (set) {
+        memopt_i_must_be_at_least(c, "transport.rank_count", t->rank_count, "at least", 1);
+        return memopt_i_must_number(c, t->rank < t->rank_count, "transport.rank", memopt_i_count(t->rank), "below",
+                                    memopt_i_count(t->rank_count));
+    }
+    memopt_i_must_be_at_most(c, "transport.rank_count", t->rank_count, "without functions at most", 1);
+    memopt_i_must_be_at_most(c, "transport.rank", t->rank, "without functions at most", 0);
+    t->begin_fn = memopt_i_alone_begin;
+    t->wait_fn = memopt_i_alone_wait;
+    t->abort_fn = memopt_i_alone_abort;
+    t->rank_count = 1;
+    return c->status;
+}
+
+MEMOPT_API memopt_status memopt_comm_create(const memopt_comm_desc *desc, memopt_comm **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "comm");
+    memopt_host host;
+    memopt_transport t;
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_comm *x;
+    size_t header_count;
+
+    memopt_i_must(&c, desc != NULL, "desc", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
+    if (memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
+    t = desc->transport;
+    memopt_i_must_be_flag(&c, "unchecked", desc->unchecked);
+    if (memopt_i_transport_resolve(&c, &t)) return c.status;
+    header_count = desc->unchecked || t.rank_count == 1 ? 0 : t.rank_count;
+    (void)memopt_carve(&room, 1, sizeof *x, 0);
+    (void)memopt_carve(&room, header_count, sizeof *x->headers, 0);
+    if (memopt_i_must_fit(&c, !room.overflow, "transport.rank_count", "is too large for a size_t")) return c.status;
+    x = (memopt_comm *)memopt_i_alloc(&host, room.bytes, MEMOPT_I_HOST_ALIGN);
+    if (!x) return memopt_i_refuse_memory(&c, room.bytes);
+    memset(x, 0, sizeof *x);
+    x->bytes = room.bytes;
+    room = memopt_carver_begin(x);
+    (void)memopt_carve(&room, 1, sizeof *x, 0);
+    x->headers = (memopt_i_comm_header *)memopt_carve(&room, header_count, sizeof *x->headers, 0);
+    if (!header_count) x->headers = NULL;
+    x->host = host;
+    x->transport = t;
+    x->stats.rank = t.rank;
+    x->stats.rank_count = t.rank_count;
+    x->error = memopt_i_error(MEMOPT_OK, NULL);
+    *out = x;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API void memopt_comm_destroy(memopt_comm *comm) {
+    if (comm) memopt_i_free(&comm->host, comm, comm->bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+/* Where a rank's own piece may lie in what it receives; NULL: nowhere. */
+static const unsigned char *memopt_i_comm_own(const memopt_comm *x, const memopt_comm_call *call) {
+    const unsigned char *receive = (const unsigned char *)call->receive;
+
+    if (call->kind == MEMOPT_COMM_ALL_GATHER) return receive + x->stats.rank * call->bytes;
+    return call->kind == MEMOPT_COMM_BROADCAST ? receive : NULL;
+}
+
+static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *x, const memopt_comm_call *call) {
+    const size_t ranks = x->stats.rank_count;
+    const int is_broadcast = call->kind == MEMOPT_COMM_BROADCAST;
+    const int sends = !is_broadcast || call->root == x->stats.rank;
+    size_t all;
+
+    memopt_i_must_number(c, (int)call->kind >= 0 && call->kind <= MEMOPT_COMM_BROADCAST, "kind",
+                         memopt_i_signed((int)call->kind), "is no memopt_comm_kind", memopt_i_no_quantity());
+    memopt_i_must_be_at_least(c, "bytes", call->bytes, "at least", 1);
+    memopt_i_must_number(c, !is_broadcast || call->root < ranks, "root", memopt_i_count(call->root), "below",
+                         memopt_i_count(ranks));
+    memopt_i_must(c, call->receive != NULL, "receive", "is NULL");
+    memopt_i_must(c, !sends || call->send != NULL, "send", "is NULL");
+    if (memopt_i_must_fit(c, !memopt_i_mul(call->bytes, is_broadcast ? 1 : ranks, &all), "bytes",
+                          "of all ranks are too many for a size_t")) return c->status;
+    if (sends && call->send != memopt_i_comm_own(x, call)
+        && memopt_i_overlaps(call->send, call->kind == MEMOPT_COMM_ALL_TO_ALL ? all : call->bytes, call->receive, all))
+        return memopt_i_refuse_overlap(c, "send", "receive");
+    return c->status;
+}
+
+/* All ranks look at what each of them asks for. The same answer on all: the first rank that differs from rank 0. */
+static memopt_status memopt_i_comm_compare(memopt_comm *x, const memopt_comm_call *call, uint64_t number) {
+    const memopt_transport *t = &x->transport;
+    memopt_error why = memopt_i_comm_reason();
+    memopt_comm_call gather;
+    memopt_i_comm_header *own = x->headers + x->stats.rank;
+    memopt_status s;
+    size_t i;
+
+    own->number = number;
+    own->kind = (uint64_t)call->kind;
+    own->bytes = call->bytes;
+    own->root = call->kind == MEMOPT_COMM_BROADCAST ? call->root : 0;
+    memset(&gather, 0, sizeof gather);
+    gather.kind = MEMOPT_COMM_ALL_GATHER;
+    gather.bytes = sizeof *own;
+    gather.send = own;
+    gather.receive = x->headers;
+    s = t->begin_fn(t->user, &gather, MEMOPT_COMM_CALLS, &why);
+    if (!s) s = t->wait_fn(t->user, MEMOPT_COMM_CALLS, &why);
+    if (s) return memopt_i_comm_break(x, s, number, &why);
+    for (i = 1; i < x->stats.rank_count && !memcmp(x->headers + i, x->headers, sizeof *own); ++i) {}
+    if (i == x->stats.rank_count) return MEMOPT_OK;
+    why.index = i;
+    why.reason = "asks for another call than rank 0";
+    return memopt_i_comm_break(x, MEMOPT_ERR_STATE, number, &why);
+}
+
+static void memopt_i_comm_count(memopt_comm *x, const memopt_comm_call *call) {
+    const uint64_t others = x->stats.rank_count - 1;
+    const int is_broadcast = call->kind == MEMOPT_COMM_BROADCAST;
+    const int is_root = is_broadcast && call->root == x->stats.rank;
+
+    ++x->stats.calls[call->kind];
+    if (!is_broadcast || is_root) x->stats.sent[call->kind] += others * call->bytes;
+    if (!is_root) x->stats.received[call->kind] += (is_broadcast ? 1 : others) * call->bytes;
+}
+
+MEMOPT_API memopt_status memopt_comm_begin(memopt_comm *comm, const memopt_comm_call *call, uint64_t *number) {
+    memopt_i_checks c = memopt_i_checks_begin(comm ? &comm->error : NULL, "comm");
+    memopt_error why = memopt_i_comm_reason();
+    uint64_t own;
+    size_t slot;
+    memopt_status s;
+
+    if (!comm) return MEMOPT_ERR_ARGUMENT;
+    if (comm->is_broken) return MEMOPT_ERR_STATE;
+    memopt_i_must(&c, call != NULL, "call", "is NULL");
+    if (memopt_i_must(&c, number != NULL, "number", "is NULL") || memopt_i_comm_check(&c, comm, call)) return c.status;
+    own = memopt_i_comm_number(comm) + 1;
+    slot = (size_t)((own - 1) % MEMOPT_COMM_CALLS);
+    if (comm->begun[slot])
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "call", memopt_i_count(own), "first wait for call",
+                                      memopt_i_count(comm->begun[slot]));
+    s = comm->headers ? memopt_i_comm_compare(comm, call, own) : MEMOPT_OK;
+    if (s) return s;
+    s = comm->transport.begin_fn(comm->transport.user, call, slot, &why);
+    if (s) return memopt_i_comm_break(comm, s, own, &why);
+    memopt_i_comm_count(comm, call);
+    *number = comm->begun[slot] = own;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number) {
+    memopt_i_checks c = memopt_i_checks_begin(comm ? &comm->error : NULL, "comm");
+    memopt_error why = memopt_i_comm_reason();
+    memopt_status s;
+    size_t slot;
+
+    if (!comm) return MEMOPT_ERR_ARGUMENT;
+    for (slot = 0; slot < MEMOPT_COMM_CALLS && (!number || comm->begun[slot] != number); ++slot) {}
+    if (memopt_i_must_number(&c, slot < MEMOPT_COMM_CALLS, "number", memopt_i_count(number), "is no call that is begun",
+                             memopt_i_no_quantity())) return c.status;
+    s = comm->transport.wait_fn(comm->transport.user, slot, &why);
+    comm->begun[slot] = 0;
+    if (s) return memopt_i_comm_break(comm, s, number, &why);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call) {
+    uint64_t number = 0;
+    const memopt_status s = memopt_comm_begin(comm, call, &number);
+
+    return s ? s : memopt_comm_wait(comm, number);
+}
+
+MEMOPT_API void memopt_comm_abort(memopt_comm *comm) {
+    memopt_error why = memopt_i_comm_reason();
+
+    if (!comm) return;
+    why.reason = "was given up";
+    (void)memopt_i_comm_break(comm, MEMOPT_ERR_STATE, memopt_i_comm_number(comm), &why);
+}
+
+MEMOPT_API memopt_comm_stats memopt_comm_get_stats(const memopt_comm *comm) {
+    memopt_comm_stats s;
+
+    memset(&s, 0, sizeof s);
+    return comm ? comm->stats : s;
+}
+
+MEMOPT_API memopt_error memopt_comm_error(const memopt_comm *comm) {
+    return comm ? comm->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "comm is NULL");
+}
+
+/* ---- ranks as threads ---- */
+static memopt_status memopt_i_ranks_check(memopt_i_checks *c, const memopt_ranks_desc *desc, memopt_ranks **out,
+                                          memopt_host *host) {
+    memopt_i_must(c, desc != NULL, "desc", "is NULL");
+    if (memopt_i_must(c, out != NULL, "out", "is NULL")) return c->status;
+    memopt_i_must_be_at_least(c, "rank_count", desc->rank_count, "at least", 1);
+    memopt_i_must_be_at_most(c, "rank_count", desc->rank_count, "at most", 1024);
+    return c->status ? c->status : memopt_i_host_resolve(c, desc->host, host);
+}
+
+#if defined(MEMOPT_I_POOL)
+typedef struct memopt_i_post { /* what a rank has begun in a slot; all read it, under the lock */
+    uint64_t turn; /* how often the slot has been used, from 1; 0: never */
+    int is_open;   /* this rank has not waited for it */
+    int is_copied; /* this rank has what it receives */
+    memopt_comm_call call;
+} memopt_i_post;
+
+typedef struct memopt_i_rank {
+    memopt_ranks *ranks;
+    size_t rank;
+    memopt_i_post posts[MEMOPT_COMM_SLOTS];
+} memopt_i_rank;
+
+struct memopt_ranks {
+    memopt_host host;
+    size_t bytes, rank_count, copying; /* copying: ranks that read others' memory right now */
+    uint64_t deadline;
+    memopt_i_mutex lock;
+    memopt_i_condition changed;
+    memopt_status broken; /* MEMOPT_OK: not */
+    const char *reason;
+    size_t culprit;
+    size_t copied[MEMOPT_COMM_SLOTS];   /* ranks that have what they receive in this turn */
+    uint64_t turns[MEMOPT_COMM_SLOTS];  /* that are over */
+    memopt_i_rank *each;
+};
+
+static void memopt_i_ranks_break(memopt_ranks *x, memopt_status status, const char *reason, size_t culprit) {
+    if (x->broken) return;
+    x->broken = status;
+    x->reason = reason;
+    x->culprit = culprit;
+    memopt_i_condition_wake(&x->changed);
+}
+
+static memopt_status memopt_i_ranks_say(const memopt_ranks *x, memopt_error *error) {
+    error->reason = x->reason;
+    error->index = x->culprit;
+    return x->broken;
+}
+
+/* The first rank that has not come to this turn of a slot; rank_count: all are there. */
+static size_t memopt_i_ranks_missing(const memopt_ranks *x, size_t slot, uint64_t turn) {
+    size_t r;
+
+    for (r = 0; r < x->rank_count && x->each[r].posts[slot].turn == turn; ++r) {}
+    return r;
+}
+
+static int memopt_i_ranks_agree(const memopt_ranks *x, size_t slot) { /* or it is broken */
+    const memopt_comm_call *first = &x->each[0].posts[slot].call;
+    size_t r;
+
+    for (r = 1; r < x->rank_count; ++r) {
+        const memopt_comm_call *call = &x->each[r].posts[slot].call;
+
+        if (call->kind == first->kind && call->bytes == first->bytes
+            && (call->kind != MEMOPT_COMM_BROADCAST || call->root == first->root)) continue;
+        return 0;
+    }
+    return 1;
+}
+
+static void memopt_i_ranks_copy(const memopt_i_rank *own, size_t slot) { /* without the lock: posts stay as they are */
+    const memopt_comm_call *call = &own->posts[slot].call;
+    const size_t bytes = call->bytes;
+    unsigned char *to = (unsigned char *)call->receive;
+    size_t r;
+
+    for (r = 0; r < own->ranks->rank_count; ++r) {
+        const unsigned char *from = (const unsigned char *)own->ranks->each[r].posts[slot].call.send;
+
+        if (call->kind == MEMOPT_COMM_BROADCAST && r != call->root) continue;
+        if (call->kind == MEMOPT_COMM_ALL_TO_ALL) from += own->rank * bytes;
+        if (to != from) memcpy(to, from, bytes);
+        to += bytes;
+    }
+}
+
+/* Serve those of a rank's calls to which all ranks have come; 1: there was one. With the lock. */
+static int memopt_i_ranks_serve(memopt_i_rank *own) {
+    memopt_ranks *x = own->ranks;
+    int served = 0;
+    size_t slot;
+
+    for (slot = 0; slot < MEMOPT_COMM_SLOTS && !x->broken; ++slot) {
+        memopt_i_post *post = &own->posts[slot];
+
+        if (!post->is_open || post->is_copied || memopt_i_ranks_missing(x, slot, post->turn) < x->rank_count) continue;
+        if (!memopt_i_ranks_agree(x, slot)) {
+            memopt_i_ranks_break(x, MEMOPT_ERR_STATE, "the ranks do not ask for the same call", SIZE_MAX);
+            return 0;
+        }
+        ++x->copying;
+        memopt_i_mutex_unlock(&x->lock);
+        memopt_i_ranks_copy(own, slot);
+        memopt_i_mutex_lock(&x->lock);
+        --x->copying;
+        post->is_copied = served = 1;
+        if (++x->copied[slot] == x->rank_count) {
+            x->copied[slot] = 0;
+            x->turns[slot] = post->turn;
+        }
+        memopt_i_condition_wake(&x->changed);
+    }
+    return served;
+}
+
+static memopt_status memopt_i_ranks_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    memopt_i_rank *own = (memopt_i_rank *)user;
+    memopt_ranks *x = own->ranks;
+    memopt_i_post *post = &own->posts[slot];
+    memopt_status s;
+
+    memopt_i_mutex_lock(&x->lock);
+    s = x->broken ? memopt_i_ranks_say(x, error) : MEMOPT_OK;
+    if (!s) {
+        ++post->turn;
+        post->is_open = 1;
+        post->is_copied = 0;
+        post->call = *call;
+        memopt_i_condition_wake(&x->changed);
+    }
+    memopt_i_mutex_unlock(&x->lock);
+    return s;
+}
+
+/* Until something changes; without end, or until the deadline, which breaks all. */
+static void memopt_i_ranks_sleep(memopt_ranks *x, size_t slot, uint64_t turn, uint64_t since) {
+    uint64_t now = since;
+
+    if (!x->deadline) {
+        memopt_i_condition_wait(&x->changed, &x->lock);
+        return;
+    }
+    if (x->host.clock.now_fn(x->host.clock.user, &now))
+        memopt_i_ranks_break(x, MEMOPT_ERR_IO, "the clock failed", SIZE_MAX);
+    else if (now - since >= x->deadline)
+        memopt_i_ranks_break(x, MEMOPT_ERR_IO, "has not come before the deadline",
+                             memopt_i_ranks_missing(x, slot, turn));
+    else memopt_i_condition_wait_for(&x->changed, &x->lock, x->deadline - (now - since));
+}
+
+static memopt_status memopt_i_ranks_wait(void *user, size_t slot, memopt_error *error) {
+    memopt_i_rank *own = (memopt_i_rank *)user;
+    memopt_ranks *x = own->ranks;
+    memopt_i_post *post = &own->posts[slot];
+    memopt_status s = MEMOPT_OK;
+    uint64_t since = 0;
+
+    memopt_i_mutex_lock(&x->lock);
+    if (x->deadline && x->host.clock.now_fn(x->host.clock.user, &since))
+        memopt_i_ranks_break(x, MEMOPT_ERR_IO, "the clock failed", SIZE_MAX);
+    while (!x->broken && x->turns[slot] < post->turn)
+        if (!memopt_i_ranks_serve(own)) memopt_i_ranks_sleep(x, slot, post->turn, since);
+    if (x->turns[slot] < post->turn) s = memopt_i_ranks_say(x, error);
+    while (s && x->copying) memopt_i_condition_wait(&x->changed, &x->lock);
+    post->is_open = 0;
+    memopt_i_mutex_unlock(&x->lock);
+    return s;
+}
+
+static void memopt_i_ranks_abort(void *user) {
+    memopt_i_rank *own = (memopt_i_rank *)user;
+    memopt_ranks *x = own->ranks;
+
+    memopt_i_mutex_lock(&x->lock);
+    memopt_i_ranks_break(x, MEMOPT_ERR_STATE, "has given up", own->rank);
+    while (x->copying) memopt_i_condition_wait(&x->changed, &x->lock);
+    memopt_i_mutex_unlock(&x->lock);
+}
+
+static void memopt_i_ranks_lay_out(memopt_carver *room, size_t rank_count, memopt_ranks **x, memopt_i_rank **each) {
+    *x = (memopt_ranks *)memopt_carve(room, 1, sizeof **x, 0);
+    *each = (memopt_i_rank *)memopt_carve(room, rank_count, sizeof **each, 0);
+}
+
+MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memopt_ranks **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "ranks");
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_host host;
+    memopt_ranks *x;
+    memopt_i_rank *each;
+    size_t r, bytes;
+
+    if (memopt_i_ranks_check(&c, desc, out, &host)) return c.status;
+    memopt_i_ranks_lay_out(&room, desc->rank_count, &x, &each);
+    bytes = room.bytes;
+    room = memopt_carver_begin(memopt_i_alloc(&host, bytes, MEMOPT_I_HOST_ALIGN));
+    if (!room.base) return memopt_i_refuse_memory(&c, bytes);
+    memset(room.base, 0, bytes);
+    memopt_i_ranks_lay_out(&room, desc->rank_count, &x, &each);
+    x->host = host;
+    x->bytes = bytes;
+    x->rank_count = desc->rank_count;
+    x->deadline = desc->deadline;
+    x->each = each;
+    for (r = 0; r < x->rank_count; ++r) {
+        each[r].ranks = x;
+        each[r].rank = r;
+    }
+    if (memopt_i_mutex_open(&x->lock)) goto no_lock;
+    if (memopt_i_condition_open(&x->changed)) goto no_condition;
+    *out = x;
+    return MEMOPT_OK;
+no_condition:
+    memopt_i_mutex_close(&x->lock);
+no_lock:
+    memopt_i_free(&host, x, bytes, MEMOPT_I_HOST_ALIGN);
+    return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "the system has no lock left");
+}
+
+MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank) {
+    memopt_transport t;
+
+    memset(&t, 0, sizeof t);
+    if (!ranks || rank >= ranks->rank_count) return t;
+    t.begin_fn = memopt_i_ranks_begin;
+    t.wait_fn = memopt_i_ranks_wait;
+    t.abort_fn = memopt_i_ranks_abort;
+    t.user = &ranks->each[rank];
+    t.rank = rank;
+    t.rank_count = ranks->rank_count;
+    return t;
+}
+
+MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) {
+    if (!ranks) return;
+    memopt_i_condition_close(&ranks->changed);
+    memopt_i_mutex_close(&ranks->lock);
+    memopt_i_free(&ranks->host, ranks, ranks->bytes, MEMOPT_I_HOST_ALIGN);
+}
+#else
+MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memopt_ranks **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "ranks");
+    memopt_host host;
+
+    if (memopt_i_ranks_check(&c, desc, out, &host)) return c.status;
+    return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "compiled without MEMOPT_PTHREADS");
+}
+
+MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t rank) {
+    memopt_transport t;
+
+    (void)ranks;
+    (void)rank;
+    memset(&t, 0, sizeof t);
+    return t;
+}
+
+MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
+#endif
 
 /* @section widths : *
    The wide code: this file once more for each width, see `vec`. */

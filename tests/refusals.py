@@ -59,6 +59,9 @@ def instrument(text):
     return copy, places
 
 
+FLAGS = {"test_comm": ["-DMEMOPT_PTHREADS", "-pthread"]} # what refuses otherwise where there are threads
+
+
 def run(copy, test):
     """What a test came to, a byte a line of memopt.h: 1 it refused, 2 its text was made."""
     with tempfile.TemporaryDirectory() as work:
@@ -66,7 +69,7 @@ def run(copy, test):
             header.write(copy)
         program, told = os.path.join(work, "test"), os.path.join(work, "told")
         compile_it = [*os.environ.get("CC", "cc").split(), "-O1", "-w", "-DMEMOPT_STATIC", "-I", work, "-I", ROOT,
-                      *os.environ.get("CFLAGS", "").split(), os.path.join(HERE, test + ".c"), "-o", program, "-lm"]
+                      *os.environ.get("CFLAGS", "").split(), *FLAGS.get(test, []), os.path.join(HERE, test + ".c"), "-o", program, "-lm"]
         if subprocess.run(compile_it, check=False).returncode:
             sys.exit("refusals.py: the copy does not compile")
         result = subprocess.run([program], cwd=ROOT, env={**os.environ, "MEMOPT_REFUSALS": told}, check=False,
@@ -83,7 +86,7 @@ def main():
     with open(os.path.join(HERE, "refusals.txt"), encoding="utf-8") as file:
         known = [line.strip().split(" :: ") for line in file if line.strip() and not line.startswith("#")]
     told = bytes(len(copy))
-    for test in [name for name in sys.argv[1:] if name != "--list"] or ["test_combined"]:
+    for test in [name for name in sys.argv[1:] if name != "--list"] or ["test_combined", *FLAGS]:
         told = bytes(a | b for a, b in zip(told, run(copy, test)))
     missing, read, excused = [], 0, set()
     for number, (function, line) in places.items():

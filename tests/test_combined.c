@@ -32,6 +32,7 @@
 #include "test_layer.c"
 #include "test_batchnorm.c"
 #include "test_fused.c"
+#include "test_comm.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -52,6 +53,7 @@ static void test_narrow(void) {
     test_plan();
     test_schedule();
     test_graph();
+    test_comm();
 }
 
 int main(void) {

@@ -50,5 +50,6 @@ group "Windows, to compile"         gcc-mingw-w64-x86-64
 group "Windows, to run"             wine64
 group "mimalloc, a peer in a bench" libmimalloc-dev
 group "a BLAS, for train_gpt"       libopenblas-dev pkg-config
+group "MPI"                         openmpi-bin libopenmpi-dev
 group "a browser, for the page"     chromium
 [ $failed = 0 ] || { echo "$failed groups could not be installed; what needs them will be skipped"; exit 1; }

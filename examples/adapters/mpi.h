@@ -1,0 +1,212 @@
+/* mpi.h - memopt's ranks over MPI: Open MPI, MPICH, or any other of version 3 or later. Copy it.
+
+   DO THIS   #include <mpi.h>, then memopt.h, then this file
+                 MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+                 memopt_mpi mpi;
+                 memopt_mpi_open(&mpi, MPI_COMM_WORLD, 60, &desc.transport);    (seconds a rank waits for the others)
+                 memopt_comm_create(&desc, &comm);
+                 ...
+                 memopt_comm_destroy(comm);
+                 memopt_mpi_close(&mpi, 0);
+                 MPI_Finalize();
+   WHAT      moves bytes, and adds nothing. A piece may have any number of bytes.
+   FAILURE   MPI cannot take back a call, nor wake who waits for a rank that does not come. So a rank that gives up, or
+             has waited too long, tells the others on a communicator of its own, and the calls of all return a status
+             that names the rank. Who does not look, because it is stuck or dead, is ended with all others by the
+             memopt_mpi_close() of those who do: with calls left open it calls MPI_Abort(). mpirun itself ends all when
+             a process dies.
+   THREADS   MPI is called by the thread that calls memopt_comm, and by no other. */
+#ifndef MEMOPT_MPI_H
+#define MEMOPT_MPI_H
+#include <limits.h>
+#include <string.h>
+#if defined(__unix__) || defined(__APPLE__)
+#  include <sched.h>
+#  define MEMOPT_MPI_YIELD() (void)sched_yield() /* there may be more ranks than processors */
+#else
+#  define MEMOPT_MPI_YIELD() ((void)0)
+#endif
+
+typedef enum memopt_mpi_word { MEMOPT_MPI_ASK, MEMOPT_MPI_HERE, MEMOPT_MPI_GAVE_UP, MEMOPT_MPI_LATE } memopt_mpi_word;
+
+typedef struct memopt_mpi { /* stays where it is, from open to close */
+    MPI_Comm    calls, words;       /* communicators of its own: for what is moved, and for what ranks say */
+    int         rank, rank_count;
+    double      deadline;           /* seconds; 0 = none */
+    MPI_Request requests[MEMOPT_COMM_SLOTS];
+    MPI_Datatype types[MEMOPT_COMM_SLOTS]; /* of pieces whose bytes are no int; else MPI_BYTE */
+    long long   begun;              /* calls */
+    memopt_mpi_word broken;         /* MEMOPT_MPI_GAVE_UP, MEMOPT_MPI_LATE: by `culprit`; else 0 */
+    int         culprit;
+    long long   said[4][3];         /* what is on its way, by word */
+} memopt_mpi;
+
+static memopt_status memopt_mpi_said(const memopt_mpi *m, memopt_error *error) {
+    error->index = (size_t)m->culprit;
+    error->reason = m->broken == MEMOPT_MPI_LATE ? "has not come before the deadline" : "has given up";
+    return m->broken == MEMOPT_MPI_LATE ? MEMOPT_ERR_IO : MEMOPT_ERR_STATE;
+}
+
+/* A word to one rank, or to all others: which call the speaker is in, and who is to blame. Nobody waits for it. */
+static void memopt_mpi_say(memopt_mpi *m, int to, memopt_mpi_word word) {
+    long long *room = m->said[word];
+    MPI_Request request;
+
+    room[0] = (long long)word;
+    room[1] = m->begun;
+    room[2] = m->culprit;
+    if (!MPI_Isend(room, 3, MPI_LONG_LONG, to, 0, m->words, &request)) (void)MPI_Request_free(&request);
+}
+
+static void memopt_mpi_say_to_all(memopt_mpi *m, memopt_mpi_word word) {
+    int to;
+
+    for (to = 0; to < m->rank_count; ++to) if (to != m->rank) memopt_mpi_say(m, to, word);
+}
+
+/* What others have said. `here` (may be NULL) is set for those who are in this call, or beyond. */
+static void memopt_mpi_listen(memopt_mpi *m, unsigned char *here) {
+    long long said[3];
+    MPI_Status status;
+    int there = 1;
+
+    while (!MPI_Iprobe(MPI_ANY_SOURCE, 0, m->words, &there, &status) && there) {
+        if (MPI_Recv(said, 3, MPI_LONG_LONG, status.MPI_SOURCE, 0, m->words, MPI_STATUS_IGNORE)) return;
+        if (said[0] == MEMOPT_MPI_ASK) memopt_mpi_say(m, status.MPI_SOURCE, MEMOPT_MPI_HERE);
+        if (said[0] >= MEMOPT_MPI_GAVE_UP && !m->broken) {
+            m->broken = (memopt_mpi_word)said[0];
+            m->culprit = (int)said[2];
+        }
+        if (here && (said[0] == MEMOPT_MPI_ASK || said[0] == MEMOPT_MPI_HERE) && said[1] >= m->begun)
+            here[status.MPI_SOURCE] = 1;
+    }
+}
+
+/* The deadline is over: whoever does not answer within a second is to blame. When all do, it only takes long. */
+static void memopt_mpi_find(memopt_mpi *m, MPI_Request *request, int *done) {
+    const double begin = MPI_Wtime();
+    unsigned char here[65536];
+    int r;
+
+    memset(here, 0, sizeof here);
+    memopt_mpi_say_to_all(m, MEMOPT_MPI_ASK);
+    while (!m->broken && !*done && MPI_Wtime() - begin < 1) {
+        memopt_mpi_listen(m, here);
+        if (MPI_Test(request, done, MPI_STATUS_IGNORE)) *done = 0;
+        MEMOPT_MPI_YIELD();
+    }
+    for (r = 0; r < m->rank_count && (r == m->rank || here[r]); ++r) {}
+    if (*done || m->broken || r == m->rank_count) return;
+    m->broken = MEMOPT_MPI_LATE;
+    m->culprit = r;
+}
+
+static memopt_status memopt_mpi_wait(void *user, size_t slot, memopt_error *error) {
+    memopt_mpi *m = (memopt_mpi *)user;
+    const double begin = MPI_Wtime();
+    int done = 0, wrong = 0;
+    long turns = 0;
+
+    while (!m->broken && !done && !wrong) {
+        wrong = MPI_Test(&m->requests[slot], &done, MPI_STATUS_IGNORE);
+        if (done || wrong) break;
+        if (++turns % 64 == 0) {
+            memopt_mpi_listen(m, NULL);
+            if (m->deadline > 0 && MPI_Wtime() - begin > m->deadline) memopt_mpi_find(m, &m->requests[slot], &done);
+        }
+        MEMOPT_MPI_YIELD();
+    }
+    if (wrong) {
+        error->reason = "MPI reports an error";
+        return MEMOPT_ERR_IO;
+    }
+    if (!done) return memopt_mpi_said(m, error);
+    if (m->types[slot] != MPI_BYTE) (void)MPI_Type_free(&m->types[slot]);
+    return MEMOPT_OK;
+}
+
+/* A type of so many bytes, where they are no int: whole gibibytes, and the rest. */
+static int memopt_mpi_type(size_t bytes, MPI_Datatype *type) {
+    const size_t block = (size_t)1 << 30;
+    const int lengths[2] = { (int)(bytes / block), (int)(bytes % block) };
+    const MPI_Aint places[2] = { 0, (MPI_Aint)(bytes - bytes % block) };
+    MPI_Datatype types[2];
+    int wrong = MPI_Type_contiguous((int)block, MPI_BYTE, &types[0]);
+
+    types[1] = MPI_BYTE;
+    if (wrong) return wrong;
+    wrong = MPI_Type_create_struct(2, lengths, places, types, type);
+    (void)MPI_Type_free(&types[0]);
+    if (wrong) return wrong;
+    wrong = MPI_Type_commit(type);
+    if (wrong) (void)MPI_Type_free(type);
+    return wrong;
+}
+
+static memopt_status memopt_mpi_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    memopt_mpi *m = (memopt_mpi *)user;
+    const int is_root = call->kind == MEMOPT_COMM_BROADCAST && (int)call->root == m->rank;
+    const unsigned char *own = (unsigned char *)call->receive + (size_t)m->rank * call->bytes;
+    MPI_Request *request = &m->requests[slot];
+    MPI_Datatype *type = &m->types[slot];
+    int count = 1, wrong = 0;
+
+    memopt_mpi_listen(m, NULL);
+    if (m->broken) return memopt_mpi_said(m, error);
+    *type = MPI_BYTE;
+    if (call->bytes > INT_MAX) wrong = memopt_mpi_type(call->bytes, type);
+    else count = (int)call->bytes;
+    if (is_root && call->send != call->receive) memcpy(call->receive, call->send, call->bytes);
+    if (!wrong && call->kind == MEMOPT_COMM_ALL_TO_ALL)
+        wrong = MPI_Ialltoall(call->send, count, *type, call->receive, count, *type, m->calls, request);
+    else if (!wrong && call->kind == MEMOPT_COMM_ALL_GATHER)
+        wrong = MPI_Iallgather(call->send == own ? MPI_IN_PLACE : call->send, count, *type, call->receive, count, *type,
+                               m->calls, request);
+    else if (!wrong) wrong = MPI_Ibcast(call->receive, count, *type, (int)call->root, m->calls, request);
+    ++m->begun;
+    if (wrong) error->reason = "MPI reports an error";
+    return wrong ? MEMOPT_ERR_IO : MEMOPT_OK;
+}
+
+static void memopt_mpi_abort(void *user) {
+    memopt_mpi *m = (memopt_mpi *)user;
+
+    if (!m->broken) {
+        m->broken = MEMOPT_MPI_GAVE_UP;
+        m->culprit = m->rank;
+    }
+    memopt_mpi_say_to_all(m, m->broken);
+}
+
+/* On all ranks of `world`. seconds: how long a rank waits for the others; 0 = for ever. */
+static memopt_status memopt_mpi_open(memopt_mpi *m, MPI_Comm world, double seconds, memopt_transport *out) {
+    size_t slot;
+
+    memset(m, 0, sizeof *m);
+    memset(out, 0, sizeof *out);
+    if (!(seconds >= 0)) return MEMOPT_ERR_ARGUMENT;
+    m->deadline = seconds;
+    for (slot = 0; slot < MEMOPT_COMM_SLOTS; ++slot) m->requests[slot] = MPI_REQUEST_NULL;
+    if (MPI_Comm_dup(world, &m->calls) || MPI_Comm_dup(world, &m->words)) return MEMOPT_ERR_IO;
+    if (MPI_Comm_set_errhandler(m->calls, MPI_ERRORS_RETURN) || MPI_Comm_set_errhandler(m->words, MPI_ERRORS_RETURN)
+        || MPI_Comm_rank(world, &m->rank) || MPI_Comm_size(world, &m->rank_count)) return MEMOPT_ERR_IO;
+    if (m->rank_count > 65536) return MEMOPT_ERR_UNSUPPORTED;
+    out->begin_fn = memopt_mpi_begin;
+    out->wait_fn = memopt_mpi_wait;
+    out->abort_fn = memopt_mpi_abort;
+    out->user = m;
+    out->rank = (size_t)m->rank;
+    out->rank_count = (size_t)m->rank_count;
+    return MEMOPT_OK;
+}
+
+/* code: of the processes, where there is nothing to do but end them all, after a failure. */
+static void memopt_mpi_close(memopt_mpi *m, int code) {
+    if (m->broken || code) {
+        (void)MPI_Abort(m->calls, code ? code : 1);
+        return;
+    }
+    (void)MPI_Comm_free(&m->words);
+    (void)MPI_Comm_free(&m->calls);
+}
+#endif

@@ -2491,7 +2491,7 @@ typedef struct memopt_attention {
     int          causal;           /* 1: a row attends to itself and the rows before; the rows after it take no part,
                                       NaN, infinities or not, and no bit depends on block */
     float        scale;            /* of scores; 0 = 1 / sqrt(width); else 10^-30 or more */
-    size_t       block;            /* rows of scores in scratch; 0 = 64 */
+    size_t       block;            /* rows of scores in scratch; 0 = 64. With bf16 rounded up to a multiple of 32 */
     int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does
                                       not grow with length, for long contexts. Results differ by rounding */
     memopt_type  type;
@@ -2512,6 +2512,10 @@ MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const m
  * output and statistics as well. Whole rows give the bits of the plain form (a matrix of scores, softmax, product), in
  * which a row sums over what it attends to and nothing else. A gemm of yours multiplies the rest by 0; where that is
  * not finite it is called row by row, without it.
+ *
+ * With bf16 all products are of two bf16 operands (`api_gemm`): probabilities (online: weights, not yet divided) and
+ * gradients of scores are made as floats, and rounded to nearest for the products that take them. Sums of a row are of
+ * what has not been rounded. An output differs by 2^-8 sum(p |v|) from that of float probabilities, at most.
  */
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x);
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x);
@@ -24128,6 +24132,19 @@ static void memopt_i_row_store(int level, void *data, memopt_type type, size_t a
     if (to != from) memopt_i_from_f32(level, to, from, type, n);
 }
 
+/* A row of floats becomes a row of bf16 in the first half of its bytes. It goes through a buffer: the compiler may take
+   it that a store of 16 bits changes no float. */
+static void memopt_i_row_narrow(int level, float *row, size_t n) {
+    uint16_t piece[512];
+    size_t i, count;
+
+    for (i = 0; i < n; i += count) {
+        count = memopt_i_min(n - i, 512);
+        memopt_i_bf16_from_f32_at(level, piece, row + i, count);
+        memcpy((unsigned char *)row + i * sizeof *piece, piece, count * sizeof *piece);
+    }
+}
+
 /* n elements from `at` on as floats: where they are, or converted into the buffer */
 static const float *memopt_i_row_view(int level, const void *data, memopt_type type, size_t at, size_t n,
                                       float *buffer) {
@@ -25249,11 +25266,18 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
               sum(dO O), so that a tile needs no other one of its row. Tiles of columns go outside; gradients of
               queries are added up in place, or, with 16 bits of storage, in a pass of their own over rows (7 products
               instead of 5).
+   bf16       Where operands are bf16, probabilities and gradients of scores become bf16 as well, in the first half of
+              their row's bytes while the row is in the cache: then all products are bf16 times bf16, which matrix units
+              do, and no copy of an operand is made. The row's sum, and sum(P dP), are of floats: what is rounded goes
+              into products only. Backward keeps the floats until both rows of a pair are done. Where rows are the depth
+              (gradients of keys and values) each head's are cut by 32 from its first row on: so blocks and tiles begin
+              at multiples of 32, and no bit depends on them.
    Bound      A probability differs from exact arithmetic on the same operands by at most a part E of it, besides
               2^-99: E = 2^-24 (2 width A + 8 R + n / 16 + 20), where n is the columns of its row, R its largest scaled
               score and A the largest sum of |q k| scaled. Online 2^-24 (8 R + 8 (n / tile + 1) + 8) more: a statistic
-              is rounded, and so is a row each time it shrinks. An output differs by (E + 2^-24 n) sum(p |v|). At
-              length 4096, with operands up to 2: outputs by 6e-7, gradients by 1.4e-5, whole rows and online alike.
+              is rounded, and so is a row each time it shrinks. An output differs by (E + 2^-24 n) sum(p |v|), with bf16
+              2^-8 sum(p |v|) more. At length 4096, with operands up to 2: outputs by 6e-7, gradients by 1.4e-5, whole
+              rows and online alike.
    Cost       Floats of scratch for a worker: 2 block x length, with 16 bits of storage 2 length x width more; online 2
               block x tile, and width (block + 2 tile + 2). Against the form that keeps the matrix: one product more, 7
               instead of 6, and the exponentials twice; but nothing is written to memory and read again. Tiles of 128
@@ -25305,6 +25329,15 @@ static int memopt_i_attention_size(memopt_i_attention *t) {
     return memopt_i_align_up(n, 64, &t->part);
 }
 
+/* Rows of a block. Rows are the depth of some products: where operands are bf16 blocks begin at multiples of 32. */
+static size_t memopt_i_attention_block(const memopt_attention *a) {
+    const size_t length = memopt_i_max(a->length, 1);
+    const size_t block = memopt_i_min(a->block ? a->block : (size_t)MEMOPT_I_ATTENTION_BLOCK, length);
+
+    if (a->type != MEMOPT_TYPE_BF16) return block;
+    return memopt_i_min(memopt_i_ceil_div(block, MEMOPT_I_CHAIN_DEPTH) * MEMOPT_I_CHAIN_DEPTH, length);
+}
+
 static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const memopt_attention *x,
                                                 memopt_i_attention *t) {
     memopt_attention *a = &t->a;
@@ -25340,8 +25373,7 @@ static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const mem
     memopt_i_ops_fits(o, "keys", rows, a->kv_stride, a->type);
     memopt_i_ops_fits(o, "output", rows, a->output_stride, a->type); /* a statistic for each row and head fits, too */
     if (o->c.status) return o->c.status;
-    if (!a->block) a->block = MEMOPT_I_ATTENTION_BLOCK;
-    a->block = memopt_i_min(a->block, memopt_i_max(a->length, 1));
+    a->block = memopt_i_attention_block(a);
     t->group = a->heads / a->kv_heads;
     t->blocks = memopt_i_ceil_div(a->length, a->block);
     return memopt_i_must_fit(&o->c, !memopt_i_attention_size(t), "scratch", "is larger than memory can be");
@@ -25447,7 +25479,7 @@ static void memopt_i_attention_put(const memopt_i_attention_worker *w, void *dat
         memopt_i_row_store(w->t->o.level, data, a->type, at + i * stride, rows + i * a->width, a->width);
 }
 
-/* ---- products: rows of one head; a block in scratch is of floats, everything else of the operands' type ---- */
+/* ---- products: rows of one head; sums in scratch are of floats, everything else of the operands' type ---- */
 static memopt_i_matrix memopt_i_attention_queries(const memopt_i_attention_worker *w, size_t row) {
     const memopt_attention *a = &w->t->a;
     return memopt_i_matrix_at(a->queries, a->type, memopt_i_attention_query(w, row), a->query_stride);
@@ -25468,8 +25500,19 @@ static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attention_worker 
     return memopt_i_matrix_at(a->grad_output, a->type, memopt_i_attention_out(w, row), a->output_stride);
 }
 
+/* Weights, or gradients of scores: of bf16, in the first half of each row's bytes, where the operands are. */
 static memopt_i_matrix memopt_i_attention_scores(const memopt_i_attention_worker *w, const float *block) {
-    return memopt_i_matrix_at(block, MEMOPT_TYPE_F32, 0, w->t->stride);
+    const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
+    return memopt_i_matrix_at(block, is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, 0, w->t->stride << is_bf16);
+}
+
+/* A row of a block becomes what products take: its `valid` numbers, of bf16 where the operands are, and then zeros. */
+static void memopt_i_attention_finish(const memopt_i_attention_worker *w, float *row, size_t valid, size_t columns) {
+    const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
+    const size_t size = is_bf16 ? sizeof(uint16_t) : sizeof *row;
+
+    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, valid);
+    memset((unsigned char *)row + valid * size, 0, (columns - valid) * size);
 }
 
 /* A product by the worker itself, of a triangle or (PTRDIFF_MAX) of all. */
@@ -25523,24 +25566,29 @@ static size_t memopt_i_attention_valid(const memopt_i_attention_worker *w, size_
     return row < first ? 0 : memopt_i_min(row - first + 1, columns);
 }
 
-/* Probabilities of rows. */
-static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w, size_t first, size_t rows) {
+/* Probabilities of rows, as floats, or finished for a product. */
+static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w, size_t first, size_t rows,
+                                             int finished) {
     const size_t columns = w->t->a.causal ? first + rows : w->used;
     size_t i;
 
     memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
                              memopt_i_attention_keys(w, 0));
     if (*w->status) return; /* nobody knows what is there */
-    for (i = 0; i < rows; ++i)
-        memopt_i_softmax_row_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride,
-                                   w->t->a.scale, memopt_i_attention_valid(w, first + i, 0, columns), columns);
+    for (i = 0; i < rows; ++i) {
+        float *p = w->scores + i * w->t->stride;
+        const size_t valid = memopt_i_attention_valid(w, first + i, 0, columns);
+
+        memopt_i_softmax_row_weigh(w->t->o.level, p, p, w->t->a.scale, valid, valid);
+        if (finished) memopt_i_attention_finish(w, p, valid, columns);
+    }
 }
 
 static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a;
     const size_t columns = a->causal ? first + rows : w->used;
 
-    memopt_i_attention_probabilities(w, first, rows);
+    memopt_i_attention_probabilities(w, first, rows, 1);
     memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, 0),
                            memopt_i_attention_values(w, 0),
                            memopt_i_row_to(a->output, a->type, memopt_i_attention_out(w, first)), a->output_stride,
@@ -25555,16 +25603,20 @@ static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w,
     const size_t columns = a->causal ? first + rows : w->used;
     const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, 0);
 
-    memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
-                              stride);
     memopt_i_attention_cross(w, w->grad_scores, rows, columns, memopt_i_attention_grads(w, first),
                              memopt_i_attention_values(w, 0));
     if (*w->status) return;
     for (i = 0; i < rows; ++i) {
+        float *p = w->scores + i * w->t->stride;
         float *g = w->grad_scores + i * w->t->stride;
-        memopt_i_softmax_row_grad(w->t->o.level, g, w->scores + i * w->t->stride, g, a->scale,
-                                  memopt_i_attention_valid(w, first + i, 0, columns), columns);
+        const size_t valid = memopt_i_attention_valid(w, first + i, 0, columns);
+
+        memopt_i_softmax_row_grad(w->t->o.level, g, p, g, a->scale, valid, valid);
+        memopt_i_attention_finish(w, p, valid, columns);
+        memopt_i_attention_finish(w, g, valid, columns);
     }
+    memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
+                              stride);
     memopt_i_attention_mix(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
                            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
                            a->query_stride, a->type, 0);
@@ -25594,7 +25646,7 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
     for (i = 0; i < t->group; ++i, ++w.head) {
         for (first = 0; first < w.used; first += rows) {
             rows = memopt_i_min(a->block, w.used - first);
-            memopt_i_attention_probabilities(&w, first, rows);
+            memopt_i_attention_probabilities(&w, first, rows, 0);
             memopt_i_attention_backward_rows(&w, first, rows, keys, values, stride);
         }
         memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, w.used), a->query_stride,
@@ -25630,7 +25682,7 @@ static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, si
         w->sum[i] = fmaf(w->sum[i], shrink, memopt_i_row_total(sums));
         memopt_i_row_scale(level, out, out, shrink, w->t->a.width);
     }
-    memset(x + valid, 0, (columns - valid) * sizeof *x);
+    memopt_i_attention_finish(w, x, valid, columns);
 }
 
 static void memopt_i_attention_online_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
@@ -25703,8 +25755,8 @@ static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t fi
 
         memopt_i_row_exp(level, sums, p, p, w->max[i], a->scale, valid);
         memopt_i_softmax_grad(level, g, p, g, a->scale, w->sum[i], valid);
-        memset(p + valid, 0, (columns - valid) * sizeof *p);
-        memset(g + valid, 0, (columns - valid) * sizeof *g);
+        memopt_i_attention_finish(w, p, valid, columns);
+        memopt_i_attention_finish(w, g, valid, columns);
     }
     return 1;
 }

@@ -11546,6 +11546,7 @@ static memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention
     if ((s = memopt_i_attention_resolve(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */
     memset(t, 0, sizeof *t);
     t->a = same.a;
+    t->a.block = memopt_i_min(y.block, memopt_i_max(y.length, 1)); /* no multiple of 32: the CPU's order of sums */
     t->group = same.group;
     t->backward = backward;
     t->row = t->a.kv_heads * t->a.width;

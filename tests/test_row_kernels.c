@@ -362,6 +362,30 @@ static void rows_logarithm(void) {
     CHECK(rows_is_nan((float)memopt_i_row_log((double)rows_bits(0x7fc00000u))) && rows_is_nan((float)memopt_i_row_log((double)rows_bits(0xffc00000u))));
 }
 
+/* A row of floats becomes bf16 in the first half of its bytes: the bits by the definition, nearest and ties to even; what
+   stands behind it stays. */
+static uint16_t rows_narrowed(float x) {
+    const uint32_t u = memopt_i_float_bits(x), half = u & 0xffffu, even = u >> 16;
+    if (rows_is_nan(x)) return 0x7fc0;
+    return (uint16_t)(even + (half > 0x8000u || (half == 0x8000u && (even & 1)) ? 1 : 0));
+}
+static void rows_narrow(void) {
+    static const size_t sizes[] = { 0, 1, 2, 15, 16, 33, 511, 512, 513, 1023, 1024, 1025, 1600 }; float x[1700], y[1700]; uint64_t seed = 12;
+    size_t k, i; int level;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+        for (k = 0; k < sizeof sizes / sizeof *sizes; ++k) {
+            const size_t n = sizes[k];
+            for (i = 0; i < 1700; ++i) x[i] = i % 7 == 3 ? rows_bits((uint32_t)(test_random(&seed) & 0xffff0000u) | 0x8000u) : rows_random(&seed, 1);
+            memcpy(y, x, sizeof y);
+            memopt_i_row_narrow(level, y, n);
+            for (i = 0; i < n; ++i) {
+                uint16_t got; memcpy(&got, (unsigned char *)y + 2 * i, 2);
+                CHECK_AT(rows_is_nan(x[i]) ? (got & 0x7fff) > 0x7f80 : got == rows_narrowed(x[i]), n * 10000 + i);
+            }
+            CHECK_AT(!memcmp((unsigned char *)y + 2 * n, (unsigned char *)x + 2 * n, sizeof y - 2 * n), n);
+        }
+}
+
 static void test_row_kernels(void) {
     RUN(rows_exp_is_exact);
     RUN(rows_exp_edges);
@@ -375,6 +399,7 @@ static void test_row_kernels(void) {
     RUN(rows_activations_by_level);
     RUN(rows_types);
     RUN(rows_logarithm);
+    RUN(rows_narrow);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_row_kernels(); return test_totals(); }

@@ -7,6 +7,7 @@ typedef struct matrices {
     float *scores, *probabilities; /* may be the same memory */
     size_t each;                   /* floats from a head's matrix to the next; 0 = one for all */
     size_t *valid;                 /* of each row, the columns it sees: written here */
+    uint16_t *narrow;              /* a matrix as the products of bf16 take it; else NULL */
 } matrices;
 
 static size_t gemm_bytes(const memopt_ops *ops) {
@@ -47,6 +48,16 @@ static memopt_softmax softmax_of(const memopt_attention *a, const matrices *x, s
     return f;
 }
 
+/* A matrix of a head as the left operand of a product: with bf16 it is rounded. */
+static memopt_status take_matrix(const memopt_ops *ops, const memopt_attention *a, const matrices *x,
+                                 const float *matrix, memopt_product *p) {
+    p->left_stride = a->length;
+    p->left_type = a->type == MEMOPT_TYPE_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    p->left = p->left_type == MEMOPT_TYPE_BF16 ? (const void *)x->narrow : matrix;
+    if (p->left == matrix || ops->count_scratch) return MEMOPT_OK;
+    return memopt_bf16_from_f32(x->narrow, matrix, a->length * a->length, ops->threads);
+}
+
 /* The first row of a head, in an array of rows of heads. */
 static void *head_at(const memopt_attention *a, const void *rows, size_t stride, size_t b, size_t h) {
     return transformer_at(rows, b * a->length * stride + h * a->width, a->type);
@@ -77,9 +88,7 @@ static memopt_status whole_attention_forward(const memopt_ops *ops, const memopt
             s = multiply(ops, p);
             if (!s) s = memopt_softmax_forward(ops, &f);
             p = head_product(a, t, d, t);
-            p.left = f.output;
-            p.left_stride = t;
-            p.left_type = MEMOPT_TYPE_F32;
+            if (!s) s = take_matrix(ops, a, x, f.output, &p);
             p.right = head_at(a, a->values, qkv, b, h);
             p.right_stride = qkv;
             p.result = head_at(a, a->output, a->heads * d, b, h);
@@ -118,10 +127,8 @@ static memopt_status whole_attention_backward(const memopt_ops *ops, const memop
             p[0].result_stride = t;
             p[0].result_type = MEMOPT_TYPE_F32;
             p[1] = head_product(a, t, d, t);                       /* values' = probabilities^T out */
-            p[1].left = x->probabilities + at;
-            p[1].left_stride = t;
+            s = take_matrix(ops, a, x, x->probabilities + at, &p[1]);
             p[1].left_transposed = 1;
-            p[1].left_type = MEMOPT_TYPE_F32;
             p[1].right = out;
             p[1].right_stride = a->heads * d;
             p[1].result = head_at(a, a->grad_values, qkv, b, h);
@@ -132,9 +139,7 @@ static memopt_status whole_attention_backward(const memopt_ops *ops, const memop
             f.output = grad->scores + grad_at;
             if (!s) s = memopt_softmax_backward(ops, &f);
             p[2] = head_product(a, t, d, t);                       /* queries' = scores' keys */
-            p[2].left = f.output;
-            p[2].left_stride = t;
-            p[2].left_type = MEMOPT_TYPE_F32;
+            if (!s) s = take_matrix(ops, a, x, f.output, &p[2]);
             p[2].right = head_at(a, a->keys, qkv, b, h);
             p[2].right_stride = qkv;
             p[2].result = head_at(a, a->grad_queries, qkv, b, h);
@@ -152,21 +157,24 @@ static memopt_status whole_attention_backward(const memopt_ops *ops, const memop
 /* ---- for a block: the probabilities of all heads are kept for the backward; without one, a matrix serves all ---- */
 static void whole_attention_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) {
     const size_t matrix = a->length * a->length * sizeof(float);
+    const size_t narrow = a->type == MEMOPT_TYPE_BF16 ? matrix / 2 : 0;
 
     room[0] = memopt_tape_take(call, MEMOPT_TAPE_SAVED, (call->saves ? a->batch * a->heads : 1) * matrix);
     room[1] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH,
-                               a->length * sizeof(size_t) + (call->is_backward ? matrix : 0));
+                               a->length * sizeof(size_t) + (call->is_backward ? matrix : 0) + narrow);
 }
 
 static memopt_status whole_attention_run(const memopt_tape_call *call, const memopt_ops *ops,
                                          const memopt_attention *a, void *const room[2]) {
+    float *after = (float *)(void *)((size_t *)room[1] + a->length);
     matrices x, grad;
 
+    x.narrow = (uint16_t *)(void *)(call->is_backward ? after + a->length * a->length : after);
     x.scores = x.probabilities = (float *)room[0];
     x.each = call->saves ? a->length * a->length : 0;
     x.valid = (size_t *)room[1];
     if (!call->is_backward) return whole_attention_forward(ops, a, &x);
-    grad.scores = grad.probabilities = (float *)(void *)((size_t *)room[1] + a->length);
+    grad.scores = grad.probabilities = after;
     grad.each = 0;
     return whole_attention_backward(ops, a, &x, &grad);
 }

@@ -44,7 +44,7 @@ static void copy(const transformer_work *w, float *to, const float *from) {
 static matrices matrices_of(const conventional *x, float *const *of, size_t layer, size_t each) {
     matrices r;
     r.scores = of[SCORES] + layer * x->counts[SCORES]; r.probabilities = of[PROBABILITIES] + layer * x->counts[SCORES];
-    r.each = each; r.valid = x->valid;
+    r.each = each; r.valid = x->valid; r.narrow = NULL; /* of floats */
     return r;
 }
 static const float *entering(const conventional *x, size_t layer) {

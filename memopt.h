@@ -2457,7 +2457,9 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
 typedef struct memopt_head { /* logits = input * weights^T, `chunk` rows at a time, and never more */
     size_t         rows, width, vocabulary;
     size_t         padded;     /* rows of weights, at least vocabulary; 0 = vocabulary */
-    size_t         chunk;      /* rows of logits in scratch; 0 = 512 */
+    size_t         chunk;      /* rows of logits in scratch; 0 = 512. Where input and weights are bf16 it is rounded up
+                                  to a multiple of 32, and the gradients of logits become bf16: all products are then of
+                                  two bf16 operands (`api_gemm`), and the gradient of weights that of all rows at once */
     memopt_type    type, weight_type, gradient_type;
     const void    *input;      /* rows x width */
     const void    *weights;    /* padded x width, such as the token embedding */
@@ -24132,14 +24134,14 @@ static void memopt_i_row_store(int level, void *data, memopt_type type, size_t a
     if (to != from) memopt_i_from_f32(level, to, from, type, n);
 }
 
-/* A row of floats becomes a row of bf16 in the first half of its bytes. It goes through a buffer: the compiler may take
-   it that a store of 16 bits changes no float. */
-static void memopt_i_row_narrow(int level, float *row, size_t n) {
+/* The floats at..end of a row become bf16, as those before them have: in the first half of the row's bytes. They go
+   through a buffer: the compiler may take it that a store of 16 bits changes no float. */
+static void memopt_i_row_narrow(int level, float *row, size_t at, size_t end) {
     uint16_t piece[512];
     size_t i, count;
 
-    for (i = 0; i < n; i += count) {
-        count = memopt_i_min(n - i, 512);
+    for (i = at; i < end; i += count) {
+        count = memopt_i_min(end - i, 512);
         memopt_i_bf16_from_f32_at(level, piece, row + i, count);
         memcpy((unsigned char *)row + i * sizeof *piece, piece, count * sizeof *piece);
     }
@@ -24709,6 +24711,10 @@ MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const me
    Trap       Denormal gradients, of logits 80 below the largest, make products 30 times slower. Without smoothing, c =
               2^-70 factor is added in the same rounding and taken off: below 2^-95 of a row's factor is 0.
    16 bits    Logits of 16 bits have no room for e, which is worked out twice.
+   bf16       Where input and weights are bf16, the gradients of logits become bf16 as well, in the first half of their
+              row's bytes, each piece while it is in the first-level cache: then all three products are bf16 times bf16,
+              which matrix units do. Losses are of floats. Rows are the depth of the weights' gradient: so a chunk is a
+              multiple of 32 rows, and the bits are those of all rows at once still.
    Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best (0.25% of
               the gradient's length, 0.15% with one). With more, or onto what is there, what is added drowns: 64 chunks
               lose 11% of a rare token's row, 512 a quarter. Then sums are made in floats, a block of rows at a time,
@@ -24726,6 +24732,7 @@ typedef struct memopt_i_cross_entropy {
     int     level;
     size_t  chunk_rows;     /* rows of a worker's turn */
     double  factor;         /* of gradients: scale / count */
+    int     narrow;         /* gradients of logits become bf16, in the first half of a row's bytes; logits are floats */
     unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
 } memopt_i_cross_entropy;
 
@@ -24856,6 +24863,7 @@ static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const 
         if (at < n) e = x[at];
         memopt_i_head_grads(t->level, x, s.a, s.b, s.c, n);
         if (at < n) x[at] = fmaf(s.a, e, s.at_target);
+        if (t->narrow) memopt_i_row_narrow(t->level, (float *)r->logits, i, i + n);
         if (!r->in_place) memopt_i_row_store(t->level, r->logits, t->x.type, i, x, n);
     }
 }
@@ -25007,6 +25015,7 @@ typedef struct memopt_i_head {
     memopt_head  h;       /* with defaults filled in */
     memopt_i_ops o;
     float       *logits;
+    int          narrow;  /* gradients of logits are bf16, as input and weights are */
     int          stochastic; /* gradients of weights are rounded at random */
     size_t       part;    /* bytes of a worker's block of them */
 } memopt_i_head;
@@ -25036,8 +25045,11 @@ static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_h
     if (memopt_i_ops_resolve(ops, "head", head, o)) return o->c.status;
     *h = *head;
     if (!h->padded) h->padded = h->vocabulary;
+    t->narrow = h->type == MEMOPT_TYPE_BF16 && h->weight_type == MEMOPT_TYPE_BF16;
     if (!h->chunk) h->chunk = 512;
     h->chunk = memopt_i_min(h->chunk, h->rows);
+    if (t->narrow) /* rows are the depth of the weights' gradient */
+        h->chunk = memopt_i_min(memopt_i_ceil_div(h->chunk, MEMOPT_I_CHAIN_DEPTH) * MEMOPT_I_CHAIN_DEPTH, h->rows);
     memopt_i_must(&o->c, h->width != 0, "width", "is 0");
     memopt_i_must(&o->c, h->vocabulary != 0, "vocabulary", "is 0");
     memopt_i_must_be_flag(&o->c, "accumulate", h->accumulate);
@@ -25084,7 +25096,7 @@ static memopt_i_matrix memopt_i_head_weights(const memopt_head *h) {
 }
 
 static memopt_i_matrix memopt_i_head_gradients(const memopt_i_head *t) {
-    return memopt_i_matrix_at(t->logits, MEMOPT_TYPE_F32, 0, t->h.padded);
+    return memopt_i_matrix_at(t->logits, t->narrow ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, 0, t->h.padded << t->narrow);
 }
 
 /* logits = some rows of input * weights^T */
@@ -25133,7 +25145,7 @@ static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
     p.rows = memopt_i_min(p.rows - row, MEMOPT_I_HEAD_ROWS);
     n = p.rows * h->width;
     if (p.accumulate) memopt_i_to_f32(level, sums, to, p.result_type, n);
-    p.left = (const float *)p.left + row;
+    p.left = memopt_i_row_at(p.left, p.left_type, row);
     p.result = sums;
     p.result_type = MEMOPT_TYPE_F32;
     s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
@@ -25198,6 +25210,7 @@ static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double 
     e.x.logits = t->logits;
     e.x.keep_logits = !h->grad_input && !h->grad_weights;
     e.x.rule = h->rule;
+    e.narrow = t->narrow;
     e.level = t->o.level;
     e.factor = memopt_i_loss_rule_factor(&h->rule, counted);
     if (h->grad_weights && !h->accumulate) {
@@ -25511,7 +25524,7 @@ static void memopt_i_attention_finish(const memopt_i_attention_worker *w, float 
     const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
     const size_t size = is_bf16 ? sizeof(uint16_t) : sizeof *row;
 
-    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, valid);
+    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, 0, valid);
     memset((unsigned char *)row + valid * size, 0, (columns - valid) * size);
 }
 

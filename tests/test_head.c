@@ -2,6 +2,7 @@
    are worked out here in double from the definition, the plain gradient is held against differences of the plain loss;
    then equal bits for any chunk, workers and level, batches in parts, and what is refused. */
 #include "test.h"
+#include <float.h>
 
 /* ---- numbers ---- */
 static void *head_alloc(size_t bytes) { /* never NULL, aligned to 64, 64 bytes more that nobody may write */
@@ -317,13 +318,18 @@ static void head_unmake(head_case *c) {
     head_free(c->input, c->in); head_free(c->weights, c->out); head_free(c->grad_input, c->in);
     head_free(c->grad_weights, c->out_gradient); head_free(c->losses, c->h.rows * 4); head_free(c->targets, c->h.rows * 4);
 }
+static int head_is_narrow(const memopt_head *h) { return h->type == MEMOPT_TYPE_BF16 && h->weight_type == MEMOPT_TYPE_BF16; }
+static size_t head_chunk(const memopt_head *h) { /* bf16 comes by 32 rows */
+    const size_t chunk = h->chunk ? h->chunk : 512;
+    return head_is_narrow(h) ? (chunk + 31) / 32 * 32 : chunk;
+}
 static size_t head_sums(const memopt_threads *t, const memopt_head *h) { /* of 16-bit sums, for each worker */
-    const size_t chunk = h->chunk ? h->chunk : 512, block = h->vocabulary < 128 ? h->vocabulary : 128;
+    const size_t chunk = head_chunk(h), block = h->vocabulary < 128 ? h->vocabulary : 128;
     if (h->gradient_type == MEMOPT_TYPE_F32 || !h->rows || (!h->accumulate && (h->rows + chunk - 1) / chunk <= 8)) return 0;
     return (size_t)(t && t->run_fn ? t->worker_count : 1) * (64 + (block * h->width * 4 + 63) / 64 * 64);
 }
 static memopt_status head_loss(const memopt_threads *t, const memopt_head *h, memopt_loss *out) { /* with just the scratch */
-    size_t bytes = 0, rows = h->chunk ? h->chunk : 512; void *scratch; memopt_ops o; memopt_status s;
+    size_t bytes = 0, rows = head_chunk(h); void *scratch; memopt_ops o; memopt_status s;
     if (rows > h->rows) rows = h->rows;
     o = head_ops(t, NULL, 0);
     CHECK(memopt_head_scratch(&o, h, &bytes) == MEMOPT_OK);
@@ -337,6 +343,7 @@ static memopt_status head_loss(const memopt_threads *t, const memopt_head *h, me
 /* Against the definition. before: the gradient of weights that is added onto, NULL = none. */
 static void head_expect(const head_case *c, const void *input, const void *before, const memopt_loss *out) {
     const memopt_head *h = &c->h; const size_t w = h->width, v = h->vocabulary, all = h->padded ? h->padded : v; size_t row, i, k, counted = 0;
+    const double narrow = head_is_narrow(h) ? ldexp(1, -8) : 0; /* the rounding of logits' gradients */
     double *gw = (double *)head_alloc(all * w * 8), *size = (double *)head_alloc(all * w * 8), total = 0, count;
     for (i = 0; i < all * w; ++i) { gw[i] = before ? head_get(h->gradient_type, before, i) : 0; size[i] = fabs(gw[i]); }
     for (row = 0; row < h->rows; ++row) counted += h->targets[row] >= 0;
@@ -363,7 +370,7 @@ static void head_expect(const head_case *c, const void *input, const void *befor
                 const double x = factor * head_get(h->weight_type, h->weights, i * w + k);
                 sum += head_y[i] * x; of += fabs(x) * (fabs(head_y[i]) + (i == (size_t)h->targets[row] ? 1 : 0));
             }
-            of *= 3 * noise + ldexp((double)v, -24);
+            of *= 3 * noise + ldexp((double)v, -24) + narrow;
             CHECK_AT(fabs(got - sum) <= of + head_rounding(h->type, fabs(sum) + of), row * 1000 + k);
         }
         for (i = 0; i < v && h->targets[row] >= 0; ++i)
@@ -375,8 +382,8 @@ static void head_expect(const head_case *c, const void *input, const void *befor
     }
     CHECK(fabs(out->loss - total / count) <= 1e-5 * (1 + fabs(total) / count));
     for (i = 0; i < all * w && h->grad_weights; ++i) {
-        const double got = head_get(h->gradient_type, h->grad_weights, i), bound = size[i] * ldexp((double)h->rows + 1, -24);
-        const size_t chunk = h->chunk ? h->chunk : 512; const double chunks = (double)((h->rows + chunk - 1) / chunk); /* each rounds what there is */
+        const double got = head_get(h->gradient_type, h->grad_weights, i), bound = size[i] * (ldexp((double)h->rows + 1, -24) + narrow);
+        const size_t chunk = head_chunk(h); const double chunks = (double)((h->rows + chunk - 1) / chunk); /* each rounds what there is */
         CHECK_AT(fabs(got - gw[i]) <= bound + 2 * chunks * head_rounding(h->gradient_type, size[i] + bound), i);
     }
     head_free(gw, all * w * 8); head_free(size, all * w * 8);
@@ -437,12 +444,104 @@ static void head_same_bits(void) {
         head_unmake(&a);
     }
 }
+/* ---- with bf16 the gradients of logits are bf16, and all products those of bf16 ---- */
+static float head_flushed(float x) { return fabsf(x) < FLT_MIN ? (memopt_i_float_bits(x) >> 31 ? -0.0f : 0.0f) : x; }
+static float head_link(float x, float y, float z) {
+    volatile double sum = (double)x * (double)y + (double)z;
+    if (fabs(sum) < (double)FLT_MIN * (1 - ldexp(1, -25))) return memopt_i_double_bits(sum) >> 63 ? -0.0f : 0.0f;
+    return fmaf(x, y, z);
+}
+/* sum + the product of n depths: by 32 two chains, of even and odd ones, the last ones filled up with +0 */
+static float head_chains(float sum, const float *x, size_t x_step, const float *y, size_t y_step, size_t n) {
+    size_t k, block;
+    for (block = 0; block < n; block += 32) {
+        float chain[2] = { 0, 0 };
+        for (k = block; k < block + 32; ++k)
+            chain[k % 2] = head_link(k < n ? head_flushed(x[k * x_step]) : 0.0f, k < n ? head_flushed(y[k * y_step]) : 0.0f, chain[k % 2]);
+        sum = head_flushed(head_flushed(sum) + head_flushed(chain[0] + chain[1]));
+    }
+    return sum;
+}
+static float head_nearest(float x) { /* the bf16 nearest to x, ties to even, or NaN */
+    const uint32_t u = memopt_i_float_bits(x), last = u >> 16 & 1;
+    return head_is_nan((double)x) ? x : memopt_i_bits_float((u + 0x7fffu + last) & 0xffff0000u);
+}
+static int head_alike(float a, float b) { return memopt_i_float_bits(a) == memopt_i_float_bits(b) || (head_is_nan((double)a) && head_is_nan((double)b)); }
+static float *head_floats(memopt_type type, const void *data, size_t n) {
+    float *x = (float *)head_alloc(n * 4); size_t i;
+    for (i = 0; i < n; ++i) x[i] = (float)head_get(type, data, i);
+    return x;
+}
+/* grad_input and grad_weights of a call, which was on c with the gradient of weights `before`. */
+static void head_expect_bits(const head_case *c, const float *before, size_t at) {
+    const memopt_head *h = &c->h; const size_t rows = h->rows, w = h->width, v = h->vocabulary; size_t i, k; int bad = 0;
+    float *x = head_floats(h->type, c->input, rows * w), *m = head_floats(h->weight_type, c->weights, v * w), *y = (float *)head_alloc(rows * v * 4);
+    memopt_cross_entropy e; memopt_loss out;
+    memset(&e, 0, sizeof e);
+    for (i = 0; i < rows; ++i) for (k = 0; k < v; ++k) y[i * v + k] = head_chains(0, x + i * w, 1, m + k * w, 1, w);
+    e.rows = rows; e.vocabulary = v; e.logits = y; e.targets = h->targets; e.rule = h->rule;
+    CHECK(head_entropy(NULL, &e, &out) == MEMOPT_OK);
+    for (i = 0; i < rows * v; ++i) y[i] = head_nearest(y[i]);
+    for (i = 0; i < rows * w; ++i)
+        bad += !head_alike((float)head_get(h->type, c->grad_input, i), head_nearest(head_chains(0, y + i / w * v, 1, m + i % w, w, v)));
+    CHECK_AT(!bad, at);
+    for (bad = 0, i = 0; i < v * w; ++i)
+        bad += !head_alike(((float *)c->grad_weights)[i], head_chains(before ? before[i] : 0, y + i / w, v, x + i % w, w, rows));
+    CHECK_AT(!bad, at);
+    head_free(x, rows * w * 4); head_free(m, v * w * 4); head_free(y, rows * v * 4);
+}
+static head_case head_make_bf16(size_t rows, size_t width, size_t vocabulary, size_t odd, uint64_t seed) {
+    static const uint32_t odds[] = { 0, 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x00010000u };
+    head_case c = head_make(rows, width, vocabulary, vocabulary + 7, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, seed);
+    const float x = memopt_i_bits_float(odds[odd % 5]); size_t i;
+    for (i = 0; i < rows * width; i += 3) head_put(MEMOPT_TYPE_BF16, c.input, i, (float)head_get(MEMOPT_TYPE_BF16, c.input, i) * 0.01f);
+    if (odd % 5) head_put(MEMOPT_TYPE_BF16, odd < 5 ? c.input : c.weights, odd < 5 ? rows / 2 * width : vocabulary / 2 * width + 1, x);
+    return c;
+}
+static void head_bf16_bits(void) {
+    static const size_t shapes[][3] = { { 1, 1, 1 }, { 31, 5, 33 }, { 33, 33, 65 }, { 97, 17, 70 }, { 130, 40, 301 } };
+    static const size_t chunks[] = { 32, 64, 96, 1, 33, 0, 100000 }; size_t k, n, i; int level;
+    for (k = 0; k < sizeof shapes / sizeof *shapes; ++k) for (n = 0; n < 7; ++n) {
+        const size_t odd = k && k < 4 ? n + (n > 4 ? 1 : 0) : 0; float *before = NULL;
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            head_case c = head_make_bf16(shapes[k][0], shapes[k][1], shapes[k][2], odd, k + 3); memopt_loss out = { 0, 0 };
+            test_worker_set worker_set = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&worker_set, (int)n % 4, level); const int adds = n % 2;
+            c.h.chunk = chunks[n]; c.h.accumulate = adds; if (n == 3) c.h.rule.smoothing = 0.1f;
+            if (!before) before = head_floats(MEMOPT_TYPE_F32, c.grad_weights, shapes[k][2] * shapes[k][1]);
+            CHECK(head_loss(&t, &c.h, &out) == MEMOPT_OK);
+            if (k < 4 || n < 3 || level == memopt_simd_best()) head_expect_bits(&c, adds ? before : NULL, k * 100 + n * 10 + (size_t)level);
+            for (i = 0; i < 7 * shapes[k][1] && !adds; ++i) CHECK(((float *)c.grad_weights)[shapes[k][2] * shapes[k][1] + i] == 0);
+            head_unmake(&c);
+        }
+        head_free(before, shapes[k][2] * shapes[k][1] * 4);
+    }
+}
+/* Where one of the two is of another type the gradients stay floats, and no chunk is rounded up; two calls of which the
+   first has a multiple of 32 rows add up to one. */
+static void head_bf16_parts(void) {
+    head_case a = head_make_bf16(90, 9, 50, 0, 5), b = head_make_bf16(90, 9, 50, 0, 5); memopt_loss x = { 0, 0 }, y = { 0, 0 }; memopt_head part = b.h; size_t bytes = 0;
+    a.h.rule.count = part.rule.count = 70;
+    CHECK(head_loss(NULL, &a.h, &x) == MEMOPT_OK);
+    part.rows = 64;
+    CHECK(head_loss(NULL, &part, &y) == MEMOPT_OK);
+    part.rows = 26; part.accumulate = 1; part.targets += 64; part.losses += 64;
+    part.input = (const uint16_t *)b.input + 64 * 9; part.grad_input = (uint16_t *)b.grad_input + 64 * 9;
+    CHECK(head_loss(NULL, &part, &y) == MEMOPT_OK && !memcmp(a.grad_weights, b.grad_weights, a.out_gradient) && !memcmp(a.grad_input, b.grad_input, a.in));
+    part = a.h; part.chunk = 33;
+    CHECK(memopt_head_scratch(NULL, &part, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 64 * (57 * 4 + 8));
+    part.weight_type = MEMOPT_TYPE_F16;
+    CHECK(memopt_head_scratch(NULL, &part, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 33 * (57 * 4 + 8));
+    part.weight_type = MEMOPT_TYPE_BF16; part.type = MEMOPT_TYPE_F32;
+    CHECK(memopt_head_scratch(NULL, &part, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 33 * (57 * 4 + 8));
+    head_unmake(&a); head_unmake(&b);
+}
 /* Sums of 16 bits: the same for any workers and level; and what is added does not drown. */
 static void head_sums_same_bits(void) {
     int k;
     for (k = 0; k < 24; ++k) {
         const memopt_type type = k & 1 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F16; const int accumulate = k >> 1 & 1;
-        head_case a = head_make(45, 19, 301, 320, type, type, type, 3), b = head_make(45, 19, 301, 320, type, type, type, 3);
+        const size_t rows = type == MEMOPT_TYPE_BF16 && !accumulate ? 300 : 45; /* ten chunks of 32, or nine of 5 */
+        head_case a = head_make(rows, 19, 301, 320, type, type, type, 3), b = head_make(rows, 19, 301, 320, type, type, type, 3);
         memopt_loss x = { 0, 0 }, y = { 0, 0 }; test_worker_set worker_set = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&worker_set, k % 9, 1 + k % memopt_simd_best());
         a.h.chunk = b.h.chunk = accumulate ? 45 : 5; a.h.accumulate = b.h.accumulate = accumulate; b.h.grad_input = b.input;
         CHECK(head_loss(NULL, &a.h, &x) == MEMOPT_OK && head_loss(&t, &b.h, &y) == MEMOPT_OK);
@@ -813,6 +912,8 @@ static void test_head(void) {
     RUN(head_entropy_bad);
     RUN(head_definition);
     RUN(head_same_bits);
+    RUN(head_bf16_bits);
+    RUN(head_bf16_parts);
     RUN(head_sums_same_bits);
     RUN(head_sums_unbiased);
     RUN(head_sums_chunks);

@@ -3,7 +3,8 @@
    kernels, and leave out the blocks of columns that no row of theirs may see. As in a step, some layers run forward
    before the first of them runs backward; times are of one. Limit of times and rates: the six products that every form
    needs, alone, by the same blocks, in the same run; of ratios: 1; of bytes beside the operands of a layer: its queries,
-   keys, values, output and their gradients. Two threads need -DMEMOPT_PTHREADS -pthread. */
+   keys, values, output and their gradients. With bf16 there is no full form: ratios are to whole rows of floats.
+   [--json] [length...] measures other lengths than 1024 and 4096. Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
@@ -27,7 +28,7 @@ static void bench_forward_chunk(void *task, size_t chunk, int worker) {
     memopt_i_attention_worker w = memopt_i_attention_rows(&f->t, chunk, worker, &first, &rows);
     if (!f->alone) w.scores = f->kept + head * f->step + first * f->t.stride;
     if (f->alone) memopt_i_attention_cross(&w, w.scores, rows, first + rows, memopt_i_attention_queries(&w, first), memopt_i_attention_keys(&w, 0));
-    else memopt_i_attention_probabilities(&w, first, rows);
+    else memopt_i_attention_probabilities(&w, first, rows, 0);
     memopt_i_attention_mix(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_values(&w, 0),
         memopt_i_row_to(f->t.a.output, f->t.a.type, memopt_i_attention_out(&w, first)), f->t.a.output_stride, f->t.a.type, 0);
 }
@@ -36,7 +37,8 @@ static void bench_backward_chunk(void *task, size_t head, int worker) {
     memopt_i_attention_worker w = memopt_i_attention_begin(&f->t, head / a->heads, head % a->heads, worker);
     float *keys, *values;
     at = memopt_i_attention_key(&w, 0);
-    keys = (float *)a->grad_keys + at; values = (float *)a->grad_values + at;
+    keys = a->type == MEMOPT_TYPE_F32 ? (float *)a->grad_keys + at : w.keys;
+    values = a->type == MEMOPT_TYPE_F32 ? (float *)a->grad_values + at : w.values;
     memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
     memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length);
     for (first = 0; first < a->length; first += rows) {
@@ -46,11 +48,11 @@ static void bench_backward_chunk(void *task, size_t head, int worker) {
             memopt_i_attention_backward_rows(&w, first, rows, keys, values, a->kv_stride);
             continue;
         }
-        memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_grads(&w, first), values, a->kv_stride);
+        memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_grads(&w, first), values, a->type == MEMOPT_TYPE_F32 ? a->kv_stride : a->width);
         memopt_i_attention_cross(&w, w.grad_scores, rows, first + rows, memopt_i_attention_grads(&w, first), memopt_i_attention_values(&w, 0));
         memopt_i_attention_mix(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_keys(&w, 0),
             memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(&w, first)), a->query_stride, a->type, 0);
-        memopt_i_attention_gather(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_queries(&w, first), keys, a->kv_stride);
+        memopt_i_attention_gather(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_queries(&w, first), keys, a->type == MEMOPT_TYPE_F32 ? a->kv_stride : a->width);
     }
 }
 static void bench_must(memopt_status s) {
@@ -62,7 +64,7 @@ static void bench_direction(int form, int backward, const memopt_ops *ops, memop
         bench_must(backward ? memopt_attention_backward(ops, x) : memopt_attention_forward(ops, x));
         return;
     }
-    bench_must(memopt_i_attention_check(ops, x, 1, &f->t));
+    bench_must(memopt_i_attention_ends(ops, x, 1, &f->t) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK);
     f->alone = form == BENCH_PRODUCTS; f->step = x->length * f->t.stride;
     bench_must(memopt_i_attention_run(&f->t, 0, bench_forward_chunk)); /* forgets failures */
     if (backward) memopt_i_parallel_for(f->t.o.threads, x->batch * x->heads, bench_backward_chunk, f);
@@ -77,23 +79,28 @@ static double bench_once(int form, const memopt_ops *ops, memopt_attention *x, b
     f->kept = kept;
     return (double)(bench_now() - start) * 1e-6 / (double)layers;
 }
-static memopt_attention bench_layer(size_t length, size_t heads) {
-    const size_t row = 3 * heads * 64; memopt_attention x; float *in = (float *)bench_alloc(length * row * 4);
+static memopt_attention bench_layer(memopt_type type, size_t length, size_t heads) {
+    const size_t row = 3 * heads * 64, size = memopt_type_bytes(type); memopt_attention x; float *in = (float *)bench_alloc(length * row * 4);
+    if (type == MEMOPT_TYPE_BF16) memopt_i_row_narrow(MEMOPT_SIMD_SCALAR, in, 0, length * row);
     memset(&x, 0, sizeof x);
-    x.batch = 1; x.length = length; x.heads = heads; x.width = 64; x.causal = 1;
-    x.queries = in; x.keys = in + heads * 64; x.values = in + 2 * heads * 64; x.query_stride = x.kv_stride = row;
-    x.output = bench_alloc(length * heads * 256); x.statistics = (float *)bench_alloc(length * heads * 4);
+    x.batch = 1; x.length = length; x.heads = heads; x.width = 64; x.causal = 1; x.type = type;
+    x.queries = in; x.keys = (char *)in + heads * 64 * size; x.values = (char *)in + 2 * heads * 64 * size; x.query_stride = x.kv_stride = row;
+    x.output = bench_alloc(length * heads * 64 * size); x.statistics = (float *)bench_alloc(length * heads * 4);
     return x;
 }
-static void bench_length(const bench *b, const memopt_threads *t, int threads, size_t layers, size_t length, size_t heads) {
+/* to: the time of whole rows of floats, set with these */
+static void bench_length(const bench *b, const memopt_threads *t, int threads, memopt_type type, size_t layers, size_t length, size_t heads,
+                         double *to) {
     memopt_attention x[BENCH_LAYERS]; memopt_ops ops; bench_full f; size_t i, bytes[3]; int form; char name[64];
-    double times[BENCH_FORMS][BENCH_REPEATS], ratios[3][BENCH_REPEATS], limit;
+    const int from = type == MEMOPT_TYPE_F32 ? BENCH_FULL : BENCH_WHOLE; const char *suffix = type == MEMOPT_TYPE_F32 ? "" : "_bf16";
+    double times[BENCH_FORMS][BENCH_REPEATS], limit; const size_t size = memopt_type_bytes(type);
     const double flops = 6.0 * 2 * 64 * (double)heads * (double)length * (double)(length + 1) / 2;
-    float *grads = (float *)bench_alloc(length * 3 * heads * 64 * 4); void *grad_output = bench_alloc(length * heads * 256);
+    char *grads = (char *)bench_alloc(length * 3 * heads * 64 * 4); float *grad_output = (float *)bench_alloc(length * heads * 256);
+    if (size == 2) memopt_i_row_narrow(MEMOPT_SIMD_SCALAR, grad_output, 0, length * heads * 64);
     memset(&ops, 0, sizeof ops); memset(&f, 0, sizeof f);
     for (i = 0; i < layers; ++i) {
-        x[i] = bench_layer(length, heads);
-        x[i].grad_queries = grads; x[i].grad_keys = grads + heads * 64; x[i].grad_values = grads + 2 * heads * 64;
+        x[i] = bench_layer(type, length, heads);
+        x[i].grad_queries = grads; x[i].grad_keys = grads + heads * 64 * size; x[i].grad_values = grads + 2 * heads * 64 * size;
         x[i].grad_output = grad_output;
     }
     ops.threads = t;
@@ -103,31 +110,38 @@ static void bench_length(const bench *b, const memopt_threads *t, int threads, s
     }
     bytes[BENCH_FULL] = bytes[BENCH_WHOLE] + heads * length * length * 4;
     ops.scratch_bytes = memopt_i_max(bytes[1], bytes[2]); ops.scratch = bench_alloc(ops.scratch_bytes);
-    f.kept = (float *)bench_alloc(layers * heads * length * (length + 32) * 4);
-    for (form = 0; form < BENCH_FORMS; ++form) (void)bench_once(form, &ops, x, &f, layers);
+    if (from == BENCH_FULL) f.kept = (float *)bench_alloc(layers * heads * length * (length + 32) * 4);
+    for (form = from; form < BENCH_FORMS; ++form) (void)bench_once(form, &ops, x, &f, layers);
     for (i = 0; i < BENCH_REPEATS; ++i)
-        for (form = 0; form < BENCH_FORMS; ++form) {
-            times[form][i] = bench_once(form, &ops, x, &f, layers);
-            if (form < BENCH_PRODUCTS) ratios[form][i] = times[form][i] / times[BENCH_FULL][i];
-        }
+        for (form = from; form < BENCH_FORMS; ++form) times[form][i] = bench_once(form, &ops, x, &f, layers);
     limit = bench_median(times[BENCH_PRODUCTS], BENCH_REPEATS);
-    for (form = 0; form < BENCH_PRODUCTS; ++form) {
+    for (form = from; form < BENCH_PRODUCTS; ++form) {
         const double ms = bench_median(times[form], BENCH_REPEATS);
-        bench_row(b, bench_names[form], threads, length, ms, "ms", limit, 0);
-        (void)snprintf(name, sizeof name, "%s_rate", bench_names[form]);
+        (void)snprintf(name, sizeof name, "%s%s", bench_names[form], suffix);
+        bench_row(b, name, threads, length, ms, "ms", limit, 0);
+        (void)snprintf(name, sizeof name, "%s%s_rate", bench_names[form], suffix);
         bench_row(b, name, threads, length, flops / ms * 1e-6, "Gflop/s", flops / limit * 1e-6, 1);
-        (void)snprintf(name, sizeof name, "%s_to_full", bench_names[form]);
-        if (form) bench_row(b, name, threads, length, bench_median(ratios[form], BENCH_REPEATS), "x", 1, 0);
-        (void)snprintf(name, sizeof name, "%s_bytes", bench_names[form]);
-        bench_row(b, name, threads, length, (double)bytes[form] / 1048576, "MiB", (double)(length * heads * 64 * 4 * 8) / 1048576, 0);
+        (void)snprintf(name, sizeof name, "%s%s", bench_names[form], size == 2 ? "_bf16_to_whole" : "_to_full");
+        if (form == BENCH_FULL) to[0] = ms;
+        else bench_row(b, name, threads, length, ms / to[size == 2], "x", 1, 0);
+        if (form == BENCH_WHOLE && size == 4) to[1] = ms;
+        (void)snprintf(name, sizeof name, "%s%s_bytes", bench_names[form], suffix);
+        bench_row(b, name, threads, length, (double)bytes[form] / 1048576, "MiB", (double)(length * heads * 64 * size * 8) / 1048576, 0);
     }
+}
+static void bench_both(const bench *b, const memopt_threads *t, int threads, size_t layers, size_t length, size_t heads) {
+    double to[2] = { 1, 1 }; /* times of the full form, and of whole rows, in floats */
+    bench_length(b, t, threads, MEMOPT_TYPE_F32, layers, length, heads, to);
+    bench_length(b, t, threads, MEMOPT_TYPE_BF16, layers, length, heads, to);
 }
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "attention");
-    int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
+    int threads, i; const int from = b.json ? 2 : 1; memopt_threads t; memopt_thread_pool *pool = NULL;
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
-        bench_length(&b, &t, threads, BENCH_LAYERS, 1024, 12);
-        bench_length(&b, &t, threads, 2, 4096, 2);
+        for (i = from; i < argc; ++i) bench_both(&b, &t, threads, 2, (size_t)strtoull(argv[i], NULL, 10), 12);
+        if (argc > from) continue;
+        bench_both(&b, &t, threads, BENCH_LAYERS, 1024, 12);
+        bench_both(&b, &t, threads, 2, 4096, 2);
     }
     return 0;
 }

@@ -2459,7 +2459,7 @@ typedef struct memopt_head { /* logits = input * weights^T, `chunk` rows at a ti
     size_t         padded;     /* rows of weights, at least vocabulary; 0 = vocabulary */
     size_t         chunk;      /* rows of logits in scratch; 0 = 512. Where input and weights are bf16 it is rounded up
                                   to a multiple of 32, and the gradients of logits become bf16: all products are then of
-                                  two bf16 operands (`api_gemm`), and the gradient of weights that of all rows at once */
+                                  two bf16 operands (`api_gemm`); gradients of weights are those of all rows at once */
     memopt_type    type, weight_type, gradient_type;
     const void    *input;      /* rows x width */
     const void    *weights;    /* padded x width, such as the token embedding */

@@ -2357,9 +2357,10 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
 /* @section api_ops : api_gemm api_tape
-   Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage; results
-   are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in
-   parts; the same elements are NaN, but their signs and payloads may differ.
+   Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage, but that
+   in bf16 attention and head round to bf16 what goes into a product: both operands are bf16 (`api_gemm`). Results are
+   the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts;
+   the same elements are NaN, but their signs and payloads may differ.
 
    Each takes a memopt_ops, which says what it runs with, and a struct of its own: shapes, types, pointers. Zero the
    struct, set what you need; a required pointer that is NULL gives ERR_ARGUMENT. The same struct serves forward,

@@ -29335,7 +29335,7 @@ static void memopt_i_ranks_copy(const memopt_i_rank *own, size_t slot) { /* with
     }
 }
 
-/* Serve those of a rank's calls to which all ranks have come; 1: there was one. With the lock. */
+/* Serve those of a rank's calls to which all ranks have come; 0: there was none, and it may sleep. With the lock. */
 static int memopt_i_ranks_serve(memopt_i_rank *own) {
     memopt_ranks *x = own->ranks;
     int served = 0;
@@ -29347,7 +29347,7 @@ static int memopt_i_ranks_serve(memopt_i_rank *own) {
         if (!post->is_open || post->is_copied || memopt_i_ranks_missing(x, slot, post->turn) < x->rank_count) continue;
         if (!memopt_i_ranks_agree(x, slot)) {
             memopt_i_ranks_break(x, MEMOPT_ERR_STATE, "the ranks do not ask for the same call", SIZE_MAX);
-            return 0;
+            return 1;
         }
         ++x->copying;
         memopt_i_mutex_unlock(&x->lock);

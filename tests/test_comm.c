@@ -377,6 +377,7 @@ static void comm_disagree(void) {
     size_t at, who; int kind;
     for (at = 0; at < COMM_CALLS - 1; at += 3) for (who = 0; who < 4; ++who) for (kind = COMM_OTHER_KIND; kind <= COMM_NO_CALL; ++kind) {
         comm_accident_happens((comm_accident)kind, at, who, 1 + at % 3, 0, 0);
+        if (kind != COMM_NO_CALL && at % 2) comm_accident_happens((comm_accident)kind, at, who, 1 + at % 3, 1, 0); /* threads see it, too */
     }
 }
 static void comm_fail(void) { /* in every call, on every rank */

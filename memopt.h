@@ -2982,10 +2982,12 @@ extern int     fsync(int file);
 #  define MEMOPT_I_LIKELY(x)   __builtin_expect(!!(x), 1)
 #  define MEMOPT_I_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #  define MEMOPT_I_NOINLINE    __attribute__((noinline))
+#  define MEMOPT_I_COLD        __attribute__((cold, noinline)) /* refusals, setting up, reports: small, not fast */
 #else
 #  define MEMOPT_I_LIKELY(x)   (x)
 #  define MEMOPT_I_UNLIKELY(x) (x)
 #  define MEMOPT_I_NOINLINE
+#  define MEMOPT_I_COLD
 #endif
 
 /* @section status : platform api_status
@@ -3052,28 +3054,29 @@ static memopt_error memopt_i_error(memopt_status status, const char *reason) {
 }
 
 /* These fill in an error, NULL when the caller wants none, and return its status. */
-static memopt_status memopt_i_fail(memopt_error *error, memopt_status status, const char *reason) {
+static MEMOPT_I_COLD memopt_status memopt_i_fail(memopt_error *error, memopt_status status, const char *reason) {
     if (error) *error = memopt_i_error(status, reason);
     return status;
 }
 
 /* Where: of an error that has been filled in. */
-static memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place, size_t index) {
+static MEMOPT_I_COLD memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place,
+                                                       size_t index) {
     if (!error) return status;
     error->place = place;
     error->index = index;
     return status;
 }
 
-static memopt_status memopt_i_fail_at(memopt_error *error, memopt_status status, const char *reason, const char *place,
-                                      size_t index) {
+static MEMOPT_I_COLD memopt_status memopt_i_fail_at(memopt_error *error, memopt_status status, const char *reason,
+                                                    const char *place, size_t index) {
     return memopt_i_fail_place(error, memopt_i_fail(error, status, reason), place, index);
 }
 
 /* "ARGUMENT GOT, BOUND LIMIT"; the place, if any, is set by the caller. */
-static memopt_status memopt_i_fail_limit(memopt_error *error, memopt_status status, const char *reason,
-                                         const char *argument, memopt_quantity got, const char *bound,
-                                         memopt_quantity limit) {
+static MEMOPT_I_COLD memopt_status memopt_i_fail_limit(memopt_error *error, memopt_status status, const char *reason,
+                                                       const char *argument, memopt_quantity got, const char *bound,
+                                                       memopt_quantity limit) {
     if (!error) return status;
     *error = memopt_i_error(status, reason);
     error->argument = argument;
@@ -3123,8 +3126,8 @@ static void memopt_i_checks_at(memopt_i_checks *c, const char *place, size_t ind
 
 /* The first refusal: "SUBJECT: PLACE INDEX: ARGUMENT REASON". Returns the error, to tell more in it; NULL when there is
    nothing to tell. */
-static memopt_error *memopt_i_refuse_first(memopt_i_checks *c, memopt_status status, const char *argument,
-                                           const char *reason) {
+static MEMOPT_I_COLD memopt_error *memopt_i_refuse_first(memopt_i_checks *c, memopt_status status, const char *argument,
+                                                         const char *reason) {
     if (c->status) return NULL;
     c->status = status;
     if (!c->error) return NULL;
@@ -3136,15 +3139,16 @@ static memopt_error *memopt_i_refuse_first(memopt_i_checks *c, memopt_status sta
     return c->error;
 }
 
-static memopt_status memopt_i_refuse(memopt_i_checks *c, memopt_status status, const char *argument,
-                                     const char *reason) {
+static MEMOPT_I_COLD memopt_status memopt_i_refuse(memopt_i_checks *c, memopt_status status, const char *argument,
+                                                   const char *reason) {
     (void)memopt_i_refuse_first(c, status, argument, reason);
     return c->status;
 }
 
 /* "SUBJECT: ARGUMENT GOT, BOUND LIMIT" */
-static memopt_status memopt_i_refuse_number(memopt_i_checks *c, memopt_status status, const char *argument,
-                                            memopt_quantity got, const char *bound, memopt_quantity limit) {
+static MEMOPT_I_COLD memopt_status memopt_i_refuse_number(memopt_i_checks *c, memopt_status status,
+                                                          const char *argument, memopt_quantity got, const char *bound,
+                                                          memopt_quantity limit) {
     memopt_error *e = memopt_i_refuse_first(c, status, argument, "is outside its range");
 
     if (!e) return c->status;
@@ -3154,7 +3158,8 @@ static memopt_status memopt_i_refuse_number(memopt_i_checks *c, memopt_status st
     return status;
 }
 
-static memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, const char *argument, const char *other) {
+static MEMOPT_I_COLD memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, const char *argument,
+                                                           const char *other) {
     memopt_error *e = memopt_i_refuse_first(c, MEMOPT_ERR_ARGUMENT, argument, "overlaps");
 
     if (e) e->other = other;
@@ -3404,7 +3409,7 @@ MEMOPT_API memopt_carver memopt_carver_begin(void *base) {
     return c;
 }
 
-MEMOPT_API void *memopt_carve(memopt_carver *c, size_t count, size_t size, size_t alignment) {
+MEMOPT_API MEMOPT_I_NOINLINE void *memopt_carve(memopt_carver *c, size_t count, size_t size, size_t alignment) {
     size_t at, bytes;
 
     if (c->overflow || memopt_i_align_up(c->bytes, alignment ? alignment : 64, &at) || memopt_i_mul(count, size, &bytes)
@@ -4024,7 +4029,8 @@ static int memopt_i_threads_valid(const memopt_threads *t) {
 }
 
 /* Work in chunks, by whatever workers there are; valid threads, or NULL for the calling thread. */
-static void memopt_i_parallel_for(const memopt_threads *threads, size_t chunk_count, memopt_task_fn *fn, void *task) {
+static MEMOPT_I_NOINLINE void memopt_i_parallel_for(const memopt_threads *threads, size_t chunk_count,
+                                                    memopt_task_fn *fn, void *task) {
     if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
     else memopt_i_calling_thread_run(NULL, chunk_count, fn, task);
 }
@@ -4445,7 +4451,7 @@ static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
     l->memory = c->bytes;
 }
 
-MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
     memopt_carver carver = memopt_carver_begin(NULL);
     memopt_ledger_desc d;
     memopt_ledger l, *p;
@@ -5233,8 +5239,8 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_end(d, 1);
 }
 
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
-                                              size_t capacity, size_t *length) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format,
+                                                            char *buffer, size_t capacity, size_t *length) {
     memopt_i_document d;
 
     if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
@@ -5828,7 +5834,7 @@ static size_t memopt_i_huge_size(const memopt_host *host) {
     return bytes >= ((uint64_t)1 << 16) && bytes <= ((uint64_t)32 << 20) && !(bytes & (bytes - 1)) ? (size_t)bytes : 0;
 }
 
-MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_PAGES);
     size_t huge = 0;
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
@@ -5853,7 +5859,7 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
     return MEMOPT_OK;
 }
 #else
-MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
     memopt_host h;
 
@@ -6047,7 +6053,7 @@ static void memopt_i_arena_update_limits(memopt_arena *a) {
     a->ends[1].limit = looked_at ? 0 : a->ends[1].committed;
 }
 
-MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
     memopt_arena a, *p;
     size_t unit, capacity, head, log_bytes;
     void *base = NULL;
@@ -9309,7 +9315,7 @@ static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, 
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
     memopt_heap *h;
     memopt_heap settings;
     void *base = NULL;
@@ -9826,7 +9832,7 @@ static int memopt_i_check_replay(const memopt_heap *h) {
         && more == r->late_more;
 }
 
-MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap) {
     size_t count = 1;
     uint32_t i;
 
@@ -15194,8 +15200,8 @@ static void memopt_i_optim_place_states(memopt_optim *o, memopt_carver *c) {
     }
 }
 
-MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
-                                             memopt_optim **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
+                                                           memopt_optim **out) {
     memopt_optim *const o = (memopt_optim *)memory;
     memopt_optim_desc d;
     memopt_optim plan;
@@ -15254,7 +15260,8 @@ static void *memopt_i_optim_take(memopt_i_checks *c, memopt_arena *arena, const 
     return NULL;
 }
 
-MEMOPT_API memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena, memopt_optim **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena,
+                                                         memopt_optim **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "optim");
     memopt_optim_desc d;
     memopt_host host;
@@ -19264,9 +19271,10 @@ static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format for
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
-                                              memopt_plot_format format, const memopt_host *host, char *buffer,
-                                              size_t capacity, size_t *length) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions,
+                                                            size_t count, memopt_plot_format format,
+                                                            const memopt_host *host, char *buffer, size_t capacity,
+                                                            size_t *length) {
     memopt_i_plot s;
     memopt_status status;
     size_t i;
@@ -19439,9 +19447,9 @@ static size_t memopt_i_graph_skips(memopt_i_graph_walk *w, memopt_skip *skips, s
     return count;
 }
 
-MEMOPT_API memopt_status memopt_graph_to_chain(const memopt_graph *graph, size_t crossing, size_t *ends,
-                                               size_t end_capacity, size_t *end_count, memopt_skip *skips,
-                                               size_t skip_capacity, size_t *skip_count) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_chain(const memopt_graph *graph, size_t crossing, size_t *ends,
+                                                             size_t end_capacity, size_t *end_count, memopt_skip *skips,
+                                                             size_t skip_capacity, size_t *skip_count) {
     memopt_i_checks c = memopt_i_checks_begin(graph ? graph->error : NULL, "graph");
     memopt_i_graph_walk w;
 
@@ -19503,8 +19511,8 @@ static size_t memopt_i_graph_lifetimes(const memopt_i_graph_walk *w, memopt_plan
     return count;
 }
 
-MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
-                                              size_t *count, memopt_graph_use *uses) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items,
+                                                            size_t capacity, size_t *count, memopt_graph_use *uses) {
     memopt_i_checks c = memopt_i_checks_begin(graph ? graph->error : NULL, "graph");
     memopt_i_graph_walk w;
     size_t i;
@@ -21442,7 +21450,8 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     return status;
 }
 
-MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_tape_layer *layer) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment,
+                                                        memopt_tape_layer *layer) {
     memopt_segment s;
     const memopt_i_shape *shape;
     size_t i;
@@ -21742,8 +21751,9 @@ static memopt_status memopt_i_tape_use_measured(memopt_tape *t) {
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
-                                               void *grad_input, size_t repeats) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input,
+                                                             const void *grad_output, void *grad_input,
+                                                             size_t repeats) {
     memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
     const char *lacks;
     size_t bytes;
@@ -21854,7 +21864,7 @@ static memopt_error *memopt_i_tape_error_out(const memopt_tape_desc *desc) {
     return desc->error ? desc->error : desc->chain.error;
 }
 
-MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
     memopt_tape_desc d;
     memopt_host host;
     memopt_tape *t = NULL;
@@ -21934,7 +21944,7 @@ static memopt_status memopt_i_tape_open_filled(const memopt_tape_desc *desc, mem
     return status;
 }
 
-MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_host host;
     memopt_tape_layer *layers;
@@ -22098,7 +22108,8 @@ static void memopt_i_tape_verified(memopt_i_writer *o, const memopt_tape *t) {
     memopt_i_put_text(o, "\n");
 }
 
-MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length) {
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity,
+                                                          size_t *length) {
     memopt_i_writer o;
     double predicted = 0;
     double measured = 0;
@@ -24320,8 +24331,8 @@ static memopt_status memopt_i_ops_take_sized(memopt_i_ops *o, const char *name, 
     return MEMOPT_OK;
 }
 
-static memopt_status memopt_i_ops_take(memopt_i_ops *o, const char *name, const void *data, memopt_type type,
-                                       size_t count, int how) {
+static MEMOPT_I_NOINLINE memopt_status memopt_i_ops_take(memopt_i_ops *o, const char *name, const void *data,
+                                                         memopt_type type, size_t count, int how) {
     const size_t size = memopt_type_bytes(type);
 
     MEMOPT_ASSERT(size || !data || o->count_scratch || o->c.status); /* memopt_i_ops_type() has seen it */

@@ -9892,13 +9892,10 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap
 #endif
 
 #if defined(__clang__) && !defined(__CUDACC__)
-#  define MEMOPT_I_UNROLL     _Pragma("clang loop unroll_count(4)")
 #  define MEMOPT_I_UNROLL_ALL _Pragma("clang loop unroll(full)") /* of a loop over registers */
 #elif defined(__GNUC__) && !defined(__CUDACC__)
-#  define MEMOPT_I_UNROLL     _Pragma("GCC unroll 4")
 #  define MEMOPT_I_UNROLL_ALL _Pragma("GCC unroll 16") /* gcc keeps arrays of vectors in memory otherwise */
 #else
-#  define MEMOPT_I_UNROLL
 #  define MEMOPT_I_UNROLL_ALL
 #endif
 
@@ -10097,6 +10094,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #pragma push_macro("V_SHL")
 #pragma push_macro("V_SHR")
 #pragma push_macro("V_SAR")
+#pragma push_macro("V_UNROLL")
 #undef V
 #undef R
 #undef V_FN
@@ -10105,6 +10103,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #undef V_SHL
 #undef V_SHR
 #undef V_SAR
+#undef V_UNROLL
 #define V(name)   memopt_i_v1_##name
 #define R(name)   memopt_i_v1_##name
 #if defined(__CUDACC__)
@@ -10115,6 +10114,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 
 #define V_HOST_FN static inline /* no part of it for the device */
 #define V_REST(name, arguments) ((void)0)
+#define V_UNROLL
 #define V_SHL(x, n) ((x) << (n)) /* macros, because the instructions want a number */
 #define V_SHR(x, n) ((x) >> (n))
 #define V_SAR(x, n) ((x) >> (n) | (0u - ((x) >> 31)) << (32 - (n))) /* of a signed one */
@@ -10242,8 +10242,14 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
 #  undef V_SHL
 #  undef V_SHR
 #  undef V_SAR
+#  undef V_UNROLL
 #  define V_HOST_FN V_FN
 #  define V_REST(name, arguments) memopt_i_v1_##name arguments
+#  if defined(__clang__)
+#    define V_UNROLL _Pragma("clang loop unroll_count(4)")
+#  else
+#    define V_UNROLL _Pragma("GCC unroll 4")
+#  endif
 #  if MEMOPT_I_WIDTH == 16
 #    define V(name) memopt_i_v16_##name
 #    define R(name) memopt_i_v16_##name
@@ -13452,7 +13458,7 @@ V_FN void V(moments)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
         coupled_decay = V(set)(r->coupled_decay);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         V(floats) x = V(load)(q->g + i), v = V(load)(q->old_v + i);
         if (q->in_memory) {
@@ -13474,7 +13480,7 @@ V_FN void V(update)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) ic2 = V(set)(r->ic2), eps = V(set)(r->eps), decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
 
@@ -13510,7 +13516,7 @@ V_FN void V(direction)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
         coupled_decay = V(set)(r->coupled_decay);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
 
@@ -13528,7 +13534,7 @@ V_FN void V(sgd)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), coupled_decay = V(set)(r->coupled_decay);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
 
@@ -13551,7 +13557,7 @@ V_FN void V(lion)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) g1 = V(set)(r->g1), g2 = V(set)(r->g2);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(load)(q->g + i), m = V(load)(q->old_m + i);
 
@@ -13571,7 +13577,7 @@ V_FN void V(rmsprop)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), coupled_decay = V(set)(r->coupled_decay);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
         const V(floats) square = V(mul)(V(mul)(g2, x), x), old = V(load)(q->old_v + i), t = V(mul)(b2, old);
@@ -13597,7 +13603,7 @@ V_FN void V(axpy)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width))
         V(store)(q->w + i, V(fma)(step, V(load)(q->u + i), V(mul)(V(load)(q->w + i), decay)));
 }
@@ -13605,7 +13611,7 @@ V_FN void V(axpy)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
 V_FN int V(finite)(const float *g, size_t n, float limit) {
     V(floats) worst = V(set)(0);
     size_t i;
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= n; i += V(width)) worst = V(magnitude)(worst, V(load)(g + i));
     return V(all_below)(worst, V(set)(limit));
 }
@@ -14623,7 +14629,7 @@ V_FN void V(adafactor_squares)(double *sums, double *columns, const float *x, si
 
     for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
     for (i = 0; i + 16 <= n; i += 16) {
-        MEMOPT_I_UNROLL
+        V_UNROLL
         for (k = 0; k < 16 / V(width); ++k) {
             double *column = columns + i + k * V(width);
             const V(doubles) d = V(d_floats)(V(load)(x + i + k * V(width)));
@@ -24605,7 +24611,7 @@ V_FN size_t V(softmax_grad)(float *y, const float *p, const float *g, float scal
     const V(floats) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= n; i += V(width))
         V(store)(y + i, V(mul)(V(mul)(s, V(load)(p + i)), V(fma)(one, V(load)(g + i), minus)));
     return i;
@@ -24761,7 +24767,7 @@ V_FN size_t V(head_grads)(float *y, float a, float b, float c, size_t n) {
     const V(floats) factor = V(set)(a), more = V(set)(b), less = V(set)(c);
     size_t i;
 
-    MEMOPT_I_UNROLL
+    V_UNROLL
     for (i = 0; i + V(width) <= n; i += V(width))
         V(store)(y + i, V(sub)(V(fma)(factor, V(load)(y + i), more), less));
     return i;
@@ -29555,6 +29561,7 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #pragma pop_macro("V_SHL")
 #pragma pop_macro("V_SHR")
 #pragma pop_macro("V_SAR")
+#pragma pop_macro("V_UNROLL")
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
 #  pragma GCC diagnostic pop
 #endif

@@ -22410,8 +22410,7 @@ static void memopt_i_chain_tile(const memopt_i_gemm_tile *t) {
 typedef struct memopt_i_gemm_kernels {
     size_t tall, wide; /* rows and columns of a tile */
     void (*tile)(const memopt_i_gemm_tile *t);
-    void (*band)(const memopt_i_gemm_tile *t); /* the same, with lead and tail */
-    void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16, with or without them; while denormals are 0 */
+    void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16; while denormals are 0 */
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kernels;
@@ -22453,8 +22452,8 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
     for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
 
-V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) {
-    V(gemm_sums) s; /* rows and band are constants */
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows) { /* a constant */
+    V(gemm_sums) s;
     size_t k, r;
 
     if (rows > V(tall)) return;
@@ -22466,11 +22465,9 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
         s.a[r] = V(load)(t->from + r * t->from_row);
         s.b[r] = V(load)(t->from + r * t->from_row + V(width));
     }
-    if (band)
-        for (k = 0; k < t->lead; ++k) V(gemm_step)(&s, t, rows, 0, t->lead_rows + k);
+    for (k = 0; k < t->lead; ++k) V(gemm_step)(&s, t, rows, 0, t->lead_rows + k);
     for (k = t->depth; k; --k) V(gemm_step)(&s, t, rows, 0, rows);
-    if (band)
-        for (k = 0; k < t->tail; ++k) V(gemm_step)(&s, t, rows, t->tail_skip + k, rows);
+    for (k = 0; k < t->tail; ++k) V(gemm_step)(&s, t, rows, t->tail_skip + k, rows);
     MEMOPT_I_UNROLL_ALL
     for (r = 0; r < rows; ++r) {
         V(store)(t->to + r * t->to_row, s.a[r]);
@@ -22478,49 +22475,46 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
     }
 }
 
-V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_any_rows)(const memopt_i_gemm_tile *t, int band) {
+V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) {
     switch (t->rows) {
     case 1:
-        V(gemm_rows)(t, 1, band);
+        V(gemm_rows)(t, 1);
         break;
     case 2:
-        V(gemm_rows)(t, 2, band);
+        V(gemm_rows)(t, 2);
         break;
     case 3:
-        V(gemm_rows)(t, 3, band);
+        V(gemm_rows)(t, 3);
         break;
     case 4:
-        V(gemm_rows)(t, 4, band);
+        V(gemm_rows)(t, 4);
         break;
     case 5:
-        V(gemm_rows)(t, 5, band);
+        V(gemm_rows)(t, 5);
         break;
     case 6:
-        V(gemm_rows)(t, 6, band);
+        V(gemm_rows)(t, 6);
         break;
     case 7:
-        V(gemm_rows)(t, 7, band);
+        V(gemm_rows)(t, 7);
         break;
     case 8:
-        V(gemm_rows)(t, 8, band);
+        V(gemm_rows)(t, 8);
         break;
     case 9:
-        V(gemm_rows)(t, 9, band);
+        V(gemm_rows)(t, 9);
         break;
     case 10:
-        V(gemm_rows)(t, 10, band);
+        V(gemm_rows)(t, 10);
         break;
     case 11:
-        V(gemm_rows)(t, 11, band);
+        V(gemm_rows)(t, 11);
         break;
     case 12:
-        V(gemm_rows)(t, 12, band);
+        V(gemm_rows)(t, 12);
         break;
     }
 }
-
-V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) { V(gemm_any_rows)(t, 0); }
-V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_band)(const memopt_i_gemm_tile *t) { V(gemm_any_rows)(t, 1); }
 
 /* bf16 times bf16: both chains of an element are in registers, so a tile is walked by half the rows. */
 #if !defined(MEMOPT_I_WIDTH)
@@ -22802,7 +22796,7 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 #endif
 
 V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
-    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_chains),
+    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_chains),
                                                    V(gemm_deal), V(gemm_pack) };
     return &kernels;
 }
@@ -22931,7 +22925,7 @@ static void memopt_i_chain_run(const memopt_i_gemm_kernels *kernels, const memop
 }
 
 static void memopt_i_gemm_tile_run(const memopt_i_gemm_work *w, const memopt_i_gemm_tile *t) {
-    if (!w->is_bf16) (t->lead || t->tail ? w->kernels->band : w->kernels->tile)(t);
+    if (!w->is_bf16) w->kernels->tile(t);
     else if (w->flushes) memopt_i_chain_run(w->kernels, t);
     else memopt_i_chain_tile(t);
 }

@@ -9901,7 +9901,11 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap
 
 #if defined(__GNUC__) || defined(__clang__)
 #  define MEMOPT_I_FLATTEN __attribute__((flatten)) /* everything that is called in it becomes a part of it */
-#  define MEMOPT_I_ALWAYS_INLINE __attribute__((always_inline)) /* clang's flatten takes one level of calls only */
+#  if defined(__OPTIMIZE__)
+#    define MEMOPT_I_ALWAYS_INLINE __attribute__((always_inline)) /* clang's flatten takes one level of calls only */
+#  else
+#    define MEMOPT_I_ALWAYS_INLINE
+#  endif
 #else
 #  define MEMOPT_I_FLATTEN
 #  define MEMOPT_I_ALWAYS_INLINE

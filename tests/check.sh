@@ -416,10 +416,10 @@ parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's obje
         [ "$bytes" -ge $((limit / 4)) ] || fail "the check itself sees no code"
         tried=yes
     done <<'END'
-gcc ARENA 28000
-gcc ADAM8 108000
-clang ARENA 32000
-clang ADAM8 144000
+gcc ARENA 24000
+gcc ADAM8 93000
+clang ARENA 31000
+clang ADAM8 142000
 END
     [ "$tried" ] || skip "neither gcc nor clang here: make deps"
 }

@@ -10133,7 +10133,8 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    negative      -|a|
    if_negative   a where z < 0, else b
    zero_below    0 where z < least, else a
-   power         p 2^n, from n and n + the magic number */
+   power         p 2^n, from n and n + the magic number
+   exponent      p 2^n, from n + the magic number; infinity from 2^128 on; not below 2^-126 */
 enum { memopt_i_v1_width = 1, memopt_i_v1_level = MEMOPT_SIMD_SCALAR };
 typedef float memopt_i_v1_floats;
 
@@ -10176,6 +10177,11 @@ V_FN float V(power)(float p, float n, float t) {
     p = memopt_i_times(p, memopt_i_bits_float(half << 23));
     p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
     return 0.0f > p ? 0.0f : p;
+}
+
+V_FN float V(exponent)(float p, float t) {
+    const uint32_t x = memopt_i_float_bits(p) + (memopt_i_float_bits(t) << 23);
+    return memopt_i_bits_float(x < 0x7f800000u ? x : 0x7f800000u);
 }
 
 V_FN float V(quiet)(float a) { /* one NaN for all */
@@ -10329,6 +10335,11 @@ V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
     return _mm256_max_ps(_mm256_setzero_ps(), p);
+}
+
+V_FN __m256 V(exponent)(__m256 p, __m256 t) {
+    const __m256i x = _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
+    return _mm256_castsi256_ps(_mm256_min_epu32(x, _mm256_set1_epi32(0x7f800000)));
 }
 
 V_FN __m256 V(quiet)(__m256 a) {
@@ -10543,6 +10554,10 @@ V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
     return R(both)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b));
 }
 
+V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
+    return R(both)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b));
+}
+
 /* Up to 16 elements: those behind them are neither read nor written, and 0. */
 V_FN R(floats) R(read)(const float *p, size_t count) {
     if (count >= 16) return R(both)(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
@@ -10623,6 +10638,11 @@ V_FN int V(all_below)(__m512 a, __m512 limit) { return _mm512_cmp_ps_mask(a, lim
 V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
     (void)t;
     return _mm512_scalef_ps(p, n);
+}
+
+V_FN __m512 V(exponent)(__m512 p, __m512 t) {
+    const __m512i x = _mm512_add_epi32(_mm512_castps_si512(p), V_SHL(_mm512_castps_si512(t), 23));
+    return _mm512_castsi512_ps(_mm512_min_epu32(x, _mm512_set1_epi32(0x7f800000)));
 }
 
 V_FN __m512 V(quiet)(__m512 a) {
@@ -10853,6 +10873,11 @@ V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     return V(max)(vdupq_n_f32(0), p);
 }
 
+V_FN float32x4_t V(exponent)(float32x4_t p, float32x4_t t) {
+    const uint32x4_t x = vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23));
+    return vreinterpretq_f32_u32(vminq_u32(x, vdupq_n_u32(0x7f800000)));
+}
+
 V_FN float32x4_t V(quiet)(float32x4_t a) {
     return vbslq_f32(vceqq_f32(a, a), a, vreinterpretq_f32_u32(vdupq_n_u32(0x7fc00000u)));
 }
@@ -11064,6 +11089,10 @@ V_FN R(floats) R(zero_below)(R(floats) z, R(floats) least, R(floats) x) {
 V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
     return R(four)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b),
                    V(power)(p.c, n.c, t.c), V(power)(p.d, n.d, t.d));
+}
+
+V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
+    return R(four)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b), V(exponent)(p.c, t.c), V(exponent)(p.d, t.d));
 }
 
 V_FN R(floats) R(read)(const float *p, size_t count) {
@@ -23796,10 +23825,12 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               the last place for every float (0.876 at worst); infinity, 0 and NaN where they belong. Where it
               stands beside a 1, in rows and in the logistic function, what is below exp(-69) is taken for 0: it cannot
               be seen in the sum, and denormals are slow.
-   Logistic   s(z) = 1 / (1 + exp(-z)) and 1 - s(z) from e = exp(-|z|), at most 1: one of them is 1 / (1 + e), the other
-              e / (1 + e). Nothing overflows, and nothing cancels.
-              y = x s(z),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. Where s is 0 or 1 to the
-              last bit x is cut off, so that infinity times 0 is never asked for.
+   Logistic   s(z) = 1 / (1 + e) and 1 - s(z) = e s(z), e = exp(-z). Nothing cancels.
+              y = x / (1 + e),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. This e is 2^(n + r):
+              n and r come from x times z / (x ln 2) by two fused multiply-adds, 2^r = 1 + r q(r), q of degree 4
+              (2^-23.3 of the result), and n is added to the exponent. From 2^128 on e is infinity, so y and y' are 0
+              below x = -10.06 (GELU) and -88.7 (SiLU). Above 10 and 87 e is cut off, where s is 1 to the last bit.
+   Accuracy   GELU and SiLU, in units of 2^-24 of the result: 4 from z = -1 on, 11 from z = -10 on, in the tail 2 |z|.
    log        one a row, in double by fused multiply-adds: of the loss, and of online attention's statistics. With its
               inverse, exp(-x) in double, powers are made: the frequencies of rotary positions.
    Invariant  A row may come in pieces that begin at multiples of 16. The lanes behind a row's end neither are read nor
@@ -23819,9 +23850,19 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #define MEMOPT_I_EXP_2      0.0416681021f
 #define MEMOPT_I_EXP_3      0.00836916547f
 #define MEMOPT_I_EXP_4      0.00138383242f
+#define MEMOPT_I_EXP_LARGE  8.50705917e37f     /* 2^126 */
+#define MEMOPT_I_EXP2_1     0.693147004f
+#define MEMOPT_I_EXP2_2     0.240222469f
+#define MEMOPT_I_EXP2_3     0.0555071831f
+#define MEMOPT_I_EXP2_4     0.00967131555f
+#define MEMOPT_I_EXP2_5     0.00132657331f
 #define MEMOPT_I_GELU_1     1.59576917f        /* 2 sqrt(2 / pi) */
 #define MEMOPT_I_GELU_3     0.0713548139f      /* that times 0.044715 */
 #define MEMOPT_I_GELU_SLOPE 0.214064449f       /* and three times it */
+#define MEMOPT_I_GELU_LEAST (-10.0684f)        /* exp(-z) of it is 2^128.25, */
+#define MEMOPT_I_SILU_LEAST (-88.8961f)        /* and of this */
+#define MEMOPT_I_GELU_1_LOG2E 2.30220819f      /* the first two divided by ln 2 */
+#define MEMOPT_I_GELU_3_LOG2E 0.102943242f
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(exp)(R(floats) x) {
@@ -23848,45 +23889,58 @@ V_FN R(floats) R(exp_share)(R(floats) x) {
     return R(zero_below)(x, least, R(exp)(R(max)(least, x)));
 }
 
-/* The activation of x, and its slope. */
-V_FN R(floats) R(activate)(R(floats) x, int kind, R(floats) *slope) {
-    const R(floats) limit = R(set)(kind == MEMOPT_ACTIVATION_GELU ? 16.0f : 128.0f), least = R(sub)(R(set)(0), limit);
-    const R(floats) cut = R(max)(least, R(min)(limit, x)), one = R(set)(1);
+/* What an activation and its slope are made of: x not below the least, x z', and e = exp(-z). */
+typedef struct R(curve) { R(floats) low, bend, e; } R(curve);
 
-    R(floats) z = cut, bend = cut, e, max, rest, s;
+V_FN R(curve) R(curve_at)(R(floats) x, int kind) {
+    const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
 
+    R(floats) factor = R(set)(-MEMOPT_I_EXP_LOG2E), t, r, q;
+    R(curve) c;
+
+    c.low = R(max)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? MEMOPT_I_GELU_LEAST : MEMOPT_I_SILU_LEAST), x);
+    c.bend = r = R(min)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? 10.0f : 87.0f), c.low);
     if (kind == MEMOPT_ACTIVATION_GELU) {
-        const R(floats) square = R(mul)(cut, cut);
-        z = R(mul)(cut, R(fma)(square, R(set)(MEMOPT_I_GELU_3), R(set)(MEMOPT_I_GELU_1)));
-        bend = R(mul)(cut, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE), R(set)(MEMOPT_I_GELU_1)));
+        const R(floats) square = R(mul)(r, r);
+
+        factor = R(fma)(square, R(set)(-MEMOPT_I_GELU_3_LOG2E), R(set)(-MEMOPT_I_GELU_1_LOG2E));
+        c.bend = R(mul)(r, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE), R(set)(MEMOPT_I_GELU_1)));
     }
-    e = R(exp_share)(R(negative)(z));
-    max = R(div)(one, R(add)(one, e));
-    rest = R(mul)(e, max);
-    s = R(if_negative)(z, rest, max);
-    *slope = R(mul)(s, R(fma)(bend, R(if_negative)(z, max, rest), one));
-    return R(mul)(R(max)(least, x), s);
+    t = R(fma)(r, factor, magic);
+    r = R(fma)(r, factor, R(sub)(magic, t));
+    q = R(fma)(R(set)(MEMOPT_I_EXP2_5), r, R(set)(MEMOPT_I_EXP2_4));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_3));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_2));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_1));
+    c.e = R(exponent)(R(fma)(q, r, R(set)(1)), t);
+    return c;
 }
 
 V_FN R(floats) R(act)(R(floats) x, int kind) {
-    R(floats) unused;
+    R(curve) c;
 
     if (kind == MEMOPT_ACTIVATION_RELU) return R(max)(R(set)(0), x);
-    return R(activate)(x, kind, &unused);
+    c = R(curve_at)(x, kind);
+    return R(div)(c.low, R(add)(R(set)(1), c.e));
 }
 
-/* of the gradient g; y receives the activation */
+/* of the gradient g; y receives the activation unless it is NULL */
 V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
-    const R(floats) zero = R(set)(0);
+    const R(floats) zero = R(set)(0), one = R(set)(1);
 
-    R(floats) slope;
+    R(curve) c;
+    R(floats) sum, s, rest;
 
     if (kind == MEMOPT_ACTIVATION_RELU) {
-        *y = R(max)(zero, x);
+        if (y) *y = R(max)(zero, x);
         return R(if_negative)(R(sub)(zero, x), g, zero);
     }
-    *y = R(activate)(x, kind, &slope);
-    return R(mul)(g, slope);
+    c = R(curve_at)(x, kind);
+    sum = R(add)(one, c.e);
+    s = R(div)(one, sum);
+    rest = R(mul)(R(min)(R(set)(MEMOPT_I_EXP_LARGE), c.e), s); /* never infinity times 0 */
+    if (y) *y = R(div)(c.low, sum);
+    return R(mul)(g, R(mul)(s, R(fma)(c.bend, rest, one)));
 }
 
 /* Rows, V(row) elements at a time, and once more for what is left, whose lanes behind the end change nothing. One
@@ -24064,7 +24118,7 @@ MEMOPT_I_ROW_FN void V(row_act)(float *y, const float *x, int kind, size_t n) {
 
 V_HOST_FN void R(act_grad_of)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
     R(floats) y;
-    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, &y);
+    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, out ? &y : NULL);
 
     R(write)(grad, d, n);
     if (out) R(write)(out, y, n);

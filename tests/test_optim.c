@@ -1269,6 +1269,35 @@ static void optim_wild_weights(void) {
     }
 }
 
+/* The same of bf16 weights, which are rounded by chance: what is not finite or nearly infinite, and a gradient that is skipped,
+   leave the noise of all others as it is. */
+static void optim_wild_bf16(void) {
+    static const uint32_t wild[] = { 0x7fff0000u, 0x7f800000u, 0xff800000u, 0x7f7f0000u, 0xff7f0000u }; int i, level; size_t e;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_BF16, 0, 0); uint32_t want[1100]; const memopt_optim_group g = optim_group(s.kind, s.moment);
+        s.count[0] = 1100; s.count[1] = 0; s.min_quantized = 1;
+        for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
+            const memopt_threads t = test_level(level); optim_model m; memopt_optim_run run = optim_run(&g, 1); int off = 0;
+            optim_open(&m, &s, &t);
+            optim_start(&m, 1);
+            for (e = 0; e < 5; ++e) optim_set_weight(&m, 0, 130 + 129 * e, memopt_i_bits_float(wild[e]));
+            for (; run.step <= 3; ++run.step) {
+                optim_feed(&m, run.step);
+                optim_set_gradient(&m, 0, 70, memopt_i_bits_float(0x7fc00000u)); optim_set_gradient(&m, 0, 530, memopt_i_bits_float(0x7f800000u));
+                CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+            }
+            for (e = 0; e < 1100; ++e) {
+                uint32_t w = memopt_i_float_bits(optim_weight(&m, 0, e));
+                if ((w & 0x7fffffff) > 0x7f800000) w = 0x7fc00000; /* which NaN is nobody's business */
+                if (level == 1) want[e] = w;
+                off += want[e] != w;
+            }
+            CHECK_AT(off == 0, i * 10 + level);
+            optim_close(&m);
+        }
+    }
+}
+
 /* Scales from outside that are finite, and so large that a moment becomes infinite: it is no block's largest at any level,
    and what is left is a state. */
 static void optim_huge_scales(void) {
@@ -2376,6 +2405,7 @@ static void test_optim(void) {
     RUN(optim_limits);
     RUN(optim_factors);
     RUN(optim_wild_weights);
+    RUN(optim_wild_bf16);
     RUN(optim_huge_scales);
     RUN(optim_fused);
     RUN(optim_placed);

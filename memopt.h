@@ -2552,7 +2552,7 @@ typedef enum memopt_activation {
     MEMOPT_ACTIVATION_RELU,
     MEMOPT_ACTIVATION_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
     MEMOPT_ACTIVATION_SILU  /* x / (1 + exp(-x)) */
-} memopt_activation; /* what is 10^-28 of x or less is 0: denormal numbers make products crawl */
+} memopt_activation; /* what is 10^-30 of x or less is 0: denormal numbers make products crawl */
 
 typedef struct memopt_linear { /* output = activation(input * weights^T + bias) + residual */
     size_t      rows, inputs, outputs;
@@ -23973,10 +23973,11 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               stands beside a 1, in rows and in the logistic function, what is below exp(-69) is taken for 0: it cannot
               be seen in the sum, and denormals are slow.
    Logistic   s(z) = 1 / (1 + e) and 1 - s(z) = e s(z), e = exp(-z). Nothing cancels.
-              y = x / (1 + e),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. This e is 2^(n + r):
-              n and r come from x times z / (x ln 2) by two fused multiply-adds, 2^r = 1 + r q(r), q of degree 4
-              (2^-23.3 of the result), and n is added to the exponent. From 2^128 on e is infinity, so y and y' are 0
-              below x = -10.06 (GELU) and -88.7 (SiLU). Above 10 and 87 e is cut off, where s is 1 to the last bit.
+              y = x s(z),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. This e is 2^(n + r): n
+              and r come from x times z / (x ln 2) by two fused multiply-adds, 2^r = 1 + r q(r), q of degree 4
+              (2^-23.3 of the result), and n is added to the exponent. All of it is 2^28 times as large: from 2^100 on e
+              is infinity, so y and y' are 0 below x = -9.16 (GELU) and -69.4 (SiLU) and make no denormals of what they
+              are multiplied by. Above 10 and 87 x is cut off in z, where s is 1 to the last bit.
    Accuracy   GELU and SiLU, in units of 2^-24 of the result: 4 from z = -1 on, 11 from z = -10 on, in the tail 2 |z|.
    log        one a row, in double by fused multiply-adds: of the loss, and of online attention's statistics. With its
               inverse, exp(-x) in double, powers are made: the frequencies of rotary positions.
@@ -24006,8 +24007,9 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #define MEMOPT_I_GELU_1     1.59576917f        /* 2 sqrt(2 / pi) */
 #define MEMOPT_I_GELU_3     0.0713548139f      /* that times 0.044715 */
 #define MEMOPT_I_GELU_SLOPE 0.214064449f       /* and three times it */
-#define MEMOPT_I_GELU_LEAST (-10.0684f)        /* exp(-z) of it is 2^128.25, */
-#define MEMOPT_I_SILU_LEAST (-88.8961f)        /* and of this */
+#define MEMOPT_I_CURVE_SCALE 268435456.0f      /* 2^28 */
+#define MEMOPT_I_GELU_LEAST (-9.162f)          /* exp(-z) of it is 2^100.25, */
+#define MEMOPT_I_SILU_LEAST (-69.488f)         /* and of this */
 #define MEMOPT_I_GELU_1_LOG2E 2.30220819f      /* the first two divided by ln 2 */
 #define MEMOPT_I_GELU_3_LOG2E 0.102943242f
 #endif /* ---- from here: once for each width, see `vec` ---- */
@@ -24036,8 +24038,9 @@ V_FN R(floats) R(exp_share)(R(floats) x) {
     return R(zero_below)(x, least, R(exp)(R(max)(least, x)));
 }
 
-/* What an activation and its slope are made of: x not below the least, x z', and e = exp(-z). */
-typedef struct R(curve) { R(floats) low, bend, e; } R(curve);
+/* What an activation and its slope are made of: x not below the least; x z' / scale; e = scale exp(-z), where the scale
+   is 2^28; and s. */
+typedef struct R(curve) { R(floats) low, bend, e, s; } R(curve);
 
 V_FN R(curve) R(curve_at)(R(floats) x, int kind) {
     const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
@@ -24046,20 +24049,22 @@ V_FN R(curve) R(curve_at)(R(floats) x, int kind) {
     R(curve) c;
 
     c.low = R(max)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? MEMOPT_I_GELU_LEAST : MEMOPT_I_SILU_LEAST), x);
-    c.bend = r = R(min)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? 10.0f : 87.0f), c.low);
+    r = R(min)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? 10.0f : 87.0f), c.low);
     if (kind == MEMOPT_ACTIVATION_GELU) {
         const R(floats) square = R(mul)(r, r);
 
         factor = R(fma)(square, R(set)(-MEMOPT_I_GELU_3_LOG2E), R(set)(-MEMOPT_I_GELU_1_LOG2E));
-        c.bend = R(mul)(r, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE), R(set)(MEMOPT_I_GELU_1)));
-    }
+        c.bend = R(mul)(r, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE / MEMOPT_I_CURVE_SCALE),
+                                  R(set)(MEMOPT_I_GELU_1 / MEMOPT_I_CURVE_SCALE)));
+    } else c.bend = R(mul)(r, R(set)(1 / MEMOPT_I_CURVE_SCALE));
     t = R(fma)(r, factor, magic);
     r = R(fma)(r, factor, R(sub)(magic, t));
-    q = R(fma)(R(set)(MEMOPT_I_EXP2_5), r, R(set)(MEMOPT_I_EXP2_4));
-    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_3));
-    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_2));
-    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_1));
-    c.e = R(exponent)(R(fma)(q, r, R(set)(1)), t);
+    q = R(fma)(R(set)(MEMOPT_I_EXP2_5 * MEMOPT_I_CURVE_SCALE), r, R(set)(MEMOPT_I_EXP2_4 * MEMOPT_I_CURVE_SCALE));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_3 * MEMOPT_I_CURVE_SCALE));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_2 * MEMOPT_I_CURVE_SCALE));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_1 * MEMOPT_I_CURVE_SCALE));
+    c.e = R(exponent)(R(fma)(q, r, R(set)(MEMOPT_I_CURVE_SCALE)), t);
+    c.s = R(div)(R(set)(MEMOPT_I_CURVE_SCALE), R(add)(R(set)(MEMOPT_I_CURVE_SCALE), c.e));
     return c;
 }
 
@@ -24068,26 +24073,24 @@ V_FN R(floats) R(act)(R(floats) x, int kind) {
 
     if (kind == MEMOPT_ACTIVATION_RELU) return R(max)(R(set)(0), x);
     c = R(curve_at)(x, kind);
-    return R(div)(c.low, R(add)(R(set)(1), c.e));
+    return R(mul)(c.low, c.s);
 }
 
-/* of the gradient g; y receives the activation unless it is NULL */
+/* of the gradient g; y receives the activation */
 V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
-    const R(floats) zero = R(set)(0), one = R(set)(1);
+    const R(floats) zero = R(set)(0);
 
     R(curve) c;
-    R(floats) sum, s, rest;
+    R(floats) rest;
 
     if (kind == MEMOPT_ACTIVATION_RELU) {
-        if (y) *y = R(max)(zero, x);
+        *y = R(max)(zero, x);
         return R(if_negative)(R(sub)(zero, x), g, zero);
     }
     c = R(curve_at)(x, kind);
-    sum = R(add)(one, c.e);
-    s = R(div)(one, sum);
-    rest = R(mul)(R(min)(R(set)(MEMOPT_I_EXP_LARGE), c.e), s); /* never infinity times 0 */
-    if (y) *y = R(div)(c.low, sum);
-    return R(mul)(g, R(mul)(s, R(fma)(c.bend, rest, one)));
+    rest = R(mul)(R(min)(R(set)(MEMOPT_I_EXP_LARGE), c.e), c.s); /* never infinity times 0 */
+    *y = R(mul)(c.low, c.s);
+    return R(mul)(g, R(mul)(c.s, R(fma)(c.bend, rest, R(set)(1))));
 }
 
 /* Rows, V(row) elements at a time, and once more for what is left, whose lanes behind the end change nothing. One
@@ -24265,7 +24268,7 @@ MEMOPT_I_ROW_FN void V(row_act)(float *y, const float *x, int kind, size_t n) {
 
 V_HOST_FN void R(act_grad_of)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
     R(floats) y;
-    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, out ? &y : NULL);
+    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, &y);
 
     R(write)(grad, d, n);
     if (out) R(write)(out, y, n);

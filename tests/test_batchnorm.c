@@ -354,8 +354,8 @@ static void batchnorm_same_bits(void) {
         }
     }
 #if !defined(__FLT_EVAL_METHOD__) || __FLT_EVAL_METHOD__ == 0 /* statistics are joined in double */
-    if (all != UINT64_C(0xe9fb25914a4a9778)) printf("hash 0x%016llx\n", (unsigned long long)all);
-    CHECK(all == UINT64_C(0xe9fb25914a4a9778)); /* the same on every machine */
+    if (all != UINT64_C(0xc44d537846998891)) printf("hash 0x%016llx\n", (unsigned long long)all);
+    CHECK(all == UINT64_C(0xc44d537846998891)); /* the same on every machine */
 #endif
 }
 

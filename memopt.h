@@ -26126,13 +26126,23 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
               stay in the cache: first the sums over a block, then its rows; so memory is read once, and the gradients
               themselves hold the sums between two blocks. 16-bit ones would be rounded at each: all rows are one block,
               read twice. Sums come first, because a gradient in place would be gone.
-   Storage    16-bit rows are converted a piece at a time, on the stack. No scratch.
+   Storage    16-bit rows are converted a piece at a time, on the stack: rows up to 1024 wide once, wider ones for each
+              of their sums. No scratch. V(norm_strip) reads float and bf16 where they lie and keeps the sums of 64
+              columns in registers.
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */
 
-enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 16384 /* elements */ };
+enum { MEMOPT_I_NORM_PIECE = 1024, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 16384 /* elements */ };
 #define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
+/* Some columns of rows of float or bf16: input and gradient, whose rows are `stride` elements apart. */
+typedef struct memopt_i_norm_strip {
+    const void  *x, *g;
+    const float *statistics;
+    size_t       rows, stride;
+    int          is_bf16;
+} memopt_i_norm_strip;
+
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
@@ -26244,7 +26254,62 @@ MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, con
     V(end)();
 }
 
+/* As many columns as have their sums in registers, a row after the other: what V(norm_normalize) and V(norm_add) do. */
+enum { V(norm_group) = V(width) >= 16 ? 4 : V(width) >= 8 ? 2 : 1 }; /* times V(row) */
+
+V_HOST_FN void R(norm_group_read)(R(floats) *to, const void *from, int is_bf16, size_t at) {
+    float all[V(row)];
+    size_t i, k;
+
+    if (!is_bf16) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < V(norm_group); ++i) to[i] = R(read)((const float *)from + at + i * V(row), V(row));
+        return;
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < V(norm_group); ++i) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(row); k += V(width))
+            V(store)(all + k, V(from_bf16)(V(w_load)((const uint16_t *)from + at + i * V(row) + k)));
+        to[i] = R(read)(all, V(row));
+    }
+}
+
+/* Returns the columns done, whole groups of n. */
+MEMOPT_I_ROW_FN size_t V(norm_strip)(float *scale, float *shift, const memopt_i_norm_strip *s, size_t n) {
+    enum { GROUP = V(norm_group) * V(row) };
+    R(floats) a[V(norm_group)], b[V(norm_group)], x[V(norm_group)], g[V(norm_group)];
+    size_t i, k, row;
+
+    for (i = 0; i + GROUP <= n; i += GROUP) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(norm_group); ++k) {
+            a[k] = R(read)(scale + i + k * V(row), V(row));
+            b[k] = R(read)(shift + i + k * V(row), V(row));
+        }
+        for (row = 0; row < s->rows; ++row) {
+            const R(floats) mean = R(set)(s->statistics[2 * row]), inverse = R(set)(s->statistics[2 * row + 1]);
+
+            R(norm_group_read)(x, s->x, s->is_bf16, row * s->stride + i);
+            R(norm_group_read)(g, s->g, s->is_bf16, row * s->stride + i);
+            MEMOPT_I_UNROLL_ALL
+            for (k = 0; k < V(norm_group); ++k) {
+                b[k] = R(add)(g[k], b[k]);
+                a[k] = R(fma)(g[k], R(norm_normalize_of)(x[k], mean, inverse), a[k]);
+            }
+        }
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(norm_group); ++k) {
+            R(write)(scale + i + k * V(row), a[k], V(row));
+            R(write)(shift + i + k * V(row), b[k], V(row));
+        }
+    }
+    V(end)();
+    return i;
+}
+
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(size_t, norm_strip, (float *scale, float *shift, const memopt_i_norm_strip *s, size_t n))
 MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
 MEMOPT_I_WIDTHS(void, norm_normalize, (float *h, const float *x, float mean, float inverse, size_t n))
 MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *scale, const float *shift, size_t n))
@@ -26338,26 +26403,27 @@ static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm
     float sums[16] = { 0 };
     float mean = 0;
     float inverse;
+    const float *x = NULL;
 
     for (at = 0; at < s->width && !s->rms; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        memopt_i_row_sum(t->level, sums, memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), n);
+        x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
+        memopt_i_row_sum(t->level, sums, x, n);
     }
     mean = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
     memset(sums, 0, sizeof sums);
     for (at = 0; at < s->width; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        memopt_i_row_squared_deviations(t->level, sums,
-                                        memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), mean, n);
+        if (n < s->width || s->rms) x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
+        memopt_i_row_squared_deviations(t->level, sums, x, mean, n);
     }
     inverse = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
     inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse + s->eps))));
     for (at = 0; at < s->width; at += n) {
         float *y = memopt_i_row_out(s->output, s->type, begin + at, p->y);
-        const float *x;
 
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h);
+        if (n < s->width) x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own); /* else it is there */
         memopt_i_norm_weights(t, p, at, n);
         memopt_i_norm_normalize(t->level, p->h, x, mean, inverse, n);
         memopt_i_norm_affine(t->level, y, p->h, p->scale, p->shift, n);
@@ -26413,6 +26479,23 @@ static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
         else memopt_i_norm_forward_row(t, &p, row);
 }
 
+/* The first of n columns, added to their sums in one go; returns how many. None where h is made from the output, or of
+   float16. */
+static size_t memopt_i_norm_strip_of(const memopt_i_norm_task *t, float *scale, float *shift, size_t at, size_t n) {
+    const memopt_norm *s = &t->n;
+    const size_t from = t->first * s->width + at;
+    memopt_i_norm_strip strip;
+
+    if (!s->input || s->type == MEMOPT_TYPE_F16) return 0;
+    strip.x = memopt_i_row_at(s->input, s->type, from);
+    strip.g = memopt_i_row_at(s->grad_output, s->type, from);
+    strip.statistics = s->statistics + 2 * t->first;
+    strip.rows = t->end - t->first;
+    strip.stride = s->width;
+    strip.is_bf16 = s->type == MEMOPT_TYPE_BF16;
+    return MEMOPT_I_DISPATCH(t->level, norm_strip, (scale, shift, &strip, n));
+}
+
 /* The sums of some columns over the block of rows. Later blocks go on with what is there. */
 static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
@@ -26421,7 +26504,7 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     const size_t n = memopt_i_min(MEMOPT_I_NORM_COLUMNS, s->width - at);
     const memopt_type type = s->gradient_type;
     const int goes_on = s->accumulate || t->first;
-    size_t row;
+    size_t row, done;
     float scale[MEMOPT_I_NORM_COLUMNS] = { 0 };
     float shift[MEMOPT_I_NORM_COLUMNS] = { 0 };
     memopt_i_norm_piece p;
@@ -26431,9 +26514,10 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     memopt_i_norm_weights(t, &p, at, n);
     if (goes_on && s->grad_scale) memopt_i_row_load(t->level, scale, s->grad_scale, type, at, n);
     if (goes_on && s->grad_shift) memopt_i_row_load(t->level, shift, s->grad_shift, type, at, n);
-    for (row = t->first; row < t->end; ++row) {
-        memopt_i_norm_load(t, &p, row, at, n);
-        memopt_i_norm_add(t->level, scale, shift, p.g, p.h, n);
+    done = memopt_i_norm_strip_of(t, scale, shift, at, n);
+    for (row = t->first; row < t->end && done < n; ++row) {
+        memopt_i_norm_load(t, &p, row, at + done, n - done);
+        memopt_i_norm_add(t->level, scale + done, shift + done, p.g, p.h, n - done);
     }
     if (s->grad_scale) memopt_i_row_store(t->level, s->grad_scale, type, at, scale, n);
     if (s->grad_shift) memopt_i_row_store(t->level, s->grad_shift, type, at, shift, n);

@@ -24282,7 +24282,49 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
     V(end)();
 }
 
+/* As many columns as have their sums in registers, a row after the other. */
+enum { V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4 }; /* times V(row) */
+
+V_HOST_FN void R(strip_read)(R(floats) *to, const void *from, int is_bf16, size_t at) {
+    float all[V(row)];
+    size_t i, k;
+
+    if (!is_bf16) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < V(strip); ++i) to[i] = R(read)((const float *)from + at + i * V(row), V(row));
+        return;
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < V(strip); ++i) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(row); k += V(width))
+            V(store)(all + k, V(from_bf16)(V(w_load)((const uint16_t *)from + at + i * V(row) + k)));
+        to[i] = R(read)(all, V(row));
+    }
+}
+
+/* Returns the columns done, whole groups of n. */
+MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, int is_bf16, size_t rows, size_t stride, size_t n) {
+    R(floats) sum[V(strip)], y[V(strip)];
+    size_t i, k, row;
+
+    for (i = 0; i + V(strip) * V(row) <= n; i += V(strip) * V(row)) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(strip); ++k) sum[k] = R(read)(sums + i + k * V(row), V(row));
+        for (row = 0; row < rows; ++row) {
+            R(strip_read)(y, x, is_bf16, row * stride + i);
+            MEMOPT_I_UNROLL_ALL
+            for (k = 0; k < V(strip); ++k) sum[k] = R(add)(y[k], sum[k]);
+        }
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(strip); ++k) R(write)(sums + i + k * V(row), sum[k], V(row));
+    }
+    V(end)();
+    return i;
+}
+
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(size_t, row_columns, (float *sums, const void *x, int is_bf16, size_t rows, size_t stride, size_t n))
 MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
 MEMOPT_I_WIDTHS(void, row_squared_deviations, (float *sums, const float *x, float mean, size_t n))
@@ -24424,6 +24466,22 @@ static void memopt_i_row_scale(int level, float *y, const float *x, float a, siz
 /* y = a x + y */
 static void memopt_i_row_add(int level, float *y, const float *x, float a, size_t n) {
     MEMOPT_I_DISPATCH(level, row_add, (y, x, a, n));
+}
+
+/* Rows `stride` elements apart, added up in their order: the first of n columns, onto sums. Returns how many columns;
+   none of float16. */
+static size_t memopt_i_row_columns(int level, float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+                                   size_t n) {
+    size_t row, count;
+    size_t done = 0;
+
+    if (type == MEMOPT_TYPE_F16) return 0;
+    for (row = 0; row < rows; row += count) { /* all columns of a few rows, while their pages are known */
+        count = memopt_i_min(64, rows - row);
+        done = MEMOPT_I_DISPATCH(level, row_columns, (sums, memopt_i_row_at(x, type, row * stride),
+                                                      type == MEMOPT_TYPE_BF16, count, stride, n));
+    }
+    return done;
 }
 
 /* y = activation(x); in place is fine */
@@ -26254,52 +26312,31 @@ MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, con
     V(end)();
 }
 
-/* As many columns as have their sums in registers, a row after the other: what V(norm_normalize) and V(norm_add) do. */
-enum { V(norm_group) = V(width) >= 16 ? 4 : V(width) >= 8 ? 2 : 1 }; /* times V(row) */
-
-V_HOST_FN void R(norm_group_read)(R(floats) *to, const void *from, int is_bf16, size_t at) {
-    float all[V(row)];
-    size_t i, k;
-
-    if (!is_bf16) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < V(norm_group); ++i) to[i] = R(read)((const float *)from + at + i * V(row), V(row));
-        return;
-    }
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < V(norm_group); ++i) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(row); k += V(width))
-            V(store)(all + k, V(from_bf16)(V(w_load)((const uint16_t *)from + at + i * V(row) + k)));
-        to[i] = R(read)(all, V(row));
-    }
-}
-
-/* Returns the columns done, whole groups of n. */
+/* What V(norm_normalize) and V(norm_add) do. Returns the columns done, whole groups of n. */
 MEMOPT_I_ROW_FN size_t V(norm_strip)(float *scale, float *shift, const memopt_i_norm_strip *s, size_t n) {
-    enum { GROUP = V(norm_group) * V(row) };
-    R(floats) a[V(norm_group)], b[V(norm_group)], x[V(norm_group)], g[V(norm_group)];
+    enum { GROUP = V(strip) * V(row) };
+    R(floats) a[V(strip)], b[V(strip)], x[V(strip)], g[V(strip)];
     size_t i, k, row;
 
     for (i = 0; i + GROUP <= n; i += GROUP) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(norm_group); ++k) {
+        for (k = 0; k < V(strip); ++k) {
             a[k] = R(read)(scale + i + k * V(row), V(row));
             b[k] = R(read)(shift + i + k * V(row), V(row));
         }
         for (row = 0; row < s->rows; ++row) {
             const R(floats) mean = R(set)(s->statistics[2 * row]), inverse = R(set)(s->statistics[2 * row + 1]);
 
-            R(norm_group_read)(x, s->x, s->is_bf16, row * s->stride + i);
-            R(norm_group_read)(g, s->g, s->is_bf16, row * s->stride + i);
+            R(strip_read)(x, s->x, s->is_bf16, row * s->stride + i);
+            R(strip_read)(g, s->g, s->is_bf16, row * s->stride + i);
             MEMOPT_I_UNROLL_ALL
-            for (k = 0; k < V(norm_group); ++k) {
+            for (k = 0; k < V(strip); ++k) {
                 b[k] = R(add)(g[k], b[k]);
                 a[k] = R(fma)(g[k], R(norm_normalize_of)(x[k], mean, inverse), a[k]);
             }
         }
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(norm_group); ++k) {
+        for (k = 0; k < V(strip); ++k) {
             R(write)(scale + i + k * V(row), a[k], V(row));
             R(write)(shift + i + k * V(row), b[k], V(row));
         }
@@ -26652,7 +26689,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 #define MEMOPT_I_LAYER_TALL  384               /* in multiples of rows that cost the built-in gemm nothing */
 
 /* elements on the stack */
-enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128 };
+enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128, MEMOPT_I_BIAS_COLUMNS = 256 };
 enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
 
 /* Rows of a chunk. */
@@ -26936,17 +26973,20 @@ typedef struct memopt_i_bias_task {
 static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_bias_task *t = (const memopt_i_bias_task *)task;
     const memopt_linear *x = t->x;
-    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS;
-    const size_t n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->outputs - at);
-    float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 };
-    float buffer[MEMOPT_I_LAYER_COLUMNS];
-    size_t row;
+    const size_t at = chunk * MEMOPT_I_BIAS_COLUMNS;
+    const size_t n = memopt_i_min(MEMOPT_I_BIAS_COLUMNS, x->outputs - at);
+    float sum[MEMOPT_I_BIAS_COLUMNS] = { 0 };
+    float buffer[MEMOPT_I_BIAS_COLUMNS];
+    size_t row, done;
 
     (void)worker;
     if (x->accumulate) memopt_i_row_load(t->level, sum, x->grad_bias, x->gradient_type, at, n);
-    for (row = 0; row < x->rows; ++row)
-        memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, x->grad_output, x->type, row * x->outputs + at, n,
-                                                          buffer), 1.0f, n);
+    done = memopt_i_row_columns(t->level, sum, memopt_i_row_at(x->grad_output, x->type, at), x->type, x->rows,
+                                x->outputs, n);
+    for (row = 0; row < x->rows && done < n; ++row)
+        memopt_i_row_add(t->level, sum + done, memopt_i_row_view(t->level, x->grad_output, x->type,
+                                                                 row * x->outputs + at + done, n - done, buffer),
+                         1.0f, n - done);
     memopt_i_row_store(t->level, x->grad_bias, x->gradient_type, at, sum, n);
     memopt_i_wide_end(t->level);
 }
@@ -26956,7 +26996,7 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
 
     t.x = x;
     t.level = o->level;
-    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_BIAS_COLUMNS), memopt_i_bias_chunk, &t);
 }
 
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {

@@ -340,6 +340,32 @@ static void rows_activations_by_level(void) {
             }
 }
 
+/* ---- sums of columns ---- */
+/* rows in their order, by the definition: a float's rounding after each */
+static void rows_columns(void) {
+    enum { ROWS = 150, WIDTH = 203 };
+    static float x[ROWS * WIDTH], sums[WIDTH + 1]; static uint16_t codes[ROWS * WIDTH]; uint64_t seed = 9; size_t i, n, row; int level, t;
+    for (i = 0; i < ROWS * WIDTH; ++i) {
+        codes[i] = memopt_to_bf16(rows_float((double)(test_random(&seed) >> 40) * 1e-4));
+        x[i] = memopt_from_bf16(codes[i]);
+    }
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+        for (t = 0; t < 2; ++t)
+            for (n = 0; n < 200; n += 9) {
+                const memopt_type type = t ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; const void *from = t ? (const void *)(codes + 3) : (const void *)(x + 3);
+                size_t done;
+                for (i = 0; i <= n; ++i) sums[i] = 0.5f;
+                done = memopt_i_row_columns(level, sums, from, type, ROWS, WIDTH, n);
+                CHECK_AT(done <= n && n - done < 64, n);
+                for (i = 0; i <= n; ++i) {
+                    float want = 0.5f;
+                    for (row = 0; row < ROWS && i < done; ++row) want = rows_float((double)want + (double)x[row * WIDTH + 3 + i]);
+                    CHECK_AT(sums[i] == want, i);
+                }
+            }
+    CHECK(memopt_i_row_columns(memopt_simd_best(), sums, codes, MEMOPT_TYPE_F16, 1, WIDTH, 64) == 0);
+}
+
 /* ---- other types ---- */
 static void rows_types(void) {
     static float x[ROWS_N], y[ROWS_N]; static uint16_t codes[ROWS_N + 1]; uint64_t seed = 8; size_t n, i; int level;
@@ -423,6 +449,7 @@ static void test_row_kernels(void) {
     RUN(rows_activations_everywhere);
     RUN(rows_activations_far_out);
     RUN(rows_activations_by_level);
+    RUN(rows_columns);
     RUN(rows_types);
     RUN(rows_logarithm);
     RUN(rows_narrow);

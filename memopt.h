@@ -14008,7 +14008,7 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
               element, without those: they keep weight and moments, and harm no other element of their block. Weights
               are looked at as well where they enter the moments (decay that is added to the gradient).
    Rounding   Weights of 16 bits are rounded in memopt_i_optim_store(), states in memopt_i_optim_encode(); in a step
-              with 8-bit states on AVX-512, in V(pipeline_store), V(pipeline_tiles) and V(pipeline_adam).
+              with 8-bit states on AVX-512, in V(pipeline_store), V(pipeline) and V(pipeline_adam).
    Adam       has a pipeline of its own on AVX-512, in which a tile stays in registers from its codes to its weights:
               a step with bf16 weights and gradients takes 0.71 ns an element in the cache, in the other pipeline 1.01.
    Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
@@ -14272,7 +14272,7 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a tile is one look-up in the byte permutations */
 /* Decode, step and encode 64 elements at a time, as the loop in memopt_i_optim_pass_apply() does, without a call
-   between: 8-bit states, whole 64s. Calls would cost a third of a step. This is for all kinds but Adam. */
+   between: 8-bit states, whole 64s. Calls would cost a third of a step. */
 V_FN __m512 V(larger)(__m512 largest, const float *x, size_t n) {
     size_t i;
     for (i = 0; i < n; i += 16) largest = _mm512_range_ps(largest, _mm512_loadu_ps(x + i), 11);
@@ -14327,9 +14327,10 @@ V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size
         V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_TILE, 0);
 }
 
-/* rmsprop is a constant: RMSprop, which may have a second moment alone, has a copy of its own. */
-V_FN void V(pipeline_tiles)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n, int rmsprop) {
+/* All kinds but Adam. RMSprop may have a second moment alone. */
+V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     enum { N = MEMOPT_I_CODED_TILE };
+    const int rmsprop = k->desc->kind == MEMOPT_OPTIM_RMSPROP;
     const memopt_i_state_codec *const cm = k->codes[0];
     const memopt_i_state_codec *const cv = k->codes[1];
     const int one = !rmsprop || k->view.moment[0] != NULL;
@@ -14566,21 +14567,12 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
     k->largest[0] = _mm512_reduce_max_ps(largest_m);
     k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
 }
-
-V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_tiles)(k, at, j, n, 0);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_tiles)(k, at, j, n, 1);
-}
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 MEMOPT_I_AVX512 static void memopt_i_v16_pipeline_adam(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
-MEMOPT_I_AVX512 static void memopt_i_v16_pipeline_rmsprop(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 #endif
 
 /* Runs the AVX-512 pipeline on the tile; returns 0 if it does not apply. Its maxima may be infinite, which only states
@@ -14592,8 +14584,7 @@ static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, 
     int i;
 
     if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
-    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) memopt_i_v16_pipeline_rmsprop(k, at, j, n);
-    else if (k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM)
+    if (k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM)
         memopt_i_v16_pipeline_adam(k, at, j, n);
     else memopt_i_v16_pipeline(k, at, j, n);
     for (i = 0; i < 2; ++i)

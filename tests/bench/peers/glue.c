@@ -27,6 +27,7 @@ int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n);
 int glue_levels(int map, float *levels);
 int glue_chain(uint16_t *y, const uint16_t *x, const uint16_t *residual, const uint16_t *bias, float scale, uint64_t rows, uint64_t columns,
                float rate, uint64_t step);
+int glue_attention(int is_bf16, int online, uint64_t length, uint64_t heads, void *const *operands);
 
 int glue_open(int workers) {
     const memopt_status s = memopt_thread_pool_create(NULL, workers, &glue_pool);
@@ -107,4 +108,25 @@ int glue_chain(uint16_t *y, const uint16_t *x, const uint16_t *residual, const u
     f.noise = memopt_noise_make(1, step);
     o.threads = &glue_threads;
     return memopt_fused_run(&o, &f);
+}
+/* Causal attention, forward and backward: queries, keys, values, output, their gradients in the same order. */
+int glue_attention(int is_bf16, int online, uint64_t length, uint64_t heads, void *const *operands) {
+    memopt_attention a; memopt_ops o; memopt_status s; size_t bytes; void *blocks[2]; float *statistics;
+
+    memset(&a, 0, sizeof a); memset(&o, 0, sizeof o);
+    a.batch = 1; a.length = (size_t)length; a.heads = (size_t)heads; a.width = 64; a.causal = 1; a.online = online;
+    a.type = is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    a.queries = operands[0]; a.keys = operands[1]; a.values = operands[2]; a.output = operands[3];
+    a.grad_queries = operands[4]; a.grad_keys = operands[5]; a.grad_values = operands[6]; a.grad_output = operands[7];
+    o.threads = &glue_threads;
+    s = memopt_attention_scratch(&o, &a, &bytes);
+    if (s) return s;
+    o.scratch = glue_block(&blocks[0], bytes);
+    o.scratch_bytes = bytes;
+    statistics = (float *)glue_block(&blocks[1], (size_t)(length * heads) * sizeof(float));
+    if (online) a.statistics = statistics;
+    s = o.scratch && statistics ? memopt_attention_forward(&o, &a) : MEMOPT_ERR_MEMORY;
+    if (!s) s = memopt_attention_backward(&o, &a);
+    free(blocks[0]); free(blocks[1]);
+    return s;
 }

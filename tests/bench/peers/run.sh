@@ -37,4 +37,5 @@ fi
 $compiler -O2 -fPIC -shared -DMEMOPT_PTHREADS -pthread -I"$root" "$here/glue.c" -o "$work/glue.so" -lm || exit 1
 $compiler -O2 -I"$root" "$root/tests/quant_tool.c" -o "$work/quant_tool" -lm || exit 1
 "$venv/bin/python" "$here/peers.py" "$work/glue.so" "$work/quant_tool" && "$venv/bin/python" "$here/fused.py" "$work/glue.so" &&
+    "$venv/bin/python" "$here/attention.py" "$work/glue.so" &&
     "$venv/bin/python" "$here/gpt.py" "$root/build/train_gpt"

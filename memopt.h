@@ -14545,8 +14545,10 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
             for (i = 0; i < 4; ++i) w[i] = V(fma)(step, V(div)(m[i], V(fma)(v[i], ic2, eps)), V(mul)(w[i], decay));
             rounded = k->weights == MEMOPT_I_WEIGHTS_BF16 && V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
             if (rounded) counter = V(pipeline_round)((uint16_t *)k->tensor->weights + at, w, counter, key);
-            MEMOPT_I_UNROLL_ALL
-            for (i = 0; i < 4 && !rounded; ++i) V(store)(q.w + 16 * i, w[i]);
+            else {
+                MEMOPT_I_UNROLL_ALL
+                for (i = 0; i < 4; ++i) V(store)(q.w + 16 * i, w[i]);
+            }
         } else { /* the codes are still there: once more, element by element */
             memopt_i_tile tile = q;
 

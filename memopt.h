@@ -24276,7 +24276,10 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
 }
 
 /* As many columns as have their sums in registers, a row after the other. */
-enum { V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4 }; /* times V(row) */
+enum {
+    V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4, /* times V(row) */
+    V(group) = V(strip) * V(row)
+};
 
 V_HOST_FN void R(strip_read)(R(floats) *to, const void *from, int is_bf16, size_t at) {
     float all[V(row)];
@@ -24301,7 +24304,7 @@ MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, int is_bf16, s
     R(floats) sum[V(strip)], y[V(strip)];
     size_t i, k, row;
 
-    for (i = 0; i + V(strip) * V(row) <= n; i += V(strip) * V(row)) {
+    for (i = 0; i + V(group) <= n; i += V(group)) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k) sum[k] = R(read)(sums + i + k * V(row), V(row));
         for (row = 0; row < rows; ++row) {
@@ -26307,11 +26310,10 @@ MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, con
 
 /* What V(norm_normalize) and V(norm_add) do. Returns the columns done, whole groups of n. */
 MEMOPT_I_ROW_FN size_t V(norm_strip)(float *scale, float *shift, const memopt_i_norm_strip *s, size_t n) {
-    enum { GROUP = V(strip) * V(row) };
     R(floats) a[V(strip)], b[V(strip)], x[V(strip)], g[V(strip)];
     size_t i, k, row;
 
-    for (i = 0; i + GROUP <= n; i += GROUP) {
+    for (i = 0; i + V(group) <= n; i += V(group)) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k) {
             a[k] = R(read)(scale + i + k * V(row), V(row));

@@ -1701,7 +1701,7 @@ static void schedule_sizes(void) { /* what the memory of the default amounts to;
     static const struct { size_t count, mebibytes; } most[] = {
         { 2, 1 }, { 32, 3 }, { 128, 6 }, { 140, 7 }, { 170, 8 }, { 512, 20 }
     };
-    size_t i, bytes; memopt_schedule_desc d; schedule_solved s; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; double last = SCHEDULE_NEVER;
+    size_t i, bytes = 0; memopt_schedule_desc d; schedule_solved s; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; double last = SCHEDULE_NEVER;
     uint64_t random = 1;
     for (i = 0; i < sizeof most / sizeof most[0]; ++i) {
         schedule_equal(&schedule_now, most[i].count, schedule_segment(1000, 17000, 1000, 1, 2), 1000);

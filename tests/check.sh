@@ -406,6 +406,10 @@ declarations() { # compiler standard language
 parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's object code, and no warning
     need size
     tried=
+    for part in PLAN HEAP TAPE LINEAR; do # of which bench_include tells the bytes
+        # shellcheck disable=SC2046
+        $CC $(warnings_for "$CC" "") -I. -DPART_$part -fsyntax-only tests/parts.c || fail "$part does not compile"
+    done
     while read -r compiler part limit; do
         command -v "$compiler" >/dev/null 2>&1 || continue
         # shellcheck disable=SC2046

@@ -50,7 +50,7 @@ def measure(folder, source, name, flags):
 def plain_header(folder):
     """memopt.h, line for line, but for what forces the compiler to make copies of functions."""
     with open('memopt.h', encoding='utf-8') as f:
-        text, found = re.subn(r'(?m)^(#  define MEMOPT_I_(?:FLATTEN|ALWAYS_INLINE)) .*$', r'\1', f.read())
+        text, found = re.subn(r'(?m)^(#  +define MEMOPT_I_(?:FLATTEN|ALWAYS_INLINE)) .*$', r'\1', f.read())
     if found != 2:
         sys.exit('coverage.py: MEMOPT_I_FLATTEN and MEMOPT_I_ALWAYS_INLINE are defined otherwise by now')
     os.makedirs(folder, exist_ok=True)

@@ -121,6 +121,11 @@ said=$(for number in $numbers; do
     cat "$folder/$number.result" 2>/dev/null || echo "0 1 0" # interrupted
 done | awk '{ p += $1; f += $2; s += $3 } END { print p + 0 " passed, " f + 0 " failed, " s + 0 " skipped" }')
 summary "$folder" "$said" >"$folder/summary.md"
+for number in $(awk "{ print NR }" "$folder/table"); do # once more at the end, where one looks
+    grep -s '|FAILED|' "$folder/$number.result" >/dev/null || continue
+    echo "FAILED  $(sed -n "${number}p" "$folder/table"), all of it in $folder/$number.log:"
+    tail -n 8 "$folder/$number.log" | cut -c 1-240 | sed 's/^/        | /'
+done
 [ "$(cat "$folder/kept")" -eq 0 ] || echo "$(cat "$folder/kept" | tr -d ' ') of $(wc -l <"$folder/table" | tr -d ' ') checks passed before, on the same sources, and were not run"
 echo "$said"
 case $said in "0 passed"*) exit 1 ;; *", 0 failed,"*) exit 0 ;; *) exit 1 ;; esac

@@ -2783,6 +2783,8 @@ typedef struct memopt_comm_call {
     memopt_comm_kind kind;
     size_t           bytes;   /* of a piece; at least 1 */
     size_t           root;    /* of a broadcast */
+    size_t           stride;  /* of an all-to-all: from a piece of `send` to the next, in bytes; 0 = `bytes`. The
+                                 rank's own: others may have another one */
     const void      *send;    /* may be where it belongs in `receive` of an all-gather or broadcast; else no overlap. Of
                                  a broadcast only the root's is read */
     void            *receive; /* pieces in the order of ranks */
@@ -25247,7 +25249,7 @@ MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, con
                                                       size_t *bytes) {
     memopt_i_ops o;
     memopt_i_cross_entropy t;
-    size_t b;
+    size_t b = 0;
 
     if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
     if (memopt_i_cross_entropy_check(&o, x, &t, &b)) return o.c.status;
@@ -25339,7 +25341,7 @@ static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_h
 
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
     memopt_i_head t;
-    size_t b = 0; /* gcc for 32 bits does not see that it is written */
+    size_t b = 0; /* here and in the others: gcc for 32 bits does not see that it is written */
 
     if (memopt_i_head_resolve(ops, head, &t, &b)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, b, bytes);
@@ -25674,7 +25676,7 @@ static memopt_status memopt_i_attention_bytes(memopt_i_attention *t, size_t *byt
 
 MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
     memopt_i_attention t;
-    size_t n;
+    size_t n = 0;
 
     if (memopt_i_attention_resolve(ops, x, &t) || memopt_i_attention_bytes(&t, &n)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, n, bytes);
@@ -26816,7 +26818,7 @@ static memopt_status memopt_i_linear_resolve(const memopt_ops *ops, const memopt
 
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes) {
     memopt_i_ops o;
-    size_t all;
+    size_t all = 0;
 
     if (memopt_i_linear_resolve(ops, linear, &o, &all)) return o.c.status;
     return memopt_i_ops_return_bytes(&o, all, bytes);
@@ -27889,7 +27891,7 @@ static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_
 
 MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
     memopt_i_batch t;
-    size_t all;
+    size_t all = 0;
 
     if (memopt_i_batch_resolve(ops, x, &t, &all)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, all, bytes);
@@ -29461,7 +29463,7 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
     const size_t ranks = x->stats.rank_count;
     const int is_broadcast = call->kind == MEMOPT_COMM_BROADCAST;
     const int sends = !is_broadcast || call->root == x->stats.rank;
-    size_t all;
+    size_t all, sent;
 
     memopt_i_must_number(c, (int)call->kind >= 0 && call->kind <= MEMOPT_COMM_BROADCAST, "kind",
                          memopt_i_signed((int)call->kind), "is no memopt_comm_kind", memopt_i_no_quantity());
@@ -29470,10 +29472,14 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
                          memopt_i_count(ranks));
     memopt_i_must(c, call->receive != NULL, "receive", "is NULL");
     memopt_i_must(c, !sends || call->send != NULL, "send", "is NULL");
-    if (memopt_i_must_fit(c, !memopt_i_mul(call->bytes, is_broadcast ? 1 : ranks, &all), "bytes",
+    memopt_i_must_number(c, !call->stride || (call->kind == MEMOPT_COMM_ALL_TO_ALL && call->stride >= call->bytes),
+                         "stride", memopt_i_count(call->stride), "is of an all-to-all alone, and at least",
+                         memopt_i_count(call->bytes));
+    if (memopt_i_must_fit(c, !memopt_i_mul(call->bytes, is_broadcast ? 1 : ranks, &all)
+                          && !memopt_i_mul(call->stride, ranks, &sent), "bytes",
                           "of all ranks are too many for a size_t")) return c->status;
-    if (sends && call->send != memopt_i_comm_own(x, call)
-        && memopt_i_overlaps(call->send, call->kind == MEMOPT_COMM_ALL_TO_ALL ? all : call->bytes, call->receive, all))
+    sent = call->kind != MEMOPT_COMM_ALL_TO_ALL ? call->bytes : sent ? sent - call->stride + call->bytes : all;
+    if (sends && call->send != memopt_i_comm_own(x, call) && memopt_i_overlaps(call->send, sent, call->receive, all))
         return memopt_i_refuse_overlap(c, "send", "receive");
     return c->status;
 }
@@ -29664,10 +29670,11 @@ static void memopt_i_ranks_copy(const memopt_i_rank *own, size_t slot) { /* with
     size_t r;
 
     for (r = 0; r < own->ranks->rank_count; ++r) {
-        const unsigned char *from = (const unsigned char *)own->ranks->each[r].posts[slot].call.send;
+        const memopt_comm_call *its = &own->ranks->each[r].posts[slot].call;
+        const unsigned char *from = (const unsigned char *)its->send;
 
         if (call->kind == MEMOPT_COMM_BROADCAST && r != call->root) continue;
-        if (call->kind == MEMOPT_COMM_ALL_TO_ALL) from += own->rank * bytes;
+        if (call->kind == MEMOPT_COMM_ALL_TO_ALL) from += own->rank * (its->stride ? its->stride : bytes);
         if (to != from) memcpy(to, from, bytes);
         to += bytes;
     }

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 3000, CALLS = 200 };
+enum { MOST = 3000, ROOM = MOST + 2, CALLS = 200 };
 static int rank, ranks;
 static memopt_mpi mpi;
 static memopt_comm *comm;
@@ -39,27 +39,31 @@ static memopt_comm_call nth(size_t call) { /* the same for all ranks */
     c.root = draw(&state, (unsigned)ranks);
     return c;
 }
+static size_t apart(const memopt_comm_call *c, size_t from, size_t call) { /* the stride of a rank in an all-to-all */
+    return c->kind == MEMOPT_COMM_ALL_TO_ALL && call % 2 ? c->bytes + from % 3 : 0;
+}
 static int right(size_t call, const memopt_comm_call *c) {
     const unsigned char *got = (const unsigned char *)c->receive; size_t from, i;
     for (from = 0; from < (c->kind == MEMOPT_COMM_BROADCAST ? 1u : (size_t)ranks); ++from)
         for (i = 0; i < c->bytes; ++i)
             if (got[from * c->bytes + i] != byte(c->kind == MEMOPT_COMM_BROADCAST ? c->root : from, call,
-                                                 c->kind == MEMOPT_COMM_ALL_TO_ALL ? (size_t)rank * c->bytes + i : i)) return 0;
+                                                 c->kind == MEMOPT_COMM_ALL_TO_ALL ? (size_t)rank * (apart(c, from, call) ? apart(c, from, call) : c->bytes) + i : i)) return 0;
     return 1;
 }
 static void begin(size_t call, memopt_comm_call *c, unsigned char *memory, uint64_t *number) {
-    const size_t room = (size_t)ranks * MOST; size_t i, n;
+    const size_t room = (size_t)ranks * ROOM; size_t i, n;
     unsigned char *send = memory + room;
     *c = nth(call);
     if (c->kind == MEMOPT_COMM_ALL_GATHER && call % 2) send = memory + (size_t)rank * c->bytes;
     if (c->kind == MEMOPT_COMM_BROADCAST && call % 2) send = memory;
-    n = c->bytes * (c->kind == MEMOPT_COMM_ALL_TO_ALL ? (size_t)ranks : 1);
+    c->stride = apart(c, (size_t)rank, call);
+    n = (c->stride ? c->stride : c->bytes) * (c->kind == MEMOPT_COMM_ALL_TO_ALL ? (size_t)ranks : 1);
     for (i = 0; i < n; ++i) send[i] = byte((size_t)rank, call, i);
     c->send = send; c->receive = memory;
     MUST(memopt_comm_begin(comm, c, number) == MEMOPT_OK);
 }
 static void bytes(void) {
-    const size_t room = 2 * (size_t)ranks * MOST; unsigned char *memory = (unsigned char *)malloc(8 * room);
+    const size_t room = 2 * (size_t)ranks * ROOM; unsigned char *memory = (unsigned char *)malloc(8 * room);
     size_t first, k, call; unsigned state = 99u + (unsigned)rank; memopt_comm_stats s;
     MUST(memory != NULL);
     for (first = 0; first < CALLS; first += k) {
@@ -77,9 +81,11 @@ static void bytes(void) {
     free(memory);
 }
 static void large(void) { /* two ranks */
-    const size_t n = ((size_t)1 << 31) + 5; unsigned char *x = (unsigned char *)malloc(n); memopt_comm_call c = { MEMOPT_COMM_BROADCAST, 0, 1, NULL, NULL };
+    const size_t n = ((size_t)1 << 31) + 5; unsigned char *x = (unsigned char *)malloc(n); memopt_comm_call c;
     size_t i;
     MUST(x != NULL);
+    memset(&c, 0, sizeof c);
+    c.kind = MEMOPT_COMM_BROADCAST; c.root = 1;
     memset(x, rank, n);
     if (rank == 1) for (i = 0; i < n; i += 4097) x[i] = byte(1, 0, i);
     if (rank == 1) x[n - 1] = 77;

@@ -173,6 +173,11 @@ static void comm_refusals(void) { /* and the rank may go on */
     COMM_REFUSES((c.kind = MEMOPT_COMM_BROADCAST, c.root = 3), MEMOPT_ERR_ARGUMENT, "comm: root 3, below 3");
     COMM_REFUSES((c.kind = MEMOPT_COMM_BROADCAST, c.root = 1, c.send = NULL), MEMOPT_ERR_ARGUMENT, "comm: send is NULL");
     COMM_REFUSES((c.kind = MEMOPT_COMM_BROADCAST, c.root = 1, c.send = room + 30), MEMOPT_ERR_ARGUMENT, "comm: send overlaps receive");
+    COMM_REFUSES(c.stride = 4, MEMOPT_ERR_ARGUMENT, "comm: stride 4, is of an all-to-all alone, and at least 5");
+    COMM_REFUSES((c.kind = MEMOPT_COMM_ALL_GATHER, c.stride = 9), MEMOPT_ERR_ARGUMENT, "comm: stride 9, is of an all-to-all alone, and at least 5");
+    COMM_REFUSES(c.stride = SIZE_MAX / 2, MEMOPT_ERR_OVERFLOW, "comm: bytes of all ranks are too many for a size_t");
+    COMM_REFUSES((c.stride = 14, c.receive = room + 32), MEMOPT_ERR_ARGUMENT, "comm: send overlaps receive"); /* 0 to 33 */
+    c = right; c.stride = 13; CHECK(memopt_comm_run(x, &c) == MEMOPT_OK); /* 0 to 31 */
     c = right; c.receive = room + 15; CHECK(memopt_comm_run(x, &c) == MEMOPT_OK); /* side by side */
     c = right; c.root = 99; CHECK(memopt_comm_run(x, &c) == MEMOPT_OK); /* nobody reads it */
     c.kind = MEMOPT_COMM_ALL_GATHER; c.send = room + 37; CHECK(memopt_comm_run(x, &c) == MEMOPT_OK); /* its own place */
@@ -254,13 +259,17 @@ static memopt_comm_call comm_nth(const comm_script *s, size_t call) {
     c.root = test_below(&r, s->rank_count);
     return c;
 }
+/* From piece to piece of an all-to-all: of each rank another one. */
+static size_t comm_apart(const memopt_comm_call *c, size_t rank, size_t call) {
+    return c->kind == MEMOPT_COMM_ALL_TO_ALL && call % 2 ? c->bytes + rank % 3 : 0;
+}
 static unsigned char comm_byte(size_t rank, size_t call, size_t i) { return (unsigned char)(rank * 89 + call * 41 + i * 7 + (i >> 8)); }
 static int comm_right(const comm_script *s, size_t rank, size_t call, const memopt_comm_call *c) { /* what was received */
     const unsigned char *got = (const unsigned char *)c->receive; size_t from, i;
     for (from = 0; from < (c->kind == MEMOPT_COMM_BROADCAST ? 1 : s->rank_count); ++from)
         for (i = 0; i < c->bytes; ++i) {
             const size_t sender = c->kind == MEMOPT_COMM_BROADCAST ? c->root : from;
-            const size_t at = c->kind == MEMOPT_COMM_ALL_TO_ALL ? rank * c->bytes + i : i;
+            const size_t apart = comm_apart(c, from, call), at = c->kind == MEMOPT_COMM_ALL_TO_ALL ? rank * (apart ? apart : c->bytes) + i : i;
             if (got[from * c->bytes + i] != comm_byte(sender, call, at)) return 0;
         }
     return 1;
@@ -271,6 +280,7 @@ static void comm_fill(size_t rank, size_t call, size_t n, unsigned char *send) {
 }
 static void comm_dawdle(size_t n) { volatile size_t i; for (i = 0; i < n; ++i) {} }
 static void comm_mishap(const comm_script *s, memopt_comm_call *c) {
+    c->stride = 0;
     if (s->accident == COMM_OTHER_KIND) c->kind = (memopt_comm_kind)(((int)c->kind + 1) % 3);
     if (s->accident == COMM_OTHER_BYTES) c->bytes += c->bytes < COMM_PIECE ? 1 : (size_t)-1;
     if (s->accident == COMM_OTHER_ROOT) c->root = (c->root + 1) % s->rank_count;
@@ -278,7 +288,7 @@ static void comm_mishap(const comm_script *s, memopt_comm_call *c) {
 /* One rank's part: `ahead` calls are begun, and waited for in an order of its own. Its memory is gone as soon as it is done. */
 static void comm_rank(void *task, size_t rank, int worker) {
     comm_script *s = (comm_script *)task; comm_faulty f; memopt_comm_desc d; memopt_comm *x = NULL; uint64_t r = s->seed + rank * 17 + 5;
-    const size_t room = COMM_RANKS * COMM_PIECE; size_t first, k, i; memopt_status status = MEMOPT_OK;
+    const size_t room = COMM_RANKS * (COMM_PIECE + 2); size_t first, k, i; memopt_status status = MEMOPT_OK;
     unsigned char *memory = (unsigned char *)malloc(2 * MEMOPT_COMM_CALLS * room);
     (void)worker;
     memset(&d, 0, sizeof d);
@@ -291,7 +301,8 @@ static void comm_rank(void *task, size_t rank, int worker) {
             unsigned char *receive = memory + 2 * k * room, *send = receive + room;
             calls[k] = comm_nth(s, call);
             if (calls[k].kind != MEMOPT_COMM_ALL_TO_ALL && call % 2) send = receive + (calls[k].kind == MEMOPT_COMM_ALL_GATHER) * rank * calls[k].bytes;
-            comm_fill(rank, call, calls[k].bytes * (calls[k].kind == MEMOPT_COMM_ALL_TO_ALL ? s->rank_count : 1), send);
+            calls[k].stride = comm_apart(&calls[k], rank, call);
+            comm_fill(rank, call, (calls[k].stride ? calls[k].stride : calls[k].bytes) * (calls[k].kind == MEMOPT_COMM_ALL_TO_ALL ? s->rank_count : 1), send);
             calls[k].send = send; calls[k].receive = receive;
             if (mine && s->accident == COMM_GIVES_UP) { memopt_comm_abort(x); status = MEMOPT_ERR_STATE; break; }
             if (mine && s->accident == COMM_STAYS_AWAY) { status = MEMOPT_ERR_IO; break; }

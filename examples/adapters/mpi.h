@@ -35,6 +35,7 @@ typedef struct memopt_mpi { /* stays where it is, from open to close */
     double      deadline;           /* seconds; 0 = none */
     MPI_Request requests[MEMOPT_COMM_SLOTS];
     MPI_Datatype types[MEMOPT_COMM_SLOTS]; /* of pieces whose bytes are no int; else MPI_BYTE */
+    MPI_Datatype apart[MEMOPT_COMM_SLOTS]; /* of pieces with a stride; else MPI_BYTE */
     long long   begun;              /* calls */
     memopt_mpi_word broken;         /* MEMOPT_MPI_GAVE_UP, MEMOPT_MPI_LATE: by `culprit`; else 0 */
     int         culprit;
@@ -122,6 +123,7 @@ static memopt_status memopt_mpi_wait(void *user, size_t slot, memopt_error *erro
     }
     if (!done) return memopt_mpi_said(m, error);
     if (m->types[slot] != MPI_BYTE) (void)MPI_Type_free(&m->types[slot]);
+    if (m->apart[slot] != MPI_BYTE) (void)MPI_Type_free(&m->apart[slot]);
     return MEMOPT_OK;
 }
 
@@ -143,21 +145,38 @@ static int memopt_mpi_type(size_t bytes, MPI_Datatype *type) {
     return wrong;
 }
 
+/* A piece so that the next one begins a stride further on. */
+static int memopt_mpi_apart(int count, MPI_Datatype piece, size_t stride, MPI_Datatype *type) {
+    MPI_Datatype whole;
+    int wrong = MPI_Type_contiguous(count, piece, &whole);
+
+    if (wrong) return wrong;
+    wrong = MPI_Type_create_resized(whole, 0, (MPI_Aint)stride, type);
+    (void)MPI_Type_free(&whole);
+    if (wrong) return wrong;
+    wrong = MPI_Type_commit(type);
+    if (wrong) (void)MPI_Type_free(type);
+    return wrong;
+}
+
 static memopt_status memopt_mpi_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
     memopt_mpi *m = (memopt_mpi *)user;
     const int is_root = call->kind == MEMOPT_COMM_BROADCAST && (int)call->root == m->rank;
     const unsigned char *own = (unsigned char *)call->receive + (size_t)m->rank * call->bytes;
     MPI_Request *request = &m->requests[slot];
-    MPI_Datatype *type = &m->types[slot];
+    MPI_Datatype *type = &m->types[slot], *apart = &m->apart[slot];
     int count = 1, wrong = 0;
 
     memopt_mpi_listen(m, NULL);
     if (m->broken) return memopt_mpi_said(m, error);
-    *type = MPI_BYTE;
+    *type = *apart = MPI_BYTE;
     if (call->bytes > INT_MAX) wrong = memopt_mpi_type(call->bytes, type);
     else count = (int)call->bytes;
     if (is_root && call->send != call->receive) memcpy(call->receive, call->send, call->bytes);
-    if (!wrong && call->kind == MEMOPT_COMM_ALL_TO_ALL)
+    if (!wrong && call->stride) wrong = memopt_mpi_apart(count, *type, call->stride, apart);
+    if (!wrong && call->stride)
+        wrong = MPI_Ialltoall(call->send, 1, *apart, call->receive, count, *type, m->calls, request);
+    else if (!wrong && call->kind == MEMOPT_COMM_ALL_TO_ALL)
         wrong = MPI_Ialltoall(call->send, count, *type, call->receive, count, *type, m->calls, request);
     else if (!wrong && call->kind == MEMOPT_COMM_ALL_GATHER)
         wrong = MPI_Iallgather(call->send == own ? MPI_IN_PLACE : call->send, count, *type, call->receive, count, *type,

@@ -1278,8 +1278,10 @@ typedef struct memopt_optim_tensor {
     const void *gradients;
     void       *state;     /* memopt_optim_state_bytes() of memory, aligned to 64; NULL where that is 0 */
     size_t      count;     /* elements of the whole tensor */
-    size_t      first;     /* the part held here starts at this element (see memopt_optim_slice_alignment()) ... */
-    size_t      held;      /* ... and has so many elements: 0 = all that follow */
+    size_t      first;     /* the part held here starts at this element, a multiple of the desc's block; count: nothing
+                              is held here, and no pointer is needed ... */
+    size_t      held;      /* ... and has so many elements: 0 = all that follow; a multiple of the block, or up to the
+                              end of the tensor */
     size_t      columns;   /* Adafactor: elements of a row; 0 = a vector. Factored from 32 rows and 32 columns on */
     size_t      group;     /* index of its memopt_optim_group */
 } memopt_optim_tensor;
@@ -1355,14 +1357,14 @@ typedef struct memopt_optim_run {
  *
  * desc    the tensors' counts are read, their pointers are not
  * bytes   receives the size; untouched on failure
- * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at the slice alignment, a block
- *         that is not allowed, a combination of kind and formats that does not exist, bad threads, place_states neither
- *         0 nor 1), ERR_OVERFLOW
+ * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at a multiple of the block, a
+ *         block that is not allowed, a combination of kind and formats that does not exist, bad threads, place_states
+ *         neither 0 nor 1), ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
 
-/** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any. The same
-    errors. */
+/** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any, and where nothing
+    of the tensor is held. The same errors. */
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes);
 
 /**
@@ -1415,13 +1417,17 @@ typedef struct memopt_optim_view {
     void  *moment[2]; /* float, bfloat16 bits, or codes. [0] is the first moment, [1] the second; NULL where none is
                          kept: RMSprop without a first moment has [1] alone, LION, LARS and SGD have [0] alone */
     float *scale[2];  /* of the same moment, the largest magnitude of each block; NULL where it has no blocks */
-    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. What is not factored (a vector, a matrix
-                              below 32 x 32) has its second moment in rows */
+    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. A part has the rows that it touches, from
+                              row first / columns to row (first + held - 1) / columns, those cut included, and all
+                              columns. What is not factored (a vector, a matrix below 32 x 32) has its second moment
+                              in rows, one for each element held */
 } memopt_optim_view;
 
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
 
-/** Parts and slices of a tensor begin at multiples of this many elements, counted in all of it; 0: no such tensor. */
+/** Slices of a tensor begin and end at multiples of this many elements, counted in all of it, or at the tensor's end;
+    memopt_optim_apply() takes the begin and end of the part held here as well. The block for kinds that do not measure,
+    about 64 Ki elements for LAMB and LARS, a panel of whole rows for Adafactor. 0: no such tensor. */
 MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t tensor);
 
 /**
@@ -1433,15 +1439,17 @@ MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t
  *
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
  *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or of a tensor of another
- *         size, slice or shape; states of equal tensors cannot be told apart), ERR_STATE (a step has begun already);
- *         nothing has changed then
+ *         size, slice or shape; states of equal tensors cannot be told apart), ERR_STATE (a step has begun already),
+ *         ERR_ARGUMENT for a kind that measures where a part does not begin and end as slices do: that takes
+ *         memopt_optim_measure_part(); nothing has changed then
  */
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
 
 /**
  * The same in parts: for sharding, and for a step inside backward (run->fused), where gradients live only for a moment.
  * Begin; for kinds that measure: measure every slice of a tensor, join it, as often as join says `again`; then apply
- * every slice; end. How a tensor is cut into slices, and their order, changes no bit.
+ * every slice; end. How a tensor is cut into slices, and their order, changes no bit. A tensor of which nothing is held
+ * need not be measured, joined or applied; joining it is no error.
  *
  * begin   refuses what cannot work, with a reason: a fused step whose loop clips by the global norm, accumulates, or
  *         scales its loss dynamically. Those need all gradients before the first weight changes: step after backward
@@ -1461,6 +1469,26 @@ MEMOPT_API memopt_status memopt_optim_join(memopt_optim *optim, size_t tensor, i
 MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *optim, size_t tensor, size_t first, size_t count);
 MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *optim, size_t tensor, const void *gradients);
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
+
+/**
+ * Measures all that is held of a tensor, in its present pass, where the part begins and ends at any multiple of the
+ * block. The sums under way at a border are handed on from rank to rank, and ranks that share the tensor have the bits
+ * of one process that holds it whole. For each pass: rank 0 measures, then rank 1 with what rank 0 left in `carry`, and
+ * so on; then all add up memopt_optim_sums() and join. A sum is written by the rank that holds its last element, and is
+ * 0 on all others, so adding up is exact in any order. A part may be as small as a block; where nothing is held the
+ * carry stays as it is. All workers share what a border does not cut.
+ *
+ * carry   memopt_optim_carry_count() doubles. Before: the sums at the begin of the part, as the rank before has left
+ *         them; a part that begins at a multiple of the slice alignment, as the first one does, does not read them.
+ *         After: those at its end, zeros at a multiple of the slice alignment and at the tensor's end. NULL is fine
+ *         where the count is 0, or where nothing is held
+ * returns OK, ERR_ARGUMENT, ERR_STATE, as memopt_optim_measure(); nothing has changed then
+ */
+MEMOPT_API memopt_status memopt_optim_measure_part(memopt_optim *optim, size_t tensor, double *carry);
+
+/** Doubles in the carry of a tensor's present pass, the same on all ranks: 2 or 34 for LAMB and LARS, at most
+    columns + 35 for Adafactor; 0: nothing to measure, or no such tensor. */
+MEMOPT_API size_t        memopt_optim_carry_count(const memopt_optim *optim, size_t tensor);
 
 /** The sums of a tensor's slices measured here; those of other ranks are 0. returns OK, ERR_ARGUMENT, ERR_STATE */
 MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, double **sums, size_t *count);
@@ -11978,11 +12006,13 @@ static double memopt_i_sums_join(double *sums) {
     return sums[0];
 }
 
-static double memopt_i_squares_at(int level, const float *x, size_t n) {
-    double sums[16] = { 0 };
+/* Adds the squares of n elements to 16 sums: the first to sum place % 16, and so on around. */
+static void memopt_i_squares_add(int level, double *sums, size_t place, const float *x, size_t n) {
+    const size_t sum = place % 16;
+    const size_t before = sum ? memopt_i_min(16 - sum, n) : 0; /* up to sum 0 */
 
-    MEMOPT_I_DISPATCH(level, squares, (sums, x, n));
-    return memopt_i_sums_join(sums);
+    memopt_i_v1_squares(sums + sum, x, before);
+    MEMOPT_I_DISPATCH(level, squares, (sums, x + before, n - before));
 }
 
 typedef struct memopt_i_number_task {
@@ -13717,7 +13747,9 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
               Numbers are in the machine's byte order, which the header tells, too. tests/test_optim.c holds golden
               bytes.
    Trap       Whether a tensor is small enough to keep floats is judged on the whole of it, never on the part that is
-              held: otherwise the result depends on the number of ranks. */
+              held: otherwise the result depends on the number of ranks. A part may be empty, and then has no state.
+   Cut rows   A part begins at a multiple of the block, which need not be the begin of a row. Adafactor's mean of a row
+              that ranks share is in the state of each of them; all work it out from the same sum. */
 
 enum { MEMOPT_I_NOISE_WEIGHTS, MEMOPT_I_NOISE_FIRST, MEMOPT_I_NOISE_SECOND, MEMOPT_I_NOISES };
 
@@ -13757,8 +13789,12 @@ static int memopt_i_adafactor_is_matrix(const memopt_optim_tensor *t) {
     return t->columns >= 32 && t->count / t->columns >= 32;
 }
 
+/* Means of rows that a part keeps: of all rows that it touches. */
 static size_t memopt_i_adafactor_rows(const memopt_optim_tensor *t) {
-    return memopt_i_adafactor_is_matrix(t) ? memopt_i_held_count(t) / t->columns : memopt_i_held_count(t);
+    const size_t held = memopt_i_held_count(t);
+
+    if (!held || !memopt_i_adafactor_is_matrix(t)) return held;
+    return memopt_i_ceil_div(t->first + held, t->columns) - t->first / t->columns;
 }
 
 /* Rows of a panel: a 32nd of all, and whole blocks of an 8-bit first moment. */
@@ -13869,6 +13905,15 @@ static size_t memopt_i_optim_slice_alignment(const memopt_optim_desc *d, const m
     return memopt_i_kind_measures(d->kind) ? memopt_i_optim_chunk(d) : d->block;
 }
 
+/* Does the part begin or end where a slice may not? Then sums are under way there. */
+static int memopt_i_part_is_cut(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    const size_t alignment = memopt_i_optim_slice_alignment(d, t);
+    const size_t end = t->first + memopt_i_held_count(t);
+
+    MEMOPT_ASSERT(alignment);
+    return (t->first % alignment && t->first != t->count) || (end % alignment && end != t->count);
+}
+
 /* What follows is about one tensor, or one group: "tensor 3: count 0, at least 1". */
 static void memopt_i_optim_at(memopt_i_checks *c, const char *place, size_t index) {
     if (c->status) return;
@@ -13878,12 +13923,11 @@ static void memopt_i_optim_at(memopt_i_checks *c, const char *place, size_t inde
 
 static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_optim_desc *d, size_t tensor) {
     const memopt_optim_tensor *t = &d->tensors[tensor];
-    size_t alignment, held, bytes;
+    size_t held, bytes;
 
     memopt_i_optim_at(c, "tensor", tensor);
     memopt_i_must_be_at_least(c, "count", t->count, "at least", 1);
-    memopt_i_must_number(c, t->first < t->count, "first", memopt_i_count(t->first), "below count",
-                         memopt_i_count(t->count));
+    memopt_i_must_be_at_most(c, "first", t->first, "at most count", t->count);
     memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
     memopt_i_must_number(c, !t->columns || t->count % t->columns == 0, "columns", memopt_i_count(t->columns),
                          "must divide count", memopt_i_count(t->count));
@@ -13893,13 +13937,11 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
     if (d->kind == MEMOPT_OPTIM_ADAFACTOR && memopt_i_adafactor_is_matrix(t)
         && memopt_i_mul(memopt_i_adafactor_panel(d, t), t->columns, &bytes)) /* its slice alignment */
         return memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, "columns", "are larger than memory can be");
-    alignment = memopt_i_optim_slice_alignment(d, t);
     held = memopt_i_held_count(t);
-    MEMOPT_ASSERT(alignment);
-    memopt_i_must_number(c, t->first % alignment == 0, "first", memopt_i_count(t->first),
-                         "must be a multiple of the slice alignment", memopt_i_count(alignment));
-    return memopt_i_must_number(c, t->first + held == t->count || held % alignment == 0, "held", memopt_i_count(held),
-                                "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    memopt_i_must_number(c, t->first == t->count || t->first % d->block == 0, "first", memopt_i_count(t->first),
+                         "must be a multiple of the block", memopt_i_count(d->block));
+    return memopt_i_must_number(c, t->first + held == t->count || held % d->block == 0, "held", memopt_i_count(held),
+                                "must be a multiple of the block", memopt_i_count(d->block));
 }
 
 /* What a tensor's state is made of; its sizes have been checked. */
@@ -13920,8 +13962,8 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
     }
 }
 
-/* The parts of a state, from its first byte on; returns how many bytes there are. Without a state all pointers are
-   NULL, and the bytes are told nevertheless. */
+/* The parts of a state, from its first byte on; returns how many bytes there are, 0 where nothing is held. Without a
+   state all pointers are NULL, and the bytes are told nevertheless. */
 static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
                                     const memopt_optim_tensor *t, memopt_optim_view *view) {
     const size_t element = part->format == MEMOPT_STATE_F32 ? 4 : part->format == MEMOPT_STATE_BF16 ? 2 : 1;
@@ -13932,7 +13974,7 @@ static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memo
     int i;
 
     memset(view, 0, sizeof *view);
-    if (!part->moments && !factor[0]) return 0;
+    if (!part->held || (!part->moments && !factor[0])) return 0;
     view->held = part->held;
     view->blocks = part->blocks;
     view->bits = (int)element * 8;
@@ -14633,23 +14675,44 @@ static void memopt_i_optim_pass_apply(memopt_i_optim_pass *k, size_t at, size_t 
     k->waiting = 0;
 }
 
-/* How many elements from `at` on can be taken at once: within a block, where there are blocks. */
-static size_t memopt_i_optim_span(const memopt_i_optim_pass *k, size_t at, size_t end) {
-    const size_t n = memopt_i_min(MEMOPT_I_TILE, end - at);
-    return k->coded ? memopt_i_min(n, k->desc->block - at % k->desc->block) : n;
+/* The sums under way at a place in a tensor: all zeros where slices may begin. A chunk or panel is summed a tile of up
+   to 256 elements at a time, each by 16 sums of its own. Where ranks share a chunk, its first doubles travel. */
+typedef struct memopt_i_running {
+    double squares[2];   /* of the chunk or panel, up to the last whole tile, or whole row */
+    double tile[2][16];  /* of the tile that is cut */
+    double row;          /* Adafactor: of the row, up to the last whole tile */
+} memopt_i_running;
+
+/* The sum of a tile that has ended; the next one begins. */
+static double memopt_i_running_join(double *sums) {
+    const double sum = memopt_i_sums_join(sums);
+
+    memset(sums, 0, 16 * sizeof *sums);
+    return sum;
 }
 
-/* The sums of squares that LAMB and LARS need: of the weights; of the directions, or the gradients. Reads only. */
-static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t at, size_t n, double sums[2]) {
+/* How many elements from `at` on belong to one tile. Tiles are counted from the begin of a chunk; where there are
+   blocks, from that of a block, in which they end. */
+static size_t memopt_i_optim_tile_left(const memopt_i_optim_pass *k, size_t chunk, size_t at) {
+    const size_t block = at % k->desc->block;
+
+    if (k->coded) return memopt_i_min(MEMOPT_I_TILE - block % MEMOPT_I_TILE, k->desc->block - block);
+    return MEMOPT_I_TILE - (k->tensor->first + at) % chunk % MEMOPT_I_TILE;
+}
+
+/* The sums of squares that LAMB and LARS need: of the weights; of the directions, or the gradients. Goes on with those
+   of the chunk that at..at+n is in; ends: its last element is among them. Reads only. */
+static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t chunk, size_t at, size_t n, int ends,
+                                        memopt_i_running *run) {
     const size_t end = at + n;
     size_t i, count;
 
-    sums[0] = sums[1] = 0;
     for (; at < end; at += count) {
         const memopt_i_tile *q = &k->tile;
+        const size_t left = memopt_i_optim_tile_left(k, chunk, at);
         const float *x = k->u;
 
-        count = memopt_i_optim_span(k, at, end);
+        count = memopt_i_min(left, end - at);
         memopt_i_optim_load(k, at, 0, count);
         if (k->desc->kind == MEMOPT_OPTIM_LAMB) {
             memopt_i_optim_step_tile(k);
@@ -14657,8 +14720,10 @@ static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t at, size_
         } else if (memopt_i_kernels_finite(k->kernels, q->g, count, k->part->rule.limit)) x = q->g;
         else
             for (i = 0; i < count; ++i) k->u[i] = memopt_i_v1_finite(q->g + i, 1, k->part->rule.limit) ? q->g[i] : 0;
-        sums[0] += memopt_i_squares_at(k->level, q->w, count);
-        sums[1] += memopt_i_squares_at(k->level, x, count);
+        memopt_i_squares_add(k->level, run->tile[0], 0, q->w, count); /* parts begin at multiples of 32 */
+        memopt_i_squares_add(k->level, run->tile[1], 0, x, count);
+        if (count < left && !(ends && at + count == end)) continue;
+        for (i = 0; i < 2; ++i) run->squares[i] += memopt_i_running_join(run->tile[i]);
     }
 }
 
@@ -14737,6 +14802,9 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
    Invariant  Squares of floats are exact in double, so a sum depends on its order only. A row is summed in 16 sums by
               the place in it, a column in the order of its rows within a panel, and panels are added in their order.
               A panel is a chunk of work and slices are whole panels: nothing else can change an order.
+   Border     Where a part ends inside a panel the next rank goes on with what is under way there: in the first pass
+              the 16 sums of the row that is cut and the panel's sums of columns, in the second those of the tile of
+              256 that is cut, twice 16, and the sums of the row and of the panel.
    Trap       mean(R) is taken as the mean of C, which is the same number: both are means of all that the matrix has
               seen. C is held in whole by every rank that shares the tensor, R only in part.
    Careful    An element with a gradient that is not finite, or too large, counts as a 0 in every sum, and keeps weight
@@ -14865,16 +14933,19 @@ typedef struct memopt_i_adafactor {
     memopt_optim_view view;
     size_t  index, at, count;             /* of the tensor; of the slice, counted in the part */
     size_t  rows, columns, panels;        /* of the whole tensor; a vector has no rows and no columns */
-    size_t  first_row, held_rows;         /* of the part */
+    size_t  first_row, held_rows;         /* of the part: the rows that it touches */
     size_t  panel_size, width;            /* elements of a panel, and of what has one multiplier: a row, or a panel */
     double *row_sums, *column_sums, *squares;
     float  *row_means, *row_scales;       /* R; sqrt(mean(R) / R), later times the step */
     float  *column_means, *column_scales; /* C; 1 / sqrt(C) */
+    memopt_i_running begin;               /* a pass: what is under way where the slice begins ... */
+    memopt_i_running *end;                /* ... and where it ends; NULL where it ends as a panel does */
 } memopt_i_adafactor;
 
 static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_adafactor f;
 
+    memset(&f, 0, sizeof f);
     f.optim = o;
     f.tensor = &o->desc.tensors[tensor];
     f.part = &o->parts[tensor];
@@ -14885,7 +14956,7 @@ static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, 
     f.columns = memopt_i_adafactor_columns(f.tensor);
     f.rows = f.columns ? f.tensor->count / f.columns : 0;
     f.first_row = f.columns ? f.tensor->first / f.columns : 0;
-    f.held_rows = f.columns ? f.part->held / f.columns : 0;
+    f.held_rows = f.columns ? memopt_i_adafactor_rows(f.tensor) : 0;
     f.panel_size = memopt_i_adafactor_slice_alignment(&o->desc, f.tensor);
     MEMOPT_ASSERT(f.panel_size);
     f.width = f.columns ? f.columns : f.panel_size;
@@ -14956,81 +15027,144 @@ static const float *memopt_i_adafactor_gradients(memopt_i_optim_pass *k, size_t 
     return memopt_i_adafactor_cleaned(k, memopt_i_optim_load_gradients(k, at, n), n);
 }
 
-/* The first pass over the rows at..end of a panel. The factor comes in when the sums are joined. */
+/* The first pass over the elements at..end of a panel. The factor comes in when the sums are joined. */
 static void memopt_i_adafactor_sum_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t panel,
-                                         size_t at, size_t end) {
+                                         size_t at, size_t end, memopt_i_running *run) {
     double *columns = f->column_sums + panel * f->columns;
-    size_t row = f->first_row + at / f->columns;
-    size_t j;
+    double *sums = run->tile[0];
+    size_t n;
 
-    memset(columns, 0, f->columns * sizeof *columns);
-    for (; at < end; at += f->columns, ++row) {
-        double sums[16] = { 0 };
-        int half, i;
+    if ((f->tensor->first + at) % f->panel_size == 0) memset(columns, 0, f->columns * sizeof *columns);
+    for (; at < end; at += n) {
+        const size_t place = (f->tensor->first + at) % f->columns;
+        const size_t sum = place % 16;
+        const float *g;
+        size_t before;
 
-        for (j = 0; j < f->columns; j += MEMOPT_I_TILE) {
-            const size_t n = memopt_i_min(MEMOPT_I_TILE, f->columns - j);
-            f->kernels->squares(sums, columns + j, memopt_i_adafactor_gradients(k, at + j, n), n);
-        }
-        for (half = 8; half; half /= 2)
-            for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
-        f->row_sums[row] = sums[0];
+        n = memopt_i_min(memopt_i_min(MEMOPT_I_TILE - place % MEMOPT_I_TILE, f->columns - place), end - at);
+        g = memopt_i_adafactor_gradients(k, at, n);
+        before = sum ? memopt_i_min(16 - sum, n) : 0; /* up to sum 0 */
+        memopt_i_v1_adafactor_squares(sums + sum, columns + place, g, before);
+        f->kernels->squares(sums, columns + place + before, g + before, n - before);
+        if (place + n == f->columns) f->row_sums[(f->tensor->first + at) / f->columns] = memopt_i_running_join(sums);
     }
 }
 
-/* The second pass: the squares of x and of the weights. A row's multiplier comes in once for its sum, in double. */
-static void memopt_i_adafactor_square_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t panel,
-                                            size_t at, size_t end) {
+/* What the second pass takes of the elements at..at+n, which lie in one tile, at `place` in its row: the squares of w
+   and of x, but for the row's multiplier. */
+static void memopt_i_adafactor_square_tile(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t at, size_t n,
+                                           size_t place, memopt_i_running *run) {
     const int which = f->columns ? MEMOPT_I_ADAFACTOR_PART : MEMOPT_I_ADAFACTOR_WHOLE;
-    double *squares = f->squares + 2 * panel;
     memopt_i_tile *q = &k->tile;
-    size_t row = at / f->width;
-    size_t j;
 
-    squares[0] = squares[1] = 0;
-    for (; at < end; at += f->width, ++row) {
-        const double scale = f->columns ? (double)f->row_scales[row] : 1;
-        double sum = 0;
-        const size_t width = memopt_i_min(f->width, end - at);
+    memopt_i_adafactor_all_ahead(k, at, n);
+    memopt_i_optim_load_floats(k, at, n); /* and no moments */
+    q->m = NULL;
+    memopt_i_squares_add(k->level, run->tile[0], place, q->w, n);
+    q->g = memopt_i_adafactor_cleaned(k, q->g, n);
+    q->old_v = f->columns ? f->column_scales + place : f->view.rows + at;
+    q->v = k->scratch[1]; /* measuring changes no state */
+    q->scale_v = 1;
+    memopt_i_adafactor_run(f->kernels, which, &k->part->rule, q);
+    memopt_i_squares_add(k->level, run->tile[1], place, q->u, n);
+}
 
-        for (j = 0; j < width; j += MEMOPT_I_TILE) {
-            const size_t n = memopt_i_min(MEMOPT_I_TILE, width - j);
+/* The second pass: the squares of x and of the weights. A row's multiplier comes in once for its sum, in double. A
+   vector's row is its panel. */
+static void memopt_i_adafactor_square_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t at,
+                                            size_t end, memopt_i_running *run) {
+    size_t n;
 
-            memopt_i_adafactor_all_ahead(k, at + j, n);
-            memopt_i_optim_load_floats(k, at + j, n); /* and no moments */
-            q->m = NULL;
-            squares[1] = memopt_i_sum_double(memopt_i_squares_at(k->level, q->w, n), squares[1]);
-            q->g = memopt_i_adafactor_cleaned(k, q->g, n);
-            q->old_v = f->columns ? f->column_scales + j : f->view.rows + at + j;
-            q->v = k->scratch[1]; /* measuring changes no state */
-            q->scale_v = 1;
-            memopt_i_adafactor_run(f->kernels, which, &k->part->rule, q);
-            sum = memopt_i_sum_double(memopt_i_squares_at(k->level, q->u, n), sum);
+    for (; at < end; at += n) {
+        const size_t place = (f->tensor->first + at) % f->width;
+        const size_t left = memopt_i_min(f->width - place, f->tensor->count - f->tensor->first - at); /* of the row */
+        const size_t tile = memopt_i_min(MEMOPT_I_TILE - place % MEMOPT_I_TILE, left);
+
+        n = memopt_i_min(tile, end - at);
+        memopt_i_adafactor_square_tile(f, k, at, n, place, run);
+        if (n < tile) return;
+        run->squares[1] = memopt_i_sum_double(memopt_i_running_join(run->tile[0]), run->squares[1]);
+        run->row = memopt_i_sum_double(memopt_i_running_join(run->tile[1]), run->row);
+        if (n == left) {
+            const size_t row = (f->tensor->first + at) / f->width - f->first_row;
+            const double scale = f->columns ? (double)f->row_scales[row] : 1;
+
+            run->squares[0] = fma(scale * scale, run->row, run->squares[0]);
+            run->row = 0;
         }
-        squares[0] = fma(scale * scale, sum, squares[0]);
     }
 }
 
+/* Panel `chunk` of those that a slice has elements of. */
 static void memopt_i_adafactor_measure_panel(void *task, size_t chunk, int worker) {
     const memopt_i_adafactor *f = (const memopt_i_adafactor *)task;
-    const size_t at = f->at + chunk * f->panel_size;
-    const size_t end = memopt_i_min(at + f->panel_size, f->at + f->count);
-    const size_t panel = (f->tensor->first + at) / f->panel_size;
+    const size_t first = f->tensor->first;
+    const size_t panel = (first + f->at) / f->panel_size + chunk;
+    const size_t panel_end = memopt_i_min((panel + 1) * f->panel_size, f->tensor->count);
+    const size_t at = memopt_i_max(panel * f->panel_size, first + f->at) - first;
+    const size_t end = memopt_i_min(panel_end, first + f->at + f->count) - first;
+    memopt_i_running run = f->begin;
     memopt_i_optim_pass k;
 
+    if (chunk) memset(&run, 0, sizeof run);
     memopt_i_optim_pass_begin(&k, f->optim, f->index, worker, 1);
-    if (f->part->phase) memopt_i_adafactor_square_panel(f, &k, panel, at, end);
-    else memopt_i_adafactor_sum_panel(f, &k, panel, at, end);
+    if (f->part->phase) memopt_i_adafactor_square_panel(f, &k, at, end, &run);
+    else memopt_i_adafactor_sum_panel(f, &k, panel, at, end, &run);
     memopt_i_wide_end(k.level);
+    if (first + end < panel_end) *f->end = run;
+    else if (f->part->phase) memcpy(f->squares + 2 * panel, run.squares, sizeof run.squares);
+}
+
+static void memopt_i_adafactor_measure_panels(memopt_i_adafactor *f) {
+    const size_t first = f->tensor->first + f->at;
+    const size_t panels = memopt_i_ceil_div(first + f->count, f->panel_size) - first / f->panel_size;
+
+    if (f->columns || f->part->phase)
+        memopt_i_parallel_for(&f->optim->desc.threads, panels, memopt_i_adafactor_measure_panel, f);
 }
 
 static memopt_status memopt_i_adafactor_measure(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
 
-    if (f.columns || f.part->phase)
-        memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(count, f.panel_size),
-                              memopt_i_adafactor_measure_panel, &f);
+    memopt_i_adafactor_measure_panels(&f);
     return MEMOPT_OK;
+}
+
+/* Doubles that travel in a pass. */
+static size_t memopt_i_adafactor_carry(const memopt_i_tensor_part *part, const memopt_optim_tensor *t) {
+    if (part->phase) return sizeof(memopt_i_running) / sizeof(double);
+    return memopt_i_adafactor_is_matrix(t) ? 16 + t->columns : 0;
+}
+
+/* All of the part. In the first pass the sums of a cut panel's columns are worked out where those of the whole panel
+   lie, which are 0 on every rank but the one that has its end. */
+static void memopt_i_adafactor_measure_part(memopt_optim *o, size_t tensor, double *carry) {
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, o->parts[tensor].held);
+    const size_t first = f.tensor->first;
+    const size_t end = first + f.count;
+    const int from_carry = first % f.panel_size != 0;
+    double *columns = f.column_sums + end / f.panel_size * f.columns;
+    memopt_i_running left;
+
+    memset(&left, 0, sizeof left);
+    f.end = &left;
+    if (f.part->phase) {
+        if (from_carry) memcpy(&f.begin, carry, sizeof f.begin);
+        memopt_i_adafactor_measure_panels(&f);
+        memcpy(carry, &left, sizeof left);
+        return;
+    }
+    if (!f.columns) return;
+    if (from_carry) {
+        memcpy(f.begin.tile[0], carry, 16 * sizeof *carry);
+        memcpy(f.column_sums + first / f.panel_size * f.columns, carry + 16, f.columns * sizeof *carry);
+    }
+    memopt_i_adafactor_measure_panels(&f);
+    memcpy(carry, left.tile[0], 16 * sizeof *carry);
+    if (end % f.panel_size && end != f.tensor->count) {
+        memcpy(carry + 16, columns, f.columns * sizeof *carry);
+        memset(columns, 0, f.columns * sizeof *columns);
+    } else memset(carry + 16, 0, f.columns * sizeof *carry);
 }
 
 /* The sum of the squares of n elements, to a mean: b2 old + g2 (f f sum / n + eps). */
@@ -15123,7 +15257,7 @@ static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
 
     memopt_i_adafactor_join_rule(f.part);
     if (!f.part->phase) {
-        if (f.columns) memopt_i_adafactor_join_means(&f);
+        if (f.columns && f.part->held) memopt_i_adafactor_join_means(&f);
         return;
     }
     pace = memopt_i_adafactor_pace(&f.part->group, f.part->step, f.squares, f.panels, f.tensor->count);
@@ -15134,11 +15268,12 @@ static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
 /* The updates u of the elements i..i+n of the tile, all in one row; first: the place of the tile in the part. */
 static void memopt_i_adafactor_update(const memopt_i_adafactor *f, const memopt_i_adafactor_kernels *kernels,
                                       const memopt_i_optim_pass *k, size_t first, size_t i, size_t n) {
+    const size_t at = f->tensor->first + first + i;
     memopt_i_tile q = memopt_i_tile_from(&k->tile, i, n);
 
     if (f->columns) {
-        q.old_v = q.v = f->column_scales + (first + i) % f->columns;
-        q.scale_v = f->row_scales[(first + i) / f->columns];
+        q.old_v = q.v = f->column_scales + at % f->columns;
+        q.scale_v = f->row_scales[at / f->columns - f->first_row];
         memopt_i_adafactor_run(kernels, MEMOPT_I_ADAFACTOR_PART, &k->part->rule, &q);
     } else {
         q.old_v = q.v = f->view.rows + first + i;
@@ -15154,7 +15289,7 @@ static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_o
     if (memopt_i_kernels_finite(k->kernels, q->g, q->count, k->part->rule.limit)) {
         for (i = 0; i < q->count; i += n) {
             n = q->count - i;
-            if (f->columns) n = memopt_i_min(n, f->columns - (first + i) % f->columns);
+            if (f->columns) n = memopt_i_min(n, f->columns - (f->tensor->first + first + i) % f->columns);
             memopt_i_adafactor_update(f, f->kernels, k, first, i, n);
         }
         memopt_i_adafactor_run(f->kernels, MEMOPT_I_ADAFACTOR_FINISH, &k->part->rule, q);
@@ -15230,7 +15365,8 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
               headers of states. What is left, gradients that are not finite, is a rule, not an error.
    Invariant  The numbers of a step are a function of tensors, groups and t. How tensors are cut into slices, how many
               workers there are and what else is in the list changes no bit: chunks are counted in the tensor, sums
-              are kept for each chunk and added up in their order.
+              are kept for each chunk and added up in their order. Nor how ranks share a tensor: a chunk that a
+              border cuts is summed by one after another, each going on with the sums of the one before.
    Cost       Nothing beside the passes: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
 
 enum { MEMOPT_I_OPTIM_IDLE, MEMOPT_I_OPTIM_BEGUN, MEMOPT_I_OPTIM_STOPPED };
@@ -15771,6 +15907,11 @@ typedef struct memopt_i_optim_task {
     int           all, mode;
 } memopt_i_optim_task;
 
+/* The two sums of the chunk that an element of the tensor is in. */
+static double *memopt_i_optim_sums_of(memopt_optim *o, size_t tensor, size_t element) {
+    return o->sums + o->parts[tensor].sums + 2 * (element / o->chunk);
+}
+
 static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
     const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task;
     memopt_optim *o = pass->optim;
@@ -15797,10 +15938,13 @@ static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
     at = first + index * o->chunk;
     n = memopt_i_min(o->chunk, end - at);
     memopt_i_optim_pass_begin(&k, o, tensor, worker, pass->mode != MEMOPT_I_OPTIM_APPLY);
-    if (pass->mode == MEMOPT_I_OPTIM_MEASURE)
-        memopt_i_optim_pass_measure(&k, at, n,
-                                    o->sums + o->parts[tensor].sums + 2 * ((k.tensor->first + at) / o->chunk));
-    else if (pass->mode == MEMOPT_I_OPTIM_SCAN) memopt_i_optim_pass_scan(&k, at, n);
+    if (pass->mode == MEMOPT_I_OPTIM_MEASURE) { /* whole chunks */
+        memopt_i_running run;
+
+        memset(&run, 0, sizeof run);
+        memopt_i_optim_pass_measure(&k, o->chunk, at, n, 1, &run);
+        memcpy(memopt_i_optim_sums_of(o, tensor, k.tensor->first + at), run.squares, sizeof run.squares);
+    } else if (pass->mode == MEMOPT_I_OPTIM_SCAN) memopt_i_optim_pass_scan(&k, at, n);
     else memopt_i_optim_pass_apply(&k, at, n);
     if (pass->mode != MEMOPT_I_OPTIM_MEASURE) o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
@@ -15824,23 +15968,32 @@ static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tenso
     const memopt_optim_tensor *t = &d->tensors[tensor];
     memopt_i_checks c = memopt_i_optim_checks(o);
 
+    if (!o->parts[tensor].held) return MEMOPT_OK;
     memopt_i_optim_at(&c, "tensor", tensor);
     memopt_i_must_point(&c, "weights", t->weights, memopt_type_bytes(d->weights), 1);
     memopt_i_must_point(&c, "gradients", t->gradients, memopt_type_bytes(d->gradients), 1);
     return d->extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
 }
 
-/* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. */
-static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
-    const memopt_optim_tensor *t;
-    size_t alignment, end;
-    memopt_i_checks c;
-
+/* A step is under way, and there is such a tensor. */
+static memopt_status memopt_i_optim_under_way(memopt_optim *o, size_t tensor) {
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (o->active == MEMOPT_I_OPTIM_STOPPED)
         return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
     if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-    if (memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_optim_has(o, tensor);
+}
+
+/* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. To be applied a slice
+   may also begin or end with the part, where that is no multiple of the slice alignment. */
+static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, int measures,
+                                          size_t *at) {
+    const memopt_status s = memopt_i_optim_under_way(o, tensor);
+    const memopt_optim_tensor *t;
+    size_t alignment, end, last;
+    memopt_i_checks c;
+
+    if (s) return s;
     t = &o->desc.tensors[tensor];
     alignment = memopt_i_optim_slice_alignment(&o->desc, t);
     end = t->first + o->parts[tensor].held;
@@ -15851,13 +16004,23 @@ static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t
     memopt_i_must_number(&c, first < end, "first", memopt_i_count(first), "below the end of the part",
                          memopt_i_count(end));
     memopt_i_must_be_at_most(&c, "count", count, "at most", end - first);
-    memopt_i_must_number(&c, first % alignment == 0, "first", memopt_i_count(first),
+    memopt_i_must_number(&c, first % alignment == 0 || (!measures && first == t->first), "first", memopt_i_count(first),
                          "must be a multiple of the slice alignment", memopt_i_count(alignment));
-    memopt_i_must_number(&c, first + count == end || count % alignment == 0, "count", memopt_i_count(count),
-                         "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    last = first + count;
+    memopt_i_must_number(&c, last % alignment == 0 || last == (measures ? t->count : end), "first + count",
+                         memopt_i_count(last), "must be a multiple of the slice alignment", memopt_i_count(alignment));
     if (c.status || memopt_i_optim_pointers_check(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     *at = first - t->first;
     return MEMOPT_OK;
+}
+
+/* The tensor has a pass to be measured in. */
+static memopt_status memopt_i_optim_unmeasured(memopt_optim *o, size_t tensor) {
+    const memopt_i_tensor_part *part = &o->parts[tensor];
+
+    if (part->phase < part->phases) return MEMOPT_OK;
+    return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, part->phases ? "the tensor is measured already"
+                                  : "this kind does not measure", tensor);
 }
 
 static memopt_i_optim_task memopt_i_optim_task_of(size_t tensor, size_t at, size_t count, int mode) {
@@ -15874,15 +16037,84 @@ static memopt_i_optim_task memopt_i_optim_task_of(size_t tensor, size_t at, size
 MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
     memopt_i_optim_task pass;
     size_t at = 0;
-    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, &at);
+    memopt_status s = memopt_i_optim_slice(o, tensor, first, count, 1, &at);
 
+    if (!s) s = memopt_i_optim_unmeasured(o, tensor);
     if (s) return s;
-    if (o->parts[tensor].phase >= o->parts[tensor].phases)
-        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, o->parts[tensor].phases ? "the tensor is measured already"
-                                      : "this kind does not measure", tensor);
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_measure(o, tensor, at, count);
     pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_MEASURE);
     (void)memopt_i_optim_task_run(o, &pass);
+    return MEMOPT_OK;
+}
+
+/* The part of a tensor that is measured in one call, for LAMB and LARS. */
+typedef struct memopt_i_part_task {
+    memopt_optim    *optim;
+    size_t           tensor;
+    memopt_i_running begin, end; /* what is under way at its borders */
+} memopt_i_part_task;
+
+/* Chunk `index` of those that the part has elements of. */
+static void memopt_i_optim_part_chunk(void *task, size_t index, int worker) {
+    memopt_i_part_task *part = (memopt_i_part_task *)task;
+    memopt_optim *o = part->optim;
+    const memopt_optim_tensor *t = &o->desc.tensors[part->tensor];
+    const size_t chunk = t->first / o->chunk + index;
+    const size_t chunk_end = memopt_i_min((chunk + 1) * o->chunk, t->count);
+    const size_t at = memopt_i_max(chunk * o->chunk, t->first);
+    const size_t end = memopt_i_min(chunk_end, t->first + o->parts[part->tensor].held);
+    memopt_i_running run = part->begin;
+    memopt_i_optim_pass k;
+
+    if (index) memset(&run, 0, sizeof run);
+    memopt_i_optim_pass_begin(&k, o, part->tensor, worker, 1);
+    memopt_i_optim_pass_measure(&k, o->chunk, at - t->first, end - at, end == chunk_end, &run);
+    memopt_i_wide_end(o->level);
+    if (end < chunk_end) part->end = run;
+    else memcpy(memopt_i_optim_sums_of(o, part->tensor, at), run.squares, sizeof run.squares);
+}
+
+/* Doubles that travel with a chunk that is cut: its two sums; and those of a tile, where blocks cut tiles. */
+static size_t memopt_i_optim_carry(const memopt_optim *o, const memopt_i_tensor_part *part) {
+    return memopt_i_is_coded(part->format) || o->desc.block % MEMOPT_I_TILE == 0 ? 2 : 2 + 2 * 16;
+}
+
+static void memopt_i_optim_measure_part(memopt_optim *o, size_t tensor, double *carry) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    const size_t bytes = memopt_i_optim_carry(o, &o->parts[tensor]) * sizeof *carry;
+    const size_t end = t->first + o->parts[tensor].held;
+    memopt_i_part_task part;
+
+    memset(&part, 0, sizeof part);
+    part.optim = o;
+    part.tensor = tensor;
+    if (t->first % o->chunk) memcpy(&part.begin, carry, bytes);
+    memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(end, o->chunk) - t->first / o->chunk,
+                          memopt_i_optim_part_chunk, &part);
+    memcpy(carry, &part.end, bytes);
+}
+
+MEMOPT_API size_t memopt_optim_carry_count(const memopt_optim *o, size_t tensor) {
+    const memopt_i_tensor_part *part;
+
+    if (!o || tensor >= o->desc.tensor_count) return 0;
+    part = &o->parts[tensor];
+    if (part->phase >= part->phases) return 0;
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_carry(part, &o->desc.tensors[tensor]);
+    return memopt_i_optim_carry(o, part);
+}
+
+MEMOPT_API memopt_status memopt_optim_measure_part(memopt_optim *o, size_t tensor, double *carry) {
+    memopt_status s = memopt_i_optim_under_way(o, tensor);
+
+    if (!s) s = memopt_i_optim_unmeasured(o, tensor);
+    if (s || !o->parts[tensor].held) return s;
+    if (!carry && memopt_optim_carry_count(o, tensor))
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_ARGUMENT, "its carry is NULL", tensor);
+    s = memopt_i_optim_pointers_check(o, tensor);
+    if (s) return s;
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_measure_part(o, tensor, carry);
+    else memopt_i_optim_measure_part(o, tensor, carry);
     return MEMOPT_OK;
 }
 
@@ -15968,7 +16200,7 @@ static memopt_status memopt_i_optim_apply(memopt_optim *o, size_t tensor, size_t
 
 static memopt_status memopt_i_optim_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count,
                                                 size_t *at) {
-    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, at);
+    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, 0, at);
     const memopt_i_tensor_part *part;
 
     if (s) return s;
@@ -15993,6 +16225,7 @@ static memopt_status memopt_i_optim_apply_all(memopt_optim *o, size_t tensor) {
     memopt_status s = MEMOPT_OK;
     int again;
 
+    if (!part->held) return memopt_i_optim_under_way(o, tensor);
     if (o->active == MEMOPT_I_OPTIM_BEGUN)
         while (!s && part->phase < part->phases) {
             s = memopt_optim_measure(o, tensor, first, part->held);
@@ -16041,6 +16274,7 @@ static void memopt_i_optim_step_all(memopt_optim *o) {
         for (i = 0; i < o->desc.tensor_count; ++i) o->parts[i].applied = o->parts[i].held;
     } else
         for (i = 0; i < o->desc.tensor_count; ++i) {
+            if (!o->parts[i].held) continue;
             for (again = 1; again; ) {
                 (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
                 (void)memopt_optim_join(o, i, &again);
@@ -16057,8 +16291,12 @@ static memopt_status memopt_i_optim_step_check(memopt_optim *o, const memopt_opt
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
     if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
-    for (i = 0; i < o->desc.tensor_count; ++i)
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        if (memopt_i_kind_measures(o->desc.kind) && memopt_i_part_is_cut(&o->desc, &o->desc.tensors[i]))
+            return memopt_i_optim_fail_at(o, MEMOPT_ERR_ARGUMENT,
+                "the part begins or ends where a slice may not: measure it with memopt_optim_measure_part", i);
         if ((s = memopt_i_optim_pointers_check(o, i)) != MEMOPT_OK) return s;
+    }
     return MEMOPT_OK;
 }
 

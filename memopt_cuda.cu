@@ -459,7 +459,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
    of the CPU and of a device take turns over the same bytes: states, weights and codes are memopt_optim_step()'s.
    All calls of a step are given the same scratch and go into the same stream, or into streams that wait for each other.
    Errors are those of the twins, with the reason in memopt_optim_error(); and MEMOPT_CUDA_ERR_NULL, _ALIGNMENT
-   (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), and what CUDA said.
+   (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), what CUDA said, and
+   MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor: a part that begins or ends where slices to be measured may not).
    A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its
    own number: rates, corrections and random bits are arguments of its kernels, so capture it anew or update it. */
 
@@ -4715,7 +4716,7 @@ memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
 }
 
 /* ---- what LAMB and LARS measure ---- */
-/* The squares of 256 elements of a and of b, each in 16 sums by place, joined as memopt_i_squares_at() does it. Lane l
+/* The squares of 256 elements of a and of b, each in 16 sums by place, joined as memopt_i_sums_join() does it. Lane l
    has the elements l + 32 k; a's sums are kept by the lower lanes, b's by the upper ones, and lane l gets what is
    missing from lane l ^ 16: one shuffle for two squares. */
 static __device__ __forceinline__ double memopt_i_cuda_optim_pair(double sum, float a, float b) {
@@ -5263,6 +5264,17 @@ static memopt_cuda_status memopt_i_cuda_optim_count(memopt_optim *o, memopt_i_cu
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
+/* Sums under way at a border do not travel between devices: kinds that measure need parts of whole chunks or panels. */
+static memopt_cuda_status memopt_i_cuda_optim_uncut(memopt_optim *o) {
+    size_t i;
+
+    for (i = 0; i < o->desc.tensor_count && memopt_i_kind_measures(o->desc.kind); ++i)
+        if (memopt_i_part_is_cut(&o->desc, &o->desc.tensors[i]))
+            return memopt_i_optim_fail_at(o, MEMOPT_ERR_UNSUPPORTED,
+                "the part begins or ends where a slice may not, which a device does not measure", i);
+    return 0;
+}
+
 /* What all calls with a scratch look at first. */
 static memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
                                                       const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
@@ -5273,6 +5285,7 @@ static memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *
     s = memopt_i_cuda_pointer(d_scratch, 256);
     if (!s) s = memopt_i_cuda_optim_count(o, &c->at);
     if (!s && bytes < c->at.bytes) s = MEMOPT_ERR_BUFFER;
+    if (!s) s = memopt_i_cuda_optim_uncut(o);
     if (s) return s;
     memopt_i_cuda_optim_lay_out(o, &c->at, &carver);
     c->o = o;
@@ -5503,7 +5516,8 @@ static memopt_cuda_status memopt_i_cuda_optim_pass_all(const memopt_i_cuda_optim
     for (k = 0; k < (memopt_i_is_coded(c->o->desc.state) ? 2 : 1) && !s; ++k) { /* small tensors keep floats */
         memopt_i_cuda_optim_batch_of(c, &b, mode, formats[k]);
         for (i = 0; i < c->o->desc.tensor_count && !s; ++i)
-            if (c->o->parts[i].format == formats[k]) s = memopt_i_cuda_optim_add(c, &b, i, 0, c->o->parts[i].held);
+            if (c->o->parts[i].format == formats[k] && c->o->parts[i].held)
+                s = memopt_i_cuda_optim_add(c, &b, i, 0, c->o->parts[i].held);
         if (!s) s = memopt_i_cuda_optim_flush(c, &b);
     }
     return s;
@@ -5658,6 +5672,7 @@ static memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_
 
     memopt_i_cuda_adafactor_begin(c, &b);
     for (i = 0; i < c->o->desc.tensor_count; ++i) {
+        if (!c->o->parts[i].held) continue;
         if (pass != MEMOPT_I_CUDA_ADAFACTOR_SECOND && !memopt_i_adafactor_is_matrix(&c->o->desc.tensors[i])) continue;
         if (memopt_i_cuda_adafactor_add(c, &b, i, 0, c->o->parts[i].held)) continue;
         s = memopt_i_cuda_adafactor_run(c, &b, pass);
@@ -5902,7 +5917,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim
     memopt_i_cuda_adafactor_batch b;
     size_t at = 0;
 
-    if (!s) s = memopt_i_optim_slice(optim, tensor, first, count, &at);
+    if (!s) s = memopt_i_optim_slice(optim, tensor, first, count, 1, &at);
     if (!s && optim->parts[tensor].phase >= optim->parts[tensor].phases)
         s = memopt_i_optim_fail(optim, MEMOPT_ERR_STATE,
                                 "this kind does not measure, or the tensor is measured already");
@@ -5962,7 +5977,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, s
         memopt_i_adafactor_join_rule(part);
         memopt_i_cuda_adafactor_begin(&c, &b);
         (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, 0, part->held);
-        if (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor]))
+        if (part->held && (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])))
             s = memopt_i_cuda_adafactor_join(&c, &b, part->phase);
     } else s = memopt_i_cuda_optim_trust_run(&c, tensor, tensor + 1);
     if (s) {

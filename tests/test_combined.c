@@ -19,6 +19,7 @@
 #include "test_state_codec.c"
 #include "test_optim.c"
 #include "test_adafactor.c"
+#include "test_parts_cut.c"
 #include "test_scale.c"
 #include "test_tape.c"
 #include "test_host_visible.c"
@@ -66,6 +67,7 @@ int main(void) {
     test_state_codec();
     test_optim();
     test_adafactor();
+    test_parts_cut();
     test_scale();
     if (!TEST_WIDE) test_tape();
     test_host_visible();
@@ -85,7 +87,7 @@ int main(void) {
 #else
     (void)test_simd;
     (void)test_random_section; (void)test_number; (void)test_quant; (void)test_state_codec; (void)test_optim;
-    (void)test_adafactor;
+    (void)test_adafactor; (void)test_parts_cut;
     (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
     (void)test_fused;

@@ -235,6 +235,49 @@ static void cuda_optim_all_formats(void) {
         }
     }
 }
+/* Nothing is held of the first tensor; and then of none. */
+static void cuda_optim_empty(void) {
+    int i, all, again;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (all = 0; all < 2; ++all) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p;
+        s.tensors = all ? 1 : 3;
+        s.count[0] = s.first = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
+        p = cuda_optim_open(&s);
+        cuda_optim_steps(p, 2, 7);
+        CHECK(p->held[0] == 0 && p->state_bytes[0] == 0);
+        cuda_optim_groups(g, s.kind, s.moment);
+        run = cuda_optim_run(g, 3);
+        CHECK(cuda_optim_begin(p, &run, 0, 0) == 0);
+        for (again = memopt_optim_needs_measure(p->gpu.optim); again; )
+            CHECK(memopt_cuda_optim_join(p->gpu.optim, 0, &again, p->d_scratch, p->scratch_bytes, NULL) == 0);
+        CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* A part that begins or ends inside a chunk or panel, of kinds that measure: refused. */
+static void cuda_optim_uncut(void) {
+    int i, end;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (end = 0; end < 2; ++end) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_F32, cuda_optim_kinds[i].moment);
+        cuda_optim_pair *p; memopt_optim_group g[2]; memopt_optim_run run;
+        s.count[0] = 96 * 100; s.columns[0] = 100;
+        if (end) s.held = 1024;
+        else s.first = 1024;
+        p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        run = cuda_optim_run(g, 1);
+        if (memopt_i_kind_measures(s.kind)) {
+            CHECK_AT(cuda_optim_begin(p, &run, 0, 1) == MEMOPT_ERR_UNSUPPORTED, i);
+            CHECK(test_error_says(memopt_optim_error(p->gpu.optim), MEMOPT_ERR_UNSUPPORTED,
+                                  "tensor 0: the part begins or ends where a slice may not, which a device does not measure"));
+            CHECK_AT(cuda_optim_begin(p, &run, 0, 0) == MEMOPT_ERR_UNSUPPORTED, i);
+        } else cuda_optim_steps(p, 2, 3);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
 /* All 8-bit blocks that differ in how they are cut, over tensors that end anywhere; and kinds that have one moment. */
 static void cuda_optim_blocks(void) {
     static const size_t blocks[] = { 32, 64, 96, 224, 256, 288, 1024, 2048, 2080, 3616, 4064, 4096 };
@@ -945,6 +988,8 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_second_alone);
     RUN(cuda_optim_infinite);
     RUN(cuda_optim_refused);
+    RUN(cuda_optim_empty);
+    RUN(cuda_optim_uncut);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_optim(); return test_totals(); }

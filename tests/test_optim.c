@@ -1427,7 +1427,7 @@ static void optim_bad_descs(void) {
     OPTIM_TRY(d.tensors, NULL, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(d.tensor_count, 0, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.count, 0, MEMOPT_ERR_ARGUMENT);
-    OPTIM_TRY(t.first, 10000, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.first, 10001, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.first, SIZE_MAX, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.first, 100, MEMOPT_ERR_ARGUMENT); /* inside a block */
     OPTIM_TRY(t.held, 10001, MEMOPT_ERR_ARGUMENT);
@@ -1451,9 +1451,7 @@ static void optim_bad_descs(void) {
     for (k = 0; k < (int)(sizeof blocks / sizeof *blocks); ++k) OPTIM_TRY(d.block, blocks[k], MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.count, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
     OPTIM_TRY(t.count, SIZE_MAX / 16 + 1, MEMOPT_ERR_OVERFLOW);
-    d = good; t = tensor; d.tensors = &t;
-    d.kind = MEMOPT_OPTIM_LAMB; t.first = 256 * 4; t.held = 256; /* LAMB's sums are of chunks */
-    optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, __LINE__);
+    OPTIM_TRY(d.kind = MEMOPT_OPTIM_LAMB; t.held = 256; t.first, 128, MEMOPT_ERR_ARGUMENT); /* inside a block */
     d = good; d.tensors = &tensor;
     CHECK(memopt_optim_bytes(&d, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_bytes(&d, 0, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_bytes(&d, 1, &bytes) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_bytes(&d, SIZE_MAX, &bytes) == MEMOPT_ERR_ARGUMENT);
@@ -2185,11 +2183,11 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS((o->d.kind = MEMOPT_OPTIM_LION, o->d.state = MEMOPT_STATE_BNB), ARGUMENT,
                     "optim: state is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
     OPTIM_DESC_SAYS(o->t[1].count = 0, ARGUMENT, "tensor 1: count 0, at least 1");
-    OPTIM_DESC_SAYS(o->t[1].first = 8, ARGUMENT, "tensor 1: first 8, below count 8");
+    OPTIM_DESC_SAYS(o->t[1].first = 9, ARGUMENT, "tensor 1: first 9, at most count 8");
     OPTIM_DESC_SAYS(o->t[2].held = 9, ARGUMENT, "tensor 2: held 9, at most count - first 8");
     OPTIM_DESC_SAYS(o->t[2].columns = 3, ARGUMENT, "tensor 2: columns 3, must divide count 8");
-    OPTIM_DESC_SAYS(o->t[0].first = 4, ARGUMENT, "tensor 0: first 4, must be a multiple of the slice alignment 256");
-    OPTIM_DESC_SAYS(o->t[0].held = 4, ARGUMENT, "tensor 0: held 4, must be a multiple of the slice alignment 256");
+    OPTIM_DESC_SAYS(o->t[0].first = 4, ARGUMENT, "tensor 0: first 4, must be a multiple of the block 256");
+    OPTIM_DESC_SAYS(o->t[0].held = 4, ARGUMENT, "tensor 0: held 4, must be a multiple of the block 256");
     OPTIM_DESC_SAYS(o->t[0].count = SIZE_MAX / 8, OVERFLOW, "tensor 0: count is larger than memory can be");
     optim_too_large();
     CHECK(bytes == 7);
@@ -2340,7 +2338,7 @@ static void optim_run_errors(void) {
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 4, 4), ARGUMENT,
                      "tensor 1: first 4, must be a multiple of the slice alignment 256");
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 4), ARGUMENT,
-                     "tensor 1: count 4, must be a multiple of the slice alignment 256");
+                     "tensor 1: first + count 4, must be a multiple of the slice alignment 256");
     OPTIM_BEGUN_SAYS(memopt_optim_measure(o->optim, 1, 0, 8), STATE, "tensor 1: this kind does not measure");
     OPTIM_BEGUN_SAYS(memopt_optim_join(o->optim, 1, &again), STATE, "tensor 1: this kind does not measure");
     OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 7, &sums, &count), ARGUMENT, "optim: tensor 7, below 3");

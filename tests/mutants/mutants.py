@@ -126,8 +126,8 @@ class Header:
     """memopt.h, by the tests of its sections."""
     name, path, enough, prefix, combines = "header", "memopt.h", 0.97, "", True
     # Sections without a test file of the same name.
-    owners = {"vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor"], "optim_pass": ["optim", "adafactor"],
-              "optim": ["optim", "adafactor"], "adafactor": ["adafactor"],
+    owners = {"vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut"], "optim_pass": ["optim", "adafactor", "parts_cut"],
+              "optim": ["optim", "adafactor", "parts_cut"], "adafactor": ["adafactor", "parts_cut"],
               "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],
               "compile": ["tape"], "stash": ["tape"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}

@@ -1,0 +1,464 @@
+/* test_parts_cut.c - tensors that ranks share, cut at any multiple of the block: sections state, optim_pass, adafactor and
+   optim. The ranks are objects of one process; sums under way go from one to the next as memopt_optim_measure_part()
+   says it. What one object does with the whole tensor is the expected value, of every bit: sums, weights, states. Its
+   own numbers are held by test_optim.c and test_adafactor.c. */
+#include "test.h"
+
+enum { CUT_TENSORS = 8, CUT_RANKS = 13, CUT_LARGE = 5, CUT_STEPS = 3 };
+static const struct { size_t count, columns; } cut_shapes[CUT_TENSORS] = { /* from CUT_LARGE on: not in every case */
+    { 1, 0 }, { 257, 0 }, { 31 * 33, 33 }, { 32 * 33, 33 }, { 96 * 515, 515 },
+    { 300 * 256, 256 }, { 70001, 0 }, { 5 * 65536 + 17, 0 }
+};
+typedef struct cut_case {
+    memopt_optim_kind   kind;
+    memopt_state_format state;
+    memopt_i_weights    weights;
+    memopt_type         gradients;
+    size_t              block, min_quantized;
+    int                 moment, ranks, ragged, tensors; /* ragged: borders drawn at random, empty parts between others */
+} cut_case;
+typedef struct cut_rank {
+    memopt_optim_tensor tensor[CUT_TENSORS];
+    size_t              held[CUT_TENSORS];
+    memopt_optim       *optim;
+    test_worker_set     workers;
+} cut_rank;
+/* All of one process's memory; ranks have their parts of it. */
+typedef struct cut_model {
+    unsigned char *weights[CUT_TENSORS], *extra[CUT_TENSORS], *gradients[CUT_TENSORS];
+} cut_model;
+static size_t cut_weight(const cut_case *c) { return c->weights == MEMOPT_I_WEIGHTS_BF16 || c->weights == MEMOPT_I_WEIGHTS_SPLIT ? 2 : 4; }
+static size_t cut_gradient(const cut_case *c) { return c->gradients == MEMOPT_TYPE_F32 ? 4 : 2; }
+static int cut_is_matrix(int k) { return cut_shapes[k].columns >= 32 && cut_shapes[k].count / cut_shapes[k].columns >= 32; }
+static unsigned char *cut_block(size_t bytes) {
+    unsigned char *p = (unsigned char *)calloc(bytes + 64, 1);
+    CHECK(p != NULL);
+    if (!p) exit(1);
+    return p;
+}
+static void cut_put(unsigned char *p, size_t i, size_t bytes, float x) { /* F32; or bfloat16, cut */
+    const uint32_t bits = memopt_i_float_bits(x); const uint16_t high = (uint16_t)(bits >> 16);
+    if (bytes == 4) memcpy(p + 4 * i, &bits, 4); else memcpy(p + 2 * i, &high, 2);
+}
+static void cut_model_open(cut_model *m, const cut_case *c) {
+    int k; size_t i; uint64_t seed = 9;
+    memset(m, 0, sizeof *m);
+    for (k = 0; k < c->tensors; ++k) {
+        const size_t n = cut_shapes[k].count;
+        m->weights[k] = cut_block(n * 4); m->extra[k] = cut_block(n * 2); m->gradients[k] = cut_block(n * 4);
+        for (i = 0; i < n; ++i) cut_put(m->weights[k], i, cut_weight(c), ((float)test_below(&seed, 4001) - 2000) * 0.001f);
+    }
+}
+static void cut_model_close(cut_model *m) {
+    int k;
+    for (k = 0; k < CUT_TENSORS; ++k) { free(m->weights[k]); free(m->extra[k]); free(m->gradients[k]); }
+}
+/* Made once, because drawing them takes longer than a step. */
+static unsigned char *cut_made[3][CUT_STEPS][CUT_TENSORS];
+static void cut_forget(void) {
+    int i, j, k;
+    for (i = 0; i < 3; ++i) for (j = 0; j < CUT_STEPS; ++j) for (k = 0; k < CUT_TENSORS; ++k) { free(cut_made[i][j][k]); cut_made[i][j][k] = NULL; }
+}
+/* Gradients of many sizes. Some beside borders are not finite, or too large to be stepped; in the second step one is
+   as large as can be, so that what is next to it is lost in the sums. */
+static void cut_make(unsigned char *to, memopt_type type, uint64_t step, int k) {
+    static const uint32_t bad[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x5f800000u, 0x7f7fffffu, 0xffffffffu };
+    uint64_t seed = step * 77 + (uint64_t)k; size_t i;
+    for (i = 0; i < cut_shapes[k].count; ++i) {
+        const uint64_t x = test_random(&seed);
+        float g = (float)((int)(x & 0xffff) - 32768) * (1.0f / 32768) * (float)(1 + (x >> 20) % 7 * (x >> 24) % 5);
+        if ((i % 32 == 31 || i % 32 == 0 || i % 256 == 5) && (x >> 40) % 100 == 0) g = memopt_i_bits_float(bad[(x >> 50) % 6]);
+        if (step == 2 && k == 4 && i == 7000) g = 1e18f;
+        if (type == MEMOPT_TYPE_F16) {
+            const uint16_t code = (uint16_t)((x >> 32 & 0x3fff) | (x >> 33 & 0x8000) | ((x >> 40) % 512 ? 0 : 0x7c00));
+            memcpy(to + 2 * i, &code, 2);
+        } else cut_put(to, i, type == MEMOPT_TYPE_F32 ? 4 : 2, g);
+    }
+}
+static void cut_feed(cut_model *m, const cut_case *c, uint64_t step) {
+    int k;
+    for (k = 0; k < c->tensors; ++k) {
+        unsigned char **made = &cut_made[(int)c->gradients][step - 1][k];
+        if (!*made) {
+            *made = cut_block(cut_shapes[k].count * 4);
+            cut_make(*made, c->gradients, step, k);
+        }
+        memcpy(m->gradients[k], *made, cut_shapes[k].count * cut_gradient(c));
+    }
+}
+/* Borders of a tensor: what rank r holds begins at border r. */
+static void cut_borders(const cut_case *c, int k, size_t *border) {
+    const size_t n = cut_shapes[k].count, block = c->block ? c->block : 256, blocks = memopt_i_ceil_div(n, block);
+    uint64_t seed = (uint64_t)(k + 100 * c->ranks); int r, j;
+    border[0] = 0; border[c->ranks] = n;
+    for (r = 1; r < c->ranks; ++r) {
+        size_t at = c->ragged ? test_below(&seed, blocks + 1) : memopt_i_ceil_div(blocks, (size_t)c->ranks) * (size_t)r;
+        at = memopt_i_min(at * block, n);
+        for (j = r; j > 1 && border[j - 1] > at; --j) border[j] = border[j - 1];
+        border[j] = at;
+    }
+}
+static void cut_describe(memopt_optim_desc *d, const cut_case *c, memopt_optim_tensor *tensors) {
+    memset(d, 0, sizeof *d);
+    d->kind = c->kind; d->state = c->state; test_set_weights(d, c->weights); d->gradients = c->gradients;
+    d->first_moment = c->moment; d->block = c->block; d->min_quantized = c->min_quantized; d->seed = 5;
+    d->tensors = tensors; d->tensor_count = (size_t)c->tensors;
+}
+static void cut_rank_open(cut_rank *rank, const cut_case *c, const cut_model *m, int r, int whole) {
+    memopt_optim_desc d; int k; size_t border[CUT_RANKS + 1];
+    memset(rank, 0, sizeof *rank);
+    cut_describe(&d, c, rank->tensor);
+    for (k = 0; k < c->tensors; ++k) {
+        memopt_optim_tensor *t = &rank->tensor[k];
+        border[0] = 0; border[1] = cut_shapes[k].count;
+        if (!whole) cut_borders(c, k, border);
+        t->count = cut_shapes[k].count; t->columns = cut_shapes[k].columns;
+        t->first = border[r]; t->held = rank->held[k] = border[r + 1] - border[r];
+        if (!t->held) { t->first = t->count; continue; } /* no pointers */
+        t->weights = m->weights[k] + t->first * cut_weight(c);
+        if (d.extra) t->extra = m->extra[k] + t->first * 2;
+        t->gradients = m->gradients[k] + t->first * cut_gradient(c);
+    }
+    if (whole) d.threads = test_level(c->ranks % 4 ? memopt_simd_best() : MEMOPT_SIMD_SCALAR);
+    else d.threads = test_workers(&rank->workers, r % 4, 1 + (memopt_simd_best() - 1 + 2 * r) % memopt_simd_best());
+    CHECK(memopt_optim_open(&d, NULL, &rank->optim) == MEMOPT_OK);
+    for (k = 0; k < c->tensors; ++k) {
+        size_t bytes = 77;
+        CHECK_AT(memopt_optim_state_bytes(&d, (size_t)k, &bytes) == MEMOPT_OK, k);
+        CHECK_AT(memopt_optim_state_check(rank->optim, (size_t)k, bytes) == MEMOPT_OK, k);
+        if (!rank->held[k]) CHECK_AT(bytes == 0 && !rank->tensor[k].state && memopt_optim_state_init(rank->optim, (size_t)k) == MEMOPT_OK, k);
+    }
+}
+/* A pass of the ranks over tensor k, whose sums of one process are `want`. */
+static int cut_pass(const cut_case *c, cut_rank *ranks, int k, const double *want, size_t want_count) {
+    const size_t n = memopt_optim_carry_count(ranks[0].optim, (size_t)k); int r, again = 0, first = 0;
+    double *carry = (double *)(void *)cut_block((n + 1) * sizeof *carry), *total = (double *)(void *)cut_block(want_count * sizeof *total), *sums;
+    size_t i, count;
+    memset(carry, 0xff, (n + 1) * sizeof *carry); /* NaN: the first rank does not read it */
+    for (r = 0; r < c->ranks; ++r) {
+        CHECK_AT(memopt_optim_carry_count(ranks[r].optim, (size_t)k) == n, r);
+        CHECK_AT(memopt_optim_measure_part(ranks[r].optim, (size_t)k, ranks[r].held[k] && n ? carry : NULL) == MEMOPT_OK, r);
+        CHECK_AT(memopt_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK && count == want_count, r);
+        for (i = 0; i < count; ++i) {
+            CHECK_AT(!(total[i] > 0) || !(sums[i] > 0), i); /* each is one rank's */
+            total[i] += sums[i];
+        }
+    }
+    for (i = 0; i < n; ++i) CHECK_AT(memopt_i_double_bits(carry[i]) == 0, i);
+    CHECK_AT(memopt_i_double_bits(carry[n]) == UINT64_MAX, k);
+    CHECK_AT(!memcmp(total, want, want_count * sizeof *total), k);
+    for (r = 0; r < c->ranks; ++r) {
+        CHECK_AT(memopt_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK, r);
+        if (count) memcpy(sums, total, count * sizeof *sums);
+        CHECK_AT(memopt_optim_join(ranks[r].optim, (size_t)k, &again) == MEMOPT_OK, r);
+        if (!r) first = again;
+        CHECK_AT(again == first, r);
+    }
+    free(carry); free(total);
+    return first;
+}
+/* Applied in one slice, or in two that meet at the slice alignment. */
+static void cut_apply(cut_rank *rank, int k, uint64_t *seed) {
+    const size_t first = rank->tensor[k].first, held = rank->held[k], alignment = memopt_optim_slice_alignment(rank->optim, (size_t)k);
+    const size_t low = memopt_i_ceil_div(first + 1, alignment), high = (first + held - 1) / alignment; /* cuts inside */
+    size_t cut = 0;
+    if (!held) return;
+    if (low <= high) cut = (low + test_below(seed, high - low + 1)) * alignment - first;
+    if (cut) CHECK_AT(memopt_optim_apply(rank->optim, (size_t)k, first + cut, held - cut) == MEMOPT_OK, k);
+    CHECK_AT(memopt_optim_apply(rank->optim, (size_t)k, first, cut ? cut : held) == MEMOPT_OK, k);
+    CHECK_AT(memopt_optim_applied(rank->optim, (size_t)k) == held, k);
+}
+/* One step of one process, whose tensors are measured before the ranks', and then applied. */
+static void cut_step(const cut_case *c, cut_rank *whole, cut_rank *ranks, const memopt_optim_run *run, uint64_t *seed) {
+    double *sums, *kept; size_t count; int k, r, again, measures = memopt_optim_needs_measure(whole->optim); uint64_t skipped = 0;
+    CHECK(memopt_optim_begin(whole->optim, run) == MEMOPT_OK);
+    for (r = 0; r < c->ranks; ++r) CHECK_AT(memopt_optim_begin(ranks[r].optim, run) == MEMOPT_OK, r);
+    for (k = 0; k < c->tensors; ++k) {
+        for (again = measures; again; ) {
+            CHECK_AT(memopt_optim_measure(whole->optim, (size_t)k, 0, cut_shapes[k].count) == MEMOPT_OK, k);
+            CHECK_AT(memopt_optim_sums(whole->optim, (size_t)k, &sums, &count) == MEMOPT_OK, k);
+            kept = (double *)(void *)cut_block(count * sizeof *kept);
+            memcpy(kept, sums, count * sizeof *kept);
+            CHECK_AT(memopt_optim_join(whole->optim, (size_t)k, &again) == MEMOPT_OK, k);
+            CHECK_AT(cut_pass(c, ranks, k, kept, count) == again, k);
+            free(kept);
+        }
+        CHECK_AT(memopt_optim_carry_count(ranks[0].optim, (size_t)k) == 0, k);
+        CHECK_AT(memopt_optim_apply(whole->optim, (size_t)k, 0, cut_shapes[k].count) == MEMOPT_OK, k);
+        for (r = c->ranks; r-- > 0; ) cut_apply(&ranks[r], k, seed);
+    }
+    CHECK(memopt_optim_end(whole->optim) == MEMOPT_OK);
+    for (r = 0; r < c->ranks; ++r) {
+        CHECK_AT(memopt_optim_end(ranks[r].optim) == MEMOPT_OK, r);
+        skipped += memopt_optim_skipped(ranks[r].optim);
+    }
+    CHECK(skipped == memopt_optim_skipped(whole->optim) && skipped > 0);
+}
+static int cut_differs(const void *a, const void *b, size_t bytes) { return bytes && memcmp(a, b, bytes) != 0; }
+/* What a rank's state holds against the same of the whole: 0, or what is different. */
+static int cut_state_differs(const cut_case *c, cut_rank *whole, cut_rank *rank, int k) {
+    const size_t first = rank->tensor[k].first, columns = cut_shapes[k].columns, block = c->block ? c->block : 256;
+    memopt_optim_view a, b; int j;
+    CHECK(memopt_optim_state_view(whole->optim, (size_t)k, &a) == MEMOPT_OK && memopt_optim_state_view(rank->optim, (size_t)k, &b) == MEMOPT_OK);
+    if (!rank->held[k]) return b.held || b.blocks || b.moments || b.rows || b.columns || b.moment[0] || b.moment[1];
+    for (j = 0; j < 2; ++j) {
+        const size_t size = (size_t)b.bits / 8;
+        if (!a.moment[j] != !b.moment[j] || !a.scale[j] != !b.scale[j]) return 1;
+        if (a.moment[j] && cut_differs((unsigned char *)a.moment[j] + first * size, b.moment[j], rank->held[k] * size)) return 2 + j;
+        if (a.scale[j] && cut_differs(a.scale[j] + first / block, b.scale[j], b.blocks * 4)) return 4 + j;
+    }
+    if (!a.rows) return b.rows != NULL;
+    if (!cut_is_matrix(k)) return cut_differs(a.rows + first, b.rows, rank->held[k] * 4) ? 6 : 0;
+    if (cut_differs(a.rows + first / columns, b.rows, ((first + rank->held[k] - 1) / columns - first / columns + 1) * 4)) return 7;
+    return cut_differs(a.columns, b.columns, columns * 4) ? 8 : 0;
+}
+static memopt_optim_group cut_group(const cut_case *c) {
+    memopt_optim_group g = memopt_optim_group_default(c->kind);
+    g.weight_decay = 0.05;
+    if (c->kind == MEMOPT_OPTIM_SGD || c->kind == MEMOPT_OPTIM_RMSPROP || c->kind == MEMOPT_OPTIM_ADAFACTOR) g.beta1 = c->moment ? 0.9 : 0;
+    if (c->kind == MEMOPT_OPTIM_ADAFACTOR) { g.clip = 0.5; g.rate = 0.5; }
+    return g;
+}
+static void cut_run(const cut_case *c) {
+    cut_model a, b; cut_rank whole, ranks[CUT_RANKS]; int k, r, step, bad = 0; uint64_t seed = 3;
+    const memopt_optim_group g = cut_group(c); memopt_optim_run run;
+    cut_model_open(&a, c); cut_model_open(&b, c);
+    cut_rank_open(&whole, c, &a, 0, 1);
+    for (r = 0; r < c->ranks; ++r) cut_rank_open(&ranks[r], c, &b, r, 0);
+    memset(&run, 0, sizeof run);
+    run.groups = &g; run.group_count = 1; run.gradient_factor = 0.75;
+    for (step = 1; step <= CUT_STEPS && !bad; ++step) {
+        run.step = (uint64_t)step;
+        cut_feed(&a, c, run.step); cut_feed(&b, c, run.step);
+        cut_step(c, &whole, ranks, &run, &seed);
+        for (k = 0; k < c->tensors && !bad; ++k) {
+            const size_t n = cut_shapes[k].count;
+            if (memcmp(a.weights[k], b.weights[k], n * 4)) bad = 20;
+            if (memcmp(a.extra[k], b.extra[k], n * 2)) bad = 21;
+            for (r = 0; r < c->ranks && !bad; ++r) bad = cut_state_differs(c, &whole, &ranks[r], k);
+            if (bad) printf("kind %d, state %d, weights %d, gradients %d, block %d, ranks %d, ragged %d, step %d, tensor %d:\n", (int)c->kind,
+                            (int)c->state, (int)c->weights, (int)c->gradients, (int)c->block, c->ranks, c->ragged, step, k);
+        }
+        CHECK_AT(!bad, bad);
+    }
+    memopt_optim_close(whole.optim);
+    for (r = 0; r < c->ranks; ++r) memopt_optim_close(ranks[r].optim);
+    cut_model_close(&a); cut_model_close(&b);
+}
+static cut_case cut_of(memopt_optim_kind kind, memopt_state_format state, int ranks) {
+    cut_case c;
+    memset(&c, 0, sizeof c);
+    c.kind = kind; c.state = state; c.ranks = ranks; c.tensors = CUT_LARGE;
+    c.moment = kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP || (kind == MEMOPT_OPTIM_ADAFACTOR && state != MEMOPT_STATE_F32);
+    return c;
+}
+static int cut_measures(memopt_optim_kind kind) { return kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB || kind == MEMOPT_OPTIM_ADAFACTOR; }
+/* Every kind, format of states and of weights, and number of ranks; gradients and blocks by turns. */
+static void cut_all(void) {
+    static const int counts[] = { 1, 2, 3, 4, 5, 6, 7, 8, 13 }; static const size_t blocks[] = { 0, 0, 512 };
+    int kind, state, weights, i, turn = 0;
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind)
+        for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state)
+            for (weights = 0; weights < 4; ++weights)
+                for (i = 0; i < 9; ++i, ++turn) {
+                    cut_case c = cut_of((memopt_optim_kind)kind, (memopt_state_format)state, counts[i]);
+                    if (state == MEMOPT_STATE_BNB && kind > MEMOPT_OPTIM_ADAM) continue;
+                    if (!cut_measures(c.kind) && (i + weights + state) % 3) continue; /* nothing travels: a third will do */
+                    c.weights = (memopt_i_weights)weights; c.gradients = (memopt_type)(turn % 3); c.block = blocks[turn / 2 % 3];
+                    c.ragged = turn / 3 % 2; c.min_quantized = turn / 5 % 2 ? 1 : 0;
+                    if (i == 2 * weights + 1 + state % 2 && cut_measures(c.kind) && (state + kind) % 2 == weights % 2) c.tensors = CUT_TENSORS;
+                    cut_run(&c);
+                }
+}
+/* Blocks that cut tiles of 256, for kinds that measure. */
+static void cut_blocks(void) {
+    static const size_t blocks[] = { 32, 96, 160, 384, 4096 }; int kind, state, i;
+    for (kind = MEMOPT_OPTIM_LARS; kind <= MEMOPT_OPTIM_ADAFACTOR; ++kind)
+        for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_8BIT; ++state)
+            for (i = 0; i < 5; ++i) {
+                cut_case c = cut_of((memopt_optim_kind)kind, (memopt_state_format)state, 3 + 2 * i);
+                c.block = blocks[i]; c.ragged = i != 2; c.weights = (memopt_i_weights)((i + kind) % 4); c.min_quantized = 1;
+                if ((i + kind) % 3 == state) c.tensors = CUT_TENSORS;
+                cut_run(&c);
+            }
+}
+/* memopt_optim_step() of parts: kinds that do not measure take any; those that do, none that is cut. */
+static void cut_stepped(void) {
+    int kind, r, k;
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind) {
+        cut_case c = cut_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 5); const memopt_optim_group g = cut_group(&c);
+        cut_model a, b; cut_rank whole, rank; memopt_optim_run run;
+        cut_model_open(&a, &c); cut_model_open(&b, &c);
+        cut_rank_open(&whole, &c, &a, 0, 1);
+        memset(&run, 0, sizeof run);
+        run.step = 1; run.groups = &g; run.group_count = 1;
+        cut_feed(&a, &c, 1); cut_feed(&b, &c, 1);
+        CHECK(memopt_optim_step(whole.optim, &run) == MEMOPT_OK);
+        for (r = 0; r < c.ranks; ++r) {
+            cut_rank_open(&rank, &c, &b, r, 0);
+            if (cut_measures(c.kind)) {
+                CHECK_AT(memopt_optim_step(rank.optim, &run) == MEMOPT_ERR_ARGUMENT, r);
+                CHECK_AT(strstr(memopt_optim_error(rank.optim).reason, "memopt_optim_measure_part") != NULL, r);
+            } else {
+                CHECK_AT(memopt_optim_step(rank.optim, &run) == MEMOPT_OK, r);
+                for (k = 0; k < c.tensors; ++k) {
+                    CHECK_AT(memopt_optim_applied(rank.optim, (size_t)k) == rank.held[k], k);
+                    CHECK_AT(!cut_state_differs(&c, &whole, &rank, k), k);
+                }
+            }
+            memopt_optim_close(rank.optim);
+        }
+        for (k = 0; k < c.tensors && !cut_measures(c.kind); ++k) CHECK_AT(!memcmp(a.weights[k], b.weights[k], cut_shapes[k].count * 4), k);
+        memopt_optim_close(whole.optim);
+        cut_model_close(&a); cut_model_close(&b);
+    }
+}
+/* Nothing is held of some tensors, or of all: the others are stepped as ever, and noise knows no difference. */
+static void cut_empty(void) {
+    int kind, state, all, k;
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind)
+        for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_8BIT; ++state)
+            for (all = 0; all < 2; ++all) {
+                cut_case c = cut_of((memopt_optim_kind)kind, (memopt_state_format)state, 1); const memopt_optim_group g = cut_group(&c);
+                cut_model a, b; cut_rank whole, some; memopt_optim_run run; memopt_optim_desc d; size_t bytes = 0; int again = 1;
+                c.weights = MEMOPT_I_WEIGHTS_BF16;
+                cut_model_open(&a, &c); cut_model_open(&b, &c);
+                cut_rank_open(&whole, &c, &a, 0, 1); cut_rank_open(&some, &c, &b, 0, 1);
+                memopt_optim_close(some.optim);
+                for (k = 0; k < c.tensors; ++k)
+                    if (all || k % 2 == 0) { /* the first and the last */
+                        memopt_optim_tensor *t = &some.tensor[k];
+                        const size_t count = t->count, columns = t->columns;
+                        memset(t, 0, sizeof *t);
+                        t->count = t->first = count; t->columns = columns;
+                        some.held[k] = 0;
+                    }
+                cut_describe(&d, &c, some.tensor);
+                CHECK(memopt_optim_open(&d, NULL, &some.optim) == MEMOPT_OK);
+                memset(&run, 0, sizeof run);
+                run.groups = &g; run.group_count = 1;
+                for (run.step = 1; run.step < 3; ++run.step) {
+                    cut_feed(&a, &c, run.step); cut_feed(&b, &c, run.step);
+                    CHECK(memopt_optim_step(whole.optim, &run) == MEMOPT_OK && memopt_optim_step(some.optim, &run) == MEMOPT_OK);
+                }
+                for (k = 0; k < c.tensors; ++k) {
+                    CHECK_AT(!cut_state_differs(&c, &whole, &some, k), k);
+                    CHECK_AT(!some.held[k] || !memcmp(a.weights[k], b.weights[k], cut_shapes[k].count * 2), k);
+                    CHECK_AT(memopt_optim_state_bytes(&d, (size_t)k, &bytes) == MEMOPT_OK && !bytes == (!some.held[k] || !some.tensor[k].state), k);
+                }
+                run.fused = 1;
+                CHECK(memopt_optim_begin(some.optim, &run) == MEMOPT_OK);
+                CHECK(memopt_optim_apply_with(some.optim, 4, NULL) == MEMOPT_OK && memopt_optim_applied(some.optim, 4) == 0);
+                for (again = memopt_optim_needs_measure(some.optim); again; ) {
+                    CHECK(memopt_optim_measure_part(some.optim, 4, NULL) == MEMOPT_OK);
+                    CHECK(memopt_optim_join(some.optim, 4, &again) == MEMOPT_OK);
+                }
+                CHECK(memopt_optim_apply(some.optim, 4, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(some.optim, 4, some.tensor[4].first, 0) == MEMOPT_ERR_ARGUMENT);
+                CHECK(memopt_optim_end(some.optim) == MEMOPT_OK && memopt_optim_apply_with(some.optim, 4, NULL) == MEMOPT_ERR_STATE);
+                memopt_optim_close(whole.optim); memopt_optim_close(some.optim);
+                cut_model_close(&a); cut_model_close(&b);
+            }
+}
+/* What travels, by the rules of the header. */
+static void cut_counts(void) {
+    static const struct { memopt_optim_kind kind; memopt_state_format state; size_t block, first, second; } want[] = { /* of 96 x 515 */
+        { MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 0, 0, 0 }, { MEMOPT_OPTIM_SGD, MEMOPT_STATE_8BIT, 0, 0, 0 },
+        { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, 0, 2, 0 }, { MEMOPT_OPTIM_LARS, MEMOPT_STATE_BF16, 512, 2, 0 },
+        { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, 384, 34, 0 }, { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_8BIT, 384, 2, 0 },
+        { MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, 0, 16 + 515, 35 }
+    };
+    size_t i;
+    for (i = 0; i < sizeof want / sizeof *want; ++i) {
+        cut_case c = cut_of(want[i].kind, want[i].state, 2); const memopt_optim_group g = cut_group(&c); cut_model m; cut_rank rank;
+        memopt_optim_run run; int again;
+        c.block = want[i].block;
+        cut_model_open(&m, &c);
+        cut_rank_open(&rank, &c, &m, 0, 1);
+        memset(&run, 0, sizeof run);
+        run.step = 1; run.groups = &g; run.group_count = 1;
+        CHECK(memopt_optim_begin(rank.optim, &run) == MEMOPT_OK);
+        CHECK_AT(memopt_optim_carry_count(rank.optim, 4) == want[i].first, i);
+        CHECK_AT(memopt_optim_carry_count(rank.optim, 5) == 0 && memopt_optim_carry_count(rank.optim, SIZE_MAX) == 0 && memopt_optim_carry_count(NULL, 0) == 0, i);
+        if (c.kind == MEMOPT_OPTIM_ADAFACTOR) {
+            CHECK(memopt_optim_carry_count(rank.optim, 1) == 0); /* a vector has no first pass */
+            CHECK(memopt_optim_measure_part(rank.optim, 1, NULL) == MEMOPT_OK);
+        }
+        if (want[i].second) CHECK_AT(memopt_optim_join(rank.optim, 4, &again) == MEMOPT_OK && memopt_optim_carry_count(rank.optim, 4) == want[i].second, i);
+        CHECK(memopt_optim_end(rank.optim) == MEMOPT_OK);
+        memopt_optim_close(rank.optim);
+        cut_model_close(&m);
+    }
+}
+/* What is refused changes nothing, and a good call works afterwards. */
+static void cut_refused(void) {
+    static float weights[3 * 65536], gradients[3 * 65536];
+    memopt_optim_tensor t[2]; memopt_optim_desc d; memopt_optim *o = NULL; memopt_optim_run run; memopt_optim_group g;
+    double carry[2], *sums; size_t bytes = 7, count, i; int again; memopt_error why;
+    for (i = 0; i < 3 * 65536; ++i) { weights[i] = 0.25f; gradients[i] = 0.5f; }
+    memset(&d, 0, sizeof d); memset(t, 0, sizeof t); memset(&run, 0, sizeof run);
+    d.kind = MEMOPT_OPTIM_LARS; d.tensors = t; d.tensor_count = 2;
+    t[0].count = 7; t[1].count = 3 * 65536; t[1].first = 256; t[1].held = 2 * 65536;
+    for (i = 0; i < 2; ++i) { t[i].weights = weights; t[i].gradients = gradients; }
+    REFUSES(d.error, t[1].first = 100, memopt_optim_bytes(&d, &bytes), MEMOPT_ERR_ARGUMENT, "tensor 1: first 100, must be a multiple of the block 256");
+    REFUSES(d.error, t[1].held = 100; t[1].first = 256, memopt_optim_bytes(&d, &bytes), MEMOPT_ERR_ARGUMENT, "tensor 1: held 100, must be a multiple of the block 256");
+    REFUSES(d.error, t[1].first = 3 * 65536 + 1, memopt_optim_bytes(&d, &bytes), MEMOPT_ERR_ARGUMENT, "tensor 1: first 196609, at most count 196608");
+    t[1].first = 256; t[1].held = 2 * 65536; d.error = &why;
+    CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK);
+    g = memopt_optim_group_default(MEMOPT_OPTIM_LARS);
+    run.step = 1; run.groups = &g; run.group_count = 1;
+    CHECK(memopt_optim_measure_part(NULL, 0, carry) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE && test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "no step has begun"));
+    CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT,
+                          "tensor 1: the part begins or ends where a slice may not: measure it with memopt_optim_measure_part"));
+    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK);
+    CHECK(memopt_optim_measure_part(o, 2, carry) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "optim: tensor 2, below 2"));
+    CHECK(memopt_optim_measure_part(o, 1, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "tensor 1: its carry is NULL"));
+    t[1].gradients = NULL;
+    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_ARGUMENT);
+    t[1].gradients = gradients;
+    /* slices to be measured: whole chunks only, of which one lies in the part */
+    CHECK(memopt_optim_measure(o, 1, 256, 65536 - 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "tensor 1: first 256, must be a multiple of the slice alignment 65536"));
+    CHECK(memopt_optim_measure(o, 1, 65536, 65536 + 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "tensor 1: first + count 131328, must be a multiple of the slice alignment 65536"));
+    CHECK(memopt_optim_apply_with(o, 1, gradients) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_measure(o, 1, 65536, 65536) == MEMOPT_OK);
+    carry[0] = 0.5; carry[1] = 0.25;
+    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_OK);
+    CHECK(carry[0] == 256 * 0.0625 && carry[1] == 256 * 0.25); /* of the last 256 elements */
+    CHECK(memopt_optim_sums(o, 1, &sums, &count) == MEMOPT_OK && count == 6);
+    CHECK(sums[0] == 0.5 + (65536 - 256) * 0.0625 && sums[1] == 0.25 + (65536 - 256) * 0.25);
+    CHECK(sums[2] == 65536 * 0.0625 && sums[3] == 65536 * 0.25 && !(sums[4] > 0) && !(sums[5] > 0));
+    CHECK(memopt_optim_join(o, 1, &again) == MEMOPT_OK && !again);
+    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE && test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
+    CHECK(memopt_optim_apply(o, 1, 512, 65024) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(o, 1, 256, 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_apply(o, 1, 0, 65536) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(o, 1, 256, 2 * 65536 + 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_apply(o, 1, 131072, 256) == MEMOPT_OK && memopt_optim_apply(o, 1, 256, 130816) == MEMOPT_OK);
+    CHECK(memopt_optim_end(o) == MEMOPT_OK);
+    memopt_optim_close(o);
+    d.kind = MEMOPT_OPTIM_ADAMW;
+    CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK);
+    g = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE);
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "tensor 1: this kind does not measure"));
+    CHECK(memopt_optim_end(o) == MEMOPT_OK);
+    run.fused = 1; gradients[3] = memopt_i_bits_float(0x7fc00000u);
+    CHECK(memopt_optim_begin(o, &run) == MEMOPT_OK && memopt_optim_apply(o, 1, 256, 2 * 65536) == MEMOPT_ERR_STATE);
+    CHECK(memopt_optim_measure_part(o, 1, carry) == MEMOPT_ERR_STATE && memopt_optim_end(o) == MEMOPT_ERR_STATE);
+    memopt_optim_close(o);
+}
+
+void test_parts_cut(void);
+void test_parts_cut(void) {
+    RUN(cut_counts);
+    RUN(cut_refused);
+    RUN(cut_empty);
+    RUN(cut_stepped);
+    RUN(cut_all);
+    RUN(cut_blocks);
+    cut_forget();
+}
+#ifndef TEST_COMBINED
+int main(void) { test_parts_cut(); return test_totals(); }
+#endif

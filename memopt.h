@@ -88,6 +88,7 @@
                   batchnorm     linear + batch norm + activation
      api_fused    fused         passes over memory of your own, from a text
      api_comm     comm          bytes between ranks: a table of three functions; ranks as threads of one process
+     api_shard    shard         weights, gradients and states cut among ranks: the same bits for any number of them
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -2903,6 +2904,192 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 
 /* When no rank calls any more. NULL is fine. */
 MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
+
+/* @section api_shard : api_comm api_optim api_scale api_arena
+   One network over many ranks, each with other data: what all of them would hold alike is cut among them.
+     stage    weights      gradients    sums and states   for whom
+       0      whole        whole        whole             comparison: nothing is cut
+       1      whole        whole        a rank's part     any engine: three calls a step
+       2      whole        two groups   a rank's part     gradients leave while backward goes on
+       3      two groups   two groups   a rank's part     weights arrive while the group before computes
+   Group      what travels together, such as a layer: one piece of memory, cut into equal parts, a rank the r-th.
+   Unit       The batch of a step is cut into units, the same number for every number of ranks. Rank r computes unit
+              r, ranks + r, ...: rounds. Gradients of units are added in the order of units, as one process adds them up
+              with memopt_gradients_accumulate(): so weights, states, norms and every decision have the same bits for
+              any number of ranks. The price: gradients travel once a unit and not once a step.
+
+     memopt_shard_open(&desc, arena, &shard);
+     ... write this rank's weights: memopt_shard_part(); then memopt_shard_share(shard) ...
+     for (each step) {
+         while (!memopt_shard_next_unit(shard, &unit) && unit != MEMOPT_SHARD_DONE) {
+             for (each group g) {
+                 memopt_shard_forward(shard, g);              (its weights are there now)
+                 if (unit != MEMOPT_SHARD_NO_UNIT) compute its forward
+             }
+             for (each group g, backwards) {
+                 memopt_shard_backward(shard, g);             (its weights, and memory for its gradients)
+                 if (unit != MEMOPT_SHARD_NO_UNIT) compute its backward: gradients are written, not added
+                 memopt_shard_reduce(shard, g);               (its gradients are complete, and leave)
+             }
+         }
+         memopt_shard_measure(shard, NULL, &total);           (only for those who clip or scale)
+         memopt_shard_step(shard, &run);
+     } */
+
+typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twice is listed once */
+    size_t count;   /* elements */
+    size_t columns; /* as in memopt_optim_tensor */
+    size_t rates;   /* as its `group`: index of the memopt_optim_group of a step */
+    size_t group;   /* that it belongs to: that of the tensor before, or the next number; the first is 0 */
+} memopt_shard_tensor;
+
+typedef struct memopt_shard_use { /* of a group, in a unit */
+    size_t group;
+    int    is_backward; /* 1: its gradients are written or added to */
+} memopt_shard_use;
+
+typedef struct memopt_shard_desc { /* zero it, then set what you need */
+    int                        stage;        /* 0 to 3 */
+    const memopt_shard_tensor *tensors;      /* copied */
+    size_t                     tensor_count;
+    /* Stage 2 and 3: the groups as a unit uses them, from its first forward to its last backward; copied. A group may
+       come several times, as one with tied weights, or one that is computed again; its gradients are complete after its
+       last backward. NULL: each forward in order, then each backward */
+    const memopt_shard_use    *uses;
+    size_t                     use_count;
+    size_t                     units;        /* of a step; 0 = as many as ranks */
+    memopt_type                gradients;    /* as backward writes them, and as they travel; added in fp32 */
+    /* What is stepped, and how: kind, state, block, min_quantized, seed, threads, first_moment; weights and extra (BF16
+       with SPLIT: computed with in bf16; F32 with COPY: computed with in bf16, the floats a rank's part). `gradients`
+       is the type of the sums: F32; or BF16 where a step is a single round. Its tensors are the shard's own */
+    memopt_optim_desc          optim;
+    size_t                     bucket_bytes; /* that gradients are received in, at most; 0 = 32 MiB. At least two
+                                                grains a rank */
+    memopt_comm               *comm;         /* outlives the shard; NULL: one rank alone, or a plan */
+    memopt_comm               *replicas;     /* hybrid: everything is cut among the ranks of `comm`, and the ranks of
+                                                `replicas`, one of each such set, hold the same part. Unit numbers count
+                                                through sets: rank r of set c is rank c * ranks + r. NULL = one set */
+    size_t                     rank, rank_count, replica_count; /* of a plan, where there is no comm; 0 counts = 1 */
+    memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
+} memopt_shard_desc;
+
+typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a step, to the byte */
+    size_t   weights, window, extra; /* tag PARAMETERS: whole or a part; stage 3: of two groups; SPLIT's or COPY's */
+    size_t   gradients, sums;        /* tag GRADIENTS: whole, or of two groups and tied ones; sums of units */
+    size_t   states;                 /* tag OPTIMIZER: of this rank */
+    size_t   buckets;                /* tag COMMUNICATION */
+    size_t   tables;                 /* tag OTHER: of the shard itself */
+    size_t   total;                  /* each rounded up to 64 */
+    size_t   pads;                   /* elements of groups that belong to no tensor: zero, and in no norm */
+    size_t   rounds;                 /* of a step */
+    uint64_t sent_gradients;         /* bytes a step, to other ranks of `comm`; as many are received */
+    uint64_t sent_weights;           /* likewise; stage 0: the sums */
+    uint64_t sent_replicas;          /* likewise, to other ranks of `replicas`: of the set that sends most */
+    uint64_t calls;                  /* of both */
+} memopt_shard_bytes;
+
+/**
+ * A dry run: what one rank holds and sends. Nothing else is needed, and no memory but the tables'.
+ *
+ * returns OK, ERR_ARGUMENT (NULL, a stage that is none, a tensor of 0 elements, groups out of order, a use of a group
+ *         that does not exist, a group without a backward, BF16 sums of several rounds or sets, a bucket that is too
+ *         small, and what memopt_optim_bytes() refuses), ERR_OVERFLOW, ERR_MEMORY
+ */
+MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes);
+
+typedef struct memopt_shard memopt_shard;
+
+/**
+ * The shard of one rank, its optimizer with it: weights are zero, states begun.
+ *
+ * arena   at its low end, in pushes with the tags above; not a device's. NULL = malloc, until memopt_shard_close()
+ * out     receives the object; NULL where the arena only counts. Untouched on failure
+ * returns as memopt_shard_plan(); what memopt_arena_error() says of a push; ERR_UNSUPPORTED (a device's arena); nothing
+ *         has been taken then
+ * threads one at a time; all ranks make the same calls in the same order
+ */
+MEMOPT_API memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena, memopt_shard **out);
+
+/* Calls that are begun are waited for. NULL is fine. What came from an arena stays there. */
+MEMOPT_API void          memopt_shard_close(memopt_shard *shard);
+
+/** The part of a tensor that this rank steps: where its weights, extra and sums are, first, and held (0: none). To
+    write weights before the first step, and to save. ERR_ARGUMENT (NULL, no such tensor) */
+MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out);
+
+/** All ranks have written their weights: makes whole what is whole in this stage. ERR_STATE within a step. */
+MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard);
+
+#define MEMOPT_SHARD_NO_UNIT (SIZE_MAX - 1) /* this rank has none in this round: it walks through groups and computes
+                                               nothing */
+#define MEMOPT_SHARD_DONE    SIZE_MAX       /* the step has no further round */
+
+/**
+ * Begin the next round, the first of a step included.
+ *
+ * unit    receives the unit this rank is to compute, or one of the two above. Seek a tape to step * units + unit, and
+ *         dropout knows no rank
+ * returns OK, ERR_ARGUMENT, ERR_STATE (a group of the round before has not been reduced)
+ */
+MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *unit);
+
+/**
+ * The next use: weights of the group are there until the next one. backward: there is memory for its gradients, too,
+ * until memopt_shard_reduce(). In stages 0 and 1, where all are always there, these calls need not be made.
+ *
+ * returns OK, ERR_STATE (not the use that is next, no round), and what memopt_comm_begin() and memopt_comm_wait() say
+ */
+MEMOPT_API memopt_status memopt_shard_forward(memopt_shard *shard, size_t group);
+MEMOPT_API memopt_status memopt_shard_backward(memopt_shard *shard, size_t group);
+
+/** Where a tensor's weights are (as they are computed with), and its gradients; NULL while they are not there. */
+MEMOPT_API void         *memopt_shard_weights(const memopt_shard *shard, size_t tensor);
+MEMOPT_API void         *memopt_shard_gradients(const memopt_shard *shard, size_t tensor);
+
+/** The gradients of a group are complete: they are sent, and must not be touched until the next backward of it. */
+MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group);
+
+/**
+ * After the last round: the norm of the sums, the same on all ranks and for every number of them; as
+ * memopt_gradients_measure(), or with a scaler as memopt_scaler_measure(). Pads are not in it.
+ *
+ * scaler  NULL, or the rank's: the same values on all of them
+ * returns OK, ERR_ARGUMENT, ERR_STATE (a round is missing), and what memopt_comm_run() says
+ */
+MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler *scaler,
+                                              memopt_gradient_total *total);
+
+/**
+ * Step the rank's part of all tensors, and make weights whole again where they are whole.
+ *
+ * returns OK; ERR_ARGUMENT (as memopt_optim_begin()), ERR_STATE (a round is missing): nothing has changed, and another
+ *         call may follow; what memopt_comm_run() says: then weights are unchanged where memopt_shard_is_intact(), and
+ *         else the run goes on from a save
+ */
+MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run);
+
+/** Drop the sums of this step, as after an overflow; on all ranks. ERR_STATE: none has begun, or it is stepped inside
+    backward. */
+MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
+
+/**
+ * Before the last round: its groups are stepped as soon as their sums are complete, while backward goes on;
+ * memopt_shard_step() with the same run then ends it. run->fused is 1.
+ *
+ * returns OK, ERR_STATE (not before the last round), and what memopt_optim_begin() refuses: a loop that clips by the
+ *         global norm, or scales its loss. A gradient that is not finite makes the calls of all ranks fail
+ */
+MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const memopt_optim_run *run);
+
+/** Has no weight been changed by a step that has begun and not ended? After a failure: 1 = weights and states are those
+    before this step, on this rank. */
+MEMOPT_API int           memopt_shard_is_intact(const memopt_shard *shard);
+
+/** Of the rank's parts, in the order of the tensors: to save and load states. NULL for NULL. */
+MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
+
+/** of the last call that failed */
+MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
 #ifdef __cplusplus
 }
 #endif
@@ -30091,6 +30278,1199 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 
 MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #endif
+
+/* @section shard : comm optim scale arena carve api_shard
+   Problem    What every rank holds alike is what keeps a model from fitting: states above all, then gradients, then
+              weights. Cut among ranks, a step must still give the bits it gives uncut, or nobody can tell a fault from
+              rounding.
+   Idea       A group's tensors lie one behind the other, each at a multiple of the grain (256 elements, or the block of
+              8-bit states), and the whole is padded so that every rank has an equal piece. So a place in a group is the
+              same for every number of ranks, blocks are never cut, and what travels is one piece to each, from where it
+              lies to where it belongs.
+   Sums       Rank r owns piece r. In a round each rank sends its gradients of the piece to the owner, who adds them to
+              its sums in the order of ranks: that is the order of units, whatever the number of ranks.
+   Norms      A sum over a tensor is made of pieces of 64 Ki elements, each in 16 sums. Where a border cuts one, the 16
+              sums go on to the next rank, which continues them: all else is added up before, by all ranks at once.
+   Invariant  All ranks begin the same calls in the same order: what is begun, and when it is waited for, depends on the
+              desc and on the engine's calls, never on what has already arrived.
+   Memory     Two groups share a window: one at its low end, the next at its high end, in turns. So it is as large as
+              the two largest neighbours. */
+
+#define MEMOPT_I_SHARD_FOLD ((size_t)16384) /* elements a worker folds at a time */
+
+enum { MEMOPT_I_SHARD_IDLE, MEMOPT_I_SHARD_ROUND, MEMOPT_I_SHARD_SUMMED };
+
+typedef struct memopt_i_shard_group { /* sizes and places in elements */
+    size_t first, count;      /* tensors */
+    size_t piece;             /* of a rank */
+    size_t whole_at, part_at; /* in what is whole; in what is a rank's part */
+    size_t tied_at;           /* in the gradients of groups with several backwards; SIZE_MAX: it has one */
+    size_t backwards, seen;   /* of a unit; of this round so far */
+    int    is_reduced, is_summed;
+    unsigned char *weights, *gradients; /* where they are now; NULL: nowhere */
+} memopt_i_shard_group;
+
+typedef struct memopt_i_shard_flight { /* a bucket on its way */
+    uint64_t number; /* of the call; 0: there is none, because nobody else is there */
+    size_t   group, at, count;
+    unsigned char *room;
+} memopt_i_shard_flight;
+
+struct memopt_shard {
+    memopt_shard_desc desc; /* with the defaults filled in */
+    memopt_shard_bytes bytes;
+    memopt_host host;
+    memopt_error error;
+    size_t ranks, rank, sets, set, rounds;
+    size_t grain, group_count, table_bytes;
+    size_t weight_bytes, gradient_bytes, sum_bytes, extra_bytes; /* of an element */
+    size_t whole, part, tied; /* elements of all groups, of a rank's pieces, of tied groups */
+    size_t bucket;            /* elements of a piece that travel at once */
+    size_t piece_count;       /* of norms, begun or ended in this rank's parts */
+    int    gathers, sums_in_place, is_owned;
+    memopt_i_shard_group *groups;
+    size_t *places;           /* of tensors in their group */
+    size_t *first_pieces;     /* of tensors, and one more: all of them */
+    memopt_shard_tensor *tensors;
+    memopt_optim_tensor *parts;
+    memopt_shard_use *uses;
+    size_t *queue;            /* groups that are reduced, in their order */
+    unsigned char *weights, *window, *extra, *gradients, *sums, *buckets;
+    double *chain;            /* at the begin of the buckets; see memopt_i_shard_chain_count() */
+    memopt_optim *optim;
+    int state, is_broken, is_fused, is_changed;
+    size_t round, use;                  /* of this step; of this round */
+    size_t queued, begun, begun_at;     /* groups in the queue; that one which is being sent, and how far */
+    memopt_i_shard_flight flights[2];   /* the older first */
+    size_t flying, flown;               /* how many of them; how often a half of the buckets was taken */
+    size_t windowed, window_group[2];   /* gradients in the window in this round; whose they are */
+    uint64_t gather;                    /* number of the call; 0: none */
+    size_t gathering, here;             /* groups whose weights arrive, and are there; SIZE_MAX: none */
+    int slot;                           /* of those that are there: 0 the low end, 1 the high end */
+};
+
+/* ---- the plan ---- */
+static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
+    memopt_comm_stats all;
+    memopt_shard_desc *d = &x->desc;
+
+    memset(x, 0, sizeof *x);
+    if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
+    *d = *desc;
+    d->error = NULL;
+    all = memopt_comm_get_stats(d->comm);
+    x->ranks = d->comm ? all.rank_count : memopt_i_max(d->rank_count, 1);
+    x->rank = d->comm ? all.rank : d->rank;
+    all = memopt_comm_get_stats(d->replicas);
+    x->sets = d->replicas ? all.rank_count : memopt_i_max(d->replica_count, 1);
+    x->set = d->replicas ? all.rank : 0;
+    if (!d->bucket_bytes) d->bucket_bytes = (size_t)32 << 20;
+    memopt_i_must_number(c, d->stage >= 0 && d->stage <= 3, "stage", memopt_i_signed(d->stage), "is none: 0 to 3",
+                         memopt_i_no_quantity());
+    memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
+    memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
+    memopt_i_must_number(c, x->rank < x->ranks, "rank", memopt_i_count(x->rank), "below", memopt_i_count(x->ranks));
+    memopt_i_must_be_at_most(c, "rank_count", x->ranks, "at most", 65536);
+    memopt_i_must_be_at_most(c, "replica_count", x->sets, "at most", 65536);
+    memopt_i_must(c, !d->use_count || d->uses, "uses", "is NULL");
+    memopt_i_must_exist(c, "gradients", (int)d->gradients, MEMOPT_TYPE_F16);
+    memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32 || d->optim.gradients == MEMOPT_TYPE_BF16,
+                  "optim.gradients", "is the type of sums: F32 or BF16");
+    if (c->status) return c->status;
+    if (!d->units) d->units = x->ranks * x->sets;
+    x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
+    x->group_count = d->tensors[d->tensor_count - 1].group;
+    memopt_i_must_number(c, x->group_count < d->tensor_count, "groups of tensors", memopt_i_count(x->group_count),
+                         "the last must be below tensor_count", memopt_i_count(d->tensor_count));
+    ++x->group_count;
+    return memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32 || (x->rounds == 1 && x->sets == 1),
+                         "optim.gradients", "is BF16: sums of several rounds or sets are F32");
+}
+
+/* Bytes of an element; the optimizer's desc gets its defaults. */
+static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
+    memopt_optim_desc *o = &x->desc.optim;
+    const int copies = o->extra == MEMOPT_OPTIM_EXTRA_COPY;
+    size_t block;
+
+    o->place_states = 0;
+    o->error = NULL;
+    o->tensors = x->parts;
+    o->tensor_count = x->desc.tensor_count;
+    block = o->block ? o->block : 256;
+    memopt_i_must_number(c, block % 32 == 0 && block <= 4096, "optim.block", memopt_i_count(block),
+                         "must be a multiple of 32, at most", memopt_i_count(4096));
+    if (c->status) return c->status;
+    for (x->grain = block; x->grain % 256; x->grain += block) {}
+    x->weight_bytes = copies ? 2 : memopt_type_bytes(o->weights);
+    x->extra_bytes = copies ? 4 : o->extra == MEMOPT_OPTIM_EXTRA_SPLIT ? 2 : 0;
+    x->gradient_bytes = memopt_type_bytes(x->desc.gradients);
+    x->sum_bytes = memopt_type_bytes(o->gradients);
+    x->gathers = x->desc.stage == 3 && x->ranks > 1;
+    x->sums_in_place = x->desc.stage < 2 && x->rounds == 1 && x->sets == 1 && x->desc.gradients == o->gradients;
+    return c->status;
+}
+
+/* Where every tensor lies in its group, and every group in memory. */
+static memopt_status memopt_i_shard_lay_out(memopt_i_checks *c, memopt_shard *x) {
+    size_t t, g = 0, end = 0, whole = 0, count = 0;
+    int overflow = 0;
+
+    for (t = 0; t < x->desc.tensor_count; ++t) {
+        const memopt_shard_tensor *tensor = &x->tensors[t];
+
+        memopt_i_checks_at(c, "tensor", t);
+        memopt_i_must_be_at_least(c, "count", tensor->count, "at least", 1);
+        if (memopt_i_must_number(c, tensor->group < x->group_count
+                                 && (tensor->group == g || (t && tensor->group == g + 1)), "group",
+                                 memopt_i_count(tensor->group), "must be that of the tensor before, or the next, after",
+                                 memopt_i_count(g))) return c->status;
+        if (tensor->group > g || !t) end = 0;
+        g = tensor->group;
+        if (!end) x->groups[g].first = t;
+        ++x->groups[g].count;
+        x->places[t] = end;
+        overflow |= memopt_i_add(end, tensor->count, &end) || memopt_i_add(end, x->grain - 1, &end);
+        end -= end % x->grain;
+        overflow |= memopt_i_add(count, tensor->count, &count);
+        x->groups[g].piece = memopt_i_ceil_div(end / x->grain, x->ranks) * x->grain;
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    for (g = 0; g < x->group_count; ++g) {
+        x->groups[g].whole_at = whole;
+        x->groups[g].part_at = x->part;
+        x->part += x->groups[g].piece;
+        overflow |= memopt_i_mul(x->groups[g].piece, x->ranks, &end) || memopt_i_add(whole, end, &whole);
+    }
+    x->whole = whole;
+    x->bytes.pads = whole - count;
+    overflow |= memopt_i_mul(whole, 16, &end);
+    return memopt_i_must_fit(c, !overflow, "tensors", "are too large together: a rank's memory does not fit size_t");
+}
+
+/* The uses of a unit: the caller's, or forward and backward through all groups. */
+static memopt_status memopt_i_shard_uses(memopt_i_checks *c, memopt_shard *x) {
+    const size_t n = x->group_count;
+    size_t i;
+
+    for (i = 0; i < x->desc.use_count; ++i) {
+        memopt_shard_use use;
+
+        if (x->desc.uses) use = x->desc.uses[i];
+        else {
+            use.is_backward = i >= n;
+            use.group = i < n ? i : 2 * n - 1 - i;
+        }
+        memopt_i_checks_at(c, "use", i);
+        memopt_i_must_number(c, use.group < n, "group", memopt_i_count(use.group), "below", memopt_i_count(n));
+        if (memopt_i_must_be_flag(c, "is_backward", use.is_backward)) return c->status;
+        x->uses[i] = use;
+        x->groups[use.group].backwards += (size_t)use.is_backward;
+    }
+    for (i = 0; i < n; ++i) {
+        memopt_i_shard_group *g = &x->groups[i];
+
+        memopt_i_checks_at(c, "group", i);
+        if (memopt_i_must(c, g->backwards != 0, "uses", "has no backward of it")) return c->status;
+        g->tied_at = g->backwards > 1 ? x->tied : SIZE_MAX;
+        if (g->backwards > 1) x->tied += g->piece * x->ranks;
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return MEMOPT_OK;
+}
+
+/* The two largest neighbours, in elements: of groups as they are used, or as their gradients are made. */
+static size_t memopt_i_shard_window(const memopt_shard *x, int of_gradients) {
+    size_t i, largest = 0, before = SIZE_MAX;
+
+    for (i = 0; i < x->desc.use_count; ++i) {
+        const size_t g = x->uses[i].group;
+        const size_t size = x->groups[g].piece * x->ranks;
+
+        if (of_gradients && (!x->uses[i].is_backward || x->groups[g].tied_at != SIZE_MAX)) continue;
+        if (g == before) continue;
+        largest = memopt_i_max(largest, size + (before == SIZE_MAX ? 0 : x->groups[before].piece * x->ranks));
+        before = g;
+    }
+    return largest;
+}
+
+/* How many elements of a rank's piece travel at once, in each half of the buckets. */
+static memopt_status memopt_i_shard_bucket(memopt_i_checks *c, memopt_shard *x) {
+    const size_t grain = 2 * x->ranks * x->grain * x->gradient_bytes;
+    size_t g, largest = 0;
+
+    for (g = 0; g < x->group_count; ++g) largest = memopt_i_max(largest, x->groups[g].piece);
+    x->bucket = memopt_i_min(x->desc.bucket_bytes / grain * x->grain, largest);
+    return memopt_i_must_be_at_least(c, "bucket_bytes", x->desc.bucket_bytes, "at least two grains for each rank,",
+                                     grain);
+}
+
+/* The part of each tensor that this rank steps. Where nothing is cut, that is all of it. */
+static void memopt_i_shard_cut(memopt_shard *x) {
+    size_t t, pieces = 0;
+
+    for (t = 0; t < x->desc.tensor_count; ++t) {
+        const memopt_shard_tensor *tensor = &x->tensors[t];
+        const memopt_i_shard_group *g = &x->groups[tensor->group];
+        const size_t at = x->places[t];
+        const size_t own = x->desc.stage ? x->rank * g->piece : 0;
+        const size_t end = x->desc.stage ? own + g->piece : g->piece * x->ranks;
+        const size_t low = memopt_i_max(own, at);
+        const size_t high = memopt_i_min(end, at + tensor->count);
+        memopt_optim_tensor *part = &x->parts[t];
+
+        memset(part, 0, sizeof *part);
+        part->count = tensor->count;
+        part->columns = tensor->columns;
+        part->group = tensor->rates;
+        part->first = low < high ? low - at : tensor->count;
+        part->held = low < high ? high - low : 0;
+        x->first_pieces[t] = pieces;
+        if (part->held)
+            pieces += memopt_i_ceil_div(part->first + part->held, MEMOPT_I_SCALE_PIECE)
+                    - part->first / MEMOPT_I_SCALE_PIECE;
+    }
+    x->first_pieces[t] = x->piece_count = pieces;
+}
+
+/* What a norm takes: squares of all tensors, and how many values are not finite; of each group the 17 sums that its
+   border cuts: these travel. Behind them the 16 that this rank's end cuts, and what its pieces sum up to. */
+static size_t memopt_i_shard_chain_count(const memopt_shard *x) {
+    return x->desc.tensor_count + 1 + 17 * x->group_count;
+}
+
+static size_t memopt_i_round64(size_t bytes) { return memopt_i_ceil_div(bytes, 64) * 64; }
+
+static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
+    return memopt_i_round64((memopt_i_shard_chain_count(x) + 16 * x->group_count + x->piece_count) * sizeof(double));
+}
+
+static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_shard *x) {
+    memopt_shard_bytes *b = &x->bytes;
+    const int stage = x->desc.stage;
+    memopt_optim_desc o = x->desc.optim;
+
+    o.place_states = 1;
+    o.error = c->error;
+    c->status = memopt_optim_bytes(&o, &b->states);
+    if (c->status) return c->status;
+    b->weights = (stage < 3 ? x->whole : x->part) * x->weight_bytes;
+    b->window = x->gathers ? memopt_i_shard_window(x, 0) * x->weight_bytes : 0;
+    b->extra = (stage ? x->part : x->whole) * x->extra_bytes;
+    b->gradients = (stage < 2 ? x->whole : memopt_i_shard_window(x, 1) + x->tied) * x->gradient_bytes;
+    b->sums = x->sums_in_place ? 0 : (stage ? x->part : x->whole) * x->sum_bytes;
+    b->buckets = memopt_i_shard_chain_bytes(x) + (x->ranks > 1 ? 2 * x->ranks * x->bucket * x->gradient_bytes : 0);
+    b->tables = x->table_bytes;
+    b->rounds = x->rounds;
+    b->total = memopt_i_round64(b->weights) + memopt_i_round64(b->window) + memopt_i_round64(b->extra)
+             + memopt_i_round64(b->gradients) + memopt_i_round64(b->sums) + memopt_i_round64(b->states)
+             + memopt_i_round64(b->buckets) + memopt_i_round64(b->tables);
+    return MEMOPT_OK;
+}
+
+/* Ranks of a set that have a unit in a round. */
+static size_t memopt_i_shard_valid(const memopt_shard *x, size_t round, size_t set) {
+    const size_t first = (round * x->sets + set) * x->ranks;
+
+    return x->desc.units > first ? memopt_i_min(x->desc.units - first, x->ranks) : 0;
+}
+
+/* Elements of groups that arrive in a round, and how often one does. */
+static size_t memopt_i_shard_gathers(const memopt_shard *x, size_t round, uint64_t *calls) {
+    size_t i, sum = 0, before = round ? x->uses[x->desc.use_count - 1].group : SIZE_MAX;
+
+    for (i = 0; i < x->desc.use_count; ++i) {
+        if (x->uses[i].group != before) {
+            sum += x->groups[x->uses[i].group].piece;
+            ++*calls;
+        }
+        before = x->uses[i].group;
+    }
+    return sum;
+}
+
+static void memopt_i_shard_count_traffic(memopt_shard *x) {
+    memopt_shard_bytes *b = &x->bytes;
+    const uint64_t others = x->ranks - 1;
+    uint64_t buckets = 0;
+    size_t g, round, set, valid;
+
+    for (g = 0; g < x->group_count; ++g) buckets += memopt_i_ceil_div(x->groups[g].piece, x->bucket);
+    for (round = 0; round < x->rounds; ++round) {
+        valid = memopt_i_shard_valid(x, round, x->set);
+        if (others && valid) {
+            b->sent_gradients += others * x->part * x->gradient_bytes;
+            b->calls += buckets;
+        }
+        if (x->gathers) b->sent_weights += others * memopt_i_shard_gathers(x, round, &b->calls) * x->weight_bytes;
+        for (set = 0; x->sets > 1 && set < x->sets && memopt_i_shard_valid(x, round, set); ++set) b->calls += buckets;
+        if (valid) b->sent_replicas += (uint64_t)(x->sets - 1) * x->part * x->sum_bytes;
+    }
+    if (others && x->desc.stage < 3) {
+        b->sent_weights += others * x->part * (x->desc.stage ? x->weight_bytes : x->sum_bytes);
+        b->calls += x->group_count;
+    }
+}
+
+static void memopt_i_shard_carve(memopt_carver *room, const memopt_shard *of, memopt_shard **x) {
+    const size_t n = of->desc.tensor_count, uses = of->desc.use_count;
+    memopt_shard at = *of;
+
+    *x = (memopt_shard *)memopt_carve(room, 1, sizeof **x, 0);
+    at.groups = (memopt_i_shard_group *)memopt_carve(room, of->group_count, sizeof *at.groups, 0);
+    at.places = (size_t *)memopt_carve(room, n, sizeof *at.places, 0);
+    at.first_pieces = (size_t *)memopt_carve(room, n + 1, sizeof *at.first_pieces, 0);
+    at.parts = (memopt_optim_tensor *)memopt_carve(room, n, sizeof *at.parts, 0);
+    at.tensors = (memopt_shard_tensor *)memopt_carve(room, n, sizeof *at.tensors, 0);
+    at.uses = (memopt_shard_use *)memopt_carve(room, uses, sizeof *at.uses, 0);
+    at.queue = (size_t *)memopt_carve(room, of->group_count, sizeof *at.queue, 0);
+    if (*x) **x = at;
+}
+
+/* The object with its tables filled in, from the host's allocator; NULL: c says why. */
+static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_desc *desc) {
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_shard of, *x;
+
+    if (memopt_i_shard_resolve(c, desc, &of) || memopt_i_host_resolve(c, NULL, &of.host)) return NULL;
+    if (!of.desc.uses) of.desc.use_count = 2 * of.group_count;
+    memopt_i_shard_carve(&room, &of, &x);
+    if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
+    of.table_bytes = room.bytes;
+    room = memopt_carver_begin(memopt_i_alloc(&of.host, of.table_bytes, MEMOPT_I_HOST_ALIGN));
+    if (!room.base) {
+        (void)memopt_i_refuse_memory(c, of.table_bytes);
+        return NULL;
+    }
+    memset(room.base, 0, of.table_bytes);
+    memopt_i_shard_carve(&room, &of, &x);
+    memcpy(x->tensors, desc->tensors, desc->tensor_count * sizeof *x->tensors);
+    x->desc.tensors = x->tensors;
+    x->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    if (!memopt_i_shard_types(c, x) && !memopt_i_shard_lay_out(c, x) && !memopt_i_shard_uses(c, x)
+        && !memopt_i_shard_bucket(c, x)) {
+        memopt_i_shard_cut(x);
+        if (!memopt_i_shard_measure_memory(c, x)) {
+            memopt_i_shard_count_traffic(x);
+            return x;
+        }
+    }
+    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
+    return NULL;
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
+    memopt_shard *x;
+
+    if (memopt_i_must(&c, bytes != NULL, "bytes", "is NULL")) return c.status;
+    x = memopt_i_shard_make(&c, desc);
+    if (!x) return c.status;
+    *bytes = x->bytes;
+    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
+    return MEMOPT_OK;
+}
+
+/* ---- memory ---- */
+static unsigned char *memopt_i_shard_take(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena, size_t bytes,
+                                          memopt_tag tag, const char *name) {
+    memopt_push_options push;
+    unsigned char *p;
+
+    if (c->status || !bytes) return NULL;
+    memset(&push, 0, sizeof push);
+    push.tag = tag;
+    push.alignment = 64;
+    push.zero = 1;
+    push.name = name;
+    p = (unsigned char *)(arena ? memopt_arena_push_with(arena, bytes, &push) : memopt_i_alloc(&x->host, bytes, 64));
+    if (p && !arena) memset(p, 0, bytes);
+    if (p) return p;
+    if (!arena) (void)memopt_i_refuse_memory(c, bytes);
+    else {
+        const memopt_error e = memopt_arena_error(arena);
+
+        c->status = e.status;
+        if (c->error) *c->error = e;
+    }
+    return NULL;
+}
+
+static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena) {
+    const memopt_shard_bytes *b = &x->bytes;
+    memopt_optim_desc o = x->desc.optim;
+
+    x->weights = memopt_i_shard_take(c, x, arena, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
+    x->window = memopt_i_shard_take(c, x, arena, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
+    x->extra = memopt_i_shard_take(c, x, arena, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
+    x->gradients = memopt_i_shard_take(c, x, arena, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
+    x->sums = memopt_i_shard_take(c, x, arena, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
+    x->buckets = memopt_i_shard_take(c, x, arena, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
+    if (c->status) return c->status;
+    o.error = c->error;
+    return c->status = memopt_optim_open(&o, arena, &x->optim);
+}
+
+static void memopt_i_shard_give_back(memopt_shard *x) {
+    const memopt_shard_bytes *b = &x->bytes;
+
+    if (x->is_owned) {
+        memopt_optim_close(x->optim);
+        memopt_i_free(&x->host, x->weights, b->weights, 64);
+        memopt_i_free(&x->host, x->window, b->window, 64);
+        memopt_i_free(&x->host, x->extra, b->extra, 64);
+        memopt_i_free(&x->host, x->gradients, b->gradients, 64);
+        memopt_i_free(&x->host, x->sums, b->sums, 64);
+        memopt_i_free(&x->host, x->buckets, b->buckets, 64);
+    }
+    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+/* Where the element at `at` of a group lies: in an array that is whole, or has the rank's parts alone. */
+static unsigned char *memopt_i_shard_at(const memopt_shard *x, unsigned char *base, int whole, size_t group, size_t at,
+                                        size_t bytes) {
+    const memopt_i_shard_group *g = &x->groups[group];
+
+    return base + (whole ? g->whole_at + at : g->part_at + at - x->rank * g->piece) * bytes;
+}
+
+static unsigned char *memopt_i_shard_own_weights(const memopt_shard *x, size_t group, size_t at) {
+    return memopt_i_shard_at(x, x->weights, x->desc.stage < 3, group, at, x->weight_bytes);
+}
+
+static unsigned char *memopt_i_shard_own_sums(const memopt_shard *x, size_t group, size_t at) {
+    if (x->sums_in_place) return memopt_i_shard_at(x, x->gradients, 1, group, at, x->sum_bytes);
+    return memopt_i_shard_at(x, x->sums, !x->desc.stage, group, at, x->sum_bytes);
+}
+
+static void memopt_i_shard_point(memopt_shard *x) {
+    size_t t, g;
+
+    for (t = 0; t < x->desc.tensor_count; ++t) {
+        memopt_optim_tensor *part = &x->parts[t];
+        const size_t group = x->tensors[t].group;
+        const size_t at = x->places[t] + part->first;
+
+        if (!part->held) continue;
+        part->weights = memopt_i_shard_own_weights(x, group, at);
+        part->gradients = memopt_i_shard_own_sums(x, group, at);
+        if (!x->extra_bytes) continue;
+        part->extra = memopt_i_shard_at(x, x->extra, !x->desc.stage, group, at, x->extra_bytes);
+        if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY) {
+            void *floats = part->extra;
+
+            part->extra = part->weights;
+            part->weights = floats;
+        }
+    }
+    for (g = 0; g < x->group_count; ++g) {
+        if (!x->gathers) x->groups[g].weights = memopt_i_shard_own_weights(x, g, 0);
+        if (x->desc.stage < 2)
+            x->groups[g].gradients = memopt_i_shard_at(x, x->gradients, 1, g, 0, x->gradient_bytes);
+    }
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena,
+                                                         memopt_shard **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
+    const memopt_mark mark = memopt_arena_mark(arena);
+    memopt_shard *x;
+
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
+    if (arena && memopt_i_source_not_host_visible(arena->source) == 2)
+        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "arena", "is a device's");
+    x = memopt_i_shard_make(&c, desc);
+    if (!x) return c.status;
+    x->is_owned = !arena;
+    if (memopt_i_shard_take_all(&c, x, arena)) {
+        memopt_i_shard_give_back(x);
+        if (arena) (void)memopt_arena_rewind(arena, mark);
+        return c.status;
+    }
+    if (arena && !arena->source->host_visible) {
+        memopt_i_shard_give_back(x);
+        *out = NULL;
+        return MEMOPT_OK;
+    }
+    memopt_i_shard_point(x);
+    x->chain = (double *)(void *)x->buckets;
+    x->gathering = x->here = SIZE_MAX;
+    *out = x;
+    return MEMOPT_OK;
+}
+
+/* ---- what goes wrong ---- */
+static memopt_i_checks memopt_i_shard_checks(memopt_shard *x) {
+    return memopt_i_checks_begin(x ? &x->error : NULL, "shard");
+}
+
+/* A call of a communicator failed: nothing more can be done with it. */
+static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *comm, memopt_status status) {
+    if (!status) return status;
+    x->is_broken = 1;
+    x->error = memopt_comm_error(comm);
+    return status;
+}
+
+static memopt_status memopt_i_shard_refuse_state(memopt_shard *x, const char *reason) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
+
+    return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, reason);
+}
+
+/* ---- gradients: sent by buckets, and folded ---- */
+typedef struct memopt_i_shard_fold {
+    const memopt_shard *shard;
+    unsigned char *sums;
+    const unsigned char *pieces;
+    size_t stride, count, sources; /* bytes from a piece to the next; elements; pieces that count */
+    int level, start;              /* start: there are no sums yet */
+} memopt_i_shard_fold;
+
+/* sums = sums + piece + piece ..., as memopt_gradients_accumulate() adds with weight 1. */
+static void memopt_i_shard_fold_block(const memopt_i_shard_fold *f, size_t at, size_t n) {
+    const memopt_shard *x = f->shard;
+    float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK];
+    float *to = x->sum_bytes == 4 ? (float *)(void *)f->sums + at : block;
+    size_t s;
+
+    for (s = 0; s < f->sources; ++s) {
+        const unsigned char *piece = f->pieces + s * f->stride + at * x->gradient_bytes;
+        const float *from = (const float *)(const void *)piece;
+
+        if (x->gradient_bytes == 2) {
+            memopt_i_to_f32(f->level, value, (const uint16_t *)(const void *)piece, x->desc.gradients, n);
+            from = value;
+        }
+        MEMOPT_I_DISPATCH(f->level, add_weighted, (to, from, n, 1, f->start && !s));
+    }
+    if (to == block)
+        memopt_i_from_f32(f->level, (uint16_t *)(void *)f->sums + at, block, x->desc.optim.gradients, n);
+}
+
+static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
+    const memopt_i_shard_fold *f = (const memopt_i_shard_fold *)task;
+    const size_t end = memopt_i_min((index + 1) * MEMOPT_I_SHARD_FOLD, f->count);
+    size_t at;
+
+    (void)worker;
+    for (at = index * MEMOPT_I_SHARD_FOLD; at < end; at += MEMOPT_I_SCALE_BLOCK)
+        memopt_i_shard_fold_block(f, at, memopt_i_min(MEMOPT_I_SCALE_BLOCK, end - at));
+    memopt_i_wide_end(f->level);
+}
+
+/* The pieces of one bucket onto the sums: those of this set, and with replicas those of each set in its turn. */
+static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_flight *flight) {
+    const memopt_i_shard_group *g = &x->groups[flight->group];
+    memopt_i_shard_fold f;
+    memopt_comm_call call;
+    memopt_status s = MEMOPT_OK;
+    size_t set;
+
+    f.shard = x;
+    f.sums = memopt_i_shard_own_sums(x, flight->group, x->rank * g->piece + flight->at);
+    f.pieces = flight->number ? flight->room : g->gradients + flight->at * x->gradient_bytes;
+    f.stride = flight->count * x->gradient_bytes;
+    f.count = flight->count;
+    f.level = memopt_i_simd_level(&x->desc.optim.threads);
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = f.count * x->sum_bytes;
+    call.send = call.receive = f.sums;
+    for (set = 0; !s && set < x->sets; ++set) {
+        f.sources = memopt_i_shard_valid(x, x->round, set);
+        if (!f.sources) break;
+        f.start = !x->round && !set;
+        if (set == x->set && !(x->sums_in_place && !flight->number))
+            memopt_i_parallel_for(&x->desc.optim.threads, memopt_i_ceil_div(f.count, MEMOPT_I_SHARD_FOLD),
+                                  memopt_i_shard_fold_chunk, &f);
+        call.root = set;
+        if (x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
+    }
+    return s;
+}
+
+/* A step inside backward: the sums of this group are complete. */
+static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
+    const memopt_i_shard_group *g = &x->groups[group];
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+
+    for (t = g->first; !s && t < g->first + g->count; ++t)
+        if (x->parts[t].held) {
+            x->is_changed = 1;
+            s = memopt_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
+        }
+    if (!s) return s;
+    x->is_broken = 1;
+    x->error = memopt_optim_error(x->optim);
+    memopt_comm_abort(x->desc.comm);
+    memopt_comm_abort(x->desc.replicas);
+    return s;
+}
+
+/* Wait for the oldest bucket, and add it up. */
+static memopt_status memopt_i_shard_land(memopt_shard *x) {
+    const memopt_i_shard_flight flight = x->flights[0];
+    memopt_i_shard_group *g = &x->groups[flight.group];
+    memopt_status s = MEMOPT_OK;
+
+    x->flights[0] = x->flights[1];
+    --x->flying;
+    if (flight.number)
+        s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, flight.number));
+    if (!s) s = memopt_i_shard_add(x, &flight);
+    if (s || flight.at + flight.count < g->piece) return s;
+    g->is_summed = 1;
+    if (x->desc.stage > 1) g->gradients = NULL;
+    return x->is_fused ? memopt_i_shard_step_group(x, flight.group) : MEMOPT_OK;
+}
+
+/* Before a call is begun: one that was begun eight calls ago must have been waited for. */
+static memopt_status memopt_i_shard_make_room(memopt_shard *x) {
+    const uint64_t next = memopt_i_comm_number(x->desc.comm) + 1;
+    memopt_status s = MEMOPT_OK;
+
+    if (x->gather && x->gather + MEMOPT_COMM_CALLS <= next) {
+        s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
+        x->gather = 0;
+    }
+    while (!s && x->flying && x->flights[0].number && x->flights[0].number + MEMOPT_COMM_CALLS <= next)
+        s = memopt_i_shard_land(x);
+    return s;
+}
+
+/* Send the next bucket of the group whose turn it is. */
+static memopt_status memopt_i_shard_send(memopt_shard *x) {
+    const size_t group = x->queue[x->begun];
+    const memopt_i_shard_group *g = &x->groups[group];
+    memopt_i_shard_flight flight;
+    memopt_comm_call call;
+    memopt_status s;
+
+    flight.number = 0;
+    flight.group = group;
+    flight.at = x->begun_at;
+    flight.count = memopt_i_min(x->bucket, g->piece - x->begun_at);
+    flight.room = x->buckets + memopt_i_shard_chain_bytes(x)
+                + (x->flown++ % 2) * x->ranks * x->bucket * x->gradient_bytes;
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_TO_ALL;
+    call.bytes = flight.count * x->gradient_bytes;
+    call.stride = g->piece * x->gradient_bytes;
+    call.send = g->gradients + flight.at * x->gradient_bytes;
+    call.receive = flight.room;
+    if (x->ranks > 1 && memopt_i_shard_valid(x, x->round, x->set)) {
+        s = memopt_i_shard_make_room(x);
+        if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &flight.number));
+        if (s) return s;
+    }
+    x->flights[x->flying++] = flight;
+    x->begun_at += flight.count;
+    if (x->begun_at < g->piece) return MEMOPT_OK;
+    x->begun_at = 0;
+    ++x->begun;
+    return MEMOPT_OK;
+}
+
+/* As many buckets as there is room for. */
+static memopt_status memopt_i_shard_fill(memopt_shard *x) {
+    memopt_status s = MEMOPT_OK;
+
+    while (!s && x->flying < 2 && x->begun < x->queued) s = memopt_i_shard_send(x);
+    return s;
+}
+
+/* Until the sums of a group are complete; of all that were reduced: SIZE_MAX. */
+static memopt_status memopt_i_shard_drain(memopt_shard *x, size_t group) {
+    memopt_status s = memopt_i_shard_fill(x);
+
+    while (!s && x->flying && (group == SIZE_MAX || !x->groups[group].is_summed)) {
+        s = memopt_i_shard_land(x);
+        if (!s) s = memopt_i_shard_fill(x);
+    }
+    return s;
+}
+
+/* ---- weights that arrive ---- */
+static size_t memopt_i_shard_group_bytes(const memopt_shard *x, size_t group, size_t element) {
+    return x->groups[group].piece * x->ranks * element;
+}
+
+/* A place in a window: 0 its low end, 1 its high end. */
+static unsigned char *memopt_i_shard_end(const memopt_shard *x, unsigned char *window, size_t bytes, size_t group,
+                                         size_t element, int high) {
+    return window + (high ? bytes - memopt_i_shard_group_bytes(x, group, element) : 0);
+}
+
+/* Begin to gather a group into the end of the window that is free. */
+static memopt_status memopt_i_shard_gather(memopt_shard *x, size_t group) {
+    const memopt_i_shard_group *g = &x->groups[group];
+    memopt_comm_call call;
+    memopt_status s;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = g->piece * x->weight_bytes;
+    call.send = memopt_i_shard_own_weights(x, group, x->rank * g->piece);
+    call.receive = memopt_i_shard_end(x, x->window, x->bytes.window, group, x->weight_bytes, !x->slot);
+    s = memopt_i_shard_make_room(x);
+    if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &x->gather));
+    if (!s) x->gathering = group;
+    return s;
+}
+
+/* The weights of a group are to be there, and those of the next to come. */
+static memopt_status memopt_i_shard_arrive(memopt_shard *x, size_t group) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    if (x->here != group) {
+        if (x->here != SIZE_MAX) x->groups[x->here].weights = NULL;
+        x->here = SIZE_MAX;
+        if (x->gathering != group) s = memopt_i_shard_gather(x, group);
+        if (!s && x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
+        x->gather = 0;
+        x->gathering = SIZE_MAX;
+        if (s) return s;
+        x->slot = !x->slot;
+        x->here = group;
+        x->groups[group].weights = memopt_i_shard_end(x, x->window, x->bytes.window, group, x->weight_bytes, x->slot);
+    }
+    if (x->gathering != SIZE_MAX) return MEMOPT_OK;
+    for (i = x->use + 1; i < x->desc.use_count && x->uses[i].group == group; ++i) {}
+    return i < x->desc.use_count ? memopt_i_shard_gather(x, x->uses[i].group) : MEMOPT_OK;
+}
+
+/* Memory for the gradients of a group: at the end of the window that the last but one has left, or its own. */
+static memopt_status memopt_i_shard_ready(memopt_shard *x, size_t group) {
+    memopt_i_shard_group *g = &x->groups[group];
+    const size_t window = x->bytes.gradients - x->tied * x->gradient_bytes;
+    const int high = (int)(x->windowed % 2);
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+
+    if (g->seen) return MEMOPT_OK;
+    if (g->tied_at != SIZE_MAX) g->gradients = x->gradients + window + g->tied_at * x->gradient_bytes;
+    else {
+        if (x->windowed > 1) s = memopt_i_shard_drain(x, x->window_group[high]);
+        if (s) return s;
+        if (x->windowed > 1 && !x->groups[x->window_group[high]].is_summed)
+            return memopt_i_shard_refuse_state(x, "the last group but one has not been reduced");
+        x->window_group[high] = group;
+        ++x->windowed;
+        g->gradients = memopt_i_shard_end(x, x->gradients, window, group, x->gradient_bytes, high);
+    }
+    for (t = g->first; t < g->first + g->count; ++t) { /* pads are zero */
+        const size_t end = x->places[t] + x->tensors[t].count;
+        const size_t next = t + 1 < g->first + g->count ? x->places[t + 1] : g->piece * x->ranks;
+
+        memset(g->gradients + end * x->gradient_bytes, 0, (next - end) * x->gradient_bytes);
+    }
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_backward) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
+    memopt_status s = MEMOPT_OK;
+
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->is_broken) return MEMOPT_ERR_STATE;
+    if (x->state != MEMOPT_I_SHARD_ROUND) return memopt_i_shard_refuse_state(x, "no round has begun");
+    if (memopt_i_must_number(&c, group < x->group_count, "group", memopt_i_count(group), "below",
+                             memopt_i_count(x->group_count))) return c.status;
+    if (x->desc.stage < 2) return MEMOPT_OK;
+    if (x->use == x->desc.use_count || x->uses[x->use].group != group || x->uses[x->use].is_backward != is_backward) {
+        memopt_i_checks_at(&c, "use", x->use);
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, is_backward ? "backward of group" : "forward of group",
+                                      memopt_i_count(group), "is not what comes next: that is group",
+                                      memopt_i_count(x->use < x->desc.use_count ? x->uses[x->use].group : SIZE_MAX));
+    }
+    if (x->gathers) s = memopt_i_shard_arrive(x, group);
+    if (!s && is_backward) s = memopt_i_shard_ready(x, group);
+    if (s) return s;
+    x->groups[group].seen += (size_t)is_backward;
+    ++x->use;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_shard_forward(memopt_shard *shard, size_t group) {
+    return memopt_i_shard_use(shard, group, 0);
+}
+
+MEMOPT_API memopt_status memopt_shard_backward(memopt_shard *shard, size_t group) {
+    return memopt_i_shard_use(shard, group, 1);
+}
+
+MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group) {
+    memopt_i_checks c = memopt_i_shard_checks(shard);
+    memopt_i_shard_group *g;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    if (shard->state != MEMOPT_I_SHARD_ROUND) return memopt_i_shard_refuse_state(shard, "no round has begun");
+    if (memopt_i_must_number(&c, group < shard->group_count, "group", memopt_i_count(group), "below",
+                             memopt_i_count(shard->group_count))) return c.status;
+    g = &shard->groups[group];
+    memopt_i_checks_at(&c, "group", group);
+    if (g->is_reduced) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "it has been reduced in this round");
+    if (shard->desc.stage > 1 && g->seen < g->backwards)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "backwards", memopt_i_count(g->seen), "of",
+                                      memopt_i_count(g->backwards));
+    g->is_reduced = 1;
+    shard->queue[shard->queued++] = group;
+    return memopt_i_shard_fill(shard);
+}
+
+/* ---- rounds ---- */
+/* Gather what every rank has a piece of, in place: weights, or sums. */
+static memopt_status memopt_i_shard_make_whole(memopt_shard *x, unsigned char *base, size_t element) {
+    uint64_t numbers[4] = { 0 };
+    memopt_status s = MEMOPT_OK;
+    memopt_comm_call call;
+    size_t g;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    for (g = 0; !s && g < x->group_count + 4; ++g) {
+        uint64_t *number = &numbers[g % 4];
+
+        if (*number) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, *number));
+        *number = 0;
+        if (s || g >= x->group_count) continue;
+        call.bytes = x->groups[g].piece * element;
+        call.receive = memopt_i_shard_at(x, base, 1, g, 0, element);
+        call.send = memopt_i_shard_at(x, base, 1, g, x->rank * x->groups[g].piece, element);
+        s = memopt_i_shard_make_room(x);
+        if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, number));
+    }
+    for (g = 0; g < 4; ++g) if (numbers[g]) (void)memopt_comm_wait(x->desc.comm, numbers[g]); /* after a failure */
+    return s;
+}
+
+/* All rounds are over. */
+static memopt_status memopt_i_shard_finish(memopt_shard *x) {
+    unsigned char *const sums = x->sums_in_place ? x->gradients : x->sums;
+    memopt_status s = MEMOPT_OK;
+
+    if (!x->desc.stage && x->ranks > 1) s = memopt_i_shard_make_whole(x, sums, x->sum_bytes);
+    if (!s) x->state = MEMOPT_I_SHARD_SUMMED;
+    return s;
+}
+
+static void memopt_i_shard_open_round(memopt_shard *x) {
+    size_t g;
+
+    for (g = 0; g < x->group_count; ++g) {
+        x->groups[g].seen = 0;
+        x->groups[g].is_reduced = x->groups[g].is_summed = 0;
+    }
+    x->state = MEMOPT_I_SHARD_ROUND;
+    x->use = x->queued = x->begun = x->begun_at = x->windowed = 0;
+}
+
+static memopt_status memopt_i_shard_close_round(memopt_shard *x) {
+    size_t g;
+
+    if (x->queued == x->group_count) return memopt_i_shard_drain(x, SIZE_MAX);
+    for (g = 0; x->groups[g].is_reduced; ++g) {}
+    return memopt_i_fail_at(&x->error, MEMOPT_ERR_STATE, "it has not been reduced in this round", "group", g);
+}
+
+MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *unit) {
+    memopt_shard *const x = shard;
+    size_t round, at;
+    memopt_status s = MEMOPT_OK;
+
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->is_broken) return MEMOPT_ERR_STATE;
+    if (!unit) return memopt_i_fail(&x->error, MEMOPT_ERR_ARGUMENT, "unit is NULL");
+    if (x->state == MEMOPT_I_SHARD_ROUND) s = memopt_i_shard_close_round(x);
+    if (s) return s;
+    round = x->state == MEMOPT_I_SHARD_IDLE ? 0 : x->round + 1;
+    if (x->state == MEMOPT_I_SHARD_SUMMED || round == x->rounds) {
+        if (x->state != MEMOPT_I_SHARD_SUMMED) s = memopt_i_shard_finish(x);
+        if (!s) *unit = MEMOPT_SHARD_DONE;
+        return s;
+    }
+    x->round = round;
+    memopt_i_shard_open_round(x);
+    at = (round * x->sets + x->set) * x->ranks + x->rank;
+    *unit = at < x->desc.units ? at : MEMOPT_SHARD_NO_UNIT;
+    return MEMOPT_OK;
+}
+
+/* ---- norms ---- */
+typedef struct memopt_i_shard_chain { /* parts of the chain's memory */
+    double *squares, *nonfinite, *carried, *cut, *pieces;
+} memopt_i_shard_chain;
+
+static memopt_i_shard_chain memopt_i_shard_chain_of(const memopt_shard *x) {
+    memopt_i_shard_chain n;
+
+    n.squares = x->chain;
+    n.nonfinite = n.squares + x->desc.tensor_count;
+    n.carried = n.nonfinite + 1;
+    n.cut = n.carried + 17 * x->group_count;
+    n.pieces = n.cut + 16 * x->group_count;
+    return n;
+}
+
+typedef struct memopt_i_shard_piece { /* of a norm, and what of it this rank holds */
+    size_t tensor, first, count; /* counted in the tensor */
+    int    begins, ends;         /* here */
+    void  *values;
+} memopt_i_shard_piece;
+
+static memopt_i_shard_piece memopt_i_shard_piece_of(const memopt_shard *x, size_t tensor, size_t index) {
+    const memopt_optim_tensor *part = &x->parts[tensor];
+    const size_t begin = (part->first / MEMOPT_I_SCALE_PIECE + index) * MEMOPT_I_SCALE_PIECE;
+    const size_t end = memopt_i_min(part->count - begin, MEMOPT_I_SCALE_PIECE) + begin;
+    memopt_i_shard_piece p;
+
+    p.tensor = tensor;
+    p.first = memopt_i_max(begin, part->first);
+    p.count = memopt_i_min(end, part->first + part->held) - p.first;
+    p.begins = p.first == begin;
+    p.ends = p.first + p.count == end;
+    p.values = (unsigned char *)(uintptr_t)part->gradients + (p.first - part->first) * x->sum_bytes;
+    return p;
+}
+
+/* All that does not wait for another rank. */
+static void memopt_i_shard_square(void *task, size_t index, int worker) {
+    const memopt_shard *x = (const memopt_shard *)task;
+    const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
+    const int level = memopt_i_simd_level(&x->desc.optim.threads);
+    double sums[16] = { 0 };
+    size_t low = 0, high = x->desc.tensor_count;
+    memopt_i_shard_piece p;
+
+    (void)worker;
+    while (high - low > 1) { /* the last tensor whose first piece is not after this one, and that has any */
+        const size_t middle = low + (high - low) / 2;
+        if (x->first_pieces[middle] <= index) low = middle;
+        else high = middle;
+    }
+    p = memopt_i_shard_piece_of(x, low, index - x->first_pieces[low]);
+    if (!p.begins) return;
+    MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0, sums));
+    if (p.ends) n.pieces[index] = memopt_i_sums_join(sums);
+    else memcpy(n.cut + 16 * x->tensors[low].group, sums, sizeof sums);
+    memopt_i_wide_end(level);
+}
+
+/* One tensor's pieces, in their order, from the sums that the rank before has left to those that the next one gets. */
+static void memopt_i_shard_continue_tensor(const memopt_shard *x, const memopt_i_shard_chain *n, size_t t) {
+    const int level = memopt_i_simd_level(&x->desc.optim.threads);
+    double *carried = n->carried + 17 * x->tensors[t].group;
+    double total = x->parts[t].first ? carried[16] : 0;
+    double sums[16];
+    size_t i;
+
+    for (i = 0; i < x->first_pieces[t + 1] - x->first_pieces[t]; ++i) {
+        const memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i);
+        double sum;
+
+        if (!p.begins) MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0,
+                                                               carried));
+        else if (!p.ends) memcpy(carried, n->cut + 16 * x->tensors[t].group, 16 * sizeof *carried);
+        memcpy(sums, carried, sizeof sums);
+        sum = p.begins && p.ends ? n->pieces[x->first_pieces[t] + i] : memopt_i_sums_join(sums);
+        if (!memopt_i_finite_double(sum))
+            *n->nonfinite += (double)memopt_i_gradients_nonfinite(x->desc.optim.gradients, p.values, p.count);
+        if (p.ends) total = memopt_i_sum_double(total, sum);
+    }
+    carried[16] = total;
+    if (x->parts[t].first + x->parts[t].held == x->parts[t].count) n->squares[t] = total;
+}
+
+static memopt_status memopt_i_shard_norm(memopt_shard *x) {
+    const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
+    const size_t ranks = x->desc.stage ? x->ranks : 1;
+    memopt_comm_call call;
+    memopt_status s = MEMOPT_OK;
+    size_t r, t;
+
+    memset(n.squares, 0, memopt_i_shard_chain_count(x) * sizeof(double));
+    memopt_i_parallel_for(&x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = memopt_i_shard_chain_count(x) * sizeof(double);
+    call.send = call.receive = n.squares;
+    for (r = 0; !s && r < ranks; ++r) {
+        if (ranks == 1 || r == x->rank)
+            for (t = 0; t < x->desc.tensor_count; ++t) if (x->parts[t].held) memopt_i_shard_continue_tensor(x, &n, t);
+        call.root = r;
+        if (ranks > 1) s = memopt_i_shard_make_room(x);
+        if (ranks > 1 && !s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+    }
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler *scaler,
+                                              memopt_gradient_total *total) {
+    memopt_i_checks c = memopt_i_shard_checks(shard);
+    const char *const wrong = scaler ? memopt_i_scaler_wrong(scaler) : NULL;
+    memopt_i_shard_chain n;
+    memopt_status s;
+    size_t t;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    memopt_i_must(&c, total != NULL, "total", "is NULL");
+    memopt_i_must(&c, !wrong, "scaler", wrong);
+    if (!c.status && scaler && scaler->unscaled)
+        memopt_i_refuse(&c, MEMOPT_ERR_STATE, "scaler", "has been measured already, and not yet updated");
+    if (c.status) return c.status;
+    if (shard->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(shard, "a round is missing");
+    s = memopt_i_shard_norm(shard);
+    if (s) return s;
+    n = memopt_i_shard_chain_of(shard);
+    memset(total, 0, sizeof *total);
+    for (t = 0; t < shard->desc.tensor_count; ++t)
+        total->squares = memopt_i_sum_double(total->squares, n.squares[t]);
+    total->nonfinite = (size_t)*n.nonfinite;
+    total->overflow = total->nonfinite != 0;
+    if (total->overflow) total->squares = (double)memopt_i_bits_float(0x7F800000u);
+    total->factor = scaler ? (double)memopt_scaler_inverse(scaler) : 1;
+    if (scaler) {
+        scaler->unscaled = 1;
+        scaler->found_nonfinite = (uint32_t)total->overflow;
+    }
+    return MEMOPT_OK;
+}
+
+/* ---- the step ---- */
+/* What has arrived, or is about to, is not to be used. */
+static memopt_status memopt_i_shard_forget(memopt_shard *x) {
+    memopt_status s = MEMOPT_OK;
+
+    if (x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
+    if (x->here != SIZE_MAX) x->groups[x->here].weights = NULL;
+    x->gather = 0;
+    x->gathering = x->here = SIZE_MAX;
+    return s;
+}
+
+/* Every rank has changed its part of the weights. */
+static memopt_status memopt_i_shard_renew(memopt_shard *x) {
+    const memopt_status s = memopt_i_shard_forget(x);
+
+    if (s || x->desc.stage == 3 || !x->desc.stage || x->ranks == 1) return s;
+    return memopt_i_shard_make_whole(x, x->weights, x->weight_bytes);
+}
+
+MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
+    const memopt_optim_desc *o = shard ? &shard->desc.optim : NULL;
+    size_t t;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    if (shard->state != MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "a step has begun");
+    for (t = 0; o->extra == MEMOPT_OPTIM_EXTRA_COPY && t < shard->desc.tensor_count; ++t)
+        if (shard->parts[t].held)
+            memopt_i_from_f32(memopt_i_simd_level(&o->threads), shard->parts[t].extra,
+                              (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
+    return memopt_i_shard_renew(shard);
+}
+
+MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const memopt_optim_run *run) {
+    const int is_first = shard && shard->state == MEMOPT_I_SHARD_IDLE;
+    memopt_status s;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    if (!run || !run->fused) return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "the run is not fused");
+    if (memopt_optim_needs_measure(shard->optim))
+        return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT,
+                             "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do");
+    if (shard->is_fused || shard->state == MEMOPT_I_SHARD_SUMMED
+        || (is_first ? 0 : shard->round + 1) + 1 != shard->rounds)
+        return memopt_i_shard_refuse_state(shard, "the next round is not the last");
+    s = is_first ? MEMOPT_OK : memopt_i_shard_close_round(shard);
+    if (s) return s;
+    s = memopt_optim_begin(shard->optim, run);
+    if (s) shard->error = memopt_optim_error(shard->optim);
+    else shard->is_fused = 1;
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run) {
+    memopt_shard *const x = shard;
+    memopt_status s;
+
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (x->is_broken) return MEMOPT_ERR_STATE;
+    if (x->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(x, "a round is missing");
+    if (x->is_fused) s = memopt_optim_end(x->optim);
+    else s = memopt_optim_step(x->optim, run);
+    if (s) {
+        x->error = memopt_optim_error(x->optim);
+        return s;
+    }
+    x->is_changed = 1;
+    x->is_fused = 0;
+    x->state = MEMOPT_I_SHARD_IDLE;
+    s = memopt_i_shard_renew(x);
+    if (!s) x->is_changed = 0;
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard) {
+    memopt_status s;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    if (shard->state == MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "no step has begun");
+    if (shard->is_fused) return memopt_i_shard_refuse_state(shard, "its weights are being stepped inside backward");
+    s = memopt_i_shard_drain(shard, SIZE_MAX);
+    if (!s) s = memopt_i_shard_forget(shard);
+    if (!s) shard->state = MEMOPT_I_SHARD_IDLE;
+    return s;
+}
+
+MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
+    size_t i;
+
+    if (!shard) return;
+    if (shard->gather) (void)memopt_comm_wait(shard->desc.comm, shard->gather);
+    for (i = 0; i < shard->flying; ++i)
+        if (shard->flights[i].number) (void)memopt_comm_wait(shard->desc.comm, shard->flights[i].number);
+    memopt_i_shard_give_back(shard);
+}
+
+/* ---- what is where ---- */
+MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out) {
+    if (!shard || !out || tensor >= shard->desc.tensor_count) return MEMOPT_ERR_ARGUMENT;
+    *out = shard->parts[tensor];
+    return MEMOPT_OK;
+}
+
+MEMOPT_API void *memopt_shard_weights(const memopt_shard *shard, size_t tensor) {
+    const unsigned char *p;
+
+    if (!shard || tensor >= shard->desc.tensor_count) return NULL;
+    p = shard->groups[shard->tensors[tensor].group].weights;
+    return p ? (void *)(uintptr_t)(p + shard->places[tensor] * shard->weight_bytes) : NULL;
+}
+
+MEMOPT_API void *memopt_shard_gradients(const memopt_shard *shard, size_t tensor) {
+    const unsigned char *p;
+
+    if (!shard || tensor >= shard->desc.tensor_count) return NULL;
+    p = shard->groups[shard->tensors[tensor].group].gradients;
+    return p ? (void *)(uintptr_t)(p + shard->places[tensor] * shard->gradient_bytes) : NULL;
+}
+
+MEMOPT_API int memopt_shard_is_intact(const memopt_shard *shard) { return shard && !shard->is_changed; }
+
+MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard) { return shard ? shard->optim : NULL; }
+
+MEMOPT_API memopt_error memopt_shard_error(const memopt_shard *shard) {
+    return shard ? shard->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the shard is NULL");
+}
 
 /* @section widths : *
    The wide code: this file once more for each width, see `vec`. */

@@ -30305,6 +30305,7 @@ typedef struct memopt_i_shard_group { /* sizes and places in elements */
     size_t piece;             /* of a rank */
     size_t whole_at, part_at; /* in what is whole; in what is a rank's part */
     size_t tied_at;           /* in the gradients of groups with several backwards; SIZE_MAX: it has one */
+    size_t carry_at;          /* of the sums of the optimizer that travel; in doubles */
     size_t backwards, seen;   /* of a unit; of this round so far */
     int    is_reduced, is_summed;
     unsigned char *weights, *gradients; /* where they are now; NULL: nowhere */
@@ -30327,6 +30328,7 @@ struct memopt_shard {
     size_t whole, part, tied; /* elements of all groups, of a rank's pieces, of tied groups */
     size_t bucket;            /* elements of a piece that travel at once */
     size_t piece_count;       /* of norms, begun or ended in this rank's parts */
+    size_t carry_count;       /* doubles that travel where the optimizer measures */
     int    gathers, sums_in_place, is_owned;
     memopt_i_shard_group *groups;
     size_t *places;           /* of tensors in their group */
@@ -30543,7 +30545,24 @@ static size_t memopt_i_shard_chain_count(const memopt_shard *x) {
 static size_t memopt_i_round64(size_t bytes) { return memopt_i_ceil_div(bytes, 64) * 64; }
 
 static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
-    return memopt_i_round64((memopt_i_shard_chain_count(x) + 16 * x->group_count + x->piece_count) * sizeof(double));
+    const size_t scratch = memopt_i_max(16 * x->group_count + x->piece_count, x->carry_count);
+
+    return memopt_i_round64((memopt_i_shard_chain_count(x) + scratch) * sizeof(double));
+}
+
+/* What travels from rank to rank where the optimizer measures: the most that a tensor of each group needs. */
+static void memopt_i_shard_place_carries(memopt_shard *x) {
+    const memopt_optim_kind kind = x->desc.optim.kind;
+    size_t g, t;
+
+    for (g = 0; g < x->group_count && memopt_i_kind_measures(kind) && x->desc.stage; ++g) {
+        size_t most = 0;
+
+        for (t = x->groups[g].first; t < x->groups[g].first + x->groups[g].count; ++t)
+            most = memopt_i_max(most, kind == MEMOPT_OPTIM_ADAFACTOR ? x->tensors[t].columns : 0);
+        x->groups[g].carry_at = x->carry_count;
+        x->carry_count += most + 35;
+    }
 }
 
 static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_shard *x) {
@@ -30651,6 +30670,7 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     if (!memopt_i_shard_types(c, x) && !memopt_i_shard_lay_out(c, x) && !memopt_i_shard_uses(c, x)
         && !memopt_i_shard_bucket(c, x)) {
         memopt_i_shard_cut(x);
+        memopt_i_shard_place_carries(x);
         if (!memopt_i_shard_measure_memory(c, x)) {
             memopt_i_shard_count_traffic(x);
             return x;
@@ -31342,6 +31362,85 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
     return MEMOPT_OK;
 }
 
+/* ---- kinds that measure ---- */
+/* Sums of which each is some rank's, and 0 on all others. Added by the owner of a piece of them, and gathered. */
+static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t count) {
+    const size_t half = x->ranks * x->bucket * x->gradient_bytes;
+    const size_t most = half / (x->ranks * sizeof(double));
+    double *all = (double *)(void *)(x->buckets + memopt_i_shard_chain_bytes(x));
+    double *received = (double *)(void *)((unsigned char *)(void *)all + half);
+    memopt_comm_call call;
+    memopt_status s = MEMOPT_OK;
+    size_t at, i, r;
+
+    for (at = 0; !s && at < count; at += most * x->ranks) {
+        const size_t n = memopt_i_min(most * x->ranks, count - at);
+        const size_t piece = memopt_i_ceil_div(n, x->ranks);
+        double *own = all + x->rank * piece;
+
+        memset(all, 0, piece * x->ranks * sizeof *all);
+        memcpy(all, sums + at, n * sizeof *all);
+        memset(&call, 0, sizeof call);
+        call.kind = MEMOPT_COMM_ALL_TO_ALL;
+        call.bytes = piece * sizeof *all;
+        call.send = all;
+        call.receive = received;
+        s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        for (i = 0; !s && i < piece; ++i)
+            for (own[i] = received[i], r = 1; r < x->ranks; ++r)
+                own[i] = memopt_i_sum_double(own[i], received[r * piece + i]);
+        call.kind = MEMOPT_COMM_ALL_GATHER;
+        call.send = own;
+        call.receive = all;
+        if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        if (!s) memcpy(sums + at, all, n * sizeof *all);
+    }
+    return s;
+}
+
+/* One pass over all tensors: rank by rank, each with the sums that the one before has left at the border. */
+static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
+    double *carries = x->chain + memopt_i_shard_chain_count(x);
+    memopt_comm_call call;
+    memopt_status s = MEMOPT_OK;
+    size_t r, t;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = x->carry_count * sizeof *carries;
+    call.send = call.receive = carries;
+    for (r = 0; !s && r < x->ranks; ++r) {
+        for (t = 0; r == x->rank && t < x->desc.tensor_count; ++t)
+            if (x->parts[t].held)
+                (void)memopt_optim_measure_part(x->optim, t, carries + x->groups[x->tensors[t].group].carry_at);
+        call.root = r;
+        if (r + 1 < x->ranks) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+    }
+    return s;
+}
+
+/* As memopt_optim_step(), where ranks share tensors whose sums are to be known. */
+static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_optim_run *run) {
+    memopt_status s = memopt_optim_begin(x->optim, run);
+    double *sums;
+    size_t t, count;
+    int again = 1;
+
+    if (s) return s;
+    while (again) {
+        s = memopt_i_shard_measure_parts(x);
+        for (t = 0; !s && t < x->desc.tensor_count; ++t) {
+            (void)memopt_optim_sums(x->optim, t, &sums, &count);
+            s = memopt_i_shard_add_up(x, sums, count);
+        }
+        if (s) return s;
+        for (t = 0; t < x->desc.tensor_count; ++t) (void)memopt_optim_join(x->optim, t, &again);
+    }
+    for (t = 0; t < x->desc.tensor_count; ++t)
+        if (x->parts[t].held) (void)memopt_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
+    return memopt_optim_end(x->optim);
+}
+
 /* ---- the step ---- */
 /* What has arrived, or is about to, is not to be used. */
 static memopt_status memopt_i_shard_forget(memopt_shard *x) {
@@ -31405,11 +31504,10 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
     if (x->is_broken) return MEMOPT_ERR_STATE;
     if (x->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(x, "a round is missing");
     if (x->is_fused) s = memopt_optim_end(x->optim);
+    else if (x->carry_count && x->ranks > 1) s = memopt_i_shard_step_measured(x, run);
     else s = memopt_optim_step(x->optim, run);
-    if (s) {
-        x->error = memopt_optim_error(x->optim);
-        return s;
-    }
+    if (s && !x->is_broken) x->error = memopt_optim_error(x->optim);
+    if (s) return s;
     x->is_changed = 1;
     x->is_fused = 0;
     x->state = MEMOPT_I_SHARD_IDLE;

@@ -34,6 +34,7 @@
 #include "test_batchnorm.c"
 #include "test_fused.c"
 #include "test_comm.c"
+#include "test_shard.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -54,7 +55,7 @@ static void test_narrow(void) {
     test_plan();
     test_schedule();
     test_graph();
-    test_comm();
+    test_comm(); test_shard();
 }
 
 int main(void) {

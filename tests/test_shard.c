@@ -1,0 +1,401 @@
+/* test_shard.c - one network over many ranks: the bits of one process, the bytes of the plan, and what goes wrong.
+   The reference is one process that has everything whole and adds up its units with memopt_gradients_accumulate(). */
+#include "test.h"
+
+enum { SHARD_TENSORS = 9, SHARD_GROUPS = 4, SHARD_MOST = 16 };
+static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group */
+    { 700 * 101, 101, 0, 0 }, { 96, 0, 1, 0 }, { 96 * 515, 515, 0, 1 }, { 1, 0, 1, 1 }, { 257, 0, 1, 1 }, { 300 * 256, 256, 0, 2 },
+    { 33 * 32, 32, 1, 2 }, { 5, 0, 0, 3 }, { 1000, 0, 1, 3 } };
+/* Group 0 is used at both ends, group 2 and 1 are computed again. */
+static const memopt_shard_use shard_walk[13] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 }, { 0, 0 }, { 0, 1 }, { 3, 1 }, { 1, 0 }, { 2, 0 }, { 2, 1 },
+    { 1, 1 }, { 0, 0 }, { 0, 1 } };
+
+typedef struct shard_case {
+    int stage; size_t ranks, sets, units, steps; int walks, clips, inside, threads;
+    memopt_optim_kind kind; memopt_state_format state; memopt_i_weights form; memopt_type gradients, sums;
+    size_t bucket, block;
+    uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
+} shard_case;
+typedef struct shard_whole { /* the reference */
+    void *weights[SHARD_TENSORS], *extra[SHARD_TENSORS]; float *sums[SHARD_TENSORS]; void *stepped[SHARD_TENSORS];
+    memopt_optim_tensor tensors[SHARD_TENSORS]; memopt_optim *optim; double norm; size_t nonfinite;
+} shard_whole;
+
+static float shard_weight(size_t t, size_t i) { return (float)((double)((i * 2654435761u + t * 40503u) % 4093) / 2048 - 1); }
+static float shard_noise(size_t t, size_t i, size_t unit, size_t step) {
+    uint64_t x = (t * 131 + unit * 17 + step * 7919 + 1) * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xbf58476d1ce4e5b9);
+    x ^= x >> 29; x *= UINT64_C(0x94d049bb133111eb); x ^= x >> 32;
+    return (float)((int)(x % 4001) - 2000) / 1024;
+}
+static memopt_optim_desc shard_optim(const shard_case *c) {
+    memopt_optim_desc d;
+    memset(&d, 0, sizeof d);
+    d.kind = c->kind; d.state = c->state; d.seed = 77; d.block = c->block; d.min_quantized = 1000; d.gradients = c->sums;
+    d.first_moment = c->kind == MEMOPT_OPTIM_SGD || c->kind == MEMOPT_OPTIM_ADAFACTOR;
+    test_set_weights(&d, c->form);
+    return d;
+}
+static void shard_rates(memopt_optim_kind kind, memopt_optim_group *g) {
+    g[0] = g[1] = memopt_optim_group_default(kind);
+    g[1].rate *= 0.5; g[1].weight_decay = 0;
+    if (kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_ADAFACTOR) g[0].beta1 = g[1].beta1 = 0.875;
+}
+static size_t shard_weight_bytes(const shard_case *c) { return c->form == MEMOPT_I_WEIGHTS_F32 ? 4 : 2; } /* computed with */
+/* The gradients of a tensor, from weights as they are computed with; in two halves where it has two backwards. */
+static void shard_gradient(const shard_case *c, size_t t, size_t unit, size_t step, const void *weights, void *out, int half) {
+    size_t i; const size_t n = shard_model[t].count; const int level = MEMOPT_SIMD_SCALAR; float w, g;
+    for (i = 0; i < n; ++i) {
+        if (shard_weight_bytes(c) == 4) w = ((const float *)weights)[i];
+        else memopt_i_to_f32(level, &w, (const uint16_t *)weights + i, MEMOPT_TYPE_BF16, 1);
+        g = shard_noise(t, i, unit, step);
+        if (half == 2) { /* the second backward adds */
+            if (c->gradients == MEMOPT_TYPE_F32) g = ((float *)out)[i];
+            else memopt_i_to_f32(level, &g, (uint16_t *)out + i, c->gradients, 1);
+        }
+        if (half != 1) g = memopt_i_sum(g, memopt_i_times(0.25f, w));
+        memopt_i_from_f32(level, (unsigned char *)out + i * memopt_type_bytes(c->gradients), &g, c->gradients, 1);
+    }
+}
+/* Weights as they begin, in the form of the optimizer: floats and a copy, or bf16 with or without the rest. */
+static void shard_begin_weights(const shard_case *c, size_t t, size_t first, size_t n, void *weights, void *extra) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const float w = shard_weight(t, first + i);
+        if (c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16) ((float *)weights)[i] = w;
+        else memopt_i_from_f32(MEMOPT_SIMD_SCALAR, (uint16_t *)weights + i, &w, MEMOPT_TYPE_BF16, 1);
+        if (c->form == MEMOPT_I_WEIGHTS_SPLIT) {
+            CHECK(memopt_f32_split((uint16_t *)weights + i, (uint16_t *)extra + i, &w, 1, NULL) == MEMOPT_OK);
+        }
+    }
+}
+static void shard_free_whole(shard_whole *w) {
+    size_t t;
+    for (t = 0; t < SHARD_TENSORS; ++t) { free(w->weights[t]); free(w->extra[t]); free(w->sums[t]); free(w->stepped[t]); }
+    memopt_optim_close(w->optim);
+    memset(w, 0, sizeof *w);
+}
+static double shard_factor(const shard_case *c, double squares) {
+    double clip = 1;
+    if (c->clips) CHECK(memopt_clip_norm(sqrt(squares) / (double)c->units, 3, &clip) == MEMOPT_OK);
+    return clip / (double)c->units;
+}
+static void shard_reference(const shard_case *c, shard_whole *w) {
+    memopt_optim_desc d = shard_optim(c); memopt_gradient sums[SHARD_TENSORS], own[SHARD_TENSORS], seen[SHARD_TENSORS]; size_t t, u, step, bytes = 0;
+    memopt_gradients a, b, m; memopt_gradient_total total; memopt_optim_group rates[2]; void *scratch;
+    memset(&total, 0, sizeof total); memset(w, 0, sizeof *w); memset(sums, 0, sizeof sums); memset(own, 0, sizeof own); memset(&a, 0, sizeof a); memset(&b, 0, sizeof b);
+    shard_rates(c->kind, rates);
+    for (t = 0; t < SHARD_TENSORS; ++t) {
+        const size_t n = shard_model[t].count;
+        w->weights[t] = calloc(n, 4); w->extra[t] = calloc(n, 4); w->sums[t] = (float *)calloc(n, 4); w->stepped[t] = calloc(n, 4);
+        own[t].values = malloc(n * 4);
+        if (!w->weights[t] || !w->extra[t] || !w->sums[t] || !w->stepped[t] || !own[t].values) return;
+        shard_begin_weights(c, t, 0, n, w->weights[t], w->extra[t]);
+        if (c->form == MEMOPT_I_WEIGHTS_F32_BF16) memopt_i_from_f32(MEMOPT_SIMD_SCALAR, w->extra[t], (float *)w->weights[t], MEMOPT_TYPE_BF16, n);
+        own[t].count = sums[t].count = n; own[t].type = c->gradients; sums[t].values = w->sums[t];
+        seen[t] = sums[t]; seen[t].values = w->stepped[t]; seen[t].type = c->sums;
+        w->tensors[t].weights = w->weights[t]; w->tensors[t].count = n; w->tensors[t].columns = shard_model[t].columns; w->tensors[t].group = shard_model[t].rates;
+        if (d.extra) w->tensors[t].extra = w->extra[t];
+        w->tensors[t].gradients = c->sums == MEMOPT_TYPE_F32 ? (void *)w->sums[t] : w->stepped[t];
+    }
+    d.tensors = w->tensors; d.tensor_count = SHARD_TENSORS;
+    CHECK(memopt_optim_open(&d, NULL, &w->optim) == MEMOPT_OK);
+    a.tensors = sums; b.tensors = own; a.count = b.count = SHARD_TENSORS; m = a;
+    CHECK(memopt_gradients_scratch(&a, &bytes) == MEMOPT_OK);
+    scratch = malloc(bytes);
+    a.scratch = b.scratch = m.scratch = scratch; a.scratch_bytes = b.scratch_bytes = m.scratch_bytes = bytes;
+    for (step = 1; w->optim && scratch && step <= c->steps; ++step) {
+        memopt_accumulation so_far; memopt_micro_batch batch; memopt_optim_run run;
+        memset(&so_far, 0, sizeof so_far); memset(&batch, 0, sizeof batch); memset(&run, 0, sizeof run);
+        batch.tokens = 1;
+        for (u = 0; u < c->units; ++u) {
+            for (t = 0; t < SHARD_TENSORS; ++t) {
+                const void *weights = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? w->extra[t] : w->weights[t];
+                if (c->walks && !shard_model[t].group) {
+                    shard_gradient(c, t, u, step, weights, own[t].values, 1); shard_gradient(c, t, u, step, weights, own[t].values, 2);
+                } else shard_gradient(c, t, u, step, weights, own[t].values, 0);
+            }
+            CHECK(memopt_gradients_accumulate(&a, &b, &batch, &so_far, NULL) == MEMOPT_OK);
+        }
+        if (c->sums != MEMOPT_TYPE_F32) {
+            for (t = 0; t < SHARD_TENSORS; ++t) memopt_i_from_f32(MEMOPT_SIMD_SCALAR, w->stepped[t], w->sums[t], c->sums, shard_model[t].count);
+            m.tensors = seen;
+        }
+        CHECK(memopt_gradients_measure(&m, &total, NULL) == MEMOPT_OK);
+        w->norm = total.squares; w->nonfinite = total.nonfinite;
+        run.step = step; run.groups = rates; run.group_count = 2; run.gradient_factor = shard_factor(c, total.squares);
+        CHECK(memopt_optim_step(w->optim, &run) == MEMOPT_OK);
+    }
+    for (t = 0; t < SHARD_TENSORS; ++t) free(own[t].values);
+    free(scratch);
+}
+
+/* ---- one rank of many ---- */
+#if defined(MEMOPT_I_POOL)
+typedef struct shard_world {
+    const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; /* of a set; of those with the same part */
+    memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; memopt_shard_bytes bytes;
+} shard_world;
+typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; } shard_failing; /* a transport whose n-th begin fails */
+static memopt_status shard_failing_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    shard_failing *f = (shard_failing *)user;
+    if (++f->begins == f->fail) { error->reason = "is on fire"; return MEMOPT_ERR_IO; }
+    return f->inner.begin_fn(f->inner.user, call, slot, error);
+}
+static memopt_status shard_failing_wait(void *user, size_t slot, memopt_error *error) {
+    shard_failing *f = (shard_failing *)user;
+    return f->inner.wait_fn(f->inner.user, slot, error);
+}
+static void shard_failing_abort(void *user) { shard_failing *f = (shard_failing *)user; f->inner.abort_fn(f->inner.user); }
+static memopt_comm *shard_comm(memopt_transport inner, shard_failing *f, uint64_t fail) {
+    memopt_comm_desc d; memopt_comm *x = NULL;
+    memset(&d, 0, sizeof d);
+    f->inner = inner; f->begins = 0; f->fail = fail;
+    d.transport = inner; d.unchecked = 1;
+    d.transport.begin_fn = shard_failing_begin; d.transport.wait_fn = shard_failing_wait; d.transport.abort_fn = shard_failing_abort; d.transport.user = f;
+    CHECK(memopt_comm_create(&d, &x) == MEMOPT_OK);
+    return x;
+}
+static memopt_shard_desc shard_desc(const shard_case *c) {
+    memopt_shard_desc d;
+    memset(&d, 0, sizeof d);
+    d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.gradients = c->gradients;
+    d.optim = shard_optim(c); d.bucket_bytes = c->bucket;
+    if (c->walks) { d.uses = shard_walk; d.use_count = 13; }
+    return d;
+}
+/* Forward and backward of a unit; its gradients are as the reference's if all weights are there when they should be. */
+static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t unit, size_t step) {
+    const size_t uses = c->walks ? 13 : 2 * SHARD_GROUPS; size_t i, t; memopt_status s = MEMOPT_OK; int backwards[SHARD_GROUPS] = { 0 };
+    for (i = 0; !s && i < uses; ++i) {
+        const size_t g = c->walks ? shard_walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i;
+        const int back = c->walks ? shard_walk[i].is_backward : i >= SHARD_GROUPS, twice = c->walks && !g;
+        s = back ? memopt_shard_backward(x, g) : memopt_shard_forward(x, g);
+        for (t = 0; !s && unit != MEMOPT_SHARD_NO_UNIT && t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
+            const void *w = memopt_shard_weights(x, t); void *out = memopt_shard_gradients(x, t);
+            CHECK(w != NULL && (!back || out != NULL));
+            if (w && back && out) shard_gradient(c, t, unit, step, w, out, twice ? 1 + backwards[g] : 0);
+        }
+        if (back && !s && ++backwards[g] == 1 + twice) s = memopt_shard_reduce(x, g);
+    }
+    return s;
+}
+static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
+    const shard_case *c = w->c; size_t t, step, unit; memopt_status s; memopt_optim_tensor part; memopt_gradient_total total; memopt_optim_group rates[2]; memopt_optim_run run;
+    shard_rates(c->kind, rates);
+    for (t = 0; t < SHARD_TENSORS; ++t) {
+        CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
+        if (part.held) shard_begin_weights(c, t, part.first, part.held, part.weights, part.extra);
+    }
+    s = memopt_shard_share(x);
+    for (step = 1; !s && step <= c->steps; ++step) {
+        size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units, c->ranks * c->sets);
+        memset(&run, 0, sizeof run);
+        run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = shard_factor(c, 0);
+        for (;; ++round) {
+            if (c->inside && round + 1 == rounds) s = memopt_shard_step_inside(x, &run);
+            if (!s) s = memopt_shard_next_unit(x, &unit);
+            if (s || unit == MEMOPT_SHARD_DONE) break;
+            s = shard_unit(c, x, unit, step);
+            if (s) break;
+        }
+        if (!s) CHECK(round == rounds);
+        if (!s && c->clips) {
+            s = memopt_shard_measure(x, NULL, &total);
+            if (!s && step == c->steps && !c->fail) CHECK(total.squares == w->whole->norm && total.nonfinite == w->whole->nonfinite);
+            if (!s) run.gradient_factor = shard_factor(c, total.squares);
+        }
+        if (!s) s = memopt_shard_step(x, &run);
+    }
+    return s;
+}
+/* Is what this rank holds what the reference has there? */
+static int shard_same(const shard_world *w, const shard_whole *r, memopt_shard *x) {
+    const shard_case *c = w->c; size_t t, m; int same = 1;
+    const size_t stored = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? 4 : 2;
+    for (t = 0; t < SHARD_TENSORS; ++t) {
+        memopt_optim_tensor part; memopt_optim_view a, b;
+        if (memopt_shard_part(x, t, &part)) return 0;
+        if (c->stage < 3 && r == w->whole) {
+            const void *all = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? r->extra[t] : r->weights[t];
+            if (c->stage || c->ranks == 1) same &= !memcmp(memopt_shard_weights(x, t), all, shard_model[t].count * shard_weight_bytes(c));
+        }
+        if (!part.held) continue;
+        same &= !memcmp(part.weights, (unsigned char *)r->weights[t] + part.first * stored, part.held * stored);
+        if (part.extra) same &= !memcmp(part.extra, (unsigned char *)r->extra[t] + part.first * 2, part.held * 2);
+        if (c->kind == MEMOPT_OPTIM_SGD && !shard_optim(c).first_moment) continue;
+        if (memopt_optim_state_view(memopt_shard_optim(x), t, &a) || memopt_optim_state_view(r->optim, t, &b)) return 0;
+        for (m = 0; m < 2; ++m) {
+            const size_t bytes = (size_t)a.bits / 8, block = c->block ? c->block : 256;
+            if (a.moment[m]) same &= !memcmp(a.moment[m], (unsigned char *)b.moment[m] + part.first * bytes, part.held * bytes);
+            if (a.scale[m]) same &= !memcmp(a.scale[m], b.scale[m] + part.first / block, a.blocks * sizeof *a.scale[m]);
+        }
+        if (a.columns) same &= !memcmp(a.columns, b.columns, shard_model[t].columns * sizeof *a.columns);
+        if (a.rows && a.columns) same &= !memcmp(a.rows, b.rows + part.first / shard_model[t].columns,
+            (memopt_i_ceil_div(part.first + part.held, shard_model[t].columns) - part.first / shard_model[t].columns) * sizeof *a.rows);
+    }
+    return same;
+}
+static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b) {
+    return memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS).now == b->weights + b->window + b->extra
+        && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states
+        && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets;
+}
+static void shard_rank(void *task, size_t index, int worker) {
+    shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
+    memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
+    memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
+    (void)worker;
+    memset(&ad, 0, sizeof ad); memset(&plan, 0, sizeof plan);
+    d.comm = shard_comm(memopt_ranks_transport(w->rows[set], rank), &f[0], fail);
+    if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[rank], set), &f[1], fail);
+    CHECK(memopt_shard_plan(&d, &plan) == MEMOPT_OK);
+    if (index % 2) { /* in an arena with a ledger; else by malloc */
+        CHECK(memopt_ledger_create(NULL, &ledger) == MEMOPT_OK);
+        ad.capacity = plan.total; ad.ledger = ledger;
+        CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    }
+    CHECK(memopt_shard_open(&d, arena, &x) == MEMOPT_OK && memopt_shard_is_intact(x));
+    if (ledger) CHECK(shard_tags_right(ledger, &plan));
+    before = memopt_comm_get_stats(d.comm);
+    s = w->status[index] = x ? shard_train(w, x) : MEMOPT_ERR_MEMORY;
+    after = memopt_comm_get_stats(d.comm);
+    w->intact[index] = memopt_shard_is_intact(x);
+    if (!s || w->intact[index]) w->wrong[index] = !shard_same(w, s ? w->start : w->whole, x);
+    if (s) { /* and so it stays */
+        size_t unit = 0; const memopt_error e = memopt_shard_error(x);
+        CHECK(e.status == s && e.reason && memopt_shard_next_unit(x, &unit) == MEMOPT_ERR_STATE && memopt_shard_forward(x, 0) == MEMOPT_ERR_STATE);
+        CHECK(memopt_shard_reduce(x, 0) == MEMOPT_ERR_STATE && memopt_shard_cancel(x) == MEMOPT_ERR_STATE && memopt_shard_share(x) == MEMOPT_ERR_STATE);
+    }
+    if (!s && !c->clips && !memopt_i_kind_measures(c->kind)) { /* the first sharing of weights, and steps */
+        uint64_t sent = 0, expected = c->steps * (plan.sent_gradients + plan.sent_weights), calls = 0;
+        for (k = 0; k < 3; ++k) { sent += after.sent[k] - before.sent[k]; calls += after.calls[k] - before.calls[k]; }
+        if (c->sets > 1) { const memopt_comm_stats r = memopt_comm_get_stats(d.replicas); calls += r.calls[2]; CHECK(r.sent[2] == c->steps * plan.sent_replicas); }
+        if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights; calls -= SHARD_GROUPS; }
+        CHECK_AT(sent == expected, index); CHECK_AT(calls == c->steps * plan.calls, index);
+    }
+    if (index == 0) w->bytes = plan;
+    if (s) memopt_comm_abort(d.comm);
+    if (s) memopt_comm_abort(d.replicas);
+    memopt_shard_close(x);
+    memopt_arena_destroy(arena); memopt_ledger_destroy(ledger);
+    memopt_comm_destroy(d.replicas); memopt_comm_destroy(d.comm);
+}
+/* All ranks; 0: no threads here. */
+static int shard_play(const shard_case *c, const shard_whole *whole, const shard_whole *start, shard_world *w) {
+    memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t; size_t i; const size_t n = c->ranks * c->sets;
+    memset(w, 0, sizeof *w); memset(&d, 0, sizeof d);
+    w->c = c; w->whole = whole; w->start = start;
+    d.rank_count = c->ranks;
+    for (i = 0; i < c->sets; ++i) CHECK(memopt_ranks_create(&d, &w->rows[i]) == MEMOPT_OK);
+    d.rank_count = c->sets;
+    for (i = 0; i < c->ranks; ++i) CHECK(memopt_ranks_create(&d, &w->columns[i]) == MEMOPT_OK);
+    CHECK(memopt_thread_pool_create(NULL, (int)n, &pool) == MEMOPT_OK);
+    if (!pool) return 0;
+    t = memopt_thread_pool_threads(pool);
+    t.run_fn(t.user, n, shard_rank, w);
+    memopt_thread_pool_destroy(pool);
+    for (i = 0; i < c->sets; ++i) memopt_ranks_destroy(w->rows[i]);
+    for (i = 0; i < c->ranks; ++i) memopt_ranks_destroy(w->columns[i]);
+    return 1;
+}
+static shard_case shard_usual(void) {
+    shard_case c;
+    memset(&c, 0, sizeof c);
+    c.sets = 1; c.units = 8; c.steps = 2; c.kind = MEMOPT_OPTIM_ADAMW; c.state = MEMOPT_STATE_8BIT; c.form = MEMOPT_I_WEIGHTS_F32; c.bucket = 300000;
+    return c;
+}
+static uint64_t shard_id(const shard_case *c) { return c->ranks + 10 * c->sets + 100 * (uint64_t)c->stage + 1000 * (uint64_t)c->kind + 10000 * (uint64_t)c->form + 100000 * (uint64_t)c->state; }
+static void shard_check(const shard_case *c, const shard_whole *whole) {
+    shard_world w; size_t i;
+    if (!shard_play(c, whole, NULL, &w)) return;
+    for (i = 0; i < c->ranks * c->sets; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && !w.wrong[i] && w.intact[i], shard_id(c));
+}
+static void shard_same_for_any_ranks(void) { /* 3 does not divide 8; 9 are more than units */
+    static const size_t ranks[5] = { 1, 2, 3, 8, 9 }; shard_case c = shard_usual(); shard_whole whole; size_t r; int walks;
+    for (walks = 0; walks < 2; ++walks) {
+        c.walks = c.clips = walks; c.ranks = 1; c.stage = 0;
+        shard_reference(&c, &whole);
+        for (r = 0; r < 5; ++r) for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = ranks[r]; shard_check(&c, &whole); }
+        shard_free_whole(&whole);
+    }
+}
+static void shard_hybrid(void) {
+    static const size_t shapes[4][2] = { { 2, 2 }, { 1, 3 }, { 3, 2 }, { 2, 5 } }; shard_case c = shard_usual(); shard_whole whole; size_t i;
+    c.ranks = 1; c.clips = 0;
+    shard_reference(&c, &whole);
+    for (i = 0; i < 4; ++i) for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = shapes[i][0]; c.sets = shapes[i][1]; shard_check(&c, &whole); }
+    shard_free_whole(&whole);
+}
+static void shard_kinds_and_formats(void) {
+    static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; int kind, state; shard_case c = shard_usual(); shard_whole whole;
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) for (state = 0; state < 3; ++state) {
+        const int form = (kind + state) % 4;
+        c.kind = (memopt_optim_kind)kind; c.state = states[state]; c.form = (memopt_i_weights)form; c.gradients = (kind + state) % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        c.ranks = 1; c.clips = state == 1; c.units = 5; c.steps = 3;
+        shard_reference(&c, &whole);
+        c.ranks = 3; c.stage = 1 + state; c.walks = 0; shard_check(&c, &whole);
+        c.ranks = 7; c.stage = 3 - state; shard_check(&c, &whole);
+        shard_free_whole(&whole);
+    }
+}
+static void shard_sixteen_bit_sums(void) { /* one round; and sums where the gradients were */
+    shard_case c = shard_usual(); shard_whole whole; int type;
+    for (type = 0; type < 2; ++type) {
+        c.gradients = type ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; c.sums = MEMOPT_TYPE_BF16; c.units = 3; c.ranks = 1; c.clips = 1; c.form = MEMOPT_I_WEIGHTS_SPLIT;
+        shard_reference(&c, &whole);
+        for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = 3; shard_check(&c, &whole); c.ranks = 5; shard_check(&c, &whole); }
+        shard_free_whole(&whole);
+    }
+}
+static void shard_blocks(void) { /* the grain is theirs, too */
+    static const size_t blocks[4] = { 32, 96, 512, 2048 }; shard_case c = shard_usual(); shard_whole whole; size_t i;
+    for (i = 0; i < 4; ++i) {
+        c.block = blocks[i]; c.ranks = 1;
+        shard_reference(&c, &whole);
+        c.ranks = 4; c.stage = 1 + (int)i % 3; shard_check(&c, &whole);
+        c.bucket = 0; c.stage = 3; shard_check(&c, &whole); c.bucket = 300000;
+        shard_free_whole(&whole);
+    }
+}
+static void shard_inside_backward(void) {
+    shard_case c = shard_usual(); shard_whole whole; int walks;
+    for (walks = 0; walks < 2; ++walks) {
+        c.walks = walks; c.ranks = 1; c.stage = 0; c.inside = 0;
+        shard_reference(&c, &whole);
+        c.inside = 1;
+        for (c.stage = 1; c.stage < 4; ++c.stage) { c.ranks = 1; shard_check(&c, &whole); c.ranks = 3; shard_check(&c, &whole); c.ranks = 8; shard_check(&c, &whole); }
+        shard_free_whole(&whole);
+    }
+}
+/* In every call, on each rank: all get a status; weights are as they were where it says so. */
+static void shard_fails(void) {
+    shard_case c = shard_usual(); shard_whole whole, start; shard_world w; size_t i; int stage; uint64_t n;
+    c.ranks = 1; c.steps = 1; c.units = 4; c.clips = 1; c.bucket = 3 * 2 * 256 * 4 * 40;
+    shard_reference(&c, &whole);
+    c.steps = 0; shard_reference(&c, &start); c.steps = 1;
+    for (stage = 1; stage < 4; ++stage) for (n = 1; n < 400; n += n < 12 ? 1 : 7) {
+        int over = 1;
+        c.ranks = 3; c.stage = stage; c.fail = n; c.fail_rank = n % 3;
+        if (!shard_play(&c, &whole, &start, &w)) return;
+        for (i = 0; i < 3; ++i) over &= w.status[i] == MEMOPT_OK && !w.wrong[i];
+        if (over) break; /* there is no n-th call */
+        for (i = 0; i < 3; ++i) CHECK_AT(w.status[i] != MEMOPT_OK && !w.wrong[i], 1000 * (uint64_t)stage + n);
+        CHECK_AT(w.status[n % 3] == MEMOPT_ERR_IO, n);
+    }
+    shard_free_whole(&whole); shard_free_whole(&start);
+}
+#else
+static void shard_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
+#endif
+
+void test_shard(void);
+void test_shard(void) {
+#if defined(MEMOPT_I_POOL)
+    RUN(shard_same_for_any_ranks); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails);
+#else
+    RUN(shard_no_threads);
+#endif
+}
+#ifndef TEST_COMBINED
+int main(void) { test_shard(); return test_totals(); }
+#endif

@@ -14910,7 +14910,8 @@ static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t chunk, si
         memopt_i_squares_add(k->level, run->tile[0], 0, q->w, count); /* parts begin at multiples of 32 */
         memopt_i_squares_add(k->level, run->tile[1], 0, x, count);
         if (count < left && !(ends && at + count == end)) continue;
-        for (i = 0; i < 2; ++i) run->squares[i] += memopt_i_running_join(run->tile[i]);
+        for (i = 0; i < 2; ++i)
+            run->squares[i] = memopt_i_sum_double(memopt_i_running_join(run->tile[i]), run->squares[i]);
     }
 }
 

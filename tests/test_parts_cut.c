@@ -389,6 +389,39 @@ static void cut_counts(void) {
         cut_model_close(&m);
     }
 }
+/* The sums of LARS, by the order that the header promises: chunks of whole blocks, at most 65,536 elements; in them tiles
+   of 256, which end with a block where states have 8 bits; in a tile 16 sums by place, added up by halves. */
+static void cut_definition(void) {
+    static const size_t blocks[] = { 256, 32, 96, 160, 384, 4096 }; static float x[140003]; uint64_t seed = 6; size_t i, j, n;
+    int b, coded, half; const volatile double one = 1; /* x87 too rounds once */
+    for (i = 0; i < 140003; ++i) x[i] = memopt_i_bits_float((uint32_t)test_random(&seed) % 0x10000000 + 0x38000000);
+    for (b = 0; b < 6; ++b) for (coded = 0; coded < 2; ++coded) {
+        const size_t block = blocks[b], chunk = 65536 / block * block; const memopt_optim_group g = memopt_optim_group_default(MEMOPT_OPTIM_LARS);
+        memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o = NULL; double *sums = NULL, want = 0; size_t count = 0;
+        memset(&t, 0, sizeof t); memset(&d, 0, sizeof d); memset(&run, 0, sizeof run);
+        t.count = 140003; t.weights = x; t.gradients = x;
+        d.kind = MEMOPT_OPTIM_LARS; d.state = coded ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32; d.block = block; d.tensors = &t; d.tensor_count = 1;
+        run.step = 1; run.groups = &g; run.group_count = 1;
+        CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK && memopt_optim_begin(o, &run) == MEMOPT_OK);
+        CHECK(memopt_optim_measure(o, 0, 0, t.count) == MEMOPT_OK && memopt_optim_sums(o, 0, &sums, &count) == MEMOPT_OK);
+        CHECK(count == 2 * ((t.count + chunk - 1) / chunk));
+        for (i = 0; i < t.count; i += n) {
+            double tile[16] = { 0 }; const size_t left = chunk - i % chunk;
+            n = 256;
+            if (coded && block - i % chunk % block < n) n = block - i % chunk % block;
+            if (left < n) n = left;
+            if (t.count - i < n) n = t.count - i;
+            for (j = 0; j < n; ++j) tile[j % 16] = fma((double)x[i + j], (double)x[i + j], tile[j % 16]);
+            for (half = 8; half; half /= 2) for (j = 0; j < (size_t)half; ++j) tile[j] = fma(one, tile[j], tile[j + (size_t)half]);
+            want = fma(one, i % chunk ? want : 0, tile[0]);
+            if (n < left && i + n < t.count) continue;
+            CHECK_AT(memopt_i_double_bits(sums[2 * (i / chunk)]) == memopt_i_double_bits(want), (size_t)b * 100 + i / chunk);
+            CHECK_AT(memopt_i_double_bits(sums[2 * (i / chunk) + 1]) == memopt_i_double_bits(want), (size_t)b * 100 + i / chunk);
+        }
+        CHECK(memopt_optim_end(o) == MEMOPT_OK);
+        memopt_optim_close(o);
+    }
+}
 /* What is refused changes nothing, and a good call works afterwards. */
 static void cut_refused(void) {
     static float weights[3 * 65536], gradients[3 * 65536];
@@ -451,6 +484,7 @@ static void cut_refused(void) {
 
 void test_parts_cut(void);
 void test_parts_cut(void) {
+    RUN(cut_definition);
     RUN(cut_counts);
     RUN(cut_refused);
     RUN(cut_empty);

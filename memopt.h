@@ -30470,15 +30470,15 @@ static memopt_status memopt_i_shard_uses(memopt_i_checks *c, memopt_shard *x) {
         x->uses[i] = use;
         x->groups[use.group].backwards += (size_t)use.is_backward;
     }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
     for (i = 0; i < n; ++i) {
         memopt_i_shard_group *g = &x->groups[i];
 
-        memopt_i_checks_at(c, "group", i);
-        if (memopt_i_must(c, g->backwards != 0, "uses", "has no backward of it")) return c->status;
+        if (memopt_i_must_number(c, g->backwards != 0, "group", memopt_i_count(i), "has no backward among the uses",
+                                 memopt_i_no_quantity())) return c->status;
         g->tied_at = g->backwards > 1 ? x->tied : SIZE_MAX;
         if (g->backwards > 1) x->tied += g->piece * x->ranks;
     }
-    memopt_i_checks_at(c, NULL, SIZE_MAX);
     return MEMOPT_OK;
 }
 
@@ -31102,11 +31102,13 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
     if (memopt_i_must_number(&c, group < x->group_count, "group", memopt_i_count(group), "below",
                              memopt_i_count(x->group_count))) return c.status;
     if (x->desc.stage < 2) return MEMOPT_OK;
-    if (x->use == x->desc.use_count || x->uses[x->use].group != group || x->uses[x->use].is_backward != is_backward) {
+    if (x->use == x->desc.use_count) return memopt_i_shard_refuse_state(x, "the uses of this round are over");
+    if (x->uses[x->use].group != group || x->uses[x->use].is_backward != is_backward) {
         memopt_i_checks_at(&c, "use", x->use);
         return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, is_backward ? "backward of group" : "forward of group",
-                                      memopt_i_count(group), "is not what comes next: that is group",
-                                      memopt_i_count(x->use < x->desc.use_count ? x->uses[x->use].group : SIZE_MAX));
+                                      memopt_i_count(group), x->uses[x->use].is_backward
+                                      ? "is not what comes next: a backward of" : "is not what comes next: a forward of",
+                                      memopt_i_count(x->uses[x->use].group));
     }
     if (x->gathers) s = memopt_i_shard_arrive(x, group);
     if (!s && is_backward) s = memopt_i_shard_ready(x, group);
@@ -31134,11 +31136,12 @@ MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group) 
     if (memopt_i_must_number(&c, group < shard->group_count, "group", memopt_i_count(group), "below",
                              memopt_i_count(shard->group_count))) return c.status;
     g = &shard->groups[group];
-    memopt_i_checks_at(&c, "group", group);
-    if (g->is_reduced) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "it has been reduced in this round");
+    if (g->is_reduced)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
+                                      "has been reduced in this round already", memopt_i_no_quantity());
     if (shard->desc.stage > 1 && g->seen < g->backwards)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "backwards", memopt_i_count(g->seen), "of",
-                                      memopt_i_count(g->backwards));
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
+                                      "is reduced before its last backward, number", memopt_i_count(g->backwards));
     g->is_reduced = 1;
     shard->queue[shard->queued++] = group;
     return memopt_i_shard_fill(shard);
@@ -31192,11 +31195,13 @@ static void memopt_i_shard_open_round(memopt_shard *x) {
 }
 
 static memopt_status memopt_i_shard_close_round(memopt_shard *x) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
     size_t g;
 
     if (x->queued == x->group_count) return memopt_i_shard_drain(x, SIZE_MAX);
     for (g = 0; x->groups[g].is_reduced; ++g) {}
-    return memopt_i_fail_at(&x->error, MEMOPT_ERR_STATE, "it has not been reduced in this round", "group", g);
+    return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(g),
+                                  "has not been reduced in this round", memopt_i_no_quantity());
 }
 
 MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *unit) {

@@ -384,14 +384,264 @@ static void shard_fails(void) {
     }
     shard_free_whole(&whole); shard_free_whole(&start);
 }
+/* A second step gives up after some of its calls; the next one is as if it had not been. */
+static void shard_cancelled(void) {
+    shard_case c = shard_usual(); shard_whole whole; int stage; size_t unit, g;
+    c.ranks = 1; c.units = 2; c.steps = 1; c.walks = 1;
+    shard_reference(&c, &whole);
+    for (stage = 0; stage < 4; ++stage) {
+        shard_world w; memopt_shard_desc d; memopt_shard *x = NULL; const size_t upto = 3;
+        memset(&w, 0, sizeof w);
+        c.stage = stage; w.c = &c; w.whole = &whole;
+        d = shard_desc(&c);
+        CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_cancel(x) == MEMOPT_ERR_STATE);
+        CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0);
+        for (g = 0; g < upto; ++g) CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
+        CHECK(memopt_shard_share(x) == MEMOPT_ERR_STATE && memopt_shard_cancel(x) == MEMOPT_OK && memopt_shard_cancel(x) == MEMOPT_ERR_STATE);
+        CHECK(shard_train(&w, x) == MEMOPT_OK && shard_same(&w, &whole, x));
+        memopt_shard_close(x);
+    }
+    shard_free_whole(&whole);
+}
 #else
 static void shard_no_threads(void) { SKIP("compiled without MEMOPT_PTHREADS"); }
 #endif
 
+/* ---- the plan ---- */
+static memopt_shard_desc shard_plain(void) { /* two groups, one rank, stage 3 */
+    static const memopt_shard_tensor tensors[3] = { { 1000, 0, 0, 0 }, { 300, 0, 0, 0 }, { 512, 0, 0, 1 } };
+    memopt_shard_desc d;
+    memset(&d, 0, sizeof d);
+    d.stage = 3; d.tensors = tensors; d.tensor_count = 3;
+    return d;
+}
+static void shard_plan_refuses(void) {
+    static const memopt_shard_tensor empty[1] = { { 0, 0, 0, 0 } }, second[1] = { { 5, 0, 0, 1 } }, first[2] = { { 5, 0, 0, 1 }, { 5, 0, 0, 1 } },
+        back[3] = { { 5, 0, 0, 0 }, { 5, 0, 0, 1 }, { 5, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0 }, { 5, 0, 0, 2 }, { 5, 0, 0, 2 } },
+        large[2] = { { SIZE_MAX / 2, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0 } };
+    static const memopt_shard_use other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
+    const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL;
+    CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
+    ACCEPTS(x.error, (void)0, memopt_shard_plan(&x, &b));
+    memset(&b, 7, sizeof b);
+#define SHARD_REFUSES(change, status, text) do { x = right; REFUSES(x.error, change, memopt_shard_plan(&x, &b), status, text); } while (0)
+    x = right; REFUSES(x.error, (void)0, memopt_shard_plan(&x, NULL), MEMOPT_ERR_ARGUMENT, "shard: bytes is NULL");
+    x = right; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, NULL), MEMOPT_ERR_ARGUMENT, "shard: out is NULL");
+    SHARD_REFUSES(x.stage = 4, MEMOPT_ERR_ARGUMENT, "shard: stage 4, is none: 0 to 3");
+    SHARD_REFUSES(x.stage = -1, MEMOPT_ERR_ARGUMENT, "shard: stage -1, is none: 0 to 3");
+    SHARD_REFUSES(x.tensors = NULL, MEMOPT_ERR_ARGUMENT, "shard: tensors is NULL");
+    SHARD_REFUSES(x.tensor_count = 0, MEMOPT_ERR_ARGUMENT, "shard: tensor_count 0, at least 1");
+    SHARD_REFUSES(x.rank = 1, MEMOPT_ERR_ARGUMENT, "shard: rank 1, below 1");
+    SHARD_REFUSES(x.rank_count = 65537, MEMOPT_ERR_ARGUMENT, "shard: rank_count 65537, at most 65536");
+    SHARD_REFUSES(x.replica_count = 65537, MEMOPT_ERR_ARGUMENT, "shard: replica_count 65537, at most 65536");
+    SHARD_REFUSES(x.use_count = 1, MEMOPT_ERR_ARGUMENT, "shard: uses is NULL");
+    SHARD_REFUSES(x.gradients = (memopt_type)test_number_of(9), MEMOPT_ERR_ARGUMENT, "shard: gradients 9, at most 2");
+    SHARD_REFUSES(x.optim.gradients = MEMOPT_TYPE_F16, MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is the type of sums: F32 or BF16");
+    SHARD_REFUSES((x.optim.gradients = MEMOPT_TYPE_BF16, x.units = 2), MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is BF16: sums of several rounds or sets are F32");
+    SHARD_REFUSES((x.optim.gradients = MEMOPT_TYPE_BF16, x.replica_count = 2), MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is BF16: sums of several rounds or sets are F32");
+    SHARD_REFUSES(x.optim.block = 48, MEMOPT_ERR_ARGUMENT, "shard: optim.block 48, must be a multiple of 32, at most 4096");
+    SHARD_REFUSES(x.optim.block = 8192, MEMOPT_ERR_ARGUMENT, "shard: optim.block 8192, must be a multiple of 32, at most 4096");
+    SHARD_REFUSES(x.optim.kind = (memopt_optim_kind)test_number_of(99), MEMOPT_ERR_ARGUMENT, "optim: kind 99, at most 7");
+    SHARD_REFUSES((x.tensors = empty, x.tensor_count = 1), MEMOPT_ERR_ARGUMENT, "shard: count 0 at tensor 0, at least 1");
+    SHARD_REFUSES((x.tensors = second, x.tensor_count = 1), MEMOPT_ERR_ARGUMENT, "shard: groups of tensors 1, the last must be below tensor_count 1");
+    SHARD_REFUSES((x.tensors = first, x.tensor_count = 2), MEMOPT_ERR_ARGUMENT, "shard: group 1 at tensor 0, must be that of the tensor before, or the next, after 0");
+    SHARD_REFUSES((x.tensors = back, x.tensor_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 1 at tensor 1, must be that of the tensor before, or the next, after 0");
+    SHARD_REFUSES((x.tensors = hole, x.tensor_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 2 at tensor 1, must be that of the tensor before, or the next, after 0");
+    SHARD_REFUSES((x.tensors = large, x.tensor_count = 2), MEMOPT_ERR_OVERFLOW, "shard: tensors are too large together: a rank's memory does not fit size_t");
+    SHARD_REFUSES((x.tensors = huge, x.tensor_count = 1), MEMOPT_ERR_OVERFLOW, "shard: tensors are too large together: a rank's memory does not fit size_t");
+    SHARD_REFUSES((x.uses = other, x.use_count = 1), MEMOPT_ERR_ARGUMENT, "shard: group 2 at use 0, below 2");
+    SHARD_REFUSES((x.uses = flag, x.use_count = 1), MEMOPT_ERR_ARGUMENT, "shard: is_backward 2 at use 0, must be 0 or 1");
+    SHARD_REFUSES((x.uses = forward, x.use_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 0, has no backward among the uses");
+    SHARD_REFUSES((x.rank_count = 3, x.bucket_bytes = 6143), MEMOPT_ERR_ARGUMENT, "shard: bucket_bytes 6143, at least two grains for each rank, 6144");
+}
+/* What a rank holds, field by field, from the definition. */
+static void shard_bytes_by_formula(void) {
+    uint64_t random = 5; size_t round;
+    for (round = 0; round < 300; ++round) {
+        memopt_shard_tensor tensors[20]; memopt_shard_desc d; memopt_shard_bytes b; size_t t, g, n = 0, end = 0, whole = 0, part = 0, count = 0, before = 0, pair = 0;
+        const size_t ranks = 1 + test_below(&random, test_below(&random, 2) ? 9 : 1500), units = 1 + test_below(&random, 40), stage = test_below(&random, 4);
+        memset(&d, 0, sizeof d);
+        for (t = 0, g = 0; t < 1 + round % 20; ++t) {
+            if (t && test_below(&random, 2)) ++g;
+            tensors[t].count = 1 + test_below(&random, 90000); tensors[t].columns = 0; tensors[t].rates = 0; tensors[t].group = g;
+        }
+        d.tensors = tensors; d.tensor_count = t; d.stage = (int)stage; d.units = units; d.rank_count = ranks; d.rank = test_below(&random, ranks); d.gradients = MEMOPT_TYPE_BF16;
+        d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY;
+        CHECK_AT(memopt_shard_plan(&d, &b) == MEMOPT_OK, round);
+        for (t = 0; t < d.tensor_count; ++t) {
+            end = (end + tensors[t].count + 255) / 256 * 256; count += tensors[t].count;
+            if (t + 1 < d.tensor_count && tensors[t + 1].group == tensors[t].group) continue;
+            n = (end / 256 + ranks - 1) / ranks * 256; end = 0;
+            whole += n * ranks; part += n;
+            pair = n * ranks + before > pair ? n * ranks + before : pair; before = n * ranks;
+        }
+        CHECK_AT(b.weights == (stage < 3 ? whole : part) * 2 && b.window == (stage == 3 && ranks > 1 ? pair * 2 : 0) && b.extra == (stage ? part : whole) * 4, round);
+        CHECK_AT(b.gradients == (stage < 2 ? whole : pair) * 2 && b.sums == (stage ? part : whole) * 4 && b.pads == whole - count, round);
+        CHECK_AT(b.rounds == (units + ranks - 1) / ranks, round);
+        CHECK_AT(b.sent_gradients == (uint64_t)b.rounds * (ranks - 1) * part * 2, round);
+        if (stage == 1 || stage == 2) CHECK_AT(b.sent_weights == (uint64_t)(ranks - 1) * part * 2, round);
+    }
+}
+/* Rajbhandari et al. 2020, and the same for other formats: p bytes of weights, g of gradients, k of what only the optimizer has; GB a rank. */
+static void shard_table(void) {
+#if SIZE_MAX > 0xffffffffu
+    static const struct { memopt_i_weights form; memopt_type gradients; memopt_state_format state; size_t parameters, groups, ranks; double gb[4]; } rows[9] = {
+        { MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, MEMOPT_STATE_F32, 75, 100, 64, { 120.00, 60.94, 31.41, 1.88 } },
+        { MEMOPT_I_WEIGHTS_F32_BF16, MEMOPT_TYPE_BF16, MEMOPT_STATE_F32, 75, 100, 64, { 120.00, 31.41, 16.64, 1.88 } },
+        { MEMOPT_I_WEIGHTS_F32_BF16, MEMOPT_TYPE_F32, MEMOPT_STATE_F32, 75, 100, 64, { 135.00, 46.41, 16.88, 2.11 } },
+        { MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_TYPE_BF16, MEMOPT_STATE_8BIT, 75, 100, 64, { 60.23, 30.47, 15.71, 0.94 } },
+        { MEMOPT_I_WEIGHTS_BF16, MEMOPT_TYPE_BF16, MEMOPT_STATE_8BIT, 75, 100, 64, { 45.23, 30.24, 15.47, 0.71 } },
+        { MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, MEMOPT_STATE_F32, 70, 100, 8, { 112.00, 63.00, 38.50, 14.00 } },
+        { MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_TYPE_BF16, MEMOPT_STATE_8BIT, 70, 100, 8, { 56.22, 31.53, 19.28, 7.03 } },
+        { MEMOPT_I_WEIGHTS_F32_BF16, MEMOPT_TYPE_BF16, MEMOPT_STATE_F32, 10000, 500, 1024, { 16000, 4011.7, 2013.7, 15.62 } },
+        { MEMOPT_I_WEIGHTS_BF16, MEMOPT_TYPE_BF16, MEMOPT_STATE_8BIT, 10000, 500, 1024, { 6031, 4002.0, 2003.9, 5.89 } } };
+    static memopt_shard_tensor tensors[500]; size_t i, t, stage;
+    for (i = 0; i < 9; ++i) for (stage = 0; stage < 4; ++stage) {
+        memopt_shard_desc d; memopt_shard_bytes b; double gb;
+        memset(&d, 0, sizeof d);
+        for (t = 0; t < rows[i].groups; ++t) { tensors[t].count = rows[i].parameters * 100000000 / rows[i].groups; tensors[t].group = t; }
+        d.tensors = tensors; d.tensor_count = rows[i].groups; d.stage = (int)stage; d.rank_count = rows[i].ranks; d.gradients = rows[i].gradients;
+        test_set_weights(&d.optim, rows[i].form);
+        d.optim.state = rows[i].state; d.optim.gradients = rows[i].gradients;
+        CHECK_AT(memopt_shard_plan(&d, &b) == MEMOPT_OK, 10 * i + stage);
+        gb = (double)(b.weights + b.extra + b.states + b.sums + (stage < 2 ? b.gradients : 0)) / 1e9;
+        CHECK_AT(fabs(gb / rows[i].gb[stage] - 1) < 0.006, 10 * i + stage); /* two decimals of 0.71 */
+    }
+#else
+    SKIP("size_t has 32 bits");
+#endif
+}
+/* ---- calls out of order ---- */
+static void shard_refuses(void) {
+    static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_optim_run run; memopt_scaler scaler, wrong; size_t unit = 0, g, first; memopt_optim_group rates;
+    memopt_optim_tensor part;
+    rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    memset(&run, 0, sizeof run); memset(&total, 0, sizeof total);
+    run.step = 1; run.groups = &rates; run.group_count = 1;
+    d.uses = uses; d.use_count = 5; d.units = 2;
+    CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK);
+    wrong = scaler; wrong.scale = 0;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+#define SHARD_SAYS(call, status, text) CHECK((call) == (status) && test_error_says(memopt_shard_error(x), (status), (text)))
+    SHARD_SAYS(memopt_shard_forward(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
+    SHARD_SAYS(memopt_shard_reduce(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
+    SHARD_SAYS(memopt_shard_cancel(x), MEMOPT_ERR_STATE, "shard: no step has begun");
+    SHARD_SAYS(memopt_shard_step(x, &run), MEMOPT_ERR_STATE, "shard: a round is missing");
+    SHARD_SAYS(memopt_shard_measure(x, NULL, &total), MEMOPT_ERR_STATE, "shard: a round is missing");
+    SHARD_SAYS(memopt_shard_next_unit(x, NULL), MEMOPT_ERR_ARGUMENT, "unit is NULL");
+    run.fused = 1;
+    SHARD_SAYS(memopt_shard_step_inside(x, &run), MEMOPT_ERR_STATE, "shard: the next round is not the last");
+    run.fused = 0;
+    SHARD_SAYS(memopt_shard_step_inside(x, &run), MEMOPT_ERR_ARGUMENT, "the run is not fused");
+    SHARD_SAYS(memopt_shard_step_inside(x, NULL), MEMOPT_ERR_ARGUMENT, "the run is not fused");
+    for (first = 0; first < 2; ++first) {
+        CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == first && memopt_shard_gradients(x, 0) == NULL);
+        SHARD_SAYS(memopt_shard_share(x), MEMOPT_ERR_STATE, "shard: a step has begun");
+        SHARD_SAYS(memopt_shard_forward(x, 2), MEMOPT_ERR_ARGUMENT, "shard: group 2, below 2");
+        SHARD_SAYS(memopt_shard_forward(x, 1), MEMOPT_ERR_STATE, "shard: forward of group 1 at use 0, is not what comes next: a forward of 0");
+        SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: backward of group 0 at use 0, is not what comes next: a forward of 0");
+        CHECK(memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK && memopt_shard_backward(x, 0) == MEMOPT_OK);
+        SHARD_SAYS(memopt_shard_reduce(x, 0), MEMOPT_ERR_STATE, "shard: group 0, is reduced before its last backward, number 2");
+        SHARD_SAYS(memopt_shard_reduce(x, 2), MEMOPT_ERR_ARGUMENT, "shard: group 2, below 2");
+        CHECK(memopt_shard_backward(x, 1) == MEMOPT_OK && memopt_shard_backward(x, 0) == MEMOPT_OK);
+        SHARD_SAYS(memopt_shard_forward(x, 0), MEMOPT_ERR_STATE, "shard: the uses of this round are over");
+        for (g = 0; g < 3; ++g) memset(memopt_shard_gradients(x, g), 0, (g == 0 ? 1000 : g == 1 ? 300 : 512) * 4);
+        CHECK(memopt_shard_reduce(x, 0) == MEMOPT_OK);
+        SHARD_SAYS(memopt_shard_reduce(x, 0), MEMOPT_ERR_STATE, "shard: group 0, has been reduced in this round already");
+        SHARD_SAYS(memopt_shard_next_unit(x, &unit), MEMOPT_ERR_STATE, "shard: group 1, has not been reduced in this round");
+        SHARD_SAYS(memopt_shard_step(x, &run), MEMOPT_ERR_STATE, "shard: a round is missing");
+        CHECK(memopt_shard_reduce(x, 1) == MEMOPT_OK);
+    }
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
+    SHARD_SAYS(memopt_shard_forward(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
+    SHARD_SAYS(memopt_shard_measure(x, NULL, NULL), MEMOPT_ERR_ARGUMENT, "shard: total is NULL");
+    SHARD_SAYS(memopt_shard_measure(x, &wrong, &total), MEMOPT_ERR_ARGUMENT, "shard: scaler has a scale below its floor");
+    CHECK(memopt_shard_measure(x, &scaler, &total) == MEMOPT_OK && total.factor == 1.0 / 65536 && scaler.unscaled == 1 && total.squares == 0 && !total.overflow);
+    SHARD_SAYS(memopt_shard_measure(x, &scaler, &total), MEMOPT_ERR_STATE, "shard: scaler has been measured already, and not yet updated");
+    run.step = 0;
+    SHARD_SAYS(memopt_shard_step(x, &run), MEMOPT_ERR_ARGUMENT, "optim: step 0, at least 1");
+    CHECK(memopt_shard_is_intact(x));
+    run.step = 1;
+    CHECK(memopt_shard_step(x, &run) == MEMOPT_OK && memopt_shard_is_intact(x));
+    CHECK(memopt_shard_part(NULL, 0, &part) == MEMOPT_ERR_ARGUMENT && memopt_shard_part(x, 3, &part) == MEMOPT_ERR_ARGUMENT && memopt_shard_part(x, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memopt_shard_weights(NULL, 0) && !memopt_shard_weights(x, 3) && !memopt_shard_gradients(NULL, 0) && !memopt_shard_gradients(x, 3) && !memopt_shard_optim(NULL));
+    CHECK(memopt_shard_forward(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_shard_backward(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_shard_reduce(NULL, 0) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_shard_next_unit(NULL, &unit) == MEMOPT_ERR_ARGUMENT && memopt_shard_measure(NULL, NULL, &total) == MEMOPT_ERR_ARGUMENT && memopt_shard_step(NULL, &run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_shard_share(NULL) == MEMOPT_ERR_ARGUMENT && memopt_shard_cancel(NULL) == MEMOPT_ERR_ARGUMENT && memopt_shard_step_inside(NULL, &run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memopt_shard_is_intact(NULL) && memopt_shard_error(NULL).status == MEMOPT_ERR_ARGUMENT);
+    memopt_shard_close(x); memopt_shard_close(NULL);
+}
+/* What is not finite: one answer, and the sum tells it; a step inside backward stops. */
+static void shard_not_finite(void) {
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_scaler scaler; size_t unit, g; memopt_optim_run run; memopt_optim_group rates; int inside;
+    rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    for (inside = 0; inside < 2; ++inside) {
+        memset(&run, 0, sizeof run);
+        run.step = 1; run.groups = &rates; run.group_count = 1; run.fused = inside;
+        CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK && memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+        if (inside) CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_STATE);
+        CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+        CHECK(memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK);
+        for (g = 2; g-- > 0; ) {
+            float *out; size_t i;
+            CHECK(memopt_shard_backward(x, g) == MEMOPT_OK);
+            out = (float *)memopt_shard_gradients(x, g ? 2 : 0);
+            for (i = 0; i < (g ? 512u : 1000u); ++i) out[i] = 1;
+            if (!g) { memset(memopt_shard_gradients(x, 1), 0, 300 * 4); out[7] = -memopt_i_bits_float(0x7f800000u); out[999] = memopt_i_bits_float(0x7fc00000u); }
+            CHECK(memopt_shard_reduce(x, g) == MEMOPT_OK || (inside && !g));
+        }
+        if (inside) {
+            CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_ERR_STATE && !memopt_shard_is_intact(x));
+            CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_STATE, "tensor 0: a gradient is not finite; this slice and later ones are not stepped"));
+        } else {
+            CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_measure(x, &scaler, &total) == MEMOPT_OK);
+            CHECK(total.overflow == 1 && total.nonfinite == 2 && !memopt_i_finite_double(total.squares) && scaler.found_nonfinite == 1);
+            CHECK(memopt_shard_cancel(x) == MEMOPT_OK && memopt_shard_is_intact(x) && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0);
+        }
+        memopt_shard_close(x);
+    }
+    d.optim.kind = MEMOPT_OPTIM_LAMB;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do"));
+    memopt_shard_close(x);
+    d.optim.kind = MEMOPT_OPTIM_ADAMW; run.clips_norm = 1;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+    memopt_shard_close(x);
+}
+/* An arena too small by any push: nothing is left in it. One that only counts: the plan's bytes. */
+static void shard_memory(void) {
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_shard_bytes b; memopt_arena_desc ad; memopt_arena *arena = NULL; size_t capacity; memopt_error why; memopt_source source; unsigned char *block;
+    d.rank_count = 1; d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY; d.error = &why;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.window == 0 && b.sums && b.extra && b.states);
+    block = (unsigned char *)malloc(b.total + 64);
+    for (capacity = 64; block && capacity < b.total; capacity += 64) {
+        const size_t need = b.total - memopt_i_round64(b.tables);
+        memset(&ad, 0, sizeof ad);
+        CHECK(memopt_source_block(block + (0 - (uintptr_t)block) % 64, capacity, &source) == MEMOPT_OK);
+        ad.source = &source;
+        CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+        if (capacity < need) CHECK_AT(memopt_shard_open(&d, arena, &x) == MEMOPT_ERR_MEMORY && !x && why.status == MEMOPT_ERR_MEMORY, capacity);
+        CHECK_AT(memopt_arena_get_stats(arena).used_low == 0, capacity);
+        if (capacity == need) CHECK(memopt_shard_open(&d, arena, &x) == MEMOPT_OK && x);
+        memopt_shard_close(x); x = NULL;
+        memopt_arena_destroy(arena);
+    }
+    free(block);
+    CHECK(memopt_source_counting(&source) == MEMOPT_OK);
+    memset(&ad, 0, sizeof ad);
+    ad.source = &source;
+    CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK && memopt_shard_open(&d, arena, &x) == MEMOPT_OK && !x);
+    CHECK(memopt_arena_get_stats(arena).peak == b.total - memopt_i_round64(b.tables));
+    memopt_arena_destroy(arena);
+}
+
 void test_shard(void);
 void test_shard(void) {
+    RUN(shard_plan_refuses); RUN(shard_bytes_by_formula); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails);
+    RUN(shard_same_for_any_ranks); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

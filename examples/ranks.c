@@ -1,0 +1,152 @@
+/* ranks.c - one network over 1, 2, 3 and 6 ranks, threads of this process here: weights, gradients and states are cut among them.
+
+   What to see: each rank holds less, the more there are, and all of them end with the same bits. The exit status says
+   whether they do. With MPI instead of threads: examples/adapters/mpi.h gives another `transport`, and nothing else
+   changes.
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread ranks.c -o ranks -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include <stdio.h>
+
+enum { LAYERS = 4, WIDTH = 64, WEIGHTS = WIDTH * WIDTH, ROWS = 16, UNITS = 6, STEPS = 60, MOST = 6 };
+
+typedef struct task { memopt_ranks *ranks; float whole[LAYERS][WEIGHTS]; double loss[UNITS]; memopt_shard_bytes bytes; int failed; } task;
+
+static float noise(uint32_t *state) { /* in [-1, 1) */
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) / 8388608.0f - 1.0f;
+}
+/* to = from w, or its backward: d_from = d_to w^T and d_w = from^T d_to. */
+static void layer(float *to, const float *from, const float *w) {
+    for (size_t r = 0; r < ROWS; ++r) for (size_t o = 0; o < WIDTH; ++o) {
+        float sum = 0;
+        for (size_t i = 0; i < WIDTH; ++i) sum += from[r * WIDTH + i] * w[i * WIDTH + o];
+        to[r * WIDTH + o] = sum;
+    }
+}
+static void layer_backward(float *d_from, float *d_w, const float *d_to, const float *from, const float *w) {
+    for (size_t i = 0; i < WIDTH; ++i) for (size_t o = 0; o < WIDTH; ++o) {
+        float sum = 0;
+        for (size_t r = 0; r < ROWS; ++r) sum += from[r * WIDTH + i] * d_to[r * WIDTH + o];
+        d_w[i * WIDTH + o] = sum;
+    }
+    for (size_t r = 0; r < ROWS; ++r) for (size_t i = 0; i < WIDTH; ++i) {
+        float sum = 0;
+        for (size_t o = 0; o < WIDTH; ++o) sum += d_to[r * WIDTH + o] * w[i * WIDTH + o];
+        d_from[r * WIDTH + i] = sum;
+    }
+}
+/* The rows of a unit, whoever computes it; and what its output should be. */
+static void rows_of(float *x, float *y, size_t step, size_t unit) {
+    uint32_t state = (uint32_t)(step * UNITS + unit + 1);
+    for (size_t i = 0; i < ROWS * WIDTH; ++i) x[i] = noise(&state);
+    for (size_t i = 0; i < ROWS * WIDTH; ++i) y[i] = 0.5f * x[i] - 0.25f * x[i % WIDTH ? i - 1 : i];
+}
+/* README: ranks */
+static memopt_status one_unit(memopt_shard *shard, task *all, size_t step, size_t unit) {
+    static const size_t bytes = ROWS * WIDTH * sizeof(float);
+    float x[LAYERS + 1][ROWS * WIDTH], d[2][ROWS * WIDTH];
+    const int mine = unit != MEMOPT_SHARD_NO_UNIT; /* else walk through the layers, and compute nothing */
+    memopt_status s = MEMOPT_OK;
+
+    if (mine) rows_of(x[0], d[0], step, unit);
+    for (size_t g = 0; !s && g < LAYERS; ++g) {
+        s = memopt_shard_forward(shard, g); /* its weights have arrived, those of the next are under way */
+        if (!s && mine) layer(x[g + 1], x[g], (const float *)memopt_shard_weights(shard, g));
+    }
+    if (mine) all->loss[unit] = 0;
+    for (size_t i = 0; mine && i < ROWS * WIDTH; ++i) {
+        d[0][i] = x[LAYERS][i] - d[0][i];
+        all->loss[unit] += 0.5 * (double)d[0][i] * (double)d[0][i];
+    }
+    for (size_t g = LAYERS; !s && g-- > 0; ) {
+        s = memopt_shard_backward(shard, g); /* and memory for its gradients */
+        if (!s && mine) layer_backward(d[1], (float *)memopt_shard_gradients(shard, g), d[0], x[g],
+                                       (const float *)memopt_shard_weights(shard, g));
+        if (!s) s = memopt_shard_reduce(shard, g); /* its gradients leave */
+        memcpy(d[0], d[1], bytes);
+    }
+    return s;
+}
+/* README: end */
+static memopt_status train(memopt_shard *shard, task *all) {
+    memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    memopt_status s;
+
+    rates.rate = 3e-3;
+    for (size_t g = 0; g < LAYERS; ++g) { /* each rank writes its part */
+        memopt_optim_tensor part; uint32_t state = (uint32_t)g + 99;
+        if (memopt_shard_part(shard, g, &part)) return MEMOPT_ERR_ARGUMENT;
+        for (size_t i = 0; i < WEIGHTS; ++i) {
+            const float w = 0.125f * noise(&state);
+            if (i >= part.first && i < part.first + part.held) ((float *)part.weights)[i - part.first] = w;
+        }
+    }
+    s = memopt_shard_share(shard);
+    /* README: ranks_step */
+    for (size_t step = 0; !s && step < STEPS; ++step) {
+        memopt_optim_run run = { 0 }; memopt_gradient_total total; double clip; size_t unit;
+
+        while (!(s = memopt_shard_next_unit(shard, &unit)) && unit != MEMOPT_SHARD_DONE && !s)
+            if ((s = one_unit(shard, all, step, unit)) != MEMOPT_OK) return s;
+        if (!s) s = memopt_shard_measure(shard, NULL, &total); /* the norm of all, the same on every rank */
+        if (s || (s = memopt_clip_norm(sqrt(total.squares) / (UNITS * ROWS), 1, &clip)) != MEMOPT_OK) return s;
+        run.step = step + 1; run.groups = &rates; run.group_count = 1; run.gradient_factor = clip / (UNITS * ROWS);
+        s = memopt_shard_step(shard, &run);
+    }
+    /* README: end */
+    return s;
+}
+static void rank(void *user, size_t index, int worker) {
+    task *all = (task *)user; memopt_shard_tensor tensors[LAYERS] = { { 0, 0, 0, 0 } };
+    memopt_comm_desc link = { 0 }; memopt_shard_desc desc = { 0 }; memopt_shard *shard = NULL; memopt_optim_tensor part; memopt_error why = { 0 };
+    char text[256] = "";
+
+    (void)worker;
+    /* README: ranks_open */
+    link.transport = memopt_ranks_transport(all->ranks, index); /* threads; memopt_mpi_open() fills in another one */
+    for (size_t g = 0; g < LAYERS; ++g) { tensors[g].count = WEIGHTS; tensors[g].group = g; }
+    desc.stage = 3; desc.units = UNITS;
+    desc.tensors = tensors; desc.tensor_count = LAYERS;
+    desc.optim.state = MEMOPT_STATE_8BIT; /* kind, formats, seed: as for memopt_optim_open() */
+    desc.error = &why;
+    if (memopt_comm_create(&link, &desc.comm) || memopt_shard_open(&desc, NULL, &shard)) all->failed = 1;
+    /* README: end */
+    if (!shard || memopt_shard_plan(&desc, &all->bytes) || train(shard, all)) all->failed = 1;
+    if (all->failed) {
+        if (shard) why = memopt_shard_error(shard);
+        fprintf(stderr, "rank %u: %s\n", (unsigned)index, memopt_error_text(&why, text, sizeof text, NULL) ? "" : text);
+        memopt_comm_abort(desc.comm); /* the others need not wait */
+    }
+    for (size_t g = 0; shard && g < LAYERS; ++g) {
+        if (!memopt_shard_part(shard, g, &part) && part.held)
+            memcpy(&all->whole[g][part.first], part.weights, part.held * sizeof(float));
+    }
+    memopt_shard_close(shard);
+    memopt_comm_destroy(desc.comm);
+}
+int main(void) {
+    static const size_t counts[4] = { 1, 2, 3, 6 }; static task tasks[4];
+    int same = 1;
+
+    printf("ranks   bytes a rank    sent a step     loss   the same bits\n");
+    for (int i = 0; i < 4; ++i) {
+        memopt_ranks_desc desc = { 0 }; memopt_thread_pool *pool = NULL; memopt_threads threads; double loss = 0; task *t = &tasks[i];
+
+        desc.rank_count = counts[i];
+        if (memopt_ranks_create(&desc, &t->ranks) || memopt_thread_pool_create(NULL, (int)counts[i], &pool)) {
+            fprintf(stderr, "ranks as threads need -DMEMOPT_PTHREADS -pthread\n");
+            return 77;
+        }
+        threads = memopt_thread_pool_threads(pool);
+        threads.run_fn(threads.user, counts[i], rank, t); /* a thread each */
+        memopt_thread_pool_destroy(pool);
+        memopt_ranks_destroy(t->ranks);
+        for (size_t u = 0; u < UNITS; ++u) loss += t->loss[u] / (UNITS * ROWS);
+        same &= !t->failed && !memcmp(t->whole, tasks[0].whole, sizeof t->whole);
+        printf("%5u %14llu %14llu %8.4f   %s\n", (unsigned)counts[i], (unsigned long long)t->bytes.total,
+               (unsigned long long)(t->bytes.sent_gradients + t->bytes.sent_weights), loss, same ? "yes" : "NO");
+    }
+    return !same;
+}

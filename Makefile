@@ -173,10 +173,10 @@ $(BUILD)/peer_%: tests/bench/peer_%.c $(wildcard tests/bench/*.h) $(COMMON)
 # The GPT: with the pool, and with the BLAS that pkg-config finds (BLAS=none: without).
 BLAS ?= $(shell for blas in openblas blis mkl-dynamic-lp64-seq cblas; do pkg-config --exists $$blas 2>/dev/null && echo $$blas && break; done)
 ifneq ($(filter-out none,$(BLAS)),)
-$(BUILD)/train_gpt: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
+$(BUILD)/train_gpt $(BUILD)/ranks: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
 $(BUILD)/train_gpt: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/train_gpt: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/train_gpt $(BUILD)/ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/test_comm $(BUILD)/test_shard: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)

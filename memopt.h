@@ -2905,7 +2905,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 /* When no rank calls any more. NULL is fine. */
 MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 
-/* @section api_shard : api_comm api_optim api_scale api_arena
+/* @section api_shard : api_comm api_optim api_scale api_arena api_tape
    One network over many ranks, each with other data: what all of them would hold alike is cut among them.
      stage    weights      gradients    sums and states   for whom
        0      whole        whole        whole             comparison: nothing is cut
@@ -3035,9 +3035,11 @@ MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *uni
 
 /**
  * The next use: weights of the group are there until the next one. backward: there is memory for its gradients, too,
- * until memopt_shard_reduce(). In stages 0 and 1, where all are always there, these calls need not be made.
+ * until memopt_shard_reduce(). In stages 0 and 1, where all are always there, these calls need not be made. Outside of
+ * rounds, as for an evaluation, forwards may come in any order, the same on all ranks.
  *
- * returns OK, ERR_STATE (not the use that is next, no round), and what memopt_comm_begin() and memopt_comm_wait() say
+ * returns OK, ERR_ARGUMENT, ERR_STATE (not the use that is next; a backward outside of rounds), and what
+ *         memopt_comm_begin() and memopt_comm_wait() say
  */
 MEMOPT_API memopt_status memopt_shard_forward(memopt_shard *shard, size_t group);
 MEMOPT_API memopt_status memopt_shard_backward(memopt_shard *shard, size_t group);
@@ -3084,6 +3086,28 @@ MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const mem
 /** Has no weight been changed by a step that has begun and not ended? After a failure: 1 = weights and states are those
     before this step, on this rank. */
 MEMOPT_API int           memopt_shard_is_intact(const memopt_shard *shard);
+
+/* A tape over a sharded network: each segment's weights are a group. The tape's own calls then bring weights, and send
+   gradients, so that callbacks need no line more. */
+typedef struct memopt_shard_segment { /* stays where it is */
+    memopt_tape_layer layer; /* the engine's */
+    size_t            group; /* MEMOPT_SHARD_NO_GROUP: it has no weights */
+    memopt_shard     *shard; /* to be set before the first pass */
+} memopt_shard_segment;
+
+#define MEMOPT_SHARD_NO_GROUP SIZE_MAX
+
+/** The layers for memopt_tape_desc: around those of the engine. ERR_ARGUMENT (NULL) */
+MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, size_t count, memopt_tape_layer *layers);
+
+/**
+ * The uses of a unit as the tape runs it, for memopt_shard_desc: those of its memopt_tape_actions().
+ *
+ * segments as many as the tape has
+ * uses     NULL to ask for the count alone
+ */
+MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const memopt_shard_segment *segments,
+                                                memopt_shard_use *uses, size_t *count);
 
 /** Of the rank's parts, in the order of the tensors: to save and load states. NULL for NULL. */
 MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
@@ -30280,7 +30304,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #endif
 
-/* @section shard : comm optim scale arena carve api_shard
+/* @section shard : comm optim scale arena carve tape api_shard
    Problem    What every rank holds alike is what keeps a model from fitting: states above all, then gradients, then
               weights. Cut among ranks, a step must still give the bits it gives uncut, or nobody can tell a fault from
               rounding.
@@ -30817,6 +30841,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc
     memopt_i_shard_point(x);
     x->chain = (double *)(void *)x->buckets;
     x->gathering = x->here = SIZE_MAX;
+    x->use = x->desc.use_count; /* outside of rounds nothing comes next */
     *out = x;
     return MEMOPT_OK;
 }
@@ -31098,10 +31123,14 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (x->is_broken) return MEMOPT_ERR_STATE;
-    if (x->state != MEMOPT_I_SHARD_ROUND) return memopt_i_shard_refuse_state(x, "no round has begun");
+    if (x->state != MEMOPT_I_SHARD_ROUND && is_backward) return memopt_i_shard_refuse_state(x, "no round has begun");
     if (memopt_i_must_number(&c, group < x->group_count, "group", memopt_i_count(group), "below",
                              memopt_i_count(x->group_count))) return c.status;
-    if (x->desc.stage < 2) return MEMOPT_OK;
+    if (x->desc.stage < 2) {
+        x->groups[group].seen += (size_t)is_backward;
+        return MEMOPT_OK;
+    }
+    if (x->state != MEMOPT_I_SHARD_ROUND) return x->gathers ? memopt_i_shard_arrive(x, group) : MEMOPT_OK;
     if (x->use == x->desc.use_count) return memopt_i_shard_refuse_state(x, "the uses of this round are over");
     if (x->uses[x->use].group != group || x->uses[x->use].is_backward != is_backward) {
         memopt_i_checks_at(&c, "use", x->use);
@@ -31532,6 +31561,7 @@ MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard) {
     s = memopt_i_shard_drain(shard, SIZE_MAX);
     if (!s) s = memopt_i_shard_forget(shard);
     if (!s) shard->state = MEMOPT_I_SHARD_IDLE;
+    shard->use = shard->desc.use_count;
     return s;
 }
 
@@ -31543,6 +31573,69 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
     for (i = 0; i < shard->flying; ++i)
         if (shard->flights[i].number) (void)memopt_comm_wait(shard->desc.comm, shard->flights[i].number);
     memopt_i_shard_give_back(shard);
+}
+
+/* ---- a tape's segments ---- */
+static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int is_backward) {
+    const memopt_shard_segment *segment = (const memopt_shard_segment *)call->user;
+    memopt_tape_fn *const fn = is_backward ? segment->layer.backward_fn : segment->layer.forward_fn;
+    const int has_weights = !call->describing && segment->group != MEMOPT_SHARD_NO_GROUP;
+    memopt_shard *shard = segment->shard;
+    memopt_tape_call own = *call;
+    memopt_status s = MEMOPT_OK;
+
+    own.user = segment->layer.user;
+    if (has_weights) s = memopt_i_shard_use(shard, segment->group, is_backward);
+    if (s && call->error) *call->error = memopt_shard_error(shard);
+    if (!s) s = fn(&own);
+    if (s || !has_weights || !is_backward || shard->groups[segment->group].seen < shard->groups[segment->group].backwards)
+        return s;
+    s = memopt_shard_reduce(shard, segment->group);
+    if (s && call->error) *call->error = memopt_shard_error(shard);
+    return s;
+}
+
+static memopt_status memopt_i_shard_tape_forward(const memopt_tape_call *call) {
+    return memopt_i_shard_tape_run(call, 0);
+}
+
+static memopt_status memopt_i_shard_tape_backward(const memopt_tape_call *call) {
+    return memopt_i_shard_tape_run(call, 1);
+}
+
+MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, size_t count, memopt_tape_layer *layers) {
+    size_t i;
+
+    if (!segments || !layers) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < count; ++i) {
+        layers[i].forward_fn = segments[i].layer.forward_fn ? memopt_i_shard_tape_forward : NULL;
+        layers[i].backward_fn = segments[i].layer.backward_fn ? memopt_i_shard_tape_backward : NULL;
+        layers[i].user = &segments[i];
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const memopt_shard_segment *segments,
+                                                memopt_shard_use *uses, size_t *count) {
+    size_t i, actions = 0, n = 0;
+    const memopt_action *action = tape ? memopt_tape_actions(tape, &actions) : NULL;
+
+    if (!tape || !segments || !count) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < actions; ++i) {
+        const memopt_shard_segment *segment;
+
+        if (action[i].op > MEMOPT_ACTION_BACKWARD) continue;
+        segment = &segments[action[i].index];
+        if (segment->group == MEMOPT_SHARD_NO_GROUP) continue;
+        if (action[i].op != MEMOPT_ACTION_BACKWARD && !segment->layer.forward_fn) continue;
+        if (uses) {
+            uses[n].group = segment->group;
+            uses[n].is_backward = action[i].op == MEMOPT_ACTION_BACKWARD;
+        }
+        ++n;
+    }
+    *count = n;
+    return MEMOPT_OK;
 }
 
 /* ---- what is where ---- */

@@ -215,10 +215,6 @@ static int shard_same(const shard_world *w, const shard_whole *r, memopt_shard *
     for (t = 0; t < SHARD_TENSORS; ++t) {
         memopt_optim_tensor part; memopt_optim_view a, b;
         if (memopt_shard_part(x, t, &part)) return 0;
-        if (c->stage < 3 && r == w->whole) {
-            const void *all = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? r->extra[t] : r->weights[t];
-            if (c->stage || c->ranks == 1) same &= !memcmp(memopt_shard_weights(x, t), all, shard_model[t].count * shard_weight_bytes(c));
-        }
         if (!part.held) continue;
         same &= !memcmp(part.weights, (unsigned char *)r->weights[t] + part.first * stored, part.held * stored);
         if (part.extra) same &= !memcmp(part.extra, (unsigned char *)r->extra[t] + part.first * 2, part.held * 2);
@@ -273,6 +269,14 @@ static void shard_rank(void *task, size_t index, int worker) {
         if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights; calls -= SHARD_GROUPS; }
         CHECK_AT(sent == expected, index); CHECK_AT(calls == c->steps * plan.calls, index);
     }
+    for (k = 0; !s && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
+        const size_t g = (size_t)(k * 3 + 1) % SHARD_GROUPS; size_t t;
+        CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
+        for (t = 0; t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
+            const void *all = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? w->whole->extra[t] : w->whole->weights[t];
+            w->wrong[index] |= !memopt_shard_weights(x, t) || memcmp(memopt_shard_weights(x, t), all, shard_model[t].count * shard_weight_bytes(c)) != 0;
+        }
+    }
     if (index == 0) w->bytes = plan;
     if (s) memopt_comm_abort(d.comm);
     if (s) memopt_comm_abort(d.replicas);
@@ -318,6 +322,22 @@ static void shard_same_for_any_ranks(void) { /* 3 does not divide 8; 9 are more 
         for (r = 0; r < 5; ++r) for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = ranks[r]; shard_check(&c, &whole); }
         shard_free_whole(&whole);
     }
+}
+static void shard_small_buckets(void) { /* many calls between a gather's begin and its end; bytes with a tied group */
+    shard_case c = shard_usual(); shard_whole whole; memopt_shard_desc d; memopt_shard_bytes b; size_t size[SHARD_GROUPS], g, t;
+    c.ranks = 1; c.units = 2; c.steps = 1; c.walks = 1;
+    shard_reference(&c, &whole);
+    c.ranks = 2; c.bucket = 2 * 2 * 256 * 4;
+    for (c.stage = 1; c.stage < 4; ++c.stage) shard_check(&c, &whole);
+    shard_free_whole(&whole);
+    d = shard_desc(&c); d.stage = 3; d.rank_count = 2;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK);
+    for (g = 0; g < SHARD_GROUPS; ++g) {
+        for (size[g] = t = 0; t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) size[g] += (shard_model[t].count + 255) / 256;
+        size[g] = (size[g] + 1) / 2 * 512;
+    }
+    CHECK(b.window == (size[0] + size[1] > size[1] + size[2] ? size[0] + size[1] : size[1] + size[2]) * 4);
+    CHECK(b.gradients == (size[0] + (size[2] + size[3] > size[1] + size[2] ? size[2] + size[3] : size[1] + size[2])) * 4); /* 3, 2, 1 follow each other */
 }
 static void shard_hybrid(void) {
     static const size_t shapes[4][2] = { { 2, 2 }, { 1, 3 }, { 3, 2 }, { 2, 5 } }; shard_case c = shard_usual(); shard_whole whole; size_t i;
@@ -383,6 +403,105 @@ static void shard_fails(void) {
         CHECK_AT(w.status[n % 3] == MEMOPT_ERR_IO, n);
     }
     shard_free_whole(&whole); shard_free_whole(&start);
+}
+/* ---- a tape whose weights come and whose gradients leave by themselves ---- */
+enum { SHARD_CHAIN = 7, SHARD_WIDTH = 700 }; /* segment 3 has no weights, 5 those of 1 */
+typedef struct shard_segment_user { memopt_shard_segment *segment; size_t tensor; int adds, *seen; } shard_segment_user;
+static memopt_status shard_scale(const memopt_tape_call *call) { /* out = in * w, both ways */
+    const shard_segment_user *u = (const shard_segment_user *)call->user; const float *in = (const float *)call->input, *w; float *out = (float *)call->output, *d; size_t i;
+    if (call->describing) return MEMOPT_OK;
+    w = u->segment->group == MEMOPT_SHARD_NO_GROUP ? NULL : (const float *)memopt_shard_weights(u->segment->shard, u->tensor);
+    ++*u->seen;
+    if (!call->is_backward) { for (i = 0; i < SHARD_WIDTH; ++i) out[i] = memopt_i_times(in[i], w ? w[i] : 0.5f); return MEMOPT_OK; }
+    d = w ? (float *)memopt_shard_gradients(u->segment->shard, u->tensor) : NULL;
+    for (i = 0; i < SHARD_WIDTH; ++i) {
+        const float g = ((const float *)call->grad_output)[i];
+        if (d) d[i] = u->adds ? memopt_i_sum(d[i], memopt_i_times(g, in[i])) : memopt_i_times(g, in[i]);
+        if (call->grad_input) ((float *)call->grad_input)[i] = memopt_i_times(g, w ? w[i] : 0.5f);
+    }
+    return MEMOPT_OK;
+}
+typedef struct shard_taped { memopt_ranks *ranks; int stage; memopt_schedule_rule rule; size_t rank_count, uses; float weights[5][SHARD_WIDTH]; memopt_status status[4]; int seen[4]; } shard_taped;
+static memopt_status shard_tape_train(shard_taped *w, memopt_shard *x, memopt_tape *tape, memopt_error *why) {
+    static const size_t steps = 3; size_t step, unit, t, i; memopt_status s; memopt_optim_tensor part; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    float in[SHARD_WIDTH], last[SHARD_WIDTH], back[SHARD_WIDTH];
+    for (t = 0; t < 5; ++t) {
+        CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
+        for (i = 0; i < part.held; ++i) ((float *)part.weights)[i] = 1 + 0.25f * shard_weight(t, part.first + i);
+    }
+    s = memopt_shard_share(x);
+    for (step = 1; !s && step <= steps; ++step) {
+        memopt_optim_run run;
+        memset(&run, 0, sizeof run);
+        run.step = step; run.groups = &rates; run.group_count = 1;
+        while ((s = memopt_shard_next_unit(x, &unit)) == MEMOPT_OK && unit != MEMOPT_SHARD_DONE) { /* as many units as a multiple of ranks */
+            for (i = 0; i < SHARD_WIDTH; ++i) in[i] = shard_noise(7, i, unit, step);
+            s = memopt_tape_forward(tape, in);
+            if (!s) { memcpy(last, memopt_tape_output(tape), sizeof last); s = memopt_tape_backward(tape, last, back); }
+            if (s) { *why = memopt_tape_error(tape); return s; }
+        }
+        if (!s) s = memopt_shard_step(x, &run);
+    }
+    if (!s) s = memopt_tape_evaluate(tape, in, last);
+    for (t = 0; !s && t < 5; ++t) {
+        s = memopt_shard_forward(x, t);
+        if (!s && memopt_shard_weights(x, t)) memcpy(w->weights[t], memopt_shard_weights(x, t), sizeof w->weights[t]); /* the same on all */
+    }
+    return s;
+}
+static void shard_tape_rank(void *task, size_t rank, int worker) {
+    static const size_t groups[SHARD_CHAIN] = { 0, 1, 2, MEMOPT_SHARD_NO_GROUP, 3, 1, 4 };
+    static shard_taped all[4]; /* of each rank: what it ends with */
+    shard_taped *w = (shard_taped *)task; memopt_shard_segment segments[SHARD_CHAIN]; shard_segment_user users[SHARD_CHAIN]; memopt_tape_layer layers[SHARD_CHAIN]; memopt_segment chain[SHARD_CHAIN];
+    memopt_shard_tensor tensors[5]; memopt_shard_use uses[64]; memopt_tape_desc td; memopt_tape *tape = NULL; memopt_shard_desc d; memopt_shard *x = NULL; memopt_comm_desc cd; size_t i; memopt_error why;
+    (void)worker;
+    memset(&cd, 0, sizeof cd); memset(&d, 0, sizeof d); memset(&td, 0, sizeof td); memset(chain, 0, sizeof chain); memset(tensors, 0, sizeof tensors); memset(&why, 0, sizeof why);
+    all[rank] = *w;
+    for (i = 0; i < SHARD_CHAIN; ++i) {
+        users[i].segment = &segments[i]; users[i].tensor = groups[i]; users[i].adds = i == 1; users[i].seen = &w->seen[rank];
+        segments[i].layer.forward_fn = segments[i].layer.backward_fn = shard_scale; segments[i].layer.user = &users[i]; segments[i].group = groups[i]; segments[i].shard = NULL;
+        chain[i].output_bytes = chain[i].grad_bytes = SHARD_WIDTH * 4;
+    }
+    segments[SHARD_CHAIN - 1].layer.forward_fn = shard_scale;
+    CHECK(memopt_shard_layers(segments, SHARD_CHAIN, layers) == MEMOPT_OK);
+    td.chain.segments = chain; td.chain.count = SHARD_CHAIN; td.chain.input_bytes = td.chain.input_grad_bytes = SHARD_WIDTH * 4; td.layers = layers; td.rule = w->rule; td.every = 2;
+    td.overhead = w->rule == MEMOPT_SCHEDULE_EXTENDED ? 1.5 : 0;
+    CHECK(memopt_tape_open(&td, &tape) == MEMOPT_OK);
+    cd.transport = memopt_ranks_transport(w->ranks, rank);
+    CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
+    for (i = 0; i < 5; ++i) { tensors[i].count = SHARD_WIDTH; tensors[i].group = i; }
+    CHECK(memopt_shard_tape_uses(tape, segments, NULL, &d.use_count) == MEMOPT_OK && d.use_count <= 64);
+    CHECK(memopt_shard_tape_uses(tape, segments, uses, &d.use_count) == MEMOPT_OK && d.use_count >= 12 && uses[0].group == 0 && !uses[0].is_backward);
+    d.stage = w->stage; d.tensors = tensors; d.tensor_count = 5; d.uses = uses; d.units = 4;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+    for (i = 0; i < SHARD_CHAIN; ++i) segments[i].shard = x;
+    if (rank == 0) w->uses = d.use_count;
+    w->status[rank] = x && tape ? shard_tape_train(&all[rank], x, tape, &why) : MEMOPT_ERR_MEMORY;
+    if (w->status[rank]) memopt_comm_abort(d.comm);
+    else if (rank == w->rank_count - 1) memcpy(w->weights, all[rank].weights, sizeof w->weights);
+    memopt_shard_close(x); memopt_tape_destroy(tape); memopt_comm_destroy(d.comm);
+}
+static void shard_tape(void) {
+    static shard_taped first, w; size_t r, i; int stage, rule; static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_NONE };
+    memopt_tape_layer layer; memopt_shard_segment segment; size_t n = 0;
+    memset(&first, 0, sizeof first); memset(&segment, 0, sizeof segment);
+    for (rule = 0; rule < 3; ++rule) for (stage = 0; stage < 4; ++stage) for (r = 1; r <= 4; r *= 2) {
+        memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t;
+        memset(&w, 0, sizeof w); memset(&d, 0, sizeof d);
+        w.stage = stage; w.rule = rules[rule]; w.rank_count = d.rank_count = r;
+        CHECK(memopt_ranks_create(&d, &w.ranks) == MEMOPT_OK && memopt_thread_pool_create(NULL, (int)r, &pool) == MEMOPT_OK);
+        if (!pool) return;
+        t = memopt_thread_pool_threads(pool);
+        t.run_fn(t.user, r, shard_tape_rank, &w);
+        memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
+        if (!rule && !stage && r == 1) first = w;
+        for (i = 0; i < r; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && w.seen[i] > 0, 100 * r + 10 * (size_t)stage + (size_t)rule);
+        CHECK_AT(w.rule == MEMOPT_SCHEDULE_ALL ? w.uses == 12 : w.uses > 12, r);
+        CHECK_AT(!memcmp(w.weights, first.weights, sizeof w.weights) && w.weights[4][3] != 0, 100 * r + 10 * (size_t)stage + (size_t)rule);
+    }
+    CHECK(memopt_shard_layers(NULL, 1, &layer) == MEMOPT_ERR_ARGUMENT && memopt_shard_layers(&segment, 1, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_shard_layers(&segment, 1, &layer) == MEMOPT_OK && !layer.forward_fn && !layer.backward_fn);
+    CHECK(memopt_shard_tape_uses(NULL, &segment, NULL, &n) == MEMOPT_ERR_ARGUMENT);
 }
 /* A second step gives up after some of its calls; the next one is as if it had not been. */
 static void shard_cancelled(void) {
@@ -524,7 +643,9 @@ static void shard_refuses(void) {
     wrong = scaler; wrong.scale = 0;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
 #define SHARD_SAYS(call, status, text) CHECK((call) == (status) && test_error_says(memopt_shard_error(x), (status), (text)))
-    SHARD_SAYS(memopt_shard_forward(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
+    SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
+    SHARD_SAYS(memopt_shard_forward(x, 2), MEMOPT_ERR_ARGUMENT, "shard: group 2, below 2");
+    CHECK(memopt_shard_forward(x, 1) == MEMOPT_OK && memopt_shard_forward(x, 0) == MEMOPT_OK); /* an evaluation */
     SHARD_SAYS(memopt_shard_reduce(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
     SHARD_SAYS(memopt_shard_cancel(x), MEMOPT_ERR_STATE, "shard: no step has begun");
     SHARD_SAYS(memopt_shard_step(x, &run), MEMOPT_ERR_STATE, "shard: a round is missing");
@@ -555,7 +676,7 @@ static void shard_refuses(void) {
     }
     CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
     CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
-    SHARD_SAYS(memopt_shard_forward(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
+    SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: no round has begun");
     SHARD_SAYS(memopt_shard_measure(x, NULL, NULL), MEMOPT_ERR_ARGUMENT, "shard: total is NULL");
     SHARD_SAYS(memopt_shard_measure(x, &wrong, &total), MEMOPT_ERR_ARGUMENT, "shard: scaler has a scale below its floor");
     CHECK(memopt_shard_measure(x, &scaler, &total) == MEMOPT_OK && total.factor == 1.0 / 65536 && scaler.unscaled == 1 && total.squares == 0 && !total.overflow);
@@ -641,7 +762,7 @@ void test_shard(void);
 void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_bytes_by_formula); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails); RUN(shard_tape); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

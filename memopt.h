@@ -31123,7 +31123,8 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (x->is_broken) return MEMOPT_ERR_STATE;
-    if (x->state != MEMOPT_I_SHARD_ROUND && is_backward) return memopt_i_shard_refuse_state(x, "no round has begun");
+    if (x->state != MEMOPT_I_SHARD_ROUND && is_backward)
+        return memopt_i_shard_refuse_state(x, "no round has begun");
     if (memopt_i_must_number(&c, group < x->group_count, "group", memopt_i_count(group), "below",
                              memopt_i_count(x->group_count))) return c.status;
     if (x->desc.stage < 2) {
@@ -31136,7 +31137,7 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
         memopt_i_checks_at(&c, "use", x->use);
         return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, is_backward ? "backward of group" : "forward of group",
                                       memopt_i_count(group), x->uses[x->use].is_backward
-                                      ? "is not what comes next: a backward of" : "is not what comes next: a forward of",
+                                      ? "is not what comes: a backward of" : "is not what comes: a forward of",
                                       memopt_i_count(x->uses[x->use].group));
     }
     if (x->gathers) s = memopt_i_shard_arrive(x, group);
@@ -31576,6 +31577,10 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
 }
 
 /* ---- a tape's segments ---- */
+static int memopt_i_shard_is_complete(const memopt_shard *x, size_t group) { /* its gradients, in this round */
+    return x->groups[group].seen == x->groups[group].backwards;
+}
+
 static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int is_backward) {
     const memopt_shard_segment *segment = (const memopt_shard_segment *)call->user;
     memopt_tape_fn *const fn = is_backward ? segment->layer.backward_fn : segment->layer.forward_fn;
@@ -31588,8 +31593,7 @@ static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int i
     if (has_weights) s = memopt_i_shard_use(shard, segment->group, is_backward);
     if (s && call->error) *call->error = memopt_shard_error(shard);
     if (!s) s = fn(&own);
-    if (s || !has_weights || !is_backward || shard->groups[segment->group].seen < shard->groups[segment->group].backwards)
-        return s;
+    if (s || !has_weights || !is_backward || !memopt_i_shard_is_complete(shard, segment->group)) return s;
     s = memopt_shard_reduce(shard, segment->group);
     if (s && call->error) *call->error = memopt_shard_error(shard);
     return s;

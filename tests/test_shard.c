@@ -660,8 +660,8 @@ static void shard_refuses(void) {
         CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == first && memopt_shard_gradients(x, 0) == NULL);
         SHARD_SAYS(memopt_shard_share(x), MEMOPT_ERR_STATE, "shard: a step has begun");
         SHARD_SAYS(memopt_shard_forward(x, 2), MEMOPT_ERR_ARGUMENT, "shard: group 2, below 2");
-        SHARD_SAYS(memopt_shard_forward(x, 1), MEMOPT_ERR_STATE, "shard: forward of group 1 at use 0, is not what comes next: a forward of 0");
-        SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: backward of group 0 at use 0, is not what comes next: a forward of 0");
+        SHARD_SAYS(memopt_shard_forward(x, 1), MEMOPT_ERR_STATE, "shard: forward of group 1 at use 0, is not what comes: a forward of 0");
+        SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: backward of group 0 at use 0, is not what comes: a forward of 0");
         CHECK(memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK && memopt_shard_backward(x, 0) == MEMOPT_OK);
         SHARD_SAYS(memopt_shard_reduce(x, 0), MEMOPT_ERR_STATE, "shard: group 0, is reduced before its last backward, number 2");
         SHARD_SAYS(memopt_shard_reduce(x, 2), MEMOPT_ERR_ARGUMENT, "shard: group 2, below 2");

@@ -35,6 +35,7 @@
 #include "test_fused.c"
 #include "test_comm.c"
 #include "test_shard.c"
+#include "test_pieces.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -55,7 +56,7 @@ static void test_narrow(void) {
     test_plan();
     test_schedule();
     test_graph();
-    test_comm(); test_shard();
+    test_comm(); test_shard(); test_pieces();
 }
 
 int main(void) {

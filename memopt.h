@@ -2917,7 +2917,9 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
    Unit       The batch of a step is cut into units, the same number for every number of ranks. Rank r computes unit
               r, ranks + r, ...: rounds. Gradients of units are added in the order of units, as one process adds them up
               with memopt_gradients_accumulate(): so weights, states, norms and every decision have the same bits for
-              any number of ranks. The price: gradients travel once a unit and not once a step.
+              any number of ranks. The price: gradients travel once a unit and not once a step. In stages 0 and 1 a
+              unit may be several micro-batches, whose gradients the engine adds up before it reduces them. With as many
+              units as ranks that is the cheapest, and the bits are those of this number of ranks.
 
      memopt_shard_open(&desc, arena, &shard);
      ... write this rank's weights: memopt_shard_part(); then memopt_shard_share(shard) ...
@@ -30560,9 +30562,10 @@ static size_t memopt_i_shard_window(const memopt_shard *x, int of_gradients) {
 
 /* How many elements of a rank's piece travel at once, in each half of the buckets. */
 static memopt_status memopt_i_shard_bucket(memopt_i_checks *c, memopt_shard *x) {
-    const size_t grain = 2 * x->ranks * x->grain * x->gradient_bytes;
-    size_t g, largest = 0;
+    size_t grain, g, largest = 0;
 
+    if (memopt_i_must_fit(c, !memopt_i_mul(2 * x->ranks * x->gradient_bytes, x->grain, &grain), "rank_count",
+                          "is too large: a grain for each rank does not fit size_t")) return c->status;
     for (g = 0; g < x->group_count; ++g) largest = memopt_i_max(largest, x->groups[g].piece);
     x->bucket = memopt_i_min(x->desc.bucket_bytes / grain * x->grain, largest);
     return memopt_i_must_be_at_least(c, "bucket_bytes", x->desc.bucket_bytes, "at least two grains for each rank,",

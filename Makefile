@@ -177,7 +177,7 @@ $(BUILD)/train_gpt $(BUILD)/ranks: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-confi
 $(BUILD)/train_gpt: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
 $(BUILD)/train_gpt $(BUILD)/ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
-$(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)

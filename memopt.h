@@ -90,6 +90,7 @@
      api_comm     comm          bytes between ranks: a table of three functions; ranks as threads of one process
      api_shard    shard         weights, gradients and states cut among ranks: the same bits for any number of them
      api_pieces   pieces        activations that ranks hold alike, kept once: a store for the tape
+     api_onebit   onebit        1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -3152,6 +3153,147 @@ MEMOPT_API memopt_pieces_stats memopt_pieces_get_stats(const memopt_pieces *piec
 
 /** of the last call of the store that failed */
 MEMOPT_API memopt_error      memopt_pieces_error(const memopt_pieces *pieces);
+
+/* @section api_onebit : api_comm api_optim
+   Optimizers that send one bit an element between ranks, not 32: 1-bit Adam (2102.02888), 1-bit LAMB (2104.06069) and
+   0/1 Adam (2202.06009). Each rank computes gradients of its own; the weights are the same bits on all ranks after each
+   step, for any workers and SIMD level. The bits depend on the number of ranks, because what a rank could not send yet
+   is a state of that rank.
+   Stages      The warm-up, steps 1 to freeze_step, is exact: Adam or LAMB, without bias correction, of the gradient's
+               mean over ranks. Then the second moment stays as it is, and what is sent has one bit an element.
+   0/1 Adam    sends one bit in the warm-up too: the exact gradient is sent only where the second moment changes, at
+               steps divisible by an interval that doubles after every 16 such steps. After the warm-up ranks step alone
+               and meet every H steps; H doubles up to local_limit. Between, their weights differ.
+   Zeros       An element whose second moment is 0 when it is frozen has had no gradient: it is left out, and only its
+               weight decay goes on. So the warm-up must reach every element that is to be trained.
+   Wire        A compressed step sends 2 C + 8 bytes to each other rank, C the bytes of a chunk: the elements, each
+               tensor rounded up to 8, shared evenly and rounded up to whole bytes. An exact step sends 8 bytes an
+               element, shared alike, and 4; a local step 4.
+   Failure     A gradient that is not finite on any rank is ERR_FORMAT on all: nothing has changed, the step may be
+               repeated. When a call of comm fails, weights and state of this rank are unchanged and comm is of no use
+               any more; gradients of an exact step may have become means. If it was the very last call of a step,
+               other ranks may have finished that step: memopt_onebit_stats.step tells. The run goes on from a save. */
+
+typedef enum memopt_onebit_kind { MEMOPT_ONEBIT_ADAM, MEMOPT_ONEBIT_LAMB, MEMOPT_ONEBIT_ZERO_ONE } memopt_onebit_kind;
+
+typedef struct memopt_onebit_tensor { /* the pointers may change between steps */
+    float *weights;   /* the same values on all ranks before the first step */
+    float *gradients; /* of this rank; an exact step replaces them by the mean over ranks */
+    size_t count;
+    size_t group;     /* index of its memopt_optim_group */
+} memopt_onebit_tensor;
+
+typedef struct memopt_onebit_desc { /* zero it, then set what you need */
+    memopt_onebit_kind    kind;
+    memopt_comm          *comm;         /* NULL: one rank alone; or, of memopt_onebit_bytes(), rank_count of them */
+    size_t                rank_count;   /* 0 = those of comm; else as many as comm has */
+    uint64_t              freeze_step;  /* the last step of the warm-up: 15 to 25 % of all. At least 1 */
+    uint64_t              local_double; /* 0/1 Adam: H doubles after so many steps; 0 = 32678 */
+    uint64_t              local_limit;  /* 0/1 Adam: H stays at or below this; 0 = 16 */
+    size_t                bucket;       /* elements that an exact step moves at a time; 0 = 2^20. Changes no bit */
+    memopt_threads        threads;      /* all zero = the calling thread */
+    memopt_onebit_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
+    size_t                tensor_count;
+    memopt_error         *error;        /* NULL, or filled in when a call with this desc fails; not kept */
+} memopt_onebit_desc;
+
+typedef struct memopt_onebit memopt_onebit;
+
+typedef struct memopt_onebit_sizes { /* known before anything starts */
+    size_t   bytes;       /* of the object, everything included */
+    size_t   state_bytes; /* of them, what memopt_onebit_state() gives to be saved */
+    size_t   elements;    /* of all tensors, each rounded up to 8 */
+    size_t   chunk;       /* elements that a rank sums up */
+    uint64_t exact_sent;  /* bytes that this rank sends to others in an exact step, ... */
+    uint64_t compressed_sent;
+    uint64_t local_sent;  /* ... and in a step of 0/1 Adam in which the ranks do not meet */
+} memopt_onebit_sizes;
+
+/**
+ * How many bytes the object takes, and how many a step sends. A state has for each element 8 bytes and a bit, 4 / ranks
+ * more at the owner; with LAMB 4 bytes more, with 0/1 Adam 12. Beside it, three bits an element on the wire, or two
+ * buckets where they are larger.
+ *
+ * desc     counts are read, pointers to weights and gradients are not
+ * returns  OK, ERR_ARGUMENT (no tensors, a count of 0, no such kind, freeze_step 0, rank_count not comm's, bad
+ *          threads), ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_onebit_bytes(const memopt_onebit_desc *desc, memopt_onebit_sizes *out);
+
+/**
+ * Make an optimizer in memory that you bring; its state is begun. There is nothing to destroy. comm outlives it.
+ *
+ * memory   bytes of it, aligned to 64
+ * out      receives the object; untouched on failure
+ * returns  OK, the errors of memopt_onebit_bytes(), ERR_ARGUMENT (several ranks without a comm), ERR_BUFFER (bytes are
+ *          too few)
+ * threads  one thread at a time for each object; the workers of desc->threads share a call
+ */
+MEMOPT_API memopt_status memopt_onebit_create(const memopt_onebit_desc *desc, void *memory, size_t bytes,
+                                              memopt_onebit **out);
+
+/**
+ * The usual way: memory from an arena, or from malloc.
+ *
+ * arena    at its low end, tagged MEMOPT_TAG_OPTIMIZER; not a device's. NULL = malloc, until memopt_onebit_close()
+ * out      receives the object; NULL where the arena only counts. Untouched on failure
+ * returns  OK, the errors above, ERR_MEMORY and what else memopt_arena_error() says of a push, ERR_UNSUPPORTED (a
+ *          device's arena)
+ */
+MEMOPT_API memopt_status memopt_onebit_open(const memopt_onebit_desc *desc, memopt_arena *arena, memopt_onebit **out);
+
+/* Gives back what memopt_onebit_open() took from malloc; other objects end with their memory. NULL is fine. */
+MEMOPT_API void          memopt_onebit_close(memopt_onebit *onebit);
+
+typedef struct memopt_onebit_run { /* of one step; the same on all ranks */
+    const memopt_optim_group *groups; /* rate, beta1, beta2, eps and weight_decay are read. The decay is decoupled */
+    size_t                    group_count;
+    double                    gradient_factor; /* mean and unscaling in one; 0 = 1; from 2^-48 to 2^48 */
+} memopt_onebit_run;
+
+/**
+ * Step all tensors; all ranks call it.
+ *
+ * returns OK, ERR_ARGUMENT (a group that does not exist, a rate, beta, eps or factor outside its range, a missing or
+ *         misaligned pointer: this rank has sent nothing, and the others wait for it), ERR_FORMAT (a gradient, or a sum
+ *         of them, is not finite, on the rank that memopt_onebit_error() names), ERR_STATE (the ranks' states do not go
+ *         together), and what comm returns
+ */
+MEMOPT_API memopt_status memopt_onebit_step(memopt_onebit *onebit, const memopt_onebit_run *run);
+
+typedef struct memopt_onebit_stats {
+    uint64_t step;       /* how many have been made, those before a save included. Since the object was made: */
+    uint64_t exact, compressed, local;
+    uint64_t sent;       /* bytes to other ranks; failed steps included, and 64 bytes each for a comparison of states */
+    uint64_t local_now;  /* 0/1 Adam: H */
+    int      is_frozen;  /* the warm-up is over */
+    int      is_met;     /* weights are the same on all ranks; 0: between two meetings of 0/1 Adam */
+} memopt_onebit_stats;
+
+/* all zero for NULL */
+MEMOPT_API memopt_onebit_stats memopt_onebit_get_stats(const memopt_onebit *onebit);
+
+/** The state of this rank, memopt_onebit_sizes.state_bytes of memory: to be written to a file between steps, and read
+    by memopt_onebit_load(). Weights are yours to save. Its layout is stable within a major version. NULL for NULL. */
+MEMOPT_API const void *memopt_onebit_state(const memopt_onebit *onebit);
+
+/**
+ * Go on from saved states. From as many ranks as there are now: the same bits as without the break. From another
+ * number: what differs between ranks becomes its mean, what an owner holds goes to the new owner, so that
+ * beta1 * momentum + mean error + owner's error stays as it was for each element; the bits differ from there on.
+ * Between two meetings of 0/1 Adam the weights are written.
+ *
+ * states      of rank_count ranks in their order, aligned to 8; where the numbers are equal, only this rank's is read
+ * bytes       of each
+ * rank_count  how many ranks saved them
+ * returns     OK, ERR_ARGUMENT, ERR_BUFFER (truncated), ERR_FORMAT (of another kind, model, rank, step, version or byte
+ *             order); the object is unchanged then
+ */
+MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *const *states, size_t bytes,
+                                            size_t rank_count);
+
+/* of the last call that failed */
+MEMOPT_API memopt_error memopt_onebit_error(const memopt_onebit *onebit);
 #ifdef __cplusplus
 }
 #endif
@@ -10410,6 +10552,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    sign          -1, 0 or 1
    max, min      b where one is NaN
    negative      -|a|
+   sign_bits     a bit a lane, the first lane the lowest; set: its sign is a minus
    if_negative   a where z < 0, else b
    zero_below    0 where z < least, else a
    power         p 2^n, from n and n + the magic number
@@ -10430,6 +10573,7 @@ V_FN float V(max)(float a, float b) { return a > b ? a : b; }
 V_FN float V(min)(float a, float b) { return a < b ? a : b; }
 V_FN float V(sign)(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
 V_FN float V(negative)(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
+V_FN uint32_t V(sign_bits)(float a) { return memopt_i_float_bits(a) >> 31; }
 V_FN float V(if_negative)(float z, float a, float b) { return z < 0 ? a : b; }
 V_FN float V(zero_below)(float z, float least, float a) { return z < least ? 0.0f : a; }
 V_FN int V(all_below)(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
@@ -10580,6 +10724,7 @@ V_FN __m256 V(fma)(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, 
 V_FN __m256 V(max)(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
 V_FN __m256 V(min)(__m256 a, __m256 b) { return _mm256_min_ps(a, b); }
 V_FN __m256 V(negative)(__m256 a) { return _mm256_or_ps(a, _mm256_set1_ps(-0.0f)); }
+V_FN uint32_t V(sign_bits)(__m256 a) { return (uint32_t)_mm256_movemask_ps(a); }
 V_FN void V(end)(void) { _mm256_zeroupper(); }
 
 V_FN __m256 V(sign)(__m256 a) {
@@ -10892,6 +11037,7 @@ V_FN __m512 V(fma)(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, 
 V_FN __m512 V(max)(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
 V_FN __m512 V(min)(__m512 a, __m512 b) { return _mm512_min_ps(a, b); }
 V_FN __m512 V(negative)(__m512 a) { return _mm512_or_ps(a, _mm512_set1_ps(-0.0f)); }
+V_FN uint32_t V(sign_bits)(__m512 a) { return _mm512_movepi32_mask(_mm512_castps_si512(a)); }
 V_FN void V(end)(void) { _mm256_zeroupper(); }
 
 V_FN __m512 V(sign)(__m512 a) {
@@ -11123,6 +11269,11 @@ V_FN void V(end)(void) { }
 
 V_FN float32x4_t V(negative)(float32x4_t a) {
     return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vdupq_n_u32(0x80000000u)));
+}
+
+V_FN uint32_t V(sign_bits)(float32x4_t a) {
+    static const int32_t places[4] = { 0, 1, 2, 3 };
+    return vaddvq_u32(vshlq_u32(vshrq_n_u32(vreinterpretq_u32_f32(a), 31), vld1q_s32(places)));
 }
 
 V_FN float32x4_t V(sign)(float32x4_t a) {
@@ -31887,6 +32038,1390 @@ MEMOPT_API memopt_pieces_stats memopt_pieces_get_stats(const memopt_pieces *piec
 
 MEMOPT_API memopt_error memopt_pieces_error(const memopt_pieces *pieces) {
     return pieces ? pieces->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the pieces are NULL");
+}
+
+/* @section onebit : comm optim scale api_onebit
+   Problem    Ranks that send each other gradients of 4 bytes an element wait for the network. One bit an element is a
+              sign; what signs leave of a gradient is as large as the gradient.
+   Idea       What was not sent is kept and added to what is sent next (error feedback), at the sender and at the owner
+              of a chunk, who sums the ranks' signs up and makes signs of the sum. Adam's step is not linear in the
+              gradient, but with a second moment that stays it is linear in the first: so the exact warm-up gets the
+              second moment right, and then the first moment is what goes over the wire.
+   C(x)       c = x + e; s = |c| / sqrt(n), n the elements that take part; e = c - s sign(c). The owner of a chunk:
+              a = sum over ranks, ascending, of (s_r / N) sign(c_r), + its error; t = |a| / sqrt(n of the chunk); its
+              error = a - t sign(a). The result is t sign(a), for all the same.
+   Invariant  Sums of what went in = sums of what came out + mean error + owner's error, for each element.
+   Order      Four calls: s of all ranks; signs to the owners; t of all owners; signs of the sums. An s that is not
+              finite tells all ranks that one has a bad gradient before any sign is sent. Until the last call is over
+              nothing is written: signs do not depend on s, so they are packed while c is measured, and c is computed
+              once more to get its error. No float has a buffer of its own.
+   Mask       Elements whose second moment is 0 are left out of sums and counts; the pads up to 8 are among them.
+   Memory     After C the momentum is t sign(a), or that over the tensor's scaling: it is kept as a bit an element and a
+              float a chunk. Before the freeze, when there is no error yet, the momentum lies where the errors will.
+              0/1 Adam has a momentum and a sum of steps that differ by rank; its weights are anchor - sum / root, and
+              the anchor is the same on all ranks: ranks cannot drift apart.
+   Sums       in double, 16 of them, element i of a piece into i % 16, pieces in order: those of `scale`.
+   Price      A pass over gradients, errors and second moments more than Adam; a 32nd of its bytes on the wire.
+   Source     The papers, and DeepSpeed's onebit optimizers, which drop the errors on load, count pads, undo local steps
+              by adding (ranks drift), and send NaN as +1. */
+
+#define MEMOPT_I_ONEBIT_PIECE ((size_t)1 << 16) /* elements: fixed, because it is part of what a norm is */
+#define MEMOPT_I_ONEBIT_BLOCK 512               /* elements decoded at a time; a multiple of 16 */
+#define MEMOPT_I_ONEBIT_MAGIC UINT64_C(0x3130746962656e6f)
+#endif /* ---- from here: once for each width, see `vec` ---- */
+
+/* A sign is a bit, 1 for plus; i is a multiple of the width, and counts from the first bit of a byte. */
+#if defined(MEMOPT_I_WIDTH)
+V_HOST_FN V(ints) V(onebit_signs)(const uint8_t *bits, size_t i) {
+    uint32_t word = bits[i / 8];
+
+    if (V(width) == 16) word |= (uint32_t)bits[i / 8 + 1] << 8;
+    return V_SHL(V(i_xor)(V(i_shr)(V(i_set)(word >> i % 8), V(i_lanes)()), V(i_set)(1)), 31);
+}
+#else
+V_HOST_FN uint32_t V(onebit_signs)(const uint8_t *bits, size_t i) {
+    return ((uint32_t)bits[i / 8] >> i % 8 ^ 1u) << 31;
+}
+#endif
+
+/* x where v is above 0; elsewhere 0, but NaN where x is not finite. */
+V_HOST_FN V(floats) V(onebit_live)(V(floats) x, V(floats) v) {
+    const V(mask) live = V(m_above)(V(bits)(v), V(i_set)(0));
+    return V(floats_of)(V(i_if)(live, V(bits)(x), V(bits)(V(mul)(x, V(set)(0)))));
+}
+
+V_HOST_FN void V(onebit_pack)(uint8_t *bits, const float *c, size_t i, size_t n) {
+    for (; i + V(width) <= n; i += V(width)) {
+        const uint32_t plus = ~V(sign_bits)(V(add)(V(load)(c + i), V(set)(0))); /* -0 is a plus */
+        const uint32_t word = (plus & ((1u << V(width)) - 1u)) << i % 8;
+
+        bits[i / 8] = (uint8_t)(i % 8 ? bits[i / 8] | word : word);
+        if (V(width) == 16) bits[i / 8 + 1] = (uint8_t)(word >> 8);
+    }
+    V_REST(onebit_pack, (bits, c, i, n));
+}
+
+/* size or -size, 0 where v is 0 */
+V_HOST_FN void V(onebit_decode)(float *to, const uint8_t *bits, float size, const float *v, size_t i, size_t n) {
+    for (; i + V(width) <= n; i += V(width)) {
+        const V(ints) x = V(i_or)(V(onebit_signs)(bits, i), V(bits)(V(set)(size)));
+        V(store)(to + i, V(onebit_live)(V(floats_of)(x), V(load)(v + i)));
+    }
+    V_REST(onebit_decode, (to, bits, size, v, i, n));
+}
+
+V_HOST_FN void V(onebit_add_signs)(float *to, const uint8_t *bits, float size, size_t i, size_t n) {
+    for (; i + V(width) <= n; i += V(width)) {
+        const V(ints) x = V(i_or)(V(onebit_signs)(bits, i), V(bits)(V(set)(size)));
+        V(store)(to + i, V(add)(V(load)(to + i), V(floats_of)(x)));
+    }
+    V_REST(onebit_add_signs, (to, bits, size, i, n));
+}
+
+/* (b1 m + g1 g) scale; no sum follows here, which a compiler would fuse with the product */
+V_HOST_FN void V(onebit_mix)(float *to, const float *m, float b1, const float *g, float g1, float scale, size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) part = V(mul)(V(set)(g1), V(load)(g + i));
+        V(store)(to + i, V(mul)(V(fma)(V(set)(b1), V(load)(m + i), part), V(set)(scale)));
+    }
+    V_REST(onebit_mix, (to + i, m + i, b1, g + i, g1, scale, n - i));
+}
+
+V_HOST_FN void V(onebit_add_error)(float *to, const float *error, const float *v, size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width))
+        V(store)(to + i, V(onebit_live)(V(add)(V(load)(to + i), V(load)(error + i)), V(load)(v + i)));
+    V_REST(onebit_add_error, (to + i, error + i, v + i, n - i));
+}
+
+/* c - size sign(c) */
+V_HOST_FN void V(onebit_error)(float *to, const float *c, float size, const float *v, size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(load)(c + i);
+        const V(ints) sign = V(i_and)(V(bits)(V(add)(x, V(set)(0))), V(i_set)(0x80000000u));
+        const V(floats) sent = V(floats_of)(V(i_or)(sign, V(bits)(V(set)(size))));
+        V(store)(to + i, V(onebit_live)(V(sub)(x, sent), V(load)(v + i)));
+    }
+    V_REST(onebit_error, (to + i, c + i, size, v + i, n - i));
+}
+
+/* Adam's moments */
+V_HOST_FN void V(onebit_moments)(float *m, float *v, const float *g, float b1, float g1, float b2, float g2,
+                                 size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(load)(g + i);
+        V(store)(m + i, V(fma)(V(set)(b1), V(load)(m + i), V(mul)(V(set)(g1), x)));
+        V(store)(v + i, V(fma)(V(set)(b2), V(load)(v + i), V(mul)(V(mul)(V(set)(g2), x), x)));
+    }
+    V_REST(onebit_moments, (m + i, v + i, g + i, b1, g1, b2, g2, n - i));
+}
+
+V_HOST_FN V(floats) V(onebit_root)(const float *v, float eps) { return V(add)(V(sqrt)(V(load)(v)), V(set)(eps)); }
+
+/* m / (sqrt v + eps) + decay p */
+V_HOST_FN void V(onebit_direction)(float *u, const float *m, const float *v, const float *p, float eps, float decay,
+                                   size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(div)(V(load)(m + i), V(onebit_root)(v + i, eps));
+        V(store)(u + i, V(fma)(V(set)(decay), V(load)(p + i), x));
+    }
+    V_REST(onebit_direction, (u + i, m + i, v + i, p + i, eps, decay, n - i));
+}
+
+/* LAMB's second moment that goes on: of the gradient that the momentum's change tells, (m - before) / rest */
+V_HOST_FN void V(onebit_fresh)(float *fresh, const float *m, const float *before, float rest, float b2, float g2,
+                               size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) g = V(div)(V(sub)(V(load)(m + i), V(load)(before + i)), V(set)(rest));
+        V(store)(fresh + i, V(fma)(V(set)(b2), V(load)(fresh + i), V(mul)(V(mul)(V(set)(g2), g), g)));
+    }
+    V_REST(onebit_fresh, (fresh + i, m + i, before + i, rest, b2, g2, n - i));
+}
+
+/* the largest of (sqrt v + eps) / (sqrt fresh + eps), and of `largest` */
+V_HOST_FN float V(onebit_ratio)(const float *v, const float *fresh, float eps, float largest, size_t n) {
+    float lanes[V(width)];
+    V(floats) x = V(set)(largest);
+    size_t i, k;
+
+    for (i = 0; i + V(width) <= n; i += V(width))
+        x = V(magnitude)(x, V(onebit_live)(V(div)(V(onebit_root)(v + i, eps), V(onebit_root)(fresh + i, eps)),
+                                           V(load)(v + i)));
+    V(store)(lanes, x);
+    for (k = 0; k < V(width); ++k) largest = memopt_i_v1_magnitude(largest, lanes[k]);
+#if defined(MEMOPT_I_WIDTH)
+    largest = memopt_i_v1_onebit_ratio(v + i, fresh + i, eps, largest, n - i);
+#endif
+    return largest;
+}
+
+/* A local step: momentum, and the sum of steps */
+V_HOST_FN void V(onebit_local)(float *m, float *sum, const float *g, const float *v, float b1, float g1, float rate,
+                               size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(fma)(V(set)(b1), V(load)(m + i), V(mul)(V(set)(g1), V(load)(g + i)));
+        V(store)(m + i, x);
+        V(store)(sum + i, V(onebit_live)(V(fma)(V(set)(rate), x, V(load)(sum + i)), V(load)(v + i)));
+    }
+    V_REST(onebit_local, (m + i, sum + i, g + i, v + i, b1, g1, rate, n - i));
+}
+
+/* where the anchor and a sum of steps put a weight */
+V_HOST_FN void V(onebit_place)(float *p, const float *anchor, const float *sum, const float *v, float eps, float decay,
+                               size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) from = V(load)(anchor + i);
+        const V(floats) x = V(sub)(from, V(div)(V(load)(sum + i), V(onebit_root)(v + i, eps)));
+        V(store)(p + i, V(fma)(V(set)(-decay), from, x));
+    }
+    V_REST(onebit_place, (p + i, anchor + i, sum + i, v + i, eps, decay, n - i));
+}
+
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(void, onebit_pack, (uint8_t *bits, const float *c, size_t i, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_decode, (float *to, const uint8_t *bits, float size, const float *v, size_t i, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_add_signs, (float *to, const uint8_t *bits, float size, size_t i, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_mix, (float *to, const float *m, float b1, const float *g, float g1, float scale,
+                                   size_t n))
+MEMOPT_I_WIDTHS(void, onebit_add_error, (float *to, const float *error, const float *v, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_error, (float *to, const float *c, float size, const float *v, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_moments, (float *m, float *v, const float *g, float b1, float g1, float b2, float g2,
+                                       size_t n))
+MEMOPT_I_WIDTHS(void, onebit_direction, (float *u, const float *m, const float *v, const float *p, float eps,
+                                         float decay, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_fresh, (float *fresh, const float *m, const float *before, float rest, float b2, float g2,
+                                     size_t n))
+MEMOPT_I_WIDTHS(float, onebit_ratio, (const float *v, const float *fresh, float eps, float largest, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_local, (float *m, float *sum, const float *g, const float *v, float b1, float g1,
+                                     float rate, size_t n))
+MEMOPT_I_WIDTHS(void, onebit_place, (float *p, const float *anchor, const float *sum, const float *v, float eps,
+                                     float decay, size_t n))
+
+/* ---- what is saved ---- */
+typedef struct memopt_i_onebit_head {
+    uint64_t magic, kind, rank_count, rank, elements, tensor_count, step;
+    uint64_t is_frozen;
+    uint64_t exact_every, exact_steps; /* 0/1 Adam: the interval, and how often it has been used */
+    uint64_t local_every, local_steps; /* H, steps since it doubled, */
+    uint64_t since_meeting;            /* and since the ranks met */
+    uint64_t unused[3];
+} memopt_i_onebit_head;
+
+typedef struct memopt_i_onebit_record { /* of a tensor */
+    uint64_t count;
+    double   rates, decays; /* 0/1 Adam: sums since the ranks met */
+    float    beta1, eps;    /* of the last step */
+    float    scaling;       /* LAMB: of the momentum; 1 */
+    float    coefficient;   /* LAMB: the mean trust ratio of the warm-up */
+    float    factor;        /* LAMB: the last one */
+    float    unused;
+} memopt_i_onebit_record;
+
+typedef struct memopt_i_onebit_state {
+    memopt_i_onebit_head   *head;
+    memopt_i_onebit_record *records;
+    float   *second;   /* of all elements */
+    float   *error;    /* this rank's; Adam and LAMB: the momentum, until the freeze */
+    float   *owned;    /* the owner's error */
+    uint8_t *signs;    /* of the momentum, chunk by chunk; */
+    float   *sizes;    /* a float each */
+    float   *fresh;    /* LAMB: the second moment that goes on */
+    float   *momentum; /* 0/1 Adam */
+    float   *sum;      /* 0/1 Adam: rate * momentum since the ranks met */
+    float   *anchor;   /* 0/1 Adam: the weights when they met */
+} memopt_i_onebit_state;
+
+typedef struct memopt_i_onebit_shape {
+    memopt_onebit_kind kind;
+    size_t ranks, tensors, elements;
+    size_t chunk; /* elements; a multiple of 8 */
+} memopt_i_onebit_shape;
+
+static memopt_i_onebit_state memopt_i_onebit_lay_out(const memopt_i_onebit_shape *h, memopt_carver *c) {
+    const size_t lamb = h->kind == MEMOPT_ONEBIT_LAMB ? h->elements : 0;
+    const size_t local = h->kind == MEMOPT_ONEBIT_ZERO_ONE ? h->elements : 0;
+    memopt_i_onebit_state s;
+
+    s.head = (memopt_i_onebit_head *)memopt_carve(c, 1, sizeof *s.head, 0);
+    s.records = (memopt_i_onebit_record *)memopt_carve(c, h->tensors, sizeof *s.records, 0);
+    s.second = (float *)memopt_carve(c, h->elements, sizeof *s.second, 0);
+    s.error = (float *)memopt_carve(c, h->elements, sizeof *s.error, 0);
+    s.owned = (float *)memopt_carve(c, h->chunk, sizeof *s.owned, 0);
+    s.signs = (uint8_t *)memopt_carve(c, h->ranks, h->chunk / 8, 0);
+    s.sizes = (float *)memopt_carve(c, h->ranks, sizeof *s.sizes, 0);
+    s.fresh = (float *)memopt_carve(c, lamb, sizeof *s.fresh, 0);
+    s.momentum = (float *)memopt_carve(c, local, sizeof *s.momentum, 0);
+    s.sum = (float *)memopt_carve(c, local, sizeof *s.sum, 0);
+    s.anchor = (float *)memopt_carve(c, local, sizeof *s.anchor, 0);
+    (void)memopt_carve(c, 0, 1, 0);
+    if (!lamb) s.fresh = NULL;
+    if (!local) s.momentum = s.sum = s.anchor = NULL;
+    return s;
+}
+
+/* ---- the object ---- */
+typedef struct memopt_i_onebit_piece { /* of one tensor and one chunk */
+    size_t tensor, first, count; /* in its tensor */
+    size_t at, chunk;            /* among all elements; whose */
+    size_t live;
+    double squares[3];
+    float  ratio;
+} memopt_i_onebit_piece;
+
+typedef struct memopt_i_onebit_part { /* of a tensor, in this step */
+    float b1, g1, b2, g2, rest, eps, rate, decay;
+    float factor;  /* of the gradient */
+    float scaling; /* LAMB */
+    float apply;   /* minus what the direction is multiplied by */
+} memopt_i_onebit_part;
+
+typedef struct memopt_i_onebit_agreement { uint64_t numbers[8]; } memopt_i_onebit_agreement;
+
+typedef enum memopt_i_onebit_stage {
+    MEMOPT_I_ONEBIT_EXACT,    /* the gradient's mean, in 32 bits */
+    MEMOPT_I_ONEBIT_MOMENTUM, /* the momentum in one bit */
+    MEMOPT_I_ONEBIT_GRADIENT, /* the gradient in one bit */
+    MEMOPT_I_ONEBIT_LOCAL,    /* nothing */
+    MEMOPT_I_ONEBIT_MEETING   /* the sum of steps in one bit */
+} memopt_i_onebit_stage;
+
+struct memopt_onebit {
+    memopt_onebit_desc    desc; /* with the defaults filled in */
+    memopt_i_onebit_shape shape;
+    memopt_i_onebit_state state;
+    memopt_error error;
+    memopt_onebit_stats stats;
+    size_t owned;  /* bytes that memopt_onebit_close() gives back to malloc */
+    size_t rank, state_bytes, bucket;
+    int level;
+    int is_compared; /* the ranks' states go together */
+    int is_counted;  /* `live` of all pieces is right */
+    int is_first;    /* this step is the first after the warm-up */
+    memopt_i_onebit_stage stage;
+    memopt_i_onebit_part  *parts;
+    memopt_i_onebit_piece *pieces;
+    size_t piece_count, own_first, own_count; /* own: of this rank's chunk */
+    memopt_i_onebit_agreement *agreements;
+    float   *scales; /* of all ranks, then of all owners */
+    uint8_t *send, *receive, *result;
+};
+
+static memopt_i_checks memopt_i_onebit_checks(memopt_onebit *o) {
+    return memopt_i_checks_begin(&o->error, "onebit");
+}
+
+/* The next piece: 0, there is none. It begins at {0}. */
+static int memopt_i_onebit_next(const memopt_onebit_desc *d, const memopt_i_onebit_shape *h, memopt_i_onebit_piece *p) {
+    const size_t count = d->tensors[p->tensor].count;
+
+    p->first += p->count;
+    p->at += p->count;
+    if (p->first == count) {
+        p->at = (p->at + 7) / 8 * 8;
+        p->first = 0;
+        if (++p->tensor == d->tensor_count) return 0;
+    }
+    p->count = memopt_i_min(d->tensors[p->tensor].count - p->first,
+                            MEMOPT_I_ONEBIT_PIECE - p->first % MEMOPT_I_ONEBIT_PIECE);
+    p->chunk = p->at / h->chunk;
+    p->count = memopt_i_min(p->count, (p->chunk + 1) * h->chunk - p->at);
+    return 1;
+}
+
+static memopt_status memopt_i_onebit_shape_of(memopt_i_checks *c, const memopt_onebit_desc *d, size_t ranks,
+                                              memopt_i_onebit_shape *h) {
+    size_t i, up;
+
+    h->kind = d->kind;
+    h->ranks = ranks;
+    h->tensors = d->tensor_count;
+    h->elements = 0;
+    for (i = 0; i < d->tensor_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "tensor", i);
+        memopt_i_must_be_at_least(c, "count", d->tensors[i].count, "at least", 1);
+        memopt_i_must_fit(c, !memopt_i_align_up(d->tensors[i].count, 8, &up)
+                             && !memopt_i_add(h->elements, up, &h->elements) && h->elements <= SIZE_MAX / 64,
+                          "count", "makes the tensors larger than memory can be");
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    h->chunk = 8 * memopt_i_ceil_div(h->elements / 8, ranks);
+    return memopt_i_must_fit(c, ranks <= SIZE_MAX / 64 / h->chunk, "rank_count", "is too large for a size_t");
+}
+
+/* The desc with its defaults, and all that follows from it. */
+static memopt_status memopt_i_onebit_resolve(memopt_i_checks *c, const memopt_onebit_desc *desc, memopt_onebit *o) {
+    memopt_onebit_desc *d = &o->desc;
+    const memopt_comm_stats comm = memopt_comm_get_stats(desc ? desc->comm : NULL);
+
+    *c = memopt_i_checks_begin(desc ? desc->error : NULL, "onebit");
+    memset(o, 0, sizeof *o);
+    if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
+    *d = *desc;
+    if (!d->rank_count) d->rank_count = d->comm ? comm.rank_count : 1;
+    if (!d->local_double) d->local_double = 32678;
+    if (!d->local_limit) d->local_limit = 16;
+    if (!d->bucket) d->bucket = (size_t)1 << 20;
+    o->rank = comm.rank;
+    memopt_i_must_number(c, (int)d->kind >= 0 && d->kind <= MEMOPT_ONEBIT_ZERO_ONE, "kind",
+                         memopt_i_signed((int)d->kind), "no such memopt_onebit_kind", memopt_i_no_quantity());
+    memopt_i_must_number(c, !d->comm || d->rank_count == comm.rank_count, "rank_count", memopt_i_count(d->rank_count),
+                         "must be comm's", memopt_i_count(comm.rank_count));
+    memopt_i_must_be_at_least(c, "freeze_step", d->freeze_step != 0, "at least", 1);
+    memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
+    memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
+    if (memopt_i_threads_check(c, &d->threads)) return c->status;
+    if (memopt_i_onebit_shape_of(c, d, d->rank_count, &o->shape)) return c->status;
+    o->bucket = memopt_i_ceil_div(memopt_i_min(d->bucket, o->shape.elements), d->rank_count);
+    return c->status;
+}
+
+/* Everything behind the object; with base NULL only counted. */
+static memopt_status memopt_i_onebit_plan(memopt_i_checks *c, memopt_onebit *o, void *base, size_t *bytes) {
+    const memopt_i_onebit_shape *h = &o->shape;
+    const size_t signs = h->ranks * (h->chunk / 8);
+    const size_t wire = h->ranks == 1 ? signs : memopt_i_max(signs, h->ranks * o->bucket * sizeof(float));
+    memopt_carver room = memopt_carver_begin(base);
+    size_t pieces = h->ranks; /* at most: every border of a chunk cuts one */
+    size_t start, i;
+
+    for (i = 0; i < h->tensors; ++i) pieces += memopt_i_ceil_div(o->desc.tensors[i].count, MEMOPT_I_ONEBIT_PIECE);
+    (void)memopt_carve(&room, 1, sizeof *o, 0);
+    o->parts = (memopt_i_onebit_part *)memopt_carve(&room, h->tensors, sizeof *o->parts, 0);
+    o->pieces = (memopt_i_onebit_piece *)memopt_carve(&room, pieces, sizeof *o->pieces, 0);
+    o->agreements = (memopt_i_onebit_agreement *)memopt_carve(&room, h->ranks, sizeof *o->agreements, 0);
+    o->scales = (float *)memopt_carve(&room, 2 * h->ranks, sizeof *o->scales, 0);
+    o->send = (uint8_t *)memopt_carve(&room, wire, 1, 0);
+    o->receive = (uint8_t *)memopt_carve(&room, wire, 1, 0);
+    o->result = (uint8_t *)memopt_carve(&room, signs, 1, 0);
+    (void)memopt_carve(&room, 0, 1, 0);
+    start = room.bytes;
+    o->state = memopt_i_onebit_lay_out(h, &room);
+    o->state_bytes = room.bytes - start;
+    *bytes = room.bytes;
+    return memopt_i_must_fit(c, !room.overflow, "tensors", "are too large together: the object does not fit size_t");
+}
+
+MEMOPT_API memopt_status memopt_onebit_bytes(const memopt_onebit_desc *desc, memopt_onebit_sizes *out) {
+    memopt_onebit o;
+    memopt_i_checks c;
+    uint64_t others, rest;
+    size_t bytes;
+
+    if (memopt_i_onebit_resolve(&c, desc, &o)) return c.status;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (c.status || memopt_i_onebit_plan(&c, &o, NULL, &bytes)) return c.status;
+    others = o.shape.ranks - 1;
+    rest = o.shape.elements % (o.bucket * o.shape.ranks);
+    out->bytes = bytes;
+    out->state_bytes = o.state_bytes;
+    out->elements = o.shape.elements;
+    out->chunk = o.shape.chunk;
+    out->exact_sent = others * (4 + 8 * ((o.shape.elements - rest) / o.shape.ranks
+                                         + (rest + others) / o.shape.ranks));
+    out->compressed_sent = others * (2 * (o.shape.chunk / 8) + 8);
+    out->local_sent = others * 4;
+    return MEMOPT_OK;
+}
+
+static void memopt_i_onebit_begin_state(memopt_onebit *o) {
+    const memopt_i_onebit_state *s = &o->state;
+    memopt_i_onebit_head *head = s->head;
+    size_t i;
+
+    memset(head, 0, o->state_bytes);
+    head->magic = MEMOPT_I_ONEBIT_MAGIC;
+    head->kind = (uint64_t)o->desc.kind;
+    head->rank_count = o->shape.ranks;
+    head->rank = o->rank;
+    head->elements = o->shape.elements;
+    head->tensor_count = o->shape.tensors;
+    head->exact_every = head->local_every = 1;
+    for (i = 0; i < o->shape.tensors; ++i) {
+        s->records[i].count = o->desc.tensors[i].count;
+        s->records[i].scaling = s->records[i].factor = 1;
+    }
+}
+
+MEMOPT_API memopt_status memopt_onebit_create(const memopt_onebit_desc *desc, void *memory, size_t bytes,
+                                              memopt_onebit **out) {
+    memopt_onebit plan;
+    memopt_i_onebit_piece piece;
+    memopt_i_checks c;
+    memopt_onebit *o = (memopt_onebit *)memory;
+    size_t need;
+
+    if (memopt_i_onebit_resolve(&c, desc, &plan)) return c.status;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_must(&c, plan.desc.comm || plan.shape.ranks == 1, "comm", "is NULL, and rank_count is above 1");
+    memopt_i_must_point(&c, "memory", memory, 64, 1);
+    if (c.status || memopt_i_onebit_plan(&c, &plan, memory, &need)) return c.status;
+    if (bytes < need)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
+                                      memopt_i_count(need));
+    memset(memory, 0, need);
+    *o = plan;
+    o->level = memopt_i_simd_level(&o->desc.threads);
+    o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    memset(&piece, 0, sizeof piece);
+    while (memopt_i_onebit_next(&o->desc, &o->shape, &piece)) {
+        o->pieces[o->piece_count++] = piece;
+        if (piece.chunk < o->rank) ++o->own_first;
+        if (piece.chunk == o->rank) ++o->own_count;
+    }
+    memopt_i_onebit_begin_state(o);
+    *out = o;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_onebit_open(const memopt_onebit_desc *desc, memopt_arena *arena, memopt_onebit **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "onebit");
+    memopt_onebit_sizes sizes;
+    memopt_host host;
+    void *memory;
+
+    c.status = memopt_onebit_bytes(desc, &sizes);
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (c.status) return c.status;
+    memopt_i_must(&c, desc->comm || desc->rank_count <= 1, "comm", "is NULL, and rank_count is above 1");
+    if (arena && !c.status && memopt_i_source_not_host_visible(arena->source) == 2)
+        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "arena", "is a device's");
+    memopt_i_host_resolve(&c, NULL, &host);
+    memory = c.status ? NULL : memopt_i_optim_take(&c, arena, &host, sizes.bytes);
+    if (!memory) return c.status;
+    if (arena && !arena->source->host_visible) *out = NULL;
+    else {
+        (void)memopt_onebit_create(desc, memory, sizes.bytes, out); /* what can fail has been looked at */
+        if (!arena) (*out)->owned = sizes.bytes;
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API void memopt_onebit_close(memopt_onebit *onebit) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "onebit");
+    memopt_host host;
+
+    if (!onebit || !onebit->owned) return;
+    memopt_i_host_resolve(&c, NULL, &host);
+    memopt_i_free(&host, onebit, onebit->owned, 64);
+}
+
+/* ---- blocks of elements, on a worker's stack ---- */
+typedef struct memopt_i_onebit_block {
+    const memopt_onebit *o;
+    const memopt_i_onebit_piece *piece;
+    const memopt_i_onebit_part  *part;
+    const float *second, *gradients;
+    float *weights, *error;
+    size_t at, n;   /* the block, among all elements */
+    size_t byte;    /* of its first sign */
+    float size;     /* of the momentum, before and */
+    float new_size; /* after this step */
+    float c[MEMOPT_I_ONEBIT_BLOCK], momentum[MEMOPT_I_ONEBIT_BLOCK], sum[MEMOPT_I_ONEBIT_BLOCK];
+    float zeros[MEMOPT_I_ONEBIT_BLOCK];
+} memopt_i_onebit_block;
+
+static void memopt_i_onebit_block_begin(memopt_i_onebit_block *b, const memopt_onebit *o,
+                                        const memopt_i_onebit_piece *piece) {
+    const size_t chunk = piece->chunk;
+
+    b->o = o;
+    b->piece = piece;
+    b->part = o->parts + piece->tensor;
+    b->size = memopt_i_quotient(o->state.sizes[chunk], o->state.records[piece->tensor].scaling);
+    b->new_size = memopt_i_quotient(o->scales[o->shape.ranks + chunk], b->part->scaling);
+    memset(b->zeros, 0, sizeof b->zeros);
+}
+
+static void memopt_i_onebit_block_at(memopt_i_onebit_block *b, size_t first) {
+    const memopt_onebit_tensor *t = b->o->desc.tensors + b->piece->tensor;
+
+    b->n = memopt_i_min(b->piece->count - first, MEMOPT_I_ONEBIT_BLOCK);
+    b->at = b->piece->at + first;
+    b->byte = b->at / 8;
+    b->second = b->o->state.second + b->at;
+    b->error = b->o->state.error + b->at;
+    b->weights = t->weights + b->piece->first + first;
+    b->gradients = t->gradients + b->piece->first + first;
+}
+
+/* The momentum before this step, into b->momentum. */
+static void memopt_i_onebit_before(memopt_i_onebit_block *b) {
+    const memopt_onebit *o = b->o;
+    const float *from = o->state.momentum ? o->state.momentum + b->at : b->error;
+
+    if (o->state.momentum || o->is_first) memcpy(b->momentum, from, b->n * sizeof *from);
+    else MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->momentum, o->state.signs + b->byte, b->size, b->second, 0,
+                                                     b->n));
+}
+
+/* What goes through C, without or with the error that was left over; into b->c. */
+static void memopt_i_onebit_input(memopt_i_onebit_block *b) {
+    const memopt_onebit *o = b->o;
+    const memopt_i_onebit_part *t = b->part;
+    const float *sum = o->is_first ? b->zeros : o->state.sum + b->at;
+
+    if (o->stage == MEMOPT_I_ONEBIT_GRADIENT) {
+        MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->c, b->zeros, 0, b->gradients, t->factor, 1, b->n));
+    } else if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM) {
+        memopt_i_onebit_before(b);
+        MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->c, b->momentum, t->b1, b->gradients, t->g1, t->scaling, b->n));
+    } else {
+        memopt_i_onebit_before(b);
+        memcpy(b->sum, sum, b->n * sizeof *sum);
+        MEMOPT_I_DISPATCH(o->level, onebit_local, (b->momentum, b->sum, b->gradients, b->second, t->b1, t->g1, t->rate,
+                                                   b->n));
+        memcpy(b->c, b->sum, b->n * sizeof *b->c);
+    }
+    if (o->stage != MEMOPT_I_ONEBIT_LOCAL)
+        MEMOPT_I_DISPATCH(o->level, onebit_add_error, (b->c, o->is_first ? b->zeros : b->error, b->second, b->n));
+}
+
+static void memopt_i_onebit_squares(const memopt_onebit *o, float *x, size_t n, double *sums) {
+    MEMOPT_I_DISPATCH(o->level, scale_squares, (MEMOPT_TYPE_F32, x, n, 1, 0, sums));
+}
+
+static double memopt_i_onebit_join(const double *sums) {
+    double all = 0;
+    size_t k;
+
+    for (k = 0; k < 16; ++k) all = memopt_i_sum_double(all, sums[k]);
+    return all;
+}
+
+/* Measure what goes through C, and pack its signs. */
+static void memopt_i_onebit_measure(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    memopt_i_onebit_piece *piece = o->pieces + index;
+    memopt_i_onebit_block b;
+    double sums[16] = { 0 };
+    size_t first;
+
+    (void)worker;
+    memopt_i_onebit_block_begin(&b, o, piece);
+    for (first = 0; first < piece->count; first += b.n) {
+        memopt_i_onebit_block_at(&b, first);
+        memopt_i_onebit_input(&b);
+        memopt_i_onebit_squares(o, b.c, b.n, sums);
+        MEMOPT_I_DISPATCH(o->level, onebit_pack, (o->send + b.byte, b.c, 0, b.n));
+    }
+    piece->squares[0] = memopt_i_onebit_join(sums);
+    memopt_i_wide_end(o->level);
+}
+
+/* The owner's sum of what the ranks have sent, into b->c. */
+static void memopt_i_onebit_owner_sum(memopt_i_onebit_block *b) {
+    const memopt_onebit *o = b->o;
+    const size_t own = b->at - o->rank * o->shape.chunk;
+    const float *error = o->is_first ? b->zeros : o->state.owned + own;
+    size_t r;
+
+    memset(b->c, 0, b->n * sizeof *b->c);
+    for (r = 0; r < o->shape.ranks; ++r)
+        MEMOPT_I_DISPATCH(o->level, onebit_add_signs, (b->c, o->receive + (r * o->shape.chunk + own) / 8,
+                                                       memopt_i_quotient(o->scales[r], (float)o->shape.ranks), 0,
+                                                       b->n));
+    MEMOPT_I_DISPATCH(o->level, onebit_add_error, (b->c, error, b->second, b->n));
+}
+
+static void memopt_i_onebit_owner(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    memopt_i_onebit_piece *piece = o->pieces + o->own_first + index;
+    memopt_i_onebit_block b;
+    double sums[16] = { 0 };
+    size_t first;
+
+    (void)worker;
+    memopt_i_onebit_block_begin(&b, o, piece);
+    for (first = 0; first < piece->count; first += b.n) {
+        memopt_i_onebit_block_at(&b, first);
+        memopt_i_onebit_owner_sum(&b);
+        memopt_i_onebit_squares(o, b.c, b.n, sums);
+        MEMOPT_I_DISPATCH(o->level, onebit_pack, (o->result + b.byte, b.c, 0, b.n));
+    }
+    piece->squares[0] = memopt_i_onebit_join(sums);
+    memopt_i_wide_end(o->level);
+}
+
+/* All have agreed: the owner's new error. */
+static void memopt_i_onebit_owner_commit(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    const memopt_i_onebit_piece *piece = o->pieces + o->own_first + index;
+    const float size = o->scales[o->shape.ranks + o->rank];
+    memopt_i_onebit_block b;
+    size_t first;
+
+    (void)worker;
+    memopt_i_onebit_block_begin(&b, o, piece);
+    for (first = 0; first < piece->count; first += b.n) {
+        memopt_i_onebit_block_at(&b, first);
+        memopt_i_onebit_owner_sum(&b);
+        MEMOPT_I_DISPATCH(o->level, onebit_error, (o->state.owned + b.at - o->rank * o->shape.chunk, b.c, size,
+                                                   b.second, b.n));
+    }
+    memopt_i_wide_end(o->level);
+}
+
+static void memopt_i_onebit_direct(memopt_i_onebit_block *b, float decay) { /* the momentum's direction, into b->c */
+    MEMOPT_I_DISPATCH(b->o->level, onebit_direction, (b->c, b->momentum, b->second, b->weights, b->part->eps, decay,
+                                                      b->n));
+}
+
+static void memopt_i_onebit_move(const memopt_i_onebit_block *b) {
+    MEMOPT_I_DISPATCH(b->o->level, add_weighted, (b->weights, b->c, b->n, b->part->apply, 0));
+}
+
+/* Adam steps at once, LAMB measures first: |u| without decay, |u|, |p|. */
+static void memopt_i_onebit_follow(memopt_i_onebit_block *b, double (*sums)[16]) {
+    const memopt_onebit *o = b->o;
+
+    if (o->desc.kind == MEMOPT_ONEBIT_LAMB) {
+        memopt_i_onebit_direct(b, 0);
+        memopt_i_onebit_squares(o, b->c, b->n, sums[0]);
+    }
+    memopt_i_onebit_direct(b, b->part->decay);
+    if (o->desc.kind != MEMOPT_ONEBIT_LAMB) memopt_i_onebit_move(b);
+    else {
+        memopt_i_onebit_squares(o, b->c, b->n, sums[1]);
+        memopt_i_onebit_squares(o, b->weights, b->n, sums[2]);
+    }
+}
+
+/* LAMB: the second moment that goes on, and how far it has gone from the frozen one. b->momentum is that before. */
+static void memopt_i_onebit_refresh(memopt_i_onebit_block *b, float *largest) {
+    const memopt_onebit *o = b->o;
+    const memopt_i_onebit_part *t = b->part;
+    float *fresh = o->state.fresh + b->at;
+    float *before = b->sum;
+
+    MEMOPT_I_DISPATCH(o->level, onebit_mix, (before, b->momentum, t->b1, b->zeros, 0, 1, b->n));
+    MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->momentum, o->result + b->byte, b->new_size, b->second, 0, b->n));
+    if (o->is_first) memcpy(fresh, b->second, b->n * sizeof *fresh);
+    MEMOPT_I_DISPATCH(o->level, onebit_fresh, (fresh, b->momentum, before, t->rest, t->b2, t->g2, b->n));
+    *largest = MEMOPT_I_DISPATCH(o->level, onebit_ratio, (b->second, fresh, t->eps, *largest, b->n));
+}
+
+/* What came out of C takes effect; b->c is what went in. */
+static void memopt_i_onebit_take(memopt_i_onebit_block *b, float size, double (*sums)[16], float *largest) {
+    const memopt_onebit *o = b->o;
+    const memopt_i_onebit_part *t = b->part;
+
+    MEMOPT_I_DISPATCH(o->level, onebit_error, (b->error, b->c, size, b->second, b->n));
+    if (o->stage == MEMOPT_I_ONEBIT_MEETING) {
+        float *anchor = o->state.anchor + b->at;
+
+        if (o->is_first) memcpy(anchor, b->weights, b->n * sizeof *anchor);
+        MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->sum, o->result + b->byte, o->scales[o->shape.ranks
+                                                    + b->piece->chunk], b->second, 0, b->n));
+        MEMOPT_I_DISPATCH(o->level, onebit_place, (anchor, anchor, b->sum, b->second, t->eps, t->decay, b->n));
+        memcpy(b->weights, anchor, b->n * sizeof *anchor);
+        MEMOPT_I_DISPATCH(o->level, onebit_decode, (o->state.momentum + b->at, o->result + b->byte, b->new_size,
+                                                    b->second, 0, b->n));
+        memset(o->state.sum + b->at, 0, b->n * sizeof *o->state.sum);
+        return;
+    }
+    if (o->stage == MEMOPT_I_ONEBIT_GRADIENT) {
+        memopt_i_onebit_before(b);
+        MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->c, o->result + b->byte, b->new_size, b->second, 0, b->n));
+        MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->momentum, b->momentum, t->b1, b->c, t->rest, 1, b->n));
+        memcpy(o->state.momentum + b->at, b->momentum, b->n * sizeof *b->momentum);
+    } else if (o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_refresh(b, largest);
+    else MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->momentum, o->result + b->byte, b->new_size, b->second, 0,
+                                                     b->n));
+    memopt_i_onebit_follow(b, sums);
+}
+
+/* A local step, never the first after the warm-up, because H begins with 1; b->momentum and b->sum are new. */
+static void memopt_i_onebit_part_ways(const memopt_i_onebit_block *b) {
+    const memopt_onebit *o = b->o;
+    const float *anchor = o->state.anchor + b->at;
+
+    memcpy(o->state.momentum + b->at, b->momentum, b->n * sizeof *b->momentum);
+    memcpy(o->state.sum + b->at, b->sum, b->n * sizeof *b->sum);
+    MEMOPT_I_DISPATCH(o->level, onebit_place, (b->weights, anchor, b->sum, b->second, b->part->eps, b->part->decay,
+                                               b->n));
+}
+
+/* Nothing fails any more: a piece takes its step, or with LAMB is measured for it. */
+static void memopt_i_onebit_commit(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    memopt_i_onebit_piece *piece = o->pieces + index;
+    memopt_i_onebit_block b;
+    double sums[3][16] = { { 0 } };
+    size_t first, k;
+
+    (void)worker;
+    piece->ratio = 0;
+    memopt_i_onebit_block_begin(&b, o, piece);
+    for (first = 0; first < piece->count; first += b.n) {
+        memopt_i_onebit_block_at(&b, first);
+        if (o->stage == MEMOPT_I_ONEBIT_EXACT) {
+            const memopt_i_onebit_part *t = b.part;
+            float *m = o->state.momentum ? o->state.momentum + b.at : b.error;
+
+            MEMOPT_I_DISPATCH(o->level, onebit_moments, (m, o->state.second + b.at, b.gradients, t->b1, t->g1, t->b2,
+                                                         t->g2, b.n));
+            memcpy(b.momentum, m, b.n * sizeof *m);
+            memopt_i_onebit_follow(&b, sums);
+            continue;
+        }
+        memopt_i_onebit_input(&b);
+        if (o->stage == MEMOPT_I_ONEBIT_LOCAL) memopt_i_onebit_part_ways(&b);
+        else memopt_i_onebit_take(&b, o->scales[o->rank], sums, &piece->ratio);
+    }
+    for (k = 0; k < 3; ++k) piece->squares[k] = memopt_i_onebit_join(sums[k]);
+    memopt_i_wide_end(o->level);
+}
+
+/* LAMB, once it is measured. */
+static void memopt_i_onebit_apply(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    const memopt_i_onebit_piece *piece = o->pieces + index;
+    memopt_i_onebit_block b;
+    size_t first;
+
+    (void)worker;
+    memopt_i_onebit_block_begin(&b, o, piece);
+    for (first = 0; first < piece->count; first += b.n) {
+        memopt_i_onebit_block_at(&b, first);
+        if (o->stage == MEMOPT_I_ONEBIT_EXACT) memcpy(b.momentum, b.error, b.n * sizeof *b.error);
+        else MEMOPT_I_DISPATCH(o->level, onebit_decode, (b.momentum, o->result + b.byte, b.new_size, b.second, 0,
+                                                         b.n));
+        memopt_i_onebit_direct(&b, b.part->decay);
+        memopt_i_onebit_move(&b);
+    }
+    memopt_i_wide_end(o->level);
+}
+
+static void memopt_i_onebit_each(memopt_onebit *o, size_t count, memopt_task_fn *fn) {
+    memopt_i_parallel_for(&o->desc.threads, count, fn, o);
+}
+
+/* ---- calls ---- */
+static memopt_status memopt_i_onebit_call(memopt_onebit *o, memopt_comm_kind kind, size_t bytes, const void *send,
+                                          void *receive) {
+    memopt_comm_call call;
+    memopt_status s;
+
+    memset(&call, 0, sizeof call);
+    call.kind = kind;
+    call.bytes = bytes;
+    call.send = send;
+    call.receive = receive;
+    if (!o->desc.comm) {
+        if (send != receive) memcpy(receive, send, bytes);
+        return MEMOPT_OK;
+    }
+    s = memopt_comm_run(o->desc.comm, &call);
+    if (s) o->error = memopt_comm_error(o->desc.comm);
+    else o->stats.sent += (o->shape.ranks - 1) * bytes;
+    return s;
+}
+
+static memopt_status memopt_i_onebit_gather(memopt_onebit *o, size_t bytes, void *all) { /* one's own is in its place */
+    return memopt_i_onebit_call(o, MEMOPT_COMM_ALL_GATHER, bytes, (uint8_t *)all + o->rank * bytes, all);
+}
+
+/* A float of each rank; not finite: that rank has met what is not. */
+static memopt_status memopt_i_onebit_gather_scales(memopt_onebit *o, float *all) {
+    const memopt_status s = memopt_i_onebit_gather(o, sizeof *all, all);
+    memopt_i_checks c = memopt_i_onebit_checks(o);
+    size_t r;
+
+    if (s) return s;
+    for (r = 0; r < o->shape.ranks && memopt_i_finite(all[r]); ++r) {}
+    if (r == o->shape.ranks) return MEMOPT_OK;
+    memopt_i_checks_at(&c, "rank", r);
+    return memopt_i_refuse(&c, MEMOPT_ERR_FORMAT, NULL, "a gradient, or a sum of them, is not finite");
+}
+
+/* sqrt(mean square) of pieces, as it is sent. */
+static float memopt_i_onebit_scale(const memopt_onebit *o, size_t first, size_t count) {
+    double squares = 0;
+    size_t live = 0;
+    size_t i;
+
+    for (i = first; i < first + count; ++i) {
+        squares = memopt_i_sum_double(squares, o->pieces[i].squares[0]);
+        live += o->pieces[i].live;
+    }
+    if (!memopt_i_finite_double(squares)) return memopt_i_bits_float(MEMOPT_I_SCALE_NAN);
+    return live ? (float)sqrt(squares / (double)live) : 0;
+}
+
+/* Do the ranks' states go together? Once, before the first step. */
+static memopt_status memopt_i_onebit_compare(memopt_onebit *o) {
+    const memopt_i_onebit_head *head = o->state.head;
+    memopt_i_onebit_agreement *all = o->agreements;
+    memopt_i_checks c = memopt_i_onebit_checks(o);
+    uint64_t *own = all[o->rank].numbers;
+    memopt_status s;
+    size_t r;
+
+    own[0] = head->kind;
+    own[1] = head->elements;
+    own[2] = head->tensor_count;
+    own[3] = head->step;
+    own[4] = o->desc.freeze_step;
+    own[5] = o->desc.local_double;
+    own[6] = o->desc.local_limit;
+    own[7] = o->bucket;
+    s = memopt_i_onebit_gather(o, sizeof *all, all);
+    if (s) return s;
+    for (r = 0; r < o->shape.ranks && !memcmp(all + r, all, sizeof *all); ++r) {}
+    if (r < o->shape.ranks) {
+        memopt_i_checks_at(&c, "rank", r);
+        return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "its desc or its state is another than that of rank 0");
+    }
+    o->is_compared = 1;
+    return MEMOPT_OK;
+}
+
+/* ---- the exact gradient ---- */
+/* The elements of [first, first + count) into a bucket, or back. *piece is where the last one ended. */
+static void memopt_i_onebit_copy(const memopt_onebit *o, size_t *piece, size_t first, size_t count, float *bucket,
+                                 int back) {
+    for (; *piece < o->piece_count; ++*piece) {
+        const memopt_i_onebit_piece *p = o->pieces + *piece;
+        const size_t from = memopt_i_max(p->at, first);
+        const size_t end = memopt_i_min(p->at + p->count, first + count);
+        float *g = o->desc.tensors[p->tensor].gradients + p->first;
+
+        if (from < end && back) memcpy(g + (from - p->at), bucket + (from - first), (end - from) * sizeof *g);
+        else if (from < end) memcpy(bucket + (from - first), g + (from - p->at), (end - from) * sizeof *g);
+        if (p->at + p->count > first + count) return;
+    }
+}
+
+/* The mean of a bucket: each rank sums up a part, all of them in the order of ranks. squares: of all of it. */
+static memopt_status memopt_i_onebit_reduce(memopt_onebit *o, size_t *piece, size_t first, size_t count) {
+    const size_t part = memopt_i_ceil_div(count, o->shape.ranks);
+    size_t start = *piece;
+    float *send = (float *)(void *)o->send;
+    float *receive = (float *)(void *)o->receive;
+    float *own = send + o->rank * part;
+    double sums[16] = { 0 };
+    memopt_status s;
+    size_t r;
+
+    memset(send, 0, part * o->shape.ranks * sizeof *send);
+    memopt_i_onebit_copy(o, piece, first, count, send, 0);
+    s = memopt_i_onebit_call(o, MEMOPT_COMM_ALL_TO_ALL, part * sizeof *send, send, receive);
+    if (s) return s;
+    for (r = 0; r < o->shape.ranks; ++r)
+        MEMOPT_I_DISPATCH(o->level, add_weighted, (own, receive + r * part, part, 1, r == 0));
+    MEMOPT_I_DISPATCH(o->level, scale_squares, (MEMOPT_TYPE_F32, own, part, 1 / (float)o->shape.ranks, 1, sums));
+    memopt_i_wide_end(o->level);
+    s = memopt_i_onebit_gather(o, part * sizeof *send, send);
+    if (!s) memopt_i_onebit_copy(o, &start, first, count, send, 1);
+    return s;
+}
+
+static void memopt_i_onebit_look(void *task, size_t index, int worker) { /* at gradients */
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    memopt_i_onebit_piece *p = o->pieces + index;
+    double sums[16] = { 0 };
+
+    (void)worker;
+    memopt_i_onebit_squares(o, o->desc.tensors[p->tensor].gradients + p->first, p->count, sums);
+    p->squares[0] = memopt_i_onebit_join(sums);
+    memopt_i_wide_end(o->level);
+}
+
+static memopt_status memopt_i_onebit_exact(memopt_onebit *o) {
+    const size_t step = o->bucket * o->shape.ranks;
+    memopt_i_checks c = memopt_i_onebit_checks(o);
+    memopt_status s;
+    size_t first;
+    size_t piece = 0;
+
+    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_look);
+    o->scales[o->rank] = memopt_i_onebit_scale(o, 0, o->piece_count);
+    s = memopt_i_onebit_gather_scales(o, o->scales);
+    if (s || o->shape.ranks == 1) return s;
+    for (first = 0; first < o->shape.elements && !s; first += step)
+        s = memopt_i_onebit_reduce(o, &piece, first, memopt_i_min(step, o->shape.elements - first));
+    if (s) return s;
+    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_look);
+    if (memopt_i_finite(memopt_i_onebit_scale(o, 0, o->piece_count))) return MEMOPT_OK;
+    return memopt_i_refuse(&c, MEMOPT_ERR_FORMAT, NULL, "the sum of the gradients is not finite");
+}
+
+/* ---- LAMB ---- */
+/* What the momenta are multiplied by, so that those of all tensors are as large as their mean: one scale fits all. */
+static void memopt_i_onebit_momentum_squares(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    memopt_i_onebit_piece *p = o->pieces + index;
+    double sums[16] = { 0 };
+
+    (void)worker;
+    memopt_i_onebit_squares(o, o->state.error + p->at, p->count, sums);
+    p->squares[0] = memopt_i_onebit_join(sums);
+    memopt_i_wide_end(o->level);
+}
+
+static double memopt_i_onebit_tensor_squares(const memopt_onebit *o, size_t *piece, size_t tensor, size_t which) {
+    double all = 0;
+
+    for (; *piece < o->piece_count && o->pieces[*piece].tensor == tensor; ++*piece)
+        all = memopt_i_sum_double(all, o->pieces[*piece].squares[which]);
+    return all;
+}
+
+static double memopt_i_onebit_rms(const memopt_onebit *o, size_t *piece, size_t tensor) {
+    return sqrt(memopt_i_onebit_tensor_squares(o, piece, tensor, 0) / (double)o->desc.tensors[tensor].count);
+}
+
+static void memopt_i_onebit_find_scalings(memopt_onebit *o) {
+    double mean = 0;
+    size_t piece = 0;
+    size_t tensors = 0;
+    size_t i;
+
+    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_momentum_squares);
+    for (i = 0; i < o->shape.tensors; ++i) {
+        const double rms = memopt_i_onebit_rms(o, &piece, i);
+
+        mean = memopt_i_sum_double(mean, rms);
+        tensors += rms > 0;
+    }
+    mean /= (double)memopt_i_max(tensors, 1);
+    for (piece = i = 0; i < o->shape.tensors; ++i) {
+        const double rms = memopt_i_onebit_rms(o, &piece, i);
+        const float scaling = rms > 0 ? (float)(mean / rms) : 1;
+
+        o->parts[i].scaling = memopt_i_finite(scaling) && scaling > 0 ? scaling : 1;
+    }
+}
+
+static float memopt_i_onebit_clamp(float x, float least, float max) { return x < least ? least : x > max ? max : x; }
+
+/* The trust ratio of the warm-up; its mean is kept. */
+static float memopt_i_onebit_trust(memopt_i_onebit_record *record, double direction, double weights) {
+    float ratio = 1;
+
+    if (direction > 0 && weights > 0)
+        ratio = memopt_i_onebit_clamp((float)(sqrt(weights) / sqrt(direction)), 0.01f, 10);
+    if (ratio < 1 || ratio > 1)
+        record->coefficient = (float)fma(0.9, (double)record->coefficient, 0.1 * (double)ratio);
+    return ratio;
+}
+
+/* And what stands for it after the freeze: by how much steps should be longer than the frozen second moment makes them,
+   as far as the direction is not decay; at most a tenth more or less than the last time. */
+static float memopt_i_onebit_factor(memopt_i_onebit_record *record, float ratio, double plain, double direction,
+                                    int decays) {
+    volatile float part = ratio; /* stored: what follows is no fused product and sum */
+    float rho = 1;
+
+    if (decays) {
+        if (direction > 0) rho = memopt_i_onebit_clamp((float)(sqrt(plain) / sqrt(direction)), 0, 1);
+        part = ratio * rho;
+        part = part + (1 - rho);
+    }
+    ratio = memopt_i_onebit_clamp(part, 0.5f, 4);
+    ratio = memopt_i_onebit_clamp(ratio, memopt_i_times(record->factor, 0.9f), memopt_i_times(record->factor, 1.1f));
+    record->factor = ratio;
+    return memopt_i_times(record->coefficient, ratio);
+}
+
+static void memopt_i_onebit_finish_lamb(memopt_onebit *o) {
+    size_t at[3] = { 0, 0, 0 };
+    size_t i;
+
+    for (i = 0; i < o->shape.tensors; ++i) {
+        memopt_i_onebit_part *t = o->parts + i;
+        memopt_i_onebit_record *record = o->state.records + i;
+        float ratio = 0;
+        double plain, direction, weights;
+        size_t k;
+
+        for (k = at[0]; k < o->piece_count && o->pieces[k].tensor == i; ++k)
+            ratio = o->pieces[k].ratio > ratio ? o->pieces[k].ratio : ratio;
+        plain = memopt_i_onebit_tensor_squares(o, &at[0], i, 0);
+        direction = memopt_i_onebit_tensor_squares(o, &at[1], i, 1);
+        weights = memopt_i_onebit_tensor_squares(o, &at[2], i, 2);
+        t->apply = -memopt_i_times(t->rate, o->stage == MEMOPT_I_ONEBIT_EXACT
+            ? memopt_i_onebit_trust(record, direction, weights)
+            : memopt_i_onebit_factor(record, ratio, plain, direction, t->decay > 0));
+    }
+    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_apply);
+}
+
+/* ---- the step ---- */
+static memopt_i_onebit_stage memopt_i_onebit_stage_of(const memopt_onebit *o) {
+    const memopt_i_onebit_head *head = o->state.head;
+    const uint64_t next = head->step + 1;
+    const int is_warm = next <= o->desc.freeze_step;
+
+    if (o->desc.kind != MEMOPT_ONEBIT_ZERO_ONE) return is_warm ? MEMOPT_I_ONEBIT_EXACT : MEMOPT_I_ONEBIT_MOMENTUM;
+    if (is_warm) return next % head->exact_every ? MEMOPT_I_ONEBIT_GRADIENT : MEMOPT_I_ONEBIT_EXACT;
+    return head->since_meeting + 1 < head->local_every ? MEMOPT_I_ONEBIT_LOCAL : MEMOPT_I_ONEBIT_MEETING;
+}
+
+static memopt_status memopt_i_onebit_check(memopt_i_checks *c, const memopt_onebit *o, const memopt_onebit_run *run) {
+    const double f = run->gradient_factor;
+    memopt_optim_desc adam;
+    size_t i;
+
+    memset(&adam, 0, sizeof adam);
+    adam.kind = MEMOPT_OPTIM_ADAM;
+    memopt_i_must(c, run->groups != NULL, "groups", "is NULL");
+    memopt_i_must_be_at_least(c, "group_count", run->group_count, "at least", 1);
+    memopt_i_must_number(c, f == 0 || memopt_i_gradient_terms_allowed(f), "gradient_factor", memopt_i_real(f),
+                         "must be 0, or from 2^-48 to 2^48", memopt_i_no_quantity());
+    for (i = 0; !c->status && i < run->group_count; ++i) {
+        memopt_i_checks_at(c, "group", i);
+        memopt_i_optim_group_check(c, &adam, run->groups + i);
+    }
+    for (i = 0; !c->status && i < o->shape.tensors; ++i) {
+        const memopt_onebit_tensor *t = o->desc.tensors + i;
+
+        memopt_i_checks_at(c, "tensor", i);
+        memopt_i_must_number(c, t->group < run->group_count, "group", memopt_i_count(t->group), "below group_count",
+                             memopt_i_count(run->group_count));
+        memopt_i_must_point(c, "weights", t->weights, sizeof(float), 1);
+        memopt_i_must_point(c, "gradients", t->gradients, sizeof(float), 1);
+    }
+    return c->status;
+}
+
+static void memopt_i_onebit_prepare(memopt_onebit *o, const memopt_onebit_run *run) {
+    const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
+    const int local = o->stage >= MEMOPT_I_ONEBIT_LOCAL;
+    size_t i;
+
+    for (i = 0; i < o->shape.tensors; ++i) {
+        const memopt_optim_group *g = run->groups + o->desc.tensors[i].group;
+        const memopt_i_onebit_record *record = o->state.records + i;
+        memopt_i_onebit_part *t = o->parts + i;
+        const float rates = (float)memopt_i_sum_double(record->rates, g->rate);
+
+        t->b1 = (float)g->beta1;
+        t->b2 = (float)g->beta2;
+        t->rest = (float)(1 - g->beta1);
+        t->g1 = (float)((1 - g->beta1) * f);
+        t->g2 = (float)((1 - g->beta2) * (o->stage == MEMOPT_I_ONEBIT_EXACT ? f * f : 1));
+        t->eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
+        t->rate = (float)g->rate;
+        t->decay = (float)(local ? fma(g->rate, g->weight_decay, record->decays) : g->weight_decay);
+        t->factor = (float)f;
+        t->scaling = !local ? record->scaling : rates > 0 ? rates : 1;
+        t->apply = -t->rate;
+    }
+    if (o->is_first && o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_find_scalings(o);
+}
+
+static void memopt_i_onebit_count_live(void *task, size_t index, int worker) {
+    const memopt_onebit *o = (const memopt_onebit *)task;
+    memopt_i_onebit_piece *p = o->pieces + index;
+    const float *v = o->state.second + p->at;
+    size_t i;
+
+    (void)worker;
+    for (p->live = i = 0; i < p->count; ++i) p->live += v[i] > 0;
+}
+
+/* C as far as it can fail: the signs of the result, and the owners' scales. */
+static memopt_status memopt_i_onebit_exchange(memopt_onebit *o) {
+    const size_t bytes = o->shape.chunk / 8;
+    float *owners = o->scales + o->shape.ranks;
+    memopt_status s;
+
+    if (!o->is_counted) memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_count_live);
+    o->is_counted = 1;
+    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_measure);
+    o->scales[o->rank] = memopt_i_onebit_scale(o, 0, o->piece_count);
+    s = memopt_i_onebit_gather_scales(o, o->scales);
+    if (s || o->stage == MEMOPT_I_ONEBIT_LOCAL) return s;
+    s = memopt_i_onebit_call(o, MEMOPT_COMM_ALL_TO_ALL, bytes, o->send, o->receive);
+    if (s) return s;
+    memopt_i_onebit_each(o, o->own_count, memopt_i_onebit_owner);
+    owners[o->rank] = memopt_i_onebit_scale(o, o->own_first, o->own_count);
+    s = memopt_i_onebit_gather_scales(o, owners);
+    return s ? s : memopt_i_onebit_gather(o, bytes, o->result);
+}
+
+static void memopt_i_onebit_count_step(memopt_onebit *o, const memopt_onebit_run *run) {
+    memopt_i_onebit_head *head = o->state.head;
+    size_t i;
+
+    ++head->step;
+    if (head->step > o->desc.freeze_step) head->is_frozen = 1;
+    ++*(o->stage == MEMOPT_I_ONEBIT_EXACT ? &o->stats.exact
+        : o->stage == MEMOPT_I_ONEBIT_LOCAL ? &o->stats.local : &o->stats.compressed);
+    for (i = 0; i < o->shape.tensors; ++i) {
+        const memopt_optim_group *g = run->groups + o->desc.tensors[i].group;
+        memopt_i_onebit_record *record = o->state.records + i;
+        const int local = o->stage == MEMOPT_I_ONEBIT_LOCAL;
+
+        record->beta1 = o->parts[i].b1;
+        record->eps = o->parts[i].eps;
+        if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM) record->scaling = o->parts[i].scaling;
+        record->rates = local ? memopt_i_sum_double(record->rates, g->rate) : 0;
+        record->decays = local ? fma(g->rate, g->weight_decay, record->decays) : 0;
+    }
+    if (o->desc.kind != MEMOPT_ONEBIT_ZERO_ONE) return;
+    if (o->stage == MEMOPT_I_ONEBIT_EXACT && ++head->exact_steps == 16) {
+        head->exact_steps = 0;
+        if (head->exact_every <= o->desc.freeze_step) head->exact_every *= 2;
+    }
+    if (o->stage < MEMOPT_I_ONEBIT_LOCAL) return;
+    head->since_meeting = o->stage == MEMOPT_I_ONEBIT_LOCAL ? head->since_meeting + 1 : 0;
+    if (++head->local_steps < o->desc.local_double) return;
+    head->local_steps = 0;
+    if (head->local_every <= o->desc.local_limit / 2) head->local_every *= 2;
+}
+
+MEMOPT_API memopt_status memopt_onebit_step(memopt_onebit *onebit, const memopt_onebit_run *run) {
+    memopt_onebit *o = onebit;
+    memopt_i_checks c = memopt_i_checks_begin(o ? &o->error : NULL, "onebit");
+    memopt_status s;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_must(&c, run != NULL, "run", "is NULL") || memopt_i_onebit_check(&c, o, run)) return c.status;
+    s = o->is_compared ? MEMOPT_OK : memopt_i_onebit_compare(o);
+    if (s) return s;
+    o->stage = memopt_i_onebit_stage_of(o);
+    o->is_first = o->state.head->step >= o->desc.freeze_step && !o->state.head->is_frozen;
+    memopt_i_onebit_prepare(o, run);
+    s = o->stage == MEMOPT_I_ONEBIT_EXACT ? memopt_i_onebit_exact(o) : memopt_i_onebit_exchange(o);
+    if (s) return s;
+    if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM || o->stage == MEMOPT_I_ONEBIT_GRADIENT
+        || o->stage == MEMOPT_I_ONEBIT_MEETING) memopt_i_onebit_each(o, o->own_count, memopt_i_onebit_owner_commit);
+    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_commit);
+    if (o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_finish_lamb(o);
+    if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM) {
+        memcpy(o->state.signs, o->result, o->shape.ranks * (o->shape.chunk / 8));
+        memcpy(o->state.sizes, o->scales + o->shape.ranks, o->shape.ranks * sizeof *o->state.sizes);
+    }
+    if (o->stage == MEMOPT_I_ONEBIT_EXACT) o->is_counted = 0;
+    memopt_i_onebit_count_step(o, run);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_onebit_stats memopt_onebit_get_stats(const memopt_onebit *onebit) {
+    memopt_onebit_stats s;
+
+    memset(&s, 0, sizeof s);
+    if (!onebit) return s;
+    s = onebit->stats;
+    s.step = onebit->state.head->step;
+    s.local_now = onebit->state.head->local_every;
+    s.is_frozen = onebit->state.head->is_frozen != 0;
+    s.is_met = !onebit->state.head->since_meeting;
+    return s;
+}
+
+MEMOPT_API memopt_error memopt_onebit_error(const memopt_onebit *onebit) {
+    return onebit ? onebit->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "onebit is NULL");
+}
+
+/* ---- saved states ---- */
+MEMOPT_API const void *memopt_onebit_state(const memopt_onebit *onebit) { return onebit ? onebit->state.head : NULL; }
+
+static memopt_i_onebit_state memopt_i_onebit_saved(const memopt_i_onebit_shape *h, const void *state) {
+    memopt_carver room = memopt_carver_begin((void *)(uintptr_t)state); /* it is only read */
+    return memopt_i_onebit_lay_out(h, &room);
+}
+
+/* Is it what rank r of so many has saved, in the same step as `first`? */
+static memopt_status memopt_i_onebit_check_saved(memopt_i_checks *c, const memopt_onebit *o,
+                                                 const memopt_i_onebit_shape *h, const void *state, size_t r,
+                                                 const memopt_i_onebit_head *first) {
+    memopt_i_onebit_state s;
+    const memopt_i_onebit_head *head;
+    size_t i;
+    int holds;
+
+    memopt_i_checks_at(c, "state", r);
+    if (memopt_i_must_point(c, "memory", state, 8, 1)) return c->status;
+    s = memopt_i_onebit_saved(h, state);
+    head = s.head;
+    if (head->magic != MEMOPT_I_ONEBIT_MAGIC)
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "this is no state, or of another version or byte order");
+    holds = head->kind == (uint64_t)h->kind && head->elements == h->elements && head->tensor_count == h->tensors;
+    for (i = 0; holds && i < h->tensors; ++i) holds = s.records[i].count == o->desc.tensors[i].count;
+    if (!holds) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is of another kind, or of other tensors");
+    if (head->rank_count != h->ranks || head->rank != r)
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is another rank's");
+    holds = head->is_frozen <= 1 && head->exact_every && head->local_every && (!first || head->step == first->step)
+         && head->is_frozen == (head->step > o->desc.freeze_step);
+    return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is of another step than state 0, or "
+                                               "of another freeze_step");
+}
+
+/* The mean of an array over the saved states, whichever it is: `array` is its place in a state. */
+static void memopt_i_onebit_mean(float *to, size_t n, const memopt_i_onebit_shape *h, const void *const *states,
+                                 size_t array) {
+    size_t i, r;
+
+    for (i = 0; i < n; ++i) {
+        double sum = 0;
+
+        for (r = 0; r < h->ranks; ++r)
+            sum = memopt_i_sum_double(sum, (double)((const float *)((uintptr_t)states[r] + array))[i]);
+        to[i] = (float)(sum / (double)h->ranks);
+    }
+}
+
+/* Signs are kept by all ranks alike. A chunk's new size is the mean of the old ones; what that changes of the momentum
+   goes into the errors. */
+static void memopt_i_onebit_recut_momentum(memopt_onebit *o, const memopt_i_onebit_shape *h,
+                                           const memopt_i_onebit_state *old) {
+    const memopt_i_onebit_state *s = &o->state;
+    size_t i, k;
+
+    for (i = 0; i < o->shape.ranks; ++i) {
+        const size_t end = memopt_i_min((i + 1) * o->shape.chunk, h->elements);
+        double sum = 0;
+        size_t live = 0;
+
+        for (k = i * o->shape.chunk; k < end; ++k) {
+            if (!(s->second[k] > 0)) continue;
+            sum = memopt_i_sum_double(sum, (double)old->sizes[k / h->chunk]);
+            ++live;
+        }
+        s->sizes[i] = live ? (float)(sum / (double)live) : 0;
+    }
+    for (i = 0; i < o->piece_count; ++i) {
+        const memopt_i_onebit_piece *p = o->pieces + i;
+        const float b1 = s->records[p->tensor].beta1;
+
+        for (k = p->at; k < p->at + p->count; ++k) {
+            const float more = memopt_i_sum(old->sizes[k / h->chunk], -s->sizes[p->chunk]);
+
+            if (s->second[k] > 0)
+                s->error[k] = fmaf(s->signs[k / 8] >> k % 8 & 1 ? b1 : -b1, more, s->error[k]);
+        }
+    }
+}
+
+static void memopt_i_onebit_recut(memopt_onebit *o, const memopt_i_onebit_shape *h, const void *const *states) {
+    const memopt_i_onebit_state *s = &o->state;
+    const memopt_i_onebit_state old = memopt_i_onebit_saved(h, states[0]);
+    const size_t n = h->elements;
+    const size_t own = o->rank * o->shape.chunk;
+    const uintptr_t base = (uintptr_t)states[0];
+    size_t i;
+
+    memopt_i_onebit_begin_state(o);
+    *s->head = *old.head;
+    s->head->rank_count = o->shape.ranks;
+    s->head->rank = o->rank;
+    memcpy(s->records, old.records, h->tensors * sizeof *s->records);
+    memcpy(s->second, old.second, n * sizeof *s->second);
+    memopt_i_onebit_mean(s->error, n, h, states, (uintptr_t)old.error - base);
+    for (i = own; i < own + o->shape.chunk && i < n; ++i)
+        s->owned[i - own] = memopt_i_onebit_saved(h, states[i / h->chunk]).owned[i % h->chunk];
+    memcpy(s->signs, old.signs, n / 8);
+    if (s->fresh) memcpy(s->fresh, old.fresh, n * sizeof *s->fresh);
+    if (s->momentum) {
+        memopt_i_onebit_mean(s->momentum, n, h, states, (uintptr_t)old.momentum - base);
+        memopt_i_onebit_mean(s->sum, n, h, states, (uintptr_t)old.sum - base);
+        memcpy(s->anchor, old.anchor, n * sizeof *s->anchor);
+    } else if (s->head->is_frozen) memopt_i_onebit_recut_momentum(o, h, &old);
+}
+
+/* Between two meetings: where anchor and steps put the weights. */
+static void memopt_i_onebit_replace(memopt_onebit *o) {
+    size_t i;
+
+    for (i = 0; i < o->piece_count; ++i) {
+        const memopt_i_onebit_piece *p = o->pieces + i;
+        const memopt_i_onebit_record *r = o->state.records + p->tensor;
+
+        MEMOPT_I_DISPATCH(o->level, onebit_place, (o->desc.tensors[p->tensor].weights + p->first,
+                                                   o->state.anchor + p->at, o->state.sum + p->at,
+                                                   o->state.second + p->at, r->eps, (float)r->decays, p->count));
+    }
+    memopt_i_wide_end(o->level);
+}
+
+MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *const *states, size_t bytes,
+                                            size_t rank_count) {
+    memopt_onebit *o = onebit;
+    memopt_i_checks c = memopt_i_checks_begin(o ? &o->error : NULL, "onebit");
+    memopt_i_onebit_shape h;
+    memopt_carver room = memopt_carver_begin(NULL);
+    size_t r, first, end;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must(&c, states != NULL, "states", "is NULL");
+    memopt_i_must_be_at_least(&c, "rank_count", rank_count, "at least", 1);
+    if (c.status || memopt_i_onebit_shape_of(&c, &o->desc, rank_count, &h)) return c.status;
+    (void)memopt_i_onebit_lay_out(&h, &room);
+    if (bytes < room.bytes)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
+                                      memopt_i_count(room.bytes));
+    first = rank_count == o->shape.ranks ? o->rank : 0;
+    end = rank_count == o->shape.ranks ? o->rank + 1 : rank_count;
+    for (r = first; r < end; ++r)
+        if (memopt_i_onebit_check_saved(&c, o, &h, states[r], r, r > first ? (const memopt_i_onebit_head *)states[first]
+                                                                           : NULL)) return c.status;
+    for (r = 0; o->state.anchor && r < o->shape.tensors; ++r) {
+        memopt_i_checks_at(&c, "tensor", r);
+        if (memopt_i_must_point(&c, "weights", o->desc.tensors[r].weights, sizeof(float), 1)) return c.status;
+    }
+    if (rank_count == o->shape.ranks) memcpy(o->state.head, states[o->rank], o->state_bytes);
+    else memopt_i_onebit_recut(o, &h, states);
+    o->is_compared = o->is_counted = 0;
+    if (o->state.head->since_meeting) memopt_i_onebit_replace(o);
+    return MEMOPT_OK;
 }
 
 /* @section widths : *

@@ -36,6 +36,7 @@
 #include "test_comm.c"
 #include "test_shard.c"
 #include "test_pieces.c"
+#include "test_onebit.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -56,7 +57,7 @@ static void test_narrow(void) {
     test_plan();
     test_schedule();
     test_graph();
-    test_comm(); test_shard(); test_pieces();
+    test_comm(); test_shard(); test_pieces(); test_onebit();
 }
 
 int main(void) {
@@ -83,6 +84,7 @@ int main(void) {
     test_layer();
     test_batchnorm();
     test_fused();
+    test_onebit();
     test_nan();
     test_parts_nets();
     test_parts();
@@ -92,7 +94,7 @@ int main(void) {
     (void)test_adafactor; (void)test_parts_cut;
     (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
-    (void)test_fused;
+    (void)test_fused; (void)test_onebit;
     (void)test_parts_nets;
     (void)test_parts;
 #endif

@@ -172,6 +172,58 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
         ! grep '^rank ' "$work/said" || fail "$what"
     done
 }
+nccl() { # examples/adapters/nccl.h: 1 to 8 ranks as threads over a stand-in that fails on demand; and with the real libraries
+    need timeout
+    toolkit=$(dirname "$(dirname "$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)")")
+    [ -f "$toolkit/include/nccl.h" ] && [ -f "$toolkit/include/cuda_runtime.h" ] || skip "no nccl.h of the CUDA Toolkit in $toolkit/include: install it, or set NVCC"
+    can "$CC" "-fsanitize=address,undefined"
+    with="-isystem $toolkit/include -I. -pthread"
+    sources="tests/ranks_nccl.c tests/simulator/nccl_mock.c"
+    cat >"$work/user.c" <<'END'
+#include "memopt.h"
+#include <cuda_runtime.h>
+#include <nccl.h>
+#ifdef RANKS_OLD
+#  undef NCCL_VERSION_CODE
+#  define NCCL_VERSION_CODE 22700
+#endif
+#include "examples/adapters/nccl.h"
+int main(void) {
+    static memopt_nccl n;
+    memopt_transport t;
+    ncclUniqueId id;
+
+    return ncclGetUniqueId(&id) || memopt_nccl_open(&n, &id, 0, 1, NULL, 1, &t) || memopt_nccl_close(&n);
+}
+END
+    for language in "$CC -std=c99 -x c" "$CC -std=c99 -x c -DRANKS_OLD" "$CXX -std=c++11 -x c++" "$CXX -std=c++11 -x c++ -DRANKS_OLD"; do
+        # shellcheck disable=SC2046,SC2086
+        $language $(warnings_for "$language" "") $with -c "$work/user.c" -o "$work/user.o" || fail "does not compile: $language"
+    done
+    # shellcheck disable=SC2046,SC2086
+    $CC -std=c99 -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all $(warnings_for "$CC" "") $with $sources -o "$work/address" -lm || fail "does not compile"
+    kinds=address run=
+    if $CC -fsanitize=thread "$work/empty.c" -o "$work/x" 2>/dev/null && setarch -R "$work/x" 2>/dev/null; then
+        # shellcheck disable=SC2086
+        $CC -std=c99 -O1 -g1 -fsanitize=thread -DRANKS_OLD $with $sources -o "$work/thread" -lm || fail "does not compile"
+        kinds="address thread"
+    else echo "without the thread sanitizer, which does not work here"
+    fi
+    for what in bytes agree absent faults unchecked stuck refusals; do # at once: mostly they wait
+        for kind in $kinds; do
+            [ $kind = thread ] && run="setarch -R" || run=
+            { timeout 100 $run "$work/$kind" $what >"$work/$kind.$what" 2>&1 || echo "failed: $kind" >>"$work/$kind.$what"; } &
+        done
+    done
+    wait
+    cat "$work"/address.* "$work"/thread.* 2>/dev/null
+    ! grep -q -e '^failed: ' "$work"/address.* "$work"/thread.* 2>/dev/null || fail "see above"
+    for library in lib64 lib; do [ -f "$toolkit/$library/libnccl.so" ] && break; done
+    [ -f "$toolkit/$library/libnccl.so" ] || { echo "without the real libraries: no $toolkit/lib64/libnccl.so"; return 0; }
+    # shellcheck disable=SC2086
+    $CC -std=c99 -O1 -DRANKS_REAL $with tests/ranks_nccl.c -o "$work/real" -L"$toolkit/$library" -Wl,-rpath,"$toolkit/$library" -lnccl -lcudart -lm || fail "does not link"
+    timeout 300 "$work/real" || fail "with the real libraries"
+}
 gpt() { # a check of train_gpt, see tests/check_gpt.sh
     need timeout
     sh tests/check_gpt.sh "$@"

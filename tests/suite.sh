@@ -107,6 +107,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     done
     tier=ci
     row "ranks over MPI" "$check mpi"
+    row "ranks over NCCL, simulated" "$check nccl"
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"

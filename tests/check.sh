@@ -209,7 +209,7 @@ END
         kinds="address thread"
     else echo "without the thread sanitizer, which does not work here"
     fi
-    for what in bytes agree absent faults unchecked stuck refusals; do # at once: mostly they wait
+    for what in bytes agree absent away faults unchecked stuck refusals; do # at once: mostly they wait
         for kind in $kinds; do
             [ $kind = thread ] && run="setarch -R" || run=
             { timeout 100 $run "$work/$kind" $what >"$work/$kind.$what" 2>&1 || echo "failed: $kind" >>"$work/$kind.$what"; } &

@@ -2,7 +2,8 @@
      bytes      random calls of all kinds, up to eight begun at once, waited for in any order, odd sizes up to 1 MiB + 3,
                 what is sent written as late as the stream allows: every byte is looked at
      agree      ranks that ask for something else, in every call: all get a status with its name
-     absent     a rank that gives up, stays away, or never opens, in every call
+     absent     a rank that gives up, in every call, or never opens
+     away       a rank that stays away, in every call
      faults     every call of NCCL and of the runtime fails, or stays in progress; errors that come by themselves
      unchecked  the same, where ranks do not compare what they ask for
      stuck      ncclCommAbort() and ncclCommDestroy() that hang, a stream that does not move, no thread
@@ -40,11 +41,12 @@ enum { IS_OLD = 1 };
 enum { IS_OLD = 0 };
 #endif
 enum { MOST_RANKS = 8, MOST = 3000, CALLS = 60, LARGE = (1 << 20) + 3, SHORT = 6 };
+#define LATE 0.4 /* seconds: a deadline that is to be over */
 typedef enum accident {
     NOTHING, OTHER_BYTES, OTHER_KIND, OTHER_ROOT, NO_CALL, GIVES_UP, STAYS_AWAY, NEVER_OPENS, HELD, FAULT
 } accident;
 typedef struct script { /* of all ranks */
-    int ranks, at, who, unchecked, calls, is_small; /* at: a call, from 0 */
+    int ranks, at, who, also, unchecked, calls, is_small; /* at: a call, from 0; also: a second rank */
     accident what;
     double deadline;
     ncclUniqueId id;
@@ -159,7 +161,7 @@ static void short_calls(script *s, int rank, memopt_comm *comm) {
     for (k = 0; !s->status[rank] && k < s->calls; k += 2) {
         uint64_t number[2]; int i, begun = 0; double since = now();
         for (i = 0; !s->status[rank] && i < 2; ++i) {
-            const int mine = k + i == s->at && rank == s->who; memopt_comm_call c;
+            const int mine = k + i == s->at && (rank == s->who || rank == s->also); memopt_comm_call c;
             memset(&c, 0, sizeof c);
             c.kind = (memopt_comm_kind)((k + i) % 3); c.bytes = 16; c.root = 0;
             c.receive = memory + (size_t)i * 2 * most * MOST_RANKS; c.send = (unsigned char *)c.receive + most * MOST_RANKS;
@@ -171,6 +173,7 @@ static void short_calls(script *s, int rank, memopt_comm *comm) {
             if (mine && s->what == GIVES_UP) { memopt_comm_abort(comm); s->status[rank] = MEMOPT_ERR_STATE; break; }
             if (mine && s->what == STAYS_AWAY) { s->status[rank] = MEMOPT_ERR_IO; break; }
             if (mine && s->what == HELD) mock_hold(s->compute[rank]);
+            if (k + i == s->at && s->what == GIVES_UP) { int naps; for (naps = 0; naps < 200; ++naps) mock_nap(); } /* it has to wait for these */
             since = now();
             s->status[rank] = memopt_comm_begin(comm, &c, &number[begun]);
             s->took[rank] = now() - since;
@@ -189,7 +192,7 @@ static void short_calls(script *s, int rank, memopt_comm *comm) {
         memopt_comm_call c; uint64_t number; memset(&c, 0, sizeof c); c.bytes = 16; c.send = memory; c.receive = memory + most * MOST_RANKS;
         MUST(memopt_comm_begin(comm, &c, &number) == MEMOPT_ERR_STATE);
     }
-    if (s->what == STAYS_AWAY && rank == s->who) while (__atomic_load_n(&s->over, __ATOMIC_ACQUIRE) < s->ranks - 1) mock_nap();
+    if (s->what == STAYS_AWAY && (rank == s->who || rank == s->also)) while (__atomic_load_n(&s->over, __ATOMIC_ACQUIRE) < s->ranks - 1 - (s->also >= 0)) mock_nap();
     if (s->nccl[rank].is_stuck) s->memory[rank] = memory; /* cudaFree() would wait for ever */
     else (void)cudaFree(memory);
     __atomic_add_fetch(&s->over, 1, __ATOMIC_ACQ_REL);
@@ -237,7 +240,7 @@ static void play(script *s) {
 }
 static void script_of(script *s, int ranks, int unchecked, double deadline) {
     memset(s, 0, sizeof *s);
-    s->ranks = ranks; s->unchecked = unchecked; s->deadline = deadline; s->calls = CALLS; s->at = s->who = -1;
+    s->ranks = ranks; s->unchecked = unchecked; s->deadline = deadline; s->calls = CALLS; s->at = s->who = s->also = -1;
 }
 #ifdef RANKS_REAL
 int main(void) {
@@ -311,16 +314,17 @@ static void agree(void) {
 }
 static void disagree_unchecked(void) { /* NCCL's own way of going wrong: until the deadline */
     static script room; script *const s = &room; int rank; const int ranks = 3;
-    mock_begin(); script_of(s, ranks, 1, 0.3); s->what = OTHER_BYTES; s->at = 3; s->who = 1; s->calls = SHORT;
+    mock_begin(); script_of(s, ranks, 1, LATE); s->what = OTHER_BYTES; s->at = 3; s->who = 1; s->calls = SHORT;
     play(s);
     for (rank = 0; rank < ranks; ++rank) learns(s, rank, NULL, -1, 0);
     rank = 0; MUST(mock_mismatches() > 0);
     clean(s, 0);
 }
 static void absent_at(accident what, int ranks, int at, int who, int unchecked, int remote) {
-    static script room; script *const s = &room; int rank; const int says = what == GIVES_UP && !unchecked && at > 0, connects = (at + who) % 3; /* says: in the next comparison */
+    static script room; script *const s = &room; int rank;
+    const int says = what == GIVES_UP && !unchecked && at > 0, connects = (at + who) % 3; /* says: in the next comparison */
     mock_begin(); mock_remote_errors(remote); mock_delay(connects);
-    script_of(s, ranks, unchecked, says || (remote && what == GIVES_UP) ? 20 : 0.3);
+    script_of(s, ranks, unchecked, says || (remote && what == GIVES_UP) ? 20 : LATE);
     s->what = what; s->at = at; s->who = who; s->calls = SHORT;
     play(s);
     for (rank = 0; rank < ranks; ++rank) {
@@ -339,21 +343,30 @@ static void absent(void) {
     static script room; script *const s = &room; int at, rank;
     for (at = 0; at < SHORT; ++at) {
         absent_at(GIVES_UP, 3, at, at % 3, 0, 0); absent_at(GIVES_UP, 2, at, 1, 0, 1); absent_at(GIVES_UP, 4, at, 3, 1, 1);
-        absent_at(STAYS_AWAY, 3, at, (at + 1) % 3, 0, 0); absent_at(STAYS_AWAY, 8, at, 5, 0, 1); absent_at(STAYS_AWAY, 2, at, 0, 1, 0);
     }
     absent_at(GIVES_UP, 3, 2, 0, 1, 0);
     for (at = 0; at < 2; ++at) { /* that it was opened nobody knows but itself */
         mock_begin(); mock_delay(at);
-        script_of(s, 3, 0, 0.3); s->what = NEVER_OPENS; s->who = 2 * at; s->calls = SHORT;
+        script_of(s, 3, 0, LATE); s->what = NEVER_OPENS; s->who = 2 * at; s->calls = SHORT;
         play(s);
         for (rank = 0; rank < 3; ++rank) MUST(rank == s->who || (s->open[rank] == MEMOPT_ERR_IO && s->took[rank] < s->deadline + 2));
         clean(s, 0);
+    }
+    mock_begin(); script_of(s, 4, 0, LATE); s->what = STAYS_AWAY; s->at = 2; s->who = 1; s->also = 3; s->calls = SHORT;
+    play(s); /* two: nobody is named */
+    for (rank = 0; rank < 4; rank += 2) learns(s, rank, "not all ranks have come before the deadline", -1, 3);
+    clean(s, 0);
+}
+static void away(void) {
+    int at;
+    for (at = 0; at < SHORT; ++at) {
+        absent_at(STAYS_AWAY, 3, at, (at + 1) % 3, 0, 0); absent_at(STAYS_AWAY, 8, at, 5, 0, 1); absent_at(STAYS_AWAY, 2, at, 0, 1, 0);
     }
 }
 /* A fault, of rank 1; what the others get to see is a status within the deadline. Returns whether it was hit. */
 static int faulty(mock_fault fault, unsigned long n, ncclResult_t result, int unchecked, int remote, int ranks) {
     static script room; script *const s = &room; int rank, hit = 0, index; const int opens = n == 1 || (fault == MOCK_CUDA && n <= 14);
-    const double deadline = remote && !opens && fault != MOCK_PROGRESS ? 20 : 0.25; /* nobody knows of a rank that has not opened */
+    const double deadline = remote && !opens && fault != MOCK_PROGRESS ? 20 : LATE; /* nobody knows of a rank that has not opened */
     mock_begin(); mock_fail(fault, 1, n, result); mock_remote_errors(remote); mock_delay((int)n % 3);
     script_of(s, ranks, unchecked, deadline); s->what = FAULT; s->at = (int)n; s->who = 1; s->calls = SHORT;
     play(s);
@@ -401,7 +414,7 @@ static void stuck_with(mock_fault fault, accident what, int at, int threads_fail
     mock_begin();
     if (what != HELD) { mock_fail(fault, 0, 1, ncclSuccess); mock_fail(fault, 1, 1, ncclSuccess); }
     __atomic_store_n(&no_thread, threads_fail, __ATOMIC_RELAXED);
-    script_of(s, ranks, 0, 0.3); s->what = what; s->at = at; s->who = 2; s->calls = SHORT;
+    script_of(s, ranks, 0, what == NOTHING ? 20 : LATE); s->what = what; s->at = at; s->who = 2; s->calls = SHORT;
     play(s);
     for (rank = 0; rank < ranks; ++rank) {
         const int hangs = what == HELD ? rank == 2 : rank < 2 || threads_fail;
@@ -429,10 +442,11 @@ static void refusals(void) {
     MUST(memopt_nccl_open(&s->nccl[0], &s->id, -1, 2, NULL, 1, &t) == MEMOPT_ERR_ARGUMENT && !t.begin_fn && !mock_live());
 }
 int main(int argc, char **argv) {
-    static const struct { const char *name; void (*fn)(void); } all[8] = {
-        { "bytes", bytes }, { "agree", agree }, { "agree", disagree_unchecked }, { "absent", absent }, { "faults", faults }, { "unchecked", faults_unchecked }, { "stuck", stuck }, { "refusals", refusals } };
+    static const struct { const char *name; void (*fn)(void); } all[9] = {
+        { "bytes", bytes }, { "agree", agree }, { "agree", disagree_unchecked }, { "absent", absent }, { "away", away }, 
+        { "faults", faults }, { "unchecked", faults_unchecked }, { "stuck", stuck }, { "refusals", refusals } };
     int i;
-    for (i = 0; i < 8; ++i) if (argc < 2 || !strcmp(argv[1], all[i].name)) {
+    for (i = 0; i < 9; ++i) if (argc < 2 || !strcmp(argv[1], all[i].name)) {
         const double since = now();
         all[i].fn();
         printf("%s: %d failures, %.1f s\n", all[i].name, failures, now() - since);

@@ -189,8 +189,11 @@ static void short_calls(script *s, int rank, memopt_comm *comm) {
     }
     s->error[rank] = memopt_comm_error(comm);
     if (s->status[rank] && s->what != STAYS_AWAY) { /* nothing goes on */
-        memopt_comm_call c; uint64_t number; memset(&c, 0, sizeof c); c.bytes = 16; c.send = memory; c.receive = memory + most * MOST_RANKS;
+        memopt_comm_call c; uint64_t number; memopt_error why; memset(&c, 0, sizeof c); c.bytes = 16; c.send = memory; c.receive = memory + most * MOST_RANKS;
         MUST(memopt_comm_begin(comm, &c, &number) == MEMOPT_ERR_STATE);
+        MUST(memopt_nccl_begin(&s->nccl[rank], &c, 0, &why) == s->nccl[rank].status && s->nccl[rank].status && why.reason); /* of the first failure */
+        MUST(!strcmp(why.reason, "has given up") || !strcmp(why.reason, s->error[rank].reason));
+        MUST(strcmp(why.reason, "has given up") || s->error[rank].status == MEMOPT_ERR_STATE);
     }
     if (s->what == STAYS_AWAY && (rank == s->who || rank == s->also)) while (__atomic_load_n(&s->over, __ATOMIC_ACQUIRE) < s->ranks - 1 - (s->also >= 0)) mock_nap();
     if (s->nccl[rank].is_stuck) s->memory[rank] = memory; /* cudaFree() would wait for ever */
@@ -398,7 +401,7 @@ static void faults_of(int k) {
         hits += (unsigned long)faulty(MOCK_PROGRESS, n, ncclInProgress, k, 0, 2);
     }
     for (n = 1; n <= cuda; ++n) MUST(faulty(MOCK_CUDA, n, ncclSuccess, k, 1, 2)); /* the first makes the test's own stream */
-    for (n = 1; n <= 12; ++n) hits += (unsigned long)faulty(MOCK_QUERY, n, ncclSuccess, k, 1, 3);
+    for (n = 1; n <= 12; ++n) MUST(faulty(MOCK_QUERY, n, ncclSuccess, k, 1, 3) || n > SHORT);
     MUST(hits > calls);
 }
 static void faults(void) {

@@ -279,9 +279,9 @@ static memopt_status memopt_nccl_close(memopt_nccl *m) {
     if (m->is_open && !memopt_nccl_drain(m, &ignored)
         && !memopt_nccl_reach(m, ncclCommFinalize(m->comm), NULL, &ignored)) memopt_nccl_end(m, ncclCommDestroy);
     if (m->is_stuck) return MEMOPT_ERR_STATE;
+    if (m->stream) (void)cudaStreamDestroy(m->stream);
     for (slot = 0; slot < MEMOPT_COMM_SLOTS; ++slot) if (m->after[slot]) (void)cudaEventDestroy(m->after[slot]);
     if (m->before) (void)cudaEventDestroy(m->before);
-    if (m->stream) (void)cudaStreamDestroy(m->stream);
     if (m->compared) (void)cudaFreeHost(m->compared);
     memset(m, 0, sizeof *m);
     return MEMOPT_OK;

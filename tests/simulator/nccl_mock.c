@@ -51,6 +51,8 @@ static int cuda_fails(void) { return hits(MOCK_CUDA, device, ++cuda_calls[device
 
 void mock_nap(void) { const struct timespec t = { 0, 100000 }; (void)nanosleep(&t, NULL); } /* who asks in a loop leaves the processor to others */
 
+static int query_fails(void) { return ++queries[device] >= faults[MOCK_QUERY][device].n && faults[MOCK_QUERY][device].n; }
+
 /* ---- what a test asks for ---- */
 void mock_begin(void) {
     struct ncclComm *c; world *w;
@@ -220,7 +222,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) { /* what it holds runs as far as 
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
     pthread_mutex_lock(&lock);
-    if (hits(MOCK_QUERY, device, ++queries[device])) CUDA_END(cudaErrorUnknown);
+    if (query_fails()) CUDA_END(cudaErrorUnknown);
     (void)want(s, s->given); progress();
     CUDA_END(s->first ? cudaErrorNotReady : cudaSuccess);
 }
@@ -246,7 +248,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
     pthread_mutex_lock(&lock);
-    if (hits(MOCK_QUERY, device, ++queries[device])) CUDA_END(cudaErrorUnknown);
+    if (query_fails()) CUDA_END(cudaErrorUnknown);
     if (e->done < e->recorded) { (void)want(e->stream, e->place); progress(); }
     CUDA_END(e->done < e->recorded ? cudaErrorNotReady : cudaSuccess);
 }

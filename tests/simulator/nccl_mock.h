@@ -17,7 +17,7 @@ typedef enum mock_fault {
     MOCK_ASYNC,    /* from the n-th call of NCCL on ncclCommGetAsyncError() says `result`; bytes move all the same */
     MOCK_PROGRESS, /* the n-th call of NCCL stays in progress for ever, and moves nothing */
     MOCK_CUDA,     /* the n-th call of the runtime fails; not counted: queries, cudaMalloc(), cudaLaunchHostFunc() */
-    MOCK_QUERY,    /* the n-th query of an event or stream does */
+    MOCK_QUERY,    /* the n-th query of an event or stream does, and all after it */
     MOCK_ABORT,    /* ncclCommAbort() hangs, until mock_release() */
     MOCK_DESTROY,  /* ncclCommDestroy() likewise */
     MOCK_FAULTS

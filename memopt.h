@@ -2814,8 +2814,8 @@ typedef struct memopt_comm_call {
     memopt_comm_kind kind;
     size_t           bytes;   /* of a piece; at least 1 */
     size_t           root;    /* of a broadcast */
-    size_t           stride;  /* of an all-to-all: from a piece of `send` to the next, in bytes; 0 = `bytes`. The
-                                 rank's own: others may have another one */
+    size_t           stride;  /* of an all-to-all: from a piece of `send` to the next, in bytes; 0 = `bytes`. A rank's
+                                 own, but 0 on all ranks or on none */
     const void      *send;    /* may be where it belongs in `receive` of an all-gather or broadcast; else no overlap. Of
                                  a broadcast only the root's is read */
     void            *receive; /* pieces in the order of ranks */
@@ -30133,7 +30133,7 @@ static memopt_status memopt_i_comm_compare(memopt_comm *x, const memopt_comm_cal
     size_t i;
 
     own->number = number;
-    own->kind = (uint64_t)call->kind;
+    own->kind = (uint64_t)call->kind + (call->stride ? 16 : 0);
     own->bytes = call->bytes;
     own->root = call->kind == MEMOPT_COMM_BROADCAST ? call->root : 0;
     memset(&gather, 0, sizeof gather);

@@ -109,26 +109,30 @@ static memopt_comm_call nth(const script *s, size_t call) { /* the same for all 
     c.root = draw(&state, (unsigned)s->ranks);
     return c;
 }
+static size_t step_of(const memopt_comm_call *c, size_t from, size_t call) { /* from piece to piece of what a rank sends to all */
+    return c->kind != MEMOPT_COMM_ALL_TO_ALL ? 0 : call % 2 ? c->bytes + from % 3 : c->bytes;
+}
 static int right(const script *s, int rank, size_t call, const memopt_comm_call *c, unsigned char *got) {
     size_t from, i; const int is_one = c->kind == MEMOPT_COMM_BROADCAST;
     get(got, c->receive, c->bytes * (is_one ? 1 : (size_t)s->ranks));
     for (from = 0; from < (is_one ? 1u : (size_t)s->ranks); ++from) for (i = 0; i < c->bytes; ++i)
-        if (got[from * c->bytes + i] != byte(is_one ? c->root : from, call, c->kind == MEMOPT_COMM_ALL_TO_ALL ? (size_t)rank * c->bytes + i : i)) return 0;
+        if (got[from * c->bytes + i] != byte(is_one ? c->root : from, call, (size_t)rank * step_of(c, from, call) * (c->kind == MEMOPT_COMM_ALL_TO_ALL) + i)) return 0;
     return 1;
 }
 static void bytes_of(script *s, int rank, memopt_comm *comm) {
-    const size_t most = (size_t)s->ranks * (s->is_small ? 4100 : LARGE), ranks = (size_t)s->ranks; unsigned state = 99u + (unsigned)rank; size_t first, k, i;
+    const size_t most = (size_t)s->ranks * (s->is_small ? 4102 : LARGE + 2), ranks = (size_t)s->ranks; unsigned state = 99u + (unsigned)rank; size_t first, k, i;
     unsigned char *host = (unsigned char *)malloc(most), *memory[8], *stale = (unsigned char *)calloc(1, most); memopt_comm_stats stats; void *never = NULL;
     if (!host || !stale) exit(2);
-    for (k = 0; k < 8; ++k) memory[k] = (unsigned char *)take((k < 3 ? 2 * most : 2 * ranks * 4100));
+    for (k = 0; k < 8; ++k) memory[k] = (unsigned char *)take((k < 3 ? 2 * most : 2 * ranks * 4102));
     for (first = 0; first < (size_t)s->calls; first += k) {
         memopt_comm_call c[8]; uint64_t number[8]; size_t left = first < 18 ? 3 : first % 9 % 8 + 1, of[8];
         for (k = 0; k < left && first + k < (size_t)s->calls; ++k) {
-            const size_t call = first + k, room = k < 3 ? most : ranks * 4100; unsigned char *send = memory[k] + room; size_t n;
+            const size_t call = first + k, room = k < 3 ? most : ranks * 4102; unsigned char *send = memory[k] + room; size_t n;
             c[k] = nth(s, call); of[k] = k;
             if (c[k].kind == MEMOPT_COMM_ALL_GATHER && call % 2) send = memory[k] + (size_t)rank * c[k].bytes;
             if (c[k].kind == MEMOPT_COMM_BROADCAST && call % 2) send = memory[k];
-            n = c[k].bytes * (c[k].kind == MEMOPT_COMM_ALL_TO_ALL ? ranks : 1);
+            if (call % 2) c[k].stride = step_of(&c[k], (size_t)rank, call);
+            n = c[k].kind == MEMOPT_COMM_ALL_TO_ALL ? step_of(&c[k], (size_t)rank, call) * ranks : c[k].bytes;
             for (i = 0; i < n; ++i) host[i] = byte((size_t)rank, call, i);
             put(memory[k], stale, c[k].bytes * (c[k].kind == MEMOPT_COMM_BROADCAST ? 1 : ranks), s->compute[rank]);
             put(send, host, n, s->compute[rank]);

@@ -281,6 +281,7 @@ static void comm_fill(size_t rank, size_t call, size_t n, unsigned char *send) {
 static void comm_dawdle(size_t n) { volatile size_t i; for (i = 0; i < n; ++i) {} }
 static void comm_mishap(const comm_script *s, memopt_comm_call *c) {
     c->stride = 0;
+    if (s->accident == COMM_OTHER_KIND && !s->unchecked && s->at % 2 && c->kind == MEMOPT_COMM_ALL_TO_ALL) return; /* it alone has no stride */
     if (s->accident == COMM_OTHER_KIND) c->kind = (memopt_comm_kind)(((int)c->kind + 1) % 3);
     if (s->accident == COMM_OTHER_BYTES) c->bytes += c->bytes < COMM_PIECE ? 1 : (size_t)-1;
     if (s->accident == COMM_OTHER_ROOT) c->root = (c->root + 1) % s->rank_count;

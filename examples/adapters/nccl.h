@@ -198,10 +198,9 @@ static ncclResult_t memopt_nccl_call(memopt_nccl *m, const memopt_comm_call *cal
     if (call->kind == MEMOPT_COMM_BROADCAST)
         return ncclBroadcast(send, call->receive, call->bytes, ncclUint8, (int)call->root, m->comm, m->stream);
 #if NCCL_VERSION_CODE >= 22800
-    return ncclAlltoAll(send, call->receive, call->bytes, ncclUint8, m->comm, m->stream);
-#else
-    return memopt_nccl_pieces(m, send, call->bytes, call->receive, call->bytes);
+    if (!call->stride) return ncclAlltoAll(send, call->receive, call->bytes, ncclUint8, m->comm, m->stream);
 #endif
+    return memopt_nccl_pieces(m, send, call->stride ? call->stride : call->bytes, call->receive, call->bytes);
 }
 
 /* This rank's piece to all, as pieces of their own: so it shows which ranks have come. */

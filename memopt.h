@@ -2802,7 +2802,9 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
                at the latest before the eighth call after it is begun.
    Failure     is everybody's: when a call fails on one rank, or a rank gives up, the calls of all ranks fail from there
                on, with the number of the call and the rank where it is known. Nobody waits for ever for a rank that has
-               given up; for one that is stuck, as long as the transport's deadline says. */
+               given up; for one that is stuck, as long as the transport's deadline says.
+   Memory      of a call that has failed is the rank's own once it has been waited for. Over MPI, which cannot take back
+               a call, the memory of all calls, and the comm itself, stay until memopt_mpi_close() after a failure. */
 
 typedef enum memopt_comm_kind {
     MEMOPT_COMM_ALL_TO_ALL, /* piece s of what rank r receives is piece r of what rank s sends */
@@ -2827,8 +2829,9 @@ typedef struct memopt_comm_call {
 typedef struct memopt_transport { /* all zero: one rank alone; else set every function */
     /* begin moving the bytes; on failure it has not begun */
     memopt_status (*begin_fn)(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error);
-    /* return when they are there, or never will be; on failure nobody touches the memory of the call any more. Both may
-       set reason (static text), and `index` to the rank that is to blame, in *error, which is never NULL */
+    /* return when they are there, or never will be; on failure nobody touches the memory of the call any more, or the
+       transport tells its users how long that stays. Both may set reason (static text), and `index` to the rank that is
+       to blame, in *error, which is never NULL. Still called for what was begun before abort_fn */
     memopt_status (*wait_fn)(void *user, size_t slot, memopt_error *error);
     /* this rank makes no more calls: the others must not wait for it. Called at most once */
     void          (*abort_fn)(void *user);
@@ -2850,7 +2853,8 @@ typedef struct memopt_comm memopt_comm; /* what one rank has */
 /** returns OK, ERR_ARGUMENT (NULL, half a transport, a rank that is not below rank_count), ERR_OVERFLOW, ERR_MEMORY */
 MEMOPT_API memopt_status memopt_comm_create(const memopt_comm_desc *desc, memopt_comm **out);
 
-/* Calls that are begun have been waited for, or have failed. NULL is fine. */
+/* Calls that are begun have been waited for, or have failed. After a failure over MPI, memopt_mpi_close() comes first:
+   the library's own comparison may still be open, and writes into the comm. NULL is fine. */
 MEMOPT_API void          memopt_comm_destroy(memopt_comm *comm);
 
 /**
@@ -2860,11 +2864,12 @@ MEMOPT_API void          memopt_comm_destroy(memopt_comm *comm);
  * returns  OK; ERR_ARGUMENT (NULL, no kind, 0 bytes, no such root, memory that overlaps), ERR_OVERFLOW: then this rank
  *          has begun nothing and may go on; ERR_STATE (MEMOPT_COMM_CALLS are begun already), likewise; ERR_STATE (ranks
  *          disagree about the call, a rank has given up, an earlier call has failed), ERR_IO and what else the
- *          transport returns: after those all that follows fails with ERR_STATE
+ *          transport returns: after those nothing can be begun (ERR_STATE). Calls begun before are still waited for
  */
 MEMOPT_API memopt_status memopt_comm_begin(memopt_comm *comm, const memopt_comm_call *call, uint64_t *number);
 
-/** Wait for a call; in any order. Statuses as above; ERR_ARGUMENT: no such call is begun. */
+/** Wait for a call; in any order. Statuses as above; ERR_ARGUMENT: no such call is begun. After an earlier failure:
+    OK where the bytes are there all the same, else ERR_STATE. */
 MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
 
 /** Begin a call and wait for it. */
@@ -2890,7 +2895,7 @@ MEMOPT_API memopt_error  memopt_comm_error(const memopt_comm *comm);
    are yours. A rank copies what it receives itself, in its wait. */
 typedef struct memopt_ranks_desc { /* zero it, then set what you need */
     size_t             rank_count; /* 1 to 1024 */
-    uint64_t           deadline;   /* nanoseconds that a rank waits for the others; 0 = for ever */
+    uint64_t           deadline;   /* nanoseconds that a wait may take; 0 = for ever */
     const memopt_host *host;       /* its allocator and clock; NULL = the C library's. Used by all ranks, in turns */
     memopt_error      *error;      /* NULL, or filled in when memopt_ranks_create() fails */
 } memopt_ranks_desc;
@@ -29969,8 +29974,9 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
    Invariant  A call that failed inside a transport has broken it: the transport is told once, and nothing is begun any
               more. So there is no half of a call to go on with.
    Threads    A rank posts its call in its slot, and is done with it when all ranks have copied what they receive from
-              it. In a wait a rank serves all its calls, the oldest first; else two ranks that wait in different orders
-              would wait for each other. A rank leaves a broken wait when nobody copies: its memory is its own then. */
+              it. In a wait a rank serves all its calls to which all have come; else two ranks that wait in different
+              orders would wait for each other. So a rank in a wait is never late: it is held up itself. A rank leaves a
+              broken wait when nobody copies: its memory is its own then. */
 
 typedef struct memopt_i_comm_header { /* what a rank asks for; bytes of 64 bits each, so that nothing is undefined */
     uint64_t number, kind, bytes, root;
@@ -29994,7 +30000,7 @@ static uint64_t memopt_i_comm_number(const memopt_comm *x) { /* of the last call
 /* The transport is of no use any more. What it says of the reason is kept. */
 static memopt_status memopt_i_comm_break(memopt_comm *x, memopt_status status, uint64_t number,
                                          const memopt_error *why) {
-    if (x->is_broken) return status; /* the first reason is the one to tell */
+    if (x->is_broken) return MEMOPT_ERR_STATE; /* the first reason is the one to tell */
     x->is_broken = 1;
     x->error = memopt_i_error(status, why->reason ? why->reason : "the transport failed");
     x->error.subject = "comm";
@@ -30249,6 +30255,7 @@ typedef struct memopt_i_post { /* what a rank has begun in a slot; all read it, 
 typedef struct memopt_i_rank {
     memopt_ranks *ranks;
     size_t rank;
+    size_t waits_for; /* a slot; MEMOPT_COMM_SLOTS: it is in no wait */
     memopt_i_post posts[MEMOPT_COMM_SLOTS];
 } memopt_i_rank;
 
@@ -30286,6 +30293,37 @@ static size_t memopt_i_ranks_missing(const memopt_ranks *x, size_t slot, uint64_
 
     for (r = 0; r < x->rank_count && x->each[r].posts[slot].turn == turn; ++r) {}
     return r;
+}
+
+/* Who holds up a turn of a slot: the first rank in no wait that has not come to it; where all have come, that has not
+   copied. When all of those wait, one of them is followed to what it waits for. SIZE_MAX: it is not known. */
+static size_t memopt_i_ranks_late(const memopt_ranks *x, size_t slot, uint64_t turn) {
+    size_t steps, r;
+
+    for (steps = 0; steps < x->rank_count; ++steps) { /* ranks that disagree may wait in a circle */
+        const int all_came = memopt_i_ranks_missing(x, slot, turn) == x->rank_count;
+        size_t held = 0;
+
+        for (r = 0; r < x->rank_count; ++r) {
+            const memopt_i_post *post = &x->each[r].posts[slot];
+
+            if (all_came ? post->is_copied : post->turn == turn) continue;
+            if (x->each[r].waits_for == MEMOPT_COMM_SLOTS) return r;
+            held = r;
+        }
+        if (all_came) break; /* they copy right now */
+        slot = x->each[held].waits_for;
+        turn = x->each[held].posts[slot].turn;
+    }
+    return SIZE_MAX;
+}
+
+static void memopt_i_ranks_break_late(memopt_ranks *x, size_t slot, uint64_t turn) {
+    const size_t culprit = memopt_i_ranks_late(x, slot, turn);
+
+    memopt_i_ranks_break(x, MEMOPT_ERR_IO,
+                         culprit == SIZE_MAX ? "is not over by the deadline" : "has not come before the deadline",
+                         culprit);
 }
 
 static int memopt_i_ranks_agree(const memopt_ranks *x, size_t slot) { /* or it is broken */
@@ -30377,9 +30415,7 @@ static void memopt_i_ranks_sleep(memopt_ranks *x, size_t slot, uint64_t turn, ui
     }
     if (x->host.clock.now_fn(x->host.clock.user, &now))
         memopt_i_ranks_break(x, MEMOPT_ERR_IO, "the clock failed", SIZE_MAX);
-    else if (now - since >= x->deadline)
-        memopt_i_ranks_break(x, MEMOPT_ERR_IO, "has not come before the deadline",
-                             memopt_i_ranks_missing(x, slot, turn));
+    else if (now - since >= x->deadline) memopt_i_ranks_break_late(x, slot, turn);
     else memopt_i_condition_wait_for(&x->changed, &x->lock, x->deadline - (now - since));
 }
 
@@ -30393,10 +30429,12 @@ static memopt_status memopt_i_ranks_wait(void *user, size_t slot, memopt_error *
     memopt_i_mutex_lock(&x->lock);
     if (x->deadline && x->host.clock.now_fn(x->host.clock.user, &since))
         memopt_i_ranks_break(x, MEMOPT_ERR_IO, "the clock failed", SIZE_MAX);
+    own->waits_for = slot;
     while (!x->broken && x->turns[slot] < post->turn)
         if (!memopt_i_ranks_serve(own)) memopt_i_ranks_sleep(x, slot, post->turn, since);
     if (x->turns[slot] < post->turn) s = memopt_i_ranks_say(x, error);
     while (s && x->copying) memopt_i_condition_wait(&x->changed, &x->lock);
+    own->waits_for = MEMOPT_COMM_SLOTS;
     post->is_open = 0;
     memopt_i_mutex_unlock(&x->lock);
     return s;
@@ -30440,6 +30478,7 @@ MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memo
     for (r = 0; r < x->rank_count; ++r) {
         each[r].ranks = x;
         each[r].rank = r;
+        each[r].waits_for = MEMOPT_COMM_SLOTS;
     }
     if (memopt_i_mutex_open(&x->lock)) goto no_lock;
     if (memopt_i_condition_open(&x->changed)) goto no_condition;

@@ -107,6 +107,19 @@ static void comm_breaks_once(void) { /* the transport is told once; the first re
     CHECK(memopt_comm_get_stats(x).calls[0] == 0);
     memopt_comm_destroy(x);
 }
+static void comm_fails_twice(void) { /* the first status is the transport's; after that it is ERR_STATE, and the reason stays */
+    comm_faulty f; memopt_comm *x = comm_make(comm_faulty_over(&f, comm_nobody(), 1, 3), 1); char in[12] = "", out[12];
+    memopt_comm_call c = comm_call(MEMOPT_COMM_ALL_TO_ALL, 4, in, out); uint64_t n[3] = { 0, 0, 0 }; int k;
+    if (!x) return;
+    for (k = 0; k < 3; ++k) CHECK(memopt_comm_begin(x, &c, &n[k]) == MEMOPT_OK);
+    f.fail_wait = 1; f.reason = "is on fire"; f.index = 2;
+    CHECK(memopt_comm_wait(x, n[1]) == MEMOPT_ERR_IO);
+    f.fail_wait = 2; f.index = 0;
+    CHECK(memopt_comm_wait(x, n[0]) == MEMOPT_ERR_STATE && f.waits == 2 && f.aborts == 1);
+    CHECK(memopt_comm_wait(x, n[2]) == MEMOPT_OK && f.waits == 3);
+    CHECK(test_error_says(memopt_comm_error(x), MEMOPT_ERR_IO, "comm: call 2 at rank 2, is on fire"));
+    memopt_comm_destroy(x);
+}
 static void comm_counts(void) { /* bytes, by who sends them */
     comm_faulty f; char in[64] = "", out[64]; size_t rank; memopt_comm_stats s;
     for (rank = 0; rank < 4; ++rank) {
@@ -405,13 +418,103 @@ static void comm_deadline(void) {
     comm_accident_happens(COMM_STAYS_AWAY, 13, 0, 2, 0, 700000000);
     comm_accident_happens(COMM_STAYS_AWAY, 39, 3, 8, 1, 700000000);
 }
+/* ---- who is late. One thread is all three ranks: only a wait needs the others ---- */
+typedef struct comm_three { memopt_ranks *ranks; memopt_comm *comm[3]; char in[8], out[3][4][24]; } comm_three;
+static void comm_three_open(comm_three *t, uint64_t deadline, int unchecked) {
+    memopt_ranks_desc d; size_t r;
+    memset(t, 0, sizeof *t); memset(&d, 0, sizeof d);
+    d.rank_count = 3; d.deadline = deadline;
+    CHECK(memopt_ranks_create(&d, &t->ranks) == MEMOPT_OK);
+    for (r = 0; r < 3; ++r) t->comm[r] = comm_make(memopt_ranks_transport(t->ranks, r), unchecked);
+}
+static void comm_three_close(comm_three *t) {
+    size_t r;
+    for (r = 0; r < 3; ++r) memopt_comm_destroy(t->comm[r]);
+    memopt_ranks_destroy(t->ranks);
+}
+static memopt_status comm_three_begin(comm_three *t, size_t rank, uint64_t number) { /* all-gather `number` */
+    memopt_comm_call c = comm_call(MEMOPT_COMM_ALL_GATHER, 8, t->in, t->out[rank][number - 1]); uint64_t n = 0;
+    const memopt_status s = memopt_comm_begin(t->comm[rank], &c, &n);
+    CHECK(s || n == number);
+    return s;
+}
+static void comm_three_copies(comm_three *t, size_t rank) {
+    memopt_i_mutex_lock(&t->ranks->lock);
+    CHECK(memopt_i_ranks_serve(&t->ranks->each[rank]) == 1);
+    memopt_i_mutex_unlock(&t->ranks->lock);
+}
+static void comm_late(void) {
+    const uint64_t soon = 1000000; comm_three t;
+    comm_three_open(&t, soon, 1); /* rank 1 waits in call 1, and is not late for call 2: rank 2 is, for both */
+    CHECK(!comm_three_begin(&t, 0, 1) && !comm_three_begin(&t, 1, 1) && !comm_three_begin(&t, 0, 2));
+    t.ranks->each[1].waits_for = 0;
+    CHECK(memopt_comm_wait(t.comm[0], 2) == MEMOPT_ERR_IO && memopt_comm_wait(t.comm[0], 1) == MEMOPT_ERR_STATE);
+    CHECK(test_error_says(memopt_comm_error(t.comm[0]), MEMOPT_ERR_IO, "comm: call 2 at rank 2, has not come before the deadline"));
+    comm_three_close(&t);
+    comm_three_open(&t, soon, 1); /* rank 0 waits in call 2 for rank 1, which waits in call 1 for rank 2 */
+    CHECK(!comm_three_begin(&t, 0, 1) && !comm_three_begin(&t, 1, 1) && !comm_three_begin(&t, 2, 1));
+    t.ranks->turns[1] = t.ranks->each[0].posts[1].turn = t.ranks->each[1].posts[1].turn = t.ranks->each[2].posts[1].turn = 5;
+    CHECK(!comm_three_begin(&t, 0, 2) && !comm_three_begin(&t, 2, 2));
+    comm_three_copies(&t, 0);
+    t.ranks->each[1].waits_for = 0;
+    CHECK(memopt_i_ranks_late(t.ranks, 1, 6) == 2); /* rank 0 has not begun to wait */
+    CHECK(memopt_comm_wait(t.comm[0], 2) == MEMOPT_ERR_IO);
+    CHECK(test_error_says(memopt_comm_error(t.comm[0]), MEMOPT_ERR_IO, "comm: call 2 at rank 2, has not come before the deadline"));
+    comm_three_close(&t);
+    comm_three_open(&t, soon, 1); /* all have come; rank 0 has copied, and does something else */
+    CHECK(!comm_three_begin(&t, 0, 1) && !comm_three_begin(&t, 1, 1) && !comm_three_begin(&t, 2, 1));
+    comm_three_copies(&t, 0);
+    CHECK(memopt_comm_wait(t.comm[1], 1) == MEMOPT_ERR_IO);
+    CHECK(test_error_says(memopt_comm_error(t.comm[1]), MEMOPT_ERR_IO, "comm: call 1 at rank 2, has not come before the deadline"));
+    comm_three_close(&t);
+    comm_three_open(&t, soon, 1); /* all have come; rank 2 copies right now, in its wait for call 2, and it takes long */
+    CHECK(!comm_three_begin(&t, 0, 1) && !comm_three_begin(&t, 1, 1) && !comm_three_begin(&t, 2, 1) && !comm_three_begin(&t, 2, 2));
+    comm_three_copies(&t, 0);
+    t.ranks->each[2].waits_for = 1;
+    CHECK(memopt_comm_wait(t.comm[1], 1) == MEMOPT_ERR_IO);
+    CHECK(test_error_says(memopt_comm_error(t.comm[1]), MEMOPT_ERR_IO, "comm: call 1, is not over by the deadline"));
+    comm_three_close(&t);
+    comm_three_open(&t, soon, 1); /* a circle: ranks 1 and 2 wait in call 2 for rank 0, which waits in call 3 for them */
+    CHECK(!comm_three_begin(&t, 0, 1) && !comm_three_begin(&t, 1, 1) && !comm_three_begin(&t, 2, 1));
+    t.ranks->each[0].posts[2].turn = t.ranks->each[1].posts[1].turn = t.ranks->each[2].posts[1].turn = 1;
+    t.ranks->each[0].waits_for = 2; t.ranks->each[1].waits_for = t.ranks->each[2].waits_for = 1;
+    CHECK(memopt_i_ranks_late(t.ranks, 2, 1) == SIZE_MAX && memopt_i_ranks_late(t.ranks, 1, 1) == SIZE_MAX);
+    comm_three_close(&t);
+}
+/* Checked: all begin call 1, rank 2 does something else from there on. Rank 0 compares call 2; then rank 1 waits for call 1. */
+static void comm_late_rank(void *task, size_t rank, int worker) {
+    comm_three *t = (comm_three *)task; uint64_t there = 0;
+    (void)worker;
+    CHECK(!comm_three_begin(t, rank, 1));
+    if (rank == 0) CHECK(comm_three_begin(t, 0, 2) == MEMOPT_ERR_IO);
+    if (rank != 1) return;
+    while (there < 2) {
+        memopt_i_mutex_lock(&t->ranks->lock);
+        there = t->ranks->each[0].posts[MEMOPT_COMM_CALLS].turn;
+        memopt_i_mutex_unlock(&t->ranks->lock);
+        comm_dawdle(20000000);
+    }
+    CHECK(memopt_comm_wait(t->comm[1], 1) == MEMOPT_ERR_IO);
+}
+static void comm_late_threads(void) {
+    comm_three t; memopt_thread_pool *pool = NULL; memopt_threads threads;
+    comm_three_open(&t, 700000000, 0);
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    if (!pool) return;
+    threads = memopt_thread_pool_threads(pool);
+    threads.run_fn(threads.user, 3, comm_late_rank, &t);
+    CHECK(test_error_says(memopt_comm_error(t.comm[0]), MEMOPT_ERR_IO, "comm: call 2 at rank 2, has not come before the deadline"));
+    CHECK(test_error_says(memopt_comm_error(t.comm[1]), MEMOPT_ERR_IO, "comm: call 1 at rank 2, has not come before the deadline"));
+    memopt_thread_pool_destroy(pool);
+    comm_three_close(&t);
+}
 #endif
 
 static void test_comm(void) {
-    RUN(comm_alone); RUN(comm_breaks_once); RUN(comm_counts); RUN(comm_create_refusals); RUN(comm_refusals);
+    RUN(comm_alone); RUN(comm_breaks_once); RUN(comm_fails_twice); RUN(comm_counts); RUN(comm_create_refusals); RUN(comm_refusals);
     RUN(comm_ranks_refusals); RUN(comm_no_memory);
 #if defined(MEMOPT_I_POOL)
-    RUN(comm_threads); RUN(comm_disagree); RUN(comm_fail); RUN(comm_deadline);
+    RUN(comm_threads); RUN(comm_disagree); RUN(comm_fail); RUN(comm_deadline); RUN(comm_late); RUN(comm_late_threads);
 #endif
 }
 #ifndef TEST_COMBINED

@@ -160,12 +160,13 @@ example() { # name
 adopt() { # the stages of examples/adopt within their limits
     sh tests/adopt.sh
 }
-mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disagree, give up, are stuck
+mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disagree, give up, are stuck or late; who is to blame
     need mpicc && need mpirun && need timeout
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     mpicc -std=c99 -O1 -g1 -Wall -Wextra -Wconversion -Wshadow -Werror -D_DEFAULT_SOURCE -I. tests/ranks_mpi.c -o "$work/ranks" -lm || fail "does not compile"
     mpirun --version 2>/dev/null | grep -q "Open MPI" && more=--oversubscribe || more=
-    for what in "1 bytes" "2 bytes" "4 bytes" "8 bytes" "3 disagree" "2 gives_up" "4 gives_up" "2 stuck" "4 stuck" "4 stuck unchecked"; do
+    for what in "1 bytes" "2 bytes" "4 bytes" "8 bytes" "3 disagree" "2 gives_up" "4 gives_up" "2 stuck" "4 stuck" "4 stuck unchecked" \
+        "1 open" "2 early" "2 late" "4 waits unchecked" "8 done" "3 circle unchecked"; do
         # shellcheck disable=SC2086
         timeout 100 mpirun $more -n ${what%% *} "$work/ranks" ${what#* } >"$work/said" 2>&1
         grep "as it should" "$work/said" || { cat "$work/said"; fail "$what"; }

@@ -4,15 +4,45 @@
      gives_up   the last rank gives up before a call: likewise
      stuck      the last rank is stopped: the others get a status with its name within the deadline of a second and two
                 more, and end it
+     open       of one process: what memopt_mpi_open() took is given back when it fails later
+     early      the last rank asks for something else and gives up, and that is heard before what it asks for: no matter
+     late       the last rank comes past the deadline of a second, within the second after: all goes on
+     waits      the last rank does something else; another waits in an earlier call than rank 0: it is not to blame
+     done       rank 0 has made its broadcast and does something else; rank 1 is stuck: rank 0 is not to blame
+     circle     unchecked, each waits for the broadcast of the next: it ends, and nobody is to blame
      large      a piece of 2^31 + 5 bytes goes to one other rank */
 #include <mpi.h>
 #define MEMOPT_STATIC
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
-#include "examples/adapters/mpi.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int steps, fail_on, live, many; /* of opening: communicators that live, and how many ranks there seem to be */
+static int failing_dup(MPI_Comm from, MPI_Comm *to) {
+    if (++steps == fail_on) return MPI_ERR_OTHER;
+    ++live;
+    return MPI_Comm_dup(from, to);
+}
+static int failing_handler(MPI_Comm c, MPI_Errhandler e) { return ++steps == fail_on ? MPI_ERR_OTHER : MPI_Comm_set_errhandler(c, e); }
+static int counted_free(MPI_Comm *c) { --live; return MPI_Comm_free(c); }
+static int faked_size(MPI_Comm c, int *n) { const int wrong = MPI_Comm_size(c, n); if (many) *n = many; return wrong; }
+typedef struct spoken { const void *at; int bytes; unsigned char was[32]; } spoken;
+static spoken said[1000]; static int said_count; /* nobody knows when they have arrived: they stay as they were */
+static int kept_isend(const void *at, int n, MPI_Datatype type, int to, int tag, MPI_Comm c, MPI_Request *request) {
+    spoken *w = &said[said_count++]; int size = 0;
+    if (said_count > 1000 || MPI_Type_size(type, &size) || n * size > 32) return MPI_ERR_OTHER;
+    w->at = at; w->bytes = n * size; memcpy(w->was, at, (size_t)w->bytes);
+    return MPI_Isend(at, n, type, to, tag, c, request);
+}
+#define MPI_Comm_dup failing_dup
+#define MPI_Comm_set_errhandler failing_handler
+#define MPI_Comm_free counted_free
+#define MPI_Comm_size faked_size
+#define MPI_Isend kept_isend
+#include "examples/adapters/mpi.h"
 
 enum { MOST = 3000, ROOM = MOST + 2, CALLS = 200 };
 static int rank, ranks;
@@ -114,18 +144,94 @@ static void accident(const char *what, const char *want) {
     if (rank < ranks - 1) MUST(s != MEMOPT_OK && !strcmp(e.reason, want) && e.index == (size_t)ranks - 1 && e.got.count == 4);
     MUST(rank == ranks - 1 || MPI_Wtime() - since < 3.5);
 }
+static void opens(void) {
+    memopt_mpi m; memopt_transport t, before; int k;
+    memset(&t, 77, sizeof t); before = t;
+    for (k = 1; k < 5; ++k) {
+        steps = 0; fail_on = k; live = 0;
+        MUST(memopt_mpi_open(&m, MPI_COMM_WORLD, 1, &t) == MEMOPT_ERR_IO && !live && !memcmp(&t, &before, sizeof t));
+    }
+    fail_on = 0; many = 65537;
+    MUST(memopt_mpi_open(&m, MPI_COMM_WORLD, 1, &t) == MEMOPT_ERR_UNSUPPORTED && !live && !memcmp(&t, &before, sizeof t));
+    MUST(memopt_mpi_open(&m, MPI_COMM_WORLD, -1, &t) == MEMOPT_ERR_ARGUMENT && !live && !memcmp(&t, &before, sizeof t));
+    many = 0;
+    MUST(memopt_mpi_open(&m, MPI_COMM_WORLD, 1, &t) == MEMOPT_OK && live == 2);
+    memopt_mpi_close(&m, 0);
+    MUST(!live);
+}
+static unsigned char in[64 * 16], out[3][64 * 16];
+static memopt_comm_call small(memopt_comm_kind kind, int k) { /* a call of 16 bytes a piece */
+    memopt_comm_call c;
+    memset(&c, 0, sizeof c);
+    c.kind = kind; c.bytes = 16; c.send = in; c.receive = out[k];
+    return c;
+}
+static void late(void) { /* and asked for each time: in call 1, and in call 3 */
+    int k; const double since = MPI_Wtime();
+    for (k = 0; k < 4; ++k) {
+        const memopt_comm_call c = small(MEMOPT_COMM_ALL_GATHER, 0);
+        if (k % 2 == 0 && rank == ranks - 1) usleep(1500000);
+        MUST(memopt_comm_run(comm, &c) == MEMOPT_OK);
+    }
+    MUST(MPI_Wtime() - since > 2.9);
+}
+/* The last status of this rank, and whom it blames; -1: nobody. */
+static void blames(memopt_status s, const char *reason, int who, double since) {
+    const memopt_error e = memopt_comm_error(comm);
+    MUST(s != MEMOPT_OK && e.reason && !strcmp(e.reason, reason) && e.index == (size_t)who);
+    MUST(MPI_Wtime() - since < 3.5);
+}
+static void early(void) {
+    memopt_comm_call c = small(MEMOPT_COMM_ALL_GATHER, 0); const double since = MPI_Wtime();
+    if (rank == ranks - 1) {
+        c.bytes = 15; mpi.culprit = rank;
+        memopt_mpi_say_to_all(&mpi, MEMOPT_MPI_GAVE_UP);
+        usleep(300000);
+    }
+    blames(memopt_comm_run(comm, &c), "asks for another call than rank 0", ranks - 1, since);
+}
+static void waits(void) {
+    uint64_t number[3]; int k; const double since = MPI_Wtime();
+    if (rank == ranks - 1) { usleep(5000000); return; }
+    if (rank) usleep(200000); /* rank 0 comes to its deadline first */
+    for (k = 0; k < (rank ? 1 : 3); ++k) {
+        const memopt_comm_call c = small(MEMOPT_COMM_ALL_TO_ALL, k);
+        MUST(memopt_comm_begin(comm, &c, &number[k]) == MEMOPT_OK);
+    }
+    blames(memopt_comm_wait(comm, number[0]), "has not come before the deadline", ranks - 1, since);
+}
+static void done(void) { /* how many wait for rank 1 is up to MPI */
+    const memopt_comm_call c = small(MEMOPT_COMM_BROADCAST, 0); uint64_t number; memopt_status s; const double since = MPI_Wtime();
+    MUST(memopt_comm_begin(comm, &c, &number) == MEMOPT_OK);
+    if (rank == 1) { usleep(5000000); return; }
+    s = memopt_comm_wait(comm, number);
+    MUST(rank || s == MEMOPT_OK);
+    if (rank == 0) usleep(3500000);
+    else if (s && memopt_comm_error(comm).index != 1) blames(s, "is not over by the deadline", -1, since);
+}
+static void circle(void) {
+    memopt_comm_call c = small(MEMOPT_COMM_BROADCAST, 0); const double since = MPI_Wtime();
+    c.root = (size_t)((rank + 1) % ranks);
+    blames(memopt_comm_run(comm, &c), "is not over by the deadline", -1, since);
+}
 int main(int argc, char **argv) {
     memopt_comm_desc d; int level; const char *what = argc > 1 ? argv[1] : "bytes";
     memset(&d, 0, sizeof d);
     if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level)) return 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank); MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (memopt_mpi_open(&mpi, MPI_COMM_WORLD, strcmp(what, "stuck") ? 60 : 1, &d.transport)) return 1;
+    if (memopt_mpi_open(&mpi, MPI_COMM_WORLD, strstr("stuck late waits done circle", what) ? 1 : 60, &d.transport)) return 1;
     d.unchecked = argc > 2;
     if (memopt_comm_create(&d, &comm)) return 1;
     if (!strcmp(what, "bytes")) bytes();
     else if (!strcmp(what, "large")) large();
+    else if (!strcmp(what, "late")) late();
+    else if (!strcmp(what, "open")) opens();
     else {
-        accident(what, !strcmp(what, "disagree") ? "asks for another call than rank 0" : !strcmp(what, "stuck")
+        if (!strcmp(what, "early")) early();
+        else if (!strcmp(what, "waits")) waits();
+        else if (!strcmp(what, "done")) done();
+        else if (!strcmp(what, "circle")) circle();
+        else accident(what, !strcmp(what, "disagree") ? "asks for another call than rank 0" : !strcmp(what, "stuck")
                  ? "has not come before the deadline" : "has given up");
         if (rank == 0) printf("%s with %d ranks: as it should\n", what, ranks);
         fflush(stdout);
@@ -134,9 +240,9 @@ int main(int argc, char **argv) {
             while (MPI_Wtime() - since < 10) {}
         }
         { const double since = MPI_Wtime(); while (MPI_Wtime() - since < 0.5) {} }
-        memopt_comm_destroy(comm);
         memopt_mpi_close(&mpi, 42);
     }
+    while (said_count) { --said_count; MUST(!memcmp(said[said_count].at, said[said_count].was, (size_t)said[said_count].bytes)); }
     memopt_comm_destroy(comm);
     memopt_mpi_close(&mpi, 0);
     if (rank == 0) printf("%s with %d ranks: as it should\n", what, ranks);

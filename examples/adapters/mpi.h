@@ -3,18 +3,20 @@
    DO THIS   #include <mpi.h>, then memopt.h, then this file
                  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
                  memopt_mpi mpi;
-                 memopt_mpi_open(&mpi, MPI_COMM_WORLD, 60, &desc.transport);    (seconds a rank waits for the others)
+                 memopt_mpi_open(&mpi, MPI_COMM_WORLD, 60, &desc.transport);    (seconds that a call may take)
                  memopt_comm_create(&desc, &comm);
-                 ...
+                 ...                                   (after a failure: memopt_mpi_close(&mpi, 1), before all else)
                  memopt_comm_destroy(comm);
                  memopt_mpi_close(&mpi, 0);
                  MPI_Finalize();
    WHAT      moves bytes, and adds nothing. A piece may have any number of bytes.
    FAILURE   MPI cannot take back a call, nor wake who waits for a rank that does not come. So a rank that gives up, or
-             has waited too long, tells the others on a communicator of its own, and the calls of all return a status
-             that names the rank. Who does not look, because it is stuck or dead, is ended with all others by the
-             memopt_mpi_close() of those who do: with calls left open it calls MPI_Abort(). mpirun itself ends all when
-             a process dies.
+             whose call takes longer than it may, tells the others on a communicator of its own, and the calls of all
+             return a status. It names the rank that gave up, or the only one that does not answer within a second; when
+             several do not, or all do, it names none.
+             What has failed goes on inside MPI, which may still write: the memory of all calls that were begun, and the
+             comm, stay until memopt_mpi_close(). After a failure that calls MPI_Abort(), which ends all processes, also
+             one that is stuck. mpirun itself ends all when a process dies.
    THREADS   MPI is called by the thread that calls memopt_comm, and by no other. */
 #ifndef MEMOPT_MPI_H
 #define MEMOPT_MPI_H
@@ -27,6 +29,7 @@
 #  define MEMOPT_MPI_YIELD() ((void)0)
 #endif
 
+/* What ranks say to each other: the tag of a message, which has the culprit in it, or nothing. */
 typedef enum memopt_mpi_word { MEMOPT_MPI_ASK, MEMOPT_MPI_HERE, MEMOPT_MPI_GAVE_UP, MEMOPT_MPI_LATE } memopt_mpi_word;
 
 typedef struct memopt_mpi { /* stays where it is, from open to close */
@@ -36,27 +39,32 @@ typedef struct memopt_mpi { /* stays where it is, from open to close */
     MPI_Request requests[MEMOPT_COMM_SLOTS];
     MPI_Datatype types[MEMOPT_COMM_SLOTS]; /* of pieces whose bytes are no int; else MPI_BYTE */
     MPI_Datatype apart[MEMOPT_COMM_SLOTS]; /* of pieces with a stride; else MPI_BYTE */
-    long long   begun;              /* calls */
     memopt_mpi_word broken;         /* MEMOPT_MPI_GAVE_UP, MEMOPT_MPI_LATE: by `culprit`; else 0 */
-    int         culprit;
-    long long   said[4][3];         /* what is on its way, by word */
+    int         culprit;            /* -1: not known. Words are sent from here: set once, when it breaks */
+    double      until;              /* when it breaks: how long calls are still looked at */
 } memopt_mpi;
+
+/* A rank that gives up has begun what it began before: such calls get another second to end. */
+static void memopt_mpi_break(memopt_mpi *m, memopt_mpi_word word, int culprit) {
+    if (m->broken) return;
+    m->broken = word;
+    m->culprit = culprit;
+    m->until = MPI_Wtime() + (word == MEMOPT_MPI_GAVE_UP);
+}
 
 static memopt_status memopt_mpi_said(const memopt_mpi *m, memopt_error *error) {
     error->index = (size_t)m->culprit;
-    error->reason = m->broken == MEMOPT_MPI_LATE ? "has not come before the deadline" : "has given up";
+    error->reason = m->broken == MEMOPT_MPI_GAVE_UP ? "has given up"
+                    : m->culprit < 0 ? "is not over by the deadline" : "has not come before the deadline";
     return m->broken == MEMOPT_MPI_LATE ? MEMOPT_ERR_IO : MEMOPT_ERR_STATE;
 }
 
-/* A word to one rank, or to all others: which call the speaker is in, and who is to blame. Nobody waits for it. */
+/* Nobody waits for a word to arrive. */
 static void memopt_mpi_say(memopt_mpi *m, int to, memopt_mpi_word word) {
-    long long *room = m->said[word];
+    const int count = word >= MEMOPT_MPI_GAVE_UP;
     MPI_Request request;
 
-    room[0] = (long long)word;
-    room[1] = m->begun;
-    room[2] = m->culprit;
-    if (!MPI_Isend(room, 3, MPI_LONG_LONG, to, 0, m->words, &request)) (void)MPI_Request_free(&request);
+    if (!MPI_Isend(&m->culprit, count, MPI_INT, to, (int)word, m->words, &request)) (void)MPI_Request_free(&request);
 }
 
 static void memopt_mpi_say_to_all(memopt_mpi *m, memopt_mpi_word word) {
@@ -65,29 +73,27 @@ static void memopt_mpi_say_to_all(memopt_mpi *m, memopt_mpi_word word) {
     for (to = 0; to < m->rank_count; ++to) if (to != m->rank) memopt_mpi_say(m, to, word);
 }
 
-/* What others have said. `here` (may be NULL) is set for those who are in this call, or beyond. */
+/* What others have said. `here` (may be NULL) is set for those who ask or answer. */
 static void memopt_mpi_listen(memopt_mpi *m, unsigned char *here) {
-    long long said[3];
     MPI_Status status;
-    int there = 1;
+    int there = 1, culprit = -1;
 
-    while (!MPI_Iprobe(MPI_ANY_SOURCE, 0, m->words, &there, &status) && there) {
-        if (MPI_Recv(said, 3, MPI_LONG_LONG, status.MPI_SOURCE, 0, m->words, MPI_STATUS_IGNORE)) return;
-        if (said[0] == MEMOPT_MPI_ASK) memopt_mpi_say(m, status.MPI_SOURCE, MEMOPT_MPI_HERE);
-        if (said[0] >= MEMOPT_MPI_GAVE_UP && !m->broken) {
-            m->broken = (memopt_mpi_word)said[0];
-            m->culprit = (int)said[2];
-        }
-        if (here && (said[0] == MEMOPT_MPI_ASK || said[0] == MEMOPT_MPI_HERE) && said[1] >= m->begun)
-            here[status.MPI_SOURCE] = 1;
+    while (!MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->words, &there, &status) && there) {
+        const int from = status.MPI_SOURCE, word = status.MPI_TAG;
+
+        if (MPI_Recv(&culprit, 1, MPI_INT, from, word, m->words, MPI_STATUS_IGNORE)) return;
+        if (word == MEMOPT_MPI_ASK) memopt_mpi_say(m, from, MEMOPT_MPI_HERE);
+        if (word >= MEMOPT_MPI_GAVE_UP) memopt_mpi_break(m, (memopt_mpi_word)word, culprit);
+        else if (here) here[from] = 1;
     }
 }
 
-/* The deadline is over: whoever does not answer within a second is to blame. When all do, it only takes long. */
+/* The deadline is over. A rank that waits, in whatever call, answers; one that does not may be at work with this call
+   behind it. So only a rank that is alone in its silence is known to hold up the others. */
 static void memopt_mpi_find(memopt_mpi *m, MPI_Request *request, int *done) {
     const double begin = MPI_Wtime();
     unsigned char here[65536];
-    int r;
+    int r, silent = 0, culprit = -1;
 
     memset(here, 0, sizeof here);
     memopt_mpi_say_to_all(m, MEMOPT_MPI_ASK);
@@ -96,10 +102,12 @@ static void memopt_mpi_find(memopt_mpi *m, MPI_Request *request, int *done) {
         if (MPI_Test(request, done, MPI_STATUS_IGNORE)) *done = 0;
         MEMOPT_MPI_YIELD();
     }
-    for (r = 0; r < m->rank_count && (r == m->rank || here[r]); ++r) {}
-    if (*done || m->broken || r == m->rank_count) return;
-    m->broken = MEMOPT_MPI_LATE;
-    m->culprit = r;
+    for (r = 0; r < m->rank_count; ++r) {
+        if (r == m->rank || here[r]) continue;
+        ++silent;
+        culprit = r;
+    }
+    if (!*done) memopt_mpi_break(m, MEMOPT_MPI_LATE, silent == 1 ? culprit : -1);
 }
 
 static memopt_status memopt_mpi_wait(void *user, size_t slot, memopt_error *error) {
@@ -108,15 +116,16 @@ static memopt_status memopt_mpi_wait(void *user, size_t slot, memopt_error *erro
     int done = 0, wrong = 0;
     long turns = 0;
 
-    while (!m->broken && !done && !wrong) {
+    do {
         wrong = MPI_Test(&m->requests[slot], &done, MPI_STATUS_IGNORE);
         if (done || wrong) break;
         if (++turns % 64 == 0) {
             memopt_mpi_listen(m, NULL);
-            if (m->deadline > 0 && MPI_Wtime() - begin > m->deadline) memopt_mpi_find(m, &m->requests[slot], &done);
+            if (!m->broken && m->deadline > 0 && MPI_Wtime() - begin > m->deadline)
+                memopt_mpi_find(m, &m->requests[slot], &done);
         }
         MEMOPT_MPI_YIELD();
-    }
+    } while (!done && (!m->broken || MPI_Wtime() < m->until));
     if (wrong) {
         error->reason = "MPI reports an error";
         return MEMOPT_ERR_IO;
@@ -182,7 +191,6 @@ static memopt_status memopt_mpi_begin(void *user, const memopt_comm_call *call, 
         wrong = MPI_Iallgather(call->send == own ? MPI_IN_PLACE : call->send, count, *type, call->receive, count, *type,
                                m->calls, request);
     else if (!wrong) wrong = MPI_Ibcast(call->receive, count, *type, (int)call->root, m->calls, request);
-    ++m->begun;
     if (wrong) error->reason = "MPI reports an error";
     return wrong ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
@@ -190,26 +198,25 @@ static memopt_status memopt_mpi_begin(void *user, const memopt_comm_call *call, 
 static void memopt_mpi_abort(void *user) {
     memopt_mpi *m = (memopt_mpi *)user;
 
-    if (!m->broken) {
-        m->broken = MEMOPT_MPI_GAVE_UP;
-        m->culprit = m->rank;
-    }
+    memopt_mpi_break(m, MEMOPT_MPI_GAVE_UP, m->rank);
     memopt_mpi_say_to_all(m, m->broken);
 }
 
-/* On all ranks of `world`. seconds: how long a rank waits for the others; 0 = for ever. */
+/* On all ranks of `world`. seconds: how long a call may take, from its wait on; 0 = for ever. */
 static memopt_status memopt_mpi_open(memopt_mpi *m, MPI_Comm world, double seconds, memopt_transport *out) {
     size_t slot;
 
     memset(m, 0, sizeof *m);
-    memset(out, 0, sizeof *out);
     if (!(seconds >= 0)) return MEMOPT_ERR_ARGUMENT;
     m->deadline = seconds;
     for (slot = 0; slot < MEMOPT_COMM_SLOTS; ++slot) m->requests[slot] = MPI_REQUEST_NULL;
-    if (MPI_Comm_dup(world, &m->calls) || MPI_Comm_dup(world, &m->words)) return MEMOPT_ERR_IO;
-    if (MPI_Comm_set_errhandler(m->calls, MPI_ERRORS_RETURN) || MPI_Comm_set_errhandler(m->words, MPI_ERRORS_RETURN)
-        || MPI_Comm_rank(world, &m->rank) || MPI_Comm_size(world, &m->rank_count)) return MEMOPT_ERR_IO;
+    if (MPI_Comm_rank(world, &m->rank) || MPI_Comm_size(world, &m->rank_count)) return MEMOPT_ERR_IO;
     if (m->rank_count > 65536) return MEMOPT_ERR_UNSUPPORTED;
+    if (MPI_Comm_dup(world, &m->calls)) return MEMOPT_ERR_IO;
+    if (MPI_Comm_dup(world, &m->words)) goto no_words;
+    if (MPI_Comm_set_errhandler(m->calls, MPI_ERRORS_RETURN) || MPI_Comm_set_errhandler(m->words, MPI_ERRORS_RETURN))
+        goto no_handlers;
+    memset(out, 0, sizeof *out);
     out->begin_fn = memopt_mpi_begin;
     out->wait_fn = memopt_mpi_wait;
     out->abort_fn = memopt_mpi_abort;
@@ -217,6 +224,11 @@ static memopt_status memopt_mpi_open(memopt_mpi *m, MPI_Comm world, double secon
     out->rank = (size_t)m->rank;
     out->rank_count = (size_t)m->rank_count;
     return MEMOPT_OK;
+no_handlers:
+    (void)MPI_Comm_free(&m->words);
+no_words:
+    (void)MPI_Comm_free(&m->calls);
+    return MEMOPT_ERR_IO;
 }
 
 /* code: of the processes, where there is nothing to do but end them all, after a failure. */

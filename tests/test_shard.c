@@ -9,9 +9,11 @@ static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, column
 /* Group 0 is used at both ends, group 2 and 1 are computed again. */
 static const memopt_shard_use shard_walk[13] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 }, { 0, 0 }, { 0, 1 }, { 3, 1 }, { 1, 0 }, { 2, 0 }, { 2, 1 },
     { 1, 1 }, { 0, 0 }, { 0, 1 } };
+/* Large groups go first, and are still being sent when the last one's weights are on their way. */
+static const memopt_shard_use shard_large_first[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 }, { 2, 1 }, { 1, 1 }, { 3, 1 }, { 0, 1 } };
 
 typedef struct shard_case {
-    int stage; size_t ranks, sets, units, steps; int walks, clips, inside, threads;
+    int stage; size_t ranks, sets, units, steps; int walks, clips, inside, cancels; /* cancels: a first step, given up while its gradients travel */
     memopt_optim_kind kind; memopt_state_format state; memopt_i_weights form; memopt_type gradients, sums;
     size_t bucket, block;
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
@@ -110,7 +112,7 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
         for (u = 0; u < c->units; ++u) {
             for (t = 0; t < SHARD_TENSORS; ++t) {
                 const void *weights = c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? w->extra[t] : w->weights[t];
-                if (c->walks && !shard_model[t].group) {
+                if (c->walks == 1 && !shard_model[t].group) {
                     shard_gradient(c, t, u, step, weights, own[t].values, 1); shard_gradient(c, t, u, step, weights, own[t].values, 2);
                 } else shard_gradient(c, t, u, step, weights, own[t].values, 0);
             }
@@ -160,15 +162,16 @@ static memopt_shard_desc shard_desc(const shard_case *c) {
     memset(&d, 0, sizeof d);
     d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.gradients = c->gradients;
     d.optim = shard_optim(c); d.bucket_bytes = c->bucket;
-    if (c->walks) { d.uses = shard_walk; d.use_count = 13; }
+    if (c->walks == 1) { d.uses = shard_walk; d.use_count = 13; }
+    if (c->walks == 2) { d.uses = shard_large_first; d.use_count = 8; }
     return d;
 }
 /* Forward and backward of a unit; its gradients are as the reference's if all weights are there when they should be. */
 static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t unit, size_t step) {
-    const size_t uses = c->walks ? 13 : 2 * SHARD_GROUPS; size_t i, t; memopt_status s = MEMOPT_OK; int backwards[SHARD_GROUPS] = { 0 };
+    const size_t uses = c->walks == 1 ? 13 : 2 * SHARD_GROUPS; const memopt_shard_use *walk = c->walks == 1 ? shard_walk : shard_large_first; size_t i, t; memopt_status s = MEMOPT_OK; int backwards[SHARD_GROUPS] = { 0 };
     for (i = 0; !s && i < uses; ++i) {
-        const size_t g = c->walks ? shard_walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i;
-        const int back = c->walks ? shard_walk[i].is_backward : i >= SHARD_GROUPS, twice = c->walks && !g;
+        const size_t g = c->walks ? walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i;
+        const int back = c->walks ? walk[i].is_backward : i >= SHARD_GROUPS, twice = c->walks == 1 && !g;
         s = back ? memopt_shard_backward(x, g) : memopt_shard_forward(x, g);
         for (t = 0; !s && unit != MEMOPT_SHARD_NO_UNIT && t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
             const void *w = memopt_shard_weights(x, t); void *out = memopt_shard_gradients(x, t);
@@ -187,6 +190,11 @@ static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
         if (part.held) shard_begin_weights(c, t, part.first, part.held, part.weights, part.extra);
     }
     s = memopt_shard_share(x);
+    if (!s && c->cancels) {
+        s = memopt_shard_next_unit(x, &unit);
+        if (!s) s = shard_unit(c, x, unit, 99);
+        if (!s) s = memopt_shard_cancel(x);
+    }
     for (step = 1; !s && step <= c->steps; ++step) {
         size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units, c->ranks * c->sets);
         memset(&run, 0, sizeof run);
@@ -262,7 +270,7 @@ static void shard_rank(void *task, size_t index, int worker) {
         CHECK(e.status == s && e.reason && memopt_shard_next_unit(x, &unit) == MEMOPT_ERR_STATE && memopt_shard_forward(x, 0) == MEMOPT_ERR_STATE);
         CHECK(memopt_shard_reduce(x, 0) == MEMOPT_ERR_STATE && memopt_shard_cancel(x) == MEMOPT_ERR_STATE && memopt_shard_share(x) == MEMOPT_ERR_STATE);
     }
-    if (!s && !c->clips && !memopt_i_kind_measures(c->kind)) { /* the first sharing of weights, and steps */
+    if (!s && !c->clips && !c->cancels && !memopt_i_kind_measures(c->kind)) { /* the first sharing of weights, and steps */
         uint64_t sent = 0, expected = c->steps * (plan.sent_gradients + plan.sent_weights), calls = 0;
         for (k = 0; k < 3; ++k) { sent += after.sent[k] - before.sent[k]; calls += after.calls[k] - before.calls[k]; }
         if (c->sets > 1) { const memopt_comm_stats r = memopt_comm_get_stats(d.replicas); calls += r.calls[2]; CHECK(r.sent[2] == c->steps * plan.sent_replicas); }
@@ -330,6 +338,12 @@ static void shard_small_buckets(void) { /* many calls between a gather's begin a
     c.ranks = 2; c.bucket = 2 * 2 * 256 * 4;
     for (c.stage = 1; c.stage < 4; ++c.stage) shard_check(&c, &whole);
     shard_free_whole(&whole);
+    c.ranks = 1; c.walks = 2;
+    shard_reference(&c, &whole);
+    c.ranks = 2;
+    for (c.stage = 1; c.stage < 4; ++c.stage) { c.cancels = 0; shard_check(&c, &whole); c.cancels = 1; shard_check(&c, &whole); }
+    shard_free_whole(&whole);
+    c.walks = 1; c.cancels = 0;
     d = shard_desc(&c); d.stage = 3; d.rank_count = 2;
     CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK);
     for (g = 0; g < SHARD_GROUPS; ++g) {
@@ -573,6 +587,12 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.uses = forward, x.use_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 0, has no backward among the uses");
     SHARD_REFUSES((x.rank_count = 3, x.bucket_bytes = 6143), MEMOPT_ERR_ARGUMENT, "shard: bucket_bytes 6143, at least two grains for each rank, 6144");
 }
+static void shard_tied_bytes(void) { /* the largest group is tied: its gradients are not in the window */
+    static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };
+    memopt_shard_desc d = shard_plain(); memopt_shard_bytes b;
+    d.uses = uses; d.use_count = 5;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.gradients == (1024 + 512 + 512) * 4);
+}
 /* What a rank holds, field by field, from the definition. */
 static void shard_bytes_by_formula(void) {
     uint64_t random = 5; size_t round;
@@ -760,7 +780,7 @@ static void shard_memory(void) {
 
 void test_shard(void);
 void test_shard(void) {
-    RUN(shard_plan_refuses); RUN(shard_bytes_by_formula); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory);
+    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails); RUN(shard_tape); RUN(shard_cancelled);
 #else

@@ -191,6 +191,7 @@ $(BUILD)/adopt/memopt.o: examples/adopt/memopt.c $(COMMON)
 	@mkdir -p $(@D)
 	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@
 
+$(BUILD)/adopt/memopt.o $(BUILD)/adopt/gpt_7_ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/adopt/%: examples/adopt/%.c $(BUILD)/adopt/memopt.o
 	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< $(BUILD)/adopt/memopt.o -o $@ $(LDFLAGS) $(LDLIBS)
 

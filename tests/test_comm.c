@@ -481,24 +481,27 @@ static void comm_late(void) {
     CHECK(memopt_i_ranks_late(t.ranks, 2, 1) == SIZE_MAX && memopt_i_ranks_late(t.ranks, 1, 1) == SIZE_MAX);
     comm_three_close(&t);
 }
-/* Checked: all begin call 1, rank 2 does something else from there on. Rank 0 compares call 2; then rank 1 waits for call 1. */
+/* Checked: all begin call 1, rank 0 compares call 2, rank 1 waits for call 1. Rank 2 does something else: it moves the clock. */
+static memopt_status comm_clock(void *user, uint64_t *now) { *now = *(uint64_t *)user; return MEMOPT_OK; }
 static void comm_late_rank(void *task, size_t rank, int worker) {
-    comm_three *t = (comm_three *)task; uint64_t there = 0;
+    comm_three *t = (comm_three *)task; int there = 0, turns;
     (void)worker;
     CHECK(!comm_three_begin(t, rank, 1));
     if (rank == 0) CHECK(comm_three_begin(t, 0, 2) == MEMOPT_ERR_IO);
-    if (rank != 1) return;
-    while (there < 2) {
+    if (rank == 1) CHECK(memopt_comm_wait(t->comm[1], 1) == MEMOPT_ERR_IO);
+    if (rank < 2) return;
+    for (turns = 0; !there && turns < 20000; ++turns) {
         memopt_i_mutex_lock(&t->ranks->lock);
-        there = t->ranks->each[0].posts[MEMOPT_COMM_CALLS].turn;
+        there = t->ranks->each[0].posts[MEMOPT_COMM_CALLS].turn == 2 && t->ranks->each[0].waits_for == MEMOPT_COMM_CALLS && !t->ranks->each[1].waits_for;
+        if (there || turns == 19999) *(uint64_t *)t->ranks->host.clock.user = 20000000;
         memopt_i_mutex_unlock(&t->ranks->lock);
-        comm_dawdle(20000000);
+        comm_dawdle(100000);
     }
-    CHECK(memopt_comm_wait(t->comm[1], 1) == MEMOPT_ERR_IO);
 }
 static void comm_late_threads(void) {
-    comm_three t; memopt_thread_pool *pool = NULL; memopt_threads threads;
-    comm_three_open(&t, 700000000, 0);
+    comm_three t; memopt_thread_pool *pool = NULL; memopt_threads threads; uint64_t now = 0;
+    comm_three_open(&t, 20000000, 0);
+    t.ranks->host.clock.now_fn = comm_clock; t.ranks->host.clock.user = &now;
     CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
     if (!pool) return;
     threads = memopt_thread_pool_threads(pool);

@@ -1,5 +1,11 @@
 /* test_onebit.c - one bit an element: published vectors, a plain model of all ranks, failures, saves, a small training. */
 #include "test.h"
+#include <float.h>
+#if FLT_EVAL_METHOD == 2 /* x87 rounds sums in double twice: it is outside the promise of equal bits */
+#  define ONEBIT_X87 1
+#else
+#  define ONEBIT_X87 0
+#endif
 
 /* ---- ranks as threads, each with its own comm; or one alone, where there are no threads ---- */
 enum { ONEBIT_RANKS = 8, ONEBIT_TENSORS = 4 };
@@ -368,6 +374,7 @@ static void onebit_against_model(onebit_net *net) {
 static void onebit_model_all(void) { /* all kinds, ranks, levels, workers, odd sizes */
     static const size_t sizes[6][3] = { { 37, 8, 601 }, { 1, 1, 1 }, { 7, 9, 4099 }, { 16, 513, 3 }, { 1030, 1, 129 }, { 8, 8, 8 } };
     int level = MEMOPT_SIMD_SCALAR; size_t ranks; int kind; uint64_t seed = 1;
+    if (ONEBIT_X87) { SKIP("x87 rounds twice"); return; }
     for (ranks = 1; ranks <= ONEBIT_RANKS; ++ranks) for (kind = 0; kind < 3; ++kind, ++seed) {
         onebit_net net = onebit_net_of((memopt_onebit_kind)kind, ranks, seed);
         memcpy(net.counts, sizes[seed % 6], sizeof sizes[0]);
@@ -570,6 +577,7 @@ static void onebit_wire(void) { /* counted here, told before, and counted by com
         onebit_net_close(&net);
     }
 }
+#if SIZE_MAX > 0xffffffffu
 static void onebit_plans(void) { /* the figures of a large model, without it */
     memopt_onebit_desc d; memopt_onebit_tensor t; memopt_onebit_sizes z;
     memset(&d, 0, sizeof d); memset(&t, 0, sizeof t);
@@ -581,6 +589,7 @@ static void onebit_plans(void) { /* the figures of a large model, without it */
     d.kind = MEMOPT_ONEBIT_LAMB; CHECK(memopt_onebit_bytes(&d, &z) == MEMOPT_OK && z.state_bytes == 256 + 12 * t.count + t.count / 2 + t.count / 8);
     d.kind = MEMOPT_ONEBIT_ZERO_ONE; CHECK(memopt_onebit_bytes(&d, &z) == MEMOPT_OK && z.state_bytes == 256 + 20 * t.count + t.count / 2 + t.count / 8);
 }
+#endif
 
 /* ---- what goes wrong ---- */
 typedef struct onebit_accident { memopt_onebit_kind kind; size_t steps, at, nth; int begins; memopt_status status[4]; uint64_t step[4]; int same[4]; memopt_error why[4]; } onebit_accident;
@@ -763,6 +772,7 @@ static void onebit_recut(void) { /* another number of ranks: what is left over i
 }
 static void onebit_golden(void) { /* the bytes of a state stay */
     static const uint64_t want[3] = { UINT64_C(0xf63859f188386fe9), UINT64_C(0xf8ca050b522bca4f), UINT64_C(0x6fa3fdb5661a1906) }; int kind; const uint16_t byte_order = 1;
+    if (ONEBIT_X87) { SKIP("x87 rounds twice"); return; }
     for (kind = 0; kind < 3; ++kind) {
         onebit_net net = onebit_net_of((memopt_onebit_kind)kind, 1, 77); onebit_world w; uint64_t got;
         net.freeze = 4; net.steps = net.save_at = 10; net.local_double = 2; net.decay = 0.0078125;
@@ -957,7 +967,11 @@ static void onebit_training(void) {
 
 static void test_onebit(void) {
     RUN(onebit_vectors_adam); RUN(onebit_vectors_lamb); RUN(onebit_vectors_zero_one); RUN(onebit_model_all); RUN(onebit_model_large); RUN(onebit_levels); RUN(onebit_signs);
-    RUN(onebit_drift); RUN(onebit_wire); RUN(onebit_plans); RUN(onebit_comm_fails); RUN(onebit_bad_gradients); RUN(onebit_extremes); RUN(onebit_disagree);
+    RUN(onebit_drift); RUN(onebit_wire);
+#if SIZE_MAX > 0xffffffffu /* a large model */
+    RUN(onebit_plans);
+#endif
+    RUN(onebit_comm_fails); RUN(onebit_bad_gradients); RUN(onebit_extremes); RUN(onebit_disagree);
     RUN(onebit_resume); RUN(onebit_recut); RUN(onebit_golden); RUN(onebit_load_refusals); RUN(onebit_refusals); RUN(onebit_memory); RUN(onebit_training);
 }
 #ifndef TEST_COMBINED

@@ -30108,7 +30108,7 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
     const size_t ranks = x->stats.rank_count;
     const int is_broadcast = call->kind == MEMOPT_COMM_BROADCAST;
     const int sends = !is_broadcast || call->root == x->stats.rank;
-    size_t all, sent;
+    size_t all = 0, sent = 0; /* gcc for 32 bits does not see that they are written */
 
     memopt_i_must_number(c, (int)call->kind >= 0 && call->kind <= MEMOPT_COMM_BROADCAST, "kind",
                          memopt_i_signed((int)call->kind), "is no memopt_comm_kind", memopt_i_no_quantity());

@@ -1476,15 +1476,18 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
 /**
  * Measures all that is held of a tensor, in its present pass, where the part begins and ends at any multiple of the
  * block. The sums under way at a border are handed on from rank to rank, and ranks that share the tensor have the bits
- * of one process that holds it whole. For each pass: rank 0 measures, then rank 1 with what rank 0 left in `carry`, and
- * so on; then all add up memopt_optim_sums() and join. A sum is written by the rank that holds its last element, and is
- * 0 on all others, so adding up is exact in any order. A part may be as small as a block; where nothing is held the
- * carry stays as it is. All workers share what a border does not cut.
+ * of one process that holds it whole. For each pass: all ranks call it with NULL, at the same time. Then rank 0 calls
+ * it with a carry, then rank 1 with what rank 0 left there, and so on; this measures only what the begin of a part
+ * cuts, up to the next multiple of the slice alignment. Then all add up memopt_optim_sums() and join. Without the call
+ * with NULL the one with a carry measures all. A sum is written by the rank that holds its last element, and is 0 on
+ * all others when all is measured, so adding up is exact in any order. A part may be as small as a block; where nothing
+ * is held the carry stays as it is. All workers share what a border does not cut.
  *
  * carry   memopt_optim_carry_count() doubles. Before: the sums at the begin of the part, as the rank before has left
  *         them; a part that begins at a multiple of the slice alignment, as the first one does, does not read them.
- *         After: those at its end, zeros at a multiple of the slice alignment and at the tensor's end. NULL is fine
- *         where the count is 0, or where nothing is held
+ *         After: those at its end, zeros at a multiple of the slice alignment and at the tensor's end. NULL: measure
+ *         what needs none. A part that neither begins nor ends between such multiples needs no other call; of any
+ *         other, memopt_optim_join() gives ERR_STATE until one with a carry follows
  * returns OK, ERR_ARGUMENT, ERR_STATE, as memopt_optim_measure(); nothing has changed then
  */
 MEMOPT_API memopt_status memopt_optim_measure_part(memopt_optim *optim, size_t tensor, double *carry);
@@ -14158,6 +14161,14 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
 
 enum { MEMOPT_I_NOISE_WEIGHTS, MEMOPT_I_NOISE_FIRST, MEMOPT_I_NOISE_SECOND, MEMOPT_I_NOISES };
 
+/* The sums under way at a place in a tensor: all zeros where slices may begin. A chunk or panel is summed a tile of up
+   to 256 elements at a time, each by 16 sums of its own. Where ranks share a chunk, its first doubles travel. */
+typedef struct memopt_i_running {
+    double squares[2];   /* of the chunk or panel, up to the last whole tile, or whole row */
+    double tile[2][16];  /* of the tile that is cut */
+    double row;          /* Adafactor: of the row, up to the last whole tile */
+} memopt_i_running;
+
 /* A tensor as the object keeps it. */
 typedef struct memopt_i_tensor_part {
     memopt_i_update_rule rule;                  /* of this step, as are group, step and noise */
@@ -14169,8 +14180,10 @@ typedef struct memopt_i_tensor_part {
     size_t              held, blocks;
     size_t              chunks, first_chunk;    /* in one parallel pass over all tensors */
     size_t              sums, sum_count;        /* where in the object's sums */
+    size_t              end_count;              /* doubles behind them, where the part ends before the tensor */
     size_t              applied;
     int                 phase, phases;          /* passes that have measured it, and how many there are */
+    int                 is_ahead, awaits_carry; /* in this pass all is measured that needs no carry; the rest is due */
 } memopt_i_tensor_part;
 
 typedef struct memopt_i_state_header {
@@ -14365,6 +14378,8 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
         part->phases = 1;
         part->sum_count = 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
     }
+    if (part->phases && part->held && t->first + part->held < t->count)
+        part->end_count = sizeof(memopt_i_running) / sizeof(double);
 }
 
 /* The parts of a state, from its first byte on; returns how many bytes there are, 0 where nothing is held. Without a
@@ -15080,14 +15095,6 @@ static void memopt_i_optim_pass_apply(memopt_i_optim_pass *k, size_t at, size_t 
     k->waiting = 0;
 }
 
-/* The sums under way at a place in a tensor: all zeros where slices may begin. A chunk or panel is summed a tile of up
-   to 256 elements at a time, each by 16 sums of its own. Where ranks share a chunk, its first doubles travel. */
-typedef struct memopt_i_running {
-    double squares[2];   /* of the chunk or panel, up to the last whole tile, or whole row */
-    double tile[2][16];  /* of the tile that is cut */
-    double row;          /* Adafactor: of the row, up to the last whole tile */
-} memopt_i_running;
-
 /* The sum of a tile that has ended; the next one begins. */
 static double memopt_i_running_join(double *sums) {
     const double sum = memopt_i_sums_join(sums);
@@ -15210,7 +15217,8 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
               A panel is a chunk of work and slices are whole panels: nothing else can change an order.
    Border     Where a part ends inside a panel the next rank goes on with what is under way there: in the first pass
               the 16 sums of the row that is cut and the panel's sums of columns, in the second those of the tile of
-              256 that is cut, twice 16, and the sums of the row and of the panel.
+              256 that is cut, twice 16, and the sums of the row and of the panel. All panels but the one that its
+              begin cuts a rank measures before it has these.
    Trap       mean(R) is taken as the mean of C, which is the same number: both are means of all that the matrix has
               seen. C is held in whole by every rank that shares the tensor, R only in part.
    Careful    An element with a gradient that is not finite, or too large, counts as a 0 in every sum, and keeps weight
@@ -15542,35 +15550,32 @@ static size_t memopt_i_adafactor_carry(const memopt_i_tensor_part *part, const m
     return memopt_i_adafactor_is_matrix(t) ? 16 + t->columns : 0;
 }
 
-/* All of the part. In the first pass the sums of a cut panel's columns are worked out where those of the whole panel
-   lie, which are 0 on every rank but the one that has its end. */
-static void memopt_i_adafactor_measure_part(memopt_optim *o, size_t tensor, double *carry) {
-    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, o->parts[tensor].held);
+/* A slice of the part; `left` is what is under way at the part's end. In the first pass the sums of a cut panel's
+   columns are worked out where those of the whole panel lie, which are 0 on every rank but the one that has its end;
+   without a carry they stay there. */
+static void memopt_i_adafactor_measure_part(memopt_optim *o, size_t tensor, size_t at, size_t count,
+                                            memopt_i_running *left, double *carry) {
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
     const size_t first = f.tensor->first;
-    const size_t end = first + f.count;
-    const int from_carry = first % f.panel_size != 0;
+    const size_t end = first + f.part->held;
+    const int from_carry = carry && first % f.panel_size != 0;
     double *columns = f.column_sums + end / f.panel_size * f.columns;
-    memopt_i_running left;
 
-    memset(&left, 0, sizeof left);
-    f.end = &left;
-    if (f.part->phase) {
-        if (from_carry) memcpy(&f.begin, carry, sizeof f.begin);
-        memopt_i_adafactor_measure_panels(&f);
-        memcpy(carry, &left, sizeof left);
-        return;
-    }
-    if (!f.columns) return;
-    if (from_carry) {
+    f.end = left;
+    if (from_carry && f.part->phase) memcpy(&f.begin, carry, sizeof f.begin);
+    else if (from_carry) {
         memcpy(f.begin.tile[0], carry, 16 * sizeof *carry);
         memcpy(f.column_sums + first / f.panel_size * f.columns, carry + 16, f.columns * sizeof *carry);
     }
-    memopt_i_adafactor_measure_panels(&f);
-    memcpy(carry, left.tile[0], 16 * sizeof *carry);
-    if (end % f.panel_size && end != f.tensor->count) {
+    if (count) memopt_i_adafactor_measure_panels(&f);
+    if (carry && f.part->phase) memcpy(carry, left, sizeof *left);
+    else if (carry) {
+        memcpy(carry, left->tile[0], 16 * sizeof *carry);
+        memset(carry + 16, 0, f.columns * sizeof *carry);
+        if (end % f.panel_size == 0 || end == f.tensor->count) return;
         memcpy(carry + 16, columns, f.columns * sizeof *carry);
         memset(columns, 0, f.columns * sizeof *columns);
-    } else memset(carry + 16, 0, f.columns * sizeof *carry);
+    }
 }
 
 /* The sum of the squares of n elements, to a mean: b2 old + g2 (f f sum / n + eps). */
@@ -15773,6 +15778,8 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
               workers there are and what else is in the list changes no bit: chunks are counted in the tensor, sums
               are kept for each chunk and added up in their order. Nor how ranks share a tensor: a chunk that a
               border cuts is summed by one after another, each going on with the sums of the one before.
+   Border     A rank waits for the one before only with the chunk that its begin cuts. All others it measures first,
+              at the same time as all ranks do; what is under way at its end waits behind the sums: 35 doubles.
    Cost       Nothing beside the passes: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
 
 enum { MEMOPT_I_OPTIM_IDLE, MEMOPT_I_OPTIM_BEGUN, MEMOPT_I_OPTIM_STOPPED };
@@ -15873,7 +15880,7 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
     for (i = 0; i < d->tensor_count; ++i) {
         if (memopt_i_tensor_check(c, d, i)) return c->status;
         memopt_i_tensor_fill(d, &d->tensors[i], &part);
-        if (memopt_i_must_fit(c, !memopt_i_add(*sum_count, part.sum_count, sum_count), "its sums",
+        if (memopt_i_must_fit(c, !memopt_i_add(*sum_count, part.sum_count + part.end_count, sum_count), "its sums",
                               "do not fit size_t")) return c->status;
         if (d->place_states) (void)memopt_carve(&carver, 1, memopt_i_state_layout(&part, d, &d->tensors[i], &view), 64);
     }
@@ -15954,7 +15961,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_create(const memopt_optim_de
 
         memopt_i_tensor_fill(&d, &d.tensors[i], part);
         part->sums = used;
-        used += part->sum_count;
+        used += part->sum_count + part->end_count;
         part->first_chunk = o->chunk_count;
         o->chunk_count += part->chunks;
     }
@@ -16285,6 +16292,7 @@ static void memopt_i_optim_begin_set(memopt_optim *o, const memopt_optim_run *ru
             part->noise[n] = memopt_noise_make(seed, (uint64_t)i * MEMOPT_I_NOISES + (uint64_t)n);
         part->applied = 0;
         part->phase = 0;
+        part->is_ahead = part->awaits_carry = 0;
     }
     o->skipped = 0;
     o->fused = run->fused != 0;
@@ -16453,22 +16461,23 @@ MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, si
     return MEMOPT_OK;
 }
 
-/* The part of a tensor that is measured in one call, for LAMB and LARS. */
+/* A slice of a tensor's part that is measured in one call, for LAMB and LARS. */
 typedef struct memopt_i_part_task {
-    memopt_optim    *optim;
-    size_t           tensor;
-    memopt_i_running begin, end; /* what is under way at its borders */
+    memopt_optim     *optim;
+    size_t            tensor, first, end; /* counted in the whole tensor */
+    memopt_i_running  begin;              /* what is under way where it begins ... */
+    memopt_i_running *left;               /* ... and at the part's end */
 } memopt_i_part_task;
 
-/* Chunk `index` of those that the part has elements of. */
+/* Chunk `index` of those that the slice has elements of. */
 static void memopt_i_optim_part_chunk(void *task, size_t index, int worker) {
     memopt_i_part_task *part = (memopt_i_part_task *)task;
     memopt_optim *o = part->optim;
     const memopt_optim_tensor *t = &o->desc.tensors[part->tensor];
-    const size_t chunk = t->first / o->chunk + index;
+    const size_t chunk = part->first / o->chunk + index;
     const size_t chunk_end = memopt_i_min((chunk + 1) * o->chunk, t->count);
-    const size_t at = memopt_i_max(chunk * o->chunk, t->first);
-    const size_t end = memopt_i_min(chunk_end, t->first + o->parts[part->tensor].held);
+    const size_t at = memopt_i_max(chunk * o->chunk, part->first);
+    const size_t end = memopt_i_min(chunk_end, part->end);
     memopt_i_running run = part->begin;
     memopt_i_optim_pass k;
 
@@ -16476,7 +16485,7 @@ static void memopt_i_optim_part_chunk(void *task, size_t index, int worker) {
     memopt_i_optim_pass_begin(&k, o, part->tensor, worker, 1);
     memopt_i_optim_pass_measure(&k, o->chunk, at - t->first, end - at, end == chunk_end, &run);
     memopt_i_wide_end(o->level);
-    if (end < chunk_end) part->end = run;
+    if (end < chunk_end) *part->left = run;
     else memcpy(memopt_i_optim_sums_of(o, part->tensor, at), run.squares, sizeof run.squares);
 }
 
@@ -16485,19 +16494,46 @@ static size_t memopt_i_optim_carry(const memopt_optim *o, const memopt_i_tensor_
     return memopt_i_is_coded(part->format) || o->desc.block % MEMOPT_I_TILE == 0 ? 2 : 2 + 2 * 16;
 }
 
-static void memopt_i_optim_measure_part(memopt_optim *o, size_t tensor, double *carry) {
+static void memopt_i_optim_measure_part(memopt_optim *o, size_t tensor, size_t at, size_t count,
+                                        memopt_i_running *left, double *carry) {
     const memopt_optim_tensor *t = &o->desc.tensors[tensor];
     const size_t bytes = memopt_i_optim_carry(o, &o->parts[tensor]) * sizeof *carry;
-    const size_t end = t->first + o->parts[tensor].held;
     memopt_i_part_task part;
 
     memset(&part, 0, sizeof part);
     part.optim = o;
     part.tensor = tensor;
-    if (t->first % o->chunk) memcpy(&part.begin, carry, bytes);
-    memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(end, o->chunk) - t->first / o->chunk,
-                          memopt_i_optim_part_chunk, &part);
-    memcpy(carry, &part.end, bytes);
+    part.first = t->first + at;
+    part.end = part.first + count;
+    part.left = left;
+    if (carry && t->first % o->chunk) memcpy(&part.begin, carry, bytes);
+    if (count)
+        memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(part.end, o->chunk) - part.first / o->chunk,
+                              memopt_i_optim_part_chunk, &part);
+    if (carry) memcpy(carry, left, bytes);
+}
+
+/* Without a carry all but the chunk or panel that the part's begin cuts; then what is under way at its end waits behind
+   the sums. With one the rest, or all. */
+static void memopt_i_optim_measure_held(memopt_optim *o, size_t tensor, double *carry) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    memopt_i_tensor_part *part = &o->parts[tensor];
+    const size_t alignment = memopt_i_optim_slice_alignment(&o->desc, t);
+    const size_t into = t->first % alignment;
+    const size_t cut = into ? memopt_i_min(alignment - into, part->held) : 0;
+    const size_t at = carry ? 0 : cut;
+    const size_t count = carry && part->is_ahead ? cut : part->held - at;
+    const size_t end_bytes = part->end_count * sizeof(double);
+    double *end = o->sums + part->sums + part->sum_count;
+    memopt_i_running left;
+
+    memset(&left, 0, sizeof left);
+    if (carry && part->is_ahead) memcpy(&left, end, end_bytes);
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_measure_part(o, tensor, at, count, &left, carry);
+    else memopt_i_optim_measure_part(o, tensor, at, count, &left, carry);
+    if (!carry) memcpy(end, &left, end_bytes);
+    part->is_ahead = !carry;
+    part->awaits_carry = !carry && memopt_i_part_is_cut(&o->desc, t);
 }
 
 MEMOPT_API size_t memopt_optim_carry_count(const memopt_optim *o, size_t tensor) {
@@ -16515,13 +16551,9 @@ MEMOPT_API memopt_status memopt_optim_measure_part(memopt_optim *o, size_t tenso
 
     if (!s) s = memopt_i_optim_unmeasured(o, tensor);
     if (s || !o->parts[tensor].held) return s;
-    if (!carry && memopt_optim_carry_count(o, tensor))
-        return memopt_i_optim_fail_at(o, MEMOPT_ERR_ARGUMENT, "its carry is NULL", tensor);
     s = memopt_i_optim_pointers_check(o, tensor);
-    if (s) return s;
-    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_measure_part(o, tensor, carry);
-    else memopt_i_optim_measure_part(o, tensor, carry);
-    return MEMOPT_OK;
+    if (!s && memopt_optim_carry_count(o, tensor)) memopt_i_optim_measure_held(o, tensor, carry);
+    return s;
 }
 
 /* LAMB: rate * |w| / |u|. LARS: rate * trust * |w| / (|g| + decay |w|). The ratio is 1 where a norm is 0, or where
@@ -16569,9 +16601,10 @@ static memopt_i_tensor_part *memopt_i_optim_join_part(memopt_optim *o, size_t te
     }
     if (memopt_i_optim_has(o, tensor)) return NULL;
     part = &o->parts[tensor];
-    if (part->phase < part->phases) return part;
-    (void)memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, part->phases ? "the tensor is joined already"
-                                 : "this kind does not measure", tensor);
+    if (part->phase < part->phases && !part->awaits_carry) return part;
+    (void)memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
+        part->awaits_carry ? "the part is cut: measure it with its carry as well"
+        : part->phases ? "the tensor is joined already" : "this kind does not measure", tensor);
     return NULL;
 }
 
@@ -16584,6 +16617,7 @@ MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *
     if (!part) return o->error.status;
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_join(o, tensor);
     else memopt_i_trust(&o->desc, part, o->sums + part->sums);
+    part->is_ahead = 0;
     *again = ++part->phase < part->phases;
     return MEMOPT_OK;
 }
@@ -30544,6 +30578,7 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
               its sums in the order of ranks: that is the order of units, whatever the number of ranks.
    Norms      A sum over a tensor is made of pieces of 64 Ki elements, each in 16 sums. Where a border cuts one, the 16
               sums go on to the next rank, which continues them: all else is added up before, by all ranks at once.
+              So are the sums of an optimizer that measures.
    Invariant  All ranks begin the same calls in the same order: what is begun, and when it is waited for, depends on the
               desc and on the engine's calls, never on what has already arrived.
    Memory     Two groups share a window: one at its low end, the next at its high end, in turns. So it is as large as
@@ -31663,7 +31698,8 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
     return s;
 }
 
-/* One pass over all tensors: rank by rank, each with the sums that the one before has left at the border. */
+/* One pass over all tensors: what borders do not cut by all ranks at once; then rank by rank what they cut, each with
+   the sums that the one before has left there. */
 static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
     double *carries = x->chain + memopt_i_shard_chain_count(x);
     memopt_comm_call call;
@@ -31674,6 +31710,8 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
     call.kind = MEMOPT_COMM_BROADCAST;
     call.bytes = x->carry_count * sizeof *carries;
     call.send = call.receive = carries;
+    for (t = 0; t < x->desc.tensor_count; ++t)
+        if (x->parts[t].held) (void)memopt_optim_measure_part(x->optim, t, NULL);
     for (r = 0; !s && r < x->ranks; ++r) {
         for (t = 0; r == x->rank && t < x->desc.tensor_count; ++t)
             if (x->parts[t].held)

@@ -137,9 +137,19 @@ typedef struct shard_world {
     const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; /* of a set; of those with the same part */
     memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; memopt_shard_bytes bytes;
 } shard_world;
-typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; } shard_failing; /* a transport whose n-th begin fails */
+typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; const memopt_shard *shard; uint64_t looks; } shard_failing; /* a transport whose n-th begin fails */
+/* Sums go on to the next rank: those behind it have measured already what does not depend on them. */
+static void shard_is_ahead(shard_failing *f, const memopt_comm_call *call) {
+    const memopt_shard *x = f->shard; size_t t;
+    if (!x || call->kind != MEMOPT_COMM_BROADCAST || x->optim->active != MEMOPT_I_OPTIM_BEGUN) return;
+    for (t = 0; t < SHARD_TENSORS; ++t) if (x->parts[t].held && memopt_optim_carry_count(x->optim, t)) {
+        CHECK_AT(x->optim->parts[t].is_ahead == (x->rank > call->root), t);
+        ++f->looks;
+    }
+}
 static memopt_status shard_failing_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
     shard_failing *f = (shard_failing *)user;
+    shard_is_ahead(f, call);
     if (++f->begins == f->fail) { error->reason = "is on fire"; return MEMOPT_ERR_IO; }
     return f->inner.begin_fn(f->inner.user, call, slot, error);
 }
@@ -151,7 +161,7 @@ static void shard_failing_abort(void *user) { shard_failing *f = (shard_failing 
 static memopt_comm *shard_comm(memopt_transport inner, shard_failing *f, uint64_t fail) {
     memopt_comm_desc d; memopt_comm *x = NULL;
     memset(&d, 0, sizeof d);
-    f->inner = inner; f->begins = 0; f->fail = fail;
+    f->inner = inner; f->begins = 0; f->fail = fail; f->shard = NULL; f->looks = 0;
     d.transport = inner; d.unchecked = 1;
     d.transport.begin_fn = shard_failing_begin; d.transport.wait_fn = shard_failing_wait; d.transport.abort_fn = shard_failing_abort; d.transport.user = f;
     CHECK(memopt_comm_create(&d, &x) == MEMOPT_OK);
@@ -244,6 +254,11 @@ static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b)
         && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets;
 }
+static int shard_holds(const memopt_shard *x) {
+    size_t t, held = 0;
+    for (t = 0; t < SHARD_TENSORS; ++t) held += x->parts[t].held;
+    return held > 0;
+}
 static void shard_rank(void *task, size_t index, int worker) {
     shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
     memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
@@ -260,9 +275,12 @@ static void shard_rank(void *task, size_t index, int worker) {
     }
     CHECK(memopt_shard_open(&d, arena, &x) == MEMOPT_OK && memopt_shard_is_intact(x));
     if (ledger) CHECK(shard_tags_right(ledger, &plan));
+    f[0].shard = x;
     before = memopt_comm_get_stats(d.comm);
     s = w->status[index] = x ? shard_train(w, x) : MEMOPT_ERR_MEMORY;
     after = memopt_comm_get_stats(d.comm);
+    f[0].shard = NULL;
+    if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && c->stage && c->ranks > 1 && shard_holds(x)));
     w->intact[index] = memopt_shard_is_intact(x);
     if (!s || w->intact[index]) w->wrong[index] = !shard_same(w, s ? w->start : w->whole, x);
     if (s) { /* and so it stays */

@@ -31725,8 +31725,8 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
 /* As memopt_optim_step(), where ranks share tensors whose sums are to be known. */
 static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_optim_run *run) {
     memopt_status s = memopt_optim_begin(x->optim, run);
-    double *sums;
-    size_t t, count;
+    double *sums = NULL;
+    size_t t, count = 0;
     int again = 1;
 
     if (s) return s;

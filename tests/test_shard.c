@@ -2,6 +2,7 @@
    The reference is one process that has everything whole and adds up its units with memopt_gradients_accumulate(). */
 #include "test.h"
 
+#if defined(MEMOPT_I_POOL)
 enum { SHARD_TENSORS = 9, SHARD_GROUPS = 4, SHARD_MOST = 16 };
 static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group */
     { 700 * 101, 101, 0, 0 }, { 96, 0, 1, 0 }, { 96 * 515, 515, 0, 1 }, { 1, 0, 1, 1 }, { 257, 0, 1, 1 }, { 300 * 256, 256, 0, 2 },
@@ -132,7 +133,6 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
 }
 
 /* ---- one rank of many ---- */
-#if defined(MEMOPT_I_POOL)
 typedef struct shard_world {
     const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; /* of a set; of those with the same part */
     memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; memopt_shard_bytes bytes;

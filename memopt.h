@@ -3087,8 +3087,8 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
 MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
 
 /**
- * Before the last round: its groups are stepped as soon as their sums are complete, while backward goes on;
- * memopt_shard_step() with the same run then ends it. run->fused is 1.
+ * Before the last round: its groups are stepped as soon as their sums are complete, while backward goes on (in stage 0
+ * after it); memopt_shard_step() with the same run then ends it. run->fused is 1.
  *
  * returns OK, ERR_STATE (not before the last round), and what memopt_optim_begin() refuses: a loop that clips by the
  *         global norm, or scales its loss. A gradient that is not finite makes the calls of all ranks fail
@@ -31201,7 +31201,7 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
     return s;
 }
 
-/* A step inside backward: the sums of this group are complete. */
+/* A step inside backward: the sums of this group are complete, of all that this rank steps. */
 static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     const memopt_i_shard_group *g = &x->groups[group];
     memopt_status s = MEMOPT_OK;
@@ -31220,6 +31220,9 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     return s;
 }
 
+/* Where nothing is cut every rank steps all, and has the sums of all others' pieces only after the last round. */
+static int memopt_i_shard_steps_late(const memopt_shard *x) { return !x->desc.stage && x->ranks > 1; }
+
 /* Wait for the oldest bucket, and add it up. */
 static memopt_status memopt_i_shard_land(memopt_shard *x) {
     const memopt_i_shard_flight flight = x->flights[0];
@@ -31234,7 +31237,7 @@ static memopt_status memopt_i_shard_land(memopt_shard *x) {
     if (s || flight.at + flight.count < g->piece) return s;
     g->is_summed = 1;
     if (x->desc.stage > 1) g->gradients = NULL;
-    return x->is_fused ? memopt_i_shard_step_group(x, flight.group) : MEMOPT_OK;
+    return x->is_fused && !memopt_i_shard_steps_late(x) ? memopt_i_shard_step_group(x, flight.group) : MEMOPT_OK;
 }
 
 /* Before a call is begun: one that was begun eight calls ago must have been waited for. */
@@ -31470,9 +31473,11 @@ static memopt_status memopt_i_shard_make_whole(memopt_shard *x, unsigned char *b
 /* All rounds are over. */
 static memopt_status memopt_i_shard_finish(memopt_shard *x) {
     unsigned char *const sums = x->sums_in_place ? x->gradients : x->sums;
-    memopt_status s = MEMOPT_OK;
+    const int late = memopt_i_shard_steps_late(x);
+    memopt_status s = late ? memopt_i_shard_make_whole(x, sums, x->sum_bytes) : MEMOPT_OK;
+    size_t g;
 
-    if (!x->desc.stage && x->ranks > 1) s = memopt_i_shard_make_whole(x, sums, x->sum_bytes);
+    for (g = 0; !s && late && x->is_fused && g < x->group_count; ++g) s = memopt_i_shard_step_group(x, g);
     if (!s) x->state = MEMOPT_I_SHARD_SUMMED;
     return s;
 }

@@ -415,7 +415,7 @@ static void shard_inside_backward(void) {
         c.walks = walks; c.ranks = 1; c.stage = 0; c.inside = 0;
         shard_reference(&c, &whole);
         c.inside = 1;
-        for (c.stage = 1; c.stage < 4; ++c.stage) { c.ranks = 1; shard_check(&c, &whole); c.ranks = 3; shard_check(&c, &whole); c.ranks = 8; shard_check(&c, &whole); }
+        for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = 1; shard_check(&c, &whole); c.ranks = 3; shard_check(&c, &whole); c.ranks = 8; shard_check(&c, &whole); }
         shard_free_whole(&whole);
     }
 }

@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: simulator mutants cuda help all adopt demo ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -62,6 +62,9 @@ $(BUILD)/perl-doc.txt:
 
 batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the samples a second at it, for a GPT and a ViT
 	@$(BUILD)/train_gpt --batch-table --layers 6 --width 256 --heads 4 --context 256 --fit $(or $(LIMIT),300M) --steps 2 --threads $(JOBS)
+
+ranks: $(BUILD)/train_gpt ## the tiny GPT over 1, 2, 4 and 8 ranks, stages 0 to 3, threads and MPI: bytes of a rank, traffic, one hash
+	@sh tests/ranks.sh
 
 test: $(BUILD)/flags ## run the tests; what this machine cannot run is skipped, with the reason
 	@sh tests/suite.sh test > $(BUILD)/test.table
@@ -173,18 +176,24 @@ $(BUILD)/peer_%: tests/bench/peer_%.c $(wildcard tests/bench/*.h) $(COMMON)
 # The GPT: with the pool, and with the BLAS that pkg-config finds (BLAS=none: without).
 BLAS ?= $(shell for blas in openblas blis mkl-dynamic-lp64-seq cblas; do pkg-config --exists $$blas 2>/dev/null && echo $$blas && break; done)
 ifneq ($(filter-out none,$(BLAS)),)
-$(BUILD)/train_gpt $(BUILD)/ranks: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
-$(BUILD)/train_gpt: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/train_gpt $(BUILD)/ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
-$(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+
+# The GPT again, its ranks the processes of mpirun. MPI's macros cast more than our warnings allow.
+MPICC ?= mpicc
+$(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
+	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no train_gpt_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI -Wall -Wextra -Wconversion -Wshadow -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 # As README tells an adopter: memopt in a file of its own, once; the engine includes the header plainly.
 $(BUILD)/adopt/memopt.o: examples/adopt/memopt.c $(COMMON)

@@ -6,7 +6,8 @@
    How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is made of parts/, in
    gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
-   With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl. */
+   With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl.
+   Many ranks: --ranks 4 (gpt/ranks.h); as processes: mpicc -DTRAIN_GPT_MPI. */
 #define _DEFAULT_SOURCE 1 /* fork, pipe, mkdir */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
@@ -36,6 +37,10 @@
 #ifdef TRAIN_GPT_CBLAS
 #  include <cblas.h>
 #  include "adapters/cblas.h"
+#endif
+#ifdef TRAIN_GPT_MPI
+#  include <mpi.h>
+#  include "adapters/mpi.h"
 #endif
 
 /* ---- to open: the same code twice, over a source that only counts and over pages ---- */
@@ -75,7 +80,7 @@ static int open_arena(engine *e, size_t capacity) {
     if (!capacity) s = memopt_source_counting(&e->source);               /* memopt 3: bytes that are only counted... */
     else s = arena_pages(capacity, &e->source);                          /* memopt 4: ...or had */
     if (!memopt_memory_available(NULL, &available) && capacity > available) s = MEMOPT_ERR_MEMORY; /* not in an hour: now */
-    desc.source = &e->source; desc.capacity = capacity; desc.error = &e->error;
+    desc.source = &e->source; desc.capacity = capacity; desc.ledger = e->ledger; desc.error = &e->error;
     if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
     if (!s) e->empty = memopt_arena_mark(e->arena);
     if (s == MEMOPT_ERR_MEMORY)
@@ -220,7 +225,7 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; double since, worked, begin, begun;
     for (i = 0; i < e->m.tensor_count; ++i)
-        if (said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
+        if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
     if (init_scale(e)) return 1;
     since = now(); worked = seconds_worked();
     for (i = 0; i < o->steps; ++i) {
@@ -241,12 +246,12 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
 }
 /* Workers and the product. 0: fine; else a message. */
 static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads *threads, memopt_ops *ops,
-                    outcome *out) {
+                    char *message, size_t capacity) {
     memset(ops, 0, sizeof *ops);
     if (o->threads > 1) {
         const memopt_status s = memopt_thread_pool_create(NULL, (int)o->threads, pool);
         if (s) {
-            snprintf(out->message, sizeof out->message, "No pool of %zu threads (%s): give fewer --threads%s.", o->threads,
+            snprintf(message, capacity, "No pool of %zu threads (%s): give fewer --threads%s.", o->threads,
                      memopt_status_text(s), s == MEMOPT_ERR_UNSUPPORTED ? ", or compile with -DMEMOPT_PTHREADS -pthread" : "");
             return 1;
         }
@@ -257,7 +262,7 @@ static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads 
     if (o->blas) ops->gemm = memopt_cblas();
 #else
     if (o->blas) {
-        snprintf(out->message, sizeof out->message, "This program was built without a BLAS: install one that pkg-config "
+        snprintf(message, capacity, "This program was built without a BLAS: install one that pkg-config "
                  "knows (libopenblas-dev) and make again, or leave --gemm out.");
         return 1;
     }
@@ -313,7 +318,7 @@ static int run(const options *asked, outcome *out, char **strip) {
     options o = *asked;
     engine e; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; data d; int wrong;
     memset(out, 0, sizeof *out); memset(&threads, 0, sizeof threads); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
-    wrong = open_ops(&o, &pool, &threads, &ops, out);
+    wrong = open_ops(&o, &pool, &threads, &ops, out->message, sizeof out->message);
     if (!wrong && (wrong = run_with(&o, &ops, &d, &e, out, strip)) != 0)
         snprintf(out->message, sizeof out->message, "%s", e.message);
     out->ok = !wrong;
@@ -323,14 +328,16 @@ static int run(const options *asked, outcome *out, char **strip) {
     return wrong;
 }
 #include "gpt/tables.h"
+#include "gpt/ranks.h"
 
 static int run_and_tell(int argc, char **argv) {
     static outcome out; options o; char message[400] = "";
     if (options_parse(argc, argv, &o, message, sizeof message)) {
-        fprintf(stderr, "train_gpt: %s\n", message);
+        if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", message);
         return 2;
     }
-    if (o.help) { options_help(stdout); return 0; }
+    if (o.help) { if (!own_rank()) options_help(stdout); return 0; }
+    if (o.ranks) return ranks_main(&o, &out);
     if (o.ladder) return ladder_main(&o);
     if (o.batch_table) return batch_table_main(&o);
     if (run(&o, &out, NULL)) {
@@ -350,7 +357,7 @@ static int run_and_tell(int argc, char **argv) {
     return 0;
 }
 int main(int argc, char **argv) {
-    const int status = run_and_tell(argc, argv);
+    const int status = ranks_begin(&argc, &argv) ? 1 : ranks_end(run_and_tell(argc, argv));
     if (!fflush(stdout) && !ferror(stdout)) return status;
     fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
     return 1;

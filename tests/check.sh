@@ -172,6 +172,21 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
         grep "as it should" "$work/said" || { cat "$work/said"; fail "$what"; }
         ! grep '^rank ' "$work/said" || fail "$what"
     done
+    $MAKE -s build/train_gpt build/train_gpt_mpi || fail "no train_gpt_mpi"
+    switches="--quiet --layers 2 --width 64 --heads 2 --context 32 --batch 2 --steps 3 --units 3 --dropout 0.1 --clip 0.5"
+    # shellcheck disable=SC2086
+    build/train_gpt --ranks 1 --stage 0 $switches >"$work/said" 2>&1 || { cat "$work/said"; fail "one rank"; }
+    hash=$(grep -o 'weights [0-9a-f]*$' "$work/said") || fail "no hash"
+    for stage in 1 3; do # as many lines as ranks: each rank's plan and peak
+        # shellcheck disable=SC2086
+        timeout 100 mpirun $more -n 2 build/train_gpt_mpi --stage $stage $switches >"$work/said" 2>&1 || { cat "$work/said"; fail "train_gpt_mpi"; }
+        grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" && [ "$(grep -c '^ *[01]  *[0-9.]*  *[0-9.]*  *[0-9]' "$work/said")" = 2 ] ||
+            { cat "$work/said"; fail "train_gpt_mpi: other weights, not as planned, or no table"; }
+        echo "train_gpt_mpi with 2 ranks, stage $stage: the weights of one"
+    done
+    # shellcheck disable=SC2086
+    timeout 100 mpirun $more -n 1 build/train_gpt_mpi $switches : -n 1 build/train_gpt_mpi $switches --data "$work/none.txt" >"$work/said" 2>&1 && fail "a rank without data is no error"
+    grep 'rank 1: .*o such file' "$work/said" || { cat "$work/said"; fail "not told which rank had no data"; }
 }
 nccl() { # examples/adapters/nccl.h: 1 to 8 ranks as threads over a stand-in that fails on demand; and with the real libraries
     need timeout

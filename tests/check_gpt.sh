@@ -7,7 +7,7 @@ fail() { echo "$*"; exit 1; }
 export OPENBLAS_NUM_THREADS=1 # its threads, which train_gpt does not use, never end under a limit of memory
 $MAKE -s build/train_gpt || exit 1
 gpt() { timeout 300 build/train_gpt --quiet "$@"; }
-field() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\|\"[^\"]*\"\).*/\1/p" "$work/run.json" | head -n 1; } # of the run just made
+field() { sed -n "s/.*\"$1\": *\([-0-9.e+][-0-9.e+]*\|\"[^\"]*\"\).*/\1/p" "$work/run.json" | head -n 1; } # of the run just made
 
 # ---- the same bits, whatever is saved ----
 family() { # common switches, then one line of switches a run on stdin: all the same losses and weights
@@ -82,6 +82,78 @@ END
 END
     [ "$(gpt --steps 3 --layers 2 | grep -o 'weights .*')" != "$(gpt --steps 3 --layers 2 --seed 2 | grep -o 'weights .*')" ] ||
         fail "the hash does not tell one seed from another"
+}
+
+# ---- many ranks: the bits of one, what they hold and send as planned ----
+as_planned() { # of the run just made: bytes of every rank by tag; calls and bytes on the wire, norms and losses apart
+    awk '/"predicted_bytes"/ { sub(/.*"predicted_bytes": /, ""); sub(/,$/, ""); bytes = $0 }
+         /"measured_bytes"/ { sub(/.*"measured_bytes": /, ""); sub(/,$/, ""); n += $0 == bytes; bad += $0 != bytes }
+         /"predicted_traffic"/ { sub(/.*_traffic": /, ""); traffic = $0 }
+         /"counted_traffic"/ { sub(/.*_traffic": /, ""); n += $0 == traffic; bad += $0 != traffic }
+         END { exit bad || n != 2 * ranks }' ranks="$1" "$work/run.json" || fail "not as planned: $(cat "$work/run.json")"
+}
+ranks_family() { # common switches, and then "ranks stage more" a line on stdin: one hash, the same losses
+    first=
+    while read -r ranks stage more; do
+        # shellcheck disable=SC2086
+        gpt $1 --ranks $ranks --stage $stage $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 --ranks $ranks --stage $stage $more: $(cat "$work/said")"
+        got=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+        [ -n "$got" ] || fail "no losses or hash with $1 --ranks $ranks --stage $stage $more"
+        first=${first:-$got}
+        [ "$got" = "$first" ] || fail "other bits with $1 --ranks $ranks --stage $stage $more"
+        as_planned "$ranks"
+        echo "same bits, as planned: $1 --ranks $ranks --stage $stage $more"
+    done
+}
+ranks_and_stages() { for r in 1 2 3 4; do for s in 0 1 2 3; do echo "$r $s"; done; done; }
+shape="--layers 2 --width 64 --heads 2 --context 32 --batch 2 --steps 3"
+ranks() {
+    ranks_and_stages >"$work/all"
+    ranks_family "$shape --units 4 --dropout 0.1 --clip 0.5" <"$work/all"
+    ranks_family "$shape --units 5 --dropout 0.1 --clip 0.5 --weights bf16 --optimizer adamw8 --keep budget:2600k --head chunk:24 --mlp chunk:32 --attention lean" <"$work/all"
+    ranks_family "$shape --units 2 --dropout 0.1 --weights split --optimizer lion16" <<END
+1 0
+3 2 --threads 2
+3 3 --fuse-step
+2 0 --fuse-step
+1 1 --keep every:1 --fuse-step
+END
+    ranks_family "--model vit --layers 2 --width 32 --heads 2 --context 9 --batch 2 --steps 3 --units 3 --gradients f16 --clip 1" <<END
+1 0
+2 3
+2 1 --keep overhead:33 --threads 2
+END
+    ranks_family "--layers 1 --width 32 --heads 2 --context 16 --batch 1 --units 3 --gradients f16 --lr 3 --clip 1 --steps 40" <<END
+1 0
+2 1
+3 3
+3 0
+END
+    # one unit is a batch: then there is nothing to add up, and weights are those of a training without ranks
+    for more in "--dropout 0.1 --clip 0.5" "--weights split --optimizer adamw8 --keep overhead:33" "--model vit --context 16 --gradients bf16"; do
+        # shellcheck disable=SC2086
+        gpt $shape $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        plain=$(field weights_hash)
+        # shellcheck disable=SC2086
+        gpt $shape $more --ranks 2 --units 1 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        [ -n "$plain" ] && [ "$(field weights_hash)" = "$plain" ] || fail "other weights than without ranks: $more"
+    done
+    # larger than here: the plan alone. A rank of stage 3 holds 16 bytes a parameter over 64, and the two largest groups
+    gpt --dry-run --preset 7b --ranks 64 --stage 3 --keep overhead:33 --attention lean --head chunk:64 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+    awk -v n="$(field parameters)" '/"predicted_bytes"/ { match($0, /"optimizer": [0-9]+/); held = substr($0, RSTART + 13, RLENGTH - 13) + 0; ++ranks; if (held < 7.9 * n / 64 || held > 8.01 * n / 64) bad = 1 }
+         END { exit bad || ranks != 64 }' "$work/run.json" || fail "not the states of a 64th"
+    refused 2 "leave" --ranks 2 --ladder
+    refused 2 "leave" --ranks 2 --fit 900M
+    refused 2 "--units" --ranks 2 --accumulate 4
+    refused 2 "leave" --ranks 2 --validate 1
+    refused 2 "leave" --ranks 2 --sample 10
+    refused 2 "leave" --ranks 2 --keep conventional
+    refused 2 "measure" --ranks 2 --fuse-step --optimizer lamb
+    refused 2 "--ranks" --stage 1
+    refused 2 "--ranks" --units 4
+    refused 2 "0 to 3" --ranks 2 --stage 4
+    refused 1 "holds .* MB with --stage 3" --ranks 2 --keep budget:1M
+    refused 1 "o such file" --ranks 3 --data "$work/none.txt"
 }
 
 # ---- the plan is what happens ----

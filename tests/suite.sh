@@ -32,7 +32,7 @@ tests() {
     row "implementation as C++11" "$check cplusplus c++11"
     header_checks
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
-    for check_of_gpt in plan_holds bad_input samples; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
+    for check_of_gpt in ranks plan_holds bad_input samples; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
     for example in $EXAMPLES; do [ "$example" = train_gpt ] || row "example $example" "$check example $example"; done
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
 }

@@ -43,7 +43,7 @@ static void gpt_defaults(void) {
     CHECK(o.keep == KEEP_ARENA && o.weights == WEIGHTS_F32 && o.gradients == MEMOPT_TYPE_F32);
     CHECK(o.optimizer == MEMOPT_OPTIM_ADAMW && o.states == MEMOPT_STATE_F32 && o.head_chunk == 0 && o.mlp_chunk == 0);
     CHECK(!o.lean_attention && !o.fuse_step && !o.dry_run && !o.blas && !o.fit && !o.json && !o.data && !o.ladder
-          && !o.batch_table && !o.quiet && !o.sample && !o.help);
+          && !o.batch_table && !o.quiet && !o.sample && !o.help && !o.ranks && !o.units);
     CHECK(gpt_parse("--width 50 --preset gpt2-1558m --context 16", &o) == 0); /* in any order */
     CHECK(o.layers == 48 && o.width == 50 && o.heads == 25 && o.batch == 4 && o.vocab == 50257);
 }
@@ -71,6 +71,8 @@ static void gpt_values(void) {
           && o.states == MEMOPT_STATE_8BIT);
     CHECK(gpt_parse("--model vit --preset gpt2-124m --layers 2 --width 96", &o) == 0 && o.vit && o.context == 196
           && o.vocab == 10);
+    CHECK(gpt_parse("--ranks 6", &o) == 0 && o.ranks == 6 && o.stage == 3 && o.units == 6);
+    CHECK(gpt_parse("--units 5 --ranks 6 --stage 0", &o) == 0 && o.ranks == 6 && o.stage == 0 && o.units == 5);
     CHECK(gpt_parse("--steps 3 --steps 4", &o) == 0 && o.steps == 4); /* the last word counts */
     CHECK(gpt_parse("--help --width 7", &o) == 0 && o.help);
 }
@@ -143,7 +145,15 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--ladder --fit 1G", "--fit" }, { "--batch-table --keep arena", "--keep" },
     { "--keep conventional --dropout 0.1", "--dropout" }, { "--keep conventional --sample 4", "--sample" },
     { "--fit 1G --keep budget:1M", "--keep" }, { "--validate 0", "--validate" }, { "--ends", "--ladder" },
-    { "--validate 2 --steps 2000", "--validate" }, { "--batch-table --fit 1G --validate 5", "--validate" } };
+    { "--validate 2 --steps 2000", "--validate" }, { "--batch-table --fit 1G --validate 5", "--validate" },
+    { "--ranks 0", "--ranks" }, { "--ranks 1025", "--ranks" }, { "--ranks 2 --stage 4", "--stage" },
+    { "--ranks 2 --units 0", "--units" }, { "--stage 1", "--stage" }, { "--units 2", "--units" },
+    { "--ranks 2 --ladder", "--ladder" }, { "--ranks 2 --batch-table --fit 1G", "--batch-table" },
+    { "--ranks 2 --fit 1G", "--fit" }, { "--ranks 2 --validate 1", "--validate" }, { "--ranks 2 --sample 1", "--sample" },
+    { "--ranks 2 --accumulate 2", "--accumulate" }, { "--ranks 2 --keep conventional", "--keep" },
+    { "--ranks 2 --fuse-step --optimizer lars", "--fuse-step" },
+    { "--ranks 2 --fuse-step --clip 1", "--fuse-step" },
+    { "--ranks 2 --batch 4096 --context 1 --units 1048576", "--units" } };
 static void gpt_refusals(void) {
     size_t i, n; options o; char first[sizeof gpt_message]; volatile size_t room = 10;
     for (i = 0; i < sizeof gpt_refused / sizeof *gpt_refused; ++i) {
@@ -172,7 +182,8 @@ static void gpt_neighbours(void) { /* what is close to a refusal, and fine */
         "--batch-table --fit 1G", "--ladder --dry-run", "--lr 0", "--dropout 0", "--dropout 0.99", "--keep=arena",
             "--preset 7b --dry-run",
         "--preset gpt2-1558m --dry-run", "--validate 1", "--validate 2 --steps 1999", "--validate 500 --steps 3",
-        "--ladder --ends --validate 7" };
+        "--ladder --ends --validate 7", "--ranks 1 --units 9", "--ranks 9 --units 1", "--ranks 2 --fuse-step --units 4",
+        "--ranks 2 --optimizer lars", "--ranks 2 --keep budget:9M --dry-run" };
     size_t i; options o;
     for (i = 0; i < sizeof fine / sizeof *fine; ++i) {
         if (!GPT_WIDE && strstr(fine[i], "--preset")) continue;
@@ -190,7 +201,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
             "--ladder --dry-run --threads 3", "--ladder --ends --validate 12",
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
-        "--fit 2G --keep overhead:10" };
+        "--fit 2G --keep overhead:10", "--ranks 3", "--ranks 2 --stage 0 --units 5" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
     for (i = 0; i < sizeof lines / sizeof *lines; ++i) {
         memset(&a, 0, sizeof a); memset(&b, 0, sizeof b);

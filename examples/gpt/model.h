@@ -176,9 +176,10 @@ static size_t stream_of(const model *m, size_t tensor) {
     return tensor >= ends ? STREAM_BLOCKS + tensor - ends : m->vit ? vit[tensor] : gpt[tensor];
 }
 
-/* Normal, deviation 0.02, of what adds to the residual stream 0.02 / sqrt(2 layers); scales 1, the rest 0. */
-static memopt_status init_tensor(const model *m, size_t i, uint64_t seed) {
-    const memopt_optim_tensor *t = &m->tensors[i];
+/* Of the part of tensor `i` that is held at t. Normal, deviation 0.02, of what adds to the residual stream
+   0.02 / sqrt(2 layers); scales 1, the rest 0. */
+static memopt_status init_tensor(const model *m, size_t i, const memopt_optim_tensor *t, uint64_t seed) {
+    const size_t held = t->held ? t->held : t->count - t->first;
     const size_t stream = stream_of(m, i);
     const size_t which = stream < STREAM_BLOCKS ? SIZE_MAX : (stream - STREAM_BLOCKS) % 6; /* of a half of a block */
     const int is_scale = stream == STREAM_FINAL_SCALE || which == TRANSFORMER_NORM_SCALE;
@@ -188,13 +189,13 @@ static memopt_status init_tensor(const model *m, size_t i, uint64_t seed) {
     size_t at, n, k;
     memopt_status s;
 
-    for (at = 0; at < t->count; at += n) {
-        n = least(t->count - at, 1024);
-        s = memopt_random_normal(x, n, seed, stream, at, NULL);
+    for (at = 0; at < held; at += n) {
+        n = least(held - at, 1024);
+        s = memopt_random_normal(x, n, seed, stream, t->first + at, NULL);
         if (s) return s;
         for (k = 0; k < n; ++k) x[k] = is_scale ? 1.0f : (float)(deviation * (double)x[k]);
         if (m->shape.weight_type == MEMOPT_TYPE_F32) memcpy((float *)t->weights + at, x, n * sizeof *x);
-        else if (!m->split) s = memopt_bf16_from_f32((uint16_t *)t->weights + at, x, n, NULL);
+        else if (!t->extra) s = memopt_bf16_from_f32((uint16_t *)t->weights + at, x, n, NULL);
         else s = memopt_f32_split((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, x, n, NULL);
         if (s) return s;
     }

@@ -33,6 +33,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     int         lean_attention, fuse_step, dry_run, blas;
     size_t      fit;                                  /* bytes; 0 = off */
     const char *json;                                 /* file, or NULL */
+    size_t      ranks, stage, units;                  /* 0 ranks = off; units: of a step, each a batch */
     int         ladder, ends, batch_table;            /* run the tables instead of one training */
     int         quiet;                                /* no progress line */
     int         help;                                 /* --help was given: contradictions have not been looked at */
@@ -51,8 +52,8 @@ static int  options_bytes(const char *text, size_t *bytes);
 /* ---- the list: every switch once, in the order of --help ---- */
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_DRY_RUN, ON_LADDER, ON_ENDS,
-    ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP, SWITCHES };
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_RANKS, ON_STAGE, ON_UNITS,
+    ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP, SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
 static const switch_row switch_rows[SWITCHES] = {
     { "The model", "model", "gpt|vit", "text, or drawn images of ten classes" },
@@ -83,6 +84,9 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "attention", "full|lean", "lean: no matrix of context x context; default full" },
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
+    { "Many ranks", "ranks", "R", "threads of this process, the model cut among them; default off" },
+    { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
+    { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
     { NULL, "ladder", NULL, "conventional to lean, rung by rung, with a table and a page" },
     { NULL, "ends", NULL, "with --ladder: its first rung, its last with the same bits, its last" },
@@ -129,7 +133,7 @@ static void options_default(options *o, const preset *p, int vit, memopt_optim_k
     o->layers = p->layers; o->width = p->width; o->heads = p->heads;
     o->context = vit ? p->patches : p->context; o->vocab = vit ? 10 : p->vocab;
     o->batch = p->batch; o->steps = 100; o->accumulate = 1; o->threads = 1; o->seed = 1;
-    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA;
+    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3;
 }
 
 /* ---- values: each function returns 0, or 1 when the text is none, and then leaves `out` alone ---- */
@@ -224,7 +228,8 @@ static const count_row count_rows[] = {
     { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_BATCH, offsetof(options, batch), 1, 1048576 },
     { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
-    { ON_SAMPLE, offsetof(options, sample), 1, 1048576 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
+    { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
+    { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
     for (*row = 0; *row < sizeof count_rows / sizeof *count_rows; ++*row)
@@ -312,6 +317,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
         if (!pass) options_default(o, preset_find(o->preset), o->vit, o->optimizer);
     }
     if (o->help) return 0;
+    if (!o->units) o->units = o->ranks;
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);
 }

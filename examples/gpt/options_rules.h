@@ -45,6 +45,22 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
            "--ladder shows every rung, whether it fits or not: leave --fit out, or take --batch-table.");
     return 0;
 }
+static int options_ranks_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
+    const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
+    const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : o->fit ? "--fit" : NULL;
+    const char *const look = o->validate ? "--validate" : o->sample ? "--sample" : NULL;
+    REFUSE(table, "%s looks at one process: leave --ranks out, or %s.", table, table);
+    REFUSE(look, "%s needs all weights at once, which --ranks cuts: leave one of them out.", look);
+    REFUSE(GIVEN(ON_ACCUMULATE), "--accumulate: with --ranks the batches of a step are its --units; give --units %zu, and leave "
+           "--accumulate out.", o->accumulate);
+    REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional has no tape, which tells --ranks what is used when: leave one of "
+           "them out.");
+    REFUSE(o->fuse_step && whole, "--fuse-step cannot measure whole tensors, as lamb, lars and adafactor do with --ranks: leave "
+           "it out, or take adamw.");
+    REFUSE((uint64_t)o->batch * o->units > INT32_MAX, "--units %zu batches of --batch %zu: lower one of them.", o->units,
+           o->batch);
+    return 0;
+}
 static int options_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     const char *const lean = options_lean(o);
     REFUSE(o->width % o->heads, "--width %zu does not divide into --heads %zu: take %zu, or another number of heads.",
@@ -88,6 +104,9 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");
     REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");
+    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS)),
+           "--%s is one of --ranks: give that as well, or leave it out.", GIVEN(ON_STAGE) ? "stage" : "units");
+    if (o->ranks && options_ranks_wrong(o, given, message, capacity)) return 1;
     if (o->vit && options_vit_wrong(o, given, message, capacity)) return 1;
     return (o->ladder || o->batch_table) && options_table_wrong(o, given, message, capacity);
 }

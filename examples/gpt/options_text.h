@@ -90,6 +90,8 @@ static void options_help(FILE *to) {
           "  train_gpt --steps 300 --sample 200               a small one, from the text of memopt.h\n"
           "  train_gpt --preset gpt2-124m --ladder --dry-run  what each technique would save\n"
           "  train_gpt --keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step\n"
-          "  train_gpt --preset gpt2-1558m --fit 24G --json run.json\n", to);
+          "  train_gpt --preset gpt2-1558m --fit 24G --json run.json\n"
+          "  train_gpt --ranks 4 --stage 3 --units 8          four ranks, the bits of one\n"
+          "  mpirun -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
 }
 #endif

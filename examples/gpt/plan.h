@@ -5,7 +5,7 @@
 #include <errno.h>
 
 typedef struct engine {
-    memopt_source source; memopt_arena *arena;
+    memopt_source source; memopt_arena *arena; memopt_ledger *ledger; /* NULL: nobody counts what is pushed */
     model m; conventional plain;
     memopt_tape_layer *layers; memopt_segment *segments; size_t segment_count;
     memopt_tape *tape;                 /* NULL: conventional */
@@ -68,9 +68,10 @@ static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves
     static const memopt_tag tags[TAGS] = { MEMOPT_TAG_OTHER, MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS,
         MEMOPT_TAG_OPTIMIZER,
                                            MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_OTHER };
-    void *p = memopt_arena_push(e->arena, bytes ? bytes : 1, tags[tag]);
+    const size_t whole = (bytes + 63) & ~(size_t)63;
+    void *p = memopt_arena_push(e->arena, whole ? whole : 64, tags[tag]);
     if (!p) (void)said(e, "Memory for the model", memopt_arena_error(e->arena).status);
-    else e->by_tag[tag] += (bytes + 63) & ~(size_t)63;
+    else e->by_tag[tag] += whole;
     if (!e->base) e->base = (unsigned char *)p;
     return p;
 }
@@ -98,11 +99,16 @@ static int push_parameters(engine *e) {
     describe_chain(m, e->layers, e->segments); /* places */
     return 0;
 }
+static memopt_optim_desc describe_optimizer(const engine *e, const options *o) { /* but for its tensors */
+    memopt_optim_desc d = { 0 };
+    d.kind = o->optimizer; d.state = o->states; d.weights = e->m.shape.weight_type; d.seed = o->seed;
+    d.extra = o->weights == WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d.gradients = o->gradients;
+    if (e->m.shape.ops.threads) d.threads = *e->m.shape.ops.threads;
+    return d;
+}
 static int push_optimizer(engine *e, const options *o) { /* with its states; where bytes are only counted it stays NULL */
     memopt_optim_desc *d = &e->optim_desc; const size_t below = memopt_arena_get_stats(e->arena).used_low;
-    d->kind = o->optimizer; d->state = o->states; d->weights = e->m.shape.weight_type; d->seed = o->seed;
-    d->extra = e->m.split ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d->gradients = o->gradients;
-    if (e->m.shape.ops.threads) d->threads = *e->m.shape.ops.threads;
+    *d = describe_optimizer(e, o);
     d->tensors = e->m.tensors; d->tensor_count = e->m.tensor_count;
     d->error = &e->error;
     if (said(e, "The optimizer", memopt_optim_open(d, e->arena, &e->optim))) return 1;

@@ -38,12 +38,13 @@ static double step_flops(const engine *e, const options *o) { /* of forward and 
     products += 2 * (double)(m->layers * t->width) * (double)t->length / (m->vit ? 1 : 2); /* of attention, a token */
     return 6 * products * (double)(transformer_rows(t) * o->accumulate);
 }
+#define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
 static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n) { /* FNV-1a */
     for (; n; --n) h = (h ^ *bytes++) * UINT64_C(0x100000001b3);
     return h;
 }
 static uint64_t weights_hash(const model *m) {
-    uint64_t h = UINT64_C(0xcbf29ce484222325); size_t i;
+    uint64_t h = HASH_BEGIN; size_t i;
     for (i = 0; i < m->tensor_count; ++i) {
         const memopt_optim_tensor *t = &m->tensors[i];
         const size_t bytes = t->count * memopt_type_bytes(m->shape.weight_type);

@@ -5,7 +5,7 @@
    Parameters   A part, which is a segment of a tape, has one array of weights and one of gradients; those of a chain
                 lie one after the other, in the order of the parts. The parts' functions, such as
                 transformer_attention_tensors(), list what is where: name, first element, elements, columns. What a
-                shape does not have is there with 0 elements.
+                shape does not have is there with 0 elements. With a grain there are gaps between them, see `grain`.
    Gradients    Overwritten by every pass, or added to, with `accumulate`. A part without an array of gradients has them
                 in scratch: done_fn takes each tensor's at the end of the part's backward.
    How to use   Parts are added to a chain, twice: to count, and once there are arrays to place.
@@ -37,6 +37,8 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     size_t vocabulary;
     size_t padded;           /* rows of the token embedding; 0 = vocabulary */
     size_t positions;        /* rows of learned positions, at least length; 0 = length */
+    size_t grain;            /* 0: tensors lie one behind the other; else each begins at a multiple of so many elements,
+                                256 where memopt_shard lays them out: transformer_place() moves what a list tells */
     int    rms;              /* 1: RMS norm, which has no shift; 0: layer norm */
     int    swiglu;           /* 1: SwiGLU; 0: GELU */
     int    rotary;           /* 1: rotary positions, in the attention; 0: learned ones, in the embedding */
@@ -94,6 +96,17 @@ static inline void transformer_list(transformer_tensor *list, size_t i, const ch
     list[i].columns = list[i].count ? columns : 0;
 }
 
+/* Move the tensors of a list to where a shape with a grain has them. Returns the elements, of `elements` without it. */
+static inline size_t transformer_place(const transformer *t, transformer_tensor *list, size_t elements) {
+    size_t i, end = 0;
+
+    for (i = 0; t->grain && i < TRANSFORMER_TENSORS_MAX; ++i) {
+        list[i].first = (end + t->grain - 1) / t->grain * t->grain;
+        if (list[i].count) end = list[i].first + list[i].count;
+    }
+    return t->grain ? (end + t->grain - 1) / t->grain * t->grain : elements;
+}
+
 /* ---- shapes ---- */
 static inline size_t transformer_rows(const transformer *t) {
     return t->batch * t->length;
@@ -126,7 +139,7 @@ static inline memopt_segment *transformer_add(transformer_chain *c, transformer_
     size_t i, elements;
 
     memset(list, 0, sizeof list);
-    elements = tensors_fn(t, list);
+    elements = transformer_place(t, list, tensors_fn(t, list));
     part->shape = t;
     part->weights = transformer_at(c->weights, c->elements, t->weight_type);
     part->gradients = transformer_at(c->gradients, c->elements, t->gradient_type);
@@ -179,7 +192,7 @@ static inline transformer_work transformer_begin(const memopt_tape_call *call, t
     w.part = (const transformer_part *)call->user;
     w.shape = w.part->shape;
     w.rows = transformer_rows(w.shape);
-    (void)tensors_fn(w.shape, w.list);
+    (void)transformer_place(w.shape, w.list, tensors_fn(w.shape, w.list));
     for (i = 0; backward && i < TRANSFORMER_TENSORS_MAX; ++i) {
         const size_t bytes = w.list[i].count * memopt_type_bytes(w.shape->gradient_type);
 

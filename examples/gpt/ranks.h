@@ -1,0 +1,705 @@
+/* ranks.h - one network over many ranks: threads of this process, or, compiled with -DTRAIN_GPT_MPI, the processes of
+   mpirun. memopt_shard cuts weights, gradients and states among them; this is what an engine adds to have that.
+
+   Groups   What is used together: each segment of the tape, a half of a block, is a group. The embedding, and the head
+            whose weights it is, are one, which has two backwards.
+   Calls    A callback of the tape tells the shard what it is about to use, looks where that is, and, when the gradients
+            of a group are complete, lets them go: rank_call(). What is used when is what the tape's actions say.
+   Units    A step has so many batches, whatever the number of ranks; which sequences, what dropout, how much of the
+            loss: all that goes by a batch's number. So weights have the same bits for any number of ranks.
+   Plan     memopt_shard_plan() and a tape over an arena that only counts tell what each rank will hold and send; a
+            ledger and the communicator tell what it was. */
+#ifndef GPT_RANKS_H
+#define GPT_RANKS_H
+
+enum { HELD_PARAMETERS, HELD_GRADIENTS, HELD_OPTIMIZER, HELD_ACTIVATIONS, HELD_BUCKETS, HELD_DATA, HELD };
+static const char *const held_names[HELD] = { "parameters", "gradients", "optimizer", "activations", "buckets", "data" };
+static const memopt_tag held_tags[HELD] = { MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER,
+    MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_OTHER };
+enum { RANK_GRAIN = 256 }; /* where memopt_shard begins a tensor, in elements */
+
+typedef struct traffic { uint64_t calls, sent, received; } traffic;
+
+typedef struct rank_report { /* plain values: ranks send them to each other */
+    uint64_t predicted[HELD + 1], measured[HELD + 1]; /* bytes of the arena by tag, when all of it is highest; that */
+    traffic  planned, counted; /* of weights and gradients, in all steps; of LAMB, LARS, Adafactor with their sums */
+    traffic  others;           /* norms and losses: counted only */
+    uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
+} rank_report;
+
+struct rank;
+typedef struct rank_layer { /* what a callback of the tape is given: the part's own, and whose it is */
+    memopt_tape_layer layer;
+    struct rank *rank;
+    size_t group;
+    int    completes; /* 1: its backward is the last of the group */
+} rank_layer;
+
+typedef struct rank {
+    engine        e;
+    options       o;            /* its `accumulate` is the units: the loss and the rate go by all of them */
+    memopt_ops    ops;
+    memopt_thread_pool *pool;
+    memopt_threads threads;
+    data          d;
+    size_t        number;       /* of this rank */
+    memopt_transport transport;
+    memopt_comm  *comm;
+    memopt_shard *shard;
+    rank_layer   *layers;
+    memopt_tape_layer *calls;   /* to them */
+    memopt_shard_tensor *tensors;
+    memopt_shard_use *uses;
+    size_t       *use_layers;   /* of each use */
+    size_t        use_count;
+    double       *losses;       /* of all units: those of a rank side by side */
+    size_t        rounds, skipped; /* of a step; steps whose gradients were not finite, with a loss scale */
+    traffic       others;
+    rank_report  *reports;      /* of all ranks; the own one is filled in before they are sent */
+    outcome      *out;          /* of rank 0; of the others NULL */
+    int           wrong, told;  /* told: by another rank, that something is wrong */
+} rank;
+
+typedef struct ranks_plan {
+    options     *o;
+    size_t       tape, budget;  /* bytes of a pass; what the tape may take: the same for every rank */
+    size_t       data;
+    rank_report *reports;
+    memopt_shard_bytes *bytes;  /* of each rank */
+} ranks_plan;
+
+static size_t round64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+/* ---- what a callback does ---- */
+static int rank_said(rank *r, const char *what, memopt_status s) {
+    if (s && r->shard) r->e.error = memopt_shard_error(r->shard);
+    return said(&r->e, what, s);
+}
+
+/* Where the weights of a part are now, and its gradients. */
+static void rank_place(const rank *r, transformer_part *part) {
+    part->weights = memopt_shard_weights(r->shard, part->first_tensor);
+    part->gradients = memopt_shard_gradients(r->shard, part->first_tensor);
+}
+
+static memopt_status rank_use(rank *r, size_t group, int is_backward) {
+    return is_backward ? memopt_shard_backward(r->shard, group) : memopt_shard_forward(r->shard, group);
+}
+
+static memopt_status rank_call(const memopt_tape_call *call) {
+    rank_layer *l = (rank_layer *)call->user;
+    rank *r = l->rank;
+    memopt_tape_call inner = *call;
+    memopt_status s = rank_use(r, l->group, call->is_backward);
+
+    inner.user = l->layer.user;
+    if (!s) {
+        rank_place(r, (transformer_part *)l->layer.user);
+        if (l->group == 0) rank_place(r, &r->e.m.embedding); /* whose tokens the head needs */
+        s = call->is_backward ? l->layer.backward_fn(&inner) : l->layer.forward_fn(&inner);
+        if (s) return s;
+        if (call->is_backward && l->completes) s = memopt_shard_reduce(r->shard, l->group);
+    }
+    if (s && call->error) *call->error = memopt_shard_error(r->shard);
+    return s;
+}
+
+/* ---- groups, and what is used when ---- */
+static void rank_groups(rank *r) {
+    const size_t last = r->e.segment_count - 1, outer = r->e.m.vit ? 2 : 1; /* groups of both ends */
+    size_t i, t;
+
+    for (i = 0; i <= last; ++i) {
+        rank_layer *l = &r->layers[i];
+        const transformer_part *part = (const transformer_part *)r->e.layers[i].user;
+
+        l->layer = r->e.layers[i];
+        l->rank = r;
+        l->group = i == 0 ? 0 : i == last ? outer - 1 : i - 1 + outer;
+        l->completes = i < last || r->e.m.vit;
+        r->calls[i].forward_fn = r->calls[i].backward_fn = rank_call;
+        r->calls[i].user = l;
+        for (t = part->first_tensor; t < part->first_tensor + part->tensor_count; ++t) {
+            r->tensors[t].count = r->e.m.tensors[t].count;
+            r->tensors[t].columns = r->e.m.tensors[t].columns;
+            r->tensors[t].group = l->group;
+        }
+    }
+}
+
+/* The tape's actions are the same on all ranks, so they use groups in the same order. */
+static int rank_uses(rank *r) {
+    size_t count, i;
+    const memopt_action *actions = memopt_tape_actions(r->e.tape, &count);
+
+    free(r->uses); free(r->use_layers);
+    r->use_count = 0;
+    r->uses = (memopt_shard_use *)calloc(count, sizeof *r->uses);
+    r->use_layers = (size_t *)calloc(count, sizeof *r->use_layers);
+    if (!r->uses || !r->use_layers) return said(&r->e, "The uses of groups", MEMOPT_ERR_MEMORY);
+    for (i = 0; i < count; ++i) {
+        const int is_backward = actions[i].op == MEMOPT_ACTION_BACKWARD;
+
+        if (!is_backward && actions[i].op != MEMOPT_ACTION_FORWARD && actions[i].op != MEMOPT_ACTION_FORWARD_SAVE) continue;
+        r->use_layers[r->use_count] = actions[i].index;
+        r->uses[r->use_count].group = r->layers[actions[i].index].group;
+        r->uses[r->use_count++].is_backward = is_backward;
+    }
+    return 0;
+}
+
+/* ---- to open: the model and the tape over an arena, which only counts where capacity is 0 ---- */
+static int rank_open_model(rank *r, size_t capacity) {
+    engine *e = &r->e;
+    model *m = &e->m;
+
+    e->host = process_host();
+    describe_model(e, &r->o, &r->ops);
+    m->shape.grain = RANK_GRAIN;
+    m->split = m->fuse = 0; /* both are the shard's to do */
+    m->shape.done_fn = NULL;
+    if (take_tables(e)) return 1;
+    r->layers = (rank_layer *)calloc(e->segment_count, sizeof *r->layers);
+    r->calls = (memopt_tape_layer *)calloc(e->segment_count, sizeof *r->calls);
+    r->tensors = (memopt_shard_tensor *)calloc(m->tensor_count, sizeof *r->tensors);
+    if (!r->layers || !r->calls || !r->tensors) return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
+    if (open_arena(e, capacity) || push_batch(e)) return 1;
+    m->weights = m->gradients = e->input; /* until a callback knows better: sizes alone are asked for */
+    describe_chain(m, e->layers, e->segments);
+    rank_groups(r);
+    return said(e, "The layers", memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error));
+}
+
+static int rank_open_tape(rank *r, size_t budget) { /* budget: of --keep budget */
+    memopt_tape_desc d = describe_tape(&r->e, &r->o);
+
+    memopt_tape_destroy(r->e.tape);
+    r->e.tape = NULL;
+    d.layers = r->calls;
+    d.error = &r->e.error;
+    if (r->o.keep == KEEP_BUDGET) d.budget = budget;
+    if (said(&r->e, "The plan of the activations", memopt_tape_create(&d, &r->e.tape))) return 1;
+    return rank_uses(r);
+}
+
+static memopt_shard_desc rank_describe_shard(rank *r) {
+    memopt_shard_desc d = { 0 };
+
+    d.stage = (int)r->o.stage;
+    d.tensors = r->tensors;
+    d.tensor_count = r->e.m.tensor_count;
+    d.uses = r->uses;
+    d.use_count = r->use_count;
+    d.units = r->o.units;
+    d.gradients = r->o.gradients;
+    d.optim = describe_optimizer(&r->e, &r->o);
+    d.optim.gradients = MEMOPT_TYPE_F32;
+    d.comm = r->comm;
+    d.error = &r->e.error;
+    return d;
+}
+
+static void rank_close(rank *r) {
+    memopt_shard_close(r->shard);
+    engine_close(&r->e);
+    memopt_ledger_destroy(r->e.ledger);
+    memopt_comm_destroy(r->comm);
+    memopt_thread_pool_destroy(r->pool);
+    data_close(&r->d);
+    free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers); free(r->losses); free(r->reports);
+}
+
+/* ---- the plan ---- */
+static void predict(const ranks_plan *p, size_t number) {
+    rank_report *x = &p->reports[number];
+    const memopt_shard_bytes *b = &p->bytes[number];
+    int t;
+
+    x->predicted[HELD_PARAMETERS] = round64(b->weights) + round64(b->window) + round64(b->extra);
+    x->predicted[HELD_GRADIENTS] = round64(b->gradients) + round64(b->sums);
+    x->predicted[HELD_OPTIMIZER] = round64(b->states);
+    x->predicted[HELD_BUCKETS] = round64(b->buckets);
+    x->predicted[HELD_ACTIVATIONS] = number < p->o->units ? round64(p->tape) : 0; /* it never has a unit */
+    x->predicted[HELD_DATA] = p->data;
+    for (t = 0; t < HELD; ++t) x->predicted[HELD] += x->predicted[t];
+    x->planned.calls = b->calls * p->o->steps;
+    x->planned.sent = x->planned.received = (b->sent_gradients + b->sent_weights) * p->o->steps;
+}
+
+/* What each rank holds beside activations; *largest is the most. */
+static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
+    memopt_shard_desc d = rank_describe_shard(r);
+    size_t i;
+
+    d.rank_count = r->o.ranks;
+    for (*largest = i = 0; i < r->o.ranks; ++i) {
+        d.rank = i;
+        if (said(&r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
+        *largest = most(*largest, p->bytes[i].total - round64(p->bytes[i].tables));
+    }
+    return 0;
+}
+
+static int budget_of_rank_is_below(rank *r, const ranks_plan *p, size_t held) {
+    memopt_tape_desc d = describe_tape(&r->e, &r->o);
+    size_t need = 0;
+
+    d.layers = r->calls;
+    d.error = &r->e.error;
+    if (said(&r->e, "The plan of the activations", memopt_tape_min_budget(&d, &need))) return 1;
+    if (r->o.budget >= held + need) return 0;
+    snprintf(r->e.message, sizeof r->e.message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with --stage %zu, and "
+             "activations need %.1f MB or more; more --ranks, --attention lean, --head chunk:64, --mlp chunk:512 need less.",
+             (double)r->o.budget / 1e6, (double)(held - p->data) / 1e6, r->o.stage, (double)(need + p->data) / 1e6);
+    return 1;
+}
+
+/* Which groups are used when depends on the tape, how much the shard takes on that, and what a budget leaves for the
+   tape on the shard: so plan until it fits. What a shard has once needed is set aside from then on: that ends. */
+static int plan_all(rank *r, ranks_plan *p) {
+    const int has_budget = r->o.keep == KEEP_BUDGET;
+    size_t held = 0, largest;
+
+    if (rank_open_model(r, 0)) return 1;
+    p->data = r->e.by_tag[TAG_DATA];
+    if (has_budget && plan_shards(r, p, &largest)) return 1; /* a forward and a backward of each group */
+    if (has_budget) held = p->data + largest;
+    for (;;) {
+        if (has_budget && budget_of_rank_is_below(r, p, held)) return 1;
+        p->budget = has_budget ? r->o.budget - held : SIZE_MAX;
+        if (rank_open_tape(r, p->budget) || plan_shards(r, p, &largest)) return 1;
+        p->tape = memopt_tape_get_stats(r->e.tape).peak;
+        if (!has_budget || p->data + largest + round64(p->tape) <= r->o.budget) return 0;
+        held = most(held + 64, p->data + largest);
+    }
+}
+
+static int plan_ranks(ranks_plan *p, outcome *out) {
+    rank *r = (rank *)calloc(1, sizeof *r);
+    size_t i;
+    int wrong = !r;
+
+    if (!wrong) {
+        r->o = *p->o;
+        wrong = open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message) || plan_all(r, p);
+        snprintf(out->message, sizeof out->message, "%s", r->e.message);
+        for (i = 0; !wrong && i < r->o.ranks; ++i) predict(p, i);
+        for (i = 0; i < r->e.m.tensor_count; ++i) out->parameters += r->e.m.tensors ? r->e.m.tensors[i].count : 0;
+        out->tokens = transformer_rows(&r->e.m.shape) * r->o.units;
+        out->batch = r->o.batch;
+        rank_close(r);
+    } else snprintf(out->message, sizeof out->message, "No memory for the plan.");
+    free(r);
+    return wrong;
+}
+
+/* ---- traffic ---- */
+static traffic traffic_of(const memopt_comm *comm) {
+    const memopt_comm_stats s = memopt_comm_get_stats(comm);
+    traffic x = { 0, 0, 0 };
+    int i;
+
+    for (i = 0; i < 3; ++i) {
+        x.calls += s.calls[i];
+        x.sent += s.sent[i];
+        x.received += s.received[i];
+    }
+    return x;
+}
+
+static traffic traffic_less(traffic a, traffic b) {
+    a.calls -= b.calls;
+    a.sent -= b.sent;
+    a.received -= b.received;
+    return a;
+}
+
+static void traffic_add(traffic *to, traffic x) {
+    to->calls += x.calls;
+    to->sent += x.sent;
+    to->received += x.received;
+}
+
+static int rank_gather(rank *r, const char *what, void *all, size_t bytes) { /* of each rank, in place */
+    memopt_comm_call call = { 0 };
+    memopt_status s;
+
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = bytes;
+    call.send = (unsigned char *)all + r->number * bytes;
+    call.receive = all;
+    s = memopt_comm_run(r->comm, &call);
+    if (s) r->e.error = memopt_comm_error(r->comm);
+    return said(&r->e, what, s);
+}
+
+/* ---- one step ---- */
+/* A round without a batch of its own: the others need the weights that are here, and send their gradients. */
+static int rank_walk(rank *r) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    for (i = 0; !s && i < r->use_count; ++i) {
+        const rank_layer *l = &r->layers[r->use_layers[i]];
+        const int is_backward = r->uses[i].is_backward;
+
+        s = rank_use(r, l->group, is_backward);
+        if (!s && is_backward && l->completes) s = memopt_shard_reduce(r->shard, l->group);
+    }
+    return rank_said(r, "A round", s);
+}
+
+static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
+    engine *e = &r->e;
+    const uint64_t number = (uint64_t)step * r->o.units + unit;
+
+    e->m.loss = 0;
+    if (unit == MEMOPT_SHARD_NO_UNIT) return rank_walk(r);
+    if (said(e, "A pass", memopt_tape_seek(e->tape, number))) return 1;
+    if (load_batch(e, &r->o, &r->d, number * r->o.batch, 0) || pass(e)) return 1;
+    r->losses[r->number * r->rounds + round] = e->m.loss;
+    return 0;
+}
+
+/* All gradients are added up: measure them where that is asked for, then step. As apply(), of parts. */
+static int rank_apply(rank *r, memopt_optim_run *run) {
+    engine *e = &r->e;
+    const int scaling = r->o.gradients == MEMOPT_TYPE_F16;
+    const traffic before = traffic_of(r->comm);
+    memopt_gradient_total total = { 0 };
+    memopt_status s = MEMOPT_OK;
+    double clip = 1;
+
+    total.factor = 1;
+    if (scaling || r->o.clip > 0) s = memopt_shard_measure(r->shard, scaling ? &e->scaler : NULL, &total);
+    traffic_add(&r->others, traffic_less(traffic_of(r->comm), before));
+    if (rank_said(r, "The gradients", s)) return 1;
+    if (total.overflow && !scaling) {
+        snprintf(e->message, sizeof e->message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
+        return 1;
+    }
+    if (r->o.clip > 0 && !total.overflow)
+        if (said(e, "Clipping", memopt_clip_norm(sqrt(total.squares) * total.factor, r->o.clip, &clip))) return 1;
+    run->gradient_factor = total.factor * clip;
+    s = total.overflow ? memopt_shard_cancel(r->shard) : memopt_shard_step(r->shard, run);
+    if (rank_said(r, "The step", s)) return 1;
+    r->skipped += total.overflow != 0;
+    return scaling && said(e, "The loss scale", memopt_scaler_update(&e->scaler, total.overflow));
+}
+
+/* Of all units, in their order: the same on every rank. */
+static int rank_add_losses(rank *r) {
+    const traffic before = traffic_of(r->comm);
+    size_t u;
+
+    if (rank_gather(r, "The loss", r->losses, r->rounds * sizeof *r->losses)) return 1;
+    for (r->e.m.loss = 0, u = 0; u < r->o.units; ++u)
+        r->e.m.loss += r->losses[u % r->o.ranks * r->rounds + u / r->o.ranks];
+    traffic_add(&r->others, traffic_less(traffic_of(r->comm), before));
+    return 0;
+}
+
+static int rank_step(rank *r, size_t number) {
+    memopt_optim_group group = memopt_optim_group_default(r->o.optimizer);
+    memopt_optim_run run = { 0 };
+    model *m = &r->e.m;
+    size_t round, unit = MEMOPT_SHARD_DONE;
+
+    group.rate = rate_at(&r->o, number);
+    run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = r->o.fuse_step;
+    run.clips_norm = r->o.clip > 0; run.scales_loss = r->o.gradients == MEMOPT_TYPE_F16;
+    m->head.rule.scale = run.scales_loss ? (double)r->e.scaler.scale : 1;
+    m->head.targets = r->e.targets;
+    for (round = 0;; ++round) {
+        memopt_status s = MEMOPT_OK;
+
+        if (run.fused && round + 1 == r->rounds) s = memopt_shard_step_inside(r->shard, &run);
+        if (!s) s = memopt_shard_next_unit(r->shard, &unit);
+        if (rank_said(r, "A round", s)) return 1;
+        if (unit == MEMOPT_SHARD_DONE) break;
+        if (rank_unit(r, number, round, unit)) return 1;
+    }
+    return rank_apply(r, &run) || rank_add_losses(r);
+}
+
+/* ---- a whole run of one rank ---- */
+/* Weights tensor by tensor, and behind each the 16 bits more that it may have: each rank goes on with what the rank
+   before has left, so that the hash is that of one process, whatever is cut where. */
+static int rank_hash(rank *r, uint64_t *hash) {
+    const size_t holders = r->o.stage ? r->o.ranks : 1, bytes = memopt_type_bytes(r->e.m.shape.weight_type);
+    memopt_optim_tensor part = { 0 };
+    memopt_comm_call call = { 0 };
+    memopt_status s = MEMOPT_OK;
+    size_t t, extra, holder;
+
+    *hash = HASH_BEGIN;
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = sizeof *hash;
+    call.send = call.receive = hash;
+    for (t = 0; t < r->e.m.tensor_count; ++t)
+        for (extra = 0; extra < (r->o.weights == WEIGHTS_SPLIT ? 2 : 1); ++extra)
+            for (holder = 0; holder < holders && !s; ++holder) {
+                (void)memopt_shard_part(r->shard, t, &part);
+                if (holder == r->number && part.held)
+                    *hash = hash_bytes(*hash, (const unsigned char *)(extra ? part.extra : part.weights), part.held * bytes);
+                call.root = holder;
+                s = memopt_comm_run(r->comm, &call);
+            }
+    if (s) r->e.error = memopt_comm_error(r->comm);
+    return said(&r->e, "The hash", s);
+}
+
+static void rank_measure(rank *r, traffic counted) {
+    rank_report *own = &r->reports[r->number];
+    const memopt_shard_desc d = rank_describe_shard(r);
+    memopt_shard_bytes b;
+    int t;
+
+    for (t = 0; t < HELD; ++t) own->measured[t] = memopt_ledger_usage(r->e.ledger, held_tags[t]).at_peak;
+    own->measured[HELD] = memopt_ledger_total(r->e.ledger).peak;
+    own->counted = counted;
+    own->others = r->others;
+    own->process = process_highest();
+    if ((d.stage != 1 && d.stage != 2) || r->o.ranks == 1 || memopt_shard_plan(&d, &b)) return;
+    own->planned.sent -= r->skipped * b.sent_weights; /* which had not changed */
+    own->planned.received -= r->skipped * b.sent_weights;
+    own->planned.calls -= r->skipped * (r->tensors[d.tensor_count - 1].group + 1);
+}
+
+static int rank_train(rank *r) {
+    double since;
+    traffic begin, counted;
+    double trained;
+    uint64_t hash;
+    size_t i;
+
+    for (i = 0; i < r->e.m.tensor_count; ++i) {
+        memopt_optim_tensor part = { 0 };
+
+        (void)memopt_shard_part(r->shard, i, &part);
+        if (said(&r->e, "The weights", init_tensor(&r->e.m, i, &part, r->o.seed))) return 1;
+    }
+    if (init_scale(&r->e) || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
+    begin = traffic_of(r->comm);
+    since = now();
+    for (i = 0; i < r->o.steps; ++i) {
+        if (rank_step(r, i)) return 1;
+        if (!r->out) continue;
+        outcome_loss(r->out, r->e.m.loss);
+        progress(&r->e, &r->o, i + 1, now() - since);
+    }
+    trained = now() - since;
+    counted = traffic_less(traffic_less(traffic_of(r->comm), begin), r->others);
+    rank_measure(r, counted);
+    if (rank_gather(r, "The report", r->reports, sizeof *r->reports)) return 1;
+    if (rank_hash(r, &hash)) return 1;
+    if (!r->out) return 0;
+    r->out->weights_hash = hash;
+    r->out->seconds_per_step = trained / (double)r->o.steps;
+    r->out->tokens_per_second = (double)r->out->tokens / r->out->seconds_per_step;
+    return 0;
+}
+
+static int rank_open(rank *r, const ranks_plan *p) {
+    memopt_comm_desc c = { 0 };
+    memopt_shard_desc d;
+
+    c.transport = r->transport;
+    c.error = &r->e.error;
+    if (said(&r->e, "The communicator", memopt_comm_create(&c, &r->comm))) return 1;
+    if (open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message)) return 1;
+    if (!r->o.vit && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
+    r->rounds = (r->o.units + r->o.ranks - 1) / r->o.ranks;
+    r->losses = (double *)calloc(r->rounds * r->o.ranks, sizeof *r->losses);
+    if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
+    if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
+    if (rank_open_model(r, in_pages((size_t)p->reports[r->number].predicted[HELD], 1)) || rank_open_tape(r, p->budget)) return 1;
+    d = rank_describe_shard(r);
+    return said(&r->e, "The shard", memopt_shard_open(&d, r->e.arena, &r->shard));
+}
+
+/* Whoever fails tells the others, so that nobody waits for it. */
+static void rank_run(rank *r, const ranks_plan *p) {
+    r->wrong = rank_open(r, p) || rank_train(r);
+    if (!r->wrong) return;
+    r->told = memopt_comm_error(r->comm).status != MEMOPT_OK;
+#ifdef TRAIN_GPT_MPI
+    fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e.message);
+#endif
+    if (r->comm) memopt_comm_abort(r->comm);
+    else if (r->transport.abort_fn) r->transport.abort_fn(r->transport.user);
+}
+
+static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number) {
+    const size_t bytes = p->o->ranks * sizeof *r->reports;
+
+    r->o = *p->o;
+    r->number = number;
+    r->out = number ? NULL : out;
+    r->reports = (rank_report *)malloc(bytes);
+    if (r->reports) memcpy(r->reports, p->reports, bytes);
+    return !r->reports;
+}
+
+/* ---- all ranks: processes ---- */
+#ifdef TRAIN_GPT_MPI
+static memopt_mpi mpi;
+static memopt_transport mpi_transport;
+enum { MPI_SECONDS = 600 }; /* that a rank waits for the others, who may be in a long pass */
+
+static size_t own_rank(void) { return mpi_transport.rank; }
+
+/* --ranks is what mpirun says, and a switch behind it must say the same. */
+static int ranks_begin(int *argc, char ***argv) {
+    static char number[24], name[] = "--ranks";
+    char **all;
+    int level;
+
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level)
+        || memopt_mpi_open(&mpi, MPI_COMM_WORLD, MPI_SECONDS, &mpi_transport)) {
+        fputs("train_gpt: MPI does not start: run it as mpirun -n 4 build/train_gpt_mpi\n", stderr);
+        return 1;
+    }
+    snprintf(number, sizeof number, "%zu", mpi_transport.rank_count);
+    all = (char **)malloc(((size_t)*argc + 3) * sizeof *all);
+    if (!all) return 1;
+    all[0] = (*argv)[0]; all[1] = name; all[2] = number;
+    memcpy(all + 3, *argv + 1, (size_t)*argc * sizeof *all); /* with the NULL behind them */
+    *argv = all;
+    *argc += 2;
+    return 0;
+}
+
+/* After a failure that ranks have told each other it ends them all. */
+static int ranks_end(int status) {
+    (void)fflush(NULL);
+    memopt_mpi_close(&mpi, 0);
+    (void)MPI_Finalize();
+    return status;
+}
+
+static int ranks_run(const ranks_plan *p, outcome *out) { /* this process is one of them */
+    rank *r = (rank *)calloc(1, sizeof *r);
+    int wrong = !r || rank_begin(r, p, out, own_rank());
+
+    if (p->o->ranks != mpi_transport.rank_count) {
+        snprintf(out->message, sizeof out->message, "--ranks %zu, and mpirun started %zu: leave --ranks out.", p->o->ranks,
+                 mpi_transport.rank_count);
+        wrong = 1;
+    } else if (!wrong) {
+        r->transport = mpi_transport;
+        rank_run(r, p);
+        wrong = r->wrong;
+        if (!wrong) memcpy(p->reports, r->reports, p->o->ranks * sizeof *p->reports);
+    }
+    if (r) rank_close(r);
+    free(r);
+    return wrong;
+}
+#else
+
+/* ---- all ranks: threads ---- */
+static size_t own_rank(void) { return 0; }
+static int ranks_begin(int *argc, char ***argv) { (void)argc; (void)argv; return 0; }
+static int ranks_end(int status) { return status; }
+
+#ifdef MEMOPT_PTHREADS
+typedef struct rank_thread { rank *r; const ranks_plan *p; pthread_t thread; int runs; } rank_thread;
+
+static void *rank_main(void *user) {
+    rank_thread *t = (rank_thread *)user;
+
+    rank_run(t->r, t->p);
+    return NULL;
+}
+
+static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
+    const size_t n = p->o->ranks;
+    rank_thread *threads = (rank_thread *)calloc(n, sizeof *threads);
+    size_t i;
+
+    if (!threads) snprintf(out->message, sizeof out->message, "No memory for %zu threads.", n);
+    for (i = 0; i < n; ++i) ranks[i].wrong = 1;
+    for (i = 0; threads && i < n; ++i) {
+        threads[i].r = &ranks[i];
+        threads[i].p = p;
+        threads[i].runs = !pthread_create(&threads[i].thread, NULL, rank_main, &threads[i]);
+        if (threads[i].runs) continue;
+        snprintf(out->message, sizeof out->message, "The system starts no thread for rank %zu: give fewer --ranks.", i);
+        ranks[i].told = 1;
+        ranks[i].transport.abort_fn(ranks[i].transport.user);
+    }
+    for (i = 0; threads && i < n; ++i) if (threads[i].runs) (void)pthread_join(threads[i].thread, NULL);
+    free(threads);
+}
+#else
+static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) { (void)ranks; (void)p; (void)out; }
+#endif
+
+/* What the rank says that went wrong itself; the others only say that somebody has given up. */
+static int ranks_wrong(const rank *ranks, size_t count, outcome *out) {
+    size_t i, culprit = count;
+
+    for (i = 0; i < count; ++i)
+        if (ranks[i].wrong && (culprit == count || ranks[culprit].told > ranks[i].told)) culprit = i;
+    if (culprit < count && !out->message[0])
+        snprintf(out->message, sizeof out->message, "rank %zu: %.370s", culprit, ranks[culprit].e.message);
+    return culprit < count;
+}
+
+static int ranks_run(const ranks_plan *p, outcome *out) {
+    const size_t n = p->o->ranks;
+    rank *ranks = (rank *)calloc(n, sizeof *ranks);
+    memopt_ranks_desc d = { 0 };
+    memopt_ranks *all = NULL;
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+    int wrong = !ranks;
+
+    for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
+    if (wrong) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
+    d.rank_count = n;
+    if (!wrong && n > 1) s = memopt_ranks_create(&d, &all);
+    if (s) snprintf(out->message, sizeof out->message, "No ranks as threads (%s): compile with -DMEMOPT_PTHREADS -pthread.",
+                    memopt_status_text(s));
+    for (i = 0; all && i < n; ++i) ranks[i].transport = memopt_ranks_transport(all, i);
+    if (!wrong && !s && n == 1) rank_run(&ranks[0], p);
+    if (all) ranks_start(ranks, p, out);
+    wrong = wrong || s || ranks_wrong(ranks, n, out);
+    if (!wrong) memcpy(p->reports, ranks[0].reports, n * sizeof *p->reports);
+    for (i = 0; ranks && i < n; ++i) rank_close(&ranks[i]);
+    memopt_ranks_destroy(all);
+    free(ranks);
+    return wrong;
+}
+#endif
+
+/* ---- what is told ---- */
+#include "ranks_report.h" /* ranks_tell(), ranks_json_write() */
+
+static int ranks_main(const options *asked, outcome *out) {
+    options o = *asked, shown = *asked;
+    ranks_plan p = { 0 };
+    int wrong;
+
+    memset(out, 0, sizeof *out);
+    shown.quiet = 0;
+    options_describe(&shown, out->switches, sizeof out->switches);
+    o.accumulate = o.units;
+    p.o = &o;
+    p.reports = (rank_report *)calloc(o.ranks, sizeof *p.reports);
+    p.bytes = (memopt_shard_bytes *)calloc(o.ranks, sizeof *p.bytes);
+    wrong = !p.reports || !p.bytes;
+    if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of %zu ranks.", o.ranks);
+    wrong = wrong || plan_ranks(&p, out) || (!o.dry_run && ranks_run(&p, out));
+    out->ok = !wrong;
+    if (wrong && out->message[0] && !own_rank()) fprintf(stderr, "train_gpt: %s\n", out->message);
+    if (!wrong && !own_rank()) {
+        ranks_tell(&p, out);
+        wrong = o.json && ranks_json_write(o.json, &p, out);
+        if (wrong) fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
+    }
+    free(p.reports); free(p.bytes);
+    return wrong;
+}
+#endif

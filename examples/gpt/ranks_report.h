@@ -1,0 +1,125 @@
+/* ranks_report.h - what many ranks held and sent, beside what was planned: a line for each, and as JSON. Part of
+   ranks.h. */
+#ifndef GPT_RANKS_REPORT_H
+#define GPT_RANKS_REPORT_H
+
+static int as_planned(const ranks_plan *p) { /* to the byte; what LAMB and its like add up goes beside the plan */
+    size_t i;
+    int t;
+
+    for (i = 0; i < p->o->ranks; ++i) {
+        const rank_report *x = &p->reports[i];
+
+        for (t = 0; t <= HELD; ++t) if (x->predicted[t] != x->measured[t]) return 0;
+    }
+    return 1;
+}
+
+static void tell_rank(const ranks_plan *p, size_t number) {
+    const rank_report *x = &p->reports[number];
+    const double steps = (double)p->o->steps * 1e6;
+
+    printf("%5zu %13.3f ", number, (double)x->predicted[HELD] / 1e6);
+    if (p->o->dry_run) {
+        printf("%12s %17.3f %10s %10s %8.0f\n", "-", (double)x->planned.sent / steps, "-", "-",
+               (double)x->planned.calls / (double)p->o->steps);
+        return;
+    }
+    printf("%12.3f %17.3f %10.3f %10.3f %8.0f", (double)x->measured[HELD] / 1e6, (double)x->planned.sent / steps,
+           (double)(x->counted.sent + x->others.sent) / steps, (double)(x->counted.received + x->others.received) / steps,
+           (double)(x->counted.calls + x->others.calls) / (double)p->o->steps);
+#ifdef TRAIN_GPT_MPI
+    printf(" %11.1f", (double)x->process / 1e6);
+#endif
+    putchar('\n');
+}
+
+static void ranks_tell(const ranks_plan *p, const outcome *out) {
+    const options *o = p->o;
+    size_t i;
+
+    printf("%s\n%zu ranks, stage %zu, %zu units of %zu sequences a step: %llu parameters, %llu tokens a step\n\n", out->switches,
+           o->ranks, o->stage, o->units, o->batch, (unsigned long long)out->parameters, (unsigned long long)out->tokens);
+    printf("%5s %13s %12s %17s %10s %10s %8s", "", "peak, MB", "", "MB a step:", "", "", "calls");
+#ifdef TRAIN_GPT_MPI
+    printf(" %11s", "process,");
+#endif
+    printf("\n%5s %13s %12s %17s %10s %10s %8s", "rank", "predicted", "measured", "sends, predicted", "sent", "received", "a step");
+#ifdef TRAIN_GPT_MPI
+    printf(" %11s", "MB");
+#endif
+    putchar('\n');
+    for (i = 0; i < o->ranks; ++i) tell_rank(p, i);
+    if (o->dry_run) return;
+    printf("%s; norms and losses are in what was sent, not in the plan\n", as_planned(p) ? "held as planned, to the byte"
+           : "NOT held as planned");
+    printf("%.1f tokens/s, loss %.5f, weights %016llx\n", out->tokens_per_second, (double)out->losses[out->loss_count - 1],
+           (unsigned long long)out->weights_hash);
+}
+
+/* ---- JSON ---- */
+static void json_held(FILE *f, const char *name, const uint64_t *bytes) {
+    int t;
+
+    fprintf(f, "\"%s\": {", name);
+    for (t = 0; t < HELD; ++t) fprintf(f, " \"%s\": %llu,", held_names[t], (unsigned long long)bytes[t]);
+    fprintf(f, " \"peak\": %llu }", (unsigned long long)bytes[HELD]);
+}
+
+static void json_traffic(FILE *f, const char *name, traffic x) {
+    fprintf(f, ",\n      \"%s\": { \"calls\": %llu, \"sent\": %llu, \"received\": %llu }", name, (unsigned long long)x.calls,
+            (unsigned long long)x.sent, (unsigned long long)x.received);
+}
+
+static void json_rank(FILE *f, const ranks_plan *p, size_t number) {
+    const rank_report *x = &p->reports[number];
+
+    fprintf(f, "%s\n    { \"rank\": %zu,\n      ", number ? "," : "", number);
+    json_held(f, "predicted_bytes", x->predicted);
+    if (!p->o->dry_run) {
+        fputs(",\n      ", f);
+        json_held(f, "measured_bytes", x->measured);
+    }
+    json_traffic(f, "predicted_traffic", x->planned);
+    if (!p->o->dry_run) {
+        json_traffic(f, "counted_traffic", x->counted);
+        json_traffic(f, "norms_and_losses", x->others);
+        fprintf(f, ",\n      \"process_peak_bytes\": %llu", (unsigned long long)x->process);
+    }
+    fputs(" }", f);
+}
+
+typedef struct ranks_told { const ranks_plan *p; const outcome *out; } ranks_told;
+
+static void ranks_json_put(FILE *f, const void *what) {
+    const ranks_told *told = (const ranks_told *)what;
+    const options *o = told->p->o;
+    const outcome *out = told->out;
+    size_t i;
+
+    fputs("{\n  \"ok\": true,\n  \"switches\": ", f);
+    json_text(f, out->switches);
+    json_count(f, "ranks", o->ranks);
+    json_count(f, "stage", o->stage);
+    json_count(f, "units", o->units);
+    json_count(f, "parameters", out->parameters);
+    json_count(f, "tokens_per_step", out->tokens);
+    json_count(f, "steps", out->steps);
+    json_known(f, "tokens_per_second", out->tokens_per_second);
+    json_known(f, "seconds_per_step", out->seconds_per_step);
+    json_losses(f, "losses", out->losses, out->loss_count);
+    if (o->dry_run) fputs(",\n  \"weights_hash\": null", f);
+    else fprintf(f, ",\n  \"weights_hash\": \"%016llx\"", (unsigned long long)out->weights_hash);
+    fputs(",\n  \"each_rank\": [", f);
+    for (i = 0; i < o->ranks; ++i) json_rank(f, told->p, i);
+    fputs("\n  ]\n}\n", f);
+}
+
+static int ranks_json_write(const char *path, const ranks_plan *p, const outcome *out) {
+    ranks_told told;
+
+    told.p = p;
+    told.out = out;
+    return file_replace(path, ranks_json_put, &told);
+}
+#endif

@@ -153,6 +153,7 @@ END
     refused 2 "--ranks" --units 4
     refused 2 "0 to 3" --ranks 2 --stage 4
     refused 1 "holds .* MB with --stage 3" --ranks 2 --keep budget:1M
+    refused 1 "together" --ranks 64 --stage 0 --preset 7b --batch 64
     refused 1 "o such file" --ranks 3 --data "$work/none.txt"
 }
 

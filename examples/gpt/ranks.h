@@ -13,7 +13,8 @@
 #define GPT_RANKS_H
 
 enum { HELD_PARAMETERS, HELD_GRADIENTS, HELD_OPTIMIZER, HELD_ACTIVATIONS, HELD_BUCKETS, HELD_DATA, HELD };
-static const char *const held_names[HELD] = { "parameters", "gradients", "optimizer", "activations", "buckets", "data" };
+static const char *const held_names[HELD] = { "parameters", "gradients", "optimizer", "activations", "buckets",
+    "data" };
 static const memopt_tag held_tags[HELD] = { MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER,
     MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_OTHER };
 enum { RANK_GRAIN = 256 }; /* where memopt_shard begins a tensor, in elements */
@@ -138,9 +139,9 @@ static int rank_uses(rank *r) {
     r->use_layers = (size_t *)calloc(count, sizeof *r->use_layers);
     if (!r->uses || !r->use_layers) return said(&r->e, "The uses of groups", MEMOPT_ERR_MEMORY);
     for (i = 0; i < count; ++i) {
-        const int is_backward = actions[i].op == MEMOPT_ACTION_BACKWARD;
+        const int op = actions[i].op, is_backward = op == MEMOPT_ACTION_BACKWARD;
 
-        if (!is_backward && actions[i].op != MEMOPT_ACTION_FORWARD && actions[i].op != MEMOPT_ACTION_FORWARD_SAVE) continue;
+        if (!is_backward && op != MEMOPT_ACTION_FORWARD && op != MEMOPT_ACTION_FORWARD_SAVE) continue;
         r->use_layers[r->use_count] = actions[i].index;
         r->uses[r->use_count].group = r->layers[actions[i].index].group;
         r->uses[r->use_count++].is_backward = is_backward;
@@ -206,7 +207,8 @@ static void rank_close(rank *r) {
     memopt_comm_destroy(r->comm);
     memopt_thread_pool_destroy(r->pool);
     data_close(&r->d);
-    free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers); free(r->losses); free(r->reports);
+    free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers);
+    free(r->losses); free(r->reports);
 }
 
 /* ---- the plan ---- */
@@ -248,8 +250,9 @@ static int budget_of_rank_is_below(rank *r, const ranks_plan *p, size_t held) {
     d.error = &r->e.error;
     if (said(&r->e, "The plan of the activations", memopt_tape_min_budget(&d, &need))) return 1;
     if (r->o.budget >= held + need) return 0;
-    snprintf(r->e.message, sizeof r->e.message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with --stage %zu, and "
-             "activations need %.1f MB or more; more --ranks, --attention lean, --head chunk:64, --mlp chunk:512 need less.",
+    snprintf(r->e.message, sizeof r->e.message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with "
+             "--stage %zu, and activations need %.1f MB or more; more --ranks, --attention lean, --head chunk:64, "
+             "--mlp chunk:512 need less.",
              (double)r->o.budget / 1e6, (double)(held - p->data) / 1e6, r->o.stage, (double)(need + p->data) / 1e6);
     return 1;
 }
@@ -441,7 +444,8 @@ static int rank_hash(rank *r, uint64_t *hash) {
             for (holder = 0; holder < holders && !s; ++holder) {
                 (void)memopt_shard_part(r->shard, t, &part);
                 if (holder == r->number && part.held)
-                    *hash = hash_bytes(*hash, (const unsigned char *)(extra ? part.extra : part.weights), part.held * bytes);
+                    *hash = hash_bytes(*hash, (const unsigned char *)(extra ? part.extra : part.weights),
+                                       part.held * bytes);
                 call.root = holder;
                 s = memopt_comm_run(r->comm, &call);
             }
@@ -501,6 +505,7 @@ static int rank_train(rank *r) {
 }
 
 static int rank_open(rank *r, const ranks_plan *p) {
+    const size_t bytes = in_pages((size_t)p->reports[r->number].predicted[HELD], 1);
     memopt_comm_desc c = { 0 };
     memopt_shard_desc d;
 
@@ -508,12 +513,13 @@ static int rank_open(rank *r, const ranks_plan *p) {
     c.error = &r->e.error;
     if (said(&r->e, "The communicator", memopt_comm_create(&c, &r->comm))) return 1;
     if (open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message)) return 1;
-    if (!r->o.vit && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
+    if (!r->o.vit
+        && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
     r->rounds = (r->o.units + r->o.ranks - 1) / r->o.ranks;
     r->losses = (double *)calloc(r->rounds * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
-    if (rank_open_model(r, in_pages((size_t)p->reports[r->number].predicted[HELD], 1)) || rank_open_tape(r, p->budget)) return 1;
+    if (rank_open_model(r, bytes) || rank_open_tape(r, p->budget)) return 1;
     d = rank_describe_shard(r);
     return said(&r->e, "The shard", memopt_shard_open(&d, r->e.arena, &r->shard));
 }
@@ -545,7 +551,9 @@ static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number)
 #ifdef TRAIN_GPT_MPI
 static memopt_mpi mpi;
 static memopt_transport mpi_transport;
-enum { MPI_SECONDS = 600 }; /* that a rank waits for the others, who may be in a long pass */
+#ifndef TRAIN_GPT_SECONDS
+#  define TRAIN_GPT_SECONDS 600 /* that a rank waits for the others, who may be in a long pass */
+#endif
 
 static size_t own_rank(void) { return mpi_transport.rank; }
 
@@ -556,7 +564,7 @@ static int ranks_begin(int *argc, char ***argv) {
     int level;
 
     if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level)
-        || memopt_mpi_open(&mpi, MPI_COMM_WORLD, MPI_SECONDS, &mpi_transport)) {
+        || memopt_mpi_open(&mpi, MPI_COMM_WORLD, TRAIN_GPT_SECONDS, &mpi_transport)) {
         fputs("train_gpt: MPI does not start: run it as mpirun -n 4 build/train_gpt_mpi\n", stderr);
         return 1;
     }
@@ -583,8 +591,8 @@ static int ranks_run(const ranks_plan *p, outcome *out) { /* this process is one
     int wrong = !r || rank_begin(r, p, out, own_rank());
 
     if (p->o->ranks != mpi_transport.rank_count) {
-        snprintf(out->message, sizeof out->message, "--ranks %zu, and mpirun started %zu: leave --ranks out.", p->o->ranks,
-                 mpi_transport.rank_count);
+        snprintf(out->message, sizeof out->message, "--ranks %zu, and mpirun started %zu: leave --ranks out.",
+                 p->o->ranks, mpi_transport.rank_count);
         wrong = 1;
     } else if (!wrong) {
         r->transport = mpi_transport;
@@ -647,9 +655,21 @@ static int ranks_wrong(const rank *ranks, size_t count, outcome *out) {
     return culprit < count;
 }
 
+/* Ranks are in one memory: there must be room for all of them. */
+static int ranks_fit(const ranks_plan *p, outcome *out) {
+    uint64_t available, sum = 0;
+    size_t i;
+
+    for (i = 0; i < p->o->ranks; ++i) sum += p->reports[i].predicted[HELD];
+    if (memopt_memory_available(NULL, &available) || sum <= available) return 1;
+    snprintf(out->message, sizeof out->message, "%zu ranks take %.1f MB together, and the system has less: --dry-run tells "
+             "what each of them takes.", p->o->ranks, (double)sum / 1e6);
+    return 0;
+}
+
 static int ranks_run(const ranks_plan *p, outcome *out) {
     const size_t n = p->o->ranks;
-    rank *ranks = (rank *)calloc(n, sizeof *ranks);
+    rank *ranks = ranks_fit(p, out) ? (rank *)calloc(n, sizeof *ranks) : NULL;
     memopt_ranks_desc d = { 0 };
     memopt_ranks *all = NULL;
     memopt_status s = MEMOPT_OK;
@@ -657,11 +677,11 @@ static int ranks_run(const ranks_plan *p, outcome *out) {
     int wrong = !ranks;
 
     for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
-    if (wrong) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
+    if (wrong && !out->message[0]) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
     d.rank_count = n;
     if (!wrong && n > 1) s = memopt_ranks_create(&d, &all);
-    if (s) snprintf(out->message, sizeof out->message, "No ranks as threads (%s): compile with -DMEMOPT_PTHREADS -pthread.",
-                    memopt_status_text(s));
+    if (s) snprintf(out->message, sizeof out->message, "No ranks as threads (%s): compile with -DMEMOPT_PTHREADS "
+                    "-pthread.", memopt_status_text(s));
     for (i = 0; all && i < n; ++i) ranks[i].transport = memopt_ranks_transport(all, i);
     if (!wrong && !s && n == 1) rank_run(&ranks[0], p);
     if (all) ranks_start(ranks, p, out);
@@ -697,7 +717,8 @@ static int ranks_main(const options *asked, outcome *out) {
     if (!wrong && !own_rank()) {
         ranks_tell(&p, out);
         wrong = o.json && ranks_json_write(o.json, &p, out);
-        if (wrong) fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
+        if (wrong)
+            fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
     }
     free(p.reports); free(p.bytes);
     return wrong;

@@ -662,8 +662,8 @@ static int ranks_fit(const ranks_plan *p, outcome *out) {
 
     for (i = 0; i < p->o->ranks; ++i) sum += p->reports[i].predicted[HELD];
     if (memopt_memory_available(NULL, &available) || sum <= available) return 1;
-    snprintf(out->message, sizeof out->message, "%zu ranks take %.1f MB together, and the system has less: --dry-run tells "
-             "what each of them takes.", p->o->ranks, (double)sum / 1e6);
+    snprintf(out->message, sizeof out->message, "%zu ranks take %.1f MB together, and the system has less: --dry-run "
+             "tells what each of them takes.", p->o->ranks, (double)sum / 1e6);
     return 0;
 }
 

@@ -26,7 +26,8 @@ static void tell_rank(const ranks_plan *p, size_t number) {
         return;
     }
     printf("%12.3f %17.3f %10.3f %10.3f %8.0f", (double)x->measured[HELD] / 1e6, (double)x->planned.sent / steps,
-           (double)(x->counted.sent + x->others.sent) / steps, (double)(x->counted.received + x->others.received) / steps,
+           (double)(x->counted.sent + x->others.sent) / steps,
+           (double)(x->counted.received + x->others.received) / steps,
            (double)(x->counted.calls + x->others.calls) / (double)p->o->steps);
 #ifdef TRAIN_GPT_MPI
     printf(" %11.1f", (double)x->process / 1e6);
@@ -45,17 +46,18 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
 #ifdef TRAIN_GPT_MPI
     printf(" %11s", "process,");
 #endif
-    printf("\n%5s %13s %12s %17s %10s %10s %8s", "rank", "predicted", "measured", "sends, predicted", "sent", "received", "a step");
+    printf("\n%5s %13s %12s %17s %10s %10s %8s", "rank", "predicted", "measured", "sends, predicted", "sent",
+           "received", "a step");
 #ifdef TRAIN_GPT_MPI
     printf(" %11s", "MB");
 #endif
     putchar('\n');
     for (i = 0; i < o->ranks; ++i) tell_rank(p, i);
     if (o->dry_run) return;
-    printf("%s; norms and losses are in what was sent, not in the plan\n", as_planned(p) ? "held as planned, to the byte"
-           : "NOT held as planned");
-    printf("%.1f tokens/s, loss %.5f, weights %016llx\n", out->tokens_per_second, (double)out->losses[out->loss_count - 1],
-           (unsigned long long)out->weights_hash);
+    printf("%s; norms and losses are in what was sent, not in the plan\n",
+           as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
+    printf("%.1f tokens/s, loss %.5f, weights %016llx\n", out->tokens_per_second,
+           (double)out->losses[out->loss_count - 1], (unsigned long long)out->weights_hash);
 }
 
 /* ---- JSON ---- */
@@ -68,8 +70,8 @@ static void json_held(FILE *f, const char *name, const uint64_t *bytes) {
 }
 
 static void json_traffic(FILE *f, const char *name, traffic x) {
-    fprintf(f, ",\n      \"%s\": { \"calls\": %llu, \"sent\": %llu, \"received\": %llu }", name, (unsigned long long)x.calls,
-            (unsigned long long)x.sent, (unsigned long long)x.received);
+    fprintf(f, ",\n      \"%s\": { \"calls\": %llu, \"sent\": %llu, \"received\": %llu }", name,
+            (unsigned long long)x.calls, (unsigned long long)x.sent, (unsigned long long)x.received);
 }
 
 static void json_rank(FILE *f, const ranks_plan *p, size_t number) {

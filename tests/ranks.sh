@@ -45,7 +45,7 @@ echo "weights $first"
 if command -v "${MPICC:-mpicc}" >/dev/null 2>&1 && command -v mpirun >/dev/null 2>&1; then
     ${MAKE:-make} -s build/train_gpt_mpi || exit 1
     more=
-    mpirun --version 2>/dev/null | grep -q 'Open MPI' && more='--oversubscribe --mca mpi_yield_when_idle 1'
+    mpirun --version 2>/dev/null | grep -q 'Open MPI' && more='--oversubscribe --bind-to none --mca mpi_yield_when_idle 1'
     echo "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun $more -n R build/train_gpt_mpi --stage S $switches"
     head_of_table
     for ranks in 2 4; do

@@ -54,6 +54,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     configuration "long random tests, clang, address and undefined, threads" clang "$address_clang -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
+    row "train_gpt: ranks, every optimizer and format" "$check gpt ranks_everywhere"
     row "train_gpt: plans hold with every switch, 1 to 8 threads" "$check gpt plan_holds_everywhere"
     row "train_gpt: the page in a browser" "$check gpt page"
     row "nvcc: five architectures, no warning, no spills" "$check cuda 75 80 90 100 120"

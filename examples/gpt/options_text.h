@@ -92,6 +92,6 @@ static void options_help(FILE *to) {
           "  train_gpt --keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step\n"
           "  train_gpt --preset gpt2-1558m --fit 24G --json run.json\n"
           "  train_gpt --ranks 4 --stage 3 --units 8          four ranks, the bits of one\n"
-          "  mpirun -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
+          "  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
 }
 #endif

@@ -7,6 +7,7 @@
             of a group are complete, lets them go: rank_call(). What is used when is what the tape's actions say.
    Units    A step has so many batches, whatever the number of ranks; which sequences, what dropout, how much of the
             loss: all that goes by a batch's number. So weights have the same bits for any number of ranks.
+   mpirun   Tell it --bind-to none: else it may bind a rank, with all of its --threads, to one core.
    Plan     memopt_shard_plan() and a tape over an arena that only counts tell what each rank will hold and send; a
             ledger and the communicator tell what it was. */
 #ifndef GPT_RANKS_H

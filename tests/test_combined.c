@@ -15,6 +15,7 @@
 #include "test_simd.c"
 #include "test_random.c"
 #include "test_number.c"
+#include "test_checksum.c"
 #include "test_quant.c"
 #include "test_state_codec.c"
 #include "test_optim.c"
@@ -62,6 +63,7 @@ static void test_narrow(void) {
 
 int main(void) {
     if (!TEST_WIDE) test_narrow();
+    test_checksum();
 #if !defined(__FAST_MATH__) && !defined(__MINGW32__) /* equal bits are not promised there: mingw-w64's fma rounds twice */
     test_simd();
     test_random_section(); /* test_random() makes the random numbers of tests */

@@ -6,7 +6,7 @@ static unsigned char pieces_byte(size_t value, size_t i) { return (unsigned char
 static size_t pieces_size(size_t value) { return value < 3 ? value + 1 : 100 + 77 * value; } /* some are less than ranks */
 
 static void pieces_refusals(void) {
-    memopt_pieces_desc right, x; memopt_pieces *out = NULL; test_faults f; memopt_host host = test_host(&f), half; memopt_tape_store s; memopt_error why; unsigned char in[64] = "abc", back[64] = "";
+    memopt_pieces_desc right, x; memopt_pieces *out = NULL; test_faults f; memopt_host host = test_host(&f), half; memopt_tape_store s; memopt_error why; char line[200] = ""; unsigned char in[64] = "abc", back[64] = "";
     memset(&right, 0, sizeof right); memset(&f, 0, sizeof f); memset(&half, 0, sizeof half);
     half.allocator.alloc_fn = memopt_i_system_alloc;
     right.values = 3; right.host = &host;
@@ -17,6 +17,7 @@ static void pieces_refusals(void) {
     x = right; REFUSES(x.error, x.values = SIZE_MAX / 8, memopt_pieces_create(&x, &out), MEMOPT_ERR_OVERFLOW, "pieces: values are too many for a size_t");
     x = right; x.error = &why; f.fail_on = f.calls + 1;
     CHECK(memopt_pieces_create(&x, &out) == MEMOPT_ERR_MEMORY && !out && why.status == MEMOPT_ERR_MEMORY);
+    CHECK(!memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "pieces: no memory for it: asked ", 32));
     CHECK(memopt_pieces_create(&x, &out) == MEMOPT_OK && out);
     s = memopt_pieces_store(out);
     CHECK(s.write_fn(s.user, 3, in, 4) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_pieces_error(out), MEMOPT_ERR_ARGUMENT, "pieces: value 3, is beyond those of the desc"));

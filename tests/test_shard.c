@@ -454,7 +454,7 @@ static memopt_status shard_scale(const memopt_tape_call *call) { /* out = in * w
     return MEMOPT_OK;
 }
 typedef struct shard_taped { memopt_ranks *ranks; int stage; memopt_schedule_rule rule; size_t rank_count, uses; float weights[5][SHARD_WIDTH]; memopt_status status[4]; int seen[4]; } shard_taped;
-static memopt_status shard_tape_train(shard_taped *w, memopt_shard *x, memopt_tape *tape, memopt_error *why) {
+static memopt_status shard_tape_train(float (*weights)[SHARD_WIDTH], memopt_shard *x, memopt_tape *tape, memopt_error *why) {
     static const size_t steps = 3; size_t step, unit, t, i; memopt_status s; memopt_optim_tensor part; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     float in[SHARD_WIDTH], last[SHARD_WIDTH], back[SHARD_WIDTH];
     for (t = 0; t < 5; ++t) {
@@ -477,18 +477,17 @@ static memopt_status shard_tape_train(shard_taped *w, memopt_shard *x, memopt_ta
     if (!s) s = memopt_tape_evaluate(tape, in, last);
     for (t = 0; !s && t < 5; ++t) {
         s = memopt_shard_forward(x, t);
-        if (!s && memopt_shard_weights(x, t)) memcpy(w->weights[t], memopt_shard_weights(x, t), sizeof w->weights[t]); /* the same on all */
+        if (!s && memopt_shard_weights(x, t)) memcpy(weights[t], memopt_shard_weights(x, t), sizeof weights[t]); /* the same on all */
     }
     return s;
 }
 static void shard_tape_rank(void *task, size_t rank, int worker) {
     static const size_t groups[SHARD_CHAIN] = { 0, 1, 2, MEMOPT_SHARD_NO_GROUP, 3, 1, 4 };
-    static shard_taped all[4]; /* of each rank: what it ends with */
+    static float ends[4][5][SHARD_WIDTH]; /* of each rank */
     shard_taped *w = (shard_taped *)task; memopt_shard_segment segments[SHARD_CHAIN]; shard_segment_user users[SHARD_CHAIN]; memopt_tape_layer layers[SHARD_CHAIN]; memopt_segment chain[SHARD_CHAIN];
     memopt_shard_tensor tensors[5]; memopt_shard_use uses[64]; memopt_tape_desc td; memopt_tape *tape = NULL; memopt_shard_desc d; memopt_shard *x = NULL; memopt_comm_desc cd; size_t i; memopt_error why;
     (void)worker;
     memset(&cd, 0, sizeof cd); memset(&d, 0, sizeof d); memset(&td, 0, sizeof td); memset(chain, 0, sizeof chain); memset(tensors, 0, sizeof tensors); memset(&why, 0, sizeof why);
-    all[rank] = *w;
     for (i = 0; i < SHARD_CHAIN; ++i) {
         users[i].segment = &segments[i]; users[i].tensor = groups[i]; users[i].adds = i == 1; users[i].seen = &w->seen[rank];
         segments[i].layer.forward_fn = segments[i].layer.backward_fn = shard_scale; segments[i].layer.user = &users[i]; segments[i].group = groups[i]; segments[i].shard = NULL;
@@ -508,9 +507,9 @@ static void shard_tape_rank(void *task, size_t rank, int worker) {
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
     for (i = 0; i < SHARD_CHAIN; ++i) segments[i].shard = x;
     if (rank == 0) w->uses = d.use_count;
-    w->status[rank] = x && tape ? shard_tape_train(&all[rank], x, tape, &why) : MEMOPT_ERR_MEMORY;
+    w->status[rank] = x && tape ? shard_tape_train(ends[rank], x, tape, &why) : MEMOPT_ERR_MEMORY;
     if (w->status[rank]) memopt_comm_abort(d.comm);
-    else if (rank == w->rank_count - 1) memcpy(w->weights, all[rank].weights, sizeof w->weights);
+    else if (rank == w->rank_count - 1) memcpy(w->weights, ends[rank], sizeof w->weights);
     memopt_shard_close(x); memopt_tape_destroy(tape); memopt_comm_destroy(d.comm);
 }
 static void shard_tape(void) {
@@ -575,9 +574,14 @@ static void shard_plan_refuses(void) {
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
     ACCEPTS(x.error, (void)0, memopt_shard_plan(&x, &b));
     memset(&b, 7, sizeof b);
+    CHECK(memopt_shard_plan(&right, NULL) == MEMOPT_ERR_ARGUMENT);
 #define SHARD_REFUSES(change, status, text) do { x = right; REFUSES(x.error, change, memopt_shard_plan(&x, &b), status, text); } while (0)
     x = right; REFUSES(x.error, (void)0, memopt_shard_plan(&x, NULL), MEMOPT_ERR_ARGUMENT, "shard: bytes is NULL");
     x = right; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, NULL), MEMOPT_ERR_ARGUMENT, "shard: out is NULL");
+#if SIZE_MAX > 0xffffffffu /* memory that no system has: the request fails, not the sum */
+    { memopt_error why; char line[200] = ""; static const memopt_shard_tensor vast[1] = { { (size_t)1 << 57, 0, 0, 0 } }; x = right; x.tensors = vast; x.tensor_count = 1; x.error = &why;
+      CHECK(memopt_shard_open(&x, NULL, &out) == MEMOPT_ERR_MEMORY && !out && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "shard: no memory for it: asked ", 31)); }
+#endif
     SHARD_REFUSES(x.stage = 4, MEMOPT_ERR_ARGUMENT, "shard: stage 4, is none: 0 to 3");
     SHARD_REFUSES(x.stage = -1, MEMOPT_ERR_ARGUMENT, "shard: stage -1, is none: 0 to 3");
     SHARD_REFUSES(x.tensors = NULL, MEMOPT_ERR_ARGUMENT, "shard: tensors is NULL");
@@ -670,7 +674,8 @@ static void shard_table(void) {
 }
 /* ---- calls out of order ---- */
 static void shard_refuses(void) {
-    static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };
+    static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } }, three[6] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 2, 1 }, { 1, 1 }, { 0, 1 } };
+    static const memopt_shard_tensor threes[3] = { { 300, 0, 0, 0 }, { 300, 0, 0, 1 }, { 300, 0, 0, 2 } };
     memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_optim_run run; memopt_scaler scaler, wrong; size_t unit = 0, g, first; memopt_optim_group rates;
     memopt_optim_tensor part;
     rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
@@ -731,6 +736,13 @@ static void shard_refuses(void) {
     CHECK(memopt_shard_share(NULL) == MEMOPT_ERR_ARGUMENT && memopt_shard_cancel(NULL) == MEMOPT_ERR_ARGUMENT && memopt_shard_step_inside(NULL, &run) == MEMOPT_ERR_ARGUMENT);
     CHECK(!memopt_shard_is_intact(NULL) && memopt_shard_error(NULL).status == MEMOPT_ERR_ARGUMENT);
     memopt_shard_close(x); memopt_shard_close(NULL);
+    d.uses = three; d.use_count = 6; d.units = 1; d.tensors = threes; /* the window has room for two */
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+    for (g = 0; g < 3; ++g) CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
+    CHECK(memopt_shard_backward(x, 2) == MEMOPT_OK && memopt_shard_backward(x, 1) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: the last group but one has not been reduced");
+    CHECK(memopt_shard_reduce(x, 2) == MEMOPT_OK && memopt_shard_backward(x, 0) == MEMOPT_OK);
+    memopt_shard_close(x);
 }
 /* What is not finite: one answer, and the sum tells it; a step inside backward stops. */
 static void shard_not_finite(void) {
@@ -742,6 +754,7 @@ static void shard_not_finite(void) {
         CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK && memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
         if (inside) CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_STATE);
         CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+        if (inside) CHECK(memopt_shard_cancel(x) == MEMOPT_ERR_STATE && test_error_says(memopt_shard_error(x), MEMOPT_ERR_STATE, "shard: its weights are being stepped inside backward"));
         CHECK(memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK);
         for (g = 2; g-- > 0; ) {
             float *out; size_t i;
@@ -794,6 +807,14 @@ static void shard_memory(void) {
     CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK && memopt_shard_open(&d, arena, &x) == MEMOPT_OK && !x);
     CHECK(memopt_arena_get_stats(arena).peak == b.total - memopt_i_round64(b.tables));
     memopt_arena_destroy(arena);
+    block = (unsigned char *)malloc(4096 + 64);
+    CHECK(block && memopt_source_block(block + (0 - (uintptr_t)block) % 64, 4096, &source) == MEMOPT_OK);
+    source.host_visible = 0; /* a device's */
+    memset(&ad, 0, sizeof ad);
+    ad.source = &source;
+    CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    d.error = NULL; REFUSES(d.error, (void)0, memopt_shard_open(&d, arena, &x), MEMOPT_ERR_UNSUPPORTED, "shard: arena is a device's");
+    memopt_arena_destroy(arena); free(block);
 }
 
 void test_shard(void);

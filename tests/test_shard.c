@@ -578,10 +578,6 @@ static void shard_plan_refuses(void) {
 #define SHARD_REFUSES(change, status, text) do { x = right; REFUSES(x.error, change, memopt_shard_plan(&x, &b), status, text); } while (0)
     x = right; REFUSES(x.error, (void)0, memopt_shard_plan(&x, NULL), MEMOPT_ERR_ARGUMENT, "shard: bytes is NULL");
     x = right; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, NULL), MEMOPT_ERR_ARGUMENT, "shard: out is NULL");
-#if SIZE_MAX > 0xffffffffu /* memory that no system has: the request fails, not the sum */
-    { memopt_error why; char line[200] = ""; static const memopt_shard_tensor vast[1] = { { (size_t)1 << 57, 0, 0, 0 } }; x = right; x.tensors = vast; x.tensor_count = 1; x.error = &why;
-      CHECK(memopt_shard_open(&x, NULL, &out) == MEMOPT_ERR_MEMORY && !out && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "shard: no memory for it: asked ", 31)); }
-#endif
     SHARD_REFUSES(x.stage = 4, MEMOPT_ERR_ARGUMENT, "shard: stage 4, is none: 0 to 3");
     SHARD_REFUSES(x.stage = -1, MEMOPT_ERR_ARGUMENT, "shard: stage -1, is none: 0 to 3");
     SHARD_REFUSES(x.tensors = NULL, MEMOPT_ERR_ARGUMENT, "shard: tensors is NULL");

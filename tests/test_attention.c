@@ -945,7 +945,7 @@ static memopt_status attention_broken_gemm(void *user, const memopt_product *p, 
     memopt_attention_##call, MEMOPT_ERR_##want, "attention: " text)
 static void attention_errors(void) {
     static float room[2048];
-    memopt_threads many = { 0 };
+    memopt_threads many;
     size_t lengths[2] = { 4, 4 }, bytes = 0;
     memopt_attention right, x;
     memopt_ops fine, o;
@@ -998,6 +998,7 @@ static void attention_errors(void) {
     ATTENTION_SAYS(x.output_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "output is larger than memory can be");
     ATTENTION_SAYS((x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) + 1), x.block = x.length), scratch(&o, &x, &bytes), OVERFLOW,
                    "scratch is larger than memory can be");
+    memset(&many, 0, sizeof many);
     many.run_fn = test_worker_set_run; many.worker_count = 1 << 30; /* of one worker it fits */
     ATTENTION_SAYS((o.threads = &many, x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) - 10), x.block = x.length), scratch(&o, &x, &bytes), OVERFLOW,
                    "scratch is larger than memory can be");

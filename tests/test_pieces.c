@@ -1,10 +1,6 @@
 /* test_pieces.c - activations that ranks hold alike, kept once: as a store by itself, and under a tape. */
 #include "test.h"
 
-enum { PIECES_VALUES = 12, PIECES_MOST = 5, PIECES_CHAIN = 9, PIECES_WIDTH = 333 };
-static unsigned char pieces_byte(size_t value, size_t i) { return (unsigned char)(value * 57 + i * 31 + (i >> 7)); }
-static size_t pieces_size(size_t value) { return value < 3 ? value + 1 : 100 + 77 * value; } /* some are less than ranks */
-
 static void pieces_refusals(void) {
     memopt_pieces_desc right, x; memopt_pieces *out = NULL; test_faults f; memopt_host host = test_host(&f), half; memopt_tape_store s; memopt_error why; char line[200] = ""; unsigned char in[64] = "abc", back[64] = "";
     memset(&right, 0, sizeof right); memset(&f, 0, sizeof f); memset(&half, 0, sizeof half);
@@ -36,6 +32,9 @@ static void pieces_refusals(void) {
 
 /* ---- ranks ---- */
 #if defined(MEMOPT_I_POOL)
+enum { PIECES_VALUES = 12, PIECES_MOST = 5, PIECES_CHAIN = 9, PIECES_WIDTH = 333 };
+static unsigned char pieces_byte(size_t value, size_t i) { return (unsigned char)(value * 57 + i * 31 + (i >> 7)); }
+static size_t pieces_size(size_t value) { return value < 3 ? value + 1 : 100 + 77 * value; } /* some are less than ranks */
 typedef struct pieces_failing { memopt_transport inner; uint64_t begins, fail; } pieces_failing;
 static memopt_status pieces_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
     pieces_failing *f = (pieces_failing *)user;

@@ -92,6 +92,7 @@
      api_shard    shard         weights, gradients and states cut among ranks: the same bits for any number of them
      api_pieces   pieces        activations that ranks hold alike, kept once: a store for the tape
      api_onebit   onebit        1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
+     api_tensors  tensors       safetensors: what a file's header says, and writing one
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -3336,6 +3337,145 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
 
 /* of the last call that failed */
 MEMOPT_API memopt_error memopt_onebit_error(const memopt_onebit *onebit);
+
+/* @section api_tensors : api_host
+   The headers of safetensors files: 8 bytes with the length of a JSON text, the text, which names each tensor with its
+   type, its shape and its place in the data, then the data. These functions read and write headers; no data are copied.
+   Reading is strict: whatever is accepted here, the reference reader (0.8.0) accepts, too. Refused here alone are names
+   that occur twice, the character 0, a tensor that is not an object, a type that is not a text, metadata that are null,
+   and numbers of unknown fields with more than 64 characters or an exponent of more than two digits. */
+
+typedef enum memopt_tensor_type { /* in the order of the reference: writers put the last first */
+    MEMOPT_TENSOR_BOOL,
+    MEMOPT_TENSOR_F4, /* two in a byte */
+    MEMOPT_TENSOR_F6_E2M3, /* four in three bytes */
+    MEMOPT_TENSOR_F6_E3M2,
+    MEMOPT_TENSOR_U8,
+    MEMOPT_TENSOR_I8,
+    MEMOPT_TENSOR_F8_E5M2,
+    MEMOPT_TENSOR_F8_E4M3,
+    MEMOPT_TENSOR_F8_E8M0,
+    MEMOPT_TENSOR_F8_E4M3FNUZ,
+    MEMOPT_TENSOR_F8_E5M2FNUZ,
+    MEMOPT_TENSOR_I16,
+    MEMOPT_TENSOR_U16,
+    MEMOPT_TENSOR_F16,
+    MEMOPT_TENSOR_BF16,
+    MEMOPT_TENSOR_I32,
+    MEMOPT_TENSOR_U32,
+    MEMOPT_TENSOR_F32,
+    MEMOPT_TENSOR_C64, /* two floats */
+    MEMOPT_TENSOR_F64,
+    MEMOPT_TENSOR_I64,
+    MEMOPT_TENSOR_U64
+} memopt_tensor_type;
+
+/** As files have it, "BF16"; NULL for an invalid type */
+MEMOPT_API const char *memopt_tensor_type_name(memopt_tensor_type type);
+
+/** of an element; 0 for an invalid type */
+MEMOPT_API size_t memopt_tensor_type_bits(memopt_tensor_type type);
+
+typedef struct memopt_tensor {
+    const char        *name; /* UTF-8 */
+    memopt_tensor_type type;
+    size_t             rank;
+    const uint64_t    *shape; /* rank numbers; of rank 0 there is one element */
+    uint64_t           begin, end; /* the first byte and the one behind the last, counted from where the data begin */
+} memopt_tensor;
+
+typedef struct memopt_tensor_metadata {
+    const char *key, *value; /* UTF-8 */
+} memopt_tensor_metadata;
+
+typedef struct memopt_tensors { /* what a header says */
+    const memopt_tensor          *tensors;  /* in the order of their data, which leave no gaps */
+    const memopt_tensor_metadata *metadata; /* in the order of the file */
+    size_t      count, metadata_count;
+    uint64_t    data_begin, data_bytes;     /* in the file; it ends where the data do */
+    const void *name_order, *key_order;     /* private */
+} memopt_tensors;
+
+#define MEMOPT_TENSORS_HEADER_MAX 100000000 /* bytes of the text */
+
+typedef struct memopt_tensors_source { /* zero it, then set what you need */
+    const void   *header;       /* the first bytes of the file */
+    size_t        header_bytes; /* how many of them there are */
+    uint64_t      file_bytes;   /* of the whole file */
+    memopt_error *error;        /* NULL, or filled in when a call fails; its place is a byte of the file */
+} memopt_tensors_source;
+
+/**
+ * How many bytes of a file the calls below need: 8 and the text.
+ *
+ * source   its first 8 bytes are enough
+ * out      untouched on failure
+ * returns  OK, ERR_ARGUMENT (NULL, fewer than 8 bytes), ERR_FORMAT (the text is empty, larger than
+ *          MEMOPT_TENSORS_HEADER_MAX, or than the file)
+ */
+MEMOPT_API memopt_status memopt_tensors_header_bytes(const memopt_tensors_source *source, size_t *out);
+
+/**
+ * How much memory memopt_tensors_read() needs. The text has been read to its end then; that the data have no gaps and
+ * that no name occurs twice is found by memopt_tensors_read().
+ *
+ * returns  OK, ERR_ARGUMENT (NULL, header_bytes below memopt_tensors_header_bytes()), ERR_FORMAT, ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_tensors_bytes(const memopt_tensors_source *source, size_t *out);
+
+/**
+ * Read a header. The time is n log n in its bytes, whatever they are.
+ *
+ * memory   memopt_tensors_bytes() of yours, a multiple of 8 as address; holds all that `out` points to, so that the
+ *          header may go. Undefined after a failure
+ * out      untouched on failure
+ * returns  OK, ERR_ARGUMENT (NULL, misaligned), ERR_BUFFER (memory is too small), ERR_FORMAT, ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_tensors_read(const memopt_tensors_source *source, void *memory, size_t bytes,
+                                             memopt_tensors *out);
+
+/**
+ * Read the header of a file: its bytes into memory that is given back, what it says into one block.
+ *
+ * host     its files and its allocator; NULL = the system's
+ * error    NULL, or filled in when it fails
+ * out      receives what memopt_tensors_close() frees; untouched on failure
+ * returns  OK, ERR_ARGUMENT (NULL), ERR_FORMAT, ERR_OVERFLOW, ERR_MEMORY, or what the host's files return
+ */
+MEMOPT_API memopt_status memopt_tensors_open(const memopt_host *host, const char *path, memopt_tensors **out,
+                                             memopt_error *error);
+
+/* Only what memopt_tensors_open() made. NULL is fine. */
+MEMOPT_API void memopt_tensors_close(memopt_tensors *tensors);
+
+/** By its name; NULL: there is none */
+MEMOPT_API const memopt_tensor *memopt_tensors_find(const memopt_tensors *tensors, const char *name);
+
+/** The value of a key of the metadata; NULL: there is none */
+MEMOPT_API const char *memopt_tensors_value(const memopt_tensors *tensors, const char *key);
+
+typedef struct memopt_tensors_desc { /* zero it, then set what you need */
+    memopt_tensor                *tensors; /* in any order, which stays; begin and end are filled in */
+    const memopt_tensor_metadata *metadata; /* written in this order. transformers wants "format": "pt" */
+    size_t             count, metadata_count;
+    size_t             alignment; /* of the data in the file: a power of two, at least 8; 0 = 8 */
+    const memopt_host *host;      /* its allocator lends 32 bytes for each tensor during the call; NULL = malloc */
+    memopt_error      *error;     /* NULL, or filled in when the call fails; with ERR_BUFFER, too */
+} memopt_tensors_desc;
+
+/**
+ * Write a header as the reference writer does: tensors by their type, the widest first, then by their name; filled up
+ * with spaces. The data follow it, each tensor's at its `begin`.
+ *
+ * buffer   may be NULL with capacity 0, to ask for the size
+ * bytes    receives the size of the header, also with ERR_BUFFER; may be NULL
+ * returns  OK, ERR_ARGUMENT (NULL; a name that occurs twice or is "__metadata__"; texts that are not UTF-8; an invalid
+ *          type; bits that fill no whole bytes; a text larger than MEMOPT_TENSORS_HEADER_MAX; alignment), ERR_OVERFLOW
+ *          (sizes that do not fit 64 bits), ERR_MEMORY, ERR_BUFFER (nothing is written; begin and end are told already,
+ *          as they are when the text is too large)
+ */
+MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, void *buffer, size_t capacity,
+                                              size_t *bytes);
 #ifdef __cplusplus
 }
 #endif
@@ -33920,6 +34060,1099 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
     o->is_compared = o->is_counted = 0;
     if (o->state.head->since_meeting) memopt_i_onebit_replace(o);
     return MEMOPT_OK;
+}
+
+/* @section tensors : text carve base host api_tensors
+   Headers of safetensors files, which may come from anybody.
+   Idea       The text is read twice by the same code: the first time it counts tensors, sizes of shapes and bytes of
+              names, the second time it fills them in. Then the tensors are sorted by their place, and must tile the
+              data, and names are sorted by a hash, so that those that occur twice are neighbours.
+   Invariant  What is counted is what is filled in: both passes see the same bytes. A text is UTF-8 without the
+              character 0, so that it is a C string.
+   Trap       Nothing here recurses; an unknown field may hold any value, nested up to where the reference stops. Places
+              in the data are 64 bits wide, also where size_t is not. A hash can be attacked, therefore equal ones are
+              compared by their texts, in a merge sort: n log n whatever the names are.
+   Cost       Two passes over the text; 100 MB of the worst kind take seconds. 16 bytes for each name and key stay, for
+              finding them. */
+
+enum { MEMOPT_I_TENSORS_DEPTH = 125, MEMOPT_I_TENSORS_NUMBER = 64, MEMOPT_I_TENSORS_WORD = 16 };
+#define MEMOPT_I_TENSORS_METADATA "__metadata__"
+
+typedef struct memopt_i_tensor_kind {
+    const char *name;
+    unsigned    bits;
+} memopt_i_tensor_kind;
+
+static const memopt_i_tensor_kind memopt_i_tensor_kinds[MEMOPT_TENSOR_U64 + 1] = {
+    { "BOOL", 8 }, { "F4", 4 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "U8", 8 }, { "I8", 8 }, { "F8_E5M2", 8 },
+    { "F8_E4M3", 8 }, { "F8_E8M0", 8 }, { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 }, { "U16", 16 },
+    { "F16", 16 }, { "BF16", 16 }, { "I32", 32 }, { "U32", 32 }, { "F32", 32 }, { "C64", 64 }, { "F64", 64 },
+    { "I64", 64 }, { "U64", 64 }
+};
+
+static int memopt_i_tensor_type_valid(memopt_tensor_type type) {
+    return (unsigned)type <= (unsigned)MEMOPT_TENSOR_U64;
+}
+
+MEMOPT_API const char *memopt_tensor_type_name(memopt_tensor_type type) {
+    return memopt_i_tensor_type_valid(type) ? memopt_i_tensor_kinds[type].name : NULL;
+}
+
+MEMOPT_API size_t memopt_tensor_type_bits(memopt_tensor_type type) {
+    return memopt_i_tensor_type_valid(type) ? memopt_i_tensor_kinds[type].bits : 0;
+}
+
+static int memopt_i_mul_u64(uint64_t a, uint64_t b, uint64_t *out) { /* 1: overflow */
+    *out = a * b;
+    return b && a > UINT64_MAX / b;
+}
+
+/* The bytes of a tensor; NULL, or what is wrong with its shape. The product is taken from the left and must fit at
+   each step, also before a 0, as the reference has it. */
+static const char *memopt_i_tensor_bytes(const memopt_tensor *t, uint64_t elements, uint64_t *bytes) {
+    uint64_t bits;
+
+    if (memopt_i_mul_u64(elements, memopt_tensor_type_bits(t->type), &bits)) return "is too large for 64 bits";
+    *bytes = bits / 8;
+    return bits % 8 ? "does not fill whole bytes" : NULL;
+}
+
+/* ---- order ---- */
+typedef struct memopt_i_tensors_key {
+    uint64_t key;
+    uint32_t index; /* in the list that is sorted by it */
+    uint32_t at;    /* the byte of the file where its name stands */
+} memopt_i_tensors_key;
+
+typedef int memopt_i_before_fn(const void *list, const memopt_i_tensors_key *a, const memopt_i_tensors_key *b);
+
+static int memopt_i_before_by_place(const void *list, const memopt_i_tensors_key *a, const memopt_i_tensors_key *b) {
+    const memopt_tensor *t = (const memopt_tensor *)list;
+
+    return a->key != b->key ? a->key < b->key : t[a->index].end < t[b->index].end;
+}
+
+static int memopt_i_before_by_name(const void *list, const memopt_i_tensors_key *a, const memopt_i_tensors_key *b) {
+    const memopt_tensor *t = (const memopt_tensor *)list;
+
+    return a->key != b->key ? a->key < b->key : strcmp(t[a->index].name, t[b->index].name) < 0;
+}
+
+static int memopt_i_before_by_key(const void *list, const memopt_i_tensors_key *a, const memopt_i_tensors_key *b) {
+    const memopt_tensor_metadata *m = (const memopt_tensor_metadata *)list;
+
+    return a->key != b->key ? a->key < b->key : strcmp(m[a->index].key, m[b->index].key) < 0;
+}
+
+/* Two runs that follow each other, into one; of equals the left one is first. */
+static void memopt_i_tensors_merge(memopt_i_tensors_key *to, const memopt_i_tensors_key *from, size_t middle,
+                                   size_t end, memopt_i_before_fn *before, const void *list) {
+    size_t left = 0;
+    size_t right = middle;
+    size_t i;
+
+    for (i = 0; i < end; ++i) {
+        const int take_right = right < end && (left == middle || before(list, &from[right], &from[left]));
+
+        to[i] = from[take_right ? right++ : left++];
+    }
+}
+
+/* Sorts keys; spare has room for as many. What is in order already takes one pass. */
+static void memopt_i_tensors_sort(memopt_i_tensors_key *keys, memopt_i_tensors_key *spare, size_t count,
+                                  memopt_i_before_fn *before, const void *list) {
+    memopt_i_tensors_key *from = keys;
+    memopt_i_tensors_key *to = spare;
+    size_t width, i;
+
+    for (i = 1; i < count && !before(list, &keys[i], &keys[i - 1]); ++i) { }
+    if (i >= count) return;
+    for (width = 1; width < count; width *= 2) {
+        memopt_i_tensors_key *const sorted = to;
+
+        for (i = 0; i < count; i += memopt_i_min(2 * width, count - i))
+            memopt_i_tensors_merge(to + i, from + i, memopt_i_min(width, count - i), memopt_i_min(2 * width, count - i),
+                                   before, list);
+        to = from;
+        from = sorted;
+    }
+    if (from != keys) memcpy(keys, from, count * sizeof *keys);
+}
+
+static uint64_t memopt_i_tensors_hash(const char *text) { /* FNV-1a */
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (; *text; ++text) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* The place in a sorted list of one that occurs twice, the later of both; SIZE_MAX: all differ. */
+static size_t memopt_i_tensors_twice(const memopt_i_tensors_key *keys, size_t count, memopt_i_before_fn *before,
+                                     const void *list) {
+    size_t i;
+
+    for (i = 1; i < count; ++i)
+        if (!before(list, &keys[i - 1], &keys[i])) return keys[i].at > keys[i - 1].at ? i : i - 1;
+    return SIZE_MAX;
+}
+
+/* ---- JSON ---- */
+typedef struct memopt_i_json {
+    const unsigned char *text;
+    size_t at, end;
+    memopt_i_checks checks;
+} memopt_i_json;
+
+static MEMOPT_I_COLD memopt_status memopt_i_json_refuse(memopt_i_json *j, size_t at, const char *what,
+                                                        const char *reason) {
+    memopt_i_checks_at(&j->checks, "byte", at);
+    return memopt_i_refuse(&j->checks, MEMOPT_ERR_FORMAT, what, reason);
+}
+
+static MEMOPT_I_COLD memopt_status memopt_i_json_refuse_number(memopt_i_json *j, size_t at, const char *what,
+                                                               uint64_t got, const char *bound, uint64_t limit) {
+    memopt_i_checks_at(&j->checks, "byte", at);
+    return memopt_i_refuse_number(&j->checks, MEMOPT_ERR_FORMAT, what, memopt_i_count(got), bound,
+                                  memopt_i_count(limit));
+}
+
+static unsigned memopt_i_json_peek(const memopt_i_json *j) { /* 0 at the end */
+    return j->at < j->end ? j->text[j->at] : 0;
+}
+
+static unsigned memopt_i_json_peek_past_space(memopt_i_json *j) {
+    unsigned c = memopt_i_json_peek(j);
+
+    for (; c == ' ' || c == '\t' || c == '\n' || c == '\r'; c = memopt_i_json_peek(j)) ++j->at;
+    return c;
+}
+
+static memopt_status memopt_i_json_expect(memopt_i_json *j, char c, const char *reason) {
+    if (j->checks.status) return j->checks.status;
+    if (memopt_i_json_peek_past_space(j) != (unsigned char)c) return memopt_i_json_refuse(j, j->at, NULL, reason);
+    ++j->at;
+    return MEMOPT_OK;
+}
+
+/* Is there another element before `close`? With 0 it has been passed, or something else is refused. */
+static int memopt_i_json_next(memopt_i_json *j, unsigned close, int *first) {
+    unsigned c;
+
+    if (j->checks.status) return 0;
+    c = memopt_i_json_peek_past_space(j);
+    if (c != close && *first) {
+        *first = 0;
+        return 1;
+    }
+    if (c != close && c != ',') (void)memopt_i_json_refuse(j, j->at, NULL, "a comma or the end of a list is missing");
+    else ++j->at;
+    if (c == ',') (void)memopt_i_json_peek_past_space(j);
+    return c == ',' && !j->checks.status;
+}
+
+static memopt_status memopt_i_json_hex(memopt_i_json *j, unsigned *out) { /* four digits */
+    unsigned value = 0;
+    unsigned i;
+
+    for (i = 0; i < 4; ++i, ++j->at) {
+        const unsigned c = memopt_i_json_peek(j);
+        const unsigned letter = c | 0x20u;
+
+        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
+        else if (letter >= 'a' && letter <= 'f') value = value * 16 + (letter - 'a') + 10;
+        else return memopt_i_json_refuse(j, j->at, NULL, "an escape is cut off");
+    }
+    *out = value;
+    return MEMOPT_OK;
+}
+
+static void memopt_i_put_utf8(memopt_i_writer *o, unsigned c) {
+    unsigned char bytes[4];
+    size_t count = 0;
+
+    if (c < 0x80) bytes[count++] = (unsigned char)c;
+    else if (c < 0x800) bytes[count++] = (unsigned char)(0xC0 | c >> 6);
+    else if (c < 0x10000) bytes[count++] = (unsigned char)(0xE0 | c >> 12);
+    else bytes[count++] = (unsigned char)(0xF0 | c >> 18);
+    if (c >= 0x10000) bytes[count++] = (unsigned char)(0x80 | (c >> 12 & 0x3F));
+    if (c >= 0x800) bytes[count++] = (unsigned char)(0x80 | (c >> 6 & 0x3F));
+    if (c >= 0x80) bytes[count++] = (unsigned char)(0x80 | (c & 0x3F));
+    memopt_i_put(o, bytes, count);
+}
+
+/* Behind \u: one character, of which those above U+FFFF are written as two. */
+static memopt_status memopt_i_json_unicode(memopt_i_json *j, memopt_i_writer *o) {
+    const size_t at = j->at - 2;
+    unsigned c = 0;
+    unsigned low = 0;
+
+    if (memopt_i_json_hex(j, &c)) return j->checks.status;
+    if (!c) return memopt_i_json_refuse(j, at, NULL, "a text has the character 0");
+    if (c >= 0xD800 && c < 0xDC00 && j->end - j->at >= 2 && j->text[j->at] == '\\' && j->text[j->at + 1] == 'u') {
+        j->at += 2;
+        if (memopt_i_json_hex(j, &low)) return j->checks.status;
+        if (low >= 0xDC00 && low < 0xE000) c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+    }
+    if (c >= 0xD800 && c < 0xE000) return memopt_i_json_refuse(j, at, NULL, "a text has half a surrogate pair");
+    memopt_i_put_utf8(o, c);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_json_escape(memopt_i_json *j, memopt_i_writer *o) { /* at the \ */
+    static const char names[] = "\"\\/bfnrt";
+    static const char values[] = "\"\\/\b\f\n\r\t";
+    const char *name;
+    unsigned c;
+
+    ++j->at;
+    c = memopt_i_json_peek(j);
+    ++j->at;
+    if (c == 'u') return memopt_i_json_unicode(j, o);
+    name = c ? strchr(names, (int)c) : NULL;
+    if (!name) return memopt_i_json_refuse(j, j->at - 2, NULL, "an unknown escape");
+    memopt_i_put(o, &values[name - names], 1);
+    return MEMOPT_OK;
+}
+
+/* The bytes of a character above U+007F at the cursor; 0: it is no UTF-8. */
+static size_t memopt_i_json_utf8(const memopt_i_json *j) {
+    char rest[4] = { 0, 0, 0, 0 }; /* the text may end in the middle */
+
+    memcpy(rest, j->text + j->at, memopt_i_min(j->end - j->at, sizeof rest));
+    return memopt_i_utf8(rest);
+}
+
+/* A text, appended to o without escapes. */
+static memopt_status memopt_i_json_text(memopt_i_json *j, memopt_i_writer *o) {
+    if (memopt_i_json_expect(j, '"', "a text is missing")) return j->checks.status;
+    while (!j->checks.status) {
+        const size_t start = j->at;
+        unsigned c = memopt_i_json_peek(j);
+        size_t bytes;
+
+        for (; c >= ' ' && c < 0x80 && c != '"' && c != '\\'; c = memopt_i_json_peek(j)) ++j->at;
+        memopt_i_put(o, j->text + start, j->at - start);
+        if (c == '"') {
+            ++j->at;
+            return MEMOPT_OK;
+        }
+        if (c == '\\') {
+            (void)memopt_i_json_escape(j, o);
+            continue;
+        }
+        if (j->at == j->end) return memopt_i_json_refuse(j, start, NULL, "a text does not end");
+        if (c < ' ') return memopt_i_json_refuse(j, j->at, NULL, "a text has a control character");
+        bytes = memopt_i_json_utf8(j);
+        if (!bytes) return memopt_i_json_refuse(j, j->at, NULL, "a text is not UTF-8");
+        memopt_i_put(o, j->text + j->at, bytes);
+        j->at += bytes;
+    }
+    return j->checks.status;
+}
+
+/* A text that is compared with words: word is empty where it is longer than any of them. */
+static memopt_status memopt_i_json_word(memopt_i_json *j, char word[MEMOPT_I_TENSORS_WORD]) {
+    memopt_i_writer o = memopt_i_writer_begin(word, MEMOPT_I_TENSORS_WORD);
+
+    (void)memopt_i_json_text(j, &o);
+    if (memopt_i_writer_end(&o, 1, NULL)) word[0] = 0;
+    return j->checks.status;
+}
+
+/* A word and the colon behind it. */
+static memopt_status memopt_i_json_key(memopt_i_json *j, char word[MEMOPT_I_TENSORS_WORD]) {
+    (void)memopt_i_json_word(j, word);
+    return memopt_i_json_expect(j, ':', "a colon is missing");
+}
+
+static int memopt_i_json_is_digit(const memopt_i_json *j) {
+    const unsigned c = memopt_i_json_peek(j);
+
+    return c >= '0' && c <= '9';
+}
+
+/* A decimal integer without sign, fraction and exponent. */
+static memopt_status memopt_i_json_count(memopt_i_json *j, const char *what, uint64_t *out) {
+    uint64_t value = 0;
+    size_t start;
+    unsigned c;
+
+    if (j->checks.status) return j->checks.status;
+    (void)memopt_i_json_peek_past_space(j);
+    start = j->at;
+    for (; memopt_i_json_is_digit(j); ++j->at) {
+        const unsigned digit = memopt_i_json_peek(j) - '0';
+
+        if (value > (UINT64_MAX - digit) / 10) return memopt_i_json_refuse(j, start, what, "is too large for 64 bits");
+        value = value * 10 + digit;
+    }
+    c = memopt_i_json_peek(j);
+    if (j->at == start || c == '.' || c == 'e' || c == 'E' || (j->text[start] == '0' && j->at > start + 1))
+        return memopt_i_json_refuse(j, start, what, "is not a decimal integer");
+    *out = value;
+    return MEMOPT_OK;
+}
+
+static size_t memopt_i_json_skip_digits(memopt_i_json *j) {
+    const size_t start = j->at;
+
+    while (memopt_i_json_is_digit(j)) ++j->at;
+    return j->at - start;
+}
+
+/* Any number that a double can hold, so that readers that make one of it do not fail. */
+static memopt_status memopt_i_json_skip_number(memopt_i_json *j) {
+    const size_t start = j->at;
+    int valid, zero;
+    size_t digits;
+
+    if (memopt_i_json_peek(j) == '-') ++j->at;
+    zero = memopt_i_json_peek(j) == '0';
+    digits = memopt_i_json_skip_digits(j);
+    valid = digits == 1 || (digits && !zero);
+    if (memopt_i_json_peek(j) == '.') {
+        ++j->at;
+        valid &= memopt_i_json_skip_digits(j) > 0;
+    }
+    if ((memopt_i_json_peek(j) | 0x20u) == 'e') {
+        ++j->at;
+        if (memopt_i_json_peek(j) == '+' || memopt_i_json_peek(j) == '-') ++j->at;
+        digits = memopt_i_json_skip_digits(j);
+        valid &= digits == 1 || digits == 2;
+    }
+    if (!valid || j->at - start > MEMOPT_I_TENSORS_NUMBER)
+        return memopt_i_json_refuse(j, start, NULL, "a value is missing, or a number is too long");
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_json_skip_literal(memopt_i_json *j, const char *literal) {
+    const size_t length = strlen(literal);
+
+    if (j->end - j->at < length || memcmp(j->text + j->at, literal, length) != 0)
+        return memopt_i_json_refuse(j, j->at, NULL, "an unknown value");
+    j->at += length;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_json_skip_scalar(memopt_i_json *j) {
+    memopt_i_writer nowhere = memopt_i_writer_begin(NULL, 0);
+
+    switch (memopt_i_json_peek(j)) {
+    case '"': return memopt_i_json_text(j, &nowhere);
+    case 't': return memopt_i_json_skip_literal(j, "true");
+    case 'f': return memopt_i_json_skip_literal(j, "false");
+    case 'n': return memopt_i_json_skip_literal(j, "null");
+    default:  return memopt_i_json_skip_number(j);
+    }
+}
+
+/* Any value, nested or not. */
+static memopt_status memopt_i_json_skip(memopt_i_json *j) {
+    unsigned char close[MEMOPT_I_TENSORS_DEPTH]; /* what ends the lists that are open */
+    char key[MEMOPT_I_TENSORS_WORD];
+    size_t depth = 0;
+
+    do {
+        const unsigned c = memopt_i_json_peek_past_space(j);
+        int first = c == '{' || c == '[';
+
+        if (first && depth == MEMOPT_I_TENSORS_DEPTH)
+            return memopt_i_json_refuse(j, j->at, NULL, "values are nested too deeply");
+        if (first) {
+            close[depth++] = c == '{' ? '}' : ']';
+            ++j->at;
+        } else (void)memopt_i_json_skip_scalar(j);
+        while (depth && !memopt_i_json_next(j, close[depth - 1], &first)) {
+            if (j->checks.status) return j->checks.status;
+            --depth;
+            first = 0;
+        }
+        if (depth && close[depth - 1] == '}') (void)memopt_i_json_key(j, key);
+    } while (depth && !j->checks.status);
+    return j->checks.status;
+}
+
+/* ---- reading ---- */
+typedef struct memopt_i_tensors_scan { /* what has been met so far, and where it goes: NULL, it is only counted */
+    memopt_i_json json;
+    uint64_t data_bytes;
+    size_t count, metadata_count, dimensions;
+    memopt_tensor *tensors;
+    memopt_tensor_metadata *metadata;
+    uint64_t *shapes;
+    memopt_i_tensors_key *names, *keys, *spare;
+    memopt_i_writer texts;
+} memopt_i_tensors_scan;
+
+static const char *memopt_i_scan_text(memopt_i_tensors_scan *s) {
+    const size_t start = s->texts.length;
+
+    (void)memopt_i_json_text(&s->json, &s->texts);
+    memopt_i_put(&s->texts, "", 1);
+    return s->texts.buffer ? s->texts.buffer + start : "";
+}
+
+static void memopt_i_scan_type(memopt_i_tensors_scan *s, memopt_tensor *t) {
+    const size_t at = s->json.at;
+    char word[MEMOPT_I_TENSORS_WORD];
+    int i;
+
+    if (memopt_i_json_word(&s->json, word)) return;
+    for (i = 0; i <= (int)MEMOPT_TENSOR_U64; ++i)
+        if (strcmp(memopt_i_tensor_kinds[i].name, word) == 0) {
+            t->type = (memopt_tensor_type)i;
+            return;
+        }
+    (void)memopt_i_json_refuse(&s->json, at, "dtype", "is unknown");
+}
+
+static void memopt_i_scan_shape(memopt_i_tensors_scan *s, memopt_tensor *t, uint64_t *elements) {
+    memopt_i_json *j = &s->json;
+    int first = 1;
+
+    (void)memopt_i_json_expect(j, '[', "a list is missing");
+    t->shape = s->shapes ? s->shapes + s->dimensions : NULL;
+    while (memopt_i_json_next(j, ']', &first)) {
+        const size_t at = j->at;
+        uint64_t n = 0;
+
+        if (memopt_i_json_count(j, "shape", &n)) return;
+        if (s->shapes) s->shapes[s->dimensions] = n;
+        ++s->dimensions;
+        ++t->rank;
+        if (memopt_i_mul_u64(*elements, n, elements)) {
+            (void)memopt_i_json_refuse(j, at, "shape", "is too large for 64 bits");
+            return;
+        }
+    }
+}
+
+static void memopt_i_scan_offsets(memopt_i_tensors_scan *s, memopt_tensor *t) {
+    memopt_i_json *j = &s->json;
+
+    (void)memopt_i_json_expect(j, '[', "a list is missing");
+    (void)memopt_i_json_count(j, "data_offsets", &t->begin);
+    (void)memopt_i_json_expect(j, ',', "data_offsets are two numbers");
+    (void)memopt_i_json_count(j, "data_offsets", &t->end);
+    (void)memopt_i_json_expect(j, ']', "data_offsets are two numbers");
+}
+
+/* Do type, shape and place belong together, and is the place in the file? */
+static memopt_status memopt_i_scan_check(memopt_i_tensors_scan *s, const memopt_tensor *t, uint64_t elements,
+                                         size_t at) {
+    uint64_t bytes = 0;
+    const char *wrong = memopt_i_tensor_bytes(t, elements, &bytes);
+
+    if (wrong) return memopt_i_json_refuse(&s->json, at, "shape", wrong);
+    if (t->end > s->data_bytes)
+        return memopt_i_json_refuse_number(&s->json, at, "end", t->end, "limit", s->data_bytes);
+    if (t->end < t->begin)
+        return memopt_i_json_refuse_number(&s->json, at, "end", t->end, "at least begin", t->begin);
+    if (t->end - t->begin != bytes)
+        return memopt_i_json_refuse_number(&s->json, at, "end - begin", t->end - t->begin, "the shape has", bytes);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_scan_fields(memopt_i_tensors_scan *s, memopt_tensor *t, size_t at) {
+    static const char *const fields[3] = { "dtype", "shape", "data_offsets" };
+    memopt_i_json *j = &s->json;
+    uint64_t elements = 1;
+    unsigned seen = 0;
+    int first = 1;
+
+    (void)memopt_i_json_expect(j, '{', "a tensor is not an object");
+    while (memopt_i_json_next(j, '}', &first)) {
+        const size_t field_at = j->at;
+        char word[MEMOPT_I_TENSORS_WORD];
+        unsigned i = 0;
+
+        if (memopt_i_json_key(j, word)) return j->checks.status;
+        while (i < 3 && strcmp(fields[i], word) != 0) ++i;
+        if (i < 3 && seen >> i & 1u) return memopt_i_json_refuse(j, field_at, fields[i], "occurs twice");
+        if (i < 3) seen |= 1u << i;
+        if (i == 0) memopt_i_scan_type(s, t);
+        else if (i == 1) memopt_i_scan_shape(s, t, &elements);
+        else if (i == 2) memopt_i_scan_offsets(s, t);
+        else (void)memopt_i_json_skip(j);
+    }
+    if (j->checks.status) return j->checks.status;
+    if (seen != 7) return memopt_i_json_refuse(j, at, fields[!(seen & 1u) ? 0 : !(seen & 2u) ? 1 : 2], "is missing");
+    return memopt_i_scan_check(s, t, elements, at);
+}
+
+static memopt_i_tensors_key memopt_i_tensors_key_of(uint64_t key, size_t index, size_t at) {
+    memopt_i_tensors_key k;
+
+    k.key = key;
+    k.index = (uint32_t)index;
+    k.at = (uint32_t)at;
+    return k;
+}
+
+static void memopt_i_scan_tensor(memopt_i_tensors_scan *s) {
+    const size_t at = s->json.at;
+    memopt_tensor t;
+
+    memset(&t, 0, sizeof t);
+    t.name = memopt_i_scan_text(s);
+    (void)memopt_i_json_expect(&s->json, ':', "a colon is missing");
+    if (memopt_i_scan_fields(s, &t, at)) return;
+    if (s->tensors) {
+        s->tensors[s->count] = t;
+        s->names[s->count] = memopt_i_tensors_key_of(t.begin, s->count, at);
+    }
+    ++s->count;
+}
+
+static void memopt_i_scan_metadata(memopt_i_tensors_scan *s) {
+    memopt_i_json *j = &s->json;
+    int first = 1;
+
+    (void)memopt_i_json_expect(j, '{', "metadata are not an object");
+    while (memopt_i_json_next(j, '}', &first)) {
+        const size_t at = j->at;
+        memopt_tensor_metadata m;
+
+        m.key = memopt_i_scan_text(s);
+        (void)memopt_i_json_expect(j, ':', "a colon is missing");
+        m.value = memopt_i_scan_text(s);
+        if (j->checks.status) return;
+        if (s->metadata) {
+            s->metadata[s->metadata_count] = m;
+            s->keys[s->metadata_count] = memopt_i_tensors_key_of(memopt_i_tensors_hash(m.key), s->metadata_count, at);
+        }
+        ++s->metadata_count;
+    }
+}
+
+/* The whole text once: counted, or filled in. */
+static memopt_status memopt_i_scan(memopt_i_tensors_scan *s) {
+    memopt_i_json *j = &s->json;
+    int has_metadata = 0;
+    int first = 1;
+
+    j->at = 8;
+    s->count = s->metadata_count = s->dimensions = 0;
+    (void)memopt_i_json_expect(j, '{', "the header is not an object");
+    while (memopt_i_json_next(j, '}', &first)) {
+        const size_t at = j->at;
+        char word[MEMOPT_I_TENSORS_WORD];
+
+        if (memopt_i_json_key(j, word)) return j->checks.status;
+        if (strcmp(word, MEMOPT_I_TENSORS_METADATA) != 0) {
+            j->at = at; /* its name once more, to keep it */
+            memopt_i_scan_tensor(s);
+            continue;
+        }
+        if (has_metadata) return memopt_i_json_refuse(j, at, MEMOPT_I_TENSORS_METADATA, "occurs twice");
+        has_metadata = 1;
+        memopt_i_scan_metadata(s);
+    }
+    (void)memopt_i_json_peek_past_space(j);
+    return j->checks.status || j->at == j->end ? j->checks.status
+        : memopt_i_json_refuse(j, j->at, NULL, "something follows the header's object");
+}
+
+static void memopt_i_scan_lay_out(memopt_i_tensors_scan *s, memopt_carver *c) {
+    const size_t texts = s->texts.length;
+
+    s->tensors = (memopt_tensor *)memopt_carve(c, s->count, sizeof *s->tensors, 8);
+    s->metadata = (memopt_tensor_metadata *)memopt_carve(c, s->metadata_count, sizeof *s->metadata, 8);
+    s->shapes = (uint64_t *)memopt_carve(c, s->dimensions, sizeof *s->shapes, 8);
+    s->names = (memopt_i_tensors_key *)memopt_carve(c, s->count, sizeof *s->names, 8);
+    s->keys = (memopt_i_tensors_key *)memopt_carve(c, s->metadata_count, sizeof *s->keys, 8);
+    s->spare = (memopt_i_tensors_key *)memopt_carve(c, memopt_i_max(s->count, s->metadata_count), sizeof *s->spare, 8);
+    s->texts = memopt_i_writer_begin((char *)memopt_carve(c, texts, 1, 8), texts);
+}
+
+/* Cuts the part of header_bytes() out of a source. */
+static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_tensors_source *source, size_t *bytes) {
+    uint64_t length = 0;
+    size_t i;
+
+    memopt_i_must(c, source->header != NULL, "header", "is NULL");
+    memopt_i_must_be_at_least(c, "header_bytes", source->header_bytes, "at least", 8);
+    if (c->status) return c->status;
+    for (i = 8; i-- > 0;) length = length << 8 | ((const unsigned char *)source->header)[i];
+    if (source->file_bytes < 8)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file_bytes", memopt_i_count(source->file_bytes),
+                                      "at least", memopt_i_count(8));
+    if (!length) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "header", "is empty");
+    if (length > MEMOPT_TENSORS_HEADER_MAX || length > source->file_bytes - 8)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "header", memopt_i_count(length), "limit",
+                                      memopt_i_count(source->file_bytes - 8 < MEMOPT_TENSORS_HEADER_MAX
+                                                         ? source->file_bytes - 8 : MEMOPT_TENSORS_HEADER_MAX));
+    *bytes = (size_t)length + 8;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_tensors_header_bytes(const memopt_tensors_source *source, size_t *out) {
+    memopt_i_checks c = memopt_i_checks_begin(source ? source->error : NULL, "tensors");
+
+    memopt_i_must(&c, source != NULL, "source", "is NULL");
+    return memopt_i_must(&c, out != NULL, "out", "is NULL") ? c.status : memopt_i_tensors_header(&c, source, out);
+}
+
+/* The first pass, and the size of what the second one fills in. */
+static memopt_status memopt_i_tensors_measure(memopt_i_tensors_scan *s, const memopt_tensors_source *source,
+                                              size_t *bytes) {
+    memopt_i_json *j = &s->json;
+    memopt_carver c = memopt_carver_begin(NULL);
+
+    if (memopt_i_tensors_header(&j->checks, source, &j->end)) return j->checks.status;
+    memopt_i_must_be_at_least(&j->checks, "header_bytes", source->header_bytes, "at least", j->end);
+    if (j->checks.status) return j->checks.status;
+    j->text = (const unsigned char *)source->header;
+    s->data_bytes = source->file_bytes - j->end;
+    if (memopt_i_scan(s)) return j->checks.status;
+    memopt_i_scan_lay_out(s, &c);
+    *bytes = c.bytes;
+    return memopt_i_must_fit(&j->checks, !c.overflow, "header", "needs more memory than a size_t can tell");
+}
+
+static memopt_status memopt_i_scan_begin(memopt_i_tensors_scan *s, const memopt_tensors_source *source,
+                                         const void *out) {
+    memset(s, 0, sizeof *s);
+    s->json.checks = memopt_i_checks_begin(source ? source->error : NULL, "tensors");
+    memopt_i_must(&s->json.checks, source != NULL, "source", "is NULL");
+    return memopt_i_must(&s->json.checks, out != NULL, "out", "is NULL");
+}
+
+MEMOPT_API memopt_status memopt_tensors_bytes(const memopt_tensors_source *source, size_t *out) {
+    memopt_i_tensors_scan s;
+    size_t bytes;
+
+    if (memopt_i_scan_begin(&s, source, out) || memopt_i_tensors_measure(&s, source, &bytes))
+        return s.json.checks.status;
+    *out = bytes;
+    return MEMOPT_OK;
+}
+
+/* Brings the tensors into the order of their data; follows each cycle of the permutation. */
+static void memopt_i_scan_permute(memopt_i_tensors_scan *s) {
+    size_t i;
+
+    for (i = 0; i < s->count; ++i) {
+        const memopt_tensor moved = s->tensors[i];
+        size_t to = i;
+
+        while (s->names[to].index != i) {
+            const size_t from = s->names[to].index;
+
+            s->tensors[to] = s->tensors[from];
+            s->names[to].index = (uint32_t)to;
+            to = from;
+        }
+        s->tensors[to] = moved;
+        s->names[to].index = (uint32_t)to;
+    }
+}
+
+/* By place: no hole, no overlap, nothing behind the last one. */
+static memopt_status memopt_i_scan_tile(memopt_i_tensors_scan *s) {
+    memopt_i_json *j = &s->json;
+    uint64_t end = 0;
+    size_t i;
+
+    memopt_i_tensors_sort(s->names, s->spare, s->count, memopt_i_before_by_place, s->tensors);
+    memopt_i_scan_permute(s);
+    for (i = 0; i < s->count; ++i) {
+        const uint64_t begin = s->tensors[i].begin;
+
+        if (begin != end)
+            return memopt_i_json_refuse_number(j, s->names[i].at, "begin", begin,
+                                               begin > end ? "leaves a hole after" : "overlaps what ends at", end);
+        end = s->tensors[i].end;
+    }
+    if (end == s->data_bytes) return MEMOPT_OK;
+    return memopt_i_refuse_number(&j->checks, MEMOPT_ERR_FORMAT, "data_bytes", memopt_i_count(s->data_bytes),
+                                  "the tensors end at", memopt_i_count(end));
+}
+
+/* By name: none occurs twice. */
+static memopt_status memopt_i_scan_names(memopt_i_tensors_scan *s) {
+    size_t i;
+
+    for (i = 0; i < s->count; ++i) s->names[i].key = memopt_i_tensors_hash(s->tensors[i].name);
+    memopt_i_tensors_sort(s->names, s->spare, s->count, memopt_i_before_by_name, s->tensors);
+    i = memopt_i_tensors_twice(s->names, s->count, memopt_i_before_by_name, s->tensors);
+    if (i != SIZE_MAX) return memopt_i_json_refuse(&s->json, s->names[i].at, "name", "occurs twice");
+    memopt_i_tensors_sort(s->keys, s->spare, s->metadata_count, memopt_i_before_by_key, s->metadata);
+    i = memopt_i_tensors_twice(s->keys, s->metadata_count, memopt_i_before_by_key, s->metadata);
+    if (i != SIZE_MAX) return memopt_i_json_refuse(&s->json, s->keys[i].at, "key of metadata", "occurs twice");
+    return MEMOPT_OK;
+}
+
+static void memopt_i_tensors_fill(const memopt_i_tensors_scan *s, memopt_tensors *out) {
+    out->tensors = s->tensors;
+    out->metadata = s->metadata;
+    out->count = s->count;
+    out->metadata_count = s->metadata_count;
+    out->data_begin = s->json.end;
+    out->data_bytes = s->data_bytes;
+    out->name_order = s->names;
+    out->key_order = s->keys;
+}
+
+MEMOPT_API memopt_status memopt_tensors_read(const memopt_tensors_source *source, void *memory, size_t bytes,
+                                             memopt_tensors *out) {
+    memopt_carver c = memopt_carver_begin(memory);
+    memopt_i_tensors_scan s;
+    memopt_i_checks *checks = &s.json.checks;
+    size_t needed;
+
+    if (memopt_i_scan_begin(&s, source, out) || memopt_i_must_point(checks, "memory", memory, 8, 0)
+        || memopt_i_tensors_measure(&s, source, &needed)) return checks->status;
+    memopt_i_must(checks, memory != NULL || !needed, "memory", "is NULL");
+    if (bytes < needed && !checks->status)
+        return memopt_i_refuse_number(checks, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
+                                      memopt_i_count(needed));
+    if (checks->status) return checks->status;
+    s.texts.length = s.texts.capacity;
+    memopt_i_scan_lay_out(&s, &c);
+    if (memopt_i_scan(&s) || memopt_i_scan_tile(&s) || memopt_i_scan_names(&s)) return checks->status;
+    memopt_i_tensors_fill(&s, out);
+    return MEMOPT_OK;
+}
+
+/* Where a hash begins in a sorted list. */
+static size_t memopt_i_tensors_search(const memopt_i_tensors_key *keys, size_t count, uint64_t hash) {
+    size_t low = 0;
+
+    while (count) {
+        const size_t half = count / 2;
+
+        if (keys[low + half].key < hash) {
+            low += half + 1;
+            count -= half + 1;
+        } else count = half;
+    }
+    return low;
+}
+
+MEMOPT_API const memopt_tensor *memopt_tensors_find(const memopt_tensors *tensors, const char *name) {
+    const memopt_i_tensors_key *keys = tensors ? (const memopt_i_tensors_key *)tensors->name_order : NULL;
+    uint64_t hash;
+    size_t i;
+
+    if (!keys || !name) return NULL;
+    hash = memopt_i_tensors_hash(name);
+    for (i = memopt_i_tensors_search(keys, tensors->count, hash); i < tensors->count && keys[i].key == hash; ++i)
+        if (strcmp(tensors->tensors[keys[i].index].name, name) == 0) return &tensors->tensors[keys[i].index];
+    return NULL;
+}
+
+MEMOPT_API const char *memopt_tensors_value(const memopt_tensors *tensors, const char *key) {
+    const memopt_i_tensors_key *keys = tensors ? (const memopt_i_tensors_key *)tensors->key_order : NULL;
+    uint64_t hash;
+    size_t i;
+
+    if (!keys || !key) return NULL;
+    hash = memopt_i_tensors_hash(key);
+    i = memopt_i_tensors_search(keys, tensors->metadata_count, hash);
+    for (; i < tensors->metadata_count && keys[i].key == hash; ++i)
+        if (strcmp(tensors->metadata[keys[i].index].key, key) == 0) return tensors->metadata[keys[i].index].value;
+    return NULL;
+}
+
+/* ---- files ---- */
+typedef struct memopt_i_tensors_file { /* the block of memopt_tensors_open(); what the header says stands behind it */
+    memopt_tensors tensors;
+    memopt_host    host;
+    size_t         bytes;
+} memopt_i_tensors_file;
+
+static size_t memopt_i_tensors_file_bytes(void) { return (sizeof(memopt_i_tensors_file) + 7) & ~(size_t)7; }
+
+static memopt_status memopt_i_tensors_file_read(memopt_i_checks *c, const memopt_host *host, void *file, void *bytes,
+                                                size_t count) {
+    size_t done = 0;
+    const memopt_status s = host->files.read_fn(host->files.user, file, 0, bytes, count, &done);
+
+    if (s) return memopt_i_refuse(c, s, "file", "could not be read");
+    return done == count ? MEMOPT_OK : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "file", "ends within its header");
+}
+
+/* Its header into memory of the host; *header NULL after a failure. */
+static memopt_status memopt_i_tensors_file_header(memopt_i_checks *c, const memopt_host *host, void *file,
+                                                  memopt_tensors_source *source, void **header) {
+    unsigned char head[8];
+    size_t bytes = 0;
+    const memopt_status s = host->files.size_fn(host->files.user, file, &source->file_bytes);
+
+    if (s) return memopt_i_refuse(c, s, "file", "does not tell its size");
+    if (source->file_bytes < 8) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "file", "ends within its header");
+    if (memopt_i_tensors_file_read(c, host, file, head, sizeof head)) return c->status;
+    source->header = head;
+    source->header_bytes = sizeof head;
+    if (memopt_i_tensors_header(c, source, &bytes)) return c->status;
+    *header = memopt_i_alloc(host, bytes, 8);
+    if (!*header) return memopt_i_refuse_memory(c, bytes);
+    source->header = *header;
+    source->header_bytes = bytes;
+    if (memopt_i_tensors_file_read(c, host, file, *header, bytes)) {
+        memopt_i_free(host, *header, bytes, 8);
+        *header = NULL;
+    }
+    return c->status;
+}
+
+/* From the header's bytes to the block. */
+static memopt_status memopt_i_tensors_file_open(memopt_i_checks *c, const memopt_host *host,
+                                                const memopt_tensors_source *source, memopt_tensors **out) {
+    const size_t head = memopt_i_tensors_file_bytes();
+    memopt_i_tensors_file *f;
+    size_t bytes;
+    memopt_status s = memopt_tensors_bytes(source, &bytes);
+
+    if (s) return s;
+    if (memopt_i_must_fit(c, !memopt_i_add(bytes, head, &bytes), "header", "needs more memory than a size_t can tell"))
+        return c->status;
+    f = (memopt_i_tensors_file *)memopt_i_alloc(host, bytes, 64);
+    if (!f) return memopt_i_refuse_memory(c, bytes);
+    f->host = *host;
+    f->bytes = bytes;
+    s = memopt_tensors_read(source, (unsigned char *)f + head, bytes - head, &f->tensors);
+    if (s) memopt_i_free(host, f, bytes, 64);
+    else *out = &f->tensors;
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_tensors_open(const memopt_host *host, const char *path, memopt_tensors **out,
+                                             memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "tensors");
+    memopt_tensors_source source;
+    memopt_host h;
+    void *header = NULL;
+    void *file;
+    memopt_status s;
+
+    memopt_i_must(&c, path != NULL, "path", "is NULL");
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (c.status || memopt_i_host_resolve(&c, host, &h)) return c.status;
+    memset(&source, 0, sizeof source);
+    source.error = error;
+    s = h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ, &file);
+    if (s) return memopt_i_refuse(&c, s, "file", "could not be opened");
+    s = memopt_i_tensors_file_header(&c, &h, file, &source, &header);
+    (void)h.files.close_fn(h.files.user, file); /* it was only read */
+    if (!s) s = memopt_i_tensors_file_open(&c, &h, &source, out);
+    memopt_i_free(&h, header, source.header_bytes, 8);
+    return s;
+}
+
+MEMOPT_API void memopt_tensors_close(memopt_tensors *tensors) {
+    memopt_i_tensors_file *f = (memopt_i_tensors_file *)tensors; /* its first member */
+    memopt_host host;
+
+    if (!f) return;
+    host = f->host;
+    memopt_i_free(&host, f, f->bytes, 64);
+}
+
+/* ---- writing ---- */
+static int memopt_i_tensors_is_utf8(const char *text) {
+    while (*text) {
+        const size_t bytes = (unsigned char)*text < 0x80 ? 1 : memopt_i_utf8(text);
+
+        if (!bytes) return 0;
+        text += bytes;
+    }
+    return 1;
+}
+
+static memopt_status memopt_i_must_be_text(memopt_i_checks *c, const char *argument, const char *text) {
+    if (memopt_i_must(c, text != NULL, argument, "is NULL")) return c->status;
+    return memopt_i_must(c, memopt_i_tensors_is_utf8(text), argument, "is not UTF-8");
+}
+
+/* The bytes of a tensor that somebody wants to write. */
+static memopt_status memopt_i_tensors_check(memopt_i_checks *c, const memopt_tensor *t, uint64_t *bytes) {
+    const char *wrong = NULL;
+    uint64_t elements = 1;
+    size_t i;
+
+    if (memopt_i_must_be_text(c, "name", t->name)) return c->status;
+    memopt_i_must(c, strcmp(t->name, MEMOPT_I_TENSORS_METADATA) != 0, "name", "is the one of the metadata");
+    memopt_i_must(c, memopt_i_tensor_type_valid(t->type), "type", "is an invalid memopt_tensor_type");
+    if (memopt_i_must(c, t->shape != NULL || !t->rank, "shape", "is NULL")) return c->status;
+    for (i = 0; i < t->rank && !wrong; ++i)
+        if (memopt_i_mul_u64(elements, t->shape[i], &elements)) wrong = "is too large for 64 bits";
+    if (wrong || memopt_i_mul_u64(elements, memopt_tensor_type_bits(t->type), bytes))
+        return memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, "shape", "is too large for 64 bits");
+    wrong = memopt_i_tensor_bytes(t, elements, bytes);
+    return memopt_i_must(c, !wrong, "shape", wrong);
+}
+
+static void memopt_i_put_json(memopt_i_writer *o, const char *text) {
+    static const char names[] = "\"\\bfnrt";
+    static const char values[] = "\"\\\b\f\n\r\t";
+
+    memopt_i_put_text(o, "\"");
+    for (; *text && o->length <= (size_t)MEMOPT_TENSORS_HEADER_MAX + 8; ++text) {
+        const char *value = strchr(values, *text);
+        char escape[2] = { '\\', 0 };
+
+        if (value) escape[1] = names[value - values];
+        if (value) memopt_i_put(o, escape, 2);
+        else if ((unsigned char)*text >= ' ') memopt_i_put(o, text, 1);
+        else {
+            memopt_i_put_text(o, "\\u00");
+            memopt_i_put(o, &"01"[*text >> 4], 1);
+            memopt_i_put(o, &"0123456789abcdef"[*text & 15], 1);
+        }
+    }
+    memopt_i_put_text(o, "\"");
+}
+
+static void memopt_i_put_tensor(memopt_i_writer *o, const memopt_tensor *t) {
+    size_t i;
+
+    memopt_i_put_json(o, t->name);
+    memopt_i_put_enclosed(o, ":{\"dtype\":\"", memopt_tensor_type_name(t->type), "\",\"shape\":[");
+    for (i = 0; i < t->rank && o->length <= (size_t)MEMOPT_TENSORS_HEADER_MAX + 8; ++i)
+        memopt_i_put_text_number(o, i ? "," : "", t->shape[i]);
+    memopt_i_put_text_number(o, "],\"data_offsets\":[", t->begin);
+    memopt_i_put_text_number(o, ",", t->end);
+    memopt_i_put_text(o, "]}");
+}
+
+/* The text without its padding; it stops a little behind the limit. */
+static void memopt_i_put_header(memopt_i_writer *o, const memopt_tensors_desc *d, const memopt_i_tensors_key *order) {
+    size_t i;
+
+    memopt_i_put_text(o, "{");
+    if (d->metadata_count) memopt_i_put_text(o, "\"" MEMOPT_I_TENSORS_METADATA "\":{");
+    for (i = 0; i < d->metadata_count && o->length <= (size_t)MEMOPT_TENSORS_HEADER_MAX + 8; ++i) {
+        if (i) memopt_i_put_text(o, ",");
+        memopt_i_put_json(o, d->metadata[i].key);
+        memopt_i_put_text(o, ":");
+        memopt_i_put_json(o, d->metadata[i].value);
+    }
+    if (d->metadata_count) memopt_i_put_text(o, d->count ? "}," : "}");
+    for (i = 0; i < d->count && o->length <= (size_t)MEMOPT_TENSORS_HEADER_MAX + 8; ++i) {
+        if (i) memopt_i_put_text(o, ",");
+        memopt_i_put_tensor(o, &d->tensors[order[i].index]);
+    }
+    memopt_i_put_text(o, "}");
+}
+
+static memopt_status memopt_i_tensors_check_metadata(memopt_i_checks *c, const memopt_tensors_desc *d,
+                                                     memopt_i_tensors_key *keys, memopt_i_tensors_key *spare) {
+    size_t i, twice;
+
+    for (i = 0; i < d->metadata_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "metadata", i);
+        (void)memopt_i_must_be_text(c, "key", d->metadata[i].key);
+        if (memopt_i_must_be_text(c, "value", d->metadata[i].value)) return c->status;
+        keys[i] = memopt_i_tensors_key_of(memopt_i_tensors_hash(d->metadata[i].key), i, i);
+    }
+    memopt_i_tensors_sort(keys, spare, d->metadata_count, memopt_i_before_by_key, d->metadata);
+    twice = memopt_i_tensors_twice(keys, d->metadata_count, memopt_i_before_by_key, d->metadata);
+    if (twice == SIZE_MAX) return c->status;
+    memopt_i_checks_at(c, "metadata", keys[twice].index);
+    return memopt_i_must(c, 0, "key", "occurs twice");
+}
+
+static memopt_status memopt_i_tensors_check_names(memopt_i_checks *c, const memopt_tensors_desc *d,
+                                                  memopt_i_tensors_key *keys, memopt_i_tensors_key *spare) {
+    uint64_t total = 0;
+    size_t i, twice;
+
+    for (i = 0; i < d->count && !c->status; ++i) {
+        uint64_t bytes = 0;
+
+        memopt_i_checks_at(c, "tensor", i);
+        if (memopt_i_tensors_check(c, &d->tensors[i], &bytes)) return c->status;
+        total += bytes;
+        if (memopt_i_must_fit(c, total >= bytes, "shape", "makes all together too large for 64 bits"))
+            return c->status;
+        keys[i] = memopt_i_tensors_key_of(memopt_i_tensors_hash(d->tensors[i].name), i, i);
+    }
+    memopt_i_tensors_sort(keys, spare, d->count, memopt_i_before_by_name, d->tensors);
+    twice = memopt_i_tensors_twice(keys, d->count, memopt_i_before_by_name, d->tensors);
+    if (twice == SIZE_MAX) return c->status;
+    memopt_i_checks_at(c, "tensor", keys[twice].index);
+    return memopt_i_must(c, 0, "name", "occurs twice");
+}
+
+/* The tensors' order and their places. All have been checked. */
+static void memopt_i_tensors_place(const memopt_tensors_desc *d, memopt_i_tensors_key *keys,
+                                   memopt_i_tensors_key *spare) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+    uint64_t end = 0;
+    size_t i;
+
+    for (i = 0; i < d->count; ++i)
+        keys[i] = memopt_i_tensors_key_of((uint64_t)(MEMOPT_TENSOR_U64 - d->tensors[i].type), i, i);
+    memopt_i_tensors_sort(keys, spare, d->count, memopt_i_before_by_name, d->tensors);
+    for (i = 0; i < d->count; ++i) {
+        memopt_tensor *t = &d->tensors[keys[i].index];
+        uint64_t bytes = 0;
+
+        (void)memopt_i_tensors_check(&c, t, &bytes);
+        t->begin = end;
+        t->end = end += bytes;
+    }
+}
+
+/* The header's text, with what stands around it, into a buffer that may be too small. */
+static memopt_status memopt_i_tensors_put(memopt_i_checks *c, const memopt_tensors_desc *d,
+                                          const memopt_i_tensors_key *order, void *buffer, size_t capacity,
+                                          size_t *bytes) {
+    memopt_i_writer o = memopt_i_writer_begin(NULL, 0);
+    size_t needed = 0;
+    size_t i;
+
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    memopt_i_put_header(&o, d, order);
+    (void)memopt_i_align_up(o.length + 8, d->alignment ? d->alignment : 8, &needed);
+    memopt_i_must_be_at_most(c, "header", o.length, "limit", MEMOPT_TENSORS_HEADER_MAX);
+    memopt_i_must_be_at_most(c, "header", needed - 8, "limit", MEMOPT_TENSORS_HEADER_MAX);
+    if (c->status) return c->status;
+    if (bytes) *bytes = needed;
+    if (needed > capacity)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "capacity", memopt_i_count(capacity), "at least",
+                                      memopt_i_count(needed));
+    o = memopt_i_writer_begin((char *)buffer, needed);
+    for (i = 0; i < 8; ++i) {
+        const unsigned char byte = (unsigned char)((uint64_t)(needed - 8) >> 8 * i);
+
+        memopt_i_put(&o, &byte, 1);
+    }
+    memopt_i_put_header(&o, d, order);
+    memopt_i_put_left(&o, 0, needed);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, void *buffer, size_t capacity,
+                                              size_t *bytes) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "tensors");
+    memopt_i_tensors_key *keys;
+    memopt_host host;
+    size_t room, most;
+
+    memopt_i_must(&c, desc != NULL, "desc", "is NULL");
+    if (memopt_i_must(&c, buffer != NULL || !capacity, "buffer", "is NULL")) return c.status;
+    memopt_i_must(&c, desc->tensors != NULL || !desc->count, "tensors", "is NULL");
+    memopt_i_must(&c, desc->metadata != NULL || !desc->metadata_count, "metadata", "is NULL");
+    if (desc->alignment) (void)memopt_i_must_be_power_of_two(&c, "alignment", desc->alignment);
+    if (desc->alignment) (void)memopt_i_must_be_at_least(&c, "alignment", desc->alignment, "at least", 8);
+    if (c.status || memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
+    most = memopt_i_max(desc->count, desc->metadata_count);
+    memopt_i_must_be_at_most(&c, desc->count == most ? "count" : "metadata_count", most, "limit",
+                             MEMOPT_TENSORS_HEADER_MAX); /* each takes some bytes */
+    memopt_i_must_fit(&c, !memopt_i_mul(most + 1, 2 * sizeof *keys, &room), "count", "is too large for a size_t");
+    if (c.status) return c.status;
+    keys = (memopt_i_tensors_key *)memopt_i_alloc(&host, room, 64);
+    if (!keys) return memopt_i_refuse_memory(&c, room);
+    if (!memopt_i_tensors_check_metadata(&c, desc, keys, keys + most)
+        && !memopt_i_tensors_check_names(&c, desc, keys, keys + most)) {
+        memopt_i_tensors_place(desc, keys, keys + most);
+        (void)memopt_i_tensors_put(&c, desc, keys, buffer, capacity, bytes);
+    }
+    memopt_i_free(&host, keys, room, 64);
+    return c.status;
 }
 
 /* @section widths : *

@@ -284,6 +284,22 @@ quant_tool() { # codes and scales, both ways, against exact fractions; then bad 
     if printf abc | build/quant_tool --map signed >"$work/out"; then fail "accepted a float cut off"; fi
     [ ! -e /dev/full ] || ! head -c 400 /dev/zero | build/quant_tool --map signed >/dev/full || fail "a full disk is no error"
 }
+tensors_tool() { # a file that is none, and no file
+    $MAKE -s build/tensors_tool || exit 1
+    printf '\010\0\0\0\0\0\0\0{}      ' >"$work/empty"
+    printf '\010\0\0\0\0\0\0\0{}     x' >"$work/bad"
+    build/tensors_tool "$work/empty" "$work/bad" "$work/none" >"$work/out" || fail "exit status"
+    printf '%s\n' "accepted 0 0" "refused tensors: something follows the header's object at byte 15" "refused tensors: file could not be opened" |
+        cmp - "$work/out" || fail "what it printed"
+    cmp "$work/empty" "$work/empty.again" || fail "what it wrote"
+    build/tensors_tool 2>"$work/said"; [ $? = 2 ] || fail "exit status without a file"
+}
+tensors_python() { # headers of 2,000 files: read as the reference reads them, apart from what is refused on purpose
+    python=${PYTHON:-python3}
+    "$python" -c 'import safetensors, numpy' 2>/dev/null || skip "no python3 with safetensors here: pip install safetensors numpy"
+    $MAKE -s build/tensors_tool || exit 1
+    "$python" tests/check_tensors.py build/tensors_tool "${1:-2000}"
+}
 schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
     $MAKE -s build/schedule_tool || exit 1
     [ "$(build/schedule_tool --revolve 100 5)" = 316 ] || fail "--revolve 100 5"

@@ -38,6 +38,7 @@
 #include "test_shard.c"
 #include "test_pieces.c"
 #include "test_onebit.c"
+#include "test_tensors.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -58,7 +59,7 @@ static void test_narrow(void) {
     test_plan();
     test_schedule();
     test_graph();
-    test_comm(); test_shard(); test_pieces(); test_onebit();
+    test_comm(); test_shard(); test_pieces(); test_onebit(); test_tensors();
 }
 
 int main(void) {

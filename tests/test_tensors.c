@@ -5,11 +5,10 @@
 static memopt_error tensors_why;
 static unsigned char tensors_memory[1 << 16];
 
-/* A file of a text and so many bytes of data; the source points to static memory. */
+/* A file of a text and so many bytes of data; the source points to static memory, which ends with the text. */
 static memopt_tensors_source tensors_file(const char *text, size_t length, uint64_t data) {
-    static unsigned char file[1 << 16]; memopt_tensors_source s; size_t i;
+    static unsigned char room[1 << 14]; unsigned char *file = room + sizeof room - 8 - length; memopt_tensors_source s; size_t i;
     memset(&s, 0, sizeof s);
-    memset(file, 0xEE, sizeof file);
     for (i = 0; i < 8; ++i) file[i] = (unsigned char)((uint64_t)length >> 8 * i);
     memcpy(file + 8, text, length);
     s.header = file; s.header_bytes = 8 + length; s.file_bytes = 8 + length + data; s.error = &tensors_why;
@@ -137,6 +136,10 @@ static const struct { const char *text; unsigned data; const char *why; } tensor
     { "{\"\\udc00\":{}}", 0, "tensors: a text has half a surrogate pair at byte 10" },
     { "{\"\\ud800\\u0041\":{}}", 0, "tensors: a text has half a surrogate pair at byte 10" },
     { "{\"\\ud800\\ud800\":{}}", 0, "tensors: a text has half a surrogate pair at byte 10" },
+    { "{\"\\ud800", 0, "tensors: a text has half a surrogate pair at byte 10" },
+    { "{\"\\ud800\\", 0, "tensors: a text has half a surrogate pair at byte 10" },
+    { "{\"\\ud8", 0, "tensors: an escape is cut off at byte 14" },
+    { "{\"\\", 0, "tensors: an unknown escape at byte 10" },
     { "{\"\\u00g0\":{}}", 0, "tensors: an escape is cut off at byte 14" },
     { "{\"\\x\":{}}", 0, "tensors: an unknown escape at byte 10" },
     { "{\"\n\":{}}", 0, "tensors: a text has a control character at byte 10" },
@@ -184,6 +187,12 @@ static void what_is_read(void) {
     CHECK(memopt_tensors_find(&t, "b") == &t.tensors[1] && !memopt_tensors_find(&t, "c") && !memopt_tensors_find(&t, ""));
     CHECK(!memopt_tensors_value(&t, "") && !memopt_tensors_value(&t, "b") && !memopt_tensors_value(NULL, "b"));
     CHECK(!memopt_tensors_find(NULL, "b") && !memopt_tensors_find(&t, NULL) && !memopt_tensors_value(&t, NULL));
+}
+static void escapes(void) { /* where the lengths of UTF-8 change, and the ends of surrogates */
+    static const char text[] = "{\"__metadata__\":{\"k\":\"\\u0001\\u007f\\u0080\\u07ff\\u0800\\ud7ff\\ue000\\uffff\\ud800\\udc00\\udbff\\udfff\"}}";
+    const memopt_tensors_source s = tensors_file(text, sizeof text - 1, 0); memopt_tensors t;
+    CHECK(tensors_read(&s, &t) == MEMOPT_OK && t.metadata_count == 1);
+    CHECK(strcmp(t.metadata[0].value, "\x01\x7F\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80\xEF\xBF\xBF\xF0\x90\x80\x80\xF4\x8F\xBF\xBF") == 0);
 }
 static void types(void) { /* the names and bits of the format */
     static const struct { memopt_tensor_type type; const char *name; size_t bits; } rows[] = {
@@ -538,6 +547,7 @@ void test_tensors(void);
 void test_tensors(void) {
     RUN(table);
     RUN(what_is_read);
+    RUN(escapes);
     RUN(types);
     RUN(golden);
     RUN(random_round_trips);

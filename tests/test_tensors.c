@@ -254,6 +254,7 @@ static void golden(void) {
     memset(&d, 0, sizeof d);
     d.tensors = list; d.count = golden_list(list); d.metadata = golden_metadata; d.metadata_count = 3; d.error = &tensors_why;
     CHECK(memopt_tensors_write(&d, NULL, 0, &bytes) == MEMOPT_ERR_BUFFER && bytes == 8 + sizeof golden_text - 1);
+    CHECK(test_says(&tensors_why, MEMOPT_ERR_BUFFER, "tensors: capacity 0, at least 1232"));
     CHECK(list[0].begin == 126 && list[0].end == 128 && list[12].begin == 0 && list[12].end == 16 && list[17].begin == 88 && list[17].end == 88);
     memset(text, 0xEE, sizeof text);
     CHECK(memopt_tensors_write(&d, text, bytes - 1, NULL) == MEMOPT_ERR_BUFFER && text[0] == 0xEE);
@@ -490,10 +491,11 @@ static void sums_that_do_not_fit(void) { /* of sizes that do */
     d.count = 16;
     REFUSES(d.error, (void)0, memopt_tensors_write(&d, NULL, 0, NULL), MEMOPT_ERR_OVERFLOW, "tensors: shape makes all together too large for 64 bits at tensor 15");
 }
+static memopt_status tensors_long_size(void *user, void *file, uint64_t *bytes) { (void)user; (void)file; *bytes = 1 << 20; return MEMOPT_OK; }
 /* A file: every call of the host fails once. */
 static void files(void) {
     static const char path[] = "test_tensors.tmp"; unsigned char text[4096]; memopt_tensor list[19]; memopt_tensors_desc d; memopt_host host;
-    test_faults f; memopt_tensors *t = NULL; size_t bytes = 0, n; FILE *file = fopen(path, "wb");
+    test_faults f; memopt_tensors *t = NULL; char line[256]; size_t bytes = 0, n; FILE *file = fopen(path, "wb");
     if (!file) { SKIP("no file can be made here"); return; }
     memset(&d, 0, sizeof d);
     d.tensors = list; d.count = golden_list(list); d.metadata = golden_metadata; d.metadata_count = 3;
@@ -509,6 +511,7 @@ static void files(void) {
         t = NULL;
         s = memopt_tensors_open(&host, path, &t, &tensors_why);
         CHECK_AT(s == MEMOPT_OK || (!t && f.live_blocks == 0 && (s == MEMOPT_ERR_IO || s == MEMOPT_ERR_MEMORY) && tensors_why.status == s), n);
+        if (s) CHECK_AT(memopt_error_text(&tensors_why, line, sizeof line, NULL) == MEMOPT_OK && strncmp(line, "tensors: ", 9) == 0, n);
         if (!s) {
             CHECK_AT(f.live_blocks == 1 && t->count == 19 && t->data_begin == bytes && t->data_bytes == 128 && memopt_tensors_find(t, "e"), n);
             memopt_tensors_close(t);
@@ -527,6 +530,14 @@ static void files(void) {
         CHECK_AT(memopt_tensors_open(&host, path, &t, &tensors_why) == MEMOPT_ERR_FORMAT && tensors_why.status == MEMOPT_ERR_FORMAT && !f.live_blocks, n);
         if (n < 8) CHECK(test_says(&tensors_why, MEMOPT_ERR_FORMAT, "tensors: file ends within its header"));
     }
+    host.files.size_fn = tensors_long_size; /* it was longer when its size was asked */
+    file = fopen(path, "wb");
+    if (file) {
+        fwrite(text, 1, 100, file);
+        fclose(file);
+        CHECK(test_refused(memopt_tensors_open(&host, path, &t, &test_why), MEMOPT_ERR_FORMAT, "tensors: file ends within its header"));
+        CHECK(!f.live_blocks && !f.bad_frees);
+    }
     remove(path);
     CHECK(test_refused(memopt_tensors_open(&host, path, &t, &test_why), MEMOPT_ERR_IO, "tensors: file could not be opened"));
     CHECK(test_refused(memopt_tensors_open(NULL, NULL, &t, &test_why), MEMOPT_ERR_ARGUMENT, "tensors: path is NULL"));
@@ -536,7 +547,7 @@ static void files(void) {
     f.fail_on = 1;
     d.host = &host;
     d.error = &test_why;
-    CHECK(memopt_tensors_write(&d, text, sizeof text, &bytes) == MEMOPT_ERR_MEMORY && test_why.status == MEMOPT_ERR_MEMORY);
+    CHECK(test_refused(memopt_tensors_write(&d, text, sizeof text, &bytes), MEMOPT_ERR_MEMORY, "tensors: no memory for it: asked 640 B"));
     CHECK(memopt_tensors_write(&d, text, sizeof text, &bytes) == MEMOPT_OK && f.live_blocks == 0 && !f.bad_frees && f.peak_bytes == 20 * 32);
 }
 #undef A

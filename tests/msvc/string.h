@@ -9,6 +9,7 @@ void *memchr(const void *in, int value, size_t bytes);
 int memcmp(const void *a, const void *b, size_t bytes);
 size_t strlen(const char *text);
 int strcmp(const char *a, const char *b);
+char *strchr(const char *s, int c);
 #ifdef __cplusplus
 }
 #endif

@@ -33172,6 +33172,7 @@ MEMOPT_API memopt_status memopt_onebit_open(const memopt_onebit_desc *desc, memo
     memopt_host host;
     void *memory;
 
+    memset(&sizes, 0, sizeof sizes);
     c.status = memopt_onebit_bytes(desc, &sizes);
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     if (c.status) return c.status;
@@ -34902,7 +34903,7 @@ static memopt_status memopt_i_tensors_file_open(memopt_i_checks *c, const memopt
                                                 const memopt_tensors_source *source, memopt_tensors **out) {
     const size_t head = memopt_i_tensors_file_bytes();
     memopt_i_tensors_file *f;
-    size_t bytes;
+    size_t bytes = 0;
     memopt_status s = memopt_tensors_bytes(source, &bytes);
 
     if (s) return s;

@@ -379,7 +379,7 @@ static void onebit_model_all(void) { /* all kinds, ranks, levels, workers, odd s
         onebit_net net = onebit_net_of((memopt_onebit_kind)kind, ranks, seed);
         memcpy(net.counts, sizes[seed % 6], sizeof sizes[0]);
         net.level = level; net.workers = (int)(seed % 4); net.decay = seed % 2 ? 0.0078125 : 0; net.factor = seed % 5 ? 0 : 0.25;
-        net.bucket = seed % 3 ? 40 * seed : 0; net.freeze = kind == MEMOPT_ONEBIT_ZERO_ONE ? 36 : 6; net.steps = kind == MEMOPT_ONEBIT_ZERO_ONE ? 61 : 26;
+        net.bucket = seed % 3 ? 40 * (size_t)seed : 0; net.freeze = kind == MEMOPT_ONEBIT_ZERO_ONE ? 36 : 6; net.steps = kind == MEMOPT_ONEBIT_ZERO_ONE ? 61 : 26;
         onebit_against_model(&net);
         level = level >= memopt_simd_best() ? MEMOPT_SIMD_SCALAR : test_wider(level);
     }
@@ -762,9 +762,9 @@ static void onebit_recut(void) { /* another number of ranks: what is left over i
         for (i = 0; i < n; ++i) CHECK_AT(fabs(before[i] - after[i]) <= 1e-6 * (fabs(before[i]) + 4), i);
         for (r = 0; r < net.ranks; ++r) {
             const memopt_i_onebit_state s = onebit_saved_state(&net, net.ranks, net.saved[r]), o = onebit_saved_state(&old, 3, old.saved[0]);
-            CHECK_AT(w.status[r] == MEMOPT_OK && s.head->step == at - 1 && !memcmp(s.second, o.second, o.head->elements * sizeof(float)), r);
-            if (s.fresh) CHECK_AT(!memcmp(s.fresh, o.fresh, o.head->elements * sizeof(float)), r);
-            if (s.anchor) CHECK_AT(!memcmp(s.anchor, o.anchor, o.head->elements * sizeof(float)), r);
+            CHECK_AT(w.status[r] == MEMOPT_OK && s.head->step == at - 1 && !memcmp(s.second, o.second, (size_t)o.head->elements * sizeof(float)), r);
+            if (s.fresh) CHECK_AT(!memcmp(s.fresh, o.fresh, (size_t)o.head->elements * sizeof(float)), r);
+            if (s.anchor) CHECK_AT(!memcmp(s.anchor, o.anchor, (size_t)o.head->elements * sizeof(float)), r);
             for (i = at; i <= net.steps; ++i) CHECK_AT(net.trail[r][i] == net.trail[0][i], i);
         }
         onebit_net_close(&old); onebit_net_close(&net);

@@ -157,7 +157,7 @@ static void cut_measure(const cut_case *c, cut_rank *ranks, int k, int ahead, do
 }
 /* Joins a pass over tensor k with what all ranks have summed: does another one follow? */
 static int cut_join(cut_rank *ranks, int rank_count, int k, const double *total) {
-    double *sums; size_t count; int r, again = 0, first = 0;
+    double *sums = NULL; size_t count = 0; int r, again = 0, first = 0;
     for (r = 0; r < rank_count; ++r) {
         CHECK_AT(memopt_optim_sums(ranks[r].optim, (size_t)k, &sums, &count) == MEMOPT_OK, r);
         if (count) memcpy(sums, total, count * sizeof *sums);
@@ -191,7 +191,7 @@ static void cut_apply(cut_rank *rank, int k, uint64_t *seed) {
 }
 /* One step of one process, whose tensors are measured before the ranks', and then applied. */
 static void cut_step(const cut_case *c, cut_rank *whole, cut_rank *ranks, const memopt_optim_run *run, uint64_t *seed) {
-    double *sums, *kept; size_t count; int k, r, again, measures = memopt_optim_needs_measure(whole->optim); uint64_t skipped = 0;
+    double *sums = NULL, *kept; size_t count = 0; int k, r, again, measures = memopt_optim_needs_measure(whole->optim); uint64_t skipped = 0;
     CHECK(memopt_optim_begin(whole->optim, run) == MEMOPT_OK);
     for (r = 0; r < c->ranks; ++r) CHECK_AT(memopt_optim_begin(ranks[r].optim, run) == MEMOPT_OK, r);
     for (k = 0; k < c->tensors; ++k) {

@@ -195,6 +195,7 @@ static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t uni
 static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
     const shard_case *c = w->c; size_t t, step, unit; memopt_status s; memopt_optim_tensor part; memopt_gradient_total total; memopt_optim_group rates[2]; memopt_optim_run run;
     shard_rates(c->kind, rates);
+    memset(&part, 0, sizeof part); memset(&total, 0, sizeof total);
     for (t = 0; t < SHARD_TENSORS; ++t) {
         CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
         if (part.held) shard_begin_weights(c, t, part.first, part.held, part.weights, part.extra);
@@ -457,6 +458,7 @@ typedef struct shard_taped { memopt_ranks *ranks; int stage; memopt_schedule_rul
 static memopt_status shard_tape_train(float (*weights)[SHARD_WIDTH], memopt_shard *x, memopt_tape *tape, memopt_error *why) {
     static const size_t steps = 3; size_t step, unit, t, i; memopt_status s; memopt_optim_tensor part; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     float in[SHARD_WIDTH], last[SHARD_WIDTH], back[SHARD_WIDTH];
+    memset(&part, 0, sizeof part);
     for (t = 0; t < 5; ++t) {
         CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
         for (i = 0; i < part.held; ++i) ((float *)part.weights)[i] = 1 + 0.25f * shard_weight(t, part.first + i);

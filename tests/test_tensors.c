@@ -415,6 +415,7 @@ static void many(void) {
 /* Equal keys of the sort are put in order by their texts, and what is equal stays as it was. */
 static void sort_by_text(void) {
     memopt_tensor list[257]; memopt_i_tensors_key keys[257], spare[257]; char names[257][4]; uint64_t seed = 3; size_t i, n;
+    memset(list, 0, sizeof list);
     for (n = 0; n <= 257; ++n) {
         for (i = 0; i < n; ++i) {
             sprintf(names[i], "%c%c", (int)('a' + test_below(&seed, 6)), (int)('a' + test_below(&seed, 6)));

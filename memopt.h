@@ -88,11 +88,14 @@
                   layer         linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
                   batchnorm     linear + batch norm + activation
      api_fused    fused         passes over memory of your own, from a text
+     api_store    store         tiles outside of working memory: in other memory, or a file; checked, by steps
      api_comm     comm          bytes between ranks: a table of three functions; ranks as threads of one process
      api_shard    shard         weights, gradients and states cut among ranks: the same bits for any number of them
      api_pieces   pieces        activations that ranks hold alike, kept once: a store for the tape
      api_onebit   onebit        1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
+     api_feed     feed          tokens from a file, read ahead, in an order that is a function of the position
      api_tensors  tensors       safetensors: what a file's header says, and writing one
+     api_save     save          saves of a run that survive a kill at any moment; going on, on any number of ranks
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -257,10 +260,16 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 
 typedef enum memopt_open_mode {
     MEMOPT_OPEN_READ,
-    MEMOPT_OPEN_WRITE /* read and write; a missing file is made, the bytes of an existing one stay */
+    MEMOPT_OPEN_WRITE,       /* read and write; a missing file is made, the bytes of an existing one stay */
+    MEMOPT_OPEN_READ_DIRECT, /* the same two past the system's cache where it can; places and bytes of a transfer are */
+    MEMOPT_OPEN_WRITE_DIRECT /* then multiples of what align_fn says. Where it cannot: as the two above */
 } memopt_open_mode;
 
-typedef struct memopt_files { /* all zero = the system's files; else set every function */
+typedef memopt_status memopt_name_fn(void *context, const char *name);
+
+typedef enum memopt_transfer { MEMOPT_TRANSFER_READ, MEMOPT_TRANSFER_WRITE } memopt_transfer;
+
+typedef struct memopt_files { /* all zero = the system's files; else set the first nine, and each group or none of it */
     memopt_status (*open_fn)(void *user, const char *path, memopt_open_mode mode, void **file);
     memopt_status (*close_fn)(void *user, void *file); /* the file is closed whatever this returns */
     /* *done below count: the file ended there */
@@ -271,7 +280,34 @@ typedef struct memopt_files { /* all zero = the system's files; else set every f
     memopt_status (*resize_fn)(void *user, void *file, uint64_t bytes);
     memopt_status (*sync_fn)(void *user, void *file); /* returns when the bytes would outlive a power cut */
     memopt_status (*rename_fn)(void *user, const char *from, const char *to); /* replaces `to` in one step */
-    memopt_status (*remove_fn)(void *user, const char *path);
+    memopt_status (*remove_fn)(void *user, const char *path); /* a file, or an empty directory */
+
+    /* Five for what keeps files in directories. All NULL in a table of your own: not there, and what needs them returns
+       ERR_UNSUPPORTED; the direct modes are then not asked for. */
+    /* room for so many bytes is there from now on, and the file is at least so long; or ERR_MEMORY (full), ERR_IO */
+    memopt_status (*reserve_fn)(void *user, void *file, uint64_t bytes);
+    /* what offset, address and count of this file's transfers must be multiples of; 1: anything */
+    memopt_status (*align_fn)(void *user, void *file, size_t *alignment);
+    memopt_status (*make_dir_fn)(void *user, const char *path); /* one that is there is fine */
+    /* calls each_fn for every name in it but "." and "..", in any order; what it returns ends the list unless OK. Where
+       there is no directory, there is no name */
+    memopt_status (*list_dir_fn)(void *user, const char *path, memopt_name_fn *each_fn, void *context);
+    /* names made, renamed and removed in it would outlive a power cut */
+    memopt_status (*sync_dir_fn)(void *user, const char *path);
+
+    /* Four for transfers that go on beside the caller. All NULL in a table of your own, or ERR_UNSUPPORTED by
+       queue_open_fn: they are done at once, by read_fn and write_fn. A queue has `depth` slots, each of which holds one
+       transfer from begin_fn to wait_fn; one thread at a time for each queue. The system's: io_uring on Linux;
+       elsewhere, or where that is not allowed, threads (with MEMOPT_PTHREADS). It takes some hundred bytes a slot from
+       the system. */
+    memopt_status (*queue_open_fn)(void *user, int depth, void **queue); /* depth: 1 to 1024 */
+    void          (*queue_close_fn)(void *user, void *queue); /* waits for all that is under way */
+    /* not a const place for a write, only because it is one for a read. ERR_STATE: the slot is taken */
+    memopt_status (*begin_fn)(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset,
+                              void *bytes, size_t count);
+    /* The slot is free then, whatever it returns. A read's *done below count: the file ended there; a write moves all
+       or returns an error. ERR_STATE: the slot holds no transfer */
+    memopt_status (*wait_fn)(void *user, void *queue, int slot, size_t *done);
     void *user;
 } memopt_files;
 
@@ -2830,6 +2866,170 @@ typedef struct memopt_fused {
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 
+/* @section api_store : api_ledger api_tape
+   Tiles of bytes outside of the memory that an engine computes in: in other memory of the host, or in a file. For what
+   a step needs only once (states of an optimizer, weights of a layer, kept outputs of a tape): it is there when it is
+   needed and takes no memory before. What is read is what was written, or there is an error.
+   Transfers   memopt_store_read() and memopt_store_write() begin one and return; memopt_store_wait() ends it. Read tile
+               k + 1 and write tile k - 1 while you compute with tile k: three buffers, four where times vary.
+   Steps       What is written becomes what the store holds at memopt_store_commit(), all tiles at once. Until then, and
+               when a step fails or the program dies, it holds the tiles of the commit before. That takes twice the
+               room; with no_atomic a tile is overwritten where it lies, and a step that fails has lost what was in the
+               tiles that it wrote.
+   Checks      Of each tile of a file the store knows the CRC-32C, how many bytes were written and in which step, and
+               keeps that in the file's own table, too: a tile that is torn, old, another's (of the same store) or
+               damaged is found when it is read. So is a file that was cut, or of other sizes of tiles, when it is
+               opened; but the store of another run with the same sizes opens: keep what tells them apart in a tile of
+               its own, or in the path. In memory tiles are checked at MEMOPT_DEBUG 2.
+   Failure     A transfer that failed is told by its wait, or by the call that had to wait for it, and from then on by
+               every call until memopt_store_abandon(): a step that read damaged tiles does not go on.
+   File        Its room is taken when it is made: a full disk is known then. Past the system's cache where it can
+               (O_DIRECT); two tables of 72 + 32 bytes a tile, then the tiles, each at a multiple of 4096, in one region
+               or two. Read by every newer version of the same major version. */
+
+#define MEMOPT_STORE_NO_STEP UINT64_MAX
+
+typedef struct memopt_store_desc { /* zero it, then set what you need */
+    size_t             tiles;      /* how many */
+    size_t             tile_bytes; /* of each at most; when they differ: */
+    const size_t      *each_bytes; /* NULL, or of each tile; copied */
+    size_t             transfers;  /* under way at once; 0 = default: 4; at most 1024 */
+    const char        *path;       /* of the file; NULL: memory of the host; copied */
+    int                reopen;     /* 1: go on with a kept file, keep must be 1; 0: it is made, one that is there
+                                      replaced */
+    int                keep;       /* 1: the file stays, and a commit outlives a power cut; 0: a scratch file */
+    int                no_atomic;  /* 1: one region: half the room, and a step is not atomic */
+    int                no_direct;  /* 1: through the system's cache */
+    /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
+       multiple of it (what is behind them is overwritten): nothing is copied, and the store has no buffers. 0: only
+       places and bytes that happen to be such are not copied */
+    int                aligned;
+    const memopt_host *host;       /* memory, files, clock; NULL = the C library's */
+    memopt_ledger     *ledger;     /* NULL, or books the memory */
+    memopt_tag         tag;        /* in it */
+    memopt_error      *error;      /* NULL, or filled in when a call with this desc fails; not kept */
+} memopt_store_desc;
+
+typedef struct memopt_store_sizes { /* exact, before anything is made */
+    size_t   memory;    /* that the store takes: itself, its buffers, and tiles that are kept in memory */
+    uint64_t disk;      /* bytes of the file */
+    size_t   alignment; /* of places that need no copy */
+    size_t   room;      /* the largest tile rounded up to it */
+} memopt_store_sizes;
+
+/** OK, ERR_ARGUMENT (NULL, no tiles, a tile of 0 bytes, what excludes each other, no such flag), ERR_OVERFLOW. Makes
+    and opens nothing. */
+MEMOPT_API memopt_status memopt_store_bytes(const memopt_store_desc *desc, memopt_store_sizes *out);
+
+typedef struct memopt_store memopt_store;
+
+/**
+ * Make a store, or open a kept one.
+ *
+ * out     receives the store; untouched on failure
+ * reopen  the newest of the file's two tables that is whole and can be read is taken, and made safe, should the program
+ *         before have been killed: compare memopt_store_stats.step with your own. Never a file that is open already:
+ *         two stores of one file destroy it
+ * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
+ *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
+ * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
+ *         an old one as it was), ERR_IO, ERR_FORMAT (reopen: the file is damaged, cut, of another layout, or none of
+ *         ours; it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
+ * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
+ * threads one thread at a time per store
+ */
+MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memopt_store **out);
+
+/* Waits for all transfers; what was written since the last commit is lost. Removes the file, unless it is to be kept.
+   NULL is fine. */
+MEMOPT_API void          memopt_store_destroy(memopt_store *store);
+
+/**
+ * Begin to write a tile. The bytes must stay as they are until it is waited for. A transfer of the same tile is waited
+ * for first, and the oldest one when as many are under way as may be.
+ *
+ * count   1 to the tile's bytes
+ * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a transfer that is under way; with
+ *         `aligned`, a misaligned place), and the error of a transfer that failed before
+ */
+MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
+
+/**
+ * Begin to read a tile: what was written last, committed or not. The bytes are there when it has been waited for.
+ *
+ * count   as many as were written
+ * returns as memopt_store_write(), and ERR_STATE (nothing was written, or not so many bytes)
+ */
+MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, void *bytes, size_t count);
+
+/**
+ * Wait for the transfer of a tile, if there is one.
+ *
+ * returns OK, ERR_ARGUMENT (no such tile), ERR_FORMAT (the tile is not what was written, or the file ends before it),
+ *         and what the host's files return; the same for every call from then on until memopt_store_abandon()
+ */
+MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile);
+
+/**
+ * Wait for all transfers; then the store holds what was written since the last commit, all of it at once.
+ *
+ * step    kept with each of these tiles; not MEMOPT_STORE_NO_STEP
+ * returns OK, ERR_ARGUMENT, the error of a transfer; ERR_IO (a kept file: its table could not be written; the store
+ *         holds what it held, and memopt_store_abandon() makes sure that the file does)
+ */
+MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step);
+
+/**
+ * Begin anew after a failure, or because a step is not to count: waits for all transfers, forgets what was written
+ * since the last commit, and the failure. With no_atomic, tiles whose write succeeded have their new bytes, those whose
+ * write failed have none.
+ *
+ * returns OK, ERR_IO (after a commit that failed: the file's table could not be put right; call it again)
+ */
+MEMOPT_API memopt_status memopt_store_abandon(memopt_store *store);
+
+typedef struct memopt_store_tile {
+    size_t   count; /* bytes that a read gives; 0: there are none. A write counts from its wait on */
+    uint64_t step;  /* of their commit; MEMOPT_STORE_NO_STEP: they are not committed */
+} memopt_store_tile;
+
+/* all zero for NULL or no such tile */
+MEMOPT_API memopt_store_tile memopt_store_get_tile(const memopt_store *store, size_t tile);
+
+typedef struct memopt_store_stats { /* transfers that succeeded; without padding and tables */
+    uint64_t reads, writes;
+    uint64_t read_bytes, written_bytes;
+    uint64_t step;   /* of the last commit, also of one before a reopen; MEMOPT_STORE_NO_STEP: none */
+    int      direct; /* 1: past the system's cache */
+} memopt_store_stats;
+
+/* all zero for NULL */
+MEMOPT_API memopt_store_stats memopt_store_get_stats(const memopt_store *store);
+
+/** of the last call that failed */
+MEMOPT_API memopt_error       memopt_store_error(const memopt_store *store);
+
+/* For memopt_tape_desc: a tile for each segment, of its output_bytes at least, in the same order. Its memory is the
+   CPU's. A call that fails is told by memopt_tape_error(), and why by memopt_store_error(); then memopt_store_abandon()
+   before the next pass. Set no_atomic: outputs are never committed. All zero for NULL */
+MEMOPT_API memopt_tape_store  memopt_store_for_tape(memopt_store *store);
+
+typedef struct memopt_store_rates { /* bytes a second */
+    double read, write; /* one way alone */
+    double both;        /* in sum, reading and writing at once: as one way alone where they share the disk */
+} memopt_store_rates;
+
+/**
+ * Measure what a tier gives: make a scratch store of this desc, write and read its tiles in turn, and remove it.
+ *
+ * desc        two tiles at least; large ones (4 MiB), and more of them than a disk's own cache holds. No file may be at
+ *             its path; reopen and keep must be 0
+ * nanoseconds for each of the three, about; the first round of all tiles is not cut short
+ * returns     OK, the errors of memopt_store_create() and of transfers, ERR_STATE (there is a file), ERR_IO (the clock)
+ */
+MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uint64_t nanoseconds,
+                                              memopt_store_rates *out);
+
 /* @section api_comm : api_host
    Ranks: processes, or threads of one, that train one network together. They talk through a transport, three functions
    that move bytes and add nothing: sums are made by the library, in an order of its own, so that no transport changes
@@ -2891,8 +3091,9 @@ typedef struct memopt_comm memopt_comm; /* what one rank has */
 /** returns OK, ERR_ARGUMENT (NULL, half a transport, a rank that is not below rank_count), ERR_OVERFLOW, ERR_MEMORY */
 MEMOPT_API memopt_status memopt_comm_create(const memopt_comm_desc *desc, memopt_comm **out);
 
-/* Calls that are begun have been waited for, or have failed. After a failure over MPI, memopt_mpi_close() comes first:
-   the library's own comparison may still be open, and writes into the comm. NULL is fine. */
+/* Calls that are begun have been waited for, or have failed. The others are not told: a rank that ends before them says
+   memopt_comm_abort() first. After a failure over MPI, memopt_mpi_close() comes first: the library's own comparison may
+   still be open, and writes into the comm. NULL is fine. */
 MEMOPT_API void          memopt_comm_destroy(memopt_comm *comm);
 
 /**
@@ -2900,7 +3101,8 @@ MEMOPT_API void          memopt_comm_destroy(memopt_comm *comm);
  *
  * number   receives its number: calls count from 1, on all ranks alike; untouched on failure
  * returns  OK; ERR_ARGUMENT (NULL, no kind, 0 bytes, no such root, memory that overlaps), ERR_OVERFLOW: then this rank
- *          has begun nothing and may go on; ERR_STATE (MEMOPT_COMM_CALLS are begun already), likewise; ERR_STATE (ranks
+ *          has begun nothing and may go on; ERR_STATE (the call begun MEMOPT_COMM_CALLS before this one has not been
+ *          waited for), likewise; ERR_STATE (ranks
  *          disagree about the call, a rank has given up, an earlier call has failed), ERR_IO and what else the
  *          transport returns: after those nothing can be begun (ERR_STATE). Calls begun before are still waited for
  */
@@ -2950,7 +3152,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 /* When no rank calls any more. NULL is fine. */
 MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 
-/* @section api_shard : api_comm api_optim api_scale api_arena api_tape
+/* @section api_shard : api_comm api_optim api_scale api_arena api_tape api_store
    One network over many ranks, each with other data: what all of them would hold alike is cut among them.
      stage    weights      gradients    sums and states   for whom
        0      whole        whole        whole             comparison: nothing is cut
@@ -2964,6 +3166,9 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
               any number of ranks. The price: gradients travel once a unit and not once a step. In stages 0 and 1 a
               unit may be several micro-batches, whose gradients the engine adds up before it reduces them. With as many
               units as ranks that is the cheapest, and the bits are those of this number of ranks.
+   Mean       Sums are sums over all units: the mean is one factor, run.gradient_factor.
+   Failure    breaks the communicators of the shard, so that all ranks learn it. After one at a step's end ranks may
+              stand a step apart, each intact: the run goes on from a save that all of them have.
 
      memopt_shard_open(&desc, arena, &shard);
      ... write this rank's weights: memopt_shard_part(); then memopt_shard_share(shard) ...
@@ -2981,7 +3186,13 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
          }
          memopt_shard_measure(shard, NULL, &total);           (only for those who clip or scale)
          memopt_shard_step(shard, &run);
-     } */
+     }
+
+   Slow tier   What a rank's part needs only now and then may lie in a store, on a disk or in the host's memory, instead
+               of in memory: states, extra, and in stage 3 weights. A step reads it tile by tile, steps it and writes
+               it: the next tile arrives while this one is stepped and the one before leaves. Weights of the group
+               after the next arrive while this one computes. One process alone is a shard of one rank: nothing travels
+               but to the tier. No bit of the result changes. */
 
 typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twice is listed once */
     size_t count;   /* elements */
@@ -2989,6 +3200,12 @@ typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twic
     size_t rates;   /* as its `group`: index of the memopt_optim_group of a step */
     size_t group;   /* that it belongs to: that of the tensor before, or the next number; the first is 0 */
 } memopt_shard_tensor;
+
+enum { /* what lies on the slow tier; or'ed */
+    MEMOPT_SHARD_SLOW_STATES  = 1,
+    MEMOPT_SHARD_SLOW_EXTRA   = 2, /* SPLIT's 16 bits, COPY's floats */
+    MEMOPT_SHARD_SLOW_WEIGHTS = 4  /* stage 3: the rank's part of those that are computed with */
+};
 
 typedef struct memopt_shard_use { /* of a group, in a unit */
     size_t group;
@@ -2999,9 +3216,10 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
     int                        stage;        /* 0 to 3 */
     const memopt_shard_tensor *tensors;      /* copied */
     size_t                     tensor_count;
-    /* Stage 2 and 3: the groups as a unit uses them, from its first forward to its last backward; copied. A group may
-       come several times, as one with tied weights, or one that is computed again; its gradients are complete after its
-       last backward. NULL: each forward in order, then each backward */
+    /* The groups as a unit uses them, from its first forward to its last backward; copied. A group may come several
+       times, as one with tied weights, one that is computed again, or all of them in a unit of several micro-batches;
+       its gradients are complete after its last backward, and the first one writes what later ones add to. In stages 0
+       and 1 it is read where a tape sends gradients. NULL: each forward in order, then each backward */
     const memopt_shard_use    *uses;
     size_t                     use_count;
     size_t                     units;        /* of a step; 0 = as many as ranks */
@@ -3017,32 +3235,93 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
                                                 `replicas`, one of each such set, hold the same part. Unit numbers count
                                                 through sets: rank r of set c is rank c * ranks + r. NULL = one set */
     size_t                     rank, rank_count, replica_count; /* of a plan, where there is no comm; 0 counts = 1 */
+    int                        steps_inside; /* 1: every step is one of memopt_shard_step_inside(), and has one round:
+                                                in stages 2 and 3 there are sums of one group at a time, or none where
+                                                they can be made where the gradients are. With one rank a group is
+                                                reduced before the next use */
+    int                        slow;         /* what lies on the slow tier: MEMOPT_SHARD_SLOW_..., or'ed; 0: nothing */
+    /* The slow tier of this rank alone: made with the tiles of memopt_shard_tiles(), best with `aligned` and as many
+       transfers as slow_transfers; outlives the shard. One that holds tiles already is gone on with. NULL: a plan, or
+       nothing is slow */
+    memopt_store              *store;
+    size_t                     tile;         /* elements of a group that are stepped at a time; 0 = 1 Mi. Kinds that
+                                                measure step whole tensors: a larger one is a tile */
+    size_t                     tile_buffers; /* tiles in memory at a time, at most 8; 0 = 3: one that arrives, one that
+                                                is stepped, one that leaves */
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_shard_desc;
 
 typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a step, to the byte */
     size_t   weights, window, extra; /* tag PARAMETERS: whole or a part; stage 3: of two groups; SPLIT's or COPY's */
     size_t   gradients, sums;        /* tag GRADIENTS: whole, or of two groups and tied ones; sums of units */
-    size_t   states;                 /* tag OPTIMIZER: of this rank */
+    size_t   states;                 /* tag OPTIMIZER: of this rank; where they are slow, the optimizer's tables */
+    size_t   tiles;                  /* tag OPTIMIZER: those in memory */
+    size_t   landings;               /* tag PARAMETERS: slow weights of two parts, before they are gathered */
     size_t   buckets;                /* tag COMMUNICATION */
     size_t   tables;                 /* tag OTHER: of the shard itself */
     size_t   total;                  /* each rounded up to 64 */
+    size_t   grain;                  /* a tensor of a group begins at a multiple of so many elements */
     size_t   pads;                   /* elements of groups that belong to no tensor: zero, and in no norm */
     size_t   rounds;                 /* of a step */
+    /* Beside this: what memopt_shard_measure() and kinds that measure send, Adafactor its rows and columns, others some
+       doubles a group and one for 64 Ki elements. memopt_comm_get_stats() tells it */
     uint64_t sent_gradients;         /* bytes a step, to other ranks of `comm`; as many are received */
     uint64_t sent_weights;           /* likewise; stage 0: the sums */
-    uint64_t sent_replicas;          /* likewise, to other ranks of `replicas`: of the set that sends most */
-    uint64_t calls;                  /* of both */
+    uint64_t sent_replicas;          /* likewise, to other ranks of `replicas`; of a plan the set's that sends most */
+    uint64_t calls;                  /* of all three */
+    size_t   slow_tiles;             /* of the store */
+    size_t   slow_transfers;         /* that are under way at most */
+    uint64_t slow_weights, slow_extra, slow_states; /* bytes in the store: of one region */
+    uint64_t slow_read, slow_written; /* bytes a step: read for its uses and to be stepped; written */
 } memopt_shard_bytes;
 
 /**
  * A dry run: what one rank holds and sends. Nothing else is needed, and no memory but the tables'.
  *
  * returns OK, ERR_ARGUMENT (NULL, a stage that is none, a tensor of 0 elements, groups out of order, a use of a group
- *         that does not exist, a group without a backward, BF16 sums of several rounds or sets, a bucket that is too
- *         small, and what memopt_optim_bytes() refuses), ERR_OVERFLOW, ERR_MEMORY
+ *         that does not exist, a group without a backward, uses that end with a forward, BF16 sums of several rounds
+ *         or sets, a bucket that is too small, slow weights outside of stage 3, steps_inside with several rounds or a
+ *         kind that measures, and what memopt_optim_bytes() refuses), ERR_OVERFLOW, ERR_MEMORY
  */
 MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes);
+
+typedef struct memopt_shard_link { /* a call takes latency + the bytes that a rank sends to others / bandwidth */
+    double latency;   /* seconds; 0 and more. Where ranks compare what they ask for, that of both calls */
+    double bandwidth; /* bytes a second that a rank sends, and receives as many meanwhile; at least 1 */
+    int    waits;     /* 1: bytes move only while ranks wait for them, as those of threads do, and those of MPI where
+                         nothing drives it meanwhile */
+} memopt_shard_link;
+
+typedef struct memopt_shard_machine { /* what a rank computes with, measured or estimated */
+    memopt_shard_link comm, replicas; /* the latter is read where there are several sets */
+    const double     *uses;           /* seconds of computing of each use, in the order of memopt_shard_desc.uses */
+    double            add;            /* seconds that an element of a unit takes to be added to its sum, by the owner */
+    double            step;           /* seconds that a rank steps its part */
+} memopt_shard_machine;
+
+typedef struct memopt_shard_seconds { /* of a step */
+    double total;         /* computing + exposed */
+    double computing;
+    double exposed;       /* waiting for calls, and for other sets to add up */
+    double communication; /* of all calls: exposed if nothing were hidden behind computing */
+} memopt_shard_seconds;
+
+/**
+ * How long a step takes on a machine that need not be there: the shard's own calls, in their order, over links that
+ * only count seconds. Of a rank that has a unit in every round; what memopt_shard_bytes counts is in it, norms are not.
+ *
+ * desc    as for a plan; of communicators only the number of ranks is looked at
+ * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, seconds or a bandwidth outside of their range, a
+ *         slow tier, steps_inside)
+ * memory  the tables'; nothing is as large as the model
+ * time    as many calls as a step has
+ */
+MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, const memopt_shard_machine *machine,
+                                               memopt_shard_seconds *seconds);
+
+/** The bytes of each tile of this rank's store, for memopt_store_desc: slow_tiles of them. Returns as
+    memopt_shard_plan(); ERR_ARGUMENT (bytes NULL, nothing is slow) */
+MEMOPT_API memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes);
 
 typedef struct memopt_shard memopt_shard;
 
@@ -3051,24 +3330,46 @@ typedef struct memopt_shard memopt_shard;
  *
  * arena   at its low end, in pushes with the tags above; not a device's. NULL = malloc, until memopt_shard_close()
  * out     receives the object; NULL where the arena only counts. Untouched on failure
- * returns as memopt_shard_plan(); what memopt_arena_error() says of a push; ERR_UNSUPPORTED (a device's arena); nothing
- *         has been taken then
+ * returns as memopt_shard_plan(); what memopt_arena_error() says of a push; ERR_UNSUPPORTED (a device's arena);
+ *         ERR_ARGUMENT (no store where anything is slow, or one with other tiles); ERR_FORMAT (a store that holds
+ *         tiles, and not all); nothing has been taken then
  * threads one at a time; all ranks make the same calls in the same order
  */
 MEMOPT_API memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena, memopt_shard **out);
 
-/* Calls that are begun are waited for. NULL is fine. What came from an arena stays there. */
+/* Calls that are begun are waited for. NULL is fine. What came from an arena stays there. After a failure over MPI,
+   memopt_mpi_close() comes first: calls that have failed may still write into what is given back here. */
 MEMOPT_API void          memopt_shard_close(memopt_shard *shard);
 
 /** The part of a tensor that this rank steps: where its weights, extra and sums are, first, and held (0: none). To
-    write weights before the first step, and to save. ERR_ARGUMENT (NULL, no such tensor) */
+    write weights before the first step, and to save. What is slow is NULL. ERR_ARGUMENT (NULL, no such tensor) */
 MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out);
 
-/** All ranks have written their weights: makes whole what is whole in this stage. ERR_STATE within a step. */
+/**
+ * The same where anything is slow, slice by slice: bring one to memory, and put it back if it was changed. Without a
+ * slow tier the slice is all that is left of the part, and there is nothing to put.
+ *
+ *     for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
+ *         memopt_shard_bring(shard, tensor, at, &slice);
+ *         ... write slice.weights, or read them and the state: memopt_optim_state_view() is that of the slice ...
+ *         memopt_shard_put(shard);
+ *     }
+ *
+ * first   an element of the part; the slice begins there
+ * out     what memopt_shard_part() says, of the slice; until the next call with this shard. Slow states: that of the
+ *         whole tile, which begins at or before `first`; else that of the part
+ * returns OK, ERR_ARGUMENT (NULL, no such tensor, not of the part), ERR_STATE (a step has begun; nothing was brought),
+ *         what the tier says, ERR_FORMAT (a state that was changed into one that is none)
+ */
+MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, size_t first, memopt_optim_tensor *out);
+MEMOPT_API memopt_status memopt_shard_put(memopt_shard *shard);
+
+/** All ranks have written their weights: makes whole what is whole in this stage, and commits what is slow. ERR_STATE
+    within a step. */
 MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard);
 
 #define MEMOPT_SHARD_NO_UNIT (SIZE_MAX - 1) /* this rank has none in this round: it walks through groups and computes
-                                               nothing */
+                                               nothing, see memopt_shard_skip_unit() */
 #define MEMOPT_SHARD_DONE    SIZE_MAX       /* the step has no further round */
 
 /**
@@ -3098,6 +3399,10 @@ MEMOPT_API void         *memopt_shard_gradients(const memopt_shard *shard, size_
 /** The gradients of a group are complete: they are sent, and must not be touched until the next backward of it. */
 MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group);
 
+/** The calls of a round for a rank without a unit, instead of its pass: all uses of the unit, and their reductions. Its
+    statuses are theirs. */
+MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard);
+
 /**
  * After the last round: the norm of the sums, the same on all ranks and for every number of them; as
  * memopt_gradients_measure(), or with a scaler as memopt_scaler_measure(). Pads are not in it.
@@ -3112,8 +3417,8 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
  * Step the rank's part of all tensors, and make weights whole again where they are whole.
  *
  * returns OK; ERR_ARGUMENT (as memopt_optim_begin()), ERR_STATE (a round is missing): nothing has changed, and another
- *         call may follow; what memopt_comm_run() says: then weights are unchanged where memopt_shard_is_intact(), and
- *         else the run goes on from a save
+ *         call may follow; what memopt_comm_run() or the store says: then weights are unchanged where
+ *         memopt_shard_is_intact(), and else the run goes on from a save
  */
 MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run);
 
@@ -3131,11 +3436,16 @@ MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
 MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const memopt_optim_run *run);
 
 /** Has no weight been changed by a step that has begun and not ended? After a failure: 1 = weights and states are those
-    before this step, on this rank. */
+    before this step, on this rank. Where states, extra and weights are all slow and the store is atomic, a step changes
+    nothing before its end: after memopt_shard_close() and memopt_store_abandon() a shard that is opened with the store
+    goes on with the step before. */
 MEMOPT_API int           memopt_shard_is_intact(const memopt_shard *shard);
 
 /* A tape over a sharded network: each segment's weights are a group. The tape's own calls then bring weights, and send
-   gradients, so that callbacks need no line more. */
+   gradients, so that callbacks need no line more. In this order: memopt_shard_layers(), memopt_tape_open(),
+   memopt_shard_tape_uses(), memopt_shard_open() with these uses, and the shard's address into each segment. All ranks
+   need the same schedule: memopt_tape_calibrate(), whose times differ, is for one rank of stage 0 or 1 beforehand; its
+   costs are then given to all. */
 typedef struct memopt_shard_segment { /* stays where it is */
     memopt_tape_layer layer; /* the engine's */
     size_t            group; /* MEMOPT_SHARD_NO_GROUP: it has no weights */
@@ -3156,7 +3466,8 @@ MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, siz
 MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const memopt_shard_segment *segments,
                                                 memopt_shard_use *uses, size_t *count);
 
-/** Of the rank's parts, in the order of the tensors: to save and load states. NULL for NULL. */
+/** Of the rank's parts, in the order of the tensors: to save and load states. Slow ones are there after
+    memopt_shard_bring(), slice by slice. NULL for NULL. */
 MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
 
 /** of the last call that failed */
@@ -3338,6 +3649,104 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
 /* of the last call that failed */
 MEMOPT_API memopt_error memopt_onebit_error(const memopt_onebit *onebit);
 
+/* @section api_feed : api_host
+   The tokens of a training, read ahead from a file: 8, 16 or 32 bits each, the lower 8 first. The file is cut into
+   windows of `length` tokens and the one that follows them: window w begins at token w * length, and what is left at
+   the end, fewer than length + 1 tokens, is never seen. Of these the sequences of all steps are taken, one after the
+   other: unit u of step s has the sequences (s * units + u) * samples and the `samples - 1` after it. Sequence n is of
+   epoch n / windows, where n % windows is the number of its window, or is shuffled into it. So what comes is a function
+   of the position alone, whatever the ranks and however slow the disk; nothing has to be saved but the step.
+       memopt_feed_desc desc = { 0 };
+       desc.path = "train.bin"; desc.offset = 1024; desc.token_bytes = 2;
+       desc.length = 1024; desc.samples = 4; desc.shuffle = 1; desc.seed = 42;
+       if (memopt_feed_create(&desc, &feed) || memopt_feed_seek(feed, step, 0)) ...
+       while (!memopt_feed_next(feed, ids, targets)) ... */
+typedef struct memopt_feed memopt_feed;
+
+#define MEMOPT_FEED_AHEAD_MAX 1024
+
+typedef struct memopt_feed_desc { /* zero it, then set what you need */
+    const char        *path;
+    uint64_t           offset;      /* of the first token, in bytes: the header of the file */
+    uint64_t           tokens;      /* 0 = all to the file's end */
+    size_t             token_bytes; /* 1, 2 or 4; 0 = 2 */
+    size_t             vocabulary;  /* a token from here on is damage, found before it is used; 0 = from 2^31 on */
+    size_t             length;      /* tokens of a sequence */
+    size_t             samples;     /* sequences of a unit, which is a micro-batch; 0 = 1 */
+    size_t             units;       /* of a step, all ranks together; 0 = as many as ranks */
+    size_t             rank, ranks; /* this one takes units rank, rank + ranks, ..., as memopt_shard; 0 ranks = 1 */
+    int                shuffle;     /* 1: each epoch in an order of its own, which the seed says; 0: as they lie */
+    uint64_t           seed;
+    size_t             ahead;       /* sequences that are read ahead, up to MEMOPT_FEED_AHEAD_MAX; 0 = default: two
+                                       units */
+    const memopt_host *host;        /* its allocator, files, their queue, and clock; NULL = the system's */
+    memopt_error      *error;       /* NULL, or filled in when a call with this desc fails */
+} memopt_feed_desc;
+
+/**
+ * How many bytes a feed takes of the host's allocator, in one block: ahead * (length + 1) tokens as they lie in the
+ * file, and the object. The file is not looked at.
+ *
+ * returns OK, ERR_ARGUMENT (NULL, no length, token_bytes, fewer units than ranks, rank, shuffle, too many ahead, half a
+ *         host), ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_feed_bytes(const memopt_feed_desc *desc, size_t *bytes);
+
+/**
+ * Open the file and begin to read, at step 0.
+ *
+ * out     receives the feed; untouched on failure
+ * returns as memopt_feed_bytes(); ERR_MEMORY, ERR_FORMAT (the file has no window, or fewer tokens than it should, or is
+ *         cut off within one), or what the host's files return
+ * threads one thread at a time for each feed; none of its own: the files' queue moves the bytes
+ */
+MEMOPT_API memopt_status memopt_feed_create(const memopt_feed_desc *desc, memopt_feed **out);
+
+/* Waits for what is being read. NULL is fine. */
+MEMOPT_API void memopt_feed_destroy(memopt_feed *feed);
+
+/**
+ * The next unit of this rank: of a step one after the other, then of the next step. Waits until it has been read.
+ *
+ * inputs   samples * length numbers, such as the input of a tape, or pinned memory; undefined after a failure
+ * targets  the same, each the token that follows its input; or NULL
+ * returns  OK, ERR_ARGUMENT (NULL); ERR_FORMAT (the file has become shorter; a token beyond the vocabulary),
+ *          ERR_OVERFLOW (after the last step), or what the host's files return: no unit is left out, so these come
+ *          again until memopt_feed_seek()
+ */
+MEMOPT_API memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs, int32_t *targets);
+
+/**
+ * Go to a position, as when a training is resumed: its unit is the next. Waits for what is being read; also ends a
+ * failure.
+ *
+ * unit    of the step; the first of this rank from there on, which may be of the next step
+ * returns OK, ERR_ARGUMENT (NULL, unit, a step so late that sequences cannot be counted in 64 bits)
+ */
+MEMOPT_API memopt_status memopt_feed_seek(memopt_feed *feed, uint64_t step, size_t unit);
+
+/** The number of the token that a sequence begins with, of any rank: to look at the text behind a loss. Returns OK,
+    ERR_ARGUMENT (NULL, a unit or sample that a step has not, a step as for memopt_feed_seek()) */
+MEMOPT_API memopt_status memopt_feed_find(const memopt_feed *feed, uint64_t step, size_t unit, size_t sample,
+                                          uint64_t *token);
+
+#define MEMOPT_FEED_STALL 100000 /* nanoseconds */
+
+typedef struct memopt_feed_stats {
+    uint64_t step;        /* of the next unit */
+    size_t   unit;
+    uint64_t windows;     /* sequences of an epoch */
+    uint64_t units;       /* handed out */
+    uint64_t stalls;      /* of these, that were waited for longer than MEMOPT_FEED_STALL */
+    uint64_t nanoseconds; /* that reading was waited for in all */
+} memopt_feed_stats;
+
+/* all zero for NULL */
+MEMOPT_API memopt_feed_stats memopt_feed_get_stats(const memopt_feed *feed);
+
+/** of the last call that failed */
+MEMOPT_API memopt_error      memopt_feed_error(const memopt_feed *feed);
+
 /* @section api_tensors : api_host
    The headers of safetensors files: 8 bytes with the length of a JSON text, the text, which names each tensor with its
    type, its shape and its place in the data, then the data. These functions read and write headers; no data are copied.
@@ -3476,6 +3885,144 @@ typedef struct memopt_tensors_desc { /* zero it, then set what you need */
  */
 MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, void *buffer, size_t capacity,
                                               size_t *bytes);
+
+/* @section api_save : api_tensors api_checksum api_optim api_comm
+   Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
+   others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
+   (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
+   renamed at the end, so at any moment the newest generation is whole; at least two whose manifests hold are kept.
+   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. One
+   run at a time saves into a directory: two take each other's begun generations for leftovers. Nothing else in it is
+   removed than what a save makes: links are not followed, files of yours stay, and the generation that they are in.
+
+     memopt_save_item items[TENSORS * MEMOPT_SAVE_OPTIM_ITEMS + 1]; memopt_save_desc save = { 0 };
+     memopt_saved *saved = NULL; memopt_status s;
+     save.path = "run"; save.items = items;
+     for (each tensor) memopt_save_optim_items(optim, tensor, its name, items, &save.item_count);
+     ... the engine's own: items[save.item_count++] = ...                    (number of the step, random state, place)
+     s = memopt_saved_open(&save, &saved);
+     if (s == MEMOPT_OK) s = memopt_saved_read(saved, &save);
+     else if (s == MEMOPT_ERR_STATE) s = MEMOPT_OK;                            (nothing was saved yet: a new run begins)
+     memopt_saved_close(saved);
+     if (s) return s;              (saves are there that cannot be read now: a new run would push them out one by one)
+     for (each step) {
+         ...
+         save.step = step;
+         if (step % 1000 == 0 && memopt_save_write(&save)) ...          (why: save.error; the saves before are there)
+     } */
+
+typedef struct memopt_save_item { /* an array of elements that decides the next bit. All ranks list the same ones, in
+                                     the same order, also those of which they hold nothing */
+    const char        *prefix;    /* the name is prefix and name, one behind the other; NULL = "" */
+    const char        *name;      /* UTF-8, the whole of it once in a save */
+    memopt_tensor_type type;      /* U8 to U64: whole bytes */
+    uint64_t           count;     /* elements of the whole, at least 1: what has none is not listed */
+    uint64_t           first;     /* this rank has elements first to first + held - 1, ... */
+    uint64_t           held;      /* ... maybe none. What several ranks have is the same there, and is written once */
+    void              *data;      /* of this rank's; saved from here, loaded to here. NULL where held is 0 */
+    const uint64_t    *shape;     /* of the whole, for those who read the file; NULL = { count } */
+    size_t             dimensions; /* numbers in shape */
+} memopt_save_item;
+
+typedef struct memopt_save_desc { /* zero it, then set what you need */
+    const char                   *path;     /* the run's directory; made where it is missing, not those above it */
+    uint64_t                      step;
+    const memopt_save_item       *items;
+    size_t                        item_count;
+    const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
+                                               "memopt."; the same on all ranks */
+    size_t                        metadata_count;
+    size_t                        keep;     /* generations that stay, this one included, those with a damaged manifest
+                                               not counted; 0 = 2; at least 2 */
+    size_t                        tile;     /* bytes of a checksum, and of the buffer; 0 = 1 MiB; a multiple of 4096 up
+                                               to 1 GiB */
+    memopt_comm                  *comm;     /* all ranks make the same calls, in a directory they share; NULL: one rank
+                                               alone */
+    const memopt_host            *host;     /* its files, with directories, and its allocator; NULL = the system's */
+    memopt_error                 *error;    /* NULL, or filled in when a call with this desc fails */
+} memopt_save_desc;
+
+/**
+ * What a save takes from the host's allocator while it is written, and from the disk, on this rank. Exact for one rank
+ * alone; of several, which write shared elements once, at most that.
+ *
+ * memory, disk  untouched on failure; may be NULL
+ * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_MEMORY (it lends itself what it needs)
+ */
+MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk);
+
+/**
+ * Write a generation. With OK it would outlive a power cut, if the disk keeps what it says it has. When it fails, on
+ * any rank, all ranks fail, and the generations before are what they were: try again, with more room. One that failed
+ * at its last call, the sync of the directory, may be there, and is whole then. Leftovers that cannot be removed stop
+ * nothing: numbers only grow.
+ *
+ * returns OK, ERR_ARGUMENT (NULL; an item that no rank holds all of; a name that occurs twice; ranks that list other
+ *         items), ERR_OVERFLOW, ERR_MEMORY (also: the disk has no room), ERR_UNSUPPORTED (a host without directories, a
+ *         processor that is not little endian), ERR_IO and what else the host's files and memopt_comm_run() return
+ * time    the disk's: bytes go past the system's cache where that is possible
+ */
+MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc);
+
+typedef struct memopt_saved memopt_saved; /* a generation that has been found, every byte of it looked at */
+
+/**
+ * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
+ * not looked at. All ranks take the same one.
+ *
+ * desc    path, comm, host and error are read, the rest is not
+ * out     receives what memopt_saved_close() frees; untouched on failure
+ * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT (those that are there are
+ *         damaged, or of a newer format; the error says why the newest is refused), ERR_MEMORY, ERR_UNSUPPORTED, and
+ *         what memopt_comm_run() returns
+ */
+MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out);
+
+/* NULL is fine. */
+MEMOPT_API void          memopt_saved_close(memopt_saved *saved);
+
+/** 0 for NULL */
+MEMOPT_API uint64_t      memopt_saved_step(const memopt_saved *saved);
+
+/** A text of the metadata; NULL: there is none */
+MEMOPT_API const char   *memopt_saved_value(const memopt_saved *saved, const char *key);
+
+/** CRC-32C of all items, one behind the other: the same for any number of ranks. 0 for NULL */
+MEMOPT_API uint32_t      memopt_saved_content(const memopt_saved *saved);
+
+/** How many newer generations were refused; `why` (may be NULL) receives the reason for the newest, on the rank that
+    found it. 0: none, why is untouched. */
+MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_error *why);
+
+/**
+ * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
+ * in the save.
+ *
+ * desc    its items and error are read: each rank lists what it wants to hold. What the save has besides stays there
+ * returns OK; ERR_ARGUMENT, ERR_FORMAT (an item is not there, or has another type or shape), ERR_MEMORY: nothing has
+ *         changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open()): items are undefined then, and
+ *         are to be read again; what memopt_comm_run() returns
+ */
+MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc);
+
+#define MEMOPT_SAVE_OPTIM_ITEMS 8 /* of a tensor, at most */
+
+/**
+ * List what an optimizer steps: weights and what belongs to them ("w/", "lo/" the low bits of split ones, "copy/"),
+ * moments ("m/", "v/", with blocks "m.scale/" and "v.scale/"; of MEMOPT_STATE_BNB "state1/", "state2/", "absmax1/",
+ * "absmax2/"), Adafactor's means ("rows/", "columns/"). Each part as this process holds it: of a shard the rank's. The
+ * states have been begun, and are, after memopt_saved_read(), those that were saved. The numbers of a run, such as its
+ * step and rates, are the engine's to save; so are states on a slow tier, which memopt_shard_bring() hands out: they
+ * are in no save by themselves.
+ *
+ * name    of the tensor; stays where it is
+ * items   with room for MEMOPT_SAVE_OPTIM_ITEMS more
+ * count   of items so far; counts on. Untouched on failure
+ * returns OK, ERR_ARGUMENT (NULL, no such tensor), ERR_FORMAT (its state was not begun): memopt_optim_error() says why
+ */
+MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
+                                                 memopt_save_item *items, size_t *count);
+
 #ifdef __cplusplus
 }
 #endif
@@ -3513,6 +4060,11 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
 #    define MEMOPT_ASSERT(x) ((void)0)
 #  endif
 #endif
+#if defined(__has_feature)
+#  if __has_feature(memory_sanitizer)
+#    define MEMOPT_I_MSAN 1 /* it sees what the C library's functions write, but not what the kernel does later */
+#  endif
+#endif
 #if defined(_WIN32)
 #  define MEMOPT_I_WINDOWS 1
 #  ifndef WIN32_LEAN_AND_MEAN
@@ -3524,6 +4076,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
 #  include <windows.h>
 #elif defined(__unix__) || defined(__APPLE__)
 #  define MEMOPT_I_POSIX 1
+#  include <dirent.h>
 #  include <errno.h>
 #  include <fcntl.h>
 #  include <stdio.h>
@@ -3544,6 +4097,15 @@ extern ssize_t pread(int file, void *bytes, size_t count, off_t offset) MEMOPT_I
 extern ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) MEMOPT_I_LARGE_FILE(pwrite);
 extern int     ftruncate(int file, off_t bytes) MEMOPT_I_LARGE_FILE(ftruncate);
 extern int     fsync(int file);
+extern int     posix_fallocate(int file, off_t offset, off_t bytes) MEMOPT_I_LARGE_FILE(posix_fallocate);
+extern long    syscall(long number, ...);
+#  endif
+#  if defined(__linux__) && (defined(__GNUC__) || defined(__clang__))
+#    include <poll.h>
+#    include <sys/syscall.h>
+#    if defined(SYS_io_uring_setup) && defined(SYS_io_uring_enter) && !defined(MEMOPT_I_MSAN)
+#      define MEMOPT_I_RING 1
+#    endif
 #  endif
 #  if defined(__linux__) && defined(__aarch64__)
 #    include <sys/auxv.h>
@@ -3797,6 +4359,13 @@ static memopt_status memopt_i_must_be_at_least(memopt_i_checks *c, const char *a
 static memopt_status memopt_i_must_be_at_most(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
                                               size_t max) {
     return memopt_i_must_number(c, got <= max, argument, memopt_i_count(got), bound, memopt_i_count(max));
+}
+
+static int memopt_i_in_range(int value, int least, int max) { return value >= least && value <= max; }
+
+static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int max) { /* of an enum */
+    return memopt_i_must_number(c, memopt_i_in_range(got, 0, max), argument, memopt_i_signed(got), "at most",
+                                memopt_i_count((uint64_t)max));
 }
 
 static memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
@@ -4264,10 +4833,11 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
     return memopt_i_writer_end(&o, 1, length);
 }
 
-/* @section host : base api_host
+/* @section host : carve base api_host
    The only doors outside. A zero table stands for the C library, so that a caller who does not care writes nothing;
    whoever keeps a host resolves it once, and from then on calls through the table without asking what is set.
-   Invariant  after memopt_host_resolve no function pointer of the host is NULL.
+   Invariant  after memopt_host_resolve no function pointer of the host is NULL, but the four of a queue in a table
+              that has none: memopt_i_queue_open() and those after it do without them.
    Trap       malloc cannot align and C99 has no aligned_alloc: take more, keep malloc's pointer below the block. */
 
 static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
@@ -4312,8 +4882,167 @@ static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, si
 
 #define MEMOPT_I_HOST_ALIGN 64 /* what our own structures are aligned to: a cache line */
 
-/* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no. */
+/* Threads of the system. */
+#if defined(MEMOPT_I_POOL)
+#if defined(MEMOPT_I_WINDOWS)
+typedef SRWLOCK memopt_i_mutex;
+typedef CONDITION_VARIABLE memopt_i_condition;
+typedef DWORD memopt_i_thread_id;
+
+typedef struct memopt_i_thread {
+    void (*fn)(void *argument);
+    void *argument;
+    memopt_i_thread_id id;
+    HANDLE handle;
+} memopt_i_thread;
+
+static int memopt_i_mutex_open(memopt_i_mutex *m) {
+    InitializeSRWLock(m);
+    return 0;
+}
+
+static int memopt_i_condition_open(memopt_i_condition *c) {
+    InitializeConditionVariable(c);
+    return 0;
+}
+
+static void memopt_i_mutex_close(memopt_i_mutex *m) { (void)m; }
+static void memopt_i_condition_close(memopt_i_condition *c) { (void)c; }
+static void memopt_i_mutex_lock(memopt_i_mutex *m) { AcquireSRWLockExclusive(m); }
+static void memopt_i_mutex_unlock(memopt_i_mutex *m) { ReleaseSRWLockExclusive(m); }
+static void memopt_i_condition_wake(memopt_i_condition *c) { WakeAllConditionVariable(c); }
+
+static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) {
+    (void)SleepConditionVariableSRW(c, m, INFINITE, 0);
+}
+
+static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
+    (void)SleepConditionVariableSRW(c, m, nanoseconds < 1000000000 ? (DWORD)(nanoseconds / 1000000 + 1) : 1000, 0);
+}
+
+static memopt_i_thread_id memopt_i_thread_self(void) { return GetCurrentThreadId(); }
+static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return a == b; }
+
+static unsigned __stdcall memopt_i_thread_main(void *thread) {
+    const memopt_i_thread *t = (const memopt_i_thread *)thread;
+
+    t->fn(t->argument);
+    return 0;
+}
+
+static int memopt_i_thread_start(memopt_i_thread *t) { /* 0: it runs */
+    unsigned id = 0;
+
+    t->handle = (HANDLE)_beginthreadex(NULL, 0, memopt_i_thread_main, t, 0, &id);
+    t->id = (DWORD)id;
+    return t->handle == NULL;
+}
+
+static void memopt_i_thread_join(const memopt_i_thread *t) {
+    (void)WaitForSingleObject(t->handle, INFINITE);
+    (void)CloseHandle(t->handle);
+}
+#else
+typedef pthread_mutex_t memopt_i_mutex;
+typedef pthread_cond_t memopt_i_condition;
+typedef pthread_t memopt_i_thread_id;
+
+typedef struct memopt_i_thread {
+    void (*fn)(void *argument);
+    void *argument;
+    memopt_i_thread_id id;
+} memopt_i_thread;
+
+static int memopt_i_mutex_open(memopt_i_mutex *m) { return pthread_mutex_init(m, NULL); }
+static int memopt_i_condition_open(memopt_i_condition *c) { return pthread_cond_init(c, NULL); }
+static void memopt_i_mutex_close(memopt_i_mutex *m) { pthread_mutex_destroy(m); }
+static void memopt_i_condition_close(memopt_i_condition *c) { pthread_cond_destroy(c); }
+static void memopt_i_mutex_lock(memopt_i_mutex *m) { pthread_mutex_lock(m); }
+static void memopt_i_mutex_unlock(memopt_i_mutex *m) { pthread_mutex_unlock(m); }
+static void memopt_i_condition_wake(memopt_i_condition *c) { pthread_cond_broadcast(c); }
+static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) { pthread_cond_wait(c, m); }
+
+/* So long at most, and at most a second: then the caller looks at a clock that nobody sets. */
+static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
+    const uint64_t second = 1000000000;
+    uint64_t until = nanoseconds < second ? nanoseconds : second;
+    struct timeval now;
+    struct timespec time;
+
+    if (gettimeofday(&now, NULL)) return;
+    until += (uint64_t)now.tv_usec * 1000;
+    time.tv_sec = now.tv_sec + (time_t)(until / second);
+    time.tv_nsec = (long)(until % second);
+    (void)pthread_cond_timedwait(c, m, &time);
+}
+
+static memopt_i_thread_id memopt_i_thread_self(void) { return pthread_self(); }
+static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return pthread_equal(a, b); }
+
+static void *memopt_i_thread_main(void *thread) {
+    const memopt_i_thread *t = (const memopt_i_thread *)thread;
+
+    t->fn(t->argument);
+    return NULL;
+}
+
+static int memopt_i_thread_start(memopt_i_thread *t) { return pthread_create(&t->id, NULL, memopt_i_thread_main, t); }
+static void memopt_i_thread_join(const memopt_i_thread *t) { pthread_join(t->id, NULL); }
+#endif
+#endif
+
+/* A table of nine functions is one without directories. */
+static memopt_status memopt_i_no_reserve(void *user, void *file, uint64_t bytes) {
+    (void)user;
+    (void)file;
+    (void)bytes;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static memopt_status memopt_i_no_align(void *user, void *file, size_t *alignment) {
+    (void)user;
+    (void)file;
+    (void)alignment;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static memopt_status memopt_i_no_dir(void *user, const char *path) { /* to make, or to sync */
+    (void)user;
+    (void)path;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
+    (void)user;
+    (void)path;
+    (void)each_fn;
+    (void)context;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+/* Are there directories, and the direct modes? Of a host that is resolved. */
+#define MEMOPT_I_FILES_HAVE_DIRS(files) ((files)->reserve_fn != memopt_i_no_reserve)
+
+/* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no.
+   Direct transfers: 4096 is a multiple of the sectors of every disk in use, so nobody is asked for less. */
+#define MEMOPT_I_DIRECT_ALIGN ((size_t)4096)
+
 #if defined(MEMOPT_I_POSIX)
+#  if defined(O_DIRECT)
+#    define MEMOPT_I_DIRECT O_DIRECT
+#  elif defined(__O_DIRECT) /* glibc, when -std=c99 hides the other */
+#    define MEMOPT_I_DIRECT __O_DIRECT
+#  else
+#    define MEMOPT_I_DIRECT 0
+#  endif
+#  if defined(O_CLOEXEC)
+#    define MEMOPT_I_CLOSE_ON_EXEC O_CLOEXEC
+#  elif defined(__O_CLOEXEC) /* hidden as well */
+#    define MEMOPT_I_CLOSE_ON_EXEC __O_CLOEXEC
+#  else
+#    define MEMOPT_I_CLOSE_ON_EXEC 0
+#  endif
+
 /* 0 is a file, NULL is none */
 static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); }
 
@@ -4322,14 +5051,35 @@ static int memopt_i_file_too_far(uint64_t offset, size_t count) {
     return offset > max || count > max - offset;
 }
 
-static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
+static int memopt_i_file_open(const char *path, int flags) {
     int number;
 
-    (void)user;
-    do number = mode == MEMOPT_OPEN_READ ? open(path, O_RDONLY) : open(path, O_RDWR | O_CREAT, 0666);
+    do number = open(path, flags | MEMOPT_I_CLOSE_ON_EXEC, 0666);
     while (number < 0 && errno == EINTR);
+    return number;
+}
+
+static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
+    const int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
+    const int flags = mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT ? O_RDONLY : O_RDWR | O_CREAT;
+    int number = memopt_i_file_open(path, direct ? flags | MEMOPT_I_DIRECT : flags);
+
+    (void)user;
+    if (number < 0 && direct && errno == EINVAL) number = memopt_i_file_open(path, flags);
     if (number < 0) return MEMOPT_ERR_IO;
+#  if defined(F_NOCACHE)
+    if (direct) (void)fcntl(number, F_NOCACHE, 1);
+#  endif
     *file = (void *)((intptr_t)number + 1);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
+    const int flags = fcntl(memopt_i_file_number(file), F_GETFL);
+
+    (void)user;
+    if (flags < 0) return MEMOPT_ERR_IO;
+    *alignment = flags & MEMOPT_I_DIRECT ? MEMOPT_I_DIRECT_ALIGN : 1;
     return MEMOPT_OK;
 }
 
@@ -4360,6 +5110,7 @@ static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *byte
 
     (void)user;
     if (fstat(memopt_i_file_number(file), &info)) return MEMOPT_ERR_IO;
+    if (S_ISDIR(info.st_mode)) return MEMOPT_ERR_IO; /* it opens, and has a size, but no bytes */
     *bytes = (uint64_t)info.st_size;
     return MEMOPT_OK;
 }
@@ -4385,7 +5136,105 @@ static memopt_status memopt_i_system_rename(void *user, const char *from, const 
 
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
     (void)user;
-    return unlink(path) ? MEMOPT_ERR_IO : MEMOPT_OK;
+    return remove(path) ? MEMOPT_ERR_IO : MEMOPT_OK;
+}
+
+/* Asks the system for room: 0, or an errno. Where it has no call for that, or not for this file system, EOPNOTSUPP. */
+static int memopt_i_file_allocate(int number, uint64_t bytes) {
+#  if defined(__linux__)
+    int error;
+
+    do error = posix_fallocate(number, 0, (off_t)bytes);
+    while (error == EINTR);
+    return error == EINVAL ? EOPNOTSUPP : error; /* EINVAL: glibc's own way, which is not for direct files */
+#  elif defined(F_PREALLOCATE)
+    fstore_t room;
+
+    memset(&room, 0, sizeof room);
+    room.fst_flags = F_ALLOCATEALL;
+    room.fst_posmode = F_PEOFPOSMODE;
+    room.fst_length = (off_t)bytes;
+    return fcntl(number, F_PREALLOCATE, &room) ? errno : 0;
+#  else
+    (void)number;
+    (void)bytes;
+    return EOPNOTSUPP;
+#  endif
+}
+
+/* The slow way: zeros behind the end, whole blocks of them, so that a direct file takes them too. */
+static int memopt_i_file_fill(int number, uint64_t size, uint64_t bytes) {
+    const uint64_t align = MEMOPT_I_DIRECT_ALIGN;
+    unsigned char zeros[2 * MEMOPT_I_DIRECT_ALIGN];
+    const unsigned char *block = zeros + ((0 - (uintptr_t)zeros) & (MEMOPT_I_DIRECT_ALIGN - 1));
+    uint64_t at;
+
+    memset(zeros, 0, sizeof zeros);
+    for (at = (size + align - 1) / align * align; at < bytes; at += align) {
+        ssize_t n;
+
+        do n = pwrite(number, block, (size_t)align, (off_t)at);
+        while (n < 0 && errno == EINTR);
+        if (n != (ssize_t)align) return n < 0 ? errno : ENOSPC;
+    }
+    return 0;
+}
+
+static memopt_status memopt_i_system_reserve(void *user, void *file, uint64_t bytes) {
+    const int number = memopt_i_file_number(file);
+    uint64_t size = 0;
+    int error;
+
+    if (memopt_i_file_too_far(bytes, MEMOPT_I_DIRECT_ALIGN)) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_i_system_size(user, file, &size)) return MEMOPT_ERR_IO;
+    if (bytes == 0) return MEMOPT_OK;
+    error = memopt_i_file_allocate(number, bytes);
+    if (error == EOPNOTSUPP) error = memopt_i_file_fill(number, size, bytes);
+    if (!error) return memopt_i_system_resize(user, file, size > bytes ? size : bytes);
+    (void)memopt_i_system_resize(user, file, size); /* what of it there was room for */
+    return error == ENOSPC || error == EDQUOT || error == EFBIG ? MEMOPT_ERR_MEMORY : MEMOPT_ERR_IO;
+}
+
+static memopt_status memopt_i_system_make_dir(void *user, const char *path) {
+    struct stat info;
+
+    (void)user;
+    if (!mkdir(path, 0777)) return MEMOPT_OK;
+    return errno == EEXIST && !stat(path, &info) && S_ISDIR(info.st_mode) ? MEMOPT_OK : MEMOPT_ERR_IO;
+}
+
+static memopt_status memopt_i_system_list_dir(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
+    DIR *dir = opendir(path);
+    memopt_status s = MEMOPT_OK;
+
+    (void)user;
+    if (!dir) return errno == ENOENT ? MEMOPT_OK : MEMOPT_ERR_IO;
+    while (!s) {
+        const struct dirent *entry;
+
+        errno = 0; /* NULL is the end, or an error */
+        entry = readdir(dir);
+        if (!entry) {
+            if (errno) s = MEMOPT_ERR_IO;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) s = each_fn(context, entry->d_name);
+    }
+    (void)closedir(dir);
+    return s;
+}
+
+static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
+    const int number = memopt_i_file_open(path, O_RDONLY);
+    struct stat info;
+    memopt_status s;
+
+    if (number < 0) return MEMOPT_ERR_IO;
+    s = fstat(number, &info) || !S_ISDIR(info.st_mode) ? MEMOPT_ERR_IO : MEMOPT_OK;
+    /* EINVAL: a file system that cannot sync a directory; its renames are as durable as it makes them */
+    if (!s && memopt_i_system_sync(user, (void *)((intptr_t)number + 1)) && errno != EINVAL) s = MEMOPT_ERR_IO;
+    (void)close(number);
+    return s;
 }
 
 /* -std=c99 hides the steady clock and its struct. With 64-bit longs Linux has but one form of both: declared here. */
@@ -4412,6 +5261,9 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     return MEMOPT_OK;
 }
 #elif defined(MEMOPT_I_WINDOWS)
+/* Windows leaves the lowest two bits of a handle to programs; the lowest says that the file is a direct one. */
+static HANDLE memopt_i_file_handle(void *file) { return (HANDLE)((uintptr_t)file & ~(uintptr_t)1); }
+
 static int memopt_i_file_too_far(uint64_t offset, size_t count) { /* for a signed position */
     return offset > (uint64_t)INT64_MAX || count > (uint64_t)INT64_MAX - offset;
 }
@@ -4426,29 +5278,37 @@ static OVERLAPPED memopt_i_file_position(uint64_t offset) {
 }
 
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
+    const int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
+    const DWORD flags = direct ? FILE_FLAG_NO_BUFFERING : 0;
     HANDLE h;
 
     (void)user;
-    if (mode == MEMOPT_OPEN_READ)
+    if (mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT)
         h = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
-            OPEN_EXISTING, 0, NULL);
+            OPEN_EXISTING, flags, NULL);
     else
-        h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_ALWAYS, 0, NULL);
+        h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_ALWAYS, flags, NULL);
     if (h == INVALID_HANDLE_VALUE) return MEMOPT_ERR_IO;
-    *file = (void *)h;
+    *file = (void *)((uintptr_t)h | (uintptr_t)direct);
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
+    (void)user;
+    *alignment = (uintptr_t)file & 1 ? MEMOPT_I_DIRECT_ALIGN : 1;
     return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
-    return CloseHandle((HANDLE)file) ? MEMOPT_OK : MEMOPT_ERR_IO;
+    return CloseHandle(memopt_i_file_handle(file)) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
 static ptrdiff_t memopt_i_file_read_some(void *file, uint64_t offset, void *bytes, size_t count) {
     OVERLAPPED at = memopt_i_file_position(offset);
     DWORD n = 0;
 
-    if (ReadFile((HANDLE)file, bytes, (DWORD)count, &n, &at)) return (ptrdiff_t)n;
+    if (ReadFile(memopt_i_file_handle(file), bytes, (DWORD)count, &n, &at)) return (ptrdiff_t)n;
     return GetLastError() == ERROR_HANDLE_EOF ? 0 : -1;
 }
 
@@ -4456,31 +5316,39 @@ static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const voi
     OVERLAPPED at = memopt_i_file_position(offset);
     DWORD n = 0;
 
-    return WriteFile((HANDLE)file, bytes, (DWORD)count, &n, &at) ? (ptrdiff_t)n : -1;
+    return WriteFile(memopt_i_file_handle(file), bytes, (DWORD)count, &n, &at) ? (ptrdiff_t)n : -1;
 }
 
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     LARGE_INTEGER size;
 
     (void)user;
-    if (!GetFileSizeEx((HANDLE)file, &size)) return MEMOPT_ERR_IO;
+    if (!GetFileSizeEx(memopt_i_file_handle(file), &size)) return MEMOPT_ERR_IO;
     *bytes = (uint64_t)size.QuadPart;
     return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
-    LARGE_INTEGER at;
+    FILE_END_OF_FILE_INFO end; /* not by the position, which in direct files only stands at sectors */
 
     (void)user;
     if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
-    at.QuadPart = (LONGLONG)bytes;
-    if (!SetFilePointerEx((HANDLE)file, at, NULL, FILE_BEGIN) || !SetEndOfFile((HANDLE)file)) return MEMOPT_ERR_IO;
-    return MEMOPT_OK;
+    end.EndOfFile.QuadPart = (LONGLONG)bytes;
+    if (SetFileInformationByHandle(memopt_i_file_handle(file), FileEndOfFileInfo, &end, sizeof end)) return MEMOPT_OK;
+    return GetLastError() == ERROR_DISK_FULL ? MEMOPT_ERR_MEMORY : MEMOPT_ERR_IO;
+}
+
+/* A file that is made longer has its clusters from then on. */
+static memopt_status memopt_i_system_reserve(void *user, void *file, uint64_t bytes) {
+    uint64_t size = 0;
+
+    if (memopt_i_system_size(user, file, &size)) return MEMOPT_ERR_IO;
+    return size >= bytes ? MEMOPT_OK : memopt_i_system_resize(user, file, bytes);
 }
 
 static memopt_status memopt_i_system_sync(void *user, void *file) {
     (void)user;
-    return FlushFileBuffers((HANDLE)file) ? MEMOPT_OK : MEMOPT_ERR_IO;
+    return FlushFileBuffers(memopt_i_file_handle(file)) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
@@ -4490,7 +5358,44 @@ static memopt_status memopt_i_system_rename(void *user, const char *from, const 
 
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
     (void)user;
-    return DeleteFileA(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
+    return DeleteFileA(path) || RemoveDirectoryA(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
+}
+
+static int memopt_i_dir_there(const char *path) {
+    const DWORD attributes = GetFileAttributesA(path);
+
+    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY);
+}
+
+static memopt_status memopt_i_system_make_dir(void *user, const char *path) {
+    (void)user;
+    return CreateDirectoryA(path, NULL) || memopt_i_dir_there(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
+}
+
+static memopt_status memopt_i_system_list_dir(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
+    const size_t length = strlen(path);
+    char all[MAX_PATH + 3];
+    WIN32_FIND_DATAA entry;
+    HANDLE list;
+    memopt_status s = MEMOPT_OK;
+
+    (void)user;
+    if (length > MAX_PATH) return MEMOPT_ERR_IO;
+    memcpy(all, path, length);
+    memcpy(all + length, "/*", 3);
+    list = FindFirstFileA(all, &entry);
+    if (list == INVALID_HANDLE_VALUE) return GetLastError() == ERROR_PATH_NOT_FOUND ? MEMOPT_OK : MEMOPT_ERR_IO;
+    do if (strcmp(entry.cFileName, ".") && strcmp(entry.cFileName, "..")) s = each_fn(context, entry.cFileName);
+    while (!s && FindNextFileA(list, &entry));
+    if (!s && GetLastError() != ERROR_NO_MORE_FILES) s = MEMOPT_ERR_IO;
+    (void)FindClose(list);
+    return s;
+}
+
+/* There is no such call: names are written through when they are renamed. */
+static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
+    (void)user;
+    return memopt_i_dir_there(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
@@ -4505,7 +5410,16 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
 #endif
 
 #if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
-#  define MEMOPT_I_FILE_CALL_MAX ((size_t)1 << 30) /* bytes of one call to the system */
+#  if !defined(MEMOPT_I_FILE_CALL_MAX) /* a test has less */
+#    define MEMOPT_I_FILE_CALL_MAX ((size_t)1 << 30) /* bytes of one call to the system */
+#  endif
+
+/* A direct file that ends between sectors cannot be asked for what follows its last byte: that place is refused. */
+static int memopt_i_file_ends_at(void *file, uint64_t offset) {
+    uint64_t size = 0;
+
+    return memopt_i_system_size(NULL, file, &size) == MEMOPT_OK && offset >= size;
+}
 
 static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
                                           size_t *done) {
@@ -4516,8 +5430,8 @@ static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offse
     while (had < count) {
         const ptrdiff_t n = memopt_i_file_read_some(file, offset + had, (char *)bytes + had,
                                                     memopt_i_min(count - had, MEMOPT_I_FILE_CALL_MAX));
-        if (n < 0) return MEMOPT_ERR_IO;
-        if (n == 0) break;
+        if (n < 0 && !(had && memopt_i_file_ends_at(file, offset + had))) return MEMOPT_ERR_IO;
+        if (n <= 0) break;
         had += (size_t)n;
     }
     *done = had;
@@ -4605,6 +5519,12 @@ static memopt_status memopt_i_system_remove(void *user, const char *path) {
     return MEMOPT_ERR_UNSUPPORTED;
 }
 
+#  define memopt_i_system_reserve  memopt_i_no_reserve
+#  define memopt_i_system_align    memopt_i_no_align
+#  define memopt_i_system_make_dir memopt_i_no_dir
+#  define memopt_i_system_list_dir memopt_i_no_list
+#  define memopt_i_system_sync_dir memopt_i_no_dir
+
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     (void)user;
     (void)nanoseconds;
@@ -4612,10 +5532,538 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
 }
 #endif
 
+/* A queue of the system. A slot holds a transfer from its begin to its wait; who moves it is either the kernel, told
+   and asked through a ring that both see (io_uring), or a few threads that call pread and pwrite.
+   Invariant  A slot is not ended exactly while the kernel or a thread may touch its bytes. At most one request a slot,
+              and rings have room for all slots: they never overflow.
+   Rule       Every completion is looked at: what was not moved is asked for again, until all is moved, a read meets
+              the file's end, or there is an error, which the slot's wait returns.
+   Trap       The kernel may refuse a request, now or as its completion (EAGAIN, EINTR; ECANCELED when the thread that
+              asked has ended). Then the rest is moved here, at once: nobody waits for what was not accepted. */
+#define MEMOPT_I_QUEUE_MAX 1024 /* slots */
+
+#if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
+typedef struct memopt_i_slot {
+    void *file;
+    unsigned char *bytes;
+    uint64_t offset;
+    size_t count, had; /* had: moved so far */
+    memopt_transfer kind;
+    memopt_status status;
+    int is_taken; /* from begin to wait: the caller's */
+    int is_ended; /* nobody touches its bytes any more */
+} memopt_i_slot;
+
+static memopt_status memopt_i_slot_move(const memopt_i_slot *s, size_t *had) { /* the rest, by this thread */
+    const size_t rest = s->count - *had;
+    unsigned char *at = s->bytes + *had;
+    size_t done = rest;
+    memopt_status status = s->kind == MEMOPT_TRANSFER_READ
+        ? memopt_i_system_read(NULL, s->file, s->offset + *had, at, rest, &done)
+        : memopt_i_system_write(NULL, s->file, s->offset + *had, at, rest);
+
+    if (!status) *had += done;
+    return status;
+}
+
+#if defined(MEMOPT_I_RING)
+/* The kernel's interface. It never changes; its header is younger than many systems that we are compiled on. */
+typedef struct memopt_i_ring_offsets { /* in bytes, of what lies in the memory that is shared */
+    uint32_t head, tail, mask, entries;
+    uint32_t requests_flags, requests_dropped; /* of completions: overflow, the completions themselves */
+    uint32_t indices, reserved; /* of requests: numbers of requests, in the order of the ring */
+    uint64_t address;
+} memopt_i_ring_offsets;
+
+typedef struct memopt_i_ring_setup {
+    uint32_t entries, completion_entries, flags, thread[2], features, reserved[4];
+    memopt_i_ring_offsets requests, completions;
+} memopt_i_ring_setup;
+
+typedef struct memopt_i_ring_request {
+    uint8_t operation, flags;
+    uint16_t priority;
+    int32_t file;
+    uint64_t offset, address;
+    uint32_t count, options;
+    uint64_t user, unused[3];
+} memopt_i_ring_request;
+
+typedef struct memopt_i_ring_completion {
+    uint64_t user;
+    int32_t result; /* bytes, or minus an errno */
+    uint32_t flags;
+} memopt_i_ring_completion;
+
+enum {
+    MEMOPT_I_RING_ONE_MAP = 1, MEMOPT_I_RING_READ_WRITE = 8, /* features: of Linux 5.4; 5.6 has the operations below */
+    MEMOPT_I_RING_READ = 22, MEMOPT_I_RING_WRITE = 23,
+    MEMOPT_I_RING_WAIT = 1, /* of enter: until there are so many completions */
+    MEMOPT_I_RING_REQUESTS_AT = 0x10000000
+};
+
+typedef struct memopt_i_ring {
+    int file;
+    unsigned char *shared;
+    size_t shared_bytes, request_bytes;
+    memopt_i_ring_request *requests;
+    const memopt_i_ring_completion *completions;
+    uint32_t *head, *tail, *indices, *completion_head, *completion_tail;
+    uint32_t mask, completion_mask;
+} memopt_i_ring;
+#endif
+
+#if defined(MEMOPT_I_POOL)
+#define MEMOPT_I_MOVERS 4 /* threads that move, and no more than slots: at 4 MiB a transfer, more move no faster */
+
+typedef struct memopt_i_movers {
+    memopt_i_mutex lock;
+    memopt_i_condition work, done;
+    memopt_i_thread threads[MEMOPT_I_MOVERS];
+    size_t thread_count;
+    size_t *waiting; /* slots in the order of their begins: a ring of as many places */
+    size_t first, count;
+    int stop;
+} memopt_i_movers;
+#endif
+
+typedef struct memopt_i_system_queue {
+    size_t bytes, depth;
+    memopt_i_slot *slots;
+    int has_ring;
+#if defined(MEMOPT_I_RING)
+    memopt_i_ring ring;
+#endif
+#if defined(MEMOPT_I_POOL)
+    memopt_i_movers movers;
+#endif
+} memopt_i_system_queue;
+
+/* -- by the kernel -- */
+#if defined(MEMOPT_I_RING)
+static void memopt_i_ring_close(memopt_i_ring *r) {
+    if (r->requests) (void)munmap((void *)r->requests, r->request_bytes);
+    if (r->shared) (void)munmap((void *)r->shared, r->shared_bytes);
+    (void)close(r->file);
+}
+
+static unsigned char *memopt_i_ring_map(const memopt_i_ring *r, size_t bytes, off_t at) { /* NULL: refused */
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->file, at);
+
+    return memory == MAP_FAILED ? NULL : (unsigned char *)memory;
+}
+
+static int memopt_i_ring_open(memopt_i_ring *r, size_t depth) { /* 0: not here */
+    memopt_i_ring_setup s;
+    const int features = MEMOPT_I_RING_ONE_MAP | MEMOPT_I_RING_READ_WRITE;
+    size_t requests_end, completions_end;
+
+    memset(&s, 0, sizeof s);
+    r->file = (int)syscall(SYS_io_uring_setup, (unsigned)depth, &s);
+    if (r->file < 0) return 0;
+    requests_end = s.requests.indices + (size_t)s.entries * sizeof *r->indices;
+    completions_end = s.completions.requests_dropped + (size_t)s.completion_entries * sizeof *r->completions;
+    r->shared_bytes = memopt_i_max(requests_end, completions_end);
+    r->request_bytes = s.entries * sizeof *r->requests;
+    r->shared = memopt_i_ring_map(r, r->shared_bytes, 0);
+    r->requests = (memopt_i_ring_request *)(void *)memopt_i_ring_map(r, r->request_bytes, MEMOPT_I_RING_REQUESTS_AT);
+    if (((int)s.features & features) != features || !r->shared || !r->requests) {
+        memopt_i_ring_close(r);
+        return 0;
+    }
+    r->head = (uint32_t *)(void *)(r->shared + s.requests.head);
+    r->tail = (uint32_t *)(void *)(r->shared + s.requests.tail);
+    r->indices = (uint32_t *)(void *)(r->shared + s.requests.indices);
+    r->mask = s.entries - 1;
+    r->completion_head = (uint32_t *)(void *)(r->shared + s.completions.head);
+    r->completion_tail = (uint32_t *)(void *)(r->shared + s.completions.tail);
+    r->completions = (const memopt_i_ring_completion *)(void *)(r->shared + s.completions.requests_dropped);
+    r->completion_mask = s.completion_entries - 1;
+    return 1;
+}
+
+/* Ask the kernel for what is left of a slot. Whether it took the request is told by where it reads on. */
+static void memopt_i_ring_ask(memopt_i_system_queue *q, size_t slot) {
+    memopt_i_ring *r = &q->ring;
+    memopt_i_slot *s = &q->slots[slot];
+    const uint32_t tail = *r->tail;
+    memopt_i_ring_request *ask = &r->requests[tail & r->mask];
+    long n;
+
+    memset(ask, 0, sizeof *ask);
+    ask->operation = s->kind == MEMOPT_TRANSFER_READ ? MEMOPT_I_RING_READ : MEMOPT_I_RING_WRITE;
+    ask->file = memopt_i_file_number(s->file);
+    ask->offset = s->offset + s->had;
+    ask->address = (uint64_t)(uintptr_t)(s->bytes + s->had);
+    ask->count = (uint32_t)memopt_i_min(s->count - s->had, MEMOPT_I_FILE_CALL_MAX);
+    ask->user = slot;
+    r->indices[tail & r->mask] = tail & r->mask;
+    __atomic_store_n(r->tail, tail + 1, __ATOMIC_RELEASE);
+    do n = syscall(SYS_io_uring_enter, r->file, 1u, 0u, 0u, NULL, (size_t)0);
+    while (n < 0 && errno == EINTR && __atomic_load_n(r->head, __ATOMIC_ACQUIRE) == tail);
+    if (__atomic_load_n(r->head, __ATOMIC_ACQUIRE) != tail) return;
+    __atomic_store_n(r->tail, tail, __ATOMIC_RELEASE); /* not taken: back, and moved here */
+    s->status = memopt_i_slot_move(s, &s->had);
+    s->is_ended = 1;
+}
+
+static void memopt_i_ring_answer(memopt_i_system_queue *q, size_t slot, int32_t result) {
+    memopt_i_slot *s = &q->slots[slot];
+    const size_t asked = memopt_i_min(s->count - s->had, MEMOPT_I_FILE_CALL_MAX);
+
+    s->is_ended = 1;
+    if (result == -EINTR || result == -EAGAIN || result == -ECANCELED) {
+        s->status = memopt_i_slot_move(s, &s->had);
+        return;
+    }
+    if (result < 0 || (!result && s->kind == MEMOPT_TRANSFER_WRITE)) {
+        s->status = MEMOPT_ERR_IO;
+        return;
+    }
+    s->had += (size_t)result;
+    if (!result || s->had == s->count) return;
+    if ((size_t)result < asked && s->kind == MEMOPT_TRANSFER_READ && memopt_i_file_ends_at(s->file, s->offset + s->had))
+        return;
+    s->is_ended = 0;
+    memopt_i_ring_ask(q, slot);
+}
+
+static void memopt_i_ring_collect(memopt_i_system_queue *q) {
+    memopt_i_ring *r = &q->ring;
+    uint32_t head = *r->completion_head;
+
+    while (head != __atomic_load_n(r->completion_tail, __ATOMIC_ACQUIRE)) {
+        const memopt_i_ring_completion c = r->completions[head & r->completion_mask];
+
+        __atomic_store_n(r->completion_head, ++head, __ATOMIC_RELEASE);
+        memopt_i_ring_answer(q, (size_t)c.user, c.result);
+    }
+}
+
+/* Where the kernel lets nobody wait, it is looked at every millisecond: it may still write into what it has accepted,
+   so there is no giving up. */
+static void memopt_i_ring_wait(memopt_i_system_queue *q, const memopt_i_slot *s) {
+    for (memopt_i_ring_collect(q); !s->is_ended; memopt_i_ring_collect(q)) {
+        const unsigned flags = MEMOPT_I_RING_WAIT;
+        const long n = syscall(SYS_io_uring_enter, q->ring.file, 0u, 1u, flags, NULL, (size_t)0);
+
+        if (n < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY) (void)poll(NULL, 0, 1);
+    }
+}
+#endif
+
+/* -- by threads -- */
+#if defined(MEMOPT_I_POOL)
+static void memopt_i_movers_serve(void *argument) {
+    memopt_i_system_queue *q = (memopt_i_system_queue *)argument;
+    memopt_i_movers *m = &q->movers;
+
+    memopt_i_mutex_lock(&m->lock);
+    while (!m->stop) {
+        memopt_i_slot *s;
+
+        if (!m->count) {
+            memopt_i_condition_wait(&m->work, &m->lock);
+            continue;
+        }
+        s = &q->slots[m->waiting[m->first]];
+        m->first = (m->first + 1) % q->depth;
+        --m->count;
+        memopt_i_mutex_unlock(&m->lock);
+        s->status = memopt_i_slot_move(s, &s->had);
+        memopt_i_mutex_lock(&m->lock);
+        s->is_ended = 1;
+        memopt_i_condition_wake(&m->done);
+    }
+    memopt_i_mutex_unlock(&m->lock);
+}
+
+static void memopt_i_movers_close(memopt_i_movers *m) { /* nothing is under way */
+    size_t i;
+
+    memopt_i_mutex_lock(&m->lock);
+    m->stop = 1;
+    memopt_i_condition_wake(&m->work);
+    memopt_i_mutex_unlock(&m->lock);
+    for (i = 0; i < m->thread_count; ++i) memopt_i_thread_join(&m->threads[i]);
+    memopt_i_condition_close(&m->done);
+    memopt_i_condition_close(&m->work);
+    memopt_i_mutex_close(&m->lock);
+}
+
+static int memopt_i_movers_open(memopt_i_system_queue *q) { /* 0: not a single thread */
+    memopt_i_movers *m = &q->movers;
+    const size_t wanted = memopt_i_min(q->depth, MEMOPT_I_MOVERS);
+
+    if (memopt_i_mutex_open(&m->lock)) return 0;
+    if (memopt_i_condition_open(&m->work)) goto no_work;
+    if (memopt_i_condition_open(&m->done)) goto no_done;
+    while (m->thread_count < wanted) {
+        memopt_i_thread *t = &m->threads[m->thread_count];
+
+        t->fn = memopt_i_movers_serve;
+        t->argument = q;
+        if (memopt_i_thread_start(t)) break;
+        ++m->thread_count;
+    }
+    if (m->thread_count) return 1;
+    memopt_i_condition_close(&m->done);
+no_done:
+    memopt_i_condition_close(&m->work);
+no_work:
+    memopt_i_mutex_close(&m->lock);
+    return 0;
+}
+
+static void memopt_i_movers_ask(memopt_i_system_queue *q, size_t slot) {
+    memopt_i_movers *m = &q->movers;
+
+    memopt_i_mutex_lock(&m->lock);
+    m->waiting[(m->first + m->count++) % q->depth] = slot;
+    memopt_i_condition_wake(&m->work);
+    memopt_i_mutex_unlock(&m->lock);
+}
+
+static void memopt_i_movers_wait(memopt_i_movers *m, const memopt_i_slot *s) {
+    memopt_i_mutex_lock(&m->lock);
+    while (!s->is_ended) memopt_i_condition_wait(&m->done, &m->lock);
+    memopt_i_mutex_unlock(&m->lock);
+}
+#endif
+
+/* -- either -- */
+enum { MEMOPT_I_QUEUE_RING = 1, MEMOPT_I_QUEUE_MOVERS = 2 };
+
+static void memopt_i_system_queue_lay_out(memopt_carver *c, memopt_i_system_queue *q, size_t depth) {
+    memopt_i_slot *slots;
+
+    (void)memopt_carve(c, 1, sizeof *q, 0);
+    slots = (memopt_i_slot *)memopt_carve(c, depth, sizeof *slots, 0);
+    if (q) q->slots = slots;
+#if defined(MEMOPT_I_POOL)
+    {
+        size_t *waiting = (size_t *)memopt_carve(c, depth, sizeof *waiting, 0);
+
+        if (q) q->movers.waiting = waiting;
+    }
+#endif
+}
+
+/* backends: those that may be used */
+static memopt_status memopt_i_system_queue_create(int depth, int backends, void **queue) {
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_i_system_queue *q;
+
+    if (depth < 1 || depth > MEMOPT_I_QUEUE_MAX || !queue) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_system_queue_lay_out(&room, NULL, (size_t)depth);
+    q = (memopt_i_system_queue *)memopt_i_system_alloc(NULL, room.bytes, MEMOPT_I_HOST_ALIGN);
+    if (!q) return MEMOPT_ERR_MEMORY;
+    memset(q, 0, room.bytes);
+    q->bytes = room.bytes;
+    q->depth = (size_t)depth;
+    room = memopt_carver_begin(q);
+    memopt_i_system_queue_lay_out(&room, q, q->depth);
+#if defined(MEMOPT_I_RING)
+    q->has_ring = (backends & MEMOPT_I_QUEUE_RING) && memopt_i_ring_open(&q->ring, q->depth);
+#endif
+    *queue = q;
+    if (q->has_ring) return MEMOPT_OK;
+#if defined(MEMOPT_I_POOL)
+    if ((backends & MEMOPT_I_QUEUE_MOVERS) && memopt_i_movers_open(q)) return MEMOPT_OK;
+#endif
+    *queue = NULL;
+    memopt_i_system_free(NULL, q, q->bytes, MEMOPT_I_HOST_ALIGN);
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static memopt_status memopt_i_system_queue_open(void *user, int depth, void **queue) {
+    (void)user;
+    return memopt_i_system_queue_create(depth, MEMOPT_I_QUEUE_RING | MEMOPT_I_QUEUE_MOVERS, queue);
+}
+
+static void memopt_i_system_slot_wait(memopt_i_system_queue *q, const memopt_i_slot *s) {
+#if defined(MEMOPT_I_RING)
+    if (q->has_ring) memopt_i_ring_wait(q, s);
+#endif
+#if defined(MEMOPT_I_POOL)
+    if (!q->has_ring) memopt_i_movers_wait(&q->movers, s);
+#endif
+}
+
+static void memopt_i_system_queue_close(void *user, void *queue) {
+    memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
+    size_t i;
+
+    (void)user;
+    if (!q) return;
+    for (i = 0; i < q->depth; ++i)
+        if (q->slots[i].is_taken) memopt_i_system_slot_wait(q, &q->slots[i]);
+#if defined(MEMOPT_I_RING)
+    if (q->has_ring) memopt_i_ring_close(&q->ring);
+#endif
+#if defined(MEMOPT_I_POOL)
+    if (!q->has_ring) memopt_i_movers_close(&q->movers);
+#endif
+    memopt_i_system_free(NULL, q, q->bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind,
+                                           uint64_t offset, void *bytes, size_t count) {
+    memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
+    memopt_i_slot *s;
+
+    (void)user;
+    if (!q || slot < 0 || (size_t)slot >= q->depth || !file || (!bytes && count)) return MEMOPT_ERR_ARGUMENT;
+    if ((unsigned)kind > MEMOPT_TRANSFER_WRITE) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
+    s = &q->slots[slot];
+    if (s->is_taken) return MEMOPT_ERR_STATE;
+    memset(s, 0, sizeof *s);
+    s->file = file;
+    s->bytes = (unsigned char *)bytes;
+    s->offset = offset;
+    s->count = count;
+    s->kind = kind;
+    s->is_taken = 1;
+    s->is_ended = count == 0;
+    if (s->is_ended) return MEMOPT_OK;
+#if defined(MEMOPT_I_RING)
+    if (q->has_ring) memopt_i_ring_ask(q, (size_t)slot);
+#endif
+#if defined(MEMOPT_I_POOL)
+    if (!q->has_ring) memopt_i_movers_ask(q, (size_t)slot);
+#endif
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, size_t *done) {
+    memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
+    memopt_i_slot *s;
+
+    (void)user;
+    if (!q || slot < 0 || (size_t)slot >= q->depth || !done) return MEMOPT_ERR_ARGUMENT;
+    s = &q->slots[slot];
+    if (!s->is_taken) return MEMOPT_ERR_STATE;
+    memopt_i_system_slot_wait(q, s);
+    s->is_taken = 0;
+    if (!s->status) *done = s->had;
+    return s->status;
+}
+#else
+static memopt_status memopt_i_system_queue_open(void *user, int depth, void **queue) {
+    (void)user;
+    (void)depth;
+    (void)queue;
+    return MEMOPT_ERR_UNSUPPORTED; /* no queue is ever open, so the rest is never reached */
+}
+
+static void memopt_i_system_queue_close(void *user, void *queue) {
+    (void)user;
+    (void)queue;
+}
+
+static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind,
+                                           uint64_t offset, void *bytes, size_t count) {
+    (void)user;
+    (void)queue;
+    (void)slot;
+    (void)file;
+    (void)kind;
+    (void)offset;
+    (void)bytes;
+    (void)count;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, size_t *done) {
+    (void)user;
+    (void)queue;
+    (void)slot;
+    (void)done;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+#endif
+
+/* A queue over any table of files, for the sections above: that of the table; where it has none, or cannot open one,
+   each transfer is done at its begin, and its slot keeps what came of it for the wait. */
+typedef struct memopt_i_slot_result {
+    size_t done;
+    memopt_status status;
+} memopt_i_slot_result;
+
+typedef struct memopt_i_queue {
+    memopt_files files;
+    void *queue; /* of the table; NULL: at once, with a result a slot */
+    memopt_i_slot_result *results;
+} memopt_i_queue;
+
+/* results: as many as slots; they live as long as the queue. The files are those of a host that is resolved */
+static memopt_status memopt_i_queue_open(memopt_i_queue *q, const memopt_files *files, size_t depth,
+                                         memopt_i_slot_result *results) {
+    memopt_status s = MEMOPT_OK;
+
+    memset(q, 0, sizeof *q);
+    q->files = *files;
+    q->results = results;
+    if (depth > MEMOPT_I_QUEUE_MAX) return MEMOPT_ERR_ARGUMENT;
+    if (files->queue_open_fn) s = files->queue_open_fn(files->user, (int)depth, &q->queue);
+    if (s) q->queue = NULL;
+    return s == MEMOPT_ERR_UNSUPPORTED ? MEMOPT_OK : s;
+}
+
+static void memopt_i_queue_close(memopt_i_queue *q) {
+    if (q->queue) q->files.queue_close_fn(q->files.user, q->queue);
+    q->queue = NULL;
+}
+
+static memopt_status memopt_i_queue_begin(memopt_i_queue *q, size_t slot, void *file, memopt_transfer kind,
+                                          uint64_t offset, void *bytes, size_t count) {
+    const memopt_files *f = &q->files;
+    memopt_i_slot_result *r;
+
+    if (q->queue) return f->begin_fn(f->user, q->queue, (int)slot, file, kind, offset, bytes, count);
+    r = &q->results[slot];
+    r->done = count;
+    r->status = kind == MEMOPT_TRANSFER_READ ? f->read_fn(f->user, file, offset, bytes, count, &r->done)
+                                             : f->write_fn(f->user, file, offset, bytes, count);
+    return MEMOPT_OK;
+}
+
+/* done: untouched when it fails */
+static memopt_status memopt_i_queue_wait(memopt_i_queue *q, size_t slot, size_t *done) {
+    if (q->queue) return q->files.wait_fn(q->files.user, q->queue, (int)slot, done);
+    if (!q->results[slot].status) *done = q->results[slot].done;
+    return q->results[slot].status;
+}
+
 /* A table is all there or not at all: half of one is a mistake of the caller that would show up months later. */
 static int memopt_i_files_set(const memopt_files *f) {
     return !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
          + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
+}
+
+static int memopt_i_files_dirs_set(const memopt_files *f) {
+    return !!f->reserve_fn + !!f->align_fn + !!f->make_dir_fn + !!f->list_dir_fn + !!f->sync_dir_fn;
+}
+
+/* The directory that a path is in: until then a new name may be gone after a power cut. */
+static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *path) {
+    size_t end = strlen(path);
+    memopt_status s;
+    char cut;
+
+    while (end > 1 && (path[end - 1] == '/' || path[end - 1] == '\\')) --end; /* "run/" is in "." */
+    while (end && path[end - 1] != '/' && path[end - 1] != '\\') --end;
+    if (!end) return f->sync_dir_fn(f->user, ".");
+    cut = path[end];
+    path[end] = 0;
+    s = f->sync_dir_fn(f->user, path);
+    path[end] = cut;
+    return s;
+}
+
+static int memopt_i_queue_set(const memopt_files *f) {
+    return !!f->queue_open_fn + !!f->queue_close_fn + !!f->begin_fn + !!f->wait_fn;
 }
 
 static memopt_status memopt_i_threads_check(memopt_i_checks *c, const memopt_threads *t) { /* NULL is fine */
@@ -4648,7 +6096,10 @@ static int memopt_i_worker_count(const memopt_threads *threads) {
 static memopt_files memopt_i_system_files(void) {
     static const memopt_files files = {
         memopt_i_system_open, memopt_i_system_close, memopt_i_system_read, memopt_i_system_write, memopt_i_system_size,
-        memopt_i_system_resize, memopt_i_system_sync, memopt_i_system_rename, memopt_i_system_remove, NULL
+        memopt_i_system_resize, memopt_i_system_sync, memopt_i_system_rename, memopt_i_system_remove,
+        memopt_i_system_reserve, memopt_i_system_align, memopt_i_system_make_dir, memopt_i_system_list_dir,
+        memopt_i_system_sync_dir,
+        memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait, NULL
     };
 
     return files;
@@ -4656,16 +6107,41 @@ static memopt_files memopt_i_system_files(void) {
 
 #define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 
+static void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
+    const int files = memopt_i_files_set(f);
+    const int dirs = memopt_i_files_dirs_set(f);
+    const int queue = memopt_i_queue_set(f);
+
+    memopt_i_must_number(c, files == 0 || files == 9, "host.files", memopt_i_count((uint64_t)files),
+                         "either 0 or", memopt_i_count(9));
+    memopt_i_must_number(c, dirs == 0 || dirs == 5, "host.files, of its directories", memopt_i_count((uint64_t)dirs),
+                         "either 0 or", memopt_i_count(5));
+    memopt_i_must(c, files || !dirs, "host.files", "has directories alone");
+    memopt_i_must_number(c, queue == 0 || queue == 4, "host.files, of its queue", memopt_i_count((uint64_t)queue),
+                         "either 0 or", memopt_i_count(4));
+    memopt_i_must(c, files || !queue, "host.files", "has a queue alone");
+}
+
+static void memopt_i_files_resolve(memopt_files *f) {
+    if (!f->open_fn) {
+        *f = memopt_i_system_files();
+        return;
+    }
+    if (f->reserve_fn) return;
+    f->reserve_fn = memopt_i_no_reserve;
+    f->align_fn = memopt_i_no_align;
+    f->make_dir_fn = memopt_i_no_dir;
+    f->list_dir_fn = memopt_i_no_list;
+    f->sync_dir_fn = memopt_i_no_dir;
+}
+
 static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host, memopt_host *out) {
     memopt_host h;
-    int files;
 
     memset(&h, 0, sizeof h);
     if (host) h = *host;
-    files = memopt_i_files_set(&h.files);
     memopt_i_must(c, !h.allocator.alloc_fn == !h.allocator.free_fn, "host.allocator", "is half a table");
-    memopt_i_must_number(c, files == 0 || files == 9, "host.files", memopt_i_count((uint64_t)files),
-                         "either 0 or", memopt_i_count(9));
+    memopt_i_files_check(c, &h.files);
     if (memopt_i_threads_check(c, &h.threads)) return c->status;
     if (!h.allocator.alloc_fn) {
         h.allocator.alloc_fn = memopt_i_system_alloc;
@@ -4675,7 +6151,7 @@ static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host
         h.threads.run_fn = memopt_i_calling_thread_run;
         h.threads.worker_count = 1;
     }
-    if (!files) h.files = memopt_i_system_files();
+    memopt_i_files_resolve(&h.files);
     if (!h.clock.now_fn) h.clock.now_fn = memopt_i_system_now;
     *out = h;
     return MEMOPT_OK;
@@ -4720,76 +6196,10 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
    is what sleeping threads wait for. `owner` is the thread whose run it is; it works along as worker 0.
    A run asked for from inside a chunk must not wait for itself: it is recognised by its thread and done in place. */
 #if defined(MEMOPT_I_POOL)
-#if defined(MEMOPT_I_WINDOWS)
-typedef SRWLOCK memopt_i_mutex;
-typedef CONDITION_VARIABLE memopt_i_condition;
-typedef DWORD memopt_i_thread_id;
-
-static int memopt_i_mutex_open(memopt_i_mutex *m) {
-    InitializeSRWLock(m);
-    return 0;
-}
-
-static int memopt_i_condition_open(memopt_i_condition *c) {
-    InitializeConditionVariable(c);
-    return 0;
-}
-
-static void memopt_i_mutex_close(memopt_i_mutex *m) { (void)m; }
-static void memopt_i_condition_close(memopt_i_condition *c) { (void)c; }
-static void memopt_i_mutex_lock(memopt_i_mutex *m) { AcquireSRWLockExclusive(m); }
-static void memopt_i_mutex_unlock(memopt_i_mutex *m) { ReleaseSRWLockExclusive(m); }
-static void memopt_i_condition_wake(memopt_i_condition *c) { WakeAllConditionVariable(c); }
-
-static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) {
-    (void)SleepConditionVariableSRW(c, m, INFINITE, 0);
-}
-
-static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
-    (void)SleepConditionVariableSRW(c, m, nanoseconds < 1000000000 ? (DWORD)(nanoseconds / 1000000 + 1) : 1000, 0);
-}
-
-static memopt_i_thread_id memopt_i_thread_self(void) { return GetCurrentThreadId(); }
-static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return a == b; }
-#else
-typedef pthread_mutex_t memopt_i_mutex;
-typedef pthread_cond_t memopt_i_condition;
-typedef pthread_t memopt_i_thread_id;
-
-static int memopt_i_mutex_open(memopt_i_mutex *m) { return pthread_mutex_init(m, NULL); }
-static int memopt_i_condition_open(memopt_i_condition *c) { return pthread_cond_init(c, NULL); }
-static void memopt_i_mutex_close(memopt_i_mutex *m) { pthread_mutex_destroy(m); }
-static void memopt_i_condition_close(memopt_i_condition *c) { pthread_cond_destroy(c); }
-static void memopt_i_mutex_lock(memopt_i_mutex *m) { pthread_mutex_lock(m); }
-static void memopt_i_mutex_unlock(memopt_i_mutex *m) { pthread_mutex_unlock(m); }
-static void memopt_i_condition_wake(memopt_i_condition *c) { pthread_cond_broadcast(c); }
-static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) { pthread_cond_wait(c, m); }
-
-/* So long at most, and at most a second: then the caller looks at a clock that nobody sets. */
-static void memopt_i_condition_wait_for(memopt_i_condition *c, memopt_i_mutex *m, uint64_t nanoseconds) {
-    const uint64_t second = 1000000000;
-    uint64_t until = nanoseconds < second ? nanoseconds : second;
-    struct timeval now;
-    struct timespec time;
-
-    if (gettimeofday(&now, NULL)) return;
-    until += (uint64_t)now.tv_usec * 1000;
-    time.tv_sec = now.tv_sec + (time_t)(until / second);
-    time.tv_nsec = (long)(until % second);
-    (void)pthread_cond_timedwait(c, m, &time);
-}
-
-static memopt_i_thread_id memopt_i_thread_self(void) { return pthread_self(); }
-static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return pthread_equal(a, b); }
-#endif
-
 typedef struct memopt_i_pool_thread {
     struct memopt_thread_pool *pool;
-    memopt_i_thread_id id;
+    memopt_i_thread thread;
     int worker;
-#if defined(MEMOPT_I_WINDOWS)
-    HANDLE handle;
-#endif
 } memopt_i_pool_thread;
 
 struct memopt_thread_pool {
@@ -4818,7 +6228,8 @@ static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called an
     }
 }
 
-static void memopt_i_pool_serve(const memopt_i_pool_thread *t) {
+static void memopt_i_pool_serve(void *thread) {
+    const memopt_i_pool_thread *t = (const memopt_i_pool_thread *)thread;
     memopt_thread_pool *p = t->pool;
 
     memopt_i_mutex_lock(&p->lock);
@@ -4829,41 +6240,13 @@ static void memopt_i_pool_serve(const memopt_i_pool_thread *t) {
     memopt_i_mutex_unlock(&p->lock);
 }
 
-#if defined(MEMOPT_I_WINDOWS)
-static unsigned __stdcall memopt_i_pool_main(void *thread) {
-    memopt_i_pool_serve((const memopt_i_pool_thread *)thread);
-    return 0;
-}
-
-static int memopt_i_pool_start(memopt_i_pool_thread *t) { /* 0: it runs */
-    unsigned id = 0;
-
-    t->handle = (HANDLE)_beginthreadex(NULL, 0, memopt_i_pool_main, t, 0, &id);
-    t->id = (DWORD)id;
-    return t->handle == NULL;
-}
-
-static void memopt_i_pool_join(const memopt_i_pool_thread *t) {
-    (void)WaitForSingleObject(t->handle, INFINITE);
-    (void)CloseHandle(t->handle);
-}
-#else
-static void *memopt_i_pool_main(void *thread) {
-    memopt_i_pool_serve((const memopt_i_pool_thread *)thread);
-    return NULL;
-}
-
-static int memopt_i_pool_start(memopt_i_pool_thread *t) { return pthread_create(&t->id, NULL, memopt_i_pool_main, t); }
-static void memopt_i_pool_join(const memopt_i_pool_thread *t) { pthread_join(t->id, NULL); }
-#endif
-
 static int memopt_i_pool_inside(memopt_thread_pool *p) { /* the worker that runs on this thread, or -1; lock held */
     const memopt_i_thread_id self = memopt_i_thread_self();
     int i;
 
     if (p->busy && memopt_i_thread_same(p->owner, self)) return 0;
     for (i = 0; i < p->thread_count; ++i)
-        if (memopt_i_thread_same(p->threads[i].id, self)) return p->threads[i].worker;
+        if (memopt_i_thread_same(p->threads[i].thread.id, self)) return p->threads[i].worker;
     return -1;
 }
 
@@ -4902,7 +6285,7 @@ MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
     pool->stop = 1;
     memopt_i_condition_wake(&pool->work);
     memopt_i_mutex_unlock(&pool->lock);
-    for (i = 0; i < pool->thread_count; ++i) memopt_i_pool_join(&pool->threads[i]);
+    for (i = 0; i < pool->thread_count; ++i) memopt_i_thread_join(&pool->threads[i].thread);
     memopt_i_condition_close(&pool->done);
     memopt_i_condition_close(&pool->work);
     memopt_i_mutex_close(&pool->lock);
@@ -4930,8 +6313,10 @@ MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int 
     while (p->thread_count < worker_count - 1) {
         memopt_i_pool_thread *t = &p->threads[p->thread_count];
         t->pool = p;
+        t->thread.fn = memopt_i_pool_serve;
+        t->thread.argument = t;
         t->worker = p->thread_count + 1;
-        if (memopt_i_pool_start(t)) break;
+        if (memopt_i_thread_start(&t->thread)) break;
         ++p->thread_count;
     }
     memopt_i_mutex_unlock(&p->lock);
@@ -14819,13 +16204,6 @@ static int memopt_i_kind_moments(const memopt_optim_desc *d) {
     return memopt_i_kind_keeps(d, 0) + memopt_i_kind_keeps(d, 1);
 }
 
-static int memopt_i_in_range(int value, int least, int max) { return value >= least && value <= max; }
-
-static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int max) { /* of an enum */
-    return memopt_i_must_number(c, memopt_i_in_range(got, 0, max), argument, memopt_i_signed(got), "at most",
-                                memopt_i_count((uint64_t)max));
-}
-
 /* How weights are stored: 4, 2, 4 and 6 bytes an element. */
 typedef enum memopt_i_weights {
     MEMOPT_I_WEIGHTS_F32,
@@ -15444,27 +16822,13 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
     k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
 }
 
-/* 64 weights and gradients as floats, by way of the pass's own where they have other types than floats and bf16. */
-V_FN void V(pipeline_read)(memopt_i_optim_pass *k, __m512 *w, __m512 *g, size_t at) {
-    const memopt_optim_tensor *t = k->tensor;
-    const int direct_w = k->weights == MEMOPT_I_WEIGHTS_BF16;
-    const int direct_g = k->desc->gradients == MEMOPT_TYPE_BF16;
-    const float *from_w = k->weight_bytes == 4 ? (const float *)t->weights + at : k->w;
-    const float *from_g = k->gradient_bytes == 4 ? (const float *)t->gradients + at : k->g;
+/* 64 floats, from bf16 unless that is NULL. */
+V_FN void V(pipeline_read)(__m512 *x, const float *floats, const void *bf16) {
     size_t i;
 
-    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT)
-        V(join)(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at, MEMOPT_I_CODED_TILE, 0);
-    if (k->desc->gradients == MEMOPT_TYPE_F16)
-        V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE, MEMOPT_I_F16, 0);
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i)
-        w[i] = direct_w ? V(from_bf16)(V(w_load)((const uint16_t *)t->weights + at + 16 * i))
-                        : V(load)(from_w + 16 * i);
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i)
-        g[i] = direct_g ? V(from_bf16)(V(w_load)((const uint16_t *)t->gradients + at + 16 * i))
-                        : V(load)(from_g + 16 * i);
+        x[i] = bf16 ? V(from_bf16)(V(w_load)((const uint16_t *)bf16 + 16 * i)) : V(load)(floats + 16 * i);
 }
 
 V_FN int V(pipeline_below)(const __m512 *x, float limit) {
@@ -15493,18 +16857,28 @@ V_FN __m512i V(pipeline_round)(uint16_t *dst, const __m512 *w, __m512i counter, 
 }
 
 /* Adam's pipeline: the formulas of V(moments) and V(update), with all of a tile in registers. Roots and quotients take
-   as long as the rest together: what does not wait for them stands between. */
+   as long as the rest together: what does not wait for them stands between. What the loop needs of k it has for itself:
+   a store of codes could change k, for all that the compiler knows. */
 V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     enum { N = MEMOPT_I_CODED_TILE };
     const memopt_i_update_rule r = k->part->rule;
+    const memopt_i_state_codec *const cm = k->codes[0], *const cv = k->codes[1];
     const size_t block = at / k->desc->block, other = (k->half ? 0 : k->desc->block) + j;
     const size_t back = k->waiting > j ? at - k->waiting_at - j : 0; /* from codes to waiting ones */
+    const float *old_m = k->scratch[0] + other, *old_v = k->scratch[1] + other;
+    const float inverse_m = k->inverse[0], inverse_v = k->inverse[1];
     const __m512 b1 = V(set)(memopt_i_times(r.b1, k->view.scale[0][block])), g1 = V(set)(r.g1), g2 = V(set)(r.g2);
     const __m512 b2 = V(set)(memopt_i_times(r.b2, k->view.scale[1][block]));
     const __m512 ic2 = V(set)(r.ic2), eps = V(set)(r.eps), decay = V(set)(r.decay), step = V(set)(-r.step);
     /* If every root is below this, no gradient exceeds the limit, and gradients are not looked at. */
     const float quiet = r.coupled ? 0 : 0.5f * r.limit * r.factor * sqrtf(1 - r.b2 * r.b2);
+    const memopt_i_weights kind = k->weights;
+    const int w_bf16 = kind == MEMOPT_I_WEIGHTS_BF16, g_bf16 = k->desc->gradients == MEMOPT_TYPE_BF16;
+    const int converts = kind == MEMOPT_I_WEIGHTS_SPLIT || k->desc->gradients == MEMOPT_TYPE_F16;
     const size_t wide = k->weight_bytes, grad = k->gradient_bytes;
+    void *weights = (char *)k->tensor->weights + at * wide;
+    const void *gradients = (const char *)k->tensor->gradients + at * grad;
+    uint8_t *codes_m = (uint8_t *)k->view.moment[0] + at, *codes_v = (uint8_t *)k->view.moment[1] + at;
     __m512 largest_m = V(set)(k->largest[0]), w[4], g[4], m[4], v[4];
     __m512i largest_v = V(bits)(V(set)(k->largest[1]));
     const memopt_i_noise_run run = memopt_i_noise_from(k->part->noise[MEMOPT_I_NOISE_WEIGHTS],
@@ -15512,27 +16886,27 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
     const __m512i key = V(i_set)(run.key);
     __m512i counter = V(noise_counter)(run);
     memopt_i_tile q = k->tile;
-    size_t i, done;
+    size_t i;
 
     q.scale_m = k->view.scale[0][block];
     q.scale_v = k->view.scale[1][block];
     q.u = k->u;
+    q.m = k->scratch[0] + k->half + j;
+    q.v = k->scratch[1] + k->half + j;
     q.count = N;
     q.root = 1;
-    for (done = 0; done < n; done += N, at += N) {
-        uint8_t *codes_m = (uint8_t *)k->view.moment[0] + at, *codes_v = (uint8_t *)k->view.moment[1] + at;
-        const char *far_w = (const char *)k->tensor->weights + at * wide;
-        const char *far_g = (const char *)k->tensor->gradients + at * grad;
+    for (; n; n -= N, at += N) {
         __m512 top_m = largest_m;
         __m512i top_v = largest_v;
-        int rounded = 0;
+        int finite, rounded = 0;
 
-        q.m = k->scratch[0] + k->half + j + done;
-        q.v = k->scratch[1] + k->half + j + done;
-        q.w = wide == 4 ? (float *)k->tensor->weights + at : k->w;
-        V(state_codec_levels)(k->codes[0], m, codes_m, 1);
-        V(state_codec_levels)(k->codes[1], v, codes_v, 0);
-        V(pipeline_read)(k, w, g, at);
+        q.w = wide == 4 ? (float *)weights : k->w;
+        q.g = grad == 4 ? (const float *)gradients : k->g;
+        if (converts) V(pipeline_load)(k, at);
+        V(state_codec_levels)(cm, m, codes_m, 1);
+        V(state_codec_levels)(cv, v, codes_v, 0);
+        V(pipeline_read)(g, q.g, g_bf16 ? gradients : NULL);
+        if (r.coupled) V(pipeline_read)(w, q.w, w_bf16 ? weights : NULL);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
             const __m512 t = V(mul)(b2, v[i]);
@@ -15545,12 +16919,13 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
             V(store)(q.m + 16 * i, m[i]);
         }
         if (back) {
-            V(state_codec_encode_as)(k->codes[0], codes_m - back, k->scratch[0] + other + done, N, k->inverse[0], 1);
-            V(state_codec_encode_as)(k->codes[1], codes_v - back, k->scratch[1] + other + done, N, k->inverse[1], 0);
+            V(state_codec_encode_as)(cm, codes_m - back, old_m, N, inverse_m, 1);
+            V(state_codec_encode_as)(cv, codes_v - back, old_v, N, inverse_v, 0);
         }
+        MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
-            MEMOPT_I_FETCH(far_w, (1024 + 16 * i) * wide);
-            MEMOPT_I_FETCH(far_g, (1024 + 16 * i) * grad);
+            MEMOPT_I_FETCH(weights, 1024 * wide + 64 * i);
+            MEMOPT_I_FETCH(gradients, 1024 * grad + 64 * i);
         }
         MEMOPT_I_FETCH(codes_m, 1024);
         MEMOPT_I_FETCH(codes_v, 1024);
@@ -15559,12 +16934,17 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
             top_v = _mm512_max_epu32(top_v, V(bits)(v[i]));
             V(store)(q.v + 16 * i, v[i]);
         }
-        if (MEMOPT_I_LIKELY(!_mm512_cmpge_epu32_mask(top_v, V(bits)(V(set)(quiet))) || (V(pipeline_below)(g, r.limit)
-            && (!(r.weight_limit > 0) || V(pipeline_below)(w, r.weight_limit))))) {
+        V(pipeline_read)(w, q.w, w_bf16 ? weights : NULL); /* not before: registers */
+        finite = !_mm512_cmpge_epu32_mask(top_v, V(bits)(V(set)(quiet)));
+        if (!finite) {
+            V(pipeline_read)(g, q.g, g_bf16 ? gradients : NULL);
+            finite = V(pipeline_below)(g, r.limit) && (!(r.weight_limit > 0) || V(pipeline_below)(w, r.weight_limit));
+        }
+        if (MEMOPT_I_LIKELY(finite)) {
             MEMOPT_I_UNROLL_ALL
             for (i = 0; i < 4; ++i) w[i] = V(fma)(step, V(div)(m[i], V(fma)(v[i], ic2, eps)), V(mul)(w[i], decay));
-            rounded = k->weights == MEMOPT_I_WEIGHTS_BF16 && V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
-            if (rounded) counter = V(pipeline_round)((uint16_t *)k->tensor->weights + at, w, counter, key);
+            rounded = w_bf16 && V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
+            if (rounded) counter = V(pipeline_round)((uint16_t *)weights, w, counter, key);
             else {
                 MEMOPT_I_UNROLL_ALL
                 for (i = 0; i < 4; ++i) V(store)(q.w + 16 * i, w[i]);
@@ -15573,7 +16953,6 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
             memopt_i_tile tile = q;
 
             V(pipeline_load)(k, at);
-            tile.g = grad == 4 ? (const float *)k->tensor->gradients + at : k->g;
             tile.old_m = q.m;
             tile.old_v = q.v;
             memopt_i_optim_step_again(k, &tile, at);
@@ -15582,9 +16961,18 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, s
         }
         largest_m = top_m;
         largest_v = top_v;
-        if (rounded) continue;
-        V(pipeline_store)(k, &q, at);
-        counter = V(i_add)(counter, V(i_set)(2 * 16 * MEMOPT_I_NOISE_STEP));
+        if (!rounded && kind != MEMOPT_I_WEIGHTS_F32) {
+            V(pipeline_store)(k, &q, at);
+            counter = V(i_add)(counter, V(i_set)(2 * 16 * MEMOPT_I_NOISE_STEP));
+        }
+        weights = (char *)weights + N * wide;
+        gradients = (const char *)gradients + N * grad;
+        codes_m += N;
+        codes_v += N;
+        old_m += N;
+        old_v += N;
+        q.m += N;
+        q.v += N;
     }
     k->largest[0] = _mm512_reduce_max_ps(largest_m);
     k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
@@ -16815,10 +18203,17 @@ static memopt_status memopt_i_optim_run_check(memopt_i_checks *c, const memopt_o
     return c->status;
 }
 
-/* What begin refuses, and what it sets; states that lie on a device are looked at there. */
-static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_optim_run *run, int on_device) {
+typedef enum memopt_i_states_are { /* when a step begins */
+    MEMOPT_I_STATES_HERE,
+    MEMOPT_I_STATES_ON_DEVICE, /* and are looked at there */
+    MEMOPT_I_STATES_ELSEWHERE  /* they come slice by slice: memopt_i_optim_turn_to() */
+} memopt_i_states_are;
+
+/* What begin refuses, and what it sets. */
+static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_optim_run *run,
+                                                memopt_i_states_are states_are) {
     memopt_i_checks c;
-    memopt_status s;
+    memopt_status s = MEMOPT_OK;
     size_t i;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
@@ -16826,11 +18221,11 @@ static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_op
     if (o->active != MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
     c = memopt_i_optim_checks(o);
     if (memopt_i_optim_run_check(&c, o, run)) return c.status;
-    for (i = 0; i < o->desc.tensor_count; ++i) {
-        s = on_device ? memopt_i_state_there(o, i) : memopt_i_state_check(o, i);
-        if (s) return s;
+    for (i = 0; !s && i < o->desc.tensor_count; ++i) {
+        if (states_are == MEMOPT_I_STATES_HERE) s = memopt_i_state_check(o, i);
+        else if (states_are == MEMOPT_I_STATES_ON_DEVICE) s = memopt_i_state_there(o, i);
     }
-    return MEMOPT_OK;
+    return s;
 }
 
 static void memopt_i_optim_begin_set(memopt_optim *o, const memopt_optim_run *run) {
@@ -16861,13 +18256,31 @@ static size_t memopt_i_optim_sum_count(const memopt_optim *o) { /* of all tensor
     return last->phases ? last->sums + last->sum_count : 0;
 }
 
-MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
-    const memopt_status s = memopt_i_optim_begin_check(o, run, 0);
+static memopt_status memopt_i_optim_begin(memopt_optim *o, const memopt_optim_run *run,
+                                          memopt_i_states_are states_are) {
+    const memopt_status s = memopt_i_optim_begin_check(o, run, states_are);
 
     if (s) return s;
     memopt_i_optim_begin_set(o, run);
     if (memopt_i_optim_sum_count(o)) memset(o->sums, 0, memopt_i_optim_sum_count(o) * sizeof *o->sums);
     return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
+    return memopt_i_optim_begin(o, run, MEMOPT_I_STATES_HERE);
+}
+
+/* From now on the part of a tensor is this slice of it, which has a state of its own. The rest of what is known of the
+   tensor stays: its rule, its noise, how much of it has been applied. For kinds that measure it is the whole part. */
+static void memopt_i_optim_turn_to(memopt_optim *o, size_t tensor, const memopt_optim_tensor *slice) {
+    memopt_i_tensor_part *part = &o->parts[tensor];
+    memopt_i_tensor_part of;
+
+    o->desc.tensors[tensor] = *slice;
+    memopt_i_tensor_fill(&o->desc, slice, &of);
+    part->held = of.held;
+    part->blocks = of.blocks;
+    part->chunks = of.chunks;
 }
 
 /* A pass over a slice of one tensor, or over all tensors. */
@@ -27926,6 +29339,13 @@ enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
 
+/* Fetch n elements that a later row needs: rows taken by pieces are what no processor foresees. */
+static void memopt_i_row_ahead(const void *data, memopt_type type, size_t at, size_t n) {
+    const size_t bytes = memopt_type_bytes(type);
+    size_t i;
+    for (i = 0; i < n * bytes; i += 64) MEMOPT_I_FETCH(data, at * bytes + i);
+}
+
 /* ---- sums of gradients begin with 0, or with what is there ---- */
 typedef struct memopt_i_zero {
     unsigned char *data;
@@ -28212,8 +29632,8 @@ static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
 
     (void)worker;
     if (x->accumulate) memopt_i_row_load(t->level, sum, x->grad_bias, x->gradient_type, at, n);
-    done = memopt_i_row_columns(t->level, sum, memopt_i_row_at(x->grad_output, x->type, at), x->type, x->rows,
-                                x->outputs, n);
+    done = !x->rows ? n : memopt_i_row_columns(t->level, sum, memopt_i_row_at(x->grad_output, x->type, at), x->type,
+                                               x->rows, x->outputs, n); /* without rows there may be no memory */
     for (row = 0; row < x->rows && done < n; ++row)
         memopt_i_row_add(t->level, sum + done, memopt_i_row_view(t->level, x->grad_output, x->type,
                                                                  row * x->outputs + at + done, n - done, buffer),
@@ -28384,11 +29804,15 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
     float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
 
+    memopt_i_row_ahead(x->input, x->type, in + 2 * x->width, n);
+    memopt_i_row_ahead(x->input, x->type, second + 2 * x->width, n);
     if (t->backward) {
         float *grad_gate = memopt_i_row_out(x->grad_input, x->type, in, gates);
         float *grad_up = memopt_i_row_out(x->grad_input, x->type, second, ups);
         const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
 
+        memopt_i_row_ahead(x->grad_input, x->type, in + 2 * x->width, n);
+        memopt_i_row_ahead(x->grad_input, x->type, second + 2 * x->width, n);
         memopt_i_row_swiglu_grad(t->level, grad_gate, grad_up, to, gate, up, g, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
@@ -28621,7 +30045,10 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first,
     for (row = 0; row < count; ++row) {
         const size_t place = (size_t)ids[row] * x->width + at;
         float *sum = memopt_i_row_out(x->grad_tokens, x->gradient_type, place, buffer);
+        const size_t later = memopt_i_min(row + 16, count - 1);
 
+        memopt_i_row_ahead(x->grad_tokens, x->gradient_type, (size_t)ids[later] * x->width + at, n);
+        memopt_i_row_ahead(x->grad_output, x->type, (first + later) * x->width + at, n);
         if (done[row]) continue;
         memopt_i_row_load(t->level, sum, x->grad_tokens, x->gradient_type, place, n);
         for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
@@ -30557,6 +31984,862 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     return MEMOPT_OK;
 }
 
+/* @section store : checksum ledger text carve base host api_store
+   Tiles on a slower tier.
+   Problem    A system that writes states to a disk and looks at completions only to count them loses bytes silently:
+              short writes, errors of a full disk, a tile of the step before where a write was lost.
+   Idea       The queue below looks at every completion. Here each tile has an entry: how many bytes, their CRC, the
+              region they lie in. `held` is that of the last commit, `written` what came since. A read compares what
+              arrives with the newer of the two, so whatever went wrong on the way, then or in between, is found.
+   Commit     `written` becomes `held`. A kept file has a table of all entries, twice: the one that is older is written
+              over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
+              there, and the tiles that it names lie in regions that nobody wrote to since.
+   Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
+   Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
+              writes go over the tiles of the other one.
+   Trap       After a sync that failed the system may have thrown the bytes away and say so only once: it is not tried
+              again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
+   Cost       One copy where a place is not aligned, and the CRC, which is read at the speed of memory. */
+
+enum {
+    MEMOPT_I_STORE_VERSION = 1,
+    MEMOPT_I_STORE_HEAD = 72,      /* bytes of a table before its entries: numbers of 8 bytes, the lowest first */
+    MEMOPT_I_STORE_ENTRY = 32,
+    MEMOPT_I_STORE_CRC_AT = 64,    /* in the head: of what is before it and of all entries */
+    MEMOPT_I_STORE_TRANSFERS = 4,
+    MEMOPT_I_STORE_DISK_ALIGN = 4096,
+    MEMOPT_I_STORE_MEMORY_ALIGN = 64
+};
+
+typedef struct memopt_i_store_entry {
+    uint64_t count, step;
+    uint32_t crc;
+    uint32_t region; /* from 1; 0: there are no bytes */
+} memopt_i_store_entry;
+
+typedef struct memopt_i_store_tile {
+    size_t bytes;
+    uint64_t place; /* in a region */
+    memopt_i_store_entry held, written;
+    size_t slot; /* its transfer; SIZE_MAX: none */
+} memopt_i_store_tile;
+
+typedef struct memopt_i_store_slot {
+    size_t tile; /* SIZE_MAX: free */
+    memopt_transfer kind;
+    unsigned char *bytes;   /* the caller's, or read into the buffer first */
+    unsigned char *buffer;  /* NULL: places are aligned */
+    int is_staged;
+    size_t moved;           /* count, rounded up */
+    memopt_i_store_entry entry;
+} memopt_i_store_slot;
+
+struct memopt_store {
+    memopt_host host;
+    memopt_store_desc desc; /* of it flags, tag and ledger; pointers to what was copied */
+    memopt_store_sizes sizes;
+    size_t transfers, oldest; /* oldest: the slot to use next */
+    uint64_t region_bytes;
+    size_t table_bytes;
+    memopt_i_store_tile *tiles;
+    memopt_i_store_slot *slots;
+    memopt_i_slot_result *results;
+    memopt_i_queue queue;
+    char *path;
+    void *file;
+    unsigned char *memory; /* the regions, where there is no file */
+    unsigned char *table;
+    uint64_t sequence; /* of the last table that was written */
+    int copy;          /* which of the two places has it */
+    int in_doubt;      /* the other may have a newer one: it is put right before anything is written */
+    int is_checked;
+    int is_new;        /* nothing is lost with the file: goes away when the creation fails */
+    memopt_error failure, error; /* failure: the one that sticks */
+    memopt_store_stats stats;
+};
+
+/* ---- sizes ---- */
+static void memopt_i_store_lay_out(memopt_carver *c, memopt_store *x, const memopt_store_desc *d, size_t transfers,
+                                   size_t room, size_t table_bytes, size_t memory_bytes) {
+    memopt_store all; /* where the parts are, of a store that is not there yet */
+    size_t i;
+
+    if (!x) memset(&all, 0, sizeof all);
+    (void)memopt_carve(c, 1, sizeof *x, 0);
+    if (!x) x = &all;
+    x->tiles = (memopt_i_store_tile *)memopt_carve(c, d->tiles, sizeof *x->tiles, 0);
+    x->slots = (memopt_i_store_slot *)memopt_carve(c, transfers, sizeof *x->slots, 0);
+    x->results = (memopt_i_slot_result *)memopt_carve(c, transfers, sizeof *x->results, 0);
+    if (!d->path) {
+        x->memory = (unsigned char *)memopt_carve(c, memory_bytes, 1, MEMOPT_I_STORE_MEMORY_ALIGN);
+        return;
+    }
+    x->path = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 1);
+    x->table = (unsigned char *)memopt_carve(c, table_bytes, 1, MEMOPT_I_STORE_DISK_ALIGN);
+    if (d->aligned) return;
+    for (i = 0; i < transfers; ++i) {
+        unsigned char *buffer = (unsigned char *)memopt_carve(c, room, 1, MEMOPT_I_STORE_DISK_ALIGN);
+
+        if (x->slots) x->slots[i].buffer = buffer;
+    }
+}
+
+static size_t memopt_i_store_tile_bytes(const memopt_store_desc *d, size_t tile) {
+    return d->each_bytes ? d->each_bytes[tile] : d->tile_bytes;
+}
+
+static memopt_status memopt_i_store_desc_check(memopt_i_checks *c, const memopt_store_desc *d) {
+    memopt_i_must_be_at_least(c, "tiles", d->tiles, "at least", 1);
+    memopt_i_must(c, !d->tile_bytes || !d->each_bytes, "each_bytes", "and tile_bytes exclude each other");
+    memopt_i_must_be_at_most(c, "transfers", d->transfers, "at most", MEMOPT_I_QUEUE_MAX);
+    memopt_i_must_be_flag(c, "reopen", d->reopen);
+    memopt_i_must_be_flag(c, "keep", d->keep);
+    memopt_i_must_be_flag(c, "no_atomic", d->no_atomic);
+    memopt_i_must_be_flag(c, "no_direct", d->no_direct);
+    memopt_i_must_be_flag(c, "aligned", d->aligned);
+    memopt_i_must(c, d->path || (!d->reopen && !d->keep), "path", "is NULL: memory can be neither reopened nor kept");
+    memopt_i_must(c, !d->reopen || d->keep, "reopen", "without keep: a scratch file is nobody's to go on with");
+    return memopt_i_must(c, !d->path || d->path[0], "path", "is empty");
+}
+
+/* The bytes of a region, every tile rounded up, and of the largest. */
+static memopt_status memopt_i_store_regions(memopt_i_checks *c, const memopt_store_desc *d, memopt_store *x) {
+    const uint64_t max = (uint64_t)INT64_MAX / 4;
+    const size_t sizes = d->each_bytes ? d->tiles : 1;
+    size_t i, rounded;
+
+    for (i = 0; i < sizes && !c->status; ++i) {
+        const size_t bytes = memopt_i_store_tile_bytes(d, i);
+
+        if (d->each_bytes) memopt_i_checks_at(c, "tile", i);
+        memopt_i_must_be_at_least(c, d->each_bytes ? "each_bytes" : "tile_bytes", bytes, "at least", 1);
+        if (memopt_i_must_fit(c, !memopt_i_align_up(bytes, x->sizes.alignment, &rounded), NULL, "is too large")) break;
+        x->sizes.room = memopt_i_max(x->sizes.room, rounded);
+        memopt_i_must_fit(c, rounded <= max - x->region_bytes, NULL, "is too far for a file");
+        x->region_bytes += rounded;
+    }
+    if (!c->status && !d->each_bytes) {
+        memopt_i_must_fit(c, d->tiles <= max / x->region_bytes, "tiles", "are too many for a file");
+        x->region_bytes *= d->tiles;
+    }
+    if (!c->status) memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return c->status;
+}
+
+static size_t memopt_i_store_memory_bytes(const memopt_store_desc *d, const memopt_store *x) { /* of tiles */
+    return d->path ? 0 : (size_t)x->region_bytes * (d->no_atomic ? 1 : 2);
+}
+
+/* What a store of this desc takes: x has the numbers, none of its pointers. */
+static memopt_status memopt_i_store_plan(memopt_i_checks *c, const memopt_store_desc *d, memopt_store *x) {
+    memopt_carver room = memopt_carver_begin(NULL);
+
+    memset(x, 0, sizeof *x);
+    if (memopt_i_must(c, d != NULL, "desc", "is NULL") || memopt_i_store_desc_check(c, d)) return c->status;
+    x->sizes.alignment = d->path ? MEMOPT_I_STORE_DISK_ALIGN : MEMOPT_I_STORE_MEMORY_ALIGN;
+    if (memopt_i_store_regions(c, d, x)) return c->status;
+    x->transfers = !d->path ? 0 : d->transfers ? d->transfers : (size_t)MEMOPT_I_STORE_TRANSFERS;
+    room.overflow = memopt_i_mul(d->tiles, MEMOPT_I_STORE_ENTRY, &x->table_bytes)
+        || memopt_i_add(x->table_bytes, MEMOPT_I_STORE_HEAD, &x->table_bytes)
+        || memopt_i_align_up(x->table_bytes, MEMOPT_I_STORE_DISK_ALIGN, &x->table_bytes)
+        || (!d->path && x->region_bytes > SIZE_MAX / 2);
+    memopt_i_store_lay_out(&room, NULL, d, x->transfers, x->sizes.room, x->table_bytes,
+                           memopt_i_store_memory_bytes(d, x));
+    memopt_i_must_fit(c, !room.overflow, NULL, "its memory does not fit size_t");
+    x->sizes.memory = room.bytes;
+    if (d->path) x->sizes.disk = 2 * (uint64_t)x->table_bytes + x->region_bytes * (d->no_atomic ? 1 : 2);
+    return c->status;
+}
+
+MEMOPT_API memopt_status memopt_store_bytes(const memopt_store_desc *desc, memopt_store_sizes *out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "store");
+    memopt_store plan;
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (c.status || memopt_i_store_plan(&c, desc, &plan)) return c.status;
+    *out = plan.sizes;
+    return MEMOPT_OK;
+}
+
+/* ---- the file's tables ---- */
+static const char memopt_i_store_name[17] = "memopt store\0\0\0\0";
+
+static uint64_t memopt_i_store_number(const unsigned char *bytes) {
+    uint64_t n = 0;
+    int i;
+
+    for (i = 8; i-- > 0;) n = n << 8 | bytes[i];
+    return n;
+}
+
+static uint32_t memopt_i_store_layout(const memopt_store *x) { /* a CRC of all sizes */
+    uint32_t crc = 0;
+    size_t i;
+
+    for (i = 0; i < x->desc.tiles; ++i) {
+        char number[8];
+        memopt_i_writer o = memopt_i_writer_begin(number, sizeof number);
+
+        memopt_i_little_endian(&o, x->tiles[i].bytes, 8);
+        crc = memopt_crc32c(crc, number, sizeof number);
+    }
+    return crc;
+}
+
+static uint32_t memopt_i_store_table_crc(const memopt_store *x) {
+    const uint32_t head = memopt_crc32c(0, x->table, MEMOPT_I_STORE_CRC_AT);
+
+    return memopt_crc32c(head, x->table + MEMOPT_I_STORE_HEAD, x->desc.tiles * MEMOPT_I_STORE_ENTRY);
+}
+
+/* The entry of a tile after a commit of this step; NO_STEP: as it is held. */
+static memopt_i_store_entry memopt_i_store_committed(const memopt_i_store_tile *t, uint64_t step) {
+    memopt_i_store_entry e = t->held;
+
+    if (step == MEMOPT_STORE_NO_STEP || !t->written.region) return e;
+    e = t->written;
+    e.step = step;
+    return e;
+}
+
+/* Write a table over the older one, with what is held, or what will be after the commit of a step. */
+static memopt_status memopt_i_store_table_write(memopt_store *x, uint64_t step) {
+    const memopt_files *f = &x->host.files;
+    memopt_i_writer o = memopt_i_writer_begin((char *)x->table, x->table_bytes);
+    const int copy = !x->copy;
+    size_t i;
+
+    memset(x->table, 0, x->table_bytes);
+    memopt_i_put(&o, memopt_i_store_name, 16);
+    memopt_i_little_endian(&o, MEMOPT_I_STORE_VERSION, 8);
+    memopt_i_little_endian(&o, x->desc.no_atomic ? 1 : 2, 8);
+    memopt_i_little_endian(&o, x->desc.tiles, 8);
+    memopt_i_little_endian(&o, memopt_i_store_layout(x), 8);
+    memopt_i_little_endian(&o, x->sequence + 1, 8);
+    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP ? x->stats.step : step, 8);
+    memopt_i_little_endian(&o, 0, 8);
+    for (i = 0; i < x->desc.tiles; ++i) {
+        const memopt_i_store_entry e = memopt_i_store_committed(&x->tiles[i], step);
+
+        memopt_i_little_endian(&o, e.count, 8);
+        memopt_i_little_endian(&o, e.step, 8);
+        memopt_i_little_endian(&o, e.crc, 8);
+        memopt_i_little_endian(&o, e.region, 8);
+    }
+    o = memopt_i_writer_begin((char *)x->table + MEMOPT_I_STORE_CRC_AT, 8);
+    memopt_i_little_endian(&o, memopt_i_store_table_crc(x), 8);
+    ++x->sequence;
+    return f->write_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes);
+}
+
+/* What is wrong with the table in x->table; NULL: nothing. */
+static const char *memopt_i_store_table_misfit(const memopt_store *x) {
+    const unsigned char *t = x->table;
+    const uint64_t regions = x->desc.no_atomic ? 1 : 2;
+    size_t i;
+
+    if (memcmp(t, memopt_i_store_name, 16)) return "is not a store's";
+    if (memopt_i_store_number(t + 16) != MEMOPT_I_STORE_VERSION) return "is damaged, or of a newer version";
+    if (memopt_i_store_number(t + 32) != x->desc.tiles || memopt_i_store_number(t + 40) != memopt_i_store_layout(x))
+        return "has other tiles than the desc";
+    if (memopt_i_store_number(t + 24) != regions) return "has another no_atomic than the desc";
+    if (memopt_i_store_number(t + MEMOPT_I_STORE_CRC_AT) != memopt_i_store_table_crc(x)) return "is damaged";
+    for (i = 0; i < x->desc.tiles; ++i) {
+        const unsigned char *e = t + MEMOPT_I_STORE_HEAD + i * MEMOPT_I_STORE_ENTRY;
+        const uint64_t count = memopt_i_store_number(e), region = memopt_i_store_number(e + 24);
+
+        if (region > regions || count > x->tiles[i].bytes || (region && !count)) return "has an entry that cannot be";
+    }
+    return NULL;
+}
+
+/* Read the table of a place into x->table. What is wrong with it; NULL: nothing. */
+static const char *memopt_i_store_table_read(memopt_store *x, int copy, memopt_status *failure) {
+    const memopt_files *f = &x->host.files;
+    size_t done = 0;
+    const memopt_status s = f->read_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes, &done);
+
+    if (s) {
+        *failure = s;
+        return "cannot be read";
+    }
+    return done < x->table_bytes ? "is not a store's" : memopt_i_store_table_misfit(x);
+}
+
+static void memopt_i_store_table_take(memopt_store *x, int copy) {
+    size_t i;
+
+    x->copy = copy;
+    x->sequence = memopt_i_store_number(x->table + 48);
+    x->stats.step = memopt_i_store_number(x->table + 56);
+    for (i = 0; i < x->desc.tiles; ++i) {
+        const unsigned char *e = x->table + MEMOPT_I_STORE_HEAD + i * MEMOPT_I_STORE_ENTRY;
+        memopt_i_store_entry *held = &x->tiles[i].held;
+
+        held->count = memopt_i_store_number(e);
+        held->step = memopt_i_store_number(e + 8);
+        held->crc = (uint32_t)memopt_i_store_number(e + 16);
+        held->region = (uint32_t)memopt_i_store_number(e + 24);
+    }
+}
+
+/* ---- opening the file ---- */
+/* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
+   made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
+   power cut on the way leaves what was there; and they do go, as a sync that failed before forgot them. */
+static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) {
+    const memopt_files *f = &x->host.files;
+    const char *misfit[2];
+    memopt_status s = MEMOPT_OK;
+    uint64_t sequence;
+    int copy;
+
+    misfit[0] = memopt_i_store_table_read(x, 0, &s);
+    sequence = misfit[0] ? 0 : memopt_i_store_number(x->table + 48);
+    misfit[1] = memopt_i_store_table_read(x, 1, &s);
+    copy = !misfit[1] && sequence <= memopt_i_store_number(x->table + 48);
+    if (!copy) misfit[0] = memopt_i_store_table_read(x, 0, &s);
+    if (misfit[copy])
+        return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
+    memopt_i_store_table_take(x, copy);
+    x->in_doubt = misfit[!copy] != NULL;
+    s = f->write_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes);
+    if (!s) s = f->sync_fn(f->user, x->file);
+    if (!s && MEMOPT_I_FILES_HAVE_DIRS(f)) s = memopt_i_files_sync_parent(f, x->path);
+    return s ? memopt_i_refuse(c, s, "path", "cannot be written") : MEMOPT_OK;
+}
+
+/* Room for all of it. Bytes that are there stay. */
+static memopt_status memopt_i_store_room(memopt_store *x, memopt_i_checks *c, uint64_t bytes) {
+    const memopt_files *f = &x->host.files;
+    memopt_status s = f->reserve_fn(f->user, x->file, x->sizes.disk);
+    memopt_error *e;
+
+    if (s == MEMOPT_ERR_UNSUPPORTED)
+        s = bytes < x->sizes.disk ? f->resize_fn(f->user, x->file, x->sizes.disk) : MEMOPT_OK;
+    if (!s) return MEMOPT_OK;
+    e = memopt_i_refuse_first(c, s, NULL, "the disk has no room for it");
+    if (e) e->got = memopt_i_count(x->sizes.disk);
+    return s;
+}
+
+/* A file of so many bytes becomes an empty one, once there is room for ours. As both might not have room at once, it
+   is the old one that gets longer first. */
+static memopt_status memopt_i_store_empty(memopt_store *x, memopt_i_checks *c, uint64_t bytes) {
+    const memopt_files *f = &x->host.files;
+    memopt_status s = memopt_i_store_room(x, c, bytes);
+
+    if (!s && bytes) {
+        s = f->resize_fn(f->user, x->file, 0);
+        if (s) (void)memopt_i_refuse(c, s, "path", "cannot be emptied");
+    }
+    if (s) {
+        (void)f->resize_fn(f->user, x->file, bytes);
+        return s;
+    }
+    x->is_new = 1;
+    return bytes ? memopt_i_store_room(x, c, 0) : MEMOPT_OK;
+}
+
+/* Room, and, if it is to be kept, a table that says that it holds nothing. */
+static memopt_status memopt_i_store_fill(memopt_store *x, memopt_i_checks *c, uint64_t bytes) {
+    const memopt_files *f = &x->host.files;
+    memopt_status s = memopt_i_store_empty(x, c, bytes);
+
+    if (s) return s;
+    x->copy = 1;
+    if (!x->desc.keep) return MEMOPT_OK;
+    s = memopt_i_store_table_write(x, MEMOPT_STORE_NO_STEP);
+    x->copy = 0;
+    if (!s) s = f->sync_fn(f->user, x->file);
+    if (!s && MEMOPT_I_FILES_HAVE_DIRS(f)) s = memopt_i_files_sync_parent(f, x->path);
+    return s ? memopt_i_refuse(c, s, "path", "cannot be written") : MEMOPT_OK;
+}
+
+static int memopt_i_store_file_there(const memopt_files *f, const char *path) {
+    void *file;
+
+    if (f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
+    (void)f->close_fn(f->user, file);
+    return 1;
+}
+
+static memopt_status memopt_i_store_align(memopt_store *x, memopt_i_checks *c, int direct) {
+    const memopt_files *f = &x->host.files;
+    size_t align = 1;
+    const memopt_status s = direct ? f->align_fn(f->user, x->file, &align) : MEMOPT_OK;
+
+    if (s) return memopt_i_refuse(c, s, "path", "has no alignment");
+    if (!align || MEMOPT_I_STORE_DISK_ALIGN % align)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_UNSUPPORTED, "the file's alignment", memopt_i_count(align),
+                                      "must divide", memopt_i_count(MEMOPT_I_STORE_DISK_ALIGN));
+    x->stats.direct = align > 1;
+    return MEMOPT_OK;
+}
+
+/* What is there is touched last. */
+static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *c) {
+    const memopt_files *f = &x->host.files;
+    const int direct = !x->desc.no_direct && MEMOPT_I_FILES_HAVE_DIRS(f);
+    uint64_t bytes = 0;
+    memopt_status s;
+
+    x->is_new = !memopt_i_store_file_there(f, x->path);
+    if (x->desc.reopen && x->is_new) return memopt_i_refuse(c, MEMOPT_ERR_IO, "path", "cannot be opened");
+    s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, &x->file);
+    if (s) {
+        x->file = NULL;
+        return memopt_i_refuse(c, s, "path", "cannot be opened");
+    }
+    s = f->size_fn(f->user, x->file, &bytes);
+    if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
+    if (x->desc.reopen && bytes < x->sizes.disk)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "the file's bytes", memopt_i_count(bytes), "at least",
+                                      memopt_i_count(x->sizes.disk));
+    if (memopt_i_store_align(x, c, direct)) return c->status;
+    s = memopt_i_queue_open(&x->queue, f, x->transfers, x->results);
+    if (s) return memopt_i_refuse(c, s, "path", "has no queue");
+    return x->desc.reopen ? memopt_i_store_reopen(x, c) : memopt_i_store_fill(x, c, bytes);
+}
+
+static void memopt_i_store_end(memopt_store *x, int remove) {
+    const memopt_files *f = &x->host.files;
+
+    memopt_i_queue_close(&x->queue);
+    if (x->file) (void)f->close_fn(f->user, x->file);
+    if (x->file && remove) (void)f->remove_fn(f->user, x->path);
+    memopt_i_free(&x->host, x, x->sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
+}
+
+static void memopt_i_store_fill_in(memopt_store *x, const memopt_store_desc *d) {
+    memopt_carver room = memopt_carver_begin(x);
+    uint64_t place = 0;
+    size_t i;
+
+    memopt_i_store_lay_out(&room, x, d, x->transfers, x->sizes.room, x->table_bytes,
+                           memopt_i_store_memory_bytes(d, x));
+    memset(x->tiles, 0, d->tiles * sizeof *x->tiles);
+    for (i = 0; i < d->tiles; ++i) {
+        memopt_i_store_tile *t = &x->tiles[i];
+        size_t rounded = 0;
+
+        t->bytes = memopt_i_store_tile_bytes(d, i);
+        t->place = place;
+        t->slot = SIZE_MAX;
+        (void)memopt_i_align_up(t->bytes, x->sizes.alignment, &rounded);
+        place += rounded;
+    }
+    for (i = 0; i < x->transfers; ++i) x->slots[i].tile = SIZE_MAX;
+    if (d->path) memcpy(x->path, d->path, strlen(d->path) + 1);
+    x->desc = *d;
+    x->desc.each_bytes = NULL; /* what is the caller's may be gone */
+    x->desc.path = NULL;
+    x->desc.host = NULL;
+    x->desc.error = NULL;
+    x->is_checked = d->path || MEMOPT_DEBUG >= 2;
+    x->error = x->failure = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    x->stats.step = MEMOPT_STORE_NO_STEP;
+}
+
+MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memopt_store **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "store");
+    memopt_store plan, *x;
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (c.status || memopt_i_store_plan(&c, desc, &plan)) return c.status;
+    if (memopt_i_host_resolve(&c, desc->host, &plan.host)) return c.status;
+    x = (memopt_store *)memopt_i_alloc(&plan.host, plan.sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
+    if (!x) return memopt_i_refuse_memory(&c, plan.sizes.memory);
+    *x = plan;
+    memopt_i_store_fill_in(x, desc);
+    if (desc->path && memopt_i_store_file_open(x, &c)) {
+        memopt_i_store_end(x, x->is_new);
+        return c.status;
+    }
+    (void)memopt_ledger_add(x->desc.ledger, x->desc.tag, x->sizes.memory, x, "store");
+    *out = x;
+    return MEMOPT_OK;
+}
+
+/* ---- transfers ---- */
+static memopt_status memopt_i_store_fail(memopt_store *x, memopt_status status, const char *reason, size_t tile) {
+    memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
+
+    if (tile != SIZE_MAX) memopt_i_checks_at(&c, "tile", tile);
+    (void)memopt_i_refuse(&c, status, NULL, reason);
+    if (!x->failure.status) x->failure = x->error;
+    return status;
+}
+
+static memopt_status memopt_i_store_stuck(memopt_store *x) { /* the failure that sticks */
+    if (x->failure.status) x->error = x->failure;
+    return x->failure.status;
+}
+
+static const memopt_i_store_entry *memopt_i_store_newest(const memopt_i_store_tile *t) {
+    return t->written.region ? &t->written : &t->held;
+}
+
+/* What has arrived of a tile: as it was written? */
+static void memopt_i_store_arrived(memopt_store *x, size_t tile, const void *bytes, const memopt_i_store_entry *e) {
+    if (x->is_checked && memopt_crc32c(0, bytes, (size_t)e->count) != e->crc) {
+        (void)memopt_i_store_fail(x, MEMOPT_ERR_FORMAT, "is not what was written: its CRC-32C differs", tile);
+        return;
+    }
+    ++x->stats.reads;
+    x->stats.read_bytes += e->count;
+}
+
+/* From now on what the tile has been is gone. */
+static void memopt_i_store_overwrite(memopt_store *x, memopt_i_store_tile *t) {
+    t->written.region = 0;
+    if (x->desc.no_atomic) t->held.region = 0;
+}
+
+static void memopt_i_store_wrote(memopt_store *x, memopt_i_store_tile *t, const memopt_i_store_entry *e) {
+    t->written = *e;
+    ++x->stats.writes;
+    x->stats.written_bytes += e->count;
+}
+
+/* The end of a slot's transfer. What goes wrong sticks. */
+static void memopt_i_store_finish(memopt_store *x, size_t slot) {
+    memopt_i_store_slot *s = &x->slots[slot];
+    const size_t tile = s->tile;
+    size_t done = 0;
+    memopt_status status;
+
+    if (tile == SIZE_MAX) return;
+    status = memopt_i_queue_wait(&x->queue, slot, &done);
+    s->tile = SIZE_MAX;
+    x->tiles[tile].slot = SIZE_MAX;
+    if (status) {
+        (void)memopt_i_store_fail(x, status, s->kind == MEMOPT_TRANSFER_READ ? "could not be read"
+                                                                             : "could not be written", tile);
+        return;
+    }
+    if (s->kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_wrote(x, &x->tiles[tile], &s->entry);
+    else if (done < s->moved) (void)memopt_i_store_fail(x, MEMOPT_ERR_FORMAT, "the file ends before it does", tile);
+    else {
+        if (s->is_staged) memcpy(s->bytes, s->buffer, (size_t)s->entry.count);
+        memopt_i_store_arrived(x, tile, s->bytes, &s->entry);
+    }
+}
+
+static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind, size_t tile, const void *bytes,
+                                          size_t count) {
+    memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
+    size_t i;
+
+    memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
+                         memopt_i_count(x->desc.tiles));
+    if (c.status) return c.status;
+    memopt_i_checks_at(&c, "tile", tile);
+    memopt_i_must_point(&c, "bytes", bytes, x->desc.aligned ? x->sizes.alignment : 1, 1);
+    memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
+    memopt_i_must_be_at_most(&c, "count", count, "at most", x->tiles[tile].bytes);
+    for (i = 0; i < x->transfers && !c.status; ++i) {
+        const memopt_i_store_slot *s = &x->slots[i];
+
+        if (s->tile != SIZE_MAX && (kind == MEMOPT_TRANSFER_READ || s->kind == MEMOPT_TRANSFER_READ))
+            memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes, (size_t)s->entry.count), "bytes",
+                          "overlaps those of a transfer that is under way");
+    }
+    return c.status;
+}
+
+/* Where the tile's bytes of an entry are: in the file, or in memory. */
+static uint64_t memopt_i_store_place(const memopt_store *x, size_t tile, const memopt_i_store_entry *e) {
+    const uint64_t tables = x->memory ? 0 : 2 * (uint64_t)x->table_bytes;
+
+    return tables + (e->region - 1) * x->region_bytes + x->tiles[tile].place;
+}
+
+/* Between memory and memory: done at once. */
+static memopt_status memopt_i_store_copy(memopt_store *x, memopt_transfer kind, size_t tile, unsigned char *bytes,
+                                         const memopt_i_store_entry *e) {
+    unsigned char *kept = x->memory + (size_t)memopt_i_store_place(x, tile, e);
+
+    if (kind == MEMOPT_TRANSFER_WRITE) {
+        memopt_i_store_overwrite(x, &x->tiles[tile]);
+        memcpy(kept, bytes, (size_t)e->count);
+        memopt_i_store_wrote(x, &x->tiles[tile], e);
+        return MEMOPT_OK;
+    }
+    memcpy(bytes, kept, (size_t)e->count);
+    memopt_i_store_arrived(x, tile, bytes, e);
+    return memopt_i_store_stuck(x);
+}
+
+static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer kind, size_t tile, unsigned char *bytes,
+                                             const memopt_i_store_entry *e) {
+    const size_t align = x->sizes.alignment, count = (size_t)e->count, slot = x->oldest;
+    memopt_i_store_slot *s = &x->slots[slot];
+    unsigned char *moving = bytes;
+    memopt_status status;
+
+    memopt_i_store_finish(x, slot);
+    if (memopt_i_store_stuck(x)) return x->failure.status;
+    s->kind = kind;
+    s->entry = *e;
+    s->bytes = bytes;
+    (void)memopt_i_align_up(count, align, &s->moved);
+    s->is_staged = !x->desc.aligned && (s->moved != count || ((uintptr_t)bytes & (align - 1)));
+    if (s->is_staged) moving = s->buffer;
+    if (s->is_staged && kind == MEMOPT_TRANSFER_WRITE) memcpy(moving, bytes, count);
+    if (kind == MEMOPT_TRANSFER_WRITE && s->moved > count) memset(moving + count, 0, s->moved - count);
+    if (kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_overwrite(x, &x->tiles[tile]);
+    status = memopt_i_queue_begin(&x->queue, slot, x->file, kind, memopt_i_store_place(x, tile, e), moving, s->moved);
+    if (status) return memopt_i_store_fail(x, status, "its transfer could not be begun", tile);
+    s->tile = tile;
+    x->tiles[tile].slot = slot;
+    x->oldest = (slot + 1) % x->transfers;
+    return MEMOPT_OK;
+}
+
+/* Everything up to here is safe, then the table, then that is safe. */
+static memopt_status memopt_i_store_publish(memopt_store *x, uint64_t step) {
+    const memopt_files *f = &x->host.files;
+    memopt_status s = f->sync_fn(f->user, x->file);
+
+    if (s) return memopt_i_store_fail(x, s, "the file could not be synced", SIZE_MAX);
+    x->in_doubt = 1;
+    s = memopt_i_store_table_write(x, step);
+    if (!s) s = f->sync_fn(f->user, x->file);
+    if (s) return memopt_i_store_fail(x, s, "the file's table could not be written", SIZE_MAX);
+    x->in_doubt = 0;
+    x->copy = !x->copy;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_store_begin(memopt_store *x, memopt_transfer kind, size_t tile, unsigned char *bytes,
+                                          size_t count) {
+    memopt_i_store_tile *t;
+    memopt_i_store_entry e;
+
+    if (memopt_i_store_stuck(x)) return x->failure.status;
+    if (memopt_i_store_check(x, kind, tile, bytes, count)) return x->error.status;
+    t = &x->tiles[tile];
+    if (t->slot != SIZE_MAX) memopt_i_store_finish(x, t->slot);
+    if (memopt_i_store_stuck(x)) return x->failure.status;
+    if (kind == MEMOPT_TRANSFER_WRITE && x->in_doubt && memopt_i_store_publish(x, MEMOPT_STORE_NO_STEP))
+        return x->failure.status;
+    e = *memopt_i_store_newest(t);
+    if (kind == MEMOPT_TRANSFER_READ && (!e.region || e.count != count)) {
+        memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
+
+        memopt_i_checks_at(&c, "tile", tile);
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "count", memopt_i_count(count), "but written were",
+                                      memopt_i_count(e.region ? e.count : 0));
+    }
+    if (kind == MEMOPT_TRANSFER_WRITE) {
+        e.count = count;
+        e.step = MEMOPT_STORE_NO_STEP;
+        e.crc = x->is_checked ? memopt_crc32c(0, bytes, count) : 0;
+        e.region = !x->desc.no_atomic && t->held.region == 1 ? 2 : 1;
+    }
+    return x->memory ? memopt_i_store_copy(x, kind, tile, bytes, &e)
+                     : memopt_i_store_transfer(x, kind, tile, bytes, &e);
+}
+
+MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count) {
+    if (!store) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_store_begin(store, MEMOPT_TRANSFER_WRITE, tile, (unsigned char *)(uintptr_t)bytes, count);
+}
+
+MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, void *bytes, size_t count) {
+    if (!store) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_store_begin(store, MEMOPT_TRANSFER_READ, tile, (unsigned char *)bytes, count);
+}
+
+MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile) {
+    memopt_i_checks c;
+
+    if (!store) return MEMOPT_ERR_ARGUMENT;
+    c = memopt_i_checks_begin(&store->error, "store");
+    memopt_i_must_number(&c, tile < store->desc.tiles, "tile", memopt_i_count(tile), "below",
+                         memopt_i_count(store->desc.tiles));
+    if (c.status) return c.status;
+    if (store->tiles[tile].slot != SIZE_MAX) memopt_i_store_finish(store, store->tiles[tile].slot);
+    return memopt_i_store_stuck(store);
+}
+
+static void memopt_i_store_finish_all(memopt_store *x) {
+    size_t i;
+
+    for (i = 0; i < x->transfers; ++i) memopt_i_store_finish(x, i);
+}
+
+/* ---- steps ---- */
+MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step) {
+    memopt_i_checks c;
+    size_t i;
+
+    if (!store) return MEMOPT_ERR_ARGUMENT;
+    c = memopt_i_checks_begin(&store->error, "store");
+    if (memopt_i_must(&c, step != MEMOPT_STORE_NO_STEP, "step", "is MEMOPT_STORE_NO_STEP")) return c.status;
+    memopt_i_store_finish_all(store);
+    if (memopt_i_store_stuck(store)) return store->failure.status;
+    if (store->desc.keep && memopt_i_store_publish(store, step)) return store->failure.status;
+    for (i = 0; i < store->desc.tiles; ++i) {
+        store->tiles[i].held = memopt_i_store_committed(&store->tiles[i], step);
+        store->tiles[i].written.region = 0;
+    }
+    store->stats.step = step;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_store_abandon(memopt_store *store) {
+    size_t i;
+
+    if (!store) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_store_finish_all(store);
+    store->failure.status = MEMOPT_OK;
+    if (!store->desc.no_atomic)
+        for (i = 0; i < store->desc.tiles; ++i) store->tiles[i].written.region = 0;
+    return store->in_doubt ? memopt_i_store_publish(store, MEMOPT_STORE_NO_STEP) : MEMOPT_OK;
+}
+
+MEMOPT_API void memopt_store_destroy(memopt_store *store) {
+    if (!store) return;
+    memopt_i_store_finish_all(store);
+    (void)memopt_ledger_remove(store->desc.ledger, store->desc.tag, store->sizes.memory, store);
+    memopt_i_store_end(store, !store->desc.keep);
+}
+
+MEMOPT_API memopt_store_tile memopt_store_get_tile(const memopt_store *store, size_t tile) {
+    memopt_store_tile found = { 0, 0 };
+    const memopt_i_store_entry *e;
+
+    if (!store || tile >= store->desc.tiles) return found;
+    e = memopt_i_store_newest(&store->tiles[tile]);
+    found.count = e->region ? (size_t)e->count : 0;
+    found.step = e->region ? e->step : MEMOPT_STORE_NO_STEP;
+    return found;
+}
+
+MEMOPT_API memopt_store_stats memopt_store_get_stats(const memopt_store *store) {
+    memopt_store_stats none;
+
+    memset(&none, 0, sizeof none);
+    return store ? store->stats : none;
+}
+
+MEMOPT_API memopt_error memopt_store_error(const memopt_store *store) {
+    return store ? store->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the store is NULL");
+}
+
+/* ---- for a tape: its value v is the output of segment v - 1 ---- */
+static memopt_status memopt_i_store_tape_write(void *user, size_t value, const void *bytes, size_t count) {
+    return memopt_store_write((memopt_store *)user, value - 1, bytes, count);
+}
+
+static memopt_status memopt_i_store_tape_read(void *user, size_t value, void *bytes, size_t count) {
+    return memopt_store_read((memopt_store *)user, value - 1, bytes, count);
+}
+
+static memopt_status memopt_i_store_tape_wait(void *user, size_t value) {
+    return memopt_store_wait((memopt_store *)user, value - 1);
+}
+
+static void memopt_i_store_tape_forget(void *user, size_t value) {
+    memopt_store *x = (memopt_store *)user;
+
+    if (value - 1 >= x->desc.tiles) return;
+    (void)memopt_store_wait(x, value - 1);
+    x->tiles[value - 1].written.region = 0;
+}
+
+MEMOPT_API memopt_tape_store memopt_store_for_tape(memopt_store *store) {
+    memopt_tape_store table;
+
+    memset(&table, 0, sizeof table);
+    if (!store) return table;
+    table.write_fn = memopt_i_store_tape_write;
+    table.read_fn = memopt_i_store_tape_read;
+    table.wait_fn = memopt_i_store_tape_wait;
+    table.forget_fn = memopt_i_store_tape_forget;
+    table.user = store;
+    return table;
+}
+
+/* ---- rates ---- */
+typedef struct memopt_i_store_trial {
+    memopt_store *store;
+    unsigned char *buffers; /* one a transfer */
+    size_t count, next;     /* buffers; the one to use next */
+} memopt_i_store_trial;
+
+/* Move tiles in turn until the time is over, at least `least` of them. ways: 1 writes, 2 reads, 3 both in turn. */
+static memopt_status memopt_i_store_run(memopt_i_store_trial *t, int ways, size_t least, uint64_t nanoseconds,
+                                        double *rate) {
+    memopt_store *x = t->store;
+    const memopt_clock *clock = &x->host.clock;
+    uint64_t start = 0, now, bytes = 0;
+    size_t i = 0;
+    memopt_status s = clock->now_fn(clock->user, &start);
+
+    for (now = start; !s && (i < least || now - start < nanoseconds); ++i) {
+        const size_t tile = i % x->desc.tiles;
+        unsigned char *buffer = t->buffers + t->next * x->sizes.room;
+        const int writes = ways == 3 ? (int)(i & 1) : ways & 1;
+
+        t->next = (t->next + 1) % t->count;
+        s = writes ? memopt_store_write(x, tile, buffer, x->tiles[tile].bytes)
+                   : memopt_store_read(x, tile, buffer, x->tiles[tile].bytes);
+        bytes += x->tiles[tile].bytes;
+        if (!s) s = clock->now_fn(clock->user, &now);
+    }
+    memopt_i_store_finish_all(x);
+    if (!s) s = x->failure.status;
+    if (!s) s = clock->now_fn(clock->user, &now);
+    if (!s) *rate = (double)bytes * 1e9 / (double)(now > start ? now - start : 1);
+    return s;
+}
+
+static memopt_status memopt_i_store_rates(memopt_i_store_trial *t, uint64_t nanoseconds, memopt_store_rates *rates) {
+    const size_t all = t->store->desc.tiles;
+    memopt_status s = memopt_i_store_run(t, 1, all, nanoseconds, &rates->write);
+
+    if (!s) s = memopt_i_store_run(t, 2, all, nanoseconds, &rates->read);
+    if (!s) s = memopt_i_store_run(t, 3, all, nanoseconds, &rates->both);
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uint64_t nanoseconds,
+                                              memopt_store_rates *out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "store");
+    memopt_i_store_trial t;
+    memopt_store_rates rates;
+    memopt_host host;
+    size_t bytes;
+    memopt_status s;
+
+    memset(&t, 0, sizeof t);
+    memset(&rates, 0, sizeof rates);
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_must(&c, desc != NULL, "desc", "is NULL")) return c.status;
+    memopt_i_must_be_at_least(&c, "tiles", desc->tiles, "at least", 2);
+    memopt_i_must(&c, !desc->reopen && !desc->keep, "desc", "is of a file that is kept");
+    if (c.status || memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
+    if (desc->path && memopt_i_store_file_there(&host.files, desc->path))
+        return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "path", "is there already");
+    s = memopt_store_create(desc, &t.store);
+    if (s) return s;
+    t.count = t.store->transfers + 1; /* so that the next one is never under way */
+    if (memopt_i_mul(t.store->sizes.room, t.count, &bytes)) bytes = SIZE_MAX;
+    t.buffers = (unsigned char *)memopt_i_alloc(&host, bytes, MEMOPT_I_STORE_DISK_ALIGN);
+    if (t.buffers) {
+        memset(t.buffers, 0x5a, bytes);
+        s = memopt_i_store_rates(&t, nanoseconds, &rates);
+        if (s) (void)memopt_i_refuse(&c, s, NULL, t.store->failure.status ? "a transfer failed" : "the clock failed");
+    } else (void)memopt_i_refuse_memory(&c, bytes);
+    memopt_store_destroy(t.store);
+    memopt_i_free(&host, t.buffers, bytes, MEMOPT_I_STORE_DISK_ALIGN);
+    if (!c.status) *out = rates;
+    return c.status;
+}
+
 /* @section comm : carve base host api_comm
    Calls have numbers, the same on all ranks, and a slot while they are begun. Before each, unless it is switched off,
    the ranks gather what each of them asks for and look at it: every transport has its own way of going wrong when ranks
@@ -30700,7 +32983,7 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
     const int sends = !is_broadcast || call->root == x->stats.rank;
     size_t all = 0, sent = 0; /* gcc for 32 bits does not see that they are written */
 
-    memopt_i_must_number(c, (int)call->kind >= 0 && call->kind <= MEMOPT_COMM_BROADCAST, "kind",
+    memopt_i_must_number(c, memopt_i_in_range((int)call->kind, 0, MEMOPT_COMM_BROADCAST), "kind",
                          memopt_i_signed((int)call->kind), "is no memopt_comm_kind", memopt_i_no_quantity());
     memopt_i_must_be_at_least(c, "bytes", call->bytes, "at least", 1);
     memopt_i_must_number(c, !is_broadcast || call->root < ranks, "root", memopt_i_count(call->root), "below",
@@ -30790,6 +33073,7 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number) {
 
     if (!comm) return MEMOPT_ERR_ARGUMENT;
     for (slot = 0; slot < MEMOPT_COMM_CALLS && (!number || comm->begun[slot] != number); ++slot) {}
+    if (slot == MEMOPT_COMM_CALLS && comm->is_broken) return MEMOPT_ERR_ARGUMENT; /* the reason stays what broke it */
     if (memopt_i_must_number(&c, slot < MEMOPT_COMM_CALLS, "number", memopt_i_count(number), "is no call that is begun",
                              memopt_i_no_quantity())) return c.status;
     s = comm->transport.wait_fn(comm->transport.user, slot, &why);
@@ -31122,7 +33406,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #endif
 
-/* @section shard : comm optim scale arena carve tape api_shard
+/* @section shard : comm store optim scale arena carve tape api_shard
    Problem    What every rank holds alike is what keeps a model from fitting: states above all, then gradients, then
               weights. Cut among ranks, a step must still give the bits it gives uncut, or nobody can tell a fault from
               rounding.
@@ -31138,9 +33422,20 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
    Invariant  All ranks begin the same calls in the same order: what is begun, and when it is waited for, depends on the
               desc and on the engine's calls, never on what has already arrived.
    Memory     Two groups share a window: one at its low end, the next at its high end, in turns. So it is as large as
-              the two largest neighbours. */
+              the two largest neighbours.
+   Simulation The same code over an arena that only counts and over links that only count seconds: addresses are told
+              apart, never read. What is begun and waited for depends on no value, so the order is that of a step.
+   Slow tier  What a step alone needs passes through a ring of buffers: tile k + 1 arrives while k is stepped and k - 1
+              leaves. The optimizer's tensor is turned to the slice of it that the tile has; noise and blocks are
+              counted in the whole tensor, so slices change no bit. Kinds that measure have whole tensors in a tile and
+              finish one after the other: one pass over the tier instead of one for each pass of measuring.
+   Slow       weights of the next group arrive while this one computes: with one rank in the window, where a step
+              inside backward also steps them; with more in a landing, and are gathered from there a group later.
+   Atomic     All ranks say that their tiles have left before any commits. Until then a store has the step before. */
 
-#define MEMOPT_I_SHARD_FOLD ((size_t)16384) /* elements a worker folds at a time */
+#define MEMOPT_I_SHARD_FOLD    ((size_t)16384) /* elements a worker folds at a time */
+#define MEMOPT_I_SHARD_SECTOR  ((size_t)4096)  /* memory that a tier moves begins at multiples of it */
+#define MEMOPT_I_SHARD_BUFFERS 8
 
 enum { MEMOPT_I_SHARD_IDLE, MEMOPT_I_SHARD_ROUND, MEMOPT_I_SHARD_SUMMED };
 
@@ -31150,10 +33445,17 @@ typedef struct memopt_i_shard_group { /* sizes and places in elements */
     size_t whole_at, part_at; /* in what is whole; in what is a rank's part */
     size_t tied_at;           /* in the gradients of groups with several backwards; SIZE_MAX: it has one */
     size_t carry_at;          /* of the sums of the optimizer that travel; in doubles */
+    size_t first_tile, tile_count;
+    size_t slow_weights;      /* bytes of tiles that have any but pads */
     size_t backwards, seen;   /* of a unit; of this round so far */
     int    is_reduced, is_summed;
     unsigned char *weights, *gradients; /* where they are now; NULL: nowhere */
 } memopt_i_shard_group;
+
+typedef struct memopt_i_shard_tile { /* of a rank's part of a group */
+    size_t number; /* of all tiles of the rank */
+    size_t group, at, count; /* elements, counted in the part */
+} memopt_i_shard_tile;
 
 typedef struct memopt_i_shard_flight { /* a bucket on its way */
     uint64_t number; /* of the call; 0: there is none, because nobody else is there */
@@ -31161,25 +33463,81 @@ typedef struct memopt_i_shard_flight { /* a bucket on its way */
     unsigned char *room;
 } memopt_i_shard_flight;
 
+/* ---- simulated time ---- */
+typedef struct memopt_i_shard_time {
+    const memopt_shard_machine *machine;
+    memopt_shard_seconds seconds; /* total: now */
+} memopt_i_shard_time;
+
+typedef struct memopt_i_shard_line { /* between ranks: a call begins when the one before is over */
+    memopt_shard_link link;
+    memopt_i_shard_time *time;
+    double others;                   /* ranks that a rank sends to */
+    double is_free;                  /* when */
+    double over[MEMOPT_COMM_CALLS];  /* when a call is; where bytes move only in a wait: how long it takes */
+} memopt_i_shard_line;
+
+static void memopt_i_shard_pass(memopt_i_shard_time *time, double seconds, int computes) {
+    if (!(seconds > 0)) return;
+    time->seconds.total += seconds;
+    if (computes) time->seconds.computing += seconds;
+    else time->seconds.exposed += seconds;
+}
+
+static memopt_status memopt_i_shard_line_begin(void *user, const memopt_comm_call *call, size_t slot,
+                                               memopt_error *error) {
+    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
+    const double now = line->time->seconds.total;
+    const double takes = line->link.latency + (double)call->bytes * line->others / line->link.bandwidth;
+
+    (void)error;
+    line->time->seconds.communication += takes;
+    line->over[slot] = takes;
+    if (line->link.waits) return MEMOPT_OK;
+    if (line->is_free < now) line->is_free = now;
+    line->is_free += takes;
+    line->over[slot] = line->is_free;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_shard_line_wait(void *user, size_t slot, memopt_error *error) {
+    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
+    const double now = line->time->seconds.total;
+
+    (void)error;
+    memopt_i_shard_pass(line->time, line->over[slot] - (line->link.waits ? 0 : now), 0);
+    return MEMOPT_OK;
+}
+
+static void memopt_i_shard_line_abort(void *user) { (void)user; }
+
 struct memopt_shard {
     memopt_shard_desc desc; /* with the defaults filled in */
+    memopt_i_shard_time *time; /* simulated; NULL: real */
     memopt_shard_bytes bytes;
     memopt_host host;
     memopt_error error;
     size_t ranks, rank, sets, set, rounds;
-    size_t grain, group_count, table_bytes;
+    size_t grain, tile, group_count, table_bytes;
     size_t weight_bytes, gradient_bytes, sum_bytes, extra_bytes; /* of an element */
     size_t whole, part, tied; /* elements of all groups, of a rank's pieces, of tied groups */
     size_t bucket;            /* elements of a piece that travel at once */
     size_t piece_count;       /* of norms, begun or ended in this rank's parts */
     size_t carry_count;       /* doubles that travel where the optimizer measures */
-    int    gathers, sums_in_place, is_owned;
+    int    arrives;           /* weights come group by group */
+    int    sums_in_place;     /* they are made where the gradients are */
+    int    sums_of_group;     /* there are those of one group at a time */
+    int    steps_in_window;   /* slow weights are stepped where they were computed with */
+    int    is_atomic;         /* a step changes nothing in memory: all is slow, and a tier has the old until it ends */
+    int    is_owned;
     memopt_i_shard_group *groups;
     size_t *places;           /* of tensors in their group */
     size_t *first_pieces;     /* of tensors, and one more: all of them */
     memopt_shard_tensor *tensors;
     memopt_optim_tensor *parts;
+    memopt_optim_tensor *slices; /* the optimizer's tensors where anything is slow */
     memopt_shard_use *uses;
+    size_t *order;            /* groups as their last backwards come */
     size_t *queue;            /* groups that are reduced, in their order */
     unsigned char *weights, *window, *extra, *gradients, *sums, *buckets;
     double *chain;            /* at the begin of the buckets; see memopt_i_shard_chain_count() */
@@ -31193,9 +33551,40 @@ struct memopt_shard {
     uint64_t gather;                    /* number of the call; 0: none */
     size_t gathering, here;             /* groups whose weights arrive, and are there; SIZE_MAX: none */
     int slot;                           /* of those that are there: 0 the low end, 1 the high end */
+    size_t tile_count, tile_weights, tile_bytes; /* tiles; bytes of the weights in a buffer, and of all of it */
+    size_t pieces;                             /* of a tile, in the store: its weights, the rest */
+    unsigned char *tiles, *landings;           /* aligned to sectors, as is the window; as they were taken: */
+    unsigned char *tile_room, *landing_room, *window_room;
+    memopt_i_shard_tile in[MEMOPT_I_SHARD_BUFFERS]; /* the tiles in the buffers */
+    unsigned moving[MEMOPT_I_SHARD_BUFFERS];   /* bit 0: weights, 1: the rest; on their way */
+    size_t read, stepped;                      /* tiles of this step: begun to be read; stepped */
+    memopt_i_shard_tile ahead;                 /* the next one to read; its group is order[place] */
+    size_t place;                              /* group_count: there is none */
+    int is_brought;                            /* buffer 0 has a tile for the caller */
+    size_t fetch;                              /* a group whose slow weights arrive, or SIZE_MAX */
+    int landing;                               /* the one that the next part arrives in */
 };
 
 /* ---- the plan ---- */
+static int memopt_i_shard_is_slow(const memopt_shard *x, int what) { return (x->desc.slow & what) != 0; }
+
+static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shard *x) {
+    memopt_shard_desc *d = &x->desc;
+
+    if (!d->tile) d->tile = (size_t)1 << 20;
+    if (!d->tile_buffers) d->tile_buffers = 3;
+    memopt_i_must_number(c, d->slow >= 0 && d->slow <= 7, "slow", memopt_i_signed(d->slow), "is none: 0 to 7",
+                         memopt_i_no_quantity());
+    memopt_i_must_number(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS) || d->stage == 3, "stage",
+                         memopt_i_signed(d->stage), "weights are whole: slow ones take stage", memopt_i_count(3));
+    memopt_i_must_be_at_most(c, "tile_buffers", d->tile_buffers, "at most", MEMOPT_I_SHARD_BUFFERS);
+    if (memopt_i_must_be_flag(c, "steps_inside", d->steps_inside) || !d->steps_inside) return c->status;
+    memopt_i_must_number(c, x->rounds == 1, "steps_inside", memopt_i_count(1),
+                         "is for steps of one round, and these have", memopt_i_count(x->rounds));
+    return memopt_i_must(c, !memopt_i_kind_measures(d->optim.kind), "steps_inside",
+                         "is 1: a step inside backward cannot measure whole tensors");
+}
+
 static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
     memopt_comm_stats all;
     memopt_shard_desc *d = &x->desc;
@@ -31225,6 +33614,7 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
     if (c->status) return c->status;
     if (!d->units) d->units = x->ranks * x->sets;
     x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
+    if (memopt_i_shard_resolve_slow(c, x)) return c->status;
     x->group_count = d->tensors[d->tensor_count - 1].group;
     memopt_i_must_number(c, x->group_count < d->tensor_count, "groups of tensors", memopt_i_count(x->group_count),
                          "the last must be below tensor_count", memopt_i_count(d->tensor_count));
@@ -31237,6 +33627,7 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
 static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
     memopt_optim_desc *o = &x->desc.optim;
     const int copies = o->extra == MEMOPT_OPTIM_EXTRA_COPY;
+    const int slow = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS);
     size_t block;
 
     o->place_states = 0;
@@ -31247,13 +33638,21 @@ static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
     memopt_i_must_number(c, block % 32 == 0 && block <= 4096, "optim.block", memopt_i_count(block),
                          "must be a multiple of 32, at most", memopt_i_count(4096));
     if (c->status) return c->status;
-    for (x->grain = block; x->grain % 256; x->grain += block) {}
     x->weight_bytes = copies ? 2 : memopt_type_bytes(o->weights);
+    for (x->grain = block; x->grain % 256 || (slow && x->grain * x->weight_bytes % MEMOPT_I_SHARD_SECTOR);
+         x->grain += block) {}
     x->extra_bytes = copies ? 4 : o->extra == MEMOPT_OPTIM_EXTRA_SPLIT ? 2 : 0;
     x->gradient_bytes = memopt_type_bytes(x->desc.gradients);
     x->sum_bytes = memopt_type_bytes(o->gradients);
-    x->gathers = x->desc.stage == 3 && x->ranks > 1;
-    x->sums_in_place = x->desc.stage < 2 && x->rounds == 1 && x->sets == 1 && x->desc.gradients == o->gradients;
+    x->arrives = x->desc.stage == 3 && (x->ranks > 1 || slow);
+    x->sums_of_group = x->desc.stage > 1 && x->desc.steps_inside;
+    x->sums_in_place = (x->desc.stage < 2 || x->sums_of_group) && x->rounds == 1 && x->sets == 1
+                    && x->desc.gradients == o->gradients;
+    x->steps_in_window = slow && x->desc.steps_inside && x->ranks == 1;
+    x->is_atomic = slow && memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)
+                && (!x->extra_bytes || memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_EXTRA))
+                && x->desc.store && !x->desc.store->desc.no_atomic;
+    x->tile = memopt_i_max(x->desc.tile / x->grain, 1) * x->grain;
     return c->status;
 }
 
@@ -31290,8 +33689,20 @@ static memopt_status memopt_i_shard_lay_out(memopt_i_checks *c, memopt_shard *x)
     }
     x->whole = whole;
     x->bytes.pads = whole - count;
-    overflow |= memopt_i_mul(whole, 16, &end);
+    overflow |= memopt_i_mul(whole, 64, &end); /* more than a rank takes for an element, states and buckets included */
     return memopt_i_must_fit(c, !overflow, "tensors", "are too large together: a rank's memory does not fit size_t");
+}
+
+/* Groups as their last backwards come: that of a use that has no later one. */
+static void memopt_i_shard_order(memopt_shard *x) {
+    size_t i, n = 0;
+
+    for (i = 0; i < x->desc.use_count; ++i) {
+        memopt_i_shard_group *g = &x->groups[x->uses[i].group];
+
+        if (x->uses[i].is_backward && ++g->seen == g->backwards) x->order[n++] = x->uses[i].group;
+    }
+    for (i = 0; i < x->group_count; ++i) x->groups[i].seen = 0;
 }
 
 /* The uses of a unit: the caller's, or forward and backward through all groups. */
@@ -31314,6 +33725,8 @@ static memopt_status memopt_i_shard_uses(memopt_i_checks *c, memopt_shard *x) {
         x->groups[use.group].backwards += (size_t)use.is_backward;
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
+    if (memopt_i_must(c, x->uses[i - 1].is_backward, "uses", "end with a forward: nobody needs it")) return c->status;
+    memopt_i_shard_order(x);
     for (i = 0; i < n; ++i) {
         memopt_i_shard_group *g = &x->groups[i];
 
@@ -31341,14 +33754,21 @@ static size_t memopt_i_shard_window(const memopt_shard *x, int of_gradients) {
     return largest;
 }
 
+/* Elements of a rank's largest piece. */
+static size_t memopt_i_shard_largest(const memopt_shard *x) {
+    size_t g, largest = 0;
+
+    for (g = 0; g < x->group_count; ++g) largest = memopt_i_max(largest, x->groups[g].piece);
+    return largest;
+}
+
 /* How many elements of a rank's piece travel at once, in each half of the buckets. */
 static memopt_status memopt_i_shard_bucket(memopt_i_checks *c, memopt_shard *x) {
-    size_t grain, g, largest = 0;
+    size_t grain;
 
     if (memopt_i_must_fit(c, !memopt_i_mul(2 * x->ranks * x->gradient_bytes, x->grain, &grain), "rank_count",
                           "is too large: a grain for each rank does not fit size_t")) return c->status;
-    for (g = 0; g < x->group_count; ++g) largest = memopt_i_max(largest, x->groups[g].piece);
-    x->bucket = memopt_i_min(x->desc.bucket_bytes / grain * x->grain, largest);
+    x->bucket = memopt_i_min(x->desc.bucket_bytes / grain * x->grain, memopt_i_shard_largest(x));
     return memopt_i_must_be_at_least(c, "bucket_bytes", x->desc.bucket_bytes, "at least two grains for each rank,",
                                      grain);
 }
@@ -31410,27 +33830,177 @@ static void memopt_i_shard_place_carries(memopt_shard *x) {
     }
 }
 
+/* -- tiles: what is stepped at a time of what lies on the slow tier --
+   A tile is up to two tiles of the store: its weights, which are also read to be computed with, and the rest, extra and
+   states, one for each slice of a tensor. Where an optimizer measures, a tile has whole tensors. */
+static size_t memopt_i_shard_own(const memopt_shard *x, size_t group) { /* elements that this rank steps */
+    return x->groups[group].piece * (x->desc.stage ? 1 : x->ranks);
+}
+
+static size_t memopt_i_shard_own_at(const memopt_shard *x, size_t group) {
+    return x->desc.stage ? x->rank * x->groups[group].piece : 0;
+}
+
+/* How many elements the tile has that begins at `at`. */
+static size_t memopt_i_shard_tile_length(const memopt_shard *x, size_t group, size_t at) {
+    const memopt_i_shard_group *g = &x->groups[group];
+    const size_t rest = memopt_i_shard_own(x, group) - at;
+    size_t t, cut = 0;
+
+    if (rest <= x->tile) return rest;
+    if (!memopt_i_kind_measures(x->desc.optim.kind)) return x->tile;
+    for (t = g->first; t < g->first + g->count; ++t) { /* the last tensor's begin in reach, or the first beyond it */
+        const size_t begin = x->places[t] + x->parts[t].first - memopt_i_shard_own_at(x, group);
+
+        if (x->parts[t].held && begin > at && (!cut || begin - at <= x->tile)) cut = begin - at;
+    }
+    return cut ? cut : rest;
+}
+
+static memopt_i_shard_tile memopt_i_shard_tile_first(const memopt_shard *x, size_t group) {
+    memopt_i_shard_tile tile;
+
+    tile.number = x->groups[group].first_tile;
+    tile.group = group;
+    tile.at = 0;
+    tile.count = memopt_i_shard_tile_length(x, group, 0);
+    return tile;
+}
+
+static int memopt_i_shard_tile_next(const memopt_shard *x, memopt_i_shard_tile *tile) { /* 0: that was the last one */
+    ++tile->number;
+    tile->at += tile->count;
+    if (tile->at == memopt_i_shard_own(x, tile->group)) return 0;
+    tile->count = memopt_i_shard_tile_length(x, tile->group, tile->at);
+    return 1;
+}
+
+/* What of a tensor is in a tile, without pointers; 0: nothing. */
+static int memopt_i_shard_slice(const memopt_shard *x, const memopt_i_shard_tile *tile, size_t t,
+                                memopt_optim_tensor *slice) {
+    const size_t begin = memopt_i_shard_own_at(x, tile->group) + tile->at;
+    const size_t low = memopt_i_max(begin, x->places[t] + x->parts[t].first);
+    const size_t high = memopt_i_min(begin + tile->count, x->places[t] + x->parts[t].first + x->parts[t].held);
+
+    *slice = x->parts[t];
+    if (!slice->held || low >= high) return 0;
+    slice->first = low - x->places[t];
+    slice->held = high - low;
+    return 1;
+}
+
+static size_t memopt_i_shard_slice_state(const memopt_shard *x, const memopt_optim_tensor *slice) { /* bytes */
+    memopt_i_tensor_part part;
+    memopt_optim_view view;
+
+    if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) return 0;
+    memopt_i_tensor_fill(&x->desc.optim, slice, &part);
+    return memopt_i_state_layout(&part, &x->desc.optim, slice, &view);
+}
+
+static size_t memopt_i_shard_tile_weights(const memopt_shard *x, const memopt_i_shard_tile *tile) { /* bytes */
+    return memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS) ? tile->count * x->weight_bytes : 0;
+}
+
+static size_t memopt_i_shard_tile_extra(const memopt_shard *x, const memopt_i_shard_tile *tile) {
+    return memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_EXTRA) ? tile->count * x->extra_bytes : 0;
+}
+
+/* Of its states; *slices: how many there are. */
+static size_t memopt_i_shard_tile_states(const memopt_shard *x, const memopt_i_shard_tile *tile, size_t *slices) {
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    memopt_optim_tensor slice;
+    size_t t, bytes = 0;
+
+    for (*slices = 0, t = g->first; t < g->first + g->count; ++t)
+        if (memopt_i_shard_slice(x, tile, t, &slice)) {
+            ++*slices;
+            bytes += memopt_i_shard_slice_state(x, &slice);
+        }
+    return bytes;
+}
+
+static size_t memopt_i_shard_tile_rest(const memopt_shard *x, const memopt_i_shard_tile *tile) {
+    size_t slices;
+
+    return memopt_i_shard_tile_extra(x, tile) + memopt_i_shard_tile_states(x, tile, &slices);
+}
+
+static void memopt_i_shard_count_tile(memopt_shard *x, const memopt_i_shard_tile *tile, size_t *largest) {
+    memopt_shard_bytes *b = &x->bytes;
+    const size_t weights = memopt_i_shard_tile_weights(x, tile), extra = memopt_i_shard_tile_extra(x, tile);
+    size_t slices;
+    const size_t states = memopt_i_shard_tile_states(x, tile, &slices);
+
+    b->slow_weights += weights;
+    b->slow_extra += extra;
+    b->slow_states += states;
+    *largest = memopt_i_max(*largest, extra + states);
+    if (!x->steps_in_window) x->tile_weights = memopt_i_max(x->tile_weights, weights);
+    if (!slices) return; /* pads alone: they stay as they are */
+    x->groups[tile->group].slow_weights += weights;
+    b->slow_read += extra + states + (x->steps_in_window ? 0 : weights);
+    b->slow_written += extra + states + weights;
+}
+
+/* How many tiles there are, the buffers' sizes, and what a step moves. */
+static void memopt_i_shard_measure_tiles(memopt_shard *x) {
+    memopt_optim_desc o = x->desc.optim;
+    memopt_i_checks unused;
+    const int slow_weights = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS);
+    const int rest = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_STATES);
+    size_t g, most = 0, largest = 0;
+
+    x->pieces = (size_t)slow_weights + (size_t)rest;
+    (void)memopt_i_optim_resolve(&unused, &o, &x->desc.optim); /* which memopt_optim_bytes() has taken */
+    for (g = 0; g < x->group_count; ++g) {
+        memopt_i_shard_tile tile;
+
+        x->groups[g].first_tile = x->tile_count;
+        tile = memopt_i_shard_tile_first(x, g);
+        do memopt_i_shard_count_tile(x, &tile, &largest);
+        while (memopt_i_shard_tile_next(x, &tile));
+        x->groups[g].tile_count = tile.number - x->tile_count;
+        x->tile_count = tile.number;
+        if (slow_weights) most = memopt_i_max(most, x->groups[g].tile_count);
+    }
+    x->tile_bytes = x->tile_weights + memopt_i_ceil_div(largest, MEMOPT_I_SHARD_SECTOR) * MEMOPT_I_SHARD_SECTOR;
+    x->bytes.slow_tiles = x->tile_count * x->pieces;
+    x->bytes.slow_transfers = memopt_i_min(x->desc.tile_buffers * x->pieces + most, MEMOPT_I_QUEUE_MAX);
+    x->bytes.tiles = MEMOPT_I_SHARD_SECTOR + x->desc.tile_buffers * x->tile_bytes;
+}
+
 static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
     const int stage = x->desc.stage;
     memopt_optim_desc o = x->desc.optim;
 
-    o.place_states = 1;
+    const int slow_weights = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS);
+
+    o.place_states = !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES);
     o.error = c->error;
     c->status = memopt_optim_bytes(&o, &b->states);
     if (c->status) return c->status;
-    b->weights = (stage < 3 ? x->whole : x->part) * x->weight_bytes;
-    b->window = x->gathers ? memopt_i_shard_window(x, 0) * x->weight_bytes : 0;
-    b->extra = (stage ? x->part : x->whole) * x->extra_bytes;
+    if (x->desc.slow) memopt_i_shard_measure_tiles(x);
+    b->weights = slow_weights ? 0 : (stage < 3 ? x->whole : x->part) * x->weight_bytes;
+    b->window = x->arrives ? memopt_i_shard_window(x, 0) * x->weight_bytes : 0;
+    if (slow_weights) b->window += MEMOPT_I_SHARD_SECTOR;
+    if (slow_weights && x->ranks > 1)
+        b->landings = 2 * memopt_i_shard_largest(x) * x->weight_bytes + MEMOPT_I_SHARD_SECTOR;
+    if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_EXTRA)) b->extra = (stage ? x->part : x->whole) * x->extra_bytes;
     b->gradients = (stage < 2 ? x->whole : memopt_i_shard_window(x, 1) + x->tied) * x->gradient_bytes;
-    b->sums = x->sums_in_place ? 0 : (stage ? x->part : x->whole) * x->sum_bytes;
+    b->sums = (x->sums_in_place ? 0 : x->sums_of_group ? memopt_i_shard_largest(x) : stage ? x->part : x->whole)
+            * x->sum_bytes;
     b->buckets = memopt_i_shard_chain_bytes(x) + (x->ranks > 1 ? 2 * x->ranks * x->bucket * x->gradient_bytes : 0);
     b->tables = x->table_bytes;
+    b->grain = x->grain;
     b->rounds = x->rounds;
-    b->total = memopt_i_round64(b->weights) + memopt_i_round64(b->window) + memopt_i_round64(b->extra)
-             + memopt_i_round64(b->gradients) + memopt_i_round64(b->sums) + memopt_i_round64(b->states)
+    b->total = memopt_i_round64(b->weights) + memopt_i_round64(b->window) + memopt_i_round64(b->landings)
+             + memopt_i_round64(b->extra) + memopt_i_round64(b->gradients) + memopt_i_round64(b->sums)
+             + memopt_i_round64(b->states) + memopt_i_round64(b->tiles)
              + memopt_i_round64(b->buckets) + memopt_i_round64(b->tables);
-    return MEMOPT_OK;
+    return memopt_i_must_fit(c, x->rounds <= UINT64_MAX / 64 / x->whole / (x->desc.use_count + x->sets), "units",
+                             "are so many that the bytes a step sends do not fit 64 bits");
 }
 
 /* Ranks of a set that have a unit in a round. */
@@ -31440,13 +34010,14 @@ static size_t memopt_i_shard_valid(const memopt_shard *x, size_t round, size_t s
     return x->desc.units > first ? memopt_i_min(x->desc.units - first, x->ranks) : 0;
 }
 
-/* Elements of groups that arrive in a round, and how often one does. */
-static size_t memopt_i_shard_gathers(const memopt_shard *x, size_t round, uint64_t *calls) {
+/* Elements of groups that arrive in a round, how often one does, and the bytes that come from the slow tier. */
+static size_t memopt_i_shard_gathers(const memopt_shard *x, size_t round, uint64_t *calls, uint64_t *slow) {
     size_t i, sum = 0, before = round ? x->uses[x->desc.use_count - 1].group : SIZE_MAX;
 
     for (i = 0; i < x->desc.use_count; ++i) {
         if (x->uses[i].group != before) {
             sum += x->groups[x->uses[i].group].piece;
+            *slow += x->groups[x->uses[i].group].slow_weights;
             ++*calls;
         }
         before = x->uses[i].group;
@@ -31454,22 +34025,42 @@ static size_t memopt_i_shard_gathers(const memopt_shard *x, size_t round, uint64
     return sum;
 }
 
+/* What a round sends, so many times. */
+static void memopt_i_shard_count_round(memopt_shard *x, size_t round, uint64_t times) {
+    memopt_shard_bytes *b = &x->bytes;
+    const uint64_t others = x->ranks - 1;
+    const size_t valid = memopt_i_shard_valid(x, round, x->set);
+    uint64_t buckets = 0, calls = 0;
+    size_t g, set;
+
+    for (g = 0; g < x->group_count; ++g) buckets += memopt_i_ceil_div(x->groups[g].piece, x->bucket);
+    if (others && valid) {
+        b->sent_gradients += times * others * x->part * x->gradient_bytes;
+        calls += buckets;
+    }
+    if (x->arrives) {
+        uint64_t gathers = 0, slow = 0;
+
+        b->sent_weights += times * others * memopt_i_shard_gathers(x, round, &gathers, &slow) * x->weight_bytes;
+        b->slow_read += times * slow;
+        calls += others ? gathers : 0;
+    }
+    for (set = 0; x->sets > 1 && set < x->sets && memopt_i_shard_valid(x, round, set); ++set) calls += buckets;
+    if (valid) b->sent_replicas += times * (x->sets - 1) * x->part * x->sum_bytes;
+    b->calls += times * calls;
+}
+
+/* All rounds but the first, which finds no weights, and the last, in which ranks may be without a unit, are alike. */
 static void memopt_i_shard_count_traffic(memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
     const uint64_t others = x->ranks - 1;
-    uint64_t buckets = 0;
-    size_t g, round, set, valid;
 
-    for (g = 0; g < x->group_count; ++g) buckets += memopt_i_ceil_div(x->groups[g].piece, x->bucket);
-    for (round = 0; round < x->rounds; ++round) {
-        valid = memopt_i_shard_valid(x, round, x->set);
-        if (others && valid) {
-            b->sent_gradients += others * x->part * x->gradient_bytes;
-            b->calls += buckets;
-        }
-        if (x->gathers) b->sent_weights += others * memopt_i_shard_gathers(x, round, &b->calls) * x->weight_bytes;
-        for (set = 0; x->sets > 1 && set < x->sets && memopt_i_shard_valid(x, round, set); ++set) b->calls += buckets;
-        if (valid) b->sent_replicas += (uint64_t)(x->sets - 1) * x->part * x->sum_bytes;
+    memopt_i_shard_count_round(x, 0, 1);
+    if (x->rounds > 2) memopt_i_shard_count_round(x, 1, x->rounds - 2);
+    if (x->rounds > 1) memopt_i_shard_count_round(x, x->rounds - 1, 1);
+    if (others && x->desc.slow) { /* all agree that their steps are whole */
+        b->sent_weights += others;
+        ++b->calls;
     }
     if (others && x->desc.stage < 3) {
         b->sent_weights += others * x->part * (x->desc.stage ? x->weight_bytes : x->sum_bytes);
@@ -31489,6 +34080,8 @@ static void memopt_i_shard_carve(memopt_carver *room, const memopt_shard *of, me
     at.tensors = (memopt_shard_tensor *)memopt_carve(room, n, sizeof *at.tensors, 0);
     at.uses = (memopt_shard_use *)memopt_carve(room, uses, sizeof *at.uses, 0);
     at.queue = (size_t *)memopt_carve(room, of->group_count, sizeof *at.queue, 0);
+    at.order = (size_t *)memopt_carve(room, of->group_count, sizeof *at.order, 0);
+    at.slices = (memopt_optim_tensor *)memopt_carve(room, of->desc.slow ? n : 0, sizeof *at.slices, 0);
     if (*x) **x = at;
 }
 
@@ -31562,19 +34155,34 @@ static unsigned char *memopt_i_shard_take(memopt_i_checks *c, memopt_shard *x, m
     return NULL;
 }
 
+/* The optimizer, with its states or, where these are slow, without. */
+static memopt_status memopt_i_shard_open_optim(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena) {
+    memopt_optim_desc o = x->desc.optim;
+    unsigned char *memory;
+
+    o.error = c->error;
+    if (x->desc.slow) {
+        memcpy(x->slices, x->parts, o.tensor_count * sizeof *x->slices);
+        o.tensors = x->slices;
+    }
+    if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES))
+        return c->status = memopt_optim_open(&o, arena, &x->optim);
+    memory = memopt_i_shard_take(c, x, arena, x->bytes.states, MEMOPT_TAG_OPTIMIZER, "shard: optim");
+    if (!memory || (arena && !arena->source->host_visible)) return c->status;
+    return c->status = memopt_optim_create(&o, memory, x->bytes.states, &x->optim);
+}
+
 static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena) {
     const memopt_shard_bytes *b = &x->bytes;
-    memopt_optim_desc o = x->desc.optim;
-
     x->weights = memopt_i_shard_take(c, x, arena, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
     x->window = memopt_i_shard_take(c, x, arena, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
+    x->landings = memopt_i_shard_take(c, x, arena, b->landings, MEMOPT_TAG_PARAMETERS, "shard: two parts");
     x->extra = memopt_i_shard_take(c, x, arena, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
     x->gradients = memopt_i_shard_take(c, x, arena, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
     x->sums = memopt_i_shard_take(c, x, arena, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
     x->buckets = memopt_i_shard_take(c, x, arena, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
-    if (c->status) return c->status;
-    o.error = c->error;
-    return c->status = memopt_optim_open(&o, arena, &x->optim);
+    x->tiles = memopt_i_shard_take(c, x, arena, b->tiles, MEMOPT_TAG_OPTIMIZER, "shard: tiles");
+    return c->status ? c->status : memopt_i_shard_open_optim(c, x, arena);
 }
 
 static void memopt_i_shard_give_back(memopt_shard *x) {
@@ -31582,8 +34190,11 @@ static void memopt_i_shard_give_back(memopt_shard *x) {
 
     if (x->is_owned) {
         memopt_optim_close(x->optim);
+        if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_free(&x->host, x->optim, b->states, 64);
+        memopt_i_free(&x->host, x->tile_room ? x->tile_room : x->tiles, b->tiles, 64);
         memopt_i_free(&x->host, x->weights, b->weights, 64);
-        memopt_i_free(&x->host, x->window, b->window, 64);
+        memopt_i_free(&x->host, x->window_room ? x->window_room : x->window, b->window, 64);
+        memopt_i_free(&x->host, x->landing_room ? x->landing_room : x->landings, b->landings, 64);
         memopt_i_free(&x->host, x->extra, b->extra, 64);
         memopt_i_free(&x->host, x->gradients, b->gradients, 64);
         memopt_i_free(&x->host, x->sums, b->sums, 64);
@@ -31605,41 +34216,161 @@ static unsigned char *memopt_i_shard_own_weights(const memopt_shard *x, size_t g
 }
 
 static unsigned char *memopt_i_shard_own_sums(const memopt_shard *x, size_t group, size_t at) {
+    if (x->sums_in_place && x->sums_of_group) return x->groups[group].gradients + at * x->sum_bytes;
+    if (x->sums_of_group) return x->sums + (at - x->rank * x->groups[group].piece) * x->sum_bytes;
     if (x->sums_in_place) return memopt_i_shard_at(x, x->gradients, 1, group, at, x->sum_bytes);
     return memopt_i_shard_at(x, x->sums, !x->desc.stage, group, at, x->sum_bytes);
+}
+
+/* Weights, extra and sums of a tensor from its `first` on, where they are in memory. */
+static void memopt_i_shard_point_at(const memopt_shard *x, size_t t, memopt_optim_tensor *part) {
+    const size_t group = x->tensors[t].group;
+    const size_t at = x->places[t] + part->first;
+
+    part->weights = x->weights ? memopt_i_shard_own_weights(x, group, at) : NULL;
+    part->extra = x->extra ? memopt_i_shard_at(x, x->extra, !x->desc.stage, group, at, x->extra_bytes) : NULL;
+    part->gradients = x->sums_of_group ? NULL : memopt_i_shard_own_sums(x, group, at);
+}
+
+/* The optimizer's weights are the floats that are copied from. */
+static void memopt_i_shard_swap_copies(const memopt_shard *x, memopt_optim_tensor *part) {
+    void *floats = part->extra;
+
+    if (x->desc.optim.extra != MEMOPT_OPTIM_EXTRA_COPY) return;
+    part->extra = part->weights;
+    part->weights = floats;
 }
 
 static void memopt_i_shard_point(memopt_shard *x) {
     size_t t, g;
 
     for (t = 0; t < x->desc.tensor_count; ++t) {
-        memopt_optim_tensor *part = &x->parts[t];
-        const size_t group = x->tensors[t].group;
-        const size_t at = x->places[t] + part->first;
-
-        if (!part->held) continue;
-        part->weights = memopt_i_shard_own_weights(x, group, at);
-        part->gradients = memopt_i_shard_own_sums(x, group, at);
-        if (!x->extra_bytes) continue;
-        part->extra = memopt_i_shard_at(x, x->extra, !x->desc.stage, group, at, x->extra_bytes);
-        if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY) {
-            void *floats = part->extra;
-
-            part->extra = part->weights;
-            part->weights = floats;
-        }
+        if (x->desc.slow) x->parts[t].state = x->slices[t].state;
+        if (!x->parts[t].held) continue;
+        memopt_i_shard_point_at(x, t, &x->parts[t]);
+        memopt_i_shard_swap_copies(x, &x->parts[t]);
     }
     for (g = 0; g < x->group_count; ++g) {
-        if (!x->gathers) x->groups[g].weights = memopt_i_shard_own_weights(x, g, 0);
+        if (!x->arrives) x->groups[g].weights = memopt_i_shard_own_weights(x, g, 0);
         if (x->desc.stage < 2)
             x->groups[g].gradients = memopt_i_shard_at(x, x->gradients, 1, g, 0, x->gradient_bytes);
     }
+    x->chain = (double *)(void *)x->buckets;
+    x->gathering = x->here = x->fetch = SIZE_MAX;
+    x->place = x->group_count;
+    x->use = x->desc.use_count; /* outside of rounds nothing comes next */
+}
+
+/* Bytes of a tile of the store. */
+static size_t memopt_i_shard_piece_bytes(const memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest) {
+    return is_rest ? memopt_i_shard_tile_rest(x, tile) : memopt_i_shard_tile_weights(x, tile);
+}
+
+static int memopt_i_shard_has_slices(const memopt_shard *x, const memopt_i_shard_tile *tile) {
+    size_t slices;
+
+    (void)memopt_i_shard_tile_states(x, tile, &slices);
+    return slices != 0;
+}
+
+/* The number of a tile in the store: of its weights, or of the rest. */
+static size_t memopt_i_shard_piece_number(const memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest) {
+    return tile->number * x->pieces + (is_rest && x->pieces > 1);
+}
+
+/* Is anything of a tile that is stepped not in the store? */
+static int memopt_i_shard_is_missing(const memopt_shard *x, const memopt_i_shard_tile *tile) {
+    int i, missing = 0;
+
+    for (i = 0; i < 2 && memopt_i_shard_has_slices(x, tile); ++i)
+        missing |= memopt_i_shard_piece_bytes(x, tile, i)
+                && !memopt_store_get_tile(x->desc.store, memopt_i_shard_piece_number(x, tile, i)).count;
+    return missing;
+}
+
+/* All tiles of the store in their order; none has 0 bytes. */
+static void memopt_i_shard_list_tiles(const memopt_shard *x, size_t *bytes) {
+    memopt_i_shard_tile tile;
+    size_t g, n = 0;
+    int i;
+
+    for (g = 0; g < x->group_count; ++g) {
+        tile = memopt_i_shard_tile_first(x, g);
+        do for (i = 0; i < 2; ++i)
+            if (x->pieces > 1 || i == !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS))
+                bytes[n++] = memopt_i_max(memopt_i_shard_piece_bytes(x, &tile, i), 1);
+        while (memopt_i_shard_tile_next(x, &tile));
+    }
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
+    memopt_shard *x;
+
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    memopt_i_must(&c, !desc || desc->slow, "slow", "is 0: there are no tiles");
+    x = c.status ? NULL : memopt_i_shard_make(&c, desc);
+    if (!x) return c.status;
+    memopt_i_shard_list_tiles(x, bytes);
+    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
+    return MEMOPT_OK;
+}
+
+/* The store is made for this shard; and one that holds tiles holds all. */
+static memopt_status memopt_i_shard_check_store(memopt_i_checks *c, const memopt_shard *x) {
+    const memopt_store *store = x->desc.store;
+    size_t g, held = 0, n = 0, first = SIZE_MAX;
+    int i;
+
+    if (memopt_i_must(c, store != NULL, "store", "is NULL")) return c->status;
+    if (memopt_i_must_number(c, store->desc.tiles == x->bytes.slow_tiles, "tiles of the store",
+                             memopt_i_count(store->desc.tiles), "must be", memopt_i_count(x->bytes.slow_tiles)))
+        return c->status;
+    for (g = 0; g < x->group_count; ++g) {
+        memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, g);
+
+        do for (i = 0; i < 2; ++i) {
+            const size_t bytes = memopt_i_max(memopt_i_shard_piece_bytes(x, &tile, i), 1);
+
+            if (x->pieces == 1 && i == memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS)) continue;
+            memopt_i_checks_at(c, "tile", n);
+            memopt_i_must_number(c, store->tiles[n].bytes == bytes, "bytes", memopt_i_count(store->tiles[n].bytes),
+                                 "must be", memopt_i_count(bytes));
+            held += memopt_store_get_tile(store, n++).count != 0;
+        } while (memopt_i_shard_tile_next(x, &tile));
+        tile = memopt_i_shard_tile_first(x, g);
+        do if (first == SIZE_MAX && memopt_i_shard_is_missing(x, &tile)) first = tile.number * x->pieces;
+        while (memopt_i_shard_tile_next(x, &tile));
+    }
+    if (!c->status && held && first != SIZE_MAX) {
+        memopt_i_checks_at(c, "tile", first);
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "store", "has other tiles, and not this one");
+    }
+    return c->status;
+}
+
+static unsigned char *memopt_i_shard_sector(unsigned char *p) { /* the first multiple of a sector */
+    const size_t over = (size_t)((uintptr_t)p & (MEMOPT_I_SHARD_SECTOR - 1));
+
+    return p && over ? p + (MEMOPT_I_SHARD_SECTOR - over) : p;
+}
+
+/* What a tier moves lies at multiples of a sector: there is one more than is needed. */
+static void memopt_i_shard_align(memopt_shard *x) {
+    x->window_room = x->window;
+    x->landing_room = x->landings;
+    x->tile_room = x->tiles;
+    x->tiles = memopt_i_shard_sector(x->tiles);
+    if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS)) return;
+    x->window = memopt_i_shard_sector(x->window);
+    x->landings = memopt_i_shard_sector(x->landings);
 }
 
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena,
                                                          memopt_shard **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
     const memopt_mark mark = memopt_arena_mark(arena);
+    const int counts = arena && !arena->source->host_visible;
     memopt_shard *x;
 
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
@@ -31647,21 +34378,24 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc
         return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "arena", "is a device's");
     x = memopt_i_shard_make(&c, desc);
     if (!x) return c.status;
+    if (!arena || arena->source->host_visible) {
+        memopt_i_must_be_at_most(&c, "rank_count", desc->comm ? 1 : x->ranks, "without a comm, but in a plan,", 1);
+        memopt_i_must_be_at_most(&c, "replica_count", desc->replicas ? 1 : x->sets, "without replicas, but in a plan,",
+                                 1);
+    }
     x->is_owned = !arena;
-    if (memopt_i_shard_take_all(&c, x, arena)) {
+    if ((x->desc.slow && !counts && memopt_i_shard_check_store(&c, x)) || memopt_i_shard_take_all(&c, x, arena)) {
         memopt_i_shard_give_back(x);
         if (arena) (void)memopt_arena_rewind(arena, mark);
         return c.status;
     }
-    if (arena && !arena->source->host_visible) {
+    if (counts) {
         memopt_i_shard_give_back(x);
         *out = NULL;
         return MEMOPT_OK;
     }
+    memopt_i_shard_align(x);
     memopt_i_shard_point(x);
-    x->chain = (double *)(void *)x->buckets;
-    x->gathering = x->here = SIZE_MAX;
-    x->use = x->desc.use_count; /* outside of rounds nothing comes next */
     *out = x;
     return MEMOPT_OK;
 }
@@ -31671,11 +34405,13 @@ static memopt_i_checks memopt_i_shard_checks(memopt_shard *x) {
     return memopt_i_checks_begin(x ? &x->error : NULL, "shard");
 }
 
-/* A call of a communicator failed: nothing more can be done with it. */
+/* A call of a communicator failed: nothing more can be done with it, and other sets must not wait for this one. */
 static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *comm, memopt_status status) {
     if (!status) return status;
     x->is_broken = 1;
     x->error = memopt_comm_error(comm);
+    memopt_comm_abort(x->desc.comm);
+    memopt_comm_abort(x->desc.replicas);
     return status;
 }
 
@@ -31683,6 +34419,311 @@ static memopt_status memopt_i_shard_refuse_state(memopt_shard *x, const char *re
     memopt_i_checks c = memopt_i_shard_checks(x);
 
     return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, reason);
+}
+
+/* Where nothing is cut every rank steps all, and has the sums of all others' pieces only after the last round. */
+static int memopt_i_shard_steps_late(const memopt_shard *x) { return !x->desc.stage && x->ranks > 1; }
+
+/* ---- the slow tier ---- */
+/* The store failed: no call of any rank can go on. */
+static memopt_status memopt_i_shard_break_slow(memopt_shard *x, memopt_status status, size_t group) {
+    if (!status) return status;
+    (void)memopt_i_shard_break(x, NULL, status);
+    x->error = memopt_store_error(x->desc.store);
+    if (group != SIZE_MAX) {
+        x->error.place = "group";
+        x->error.index = group;
+    }
+    return status;
+}
+
+static memopt_status memopt_i_shard_wait(memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest) {
+    return memopt_i_shard_break_slow(x, memopt_store_wait(x->desc.store, memopt_i_shard_piece_number(x, tile, is_rest)),
+                                     tile->group);
+}
+
+/* Begin to read; *is_new: it was never written. */
+static memopt_status memopt_i_shard_read(memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest, void *to,
+                                         size_t bytes, int *is_new) {
+    const size_t number = memopt_i_shard_piece_number(x, tile, is_rest);
+    const memopt_status s = memopt_i_shard_wait(x, tile, is_rest);
+
+    *is_new = !memopt_store_get_tile(x->desc.store, number).count;
+    if (s || *is_new) return s;
+    return memopt_i_shard_break_slow(x, memopt_store_read(x->desc.store, number, to, bytes), tile->group);
+}
+
+static memopt_status memopt_i_shard_write(memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest,
+                                          const void *from, size_t bytes) {
+    const size_t number = memopt_i_shard_piece_number(x, tile, is_rest);
+
+    return memopt_i_shard_break_slow(x, memopt_store_write(x->desc.store, number, from, bytes), tile->group);
+}
+
+/* -- weights of a group, for what computes with them -- */
+static memopt_status memopt_i_shard_fetch(memopt_shard *x, size_t group, unsigned char *to) {
+    memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, group);
+    memopt_status s;
+    int is_new;
+
+    x->fetch = group;
+    do {
+        unsigned char *at = to + tile.at * x->weight_bytes;
+        const size_t bytes = memopt_i_shard_tile_weights(x, &tile);
+
+        s = memopt_i_shard_read(x, &tile, 0, at, bytes, &is_new);
+        if (!s && is_new) memset(at, 0, bytes);
+    } while (!s && memopt_i_shard_tile_next(x, &tile));
+    return s;
+}
+
+/* Until the weights are there; or, after a failure, until nobody writes there any more. */
+static memopt_status memopt_i_shard_fetch_end(memopt_shard *x) {
+    memopt_i_shard_tile tile;
+    memopt_status s = MEMOPT_OK;
+
+    if (x->fetch == SIZE_MAX) return MEMOPT_OK;
+    tile = memopt_i_shard_tile_first(x, x->fetch);
+    do {
+        const memopt_status failed = memopt_i_shard_wait(x, &tile, 0);
+
+        if (!s) s = failed;
+    } while (memopt_i_shard_tile_next(x, &tile));
+    x->fetch = SIZE_MAX;
+    return s;
+}
+
+/* -- tiles that are stepped -- */
+static unsigned char *memopt_i_shard_buffer(const memopt_shard *x, size_t buffer) {
+    return x->tiles + buffer * x->tile_bytes;
+}
+
+/* Where the weights of a tile are while it is in a buffer. */
+static unsigned char *memopt_i_shard_buffer_weights(const memopt_shard *x, size_t buffer) {
+    const memopt_i_shard_tile *tile = &x->in[buffer];
+
+    if (!x->steps_in_window) return memopt_i_shard_buffer(x, buffer);
+    if (x->is_brought) return x->window;
+    return x->groups[tile->group].weights + tile->at * x->weight_bytes;
+}
+
+static memopt_status memopt_i_shard_buffer_wait(memopt_shard *x, size_t buffer) {
+    memopt_status failed, s = MEMOPT_OK;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        failed = x->moving[buffer] >> i & 1 ? memopt_i_shard_wait(x, &x->in[buffer], i) : MEMOPT_OK;
+        if (!s) s = failed;
+    }
+    x->moving[buffer] = 0;
+    return s;
+}
+
+/* All that is on its way from and to the buffers; what was read ahead is forgotten. */
+static memopt_status memopt_i_shard_settle(memopt_shard *x) {
+    memopt_status s, first = MEMOPT_OK;
+    size_t i;
+
+    for (i = 0; x->desc.slow && i < x->desc.tile_buffers; ++i) {
+        s = memopt_i_shard_buffer_wait(x, i);
+        if (!first) first = s;
+    }
+    x->read = x->stepped = 0;
+    x->place = x->group_count;
+    x->is_brought = 0;
+    return first;
+}
+
+/* Until nothing leaves any more; what is read ahead may go on. */
+static memopt_status memopt_i_shard_wait_for_writes(memopt_shard *x) {
+    const size_t buffers = x->desc.tile_buffers;
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    for (i = x->read - x->stepped; !s && i < buffers; ++i)
+        s = memopt_i_shard_buffer_wait(x, (x->stepped + i) % buffers);
+    return s;
+}
+
+static unsigned char *memopt_i_shard_buffer_rest(const memopt_shard *x, size_t buffer) {
+    return memopt_i_shard_buffer(x, buffer) + x->tile_weights;
+}
+
+/* As extra and states are before they were ever written. */
+static void memopt_i_shard_begin_rest(memopt_shard *x, size_t buffer) {
+    const memopt_i_shard_tile *tile = &x->in[buffer];
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    unsigned char *at = memopt_i_shard_buffer_rest(x, buffer) + memopt_i_shard_tile_extra(x, tile);
+    memopt_optim_tensor slice;
+    memopt_i_tensor_part part;
+    size_t t, bytes;
+
+    memset(memopt_i_shard_buffer_rest(x, buffer), 0, memopt_i_shard_tile_rest(x, tile));
+    for (t = g->first; t < g->first + g->count; ++t) {
+        bytes = memopt_i_shard_slice(x, tile, t, &slice) ? memopt_i_shard_slice_state(x, &slice) : 0;
+        if (!bytes) continue;
+        slice.state = at;
+        memopt_i_tensor_fill(&x->desc.optim, &slice, &part);
+        memopt_i_state_begin(&part, &x->desc.optim, &slice, bytes);
+        at += bytes;
+    }
+}
+
+/* Begin to read a tile into a buffer that nobody uses but, maybe, a write that is on its way. */
+static memopt_status memopt_i_shard_buffer_read(memopt_shard *x, size_t buffer, const memopt_i_shard_tile *tile) {
+    const size_t rest = memopt_i_shard_tile_rest(x, tile);
+    const size_t weights = x->steps_in_window && !x->is_brought ? 0 : memopt_i_shard_tile_weights(x, tile);
+    memopt_status s = memopt_i_shard_buffer_wait(x, buffer);
+    int is_new;
+
+    if (s) return s;
+    x->in[buffer] = *tile;
+    if (weights) {
+        unsigned char *to = memopt_i_shard_buffer_weights(x, buffer);
+
+        s = memopt_i_shard_read(x, tile, 0, to, weights, &is_new);
+        if (!s && is_new) memset(to, 0, weights);
+        else if (!s) x->moving[buffer] |= 1;
+    }
+    if (!s && rest) {
+        s = memopt_i_shard_read(x, tile, 1, memopt_i_shard_buffer_rest(x, buffer), rest, &is_new);
+        if (!s && is_new) memopt_i_shard_begin_rest(x, buffer);
+        else if (!s) x->moving[buffer] |= 2;
+    }
+    return s;
+}
+
+static memopt_status memopt_i_shard_buffer_write(memopt_shard *x, size_t buffer) {
+    const memopt_i_shard_tile *tile = &x->in[buffer];
+    const size_t weights = memopt_i_shard_tile_weights(x, tile), rest = memopt_i_shard_tile_rest(x, tile);
+    memopt_status s = MEMOPT_OK;
+
+    if (weights) s = memopt_i_shard_write(x, tile, 0, memopt_i_shard_buffer_weights(x, buffer), weights);
+    if (!s && weights) x->moving[buffer] |= 1;
+    if (!s && rest) s = memopt_i_shard_write(x, tile, 1, memopt_i_shard_buffer_rest(x, buffer), rest);
+    if (!s && rest) x->moving[buffer] |= 2;
+    return s;
+}
+
+/* Groups in the order in which they are stepped. */
+static size_t memopt_i_shard_ordered(const memopt_shard *x, size_t place) {
+    return x->is_fused && !memopt_i_shard_steps_late(x) ? x->order[place] : place;
+}
+
+/* The tile to be read next: this one, or the first behind it that is stepped. */
+static void memopt_i_shard_look_ahead(memopt_shard *x) {
+    while (x->place < x->group_count && !memopt_i_shard_has_slices(x, &x->ahead)) {
+        if (memopt_i_shard_tile_next(x, &x->ahead)) continue;
+        if (++x->place < x->group_count) x->ahead = memopt_i_shard_tile_first(x, memopt_i_shard_ordered(x, x->place));
+    }
+}
+
+static void memopt_i_shard_skip_ahead(memopt_shard *x) {
+    if (!memopt_i_shard_tile_next(x, &x->ahead) && ++x->place < x->group_count)
+        x->ahead = memopt_i_shard_tile_first(x, memopt_i_shard_ordered(x, x->place));
+    memopt_i_shard_look_ahead(x);
+}
+
+/* Read as many tiles as there are buffers for; one is left to the tile that leaves. */
+static memopt_status memopt_i_shard_read_ahead(memopt_shard *x) {
+    const size_t buffers = x->desc.tile_buffers;
+    const size_t most = buffers > 2 ? buffers - 1 : buffers;
+    memopt_status s = MEMOPT_OK;
+
+    while (!s && x->place < x->group_count && x->read - x->stepped < most) {
+        s = memopt_i_shard_buffer_read(x, x->read % buffers, &x->ahead);
+        if (s) return s;
+        ++x->read;
+        memopt_i_shard_skip_ahead(x);
+    }
+    return s;
+}
+
+/* A step begins: its first tiles are read. */
+static memopt_status memopt_i_shard_begin_tiles(memopt_shard *x) {
+    const memopt_status s = memopt_i_shard_settle(x);
+
+    if (s) return s;
+    x->place = 0;
+    x->ahead = memopt_i_shard_tile_first(x, memopt_i_shard_ordered(x, 0));
+    memopt_i_shard_look_ahead(x);
+    return memopt_i_shard_read_ahead(x);
+}
+
+/* The tile is to be there, in buffer stepped % tile_buffers. */
+static memopt_status memopt_i_shard_take_tile(memopt_shard *x, const memopt_i_shard_tile *tile) {
+    const size_t buffers = x->desc.tile_buffers;
+    memopt_status s = MEMOPT_OK;
+
+    if (x->read > x->stepped ? x->in[x->stepped % buffers].number != tile->number
+        : x->place == x->group_count || x->ahead.number != tile->number) { /* groups come in another order */
+        s = memopt_i_shard_settle(x);
+        for (x->place = 0; memopt_i_shard_ordered(x, x->place) != tile->group; ++x->place) {}
+        x->ahead = *tile;
+    }
+    if (!s) s = memopt_i_shard_read_ahead(x);
+    return s ? s : memopt_i_shard_buffer_wait(x, x->stepped % buffers);
+}
+
+/* The tile is stepped, and leaves. */
+static memopt_status memopt_i_shard_leave_tile(memopt_shard *x) {
+    const memopt_status s = memopt_i_shard_buffer_write(x, x->stepped % x->desc.tile_buffers);
+
+    if (s) return s;
+    ++x->stepped;
+    return memopt_i_shard_read_ahead(x);
+}
+
+/* Pointers of a slice of a tile in a buffer; *state: where its state begins, then where the next one's does. */
+static void memopt_i_shard_point_slice(const memopt_shard *x, size_t buffer, size_t t, unsigned char **state,
+                                       memopt_optim_tensor *slice) {
+    const memopt_i_shard_tile *tile = &x->in[buffer];
+    const size_t place = x->places[t] + slice->first;
+    const size_t at = place - memopt_i_shard_own_at(x, tile->group) - tile->at;
+    const size_t bytes = memopt_i_shard_slice_state(x, slice);
+
+    memopt_i_shard_point_at(x, t, slice);
+    if (!x->weights) slice->weights = memopt_i_shard_buffer_weights(x, buffer) + at * x->weight_bytes;
+    if (x->extra_bytes && !x->extra)
+        slice->extra = memopt_i_shard_buffer_rest(x, buffer) + at * x->extra_bytes;
+    memopt_i_shard_swap_copies(x, slice);
+    if (!bytes) return;
+    slice->state = *state;
+    *state += bytes;
+}
+
+/* The tile that an element of a tensor is in. */
+static memopt_i_shard_tile memopt_i_shard_tile_of(const memopt_shard *x, size_t t, size_t element) {
+    const size_t at = x->places[t] + element - memopt_i_shard_own_at(x, x->tensors[t].group);
+    memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, x->tensors[t].group);
+
+    while (at >= tile.at + tile.count && memopt_i_shard_tile_next(x, &tile)) {}
+    return tile;
+}
+
+static memopt_status memopt_i_shard_optim_begin(memopt_shard *x, const memopt_optim_run *run) {
+    const memopt_status s = memopt_i_optim_begin(x->optim, run, memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)
+                                                 ? MEMOPT_I_STATES_ELSEWHERE : MEMOPT_I_STATES_HERE);
+
+    if (s) x->error = memopt_optim_error(x->optim);
+    return s;
+}
+
+/* The optimizer's tensor is the slice; or, where its state is in memory, a part of which this slice is there. */
+static size_t memopt_i_shard_turn_to(memopt_shard *x, size_t t, const memopt_optim_tensor *slice) {
+    const memopt_optim_tensor *part = &x->parts[t];
+    const size_t ahead = slice->first - part->first;
+    const size_t bytes = memopt_type_bytes(x->desc.optim.weights);
+    memopt_optim_tensor *is = &x->slices[t];
+
+    if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) {
+        memopt_i_optim_turn_to(x->optim, t, slice);
+        return 0;
+    }
+    is->weights = (void *)((uintptr_t)slice->weights - ahead * bytes);
+    is->extra = slice->extra ? (void *)((uintptr_t)slice->extra - ahead * 2) : NULL;
+    is->gradients = (const void *)((uintptr_t)slice->gradients - ahead * x->sum_bytes);
+    return ahead;
 }
 
 /* ---- gradients: sent by buckets, and folded ---- */
@@ -31726,6 +34767,15 @@ static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
     memopt_i_wide_end(f->level);
 }
 
+/* Own pieces; in a simulation the time that any set takes. */
+static void memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
+    if (x->time)
+        memopt_i_shard_pass(x->time, (double)f->count * (double)f->sources * x->time->machine->add, is_own);
+    else if (is_own)
+        memopt_i_parallel_for(&x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
+                              memopt_i_shard_fold_chunk, f);
+}
+
 /* The pieces of one bucket onto the sums: those of this set, and with replicas those of each set in its turn. */
 static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_flight *flight) {
     const memopt_i_shard_group *g = &x->groups[flight->group];
@@ -31748,12 +34798,52 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
         f.sources = memopt_i_shard_valid(x, x->round, set);
         if (!f.sources) break;
         f.start = !x->round && !set;
-        if (set == x->set && !(x->sums_in_place && !flight->number))
-            memopt_i_parallel_for(&x->desc.optim.threads, memopt_i_ceil_div(f.count, MEMOPT_I_SHARD_FOLD),
-                                  memopt_i_shard_fold_chunk, &f);
+        if (!x->sums_in_place || flight->number) memopt_i_shard_fold_bucket(x, &f, set == x->set);
         call.root = set;
         if (x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
     }
+    return s;
+}
+
+/* The optimizer stopped: it met a gradient that is not finite in a step inside backward. */
+static memopt_status memopt_i_shard_break_step(memopt_shard *x, memopt_status status) {
+    if (!status) return status;
+    (void)memopt_i_shard_break(x, NULL, status);
+    x->error = memopt_optim_error(x->optim);
+    return status;
+}
+
+/* All slices of the tile that was taken. */
+static memopt_status memopt_i_shard_step_tile(memopt_shard *x) {
+    const size_t buffer = x->stepped % x->desc.tile_buffers;
+    const memopt_i_shard_tile *tile = &x->in[buffer];
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    unsigned char *state = memopt_i_shard_buffer_rest(x, buffer) + memopt_i_shard_tile_extra(x, tile);
+    memopt_optim_tensor slice;
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+
+    for (t = g->first; !s && t < g->first + g->count; ++t) {
+        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
+        memopt_i_shard_point_slice(x, buffer, t, &state, &slice);
+        if (!slice.gradients)
+            slice.gradients = memopt_i_shard_own_sums(x, tile->group, x->places[t] + slice.first);
+        x->is_changed |= !x->is_atomic;
+        s = memopt_i_optim_apply(x->optim, t, memopt_i_shard_turn_to(x, t, &slice), slice.held);
+    }
+    return memopt_i_shard_break_step(x, s);
+}
+
+static memopt_status memopt_i_shard_step_tiles(memopt_shard *x, size_t group) {
+    memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, group);
+    memopt_status s = MEMOPT_OK;
+
+    do {
+        if (!memopt_i_shard_has_slices(x, &tile)) continue;
+        s = memopt_i_shard_take_tile(x, &tile);
+        if (!s) s = memopt_i_shard_step_tile(x);
+        if (!s) s = memopt_i_shard_leave_tile(x);
+    } while (!s && memopt_i_shard_tile_next(x, &tile));
     return s;
 }
 
@@ -31763,21 +34853,16 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     memopt_status s = MEMOPT_OK;
     size_t t;
 
+    if (x->desc.slow) return memopt_i_shard_step_tiles(x, group);
     for (t = g->first; !s && t < g->first + g->count; ++t)
         if (x->parts[t].held) {
             x->is_changed = 1;
+            if (x->sums_of_group)
+                x->parts[t].gradients = memopt_i_shard_own_sums(x, group, x->places[t] + x->parts[t].first);
             s = memopt_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
         }
-    if (!s) return s;
-    x->is_broken = 1;
-    x->error = memopt_optim_error(x->optim);
-    memopt_comm_abort(x->desc.comm);
-    memopt_comm_abort(x->desc.replicas);
-    return s;
+    return memopt_i_shard_break_step(x, s);
 }
-
-/* Where nothing is cut every rank steps all, and has the sums of all others' pieces only after the last round. */
-static int memopt_i_shard_steps_late(const memopt_shard *x) { return !x->desc.stage && x->ranks > 1; }
 
 /* Wait for the oldest bucket, and add it up. */
 static memopt_status memopt_i_shard_land(memopt_shard *x) {
@@ -31792,8 +34877,9 @@ static memopt_status memopt_i_shard_land(memopt_shard *x) {
     if (!s) s = memopt_i_shard_add(x, &flight);
     if (s || flight.at + flight.count < g->piece) return s;
     g->is_summed = 1;
+    if (x->is_fused && !memopt_i_shard_steps_late(x)) s = memopt_i_shard_step_group(x, flight.group);
     if (x->desc.stage > 1) g->gradients = NULL;
-    return x->is_fused && !memopt_i_shard_steps_late(x) ? memopt_i_shard_step_group(x, flight.group) : MEMOPT_OK;
+    return s;
 }
 
 /* Before a call is begun: one that was begun eight calls ago must have been waited for. */
@@ -31873,43 +34959,85 @@ static unsigned char *memopt_i_shard_end(const memopt_shard *x, unsigned char *w
     return window + (high ? bytes - memopt_i_shard_group_bytes(x, group, element) : 0);
 }
 
+static unsigned char *memopt_i_shard_window_end(const memopt_shard *x, size_t group, int high) {
+    const size_t spare = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS) ? MEMOPT_I_SHARD_SECTOR : 0;
+
+    return memopt_i_shard_end(x, x->window, x->bytes.window - spare, group, x->weight_bytes, high);
+}
+
+/* Where the next part lands that is gathered. */
+static unsigned char *memopt_i_shard_landing(const memopt_shard *x) {
+    return x->landings + (x->landing ? memopt_i_shard_largest(x) * x->weight_bytes : 0);
+}
+
+/* The rank's slow part of a group has arrived, to be gathered; the other landing is free for the next one. */
+static memopt_status memopt_i_shard_land_part(memopt_shard *x, size_t group) {
+    memopt_status s = MEMOPT_OK;
+
+    if (x->fetch != group) {
+        s = memopt_i_shard_fetch_end(x);
+        if (!s) s = memopt_i_shard_fetch(x, group, memopt_i_shard_landing(x));
+    }
+    if (!s) s = memopt_i_shard_fetch_end(x);
+    x->landing = !x->landing;
+    return s;
+}
+
+/* The group of the next use that is of another group, after that; SIZE_MAX: none in this round. */
+static size_t memopt_i_shard_next_group(const memopt_shard *x, size_t *use) {
+    const size_t group = *use < x->desc.use_count ? x->uses[*use].group : SIZE_MAX;
+
+    while (*use < x->desc.use_count && x->uses[*use].group == group) ++*use;
+    return *use < x->desc.use_count ? x->uses[*use].group : SIZE_MAX;
+}
+
 /* Begin to gather a group into the end of the window that is free. */
 static memopt_status memopt_i_shard_gather(memopt_shard *x, size_t group) {
     const memopt_i_shard_group *g = &x->groups[group];
+    unsigned char *to = memopt_i_shard_window_end(x, group, !x->slot);
     memopt_comm_call call;
-    memopt_status s;
+    memopt_status s = MEMOPT_OK;
 
+    x->gathering = group;
+    if (x->ranks == 1) { /* what was stepped there has left */
+        s = x->steps_in_window ? memopt_i_shard_wait_for_writes(x) : MEMOPT_OK;
+        return s ? s : memopt_i_shard_fetch(x, group, to);
+    }
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_ALL_GATHER;
     call.bytes = g->piece * x->weight_bytes;
-    call.send = memopt_i_shard_own_weights(x, group, x->rank * g->piece);
-    call.receive = memopt_i_shard_end(x, x->window, x->bytes.window, group, x->weight_bytes, !x->slot);
-    s = memopt_i_shard_make_room(x);
+    call.send = x->weights ? memopt_i_shard_own_weights(x, group, x->rank * g->piece) : memopt_i_shard_landing(x);
+    call.receive = to;
+    if (!x->weights) s = memopt_i_shard_land_part(x, group);
+    if (!s) s = memopt_i_shard_make_room(x);
     if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &x->gather));
-    if (!s) x->gathering = group;
     return s;
 }
 
 /* The weights of a group are to be there, and those of the next to come. */
 static memopt_status memopt_i_shard_arrive(memopt_shard *x, size_t group) {
+    size_t use = x->use, next;
     memopt_status s = MEMOPT_OK;
-    size_t i;
 
     if (x->here != group) {
         if (x->here != SIZE_MAX) x->groups[x->here].weights = NULL;
         x->here = SIZE_MAX;
         if (x->gathering != group) s = memopt_i_shard_gather(x, group);
         if (!s && x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
+        if (!s && x->ranks == 1) s = memopt_i_shard_fetch_end(x);
         x->gather = 0;
         x->gathering = SIZE_MAX;
         if (s) return s;
         x->slot = !x->slot;
         x->here = group;
-        x->groups[group].weights = memopt_i_shard_end(x, x->window, x->bytes.window, group, x->weight_bytes, x->slot);
+        x->groups[group].weights = memopt_i_shard_window_end(x, group, x->slot);
     }
-    if (x->gathering != SIZE_MAX) return MEMOPT_OK;
-    for (i = x->use + 1; i < x->desc.use_count && x->uses[i].group == group; ++i) {}
-    return i < x->desc.use_count ? memopt_i_shard_gather(x, x->uses[i].group) : MEMOPT_OK;
+    next = memopt_i_shard_next_group(x, &use);
+    if (x->gathering != SIZE_MAX || next == SIZE_MAX) return MEMOPT_OK;
+    s = memopt_i_shard_gather(x, next);
+    next = memopt_i_shard_next_group(x, &use);
+    if (s || x->weights || x->ranks == 1 || next == SIZE_MAX) return s;
+    return memopt_i_shard_fetch(x, next, memopt_i_shard_landing(x));
 }
 
 /* Memory for the gradients of a group: at the end of the window that the last but one has left, or its own. */
@@ -31931,13 +35059,17 @@ static memopt_status memopt_i_shard_ready(memopt_shard *x, size_t group) {
         ++x->windowed;
         g->gradients = memopt_i_shard_end(x, x->gradients, window, group, x->gradient_bytes, high);
     }
-    for (t = g->first; t < g->first + g->count; ++t) { /* pads are zero */
+    for (t = g->first; !x->time && t < g->first + g->count; ++t) { /* pads are zero */
         const size_t end = x->places[t] + x->tensors[t].count;
         const size_t next = t + 1 < g->first + g->count ? x->places[t + 1] : g->piece * x->ranks;
 
         memset(g->gradients + end * x->gradient_bytes, 0, (next - end) * x->gradient_bytes);
     }
     return MEMOPT_OK;
+}
+
+static int memopt_i_shard_is_complete(const memopt_shard *x, size_t group) { /* its gradients, in this round */
+    return x->groups[group].seen == x->groups[group].backwards;
 }
 
 static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_backward) {
@@ -31950,12 +35082,21 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
         return memopt_i_shard_refuse_state(x, "no round has begun");
     if (memopt_i_must_number(&c, group < x->group_count, "group", memopt_i_count(group), "below",
                              memopt_i_count(x->group_count))) return c.status;
+    if (is_backward && x->groups[group].is_reduced)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
+                                      "has been reduced after its last backward, by the uses number",
+                                      memopt_i_count(x->groups[group].backwards));
     if (x->desc.stage < 2) {
         x->groups[group].seen += (size_t)is_backward;
         return MEMOPT_OK;
     }
-    if (x->state != MEMOPT_I_SHARD_ROUND) return x->gathers ? memopt_i_shard_arrive(x, group) : MEMOPT_OK;
+    x->is_brought = 0;
+    if (x->state != MEMOPT_I_SHARD_ROUND) return x->arrives ? memopt_i_shard_arrive(x, group) : MEMOPT_OK;
     if (x->use == x->desc.use_count) return memopt_i_shard_refuse_state(x, "the uses of this round are over");
+    if (x->steps_in_window && x->here != SIZE_MAX && x->here != group && memopt_i_shard_is_complete(x, x->here)
+        && !x->groups[x->here].is_reduced)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(x->here),
+                                      "is to be reduced before the next use, of", memopt_i_count(group));
     if (x->uses[x->use].group != group || x->uses[x->use].is_backward != is_backward) {
         memopt_i_checks_at(&c, "use", x->use);
         return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, is_backward ? "backward of group" : "forward of group",
@@ -31963,7 +35104,7 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
                                       ? "is not what comes: a backward of" : "is not what comes: a forward of",
                                       memopt_i_count(x->uses[x->use].group));
     }
-    if (x->gathers) s = memopt_i_shard_arrive(x, group);
+    if (x->arrives) s = memopt_i_shard_arrive(x, group);
     if (!s && is_backward) s = memopt_i_shard_ready(x, group);
     if (s) return s;
     x->groups[group].seen += (size_t)is_backward;
@@ -31997,7 +35138,23 @@ MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group) 
                                       "is reduced before its last backward, number", memopt_i_count(g->backwards));
     g->is_reduced = 1;
     shard->queue[shard->queued++] = group;
-    return memopt_i_shard_fill(shard);
+    return shard->steps_in_window ? memopt_i_shard_drain(shard, group) : memopt_i_shard_fill(shard);
+}
+
+MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; !s && i < shard->desc.use_count; ++i) {
+        const memopt_shard_use use = shard->uses[i];
+
+        s = memopt_i_shard_use(shard, use.group, use.is_backward);
+        if (shard->time) memopt_i_shard_pass(shard->time, shard->time->machine->uses[i], 1);
+        if (!s && use.is_backward && memopt_i_shard_is_complete(shard, use.group))
+            s = memopt_shard_reduce(shard, use.group);
+    }
+    return s;
 }
 
 /* ---- rounds ---- */
@@ -32067,6 +35224,9 @@ MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *uni
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (x->is_broken) return MEMOPT_ERR_STATE;
     if (!unit) return memopt_i_fail(&x->error, MEMOPT_ERR_ARGUMENT, "unit is NULL");
+    if (x->desc.steps_inside && !x->is_fused)
+        return memopt_i_shard_refuse_state(x, "memopt_shard_step_inside() comes before the round");
+    x->is_brought = 0;
     if (x->state == MEMOPT_I_SHARD_ROUND) s = memopt_i_shard_close_round(x);
     if (s) return s;
     round = x->state == MEMOPT_I_SHARD_IDLE ? 0 : x->round + 1;
@@ -32206,6 +35366,8 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
         memopt_i_refuse(&c, MEMOPT_ERR_STATE, "scaler", "has been measured already, and not yet updated");
     if (c.status) return c.status;
     if (shard->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(shard, "a round is missing");
+    if (shard->desc.steps_inside)
+        return memopt_i_shard_refuse_state(shard, "its sums are stepped inside backward, and then gone");
     s = memopt_i_shard_norm(shard);
     if (s) return s;
     n = memopt_i_shard_chain_of(shard);
@@ -32259,6 +35421,30 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
     return s;
 }
 
+/* The same for one tensor, whose tile is there. */
+static memopt_status memopt_i_shard_measure_tensor(memopt_shard *x, size_t t) {
+    double *carries = x->chain + memopt_i_shard_chain_count(x);
+    double *sums = NULL;
+    size_t r, count = 0;
+    memopt_comm_call call;
+    memopt_status s = MEMOPT_OK;
+
+    if (!x->carry_count || x->ranks == 1)
+        return memopt_optim_measure(x->optim, t, x->parts[t].first, x->parts[t].held);
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = x->carry_count * sizeof *carries;
+    call.send = call.receive = carries;
+    (void)memopt_optim_measure_part(x->optim, t, NULL);
+    for (r = 0; !s && r < x->ranks; ++r) {
+        if (r == x->rank) (void)memopt_optim_measure_part(x->optim, t, carries);
+        call.root = r;
+        if (r + 1 < x->ranks) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+    }
+    (void)memopt_optim_sums(x->optim, t, &sums, &count);
+    return s ? s : memopt_i_shard_add_up(x, sums, count);
+}
+
 /* One pass over all tensors: what borders do not cut by all ranks at once; then rank by rank what they cut, each with
    the sums that the one before has left there. */
 static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
@@ -32305,12 +35491,93 @@ static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_
     return memopt_optim_end(x->optim);
 }
 
+/* ---- a step of what lies on the slow tier ---- */
+/* A tensor from its measuring to its end: all ranks, also those that hold nothing of it. */
+static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t t, unsigned char **state) {
+    const size_t buffer = x->stepped % x->desc.tile_buffers;
+    memopt_optim_tensor slice;
+    memopt_status s = MEMOPT_OK;
+    size_t ahead = 0;
+    int again = 1;
+
+    if (x->parts[t].held) {
+        (void)memopt_i_shard_slice(x, &x->in[buffer], t, &slice);
+        memopt_i_shard_point_slice(x, buffer, t, state, &slice);
+        ahead = memopt_i_shard_turn_to(x, t, &slice);
+    }
+    while (!s && again) {
+        s = memopt_i_shard_measure_tensor(x, t);
+        if (!s) (void)memopt_optim_join(x->optim, t, &again);
+    }
+    if (s || !x->parts[t].held) return s;
+    x->is_changed |= !x->is_atomic;
+    return memopt_i_optim_apply(x->optim, t, ahead, x->parts[t].held);
+}
+
+/* A tile has whole tensors. All ranks go through them in their order, whatever tiles they have. */
+static memopt_status memopt_i_shard_step_measured_tiles(memopt_shard *x) {
+    memopt_i_shard_tile tile;
+    unsigned char *state = NULL;
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+    int is_taken = 0;
+
+    memset(&tile, 0, sizeof tile);
+    for (t = 0; !s && t < x->desc.tensor_count; ++t) {
+        const memopt_i_shard_tile of = memopt_i_shard_tile_of(x, t, x->parts[t].first);
+
+        if (x->parts[t].held && (!is_taken || of.number != tile.number)) {
+            if (is_taken) s = memopt_i_shard_leave_tile(x);
+            tile = of;
+            is_taken = 1;
+            if (!s) s = memopt_i_shard_take_tile(x, &tile);
+            state = memopt_i_shard_buffer_rest(x, x->stepped % x->desc.tile_buffers)
+                  + memopt_i_shard_tile_extra(x, &tile);
+        }
+        if (!s) s = memopt_i_shard_step_measured_tensor(x, t, &state);
+    }
+    if (!s && is_taken) s = memopt_i_shard_leave_tile(x);
+    return s;
+}
+
+/* As memopt_optim_step(). */
+static memopt_status memopt_i_shard_step_slow(memopt_shard *x, const memopt_optim_run *run) {
+    memopt_status s;
+    size_t g;
+
+    if (run && run->fused)
+        return memopt_i_fail(&x->error, MEMOPT_ERR_ARGUMENT, "the step is fused: memopt_shard_step_inside()");
+    s = memopt_i_shard_optim_begin(x, run);
+    if (!s) s = memopt_i_shard_begin_tiles(x);
+    if (!s && memopt_i_kind_measures(x->desc.optim.kind)) s = memopt_i_shard_step_measured_tiles(x);
+    else for (g = 0; !s && g < x->group_count; ++g) s = memopt_i_shard_step_tiles(x, g);
+    return s ? s : memopt_optim_end(x->optim);
+}
+
+/* All tiles have left on all ranks: what is new counts from here on. */
+static memopt_status memopt_i_shard_commit(memopt_shard *x) {
+    unsigned char *said = x->buckets + memopt_i_shard_chain_bytes(x);
+    memopt_status s = memopt_i_shard_settle(x);
+    memopt_comm_call call;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = 1;
+    call.send = said + x->rank;
+    call.receive = said;
+    if (!s && x->ranks > 1) s = memopt_i_shard_make_room(x);
+    if (!s && x->ranks > 1) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+    if (s) return s;
+    return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, x->optim->parts[0].step), SIZE_MAX);
+}
+
 /* ---- the step ---- */
 /* What has arrived, or is about to, is not to be used. */
 static memopt_status memopt_i_shard_forget(memopt_shard *x) {
     memopt_status s = MEMOPT_OK;
 
     if (x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
+    if (x->fetch != SIZE_MAX && !s) s = memopt_i_shard_fetch_end(x);
     if (x->here != SIZE_MAX) x->groups[x->here].weights = NULL;
     x->gather = 0;
     x->gathering = x->here = SIZE_MAX;
@@ -32325,18 +35592,44 @@ static memopt_status memopt_i_shard_renew(memopt_shard *x) {
     return memopt_i_shard_make_whole(x, x->weights, x->weight_bytes);
 }
 
+/* What was put is kept from now on; and so that all is there, what was not. */
+static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
+    const uint64_t step = memopt_store_get_stats(x->desc.store).step;
+    memopt_status s = memopt_i_shard_settle(x);
+    memopt_i_shard_tile tile;
+    size_t g;
+
+    if (!s) s = memopt_i_shard_forget(x);
+    for (g = 0; !s && g < x->group_count; ++g) {
+        tile = memopt_i_shard_tile_first(x, g);
+        do {
+            if (!memopt_i_shard_is_missing(x, &tile)) continue;
+            x->is_brought = 1; /* the window is free */
+            s = memopt_i_shard_buffer_read(x, 0, &tile);
+            if (!s) s = memopt_i_shard_buffer_wait(x, 0);
+            if (!s) s = memopt_i_shard_buffer_write(x, 0);
+        } while (!s && memopt_i_shard_tile_next(x, &tile));
+    }
+    if (!s) s = memopt_i_shard_settle(x);
+    if (s) return s;
+    return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, step == MEMOPT_STORE_NO_STEP ? 0 : step),
+                                     SIZE_MAX);
+}
+
 MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
     const memopt_optim_desc *o = shard ? &shard->desc.optim : NULL;
+    memopt_status s;
     size_t t;
 
     if (!shard) return MEMOPT_ERR_ARGUMENT;
     if (shard->is_broken) return MEMOPT_ERR_STATE;
     if (shard->state != MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "a step has begun");
     for (t = 0; o->extra == MEMOPT_OPTIM_EXTRA_COPY && t < shard->desc.tensor_count; ++t)
-        if (shard->parts[t].held)
+        if (shard->parts[t].held && shard->weights && shard->extra)
             memopt_i_from_f32(memopt_i_simd_level(&o->threads), shard->parts[t].extra,
                               (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
-    return memopt_i_shard_renew(shard);
+    s = shard->desc.slow ? memopt_i_shard_share_slow(shard) : MEMOPT_OK;
+    return s ? s : memopt_i_shard_renew(shard);
 }
 
 MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const memopt_optim_run *run) {
@@ -32354,10 +35647,10 @@ MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const mem
         return memopt_i_shard_refuse_state(shard, "the next round is not the last");
     s = is_first ? MEMOPT_OK : memopt_i_shard_close_round(shard);
     if (s) return s;
-    s = memopt_optim_begin(shard->optim, run);
-    if (s) shard->error = memopt_optim_error(shard->optim);
-    else shard->is_fused = 1;
-    return s;
+    s = memopt_i_shard_optim_begin(shard, run);
+    if (s) return s;
+    shard->is_fused = 1;
+    return shard->desc.slow && !memopt_i_shard_steps_late(shard) ? memopt_i_shard_begin_tiles(shard) : MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run) {
@@ -32368,9 +35661,11 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
     if (x->is_broken) return MEMOPT_ERR_STATE;
     if (x->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(x, "a round is missing");
     if (x->is_fused) s = memopt_optim_end(x->optim);
+    else if (x->desc.slow) s = memopt_i_shard_step_slow(x, run);
     else if (x->carry_count && x->ranks > 1) s = memopt_i_shard_step_measured(x, run);
     else s = memopt_optim_step(x->optim, run);
-    if (s && !x->is_broken) x->error = memopt_optim_error(x->optim);
+    if (s && !x->is_broken && !x->desc.slow) x->error = memopt_optim_error(x->optim);
+    if (!s && x->desc.slow) s = memopt_i_shard_commit(x);
     if (s) return s;
     x->is_changed = 1;
     x->is_fused = 0;
@@ -32382,6 +35677,7 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
 
 MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard) {
     memopt_status s;
+    size_t g;
 
     if (!shard) return MEMOPT_ERR_ARGUMENT;
     if (shard->is_broken) return MEMOPT_ERR_STATE;
@@ -32391,6 +35687,7 @@ MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard) {
     if (!s) s = memopt_i_shard_forget(shard);
     if (!s) shard->state = MEMOPT_I_SHARD_IDLE;
     shard->use = shard->desc.use_count;
+    for (g = 0; shard->desc.stage > 1 && g < shard->group_count; ++g) shard->groups[g].gradients = NULL;
     return s;
 }
 
@@ -32399,21 +35696,20 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
 
     if (!shard) return;
     if (shard->gather) (void)memopt_comm_wait(shard->desc.comm, shard->gather);
+    (void)memopt_i_shard_fetch_end(shard);
+    (void)memopt_i_shard_settle(shard);
     for (i = 0; i < shard->flying; ++i)
         if (shard->flights[i].number) (void)memopt_comm_wait(shard->desc.comm, shard->flights[i].number);
     memopt_i_shard_give_back(shard);
 }
 
 /* ---- a tape's segments ---- */
-static int memopt_i_shard_is_complete(const memopt_shard *x, size_t group) { /* its gradients, in this round */
-    return x->groups[group].seen == x->groups[group].backwards;
-}
-
 static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int is_backward) {
     const memopt_shard_segment *segment = (const memopt_shard_segment *)call->user;
     memopt_tape_fn *const fn = is_backward ? segment->layer.backward_fn : segment->layer.forward_fn;
-    const int has_weights = !call->describing && segment->group != MEMOPT_SHARD_NO_GROUP;
     memopt_shard *shard = segment->shard;
+    const int is_there = call->calibrating && shard && shard->desc.stage < 2; /* in no round, and nothing travels */
+    const int has_weights = !call->describing && !is_there && segment->group != MEMOPT_SHARD_NO_GROUP;
     memopt_tape_call own = *call;
     memopt_status s = MEMOPT_OK;
 
@@ -32470,11 +35766,227 @@ MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const m
     return MEMOPT_OK;
 }
 
+/* ---- a simulation ---- */
+typedef struct memopt_i_shard_simulation {
+    memopt_i_shard_time time;
+    memopt_i_shard_line lines[2]; /* of comm, of replicas */
+    memopt_comm *comms[2];
+    memopt_source source;         /* that only counts */
+    memopt_arena *arena;
+    memopt_shard *shard;
+} memopt_i_shard_simulation;
+
+static void memopt_i_shard_check_link(memopt_i_checks *c, const memopt_shard_link *link) {
+    memopt_i_must_lie(c, "latency", link->latency, 1e30);
+    memopt_i_must_number(c, memopt_i_within(link->bandwidth, 1, 1e30), "bandwidth", memopt_i_real(link->bandwidth),
+                         "at least 1 and at most", memopt_i_real(1e30));
+    memopt_i_must_be_flag(c, "waits", link->waits);
+}
+
+static memopt_status memopt_i_shard_check_machine(memopt_i_checks *c, const memopt_shard *x) {
+    const memopt_shard_machine *m = x->time->machine;
+    size_t i;
+
+    memopt_i_shard_check_link(c, &m->comm);
+    if (x->sets > 1) memopt_i_shard_check_link(c, &m->replicas);
+    memopt_i_must_lie(c, "add", m->add, 1e30);
+    memopt_i_must_lie(c, "step", m->step, 1e30);
+    memopt_i_must(c, m->uses != NULL, "uses", "is NULL");
+    for (i = 0; !c->status && i < x->desc.use_count; ++i) {
+        memopt_i_checks_at(c, "use", i);
+        memopt_i_must_lie(c, "seconds", m->uses[i], 1e30);
+    }
+    return c->status;
+}
+
+static memopt_status memopt_i_shard_open_line(memopt_i_shard_simulation *w, int index, size_t ranks,
+                                              const memopt_shard_link *link, memopt_error *error) {
+    memopt_i_shard_line *line = &w->lines[index];
+    memopt_comm_desc d;
+
+    memset(&d, 0, sizeof d);
+    line->link = *link;
+    line->time = &w->time;
+    line->others = (double)(ranks - 1);
+    d.transport.begin_fn = memopt_i_shard_line_begin;
+    d.transport.wait_fn = memopt_i_shard_line_wait;
+    d.transport.abort_fn = memopt_i_shard_line_abort;
+    d.transport.user = line;
+    d.transport.rank_count = ranks;
+    d.unchecked = 1;
+    d.error = error;
+    return memopt_comm_create(&d, &w->comms[index]);
+}
+
+/* Rank 0 of set 0, which has a unit in every round. */
+static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i_shard_simulation *w,
+                                                    const memopt_shard_desc *desc) {
+    memopt_shard_desc d;
+    memopt_arena_desc a;
+    memopt_shard counts;
+
+    if (memopt_i_shard_resolve(c, desc, &counts)) return c->status;
+    memopt_i_must(c, !desc->slow, "slow", "is not 0: a simulation has no tier");
+    if (memopt_i_must(c, !desc->steps_inside, "steps_inside", "is 1: a simulation steps at the end")) return c->status;
+    c->status = memopt_i_shard_open_line(w, 0, counts.ranks, &w->time.machine->comm, c->error);
+    if (!c->status) c->status = memopt_i_shard_open_line(w, 1, counts.sets, &w->time.machine->replicas, c->error);
+    memset(&a, 0, sizeof a);
+    a.source = &w->source;
+    a.error = c->error;
+    (void)memopt_source_counting(&w->source);
+    if (!c->status) c->status = memopt_arena_create(&a, &w->arena);
+    if (c->status) return c->status;
+    d = *desc;
+    d.comm = w->comms[0];
+    d.replicas = w->comms[1];
+    w->shard = memopt_i_shard_make(c, &d);
+    if (!w->shard || memopt_i_shard_take_all(c, w->shard, w->arena)) return c->status;
+    memopt_i_shard_point(w->shard);
+    w->shard->time = &w->time;
+    return memopt_i_shard_check_machine(c, w->shard);
+}
+
+static memopt_status memopt_i_shard_simulate_step(memopt_shard *x) {
+    memopt_status s = MEMOPT_OK;
+    size_t unit = 0;
+
+    for (;;) {
+        s = memopt_shard_next_unit(x, &unit);
+        if (s || unit == MEMOPT_SHARD_DONE) break;
+        s = memopt_shard_skip_unit(x); /* the time of its uses passes */
+        if (s) break;
+    }
+    memopt_i_shard_pass(x->time, x->time->machine->step, 1);
+    return s ? s : memopt_i_shard_renew(x);
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_desc *desc,
+                                                             const memopt_shard_machine *machine,
+                                                             memopt_shard_seconds *seconds) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
+    memopt_i_shard_simulation w;
+
+    memopt_i_must(&c, machine != NULL, "machine", "is NULL");
+    if (memopt_i_must(&c, seconds != NULL, "seconds", "is NULL")) return c.status;
+    memset(&w, 0, sizeof w);
+    w.time.machine = machine;
+    if (!memopt_i_shard_open_simulation(&c, &w, desc)) c.status = memopt_i_shard_simulate_step(w.shard);
+    if (!c.status) *seconds = w.time.seconds;
+    if (w.shard) memopt_i_shard_give_back(w.shard);
+    memopt_arena_destroy(w.arena);
+    memopt_comm_destroy(w.comms[0]);
+    memopt_comm_destroy(w.comms[1]);
+    return c.status;
+}
+
 /* ---- what is where ---- */
 MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out) {
     if (!shard || !out || tensor >= shard->desc.tensor_count) return MEMOPT_ERR_ARGUMENT;
     *out = shard->parts[tensor];
     return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_shard_refuses_slice(memopt_shard *x, size_t tensor, size_t first,
+                                                  const memopt_optim_tensor *out) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
+    const memopt_optim_tensor *part;
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_must_number(&c, tensor < x->desc.tensor_count, "tensor", memopt_i_count(tensor), "below",
+                             memopt_i_count(x->desc.tensor_count))) return c.status;
+    if (x->state != MEMOPT_I_SHARD_IDLE || x->is_fused) return memopt_i_shard_refuse_state(x, "a step has begun");
+    part = &x->parts[tensor];
+    memopt_i_checks_at(&c, "tensor", tensor);
+    memopt_i_must_be_at_least(&c, "first", first, "at least the part's first", part->first);
+    return memopt_i_must_number(&c, first < part->first + part->held, "first", memopt_i_count(first),
+                                "below the end of the part", memopt_i_count(part->first + part->held));
+}
+
+/* The tile of this element is in buffer 0. */
+static memopt_status memopt_i_shard_bring_tile(memopt_shard *x, size_t tensor, size_t first) {
+    const memopt_i_shard_tile tile = memopt_i_shard_tile_of(x, tensor, first);
+    memopt_status s;
+
+    if (x->is_brought && x->in[0].number == tile.number) return MEMOPT_OK;
+    s = memopt_i_shard_settle(x);
+    if (!s) s = memopt_i_shard_forget(x);
+    if (s) return s;
+    x->is_brought = 1;
+    s = memopt_i_shard_buffer_read(x, 0, &tile);
+    if (!s) s = memopt_i_shard_buffer_wait(x, 0);
+    return s;
+}
+
+/* All tensors of the tile that is there are turned to their slices; that of one of them. */
+static void memopt_i_shard_point_tile(memopt_shard *x, size_t tensor, memopt_optim_tensor *out) {
+    const memopt_i_shard_tile *tile = &x->in[0];
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    unsigned char *state = memopt_i_shard_buffer_rest(x, 0) + memopt_i_shard_tile_extra(x, tile);
+    memopt_optim_tensor slice;
+    size_t t;
+
+    for (t = g->first; t < g->first + g->count; ++t) {
+        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
+        memopt_i_shard_point_slice(x, 0, t, &state, &slice);
+        if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_optim_turn_to(x->optim, t, &slice);
+        if (t == tensor) *out = slice;
+    }
+}
+
+MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, size_t first,
+                                            memopt_optim_tensor *out) {
+    memopt_optim_tensor slice;
+    memopt_status s;
+    size_t ahead;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    s = memopt_i_shard_refuses_slice(shard, tensor, first, out);
+    if (!s && shard->desc.slow) s = memopt_i_shard_bring_tile(shard, tensor, first);
+    if (s) return s;
+    slice = shard->parts[tensor];
+    if (shard->desc.slow) memopt_i_shard_point_tile(shard, tensor, &slice);
+    ahead = first - slice.first;
+    slice.first += ahead;
+    slice.held -= ahead;
+    slice.weights = (unsigned char *)slice.weights + ahead * memopt_type_bytes(shard->desc.optim.weights);
+    if (slice.extra) slice.extra = (unsigned char *)slice.extra + ahead * 2;
+    if (slice.gradients) slice.gradients = (const unsigned char *)slice.gradients + ahead * shard->sum_bytes;
+    *out = slice;
+    return MEMOPT_OK;
+}
+
+/* Before they leave: states that the caller has changed, and copies of floats. */
+static memopt_status memopt_i_shard_check_brought(memopt_shard *x) {
+    const memopt_i_shard_tile *tile = &x->in[0];
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    memopt_optim_tensor slice;
+    size_t t;
+
+    for (t = g->first; t < g->first + g->count; ++t) {
+        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
+        if (memopt_i_state_check(x->optim, t)) {
+            x->error = memopt_optim_error(x->optim);
+            return x->error.status;
+        }
+        memopt_i_shard_point_tile(x, t, &slice);
+        if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY)
+            memopt_i_from_f32(memopt_i_simd_level(&x->desc.optim.threads), slice.extra, (const float *)slice.weights,
+                              MEMOPT_TYPE_BF16, slice.held);
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_shard_put(memopt_shard *shard) {
+    memopt_status s;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    if (!shard->desc.slow) return MEMOPT_OK;
+    if (!shard->is_brought) return memopt_i_shard_refuse_state(shard, "nothing was brought, or it is gone");
+    s = memopt_i_shard_check_brought(shard);
+    if (!s) s = memopt_i_shard_buffer_write(shard, 0);
+    return s ? s : memopt_i_shard_buffer_wait(shard, 0);
 }
 
 MEMOPT_API void *memopt_shard_weights(const memopt_shard *shard, size_t tensor) {
@@ -33055,7 +36567,7 @@ static memopt_status memopt_i_onebit_resolve(memopt_i_checks *c, const memopt_on
     if (!d->local_limit) d->local_limit = 16;
     if (!d->bucket) d->bucket = (size_t)1 << 20;
     o->rank = comm.rank;
-    memopt_i_must_number(c, (int)d->kind >= 0 && d->kind <= MEMOPT_ONEBIT_ZERO_ONE, "kind",
+    memopt_i_must_number(c, memopt_i_in_range((int)d->kind, 0, MEMOPT_ONEBIT_ZERO_ONE), "kind",
                          memopt_i_signed((int)d->kind), "no such memopt_onebit_kind", memopt_i_no_quantity());
     memopt_i_must_number(c, !d->comm || d->rank_count == comm.rank_count, "rank_count", memopt_i_count(d->rank_count),
                          "must be comm's", memopt_i_count(comm.rank_count));
@@ -34061,6 +37573,371 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
     o->is_compared = o->is_counted = 0;
     if (o->state.head->since_meeting) memopt_i_onebit_replace(o);
     return MEMOPT_OK;
+}
+
+/* @section feed : random carve base host api_feed
+   A ring of windows as they lie in the file, of which the queue of the host's files fills `ahead` at a time. They
+   become numbers of 32 bits on their way into the caller's arrays, which may be pinned: so a window waits in a half or
+   a quarter of the bytes, and its place is free for the next one as soon as it has been handed out.
+   Order      This rank counts its windows: 0 is the first of unit `rank` of step 0. Window n lies in slot n % ahead.
+   Shuffle    A Feistel network of four rounds over 2 * half bits is a permutation of 4^half numbers; its round r of a
+              half x is word r of block x of the random stream ~epoch. What comes out beyond the windows goes through
+              again, until it does not (cycle walking): a permutation of the windows, of which nothing is stored. As
+              half is as small as it can be, that is four times at most on average. [Black and Rogaway 2002]
+   Invariant  taken <= begun <= taken + ahead; the windows in between, and no others, hold a transfer of the queue.
+   Failure    A window that cannot be read ends the reading ahead. It is told when its turn comes, and again until a
+              seek. */
+
+enum { MEMOPT_I_FEED_ROUNDS = 4 };
+
+struct memopt_feed {
+    memopt_host host;
+    size_t bytes; /* of the object and its windows */
+    memopt_feed_desc desc; /* with its defaults; what it points to was for the creation */
+    void *file;
+    memopt_i_queue queue;
+    unsigned char *slots;
+    size_t slot_bytes;
+    size_t own;     /* sequences of this rank in a step */
+    uint64_t steps; /* that can be counted */
+    uint64_t windows;
+    uint64_t taken, begun, unit; /* windows of this rank; unit: where the next unit begins */
+    memopt_status stuck; /* why no more is begun... */
+    memopt_error why;    /* ...in full */
+    uint64_t now;        /* the clock, when it was looked at last; 0: it failed */
+    memopt_feed_stats stats;
+    memopt_error error;
+};
+
+/* ---- which window ---- */
+static uint64_t memopt_i_feed_round(uint64_t seed, uint64_t epoch, unsigned half, uint64_t x) { /* all of them */
+    const uint64_t mask = ((uint64_t)1 << half) - 1;
+    uint64_t left = x >> half, right = x & mask;
+    uint32_t words[4];
+    int r;
+
+    for (r = 0; r < MEMOPT_I_FEED_ROUNDS; ++r) {
+        const uint64_t old = left;
+
+        memopt_i_philox(words, seed, ~epoch, right);
+        left = right;
+        right = old ^ (words[r] & mask);
+    }
+    return left << half | right;
+}
+
+static uint64_t memopt_i_feed_shuffle(uint64_t seed, uint64_t epoch, uint64_t windows, uint64_t x) {
+    unsigned half = 1;
+
+    while (half < 32 && (uint64_t)1 << 2 * half < windows) ++half;
+    do x = memopt_i_feed_round(seed, epoch, half, x);
+    while (x >= windows);
+    return x;
+}
+
+static uint64_t memopt_i_feed_window(const memopt_feed *x, uint64_t sequence) {
+    const uint64_t epoch = sequence / x->windows, place = sequence % x->windows;
+
+    return x->desc.shuffle ? memopt_i_feed_shuffle(x->desc.seed, epoch, x->windows, place) : place;
+}
+
+static uint64_t memopt_i_feed_sequence(const memopt_feed *x, uint64_t step, size_t unit, size_t sample) {
+    return (step * x->desc.units + unit) * x->desc.samples + sample;
+}
+
+/* The first token of window n of this rank. */
+static uint64_t memopt_i_feed_first(const memopt_feed *x, uint64_t n) {
+    const size_t in_step = (size_t)(n % x->own);
+    const size_t unit = x->desc.rank + in_step / x->desc.samples * x->desc.ranks;
+    const uint64_t sequence = memopt_i_feed_sequence(x, n / x->own, unit, in_step % x->desc.samples);
+
+    return memopt_i_feed_window(x, sequence) * x->desc.length;
+}
+
+/* ---- a desc ---- */
+static size_t memopt_i_feed_slot(const memopt_feed_desc *d) {
+    return (d->length + 1) * d->token_bytes;
+}
+
+static void memopt_i_feed_check(memopt_i_checks *c, const memopt_feed_desc *d) {
+    size_t together;
+
+    memopt_i_must_be_at_least(c, "length", d->length, "at least", 1);
+    memopt_i_must_number(c, d->token_bytes == 1 || d->token_bytes == 2 || d->token_bytes == 4, "token_bytes",
+                         memopt_i_count(d->token_bytes), "must be 1, 2 or 4", memopt_i_no_quantity());
+    memopt_i_must_be_at_most(c, "vocabulary", d->vocabulary, "limit", (size_t)1 << 31);
+    memopt_i_must_be_at_most(c, "rank", d->rank, "limit", d->ranks - 1);
+    memopt_i_must_be_at_least(c, "units", d->units, "at least ranks", d->ranks);
+    memopt_i_must_be_at_most(c, "ahead", d->ahead, "limit", MEMOPT_FEED_AHEAD_MAX);
+    memopt_i_must_be_flag(c, "shuffle", d->shuffle);
+    memopt_i_must_fit(c, !memopt_i_mul(d->units, d->samples, &together), "samples", "of a step do not fit a size_t");
+    memopt_i_must_fit(c, d->length < SIZE_MAX / 4 / d->samples, "length", "of a unit does not fit a size_t");
+}
+
+/* The desc with its defaults, a host that can be called, and the size of the block. */
+static memopt_status memopt_i_feed_plan(memopt_i_checks *c, const memopt_feed_desc *desc, memopt_feed_desc *d,
+                                        memopt_host *host, memopt_carver *room) {
+    if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
+    *d = *desc;
+    if (!d->token_bytes) d->token_bytes = 2;
+    if (!d->vocabulary) d->vocabulary = (size_t)1 << 31;
+    if (!d->samples) d->samples = 1;
+    if (!d->ranks) d->ranks = 1;
+    if (!d->units) d->units = d->ranks;
+    if (!d->ahead) d->ahead = d->samples < MEMOPT_FEED_AHEAD_MAX / 2 ? 2 * d->samples : MEMOPT_FEED_AHEAD_MAX;
+    memopt_i_feed_check(c, d);
+    if (c->status || memopt_i_host_resolve(c, desc->host, host)) return c->status;
+    (void)memopt_carve(room, 1, sizeof(memopt_feed), 0);
+    (void)memopt_carve(room, d->ahead, sizeof(memopt_i_slot_result), 0);
+    (void)memopt_carve(room, d->ahead, memopt_i_feed_slot(d), 0);
+    return memopt_i_must_fit(c, !room->overflow, "ahead", "sequences do not fit a size_t");
+}
+
+MEMOPT_API memopt_status memopt_feed_bytes(const memopt_feed_desc *desc, size_t *bytes) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "feed");
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_feed_desc d;
+    memopt_host host;
+
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (c.status || memopt_i_feed_plan(&c, desc, &d, &host, &room)) return c.status;
+    *bytes = room.bytes;
+    return MEMOPT_OK;
+}
+
+/* ---- reading ahead ---- */
+static void memopt_i_feed_begin(memopt_feed *x, uint64_t n) { /* window n of this rank */
+    memopt_i_checks c = memopt_i_checks_begin(&x->why, "feed");
+    const size_t slot = (size_t)(n % x->desc.ahead);
+    uint64_t at;
+
+    if (memopt_i_must_fit(&c, n / x->own < x->steps, "step", "is beyond what can be counted")) {
+        x->stuck = c.status;
+        return;
+    }
+    at = x->desc.offset + memopt_i_feed_first(x, n) * x->desc.token_bytes;
+    x->stuck = memopt_i_queue_begin(&x->queue, slot, x->file, MEMOPT_TRANSFER_READ, at,
+                                    x->slots + slot * x->slot_bytes, x->slot_bytes);
+    if (x->stuck) (void)memopt_i_refuse(&c, x->stuck, "file", "could not be read");
+}
+
+static void memopt_i_feed_fill(memopt_feed *x) {
+    while (!x->stuck && x->begun - x->taken < x->desc.ahead) {
+        memopt_i_feed_begin(x, x->begun);
+        if (!x->stuck) ++x->begun;
+    }
+}
+
+static void memopt_i_feed_drain(memopt_feed *x) { /* what is under way is waited for and forgotten */
+    size_t done = 0;
+
+    for (; x->taken < x->begun; ++x->taken)
+        (void)memopt_i_queue_wait(&x->queue, (size_t)(x->taken % x->desc.ahead), &done);
+}
+
+/* From here on nothing is handed out until a seek. */
+static memopt_status memopt_i_feed_stop(memopt_feed *x, memopt_status status) {
+    memopt_i_feed_drain(x);
+    x->stuck = status;
+    x->why = x->error;
+    return status;
+}
+
+/* ---- opening ---- */
+static void memopt_i_feed_measure(memopt_feed *x, memopt_i_checks *c, uint64_t bytes) { /* of the file */
+    memopt_feed_desc *d = &x->desc;
+    const uint64_t rest = bytes < d->offset ? 0 : bytes - d->offset;
+
+    if (!d->tokens && rest % d->token_bytes)
+        memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file: bytes", memopt_i_count(rest), "no multiple of token_bytes",
+                               memopt_i_count(d->token_bytes));
+    if (!d->tokens) d->tokens = rest / d->token_bytes;
+    if (d->tokens > rest / d->token_bytes)
+        memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file: tokens", memopt_i_count(rest / d->token_bytes), "at least",
+                               memopt_i_count(d->tokens));
+    if (d->tokens <= d->length)
+        memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file: tokens", memopt_i_count(d->tokens), "more than length",
+                               memopt_i_count(d->length));
+    else x->windows = (d->tokens - 1) / d->length;
+}
+
+static memopt_status memopt_i_feed_open(memopt_feed *x, memopt_i_checks *c, memopt_i_slot_result *results) {
+    const memopt_files *f = &x->host.files;
+    uint64_t bytes = 0;
+    memopt_status s = f->open_fn(f->user, x->desc.path, MEMOPT_OPEN_READ, &x->file);
+
+    if (s) {
+        x->file = NULL;
+        return memopt_i_refuse(c, s, "file", "could not be opened");
+    }
+    s = f->size_fn(f->user, x->file, &bytes);
+    if (s) return memopt_i_refuse(c, s, "file", "could not be measured");
+    memopt_i_feed_measure(x, c, bytes);
+    if (c->status) return c->status;
+    s = memopt_i_queue_open(&x->queue, f, x->desc.ahead, results);
+    return s ? memopt_i_refuse(c, s, "file", "has no queue of transfers") : s;
+}
+
+MEMOPT_API memopt_status memopt_feed_create(const memopt_feed_desc *desc, memopt_feed **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "feed");
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_i_slot_result *results;
+    memopt_feed_desc d;
+    memopt_host host;
+    memopt_feed *x;
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_must(&c, !desc || desc->path, "path", "is NULL");
+    if (c.status || memopt_i_feed_plan(&c, desc, &d, &host, &room)) return c.status;
+    x = (memopt_feed *)memopt_i_alloc(&host, room.bytes, MEMOPT_I_HOST_ALIGN);
+    if (!x) return memopt_i_refuse_memory(&c, room.bytes);
+    memset(x, 0, room.bytes); /* windows, too: valgrind and MSan do not see what the kernel writes later */
+    x->bytes = room.bytes;
+    x->host = host;
+    x->desc = d;
+    room = memopt_carver_begin(x);
+    (void)memopt_carve(&room, 1, sizeof *x, 0);
+    results = (memopt_i_slot_result *)memopt_carve(&room, d.ahead, sizeof *results, 0);
+    x->slots = (unsigned char *)memopt_carve(&room, d.ahead, memopt_i_feed_slot(&d), 0);
+    x->slot_bytes = memopt_i_feed_slot(&d);
+    x->own = ((d.units - d.rank - 1) / d.ranks + 1) * d.samples;
+    x->steps = UINT64_MAX / ((uint64_t)d.units * d.samples);
+    x->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    if (memopt_i_feed_open(x, &c, results)) {
+        memopt_feed_destroy(x);
+        return c.status;
+    }
+    memopt_i_feed_fill(x);
+    *out = x;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API void memopt_feed_destroy(memopt_feed *feed) {
+    if (!feed) return;
+    memopt_i_queue_close(&feed->queue);
+    if (feed->file) (void)feed->host.files.close_fn(feed->host.files.user, feed->file);
+    memopt_i_free(&feed->host, feed, feed->bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+/* ---- handing out ---- */
+static uint64_t memopt_i_feed_passed(memopt_feed *x) { /* nanoseconds since the last look; 0: the clock failed */
+    const uint64_t before = x->now;
+
+    if (x->host.clock.now_fn(x->host.clock.user, &x->now)) x->now = 0;
+    return before && x->now ? x->now - before : 0;
+}
+
+static memopt_status memopt_i_feed_wait(memopt_feed *x, uint64_t n) {
+    memopt_i_checks c = memopt_i_checks_begin(&x->error, "feed");
+    size_t done = 0;
+    memopt_status s;
+
+    if (x->taken == x->begun) {
+        x->error = x->why;
+        return x->stuck;
+    }
+    s = memopt_i_queue_wait(&x->queue, (size_t)(n % x->desc.ahead), &done);
+    ++x->taken;
+    if (s) (void)memopt_i_refuse(&c, s, "file", "could not be read");
+    else if (done != x->slot_bytes)
+        s = memopt_i_refuse(&c, MEMOPT_ERR_FORMAT, "file", "has become shorter");
+    return s ? memopt_i_feed_stop(x, s) : s;
+}
+
+static uint32_t memopt_i_feed_token(const unsigned char *b, size_t bytes) {
+    const uint32_t low = bytes == 1 ? b[0] : (uint32_t)b[0] | (uint32_t)b[1] << 8;
+
+    return bytes < 4 ? low : low | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+static memopt_status memopt_i_feed_convert(memopt_feed *x, uint64_t n, int32_t *inputs, int32_t *targets) {
+    const unsigned char *from = x->slots + n % x->desc.ahead * x->slot_bytes;
+    const size_t length = x->desc.length, bytes = x->desc.token_bytes;
+    size_t i;
+
+    for (i = 0; i <= length; ++i) {
+        const uint32_t token = memopt_i_feed_token(from + i * bytes, bytes);
+
+        if (token >= x->desc.vocabulary) {
+            memopt_i_checks c = memopt_i_checks_begin(&x->error, "feed");
+
+            memopt_i_checks_at(&c, "the file's token", (size_t)memopt_i_feed_first(x, n) + i);
+            (void)memopt_i_refuse_number(&c, MEMOPT_ERR_FORMAT, "token", memopt_i_count(token), "vocabulary",
+                                         memopt_i_count(x->desc.vocabulary));
+            return memopt_i_feed_stop(x, MEMOPT_ERR_FORMAT);
+        }
+        if (i < length) inputs[i] = (int32_t)token;
+        if (i && targets) targets[i - 1] = (int32_t)token;
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs, int32_t *targets) {
+    memopt_i_checks c = memopt_i_checks_begin(feed ? &feed->error : NULL, "feed");
+    uint64_t waited = 0;
+    size_t i;
+
+    memopt_i_must(&c, feed != NULL, "feed", "is NULL");
+    if (memopt_i_must(&c, inputs != NULL, "inputs", "is NULL")) return c.status;
+    for (i = 0; i < feed->desc.samples; ++i) {
+        const size_t at = i * feed->desc.length;
+        memopt_status s;
+
+        (void)memopt_i_feed_passed(feed);
+        s = memopt_i_feed_wait(feed, feed->unit + i);
+        waited += memopt_i_feed_passed(feed);
+        if (!s) s = memopt_i_feed_convert(feed, feed->unit + i, inputs + at, targets ? targets + at : NULL);
+        if (s) return s;
+        (void)memopt_i_feed_passed(feed);
+        memopt_i_feed_fill(feed);
+        waited += memopt_i_feed_passed(feed);
+    }
+    feed->unit += feed->desc.samples;
+    ++feed->stats.units;
+    feed->stats.nanoseconds += waited;
+    feed->stats.stalls += waited > MEMOPT_FEED_STALL;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_feed_seek(memopt_feed *feed, uint64_t step, size_t unit) {
+    memopt_i_checks c = memopt_i_checks_begin(feed ? &feed->error : NULL, "feed");
+    size_t round;
+
+    if (memopt_i_must(&c, feed != NULL, "feed", "is NULL")) return c.status;
+    memopt_i_must_number(&c, step < feed->steps, "step", memopt_i_count(step), "limit",
+                         memopt_i_count(feed->steps - 1));
+    memopt_i_must_be_at_most(&c, "unit", unit, "limit", feed->desc.units - 1);
+    if (c.status) return c.status;
+    round = unit / feed->desc.ranks + (unit % feed->desc.ranks > feed->desc.rank);
+    memopt_i_feed_drain(feed);
+    feed->taken = feed->begun = feed->unit = step * feed->own + round * feed->desc.samples;
+    feed->stuck = MEMOPT_OK;
+    memopt_i_feed_fill(feed);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_feed_find(const memopt_feed *feed, uint64_t step, size_t unit, size_t sample,
+                                          uint64_t *token) {
+    if (!feed || !token || step >= feed->steps || unit >= feed->desc.units || sample >= feed->desc.samples)
+        return MEMOPT_ERR_ARGUMENT;
+    *token = memopt_i_feed_window(feed, memopt_i_feed_sequence(feed, step, unit, sample)) * feed->desc.length;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_feed_stats memopt_feed_get_stats(const memopt_feed *feed) {
+    memopt_feed_stats s;
+
+    memset(&s, 0, sizeof s);
+    if (!feed) return s;
+    s = feed->stats;
+    s.windows = feed->windows;
+    s.step = feed->unit / feed->own;
+    s.unit = feed->desc.rank + (size_t)(feed->unit % feed->own) / feed->desc.samples * feed->desc.ranks;
+    return s;
+}
+
+MEMOPT_API memopt_error memopt_feed_error(const memopt_feed *feed) {
+    return feed ? feed->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the feed is NULL");
 }
 
 /* @section tensors : text carve base host api_tensors
@@ -35154,6 +39031,1819 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
     }
     memopt_i_free(&host, keys, room, 64);
     return c.status;
+}
+
+/* @section save : tensors checksum optim comm carve text base host api_save
+   Generations of a run on a disk that may stop at any moment.
+   Idea       A directory nobody looks at until it has its name, and that gets it last: make gen-N-step-S.tmp, write a
+              file of each rank and force it to the disk, write the manifest and force it, force the names, rename,
+              force the rename. A generation that has its name is whole.
+   Format     Version 1. gen-N-step-S/rank-R-of-RANKS.safetensors: the elements that a rank wrote, each item's as one
+              tensor NAME@FIRST, of one dimension or, when it is whole, of its own shape. The metadata have
+              "memopt.save" = "1", and for each NAME@FIRST the shape of the whole, "768,3072". The header is padded to
+              4096 bytes and written after the data, its first 4096 bytes last: a torn file has the length 0 there.
+              gen-N-step-S/manifest is safetensors, too: "files", U64 of RANKS x 4: length, bytes of the header,
+              CRC-32C of the header, CRC-32C of all; "number", U64: N; "content", U32: CRC-32C of the items in the
+              order of their listing, each in global order; "tiles", U32 of RANKS x n: CRC-32C of each tile of a
+              file's data, 0 behind its last; "crc", U8 x 4, last: CRC-32C of all bytes before it, little endian. Its
+              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), then the engine's own.
+   Versions   Readers ignore tensors and "memopt." keys they do not know, and refuse a version above their own. What a
+              reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
+   Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
+              is written by the first that holds it; all know all ranges, so nobody needs to ask.
+   Shards     Reading cuts the ranges of the files with those that are asked for; elements are copied, never decoded,
+              so that bits stay for any number of ranks. Each file is checked by one rank, and tiles again when they
+              are copied.
+   Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
+              of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
+              What is removed may be a link to what is dear to somebody, so the name itself goes first; and the run's
+              own directory, when it is new, has a name that must be synced, too. */
+
+#define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
+#define MEMOPT_I_SAVE_VERSION 1
+#define MEMOPT_I_SAVE_RESIDUE 0x48674BC7U /* CRC-32C of any bytes with their own behind them, little endian */
+#define MEMOPT_I_SAVE_LAST UINT64_C(1000000000000000) /* saves of a run; names with larger numbers are others' */
+enum {
+    MEMOPT_I_SAVE_NAME = 192,  /* room for our names in a path */
+    MEMOPT_I_SAVE_WORDS = 6,   /* numbers that ranks agree on */
+    MEMOPT_I_SAVE_TABLES = 5,  /* of a manifest */
+    MEMOPT_I_SAVE_DIMENSIONS = 10
+};
+
+typedef struct memopt_i_generation {
+    uint64_t number, step;
+} memopt_i_generation;
+
+/* ---- names ---- */
+/* A decimal integer without leading zeros; NULL: none, else what follows. */
+static const char *memopt_i_save_number(const char *text, uint64_t *out) {
+    uint64_t value = 0;
+    const char *t = text;
+
+    for (; *t >= '0' && *t <= '9'; ++t) {
+        const uint64_t digit = (uint64_t)(*t - '0');
+
+        if (value > (UINT64_MAX - digit) / 10 || (t > text && *text == '0')) return NULL;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return t > text ? t : NULL;
+}
+
+static const char *memopt_i_save_skip(const char *text, const char *prefix) {
+    const size_t length = strlen(prefix);
+
+    return text && strncmp(text, prefix, length) == 0 ? text + length : NULL;
+}
+
+/* gen-N-step-S; returns what follows, NULL for another name, or a number that no run comes to */
+static const char *memopt_i_save_generation(const char *name, memopt_i_generation *out) {
+    const char *t = memopt_i_save_skip(name, "gen-");
+
+    if (t) t = memopt_i_save_number(t, &out->number);
+    t = memopt_i_save_skip(t, "-step-");
+    return t && out->number <= MEMOPT_I_SAVE_LAST ? memopt_i_save_number(t, &out->step) : NULL;
+}
+
+/* A file that a save makes in its directory? What else is there is not ours to remove. */
+static int memopt_i_save_is_ours(const char *name) {
+    uint64_t number = 0;
+    const char *t = memopt_i_save_skip(name, "rank-");
+
+    if (t) t = memopt_i_save_number(t, &number);
+    t = memopt_i_save_skip(t, "-of-");
+    if (t) t = memopt_i_save_number(t, &number);
+    return strcmp(t ? t : name, t ? ".safetensors" : "manifest") == 0;
+}
+
+/* A path of the run: its directory, a generation, a suffix of that, a name in it. NULL: without. */
+typedef struct memopt_i_save_path {
+    char  *text;
+    size_t bytes;
+} memopt_i_save_path;
+
+static memopt_i_writer memopt_i_save_path_begin(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
+                                                const char *suffix) {
+    memopt_i_writer o = memopt_i_writer_begin(p->text, p->bytes);
+
+    memopt_i_put_text(&o, run);
+    memopt_i_put_text_number(&o, "/gen-", g->number);
+    memopt_i_put_text_number(&o, "-step-", g->step);
+    memopt_i_put_text(&o, suffix);
+    return o;
+}
+
+static const char *memopt_i_save_path_end(memopt_i_save_path *p, memopt_i_writer *o, const char *name) {
+    memopt_i_put_text(o, name);
+    (void)memopt_i_writer_end(o, 1, NULL);
+    return p->text;
+}
+
+static const char *memopt_i_save_dir(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
+                                     const char *suffix) {
+    memopt_i_writer o = memopt_i_save_path_begin(p, run, g, suffix);
+
+    return memopt_i_save_path_end(p, &o, "");
+}
+
+static const char *memopt_i_save_manifest(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
+                                          const char *suffix) {
+    memopt_i_writer o = memopt_i_save_path_begin(p, run, g, suffix);
+
+    return memopt_i_save_path_end(p, &o, "/manifest");
+}
+
+static const char *memopt_i_save_file(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
+                                      const char *suffix, size_t rank, size_t ranks) {
+    memopt_i_writer o = memopt_i_save_path_begin(p, run, g, suffix);
+
+    memopt_i_put_text_number(&o, "/rank-", rank);
+    memopt_i_put_text_number(&o, "-of-", ranks);
+    return memopt_i_save_path_end(p, &o, ".safetensors");
+}
+
+/* ---- directories ---- */
+typedef struct memopt_i_save_search {
+    memopt_i_generation found;
+    memopt_i_generation below;    /* the newest one below it, by number, then by step */
+    const char         *suffix;   /* of the names that count; NULL: whatever follows a generation's */
+    int                 is_found;
+} memopt_i_save_search;
+
+static int memopt_i_save_is_older(memopt_i_generation a, memopt_i_generation b) {
+    return a.number < b.number || (a.number == b.number && a.step < b.step);
+}
+
+static memopt_status memopt_i_save_look(void *context, const char *name) {
+    memopt_i_save_search *s = (memopt_i_save_search *)context;
+    memopt_i_generation g;
+    const char *rest = memopt_i_save_generation(name, &g);
+
+    if (!rest || (s->suffix && strcmp(rest, s->suffix) != 0) || !memopt_i_save_is_older(g, s->below)) return MEMOPT_OK;
+    if (s->is_found && !memopt_i_save_is_older(s->found, g)) return MEMOPT_OK;
+    s->found = g;
+    s->is_found = 1;
+    return MEMOPT_OK;
+}
+
+static memopt_i_generation memopt_i_save_above_all(void) {
+    memopt_i_generation g;
+
+    g.number = g.step = UINT64_MAX;
+    return g;
+}
+
+static memopt_status memopt_i_save_newest(const memopt_host *host, const char *run, memopt_i_generation below,
+                                          const char *suffix, memopt_i_save_search *out) {
+    memset(out, 0, sizeof *out);
+    out->below = below;
+    out->suffix = suffix;
+    return host->files.list_dir_fn(host->files.user, run, memopt_i_save_look, out);
+}
+
+typedef struct memopt_i_save_first { /* the first file of ours in a directory */
+    char  *name;
+    size_t bytes;
+    int    is_found;
+} memopt_i_save_first;
+
+static memopt_status memopt_i_save_take(void *context, const char *name) {
+    memopt_i_save_first *f = (memopt_i_save_first *)context;
+    const size_t length = strlen(name);
+
+    if (!memopt_i_save_is_ours(name) || length >= f->bytes) return MEMOPT_OK;
+    memcpy(f->name, name, length + 1);
+    f->is_found = 1;
+    return MEMOPT_ERR_STATE; /* no more of them */
+}
+
+/* What is at the path: a link, or a directory with files of ours; others' stay, and it with them. The names are asked
+   for one at a time, as they go away between. Where it fails, the next save finds what is left, and is not stopped. */
+static void memopt_i_save_remove(const memopt_host *host, memopt_i_save_path *p) {
+    const memopt_files *f = &host->files;
+    const size_t length = strlen(p->text);
+    memopt_i_save_first first;
+    memopt_status s = f->remove_fn(f->user, p->text); /* first of all: a link must not be entered */
+
+    if (!s) return;
+    do {
+        first.name = p->text + length + 1;
+        first.bytes = p->bytes - length - 1;
+        first.is_found = 0;
+        (void)f->list_dir_fn(f->user, p->text, memopt_i_save_take, &first);
+        if (!first.is_found) break;
+        p->text[length] = '/';
+        s = f->remove_fn(f->user, p->text);
+        p->text[length] = 0;
+    } while (!s);
+    (void)f->remove_fn(f->user, p->text);
+}
+
+/* What was begun and not ended, and what was not removed to the end. */
+static void memopt_i_save_clean(const memopt_host *host, const char *run, const char *suffix, memopt_i_save_path *p) {
+    memopt_i_save_search search;
+
+    search.found = memopt_i_save_above_all();
+    while (!memopt_i_save_newest(host, run, search.found, suffix, &search) && search.is_found) {
+        (void)memopt_i_save_dir(p, run, &search.found, suffix);
+        memopt_i_save_remove(host, p);
+    }
+}
+
+/* ---- a save ---- */
+typedef struct memopt_i_range {
+    uint64_t first, count;
+} memopt_i_range;
+
+typedef struct memopt_i_save {
+    memopt_save_desc desc; /* with the defaults filled in */
+    memopt_host      host;
+    memopt_i_checks  checks;
+    size_t           rank, ranks;
+    /* tables, in the first block */
+    void            *block;
+    size_t           block_bytes;
+    memopt_i_range  *ranges;      /* of rank 0, all items, then of rank 1; in the end those that each rank writes */
+    uint64_t        *words;       /* that ranks agree on */
+    uint32_t        *crcs;        /* of the ranges that are written */
+    unsigned char   *written;     /* of an item, the ranks that write some of it */
+    memopt_tensor   *tensors;     /* of this rank's file */
+    uint64_t        *counts;      /* their shapes */
+    uint32_t        *sources;     /* their items */
+    uint32_t        *order;       /* of the file */
+    size_t           tensor_count;
+    memopt_tensor_metadata *metadata;
+    memopt_i_writer  texts;
+    memopt_i_save_path path, other;
+    memopt_i_generation generation;
+    /* this rank's file, in the second block */
+    size_t           header_bytes;
+    uint64_t         data_bytes;
+    size_t           tile_count;  /* of the file with the most */
+    unsigned char   *header, *stage;
+    void            *file_block;
+    size_t           file_bytes;
+    uint32_t        *tiles;       /* in a third block: of all ranks, tile_count each */
+    uint32_t         header_crc, file_crc;
+} memopt_i_save;
+
+static memopt_status memopt_i_save_refuse_host(memopt_i_checks *c, memopt_status s, const char *what,
+                                               const char *reason) {
+    return s ? memopt_i_refuse(c, s, what, reason) : MEMOPT_OK;
+}
+
+static size_t memopt_i_save_element(memopt_tensor_type type) { return memopt_tensor_type_bits(type) / 8; }
+
+static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_save_item *item, size_t i) {
+    uint64_t elements = 1;
+    uint64_t bytes;
+    size_t k;
+    int fits = 1;
+
+    memopt_i_checks_at(c, "item", i);
+    if (item->prefix) (void)memopt_i_must_be_text(c, "prefix", item->prefix);
+    (void)memopt_i_must_be_text(c, "name", item->name);
+    memopt_i_must(c, memopt_i_tensor_type_valid(item->type) && item->type >= MEMOPT_TENSOR_U8, "type",
+                  "is no type of whole bytes from U8 on");
+    memopt_i_must_number(c, item->count > 0, "count", memopt_i_count(item->count), "at least", memopt_i_count(1));
+    memopt_i_must_number(c, item->first <= item->count, "first", memopt_i_count(item->first), "at most count",
+                         memopt_i_count(item->count));
+    memopt_i_must_number(c, item->held <= item->count - item->first, "held", memopt_i_count(item->held),
+                         "at most count - first", memopt_i_count(item->count - item->first));
+    memopt_i_must(c, item->data != NULL || !item->held, "data", "is NULL");
+    memopt_i_must(c, item->shape != NULL || !item->dimensions, "shape", "is NULL");
+    memopt_i_must_be_at_most(c, "dimensions", item->dimensions, "limit", MEMOPT_I_SAVE_DIMENSIONS);
+    if (c->status) return c->status;
+    fits = !memopt_i_mul_u64(item->count, memopt_i_save_element(item->type), &bytes) && bytes <= INT64_MAX;
+    for (k = 0; k < item->dimensions; ++k) fits &= !memopt_i_mul_u64(elements, item->shape[k], &elements);
+    memopt_i_must_fit(c, fits, "count", "is too large for a file");
+    return memopt_i_must_number(c, !item->shape || elements == item->count, "shape", memopt_i_count(elements),
+                                "must have elements", memopt_i_count(item->count));
+}
+
+static memopt_status memopt_i_save_check_items(memopt_i_checks *c, const memopt_save_desc *d) {
+    size_t i;
+
+    memopt_i_must(c, d->item_count > 0, "item_count", "is 0");
+    memopt_i_must_be_at_most(c, "item_count", d->item_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
+    memopt_i_must(c, d->items != NULL, "items", "is NULL");
+    for (i = 0; i < d->item_count && !c->status; ++i) (void)memopt_i_save_check_item(c, &d->items[i], i);
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return c->status;
+}
+
+static int memopt_i_save_is_little_endian(void) {
+    const uint16_t one = 1;
+    unsigned char low;
+
+    memcpy(&low, &one, 1);
+    return low == 1;
+}
+
+/* What saving and loading ask of a desc. */
+static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_save_desc *d, memopt_host *host) {
+    memopt_i_must(c, d->path != NULL, "path", "is NULL");
+    if (c->status || memopt_i_host_resolve(c, d->host, host)) return c->status;
+    if (!MEMOPT_I_FILES_HAVE_DIRS(&host->files))
+        return memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "host.files", "have no directories");
+    return memopt_i_save_is_little_endian() ? MEMOPT_OK
+        : memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "processor", "is not little endian");
+}
+
+static memopt_status memopt_i_save_check(memopt_i_save *s) {
+    memopt_save_desc *d = &s->desc;
+    memopt_i_checks *c = &s->checks;
+    size_t i;
+
+    if (!d->keep) d->keep = 2;
+    if (!d->tile) d->tile = (size_t)1 << 20;
+    if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
+    memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
+    memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
+                         "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
+    memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
+    memopt_i_must_be_at_most(c, "metadata_count", d->metadata_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
+    memopt_i_must(c, d->metadata != NULL || !d->metadata_count, "metadata", "is NULL");
+    for (i = 0; i < d->metadata_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "metadata", i);
+        (void)memopt_i_must_be_text(c, "key", d->metadata[i].key);
+        (void)memopt_i_must_be_text(c, "value", d->metadata[i].value);
+        if (!c->status)
+            (void)memopt_i_must(c, strncmp(d->metadata[i].key, "memopt.", 7) != 0, "key", "begins with \"memopt.\"");
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_save_check_items(c, d);
+}
+
+static uint32_t memopt_i_save_crc_text(uint32_t crc, const char *text) {
+    return memopt_crc32c(crc, text, strlen(text) + 1);
+}
+
+/* A number by which ranks notice that they do not list the same. */
+static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
+    const uint64_t numbers[4] = { d->step, d->tile, d->item_count, d->metadata_count };
+    uint32_t crc = memopt_crc32c(0, numbers, sizeof numbers);
+    size_t i;
+
+    for (i = 0; i < d->item_count; ++i) {
+        const memopt_save_item *item = &d->items[i];
+        const uint64_t what[3] = { (uint64_t)item->type, item->count, item->dimensions };
+
+        if (item->prefix) crc = memopt_crc32c(crc, item->prefix, strlen(item->prefix));
+        crc = memopt_i_save_crc_text(crc, item->name);
+        crc = memopt_crc32c(crc, what, sizeof what);
+        crc = memopt_crc32c(crc, item->shape, item->dimensions * sizeof *item->shape);
+    }
+    for (i = 0; i < d->metadata_count; ++i)
+        crc = memopt_i_save_crc_text(memopt_i_save_crc_text(crc, d->metadata[i].key), d->metadata[i].value);
+    return crc;
+}
+
+/* ---- ranks ---- */
+/* A call of all ranks. This rank's own failure stays what is told. */
+static memopt_status memopt_i_save_call(memopt_i_checks *c, memopt_comm *comm, const memopt_comm_call *call) {
+    const memopt_status s = memopt_comm_run(comm, call);
+
+    if (!s) return MEMOPT_OK;
+    if (!c->status && c->error) *c->error = memopt_comm_error(comm);
+    if (!c->status) c->status = s;
+    return s;
+}
+
+static memopt_status memopt_i_save_gather(memopt_i_checks *c, memopt_comm *comm, void *all, size_t bytes) {
+    memopt_comm_call call;
+
+    if (!comm || c->status) return c->status;
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = bytes;
+    call.receive = all;
+    call.send = (unsigned char *)all + memopt_comm_get_stats(comm).rank * bytes;
+    return memopt_i_save_call(c, comm, &call);
+}
+
+/* All tell whether they have failed, and five numbers; afterwards all have failed, or none. It takes no memory, so that
+   a rank without any can tell it. numbers: afterwards rank 0's; all: NULL, or receives status and numbers of each rank;
+   other: the first rank with other numbers than rank 0, SIZE_MAX: there is none. */
+static memopt_status memopt_i_save_agree(memopt_i_checks *c, memopt_comm *comm, uint64_t numbers[5], uint64_t *all,
+                                         size_t *other) {
+    const size_t rank = comm ? memopt_comm_get_stats(comm).rank : 0;
+    const size_t ranks = comm ? memopt_comm_get_stats(comm).rank_count : 1;
+    uint64_t zero[MEMOPT_I_SAVE_WORDS] = { 0 };
+    uint64_t words[MEMOPT_I_SAVE_WORDS];
+    memopt_comm_call call;
+    size_t where = SIZE_MAX;
+    int failed = 0;
+    size_t r;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = sizeof words;
+    call.send = call.receive = words;
+    *other = SIZE_MAX;
+    for (r = 0; r < ranks; ++r) {
+        call.root = r;
+        words[0] = (uint64_t)-(int64_t)c->status;
+        memcpy(words + 1, numbers, 5 * sizeof *words);
+        if (comm && memopt_i_save_call(c, comm, &call)) return c->status;
+        if (!r) memcpy(zero, words, sizeof zero);
+        if (*other == SIZE_MAX && memcmp(zero + 1, words + 1, 5 * sizeof *words)) *other = r;
+        if (all) memcpy(all + r * MEMOPT_I_SAVE_WORDS, words, sizeof words);
+        if (!words[0] || r == rank || failed) continue;
+        failed = (int)words[0];
+        where = r;
+    }
+    memcpy(numbers, zero + 1, 5 * sizeof *numbers);
+    if (c->status || !failed) return c->status;
+    memopt_i_checks_at(c, "rank", where);
+    return memopt_i_refuse(c, (memopt_status)-failed, NULL, "another rank failed");
+}
+
+/* ---- layout ---- */
+static size_t memopt_i_save_name_bytes(const memopt_save_item *item) {
+    return (item->prefix ? strlen(item->prefix) : 0) + strlen(item->name);
+}
+
+/* Names with "@FIRST", and shapes as texts. */
+static size_t memopt_i_save_text_bytes(const memopt_save_desc *d) {
+    size_t bytes = 1;
+    size_t i;
+
+    for (i = 0; i < d->item_count; ++i)
+        bytes += memopt_i_save_name_bytes(&d->items[i]) + 24 + 21 * (d->items[i].dimensions + 1);
+    return bytes;
+}
+
+static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
+    const memopt_save_desc *d = &s->desc;
+    const size_t n = d->item_count;
+    const size_t m = memopt_i_max(n, d->metadata_count) + 4; /* the manifest's metadata, or this rank's */
+    size_t all = 0;
+
+    if (memopt_i_mul(n, s->ranks, &all)) c->overflow = 1;
+    s->ranges = (memopt_i_range *)memopt_carve(c, all, sizeof *s->ranges, 64);
+    s->words = (uint64_t *)memopt_carve(c, s->ranks, MEMOPT_I_SAVE_WORDS * sizeof *s->words, 64);
+    s->crcs = (uint32_t *)memopt_carve(c, all, sizeof *s->crcs, 64);
+    s->written = (unsigned char *)memopt_carve(c, s->ranks, 1, 64);
+    s->tensors = (memopt_tensor *)memopt_carve(c, n + MEMOPT_I_SAVE_TABLES, sizeof *s->tensors, 64);
+    s->counts = (uint64_t *)memopt_carve(c, n, sizeof *s->counts, 64);
+    s->sources = (uint32_t *)memopt_carve(c, n, sizeof *s->sources, 64);
+    s->order = (uint32_t *)memopt_carve(c, n, sizeof *s->order, 64);
+    s->metadata = (memopt_tensor_metadata *)memopt_carve(c, m, sizeof *s->metadata, 64);
+    s->path.bytes = s->other.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
+    s->path.text = (char *)memopt_carve(c, s->path.bytes, 1, 64);
+    s->other.text = (char *)memopt_carve(c, s->other.bytes, 1, 64);
+    s->texts = memopt_i_writer_begin(NULL, memopt_i_save_text_bytes(d));
+    s->texts.buffer = (char *)memopt_carve(c, s->texts.capacity, 1, 64);
+}
+
+static char memopt_i_save_letter(const memopt_save_item *item, size_t i) {
+    const size_t prefix = item->prefix ? strlen(item->prefix) : 0;
+
+    return i < prefix ? item->prefix[i] : item->name[i - prefix];
+}
+
+static int memopt_i_save_same_name(const memopt_save_item *a, const memopt_save_item *b) {
+    size_t i = 0;
+
+    while (memopt_i_save_letter(a, i) && memopt_i_save_letter(a, i) == memopt_i_save_letter(b, i)) ++i;
+    return memopt_i_save_letter(a, i) == memopt_i_save_letter(b, i);
+}
+
+static uint32_t memopt_i_save_hash(const char *prefix, const char *name, size_t length) {
+    return memopt_crc32c(memopt_crc32c(0, prefix, prefix ? strlen(prefix) : 0), name, length);
+}
+
+static uint64_t memopt_i_save_hash_key(const void *hashes, uint32_t i) { return ((const uint32_t *)hashes)[i]; }
+
+/* Hashes of the items' names, and the items in their order. */
+static void memopt_i_save_index(const memopt_save_desc *d, uint32_t *order, uint32_t *hashes) {
+    size_t i;
+
+    for (i = 0; i < d->item_count; ++i) {
+        const memopt_save_item *item = &d->items[i];
+
+        order[i] = (uint32_t)i;
+        hashes[i] = memopt_i_save_hash(item->prefix, item->name, strlen(item->name));
+    }
+    memopt_i_sort(order, d->item_count, memopt_i_save_hash_key, hashes);
+}
+
+static memopt_status memopt_i_save_check_names(memopt_i_save *s) {
+    const memopt_save_item *items = s->desc.items;
+    const size_t n = s->desc.item_count;
+    size_t i, k;
+
+    memopt_i_save_index(&s->desc, s->order, s->crcs);
+    for (i = 0; i < n && !s->checks.status; ++i)
+        for (k = i + 1; k < n && s->crcs[s->order[k]] == s->crcs[s->order[i]]; ++k) {
+            if (!memopt_i_save_same_name(&items[s->order[i]], &items[s->order[k]])) continue;
+            memopt_i_checks_at(&s->checks, "item", memopt_i_max(s->order[i], s->order[k]));
+            (void)memopt_i_must(&s->checks, 0, "name", "occurs twice");
+        }
+    return s->checks.status;
+}
+
+/* The tables. This rank's ranges are written into them. */
+static memopt_status memopt_i_save_open(memopt_i_save *s) {
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_range *mine;
+    size_t i;
+
+    if (memopt_i_save_check(s)) return s->checks.status;
+    memopt_i_save_carve(s, &c);
+    if (memopt_i_must_fit(&s->checks, !c.overflow, "item_count", "is too large for memory")) return s->checks.status;
+    s->block_bytes = c.bytes;
+    s->block = memopt_i_alloc(&s->host, s->block_bytes, 64);
+    if (!s->block) return memopt_i_refuse_memory(&s->checks, s->block_bytes);
+    c = memopt_carver_begin(s->block);
+    memopt_i_save_carve(s, &c);
+    memset(s->words, 0, s->ranks * MEMOPT_I_SAVE_WORDS * sizeof *s->words);
+    mine = s->ranges + s->rank * s->desc.item_count;
+    for (i = 0; i < s->desc.item_count; ++i) {
+        mine[i].first = s->desc.items[i].first;
+        mine[i].count = s->desc.items[i].held;
+    }
+    return memopt_i_save_check_names(s);
+}
+
+static void memopt_i_save_close(memopt_i_save *s) {
+    memopt_i_free(&s->host, s->tiles, s->ranks * s->tile_count * sizeof *s->tiles, 64);
+    memopt_i_free(&s->host, s->file_block, s->file_bytes, MEMOPT_I_SAVE_BLOCK);
+    memopt_i_free(&s->host, s->block, s->block_bytes, 64);
+}
+
+/* Who writes what of an item: from its first element on, the first rank that has it, as far as it has. */
+static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
+    const size_t n = s->desc.item_count;
+    const uint64_t count = s->desc.items[item].count;
+    uint64_t done = 0;
+    size_t r;
+
+    memset(s->written, 0, s->ranks);
+    while (done < count) {
+        memopt_i_range *g = NULL;
+
+        for (r = 0; r < s->ranks && !g; ++r) {
+            memopt_i_range *of = &s->ranges[r * n + item];
+
+            if (!s->written[r] && of->first <= done && of->count > done - of->first) g = of;
+            if (g) s->written[r] = 1;
+        }
+        if (!g) {
+            memopt_i_checks_at(&s->checks, "item", item);
+            return memopt_i_must_number(&s->checks, 0, "element", memopt_i_count(done), "is held by no rank; count",
+                                        memopt_i_count(count));
+        }
+        g->count -= done - g->first;
+        g->first = done;
+        done += g->count;
+    }
+    for (r = 0; r < s->ranks; ++r)
+        if (!s->written[r]) s->ranges[r * n + item].count = 0;
+    return MEMOPT_OK;
+}
+
+static const char *memopt_i_save_text_end(memopt_i_save *s, size_t start) {
+    memopt_i_put(&s->texts, "", 1);
+    return s->texts.buffer + start;
+}
+
+static const char *memopt_i_save_tensor_name(memopt_i_save *s, const memopt_save_item *item, uint64_t first) {
+    const size_t start = s->texts.length;
+
+    if (item->prefix) memopt_i_put_text(&s->texts, item->prefix);
+    memopt_i_put_text(&s->texts, item->name);
+    memopt_i_put_text_number(&s->texts, "@", first);
+    return memopt_i_save_text_end(s, start);
+}
+
+static void memopt_i_put_shape(memopt_i_writer *o, const memopt_save_item *item) {
+    size_t i;
+
+    if (!item->shape) memopt_i_put_number(o, item->count);
+    for (i = 0; item->shape && i < item->dimensions; ++i) memopt_i_put_text_number(o, i ? "," : "", item->shape[i]);
+}
+
+static void memopt_i_save_add(memopt_i_save *s, memopt_tensors_desc *d, const char *key, const char *value) {
+    memopt_tensor_metadata *m = &s->metadata[d->metadata_count++];
+
+    m->key = key;
+    m->value = value;
+    d->metadata = s->metadata;
+}
+
+/* The header of this rank's file, as it is to be written. */
+static memopt_tensors_desc memopt_i_save_describe(memopt_i_save *s) {
+    const memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
+    memopt_tensors_desc d;
+    size_t i;
+
+    memset(&d, 0, sizeof d);
+    d.tensors = s->tensors;
+    d.alignment = MEMOPT_I_SAVE_BLOCK;
+    d.host = &s->host;
+    d.error = s->checks.error;
+    s->texts.length = 0;
+    memopt_i_save_add(s, &d, "memopt.save", "1");
+    for (i = 0; i < s->desc.item_count; ++i) {
+        const memopt_save_item *item = &s->desc.items[i];
+        memopt_tensor *t = &s->tensors[d.count];
+        size_t start;
+
+        if (!mine[i].count) continue;
+        memset(t, 0, sizeof *t);
+        t->name = memopt_i_save_tensor_name(s, item, mine[i].first);
+        start = s->texts.length;
+        memopt_i_put_shape(&s->texts, item);
+        memopt_i_save_add(s, &d, t->name, memopt_i_save_text_end(s, start));
+        t->type = item->type;
+        s->counts[d.count] = mine[i].count;
+        t->shape = &s->counts[d.count];
+        t->rank = 1;
+        if (item->shape && mine[i].count == item->count) {
+            t->shape = item->shape;
+            t->rank = item->dimensions;
+        }
+        s->sources[d.count++] = (uint32_t)i;
+    }
+    return d;
+}
+
+/* How large a header is going to be; places are told to its tensors. */
+static memopt_status memopt_i_save_header_bytes(memopt_i_save *s, const memopt_tensors_desc *desc, size_t *bytes) {
+    memopt_tensors_desc d = *desc;
+    memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+
+    d.error = &why;
+    s->checks.status = memopt_tensors_write(&d, NULL, 0, bytes);
+    if (s->checks.status == MEMOPT_ERR_BUFFER) s->checks.status = MEMOPT_OK; /* of none at all */
+    else if (s->checks.error) *s->checks.error = why;
+    return s->checks.status;
+}
+
+static uint64_t memopt_i_save_tensor_begin(const void *tensors, uint32_t i) {
+    return ((const memopt_tensor *)tensors)[i].begin;
+}
+
+static size_t memopt_i_save_tiles(uint64_t data_bytes, size_t tile) {
+    return (size_t)(data_bytes / tile + (data_bytes % tile != 0));
+}
+
+/* The file of this rank: its places, its header, its buffer. */
+static memopt_status memopt_i_save_lay_out(memopt_i_save *s) {
+    memopt_tensors_desc d = memopt_i_save_describe(s);
+    memopt_status status;
+    size_t i;
+
+    if (memopt_i_save_header_bytes(s, &d, &s->header_bytes)) return s->checks.status;
+    s->tensor_count = d.count;
+    for (i = 0; i < d.count; ++i) {
+        s->order[i] = (uint32_t)i;
+        if (s->tensors[i].end > s->data_bytes) s->data_bytes = s->tensors[i].end;
+    }
+    memopt_i_sort(s->order, d.count, memopt_i_save_tensor_begin, s->tensors);
+    s->file_bytes = s->header_bytes + s->desc.tile;
+    s->file_block = memopt_i_alloc(&s->host, s->file_bytes, MEMOPT_I_SAVE_BLOCK);
+    if (!s->file_block) return memopt_i_refuse_memory(&s->checks, s->file_bytes);
+    s->header = (unsigned char *)s->file_block;
+    s->stage = s->header + s->header_bytes;
+    status = memopt_tensors_write(&d, s->header, s->header_bytes, NULL);
+    if (status) return s->checks.status = status;
+    s->header_crc = s->file_crc = memopt_crc32c(0, s->header, s->header_bytes);
+    return MEMOPT_OK;
+}
+
+/* What all ranks share out, and how many tiles the longest file has. */
+static memopt_status memopt_i_save_plan(memopt_i_save *s) {
+    uint64_t numbers[5] = { 0 };
+    size_t i;
+
+    for (i = 0; i < s->desc.item_count && !s->checks.status; ++i) (void)memopt_i_save_share(s, i);
+    if (!s->checks.status) (void)memopt_i_save_lay_out(s);
+    numbers[0] = memopt_i_save_tiles(s->data_bytes, s->desc.tile);
+    if (memopt_i_save_agree(&s->checks, s->desc.comm, numbers, s->words, &i)) return s->checks.status;
+    for (i = 0; i < s->ranks; ++i)
+        s->tile_count = memopt_i_max(s->tile_count, (size_t)s->words[i * MEMOPT_I_SAVE_WORDS + 1]);
+    return MEMOPT_OK;
+}
+
+static void memopt_i_save_make_tiles(memopt_i_save *s) {
+    size_t bytes;
+
+    if (memopt_i_must_fit(&s->checks, !memopt_i_mul(s->tile_count, s->ranks * sizeof *s->tiles, &bytes), "tile",
+                          "makes too many checksums for memory")) return;
+    s->tiles = (uint32_t *)memopt_i_alloc(&s->host, bytes, 64);
+    if (s->tiles) memset(s->tiles, 0, bytes);
+    else (void)memopt_i_refuse_memory(&s->checks, bytes);
+}
+
+/* ---- this rank's file ---- */
+static memopt_status memopt_i_save_put(memopt_i_save *s, void *file, uint64_t at, const void *bytes, size_t count) {
+    return memopt_i_save_refuse_host(&s->checks, s->host.files.write_fn(s->host.files.user, file, at, bytes, count),
+                                     "file", "could not be written");
+}
+
+/* A tile is full, or the last one. */
+static memopt_status memopt_i_save_tile(memopt_i_save *s, void *file, size_t tile, size_t count) {
+    const uint32_t crc = memopt_crc32c(0, s->stage, count);
+    const size_t whole = (count + MEMOPT_I_SAVE_BLOCK - 1) & ~(MEMOPT_I_SAVE_BLOCK - 1);
+
+    s->tiles[s->rank * s->tile_count + tile] = crc;
+    s->file_crc = memopt_crc32c_join(s->file_crc, crc, count);
+    memset(s->stage + count, 0, whole - count);
+    return memopt_i_save_put(s, file, s->header_bytes + (uint64_t)tile * s->desc.tile, s->stage, whole);
+}
+
+static memopt_status memopt_i_save_data(memopt_i_save *s, void *file) {
+    const memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
+    uint32_t *crcs = s->crcs + s->rank * s->desc.item_count;
+    size_t tile = 0;
+    size_t full = 0;
+    size_t k;
+
+    memset(crcs, 0, s->desc.item_count * sizeof *crcs);
+    for (k = 0; k < s->tensor_count; ++k) {
+        const memopt_tensor *t = &s->tensors[s->order[k]];
+        const size_t i = s->sources[s->order[k]];
+        const memopt_save_item *item = &s->desc.items[i];
+        const unsigned char *from = (const unsigned char *)item->data
+                                  + (size_t)(mine[i].first - item->first) * memopt_i_save_element(item->type);
+        uint64_t left = t->end - t->begin;
+
+        while (left) {
+            const size_t room = s->desc.tile - full;
+            const size_t count = left < room ? (size_t)left : room;
+
+            memcpy(s->stage + full, from, count);
+            crcs[i] = memopt_crc32c(crcs[i], s->stage + full, count);
+            from += count;
+            left -= count;
+            full += count;
+            if (full < s->desc.tile) continue;
+            if (memopt_i_save_tile(s, file, tile++, full)) return s->checks.status;
+            full = 0;
+        }
+    }
+    return full ? memopt_i_save_tile(s, file, tile, full) : MEMOPT_OK;
+}
+
+/* Data, then the header from its second block on, then its first: until then the file begins with the length 0. */
+static memopt_status memopt_i_save_fill(memopt_i_save *s, void *file) {
+    const memopt_files *f = &s->host.files;
+    const uint64_t bytes = s->header_bytes + s->data_bytes;
+    const uint64_t blocks = (bytes + MEMOPT_I_SAVE_BLOCK - 1) / MEMOPT_I_SAVE_BLOCK;
+    const size_t rest = s->header_bytes - MEMOPT_I_SAVE_BLOCK;
+
+    if (memopt_i_save_refuse_host(&s->checks, f->reserve_fn(f->user, file, blocks * MEMOPT_I_SAVE_BLOCK), "disk",
+                                  "has no room")) return s->checks.status;
+    if (memopt_i_save_data(s, file)) return s->checks.status;
+    if (rest && memopt_i_save_put(s, file, MEMOPT_I_SAVE_BLOCK, s->header + MEMOPT_I_SAVE_BLOCK, rest))
+        return s->checks.status;
+    if (memopt_i_save_put(s, file, 0, s->header, MEMOPT_I_SAVE_BLOCK)) return s->checks.status;
+    (void)memopt_i_save_refuse_host(&s->checks, f->resize_fn(f->user, file, bytes), "file", "could not be cut");
+    if (s->checks.status) return s->checks.status;
+    return memopt_i_save_refuse_host(&s->checks, f->sync_fn(f->user, file), "file", "could not be synced");
+}
+
+/* Open past the cache where its blocks are not larger than ours. */
+static memopt_status memopt_i_save_open_direct(const memopt_host *host, const char *path, int writes, void **file) {
+    const memopt_files *f = &host->files;
+    size_t align = 1;
+    memopt_status s = f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_READ_DIRECT, file);
+
+    if (s) return s;
+    s = f->align_fn(f->user, *file, &align);
+    if (!s && MEMOPT_I_SAVE_BLOCK % align == 0) return MEMOPT_OK;
+    (void)f->close_fn(f->user, *file);
+    return s ? s : f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE : MEMOPT_OPEN_READ, file);
+}
+
+static memopt_status memopt_i_save_write_file(memopt_i_save *s) {
+    const char *path = memopt_i_save_file(&s->path, s->desc.path, &s->generation, ".tmp", s->rank, s->ranks);
+    void *file = NULL;
+
+    if (memopt_i_save_refuse_host(&s->checks, memopt_i_save_open_direct(&s->host, path, 1, &file), "file",
+                                  "could not be opened")) return s->checks.status;
+    (void)memopt_i_save_fill(s, file);
+    return memopt_i_save_refuse_host(&s->checks, s->host.files.close_fn(s->host.files.user, file), "file",
+                                     "could not be closed");
+}
+
+/* ---- the manifest, by rank 0 ---- */
+static uint32_t memopt_i_save_content(const memopt_i_save *s) {
+    const size_t n = s->desc.item_count;
+    uint32_t crc = 0;
+    size_t i, r;
+
+    for (i = 0; i < n; ++i) {
+        const size_t element = memopt_i_save_element(s->desc.items[i].type);
+        uint64_t done = 0;
+
+        while (done < s->desc.items[i].count)
+            for (r = 0; r < s->ranks; ++r) {
+                const memopt_i_range *g = &s->ranges[r * n + i];
+
+                if (!g->count || g->first != done) continue;
+                crc = memopt_crc32c_join(crc, s->crcs[r * n + i], g->count * element);
+                done += g->count;
+            }
+    }
+    return crc;
+}
+
+static void memopt_i_save_table(memopt_tensor *t, const char *name, memopt_tensor_type type, const uint64_t *shape,
+                                size_t rank) {
+    memset(t, 0, sizeof *t);
+    t->name = name;
+    t->type = type;
+    t->shape = shape;
+    t->rank = rank;
+}
+
+/* Its header into `buffer`; NULL: how large it is with its data. Texts of numbers stand in the rank's. */
+static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned char *buffer, size_t capacity,
+                                                   size_t *header, size_t *bytes) {
+    const uint64_t files[2] = { s->ranks, 4 };
+    const uint64_t tiles[2] = { s->ranks, s->tile_count };
+    const uint64_t crc[1] = { 4 };
+    char step[24], tile[24];
+    memopt_i_writer o = memopt_i_writer_begin(step, sizeof step);
+    memopt_tensors_desc d;
+    size_t i;
+
+    memset(&d, 0, sizeof d);
+    d.alignment = 8;
+    d.host = &s->host;
+    d.error = s->checks.error;
+    d.tensors = s->tensors;
+    memopt_i_save_table(&s->tensors[d.count++], "files", MEMOPT_TENSOR_U64, files, 2);
+    memopt_i_save_table(&s->tensors[d.count++], "number", MEMOPT_TENSOR_U64, NULL, 0);
+    memopt_i_save_table(&s->tensors[d.count++], "content", MEMOPT_TENSOR_U32, NULL, 0);
+    memopt_i_save_table(&s->tensors[d.count++], "tiles", MEMOPT_TENSOR_U32, tiles, 2);
+    memopt_i_save_table(&s->tensors[d.count++], "crc", MEMOPT_TENSOR_U8, crc, 1);
+    memopt_i_put_number(&o, s->desc.step);
+    (void)memopt_i_writer_end(&o, 1, NULL);
+    o = memopt_i_writer_begin(tile, sizeof tile);
+    memopt_i_put_number(&o, s->desc.tile);
+    (void)memopt_i_writer_end(&o, 1, NULL);
+    memopt_i_save_add(s, &d, "memopt.save", "1");
+    memopt_i_save_add(s, &d, "memopt.step", step);
+    memopt_i_save_add(s, &d, "memopt.tile", tile);
+    for (i = 0; i < s->desc.metadata_count; ++i)
+        memopt_i_save_add(s, &d, s->desc.metadata[i].key, s->desc.metadata[i].value);
+    if (buffer) s->checks.status = memopt_tensors_write(&d, buffer, capacity, header);
+    else (void)memopt_i_save_header_bytes(s, &d, header);
+    if (s->checks.status) return s->checks.status;
+    *bytes = *header + (size_t)s->tensors[MEMOPT_I_SAVE_TABLES - 1].end;
+    return MEMOPT_OK;
+}
+
+/* All of its bytes. */
+static void memopt_i_save_manifest_fill(const memopt_i_save *s, unsigned char *to, size_t header, size_t bytes) {
+    unsigned char *number = to + header + s->ranks * 4 * sizeof(uint64_t);
+    unsigned char *content = number + sizeof s->generation.number;
+    const uint32_t all = memopt_i_save_content(s);
+    uint32_t crc;
+    size_t r;
+
+    for (r = 0; r < s->ranks; ++r) /* behind the status of each: length, header, its CRC, the file's */
+        memcpy(to + header + r * 4 * sizeof(uint64_t), s->words + r * MEMOPT_I_SAVE_WORDS + 1, 4 * sizeof(uint64_t));
+    memcpy(number, &s->generation.number, sizeof s->generation.number);
+    memcpy(content, &all, sizeof all);
+    memcpy(content + sizeof all, s->tiles, s->ranks * s->tile_count * sizeof *s->tiles);
+    crc = memopt_crc32c(0, to, bytes - 4);
+    memcpy(to + bytes - 4, &crc, 4);
+}
+
+static memopt_status memopt_i_save_write_manifest(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+    memopt_i_checks *c = &s->checks;
+    unsigned char *manifest;
+    void *file = NULL;
+    size_t header = 0;
+    size_t bytes = 0;
+
+    if (memopt_i_save_manifest_header(s, NULL, 0, &header, &bytes)) return c->status;
+    manifest = (unsigned char *)memopt_i_alloc(&s->host, bytes, 64);
+    if (!manifest) return memopt_i_refuse_memory(c, bytes);
+    if (!memopt_i_save_manifest_header(s, manifest, header, &header, &bytes)) {
+        memopt_i_save_manifest_fill(s, manifest, header, bytes);
+        (void)memopt_i_save_refuse_host(c, f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, &file), "manifest",
+                                        "could not be opened");
+    }
+    if (!c->status) {
+        (void)memopt_i_save_refuse_host(c, f->write_fn(f->user, file, 0, manifest, bytes), "manifest",
+                                        "could not be written");
+        if (!c->status)
+            (void)memopt_i_save_refuse_host(c, f->sync_fn(f->user, file), "manifest", "could not be synced");
+        (void)memopt_i_save_refuse_host(c, f->close_fn(f->user, file), "manifest", "could not be closed");
+    }
+    memopt_i_free(&s->host, manifest, bytes, 64);
+    return c->status;
+}
+
+/* The name of the run's directory, which may be new. */
+static void memopt_i_save_sync_run(memopt_i_save *s) {
+    memopt_i_writer o = memopt_i_writer_begin(s->path.text, s->path.bytes);
+
+    memopt_i_put_text(&o, s->desc.path);
+    (void)memopt_i_save_path_end(&s->path, &o, "");
+    (void)memopt_i_save_refuse_host(&s->checks, memopt_i_files_sync_parent(&s->host.files, s->path.text), "path",
+                                    "is in a directory that could not be synced");
+}
+
+/* The directory of the run, and in it one for this generation. */
+static void memopt_i_save_begin(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    memopt_i_checks *c = &s->checks;
+    memopt_i_save_search search;
+
+    if (s->rank || c->status) return;
+    (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, s->desc.path), "path", "could not be made");
+    if (c->status) return;
+    memopt_i_save_clean(&s->host, s->desc.path, ".tmp", &s->path);
+    memopt_i_save_clean(&s->host, s->desc.path, ".old", &s->path);
+    (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
+                                                            &search), "path", "could not be listed");
+    s->generation.number = search.is_found ? search.found.number + 1 : 1;
+    (void)memopt_i_must_fit(c, s->generation.number <= MEMOPT_I_SAVE_LAST, "path", "has the last number that there is");
+    if (!search.is_found && !c->status) memopt_i_save_sync_run(s);
+    if (c->status) return;
+    (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, memopt_i_save_dir(&s->path, s->desc.path,
+                                                                                 &s->generation, ".tmp")),
+                                    "generation", "could not be made");
+}
+
+/* From here on the generation is there. */
+static void memopt_i_save_commit(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    memopt_i_checks *c = &s->checks;
+    const char *from;
+
+    if (s->rank || memopt_i_save_write_manifest(s)) return;
+    from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
+    if (c->status) return;
+    (void)memopt_i_save_refuse_host(c, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
+                                                                                     &s->generation, "")),
+                                    "generation", "could not be renamed");
+    if (c->status) return;
+    (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, s->desc.path), "path", "could not be synced");
+}
+
+/* A save that failed leaves nothing: where that fails, too, the next one finds it. */
+static void memopt_i_save_give_up(memopt_i_save *s) {
+    if (s->rank || !s->generation.number || !s->path.text) return;
+    (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    memopt_i_save_remove(&s->host, &s->path);
+}
+
+/* A manifest that holds? It is read piece by piece into the buffer of the tiles. */
+static int memopt_i_save_holds(memopt_i_save *s, void *file) {
+    const memopt_files *f = &s->host.files;
+    uint64_t size = 0;
+    uint64_t at = 0;
+    uint32_t crc = 0;
+    size_t done = 0;
+
+    if (f->size_fn(f->user, file, &size) || size < 12) return 0;
+    while (at < size) {
+        const uint64_t left = size - at;
+        const size_t count = left < s->desc.tile ? (size_t)left : s->desc.tile;
+
+        if (f->read_fn(f->user, file, at, s->stage, count, &done) || done < count) return 0;
+        crc = memopt_crc32c(crc, s->stage, count);
+        at += count;
+    }
+    return crc == MEMOPT_I_SAVE_RESIDUE;
+}
+
+static int memopt_i_save_is_whole(memopt_i_save *s, const memopt_i_generation *g) {
+    const memopt_files *f = &s->host.files;
+    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, g, "");
+    void *file = NULL;
+    int holds;
+
+    if (f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
+    holds = memopt_i_save_holds(s, file);
+    (void)f->close_fn(f->user, file); /* it was only read */
+    return holds;
+}
+
+/* Generations beyond those that are kept; one whose manifest is damaged takes no other's place. What fails here is
+   tried again by the next save. */
+static void memopt_i_save_retire(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    const char *run = s->desc.path;
+    size_t keep = s->desc.keep;
+    memopt_i_save_search search;
+
+    search.found = memopt_i_save_above_all();
+    while (!memopt_i_save_newest(&s->host, run, search.found, "", &search) && search.is_found) {
+        if (keep) keep -= (size_t)memopt_i_save_is_whole(s, &search.found);
+        else if (!f->rename_fn(f->user, memopt_i_save_dir(&s->path, run, &search.found, ""),
+                               memopt_i_save_dir(&s->other, run, &search.found, ".old")))
+            memopt_i_save_remove(&s->host, &s->other);
+    }
+}
+
+/* All ranks have their tables, and one listing; then each knows the ranges of all. */
+static memopt_status memopt_i_save_meet(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    numbers[0] = c->status ? 0 : memopt_i_save_listing(&s->desc);
+    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
+    memopt_i_checks_at(c, "rank", other);
+    (void)memopt_i_must(c, other == SIZE_MAX, "items", "are others than those of rank 0");
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_save_gather(c, s->desc.comm, s->ranges, s->desc.item_count * sizeof *s->ranges);
+}
+
+/* Everything up to the manifest: all ranks have written and synced their files, and rank 0 has what it tells of
+   them. */
+static memopt_status memopt_i_save_files(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    memopt_comm *comm = s->desc.comm;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    if (memopt_i_save_meet(s) || memopt_i_save_plan(s)) return c->status;
+    memopt_i_save_make_tiles(s); /* from here on a failure is told at the next agreement */
+    memopt_i_save_begin(s);
+    numbers[0] = s->generation.number;
+    if (memopt_i_save_agree(c, comm, numbers, NULL, &other)) return c->status;
+    s->generation.number = numbers[0];
+    (void)memopt_i_save_write_file(s);
+    numbers[0] = s->header_bytes + s->data_bytes;
+    numbers[1] = s->header_bytes;
+    numbers[2] = s->header_crc;
+    numbers[3] = s->file_crc;
+    if (memopt_i_save_agree(c, comm, numbers, s->words, &other)) return c->status;
+    if (memopt_i_save_gather(c, comm, s->crcs, s->desc.item_count * sizeof *s->crcs)) return c->status;
+    return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
+}
+
+static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
+    memopt_i_save s;
+
+    memset(&s, 0, sizeof s);
+    s.desc = *desc;
+    s.checks = memopt_i_checks_begin(desc->error, "save");
+    s.ranks = desc->comm ? memopt_comm_get_stats(desc->comm).rank_count : 1;
+    s.rank = desc->comm ? memopt_comm_get_stats(desc->comm).rank : 0;
+    s.generation.step = desc->step;
+    return s;
+}
+
+MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc) {
+    uint64_t numbers[5] = { 0 };
+    memopt_i_save s;
+    size_t other;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_save_of(desc);
+    (void)memopt_i_save_open(&s);
+    if (!memopt_i_save_files(&s)) {
+        memopt_i_save_commit(&s);
+        (void)memopt_i_save_agree(&s.checks, desc->comm, numbers, NULL, &other);
+    }
+    if (s.checks.status) memopt_i_save_give_up(&s);
+    else if (!s.rank) memopt_i_save_retire(&s);
+    memopt_i_save_close(&s);
+    return s.checks.status;
+}
+
+/* What memopt_tensors_write() lends itself. */
+static size_t memopt_i_save_lent(size_t tensors, size_t metadata) {
+    return (memopt_i_max(tensors, metadata) + 1) * 2 * sizeof(memopt_i_tensors_key);
+}
+
+/* Ranges as if this rank wrote all that it holds, and where others do, too, with the longest names there can be. */
+static uint64_t memopt_i_save_assume(memopt_i_save *s) {
+    memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
+    uint64_t all = 0;
+    size_t i;
+
+    for (i = 0; i < s->desc.item_count; ++i) {
+        const memopt_save_item *item = &s->desc.items[i];
+
+        if (s->ranks > 1) mine[i].first = item->count;
+        all += item->count * memopt_i_save_element(item->type);
+    }
+    return all;
+}
+
+MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk) {
+    size_t header = 0;
+    size_t manifest = 0;
+    memopt_i_save s;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_save_of(desc);
+    if (!memopt_i_save_open(&s)) {
+        const uint64_t all = memopt_i_save_assume(&s);
+
+        if (!memopt_i_save_lay_out(&s)) {
+            s.tile_count = memopt_i_save_tiles(s.ranks > 1 ? all : s.data_bytes, s.desc.tile);
+            (void)memopt_i_save_manifest_header(&s, NULL, 0, &header, &manifest);
+        }
+    }
+    if (!s.checks.status) {
+        const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
+        const size_t lent = memopt_i_save_lent(s.tensor_count, s.tensor_count + 1);
+        const size_t last = tiles + manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, desc->metadata_count + 3);
+
+        if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, last);
+        if (disk) *disk = s.header_bytes + memopt_i_save_tiles(s.data_bytes, MEMOPT_I_SAVE_BLOCK)
+                        * (uint64_t)MEMOPT_I_SAVE_BLOCK + (s.rank ? 0 : manifest);
+    }
+    s.tile_count = 0; /* there is no table of them */
+    memopt_i_save_close(&s);
+    return s.checks.status;
+}
+
+/* ---- loading ---- */
+typedef struct memopt_i_saved_file {
+    memopt_tensors tensors;
+    void          *memory;
+    size_t         bytes;
+    uint64_t       length;
+    size_t         header_bytes;
+    uint32_t       header_crc, crc;
+} memopt_i_saved_file;
+
+struct memopt_saved {
+    memopt_host         host;
+    memopt_comm        *comm;
+    size_t              rank, ranks;     /* that read */
+    size_t              bytes;           /* of this block */
+    const char         *run;
+    memopt_i_save_path  path;
+    memopt_i_generation generation;
+    memopt_error        why;             /* the newest that was refused */
+    size_t              refused;
+    /* of this generation; all of it goes when it is refused */
+    unsigned char      *manifest;
+    size_t              manifest_bytes;
+    memopt_tensors      tensors;         /* of the manifest */
+    void               *tensors_memory;
+    size_t              tensors_bytes;
+    uint64_t            step;
+    uint32_t            content;
+    size_t              tile;
+    memopt_i_saved_file *files;
+    size_t              file_count, tile_count;
+    const unsigned char *tiles;          /* in the manifest */
+    unsigned char      *stage;
+    size_t              stage_tile;      /* what it holds; SIZE_MAX: nothing */
+};
+
+static void memopt_i_saved_drop(memopt_saved *s) {
+    size_t i;
+
+    for (i = 0; s->files && i < s->file_count; ++i)
+        memopt_i_free(&s->host, s->files[i].memory, s->files[i].bytes, 64);
+    memopt_i_free(&s->host, s->files, s->file_count * sizeof *s->files, 64);
+    memopt_i_free(&s->host, s->stage, s->tile, MEMOPT_I_SAVE_BLOCK);
+    memopt_i_free(&s->host, s->tensors_memory, s->tensors_bytes, 64);
+    memopt_i_free(&s->host, s->manifest, s->manifest_bytes, 64);
+    s->files = NULL;
+    s->stage = NULL;
+    s->tensors_memory = NULL;
+    s->manifest = NULL;
+}
+
+MEMOPT_API void memopt_saved_close(memopt_saved *saved) {
+    memopt_host host;
+
+    if (!saved) return;
+    host = saved->host;
+    memopt_i_saved_drop(saved);
+    memopt_i_free(&host, saved, saved->bytes, 64);
+}
+
+/* A read of so many bytes, or a refusal. */
+static memopt_status memopt_i_saved_get(memopt_saved *s, memopt_i_checks *c, void *file, uint64_t at, void *bytes,
+                                        size_t count, size_t least, const char *what) {
+    size_t done = 0;
+
+    if (memopt_i_save_refuse_host(c, s->host.files.read_fn(s->host.files.user, file, at, bytes, count, &done), what,
+                                  "could not be read")) return c->status;
+    return done >= least ? MEMOPT_OK : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, what, "is cut off");
+}
+
+/* What a header says, in memory of its own. */
+static memopt_status memopt_i_saved_parse(memopt_saved *s, memopt_i_checks *c, const void *header, size_t header_bytes,
+                                          uint64_t file_bytes, memopt_tensors *out, void **memory, size_t *bytes) {
+    memopt_tensors_source source;
+    memopt_status status;
+
+    memset(&source, 0, sizeof source);
+    source.header = header;
+    source.header_bytes = header_bytes;
+    source.file_bytes = file_bytes;
+    source.error = c->error;
+    status = memopt_tensors_bytes(&source, bytes);
+    if (status) return c->status = status;
+    *memory = memopt_i_alloc(&s->host, *bytes, 64);
+    if (!*memory) return memopt_i_refuse_memory(c, *bytes);
+    return c->status = memopt_tensors_read(&source, *memory, *bytes, out);
+}
+
+static memopt_status memopt_i_saved_read_manifest(memopt_saved *s, memopt_i_checks *c, void *file) {
+    uint64_t size = 0;
+    uint32_t crc;
+
+    if (memopt_i_save_refuse_host(c, s->host.files.size_fn(s->host.files.user, file, &size), "manifest",
+                                  "does not tell its size")) return c->status;
+    if (size < 12 || size > (uint64_t)1 << 30)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "bytes of the manifest", memopt_i_count(size),
+                                      "at least 12, limit", memopt_i_count((uint64_t)1 << 30));
+    s->manifest_bytes = (size_t)size;
+    s->manifest = (unsigned char *)memopt_i_alloc(&s->host, s->manifest_bytes, 64);
+    if (!s->manifest) return memopt_i_refuse_memory(c, s->manifest_bytes);
+    if (memopt_i_saved_get(s, c, file, 0, s->manifest, s->manifest_bytes, s->manifest_bytes, "manifest"))
+        return c->status;
+    memcpy(&crc, s->manifest + size - 4, 4);
+    if (crc != memopt_crc32c(0, s->manifest, s->manifest_bytes - 4))
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "has another checksum");
+    return memopt_i_saved_parse(s, c, s->manifest, s->manifest_bytes, size, &s->tensors, &s->tensors_memory,
+                                &s->tensors_bytes);
+}
+
+/* A number of the manifest's metadata. */
+static memopt_status memopt_i_saved_number(memopt_saved *s, memopt_i_checks *c, const char *key, uint64_t *out) {
+    const char *text = memopt_tensors_value(&s->tensors, key);
+    const char *end = text ? memopt_i_save_number(text, out) : NULL;
+
+    return end && !*end ? MEMOPT_OK : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, key, "is not there, or no number");
+}
+
+/* A table of the manifest with a row for each rank; NULL: refused. */
+static const unsigned char *memopt_i_saved_table(memopt_saved *s, memopt_i_checks *c, const char *name,
+                                                 memopt_tensor_type type, uint64_t *columns) {
+    const memopt_tensor *t = memopt_tensors_find(&s->tensors, name);
+
+    if (t && t->type == type && t->rank == 2 && t->shape[0] == s->file_count) {
+        *columns = t->shape[1];
+        return s->manifest + s->tensors.data_begin + t->begin;
+    }
+    (void)memopt_i_refuse(c, MEMOPT_ERR_FORMAT, name, "is not the table that it should be");
+    return NULL;
+}
+
+/* A single number of the manifest. */
+static memopt_status memopt_i_saved_single(memopt_saved *s, memopt_i_checks *c, const char *name, void *out,
+                                           size_t bytes) {
+    const memopt_tensor *t = memopt_tensors_find(&s->tensors, name);
+
+    if (!t || t->end - t->begin != bytes)
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, name, "is not the number that it should be");
+    memcpy(out, s->manifest + s->tensors.data_begin + t->begin, bytes);
+    return MEMOPT_OK;
+}
+
+/* Which generation it is of, which may have been copied or renamed. */
+static memopt_status memopt_i_saved_identity(memopt_saved *s, memopt_i_checks *c) {
+    uint64_t number = 0;
+
+    if (memopt_i_saved_number(s, c, "memopt.step", &s->step)) return c->status;
+    if (memopt_i_saved_single(s, c, "number", &number, sizeof number)) return c->status;
+    if (number != s->generation.number)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "number of the manifest", memopt_i_count(number),
+                                      "the directory says", memopt_i_count(s->generation.number));
+    if (s->step != s->generation.step)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "step of the manifest", memopt_i_count(s->step),
+                                      "the directory says", memopt_i_count(s->generation.step));
+    return MEMOPT_OK;
+}
+
+/* The files, by the rows of their table, and the buffer for a tile of one. */
+static memopt_status memopt_i_saved_list(memopt_saved *s, memopt_i_checks *c, const unsigned char *rows) {
+    size_t i;
+
+    s->stage = (unsigned char *)memopt_i_alloc(&s->host, s->tile, MEMOPT_I_SAVE_BLOCK);
+    if (!s->stage) return memopt_i_refuse_memory(c, s->tile);
+    s->files = (memopt_i_saved_file *)memopt_i_alloc(&s->host, s->file_count * sizeof *s->files, 64);
+    if (!s->files) return memopt_i_refuse_memory(c, s->file_count * sizeof *s->files);
+    memset(s->files, 0, s->file_count * sizeof *s->files);
+    for (i = 0; i < s->file_count; ++i) {
+        uint64_t row[4];
+
+        memcpy(row, rows + i * sizeof row, sizeof row);
+        s->files[i].length = row[0];
+        s->files[i].header_bytes = row[1] <= (size_t)MEMOPT_TENSORS_HEADER_MAX + 8 ? (size_t)row[1] : 0;
+        s->files[i].header_crc = (uint32_t)row[2];
+        s->files[i].crc = (uint32_t)row[3];
+    }
+    return MEMOPT_OK;
+}
+
+/* The manifest's own numbers, and its tables. */
+static memopt_status memopt_i_saved_tables(memopt_saved *s, memopt_i_checks *c) {
+    const memopt_tensor *t = memopt_tensors_find(&s->tensors, "files");
+    const unsigned char *files;
+    uint64_t version = 0;
+    uint64_t tile = 0;
+    uint64_t columns = 0;
+    uint64_t tiles = 0;
+
+    if (memopt_i_saved_number(s, c, "memopt.save", &version)) return c->status;
+    if (version != MEMOPT_I_SAVE_VERSION)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "version", memopt_i_count(version), "this one reads",
+                                      memopt_i_count(MEMOPT_I_SAVE_VERSION));
+    if (memopt_i_saved_identity(s, c)) return c->status;
+    if (memopt_i_saved_number(s, c, "memopt.tile", &tile)) return c->status;
+    if (!tile || tile % MEMOPT_I_SAVE_BLOCK || tile > (uint64_t)1 << 30)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "memopt.tile", memopt_i_count(tile),
+                                      "must be a multiple, up to 1 GiB, of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
+    if (memopt_i_saved_single(s, c, "content", &s->content, sizeof s->content)) return c->status;
+    s->file_count = t && t->rank && t->shape[0] ? (size_t)t->shape[0] : 0;
+    files = memopt_i_saved_table(s, c, "files", MEMOPT_TENSOR_U64, &columns);
+    s->tiles = files ? memopt_i_saved_table(s, c, "tiles", MEMOPT_TENSOR_U32, &tiles) : NULL;
+    if (c->status) return c->status;
+    if (columns != 4 || !s->file_count)
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "files", "is not the table that it should be");
+    s->tile_count = (size_t)tiles;
+    s->tile = (size_t)tile;
+    return memopt_i_saved_list(s, c, files);
+}
+
+static size_t memopt_i_saved_tiles(const memopt_saved *s, const memopt_i_saved_file *f) {
+    return memopt_i_save_tiles(f->length - f->header_bytes, s->tile);
+}
+
+/* The checksum of a whole file, by those of its header and tiles. */
+static uint32_t memopt_i_saved_crc(const memopt_saved *s, size_t number) {
+    const memopt_i_saved_file *f = &s->files[number];
+    uint64_t left = f->length - f->header_bytes;
+    uint32_t crc = f->header_crc;
+    size_t tile;
+
+    for (tile = 0; left; ++tile) {
+        const uint64_t count = left < s->tile ? left : s->tile;
+        uint32_t of;
+
+        memcpy(&of, s->tiles + (number * s->tile_count + tile) * sizeof of, sizeof of);
+        crc = memopt_crc32c_join(crc, of, count);
+        left -= count;
+    }
+    return crc;
+}
+
+/* A tile of a file into the stage, with its checksum looked at. */
+static memopt_status memopt_i_saved_tile(memopt_saved *s, memopt_i_checks *c, void *file, size_t number, size_t tile) {
+    const memopt_i_saved_file *f = &s->files[number];
+    const uint64_t at = (uint64_t)tile * s->tile;
+    const uint64_t left = f->length - f->header_bytes - at;
+    const size_t count = left < s->tile ? (size_t)left : s->tile;
+    const size_t whole = (count + MEMOPT_I_SAVE_BLOCK - 1) & ~(MEMOPT_I_SAVE_BLOCK - 1);
+    uint32_t crc;
+
+    if (s->stage_tile == tile) return c->status;
+    s->stage_tile = SIZE_MAX;
+    if (memopt_i_saved_get(s, c, file, f->header_bytes + at, s->stage, whole, count, "file")) return c->status;
+    memcpy(&crc, s->tiles + (number * s->tile_count + tile) * sizeof crc, sizeof crc);
+    if (crc != memopt_crc32c(0, s->stage, count)) {
+        memopt_i_checks_at(c, "tile", tile);
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "file", "has another checksum");
+    }
+    s->stage_tile = tile;
+    return MEMOPT_OK;
+}
+
+/* Length and header of a file. */
+static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, void *file, memopt_i_saved_file *f) {
+    uint64_t size = 0;
+    void *header;
+
+    if (memopt_i_save_refuse_host(c, s->host.files.size_fn(s->host.files.user, file, &size), "file",
+                                  "does not tell its size")) return c->status;
+    if (size != f->length)
+        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "bytes of the file", memopt_i_count(size),
+                                      "the manifest says", memopt_i_count(f->length));
+    if (!f->header_bytes || f->header_bytes % MEMOPT_I_SAVE_BLOCK || f->header_bytes > size
+        || memopt_i_saved_tiles(s, f) > s->tile_count)
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "tells impossible sizes");
+    header = memopt_i_alloc(&s->host, f->header_bytes, MEMOPT_I_SAVE_BLOCK);
+    if (!header) return memopt_i_refuse_memory(c, f->header_bytes);
+    if (!memopt_i_saved_get(s, c, file, 0, header, f->header_bytes, f->header_bytes, "file")) {
+        if (memopt_crc32c(0, header, f->header_bytes) != f->header_crc)
+            (void)memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "header", "has another checksum");
+        else (void)memopt_i_saved_parse(s, c, header, f->header_bytes, size, &f->tensors, &f->memory, &f->bytes);
+    }
+    memopt_i_free(&s->host, header, f->header_bytes, MEMOPT_I_SAVE_BLOCK);
+    if (c->status) return c->status;
+    return f->tensors.data_begin == f->header_bytes ? MEMOPT_OK
+        : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "tells impossible sizes");
+}
+
+typedef memopt_status memopt_i_saved_file_fn(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
+                                             void *context);
+
+/* With a file of the generation open. */
+static memopt_status memopt_i_saved_with(memopt_saved *s, memopt_i_checks *c, size_t number,
+                                         memopt_i_saved_file_fn *fn, void *context) {
+    const char *path = memopt_i_save_file(&s->path, s->run, &s->generation, "", number, s->file_count);
+    void *file = NULL;
+
+    if (memopt_i_save_refuse_host(c, memopt_i_save_open_direct(&s->host, path, 0, &file), "file",
+                                  "could not be opened")) return c->status;
+    s->stage_tile = SIZE_MAX;
+    (void)fn(s, c, file, number, context);
+    (void)s->host.files.close_fn(s->host.files.user, file); /* it was only read */
+    return c->status;
+}
+
+/* Every rank reads all headers, and looks at the data of the files whose turn is its own. */
+static memopt_status memopt_i_saved_look(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
+                                         void *context) {
+    size_t tile;
+
+    (void)context;
+    if (memopt_i_saved_header(s, c, file, &s->files[number]) || number % s->ranks != s->rank) return c->status;
+    for (tile = 0; tile < memopt_i_saved_tiles(s, &s->files[number]) && !c->status; ++tile)
+        (void)memopt_i_saved_tile(s, c, file, number, tile);
+    if (c->status || memopt_i_saved_crc(s, number) == s->files[number].crc) return c->status;
+    return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "tells another checksum of the file than of its tiles");
+}
+
+/* Everything of a generation, on this rank. */
+static void memopt_i_saved_try(memopt_saved *s, memopt_i_checks *c) {
+    const char *path = memopt_i_save_manifest(&s->path, s->run, &s->generation, "");
+    void *file = NULL;
+    size_t i;
+
+    if (memopt_i_save_refuse_host(c, s->host.files.open_fn(s->host.files.user, path, MEMOPT_OPEN_READ, &file),
+                                  "manifest", "could not be opened")) return;
+    (void)memopt_i_saved_read_manifest(s, c, file);
+    (void)s->host.files.close_fn(s->host.files.user, file); /* it was only read */
+    if (!c->status) (void)memopt_i_saved_tables(s, c);
+    for (i = 0; i < s->file_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "file", i);
+        (void)memopt_i_saved_with(s, c, i, memopt_i_saved_look, NULL);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+}
+
+/* The next older generation: its numbers, from rank 0. 0: there is none, or all have failed. */
+static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
+    memopt_i_save_search search;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    memset(&search, 0, sizeof search);
+    if (!s->rank)
+        (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->run, s->generation, "", &search), "path",
+                                        "could not be listed");
+    numbers[0] = (uint64_t)search.is_found;
+    numbers[1] = search.found.number;
+    numbers[2] = search.found.step;
+    if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return 0;
+    s->generation.number = numbers[1];
+    s->generation.step = numbers[2];
+    return numbers[0] != 0;
+}
+
+/* Another generation helps where this one is damaged, or cannot be read. */
+static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_IO; }
+
+static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
+    uint64_t numbers[5] = { 0 };
+    memopt_error *const door = c->error;
+    size_t other;
+
+    s->generation = memopt_i_save_above_all();
+    while (memopt_i_saved_next(s, c)) {
+        memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+        memopt_i_checks t = memopt_i_checks_begin(&why, "save");
+
+        memopt_i_saved_try(s, &t);
+        if (!memopt_i_save_agree(&t, s->comm, numbers, NULL, &other)) return MEMOPT_OK;
+        memopt_i_saved_drop(s);
+        if (!s->refused++) s->why = why;
+        if (!memopt_i_saved_is_damage(t.status)) {
+            if (door) *door = why;
+            c->status = t.status;
+        }
+        if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return c->status; /* ranks may fail differently */
+    }
+    if (c->status) return c->status;
+    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", "has no generation");
+    if (door) *door = s->why;
+    return c->status = s->why.status;
+}
+
+static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_desc *d, const memopt_host *host,
+                                         memopt_saved **out) {
+    memopt_carver carver = memopt_carver_begin(NULL);
+    const size_t length = strlen(d->path) + 1;
+    memopt_saved *s;
+    char *run;
+    size_t bytes;
+
+    (void)memopt_carve(&carver, 1, sizeof *s, 64);
+    (void)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    bytes = carver.bytes;
+    s = (memopt_saved *)memopt_i_alloc(host, bytes, 64);
+    if (!s) return memopt_i_refuse_memory(c, bytes);
+    carver = memopt_carver_begin(s);
+    (void)memopt_carve(&carver, 1, sizeof *s, 64);
+    run = (char *)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    memset(s, 0, sizeof *s);
+    memcpy(run, d->path, length);
+    s->host = *host;
+    s->comm = d->comm;
+    s->rank = d->comm ? memopt_comm_get_stats(d->comm).rank : 0;
+    s->ranks = d->comm ? memopt_comm_get_stats(d->comm).rank_count : 1;
+    s->bytes = bytes;
+    s->run = run;
+    s->path.text = run + length;
+    s->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    *out = s;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out) {
+    uint64_t numbers[5] = { 0 };
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
+    memopt_saved *s = NULL;
+    memopt_host host;
+    size_t other;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (!memopt_i_save_check_place(&c, desc, &host)) (void)memopt_i_saved_make(&c, desc, &host, &s);
+    (void)memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other);
+    if (!c.status) (void)memopt_i_saved_search(s, &c);
+    if (c.status) memopt_saved_close(s);
+    else *out = s;
+    return c.status;
+}
+
+MEMOPT_API uint64_t memopt_saved_step(const memopt_saved *saved) { return saved ? saved->step : 0; }
+
+MEMOPT_API const char *memopt_saved_value(const memopt_saved *saved, const char *key) {
+    return saved ? memopt_tensors_value(&saved->tensors, key) : NULL;
+}
+
+MEMOPT_API uint32_t memopt_saved_content(const memopt_saved *saved) { return saved ? saved->content : 0; }
+
+MEMOPT_API size_t memopt_saved_refused(const memopt_saved *saved, memopt_error *why) {
+    if (!saved || !saved->refused) return 0;
+    if (why) *why = saved->why;
+    return saved->refused;
+}
+
+/* ---- items ---- */
+typedef struct memopt_i_saved_wish { /* items that are wanted, by a hash of their names */
+    const memopt_save_desc *desc;
+    uint32_t *order;
+    uint32_t *hashes;  /* of the items, in their own order */
+    uint64_t *found;   /* elements of each */
+    int       copies;  /* 0: they are only counted */
+} memopt_i_saved_wish;
+
+static int memopt_i_saved_is_named(const memopt_save_item *item, const char *name, size_t length) {
+    const size_t prefix = item->prefix ? strlen(item->prefix) : 0;
+
+    return prefix + strlen(item->name) == length && memcmp(name, item->prefix ? item->prefix : "", prefix) == 0
+        && memcmp(name + prefix, item->name, length - prefix) == 0;
+}
+
+/* The item with a name; SIZE_MAX: it is not wanted. */
+static size_t memopt_i_saved_wanted(const memopt_i_saved_wish *w, const char *name, size_t length) {
+    const uint32_t hash = memopt_i_save_hash(NULL, name, length);
+    size_t low = 0;
+    size_t high = w->desc->item_count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (w->hashes[w->order[middle]] < hash) low = middle + 1;
+        else high = middle;
+    }
+    for (; low < w->desc->item_count && w->hashes[w->order[low]] == hash; ++low)
+        if (memopt_i_saved_is_named(&w->desc->items[w->order[low]], name, length)) return w->order[low];
+    return SIZE_MAX;
+}
+
+/* Bytes of a file's data into memory, tile by tile. */
+static memopt_status memopt_i_saved_copy(memopt_saved *s, memopt_i_checks *c, void *file, size_t number, uint64_t at,
+                                         unsigned char *to, uint64_t count) {
+    while (count) {
+        const size_t tile = (size_t)(at / s->tile);
+        const size_t in = (size_t)(at % s->tile);
+        const size_t most = s->tile - in;
+        const size_t n = count < most ? (size_t)count : most;
+
+        if (memopt_i_saved_tile(s, c, file, number, tile)) return c->status;
+        memcpy(to, s->stage + in, n);
+        to += n;
+        at += n;
+        count -= n;
+    }
+    return MEMOPT_OK;
+}
+
+/* Is the item that the file has the one that is wanted? Its metadata tell the shape of the whole. */
+static memopt_status memopt_i_saved_check(memopt_i_checks *c, const memopt_i_saved_file *f, const memopt_tensor *t,
+                                          const memopt_save_item *item, uint64_t first) {
+    const char *shape = memopt_tensors_value(&f->tensors, t->name);
+    char text[21 * MEMOPT_I_SAVE_DIMENSIONS + 1];
+    memopt_i_writer o = memopt_i_writer_begin(text, sizeof text);
+    uint64_t elements = t->end - t->begin;
+
+    memopt_i_put_shape(&o, item);
+    (void)memopt_i_writer_end(&o, 1, NULL);
+    if (t->type != item->type) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "type", "is another one in the save");
+    elements /= memopt_i_save_element(t->type);
+    if (!shape || strcmp(shape, text) || first > item->count || elements > item->count - first)
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "shape", "is another one in the save");
+    return MEMOPT_OK;
+}
+
+/* What of a tensor of a file is wanted here. */
+static memopt_status memopt_i_saved_take(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
+                                         const memopt_tensor *t, const memopt_i_saved_wish *w) {
+    const char *mark = strrchr(t->name, '@');
+    const size_t length = mark ? (size_t)(mark - t->name) : 0;
+    const size_t i = mark ? memopt_i_saved_wanted(w, t->name, length) : SIZE_MAX;
+    const memopt_save_item *item;
+    uint64_t first = 0;
+    uint64_t begin, end;
+    size_t element;
+    const char *rest;
+
+    if (i == SIZE_MAX) return c->status;
+    rest = memopt_i_save_number(mark + 1, &first);
+    if (!rest || *rest) return c->status;
+    item = &w->desc->items[i];
+    memopt_i_checks_at(c, "item", i);
+    if (!w->copies && memopt_i_saved_check(c, &s->files[number], t, item, first)) return c->status;
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    element = memopt_i_save_element(item->type);
+    begin = first > item->first ? first : item->first;
+    end = first + (t->end - t->begin) / element;
+    if (end > item->first + item->held) end = item->first + item->held;
+    if (begin >= end) return c->status;
+    w->found[i] += end - begin;
+    return !w->copies ? c->status
+        : memopt_i_saved_copy(s, c, file, number, t->begin + (begin - first) * element,
+                              (unsigned char *)item->data + (size_t)(begin - item->first) * element,
+                              (end - begin) * element);
+}
+
+static memopt_status memopt_i_saved_file_items(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
+                                               void *context) {
+    const memopt_tensors *h = &s->files[number].tensors;
+    size_t i;
+
+    for (i = 0; i < h->count && !c->status; ++i)
+        (void)memopt_i_saved_take(s, c, file, number, &h->tensors[i], (const memopt_i_saved_wish *)context);
+    return c->status;
+}
+
+/* Every wanted item, whole? It is only counted, no file is read. */
+static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, memopt_i_saved_wish *w) {
+    size_t i;
+
+    memset(w->found, 0, w->desc->item_count * sizeof *w->found);
+    for (i = 0; i < s->file_count && !c->status; ++i) (void)memopt_i_saved_file_items(s, c, NULL, i, w);
+    for (i = 0; i < w->desc->item_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "item", i);
+        if (w->found[i] != w->desc->items[i].held)
+            (void)memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "elements in the save", memopt_i_count(w->found[i]),
+                                         "wanted", memopt_i_count(w->desc->items[i].held));
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return c->status;
+}
+
+MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc) {
+    uint64_t numbers[5] = { 0 };
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
+    memopt_i_saved_wish w = { NULL, NULL, NULL, NULL, 0 };
+    void *block = NULL;
+    size_t bytes = 0;
+    size_t i, other;
+
+    if (!saved || !desc) return MEMOPT_ERR_ARGUMENT;
+    w.desc = desc;
+    if (!memopt_i_save_check_items(&c, desc)) {
+        bytes = desc->item_count * 16; /* of at most 10^8 */
+        block = memopt_i_alloc(&saved->host, bytes, 64);
+        if (!block) (void)memopt_i_refuse_memory(&c, bytes);
+    }
+    if (!c.status) {
+        w.found = (uint64_t *)block;
+        w.order = (uint32_t *)(void *)(w.found + desc->item_count);
+        w.hashes = w.order + desc->item_count;
+        memopt_i_save_index(desc, w.order, w.hashes);
+        (void)memopt_i_saved_count(saved, &c, &w);
+    }
+    (void)memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other);
+    w.copies = 1;
+    if (!c.status) {
+        for (i = 0; i < saved->file_count && !c.status; ++i) {
+            memopt_i_checks_at(&c, "file", i);
+            (void)memopt_i_saved_with(saved, &c, i, memopt_i_saved_file_items, &w);
+        }
+        if (c.status == MEMOPT_ERR_FORMAT) c.status = MEMOPT_ERR_CORRUPT; /* it was looked at before */
+        if (c.status == MEMOPT_ERR_CORRUPT && c.error) c.error->status = c.status;
+        (void)memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other);
+    }
+    memopt_i_free(&saved->host, block, bytes, 64);
+    return c.status;
+}
+
+/* ---- what an optimizer steps ---- */
+typedef struct memopt_i_save_list {
+    memopt_save_item *items;
+    size_t            count;
+    const char       *name;
+} memopt_i_save_list;
+
+static void memopt_i_save_list_add(memopt_i_save_list *l, const char *prefix, memopt_tensor_type type, uint64_t count,
+                                   uint64_t first, uint64_t held, void *data) {
+    memopt_save_item *item = &l->items[l->count++];
+
+    memset(item, 0, sizeof *item);
+    item->prefix = prefix;
+    item->name = l->name;
+    item->type = type;
+    item->count = count;
+    item->first = first;
+    item->held = held;
+    item->data = data;
+}
+
+static void memopt_i_save_list_moments(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
+                                       const memopt_i_tensor_part *part, const memopt_optim_view *view) {
+    static const char *const names[2][2][2] = { { { "m/", "v/" }, { "m.scale/", "v.scale/" } },
+                                                { { "state1/", "state2/" }, { "absmax1/", "absmax2/" } } };
+    const int bnb = part->format == MEMOPT_STATE_BNB;
+    const memopt_tensor_type type = memopt_i_is_coded(part->format) ? MEMOPT_TENSOR_U8
+                                  : part->format == MEMOPT_STATE_BF16 ? MEMOPT_TENSOR_BF16 : MEMOPT_TENSOR_F32;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        if (!memopt_i_kind_keeps(d, i)) continue;
+        memopt_i_save_list_add(l, names[bnb][0][i], type, t->count, t->first, part->held, view->moment[i]);
+        if (memopt_i_is_coded(part->format))
+            memopt_i_save_list_add(l, names[bnb][1][i], MEMOPT_TENSOR_F32, memopt_i_ceil_div(t->count, d->block),
+                                   memopt_i_ceil_div(t->first, d->block), part->blocks, view->scale[i]);
+    }
+}
+
+/* Rows that ranks share are the same on each. */
+static void memopt_i_save_list_factors(memopt_i_save_list *l, const memopt_optim_tensor *t,
+                                       const memopt_i_tensor_part *part, const memopt_optim_view *view) {
+    const size_t columns = memopt_i_adafactor_columns(t);
+
+    if (!columns) {
+        memopt_i_save_list_add(l, "rows/", MEMOPT_TENSOR_F32, t->count, t->first, part->held, view->rows);
+        return;
+    }
+    memopt_i_save_list_add(l, "rows/", MEMOPT_TENSOR_F32, t->count / columns, t->first / columns,
+                           memopt_i_adafactor_rows(t), view->rows);
+    memopt_i_save_list_add(l, "columns/", MEMOPT_TENSOR_F32, columns, 0, part->held ? columns : 0, view->columns);
+}
+
+MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
+                                                 memopt_save_item *items, size_t *count) {
+    const memopt_i_tensor_part *part;
+    const memopt_optim_tensor *t;
+    const memopt_optim_desc *d;
+    memopt_i_save_list l;
+    memopt_optim_view view;
+    memopt_status s;
+
+    if (!optim) return MEMOPT_ERR_ARGUMENT;
+    if (!name || !items || !count)
+        return memopt_i_optim_fail(optim, MEMOPT_ERR_ARGUMENT, "name, items or count is NULL");
+    s = memopt_optim_state_view(optim, tensor, &view);
+    if (s) return s;
+    d = &optim->desc;
+    t = &d->tensors[tensor];
+    part = &optim->parts[tensor];
+    l.items = items;
+    l.count = *count;
+    l.name = name;
+    memopt_i_save_list_add(&l, "w/", d->weights == MEMOPT_TYPE_F32 ? MEMOPT_TENSOR_F32 : MEMOPT_TENSOR_BF16, t->count,
+                           t->first, part->held, t->weights);
+    if (d->extra)
+        memopt_i_save_list_add(&l, d->extra == MEMOPT_OPTIM_EXTRA_SPLIT ? "lo/" : "copy/",
+                               d->extra == MEMOPT_OPTIM_EXTRA_SPLIT ? MEMOPT_TENSOR_U16 : MEMOPT_TENSOR_BF16,
+                               t->count, t->first, part->held, t->extra);
+    memopt_i_save_list_moments(&l, d, t, part, &view);
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_save_list_factors(&l, t, part, &view);
+    *count = l.count;
+    return MEMOPT_OK;
 }
 
 /* @section widths : *

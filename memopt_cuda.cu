@@ -5870,7 +5870,7 @@ static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_o
 static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                     const double *d_factor) {
     const size_t count = memopt_i_optim_sum_count(c->o);
-    memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, 1);
+    memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
 
     if (!s && d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");

@@ -177,7 +177,7 @@ mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disag
     # shellcheck disable=SC2086
     build/train_gpt --ranks 1 --stage 0 $switches >"$work/said" 2>&1 || { cat "$work/said"; fail "one rank"; }
     hash=$(grep -o 'weights [0-9a-f]*$' "$work/said") || fail "no hash"
-    for stage in 1 3; do # as many lines as ranks: each rank's plan and peak
+    for stage in 1 3 "2 --replicas 2"; do # as many lines as ranks: each rank's plan and peak
         # shellcheck disable=SC2086
         timeout 100 mpirun $more -n 2 build/train_gpt_mpi --stage $stage $switches >"$work/said" 2>&1 || { cat "$work/said"; fail "train_gpt_mpi"; }
         grep -q "$hash" "$work/said" && grep -q 'held as planned' "$work/said" && [ "$(grep -c '^ *[01]  *[0-9.]*  *[0-9.]*  *[0-9]' "$work/said")" = 2 ] ||
@@ -240,6 +240,12 @@ END
     $CC -std=c99 -O1 -DRANKS_REAL $with tests/ranks_nccl.c -o "$work/real" -L"$toolkit/$library" -Wl,-rpath,"$toolkit/$library" -lnccl -lcudart -lm || fail "does not link"
     timeout 300 "$work/real" || fail "with the real libraries"
 }
+onebit_trains() { # 1-bit Adam on the tiny GPT beside Adam
+    can "$CC" "-pthread"
+    # shellcheck disable=SC2046,SC2086
+    $CC -O2 -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. tests/onebit_gpt.c -o "$work/test" -lm || fail "does not compile"
+    "$work/test"
+}
 gpt() { # a check of train_gpt, see tests/check_gpt.sh
     need timeout
     sh tests/check_gpt.sh "$@"
@@ -299,6 +305,12 @@ tensors_python() { # headers of 2,000 files: read as the reference reads them, a
     "$python" -c 'import safetensors, numpy' 2>/dev/null || skip "no python3 with safetensors here: pip install safetensors numpy"
     $MAKE -s build/tensors_tool || exit 1
     "$python" tests/check_tensors.py build/tensors_tool "${1:-2000}"
+}
+finetune() { # tiny models in and out, their losses computed once more, what is to be refused
+    python=${PYTHON:-python3}
+    "$python" -c 'import resource' 2>/dev/null || skip "no python3 here, or not on POSIX: make deps"
+    $MAKE -s build/finetune || exit 1
+    "$python" tests/check_finetune.py build/finetune
 }
 schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
     $MAKE -s build/schedule_tool || exit 1
@@ -504,10 +516,10 @@ parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's obje
         [ "$bytes" -ge $((limit / 4)) ] || fail "the check itself sees no code"
         tried=yes
     done <<'END'
-gcc ARENA 24000
+gcc ARENA 28000
 gcc ADAM8 93000
-clang ARENA 31000
-clang ADAM8 142000
+clang ARENA 35000
+clang ADAM8 143000
 END
     [ "$tried" ] || skip "neither gcc nor clang here: make deps"
 }

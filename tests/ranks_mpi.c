@@ -4,7 +4,8 @@
      gives_up   the last rank gives up before a call: likewise
      stuck      the last rank is stopped: the others get a status with its name within the deadline of a second and two
                 more, and end it
-     open       of one process: what memopt_mpi_open() took is given back when it fails later
+     open       of one process: what memopt_mpi_open() took is given back when it fails later; and types of a call that
+                MPI refuses, whatever step of making them fails
      early      the last rank asks for something else and gives up, and that is heard before what it asks for: no matter
      late       the last rank comes past the deadline of a second, when it is asked for: all goes on
      waits      the last rank does something else; another waits in an earlier call than rank 0: it is not to blame
@@ -37,6 +38,26 @@ static int kept_isend(const void *at, int n, MPI_Datatype type, int to, int tag,
     w->at = at; w->bytes = n * size; memcpy(w->was, at, (size_t)w->bytes);
     return MPI_Isend(at, n, type, to, tag, c, request);
 }
+static int typed; /* types that live */
+#define FAILING(call) (++steps == fail_on ? MPI_ERR_OTHER : (call))
+static int failing_contiguous(int n, MPI_Datatype of, MPI_Datatype *type) { const int wrong = FAILING(MPI_Type_contiguous(n, of, type)); typed += !wrong; return wrong; }
+static int failing_struct(int n, const int *lengths, const MPI_Aint *places, const MPI_Datatype *of, MPI_Datatype *type) {
+    const int wrong = FAILING(MPI_Type_create_struct(n, lengths, places, of, type));
+    typed += !wrong;
+    return wrong;
+}
+static int failing_resized(MPI_Datatype of, MPI_Aint low, MPI_Aint extent, MPI_Datatype *type) { const int wrong = FAILING(MPI_Type_create_resized(of, low, extent, type)); typed += !wrong; return wrong; }
+static int failing_commit(MPI_Datatype *type) { return FAILING(MPI_Type_commit(type)); }
+static int failing_all_to_all(const void *from, int n, MPI_Datatype of, void *to, int m, MPI_Datatype type, MPI_Comm c, MPI_Request *request) {
+    return FAILING(MPI_Ialltoall(from, n, of, to, m, type, c, request));
+}
+static int counted_type_free(MPI_Datatype *type) { --typed; return MPI_Type_free(type); }
+#define MPI_Type_contiguous failing_contiguous
+#define MPI_Type_create_struct failing_struct
+#define MPI_Type_create_resized failing_resized
+#define MPI_Type_commit failing_commit
+#define MPI_Type_free counted_type_free
+#define MPI_Ialltoall failing_all_to_all
 #define MPI_Comm_dup failing_dup
 #define MPI_Comm_set_errhandler failing_handler
 #define MPI_Comm_free counted_free
@@ -159,6 +180,24 @@ static void opens(void) {
     memopt_mpi_close(&m, 0);
     MUST(!live);
 }
+/* A piece that no int counts, with a stride: seven steps, each of which fails. Then a small one, which goes through. */
+static void refused_types(void) {
+    const size_t n = (size_t)1 << 31; unsigned char *memory = (unsigned char *)malloc(2 * n); int k;
+    MUST(memory != NULL);
+    for (k = 1; k <= 8; ++k) {
+        memopt_mpi m; memopt_transport t; memopt_comm_call c; memopt_error e; memopt_status s;
+        memset(&c, 0, sizeof c); memset(&e, 0, sizeof e);
+        c.kind = MEMOPT_COMM_ALL_TO_ALL; c.bytes = k > 7 ? 16 : n; c.stride = n; c.send = memory; c.receive = memory + n;
+        fail_on = 0;
+        MUST(memopt_mpi_open(&m, MPI_COMM_WORLD, 60, &t) == MEMOPT_OK);
+        steps = 0; fail_on = k;
+        s = t.begin_fn(t.user, &c, 0, &e);
+        MUST(k > 7 ? s == MEMOPT_OK && typed == 1 : s == MEMOPT_ERR_IO && !typed && !strcmp(e.reason, "MPI reports an error"));
+        MUST(s || (t.wait_fn(t.user, 0, &e) == MEMOPT_OK && !typed));
+        memopt_mpi_close(&m, 0);
+    }
+    free(memory); fail_on = 0;
+}
 static unsigned char in[64 * 16], out[3][64 * 16];
 static memopt_comm_call small(memopt_comm_kind kind, int k) { /* a call of 16 bytes a piece */
     memopt_comm_call c;
@@ -225,7 +264,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "bytes")) bytes();
     else if (!strcmp(what, "large")) large();
     else if (!strcmp(what, "late")) late();
-    else if (!strcmp(what, "open")) opens();
+    else if (!strcmp(what, "open")) { opens(); refused_types(); }
     else {
         if (!strcmp(what, "early")) early();
         else if (!strcmp(what, "waits")) waits();

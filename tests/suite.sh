@@ -32,8 +32,12 @@ tests() {
     row "implementation as C++11" "$check cplusplus c++11"
     header_checks
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
-    for check_of_gpt in ranks plan_holds bad_input samples; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
-    for example in $EXAMPLES; do [ "$example" = train_gpt ] || row "example $example" "$check example $example"; done
+    for check_of_gpt in ranks plan_holds bad_input samples resumes killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
+    for example in $EXAMPLES; do
+        case $example in train_gpt | finetune) continue ;; esac # which have rows of their own
+        row "example $example" "$check example $example"
+    done
+    row "example finetune: beside a GPT-2 in python" "$check finetune"
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
 }
 
@@ -54,6 +58,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     configuration "long random tests, clang, address and undefined, threads" clang "$address_clang -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
+    row "1-bit Adam trains the tiny GPT as Adam does" "$check onebit_trains"
     row "train_gpt: ranks, every optimizer and format" "$check gpt ranks_everywhere"
     row "train_gpt: plans hold with every switch, 1 to 8 threads" "$check gpt plan_holds_everywhere"
     row "train_gpt: the page in a browser" "$check gpt page"

@@ -205,6 +205,35 @@ static inline memopt_status test_rename(void *user, const char *from, const char
 static inline memopt_status test_remove(void *user, const char *path) {
     return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_remove(NULL, path);
 }
+static inline memopt_status test_reserve(void *user, void *file, uint64_t bytes) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_MEMORY : memopt_i_system_reserve(NULL, file, bytes);
+}
+static inline memopt_status test_align(void *user, void *file, size_t *alignment) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_align(NULL, file, alignment);
+}
+static inline memopt_status test_make_dir(void *user, const char *path) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_make_dir(NULL, path);
+}
+static inline memopt_status test_list_dir(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_list_dir(NULL, path, each_fn, context);
+}
+static inline memopt_status test_sync_dir(void *user, const char *path) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_sync_dir(NULL, path);
+}
+static inline memopt_status test_queue_open(void *user, int depth, void **queue) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_MEMORY : memopt_i_system_queue_open(NULL, depth, queue);
+}
+static inline void test_queue_close(void *user, void *queue) { (void)user; memopt_i_system_queue_close(NULL, queue); }
+static inline memopt_status test_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_begin(NULL, queue, slot, file, kind, offset, bytes, count);
+}
+static inline memopt_status test_wait(void *user, void *queue, int slot, size_t *done) { /* it has ended whatever it returns */
+    size_t moved = 0;
+    memopt_status s = memopt_i_system_wait(NULL, queue, slot, &moved);
+    if (test_fails((test_faults *)user)) return MEMOPT_ERR_IO;
+    if (!s) *done = moved;
+    return s;
+}
 static inline memopt_host test_host(test_faults *f) {
     memopt_host h;
     memset(&h, 0, sizeof h);
@@ -212,6 +241,9 @@ static inline memopt_host test_host(test_faults *f) {
     h.files.open_fn = test_open; h.files.close_fn = test_close; h.files.read_fn = test_read; h.files.write_fn = test_write;
     h.files.size_fn = test_size; h.files.resize_fn = test_resize; h.files.sync_fn = test_sync;
     h.files.rename_fn = test_rename; h.files.remove_fn = test_remove; h.files.user = f;
+    h.files.reserve_fn = test_reserve; h.files.align_fn = test_align; h.files.make_dir_fn = test_make_dir;
+    h.files.list_dir_fn = test_list_dir; h.files.sync_dir_fn = test_sync_dir;
+    h.files.queue_open_fn = test_queue_open; h.files.queue_close_fn = test_queue_close; h.files.begin_fn = test_begin; h.files.wait_fn = test_wait;
     h.clock.now_fn = test_now; h.clock.user = f;
     return h;
 }

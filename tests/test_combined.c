@@ -38,7 +38,10 @@
 #include "test_shard.c"
 #include "test_pieces.c"
 #include "test_onebit.c"
+#include "test_feed.c"
 #include "test_tensors.c"
+#include "test_save.c"
+#include "test_store.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -61,7 +64,10 @@ static void test_narrow(void) {
     test_graph();
     test_comm();
     test_pieces();
+    test_feed();
     test_tensors();
+    test_save();
+    test_store();
 #ifndef __FAST_MATH__
     test_shard();
 #else

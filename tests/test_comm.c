@@ -52,6 +52,8 @@ static void comm_alone(void) {
     CHECK(!s.sent[0] && !s.sent[1] && !s.sent[2] && !s.received[0] && !s.received[1] && !s.received[2]);
     memopt_comm_abort(x);
     CHECK(test_error_says(memopt_comm_error(x), MEMOPT_ERR_STATE, "comm: call 13, was given up"));
+    CHECK(memopt_comm_wait(x, 77) == MEMOPT_ERR_ARGUMENT); /* what is wrong with this is not why the comm is broken */
+    CHECK(test_error_says(memopt_comm_error(x), MEMOPT_ERR_STATE, "comm: call 13, was given up"));
     CHECK(memopt_comm_begin(x, &c, &n) == MEMOPT_ERR_STATE && n == 13);
     memopt_comm_destroy(x); memopt_comm_destroy(NULL); memopt_comm_abort(NULL);
     CHECK(memopt_comm_get_stats(NULL).rank_count == 0 && memopt_comm_error(NULL).status == MEMOPT_ERR_ARGUMENT);

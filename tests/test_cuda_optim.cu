@@ -92,8 +92,8 @@ static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
         CHECK(memopt_optim_state_bytes(&p->cpu.desc, (size_t)k, &p->state_bytes[k]) == MEMOPT_OK);
         p->gpu.tensor[k] = *t;
         t->weights = cuda_optim_block(p, n * p->wide); t->gradients = cuda_optim_block(p, n * p->gradient);
-        p->gpu.tensor[k].weights = test_device_at(n * p->wide, spec->offset * p->wide);
-        p->gpu.tensor[k].gradients = test_device_at(n * p->gradient, spec->offset * p->gradient);
+        p->gpu.tensor[k].weights = test_device_at(n * p->wide, (spec->offset == 3 ? 0 : spec->offset) * p->wide);
+        p->gpu.tensor[k].gradients = test_device_at(n * p->gradient, (spec->offset == 1 ? 0 : spec->offset) * p->gradient); /* one of the two alone, too */
         if (d.extra) {
             t->extra = cuda_optim_block(p, n * 2);
             p->gpu.tensor[k].extra = test_device_at(n * 2, spec->offset * 2);
@@ -318,11 +318,11 @@ static void cuda_optim_many(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
         memopt_optim_group g[8]; memopt_optim_run run; cuda_optim_pair *p; uint64_t t;
-        s.tensors = 40; s.min_quantized = 300;
+        s.tensors = 40; s.min_quantized = i % 2 ? 1 : 300; /* all in one table, or in two */
         for (k = 0; k < 40; ++k) { s.count[k] = (size_t)(k % 5 ? k * 17 + 1 : 32 * (32 + k));
             s.columns[k] = k % 5 ? 0 : 32; }
         p = cuda_optim_open(&s);
-        for (k = 0; k < 40; ++k) p->cpu.tensor[k].group = p->gpu.tensor[k].group = (size_t)k * 7 % 8;
+        for (k = 0; k < 40; ++k) p->cpu.tensor[k].group = p->gpu.tensor[k].group = (size_t)(i % 2 ? k % 2 : k * 7 % 8); /* slices fill it, or rules */
         cuda_optim_groups(g, s.kind, s.moment);
         for (k = 2; k < 8; ++k) { g[k] = g[k % 2]; g[k].rate *= 1 + k; }
         for (t = 1; t <= 2; ++t) {
@@ -348,6 +348,14 @@ static void cuda_optim_measured(void) {
         s.offset = (size_t)b;
         p = cuda_optim_open(&s);
         cuda_optim_steps(p, 2, (uint64_t)(i * 16 + state * 4 + b));
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+    { /* more chunks than a warp has lanes */
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_LARS, MEMOPT_STATE_F32, 0); cuda_optim_pair *p;
+        s.tensors = 1; s.count[0] = 33 * 65536 + 7;
+        p = cuda_optim_open(&s);
+        cuda_optim_steps(p, 1, 99);
         cuda_optim_close(p);
         test_device_free(0);
     }

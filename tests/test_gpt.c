@@ -123,7 +123,9 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--keep overhead:nan", "--keep" }, { "--weights f16", "--weights" }, { "--gradients f8", "--gradients" },
     { "--head chunk:0", "--head" }, { "--head half", "--head" }, { "--mlp chunk:", "--mlp" },
     { "--attention flash", "--attention" }, { "--gemm cublas", "--gemm" }, { "--fit 0", "--fit" },
-    { "--fit much", "--fit" }, { "--json=", "--json" }, { "--data=", "--data" }, { "--width 130", "--width" },
+    { "--fit much", "--fit" }, { "--json=", "--json" }, { "--save=", "--save" }, { "--resume=", "--resume" },
+    { "--save-every 3", "--save" }, { "--save x --save-every 0", "--save-every" }, { "--save x --ranks 2", "--ranks" }, { "--resume x --ladder", "--ladder" },
+    { "--save x --dry-run", "--dry-run" }, { "--resume x --fit 1G", "--fit" }, { "--save x --batch-table --fit 1G", "--batch-table" }, { "--data=", "--data" }, { "--width 130", "--width" },
     { "--width 2 --heads 4", "--heads" }, { "--warmup 101", "--warmup" }, { "--vocab 200", "--vocab" },
     { "--batch 1048576 --context 1048576", "--batch" },
     { "--batch 4096 --context 1 --accumulate 1048576", "--accumulate" },
@@ -201,18 +203,22 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
             "--ladder --dry-run --threads 3", "--ladder --ends --validate 12",
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
-        "--fit 2G --keep overhead:10", "--ranks 3", "--ranks 2 --stage 0 --units 5" };
+        "--fit 2G --keep overhead:10", "--ranks 3", "--ranks 2 --stage 0 --units 5",
+        "--save a --save-every 5 --resume b",
+        "--offload states=host", "--offload weights=d", "--ranks 2 --offload states,weights", "--offload states --offload weights=e" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
     for (i = 0; i < sizeof lines / sizeof *lines; ++i) {
         memset(&a, 0, sizeof a); memset(&b, 0, sizeof b);
         CHECK_AT(gpt_parse(lines[i], &a) == 0, i);
         options_describe(&a, text, sizeof text);
         CHECK_AT(strlen(text) < 400 && gpt_parse(text, &b) == 0, i);
+        CHECK_AT(!a.save == !b.save && !a.resume == !b.resume, i);
         CHECK_AT(!a.json == !b.json && !a.data == !b.data && a.preset == b.preset, i);
         memset(cut, 'x', sizeof cut);
         options_describe(&a, cut, 8);
         CHECK_AT(strlen(cut) < 8 && cut[8] == 'x' && !strncmp(cut, text, strlen(cut)), i);
-        a.json = a.data = b.json = b.data = NULL; /* into gpt_words */
+        CHECK_AT(!a.offload_to == !b.offload_to && (!a.offload_to || !strcmp(a.offload_to, b.offload_to)), i);
+        a.json = a.data = b.json = b.data = a.save = a.resume = b.save = b.resume = a.offload_to = b.offload_to = NULL; /* into gpt_words */
         CHECK_AT(!memcmp(&a, &b, sizeof a), i);
     }
     CHECK(gpt_parse("--steps 5 --layers 4", &a) == 0);

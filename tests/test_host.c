@@ -7,27 +7,95 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 static int host_interrupt, host_short, host_nothing; /* EINTR; one byte; zero bytes */
+static int host_strict; /* transfers begin at multiples of 4096, also where the file system of this test takes any */
+static int host_refused_flags;
+static int host_no_direct; /* a file system without direct transfers; taken back by the open that it refused */
 static int host_open(const char *path, int flags, ...) {
+    if (host_no_direct) { host_no_direct = 0; host_refused_flags = flags; errno = EINVAL; return -1; }
     if (host_interrupt > 0) { --host_interrupt; errno = EINTR; return -1; }
     return open(path, flags, 0666);
 }
+#if defined(__linux__) && !defined(_FILE_OFFSET_BITS) /* -std=c99 hides them */
+extern ssize_t pread(int file, void *bytes, size_t count, off_t offset);
+extern ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset);
+#endif
 static ssize_t host_pread(int file, void *bytes, size_t count, off_t offset) {
     if (host_interrupt > 0) { --host_interrupt; errno = EINTR; return -1; }
+    if (host_strict && offset % 4096) { errno = EINVAL; return -1; }
     if (host_short > 0) { --host_short; count = 1; }
-    return lseek(file, offset, SEEK_SET) == offset ? read(file, bytes, count) : -1;
+    return pread(file, bytes, count, offset);
 }
 static ssize_t host_pwrite(int file, const void *bytes, size_t count, off_t offset) {
     if (host_interrupt > 0) { --host_interrupt; errno = EINTR; return -1; }
     if (host_nothing > 0) { --host_nothing; return 0; }
     if (host_short > 0) { --host_short; count = 1; }
-    return lseek(file, offset, SEEK_SET) == offset ? write(file, bytes, count) : -1;
+    return pwrite(file, bytes, count, offset);
 }
+static int host_room; /* an errno that the system gives when it is asked for room */
+static int host_fallocate(int file, off_t offset, off_t bytes) {
+    (void)file; (void)offset; (void)bytes;
+    if (host_interrupt > 0) { --host_interrupt; return EINTR; }
+    return host_room;
+}
+#include <sys/stat.h>
+#include <dirent.h>
+static int host_list_error; /* of readdir */
+static int host_sync_error; /* of fsync */
+static struct dirent *host_readdir(DIR *dir) {
+    struct dirent *entry = readdir(dir);
+    if (host_list_error) { errno = host_list_error; return NULL; }
+    return entry;
+}
+static int host_fsync(int file) {
+    if (!host_sync_error) return fcntl(file, F_GETFD) < 0 ? -1 : 0;
+    errno = host_sync_error;
+    return -1;
+}
+#define posix_fallocate host_fallocate
+#define readdir host_readdir
+#define fsync host_fsync
 #define open host_open
 #define pread host_pread
 #define pwrite host_pwrite
+#define MEMOPT_I_FILE_CALL_MAX ((size_t)4096) /* so that whatever is longer takes several calls */
+#if defined(__linux__)
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#if defined(SYS_io_uring_setup) && defined(SYS_io_uring_enter)
+extern long syscall(long number, ...);
+static int host_ring_refuse, host_ring_old; /* errno of its set-up, for ever; 1: it lacks features */
+static int host_enter_refuse, host_enter_times, host_ring_calls; /* errno of so many calls of enter */
+static long host_syscall(long number, ...) {
+    long a[6]; int i; va_list rest;
+    va_start(rest, number);
+    for (i = 0; i < (number == SYS_io_uring_setup ? 2 : 6); ++i) a[i] = va_arg(rest, long);
+    va_end(rest);
+    ++host_ring_calls;
+    if (number == SYS_io_uring_setup) {
+        long file;
+        if (host_ring_refuse) { errno = host_ring_refuse; return -1; }
+        file = syscall(number, a[0], a[1]);
+        if (host_ring_old && file >= 0) memset((char *)a[1] + 5 * 4, 0, 4); /* params.features */
+        return file;
+    }
+    if (host_enter_times > 0) { --host_enter_times; errno = host_enter_refuse; return -1; }
+    return syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+static int host_map_refuse; /* 1: the next mapping, 2: the one after it */
+static void *host_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
+    if (host_map_refuse > 0 && --host_map_refuse == 0) { errno = ENOMEM; return MAP_FAILED; }
+    return mmap(at, bytes, protection, flags, file, offset);
+}
+#define syscall host_syscall
+#define mmap host_mmap
+#define HOST_FAULTY_RING 1
+#endif
+#endif
 #if defined(MEMOPT_PTHREADS)
 #include <pthread.h>
 static int host_refuse; /* 1: the first creation of a thread, mutex or condition from now on, 2: the second, ... */
@@ -55,6 +123,9 @@ static void host_zero_is_the_library(void) {
     CHECK(h.allocator.alloc_fn && h.allocator.free_fn && h.threads.run_fn && h.threads.worker_count == 1 && h.clock.now_fn);
     CHECK(h.files.open_fn && h.files.close_fn && h.files.read_fn && h.files.write_fn && h.files.size_fn
           && h.files.resize_fn && h.files.sync_fn && h.files.rename_fn && h.files.remove_fn);
+    CHECK(h.files.reserve_fn && h.files.align_fn && h.files.make_dir_fn && h.files.list_dir_fn && h.files.sync_dir_fn);
+    CHECK(MEMOPT_I_FILES_HAVE_DIRS(&h.files));
+    CHECK(h.files.queue_open_fn && h.files.queue_close_fn && h.files.begin_fn && h.files.wait_fn);
     CHECK(h.threads.simd_level == 0);
     CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && host_same(&h, &again)); /* resolved is resolved */
     CHECK(memopt_host_resolve(&zero, &again) == MEMOPT_OK && again.files.read_fn == h.files.read_fn);
@@ -70,6 +141,10 @@ static void host_refused(const memopt_host *bad, int line) {
 }
 static void host_run_nothing(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
     (void)user; (void)chunk_count; (void)fn; (void)task;
+}
+static void host_queue_alone(memopt_host *h, const memopt_host *full) {
+    h->files.queue_open_fn = full->files.queue_open_fn; h->files.queue_close_fn = full->files.queue_close_fn;
+    h->files.begin_fn = full->files.begin_fn; h->files.wait_fn = full->files.wait_fn;
 }
 static void host_half_tables(void) {
     test_faults f; memopt_host full, h, out; int i;
@@ -101,6 +176,43 @@ static void host_half_tables(void) {
         if (i == 8) h.files.remove_fn = full.files.remove_fn;
         host_refused(&h, 2000 + i);
     }
+    for (i = 0; i < 5; ++i) { /* the five of directories */
+        h = full;
+        if (i == 0) h.files.reserve_fn = NULL;
+        if (i == 1) h.files.align_fn = NULL;
+        if (i == 2) h.files.make_dir_fn = NULL;
+        if (i == 3) h.files.list_dir_fn = NULL;
+        if (i == 4) h.files.sync_dir_fn = NULL;
+        host_refused(&h, 3000 + i);
+        h = full;
+        if (i != 0) h.files.reserve_fn = NULL;
+        if (i != 1) h.files.align_fn = NULL;
+        if (i != 2) h.files.make_dir_fn = NULL;
+        if (i != 3) h.files.list_dir_fn = NULL;
+        if (i != 4) h.files.sync_dir_fn = NULL;
+        host_refused(&h, 4000 + i);
+    }
+    h = full;
+    h.files.open_fn = NULL; h.files.close_fn = NULL; h.files.read_fn = NULL; h.files.write_fn = NULL; h.files.size_fn = NULL;
+    h.files.resize_fn = NULL; h.files.sync_fn = NULL; h.files.rename_fn = NULL; h.files.remove_fn = NULL;
+    host_refused(&h, __LINE__); /* directories without files */
+    for (i = 0; i < 4; ++i) { /* three of a queue; one alone; all, without the others */
+        h = full;
+        if (i == 0) h.files.queue_open_fn = NULL;
+        if (i == 1) h.files.queue_close_fn = NULL;
+        if (i == 2) h.files.begin_fn = NULL;
+        if (i == 3) h.files.wait_fn = NULL;
+        host_refused(&h, 3000 + i);
+        h = full;
+        if (i != 0) h.files.queue_open_fn = NULL;
+        if (i != 1) h.files.queue_close_fn = NULL;
+        if (i != 2) h.files.begin_fn = NULL;
+        if (i != 3) h.files.wait_fn = NULL;
+        host_refused(&h, 4000 + i);
+    }
+    h = host_zero(); host_queue_alone(&h, &full); host_refused(&h, __LINE__);
+    h = full; h.files.queue_open_fn = NULL; h.files.queue_close_fn = NULL; h.files.begin_fn = NULL; h.files.wait_fn = NULL;
+    CHECK(memopt_host_resolve(&h, &out) == MEMOPT_OK && !out.files.begin_fn && out.files.read_fn == h.files.read_fn); /* a table may be without */
     h = host_zero(); h.threads.run_fn = host_run_nothing; host_refused(&h, __LINE__);
     h = host_zero(); h.threads.worker_count = 1;  host_refused(&h, __LINE__);
     h = host_zero(); h.threads.worker_count = -1; host_refused(&h, __LINE__);
@@ -111,6 +223,26 @@ static void host_half_tables(void) {
     CHECK(memopt_host_resolve(&h, &out) == MEMOPT_OK && host_same(&h, &out)); /* a full host stays what it is */
     h = host_zero(); h.threads.simd_level = 2;
     CHECK(memopt_host_resolve(&h, &out) == MEMOPT_OK && out.threads.simd_level == 2 && out.threads.worker_count == 1);
+}
+
+static memopt_status host_no_name(void *context, const char *name) {
+    (void)name;
+    *(int *)context = 1;
+    return MEMOPT_OK;
+}
+static void host_no_dirs(void) { /* nine functions are a table without directories */
+    test_faults f; memopt_host h, again; size_t align = 99; int called = 0;
+    memset(&f, 0, sizeof f);
+    h = test_host(&f);
+    CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && MEMOPT_I_FILES_HAVE_DIRS(&again.files));
+    h.files.reserve_fn = NULL; h.files.align_fn = NULL; h.files.make_dir_fn = NULL; h.files.list_dir_fn = NULL; h.files.sync_dir_fn = NULL;
+    CHECK(memopt_host_resolve(&h, &h) == MEMOPT_OK && !MEMOPT_I_FILES_HAVE_DIRS(&h.files) && h.files.open_fn == test_open);
+    CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && host_same(&h, &again));
+    CHECK(h.files.reserve_fn(h.files.user, NULL, 1) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(h.files.align_fn(h.files.user, NULL, &align) == MEMOPT_ERR_UNSUPPORTED && align == 99);
+    CHECK(h.files.make_dir_fn(h.files.user, ".") == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(h.files.list_dir_fn(h.files.user, ".", host_no_name, &called) == MEMOPT_ERR_UNSUPPORTED && !called);
+    CHECK(h.files.sync_dir_fn(h.files.user, ".") == MEMOPT_ERR_UNSUPPORTED);
 }
 
 /* -- the allocator -- */
@@ -226,6 +358,16 @@ static void host_files_far(void) { /* offsets that no file has, and one far beyo
     CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK);
     CHECK(h.files.remove_fn(h.files.user, path) == MEMOPT_OK);
 }
+#if defined(MEMOPT_I_POSIX)
+static void host_files_apart(void) { /* no file is handed to a program that is started; a directory is none */
+    void *file = NULL; uint64_t bytes = 77; int flags;
+    CHECK(memopt_i_system_open(NULL, ".", MEMOPT_OPEN_READ, &file) == MEMOPT_OK);
+    flags = fcntl(memopt_i_file_number(file), F_GETFD);
+    CHECK(flags >= 0 && (flags & FD_CLOEXEC));
+    CHECK(memopt_i_system_size(NULL, file, &bytes) == MEMOPT_ERR_IO && bytes == 77);
+    CHECK(memopt_i_system_close(NULL, file) == MEMOPT_OK);
+}
+#endif
 static void host_files_rename(void) {
     memopt_host h; void *file = NULL; char a[600], b[600], byte = 'a'; size_t done = 0;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
@@ -247,6 +389,159 @@ static void host_files_rename(void) {
     CHECK(h.files.remove_fn(h.files.user, b) == MEMOPT_OK);
     CHECK(h.files.open_fn(h.files.user, "no/such/folder/file", MEMOPT_OPEN_WRITE, &file) == MEMOPT_ERR_IO);
 }
+/* Names are counted in `seen`, a bit for each of "a", "b" and "c"; the third call is refused when asked for. */
+typedef struct host_names { int seen, calls, stop_at; } host_names;
+static memopt_status host_name(void *context, const char *name) {
+    host_names *n = (host_names *)context;
+    if (++n->calls == n->stop_at) return MEMOPT_ERR_STATE;
+    if (name[0] < 'a' || name[0] > 'c' || name[1]) n->seen |= 8;
+    else n->seen |= 1 << (name[0] - 'a');
+    return MEMOPT_OK;
+}
+static int host_put(const memopt_host *h, const char *path, const char *text) {
+    void *file = NULL;
+    if (h->files.open_fn(h->files.user, path, MEMOPT_OPEN_WRITE, &file)) return 0;
+    if (h->files.write_fn(h->files.user, file, 0, text, strlen(text))) return 0;
+    return !h->files.close_fn(h->files.user, file);
+}
+static void host_files_dirs(void) {
+    memopt_host h; char dir[600], moved[620], a[620], b[620], c[620]; host_names n; int i;
+    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
+    host_path(dir, "dir");
+    snprintf(moved, sizeof moved, "%s.moved", dir);
+    snprintf(a, sizeof a, "%s/a", dir); snprintf(b, sizeof b, "%s/b", dir); snprintf(c, sizeof c, "%s/c", dir);
+    memset(&n, 0, sizeof n);
+    CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_OK && n.calls == 0); /* not there: nothing in it */
+    CHECK(h.files.sync_dir_fn(h.files.user, dir) == MEMOPT_ERR_IO);
+    CHECK(h.files.make_dir_fn(h.files.user, a) == MEMOPT_ERR_IO); /* nor what it would be in */
+    CHECK(h.files.make_dir_fn(h.files.user, dir) == MEMOPT_OK);
+    CHECK(h.files.make_dir_fn(h.files.user, dir) == MEMOPT_OK);
+    CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_OK && n.calls == 0); /* empty */
+    CHECK(host_put(&h, a, "1") && host_put(&h, b, "2") && h.files.make_dir_fn(h.files.user, c) == MEMOPT_OK);
+    CHECK(h.files.make_dir_fn(h.files.user, a) == MEMOPT_ERR_IO); /* that is a file */
+    CHECK(h.files.sync_dir_fn(h.files.user, a) == MEMOPT_ERR_IO);
+    CHECK(h.files.list_dir_fn(h.files.user, a, host_name, &n) == MEMOPT_ERR_IO && n.calls == 0);
+    CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_OK && n.calls == 3 && n.seen == 7);
+    for (i = 1; i <= 3; ++i) {
+        memset(&n, 0, sizeof n);
+        n.stop_at = i;
+        CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_ERR_STATE && n.calls == i);
+    }
+    CHECK(h.files.sync_dir_fn(h.files.user, dir) == MEMOPT_OK);
+    CHECK(h.files.remove_fn(h.files.user, dir) == MEMOPT_ERR_IO); /* not empty */
+    CHECK(h.files.rename_fn(h.files.user, dir, moved) == MEMOPT_OK);
+    memset(&n, 0, sizeof n);
+    CHECK(h.files.list_dir_fn(h.files.user, moved, host_name, &n) == MEMOPT_OK && n.seen == 7);
+    n.calls = 0;
+    CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_OK && !n.calls);
+    CHECK(h.files.rename_fn(h.files.user, moved, dir) == MEMOPT_OK);
+#if defined(HOST_FAULTY)
+    host_list_error = EIO;
+    CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_ERR_IO);
+    host_list_error = 0;
+    host_sync_error = EIO;
+    CHECK(h.files.sync_dir_fn(h.files.user, dir) == MEMOPT_ERR_IO);
+    host_sync_error = EINVAL; /* a file system without */
+    CHECK(h.files.sync_dir_fn(h.files.user, dir) == MEMOPT_OK);
+    host_sync_error = 0;
+#endif
+    CHECK(h.files.remove_fn(h.files.user, a) == MEMOPT_OK && h.files.remove_fn(h.files.user, b) == MEMOPT_OK);
+    CHECK(h.files.remove_fn(h.files.user, c) == MEMOPT_OK && h.files.remove_fn(h.files.user, dir) == MEMOPT_OK);
+    CHECK(h.files.remove_fn(h.files.user, dir) == MEMOPT_ERR_IO);
+}
+static void host_files_reserve(void) {
+    memopt_host h; void *file = NULL; char path[600], bytes[8]; uint64_t size = 99; size_t done = 0, i;
+    static const uint64_t rooms[] = { 0, 1, 4096, 100, 5000, 20000, 8192, 40960 };
+    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
+    host_path(path, "room");
+    CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
+    if (!file) return;
+    for (i = 0; i < sizeof rooms / sizeof *rooms; ++i) { /* as long as the largest until now; what is there stays */
+        const uint64_t want = i == 0 ? 0 : i == 1 ? 1 : i <= 3 ? 4096 : i == 4 ? 5000 : i <= 6 ? 20000 : 40960;
+#if defined(HOST_FAULTY) && defined(__linux__)
+        host_room = EOPNOTSUPP; /* written by hand */
+        if (i % 2) host_interrupt = 2;
+        if (i == 5) host_room = EINVAL;
+#endif
+        CHECK_AT(h.files.reserve_fn(h.files.user, file, rooms[i]) == MEMOPT_OK, i);
+        CHECK_AT(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == want, i);
+        CHECK_AT(i != 2 || !h.files.write_fn(h.files.user, file, 4090, "abcdef", 6), i);
+    }
+    CHECK(h.files.read_fn(h.files.user, file, 4090, bytes, 8, &done) == MEMOPT_OK && done == 8 && !memcmp(bytes, "abcdef\0\0", 8));
+    for (i = 4096; i < 40960; ++i) {
+        CHECK_AT(h.files.read_fn(h.files.user, file, i, bytes, 1, &done) == MEMOPT_OK && done == 1 && !bytes[0], i);
+        if (i > 4200 && i < 40900) i += 96;
+    }
+    CHECK(h.files.reserve_fn(h.files.user, file, UINT64_MAX) != MEMOPT_OK);
+    CHECK(h.files.reserve_fn(h.files.user, file, (uint64_t)INT64_MAX + 1) != MEMOPT_OK);
+#if defined(HOST_FAULTY) && defined(__linux__)
+    { static const int full[] = { ENOSPC, EDQUOT, EFBIG, EIO };
+      host_interrupt = 0;
+      for (i = 0; i < 4; ++i) { /* what the system says, and the file is as long as before */
+          host_room = full[i];
+          CHECK_AT(h.files.reserve_fn(h.files.user, file, 50000) == (i < 3 ? MEMOPT_ERR_MEMORY : MEMOPT_ERR_IO), i);
+          CHECK_AT(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 40960, i);
+      }
+      host_room = EOPNOTSUPP;
+      host_short = 1; /* a disk that takes one byte more */
+      CHECK(h.files.reserve_fn(h.files.user, file, 50000) == MEMOPT_ERR_MEMORY && host_short == 0);
+      CHECK(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 40960);
+      host_room = 0; /* the file grows whatever the system's call did to its length */
+      CHECK(h.files.reserve_fn(h.files.user, file, 50000) == MEMOPT_OK);
+      CHECK(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 50000); }
+#endif
+    CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK && h.files.remove_fn(h.files.user, path) == MEMOPT_OK);
+}
+/* Past the cache: whole blocks go both ways, the end of a file lies where it is set, reads stop there. */
+static void host_files_direct(void) {
+    memopt_host h; void *file = NULL; char path[600]; size_t align = 0, plain = 0, done = 0, i; uint64_t size = 0;
+    unsigned char *block;
+    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
+    block = (unsigned char *)memopt_i_alloc(&h, 16384, 4096);
+    CHECK(block != NULL);
+    if (!block) return;
+    host_path(path, "direct");
+    CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ_DIRECT, &file) == MEMOPT_ERR_IO && !file);
+    CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE_DIRECT, &file) == MEMOPT_OK && file);
+    if (!file) return;
+    CHECK(h.files.align_fn(h.files.user, file, &align) == MEMOPT_OK && (align == 1 || align == 4096));
+    for (i = 0; i < 8192; ++i) block[i] = (unsigned char)(i % 251);
+    CHECK(h.files.reserve_fn(h.files.user, file, 12288) == MEMOPT_OK);
+    CHECK(h.files.write_fn(h.files.user, file, 4096, block, 8192) == MEMOPT_OK);
+    CHECK(h.files.resize_fn(h.files.user, file, 9001) == MEMOPT_OK && h.files.sync_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 9001);
+    CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ_DIRECT, &file) == MEMOPT_OK);
+    memset(block, 0xA5, 16384);
+#if defined(HOST_FAULTY)
+    host_strict = 1;
+    CHECK(h.files.read_fn(h.files.user, file, 9001, block, 4096, &done) == MEMOPT_ERR_IO && done == 0);
+#endif
+    CHECK(h.files.read_fn(h.files.user, file, 0, block, 16384, &done) == MEMOPT_OK && done == 9001); /* across the end */
+    for (i = 0; i < 9001; ++i) CHECK_AT(block[i] == (i < 4096 ? 0 : (i - 4096) % 251), i);
+    CHECK(h.files.read_fn(h.files.user, file, 12288, block, 4096, &done) == MEMOPT_OK && done == 0);
+#if defined(HOST_FAULTY)
+    host_strict = 0;
+#endif
+#if !defined(_WIN32) /* wine takes any place */
+    if (align > 1) CHECK(h.files.read_fn(h.files.user, file, 1, block, 4096, &done) == MEMOPT_ERR_IO); /* no multiple */
+#endif
+    CHECK(h.files.write_fn(h.files.user, file, 0, block, 4096) == MEMOPT_ERR_IO); /* opened for reading */
+    CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
+    CHECK(h.files.align_fn(h.files.user, file, &plain) == MEMOPT_OK && plain == 1);
+    CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+#if defined(HOST_FAULTY)
+    host_no_direct = 1; /* a file system without: the file is one of the cache */
+    CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE_DIRECT, &file) == MEMOPT_OK && !host_no_direct);
+    CHECK((host_refused_flags & MEMOPT_I_DIRECT) == MEMOPT_I_DIRECT); /* it was asked for */
+    CHECK(h.files.align_fn(h.files.user, file, &plain) == MEMOPT_OK && plain == 1);
+    CHECK(h.files.write_fn(h.files.user, file, 3, block + 1, 5) == MEMOPT_OK);
+    CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+#endif
+    CHECK(h.files.remove_fn(h.files.user, path) == MEMOPT_OK);
+    memopt_i_free(&h, block, 16384, 4096);
+}
 static void host_files_failing(void) { /* a file that is none, and a system that is interrupted and gives little */
 #if !defined(_WIN32)
     memopt_host h; void *none = (void *)(intptr_t)1000000; char bytes[16]; size_t done = 99; uint64_t size = 99;
@@ -257,6 +552,8 @@ static void host_files_failing(void) { /* a file that is none, and a system that
     CHECK(h.files.resize_fn(h.files.user, none, 4) == MEMOPT_ERR_IO);
     CHECK(h.files.sync_fn(h.files.user, none) == MEMOPT_ERR_IO);
     CHECK(h.files.close_fn(h.files.user, none) == MEMOPT_ERR_IO);
+    CHECK(h.files.reserve_fn(h.files.user, none, 4) == MEMOPT_ERR_IO);
+    CHECK(h.files.align_fn(h.files.user, none, &done) == MEMOPT_ERR_IO && done == 99);
 #endif
 #if defined(HOST_FAULTY)
     { void *file = NULL; char path[600];
@@ -272,6 +569,301 @@ static void host_files_failing(void) { /* a file that is none, and a system that
       CHECK(h.files.write_fn(h.files.user, file, 0, "x", 1) == MEMOPT_ERR_IO);
       CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK && h.files.remove_fn(h.files.user, path) == MEMOPT_OK); }
 #endif
+}
+
+/* -- queues -- */
+#if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
+enum { HOST_RING = MEMOPT_I_QUEUE_RING, HOST_MOVERS = MEMOPT_I_QUEUE_MOVERS };
+static void *host_queue_file(char path[600], const char *name) {
+    void *file = NULL;
+    host_path(path, name);
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
+    return file;
+}
+static void host_queue_file_end(const char *path, void *file) {
+    CHECK(memopt_i_system_close(NULL, file) == MEMOPT_OK && memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+}
+/* Transfers of random places and lengths against a plain copy of the file, slots begun and waited for in random order. */
+static void host_queue_play(int backends, int depth, size_t area, uint64_t seed) {
+    const size_t slots = (size_t)depth, all = slots * area; size_t round, i, k, done, counts[64]; uint64_t offsets[64]; int kinds[64], taken[64]; uint64_t size = 0;
+    unsigned char *model = (unsigned char *)malloc(all), *bytes = (unsigned char *)malloc(all); void *queue = NULL, *file; char path[600];
+    memopt_status s = memopt_i_system_queue_create(depth, backends, &queue);
+    CHECK(model && bytes && s == MEMOPT_OK && queue);
+    if (!model || !bytes || !queue) { free(model); free(bytes); return; }
+    CHECK(((memopt_i_system_queue *)queue)->has_ring == (backends == HOST_RING));
+    file = host_queue_file(path, "queue");
+    memset(model, 0, all); memset(bytes, 0, all); memset(taken, 0, sizeof taken);
+    CHECK(memopt_i_system_resize(NULL, file, all) == MEMOPT_OK);
+    for (round = 0; round < 400; ++round) {
+        const size_t slot = test_below(&seed, slots); unsigned char *mine = bytes + slot * area; const uint64_t from = slot * area;
+        if (!taken[slot]) { /* its area of the file is its own */
+            offsets[slot] = test_below(&seed, area); counts[slot] = test_below(&seed, area - (size_t)offsets[slot] + 1); kinds[slot] = (int)test_below(&seed, 2);
+            if (slot + 1 == slots && kinds[slot] == 0 && test_below(&seed, 2)) counts[slot] = area; /* beyond the end of the file */
+            if (kinds[slot]) {
+                for (i = 0; i < counts[slot]; ++i) mine[i] = (unsigned char)test_random(&seed);
+                memcpy(model + from + offsets[slot], mine, counts[slot]);
+            } else memset(mine, 0xA5, area);
+            s = memopt_i_system_begin(NULL, queue, (int)slot, file, kinds[slot] ? MEMOPT_TRANSFER_WRITE : MEMOPT_TRANSFER_READ, from + offsets[slot], mine, counts[slot]);
+            CHECK_AT(s == MEMOPT_OK, round);
+            taken[slot] = 1;
+            CHECK_AT(memopt_i_system_begin(NULL, queue, (int)slot, file, MEMOPT_TRANSFER_READ, 0, mine, 1) == MEMOPT_ERR_STATE, round);
+        } else {
+            const size_t there = memopt_i_min(counts[slot], area - (size_t)offsets[slot]);
+            done = 99999999;
+            CHECK_AT(memopt_i_system_wait(NULL, queue, (int)slot, &done) == MEMOPT_OK && done == (kinds[slot] ? counts[slot] : there), round);
+            CHECK_AT(memcmp(mine, model + from + offsets[slot], there) == 0, round);
+            for (k = there; k < area && mine[k] == 0xA5; ++k) {}
+            CHECK_AT(kinds[slot] || k == area, round);
+            taken[slot] = 0;
+            CHECK_AT(memopt_i_system_wait(NULL, queue, (int)slot, &done) == MEMOPT_ERR_STATE, round);
+        }
+    }
+    memopt_i_system_queue_close(NULL, queue); /* waits for what is still under way */
+    memset(bytes, 0, all);
+    CHECK(memopt_i_system_size(NULL, file, &size) == MEMOPT_OK && size == all);
+    CHECK(memopt_i_system_read(NULL, file, 0, bytes, all, &done) == MEMOPT_OK && done == all && memcmp(bytes, model, all) == 0);
+    host_queue_file_end(path, file);
+    free(model); free(bytes);
+}
+static int host_queue_can(int backends) {
+    void *queue = NULL;
+    if (memopt_i_system_queue_create(1, backends, &queue)) return 0;
+    memopt_i_system_queue_close(NULL, queue);
+    return 1;
+}
+static void host_queue_arguments(int backends) {
+    void *queue = NULL, *file, *reader = NULL; char path[600], bytes[8] = "abcdefg"; size_t done = 99; memopt_status s; const memopt_transfer no_kind = (memopt_transfer)test_number_of(2);
+    CHECK(memopt_i_system_queue_create(0, backends, &queue) == MEMOPT_ERR_ARGUMENT && memopt_i_system_queue_create(-1, backends, &queue) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_queue_create(1025, backends, &queue) == MEMOPT_ERR_ARGUMENT && memopt_i_system_queue_create(1, backends, NULL) == MEMOPT_ERR_ARGUMENT && !queue);
+    CHECK(memopt_i_system_queue_create(1024, backends, &queue) == MEMOPT_OK);
+    memopt_i_system_queue_close(NULL, queue); memopt_i_system_queue_close(NULL, NULL);
+    CHECK(memopt_i_system_queue_create(3, backends, &queue) == MEMOPT_OK);
+    file = host_queue_file(path, "queue");
+    CHECK(memopt_i_system_begin(NULL, NULL, 0, file, MEMOPT_TRANSFER_READ, 0, bytes, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_begin(NULL, queue, -1, file, MEMOPT_TRANSFER_READ, 0, bytes, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_begin(NULL, queue, 3, file, MEMOPT_TRANSFER_READ, 0, bytes, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_begin(NULL, queue, 0, NULL, MEMOPT_TRANSFER_READ, 0, bytes, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_begin(NULL, queue, 0, file, MEMOPT_TRANSFER_READ, 0, NULL, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_begin(NULL, queue, 0, file, no_kind, 0, bytes, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_begin(NULL, queue, 0, file, MEMOPT_TRANSFER_READ, UINT64_MAX, bytes, 1) == MEMOPT_ERR_OVERFLOW);
+    CHECK(memopt_i_system_wait(NULL, NULL, 0, &done) == MEMOPT_ERR_ARGUMENT && memopt_i_system_wait(NULL, queue, -1, &done) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_wait(NULL, queue, 3, &done) == MEMOPT_ERR_ARGUMENT && memopt_i_system_wait(NULL, queue, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_system_wait(NULL, queue, 0, &done) == MEMOPT_ERR_STATE && done == 99); /* nothing was taken by all that */
+    CHECK(memopt_i_system_begin(NULL, queue, 2, file, MEMOPT_TRANSFER_WRITE, 5, NULL, 0) == MEMOPT_OK);
+    CHECK(memopt_i_system_wait(NULL, queue, 2, &done) == MEMOPT_OK && done == 0);
+    CHECK(memopt_i_system_begin(NULL, queue, 2, file, MEMOPT_TRANSFER_READ, 0, bytes, 1) == MEMOPT_OK);
+    done = 99;
+    CHECK(memopt_i_system_wait(NULL, queue, 2, &done) == MEMOPT_OK && done == 0 && bytes[0] == 'a'); /* an empty file */
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &reader) == MEMOPT_OK);
+    s = memopt_i_system_begin(NULL, queue, 1, reader, MEMOPT_TRANSFER_WRITE, 0, bytes, 4); /* refused by the system */
+    CHECK(s == MEMOPT_OK);
+    done = 99;
+    CHECK(memopt_i_system_wait(NULL, queue, 1, &done) == MEMOPT_ERR_IO && done == 99);
+    CHECK(memopt_i_system_begin(NULL, queue, 1, file, MEMOPT_TRANSFER_WRITE, 0, bytes, 4) == MEMOPT_OK); /* the slot goes on */
+    CHECK(memopt_i_system_wait(NULL, queue, 1, &done) == MEMOPT_OK && done == 4);
+    memopt_i_system_queue_close(NULL, queue);
+    CHECK(memopt_i_system_close(NULL, reader) == MEMOPT_OK);
+    host_queue_file_end(path, file);
+}
+static void host_queue_moves(int backends) {
+    host_queue_arguments(backends);
+    host_queue_play(backends, 1, 3000, 1);
+    host_queue_play(backends, 2, 50000, 2);
+    host_queue_play(backends, 7, 5000, 3);
+    host_queue_play(backends, 64, 9000, 4);
+}
+static void host_queue_by_threads(void) {
+    if (!host_queue_can(HOST_MOVERS)) { SKIP("compiled without MEMOPT_PTHREADS"); return; }
+    host_queue_moves(HOST_MOVERS);
+}
+static void host_queue_by_ring(void) {
+    if (!host_queue_can(HOST_RING)) { SKIP("no io_uring here"); return; }
+    host_queue_moves(HOST_RING);
+}
+#if defined(MEMOPT_I_RING)
+/* A transfer that the ring has not been told of: what the kernel answers is ours to say. */
+static void host_ring_answered(void *queue, void *file, memopt_transfer kind, unsigned char *bytes, size_t count, int32_t answer, memopt_status want, size_t had) {
+    memopt_i_system_queue *q = (memopt_i_system_queue *)queue; size_t done = 0; memopt_status s;
+    CHECK(memopt_i_system_begin(NULL, q, 0, file, kind, 1000, bytes, 0) == MEMOPT_OK);
+    q->slots[0].count = count; q->slots[0].is_ended = 0;
+    memopt_i_ring_answer(q, 0, answer);
+    s = memopt_i_system_wait(NULL, q, 0, &done);
+    CHECK_AT(s == want && (s || done == had), answer < 0 ? -answer : answer);
+}
+static void host_queue_answers(void) {
+    void *queue = NULL, *file; char path[600]; unsigned char bytes[9000], back[9000]; size_t i, done; static const int again[] = { EINTR, EAGAIN, ECANCELED };
+    if (memopt_i_system_queue_create(2, HOST_RING, &queue)) { SKIP("no io_uring here"); return; }
+    file = host_queue_file(path, "answers");
+    for (i = 0; i < sizeof bytes; ++i) bytes[i] = (unsigned char)(i * 7 + 1 + (i >> 8));
+    memset(back, 0, sizeof back);
+    for (i = 0; i < 3; ++i) { /* the whole of it, by other ways */
+        CHECK(memopt_i_system_resize(NULL, file, 0) == MEMOPT_OK);
+        host_ring_answered(queue, file, MEMOPT_TRANSFER_WRITE, bytes, 9000, -again[i], MEMOPT_OK, 9000);
+        host_ring_answered(queue, file, MEMOPT_TRANSFER_READ, back, 9000, -again[i], MEMOPT_OK, 9000);
+        CHECK_AT(memcmp(bytes, back, 9000) == 0, i);
+    }
+    CHECK(memopt_i_system_resize(NULL, file, 0) == MEMOPT_OK);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_WRITE, bytes, 9000, 777, MEMOPT_OK, 9000); /* short: the rest is asked for */
+    CHECK(memopt_i_system_read(NULL, file, 1000, back, 9000, &done) == MEMOPT_OK && done == 9000);
+    CHECK(memcmp(back + 777, bytes + 777, 9000 - 777) == 0 && back[0] == 0 && back[776] == 0);
+    memset(back, 0, sizeof back);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_READ, back, 9000, 777, MEMOPT_OK, 9000);
+    CHECK(memcmp(back + 777, bytes + 777, 9000 - 777) == 0 && back[776] == 0);
+    CHECK(memopt_i_system_resize(NULL, file, 1777) == MEMOPT_OK);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_READ, back, 9000, 777, MEMOPT_OK, 777); /* short, and the end */
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_READ, back, 9000, 776, MEMOPT_OK, 777);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_READ, back, 9000, 0, MEMOPT_OK, 0);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_WRITE, bytes, 9000, 0, MEMOPT_ERR_IO, 0);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_WRITE, bytes, 9000, -ENOSPC, MEMOPT_ERR_IO, 0);
+    host_ring_answered(queue, file, MEMOPT_TRANSFER_READ, back, 9000, -EIO, MEMOPT_ERR_IO, 0);
+    for (i = 0; i < 2; ++i) { /* interrupted after a part of it: the rest, at its own place */
+        const memopt_transfer kind = i ? MEMOPT_TRANSFER_READ : MEMOPT_TRANSFER_WRITE; memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
+        memset(back, 0, sizeof back);
+        CHECK(memopt_i_system_begin(NULL, q, 1, file, kind, 1000, i ? back : bytes, 0) == MEMOPT_OK);
+        q->slots[1].count = 9000; q->slots[1].had = 777; q->slots[1].is_ended = 0;
+        memopt_i_ring_answer(q, 1, -EINTR);
+        CHECK(memopt_i_system_wait(NULL, q, 1, &done) == MEMOPT_OK && done == 9000);
+        if (!i) CHECK(memopt_i_system_read(NULL, file, 1000, back, 9000, &done) == MEMOPT_OK && done == 9000);
+        CHECK(memcmp(back + 777, bytes + 777, 9000 - 777) == 0 && (!i || back[776] == 0));
+    }
+    memopt_i_system_queue_close(NULL, queue);
+    host_queue_file_end(path, file);
+}
+#endif
+#if defined(HOST_FAULTY_RING) && defined(MEMOPT_I_RING)
+static int host_ring_is(int wanted) { /* does a queue open, with a ring or without */
+    void *queue = NULL; int has; memopt_status s = memopt_i_system_queue_open(NULL, 4, &queue);
+    if (s) return s == MEMOPT_ERR_UNSUPPORTED && !queue && wanted == 0 && !host_queue_can(HOST_MOVERS);
+    has = ((memopt_i_system_queue *)queue)->has_ring;
+    memopt_i_system_queue_close(NULL, queue);
+    return has == wanted;
+}
+static void host_queue_ring_fails(void) { /* whatever its set-up says, others take over; and whatever enter says, all is moved */
+    static const int no[] = { EPERM, ENOSYS, ENOMEM, EINVAL, EMFILE }, hard[] = { EAGAIN, EBUSY, EINTR, EBADF }; size_t i; int n;
+    if (!host_queue_can(HOST_RING)) { SKIP("no io_uring here"); return; }
+    CHECK(host_ring_is(1));
+    for (i = 0; i < sizeof no / sizeof *no; ++i) {
+        host_ring_refuse = no[i];
+        CHECK_AT(host_ring_is(0), no[i]);
+    }
+    host_ring_refuse = 0; host_ring_old = 1;
+    CHECK(host_ring_is(0));
+    host_ring_old = 0;
+    for (n = 1; n <= 2; ++n) { host_map_refuse = n; CHECK_AT(host_ring_is(0) && host_map_refuse == 0, n); }
+    CHECK(host_ring_is(1));
+    for (i = 0; i < sizeof hard / sizeof *hard; ++i) for (n = 1; n < 200; n += 1 + n / 3) {
+        host_enter_refuse = hard[i]; host_enter_times = n;
+        host_queue_play(HOST_RING, 5, 20000, (uint64_t)n);
+        CHECK_AT(host_enter_times == 0, n);
+    }
+}
+#include <poll.h>
+#include <sys/wait.h>
+static void host_queue_ring_mute(void) { /* nobody may wait for it any more: a transfer that takes its time is waited for all the same, without spinning */
+    void *queue = NULL; int ends[2] = { -1, -1 }, told = 0; char bytes[8] = ""; size_t done = 0; pid_t child; memopt_status s;
+    if (memopt_i_system_queue_create(1, HOST_RING, &queue)) { SKIP("no io_uring here"); return; }
+    CHECK(pipe(ends) == 0);
+    CHECK(memopt_i_system_begin(NULL, queue, 0, (void *)((intptr_t)ends[0] + 1), MEMOPT_TRANSFER_READ, 0, bytes, 8) == MEMOPT_OK);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) { (void)poll(NULL, 0, 100); _exit(write(ends[1], "eight by", 8) != 8); }
+    host_enter_refuse = EBADF; host_enter_times = 1 << 30; host_ring_calls = 0;
+    s = memopt_i_system_wait(NULL, queue, 0, &done);
+    CHECK(host_ring_calls > 0 && host_ring_calls < 1000);
+    host_enter_times = 0;
+    CHECK(s == MEMOPT_OK && done == 8 && memcmp(bytes, "eight by", 8) == 0);
+    CHECK(child > 0 && waitpid(child, &told, 0) == child && WIFEXITED(told) && WEXITSTATUS(told) == 0);
+    memopt_i_system_queue_close(NULL, queue);
+    (void)close(ends[0]); (void)close(ends[1]);
+}
+#if defined(MEMOPT_I_POOL)
+static void host_queue_threads_fail(void) { /* no mutex, no condition, no thread; some of the threads are enough */
+    int n;
+    for (n = 1; n <= 8; ++n) {
+        void *queue = NULL; memopt_status s;
+        host_refuse = n;
+        s = memopt_i_system_queue_create(3, HOST_MOVERS, &queue);
+        CHECK_AT(n <= 4 ? s == MEMOPT_ERR_UNSUPPORTED && !queue : s == MEMOPT_OK && queue, n);
+        CHECK_AT(s || ((memopt_i_system_queue *)queue)->movers.thread_count == (n <= 6 ? (size_t)n - 4 : 3), n);
+        memopt_i_system_queue_close(NULL, queue);
+    }
+    host_refuse = 0;
+}
+#endif
+#endif
+#if defined(__linux__) && defined(MEMOPT_I_RING)
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+static void host_queue_forbidden(void) { /* a process that may not use io_uring, as in many containers */
+    const unsigned number = (unsigned)offsetof(struct seccomp_data, nr);
+    struct sock_filter filter[] = {
+        { BPF_LD | BPF_W | BPF_ABS, 0, 0, 0 }, { BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_io_uring_setup },
+        { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM }, { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW } };
+    struct sock_fprog program; int told = 0; pid_t child;
+    filter[0].k = number;
+    program.len = 4; program.filter = filter;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        const int before = test_failures;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(77);
+        if (host_queue_can(HOST_RING)) _exit(76); /* not forbidden */
+        if (host_queue_can(HOST_MOVERS)) {
+            void *queue = NULL;
+            CHECK(memopt_i_system_queue_open(NULL, 3, &queue) == MEMOPT_OK && !((memopt_i_system_queue *)queue)->has_ring);
+            memopt_i_system_queue_close(NULL, queue);
+            host_queue_moves(HOST_MOVERS);
+        }
+        fflush(stdout);
+        _exit(test_failures != before);
+    }
+    CHECK(child > 0 && waitpid(child, &told, 0) == child && WIFEXITED(told));
+    if (WIFEXITED(told) && WEXITSTATUS(told) == 77) { SKIP("no seccomp here"); return; }
+    CHECK(WIFEXITED(told) && WEXITSTATUS(told) == 0);
+}
+#endif
+#endif
+/* What sections use: a queue over any table, with or without one of its own. */
+typedef struct host_table { int opens, closes, begins, waits; memopt_status open_status; size_t reads, writes; memopt_status status; } host_table;
+static memopt_status host_table_open(void *user, int depth, void **queue) { host_table *t = (host_table *)user; ++t->opens; *queue = t; return depth == 5 ? t->open_status : MEMOPT_ERR_ARGUMENT; }
+static void host_table_close(void *user, void *queue) { ++((host_table *)user)->closes; (void)queue; }
+static memopt_status host_table_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    host_table *t = (host_table *)user; ++t->begins;
+    CHECK(queue == t && slot == 4 && file == &t->begins && kind == MEMOPT_TRANSFER_WRITE && offset == UINT64_C(1) << 40 && bytes == t && count == 3);
+    return t->status;
+}
+static memopt_status host_table_wait(void *user, void *queue, int slot, size_t *done) { host_table *t = (host_table *)user; ++t->waits; CHECK(queue == t && slot == 4); *done = 3; return t->status; }
+static memopt_status host_table_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) { host_table *t = (host_table *)user; ++t->reads; CHECK(file == t && offset == 7 && bytes == t && count == 9); if (!t->status) *done = 2; return t->status; }
+static memopt_status host_table_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) { host_table *t = (host_table *)user; ++t->writes; CHECK(file == t && offset == 7 && bytes == t && count == 9); return t->status; }
+static void host_queue_of_table(void) {
+    host_table t; memopt_files files; memopt_i_queue q; memopt_i_slot_result results[5]; size_t done = 0;
+    memset(&t, 0, sizeof t); memset(&files, 0, sizeof files);
+    files.user = &t; files.read_fn = host_table_read; files.write_fn = host_table_write;
+    CHECK(memopt_i_queue_open(&q, &files, 5, results) == MEMOPT_OK && !q.queue); /* none: at once */
+    CHECK(memopt_i_queue_begin(&q, 4, &t, MEMOPT_TRANSFER_WRITE, 7, &t, 9) == MEMOPT_OK && t.writes == 1);
+    CHECK(memopt_i_queue_begin(&q, 3, &t, MEMOPT_TRANSFER_READ, 7, &t, 9) == MEMOPT_OK && t.reads == 1);
+    t.status = MEMOPT_ERR_FORMAT; /* told by the wait of its slot */
+    CHECK(memopt_i_queue_begin(&q, 0, &t, MEMOPT_TRANSFER_READ, 7, &t, 9) == MEMOPT_OK && memopt_i_queue_begin(&q, 2, &t, MEMOPT_TRANSFER_WRITE, 7, &t, 9) == MEMOPT_OK);
+    CHECK(memopt_i_queue_wait(&q, 4, &done) == MEMOPT_OK && done == 9 && memopt_i_queue_wait(&q, 3, &done) == MEMOPT_OK && done == 2);
+    CHECK(memopt_i_queue_wait(&q, 0, &done) == MEMOPT_ERR_FORMAT && memopt_i_queue_wait(&q, 2, &done) == MEMOPT_ERR_FORMAT && done == 2);
+    memopt_i_queue_close(&q);
+    files.queue_open_fn = host_table_open; files.queue_close_fn = host_table_close; files.begin_fn = host_table_begin; files.wait_fn = host_table_wait;
+    t.open_status = MEMOPT_ERR_UNSUPPORTED; t.status = MEMOPT_OK;
+    CHECK(memopt_i_queue_open(&q, &files, 5, results) == MEMOPT_OK && !q.queue && t.opens == 1); /* none after all */
+    memopt_i_queue_close(&q);
+    t.open_status = MEMOPT_ERR_DEVICE;
+    CHECK(memopt_i_queue_open(&q, &files, 5, results) == MEMOPT_ERR_DEVICE && !q.queue && t.opens == 2 && t.closes == 0);
+    CHECK(memopt_i_queue_open(&q, &files, 1025, results) == MEMOPT_ERR_ARGUMENT && t.opens == 2);
+    t.open_status = MEMOPT_OK;
+    CHECK(memopt_i_queue_open(&q, &files, 5, results) == MEMOPT_OK && q.queue == &t && t.opens == 3);
+    CHECK(memopt_i_queue_begin(&q, 4, &t.begins, MEMOPT_TRANSFER_WRITE, UINT64_C(1) << 40, &t, 3) == MEMOPT_OK && memopt_i_queue_wait(&q, 4, &done) == MEMOPT_OK && done == 3);
+    t.status = MEMOPT_ERR_IO;
+    CHECK(memopt_i_queue_begin(&q, 4, &t.begins, MEMOPT_TRANSFER_WRITE, UINT64_C(1) << 40, &t, 3) == MEMOPT_ERR_IO && memopt_i_queue_wait(&q, 4, &done) == MEMOPT_ERR_IO);
+    memopt_i_queue_close(&q); memopt_i_queue_close(&q);
+    CHECK(t.closes == 1 && t.begins == 2 && t.waits == 2 && t.writes == 2 && t.reads == 2);
 }
 
 /* -- the clock -- */
@@ -603,6 +1195,13 @@ static memopt_status host_told(memopt_error *error, const memopt_host *host) {
 
     return memopt_i_host_resolve(&c, host, &out);
 }
+static void host_dirs_alone(memopt_host *h, const memopt_host *full) {
+    h->files.reserve_fn = full->files.reserve_fn;
+    h->files.align_fn = full->files.align_fn;
+    h->files.make_dir_fn = full->files.make_dir_fn;
+    h->files.list_dir_fn = full->files.list_dir_fn;
+    h->files.sync_dir_fn = full->files.sync_dir_fn;
+}
 static void host_errors(void) {
     memopt_error *door = NULL;
     test_faults f;
@@ -615,6 +1214,14 @@ static void host_errors(void) {
             "ledger: host.allocator is half a table");
     REFUSES(door, (h = full, h.files.sync_fn = NULL), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
             "ledger: host.files 8, either 0 or 9");
+    REFUSES(door, (h = full, h.files.align_fn = NULL), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.files, of its directories 4, either 0 or 5");
+    REFUSES(door, (h = host_zero(), host_dirs_alone(&h, &full)), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.files has directories alone");
+    REFUSES(door, (h = full, h.files.wait_fn = NULL), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.files, of its queue 3, either 0 or 4");
+    REFUSES(door, (h = host_zero(), host_queue_alone(&h, &full)), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.files has a queue alone");
     REFUSES(door, (h = host_zero(), h.threads.worker_count = -1), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
             "ledger: threads.worker_count -1, at least 0");
     REFUSES(door, (h = host_zero(), h.threads.simd_level = -7), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
@@ -625,13 +1232,37 @@ static void host_errors(void) {
 static void test_host_section(void) {
     RUN(host_zero_is_the_library);
     RUN(host_half_tables);
+    RUN(host_no_dirs);
     RUN(host_errors);
     RUN(host_allocator);
     RUN(host_allocator_hostile);
     RUN(host_files_read_write);
     RUN(host_files_far);
     RUN(host_files_rename);
+#if defined(MEMOPT_I_POSIX)
+    RUN(host_files_apart);
+#endif
+    RUN(host_files_dirs);
+    RUN(host_files_reserve);
+    RUN(host_files_direct);
     RUN(host_files_failing);
+#if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
+    RUN(host_queue_by_threads);
+    RUN(host_queue_by_ring);
+#if defined(MEMOPT_I_RING)
+    RUN(host_queue_answers);
+#endif
+#if defined(HOST_FAULTY_RING) && defined(MEMOPT_I_RING)
+    RUN(host_queue_ring_fails); RUN(host_queue_ring_mute);
+#if defined(MEMOPT_I_POOL)
+    RUN(host_queue_threads_fail);
+#endif
+#endif
+#if defined(__linux__) && defined(MEMOPT_I_RING)
+    RUN(host_queue_forbidden);
+#endif
+#endif
+    RUN(host_queue_of_table);
     RUN(host_clock);
     RUN(host_workers_counted);
     RUN(host_run_one);

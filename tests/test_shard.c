@@ -2,6 +2,84 @@
    The reference is one process that has everything whole and adds up its units with memopt_gradients_accumulate(). */
 #include "test.h"
 
+/* A disk that moves bytes as late as it may: what is used before it is waited for is seen. Its n-th call fails. */
+enum { SHARD_SLOTS = 64 };
+typedef struct shard_disk {
+    unsigned char *bytes; size_t size; struct { int is_open; memopt_transfer kind; uint64_t offset; void *bytes; size_t count; } slots[SHARD_SLOTS];
+    uint64_t calls, fail; memopt_host host; memopt_store *store; size_t *tiles;
+} shard_disk;
+static int shard_disk_fails(void *user) { shard_disk *x = (shard_disk *)user; return ++x->calls == x->fail; }
+static memopt_status shard_disk_open(void *user, const char *path, memopt_open_mode mode, void **file) { (void)path; if (shard_disk_fails(user) || mode == MEMOPT_OPEN_READ) return MEMOPT_ERR_IO; *file = user; return MEMOPT_OK; }
+static memopt_status shard_disk_close(void *user, void *file) { (void)file; return shard_disk_fails(user) ? MEMOPT_ERR_IO : MEMOPT_OK; }
+static memopt_status shard_disk_resize(void *user, void *file, uint64_t bytes) {
+    shard_disk *x = (shard_disk *)user; unsigned char *p;
+    (void)file;
+    if (shard_disk_fails(user)) return MEMOPT_ERR_IO;
+    if (bytes <= x->size) return MEMOPT_OK;
+    p = (unsigned char *)realloc(x->bytes, (size_t)bytes);
+    if (!p) return MEMOPT_ERR_MEMORY;
+    memset(p + x->size, 0, (size_t)bytes - x->size);
+    x->bytes = p; x->size = (size_t)bytes;
+    return MEMOPT_OK;
+}
+static memopt_status shard_disk_move(shard_disk *x, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    CHECK(offset <= x->size && count <= x->size - offset);
+    if (kind == MEMOPT_TRANSFER_READ) memcpy(bytes, x->bytes + offset, count);
+    else memcpy(x->bytes + offset, bytes, count);
+    return MEMOPT_OK;
+}
+static memopt_status shard_disk_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
+    (void)file;
+    if (shard_disk_fails(user)) return MEMOPT_ERR_IO;
+    *done = count;
+    return shard_disk_move((shard_disk *)user, MEMOPT_TRANSFER_READ, offset, bytes, count);
+}
+static memopt_status shard_disk_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
+    (void)file;
+    return shard_disk_fails(user) ? MEMOPT_ERR_IO : shard_disk_move((shard_disk *)user, MEMOPT_TRANSFER_WRITE, offset, (void *)(uintptr_t)bytes, count);
+}
+static memopt_status shard_disk_size(void *user, void *file, uint64_t *bytes) { (void)file; *bytes = ((shard_disk *)user)->size; return shard_disk_fails(user) ? MEMOPT_ERR_IO : MEMOPT_OK; }
+static memopt_status shard_disk_sync(void *user, void *file) { (void)file; return shard_disk_fails(user) ? MEMOPT_ERR_IO : MEMOPT_OK; }
+static memopt_status shard_disk_rename(void *user, const char *from, const char *to) { (void)from; (void)to; return shard_disk_fails(user) ? MEMOPT_ERR_IO : MEMOPT_OK; }
+static memopt_status shard_disk_remove(void *user, const char *path) { (void)path; return shard_disk_fails(user) ? MEMOPT_ERR_IO : MEMOPT_OK; }
+static memopt_status shard_disk_queue(void *user, int depth, void **queue) { CHECK(depth <= SHARD_SLOTS); *queue = user; return shard_disk_fails(user) ? MEMOPT_ERR_IO : MEMOPT_OK; }
+static void shard_disk_queue_close(void *user, void *queue) { (void)user; (void)queue; }
+static memopt_status shard_disk_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    shard_disk *x = (shard_disk *)user;
+    (void)queue; (void)file;
+    if (shard_disk_fails(user)) return MEMOPT_ERR_IO;
+    CHECK(!x->slots[slot].is_open && (uintptr_t)bytes % 4096 == 0);
+    x->slots[slot].is_open = 1; x->slots[slot].kind = kind; x->slots[slot].offset = offset; x->slots[slot].bytes = bytes; x->slots[slot].count = count;
+    if (kind == MEMOPT_TRANSFER_READ) memset(bytes, 0xA5, count);
+    return MEMOPT_OK;
+}
+static memopt_status shard_disk_wait(void *user, void *queue, int slot, size_t *done) {
+    shard_disk *x = (shard_disk *)user;
+    (void)queue;
+    CHECK(x->slots[slot].is_open);
+    x->slots[slot].is_open = 0; *done = x->slots[slot].count;
+    return shard_disk_fails(user) ? MEMOPT_ERR_IO : shard_disk_move(x, x->slots[slot].kind, x->slots[slot].offset, x->slots[slot].bytes, x->slots[slot].count);
+}
+/* A store for this desc, on such a disk; or in memory. */
+static void shard_disk_make(shard_disk *x, const memopt_shard_desc *d, int no_atomic, int in_memory) {
+    memopt_shard_bytes b; memopt_store_desc s; memopt_files *f = &x->host.files;
+    memset(x, 0, sizeof *x); memset(&s, 0, sizeof s);
+    if (!d->slow) return;
+    CHECK(memopt_shard_plan(d, &b) == MEMOPT_OK);
+    x->tiles = (size_t *)calloc(b.slow_tiles, sizeof *x->tiles);
+    CHECK(x->tiles && memopt_shard_tiles(d, x->tiles) == MEMOPT_OK);
+    f->open_fn = shard_disk_open; f->close_fn = shard_disk_close; f->read_fn = shard_disk_read; f->write_fn = shard_disk_write; f->size_fn = shard_disk_size; f->resize_fn = shard_disk_resize;
+    f->sync_fn = shard_disk_sync; f->rename_fn = shard_disk_rename; f->remove_fn = shard_disk_remove; f->queue_open_fn = shard_disk_queue; f->queue_close_fn = shard_disk_queue_close;
+    f->begin_fn = shard_disk_begin; f->wait_fn = shard_disk_wait; f->user = x;
+    s.tiles = b.slow_tiles; s.each_bytes = x->tiles; s.transfers = b.slow_transfers; s.aligned = 1; s.no_atomic = no_atomic; s.host = &x->host; s.path = in_memory ? NULL : "disk";
+    CHECK(memopt_store_create(&s, &x->store) == MEMOPT_OK);
+}
+static void shard_disk_end(shard_disk *x) {
+    size_t i;
+    for (i = 0; i < SHARD_SLOTS; ++i) CHECK(!x->slots[i].is_open);
+    memopt_store_destroy(x->store);
+    free(x->bytes); free(x->tiles);
+}
 #if defined(MEMOPT_I_POOL)
 enum { SHARD_TENSORS = 9, SHARD_GROUPS = 4, SHARD_MOST = 16 };
 static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group */
@@ -17,6 +95,8 @@ typedef struct shard_case {
     int stage; size_t ranks, sets, units, steps; int walks, clips, inside, cancels; /* cancels: a first step, given up while its gradients travel */
     memopt_optim_kind kind; memopt_state_format state; memopt_i_weights form; memopt_type gradients, sums;
     size_t bucket, block;
+    uint64_t disk_fail; /* call number of that rank's disk that fails */
+    int slow, in_place, promises; size_t buffers; /* what lies on the slow tier; promises: steps_inside */
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
 } shard_case;
 typedef struct shard_whole { /* the reference */
@@ -135,13 +215,13 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
 /* ---- one rank of many ---- */
 typedef struct shard_world {
     const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; /* of a set; of those with the same part */
-    memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; memopt_shard_bytes bytes;
+    memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; uint64_t calls[SHARD_MOST]; memopt_shard_bytes bytes;
 } shard_world;
 typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; const memopt_shard *shard; uint64_t looks; } shard_failing; /* a transport whose n-th begin fails */
 /* Sums go on to the next rank: those behind it have measured already what does not depend on them. */
 static void shard_is_ahead(shard_failing *f, const memopt_comm_call *call) {
     const memopt_shard *x = f->shard; size_t t;
-    if (!x || call->kind != MEMOPT_COMM_BROADCAST || x->optim->active != MEMOPT_I_OPTIM_BEGUN) return;
+    if (!x || x->desc.slow || call->kind != MEMOPT_COMM_BROADCAST || x->optim->active != MEMOPT_I_OPTIM_BEGUN) return;
     for (t = 0; t < SHARD_TENSORS; ++t) if (x->parts[t].held && memopt_optim_carry_count(x->optim, t)) {
         CHECK_AT(x->optim->parts[t].is_ahead == (x->rank > call->root), t);
         ++f->looks;
@@ -170,6 +250,7 @@ static memopt_comm *shard_comm(memopt_transport inner, shard_failing *f, uint64_
 static memopt_shard_desc shard_desc(const shard_case *c) {
     memopt_shard_desc d;
     memset(&d, 0, sizeof d);
+    d.slow = c->slow; d.tile = 16384; d.tile_buffers = c->buffers; d.steps_inside = c->promises;
     d.stage = c->stage; d.tensors = shard_model; d.tensor_count = SHARD_TENSORS; d.units = c->units; d.gradients = c->gradients;
     d.optim = shard_optim(c); d.bucket_bytes = c->bucket;
     if (c->walks == 1) { d.uses = shard_walk; d.use_count = 13; }
@@ -179,6 +260,7 @@ static memopt_shard_desc shard_desc(const shard_case *c) {
 /* Forward and backward of a unit; its gradients are as the reference's if all weights are there when they should be. */
 static memopt_status shard_unit(const shard_case *c, memopt_shard *x, size_t unit, size_t step) {
     const size_t uses = c->walks == 1 ? 13 : 2 * SHARD_GROUPS; const memopt_shard_use *walk = c->walks == 1 ? shard_walk : shard_large_first; size_t i, t; memopt_status s = MEMOPT_OK; int backwards[SHARD_GROUPS] = { 0 };
+    if (unit == MEMOPT_SHARD_NO_UNIT && step % 2) return memopt_shard_skip_unit(x); /* the same calls */
     for (i = 0; !s && i < uses; ++i) {
         const size_t g = c->walks ? walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i;
         const int back = c->walks ? walk[i].is_backward : i >= SHARD_GROUPS, twice = c->walks == 1 && !g;
@@ -196,11 +278,20 @@ static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
     const shard_case *c = w->c; size_t t, step, unit; memopt_status s; memopt_optim_tensor part; memopt_gradient_total total; memopt_optim_group rates[2]; memopt_optim_run run;
     shard_rates(c->kind, rates);
     memset(&part, 0, sizeof part); memset(&total, 0, sizeof total);
-    for (t = 0; t < SHARD_TENSORS; ++t) {
+    s = MEMOPT_OK;
+    for (t = 0; !s && t < SHARD_TENSORS; ++t) {
+        size_t at; memopt_optim_tensor slice;
         CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
-        if (part.held) shard_begin_weights(c, t, part.first, part.held, part.weights, part.extra);
+        memset(&slice, 0, sizeof slice);
+        for (at = part.first; !s && at < part.first + part.held; at = slice.first + slice.held) {
+            s = memopt_shard_bring(x, t, at, &slice);
+            if (s) break;
+            CHECK(slice.first == at && slice.held > 0 && slice.weights);
+            shard_begin_weights(c, t, slice.first, slice.held, slice.weights, slice.extra);
+            s = memopt_shard_put(x);
+        }
     }
-    s = memopt_shard_share(x);
+    if (!s) s = memopt_shard_share(x);
     if (!s && c->cancels) {
         s = memopt_shard_next_unit(x, &unit);
         if (!s) s = shard_unit(c, x, unit, 99);
@@ -208,6 +299,7 @@ static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
     }
     for (step = 1; !s && step <= c->steps; ++step) {
         size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units, c->ranks * c->sets);
+        const memopt_store_stats was = memopt_store_get_stats(x->desc.store);
         memset(&run, 0, sizeof run);
         run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = shard_factor(c, 0);
         for (;; ++round) {
@@ -224,17 +316,44 @@ static memopt_status shard_train(const shard_world *w, memopt_shard *x) {
             if (!s) run.gradient_factor = shard_factor(c, total.squares);
         }
         if (!s) s = memopt_shard_step(x, &run);
+        if (!s && c->slow) {
+            const memopt_store_stats is = memopt_store_get_stats(x->desc.store);
+            CHECK(is.written_bytes - was.written_bytes == x->bytes.slow_written && is.read_bytes - was.read_bytes == x->bytes.slow_read && is.step == step);
+        }
     }
     return s;
+}
+/* The same of a slice that is brought. */
+static int shard_same_slice(const shard_case *c, const shard_whole *r, memopt_shard *x, size_t t, size_t at, size_t *held) {
+    const size_t stored = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? 4 : 2, block = c->block ? c->block : 256, columns = shard_model[t].columns; size_t m, first, of;
+    memopt_optim_tensor slice; memopt_optim_view a, b; int same = 1;
+    if (memopt_shard_bring(x, t, at, &slice) || slice.first != at || !slice.held) { *held = SIZE_MAX / 2; return 0; }
+    *held = slice.held;
+    same &= !memcmp(slice.weights, (unsigned char *)r->weights[t] + at * stored, slice.held * stored);
+    if (slice.extra) same &= !memcmp(slice.extra, (unsigned char *)r->extra[t] + at * 2, slice.held * 2);
+    if (c->kind == MEMOPT_OPTIM_SGD && !shard_optim(c).first_moment) return same;
+    if (memopt_optim_state_view(memopt_shard_optim(x), t, &a) || memopt_optim_state_view(r->optim, t, &b)) return 0;
+    of = x->slices[t].first; /* that of the state */
+    for (m = 0; m < 2; ++m) {
+        const size_t bytes = (size_t)a.bits / 8;
+        first = of;
+        if (a.moment[m]) same &= !memcmp(a.moment[m], (unsigned char *)b.moment[m] + first * bytes, a.held * bytes);
+        if (a.scale[m]) same &= !memcmp(a.scale[m], b.scale[m] + first / block, a.blocks * sizeof *a.scale[m]);
+    }
+    if (a.columns) same &= !memcmp(a.columns, b.columns, columns * sizeof *a.columns);
+    if (a.rows && a.columns) same &= !memcmp(a.rows, b.rows + of / columns, (memopt_i_ceil_div(of + a.held, columns) - of / columns) * sizeof *a.rows);
+    return same;
 }
 /* Is what this rank holds what the reference has there? */
 static int shard_same(const shard_world *w, const shard_whole *r, memopt_shard *x) {
     const shard_case *c = w->c; size_t t, m; int same = 1;
     const size_t stored = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? 4 : 2;
     for (t = 0; t < SHARD_TENSORS; ++t) {
-        memopt_optim_tensor part; memopt_optim_view a, b;
+        memopt_optim_tensor part; memopt_optim_view a, b; size_t at;
         if (memopt_shard_part(x, t, &part)) return 0;
         if (!part.held) continue;
+        for (at = part.first; c->slow && at < part.first + part.held; at += part.held) same &= shard_same_slice(c, r, x, t, at, &part.held);
+        if (c->slow) continue;
         same &= !memcmp(part.weights, (unsigned char *)r->weights[t] + part.first * stored, part.held * stored);
         if (part.extra) same &= !memcmp(part.extra, (unsigned char *)r->extra[t] + part.first * 2, part.held * 2);
         if (c->kind == MEMOPT_OPTIM_SGD && !shard_optim(c).first_moment) continue;
@@ -251,8 +370,8 @@ static int shard_same(const shard_world *w, const shard_whole *r, memopt_shard *
     return same;
 }
 static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b) {
-    return memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS).now == b->weights + b->window + b->extra
-        && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states
+    return memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS).now == b->weights + b->window + b->landings + b->extra
+        && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets;
 }
 static int shard_holds(const memopt_shard *x) {
@@ -260,15 +379,33 @@ static int shard_holds(const memopt_shard *x) {
     for (t = 0; t < SHARD_TENSORS; ++t) held += x->parts[t].held;
     return held > 0;
 }
+/* After a failure: a shard that is opened again has what the last commit had. */
+static int shard_goes_back(const shard_world *w, memopt_shard_desc d, shard_disk *disk, size_t rank) {
+    uint64_t step; memopt_shard *x = NULL; memopt_ranks *ranks = NULL; memopt_ranks_desc rd; memopt_comm_desc cd; int same = 1;
+    memset(&rd, 0, sizeof rd); memset(&cd, 0, sizeof cd);
+    rd.rank_count = w->c->ranks;
+    CHECK(memopt_ranks_create(&rd, &ranks) == MEMOPT_OK);
+    cd.transport = memopt_ranks_transport(ranks, rank); d.comm = NULL;
+    CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
+    disk->fail = 0;
+    CHECK(memopt_store_abandon(disk->store) == MEMOPT_OK);
+    step = memopt_store_get_stats(disk->store).step;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+    if (x && step != MEMOPT_STORE_NO_STEP) same = shard_same(w, step ? w->whole : w->start, x);
+    memopt_shard_close(x); memopt_comm_destroy(d.comm); memopt_ranks_destroy(ranks);
+    return same;
+}
 static void shard_rank(void *task, size_t index, int worker) {
     shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
     memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
-    memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
+    shard_disk disk; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
     (void)worker;
     memset(&ad, 0, sizeof ad); memset(&plan, 0, sizeof plan);
     d.comm = shard_comm(memopt_ranks_transport(w->rows[set], rank), &f[0], fail);
     if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[rank], set), &f[1], fail);
     CHECK(memopt_shard_plan(&d, &plan) == MEMOPT_OK);
+    shard_disk_make(&disk, &d, c->in_place, index % 3 == 2);
+    d.store = disk.store; disk.fail = c->disk_fail && c->fail_rank == index ? disk.calls + c->disk_fail : 0;
     if (index % 2) { /* in an arena with a ledger; else by malloc */
         CHECK(memopt_ledger_create(NULL, &ledger) == MEMOPT_OK);
         ad.capacity = plan.total; ad.ledger = ledger;
@@ -279,11 +416,13 @@ static void shard_rank(void *task, size_t index, int worker) {
     f[0].shard = x;
     before = memopt_comm_get_stats(d.comm);
     s = w->status[index] = x ? shard_train(w, x) : MEMOPT_ERR_MEMORY;
+    w->calls[index] = disk.calls;
+    if (!s) disk.fail = 0;
     after = memopt_comm_get_stats(d.comm);
     f[0].shard = NULL;
-    if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && c->stage && c->ranks > 1 && shard_holds(x)));
+    if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && !c->slow && c->stage && c->ranks > 1 && shard_holds(x)));
     w->intact[index] = memopt_shard_is_intact(x);
-    if (!s || w->intact[index]) w->wrong[index] = !shard_same(w, s ? w->start : w->whole, x);
+    if (!s || (w->intact[index] && !c->slow)) w->wrong[index] = !shard_same(w, s ? w->start : w->whole, x);
     if (s) { /* and so it stays */
         size_t unit = 0; const memopt_error e = memopt_shard_error(x);
         CHECK(e.status == s && e.reason && memopt_shard_next_unit(x, &unit) == MEMOPT_ERR_STATE && memopt_shard_forward(x, 0) == MEMOPT_ERR_STATE);
@@ -293,10 +432,10 @@ static void shard_rank(void *task, size_t index, int worker) {
         uint64_t sent = 0, expected = c->steps * (plan.sent_gradients + plan.sent_weights), calls = 0;
         for (k = 0; k < 3; ++k) { sent += after.sent[k] - before.sent[k]; calls += after.calls[k] - before.calls[k]; }
         if (c->sets > 1) { const memopt_comm_stats r = memopt_comm_get_stats(d.replicas); calls += r.calls[2]; CHECK(r.sent[2] == c->steps * plan.sent_replicas); }
-        if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights; calls -= SHARD_GROUPS; }
+        if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights - (c->slow ? c->ranks - 1 : 0); calls -= SHARD_GROUPS; }
         CHECK_AT(sent == expected, index); CHECK_AT(calls == c->steps * plan.calls, index);
     }
-    for (k = 0; !s && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
+    for (k = 0; !s && !c->fail && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
         const size_t g = (size_t)(k * 3 + 1) % SHARD_GROUPS; size_t t;
         CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
         for (t = 0; t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
@@ -305,11 +444,12 @@ static void shard_rank(void *task, size_t index, int worker) {
         }
     }
     if (index == 0) w->bytes = plan;
-    if (s) memopt_comm_abort(d.comm);
-    if (s) memopt_comm_abort(d.replicas);
+    if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); } /* else the shard has told all, of other sets too */
     memopt_shard_close(x);
+    if (s && c->slow == 7 && !c->in_place) w->wrong[index] |= !shard_goes_back(w, d, &disk, rank);
     memopt_arena_destroy(arena); memopt_ledger_destroy(ledger);
     memopt_comm_destroy(d.replicas); memopt_comm_destroy(d.comm);
+    shard_disk_end(&disk);
 }
 /* All ranks; 0: no threads here. */
 static int shard_play(const shard_case *c, const shard_whole *whole, const shard_whole *start, shard_world *w) {
@@ -376,7 +516,7 @@ static void shard_hybrid(void) {
     static const size_t shapes[4][2] = { { 2, 2 }, { 1, 3 }, { 3, 2 }, { 2, 5 } }; shard_case c = shard_usual(); shard_whole whole; size_t i;
     c.ranks = 1; c.clips = 0;
     shard_reference(&c, &whole);
-    for (i = 0; i < 4; ++i) for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = shapes[i][0]; c.sets = shapes[i][1]; shard_check(&c, &whole); }
+    for (i = 0; i < 4; ++i) for (c.stage = 0; c.stage < 4; ++c.stage) { c.ranks = shapes[i][0]; c.sets = shapes[i][1]; c.slow = i % 2 ? 0 : c.stage == 3 ? 7 : 3; shard_check(&c, &whole); }
     shard_free_whole(&whole);
 }
 static void shard_kinds_and_formats(void) {
@@ -420,22 +560,114 @@ static void shard_inside_backward(void) {
         shard_free_whole(&whole);
     }
 }
+/* Any choice of what is slow, any stage, any ranks. */
+static void shard_slow(void) {
+    static const memopt_i_weights forms[4] = { MEMOPT_I_WEIGHTS_F32, MEMOPT_I_WEIGHTS_BF16, MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_I_WEIGHTS_F32_BF16 };
+    shard_case c = shard_usual(); shard_whole whole; int form, inside; size_t turn = 0;
+    for (form = 0; form < 4; ++form) {
+        inside = form % 2;
+        c.form = forms[form]; c.units = 4; c.steps = 2; c.ranks = 1; c.stage = 0; c.slow = 0; c.inside = 0; c.clips = !inside; c.walks = form % 3; c.sets = 1;
+        shard_reference(&c, &whole);
+        c.inside = inside;
+        for (c.stage = 0; c.stage < 4; ++c.stage) for (c.slow = 1; c.slow < 8; ++c.slow) {
+            if ((c.slow & MEMOPT_SHARD_SLOW_WEIGHTS) && c.stage < 3) continue;
+            c.ranks = 1 + turn % 4; c.buffers = 1 + turn / 2 % 4; c.in_place = (int)(turn / 3 % 2); c.cancels = turn % 8 == 1;
+            shard_check(&c, &whole);
+            turn = turn * 5 + 3;
+        }
+        shard_free_whole(&whole);
+    }
+}
+static void shard_slow_kinds(void) {
+    static const memopt_state_format states[3] = { MEMOPT_STATE_F32, MEMOPT_STATE_BF16, MEMOPT_STATE_8BIT }; int kind, state; shard_case c = shard_usual(); shard_whole whole;
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) for (state = 0; state < 3; ++state) {
+        c.kind = (memopt_optim_kind)kind; c.state = states[state]; c.form = (memopt_i_weights)((kind + state) % 4); c.gradients = (kind + state) % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        c.ranks = 1; c.clips = state == 1; c.units = 3; c.steps = 3; c.slow = 0;
+        shard_reference(&c, &whole);
+        c.slow = 7; c.stage = 3; shard_check(&c, &whole);
+        c.ranks = 3; shard_check(&c, &whole);
+        c.slow = 3; c.stage = state;
+        if (memopt_i_kind_measures(c.kind)) shard_check(&c, &whole);
+        shard_free_whole(&whole);
+    }
+}
+/* Sums of one group at a time, or where its gradients are. */
+static void shard_slow_promises(void) {
+    shard_case c = shard_usual(); shard_whole whole; int type;
+    for (type = 0; type < 2; ++type) for (c.walks = type; c.walks < 3; c.walks += 1 + type) {
+        c.gradients = type ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; c.units = 1; c.ranks = 1; c.stage = 0; c.slow = 0; c.inside = c.promises = 0;
+        shard_reference(&c, &whole);
+        c.inside = c.promises = 1;
+        for (c.stage = 0; c.stage < 4; ++c.stage) for (c.slow = 0; c.slow < 8; ++c.slow) {
+            if ((c.slow & MEMOPT_SHARD_SLOW_WEIGHTS) && c.stage < 3) continue;
+            for (c.ranks = 1; c.ranks < 4; c.ranks += 2) { c.buffers = 1 + (size_t)c.slow % 3; shard_check(&c, &whole); }
+        }
+        shard_free_whole(&whole);
+    }
+}
 /* In every call, on each rank: all get a status; weights are as they were where it says so. */
 static void shard_fails(void) {
     shard_case c = shard_usual(); shard_whole whole, start; shard_world w; size_t i; int stage; uint64_t n;
     c.ranks = 1; c.steps = 1; c.units = 4; c.clips = 1; c.bucket = 3 * 2 * 256 * 4 * 40;
     shard_reference(&c, &whole);
     c.steps = 0; shard_reference(&c, &start); c.steps = 1;
-    for (stage = 1; stage < 4; ++stage) for (n = 1; n < 400; n += n < 12 ? 1 : 7) {
-        int over = 1;
-        c.ranks = 3; c.stage = stage; c.fail = n; c.fail_rank = n % 3;
+    for (c.sets = 1; c.sets < 3; ++c.sets) for (stage = 1; stage < 4; ++stage) for (n = 1; n < 400; n += n < 12 ? 1 : 7) {
+        const size_t all = c.sets == 1 ? 3 : 4; int over = 1;
+        c.ranks = all / c.sets; c.stage = stage; c.fail = n; c.fail_rank = (size_t)(n % all);
         if (!shard_play(&c, &whole, &start, &w)) return;
-        for (i = 0; i < 3; ++i) over &= w.status[i] == MEMOPT_OK && !w.wrong[i];
+        for (i = 0; i < all; ++i) over &= w.status[i] == MEMOPT_OK && !w.wrong[i];
         if (over) break; /* there is no n-th call */
-        for (i = 0; i < 3; ++i) CHECK_AT(w.status[i] != MEMOPT_OK && !w.wrong[i], 1000 * (uint64_t)stage + n);
-        CHECK_AT(w.status[n % 3] == MEMOPT_ERR_IO, n);
+        for (i = 0; i < all; ++i) CHECK_AT(!w.wrong[i] && (w.status[i] != MEMOPT_OK || i / c.ranks != c.fail_rank / c.ranks), 1000 * (uint64_t)stage + n); /* another set may be done */
+        CHECK_AT(w.status[n % all] == MEMOPT_ERR_IO, n);
     }
     shard_free_whole(&whole); shard_free_whole(&start);
+}
+/* In every call of a disk. Where all is slow and atomic, it is as it was; else as memopt_shard_is_intact() says. */
+static void shard_slow_disk_is_lost(void) {
+    shard_case c = shard_usual(); shard_whole whole, start; shard_world w; size_t i; uint64_t n; int mode, told[2] = { 0, 0 };
+    c.ranks = 1; c.steps = 1; c.units = 1; c.form = MEMOPT_I_WEIGHTS_SPLIT;
+    shard_reference(&c, &whole);
+    c.steps = 0; shard_reference(&c, &start); c.steps = 1;
+    for (mode = 0; mode < 6; ++mode) for (n = 1; n < 3000; n += n < 20 ? 1 : 7) {
+        int over = 1;
+        c.ranks = mode == 2 ? 2 : 1; c.stage = mode == 4 ? 2 : 3; c.slow = mode < 4 ? 7 : mode == 4 ? 3 : 1; c.in_place = mode == 3; c.disk_fail = n; c.fail_rank = c.ranks - 1; c.inside = c.promises = mode == 1 || mode == 5;
+        if (!shard_play(&c, &whole, &start, &w)) return;
+        for (i = 0; i < c.ranks; ++i) over &= w.status[i] == MEMOPT_OK && !w.wrong[i];
+        if (over && n > w.calls[c.fail_rank]) break; /* there is no n-th call */
+        for (i = 0; i < c.ranks; ++i) {
+            CHECK_AT(!w.wrong[i], 10000 * (uint64_t)mode + n);
+            if (mode < 3 && w.status[i]) CHECK_AT(w.intact[i], 10000 * (uint64_t)mode + n);
+            if (mode > 3 && w.status[i]) ++told[w.intact[i]];
+        }
+    }
+    CHECK(mode == 6 && told[0] > 10 && told[1] > 10);
+    shard_free_whole(&whole); shard_free_whole(&start);
+}
+/* A tile that is torn, or of the step before, is found when it is read, and told with its group. */
+static void shard_slow_torn_tile(void) {
+    shard_case c = shard_usual(); shard_whole whole; shard_world w; shard_disk disk; memopt_shard_desc d; memopt_shard *x = NULL; memopt_optim_tensor slice; memopt_error e; int stale;
+    c.ranks = 1; c.units = 1; c.stage = 3; c.steps = 1;
+    shard_reference(&c, &whole);
+    for (stale = 0; stale < 2; ++stale) {
+        unsigned char *old;
+        c.slow = 7; d = shard_desc(&c);
+        shard_disk_make(&disk, &d, 1, 0);
+        d.store = disk.store; memset(&w, 0, sizeof w); w.c = &c; w.whole = &whole;
+        CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && shard_train(&w, x) == MEMOPT_OK);
+        old = (unsigned char *)malloc(disk.size);
+        CHECK(old != NULL && disk.size > 4096);
+        if (!old) return;
+        memcpy(old, disk.bytes, disk.size);
+        c.steps = 1; CHECK(shard_train(&w, x) == MEMOPT_OK); /* writes all tiles again */
+        if (stale) memcpy(disk.bytes, old, disk.size);
+        else disk.bytes[disk.size - 4096] ^= 1; /* of the last tile */
+        CHECK(memopt_shard_bring(x, 8, 0, &slice) == MEMOPT_ERR_FORMAT);
+        e = memopt_shard_error(x);
+        CHECK(test_error_says(e, MEMOPT_ERR_FORMAT, "store: is not what was written: its CRC-32C differs at group 3"));
+        CHECK(memopt_shard_bring(x, 8, 0, &slice) == MEMOPT_ERR_STATE && memopt_shard_put(x) == MEMOPT_ERR_STATE);
+        memopt_shard_close(x); shard_disk_end(&disk); free(old);
+    }
+    shard_free_whole(&whole);
 }
 /* ---- a tape whose weights come and whose gradients leave by themselves ---- */
 enum { SHARD_CHAIN = 7, SHARD_WIDTH = 700 }; /* segment 3 has no weights, 5 those of 1 */
@@ -454,20 +686,25 @@ static memopt_status shard_scale(const memopt_tape_call *call) { /* out = in * w
     }
     return MEMOPT_OK;
 }
-typedef struct shard_taped { memopt_ranks *ranks; int stage; memopt_schedule_rule rule; size_t rank_count, uses; float weights[5][SHARD_WIDTH]; memopt_status status[4]; int seen[4]; } shard_taped;
+typedef struct shard_taped { memopt_ranks *ranks; int stage, slow, inside; memopt_schedule_rule rule; size_t rank_count, uses; float weights[5][SHARD_WIDTH]; memopt_status status[4]; int seen[4]; } shard_taped;
 static memopt_status shard_tape_train(float (*weights)[SHARD_WIDTH], memopt_shard *x, memopt_tape *tape, memopt_error *why) {
     static const size_t steps = 3; size_t step, unit, t, i; memopt_status s; memopt_optim_tensor part; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     float in[SHARD_WIDTH], last[SHARD_WIDTH], back[SHARD_WIDTH];
     memset(&part, 0, sizeof part);
     for (t = 0; t < 5; ++t) {
         CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
+        if (!part.held) continue;
+        CHECK(memopt_shard_bring(x, t, part.first, &part) == MEMOPT_OK);
         for (i = 0; i < part.held; ++i) ((float *)part.weights)[i] = 1 + 0.25f * shard_weight(t, part.first + i);
+        CHECK(memopt_shard_put(x) == MEMOPT_OK);
     }
     s = memopt_shard_share(x);
     for (step = 1; !s && step <= steps; ++step) {
         memopt_optim_run run;
         memset(&run, 0, sizeof run);
         run.step = step; run.groups = &rates; run.group_count = 1;
+        run.fused = x->desc.steps_inside;
+        if (run.fused) CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK);
         while ((s = memopt_shard_next_unit(x, &unit)) == MEMOPT_OK && unit != MEMOPT_SHARD_DONE) { /* as many units as a multiple of ranks */
             for (i = 0; i < SHARD_WIDTH; ++i) in[i] = shard_noise(7, i, unit, step);
             s = memopt_tape_forward(tape, in);
@@ -487,7 +724,7 @@ static void shard_tape_rank(void *task, size_t rank, int worker) {
     static const size_t groups[SHARD_CHAIN] = { 0, 1, 2, MEMOPT_SHARD_NO_GROUP, 3, 1, 4 };
     static float ends[4][5][SHARD_WIDTH]; /* of each rank */
     shard_taped *w = (shard_taped *)task; memopt_shard_segment segments[SHARD_CHAIN]; shard_segment_user users[SHARD_CHAIN]; memopt_tape_layer layers[SHARD_CHAIN]; memopt_segment chain[SHARD_CHAIN];
-    memopt_shard_tensor tensors[5]; memopt_shard_use uses[64]; memopt_tape_desc td; memopt_tape *tape = NULL; memopt_shard_desc d; memopt_shard *x = NULL; memopt_comm_desc cd; size_t i; memopt_error why;
+    memopt_shard_tensor tensors[5]; memopt_shard_use uses[64]; memopt_tape_desc td; memopt_tape *tape = NULL; memopt_shard_desc d; memopt_shard *x = NULL; memopt_comm_desc cd; size_t i; memopt_error why; float in[SHARD_WIDTH], back[SHARD_WIDTH]; shard_disk disk;
     (void)worker;
     memset(&cd, 0, sizeof cd); memset(&d, 0, sizeof d); memset(&td, 0, sizeof td); memset(chain, 0, sizeof chain); memset(tensors, 0, sizeof tensors); memset(&why, 0, sizeof why);
     for (i = 0; i < SHARD_CHAIN; ++i) {
@@ -505,36 +742,129 @@ static void shard_tape_rank(void *task, size_t rank, int worker) {
     for (i = 0; i < 5; ++i) { tensors[i].count = SHARD_WIDTH; tensors[i].group = i; }
     CHECK(memopt_shard_tape_uses(tape, segments, NULL, &d.use_count) == MEMOPT_OK && d.use_count <= 64);
     CHECK(memopt_shard_tape_uses(tape, segments, uses, &d.use_count) == MEMOPT_OK && d.use_count >= 12 && uses[0].group == 0 && !uses[0].is_backward);
-    d.stage = w->stage; d.tensors = tensors; d.tensor_count = 5; d.uses = uses; d.units = 4;
+    d.stage = w->stage; d.tensors = tensors; d.tensor_count = 5; d.uses = uses; d.units = w->inside ? 1 : 4;
+    d.slow = w->slow; d.steps_inside = w->inside;
+    shard_disk_make(&disk, &d, 0, 0);
+    d.store = disk.store;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
     for (i = 0; i < SHARD_CHAIN; ++i) segments[i].shard = x;
     if (rank == 0) w->uses = d.use_count;
+    for (i = 0; i < SHARD_WIDTH; ++i) in[i] = 1; /* what measures times has weights where nothing is cut, and else says so */
+    CHECK(memopt_tape_calibrate(tape, in, in, back, 1) == (w->stage < 2 ? MEMOPT_OK : MEMOPT_ERR_STATE));
     w->status[rank] = x && tape ? shard_tape_train(ends[rank], x, tape, &why) : MEMOPT_ERR_MEMORY;
     if (w->status[rank]) memopt_comm_abort(d.comm);
     else if (rank == w->rank_count - 1) memcpy(w->weights, ends[rank], sizeof w->weights);
     memopt_shard_close(x); memopt_tape_destroy(tape); memopt_comm_destroy(d.comm);
+    shard_disk_end(&disk);
 }
 static void shard_tape(void) {
-    static shard_taped first, w; size_t r, i; int stage, rule; static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_NONE };
+    static shard_taped first, alone, w; size_t r, i; int stage, rule, slow; static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_NONE };
     memopt_tape_layer layer; memopt_shard_segment segment; size_t n = 0;
     memset(&first, 0, sizeof first); memset(&segment, 0, sizeof segment);
-    for (rule = 0; rule < 3; ++rule) for (stage = 0; stage < 4; ++stage) for (r = 1; r <= 4; r *= 2) {
+    memset(&alone, 0, sizeof alone);
+    for (rule = 0; rule < 3; ++rule) for (slow = 0; slow < 3; ++slow) for (stage = 0; stage < 4; ++stage) for (r = 1; r <= 4; r *= 2) {
         memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t;
         memset(&w, 0, sizeof w); memset(&d, 0, sizeof d);
-        w.stage = stage; w.rule = rules[rule]; w.rank_count = d.rank_count = r;
+        w.stage = stage; w.slow = !slow ? 0 : stage == 3 ? 7 : 3; w.inside = slow == 2; /* inside: of one unit */
+ w.rule = rules[rule]; w.rank_count = d.rank_count = r;
         CHECK(memopt_ranks_create(&d, &w.ranks) == MEMOPT_OK && memopt_thread_pool_create(NULL, (int)r, &pool) == MEMOPT_OK);
         if (!pool) return;
         t = memopt_thread_pool_threads(pool);
         t.run_fn(t.user, r, shard_tape_rank, &w);
         memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
-        if (!rule && !stage && r == 1) first = w;
-        for (i = 0; i < r; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && w.seen[i] > 0, 100 * r + 10 * (size_t)stage + (size_t)rule);
+        if (!rule && !stage && r == 1 && !slow) first = w;
+        if (!rule && !stage && r == 1 && slow == 2) alone = w;
+        for (i = 0; i < r; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && (w.seen[i] > 0 || (w.inside && i)), 100 * r + 10 * (size_t)stage + (size_t)rule);
         CHECK_AT(w.rule == MEMOPT_SCHEDULE_ALL ? w.uses == 12 : w.uses > 12, r);
-        CHECK_AT(!memcmp(w.weights, first.weights, sizeof w.weights) && w.weights[4][3] != 0, 100 * r + 10 * (size_t)stage + (size_t)rule);
+        CHECK_AT(!memcmp(w.weights, slow == 2 ? alone.weights : first.weights, sizeof w.weights) && w.weights[4][3] != 0, 100 * r + 10 * (size_t)stage + (size_t)rule);
     }
     CHECK(memopt_shard_layers(NULL, 1, &layer) == MEMOPT_ERR_ARGUMENT && memopt_shard_layers(&segment, 1, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_shard_layers(&segment, 1, &layer) == MEMOPT_OK && !layer.forward_fn && !layer.backward_fn);
     CHECK(memopt_shard_tape_uses(NULL, &segment, NULL, &n) == MEMOPT_ERR_ARGUMENT);
+}
+/* ---- a simulation against a shard that runs: threads, and a clock of the test's own that calls and uses move on ---- */
+typedef struct shard_clock { double now, exposed, computed, calls; } shard_clock;
+typedef struct shard_timed { memopt_transport inner; shard_clock *clock; memopt_shard_link link; double is_free, over[MEMOPT_COMM_CALLS]; } shard_timed;
+static memopt_status shard_timed_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
+    shard_timed *t = (shard_timed *)user; const double takes = t->link.latency + (double)(call->bytes * (t->inner.rank_count - 1)) / t->link.bandwidth;
+    t->is_free = (t->is_free > t->clock->now ? t->is_free : t->clock->now) + takes;
+    t->over[slot] = t->link.waits ? takes : t->is_free;
+    t->clock->calls += takes;
+    return t->inner.begin_fn(t->inner.user, call, slot, error);
+}
+static memopt_status shard_timed_wait(void *user, size_t slot, memopt_error *error) {
+    shard_timed *t = (shard_timed *)user; const double until = t->over[slot] + (t->link.waits ? t->clock->now : 0);
+    if (until > t->clock->now) { t->clock->exposed += until - t->clock->now; t->clock->now = until; }
+    return t->inner.wait_fn(t->inner.user, slot, error);
+}
+static void shard_timed_abort(void *user) { shard_timed *t = (shard_timed *)user; t->inner.abort_fn(t->inner.user); }
+static memopt_comm *shard_timed_comm(memopt_transport inner, shard_timed *t, shard_clock *clock, memopt_shard_link link) {
+    memopt_comm_desc d; memopt_comm *x = NULL;
+    memset(&d, 0, sizeof d); memset(t, 0, sizeof *t);
+    t->inner = inner; t->clock = clock; t->link = link;
+    d.transport = inner; d.unchecked = 1;
+    d.transport.begin_fn = shard_timed_begin; d.transport.wait_fn = shard_timed_wait; d.transport.abort_fn = shard_timed_abort; d.transport.user = t;
+    CHECK(memopt_comm_create(&d, &x) == MEMOPT_OK);
+    return x;
+}
+typedef struct shard_timing { const shard_case *c; const memopt_shard_machine *machine; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; shard_clock clocks[SHARD_MOST]; } shard_timing;
+static void shard_timing_rank(void *task, size_t index, int worker) { /* one step; gradients are what memory has: zero */
+    shard_timing *w = (shard_timing *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_timed lines[2]; shard_clock *clock = &w->clocks[index];
+    memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_optim_group rates[2]; memopt_optim_run run; size_t unit, i, uses = c->walks == 1 ? 13 : 2 * SHARD_GROUPS; memopt_status s = MEMOPT_OK;
+    const memopt_shard_use *walk = c->walks == 1 ? shard_walk : shard_large_first;
+    (void)worker;
+    memset(&run, 0, sizeof run);
+    shard_rates(c->kind, rates);
+    run.step = 1; run.groups = rates; run.group_count = 2;
+    d.comm = shard_timed_comm(memopt_ranks_transport(w->rows[set], rank), &lines[0], clock, w->machine->comm);
+    if (c->sets > 1) d.replicas = shard_timed_comm(memopt_ranks_transport(w->columns[rank], set), &lines[1], clock, w->machine->replicas);
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_share(x) == MEMOPT_OK);
+    memset(clock, 0, sizeof *clock); lines[0].is_free = 0;
+    while (x && !s && (s = memopt_shard_next_unit(x, &unit)) == MEMOPT_OK && unit != MEMOPT_SHARD_DONE) {
+        int left[SHARD_GROUPS];
+        for (i = 0; i < SHARD_GROUPS; ++i) left[i] = c->walks == 1 && !i ? 2 : 1;
+        for (i = 0; !s && i < uses; ++i) {
+            const size_t g = c->walks ? walk[i].group : i < SHARD_GROUPS ? i : 2 * SHARD_GROUPS - 1 - i; const int back = c->walks ? walk[i].is_backward : i >= SHARD_GROUPS;
+            s = back ? memopt_shard_backward(x, g) : memopt_shard_forward(x, g);
+            if (unit != MEMOPT_SHARD_NO_UNIT) { clock->now += w->machine->uses[i]; clock->computed += w->machine->uses[i]; }
+            if (!s && back && !--left[g]) s = memopt_shard_reduce(x, g);
+        }
+    }
+    clock->now += w->machine->step; clock->computed += w->machine->step;
+    if (!s && x) s = memopt_shard_step(x, &run);
+    CHECK_AT(s == MEMOPT_OK, index);
+    memopt_shard_close(x); memopt_comm_destroy(d.replicas); memopt_comm_destroy(d.comm);
+}
+static int shard_near(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(b) + 1e-6); }
+static void shard_simulated(void) {
+    static const size_t shapes[5][2] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 2, 2 }, { 1, 3 } }; static const double uses[13] = { 2e-3, 1e-3, 3e-3, 5e-4, 0, 4e-3, 1e-3, 2e-3, 7e-3, 1e-4, 3e-3, 2e-3, 1e-3 };
+    shard_case c = shard_usual(); size_t i, k, hidden = 0; int waits, walks;
+    c.units = 5;
+    for (waits = 0; waits < 2; ++waits) for (walks = 0; walks < 3; ++walks) for (i = 0; i < 5; ++i) for (c.stage = 0; c.stage < 4; ++c.stage) {
+        static shard_timing w; memopt_shard_machine m; memopt_shard_seconds s; memopt_shard_desc d; memopt_ranks_desc r; memopt_thread_pool *pool = NULL; memopt_threads t; const uint64_t id = 1000 * (uint64_t)waits + 100 * (uint64_t)walks + 10 * i + (uint64_t)c.stage;
+        memset(&w, 0, sizeof w); memset(&m, 0, sizeof m); memset(&r, 0, sizeof r);
+        c.ranks = shapes[i][0]; c.sets = shapes[i][1]; c.walks = walks; c.bucket = walks == 2 ? c.ranks * 2048 : 300000;
+        m.comm.latency = 1e-4; m.comm.bandwidth = 1e8; m.comm.waits = waits; m.replicas.latency = 2e-4; m.replicas.bandwidth = 3e7; m.uses = uses; m.step = 5e-3;
+        w.c = &c; w.machine = &m;
+        r.rank_count = c.ranks;
+        for (k = 0; k < c.sets; ++k) CHECK(memopt_ranks_create(&r, &w.rows[k]) == MEMOPT_OK);
+        r.rank_count = c.sets;
+        for (k = 0; k < c.ranks; ++k) CHECK(memopt_ranks_create(&r, &w.columns[k]) == MEMOPT_OK);
+        CHECK(memopt_thread_pool_create(NULL, (int)(c.ranks * c.sets), &pool) == MEMOPT_OK);
+        if (!pool) return;
+        t = memopt_thread_pool_threads(pool);
+        t.run_fn(t.user, c.ranks * c.sets, shard_timing_rank, &w);
+        memopt_thread_pool_destroy(pool);
+        for (k = 0; k < c.sets; ++k) memopt_ranks_destroy(w.rows[k]);
+        for (k = 0; k < c.ranks; ++k) memopt_ranks_destroy(w.columns[k]);
+        d = shard_desc(&c); d.rank_count = c.ranks; d.rank = c.ranks - 1; d.replica_count = c.sets;
+        CHECK_AT(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK, id);
+        CHECK_AT(shard_near(s.total, w.clocks[0].now) && shard_near(s.exposed, w.clocks[0].exposed) && shard_near(s.computing, w.clocks[0].computed), id);
+        CHECK_AT(shard_near(s.communication, w.clocks[0].calls) && shard_near(s.total, s.computing + s.exposed), id);
+        CHECK_AT(waits && c.sets == 1 ? shard_near(s.exposed, s.communication) : s.exposed <= s.communication * (1 + 1e-9), id);
+        hidden += s.exposed < 0.7 * s.communication;
+    }
+    CHECK(hidden > 5);
 }
 /* A second step gives up after some of its calls; the next one is as if it had not been. */
 static void shard_cancelled(void) {
@@ -571,7 +901,8 @@ static void shard_plan_refuses(void) {
     static const memopt_shard_tensor empty[1] = { { 0, 0, 0, 0 } }, second[1] = { { 5, 0, 0, 1 } }, first[2] = { { 5, 0, 0, 1 }, { 5, 0, 0, 1 } },
         back[3] = { { 5, 0, 0, 0 }, { 5, 0, 0, 1 }, { 5, 0, 0, 0 } }, hole[3] = { { 5, 0, 0, 0 }, { 5, 0, 0, 2 }, { 5, 0, 0, 2 } },
         large[2] = { { SIZE_MAX / 2, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0 } };
-    static const memopt_shard_use other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
+    static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0 } };
+    static const memopt_shard_use trailing[3] = { { 1, 1 }, { 0, 1 }, { 1, 0 } }, other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
     const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL;
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
     ACCEPTS(x.error, (void)0, memopt_shard_plan(&x, &b));
@@ -588,6 +919,13 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES(x.rank_count = 65537, MEMOPT_ERR_ARGUMENT, "shard: rank_count 65537, at most 65536");
     SHARD_REFUSES(x.replica_count = 65537, MEMOPT_ERR_ARGUMENT, "shard: replica_count 65537, at most 65536");
     SHARD_REFUSES(x.use_count = 1, MEMOPT_ERR_ARGUMENT, "shard: uses is NULL");
+    SHARD_REFUSES((x.uses = trailing, x.use_count = 3), MEMOPT_ERR_ARGUMENT, "shard: uses end with a forward: nobody needs it");
+#if SIZE_MAX > 0xffffffffu /* else they always fit */
+    SHARD_REFUSES((x.rank_count = 2, x.units = SIZE_MAX / 2), MEMOPT_ERR_OVERFLOW, "shard: units are so many that the bytes a step sends do not fit 64 bits");
+#endif
+    SHARD_REFUSES((x.tensors = wide, x.tensor_count = 1), MEMOPT_ERR_OVERFLOW, "shard: tensors are too large together: a rank's memory does not fit size_t");
+    x = right; x.rank_count = 2; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: rank_count 2, without a comm, but in a plan, 1");
+    x = right; x.replica_count = 3; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: replica_count 3, without replicas, but in a plan, 1");
     SHARD_REFUSES(x.gradients = (memopt_type)test_number_of(9), MEMOPT_ERR_ARGUMENT, "shard: gradients 9, at most 2");
     SHARD_REFUSES(x.optim.gradients = MEMOPT_TYPE_F16, MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is the type of sums: F32 or BF16");
     SHARD_REFUSES((x.optim.gradients = MEMOPT_TYPE_BF16, x.units = 2), MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is BF16: sums of several rounds or sets are F32");
@@ -611,7 +949,7 @@ static void shard_tied_bytes(void) { /* the largest group is tied: its gradients
     static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };
     memopt_shard_desc d = shard_plain(); memopt_shard_bytes b;
     d.uses = uses; d.use_count = 5;
-    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.gradients == (1024 + 512 + 512) * 4);
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.gradients == (1024 + 512 + 512) * 4 && b.grain == 256);
 }
 /* What a rank holds, field by field, from the definition. */
 static void shard_bytes_by_formula(void) {
@@ -640,6 +978,66 @@ static void shard_bytes_by_formula(void) {
         CHECK_AT(b.sent_gradients == (uint64_t)b.rounds * (ranks - 1) * part * 2, round);
         if (stage == 1 || stage == 2) CHECK_AT(b.sent_weights == (uint64_t)(ranks - 1) * part * 2, round);
     }
+}
+/* A step of many rounds: the first and the last, and all between them alike; told at once. */
+static void shard_many_rounds(void) {
+#if SIZE_MAX > 0xffffffffu
+    memopt_shard_desc d = shard_plain(); memopt_shard_bytes few, more, all; const size_t rounds = (size_t)1 << 30;
+    d.rank_count = 4; d.replica_count = 2;
+    d.units = 8 * 3; CHECK(memopt_shard_plan(&d, &few) == MEMOPT_OK && few.rounds == 3);
+    d.units = 8 * 4; CHECK(memopt_shard_plan(&d, &more) == MEMOPT_OK && more.rounds == 4 && more.sent_weights > few.sent_weights);
+    d.units = 8 * rounds; CHECK(memopt_shard_plan(&d, &all) == MEMOPT_OK && all.rounds == rounds);
+    CHECK(all.sent_weights == few.sent_weights + (rounds - 3) * (more.sent_weights - few.sent_weights));
+    CHECK(all.sent_gradients == rounds * (few.sent_gradients / 3) && all.sent_replicas == rounds * (few.sent_replicas / 3));
+    CHECK(all.calls == few.calls + (rounds - 3) * (more.calls - few.calls));
+#else
+    SKIP("size_t has 32 bits");
+#endif
+}
+/* By hand: two groups of 1024 and 512 elements, two ranks, in fp32: 2048 and 1024 bytes to the other. */
+static void shard_seconds_by_hand(void) {
+    static const double uses[4] = { 1, 2, 3, 4 }; memopt_shard_desc d = shard_plain(); memopt_shard_machine m; memopt_shard_seconds s, before; memopt_shard_tensor tensors[2]; double bad[4];
+    memset(&m, 0, sizeof m); memset(tensors, 0, sizeof tensors);
+    tensors[0].count = 1024; tensors[1].count = 512; tensors[1].group = 1;
+    d.tensors = tensors; d.tensor_count = 2; d.rank_count = 2;
+    m.uses = uses; m.comm.bandwidth = 1024; m.comm.latency = 0.5; m.step = 7; m.add = 1.0 / 1024;
+    CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK);
+    /* 2.5 s of the first gather; to 3.5 the forward behind which the second (1.5) comes to 4; to 6, to 9: backward of 1, behind which the first group comes again, to 6.5;
+       its gradients to 10.5, while the backward of 0 goes on to 13; 256 elements of 2 units: 0.5 s; those of 0 to 16 (begun at 13, 2.5 s, but the bucket before was added to 13.5): 1 s to add, 7 to step. */
+    CHECK(s.computing == 1 + 2 + 3 + 4 + 0.5 + 1 + 7 && s.communication == 2.5 + 1.5 + 2.5 + 1.5 + 2.5);
+    CHECK(s.exposed == 2.5 + 0.5 + 2 && s.total == s.computing + s.exposed);
+    d.stage = 0; /* sums are whole where all step: at the end; of one round: added where they are */
+    CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK && s.communication == 2 * (1.5 + 2.5) && s.computing == 10 + 1.5 + 7);
+    d.stage = 2; d.rank_count = 1; m.comm.bandwidth = 1; /* nobody else: units are added, of two rounds */
+    d.units = 2;
+    CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK && s.exposed == 0 && s.communication == 0 && s.computing == 2 * (10 + 1.5) + 7);
+    d.stage = 1; d.units = 1; /* alone, once: gradients are the sums */
+    CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK && s.total == 10 + 7 && s.computing == s.total);
+    d.stage = 1; d.units = 3; d.replica_count = 3; d.rank_count = 1; m.add = 1; m.replicas.latency = 10; m.replicas.bandwidth = 2; /* sets hand on: other sets' adding is waited for, and 2 * 4 bytes an element */
+    CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK && s.computing == 10 + 1536 + 7 && s.communication == 3 * (20 + 1536 * 4) && s.exposed == 2 * 1536 + s.communication);
+    before = s;
+    d = shard_plain();
+    CHECK(memopt_shard_simulate(NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);
+    REFUSES(d.error, (void)0, memopt_shard_simulate(&d, NULL, &s), MEMOPT_ERR_ARGUMENT, "shard: machine is NULL");
+    REFUSES(d.error, (void)0, memopt_shard_simulate(&d, &m, NULL), MEMOPT_ERR_ARGUMENT, "shard: seconds is NULL");
+#define SHARD_NO_MACHINE(change, text) do { memopt_shard_machine right = m; REFUSES(d.error, change, memopt_shard_simulate(&d, &m, &s), MEMOPT_ERR_ARGUMENT, text); m = right; } while (0)
+    SHARD_NO_MACHINE(m.comm.latency = -1, "shard: latency -1, at least 0 and at most 1e+30");
+    SHARD_NO_MACHINE(m.comm.bandwidth = 0.5, "shard: bandwidth 0.5, at least 1 and at most 1e+30");
+    SHARD_NO_MACHINE(m.comm.bandwidth = 1e31, "shard: bandwidth 1e+31, at least 1 and at most 1e+30");
+    SHARD_NO_MACHINE(m.comm.waits = 2, "shard: waits 2, must be 0 or 1");
+    SHARD_NO_MACHINE(m.add = -1, "shard: add -1, at least 0 and at most 1e+30");
+    SHARD_NO_MACHINE(m.step = 2e30, "shard: step 2e+30, at least 0 and at most 1e+30");
+    SHARD_NO_MACHINE(m.uses = NULL, "shard: uses is NULL");
+    memcpy(bad, uses, sizeof bad); bad[3] = -0.5;
+    SHARD_NO_MACHINE(m.uses = bad, "shard: seconds -0.5 at use 3, at least 0 and at most 1e+30");
+    { const uint64_t nan = UINT64_C(0x7ff8000000000000); memcpy(&bad[3], &nan, sizeof nan); }
+    m.uses = bad; CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_ERR_ARGUMENT);
+    m.uses = uses; m.step = bad[3]; CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_ERR_ARGUMENT);
+    m.step = 1; m.replicas.bandwidth = 0; CHECK(memopt_shard_simulate(&d, &m, &s) == MEMOPT_OK); /* one set: nobody looks at it */
+    s = before; d.replica_count = 2; d.units = 0; REFUSES(d.error, (void)0, memopt_shard_simulate(&d, &m, &s), MEMOPT_ERR_ARGUMENT, "shard: bandwidth 0, at least 1 and at most 1e+30");
+    d.stage = 4; REFUSES(d.error, (void)0, memopt_shard_simulate(&d, &m, &s), MEMOPT_ERR_ARGUMENT, "shard: stage 4, is none: 0 to 3");
+    d = shard_plain(); d.optim.block = 48; REFUSES(d.error, (void)0, memopt_shard_simulate(&d, &m, &s), MEMOPT_ERR_ARGUMENT, "shard: optim.block 48, must be a multiple of 32, at most 4096");
+    CHECK(!memcmp(&s, &before, sizeof s));
 }
 /* Rajbhandari et al. 2020, and the same for other formats: p bytes of weights, g of gradients, k of what only the optimizer has; GB a rank. */
 static void shard_table(void) {
@@ -733,7 +1131,15 @@ static void shard_refuses(void) {
     CHECK(memopt_shard_next_unit(NULL, &unit) == MEMOPT_ERR_ARGUMENT && memopt_shard_measure(NULL, NULL, &total) == MEMOPT_ERR_ARGUMENT && memopt_shard_step(NULL, &run) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_shard_share(NULL) == MEMOPT_ERR_ARGUMENT && memopt_shard_cancel(NULL) == MEMOPT_ERR_ARGUMENT && memopt_shard_step_inside(NULL, &run) == MEMOPT_ERR_ARGUMENT);
     CHECK(!memopt_shard_is_intact(NULL) && memopt_shard_error(NULL).status == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_shard_skip_unit(NULL) == MEMOPT_ERR_ARGUMENT);
+    SHARD_SAYS(memopt_shard_skip_unit(x), MEMOPT_ERR_STATE, "shard: no round has begun");
     memopt_shard_close(x); memopt_shard_close(NULL);
+    d.stage = 1; d.uses = uses; d.use_count = 5; d.units = 1; /* in all stages a group is complete after its last backward */
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_skip_unit(x) == MEMOPT_OK);
+    SHARD_SAYS(memopt_shard_backward(x, 0), MEMOPT_ERR_STATE, "shard: group 0, has been reduced after its last backward, by the uses number 2");
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
+    memopt_shard_close(x);
+    d.stage = 3;
     d.uses = three; d.use_count = 6; d.units = 1; d.tensors = threes; /* the window has room for two */
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
     for (g = 0; g < 3; ++g) CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
@@ -768,7 +1174,7 @@ static void shard_not_finite(void) {
         } else {
             CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_measure(x, &scaler, &total) == MEMOPT_OK);
             CHECK(total.overflow == 1 && total.nonfinite == 2 && !memopt_i_finite_double(total.squares) && scaler.found_nonfinite == 1);
-            CHECK(memopt_shard_cancel(x) == MEMOPT_OK && memopt_shard_is_intact(x) && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0);
+            CHECK(memopt_shard_cancel(x) == MEMOPT_OK && !memopt_shard_gradients(x, 0) && memopt_shard_is_intact(x) && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == 0);
         }
         memopt_shard_close(x);
     }
@@ -781,10 +1187,12 @@ static void shard_not_finite(void) {
     memopt_shard_close(x);
 }
 /* An arena too small by any push: nothing is left in it. One that only counts: the plan's bytes. */
-static void shard_memory(void) {
-    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_shard_bytes b; memopt_arena_desc ad; memopt_arena *arena = NULL; size_t capacity; memopt_error why; memopt_source source; unsigned char *block;
-    d.rank_count = 1; d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY; d.error = &why;
-    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.window == 0 && b.sums && b.extra && b.states);
+static void shard_memory_of(int slow) {
+    shard_disk disk; memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_shard_bytes b; memopt_arena_desc ad; memopt_arena *arena = NULL; size_t capacity; memopt_error why; memopt_source source; unsigned char *block;
+    d.rank_count = 1; d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY; d.error = &why; d.slow = slow;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && !b.window == !slow && b.sums && !b.extra == !!slow && b.states && !b.tiles == !slow);
+    shard_disk_make(&disk, &d, 0, 1);
+    d.store = disk.store;
     block = (unsigned char *)malloc(b.total + 64);
     for (capacity = 64; block && capacity < b.total; capacity += 64) {
         const size_t need = b.total - memopt_i_round64(b.tables);
@@ -799,6 +1207,7 @@ static void shard_memory(void) {
         memopt_arena_destroy(arena);
     }
     free(block);
+    d.store = NULL; /* nor is it needed to count */
     CHECK(memopt_source_counting(&source) == MEMOPT_OK);
     memset(&ad, 0, sizeof ad);
     ad.source = &source;
@@ -813,13 +1222,148 @@ static void shard_memory(void) {
     CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
     d.error = NULL; REFUSES(d.error, (void)0, memopt_shard_open(&d, arena, &x), MEMOPT_ERR_UNSUPPORTED, "shard: arena is a device's");
     memopt_arena_destroy(arena); free(block);
+    shard_disk_end(&disk);
+}
+static void shard_memory(void) { shard_memory_of(0); shard_memory_of(7); }
+/* ---- what is slow ---- */
+static void shard_slow_refuses(void) {
+    memopt_shard_desc d = shard_plain(), right, x; memopt_shard_bytes b; memopt_shard *out = NULL; shard_disk disk, other; size_t tiles[64], unit, odd; memopt_store_desc sd; memopt_store *store = NULL;
+    memopt_optim_tensor slice; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); memopt_optim_run run; memopt_gradient_total total; memopt_optim_view view; unsigned char zeros[64] = { 0 }; char text[80];
+    memset(&run, 0, sizeof run); memset(&total, 0, sizeof total); memset(&slice, 0, sizeof slice); memset(&sd, 0, sizeof sd);
+    run.step = 1; run.groups = &rates; run.group_count = 1;
+    d.slow = 7; d.tile = 512; right = d;
+    SHARD_REFUSES(x.slow = 8, MEMOPT_ERR_ARGUMENT, "shard: slow 8, is none: 0 to 7");
+    SHARD_REFUSES(x.slow = -1, MEMOPT_ERR_ARGUMENT, "shard: slow -1, is none: 0 to 7");
+    SHARD_REFUSES(x.stage = 2, MEMOPT_ERR_ARGUMENT, "shard: stage 2, weights are whole: slow ones take stage 3");
+    SHARD_REFUSES(x.tile_buffers = 9, MEMOPT_ERR_ARGUMENT, "shard: tile_buffers 9, at most 8");
+    SHARD_REFUSES(x.steps_inside = 2, MEMOPT_ERR_ARGUMENT, "shard: steps_inside 2, must be 0 or 1");
+    SHARD_REFUSES((x.steps_inside = 1, x.units = 2), MEMOPT_ERR_ARGUMENT, "shard: steps_inside 1, is for steps of one round, and these have 2");
+    SHARD_REFUSES((x.steps_inside = 1, x.optim.kind = MEMOPT_OPTIM_LAMB), MEMOPT_ERR_ARGUMENT, "shard: steps_inside is 1: a step inside backward cannot measure whole tensors");
+    x = right; REFUSES(x.error, (void)0, memopt_shard_tiles(&x, NULL), MEMOPT_ERR_ARGUMENT, "shard: bytes is NULL");
+    x = right; REFUSES(x.error, x.slow = 0, memopt_shard_tiles(&x, tiles), MEMOPT_ERR_ARGUMENT, "shard: slow is 0: there are no tiles");
+    x = right; REFUSES(x.error, x.stage = 9, memopt_shard_tiles(&x, tiles), MEMOPT_ERR_ARGUMENT, "shard: stage 9, is none: 0 to 3");
+    CHECK(memopt_shard_tiles(NULL, tiles) == MEMOPT_ERR_ARGUMENT);
+    { static const double uses[4] = { 0, 0, 0, 0 }; memopt_shard_machine machine; memopt_shard_seconds seconds;
+    memset(&machine, 0, sizeof machine); machine.comm.bandwidth = 1; machine.uses = uses;
+    x = right; REFUSES(x.error, (void)0, memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: slow is not 0: a simulation has no tier");
+    x = right; REFUSES(x.error, (x.slow = 0, x.steps_inside = 1), memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: steps_inside is 1: a simulation steps at the end"); }
+    CHECK(memopt_shard_plan(&right, &b) == MEMOPT_OK && b.grain == 1024 && b.slow_tiles <= 64 && b.slow_tiles > 4 && memopt_shard_tiles(&right, tiles) == MEMOPT_OK);
+    shard_disk_make(&disk, &right, 0, 0); shard_disk_make(&other, &right, 0, 1);
+    x = right; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: store is NULL");
+    for (odd = 0; odd < 2; ++odd) { /* another number of tiles; another size of one */
+        if (odd) tiles[3] += 64;
+        sd.tiles = b.slow_tiles + 1 - odd; sd.tile_bytes = odd ? 0 : 1 << 16; sd.each_bytes = odd ? tiles : NULL;
+        CHECK(memopt_store_create(&sd, &store) == MEMOPT_OK);
+        x = right; x.store = store; test_why_reset(); x.error = &test_why;
+        if (odd) snprintf(text, sizeof text, "shard: bytes %u at tile 3, must be %u", (unsigned)tiles[3], (unsigned)tiles[3] - 64);
+        else snprintf(text, sizeof text, "shard: tiles of the store %u, must be %u", (unsigned)sd.tiles, (unsigned)b.slow_tiles);
+        CHECK(memopt_shard_open(&x, NULL, &out) == MEMOPT_ERR_ARGUMENT && test_error_says(test_why, MEMOPT_ERR_ARGUMENT, text));
+        memopt_store_destroy(store);
+    }
+    right.store = disk.store;
+    CHECK(memopt_shard_open(&right, NULL, &out) == MEMOPT_OK && out);
+    CHECK(memopt_shard_bring(NULL, 0, 0, &slice) == MEMOPT_ERR_ARGUMENT && memopt_shard_put(NULL) == MEMOPT_ERR_ARGUMENT);
+    { memopt_shard *const shard = out;
+#define SLOW_SAYS(call, status, text) CHECK((call) == (status) && test_error_says(memopt_shard_error(shard), (status), (text)))
+    SLOW_SAYS(memopt_shard_bring(shard, 0, 0, NULL), MEMOPT_ERR_ARGUMENT, "shard: out is NULL");
+    SLOW_SAYS(memopt_shard_bring(shard, 3, 0, &slice), MEMOPT_ERR_ARGUMENT, "shard: tensor 3, below 3");
+    SLOW_SAYS(memopt_shard_bring(shard, 1, 300, &slice), MEMOPT_ERR_ARGUMENT, "shard: first 300 at tensor 1, below the end of the part 300");
+    SLOW_SAYS(memopt_shard_put(shard), MEMOPT_ERR_STATE, "shard: nothing was brought, or it is gone");
+    CHECK(memopt_optim_state_view(memopt_shard_optim(shard), 0, &view) == MEMOPT_ERR_ARGUMENT); /* not in memory */
+    CHECK(memopt_shard_bring(shard, 0, 3, &slice) == MEMOPT_OK && slice.first == 3 && slice.held == 997 && slice.state && memopt_optim_state_view(memopt_shard_optim(shard), 0, &view) == MEMOPT_OK && view.held == 1000);
+    ((float *)slice.weights)[0] = 5;
+    memcpy(zeros, slice.state, 64); memset(slice.state, 7, 64);
+    SLOW_SAYS(memopt_shard_put(shard), MEMOPT_ERR_FORMAT, "tensor 0: state is not of an optimizer");
+    memcpy(slice.state, zeros, 64);
+    CHECK(memopt_shard_put(shard) == MEMOPT_OK && memopt_shard_bring(shard, 2, 0, &slice) == MEMOPT_OK && memopt_shard_bring(shard, 0, 0, &slice) == MEMOPT_OK && ((float *)slice.weights)[3] == 5);
+    memopt_shard_close(shard); }
+    x = right; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_FORMAT, "shard: store has other tiles, and not this one at tile 2");
+    right.store = other.store; right.steps_inside = 1;
+    CHECK(memopt_shard_open(&right, NULL, &out) == MEMOPT_OK && out);
+    { memopt_shard *const shard = out;
+    CHECK(memopt_shard_share(shard) == MEMOPT_OK);
+    SLOW_SAYS(memopt_shard_next_unit(shard, &unit), MEMOPT_ERR_STATE, "shard: memopt_shard_step_inside() comes before the round");
+    run.fused = 1;
+    CHECK(memopt_shard_step_inside(shard, &run) == MEMOPT_OK);
+    SLOW_SAYS(memopt_shard_bring(shard, 0, 0, &slice), MEMOPT_ERR_STATE, "shard: a step has begun");
+    CHECK(memopt_shard_next_unit(shard, &unit) == MEMOPT_OK && memopt_shard_forward(shard, 0) == MEMOPT_OK && memopt_shard_forward(shard, 1) == MEMOPT_OK && memopt_shard_backward(shard, 1) == MEMOPT_OK);
+    memset(memopt_shard_gradients(shard, 2), 0, 512 * 4);
+    SLOW_SAYS(memopt_shard_backward(shard, 0), MEMOPT_ERR_STATE, "shard: group 1, is to be reduced before the next use, of 0");
+    CHECK(memopt_shard_reduce(shard, 1) == MEMOPT_OK && memopt_shard_backward(shard, 0) == MEMOPT_OK);
+    memset(memopt_shard_gradients(shard, 0), 0, 1000 * 4); memset(memopt_shard_gradients(shard, 1), 0, 300 * 4);
+    CHECK(memopt_shard_reduce(shard, 0) == MEMOPT_OK && memopt_shard_next_unit(shard, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
+    SLOW_SAYS(memopt_shard_measure(shard, NULL, &total), MEMOPT_ERR_STATE, "shard: its sums are stepped inside backward, and then gone");
+    CHECK(memopt_shard_is_intact(shard) && memopt_shard_step(shard, &run) == MEMOPT_OK);
+    memopt_shard_close(shard); }
+    right.steps_inside = 0;
+    CHECK(memopt_shard_open(&right, NULL, &out) == MEMOPT_OK && out && memopt_shard_next_unit(out, &unit) == MEMOPT_OK);
+    for (odd = 0; odd < 4; ++odd) CHECK((odd < 2 ? memopt_shard_forward(out, odd) : memopt_shard_backward(out, 3 - odd)) == MEMOPT_OK && (odd < 2 || memopt_shard_reduce(out, 3 - odd) == MEMOPT_OK));
+    CHECK(memopt_shard_next_unit(out, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE && memopt_shard_step(out, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_shard_step(out, &run) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_shard_error(out), MEMOPT_ERR_ARGUMENT, "the step is fused: memopt_shard_step_inside()"));
+    memopt_shard_close(out); shard_disk_end(&disk); shard_disk_end(&other);
+}
+/* What nobody has put is in the store after the first sharing; sums of a group are where its gradients were, or are one. */
+static void shard_slow_from_the_begin(void) {
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; shard_disk disk; memopt_shard_bytes b; memopt_optim_tensor slice; size_t i;
+    memset(&slice, 0, sizeof slice);
+    d.slow = 1; d.tile = 512;
+    shard_disk_make(&disk, &d, 0, 1);
+    d.store = disk.store;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_share(x) == MEMOPT_OK);
+    for (i = 0; i < b.slow_tiles; ++i) CHECK_AT(memopt_store_get_tile(disk.store, i).count == disk.tiles[i] && memopt_store_get_tile(disk.store, i).step == 0, i);
+    memopt_shard_close(x); shard_disk_end(&disk);
+    d = shard_plain(); d.slow = 7; d.steps_inside = 1;
+    shard_disk_make(&disk, &d, 0, 1);
+    d.store = disk.store;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_bring(x, 2, 0, &slice) == MEMOPT_OK);
+    for (i = 0; i < slice.held; ++i) ((float *)slice.weights)[i] = 5; /* never put */
+    CHECK(memopt_shard_forward(x, 1) == MEMOPT_OK && ((const float *)memopt_shard_weights(x, 2))[0] == 0);
+    CHECK(memopt_shard_forward(x, 0) == MEMOPT_OK && ((const float *)memopt_shard_weights(x, 0))[0] == 0);
+    memopt_shard_close(x); shard_disk_end(&disk);
+    d = shard_plain(); d.steps_inside = 1; d.rank_count = 2;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.sums == 0);
+    d.gradients = MEMOPT_TYPE_BF16;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.sums == 768 * 4); /* half of the larger group: 1000 and 300 */
+    d.stage = 1;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.sums == (768 + 256) * 4);
+}
+/* Groups are reduced in another order than that of their last backwards: what was read ahead is not what is stepped. */
+static void shard_slow_in_another_order(void) {
+    float weights[2][3][1000]; int slow; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); memopt_optim_run run;
+    memset(&run, 0, sizeof run); memset(weights, 0, sizeof weights);
+    run.groups = &rates; run.group_count = 1; run.fused = 1;
+    for (slow = 0; slow < 2; ++slow) {
+        memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; shard_disk disk; size_t t, i, unit;
+        d.stage = 1; d.slow = slow; d.tile = 512;
+        shard_disk_make(&disk, &d, 0, 0);
+        d.store = disk.store;
+        CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_share(x) == MEMOPT_OK);
+        for (run.step = 1; run.step < 4; ++run.step) {
+            CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+            for (t = 0; t < 3; ++t) for (i = 0; i < d.tensors[t].count; ++i) ((float *)memopt_shard_gradients(x, t))[i] = (float)((i * 7 + t + run.step) % 11) - 5;
+            CHECK(memopt_shard_reduce(x, run.step == 2) == MEMOPT_OK && memopt_shard_reduce(x, run.step != 2) == MEMOPT_OK);
+            CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE && memopt_shard_step(x, &run) == MEMOPT_OK);
+        }
+        for (t = 0; t < 3; ++t) memcpy(weights[slow][t], memopt_shard_weights(x, t), d.tensors[t].count * 4);
+        memopt_shard_close(x); shard_disk_end(&disk);
+    }
+    CHECK(!memcmp(weights[0], weights[1], sizeof weights[0]) && weights[0][0][0] != 0);
+}
+/* Without a slow tier the slice is the part. */
+static void shard_slow_or_not(void) {
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_optim_tensor part, slice;
+    memset(&part, 0, sizeof part); memset(&slice, 0, sizeof slice);
+    d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_part(x, 1, &part) == MEMOPT_OK && memopt_shard_bring(x, 1, 10, &slice) == MEMOPT_OK && memopt_shard_put(x) == MEMOPT_OK);
+    CHECK(slice.first == 10 && slice.held == 290 && (float *)slice.weights == (float *)part.weights + 10 && (uint16_t *)slice.extra == (uint16_t *)part.extra + 10 && (const float *)slice.gradients == (const float *)part.gradients + 10);
+    memopt_shard_close(x);
 }
 
 void test_shard(void);
 void test_shard(void) {
-    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory);
+    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_fails); RUN(shard_tape); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_fails); RUN(shard_tape); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -10,6 +10,8 @@ int memcmp(const void *a, const void *b, size_t bytes);
 size_t strlen(const char *text);
 int strcmp(const char *a, const char *b);
 char *strchr(const char *s, int c);
+char *strrchr(const char *s, int c);
+int strncmp(const char *a, const char *b, size_t count);
 #ifdef __cplusplus
 }
 #endif

@@ -20,6 +20,11 @@ typedef struct SYSTEM_INFO { DWORD dwOemId, dwPageSize; LPVOID lpMinimumApplicat
     ULONG_PTR dwActiveProcessorMask; DWORD dwNumberOfProcessors, dwProcessorType, dwAllocationGranularity; } SYSTEM_INFO;
 typedef struct MEMORYSTATUSEX { DWORD dwLength, dwMemoryLoad; DWORDLONG ullTotalPhys, ullAvailPhys, ullTotalPageFile,
     ullAvailPageFile, ullTotalVirtual, ullAvailVirtual, ullAvailExtendedVirtual; } MEMORYSTATUSEX;
+typedef struct FILETIME { DWORD dwLowDateTime, dwHighDateTime; } FILETIME;
+typedef struct WIN32_FIND_DATAA { DWORD dwFileAttributes; FILETIME ftCreationTime, ftLastAccessTime, ftLastWriteTime;
+    DWORD nFileSizeHigh, nFileSizeLow, dwReserved0, dwReserved1; char cFileName[260], cAlternateFileName[14]; } WIN32_FIND_DATAA;
+typedef enum FILE_INFO_BY_HANDLE_CLASS { FileEndOfFileInfo = 6 } FILE_INFO_BY_HANDLE_CLASS;
+typedef struct FILE_END_OF_FILE_INFO { LARGE_INTEGER EndOfFile; } FILE_END_OF_FILE_INFO;
 typedef struct SRWLOCK { PVOID Ptr; } SRWLOCK;
 typedef struct CONDITION_VARIABLE { PVOID Ptr; } CONDITION_VARIABLE;
 #define INVALID_HANDLE_VALUE ((HANDLE)~(size_t)0)
@@ -31,8 +36,14 @@ typedef struct CONDITION_VARIABLE { PVOID Ptr; } CONDITION_VARIABLE;
 #define OPEN_EXISTING 3
 #define OPEN_ALWAYS 4
 #define FILE_ATTRIBUTE_NORMAL 0x80
-#define FILE_BEGIN 0
+#define FILE_ATTRIBUTE_DIRECTORY 0x10
+#define FILE_FLAG_NO_BUFFERING 0x20000000
+#define INVALID_FILE_ATTRIBUTES ((DWORD)-1)
+#define MAX_PATH 260
+#define ERROR_PATH_NOT_FOUND 3
+#define ERROR_NO_MORE_FILES 18
 #define ERROR_HANDLE_EOF 38
+#define ERROR_DISK_FULL 112
 #define MOVEFILE_REPLACE_EXISTING 1
 #define MOVEFILE_WRITE_THROUGH 8
 #define MEM_COMMIT 0x1000
@@ -53,11 +64,16 @@ BOOL WINAPI CloseHandle(HANDLE handle);
 BOOL WINAPI ReadFile(HANDLE file, LPVOID bytes, DWORD count, DWORD *done, OVERLAPPED *at);
 BOOL WINAPI WriteFile(HANDLE file, const void *bytes, DWORD count, DWORD *done, OVERLAPPED *at);
 BOOL WINAPI GetFileSizeEx(HANDLE file, LARGE_INTEGER *size);
-BOOL WINAPI SetFilePointerEx(HANDLE file, LARGE_INTEGER to, LARGE_INTEGER *at, DWORD from);
-BOOL WINAPI SetEndOfFile(HANDLE file);
+BOOL WINAPI SetFileInformationByHandle(HANDLE file, FILE_INFO_BY_HANDLE_CLASS kind, LPVOID info, DWORD bytes);
 BOOL WINAPI FlushFileBuffers(HANDLE file);
 BOOL WINAPI MoveFileExA(LPCSTR from, LPCSTR to, DWORD flags);
 BOOL WINAPI DeleteFileA(LPCSTR path);
+BOOL WINAPI CreateDirectoryA(LPCSTR path, SECURITY_ATTRIBUTES *security);
+BOOL WINAPI RemoveDirectoryA(LPCSTR path);
+DWORD WINAPI GetFileAttributesA(LPCSTR path);
+HANDLE WINAPI FindFirstFileA(LPCSTR pattern, WIN32_FIND_DATAA *entry);
+BOOL WINAPI FindNextFileA(HANDLE list, WIN32_FIND_DATAA *entry);
+BOOL WINAPI FindClose(HANDLE list);
 DWORD WINAPI GetLastError(void);
 BOOL WINAPI QueryPerformanceCounter(LARGE_INTEGER *count);
 BOOL WINAPI QueryPerformanceFrequency(LARGE_INTEGER *count);

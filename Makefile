@@ -105,6 +105,7 @@ coverage: ## line and branch coverage of memopt.h, with a page in build/coverage
 bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) $(PEERS) ## measure every section against the machine's own limits (BENCH=--json for scripts)
 	@for bench in $(BENCHES); do $(BUILD)/$$bench $(BENCH) || exit 1; done
 	@sh tests/bench/bench_include.sh $(BENCH)
+	@sh tests/bench/bench_ranks.sh $(BENCH)
 
 peers: $(BUILD)/bench_optim $(BUILD)/bench_number $(BUILD)/quant_tool $(BUILD)/train_gpt ## time torch and bitsandbytes beside memopt, in a throw-away environment (needs PyPI)
 	@sh tests/bench/peers/run.sh
@@ -160,8 +161,8 @@ $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(
 	$(CC) -O2 $(BENCH_STATIC) $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # The pool; and OpenMP where the compiler has it.
-$(BUILD)/bench_number $(BUILD)/bench_checksum $(BUILD)/bench_scale $(BUILD)/bench_optim $(BUILD)/bench_gemm $(BUILD)/bench_layer \
-  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm $(BUILD)/bench_fused: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/bench_store $(BUILD)/bench_number $(BUILD)/bench_checksum $(BUILD)/bench_scale $(BUILD)/bench_optim $(BUILD)/bench_gemm $(BUILD)/bench_layer \
+  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm $(BUILD)/bench_fused $(BUILD)/bench_shard: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/bench_host: CFLAGS += -DMEMOPT_PTHREADS -pthread \
   $(shell echo 'int main(void) { return 0; }' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 
@@ -179,11 +180,11 @@ ifneq ($(filter-out none,$(BLAS)),)
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
-$(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
-$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
+$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
@@ -194,6 +195,9 @@ MPICC ?= mpicc
 $(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
 	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no train_gpt_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI -Wall -Wextra -Wconversion -Wshadow -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+
+$(BUILD)/ranks_fold: tests/ranks_fold.c examples/adapters/mpi.h $(wildcard tests/bench/*.h) $(COMMON)
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -Wall -Wextra -Wconversion -Wshadow -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # As README tells an adopter: memopt in a file of its own, once; the engine includes the header plainly.
 $(BUILD)/adopt/memopt.o: examples/adopt/memopt.c $(COMMON)

@@ -47,23 +47,23 @@ static void rows_of(float *x, float *y, size_t step, size_t unit) {
 static memopt_status one_unit(memopt_shard *shard, task *all, size_t step, size_t unit) {
     static const size_t bytes = ROWS * WIDTH * sizeof(float);
     float x[LAYERS + 1][ROWS * WIDTH], d[2][ROWS * WIDTH];
-    const int mine = unit != MEMOPT_SHARD_NO_UNIT; /* else walk through the layers, and compute nothing */
     memopt_status s = MEMOPT_OK;
 
-    if (mine) rows_of(x[0], d[0], step, unit);
+    if (unit == MEMOPT_SHARD_NO_UNIT) return memopt_shard_skip_unit(shard); /* nothing to compute in this round */
+    rows_of(x[0], d[0], step, unit);
     for (size_t g = 0; !s && g < LAYERS; ++g) {
         s = memopt_shard_forward(shard, g); /* its weights have arrived, those of the next are under way */
-        if (!s && mine) layer(x[g + 1], x[g], (const float *)memopt_shard_weights(shard, g));
+        if (!s) layer(x[g + 1], x[g], (const float *)memopt_shard_weights(shard, g));
     }
-    if (mine) all->loss[unit] = 0;
-    for (size_t i = 0; mine && i < ROWS * WIDTH; ++i) {
+    all->loss[unit] = 0;
+    for (size_t i = 0; i < ROWS * WIDTH; ++i) {
         d[0][i] = x[LAYERS][i] - d[0][i];
         all->loss[unit] += 0.5 * (double)d[0][i] * (double)d[0][i];
     }
     for (size_t g = LAYERS; !s && g-- > 0; ) {
         s = memopt_shard_backward(shard, g); /* and memory for its gradients */
-        if (!s && mine) layer_backward(d[1], (float *)memopt_shard_gradients(shard, g), d[0], x[g],
-                                       (const float *)memopt_shard_weights(shard, g));
+        if (!s) layer_backward(d[1], (float *)memopt_shard_gradients(shard, g), d[0], x[g],
+                               (const float *)memopt_shard_weights(shard, g));
         if (!s) s = memopt_shard_reduce(shard, g); /* its gradients leave */
         memcpy(d[0], d[1], bytes);
     }

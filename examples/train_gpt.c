@@ -220,29 +220,36 @@ static int validate(engine *e, const options *o, data *d, outcome *out) {
 static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scaler_default(&e->scaler)); }
 #include "gpt/sample.h"
 #include "gpt/rehearse.h"
+#include "gpt/saves.h"
 
 /* ---- a whole run ---- */
-static int train(engine *e, const options *o, data *d, outcome *out) {
-    size_t i; double since, worked, begin, begun;
-    for (i = 0; i < e->m.tensor_count; ++i)
-        if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
-    if (init_scale(e)) return 1;
+static int train_from(engine *e, const options *o, data *d, outcome *out, saves *s) {
+    const size_t first = (size_t)s->step; size_t i; double since, worked, begin, begun;
     since = now(); worked = seconds_worked();
-    for (i = 0; i < o->steps; ++i) {
+    for (i = first; i < o->steps && !saves_stop; ++i) {
         if (step(e, o, d, i)) return 1;
         outcome_loss(out, e->m.loss);
         progress(e, o, i + 1, now() - since);
-        if (!o->validate || ((i + 1) % o->validate && i + 1 < o->steps)) continue;
         begin = now(); begun = seconds_worked(); /* which is not training */
-        if (validate(e, o, d, out)) return 1;
+        if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(e, o, d, out)) return 1;
+        if (saves_after(s, e, o, i + 1)) return 1;
         since += now() - begin; worked += seconds_worked() - begun;
     }
-    out->seconds_per_step = (now() - since) / (double)o->steps;
-    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)o->steps;
+    out->seconds_per_step = (now() - since) / (double)(i - first);
+    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)(i - first);
     out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
     out->flops_per_step = step_flops(e, o);
     out->weights_hash = weights_hash(&e->m);
     return 0;
+}
+static int train(engine *e, const options *o, data *d, outcome *out) {
+    size_t i; saves s; int wrong;
+    for (i = 0; i < e->m.tensor_count; ++i)
+        if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
+    if (init_scale(e)) return 1;
+    wrong = saves_open(&s, e, o) || train_from(e, o, d, out, &s);
+    saves_close(&s);
+    return wrong;
 }
 /* Workers and the product. 0: fine; else a message. */
 static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads *threads, memopt_ops *ops,

@@ -90,6 +90,7 @@ as_planned() { # of the run just made: bytes of every rank by tag; calls and byt
          /"measured_bytes"/ { sub(/.*"measured_bytes": /, ""); sub(/,$/, ""); n += $0 == bytes; bad += $0 != bytes }
          /"predicted_traffic"/ { sub(/.*_traffic": /, ""); traffic = $0 }
          /"counted_traffic"/ { sub(/.*_traffic": /, ""); n += $0 == traffic || sums; bad += $0 != traffic && !sums }
+         /"offload_bytes"/ { gsub(/[",:]/, ""); bad += !($2 > 0 && $4 > 0) || $4 != $8 || $6 != $10 }
          END { exit bad || n != 2 * ranks }' ranks="$1" sums="${sums:-0}" "$work/run.json" || fail "not as planned: $(cat "$work/run.json")"
 }
 ranks_family() { # common switches, and then "ranks stage more" a line on stdin: one hash, the same losses
@@ -129,6 +130,43 @@ END
 3 3
 3 0
 END
+    # hybrid: sets that hold all, with as many units as each other; and then with fewer, of whose traffic no plan knows all
+    ranks_family "$shape --units 4 --dropout 0.1 --clip 0.5" <<END
+1 0
+4 3 --replicas 2
+4 2 --replicas 2
+2 1 --replicas 2
+4 0 --replicas 4
+4 3 --replicas 1
+END
+    sums=1
+    ranks_family "$shape --units 5 --dropout 0.1 --weights split --optimizer adamw8" <<END
+1 0
+4 3 --replicas 2
+6 2 --replicas 3
+6 3 --replicas 2 --fuse-step
+END
+    sums=0
+    # states and weights on a disk, or in other memory: what a step reads and writes is as planned, too
+    ranks_family "$shape --units 4 --dropout 0.1 --clip 0.5 --optimizer adamw8" <<END
+1 0
+1 2 --offload states=$work
+1 3 --offload states,weights=$work
+2 1 --offload states=host
+2 3 --offload states,weights=$work --keep overhead:33
+4 3 --replicas 2 --offload weights=host
+END
+    ranks_family "$shape --units 1 --weights split --optimizer lion16 --fuse-step" <<END
+1 0
+1 3 --offload states,weights=$work
+2 3 --offload states,weights=$work
+END
+    ranks_family "--layers 1 --width 32 --heads 2 --context 16 --batch 1 --units 3 --gradients f16 --lr 3 --clip 1 --steps 40" <<END
+1 0
+3 3 --offload states,weights=$work
+3 1 --offload states=$work
+END
+    [ -z "$(find "$work" -name '*.tiles')" ] || fail "tiles are left"
     # one unit is a batch: then there is nothing to add up, and weights are those of a training without ranks
     for more in "--dropout 0.1 --clip 0.5" "--weights split --optimizer adamw8 --keep overhead:33" "--model vit --context 16 --gradients bf16"; do
         # shellcheck disable=SC2086
@@ -142,6 +180,9 @@ END
     gpt --dry-run --preset 7b --ranks 64 --stage 3 --keep overhead:33 --attention lean --head chunk:64 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
     awk -v n="$(field parameters)" '/"predicted_bytes"/ { match($0, /"optimizer": [0-9]+/); held = substr($0, RSTART + 13, RLENGTH - 13) + 0; ++ranks; if (held < 7.9 * n / 64 || held > 8.01 * n / 64) bad = 1 }
          END { exit bad || ranks != 64 }' "$work/run.json" || fail "not the states of a 64th"
+    refused 2 "states,weights" --offload both
+    refused 2 "stage 3" --offload weights --stage 2
+    refused 2 "leave --offload" --offload states --ladder
     refused 2 "leave" --ranks 2 --ladder
     refused 2 "leave" --ranks 2 --fit 900M
     refused 2 "--units" --ranks 2 --accumulate 4
@@ -152,6 +193,8 @@ END
     refused 2 "--ranks" --stage 1
     refused 2 "--ranks" --units 4
     refused 2 "0 to 3" --ranks 2 --stage 4
+    refused 2 "divide" --ranks 4 --replicas 3
+    refused 2 "--ranks" --replicas 2
     refused 1 "holds .* MB with --stage 3" --ranks 2 --keep budget:1M
     refused 1 "together" --ranks 64 --stage 0 --preset 7b --batch 64
     refused 1 "o such file" --ranks 3 --data "$work/none.txt"
@@ -401,6 +444,75 @@ lossy() { # bf16 and 8 bits against fp32: the loss after 200 steps, mean of 3 se
 }
 last_losses() { # the mean of the last ten, which is steadier than one batch
     sed -n 's/.*"losses": *\[\([^]]*\)\].*/\1/p' "$work/run.json" | tr ',' '\n' | tail -n 10 | awk '{ s += $1 } END { printf "%.6f", s / NR }'
+}
+# ---- stopped and resumed ----
+resumes() { # the weights of a run that never stopped, whatever the switches, and after Ctrl-C
+    n=0
+    while read -r line; do
+        n=$((n + 1)) run="$work/run$n"
+        # shellcheck disable=SC2086
+        gpt $line --steps 9 --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        want=$(field weights_hash)
+        # shellcheck disable=SC2086
+        gpt $line --steps 5 --save "$run" --save-every 2 >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        # shellcheck disable=SC2086
+        gpt $line --steps 9 --save "$run" --resume "$run" --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        [ "$(field weights_hash)" = "$want" ] || fail "other weights when resumed: $line"
+        [ "$(echo "$run"/*)" = "$run/gen-3-step-5 $run/gen-4-step-9" ] || fail "other saves: $(echo "$run"/*)"
+        echo "resumed to the same bits: $line"
+    done <<END
+--layers 2 --batch 2 --dropout 0.1 --accumulate 2 --threads 2
+--layers 2 --batch 2 --optimizer adamw8 --weights bf16 --keep overhead:33 --validate 3
+--layers 1 --batch 2 --optimizer lamb16 --weights split --fuse-step
+--layers 1 --batch 2 --gradients f16
+--layers 1 --batch 2 --keep conventional --optimizer lion
+--layers 1 --batch 2 --optimizer adafactor --clip 0.5 --model vit
+END
+    small="--quiet --layers 1 --width 64 --context 32 --batch 2"
+    # shellcheck disable=SC2086
+    build/train_gpt $small --steps 1000000 --save "$work/stopped" >"$work/said" 2>&1 &
+    id=$!
+    sleep 1
+    kill -INT "$id" || fail "it ended by itself: $(cat "$work/said")"
+    wait "$id" || fail "Ctrl-C: $(cat "$work/said")"
+    step=$(echo "$work"/stopped/gen-1-step-* | sed 's/.*-//')
+    [ "$step" -gt 0 ] || fail "nothing was saved: $(cat "$work/said")"
+    echo "Ctrl-C saved after step $step"
+    # shellcheck disable=SC2086
+    gpt $small --steps $((step + 2)) --resume "$work/stopped" --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    # shellcheck disable=SC2086
+    gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    [ "$(field weights_hash)" = "$want" ] || fail "other weights after Ctrl-C"
+}
+newest() { # the step of the newest save; 0: there is none
+    for save in "$work"/killed/gen-*; do echo "$save"; done | grep -v '\.[a-z]*$' | sed -n 's/.*gen-\([0-9]*\)-step-\([0-9]*\)$/\1 \2/p' | sort -n | tail -n 1 | awk '{ step = $2 } END { print step + 0 }'
+}
+killed() { # KILLS times with kill -9 at any moment, with a save after each step: nothing is lost, the bits are those of one run
+    cp memopt.h "$work/text" || fail "no text" # which may change while this goes on
+    small="--quiet --data $work/text --layers 1 --width 64 --context 32 --batch 2 --optimizer adamw8 --dropout 0.1" before=0 k=0
+    while [ "$k" -lt "${KILLS:-20}" ]; do
+        k=$((k + 1)) resume=
+        [ "$before" -gt 0 ] && resume="--resume $work/killed"
+        # shellcheck disable=SC2086
+        build/train_gpt $small --steps 1000000 --save "$work/killed" --save-every 1 $resume >"$work/said" 2>&1 &
+        id=$!
+        sleep "$(awk -v k="$k" 'BEGIN { srand(k); printf "0.%03d", 20 + int(rand() * 400) }')"
+        kill -9 "$id" 2>/dev/null || fail "kill $k: it ended by itself: $(cat "$work/said")"
+        wait "$id" 2>/dev/null
+        now=$(newest)
+        [ "$now" -ge "$before" ] || fail "kill $k: step $before was saved, $now is there"
+        before=$now
+    done
+    [ "$before" -gt 0 ] || fail "no step was saved"
+    # shellcheck disable=SC2086
+    gpt $small --steps $((before + 2)) --resume "$work/killed" --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    grep -q 'left out' "$work/said" && fail "a save was damaged: $(cat "$work/said")"
+    want=$(field weights_hash)
+    # shellcheck disable=SC2086
+    gpt $small --steps $((before + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    [ "$(field weights_hash)" = "$want" ] || fail "other weights after ${KILLS:-20} kills"
+    echo "${KILLS:-20} kills, $before steps, the bits of one run"
 }
 page() { # the ladder's page and chart, and those of made-up figures, in a browser
     python3 -c '' 2>/dev/null || { echo "no python3 here: make deps"; exit 77; }

@@ -15,8 +15,9 @@
              return a status. It names the rank that gave up, or the only one that does not answer within a second; when
              several do not, or all do, it names none.
              What has failed goes on inside MPI, which may still write: the memory of all calls that were begun, and the
-             comm, stay until memopt_mpi_close(). After a failure that calls MPI_Abort(), which ends all processes, also
-             one that is stuck. mpirun itself ends all when a process dies.
+             comm, stay until memopt_mpi_close(): it comes before memopt_comm_destroy(), memopt_shard_close() and all that
+             gives memory back. After a failure it calls MPI_Abort(), which ends all processes, also one that is stuck.
+             mpirun itself ends all when a process dies.
    THREADS   MPI is called by the thread that calls memopt_comm, and by no other. */
 #ifndef MEMOPT_MPI_H
 #define MEMOPT_MPI_H
@@ -110,6 +111,12 @@ static void memopt_mpi_find(memopt_mpi *m, MPI_Request *request, int *done) {
     if (!*done) memopt_mpi_break(m, MEMOPT_MPI_LATE, silent == 1 ? culprit : -1);
 }
 
+static void memopt_mpi_forget_types(memopt_mpi *m, size_t slot) {
+    if (m->types[slot] != MPI_BYTE) (void)MPI_Type_free(&m->types[slot]);
+    if (m->apart[slot] != MPI_BYTE) (void)MPI_Type_free(&m->apart[slot]);
+    m->types[slot] = m->apart[slot] = MPI_BYTE;
+}
+
 static memopt_status memopt_mpi_wait(void *user, size_t slot, memopt_error *error) {
     memopt_mpi *m = (memopt_mpi *)user;
     const double begin = MPI_Wtime();
@@ -126,14 +133,17 @@ static memopt_status memopt_mpi_wait(void *user, size_t slot, memopt_error *erro
         }
         MEMOPT_MPI_YIELD();
     } while (!done && (!m->broken || MPI_Wtime() < m->until));
-    if (wrong) {
-        error->reason = "MPI reports an error";
-        return MEMOPT_ERR_IO;
-    }
-    if (!done) return memopt_mpi_said(m, error);
-    if (m->types[slot] != MPI_BYTE) (void)MPI_Type_free(&m->types[slot]);
-    if (m->apart[slot] != MPI_BYTE) (void)MPI_Type_free(&m->apart[slot]);
-    return MEMOPT_OK;
+    if (!done && !wrong) return memopt_mpi_said(m, error);
+    memopt_mpi_forget_types(m, slot);
+    if (wrong) error->reason = "MPI reports an error";
+    return wrong ? MEMOPT_ERR_IO : MEMOPT_OK;
+}
+
+/* Ready to be used; else there is none. */
+static int memopt_mpi_commit(int wrong, MPI_Datatype *type) {
+    if (!wrong && (wrong = MPI_Type_commit(type)) != 0) (void)MPI_Type_free(type);
+    if (wrong) *type = MPI_BYTE;
+    return wrong;
 }
 
 /* A type of so many bytes, where they are no int: whole gibibytes, and the rest. */
@@ -148,10 +158,7 @@ static int memopt_mpi_type(size_t bytes, MPI_Datatype *type) {
     if (wrong) return wrong;
     wrong = MPI_Type_create_struct(2, lengths, places, types, type);
     (void)MPI_Type_free(&types[0]);
-    if (wrong) return wrong;
-    wrong = MPI_Type_commit(type);
-    if (wrong) (void)MPI_Type_free(type);
-    return wrong;
+    return memopt_mpi_commit(wrong, type);
 }
 
 /* A piece so that the next one begins a stride further on. */
@@ -162,10 +169,7 @@ static int memopt_mpi_apart(int count, MPI_Datatype piece, size_t stride, MPI_Da
     if (wrong) return wrong;
     wrong = MPI_Type_create_resized(whole, 0, (MPI_Aint)stride, type);
     (void)MPI_Type_free(&whole);
-    if (wrong) return wrong;
-    wrong = MPI_Type_commit(type);
-    if (wrong) (void)MPI_Type_free(type);
-    return wrong;
+    return memopt_mpi_commit(wrong, type);
 }
 
 static memopt_status memopt_mpi_begin(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error) {
@@ -191,8 +195,10 @@ static memopt_status memopt_mpi_begin(void *user, const memopt_comm_call *call, 
         wrong = MPI_Iallgather(call->send == own ? MPI_IN_PLACE : call->send, count, *type, call->receive, count, *type,
                                m->calls, request);
     else if (!wrong) wrong = MPI_Ibcast(call->receive, count, *type, (int)call->root, m->calls, request);
-    if (wrong) error->reason = "MPI reports an error";
-    return wrong ? MEMOPT_ERR_IO : MEMOPT_OK;
+    if (!wrong) return MEMOPT_OK;
+    memopt_mpi_forget_types(m, slot);
+    error->reason = "MPI reports an error";
+    return MEMOPT_ERR_IO;
 }
 
 static void memopt_mpi_abort(void *user) {

@@ -11,6 +11,7 @@ typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET,
                          KEEP_LEAST /* no switch: the smallest plan, for what comes before training */ } keep_kind;
 typedef enum weights_kind { WEIGHTS_F32, WEIGHTS_BF16, WEIGHTS_SPLIT } weights_kind;
 typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
+enum { OFFLOAD_STATES = 1, OFFLOAD_WEIGHTS = 2 };
 typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */
     int         vit;                                  /* --model gpt|vit */
     const char *preset;
@@ -33,7 +34,12 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     int         lean_attention, fuse_step, dry_run, blas;
     size_t      fit;                                  /* bytes; 0 = off */
     const char *json;                                 /* file, or NULL */
+    const char *save, *resume;                        /* directories, or NULL */
+    size_t      save_every;                           /* steps; 0: at the end alone */
     size_t      ranks, stage, units;                  /* 0 ranks = off; units: of a step, each a batch */
+    size_t      replicas;                             /* sets of ranks, each of which holds all */
+    int         offload;                              /* OFFLOAD_..., or'ed */
+    const char *offload_to;                           /* a folder; NULL: memory of the host */
     int         ladder, ends, batch_table;            /* run the tables instead of one training */
     int         quiet;                                /* no progress line */
     int         help;                                 /* --help was given: contradictions have not been looked at */
@@ -52,8 +58,10 @@ static int  options_bytes(const char *text, size_t *bytes);
 /* ---- the list: every switch once, in the order of --help ---- */
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_RANKS, ON_STAGE, ON_UNITS,
-    ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP, SWITCHES };
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
+    ON_OFFLOAD,
+    ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
+    SWITCHES };
 typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
 static const switch_row switch_rows[SWITCHES] = {
     { "The model", "model", "gpt|vit", "text, or drawn images of ten classes" },
@@ -87,12 +95,17 @@ static const switch_row switch_rows[SWITCHES] = {
     { "Many ranks", "ranks", "R", "threads of this process, the model cut among them; default off" },
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
+    { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
+    { NULL, "offload", "states|weights", "on a disk, or both with a comma; =DIR: in a folder, =host: other memory" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
     { NULL, "ladder", NULL, "conventional to lean, rung by rung, with a table and a page" },
     { NULL, "ends", NULL, "with --ladder: its first rung, its last with the same bits, its last" },
     { NULL, "batch-table", NULL, "the largest batch of each rung within --fit" },
     { NULL, "sample", "N", "write N tokens when trained" },
     { NULL, "json", "FILE", "the figures of the run, for programs" },
+    { NULL, "save", "DIR", "keep the run there, at its end and at Ctrl-C, safe from a kill" },
+    { NULL, "save-every", "N", "with --save: after every N steps, too" },
+    { NULL, "resume", "DIR", "go on from what --save kept, with the same bits" },
     { NULL, "threads", "N", "workers; any number gives the same bits; default 1" },
     { NULL, "gemm", "builtin|blas", "who multiplies matrices" },
     { NULL, "quiet", NULL, "no line for each step" },
@@ -133,7 +146,7 @@ static void options_default(options *o, const preset *p, int vit, memopt_optim_k
     o->layers = p->layers; o->width = p->width; o->heads = p->heads;
     o->context = vit ? p->patches : p->context; o->vocab = vit ? 10 : p->vocab;
     o->batch = p->batch; o->steps = 100; o->accumulate = 1; o->threads = 1; o->seed = 1;
-    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3;
+    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA; o->stage = 3; o->replicas = 1;
 }
 
 /* ---- values: each function returns 0, or 1 when the text is none, and then leaves `out` alone ---- */
@@ -220,6 +233,21 @@ static int options_keep(const char *text, options *o) {
     }
     return 1;
 }
+/* "states", "weights", "states,weights"; where, behind a =. */
+static int options_offload(const char *text, options *o) {
+    const char *const names = "states|weights", *const place = strchr(text, '=');
+    const size_t end = place ? (size_t)(place - text) : strlen(text); size_t at, n; char name[8]; int which;
+    for (at = 0; at <= end; at += n + 1) {
+        n = strcspn(text + at, ",=");
+        if (n >= sizeof name) return 1;
+        memcpy(name, text + at, n); name[n] = 0;
+        if (options_choice(name, names, &which)) return 1;
+        o->offload |= 1 << which;
+    }
+    if (place && !place[1]) return 1;
+    o->offload_to = !place ? "." : !strcmp(place + 1, "host") ? NULL : place + 1;
+    return 0;
+}
 /* Whole numbers: where they go, and how large they may be. */
 typedef struct count_row { int id; size_t offset; uint64_t least, most; } count_row;
 static const count_row count_rows[] = {
@@ -229,7 +257,8 @@ static const count_row count_rows[] = {
     { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
-    { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
+    { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
+    { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
     for (*row = 0; *row < sizeof count_rows / sizeof *count_rows; ++*row)
@@ -266,8 +295,12 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
                        want = "adamw, adam, sgd, lion, lars, lamb, adafactor, rmsprop; 16 or 8 behind it for fewer bits"; break;
     case ON_KEEP:      bad = options_keep(v, o);
                        want = "conventional, arena, every:2, budget:300M or overhead:33"; break;
+    case ON_OFFLOAD:   bad = options_offload(v, o);
+                       want = "states, weights or states,weights; behind them =host, or = and a folder"; break;
     case ON_DATA:      bad = !*v; o->data = v; want = "the name of a file"; break;
     case ON_JSON:      bad = !*v; o->json = v; want = "the name of a file"; break;
+    case ON_SAVE:      bad = !*v; o->save = v; want = "the name of a directory"; break;
+    case ON_RESUME:    bad = !*v; o->resume = v; want = "the name of a directory"; break;
     case ON_FUSE_STEP: o->fuse_step = 1; break;
     case ON_DRY_RUN:   o->dry_run = 1; break;
     case ON_LADDER:    o->ladder = 1; break;
@@ -317,6 +350,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
         if (!pass) options_default(o, preset_find(o->preset), o->vit, o->optimizer);
     }
     if (o->help) return 0;
+    if (o->offload && !o->ranks) o->ranks = 1;
     if (!o->units) o->units = o->ranks;
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);

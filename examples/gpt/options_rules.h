@@ -49,14 +49,18 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
     const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : o->fit ? "--fit" : NULL;
     const char *const look = o->validate ? "--validate" : o->sample ? "--sample" : NULL;
-    REFUSE(table, "%s looks at one process: leave --ranks out, or %s.", table, table);
-    REFUSE(look, "%s needs all weights at once, which --ranks cuts: leave one of them out.", look);
-    REFUSE(GIVEN(ON_ACCUMULATE), "--accumulate: with --ranks the batches of a step are its --units; give --units %zu, and leave "
+    REFUSE(table, "%s looks at one process: leave %s out, or %s.", table, o->offload ? "--offload" : "--ranks", table);
+    REFUSE(look, "%s needs all weights at once, which %s cuts: leave one of them out.", look, o->offload ? "--offload" : "--ranks");
+    REFUSE(GIVEN(ON_ACCUMULATE), "--accumulate: with --ranks and --offload the batches of a step are its --units; give --units %zu, and leave "
            "--accumulate out.", o->accumulate);
-    REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional has no tape, which tells --ranks what is used when: leave one of "
+    REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional has no tape, which tells --ranks and --offload what is used when: leave one of "
            "them out.");
     REFUSE(o->fuse_step && whole, "--fuse-step cannot measure whole tensors, as lamb, lars and adafactor do with --ranks: leave "
            "it out, or take adamw.");
+    REFUSE(o->ranks % o->replicas, "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.",
+           o->replicas, o->ranks);
+    REFUSE((o->offload & OFFLOAD_WEIGHTS) && o->stage < 3, "--offload weights are cut first, which is --stage 3: leave --stage %zu "
+           "out, or offload states alone.", o->stage);
     REFUSE((uint64_t)o->batch * o->units > INT32_MAX, "--units %zu batches of --batch %zu: lower one of them.", o->units,
            o->batch);
     return 0;
@@ -104,8 +108,13 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");
     REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");
-    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS)),
-           "--%s is one of --ranks: give that as well, or leave it out.", GIVEN(ON_STAGE) ? "stage" : "units");
+    REFUSE(!o->ranks && (GIVEN(ON_STAGE) || GIVEN(ON_UNITS) || GIVEN(ON_REPLICAS)),
+           "--%s is one of --ranks: give that as well, or leave it out.",
+           GIVEN(ON_STAGE) ? "stage" : GIVEN(ON_UNITS) ? "units" : "replicas");
+    REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");
+    REFUSE((o->save || o->resume) && (o->ranks || o->ladder || o->batch_table || o->dry_run || o->fit),
+           "--%s keeps one training of one process: leave it out beside --%s.", o->save ? "save" : "resume",
+           o->offload ? "offload" : o->ranks ? "ranks" : o->ladder ? "ladder" : o->batch_table ? "batch-table" : o->dry_run ? "dry-run" : "fit");
     if (o->ranks && options_ranks_wrong(o, given, message, capacity)) return 1;
     if (o->vit && options_vit_wrong(o, given, message, capacity)) return 1;
     return (o->ladder || o->batch_table) && options_table_wrong(o, given, message, capacity);

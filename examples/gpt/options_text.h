@@ -38,8 +38,15 @@ static void options_value(const options *o, int id, char *v, size_t n) {
         else if (o->keep == KEEP_OVERHEAD) snprintf(v, n, "overhead:%s", number);
         else options_pick(v, n, "conventional|arena", (int)o->keep);
         break;
+    case ON_OFFLOAD:
+        if (!o->offload) { v[0] = 0; break; }
+        snprintf(v, n, "%s%s%s=%s", o->offload & OFFLOAD_STATES ? "states" : "", o->offload == 3 ? "," : "",
+                 o->offload & OFFLOAD_WEIGHTS ? "weights" : "", o->offload_to ? o->offload_to : "host");
+        break;
     case ON_DATA:      snprintf(v, n, "%s", o->data ? o->data : ""); break;
     case ON_JSON:      snprintf(v, n, "%s", o->json ? o->json : ""); break;
+    case ON_SAVE:      snprintf(v, n, "%s", o->save ? o->save : ""); break;
+    case ON_RESUME:    snprintf(v, n, "%s", o->resume ? o->resume : ""); break;
     default: {
         const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_DRY_RUN ? o->dry_run : id == ON_LADDER ? o->ladder
                      : id == ON_ENDS ? o->ends : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
@@ -91,6 +98,7 @@ static void options_help(FILE *to) {
           "  train_gpt --preset gpt2-124m --ladder --dry-run  what each technique would save\n"
           "  train_gpt --keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step\n"
           "  train_gpt --preset gpt2-1558m --fit 24G --json run.json\n"
+          "  train_gpt --steps 5000 --save run --save-every 100, and after a stop the same with --resume run\n"
           "  train_gpt --ranks 4 --stage 3 --units 8          four ranks, the bits of one\n"
           "  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
 }

@@ -7,6 +7,10 @@
             of a group are complete, lets them go: rank_call(). What is used when is what the tape's actions say.
    Units    A step has so many batches, whatever the number of ranks; which sequences, what dropout, how much of the
             loss: all that goes by a batch's number. So weights have the same bits for any number of ranks.
+   Sets     With --replicas the ranks of a set cut the model among themselves, and those of all sets with the same part
+            hand sums on: three communicators, of all ranks, of a set, and between sets.
+   Offload  Of the rank's part, states and weights may lie in a store, a file of its own: the shard brings them when they
+            are needed. One process is one rank.
    mpirun   Tell it --bind-to none: else it may bind a rank, with all of its --threads, to one core.
    Plan     memopt_shard_plan() and a tape over an arena that only counts tell what each rank will hold and send; a
             ledger and the communicator tell what it was. */
@@ -18,7 +22,7 @@ static const char *const held_names[HELD] = { "parameters", "gradients", "optimi
     "data" };
 static const memopt_tag held_tags[HELD] = { MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER,
     MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_OTHER };
-enum { RANK_GRAIN = 256 }; /* where memopt_shard begins a tensor, in elements */
+enum { RANK_GRAIN = 256, RANK_SECTOR = 4096 }; /* where memopt_shard begins a tensor: elements; bytes of slow weights */
 
 typedef struct traffic { uint64_t calls, sent, received; } traffic;
 
@@ -26,8 +30,11 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t predicted[HELD + 1], measured[HELD + 1]; /* bytes of the arena by tag, when all of it is highest; that */
     traffic  planned, counted; /* of weights and gradients, in all steps; of LAMB, LARS, Adafactor with their sums */
     traffic  others;           /* norms and losses: counted only */
+    uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the store; that all steps read and write */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
+
+enum { ALL_RANKS, OWN_SET, BETWEEN_SETS, COMMS }; /* the latter two only where there are several sets */
 
 struct rank;
 typedef struct rank_layer { /* what a callback of the tape is given: the part's own, and whose it is */
@@ -45,8 +52,9 @@ typedef struct rank {
     memopt_threads threads;
     data          d;
     size_t        number;       /* of this rank */
-    memopt_transport transport;
-    memopt_comm  *comm;
+    memopt_transport transports[COMMS];
+    memopt_comm  *comms[COMMS];
+    memopt_store *store;
     memopt_shard *shard;
     rank_layer   *layers;
     memopt_tape_layer *calls;   /* to them */
@@ -158,6 +166,7 @@ static int rank_open_model(rank *r, size_t capacity) {
     e->host = process_host();
     describe_model(e, &r->o, &r->ops);
     m->shape.grain = RANK_GRAIN;
+    if (r->o.offload & OFFLOAD_WEIGHTS) m->shape.grain = RANK_SECTOR / memopt_type_bytes(m->shape.weight_type);
     m->split = m->fuse = 0; /* both are the shard's to do */
     m->shape.done_fn = NULL;
     if (take_tables(e)) return 1;
@@ -196,16 +205,51 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
     d.gradients = r->o.gradients;
     d.optim = describe_optimizer(&r->e, &r->o);
     d.optim.gradients = MEMOPT_TYPE_F32;
-    d.comm = r->comm;
+    d.comm = r->comms[r->comms[OWN_SET] ? OWN_SET : ALL_RANKS];
+    d.replicas = r->comms[BETWEEN_SETS];
+    if (r->o.offload & OFFLOAD_STATES) d.slow |= MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA;
+    if (r->o.offload & OFFLOAD_WEIGHTS) d.slow |= MEMOPT_SHARD_SLOW_WEIGHTS;
+    d.steps_inside = r->o.offload && r->o.fuse_step && r->o.units <= r->o.ranks;
+    d.store = r->store;
     d.error = &r->e.error;
     return d;
 }
 
+static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
+
+/* The store of this rank: memory, or a file that is gone with it. NULL, and only its sizes: a plan. */
+static int rank_open_store(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, uint64_t *room,
+                           memopt_store **out) {
+    memopt_store_desc s = { 0 };
+    memopt_store_sizes sizes = { 0 };
+    size_t *tiles = (size_t *)calloc(b->slow_tiles, sizeof *tiles);
+    char path[1024];
+    int wrong = !tiles;
+
+    if (wrong) return said(&r->e, "The tiles", MEMOPT_ERR_MEMORY);
+    snprintf(path, sizeof path, "%.1000s/train_gpt.%zu.tiles", r->o.offload_to ? r->o.offload_to : "", r->number);
+    wrong = said(&r->e, "The tiles", memopt_shard_tiles(d, tiles));
+    s.tiles = b->slow_tiles;
+    s.each_bytes = tiles;
+    s.transfers = b->slow_transfers;
+    s.aligned = 1;
+    s.path = r->o.offload_to ? path : NULL;
+    s.error = &r->e.error;
+    wrong = wrong || said(&r->e, "The store", memopt_store_bytes(&s, &sizes));
+    *room = s.path ? sizes.disk : sizes.memory;
+    if (out) wrong = wrong || said(&r->e, "The store", memopt_store_create(&s, out));
+    free(tiles);
+    return wrong;
+}
+
 static void rank_close(rank *r) {
+    int i;
+
     memopt_shard_close(r->shard);
+    memopt_store_destroy(r->store);
     engine_close(&r->e);
     memopt_ledger_destroy(r->e.ledger);
-    memopt_comm_destroy(r->comm);
+    for (i = 0; i < COMMS; ++i) memopt_comm_destroy(r->comms[i]);
     memopt_thread_pool_destroy(r->pool);
     data_close(&r->d);
     free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers);
@@ -218,15 +262,18 @@ static void predict(const ranks_plan *p, size_t number) {
     const memopt_shard_bytes *b = &p->bytes[number];
     int t;
 
-    x->predicted[HELD_PARAMETERS] = round64(b->weights) + round64(b->window) + round64(b->extra);
+    x->predicted[HELD_PARAMETERS] = round64(b->weights) + round64(b->window) + round64(b->landings) + round64(b->extra);
     x->predicted[HELD_GRADIENTS] = round64(b->gradients) + round64(b->sums);
-    x->predicted[HELD_OPTIMIZER] = round64(b->states);
+    x->predicted[HELD_OPTIMIZER] = round64(b->states) + round64(b->tiles);
     x->predicted[HELD_BUCKETS] = round64(b->buckets);
     x->predicted[HELD_ACTIVATIONS] = number < p->o->units ? round64(p->tape) : 0; /* it never has a unit */
     x->predicted[HELD_DATA] = p->data;
     for (t = 0; t < HELD; ++t) x->predicted[HELD] += x->predicted[t];
     x->planned.calls = b->calls * p->o->steps;
-    x->planned.sent = x->planned.received = (b->sent_gradients + b->sent_weights) * p->o->steps;
+    x->planned.sent = (b->sent_gradients + b->sent_weights + b->sent_replicas) * p->o->steps;
+    x->planned.received = x->planned.sent; /* where each set has as many units as any other */
+    x->slow_planned[0] = b->slow_read * p->o->steps;
+    x->slow_planned[1] = b->slow_written * p->o->steps;
 }
 
 /* What each rank holds beside activations; *largest is the most. */
@@ -234,10 +281,12 @@ static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     memopt_shard_desc d = rank_describe_shard(r);
     size_t i;
 
-    d.rank_count = r->o.ranks;
+    d.rank_count = set_ranks(&r->o);
+    d.replica_count = r->o.replicas;
     for (*largest = i = 0; i < r->o.ranks; ++i) {
-        d.rank = i;
+        d.rank = i % d.rank_count;
         if (said(&r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
+        if (d.slow && rank_open_store(r, &d, &p->bytes[i], &p->reports[i].slow_room, NULL)) return 1;
         *largest = most(*largest, p->bytes[i].total - round64(p->bytes[i].tables));
     }
     return 0;
@@ -298,15 +347,18 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
 }
 
 /* ---- traffic ---- */
-static traffic traffic_of(const memopt_comm *comm) {
-    const memopt_comm_stats s = memopt_comm_get_stats(comm);
+static traffic rank_traffic(const rank *r) {
     traffic x = { 0, 0, 0 };
-    int i;
+    int i, kind;
 
-    for (i = 0; i < 3; ++i) {
-        x.calls += s.calls[i];
-        x.sent += s.sent[i];
-        x.received += s.received[i];
+    for (i = 0; i < COMMS; ++i) {
+        const memopt_comm_stats s = memopt_comm_get_stats(r->comms[i]);
+
+        for (kind = 0; kind < 3; ++kind) {
+            x.calls += s.calls[kind];
+            x.sent += s.sent[kind];
+            x.received += s.received[kind];
+        }
     }
     return x;
 }
@@ -332,8 +384,8 @@ static int rank_gather(rank *r, const char *what, void *all, size_t bytes) { /* 
     call.bytes = bytes;
     call.send = (unsigned char *)all + r->number * bytes;
     call.receive = all;
-    s = memopt_comm_run(r->comm, &call);
-    if (s) r->e.error = memopt_comm_error(r->comm);
+    s = memopt_comm_run(r->comms[ALL_RANKS], &call);
+    if (s) r->e.error = memopt_comm_error(r->comms[ALL_RANKS]);
     return said(&r->e, what, s);
 }
 
@@ -369,14 +421,14 @@ static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
 static int rank_apply(rank *r, memopt_optim_run *run) {
     engine *e = &r->e;
     const int scaling = r->o.gradients == MEMOPT_TYPE_F16;
-    const traffic before = traffic_of(r->comm);
+    const traffic before = rank_traffic(r);
     memopt_gradient_total total = { 0 };
     memopt_status s = MEMOPT_OK;
     double clip = 1;
 
     total.factor = 1;
     if (scaling || r->o.clip > 0) s = memopt_shard_measure(r->shard, scaling ? &e->scaler : NULL, &total);
-    traffic_add(&r->others, traffic_less(traffic_of(r->comm), before));
+    traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     if (rank_said(r, "The gradients", s)) return 1;
     if (total.overflow && !scaling) {
         snprintf(e->message, sizeof e->message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
@@ -393,13 +445,13 @@ static int rank_apply(rank *r, memopt_optim_run *run) {
 
 /* Of all units, in their order: the same on every rank. */
 static int rank_add_losses(rank *r) {
-    const traffic before = traffic_of(r->comm);
+    const traffic before = rank_traffic(r);
     size_t u;
 
     if (rank_gather(r, "The loss", r->losses, r->rounds * sizeof *r->losses)) return 1;
     for (r->e.m.loss = 0, u = 0; u < r->o.units; ++u)
         r->e.m.loss += r->losses[u % r->o.ranks * r->rounds + u / r->o.ranks];
-    traffic_add(&r->others, traffic_less(traffic_of(r->comm), before));
+    traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     return 0;
 }
 
@@ -427,11 +479,23 @@ static int rank_step(rank *r, size_t number) {
 }
 
 /* ---- a whole run of one rank ---- */
+/* What this rank has of a tensor, slice by slice. */
+static int rank_hash_part(rank *r, size_t tensor, size_t extra, size_t bytes, uint64_t *hash) {
+    memopt_optim_tensor part = { 0 }, slice = { 0 };
+    size_t at;
+
+    (void)memopt_shard_part(r->shard, tensor, &part);
+    for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
+        if (rank_said(r, "The hash", memopt_shard_bring(r->shard, tensor, at, &slice))) return 1;
+        *hash = hash_bytes(*hash, (const unsigned char *)(extra ? slice.extra : slice.weights), slice.held * bytes);
+    }
+    return 0;
+}
+
 /* Weights tensor by tensor, and behind each the 16 bits more that it may have: each rank goes on with what the rank
    before has left, so that the hash is that of one process, whatever is cut where. */
 static int rank_hash(rank *r, uint64_t *hash) {
-    const size_t holders = r->o.stage ? r->o.ranks : 1, bytes = memopt_type_bytes(r->e.m.shape.weight_type);
-    memopt_optim_tensor part = { 0 };
+    const size_t holders = r->o.stage ? set_ranks(&r->o) : 1, bytes = memopt_type_bytes(r->e.m.shape.weight_type);
     memopt_comm_call call = { 0 };
     memopt_status s = MEMOPT_OK;
     size_t t, extra, holder;
@@ -443,14 +507,11 @@ static int rank_hash(rank *r, uint64_t *hash) {
     for (t = 0; t < r->e.m.tensor_count; ++t)
         for (extra = 0; extra < (r->o.weights == WEIGHTS_SPLIT ? 2 : 1); ++extra)
             for (holder = 0; holder < holders && !s; ++holder) {
-                (void)memopt_shard_part(r->shard, t, &part);
-                if (holder == r->number && part.held)
-                    *hash = hash_bytes(*hash, (const unsigned char *)(extra ? part.extra : part.weights),
-                                       part.held * bytes);
+                if (holder == r->number && rank_hash_part(r, t, extra, bytes, hash)) return 1;
                 call.root = holder;
-                s = memopt_comm_run(r->comm, &call);
+                s = memopt_comm_run(r->comms[ALL_RANKS], &call);
             }
-    if (s) r->e.error = memopt_comm_error(r->comm);
+    if (s) r->e.error = memopt_comm_error(r->comms[ALL_RANKS]);
     return said(&r->e, "The hash", s);
 }
 
@@ -465,27 +526,43 @@ static void rank_measure(rank *r, traffic counted) {
     own->counted = counted;
     own->others = r->others;
     own->process = process_highest();
-    if ((d.stage != 1 && d.stage != 2) || r->o.ranks == 1 || memopt_shard_plan(&d, &b)) return;
+    if (d.slow && !memopt_shard_plan(&d, &b)) { /* a step left out moves and says nothing */
+        own->slow_planned[0] -= r->skipped * b.slow_written;
+        own->slow_planned[1] -= r->skipped * b.slow_written;
+        own->planned.calls -= set_ranks(&r->o) > 1 ? r->skipped : 0;
+        if (d.stage == 0 || d.stage == 3) own->planned.sent = own->planned.received -= r->skipped * (set_ranks(&r->o) - 1);
+    }
+    if ((d.stage != 1 && d.stage != 2) || set_ranks(&r->o) == 1 || memopt_shard_plan(&d, &b)) return;
     own->planned.sent -= r->skipped * b.sent_weights; /* which had not changed */
     own->planned.received -= r->skipped * b.sent_weights;
     own->planned.calls -= r->skipped * (r->tensors[d.tensor_count - 1].group + 1);
 }
 
+static int rank_init_part(rank *r, size_t tensor) {
+    memopt_optim_tensor part = { 0 }, slice = { 0 };
+    size_t at;
+
+    (void)memopt_shard_part(r->shard, tensor, &part);
+    for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
+        if (rank_said(r, "The weights", memopt_shard_bring(r->shard, tensor, at, &slice))) return 1;
+        if (said(&r->e, "The weights", init_tensor(&r->e.m, tensor, &slice, r->o.seed))) return 1;
+        if (rank_said(r, "The weights", memopt_shard_put(r->shard))) return 1;
+    }
+    return 0;
+}
+
 static int rank_train(rank *r) {
+    memopt_store_stats stored;
     double since;
     traffic begin, counted;
     double trained;
     uint64_t hash;
     size_t i;
 
-    for (i = 0; i < r->e.m.tensor_count; ++i) {
-        memopt_optim_tensor part = { 0 };
-
-        (void)memopt_shard_part(r->shard, i, &part);
-        if (said(&r->e, "The weights", init_tensor(&r->e.m, i, &part, r->o.seed))) return 1;
-    }
+    for (i = 0; i < r->e.m.tensor_count; ++i) if (rank_init_part(r, i)) return 1;
     if (init_scale(&r->e) || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
-    begin = traffic_of(r->comm);
+    begin = rank_traffic(r);
+    stored = memopt_store_get_stats(r->store);
     since = now();
     for (i = 0; i < r->o.steps; ++i) {
         if (rank_step(r, i)) return 1;
@@ -494,8 +571,10 @@ static int rank_train(rank *r) {
         progress(&r->e, &r->o, i + 1, now() - since);
     }
     trained = now() - since;
-    counted = traffic_less(traffic_less(traffic_of(r->comm), begin), r->others);
+    counted = traffic_less(traffic_less(rank_traffic(r), begin), r->others);
     rank_measure(r, counted);
+    r->reports[r->number].slow_counted[0] = memopt_store_get_stats(r->store).read_bytes - stored.read_bytes;
+    r->reports[r->number].slow_counted[1] = memopt_store_get_stats(r->store).written_bytes - stored.written_bytes;
     if (rank_gather(r, "The report", r->reports, sizeof *r->reports)) return 1;
     if (rank_hash(r, &hash)) return 1;
     if (!r->out) return 0;
@@ -509,10 +588,14 @@ static int rank_open(rank *r, const ranks_plan *p) {
     const size_t bytes = in_pages((size_t)p->reports[r->number].predicted[HELD], 1);
     memopt_comm_desc c = { 0 };
     memopt_shard_desc d;
+    int i;
+    uint64_t room;
 
-    c.transport = r->transport;
     c.error = &r->e.error;
-    if (said(&r->e, "The communicator", memopt_comm_create(&c, &r->comm))) return 1;
+    for (i = 0; i < (r->o.replicas > 1 ? COMMS : 1); ++i) {
+        c.transport = r->transports[i];
+        if (said(&r->e, "The communicator", memopt_comm_create(&c, &r->comms[i]))) return 1;
+    }
     if (open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message)) return 1;
     if (!r->o.vit
         && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
@@ -522,19 +605,30 @@ static int rank_open(rank *r, const ranks_plan *p) {
     if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
     if (rank_open_model(r, bytes) || rank_open_tape(r, p->budget)) return 1;
     d = rank_describe_shard(r);
+    if (d.slow && rank_open_store(r, &d, &p->bytes[r->number], &room, &r->store)) return 1;
+    d.store = r->store;
     return said(&r->e, "The shard", memopt_shard_open(&d, r->e.arena, &r->shard));
+}
+
+static void rank_give_up(rank *r) {
+    int i;
+
+    for (i = 0; i < COMMS; ++i)
+        if (r->comms[i]) memopt_comm_abort(r->comms[i]);
+        else if (r->transports[i].abort_fn) r->transports[i].abort_fn(r->transports[i].user);
 }
 
 /* Whoever fails tells the others, so that nobody waits for it. */
 static void rank_run(rank *r, const ranks_plan *p) {
+    int i;
+
     r->wrong = rank_open(r, p) || rank_train(r);
     if (!r->wrong) return;
-    r->told = memopt_comm_error(r->comm).status != MEMOPT_OK;
+    for (i = 0; i < COMMS; ++i) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
 #ifdef TRAIN_GPT_MPI
     fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e.message);
 #endif
-    if (r->comm) memopt_comm_abort(r->comm);
-    else if (r->transport.abort_fn) r->transport.abort_fn(r->transport.user);
+    rank_give_up(r);
 }
 
 static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number) {
@@ -550,13 +644,14 @@ static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number)
 
 /* ---- all ranks: processes ---- */
 #ifdef TRAIN_GPT_MPI
-static memopt_mpi mpi;
-static memopt_transport mpi_transport;
+static memopt_mpi mpi[COMMS];
+static memopt_transport mpi_transports[COMMS];
+static int mpi_count; /* of them that are open */
 #ifndef TRAIN_GPT_SECONDS
 #  define TRAIN_GPT_SECONDS 600 /* that a rank waits for the others, who may be in a long pass */
 #endif
 
-static size_t own_rank(void) { return mpi_transport.rank; }
+static size_t own_rank(void) { return mpi_transports[ALL_RANKS].rank; }
 
 /* --ranks is what mpirun says, and a switch behind it must say the same. */
 static int ranks_begin(int *argc, char ***argv) {
@@ -565,11 +660,12 @@ static int ranks_begin(int *argc, char ***argv) {
     int level;
 
     if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level)
-        || memopt_mpi_open(&mpi, MPI_COMM_WORLD, TRAIN_GPT_SECONDS, &mpi_transport)) {
+        || memopt_mpi_open(&mpi[ALL_RANKS], MPI_COMM_WORLD, TRAIN_GPT_SECONDS, &mpi_transports[ALL_RANKS])) {
         fputs("train_gpt: MPI does not start: run it as mpirun -n 4 build/train_gpt_mpi\n", stderr);
         return 1;
     }
-    snprintf(number, sizeof number, "%zu", mpi_transport.rank_count);
+    mpi_count = 1;
+    snprintf(number, sizeof number, "%zu", mpi_transports[ALL_RANKS].rank_count);
     all = (char **)malloc(((size_t)*argc + 3) * sizeof *all);
     if (!all) return 1;
     all[0] = (*argv)[0]; all[1] = name; all[2] = number;
@@ -582,25 +678,46 @@ static int ranks_begin(int *argc, char ***argv) {
 /* After a failure that ranks have told each other it ends them all. */
 static int ranks_end(int status) {
     (void)fflush(NULL);
-    memopt_mpi_close(&mpi, 0);
+    while (mpi_count) memopt_mpi_close(&mpi[--mpi_count], 0);
     (void)MPI_Finalize();
     return status;
+}
+
+/* The communicators of sets; 0: open, or none are asked for. All ranks call it. */
+static int ranks_split(const options *o) {
+    const int number = (int)own_rank(), size = (int)set_ranks(o);
+    int i, wrong = 0;
+
+    for (i = OWN_SET; !wrong && o->replicas > 1 && i < COMMS; ++i) {
+        MPI_Comm part;
+
+        wrong = MPI_Comm_split(MPI_COMM_WORLD, i == OWN_SET ? number / size : number % size, number, &part);
+        if (wrong) break;
+        wrong = memopt_mpi_open(&mpi[i], part, TRAIN_GPT_SECONDS, &mpi_transports[i]) != MEMOPT_OK;
+        mpi_count += !wrong;
+        (void)MPI_Comm_free(&part);
+    }
+    return wrong;
 }
 
 static int ranks_run(const ranks_plan *p, outcome *out) { /* this process is one of them */
     rank *r = (rank *)calloc(1, sizeof *r);
     int wrong = !r || rank_begin(r, p, out, own_rank());
 
-    if (p->o->ranks != mpi_transport.rank_count) {
+    if (p->o->ranks != mpi_transports[ALL_RANKS].rank_count) {
         snprintf(out->message, sizeof out->message, "--ranks %zu, and mpirun started %zu: leave --ranks out.",
-                 p->o->ranks, mpi_transport.rank_count);
+                 p->o->ranks, mpi_transports[ALL_RANKS].rank_count);
+        wrong = 1;
+    } else if (ranks_split(p->o)) {
+        snprintf(out->message, sizeof out->message, "MPI does not split its ranks into %zu sets.", p->o->replicas);
         wrong = 1;
     } else if (!wrong) {
-        r->transport = mpi_transport;
+        memcpy(r->transports, mpi_transports, sizeof r->transports);
         rank_run(r, p);
         wrong = r->wrong;
         if (!wrong) memcpy(p->reports, r->reports, p->o->ranks * sizeof *p->reports);
     }
+    if (wrong && mpi[ALL_RANKS].broken) (void)ranks_end(1); /* MPI still has memory of calls that failed */
     if (r) rank_close(r);
     free(r);
     return wrong;
@@ -636,7 +753,7 @@ static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
         if (threads[i].runs) continue;
         snprintf(out->message, sizeof out->message, "The system starts no thread for rank %zu: give fewer --ranks.", i);
         ranks[i].told = 1;
-        ranks[i].transport.abort_fn(ranks[i].transport.user);
+        rank_give_up(&ranks[i]);
     }
     for (i = 0; threads && i < n; ++i) if (threads[i].runs) (void)pthread_join(threads[i].thread, NULL);
     free(threads);
@@ -668,29 +785,48 @@ static int ranks_fit(const ranks_plan *p, outcome *out) {
     return 0;
 }
 
+/* All ranks, each set, and those of all sets with the same part: 1 + sets + ranks of a set, at most. */
+static memopt_status ranks_connect(const options *o, rank *ranks, memopt_ranks **groups) {
+    const size_t size = set_ranks(o), extra = o->replicas > 1 ? o->replicas + size : 0;
+    memopt_status s = MEMOPT_OK;
+    size_t g, i;
+
+    for (g = 0; !s && g < 1 + extra; ++g) {
+        memopt_ranks_desc d = { 0 };
+        const int kind = !g ? ALL_RANKS : g <= o->replicas ? OWN_SET : BETWEEN_SETS;
+
+        d.rank_count = kind == ALL_RANKS ? o->ranks : kind == OWN_SET ? size : o->replicas;
+        s = memopt_ranks_create(&d, &groups[g]);
+        for (i = 0; !s && i < o->ranks; ++i) {
+            const size_t index = kind == ALL_RANKS ? 0 : kind == OWN_SET ? 1 + i / size : 1 + o->replicas + i % size;
+            const size_t own = kind == ALL_RANKS ? i : kind == OWN_SET ? i % size : i / size;
+
+            if (index == g) ranks[i].transports[kind] = memopt_ranks_transport(groups[g], own);
+        }
+    }
+    return s;
+}
+
 static int ranks_run(const ranks_plan *p, outcome *out) {
-    const size_t n = p->o->ranks;
+    const size_t n = p->o->ranks, most_groups = 2 * n + 2;
     rank *ranks = ranks_fit(p, out) ? (rank *)calloc(n, sizeof *ranks) : NULL;
-    memopt_ranks_desc d = { 0 };
-    memopt_ranks *all = NULL;
+    memopt_ranks **groups = (memopt_ranks **)calloc(most_groups, sizeof *groups);
     memopt_status s = MEMOPT_OK;
     size_t i;
-    int wrong = !ranks;
+    int wrong = !ranks || !groups;
 
     for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
     if (wrong && !out->message[0]) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
-    d.rank_count = n;
-    if (!wrong && n > 1) s = memopt_ranks_create(&d, &all);
+    if (!wrong && n > 1) s = ranks_connect(p->o, ranks, groups);
     if (s) snprintf(out->message, sizeof out->message, "No ranks as threads (%s): compile with -DMEMOPT_PTHREADS "
                     "-pthread.", memopt_status_text(s));
-    for (i = 0; all && i < n; ++i) ranks[i].transport = memopt_ranks_transport(all, i);
     if (!wrong && !s && n == 1) rank_run(&ranks[0], p);
-    if (all) ranks_start(ranks, p, out);
+    if (!wrong && !s && n > 1) ranks_start(ranks, p, out);
     wrong = wrong || s || ranks_wrong(ranks, n, out);
     if (!wrong) memcpy(p->reports, ranks[0].reports, n * sizeof *p->reports);
     for (i = 0; ranks && i < n; ++i) rank_close(&ranks[i]);
-    memopt_ranks_destroy(all);
-    free(ranks);
+    for (i = 0; groups && i < most_groups; ++i) memopt_ranks_destroy(groups[i]);
+    free(groups); free(ranks);
     return wrong;
 }
 #endif

@@ -11,6 +11,7 @@ static int as_planned(const ranks_plan *p) { /* to the byte; what LAMB and its l
         const rank_report *x = &p->reports[i];
 
         for (t = 0; t <= HELD; ++t) if (x->predicted[t] != x->measured[t]) return 0;
+        for (t = 0; t < 2; ++t) if (x->slow_planned[t] != x->slow_counted[t]) return 0;
     }
     return 1;
 }
@@ -35,6 +36,18 @@ static void tell_rank(const ranks_plan *p, size_t number) {
     putchar('\n');
 }
 
+static void tell_offload(const ranks_plan *p, size_t number) {
+    const rank_report *x = &p->reports[number];
+    const double steps = (double)p->o->steps * 1e6;
+
+    printf("%5zu offload: %.1f MB %s; a step reads %.3f MB and writes %.3f MB", number, (double)x->slow_room / 1e6,
+           p->o->offload_to ? "of the disk" : "of the host's memory", (double)x->slow_planned[0] / steps,
+           (double)x->slow_planned[1] / steps);
+    if (!p->o->dry_run)
+        printf("; measured %.3f and %.3f", (double)x->slow_counted[0] / steps, (double)x->slow_counted[1] / steps);
+    putchar('\n');
+}
+
 static void ranks_tell(const ranks_plan *p, const outcome *out) {
     const options *o = p->o;
     size_t i;
@@ -53,6 +66,7 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
 #endif
     putchar('\n');
     for (i = 0; i < o->ranks; ++i) tell_rank(p, i);
+    for (i = 0; i < o->ranks && o->offload; ++i) tell_offload(p, i);
     if (o->dry_run) return;
     printf("%s; norms and losses are in what was sent, not in the plan\n",
            as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
@@ -84,6 +98,14 @@ static void json_rank(FILE *f, const ranks_plan *p, size_t number) {
         json_held(f, "measured_bytes", x->measured);
     }
     json_traffic(f, "predicted_traffic", x->planned);
+    if (p->o->offload) {
+        fprintf(f, ",\n      \"offload_bytes\": %llu", (unsigned long long)x->slow_room);
+        fprintf(f, ", \"predicted_read\": %llu, \"predicted_written\": %llu", (unsigned long long)x->slow_planned[0],
+                (unsigned long long)x->slow_planned[1]);
+        if (!p->o->dry_run)
+            fprintf(f, ", \"read\": %llu, \"written\": %llu", (unsigned long long)x->slow_counted[0],
+                    (unsigned long long)x->slow_counted[1]);
+    }
     if (!p->o->dry_run) {
         json_traffic(f, "counted_traffic", x->counted);
         json_traffic(f, "norms_and_losses", x->others);
@@ -105,6 +127,7 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "ranks", o->ranks);
     json_count(f, "stage", o->stage);
     json_count(f, "units", o->units);
+    json_count(f, "replicas", o->replicas);
     json_count(f, "parameters", out->parameters);
     json_count(f, "tokens_per_step", out->tokens);
     json_count(f, "steps", out->steps);

@@ -1,0 +1,135 @@
+/* save.c - a run that is stopped goes on from its last save, with the same bits: the lines between the marks "README".
+
+   What to see: one run of 60 steps, and one that is stopped after 50 and begins again: it finds the save of step 40 and
+   ends with the same weights. Then a byte of the newest save is flipped: it is told, and the one before is taken.
+   Build: cc -O2 save.c -o save -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include <stdio.h>
+
+enum { COUNT = 20000, STEPS = 60, EVERY = 20, STOP = 50 };
+
+typedef struct network {
+    float weights[COUNT], gradients[COUNT];
+    uint64_t step;
+    uint32_t random; /* the engine's generator: without it the resumed run would see other data */
+    memopt_optim_tensor tensor;
+    memopt_optim *optim;
+} network;
+
+static char text[256];
+static const char *told(const memopt_error *error) {
+    return memopt_error_text(error, text, sizeof text, NULL) ? "no reason" : text;
+}
+
+/* Weights are to become the row's number, seen through noise. */
+static void gradients(network *net) {
+    for (size_t i = 0; i < COUNT; ++i) {
+        net->random = net->random * 1664525u + 1013904223u;
+        net->gradients[i] = net->weights[i] - (float)(i % 7) + (float)(net->random >> 8) / 8388608.0f - 1.0f;
+    }
+}
+
+static memopt_status network_open(network *net) {
+    memopt_optim_desc desc = { 0 };
+
+    memset(net, 0, sizeof *net);
+    net->random = 1;
+    net->tensor.weights = net->weights; net->tensor.gradients = net->gradients; net->tensor.count = COUNT;
+    desc.state = MEMOPT_STATE_8BIT;
+    desc.tensors = &net->tensor; desc.tensor_count = 1;
+    return memopt_optim_open(&desc, NULL, &net->optim);
+}
+
+/* README: save_items */
+static memopt_status list_items(network *net, memopt_save_item *items, memopt_save_desc *save) {
+    const memopt_save_item own[2] = {
+        { "", "step", MEMOPT_TENSOR_U64, 1, 0, 1, &net->step, NULL, 0 },
+        { "", "random", MEMOPT_TENSOR_U32, 1, 0, 1, &net->random, NULL, 0 } };
+
+    memcpy(items, own, sizeof own);
+    save->items = items;
+    save->item_count = 2;
+    return memopt_save_optim_items(net->optim, 0, "layer", items, &save->item_count); /* weights, moments, scales */
+}
+/* README: end */
+
+static memopt_status train(network *net, memopt_save_desc *save, uint64_t until) {
+    memopt_save_item items[2 + MEMOPT_SAVE_OPTIM_ITEMS];
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    memopt_optim_run run = { 0 };
+    memopt_saved *saved;
+    memopt_error newest;
+    memopt_status s = network_open(net);
+
+    if (!s) s = list_items(net, items, save);
+    if (s) return s;
+    /* README: save */
+    s = memopt_saved_open(save, &saved);
+    if (!s) {
+        if (memopt_saved_refused(saved, &newest)) printf("refused: %s\n", told(&newest));
+        s = memopt_saved_read(saved, save);
+        printf("goes on after step %d\n", (int)memopt_saved_step(saved));
+        memopt_saved_close(saved);
+    } else if (s == MEMOPT_ERR_STATE) s = MEMOPT_OK; /* nothing was saved yet */
+    run.groups = &group; run.group_count = 1;
+    while (!s && net->step < until) {
+        gradients(net);
+        run.step = save->step = ++net->step;
+        s = memopt_optim_step(net->optim, &run);
+        if (!s && net->step % EVERY == 0) s = memopt_save_write(save);
+    }
+    /* README: end */
+    memopt_optim_close(net->optim);
+    return s;
+}
+
+/* A byte in the middle of a file is flipped, as a bad disk would. */
+static int damage(const char *path) {
+    FILE *file = fopen(path, "r+b");
+    int byte;
+
+    if (!file) return 1;
+    byte = fseek(file, 30000, SEEK_SET) ? EOF : fgetc(file);
+    if (byte == EOF || fseek(file, 30000, SEEK_SET) || fputc(byte ^ 1, file) == EOF) { fclose(file); return 1; }
+    return fclose(file);
+}
+
+/* Directories of an earlier run of this example: all that is in them. */
+typedef struct folder { const memopt_host *host; const char *path; } folder;
+static memopt_status clear(void *user, const char *name) {
+    const folder *in = (const folder *)user;
+    const memopt_files *files = &in->host->files;
+    char path[512];
+    folder inside;
+
+    snprintf(path, sizeof path, "%s/%s", in->path, name);
+    inside.host = in->host; inside.path = path;
+    (void)files->list_dir_fn(files->user, path, clear, &inside); /* a file has no list */
+    return files->remove_fn(files->user, path);
+}
+
+int main(void) {
+    static network whole, stopped, resumed, again;
+    memopt_save_desc save = { 0 };
+    memopt_error why = { 0 };
+    memopt_host host;
+    folder here;
+    int same;
+
+    (void)memopt_host_resolve(NULL, &host);
+    here.host = &host; here.path = ".";
+    (void)clear(&here, "save-whole"); (void)clear(&here, "save-run");
+    save.error = &why;
+    save.path = "save-whole";
+    if (train(&whole, &save, STEPS)) { fprintf(stderr, "%s\n", told(&why)); return 1; }
+    save.path = "save-run"; /* a directory; made where it is missing */
+    if (train(&stopped, &save, STOP) || train(&resumed, &save, STEPS) || damage("save-run/gen-3-step-60/rank-0-of-1.safetensors")
+        || train(&again, &save, STEPS)) { fprintf(stderr, "%s\n", told(&why)); return 1; }
+    same = !memcmp(whole.weights, resumed.weights, sizeof whole.weights)
+        && !memcmp(whole.weights, again.weights, sizeof whole.weights);
+    printf("weights after %d steps: %s\n", STEPS, same ? "the same bits as those of the run that was not stopped" : "OTHERS");
+    (void)clear(&here, "save-whole"); (void)clear(&here, "save-run");
+    return !same;
+}

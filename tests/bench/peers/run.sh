@@ -5,6 +5,7 @@
 # and 6 GB of disk where only PyPI's torch can be had, which brings CUDA along; a tenth of it where PyTorch's own index
 # can be reached. Takes five minutes, and the whole step of gpt.py a quarter of an hour and 8 GB of memory more. What is missing is said, and is no failure.
 #   PEERS_VENV=DIR   use the environment in DIR; made there when it is not there yet, and kept
+#   PEERS_ONLY=ranks one of peers, fused, attention, gpt, ranks (two ranks, torch's FSDP2 beside: half an hour)
 #   PEERS_MI="16 64" sizes, in 2^20 elements      PEERS_THREADS="1 2"      PEERS_ROUNDS=7
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,6 +37,11 @@ if ! "$venv/bin/python" -c 'import torch, bitsandbytes' 2>/dev/null; then
 fi
 $compiler -O2 -fPIC -shared -DMEMOPT_PTHREADS -pthread -I"$root" "$here/glue.c" -o "$work/glue.so" -lm || exit 1
 $compiler -O2 -I"$root" "$root/tests/quant_tool.c" -o "$work/quant_tool" -lm || exit 1
-"$venv/bin/python" "$here/peers.py" "$work/glue.so" "$work/quant_tool" && "$venv/bin/python" "$here/fused.py" "$work/glue.so" &&
-    "$venv/bin/python" "$here/attention.py" "$work/glue.so" &&
-    "$venv/bin/python" "$here/gpt.py" "$root/build/train_gpt"
+peer() { # name, arguments
+    [ -z "${PEERS_ONLY:-}" ] || [ "$PEERS_ONLY" = "$1" ] || return 0
+    name=$1; shift
+    "$venv/bin/python" "$here/$name.py" "$@"
+}
+${MAKE:-make} -C "$root" -s build/train_gpt_mpi >/dev/null 2>&1 # where there is no MPI, ranks.py says so
+peer peers "$work/glue.so" "$work/quant_tool" && peer fused "$work/glue.so" && peer attention "$work/glue.so" &&
+    peer gpt "$root/build/train_gpt" && peer ranks "$root/build/train_gpt" "$root/build/train_gpt_mpi"

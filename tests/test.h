@@ -44,6 +44,17 @@ static inline int test_totals(void) {
     return test_failed != 0;
 }
 
+/* A path of this process alone: tests run side by side. */
+static inline void test_path(char path[600], const char *name) {
+#if defined(_WIN32)
+    const char *folder = getenv("TEMP");
+    snprintf(path, 600, "%s/memopt-%lu-%s", folder ? folder : ".", (unsigned long)GetCurrentProcessId(), name);
+#else
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, 600, "%s/memopt-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
+#endif
+}
+
 /* A call that is refused returns a status and writes it, with a reason, into the caller's error, whose whole text is
    compared. `door` is the field that names that error; with NULL in it the status is the same. */
 static memopt_error test_why;

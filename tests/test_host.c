@@ -280,19 +280,10 @@ static void host_allocator_hostile(void) {
 }
 
 /* -- files -- */
-static void host_path(char path[600], const char *name) { /* of this process alone: tests run side by side */
-    const char *folder = getenv("TMPDIR");
-#if defined(_WIN32)
-    folder = getenv("TEMP");
-    snprintf(path, 600, "%s/memopt-%lu-%s", folder ? folder : ".", (unsigned long)GetCurrentProcessId(), name);
-#else
-    snprintf(path, 600, "%s/memopt-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
-#endif
-}
 static void host_files_read_write(void) {
     memopt_host h; void *file = NULL; char path[600]; unsigned char bytes[64], back[64]; size_t done = 99, i; uint64_t size = 99;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    host_path(path, "a");
+    test_path(path, "a");
     for (i = 0; i < sizeof bytes; ++i) bytes[i] = (unsigned char)(i * 7 + 1);
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ, &file) == MEMOPT_ERR_IO && file == NULL); /* not there */
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK && file != NULL);
@@ -333,7 +324,7 @@ static void host_files_far(void) { /* offsets that no file has, and one far beyo
     static const uint64_t distant[] = { (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX };
     memopt_host h; void *file = NULL; char path[600], byte = 'x'; size_t done = 99, i; uint64_t size = 0;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    host_path(path, "far");
+    test_path(path, "far");
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
     if (!file) return;
     for (i = 0; i < 4; ++i) {
@@ -371,7 +362,7 @@ static void host_files_apart(void) { /* no file is handed to a program that is s
 static void host_files_rename(void) {
     memopt_host h; void *file = NULL; char a[600], b[600], byte = 'a'; size_t done = 0;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    host_path(a, "from"); host_path(b, "to");
+    test_path(a, "from"); test_path(b, "to");
     CHECK(h.files.rename_fn(h.files.user, a, b) == MEMOPT_ERR_IO); /* nothing there */
     CHECK(h.files.open_fn(h.files.user, b, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
     CHECK(h.files.write_fn(h.files.user, file, 0, "bbbb", 4) == MEMOPT_OK);
@@ -407,7 +398,7 @@ static int host_put(const memopt_host *h, const char *path, const char *text) {
 static void host_files_dirs(void) {
     memopt_host h; char dir[600], moved[620], a[620], b[620], c[620]; host_names n; int i;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    host_path(dir, "dir");
+    test_path(dir, "dir");
     snprintf(moved, sizeof moved, "%s.moved", dir);
     snprintf(a, sizeof a, "%s/a", dir); snprintf(b, sizeof b, "%s/b", dir); snprintf(c, sizeof c, "%s/c", dir);
     memset(&n, 0, sizeof n);
@@ -453,7 +444,7 @@ static void host_files_reserve(void) {
     memopt_host h; void *file = NULL; char path[600], bytes[8]; uint64_t size = 99; size_t done = 0, i;
     static const uint64_t rooms[] = { 0, 1, 4096, 100, 5000, 20000, 8192, 40960 };
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    host_path(path, "room");
+    test_path(path, "room");
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
     if (!file) return;
     for (i = 0; i < sizeof rooms / sizeof *rooms; ++i) { /* as long as the largest until now; what is there stays */
@@ -500,7 +491,7 @@ static void host_files_direct(void) {
     block = (unsigned char *)memopt_i_alloc(&h, 16384, 4096);
     CHECK(block != NULL);
     if (!block) return;
-    host_path(path, "direct");
+    test_path(path, "direct");
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ_DIRECT, &file) == MEMOPT_ERR_IO && !file);
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE_DIRECT, &file) == MEMOPT_OK && file);
     if (!file) return;
@@ -557,7 +548,7 @@ static void host_files_failing(void) { /* a file that is none, and a system that
 #endif
 #if defined(HOST_FAULTY)
     { void *file = NULL; char path[600];
-      host_path(path, "faulty");
+      test_path(path, "faulty");
       host_interrupt = 2;
       CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK && host_interrupt == 0);
       host_interrupt = 1; host_short = 3;
@@ -576,7 +567,7 @@ static void host_files_failing(void) { /* a file that is none, and a system that
 enum { HOST_RING = MEMOPT_I_QUEUE_RING, HOST_MOVERS = MEMOPT_I_QUEUE_MOVERS };
 static void *host_queue_file(char path[600], const char *name) {
     void *file = NULL;
-    host_path(path, name);
+    test_path(path, name);
     CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
     return file;
 }

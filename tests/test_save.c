@@ -269,15 +269,6 @@ static uint64_t run_load(const memopt_host *host, const char *path, memopt_statu
 }
 
 /* ---- one rank alone ---- */
-static void save_path(char path[600], const char *name) {
-    const char *folder = getenv("TMPDIR");
-#if defined(_WIN32)
-    folder = getenv("TEMP");
-    snprintf(path, 600, "%s/memopt-%lu-%s", folder ? folder : ".", (unsigned long)GetCurrentProcessId(), name);
-#else
-    snprintf(path, 600, "%s/memopt-%ld-%s", folder ? folder : "/tmp", (long)getpid(), name);
-#endif
-}
 typedef struct save_names { char text[2000]; size_t count; } save_names;
 static memopt_status save_name(void *context, const char *name) {
     save_names *n = (save_names *)context;
@@ -297,7 +288,7 @@ static void save_alone(void) { /* on a real disk; memory and bytes as they were 
     size_t memory = 0, k; save_names n; memopt_status s = MEMOPT_OK; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); void *file = NULL;
     memset(&f, 0, sizeof f);
     h = test_host(&f);
-    save_path(path, "save");
+    test_path(path, "save");
     save_remove_all(&h, path);
     run_begin(&r, &h, path);
     r.save.error = &test_why;
@@ -1112,7 +1103,7 @@ static void save_ranks(void) { /* R ranks save, R' go on: the bits of one that n
     c.nets = (save_net *)calloc(NET_RANKS, sizeof *c.nets);
     if (!whole || !c.nets) return;
     c.path = path; c.host = &h;
-    save_path(path, "ranks");
+    test_path(path, "ranks");
     CHECK(net_open(whole, 0, 1, MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE));
     for (step = 1; step <= 6; ++step) CHECK(net_step(whole, MEMOPT_OPTIM_ADAMW, step) == MEMOPT_OK);
     for (a = 0; a < 5; ++a)
@@ -1141,7 +1132,7 @@ static void save_ranks_fail(void) { /* one rank's host fails at any call: all kn
     c.nets = (save_net *)calloc(NET_RANKS, sizeof *c.nets);
     if (!c.nets) return;
     c.path = path; c.host = &h;
-    save_path(path, "fails");
+    test_path(path, "fails");
     save_remove_all(&h, path);
     c.odd = 1;
     CHECK(!crowd_run(&c, 3, 1));
@@ -1192,7 +1183,7 @@ static void save_ranks_swapped(void) {
     memset(&d, 0, sizeof d);
     d.rank_count = 2; d.deadline = UINT64_C(60000000000);
     CHECK(memopt_host_resolve(NULL, &w.host) == MEMOPT_OK && memopt_ranks_create(&d, &w.ranks) == MEMOPT_OK && memopt_thread_pool_create(NULL, 2, &pool) == MEMOPT_OK);
-    save_path(path, "swapped");
+    test_path(path, "swapped");
     save_remove_all(&w.host, path);
     w.path = path; w.state = 7;
     for (i = 0; i < sizeof w.bytes; ++i) w.bytes[i] = (unsigned char)(i * i >> 5);
@@ -1211,7 +1202,7 @@ static void save_ranks_differ(void) { /* the newest is damaged to one rank, anot
     c.nets = (save_net *)calloc(NET_RANKS, sizeof *c.nets);
     if (!c.nets) return;
     c.path = path; c.host = &h;
-    save_path(path, "differ");
+    test_path(path, "differ");
     save_remove_all(&h, path);
     CHECK(crowd_run(&c, 2, 1));
     crowd_close(&c);

@@ -8,15 +8,6 @@
 
 enum { STORE_TILES = 6, STORE_ROOM = 16384 };
 static const size_t store_bytes[STORE_TILES] = { 1, 4096, 5000, 12288, 63, 8192 };
-static void store_path(char path[600], const char *name) { /* of this process alone */
-    const char *folder = getenv("TMPDIR");
-#if defined(_WIN32)
-    folder = getenv("TEMP");
-    snprintf(path, 600, "%s/memopt-store-%lu-%s", folder ? folder : ".", (unsigned long)GetCurrentProcessId(), name);
-#else
-    snprintf(path, 600, "%s/memopt-store-%ld-%s", folder ? folder : "build", (long)getpid(), name);
-#endif
-}
 static int store_there(const char *path) {
     void *file = NULL;
     if (memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &file)) return 0;
@@ -81,7 +72,7 @@ static int store_backend(memopt_host *h, int backend) { /* 0: not here */
 static void store_sizes(void) {
     char path[600]; memopt_store_desc d; memopt_store_sizes z; memopt_store *x = NULL; test_faults f; memopt_host h; memopt_ledger *ledger = NULL; int file, aligned, single; void *opened = NULL; uint64_t size = 0;
     memset(&z, 0, sizeof z);
-    store_path(path, "sizes");
+    test_path(path, "sizes");
     d = store_desc(path);
     CHECK(memopt_store_bytes(&d, &z) == MEMOPT_OK && z.alignment == 4096 && z.room == 12288);
     CHECK(z.disk == 2 * 4096 + 2 * (4096 + 4096 + 8192 + 12288 + 4096 + 8192));
@@ -120,7 +111,7 @@ static void store_refusals(void) {
     char path[600], line[256]; memopt_store_desc right, x; memopt_store *out = NULL; memopt_store_sizes z; memopt_host half; memopt_error why; test_faults f; memopt_host host = test_host(&f);
     memset(&half, 0, sizeof half); memset(&f, 0, sizeof f);
     half.allocator.alloc_fn = memopt_i_system_alloc;
-    store_path(path, "refused");
+    test_path(path, "refused");
     right = store_desc(path);
     CHECK(memopt_store_create(NULL, &out) == MEMOPT_ERR_ARGUMENT && memopt_store_bytes(NULL, &z) == MEMOPT_ERR_ARGUMENT);
     x = right; REFUSES(x.error, (void)0, memopt_store_create(&x, NULL), MEMOPT_ERR_ARGUMENT, "store: out is NULL");
@@ -160,7 +151,7 @@ static void store_refusals(void) {
 static int store_says(const memopt_store *x, memopt_status got, memopt_status want, const char *text) { return got == want && test_error_says(memopt_store_error(x), want, text); }
 static void store_calls_refused(int file, int aligned) { /* arguments: refused, and the store goes on */
     char path[600]; memopt_store_desc d; memopt_store *x = NULL; unsigned char *memory = (unsigned char *)memopt_i_system_alloc(NULL, 2 * STORE_ROOM, 4096), *a = memory, *b = memory + STORE_ROOM;
-    store_path(path, "calls");
+    test_path(path, "calls");
     d = store_desc(file ? path : NULL); d.aligned = aligned;
     CHECK(memopt_store_create(&d, &x) == MEMOPT_OK);
     memset(memory, 7, 2 * STORE_ROOM);
@@ -247,7 +238,7 @@ static void store_in_memory(void) {
 static void store_in_file(int backend) {
     char path[600]; memopt_store_desc d; memopt_host h; int flags;
     memset(&h, 0, sizeof h);
-    store_path(path, "model");
+    test_path(path, "model");
     if (!store_backend(&h, backend)) { SKIP(backend == STORE_RING ? "no io_uring here" : "compiled without MEMOPT_PTHREADS"); return; }
     for (flags = 0; flags < 16; ++flags) {
         d = store_desc(path);
@@ -277,7 +268,7 @@ static void store_number(unsigned char *at, uint64_t n) { int i; for (i = 0; i <
 static void store_golden(void) { /* every byte of a kept file, made here from its description */
     const size_t disk = 2 * 4096 + 2 * 40960; size_t tile, done = 0, place; char path[600]; memopt_store_desc d; memopt_store *x; void *file = NULL; uint64_t copy;
     unsigned char *want = (unsigned char *)calloc(disk, 1), *got = (unsigned char *)calloc(disk, 1);
-    store_path(path, "golden");
+    test_path(path, "golden");
     d = store_desc(path); d.keep = 1;
     x = store_of_steps(&d, 2);
     memopt_store_destroy(x);
@@ -342,7 +333,7 @@ static void store_found(void) {
 #if defined(_WIN32)
     SKIP("Windows lets nobody write to a file that is open"); return;
 #endif
-    store_path(path, "found");
+    test_path(path, "found");
     for (reopened = 0; reopened < 2; ++reopened) {
         const uint64_t region = 8192 + 40960; /* the second: step 2 */
         d = store_desc(path); d.keep = 1;
@@ -376,7 +367,7 @@ static void store_found(void) {
 }
 static void store_tables(void) { /* every bit of a table: the other one is taken; both: refused; and files of others */
     char path[600]; memopt_store_desc d, e; memopt_store *x; size_t at; int bit; unsigned char table[2][4096], zeros[4096]; size_t other[STORE_TILES];
-    store_path(path, "tables");
+    test_path(path, "tables");
     d = store_desc(path); d.keep = 1; d.no_direct = 1;
     memopt_store_destroy(store_of_steps(&d, 2));
     d.reopen = 1;
@@ -429,7 +420,7 @@ static void store_copy_file(const char *from, const char *to, size_t bytes) { /*
 }
 static void store_crash(void) { /* between two commits: all tiles are of the one before; not atomic: what was overwritten is found */
     char path[600], copy[600]; memopt_store_desc d; memopt_store *x, *y; unsigned char bytes[STORE_ROOM]; size_t tile; int single;
-    store_path(path, "crash"); store_path(copy, "crashed");
+    test_path(path, "crash"); test_path(copy, "crashed");
     for (single = 0; single < 2; ++single) {
         memopt_store_sizes z;
         memset(&z, 0, sizeof z);
@@ -484,7 +475,7 @@ static void store_faults_of(int backend, int flags) {
     char path[600]; memopt_store_desc d, clean; memopt_store *x; test_faults f; memopt_host h, plain; size_t n = 0; int again, from;
     memset(&plain, 0, sizeof plain);
     if (!store_backend(&plain, backend)) return;
-    store_path(path, "faults");
+    test_path(path, "faults");
     for (again = 0; again < 2; ++again) for (from = 0; from < 2 - again; ++from) for (n = 1; n < 400; ++n) {
         uint64_t made = 0; memopt_status s; unsigned char bytes[STORE_ROOM]; size_t tile;
         memset(&f, 0, sizeof f); h = test_host(&f); h.files.sync_fn = store_faulty_sync; h.files.reserve_fn = store_faulty_reserve;
@@ -673,7 +664,7 @@ static memopt_host store_table_host(store_table *t) {
 }
 static void store_opening(void) { /* what a file needs before there is a store */
     char path[600]; store_table t; memopt_host h = store_table_host(&t); memopt_store_desc d; memopt_store *x = NULL; unsigned char byte = 1;
-    store_path(path, "opening");
+    test_path(path, "opening");
     d = store_desc(path); d.host = &h;
     t.reserve = MEMOPT_ERR_MEMORY; /* a full disk is known before the first step, and nothing is left of the file */
     REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_MEMORY, "store: the disk has no room for it: asked 88.0 KiB"); store_gone(path);
@@ -716,7 +707,7 @@ static uint64_t store_file_bytes(const char *path) {
 }
 static void store_replaced(void) { /* a file that is there: as it was, unless it has been emptied; then it is gone */
     char path[600]; store_table t; memopt_host h = store_table_host(&t); memopt_store_desc d, other, whole; memopt_store *x; int way; memopt_status s;
-    store_path(path, "replaced");
+    test_path(path, "replaced");
     whole = store_desc(path); whole.keep = 1;
     for (way = 0; way < 10; ++way) {
         const int goes = way >= 7;
@@ -760,7 +751,7 @@ static void store_replaced(void) { /* a file that is there: as it was, unless it
 }
 static void store_reopen_fails(void) { /* reading the tables; the file is left as it is */
     char path[600]; memopt_store_desc d; test_faults f; memopt_host h = test_host(&f); size_t n; memopt_store *x = NULL; int io = 0; char line[256];
-    store_path(path, "reopen");
+    test_path(path, "reopen");
     d = store_desc(path); d.keep = 1;
     memset(&f, 0, sizeof f);
     memopt_store_destroy(store_of_steps(&d, 2)); /* the first table is the newer */
@@ -785,7 +776,7 @@ static void store_reopen_fails(void) { /* reading the tables; the file is left a
 }
 static void store_unreadable(void) { /* one table: the other is taken, and what is written then does not depend on which is read later */
     char path[600]; memopt_store_desc d; memopt_store *x; unsigned char bytes[STORE_ROOM]; int newer; uint64_t step;
-    store_path(path, "unreadable");
+    test_path(path, "unreadable");
     for (newer = 0; newer < 2; ++newer) {
         store_disk_host(); store_disk.there = store_disk.named = 0;
         d = store_desc(path); d.keep = 1; d.host = &store_disk.host;
@@ -824,7 +815,7 @@ static void store_unreadable(void) { /* one table: the other is taken, and what 
 }
 static void store_transfers_fail(void) { /* each way of failing, in each place; it sticks, and then all goes on */
     char path[600]; store_table t; memopt_host h; memopt_store_desc d; memopt_store *x = NULL; unsigned char a[STORE_ROOM], b[STORE_ROOM]; int single; size_t i;
-    store_path(path, "transfers");
+    test_path(path, "transfers");
     for (single = 0; single < 2; ++single) {
         h = store_table_host(&t); d = store_desc(path); d.host = &h; d.no_atomic = single; d.transfers = 2;
         x = store_of_steps(&d, 2);
@@ -870,7 +861,7 @@ static void store_transfers_fail(void) { /* each way of failing, in each place; 
 }
 static void store_commit_fails(void) { /* the data's sync, the table, its sync; and what the file holds after each */
     char path[600]; store_table t; memopt_host h; memopt_store_desc d, clean; memopt_store *x = NULL, *y; unsigned char a[STORE_ROOM]; int way, abandons; size_t tile;
-    store_path(path, "commit");
+    test_path(path, "commit");
     for (way = 0; way < 3; ++way) for (abandons = 0; abandons < 2; ++abandons) {
         h = store_table_host(&t); d = store_desc(path); d.host = &h; d.keep = 1;
         x = store_of_steps(&d, 2);
@@ -903,7 +894,7 @@ static void store_commit_fails(void) { /* the data's sync, the table, its sync; 
 #if defined(MEMOPT_I_POSIX)
 static void store_full(void) { /* a process whose files may be a megabyte */
     char path[600]; int told = 0; pid_t child;
-    store_path(path, "full");
+    test_path(path, "full");
     fflush(stdout);
     child = fork();
     if (child == 0) {
@@ -952,7 +943,7 @@ static memopt_status store_pass(memopt_store *x, float *grads) { /* two passes; 
 }
 static void store_tape(void) {
     static float plain[STORE_WIDTH], grads[STORE_WIDTH]; char path[600]; memopt_store_desc d; memopt_store *x; int backend, single; memopt_host h; memopt_tape_store table; size_t tile;
-    store_path(path, "tape");
+    test_path(path, "tape");
     CHECK(store_pass(NULL, plain) == MEMOPT_OK);
     for (backend = -1; backend < STORE_BACKENDS; ++backend) for (single = 0; single < 2; ++single) {
         memset(&h, 0, sizeof h); memset(&d, 0, sizeof d); memset(grads, 0, sizeof grads);
@@ -972,7 +963,7 @@ static void store_tape(void) {
 }
 static void store_tape_fails(void) { /* in each call of the host: the pass fails, and the next one has the same bits again */
     static float plain[STORE_WIDTH], grads[STORE_WIDTH]; char path[600]; memopt_store_desc d; memopt_store *x; test_faults f; memopt_host h = test_host(&f); size_t n, failed = 0;
-    store_path(path, "tape");
+    test_path(path, "tape");
     CHECK(store_pass(NULL, plain) == MEMOPT_OK);
     for (n = 1; n < 300; n += 3) {
         memopt_status s;
@@ -993,7 +984,7 @@ static void store_tape_fails(void) { /* in each call of the host: the pass fails
 
 static void store_tape_forgets(void) { /* a value while it travels: its memory is the tape's again */
     char path[600]; store_table t; memopt_host h = store_table_host(&t); memopt_store_desc d; memopt_store *x = NULL; memopt_tape_store table; unsigned char bytes[4096];
-    store_path(path, "forgets");
+    test_path(path, "forgets");
     d = store_desc(path); d.host = &h; d.no_atomic = 1;
     CHECK(memopt_store_create(&d, &x) == MEMOPT_OK);
     table = memopt_store_for_tape(x);
@@ -1007,14 +998,14 @@ static void store_tape_forgets(void) { /* a value while it travels: its memory i
 /* -- rates -- */
 static void store_rates_both(void) { /* a round of writes, one of reads, one of either in turn */
     char path[600]; store_table t; memopt_host h = store_table_host(&t); memopt_store_desc d; memopt_store_rates r;
-    store_path(path, "both");
+    test_path(path, "both");
     d = store_desc(path); d.host = &h; d.each_bytes = NULL; d.tile_bytes = 5000; d.tiles = 8;
     CHECK(memopt_store_measure(&d, 0, &r) == MEMOPT_OK && t.begins[1] == 8 + 4 && t.begins[0] == 8 + 4 && t.most == 4);
     store_gone(path);
 }
 static void store_rates(void) {
     char path[600]; memopt_store_desc d; memopt_store_rates r; test_faults f; memopt_host h = test_host(&f); size_t n; void *file = NULL; int tier;
-    store_path(path, "rates");
+    test_path(path, "rates");
     for (tier = 0; tier < 3; ++tier) {
         memset(&d, 0, sizeof d); memset(&r, 0, sizeof r);
         d.tiles = 4; d.tile_bytes = tier == 1 ? 10000 : 65536; d.path = tier ? path : NULL; d.no_atomic = tier == 2; d.aligned = tier == 2;

@@ -81,6 +81,7 @@ static int open_arena(engine *e, size_t capacity) {
     else s = arena_pages(capacity, &e->source);                          /* memopt 4: ...or had */
     if (!memopt_memory_available(NULL, &available) && capacity > available) s = MEMOPT_ERR_MEMORY; /* not in an hour: now */
     desc.source = &e->source; desc.capacity = capacity; desc.ledger = e->ledger; desc.error = &e->error;
+    desc.alignment = e->alignment;
     if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
     if (!s) e->empty = memopt_arena_mark(e->arena);
     if (s == MEMOPT_ERR_MEMORY)

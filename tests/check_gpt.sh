@@ -155,18 +155,22 @@ END
 2 1 --offload states=host
 2 3 --offload states,weights=$work --keep overhead:33
 4 3 --replicas 2 --offload weights=host
+1 3 --offload states,weights,activations=$work
+3 2 --offload activations=host --keep overhead:33
+2 0 --offload activations=$work --head chunk:24
 END
     ranks_family "$shape --units 1 --weights split --optimizer lion16 --fuse-step" <<END
 1 0
 1 3 --offload states,weights=$work
 2 3 --offload states,weights=$work
+1 3 --offload states,weights,activations=$work
 END
     ranks_family "--layers 1 --width 32 --heads 2 --context 16 --batch 1 --units 3 --gradients f16 --lr 3 --clip 1 --steps 40" <<END
 1 0
 3 3 --offload states,weights=$work
 3 1 --offload states=$work
 END
-    [ -z "$(find "$work" -name '*.tiles')" ] || fail "tiles are left"
+    [ -z "$(find "$work" -name 'train_gpt.*')" ] || fail "tiles are left"
     # one unit is a batch: then there is nothing to add up, and weights are those of a training without ranks
     for more in "--dropout 0.1 --clip 0.5" "--weights split --optimizer adamw8 --keep overhead:33" "--model vit --context 16 --gradients bf16"; do
         # shellcheck disable=SC2086
@@ -180,7 +184,8 @@ END
     gpt --dry-run --preset 7b --ranks 64 --stage 3 --keep overhead:33 --attention lean --head chunk:64 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
     awk -v n="$(field parameters)" '/"predicted_bytes"/ { match($0, /"optimizer": [0-9]+/); held = substr($0, RSTART + 13, RLENGTH - 13) + 0; ++ranks; if (held < 7.9 * n / 64 || held > 8.01 * n / 64) bad = 1 }
          END { exit bad || ranks != 64 }' "$work/run.json" || fail "not the states of a 64th"
-    refused 2 "states,weights" --offload both
+    refused 2 "states, weights" --offload both
+    refused 2 "overhead:33" --offload activations --keep every:2
     refused 2 "stage 3" --offload weights --stage 2
     refused 2 "leave --offload" --offload states --ladder
     refused 2 "leave" --ranks 2 --ladder

@@ -205,7 +205,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
         "--fit 2G --keep overhead:10", "--ranks 3", "--ranks 2 --stage 0 --units 5",
         "--save a --save-every 5 --resume b",
-        "--offload states=host", "--offload weights=d", "--ranks 2 --offload states,weights", "--offload states --offload weights=e" };
+        "--offload states=host", "--offload weights=d", "--ranks 2 --offload states,weights", "--offload activations=e", "--offload states,weights,activations --keep budget:3M", "--offload states --offload weights=e" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
     for (i = 0; i < sizeof lines / sizeof *lines; ++i) {
         memset(&a, 0, sizeof a); memset(&b, 0, sizeof b);

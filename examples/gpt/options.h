@@ -11,7 +11,7 @@ typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET,
                          KEEP_LEAST /* no switch: the smallest plan, for what comes before training */ } keep_kind;
 typedef enum weights_kind { WEIGHTS_F32, WEIGHTS_BF16, WEIGHTS_SPLIT } weights_kind;
 typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
-enum { OFFLOAD_STATES = 1, OFFLOAD_WEIGHTS = 2 };
+enum { OFFLOAD_STATES = 1, OFFLOAD_WEIGHTS = 2, OFFLOAD_ACTIVATIONS = 4 };
 typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */
     int         vit;                                  /* --model gpt|vit */
     const char *preset;
@@ -96,7 +96,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
-    { NULL, "offload", "states|weights", "on a disk, or both with a comma; =DIR: in a folder, =host: other memory" },
+    { NULL, "offload", "states|weights|activations", "on a disk, several with commas; =DIR: a folder, =host: other memory" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
     { NULL, "ladder", NULL, "conventional to lean, rung by rung, with a table and a page" },
     { NULL, "ends", NULL, "with --ladder: its first rung, its last with the same bits, its last" },
@@ -233,15 +233,16 @@ static int options_keep(const char *text, options *o) {
     }
     return 1;
 }
-/* "states", "weights", "states,weights"; where, behind a =. */
+/* "states", "weights", "activations", several with commas; where, behind a =. */
+static const char *const offload_names = "states|weights|activations"; /* bits of OFFLOAD_... */
 static int options_offload(const char *text, options *o) {
-    const char *const names = "states|weights", *const place = strchr(text, '=');
-    const size_t end = place ? (size_t)(place - text) : strlen(text); size_t at, n; char name[8]; int which;
+    const char *const place = strchr(text, '=');
+    const size_t end = place ? (size_t)(place - text) : strlen(text); size_t at, n; char name[12]; int which;
     for (at = 0; at <= end; at += n + 1) {
         n = strcspn(text + at, ",=");
         if (n >= sizeof name) return 1;
         memcpy(name, text + at, n); name[n] = 0;
-        if (options_choice(name, names, &which)) return 1;
+        if (options_choice(name, offload_names, &which)) return 1;
         o->offload |= 1 << which;
     }
     if (place && !place[1]) return 1;
@@ -296,7 +297,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_KEEP:      bad = options_keep(v, o);
                        want = "conventional, arena, every:2, budget:300M or overhead:33"; break;
     case ON_OFFLOAD:   bad = options_offload(v, o);
-                       want = "states, weights or states,weights; behind them =host, or = and a folder"; break;
+                       want = "states, weights, activations, several with commas; behind them =host, or = and a folder"; break;
     case ON_DATA:      bad = !*v; o->data = v; want = "the name of a file"; break;
     case ON_JSON:      bad = !*v; o->json = v; want = "the name of a file"; break;
     case ON_SAVE:      bad = !*v; o->save = v; want = "the name of a directory"; break;
@@ -351,6 +352,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     }
     if (o->help) return 0;
     if (o->offload && !o->ranks) o->ranks = 1;
+    if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }
     if (!o->units) o->units = o->ranks;
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);

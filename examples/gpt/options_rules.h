@@ -59,6 +59,8 @@ static int options_ranks_wrong(const options *o, uint64_t given, char *message, 
            "it out, or take adamw.");
     REFUSE(o->ranks % o->replicas, "--replicas %zu sets of as many of --ranks %zu each: take numbers that divide.",
            o->replicas, o->ranks);
+    REFUSE((o->offload & OFFLOAD_ACTIVATIONS) && (o->keep == KEEP_ARENA || o->keep == KEEP_EVERY), "--offload activations: --keep "
+           "arena and every:K hold outputs in memory; take --keep overhead:33 or budget:BYTES.");
     REFUSE((o->offload & OFFLOAD_WEIGHTS) && o->stage < 3, "--offload weights are cut first, which is --stage 3: leave --stage %zu "
            "out, or offload states alone.", o->stage);
     REFUSE((uint64_t)o->batch * o->units > INT32_MAX, "--units %zu batches of --batch %zu: lower one of them.", o->units,

@@ -9,7 +9,7 @@ static void options_pick(char *text, size_t capacity, const char *choices, int w
 /* The value of a switch as it would be written; flags: "1" or "". */
 static void options_value(const options *o, int id, char *v, size_t n) {
     static const char *const bits[] = { "", "16", "8", "" };
-    const char *const choices = switch_rows[id].value; options copy = *o; size_t row; int digits = 6;
+    const char *const choices = switch_rows[id].value; options copy = *o; size_t row; int digits = 6, bit;
     const double x = id == ON_LR ? o->rate : id == ON_CLIP ? o->clip : id == ON_DROPOUT ? o->dropout
                    : o->overhead * 100;
     char number[32];
@@ -39,9 +39,13 @@ static void options_value(const options *o, int id, char *v, size_t n) {
         else options_pick(v, n, "conventional|arena", (int)o->keep);
         break;
     case ON_OFFLOAD:
-        if (!o->offload) { v[0] = 0; break; }
-        snprintf(v, n, "%s%s%s=%s", o->offload & OFFLOAD_STATES ? "states" : "", o->offload == 3 ? "," : "",
-                 o->offload & OFFLOAD_WEIGHTS ? "weights" : "", o->offload_to ? o->offload_to : "host");
+        for (bit = 0, v[0] = 0; o->offload >> bit; ++bit) {
+            char name[16];
+            if (!(o->offload >> bit & 1)) continue;
+            options_pick(name, sizeof name, offload_names, bit);
+            snprintf(v + strlen(v), n - strlen(v), "%s%s", v[0] ? "," : "", name);
+        }
+        if (o->offload) snprintf(v + strlen(v), n - strlen(v), "=%s", o->offload_to ? o->offload_to : "host");
         break;
     case ON_DATA:      snprintf(v, n, "%s", o->data ? o->data : ""); break;
     case ON_JSON:      snprintf(v, n, "%s", o->json ? o->json : ""); break;

@@ -14,6 +14,7 @@ typedef struct engine {
     void *input; float *pixels; int32_t *targets;
     beside beside;                     /* what the process has without the arena */
     unsigned char *base; memopt_mark empty; /* of the arena: its first push, and before it */
+    size_t alignment;                  /* of the arena's pushes and the tape's buffers; 0: the usual */
     memopt_host host;                  /* of the tape's own memory */
     size_t by_tag[TAGS], peak;         /* of the arena, in whole pages; tags without the activations */
     memopt_error error;                /* why an operator, a creation or a step failed */
@@ -68,8 +69,8 @@ static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves
     static const memopt_tag tags[TAGS] = { MEMOPT_TAG_OTHER, MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS,
         MEMOPT_TAG_OPTIMIZER,
                                            MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_OTHER };
-    const size_t whole = (bytes + 63) & ~(size_t)63;
-    void *p = memopt_arena_push(e->arena, whole ? whole : 64, tags[tag]);
+    const size_t unit = e->alignment ? e->alignment : 64, whole = (bytes + unit - 1) & ~(unit - 1);
+    void *p = memopt_arena_push(e->arena, whole ? whole : unit, tags[tag]);
     if (!p) (void)said(e, "Memory for the model", memopt_arena_error(e->arena).status);
     else e->by_tag[tag] += whole;
     if (!e->base) e->base = (unsigned char *)p;

@@ -10,7 +10,7 @@
    Sets     With --replicas the ranks of a set cut the model among themselves, and those of all sets with the same part
             hand sums on: three communicators, of all ranks, of a set, and between sets.
    Offload  Of the rank's part, states and weights may lie in a store, a file of its own: the shard brings them when they
-            are needed. One process is one rank.
+            are needed. Outputs that the tape keeps may lie in another. One process is one rank.
    mpirun   Tell it --bind-to none: else it may bind a rank, with all of its --threads, to one core.
    Plan     memopt_shard_plan() and a tape over an arena that only counts tell what each rank will hold and send; a
             ledger and the communicator tell what it was. */
@@ -22,7 +22,8 @@ static const char *const held_names[HELD] = { "parameters", "gradients", "optimi
     "data" };
 static const memopt_tag held_tags[HELD] = { MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER,
     MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_OTHER };
-enum { RANK_GRAIN = 256, RANK_SECTOR = 4096 }; /* where memopt_shard begins a tensor: elements; bytes of slow weights */
+enum { RANK_GRAIN = 256, RANK_SECTOR = 4096, /* where memopt_shard begins a tensor: elements; bytes of slow weights */
+       RANK_BYTE_COST = 16 }; /* multiply-adds in the time of a byte to or from a disk: 2 GB/s beside 32 G/s */
 
 typedef struct traffic { uint64_t calls, sent, received; } traffic;
 
@@ -30,7 +31,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     uint64_t predicted[HELD + 1], measured[HELD + 1]; /* bytes of the arena by tag, when all of it is highest; that */
     traffic  planned, counted; /* of weights and gradients, in all steps; of LAMB, LARS, Adafactor with their sums */
     traffic  others;           /* norms and losses: counted only */
-    uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the store; that all steps read and write */
+    uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the stores; that all steps read and write */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
@@ -54,7 +55,7 @@ typedef struct rank {
     size_t        number;       /* of this rank */
     memopt_transport transports[COMMS];
     memopt_comm  *comms[COMMS];
-    memopt_store *store;
+    memopt_store *store, *kept; /* of the shard; of the tape's outputs */
     memopt_shard *shard;
     rank_layer   *layers;
     memopt_tape_layer *calls;   /* to them */
@@ -73,12 +74,22 @@ typedef struct rank {
 typedef struct ranks_plan {
     options     *o;
     size_t       tape, budget;  /* bytes of a pass; what the tape may take: the same for every rank */
+    uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
     size_t       data;
     rank_report *reports;
     memopt_shard_bytes *bytes;  /* of each rank */
 } ranks_plan;
 
+static int keeps_in_file(const options *o) { return (o->offload & OFFLOAD_ACTIVATIONS) && o->offload_to; }
+
 static size_t round64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
+/* Where the memory of the tape begins that is asked for at a place; a file is written from whole sectors. */
+static size_t pushed(const options *o, size_t bytes) {
+    const size_t unit = keeps_in_file(o) ? RANK_SECTOR : 64;
+
+    return (bytes + unit - 1) & ~(unit - 1);
+}
 
 /* ---- what a callback does ---- */
 static int rank_said(rank *r, const char *what, memopt_status s) {
@@ -158,6 +169,84 @@ static int rank_uses(rank *r) {
     return 0;
 }
 
+/* ---- kept outputs in a store of their own ---- */
+/* So that they pass the system's cache, and nothing is copied. Of the last segment it is the loss alone. */
+static void rank_round_outputs(rank *r) {
+    size_t i;
+
+    for (i = 0; keeps_in_file(&r->o) && i + 1 < r->e.segment_count; ++i)
+        r->e.segments[i].output_bytes = pushed(&r->o, r->e.segments[i].output_bytes);
+}
+
+/* What a plan has for a store: nothing is ever moved. */
+static memopt_status planned_write(void *user, size_t value, const void *bytes, size_t count) {
+    (void)user; (void)value; (void)bytes; (void)count;
+    return MEMOPT_ERR_STATE;
+}
+static memopt_status planned_read(void *user, size_t value, void *bytes, size_t count) {
+    return planned_write(user, value, bytes, count);
+}
+static memopt_status planned_wait(void *user, size_t value) { return planned_write(user, value, NULL, 0); }
+static void planned_forget(void *user, size_t value) { (void)user; (void)value; }
+
+static void rank_offload_tape(const rank *r, memopt_tape_desc *d) {
+    static const memopt_tape_store planned = { planned_write, planned_read, planned_wait, planned_forget, NULL };
+
+    if (!(r->o.offload & OFFLOAD_ACTIVATIONS)) return;
+    d->offload.slots = MEMOPT_OFFLOAD_UNLIMITED;
+    d->offload.write_byte_cost = d->offload.read_byte_cost = RANK_BYTE_COST;
+    d->offload.overlap = 1;
+    d->store = r->kept ? memopt_store_for_tape(r->kept) : planned;
+}
+
+/* The store of a rank: memory, or a file that is gone with it. *room: its bytes; out NULL: they are all that is asked
+   for. */
+static int rank_open_store(rank *r, const char *name, memopt_store_desc *d, uint64_t *room, memopt_store **out) {
+    memopt_store_sizes sizes = { 0 };
+    char path[1024];
+    int wrong;
+
+    snprintf(path, sizeof path, "%.1000s/train_gpt.%zu.%s", r->o.offload_to ? r->o.offload_to : "", r->number, name);
+    d->aligned = 1;
+    d->path = r->o.offload_to ? path : NULL;
+    d->error = &r->e.error;
+    wrong = said(&r->e, "The store", memopt_store_bytes(d, &sizes));
+    *room += d->path ? sizes.disk : sizes.memory;
+    if (out) wrong = wrong || said(&r->e, "The store", memopt_store_create(d, out));
+    return wrong;
+}
+
+static int rank_open_kept(rank *r, uint64_t *room, memopt_store **out) {
+    memopt_store_desc d = { 0 };
+    size_t *outputs;
+    size_t i;
+    int wrong;
+
+    if (!(r->o.offload & OFFLOAD_ACTIVATIONS)) return 0;
+    outputs = (size_t *)calloc(r->e.segment_count, sizeof *outputs);
+    if (!outputs) return said(&r->e, "The kept outputs", MEMOPT_ERR_MEMORY);
+    for (i = 0; i < r->e.segment_count; ++i) outputs[i] = most(r->e.segments[i].output_bytes, 1);
+    d.tiles = r->e.segment_count;
+    d.each_bytes = outputs;
+    d.transfers = 2; /* one that leaves or comes, and the next */
+    d.no_atomic = 1;
+    wrong = rank_open_store(r, "kept", &d, room, out);
+    free(outputs);
+    return wrong;
+}
+
+/* Bytes that a pass reads (0) or writes (1). */
+static uint64_t rank_kept_bytes(const rank *r, int writes) {
+    const int op = writes ? MEMOPT_ACTION_WRITE : MEMOPT_ACTION_READ;
+    const memopt_action *actions;
+    uint64_t bytes = 0;
+    size_t count, i;
+
+    actions = memopt_tape_actions(r->e.tape, &count);
+    for (i = 0; i < count; ++i) if (actions[i].op == op) bytes += r->e.segments[actions[i].index - 1].output_bytes;
+    return bytes;
+}
+
 /* ---- to open: the model and the tape over an arena, which only counts where capacity is 0 ---- */
 static int rank_open_model(rank *r, size_t capacity) {
     engine *e = &r->e;
@@ -174,9 +263,11 @@ static int rank_open_model(rank *r, size_t capacity) {
     r->calls = (memopt_tape_layer *)calloc(e->segment_count, sizeof *r->calls);
     r->tensors = (memopt_shard_tensor *)calloc(m->tensor_count, sizeof *r->tensors);
     if (!r->layers || !r->calls || !r->tensors) return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
+    e->alignment = pushed(&r->o, 1);
     if (open_arena(e, capacity) || push_batch(e)) return 1;
     m->weights = m->gradients = e->input; /* until a callback knows better: sizes alone are asked for */
     describe_chain(m, e->layers, e->segments);
+    rank_round_outputs(r);
     rank_groups(r);
     return said(e, "The layers", memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error));
 }
@@ -189,6 +280,7 @@ static int rank_open_tape(rank *r, size_t budget) { /* budget: of --keep budget 
     d.layers = r->calls;
     d.error = &r->e.error;
     if (r->o.keep == KEEP_BUDGET) d.budget = budget;
+    rank_offload_tape(r, &d);
     if (said(&r->e, "The plan of the activations", memopt_tape_create(&d, &r->e.tape))) return 1;
     return rank_uses(r);
 }
@@ -204,7 +296,8 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
     d.units = r->o.units;
     d.gradients = r->o.gradients;
     d.optim = describe_optimizer(&r->e, &r->o);
-    d.optim.gradients = MEMOPT_TYPE_F32;
+    d.optim.gradients = MEMOPT_TYPE_F32; /* a single unit is its own sum */
+    if (r->o.units == 1 && r->o.replicas == 1 && r->o.gradients == MEMOPT_TYPE_BF16) d.optim.gradients = MEMOPT_TYPE_BF16;
     d.comm = r->comms[r->comms[OWN_SET] ? OWN_SET : ALL_RANKS];
     d.replicas = r->comms[BETWEEN_SETS];
     if (r->o.offload & OFFLOAD_STATES) d.slow |= MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA;
@@ -217,29 +310,28 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
 
 static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
 
-/* The store of this rank: memory, or a file that is gone with it. NULL, and only its sizes: a plan. */
-static int rank_open_store(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, uint64_t *room,
+static int rank_open_tiles(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, uint64_t *room,
                            memopt_store **out) {
     memopt_store_desc s = { 0 };
-    memopt_store_sizes sizes = { 0 };
     size_t *tiles = (size_t *)calloc(b->slow_tiles, sizeof *tiles);
-    char path[1024];
-    int wrong = !tiles;
+    int wrong;
 
-    if (wrong) return said(&r->e, "The tiles", MEMOPT_ERR_MEMORY);
-    snprintf(path, sizeof path, "%.1000s/train_gpt.%zu.tiles", r->o.offload_to ? r->o.offload_to : "", r->number);
+    if (!tiles) return said(&r->e, "The tiles", MEMOPT_ERR_MEMORY);
     wrong = said(&r->e, "The tiles", memopt_shard_tiles(d, tiles));
     s.tiles = b->slow_tiles;
     s.each_bytes = tiles;
     s.transfers = b->slow_transfers;
-    s.aligned = 1;
-    s.path = r->o.offload_to ? path : NULL;
-    s.error = &r->e.error;
-    wrong = wrong || said(&r->e, "The store", memopt_store_bytes(&s, &sizes));
-    *room = s.path ? sizes.disk : sizes.memory;
-    if (out) wrong = wrong || said(&r->e, "The store", memopt_store_create(&s, out));
+    wrong = wrong || rank_open_store(r, "tiles", &s, room, out);
     free(tiles);
     return wrong;
+}
+
+/* Bytes that went to all stores and came from them so far. */
+static void rank_stored(const rank *r, uint64_t *moved) {
+    const memopt_store_stats a = memopt_store_get_stats(r->store), b = memopt_store_get_stats(r->kept);
+
+    moved[0] = a.read_bytes + b.read_bytes;
+    moved[1] = a.written_bytes + b.written_bytes;
 }
 
 static void rank_close(rank *r) {
@@ -247,7 +339,8 @@ static void rank_close(rank *r) {
 
     memopt_shard_close(r->shard);
     memopt_store_destroy(r->store);
-    engine_close(&r->e);
+    engine_close(&r->e); /* the tape waits for its transfers */
+    memopt_store_destroy(r->kept);
     memopt_ledger_destroy(r->e.ledger);
     for (i = 0; i < COMMS; ++i) memopt_comm_destroy(r->comms[i]);
     memopt_thread_pool_destroy(r->pool);
@@ -257,28 +350,40 @@ static void rank_close(rank *r) {
 }
 
 /* ---- the plan ---- */
+static size_t rank_units(const options *o, size_t number) { /* of a step, that this rank computes */
+    return o->units / o->ranks + (number < o->units % o->ranks);
+}
+
+/* What a shard takes of the arena, by tag; returns the sum. */
+static size_t predict_shard(const memopt_shard_bytes *b, uint64_t *held) {
+    held[HELD_PARAMETERS] = round64(b->weights) + round64(b->window) + round64(b->landings) + round64(b->extra);
+    held[HELD_GRADIENTS] = round64(b->gradients) + round64(b->sums);
+    held[HELD_OPTIMIZER] = round64(b->states) + round64(b->tiles);
+    held[HELD_BUCKETS] = round64(b->buckets);
+    return (size_t)(held[HELD_PARAMETERS] + held[HELD_GRADIENTS] + held[HELD_OPTIMIZER] + held[HELD_BUCKETS]);
+}
+
 static void predict(const ranks_plan *p, size_t number) {
     rank_report *x = &p->reports[number];
     const memopt_shard_bytes *b = &p->bytes[number];
-    int t;
+    const uint64_t units = rank_units(p->o, number);
+    size_t at;
 
-    x->predicted[HELD_PARAMETERS] = round64(b->weights) + round64(b->window) + round64(b->landings) + round64(b->extra);
-    x->predicted[HELD_GRADIENTS] = round64(b->gradients) + round64(b->sums);
-    x->predicted[HELD_OPTIMIZER] = round64(b->states) + round64(b->tiles);
-    x->predicted[HELD_BUCKETS] = round64(b->buckets);
-    x->predicted[HELD_ACTIVATIONS] = number < p->o->units ? round64(p->tape) : 0; /* it never has a unit */
     x->predicted[HELD_DATA] = p->data;
-    for (t = 0; t < HELD; ++t) x->predicted[HELD] += x->predicted[t];
+    at = p->data + predict_shard(b, x->predicted);
+    if (units) x->predicted[HELD_ACTIVATIONS] = pushed(p->o, at) - at + round64(p->tape); /* else there is no pass */
+    x->predicted[HELD] = at + x->predicted[HELD_ACTIVATIONS];
     x->planned.calls = b->calls * p->o->steps;
     x->planned.sent = (b->sent_gradients + b->sent_weights + b->sent_replicas) * p->o->steps;
     x->planned.received = x->planned.sent; /* where each set has as many units as any other */
-    x->slow_planned[0] = b->slow_read * p->o->steps;
-    x->slow_planned[1] = b->slow_written * p->o->steps;
+    x->slow_planned[0] = (b->slow_read + p->kept[0] * units) * p->o->steps;
+    x->slow_planned[1] = (b->slow_written + p->kept[1] * units) * p->o->steps;
 }
 
 /* What each rank holds beside activations; *largest is the most. */
 static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     memopt_shard_desc d = rank_describe_shard(r);
+    uint64_t held[HELD] = { 0 };
     size_t i;
 
     d.rank_count = set_ranks(&r->o);
@@ -286,8 +391,10 @@ static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     for (*largest = i = 0; i < r->o.ranks; ++i) {
         d.rank = i % d.rank_count;
         if (said(&r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
-        if (d.slow && rank_open_store(r, &d, &p->bytes[i], &p->reports[i].slow_room, NULL)) return 1;
-        *largest = most(*largest, p->bytes[i].total - round64(p->bytes[i].tables));
+        p->reports[i].slow_room = 0;
+        if (rank_open_kept(r, &p->reports[i].slow_room, NULL)) return 1;
+        if (d.slow && rank_open_tiles(r, &d, &p->bytes[i], &p->reports[i].slow_room, NULL)) return 1;
+        *largest = most(*largest, predict_shard(&p->bytes[i], held));
     }
     return 0;
 }
@@ -322,7 +429,9 @@ static int plan_all(rank *r, ranks_plan *p) {
         p->budget = has_budget ? r->o.budget - held : SIZE_MAX;
         if (rank_open_tape(r, p->budget) || plan_shards(r, p, &largest)) return 1;
         p->tape = memopt_tape_get_stats(r->e.tape).peak;
-        if (!has_budget || p->data + largest + round64(p->tape) <= r->o.budget) return 0;
+        p->kept[0] = rank_kept_bytes(r, 0);
+        p->kept[1] = rank_kept_bytes(r, 1);
+        if (!has_budget || pushed(&r->o, p->data + largest) + round64(p->tape) <= r->o.budget) return 0;
         held = most(held + 64, p->data + largest);
     }
 }
@@ -552,7 +661,7 @@ static int rank_init_part(rank *r, size_t tensor) {
 }
 
 static int rank_train(rank *r) {
-    memopt_store_stats stored;
+    uint64_t stored[2], moved[2];
     double since;
     traffic begin, counted;
     double trained;
@@ -562,7 +671,7 @@ static int rank_train(rank *r) {
     for (i = 0; i < r->e.m.tensor_count; ++i) if (rank_init_part(r, i)) return 1;
     if (init_scale(&r->e) || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
     begin = rank_traffic(r);
-    stored = memopt_store_get_stats(r->store);
+    rank_stored(r, stored);
     since = now();
     for (i = 0; i < r->o.steps; ++i) {
         if (rank_step(r, i)) return 1;
@@ -573,8 +682,9 @@ static int rank_train(rank *r) {
     trained = now() - since;
     counted = traffic_less(traffic_less(rank_traffic(r), begin), r->others);
     rank_measure(r, counted);
-    r->reports[r->number].slow_counted[0] = memopt_store_get_stats(r->store).read_bytes - stored.read_bytes;
-    r->reports[r->number].slow_counted[1] = memopt_store_get_stats(r->store).written_bytes - stored.written_bytes;
+    rank_stored(r, moved);
+    r->reports[r->number].slow_counted[0] = moved[0] - stored[0];
+    r->reports[r->number].slow_counted[1] = moved[1] - stored[1];
     if (rank_gather(r, "The report", r->reports, sizeof *r->reports)) return 1;
     if (rank_hash(r, &hash)) return 1;
     if (!r->out) return 0;
@@ -589,7 +699,7 @@ static int rank_open(rank *r, const ranks_plan *p) {
     memopt_comm_desc c = { 0 };
     memopt_shard_desc d;
     int i;
-    uint64_t room;
+    uint64_t room = 0;
 
     c.error = &r->e.error;
     for (i = 0; i < (r->o.replicas > 1 ? COMMS : 1); ++i) {
@@ -603,9 +713,9 @@ static int rank_open(rank *r, const ranks_plan *p) {
     r->losses = (double *)calloc(r->rounds * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
-    if (rank_open_model(r, bytes) || rank_open_tape(r, p->budget)) return 1;
+    if (rank_open_model(r, bytes) || rank_open_kept(r, &room, &r->kept) || rank_open_tape(r, p->budget)) return 1;
     d = rank_describe_shard(r);
-    if (d.slow && rank_open_store(r, &d, &p->bytes[r->number], &room, &r->store)) return 1;
+    if (d.slow && rank_open_tiles(r, &d, &p->bytes[r->number], &room, &r->store)) return 1;
     d.store = r->store;
     return said(&r->e, "The shard", memopt_shard_open(&d, r->e.arena, &r->shard));
 }

@@ -3365,7 +3365,8 @@ MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, 
 MEMOPT_API memopt_status memopt_shard_put(memopt_shard *shard);
 
 /** All ranks have written their weights: makes whole what is whole in this stage, and commits what is slow. ERR_STATE
-    within a step. */
+    within a step; ERR_ARGUMENT on all ranks, with the field and the first rank, where one was made with another stage,
+    kind, format, seed or another list of tensors than rank 0. */
 MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard);
 
 #define MEMOPT_SHARD_NO_UNIT (SIZE_MAX - 1) /* this rank has none in this round: it walks through groups and computes
@@ -33406,7 +33407,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #endif
 
-/* @section shard : comm store optim scale arena carve tape api_shard
+/* @section shard : checksum comm store optim scale arena carve tape api_shard
    Problem    What every rank holds alike is what keeps a model from fitting: states above all, then gradients, then
               weights. Cut among ranks, a step must still give the bits it gives uncut, or nobody can tell a fault from
               rounding.
@@ -35176,8 +35177,7 @@ static memopt_status memopt_i_shard_make_whole(memopt_shard *x, unsigned char *b
         call.bytes = x->groups[g].piece * element;
         call.receive = memopt_i_shard_at(x, base, 1, g, 0, element);
         call.send = memopt_i_shard_at(x, base, 1, g, x->rank * x->groups[g].piece, element);
-        s = memopt_i_shard_make_room(x);
-        if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, number));
+        s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, number));
     }
     for (g = 0; g < 4; ++g) if (numbers[g]) (void)memopt_comm_wait(x->desc.comm, numbers[g]); /* after a failure */
     return s;
@@ -35344,8 +35344,7 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
         if (ranks == 1 || r == x->rank)
             for (t = 0; t < x->desc.tensor_count; ++t) if (x->parts[t].held) memopt_i_shard_continue_tensor(x, &n, t);
         call.root = r;
-        if (ranks > 1) s = memopt_i_shard_make_room(x);
-        if (ranks > 1 && !s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        if (ranks > 1) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
     }
     return s;
 }
@@ -35565,7 +35564,6 @@ static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     call.bytes = 1;
     call.send = said + x->rank;
     call.receive = said;
-    if (!s && x->ranks > 1) s = memopt_i_shard_make_room(x);
     if (!s && x->ranks > 1) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
     if (s) return s;
     return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, x->optim->parts[0].step), SIZE_MAX);
@@ -35616,6 +35614,115 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
                                      SIZE_MAX);
 }
 
+/* ---- ranks that are told different things ---- */
+static const char *const memopt_i_shard_alike[] = { /* what is the same on all ranks */
+    "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
+    "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed"
+};
+
+enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_alike / sizeof memopt_i_shard_alike[0] };
+
+static uint32_t memopt_i_shard_crc(uint32_t crc, size_t number) {
+    const uint64_t word = number;
+
+    return memopt_crc32c(crc, &word, sizeof word);
+}
+
+static uint32_t memopt_i_shard_tensors_crc(const memopt_shard *x) {
+    const memopt_shard_tensor *v;
+    uint32_t crc = 0;
+
+    for (v = x->tensors; v < x->tensors + x->desc.tensor_count; ++v) {
+        crc = memopt_i_shard_crc(crc, v->count);
+        crc = memopt_i_shard_crc(crc, v->columns);
+        crc = memopt_i_shard_crc(crc, v->rates);
+        crc = memopt_i_shard_crc(crc, v->group);
+    }
+    return crc;
+}
+
+static uint32_t memopt_i_shard_uses_crc(const memopt_shard *x) {
+    uint32_t crc = 0;
+    size_t i;
+
+    for (i = 0; i < x->desc.use_count; ++i)
+        crc = memopt_i_shard_crc(crc, x->uses[i].group * 2 + (x->uses[i].is_backward != 0));
+    return crc;
+}
+
+static void memopt_i_shard_describe(const memopt_shard *x, uint64_t *words) {
+    const memopt_shard_desc *d = &x->desc;
+    const memopt_optim_desc *o = &x->optim->desc;
+
+    *words++ = (uint64_t)d->stage;
+    *words++ = d->units;
+    *words++ = (uint64_t)d->gradients;
+    *words++ = (uint64_t)d->steps_inside;
+    *words++ = x->bucket;
+    *words++ = memopt_i_shard_tensors_crc(x);
+    *words++ = memopt_i_shard_uses_crc(x);
+    *words++ = (uint64_t)o->kind;
+    *words++ = (uint64_t)o->state;
+    *words++ = (uint64_t)o->weights;
+    *words++ = (uint64_t)o->extra;
+    *words++ = (uint64_t)o->gradients;
+    *words++ = (uint64_t)o->first_moment;
+    *words++ = o->block;
+    *words++ = o->min_quantized;
+    *words++ = o->seed;
+}
+
+static memopt_status memopt_i_shard_tell(memopt_shard *x, memopt_comm *comm, size_t root, uint64_t *words, size_t n) {
+    memopt_comm_call call;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.root = root;
+    call.bytes = n * sizeof *words;
+    call.send = call.receive = words;
+    return memopt_i_shard_break(x, comm, memopt_comm_run(comm, &call));
+}
+
+/* odd[0]: 0, or which word of a rank differs, + 1; odd[1]: which rank. Becomes the first one's that has any. */
+static memopt_status memopt_i_shard_find_odd(memopt_shard *x, memopt_comm *comm, size_t ranks, uint64_t odd[2]) {
+    uint64_t first[2] = { 0, 0 };
+    uint64_t told[2];
+    memopt_status s = MEMOPT_OK;
+    size_t r;
+
+    for (r = 0; !s && r < ranks; ++r) {
+        memcpy(told, odd, sizeof told);
+        s = memopt_i_shard_tell(x, comm, r, told, 2);
+        if (!first[0]) memcpy(first, told, sizeof first);
+    }
+    memcpy(odd, first, sizeof first);
+    return s;
+}
+
+/* Ranks that step differently would go on with weights that belong to no run. It takes no memory. */
+static memopt_status memopt_i_shard_agree(memopt_shard *x) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
+    uint64_t own[MEMOPT_I_SHARD_ALIKE], zero[MEMOPT_I_SHARD_ALIKE];
+    uint64_t odd[2] = { 0, 0 };
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    memopt_i_shard_describe(x, own);
+    memcpy(zero, own, sizeof zero);
+    if (x->ranks > 1) s = memopt_i_shard_tell(x, x->desc.comm, 0, zero, MEMOPT_I_SHARD_ALIKE);
+    if (!s && x->sets > 1) s = memopt_i_shard_tell(x, x->desc.replicas, 0, zero, MEMOPT_I_SHARD_ALIKE);
+    for (i = 0; i < MEMOPT_I_SHARD_ALIKE && own[i] == zero[i]; ++i) {}
+    if (i < MEMOPT_I_SHARD_ALIKE) {
+        odd[0] = i + 1;
+        odd[1] = x->set * x->ranks + x->rank;
+    }
+    if (!s && x->ranks > 1) s = memopt_i_shard_find_odd(x, x->desc.comm, x->ranks, odd);
+    if (!s && x->sets > 1) s = memopt_i_shard_find_odd(x, x->desc.replicas, x->sets, odd);
+    if (s || !odd[0]) return s;
+    memopt_i_checks_at(&c, "rank", (size_t)odd[1]);
+    return memopt_i_refuse(&c, MEMOPT_ERR_ARGUMENT, memopt_i_shard_alike[odd[0] - 1], "is not that of rank 0");
+}
+
 MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
     const memopt_optim_desc *o = shard ? &shard->desc.optim : NULL;
     memopt_status s;
@@ -35624,6 +35731,8 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
     if (!shard) return MEMOPT_ERR_ARGUMENT;
     if (shard->is_broken) return MEMOPT_ERR_STATE;
     if (shard->state != MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "a step has begun");
+    s = memopt_i_shard_agree(shard);
+    if (s) return s;
     for (t = 0; o->extra == MEMOPT_OPTIM_EXTRA_COPY && t < shard->desc.tensor_count; ++t)
         if (shard->parts[t].held && shard->weights && shard->extra)
             memopt_i_from_f32(memopt_i_simd_level(&o->threads), shard->parts[t].extra,

@@ -59,7 +59,7 @@ def instrument(text):
     return copy, places
 
 
-FLAGS = {test: ["-DMEMOPT_PTHREADS", "-pthread"] for test in ("test_comm", "test_onebit", "test_save")} # what refuses otherwise where there are threads
+FLAGS = {test: ["-DMEMOPT_PTHREADS", "-pthread"] for test in ("test_comm", "test_onebit", "test_save", "test_shard")} # what refuses otherwise where there are threads
 
 
 def run(copy, test):

@@ -374,6 +374,7 @@ static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b)
         && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets;
 }
+enum { SHARD_TOLD = 16, SHARD_FIRST = 128 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
 static int shard_holds(const memopt_shard *x) {
     size_t t, held = 0;
     for (t = 0; t < SHARD_TENSORS; ++t) held += x->parts[t].held;
@@ -431,7 +432,8 @@ static void shard_rank(void *task, size_t index, int worker) {
     if (!s && !c->clips && !c->cancels && !memopt_i_kind_measures(c->kind)) { /* the first sharing of weights, and steps */
         uint64_t sent = 0, expected = c->steps * (plan.sent_gradients + plan.sent_weights), calls = 0;
         for (k = 0; k < 3; ++k) { sent += after.sent[k] - before.sent[k]; calls += after.calls[k] - before.calls[k]; }
-        if (c->sets > 1) { const memopt_comm_stats r = memopt_comm_get_stats(d.replicas); calls += r.calls[2]; CHECK(r.sent[2] == c->steps * plan.sent_replicas); }
+        if (c->ranks > 1) { expected += (c->ranks - 1) * (rank ? SHARD_TOLD : SHARD_TOLD + SHARD_FIRST); calls -= c->ranks + 1; }
+        if (c->sets > 1) { const memopt_comm_stats r = memopt_comm_get_stats(d.replicas); calls += r.calls[2] - c->sets - 1; CHECK(r.sent[2] == c->steps * plan.sent_replicas + (c->sets - 1) * (set ? SHARD_TOLD : SHARD_TOLD + SHARD_FIRST)); }
         if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights - (c->slow ? c->ranks - 1 : 0); calls -= SHARD_GROUPS; }
         CHECK_AT(sent == expected, index); CHECK_AT(calls == c->steps * plan.calls, index);
     }
@@ -867,6 +869,75 @@ static void shard_simulated(void) {
     CHECK(hidden > 5);
 }
 /* A second step gives up after some of its calls; the next one is as if it had not been. */
+/* One rank was made otherwise: every rank is told so, and by which field. */
+static const char *const shard_odd_names[] = { "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "tensors", "uses", "kind", "state", "weights", "extra",
+    "type of the sums", "first_moment", "block", "min_quantized", "seed" };
+static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
+typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
+static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *model, size_t field) {
+    memcpy(model, shard_model, sizeof shard_model);
+    switch (field) {
+    case 0: d->stage = 1; break;
+    case 1: d->units = 4; break;
+    case 2: d->gradients = MEMOPT_TYPE_BF16; break;
+    case 3: d->steps_inside = 1; break;
+    case 4: d->bucket_bytes = 200000; break;
+    case 5: --model[0].count; model[0].columns = 0; d->tensors = model; break;
+    case 6: model[4].rates = 0; d->tensors = model; break;
+    case 7: d->uses = shard_odd_walk; d->use_count = 8; break;
+    case 8: d->optim.kind = MEMOPT_OPTIM_LION; break;
+    case 9: d->optim.state = MEMOPT_STATE_F32; break;
+    case 10: d->optim.weights = MEMOPT_TYPE_BF16; break;
+    case 11: d->optim.extra = MEMOPT_OPTIM_EXTRA_COPY; break;
+    case 12: d->optim.gradients = MEMOPT_TYPE_BF16; break;
+    case 13: d->optim.kind = MEMOPT_OPTIM_RMSPROP; d->optim.first_moment = 1; break;
+    case 14: d->optim.block = 128; break;
+    case 15: d->optim.min_quantized = 5000; break;
+    default: d->optim.seed = UINT64_C(1) << 40;
+    }
+}
+static void shard_odd_rank(void *task, size_t index, int worker) {
+    shard_odd *w = (shard_odd *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; char text[99]; int turn;
+    memopt_shard_desc d = shard_desc(c); memopt_shard_tensor model[SHARD_TENSORS]; memopt_shard *x = NULL; memopt_comm_desc cd;
+    (void)worker;
+    memset(&cd, 0, sizeof cd);
+    if (w->field == 13) d.optim.kind = MEMOPT_OPTIM_RMSPROP;
+    if (index == w->rank) shard_odd_desc(&d, model, w->field);
+    cd.transport = memopt_ranks_transport(w->rows[set], rank);
+    CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
+    cd.transport = memopt_ranks_transport(w->columns[rank], set);
+    if (c->sets > 1) CHECK(memopt_comm_create(&cd, &d.replicas) == MEMOPT_OK);
+    CHECK_AT(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK, w->field);
+    if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); }
+    sprintf(text, "shard: %s is not that of rank 0 at rank %u", shard_odd_names[w->field], (unsigned)w->rank);
+    for (turn = 0; x && turn < 2; ++turn)
+        CHECK_AT(memopt_shard_share(x) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, text) && memopt_shard_is_intact(x), w->field);
+    memopt_shard_close(x); memopt_comm_destroy(d.comm); memopt_comm_destroy(d.replicas);
+}
+static void shard_odd_one(void) {
+    shard_case c = shard_usual(); shard_odd w; memopt_thread_pool *pool = NULL; memopt_threads t; memopt_ranks_desc d; size_t i;
+    memset(&w, 0, sizeof w); memset(&d, 0, sizeof d);
+    w.c = &c; c.stage = 2;
+    CHECK(memopt_thread_pool_create(NULL, 6, &pool) == MEMOPT_OK);
+    if (!pool) return;
+    t = memopt_thread_pool_threads(pool);
+    for (c.sets = 1; c.sets < 3; ++c.sets) {
+        c.ranks = c.units = c.sets == 1 ? 5 : 3;
+        if (c.sets == 2) c.units = 6;
+        d.rank_count = c.ranks;
+        for (i = 0; i < c.sets; ++i) CHECK(memopt_ranks_create(&d, &w.rows[i]) == MEMOPT_OK);
+        d.rank_count = c.sets;
+        for (i = 0; i < c.ranks; ++i) CHECK(memopt_ranks_create(&d, &w.columns[i]) == MEMOPT_OK);
+        for (w.field = 0; w.field < sizeof shard_odd_names / sizeof *shard_odd_names; ++w.field) {
+            if (w.field == 12 && c.sets > 1) continue; /* 16-bit sums are for one set */
+            w.rank = c.sets == 1 ? 1 + w.field % 4 : 1 + w.field % 5;
+            t.run_fn(t.user, c.ranks * c.sets, shard_odd_rank, &w);
+        }
+        for (i = 0; i < c.sets; ++i) memopt_ranks_destroy(w.rows[i]);
+        for (i = 0; i < c.ranks; ++i) memopt_ranks_destroy(w.columns[i]);
+    }
+    memopt_thread_pool_destroy(pool);
+}
 static void shard_cancelled(void) {
     shard_case c = shard_usual(); shard_whole whole; int stage; size_t unit, g;
     c.ranks = 1; c.units = 2; c.steps = 1; c.walks = 1;
@@ -1363,7 +1434,7 @@ void test_shard(void);
 void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_fails); RUN(shard_tape); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -3887,7 +3887,7 @@ typedef struct memopt_tensors_desc { /* zero it, then set what you need */
 MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, void *buffer, size_t capacity,
                                               size_t *bytes);
 
-/* @section api_save : api_tensors api_checksum api_optim api_comm
+/* @section api_save : api_tensors api_checksum api_optim api_comm api_shard
    Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
@@ -3912,7 +3912,14 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
          if (step % 1000 == 0 && memopt_save_write(&save)) ...          (why: save.error; the saves before are there)
      } */
 
-typedef struct memopt_save_item { /* an array of elements that decides the next bit. All ranks list the same ones, in
+typedef struct memopt_save_item memopt_save_item;
+
+/* Elements of an item that does not lie in memory, for its `data`: to bytes, or from there where `loads` is 1. They are
+   count elements of the whole from `first` on, all held here. Not OK: the save, or its reading, fails with that. */
+typedef memopt_status memopt_save_move_fn(const memopt_save_item *item, uint64_t first, size_t count, void *bytes,
+                                          int loads);
+
+struct memopt_save_item {         /* an array of elements that decides the next bit. All ranks list the same ones, in
                                      the same order, also those of which they hold nothing */
     const char        *prefix;    /* the name is prefix and name, one behind the other; NULL = "" */
     const char        *name;      /* UTF-8, the whole of it once in a save */
@@ -3923,7 +3930,8 @@ typedef struct memopt_save_item { /* an array of elements that decides the next 
     void              *data;      /* of this rank's; saved from here, loaded to here. NULL where held is 0 */
     const uint64_t    *shape;     /* of the whole, for those who read the file; NULL = { count } */
     size_t             dimensions; /* numbers in shape */
-} memopt_save_item;
+    memopt_save_move_fn   *move_fn;   /* NULL: the elements lie at data; else it knows what data is */
+};
 
 typedef struct memopt_save_desc { /* zero it, then set what you need */
     const char                   *path;     /* the run's directory; made where it is missing, not those above it */
@@ -4013,8 +4021,7 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  * moments ("m/", "v/", with blocks "m.scale/" and "v.scale/"; of MEMOPT_STATE_BNB "state1/", "state2/", "absmax1/",
  * "absmax2/"), Adafactor's means ("rows/", "columns/"). Each part as this process holds it: of a shard the rank's. The
  * states have been begun, and are, after memopt_saved_read(), those that were saved. The numbers of a run, such as its
- * step and rates, are the engine's to save; so are states on a slow tier, which memopt_shard_bring() hands out: they
- * are in no save by themselves.
+ * step and rates, are the engine's to save.
  *
  * name    of the tensor; stays where it is
  * items   with room for MEMOPT_SAVE_OPTIM_ITEMS more
@@ -4022,6 +4029,16 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  * returns OK, ERR_ARGUMENT (NULL, no such tensor), ERR_FORMAT (its state was not begun): memopt_optim_error() says why
  */
 MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
+                                                 memopt_save_item *items, size_t *count);
+
+/**
+ * The same of a shard, under the same names: what was saved with a slow tier goes on without one, and the other way
+ * round. What is slow passes through the shard's buffers, tile by tile, once for each of a tensor's items: save and
+ * read between steps only, and call memopt_shard_share() when memopt_saved_read() has ended.
+ *
+ * returns as memopt_save_optim_items(); memopt_shard_error() says why
+ */
+MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count);
 
 #ifdef __cplusplus
@@ -33512,6 +33529,11 @@ static memopt_status memopt_i_shard_line_wait(void *user, size_t slot, memopt_er
 
 static void memopt_i_shard_line_abort(void *user) { (void)user; }
 
+typedef struct memopt_i_shard_handle { /* one pointer for a tensor of a shard */
+    memopt_shard *shard;
+    size_t tensor;
+} memopt_i_shard_handle;
+
 struct memopt_shard {
     memopt_shard_desc desc; /* with the defaults filled in */
     memopt_i_shard_time *time; /* simulated; NULL: real */
@@ -33537,6 +33559,7 @@ struct memopt_shard {
     memopt_shard_tensor *tensors;
     memopt_optim_tensor *parts;
     memopt_optim_tensor *slices; /* the optimizer's tensors where anything is slow */
+    memopt_i_shard_handle *handles; /* likewise, to each tensor */
     memopt_shard_use *uses;
     size_t *order;            /* groups as their last backwards come */
     size_t *queue;            /* groups that are reduced, in their order */
@@ -33562,6 +33585,7 @@ struct memopt_shard {
     memopt_i_shard_tile ahead;                 /* the next one to read; its group is order[place] */
     size_t place;                              /* group_count: there is none */
     int is_brought;                            /* buffer 0 has a tile for the caller */
+    int is_edited;                             /* which was changed, and is put back before another one comes */
     size_t fetch;                              /* a group whose slow weights arrive, or SIZE_MAX */
     int landing;                               /* the one that the next part arrives in */
 };
@@ -34083,6 +34107,7 @@ static void memopt_i_shard_carve(memopt_carver *room, const memopt_shard *of, me
     at.queue = (size_t *)memopt_carve(room, of->group_count, sizeof *at.queue, 0);
     at.order = (size_t *)memopt_carve(room, of->group_count, sizeof *at.order, 0);
     at.slices = (memopt_optim_tensor *)memopt_carve(room, of->desc.slow ? n : 0, sizeof *at.slices, 0);
+    at.handles = (memopt_i_shard_handle *)memopt_carve(room, of->desc.slow ? n : 0, sizeof *at.handles, 0);
     if (*x) **x = at;
 }
 
@@ -34246,7 +34271,11 @@ static void memopt_i_shard_point(memopt_shard *x) {
     size_t t, g;
 
     for (t = 0; t < x->desc.tensor_count; ++t) {
-        if (x->desc.slow) x->parts[t].state = x->slices[t].state;
+        if (x->desc.slow) {
+            x->parts[t].state = x->slices[t].state;
+            x->handles[t].shard = x;
+            x->handles[t].tensor = t;
+        }
         if (!x->parts[t].held) continue;
         memopt_i_shard_point_at(x, t, &x->parts[t]);
         memopt_i_shard_swap_copies(x, &x->parts[t]);
@@ -35590,13 +35619,22 @@ static memopt_status memopt_i_shard_renew(memopt_shard *x) {
     return memopt_i_shard_make_whole(x, x->weights, x->weight_bytes);
 }
 
+/* What saves have loaded into the tile that was brought. */
+static memopt_status memopt_i_shard_put_edited(memopt_shard *x) {
+    const int is_edited = x->is_edited;
+
+    x->is_edited = 0;
+    return is_edited ? memopt_shard_put(x) : MEMOPT_OK;
+}
+
 /* What was put is kept from now on; and so that all is there, what was not. */
 static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
     const uint64_t step = memopt_store_get_stats(x->desc.store).step;
-    memopt_status s = memopt_i_shard_settle(x);
+    memopt_status s = memopt_i_shard_put_edited(x);
     memopt_i_shard_tile tile;
     size_t g;
 
+    if (!s) s = memopt_i_shard_settle(x);
     if (!s) s = memopt_i_shard_forget(x);
     for (g = 0; !s && g < x->group_count; ++g) {
         tile = memopt_i_shard_tile_first(x, g);
@@ -36017,7 +36055,8 @@ static memopt_status memopt_i_shard_bring_tile(memopt_shard *x, size_t tensor, s
     memopt_status s;
 
     if (x->is_brought && x->in[0].number == tile.number) return MEMOPT_OK;
-    s = memopt_i_shard_settle(x);
+    s = memopt_i_shard_put_edited(x);
+    if (!s) s = memopt_i_shard_settle(x);
     if (!s) s = memopt_i_shard_forget(x);
     if (s) return s;
     x->is_brought = 1;
@@ -36063,6 +36102,15 @@ MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, 
     if (slice.gradients) slice.gradients = (const unsigned char *)slice.gradients + ahead * shard->sum_bytes;
     *out = slice;
     return MEMOPT_OK;
+}
+
+/* For saves: the slice of a tensor in the tile that an element is in. */
+static memopt_status memopt_i_shard_bring_slice(memopt_shard *x, size_t tensor, size_t element,
+                                                memopt_optim_tensor *slice) {
+    const memopt_status s = memopt_shard_bring(x, tensor, element, slice);
+
+    if (!s) memopt_i_shard_point_tile(x, tensor, slice);
+    return s;
 }
 
 /* Before they leave: states that the caller has changed, and copies of floats. */
@@ -39142,7 +39190,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
     return c.status;
 }
 
-/* @section save : tensors checksum optim comm carve text base host api_save
+/* @section save : tensors checksum optim comm shard carve text base host api_save
    Generations of a run on a disk that may stop at any moment.
    Idea       A directory nobody looks at until it has its name, and that gets it last: make gen-N-step-S.tmp, write a
               file of each rank and force it to the disk, write the manifest and force it, force the names, rename,
@@ -39163,6 +39211,8 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Shards     Reading cuts the ranges of the files with those that are asked for; elements are copied, never decoded,
               so that bits stay for any number of ranks. Each file is checked by one rank, and tiles again when they
               are copied.
+   Slow tier  An item that is not in memory is brought tile by tile, by the list that is made of a tile as of a whole
+              tensor. A tile that was loaded into goes back when the next one comes: an item after the other fills it.
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; and the run's
@@ -39864,6 +39914,25 @@ static memopt_status memopt_i_save_tile(memopt_i_save *s, void *file, size_t til
     return memopt_i_save_put(s, file, s->header_bytes + (uint64_t)tile * s->desc.tile, s->stage, whole);
 }
 
+/* Whole elements: tiles are multiples of 4096 bytes, and tensors of a file begin at multiples of their element. */
+static memopt_status memopt_i_save_move(memopt_i_checks *c, size_t i, const memopt_save_item *item, uint64_t first,
+                                        size_t count, unsigned char *bytes, int loads) {
+    const size_t element = memopt_i_save_element(item->type);
+    unsigned char *at = (unsigned char *)item->data;
+    memopt_status s;
+
+    if (!item->move_fn) {
+        at += (size_t)(first - item->first) * element;
+        memcpy(loads ? at : bytes, loads ? bytes : at, count * element);
+        return MEMOPT_OK;
+    }
+    s = item->move_fn(item, first, count, bytes, loads);
+    memopt_i_checks_at(c, "item", i);
+    if (s) (void)memopt_i_refuse(c, s, "move_fn", "did not move its elements");
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return s;
+}
+
 static memopt_status memopt_i_save_data(memopt_i_save *s, void *file) {
     const memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
     uint32_t *crcs = s->crcs + s->rank * s->desc.item_count;
@@ -39876,18 +39945,18 @@ static memopt_status memopt_i_save_data(memopt_i_save *s, void *file) {
         const memopt_tensor *t = &s->tensors[s->order[k]];
         const size_t i = s->sources[s->order[k]];
         const memopt_save_item *item = &s->desc.items[i];
-        const unsigned char *from = (const unsigned char *)item->data
-                                  + (size_t)(mine[i].first - item->first) * memopt_i_save_element(item->type);
-        uint64_t left = t->end - t->begin;
+        const size_t element = memopt_i_save_element(item->type);
+        const uint64_t bytes = t->end - t->begin;
+        uint64_t at;
+        size_t count;
 
-        while (left) {
+        for (at = 0; at < bytes; at += count) {
             const size_t room = s->desc.tile - full;
-            const size_t count = left < room ? (size_t)left : room;
 
-            memcpy(s->stage + full, from, count);
+            count = bytes - at < room ? (size_t)(bytes - at) : room;
+            if (memopt_i_save_move(&s->checks, i, item, mine[i].first + at / element, count / element, s->stage + full,
+                                   0)) return s->checks.status;
             crcs[i] = memopt_crc32c(crcs[i], s->stage + full, count);
-            from += count;
-            left -= count;
             full += count;
             if (full < s->desc.tile) continue;
             if (memopt_i_save_tile(s, file, tile++, full)) return s->checks.status;
@@ -40741,19 +40810,22 @@ static size_t memopt_i_saved_wanted(const memopt_i_saved_wish *w, const char *na
     return SIZE_MAX;
 }
 
-/* Bytes of a file's data into memory, tile by tile. */
+/* Elements of an item out of a file's data, tile by tile. */
 static memopt_status memopt_i_saved_copy(memopt_saved *s, memopt_i_checks *c, void *file, size_t number, uint64_t at,
-                                         unsigned char *to, uint64_t count) {
+                                         const memopt_i_saved_wish *w, size_t i, uint64_t first, uint64_t count) {
+    const memopt_save_item *item = &w->desc->items[i];
+    const size_t element = memopt_i_save_element(item->type);
+
     while (count) {
         const size_t tile = (size_t)(at / s->tile);
         const size_t in = (size_t)(at % s->tile);
-        const size_t most = s->tile - in;
+        const size_t most = (s->tile - in) / element;
         const size_t n = count < most ? (size_t)count : most;
 
         if (memopt_i_saved_tile(s, c, file, number, tile)) return c->status;
-        memcpy(to, s->stage + in, n);
-        to += n;
-        at += n;
+        if (memopt_i_save_move(c, i, item, first, n, s->stage + in, 1)) return c->status;
+        first += n;
+        at += n * element;
         count -= n;
     }
     return MEMOPT_OK;
@@ -40767,6 +40839,8 @@ static memopt_status memopt_i_saved_check(memopt_i_checks *c, const memopt_i_sav
     memopt_i_writer o = memopt_i_writer_begin(text, sizeof text);
     uint64_t elements = t->end - t->begin;
 
+    if (t->begin % memopt_i_save_element(t->type))
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "place", "is not a multiple of its elements' bytes in the save");
     memopt_i_put_shape(&o, item);
     (void)memopt_i_writer_end(&o, 1, NULL);
     if (t->type != item->type) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "type", "is another one in the save");
@@ -40802,9 +40876,7 @@ static memopt_status memopt_i_saved_take(memopt_saved *s, memopt_i_checks *c, vo
     if (begin >= end) return c->status;
     w->found[i] += end - begin;
     return !w->copies ? c->status
-        : memopt_i_saved_copy(s, c, file, number, t->begin + (begin - first) * element,
-                              (unsigned char *)item->data + (size_t)(begin - item->first) * element,
-                              (end - begin) * element);
+        : memopt_i_saved_copy(s, c, file, number, t->begin + (begin - first) * element, w, i, begin, end - begin);
 }
 
 static memopt_status memopt_i_saved_file_items(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
@@ -40875,7 +40947,11 @@ typedef struct memopt_i_save_list {
     memopt_save_item *items;
     size_t            count;
     const char       *name;
+    memopt_i_shard_handle *handle; /* of a tensor of which some is slow; NULL: it is none of a shard's */
 } memopt_i_save_list;
+
+static memopt_status memopt_i_save_move_slow(const memopt_save_item *item, uint64_t first, size_t count, void *bytes,
+                                             int loads);
 
 static void memopt_i_save_list_add(memopt_i_save_list *l, const char *prefix, memopt_tensor_type type, uint64_t count,
                                    uint64_t first, uint64_t held, void *data) {
@@ -40889,6 +40965,9 @@ static void memopt_i_save_list_add(memopt_i_save_list *l, const char *prefix, me
     item->first = first;
     item->held = held;
     item->data = data;
+    if (data || !held) return;
+    item->data = l->handle;
+    item->move_fn = memopt_i_save_move_slow;
 }
 
 static void memopt_i_save_list_moments(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
@@ -40923,6 +41002,27 @@ static void memopt_i_save_list_factors(memopt_i_save_list *l, const memopt_optim
     memopt_i_save_list_add(l, "columns/", MEMOPT_TENSOR_F32, columns, 0, part->held ? columns : 0, view->columns);
 }
 
+static void memopt_i_save_list_begin(memopt_i_save_list *l, const char *name, memopt_save_item *items, size_t count,
+                                     memopt_i_shard_handle *handle) {
+    l->items = items;
+    l->count = count;
+    l->name = name;
+    l->handle = handle;
+}
+
+static void memopt_i_save_list_tensor(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
+                                      const memopt_i_tensor_part *part, const memopt_optim_view *view) {
+    const int split = d->extra == MEMOPT_OPTIM_EXTRA_SPLIT;
+
+    memopt_i_save_list_add(l, "w/", d->weights == MEMOPT_TYPE_F32 ? MEMOPT_TENSOR_F32 : MEMOPT_TENSOR_BF16, t->count,
+                           t->first, part->held, t->weights);
+    if (d->extra)
+        memopt_i_save_list_add(l, split ? "lo/" : "copy/", split ? MEMOPT_TENSOR_U16 : MEMOPT_TENSOR_BF16, t->count,
+                               t->first, part->held, t->extra);
+    memopt_i_save_list_moments(l, d, t, part, view);
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_save_list_factors(l, t, part, view);
+}
+
 MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count) {
     const memopt_i_tensor_part *part;
@@ -40940,17 +41040,93 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
     d = &optim->desc;
     t = &d->tensors[tensor];
     part = &optim->parts[tensor];
-    l.items = items;
-    l.count = *count;
-    l.name = name;
-    memopt_i_save_list_add(&l, "w/", d->weights == MEMOPT_TYPE_F32 ? MEMOPT_TENSOR_F32 : MEMOPT_TENSOR_BF16, t->count,
-                           t->first, part->held, t->weights);
-    if (d->extra)
-        memopt_i_save_list_add(&l, d->extra == MEMOPT_OPTIM_EXTRA_SPLIT ? "lo/" : "copy/",
-                               d->extra == MEMOPT_OPTIM_EXTRA_SPLIT ? MEMOPT_TENSOR_U16 : MEMOPT_TENSOR_BF16,
-                               t->count, t->first, part->held, t->extra);
-    memopt_i_save_list_moments(&l, d, t, part, &view);
-    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_save_list_factors(&l, t, part, &view);
+    memopt_i_save_list_begin(&l, name, items, *count, NULL);
+    memopt_i_save_list_tensor(&l, d, t, part, &view);
+    *count = l.count;
+    return MEMOPT_OK;
+}
+
+/* -- of a shard, with a slow tier -- */
+/* What is listed of a tensor, or of a slice of it. View: of states in memory; all zero where they are slow. */
+static void memopt_i_save_list_slice(memopt_i_save_list *l, memopt_shard *x, const memopt_optim_tensor *t) {
+    const memopt_optim_desc *d = &x->optim->desc;
+    memopt_i_tensor_part part;
+    memopt_optim_view view;
+
+    memopt_i_tensor_fill(d, t, &part);
+    (void)memopt_i_state_layout(&part, d, t, &view);
+    if (!t->state) memset(&view, 0, sizeof view);
+    memopt_i_save_list_tensor(l, d, t, &part, &view);
+}
+
+/* The element of the tensor that belongs to an element of an item. */
+static size_t memopt_i_save_element_of(const memopt_shard *x, size_t tensor, const char *prefix, uint64_t first) {
+    const memopt_optim_tensor *t = &x->parts[tensor];
+    const size_t columns = memopt_i_adafactor_columns(t);
+    size_t each = 1;
+
+    if (strstr(prefix, "scale") || strstr(prefix, "absmax")) each = x->optim->desc.block;
+    else if (strcmp(prefix, "rows/") == 0 && columns) each = columns;
+    else if (strcmp(prefix, "columns/") == 0) each = 0; /* in the only tile that the tensor has */
+    return memopt_i_max((size_t)first * each, t->first);
+}
+
+/* The item as far as it is in the tile that is brought. */
+static memopt_status memopt_i_save_bring(const memopt_save_item *item, uint64_t first, memopt_save_item *out) {
+    const memopt_i_shard_handle *h = (const memopt_i_shard_handle *)item->data;
+    memopt_save_item items[MEMOPT_SAVE_OPTIM_ITEMS];
+    memopt_i_save_list l;
+    memopt_optim_tensor slice;
+    size_t i;
+    memopt_status s = memopt_i_shard_bring_slice(h->shard, h->tensor, memopt_i_save_element_of(h->shard, h->tensor,
+                                                 item->prefix, first), &slice);
+
+    if (s) return s;
+    memopt_i_save_list_begin(&l, item->name, items, 0, NULL);
+    memopt_i_save_list_slice(&l, h->shard, &slice);
+    for (i = 0; i < l.count; ++i) if (strcmp(items[i].prefix, item->prefix) == 0) *out = items[i];
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_save_move_slow(const memopt_save_item *item, uint64_t first, size_t count, void *bytes,
+                                             int loads) {
+    memopt_shard *x = ((const memopt_i_shard_handle *)item->data)->shard;
+    const size_t element = memopt_i_save_element(item->type);
+    unsigned char *b = (unsigned char *)bytes;
+    memopt_save_item in;
+    size_t n;
+
+    for (; count; count -= n, first += n, b += n * element) {
+        const memopt_status s = memopt_i_save_bring(item, first, &in);
+        unsigned char *at;
+
+        if (s) return s;
+        at = (unsigned char *)in.data + (size_t)(first - in.first) * element;
+        n = memopt_i_min(count, (size_t)(in.first + in.held - first));
+        memcpy(loads ? at : b, loads ? b : at, n * element);
+        x->is_edited |= loads;
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t tensor, const char *name,
+                                                 memopt_save_item *items, size_t *count) {
+    memopt_optim_tensor part;
+    memopt_i_save_list l;
+    memopt_status s;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (!shard->desc.slow) {
+        s = memopt_save_optim_items(shard->optim, tensor, name, items, count);
+        if (s) shard->error = memopt_optim_error(shard->optim);
+        return s;
+    }
+    if (!name || !items || !count)
+        return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "name, items or count is NULL");
+    if (memopt_shard_part(shard, tensor, &part))
+        return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "no such tensor");
+    memopt_i_save_list_begin(&l, name, items, *count, &shard->handles[tensor]);
+    memopt_i_save_list_slice(&l, shard, &part);
     *count = l.count;
     return MEMOPT_OK;
 }

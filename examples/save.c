@@ -45,8 +45,8 @@ static memopt_status network_open(network *net) {
 /* README: save_items */
 static memopt_status list_items(network *net, memopt_save_item *items, memopt_save_desc *save) {
     const memopt_save_item own[2] = {
-        { "", "step", MEMOPT_TENSOR_U64, 1, 0, 1, &net->step, NULL, 0 },
-        { "", "random", MEMOPT_TENSOR_U32, 1, 0, 1, &net->random, NULL, 0 } };
+        { "", "step", MEMOPT_TENSOR_U64, 1, 0, 1, &net->step, NULL, 0, NULL },
+        { "", "random", MEMOPT_TENSOR_U32, 1, 0, 1, &net->random, NULL, 0, NULL } };
 
     memcpy(items, own, sizeof own);
     save->items = items;

@@ -225,15 +225,15 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 
 /* ---- a whole run ---- */
 static int train_from(engine *e, const options *o, data *d, outcome *out, saves *s) {
-    const size_t first = (size_t)s->step; size_t i; double since, worked, begin, begun;
+    const size_t first = (size_t)s->first; size_t i; double since, worked, begin, begun;
     since = now(); worked = seconds_worked();
     for (i = first; i < o->steps && !saves_stop; ++i) {
         if (step(e, o, d, i)) return 1;
         outcome_loss(out, e->m.loss);
-        progress(e, o, i + 1, now() - since);
+        progress(e, o, i + 1 - first, i + 1, now() - since);
         begin = now(); begun = seconds_worked(); /* which is not training */
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(e, o, d, out)) return 1;
-        if (saves_after(s, e, o, i + 1)) return 1;
+        if (saves_after(s, e, o, i + 1, saves_stop)) return 1;
         since += now() - begin; worked += seconds_worked() - begun;
     }
     out->seconds_per_step = (now() - since) / (double)(i - first);
@@ -248,7 +248,7 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
     if (init_scale(e)) return 1;
-    wrong = saves_open(&s, e, o) || train_from(e, o, d, out, &s);
+    wrong = saves_open(&s, e, o, NULL, NULL) || train_from(e, o, d, out, &s);
     saves_close(&s);
     return wrong;
 }

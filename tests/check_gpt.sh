@@ -473,7 +473,43 @@ resumes() { # the weights of a run that never stopped, whatever the switches, an
 --layers 1 --batch 2 --keep conventional --optimizer lion
 --layers 1 --batch 2 --optimizer adafactor --clip 0.5 --model vit
 END
+    # a step each on other ranks, in other stages, with and without slow tiers
+    for kind in "--optimizer adamw8 --weights bf16 --clip 0.5" "--optimizer lion16 --weights split" "--optimizer adafactor"; do
+        common="--layers 1 --width 64 --heads 2 --context 32 --batch 1 --units 4 --dropout 0.1 $kind" step=0 run="$work/moves" more=
+        rm -rf "$run"
+        # shellcheck disable=SC2086
+        gpt $common --ranks 1 --steps 9 --json "$work/run.json" >"$work/said" 2>&1 || fail "$common: $(cat "$work/said")"
+        want=$(field weights_hash)
+        while read -r line; do
+            step=$((step + 1))
+            # shellcheck disable=SC2086
+            gpt $common $line --steps $step --save "$run" $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$common $line: $(cat "$work/said")"
+            grep -q "NOT held" "$work/said" && fail "not as planned: $common $line: $(cat "$work/said")"
+            more="--resume $run"
+        done <<END
+--ranks 3 --stage 3
+--ranks 2 --stage 1 --offload states=$work
+--offload states,weights,activations=$work
+--ranks 4 --stage 3 --offload states,weights=host --threads 2
+--ranks 4 --stage 3 --replicas 2 --offload weights=host
+--ranks 2 --stage 0 --offload states,activations=host
+--ranks 1 --stage 0 --threads 2
+--ranks 4 --stage 2
+--offload states,weights=$work
+END
+        [ "$step" = 9 ] && [ "$(field weights_hash)" = "$want" ] || fail "other weights on other ranks: $common"
+        echo "resumed on other ranks, stages and tiers to the same bits: $kind"
+    done
     small="--quiet --layers 1 --width 64 --context 32 --batch 2"
+    # shellcheck disable=SC2086
+    build/train_gpt --ranks 3 --offload states,weights="$work" $small --steps 1000000 --save "$work/together" >"$work/said" 2>&1 &
+    id=$!
+    sleep 1
+    kill -INT "$id" || fail "it ended by itself: $(cat "$work/said")"
+    wait "$id" || fail "Ctrl-C: $(cat "$work/said")"
+    step=$(echo "$work"/together/gen-1-step-* | sed 's/.*-//')
+    [ "$step" -gt 0 ] && [ "$(grep -c "stopped and saved after step $step" "$work/said")" = 1 ] || fail "nothing was saved: $(cat "$work/said")"
+    grep -q "NOT held" "$work/said" && fail "not as planned: $(cat "$work/said")"
     # shellcheck disable=SC2086
     build/train_gpt $small --steps 1000000 --save "$work/stopped" >"$work/said" 2>&1 &
     id=$!

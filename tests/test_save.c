@@ -1032,6 +1032,105 @@ static void save_optims(void) {
     free(other); free(whole);
 }
 
+/* ---- a shard's, with a slow tier: the items, the bytes and the bits of an optimizer that has it all ---- */
+typedef struct slow_net { memopt_shard_tensor tensors[NET_TENSORS]; size_t tiles[200]; memopt_shard_desc desc; memopt_shard *shard; memopt_store *store; uint64_t state[2];
+    memopt_save_item items[NET_TENSORS * MEMOPT_SAVE_OPTIM_ITEMS + 1]; memopt_save_desc save; } slow_net;
+static int slow_open(slow_net *n, size_t kind, int slow) {
+    memopt_store_desc s; memopt_shard_bytes b; size_t i;
+    memset(n, 0, sizeof *n); memset(&s, 0, sizeof s);
+    for (i = 0; i < NET_TENSORS; ++i) { n->tensors[i].count = net_counts[i]; n->tensors[i].columns = i == 0 ? 50 : i == 2 ? 76 : 0; n->tensors[i].group = i / 2; }
+    n->desc.stage = 3; n->desc.tensors = n->tensors; n->desc.tensor_count = NET_TENSORS; n->desc.slow = slow; n->desc.tile = 2048;
+    n->desc.optim.kind = net_kinds[kind].kind; n->desc.optim.state = net_kinds[kind].state; n->desc.optim.weights = net_kinds[kind].weights; n->desc.optim.extra = net_kinds[kind].extra;
+    n->desc.optim.seed = 7; n->desc.optim.first_moment = net_kinds[kind].kind == MEMOPT_OPTIM_SGD || net_kinds[kind].kind == MEMOPT_OPTIM_ADAFACTOR;
+    if (memopt_shard_plan(&n->desc, &b) || b.slow_tiles > 200) return 0;
+    if (slow) {
+        if (memopt_shard_tiles(&n->desc, n->tiles)) return 0;
+        s.tiles = b.slow_tiles; s.each_bytes = n->tiles; s.transfers = b.slow_transfers;
+        if (memopt_store_create(&s, &n->store)) return 0;
+        n->desc.store = n->store;
+    }
+    if (memopt_shard_open(&n->desc, NULL, &n->shard)) return 0;
+    n->save.items = n->items;
+    for (i = 0; i < NET_TENSORS; ++i) if (memopt_save_shard_items(n->shard, i, net_names[i], n->items, &n->save.item_count)) return 0;
+    n->items[n->save.item_count++] = run_item(NULL, "state", MEMOPT_TENSOR_U64, 2, n->state);
+    n->save.tile = 8192;
+    return 1;
+}
+static void slow_close(slow_net *n) { memopt_shard_close(n->shard); memopt_store_destroy(n->store); }
+static memopt_status slow_step(slow_net *n, const save_net *like, uint64_t step) { /* with its gradients */
+    memopt_optim_group g = memopt_optim_group_default(n->desc.optim.kind); memopt_optim_run r; size_t unit, i; memopt_status s = memopt_shard_next_unit(n->shard, &unit);
+    memset(&r, 0, sizeof r);
+    if (n->desc.optim.kind == MEMOPT_OPTIM_SGD) g.beta1 = 0.9;
+    r.step = step; r.groups = &g; r.group_count = 1;
+    for (i = 0; !s && i < 4; ++i) {
+        const size_t group = i < 2 ? i : 3 - i; size_t t;
+        s = i < 2 ? memopt_shard_forward(n->shard, group) : memopt_shard_backward(n->shard, group);
+        for (t = 2 * group; i > 1 && !s && t < 2 * group + 2 && t < NET_TENSORS; ++t) memcpy(memopt_shard_gradients(n->shard, t), like->gradients[t], net_counts[t] * sizeof(float));
+        if (i > 1 && !s) s = memopt_shard_reduce(n->shard, group);
+    }
+    if (!s) s = memopt_shard_next_unit(n->shard, &unit);
+    n->state[0] = step; n->state[1] = step * step;
+    return s ? s : memopt_shard_step(n->shard, &r);
+}
+static uint32_t slow_content(memopt_save_desc *save, const char *path, const memopt_host *h, uint64_t step) { /* saved, and looked at; 0: it failed */
+    memopt_saved *saved = NULL; uint32_t content = 0;
+    save->path = path; save->host = h; save->step = step;
+    if (!memopt_save_write(save) && !memopt_saved_open(save, &saved)) content = memopt_saved_content(saved);
+    memopt_saved_close(saved);
+    return content;
+}
+static void save_slow(void) {
+    static const int tiers[] = { 0, 1, 3, 4, 7 }; size_t k, t; static slow_net n; save_net *whole = (save_net *)malloc(sizeof *whole); uint64_t step; memopt_saved *saved = NULL;
+    for (k = 0; whole && k < sizeof net_kinds / sizeof *net_kinds; ++k) for (t = 0; t < sizeof tiers / sizeof *tiers; ++t) {
+        save_disk *d = disk_new(); memopt_host h = disk_host(d); uint32_t content; const size_t at = k * 10 + t;
+        CHECK_AT(net_open(whole, 0, 1, net_kinds[k].kind, net_kinds[k].state, net_kinds[k].weights, net_kinds[k].extra), at);
+        for (step = 1; step <= 3; ++step) CHECK_AT(net_step(whole, net_kinds[k].kind, step) == MEMOPT_OK, at);
+        content = slow_content(&whole->save, "whole", &h, 3);
+        if (!slow_open(&n, k, tiers[t])) { CHECK_AT(0, at); continue; }
+        n.save.path = "whole"; n.save.host = &h;
+        CHECK_AT(n.save.item_count == whole->save.item_count && memopt_saved_open(&n.save, &saved) == MEMOPT_OK && memopt_saved_read(saved, &n.save) == MEMOPT_OK && memopt_shard_share(n.shard) == MEMOPT_OK, at);
+        memopt_saved_close(saved); saved = NULL;
+        CHECK_AT(content && slow_content(&n.save, "slow", &h, 3) == content, at);
+        CHECK_AT(net_step(whole, net_kinds[k].kind, 4) == MEMOPT_OK && slow_step(&n, whole, 4) == MEMOPT_OK, at);
+        content = slow_content(&whole->save, "whole", &h, 4);
+        CHECK_AT(content && slow_content(&n.save, "slow", &h, 4) == content, at); /* in the middle of a training */
+        CHECK_AT(net_step(whole, net_kinds[k].kind, 5) == MEMOPT_OK && slow_step(&n, whole, 5) == MEMOPT_OK, at);
+        CHECK_AT(slow_content(&n.save, "slow", &h, 5) == slow_content(&whole->save, "whole", &h, 5), at);
+        slow_close(&n); memopt_optim_close(whole->optim); disk_free(d);
+    }
+    free(whole);
+}
+static memopt_status slow_fails(const memopt_save_item *item, uint64_t first, size_t count, void *bytes, int loads) {
+    (void)item; (void)first; (void)count; (void)bytes;
+    return loads ? MEMOPT_ERR_CORRUPT : MEMOPT_ERR_IO;
+}
+static void save_slow_refuses(void) {
+    static slow_net n; static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saved *saved = NULL; size_t count = 0, unit, i; memopt_save_item items[MEMOPT_SAVE_OPTIM_ITEMS];
+    CHECK(slow_open(&n, 0, 7));
+    CHECK(memopt_save_shard_items(NULL, 0, "a", items, &count) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_save_shard_items(n.shard, 0, NULL, items, &count) == MEMOPT_ERR_ARGUMENT && memopt_save_shard_items(n.shard, 0, "a", NULL, &count) == MEMOPT_ERR_ARGUMENT && memopt_save_shard_items(n.shard, 0, "a", items, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_shard_error(n.shard), MEMOPT_ERR_ARGUMENT, "name, items or count is NULL"));
+    CHECK(memopt_save_shard_items(n.shard, NET_TENSORS, "a", items, &count) == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_shard_error(n.shard), MEMOPT_ERR_ARGUMENT, "no such tensor") && !count);
+    n.save.path = "run"; n.save.host = &h; n.save.error = &why;
+    CHECK(memopt_shard_next_unit(n.shard, &unit) == MEMOPT_OK && memopt_save_write(&n.save) == MEMOPT_ERR_STATE); /* within a step */
+    CHECK(test_says(&why, MEMOPT_ERR_STATE, "save: move_fn did not move its elements at item 2") && test_error_says(memopt_shard_error(n.shard), MEMOPT_ERR_STATE, "shard: a step has begun"));
+    slow_close(&n);
+    CHECK(slow_open(&n, 0, 0) && memopt_save_shard_items(n.shard, NET_TENSORS, "a", items, &count) == MEMOPT_ERR_ARGUMENT && memopt_shard_error(n.shard).status == MEMOPT_ERR_ARGUMENT);
+    slow_close(&n);
+    run_begin(&r, &h, "run"); run_set(&r, 1);
+    r.save.error = &why;
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    r.items[0].move_fn = slow_fails;
+    CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: move_fn did not move its elements at item 0"));
+    CHECK(memopt_saved_open(&r.save, &saved) == MEMOPT_OK && memopt_saved_step(saved) == 1 && memopt_saved_read(saved, &r.save) == MEMOPT_ERR_CORRUPT);
+    r.items[0].move_fn = NULL;
+    for (i = 0; saved->files[0].tensors.tensors[i].type != MEMOPT_TENSOR_F32; ++i) { }
+    ++((memopt_tensor *)(uintptr_t)saved->files[0].tensors.tensors)[i].begin; /* as no file of ours has it */
+    CHECK(memopt_saved_read(saved, &r.save) == MEMOPT_ERR_FORMAT && test_says(&why, MEMOPT_ERR_FORMAT, "save: place is not a multiple of its elements' bytes in the save at item 0"));
+    memopt_saved_close(saved);
+    disk_free(d);
+}
+
 #if defined(MEMOPT_I_POOL)
 /* What is synced is not the question where ranks are: it takes most of the time. */
 static memopt_status crowd_sync(void *user, void *file) { (void)user; (void)file; return MEMOPT_OK; }
@@ -1246,6 +1345,8 @@ static void test_save(void) {
     RUN(save_foreign_two);
     RUN(save_golden);
     RUN(save_optims);
+    RUN(save_slow);
+    RUN(save_slow_refuses);
 #if defined(MEMOPT_I_POOL)
     RUN(save_ranks);
     RUN(save_ranks_fail);

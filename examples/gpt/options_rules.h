@@ -114,9 +114,9 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            "--%s is one of --ranks: give that as well, or leave it out.",
            GIVEN(ON_STAGE) ? "stage" : GIVEN(ON_UNITS) ? "units" : "replicas");
     REFUSE(o->save_every && !o->save, "--save-every says when, and --save where: give --save DIR as well.");
-    REFUSE((o->save || o->resume) && (o->ranks || o->ladder || o->batch_table || o->dry_run || o->fit),
-           "--%s keeps one training of one process: leave it out beside --%s.", o->save ? "save" : "resume",
-           o->offload ? "offload" : o->ranks ? "ranks" : o->ladder ? "ladder" : o->batch_table ? "batch-table" : o->dry_run ? "dry-run" : "fit");
+    REFUSE((o->save || o->resume) && (o->ladder || o->batch_table || o->dry_run || o->fit),
+           "--%s keeps one training: leave it out beside --%s.", o->save ? "save" : "resume",
+           o->ladder ? "ladder" : o->batch_table ? "batch-table" : o->dry_run ? "dry-run" : "fit");
     if (o->ranks && options_ranks_wrong(o, given, message, capacity)) return 1;
     if (o->vit && options_vit_wrong(o, given, message, capacity)) return 1;
     return (o->ladder || o->batch_table) && options_table_wrong(o, given, message, capacity);

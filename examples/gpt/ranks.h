@@ -63,9 +63,11 @@ typedef struct rank {
     memopt_shard_use *uses;
     size_t       *use_layers;   /* of each use */
     size_t        use_count;
-    double       *losses;       /* of all units: those of a rank side by side */
+    double       *losses;       /* of all units: those of a rank side by side, behind them whether it is to stop */
     size_t        rounds, skipped; /* of a step; steps whose gradients were not finite, with a loss scale */
     traffic       others;
+    int           stops;        /* somebody pressed Ctrl-C */
+    saves         saves;
     rank_report  *reports;      /* of all ranks; the own one is filled in before they are sent */
     outcome      *out;          /* of rank 0; of the others NULL */
     int           wrong, told;  /* told: by another rank, that something is wrong */
@@ -73,6 +75,7 @@ typedef struct rank {
 
 typedef struct ranks_plan {
     options     *o;
+    size_t       steps;         /* that figures are of: planned, or trained */
     size_t       tape, budget;  /* bytes of a pass; what the tape may take: the same for every rank */
     uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
     size_t       data;
@@ -337,6 +340,7 @@ static void rank_stored(const rank *r, uint64_t *moved) {
 static void rank_close(rank *r) {
     int i;
 
+    saves_close(&r->saves);
     memopt_shard_close(r->shard);
     memopt_store_destroy(r->store);
     engine_close(&r->e); /* the tape waits for its transfers */
@@ -514,6 +518,8 @@ static int rank_walk(rank *r) {
     return rank_said(r, "A round", s);
 }
 
+static double *rank_losses(const rank *r, size_t number) { return r->losses + number * (r->rounds + 1); }
+
 static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
     engine *e = &r->e;
     const uint64_t number = (uint64_t)step * r->o.units + unit;
@@ -522,7 +528,7 @@ static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
     if (unit == MEMOPT_SHARD_NO_UNIT) return rank_walk(r);
     if (said(e, "A pass", memopt_tape_seek(e->tape, number))) return 1;
     if (load_batch(e, &r->o, &r->d, number * r->o.batch, 0) || pass(e)) return 1;
-    r->losses[r->number * r->rounds + round] = e->m.loss;
+    rank_losses(r, r->number)[round] = e->m.loss;
     return 0;
 }
 
@@ -557,9 +563,11 @@ static int rank_add_losses(rank *r) {
     const traffic before = rank_traffic(r);
     size_t u;
 
-    if (rank_gather(r, "The loss", r->losses, r->rounds * sizeof *r->losses)) return 1;
+    rank_losses(r, r->number)[r->rounds] = saves_stop;
+    if (rank_gather(r, "The loss", r->losses, (r->rounds + 1) * sizeof *r->losses)) return 1;
     for (r->e.m.loss = 0, u = 0; u < r->o.units; ++u)
-        r->e.m.loss += r->losses[u % r->o.ranks * r->rounds + u / r->o.ranks];
+        r->e.m.loss += rank_losses(r, u % r->o.ranks)[u / r->o.ranks];
+    for (u = 0; u < r->o.ranks; ++u) r->stops |= rank_losses(r, u)[r->rounds] > 0;
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     return 0;
 }
@@ -624,7 +632,16 @@ static int rank_hash(rank *r, uint64_t *hash) {
     return said(&r->e, "The hash", s);
 }
 
-static void rank_measure(rank *r, traffic counted) {
+/* What was planned for all steps, of those that were trained. */
+static void rank_planned_for(rank_report *x, uint64_t all, uint64_t steps) {
+    x->planned.calls = x->planned.calls / all * steps;
+    x->planned.sent = x->planned.sent / all * steps;
+    x->planned.received = x->planned.received / all * steps;
+    x->slow_planned[0] = x->slow_planned[0] / all * steps;
+    x->slow_planned[1] = x->slow_planned[1] / all * steps;
+}
+
+static void rank_measure(rank *r, traffic counted, uint64_t steps) {
     rank_report *own = &r->reports[r->number];
     const memopt_shard_desc d = rank_describe_shard(r);
     memopt_shard_bytes b;
@@ -635,6 +652,7 @@ static void rank_measure(rank *r, traffic counted) {
     own->counted = counted;
     own->others = r->others;
     own->process = process_highest();
+    rank_planned_for(own, r->o.steps, steps);
     if (d.slow && !memopt_shard_plan(&d, &b)) { /* a step left out moves and says nothing */
         own->slow_planned[0] -= r->skipped * b.slow_written;
         own->slow_planned[1] -= r->skipped * b.slow_written;
@@ -660,36 +678,62 @@ static int rank_init_part(rank *r, size_t tensor) {
     return 0;
 }
 
-static int rank_train(rank *r) {
-    uint64_t stored[2], moved[2];
-    double since;
-    traffic begin, counted;
-    double trained;
-    uint64_t hash;
+typedef struct rank_watch { /* what saves take of a run is no part of its steps */
+    double   since;
+    uint64_t stored[2];
+} rank_watch;
+
+/* A step is done: tell it, and save where that is due. */
+static int rank_stepped(rank *r, size_t done, rank_watch *w) {
+    const traffic before = rank_traffic(r);
+    uint64_t begun[2], moved[2];
+    double begin;
+    int i;
+
+    if (r->out) outcome_loss(r->out, r->e.m.loss);
+    if (r->out) progress(&r->e, &r->o, done - (size_t)r->saves.first, done, now() - w->since);
+    begin = now();
+    rank_stored(r, begun);
+    if (saves_after(&r->saves, &r->e, &r->o, done, r->stops)) return 1;
+    rank_stored(r, moved);
+    traffic_add(&r->others, traffic_less(rank_traffic(r), before));
+    for (i = 0; i < 2; ++i) w->stored[i] += moved[i] - begun[i];
+    w->since += now() - begin;
+    return 0;
+}
+
+static int rank_begin_weights(rank *r) {
     size_t i;
 
-    for (i = 0; i < r->e.m.tensor_count; ++i) if (rank_init_part(r, i)) return 1;
+    for (i = 0; !r->o.resume && i < r->e.m.tensor_count; ++i) if (rank_init_part(r, i)) return 1;
     if (init_scale(&r->e) || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
+    return saves_open(&r->saves, &r->e, &r->o, r->shard, r->comms[ALL_RANKS]);
+}
+
+static int rank_train(rank *r) {
+    rank_report *own = &r->reports[r->number];
+    rank_watch w;
+    traffic begin;
+    double trained;
+    uint64_t hash, steps;
+    size_t i;
+
+    if (rank_begin_weights(r)) return 1;
     begin = rank_traffic(r);
-    rank_stored(r, stored);
-    since = now();
-    for (i = 0; i < r->o.steps; ++i) {
-        if (rank_step(r, i)) return 1;
-        if (!r->out) continue;
-        outcome_loss(r->out, r->e.m.loss);
-        progress(&r->e, &r->o, i + 1, now() - since);
-    }
-    trained = now() - since;
-    counted = traffic_less(traffic_less(rank_traffic(r), begin), r->others);
-    rank_measure(r, counted);
-    rank_stored(r, moved);
-    r->reports[r->number].slow_counted[0] = moved[0] - stored[0];
-    r->reports[r->number].slow_counted[1] = moved[1] - stored[1];
+    rank_stored(r, w.stored);
+    w.since = now();
+    for (i = (size_t)r->saves.first; i < r->o.steps && !r->stops; ++i)
+        if (rank_step(r, i) || rank_stepped(r, i + 1, &w)) return 1;
+    trained = now() - w.since;
+    steps = i - r->saves.first;
+    rank_measure(r, traffic_less(traffic_less(rank_traffic(r), begin), r->others), steps);
+    rank_stored(r, own->slow_counted);
+    for (i = 0; i < 2; ++i) own->slow_counted[i] -= w.stored[i];
     if (rank_gather(r, "The report", r->reports, sizeof *r->reports)) return 1;
     if (rank_hash(r, &hash)) return 1;
     if (!r->out) return 0;
     r->out->weights_hash = hash;
-    r->out->seconds_per_step = trained / (double)r->o.steps;
+    r->out->seconds_per_step = trained / (double)steps;
     r->out->tokens_per_second = (double)r->out->tokens / r->out->seconds_per_step;
     return 0;
 }
@@ -710,7 +754,7 @@ static int rank_open(rank *r, const ranks_plan *p) {
     if (!r->o.vit
         && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
     r->rounds = (r->o.units + r->o.ranks - 1) / r->o.ranks;
-    r->losses = (double *)calloc(r->rounds * r->o.ranks, sizeof *r->losses);
+    r->losses = (double *)calloc((r->rounds + 1) * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
     if (rank_open_model(r, bytes) || rank_open_kept(r, &room, &r->kept) || rank_open_tape(r, p->budget)) return 1;
@@ -959,6 +1003,7 @@ static int ranks_main(const options *asked, outcome *out) {
     wrong = !p.reports || !p.bytes;
     if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of %zu ranks.", o.ranks);
     wrong = wrong || plan_ranks(&p, out) || (!o.dry_run && ranks_run(&p, out));
+    p.steps = o.dry_run ? o.steps : (size_t)out->steps;
     out->ok = !wrong;
     if (wrong && out->message[0] && !own_rank()) fprintf(stderr, "train_gpt: %s\n", out->message);
     if (!wrong && !own_rank()) {

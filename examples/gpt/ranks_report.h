@@ -18,18 +18,18 @@ static int as_planned(const ranks_plan *p) { /* to the byte; what LAMB and its l
 
 static void tell_rank(const ranks_plan *p, size_t number) {
     const rank_report *x = &p->reports[number];
-    const double steps = (double)p->o->steps * 1e6;
+    const double steps = (double)p->steps * 1e6;
 
     printf("%5zu %13.3f ", number, (double)x->predicted[HELD] / 1e6);
     if (p->o->dry_run) {
         printf("%12s %17.3f %10s %10s %8.0f\n", "-", (double)x->planned.sent / steps, "-", "-",
-               (double)x->planned.calls / (double)p->o->steps);
+               (double)x->planned.calls / (double)p->steps);
         return;
     }
     printf("%12.3f %17.3f %10.3f %10.3f %8.0f", (double)x->measured[HELD] / 1e6, (double)x->planned.sent / steps,
            (double)(x->counted.sent + x->others.sent) / steps,
            (double)(x->counted.received + x->others.received) / steps,
-           (double)(x->counted.calls + x->others.calls) / (double)p->o->steps);
+           (double)(x->counted.calls + x->others.calls) / (double)p->steps);
 #ifdef TRAIN_GPT_MPI
     printf(" %11.1f", (double)x->process / 1e6);
 #endif
@@ -38,7 +38,7 @@ static void tell_rank(const ranks_plan *p, size_t number) {
 
 static void tell_offload(const ranks_plan *p, size_t number) {
     const rank_report *x = &p->reports[number];
-    const double steps = (double)p->o->steps * 1e6;
+    const double steps = (double)p->steps * 1e6;
 
     printf("%5zu offload: %.1f MB %s; a step reads %.3f MB and writes %.3f MB", number, (double)x->slow_room / 1e6,
            p->o->offload_to ? "of the disk" : "of the host's memory", (double)x->slow_planned[0] / steps,

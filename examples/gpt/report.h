@@ -54,17 +54,18 @@ static uint64_t weights_hash(const model *m) {
     return h;
 }
 static int in_a_table(const options *o) { return o->ladder || o->batch_table; }
-/* A line on the terminal that is written over; into a file, a line for every tenth part. */
-static void progress(const engine *e, const options *o, size_t done, double seconds) {
+/* A line on the terminal that is written over; into a file, a line for every tenth part. own: steps of those done that
+   this process made, in so many seconds. */
+static void progress(const engine *e, const options *o, size_t own, size_t done, double seconds) {
     const int terminal = isatty(2), last = done == o->steps;
     if (o->quiet || (!terminal && (in_a_table(o) || done * 10 / o->steps == (done - 1) * 10 / o->steps))) return;
     fprintf(stderr, "%sstep %zu/%zu  loss %.4f  %.0f tokens/s  memory %.0f MB, peak %.0f MB  %.0f s left%s",
         terminal ? "\r" : "",
             done, o->steps, e->m.loss,
-                (double)done * (double)(transformer_rows(&e->m.shape) * o->accumulate) / seconds,
+                (double)own * (double)(transformer_rows(&e->m.shape) * o->accumulate) / seconds,
             (double)process_bytes("/proc/self/status", "VmRSS:") / 1e6,
             (double)process_bytes("/proc/self/status", "VmHWM:") / 1e6,
-            seconds / (double)done * (double)(o->steps - done),
+            seconds / (double)own * (double)(o->steps - done),
                 !terminal ? "\n" : !last ? "   " : in_a_table(o) ? "\r\033[K" : "\n");
 }
 static void tell_plan(const outcome *out) {

@@ -1,15 +1,17 @@
 /* saves.h - a run that goes on where it was stopped: --save, --save-every, --resume, and Ctrl-C. What decides the next
    bit is saved: weights and states, the loss scale, and the number of the step, from which batches, noise and dropout
-   follow. So a run that was stopped ends with the weights of one that never was. */
+   follow. So a run that was stopped ends with the weights of one that never was. Each rank saves its part; a run may go
+   on with other --ranks and --stage, with or without --offload: only the --units of a step are to stay. */
 #ifndef GPT_SAVES_H
 #define GPT_SAVES_H
 #include <signal.h>
 
 typedef struct saves {
-    memopt_save_desc desc;
+    memopt_save_desc desc; /* its comm: of all ranks, or NULL */
+    memopt_shard *shard;   /* of this rank; NULL: the engine's optimizer has it all */
     memopt_save_item *items;
     char   (*names)[32];
-    uint64_t step; /* done so far */
+    uint64_t step, first;  /* done so far; when this process began */
     char   switches[200];
     memopt_tensor_metadata text;
 } saves;
@@ -41,8 +43,9 @@ static int saves_list(saves *s, engine *e, const options *o) {
     if (!s->items || !s->names) return said(e, "The list of what is saved", MEMOPT_ERR_MEMORY);
     for (i = 0; i < tensors; ++i) {
         snprintf(s->names[i], sizeof s->names[i], "tensor.%zu", i);
-        if (said(e, "What is saved", memopt_save_optim_items(e->optim, i, s->names[i], s->items, &s->desc.item_count)))
-            return 1;
+        if (said(e, "What is saved", s->shard
+                 ? memopt_save_shard_items(s->shard, i, s->names[i], s->items, &s->desc.item_count)
+                 : memopt_save_optim_items(e->optim, i, s->names[i], s->items, &s->desc.item_count))) return 1;
     }
     saves_add(s, "step", MEMOPT_TENSOR_U64, 1, &s->step);
     saves_add(s, "scaler", MEMOPT_TENSOR_U8, sizeof e->scaler, &e->scaler);
@@ -69,7 +72,8 @@ static int saves_resume(saves *s, engine *e, const options *o) {
     if (!status) status = memopt_saved_read(saved, &s->desc);
     memopt_saved_close(saved);
     if (!status) status = memopt_scaler_check(&e->scaler);
-    if (!status && e->tape) status = memopt_tape_seek(e->tape, s->step * o->accumulate);
+    if (!status && s->shard) status = memopt_shard_share(s->shard);
+    else if (!status && e->tape) status = memopt_tape_seek(e->tape, s->step * o->accumulate);
     if (said(e, "--resume", status)) return 1;
     if (s->step < o->steps) return 0;
     snprintf(e->message, sizeof e->message, "--resume %s: %llu steps are done; give --steps with more of them.", o->resume,
@@ -77,10 +81,13 @@ static int saves_resume(saves *s, engine *e, const options *o) {
     return 1;
 }
 
-static int saves_open(saves *s, engine *e, const options *o) {
+static int saves_open(saves *s, engine *e, const options *o, memopt_shard *shard, memopt_comm *comm) {
     memset(s, 0, sizeof *s);
+    s->shard = shard;
+    s->desc.comm = comm;
     if (!o->save && !o->resume) return 0;
     if (saves_list(s, e, o) || (o->resume && saves_resume(s, e, o))) return 1;
+    s->first = s->step;
     if (o->save) signal(SIGINT, saves_ask);
     return 0;
 }
@@ -90,14 +97,15 @@ static void saves_close(saves *s) {
     free(s->names);
 }
 
-/* A step is done: save where that is due. */
-static int saves_after(saves *s, engine *e, const options *o, size_t done) {
+/* A step is done: save where that is due. stops: Ctrl-C was pressed, on any rank. */
+static int saves_after(saves *s, engine *e, const options *o, size_t done, int stops) {
     s->step = done;
-    if (!o->save || !(saves_stop || done == o->steps || (o->save_every && done % o->save_every == 0))) return 0;
+    if (!o->save || !(stops || done == o->steps || (o->save_every && done % o->save_every == 0))) return 0;
     s->desc.path = o->save;
     s->desc.step = done;
     if (said(e, "--save", memopt_save_write(&s->desc))) return 1;
-    if (saves_stop) fprintf(stderr, "train_gpt: stopped and saved after step %zu; --resume %s goes on\n", done, o->save);
+    if (stops && !memopt_comm_get_stats(s->desc.comm).rank)
+        fprintf(stderr, "train_gpt: stopped and saved after step %zu; --resume %s goes on\n", done, o->save);
     return 0;
 }
 #endif

@@ -529,14 +529,15 @@ END
 newest() { # the step of the newest save; 0: there is none
     for save in "$work"/killed/gen-*; do echo "$save"; done | grep -v '\.[a-z]*$' | sed -n 's/.*gen-\([0-9]*\)-step-\([0-9]*\)$/\1 \2/p' | sort -n | tail -n 1 | awk '{ step = $2 } END { print step + 0 }'
 }
-killed() { # KILLS times with kill -9 at any moment, with a save after each step: nothing is lost, the bits are those of one run
+killed() { # KILLS times with kill -9 at any moment, with a save after each step, every third time over ranks and a slow tier: nothing is lost, the bits are those of one run
     cp memopt.h "$work/text" || fail "no text" # which may change while this goes on
     small="--quiet --data $work/text --layers 1 --width 64 --context 32 --batch 2 --optimizer adamw8 --dropout 0.1" before=0 k=0
     while [ "$k" -lt "${KILLS:-20}" ]; do
-        k=$((k + 1)) resume=
+        k=$((k + 1)) resume= how=
         [ "$before" -gt 0 ] && resume="--resume $work/killed"
+        [ $((k % 3)) = 0 ] && how="--ranks 2 --units 1 --offload states,weights=$work" # a single unit: the bits of one process
         # shellcheck disable=SC2086
-        build/train_gpt $small --steps 1000000 --save "$work/killed" --save-every 1 $resume >"$work/said" 2>&1 &
+        build/train_gpt $small --steps 1000000 --save "$work/killed" --save-every 1 $resume $how >"$work/said" 2>&1 &
         id=$!
         sleep "$(awk -v k="$k" 'BEGIN { srand(k); printf "0.%03d", 20 + int(rand() * 400) }')"
         kill -9 "$id" 2>/dev/null || fail "kill $k: it ended by itself: $(cat "$work/said")"

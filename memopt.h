@@ -3515,7 +3515,8 @@ MEMOPT_API memopt_error      memopt_pieces_error(const memopt_pieces *pieces);
    step, for any workers and SIMD level. The bits depend on the number of ranks, because what a rank could not send yet
    is a state of that rank.
    Stages      The warm-up, steps 1 to freeze_step, is exact: Adam or LAMB, without bias correction, of the gradient's
-               mean over ranks. Then the second moment stays as it is, and what is sent has one bit an element.
+               mean: the ranks' added in their order, in float, times (float)1 / N. Then the second moment stays as it
+               is, and what is sent has one bit an element.
    0/1 Adam    sends one bit in the warm-up too: the exact gradient is sent only where the second moment changes, at
                steps divisible by an interval that doubles after every 16 such steps. After the warm-up ranks step alone
                and meet every H steps; H doubles up to local_limit. Between, their weights differ.

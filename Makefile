@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -62,6 +62,9 @@ $(BUILD)/perl-doc.txt:
 
 batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the samples a second at it, for a GPT and a ViT
 	@$(BUILD)/train_gpt --batch-table --layers 6 --width 256 --heads 4 --context 256 --fit $(or $(LIMIT),300M) --steps 2 --threads $(JOBS)
+
+seven-b: $(BUILD)/seven_b ## a training step of a 7-billion-parameter decoder in 3 GB of memory: weights and states in DIR (55 GB of disk; ARGS=--no-atomic: 28)
+	@$(BUILD)/seven_b --dir $(or $(DIR),$(BUILD)) --steps $(or $(STEPS),1) --threads $(JOBS) $(ARGS)
 
 ranks: $(BUILD)/train_gpt ## the tiny GPT over 1, 2, 4 and 8 ranks, stages 0 to 3, threads and MPI: bytes of a rank, traffic, one hash
 	@sh tests/ranks.sh
@@ -180,11 +183,12 @@ ifneq ($(filter-out none,$(BLAS)),)
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune $(BUILD)/seven_b: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
-$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
+$(BUILD)/seven_b: $(wildcard examples/seven/*.h)
+$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/seven_b $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)

@@ -2875,7 +2875,8 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
    Steps       What is written becomes what the store holds at memopt_store_commit(), all tiles at once. Until then, and
                when a step fails or the program dies, it holds the tiles of the commit before. That takes twice the
                room; with no_atomic a tile is overwritten where it lies, and a step that fails has lost what was in the
-               tiles that it wrote.
+               tiles that it wrote. A kept file says so from the step's first write to its commit: it is not opened
+               again when the program has died in between.
    Checks      Of each tile of a file the store knows the CRC-32C, how many bytes were written and in which step, and
                keeps that in the file's own table, too: a tile that is torn, old, another's (of the same store) or
                damaged is found when it is read. So is a file that was cut, or of other sizes of tiles, when it is
@@ -2934,7 +2935,8 @@ typedef struct memopt_store memopt_store;
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
  *         an old one as it was), ERR_IO, ERR_FORMAT (reopen: the file is damaged, cut, of another layout, or none of
- *         ours; it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
+ *         ours, or with no_atomic a step was cut off; it is left as it is), ERR_UNSUPPORTED (a table of files that
+ *         wants an alignment above 4096)
  * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
  * threads one thread at a time per store
  */
@@ -32013,6 +32015,8 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
    Commit     `written` becomes `held`. A kept file has a table of all entries, twice: the one that is older is written
               over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
               there, and the tiles that it names lie in regions that nobody wrote to since.
+   Mark       With one region the first write of a step makes the file's table untrue. Before it, a table goes to the
+              file that has tiles and no step: that of the commit takes its place.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
    Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
               writes go over the tiles of the other one.
@@ -32071,6 +32075,7 @@ struct memopt_store {
     uint64_t sequence; /* of the last table that was written */
     int copy;          /* which of the two places has it */
     int in_doubt;      /* the other may have a newer one: it is put right before anything is written */
+    int is_marked;     /* the file says that a step has begun, and has overwritten tiles */
     int is_checked;
     int is_new;        /* nothing is lost with the file: goes away when the creation fails */
     memopt_error failure, error; /* failure: the one that sticks */
@@ -32235,7 +32240,7 @@ static memopt_status memopt_i_store_table_write(memopt_store *x, uint64_t step) 
     memopt_i_little_endian(&o, x->desc.tiles, 8);
     memopt_i_little_endian(&o, memopt_i_store_layout(x), 8);
     memopt_i_little_endian(&o, x->sequence + 1, 8);
-    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP ? x->stats.step : step, 8);
+    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP && !x->is_marked ? x->stats.step : step, 8);
     memopt_i_little_endian(&o, 0, 8);
     for (i = 0; i < x->desc.tiles; ++i) {
         const memopt_i_store_entry e = memopt_i_store_committed(&x->tiles[i], step);
@@ -32302,6 +32307,13 @@ static void memopt_i_store_table_take(memopt_store *x, int copy) {
     }
 }
 
+static int memopt_i_store_is_cut_off(const memopt_store *x) { /* tiles without a step: the mark */
+    size_t i, held = 0;
+
+    for (i = 0; i < x->desc.tiles; ++i) held += x->tiles[i].held.region != 0;
+    return held && x->stats.step == MEMOPT_STORE_NO_STEP;
+}
+
 /* ---- opening the file ---- */
 /* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
    made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
@@ -32321,6 +32333,9 @@ static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) 
     if (misfit[copy])
         return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
     memopt_i_store_table_take(x, copy);
+    if (memopt_i_store_is_cut_off(x))
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path",
+                               "holds half a step: one of a store with no_atomic was cut off");
     x->in_doubt = misfit[!copy] != NULL;
     s = f->write_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes);
     if (!s) s = f->sync_fn(f->user, x->file);
@@ -32631,6 +32646,18 @@ static memopt_status memopt_i_store_publish(memopt_store *x, uint64_t step) {
     return MEMOPT_OK;
 }
 
+/* Before a write: the file says which tiles it holds, or that it no longer does. */
+static memopt_status memopt_i_store_prepare(memopt_store *x) {
+    const int marks = x->desc.keep && x->desc.no_atomic && !x->is_marked && x->stats.step != MEMOPT_STORE_NO_STEP;
+    memopt_status s;
+
+    if (!marks && !x->in_doubt) return MEMOPT_OK;
+    x->is_marked |= marks;
+    s = memopt_i_store_publish(x, MEMOPT_STORE_NO_STEP);
+    if (s && marks) x->is_marked = 0; /* nothing has been written over */
+    return s;
+}
+
 static memopt_status memopt_i_store_begin(memopt_store *x, memopt_transfer kind, size_t tile, unsigned char *bytes,
                                           size_t count) {
     memopt_i_store_tile *t;
@@ -32641,8 +32668,7 @@ static memopt_status memopt_i_store_begin(memopt_store *x, memopt_transfer kind,
     t = &x->tiles[tile];
     if (t->slot != SIZE_MAX) memopt_i_store_finish(x, t->slot);
     if (memopt_i_store_stuck(x)) return x->failure.status;
-    if (kind == MEMOPT_TRANSFER_WRITE && x->in_doubt && memopt_i_store_publish(x, MEMOPT_STORE_NO_STEP))
-        return x->failure.status;
+    if (kind == MEMOPT_TRANSFER_WRITE && memopt_i_store_prepare(x)) return x->failure.status;
     e = *memopt_i_store_newest(t);
     if (kind == MEMOPT_TRANSFER_READ && (!e.region || e.count != count)) {
         memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
@@ -32704,6 +32730,7 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
         store->tiles[i].held = memopt_i_store_committed(&store->tiles[i], step);
         store->tiles[i].written.region = 0;
     }
+    store->is_marked = 0;
     store->stats.step = step;
     return MEMOPT_OK;
 }

@@ -312,6 +312,10 @@ finetune() { # tiny models in and out, their losses computed once more, what is 
     $MAKE -s build/finetune || exit 1
     "$python" tests/check_finetune.py build/finetune
 }
+seven() { # the 7-billion-parameter decoder's program with tiny layers
+    $MAKE -s build/seven_b || exit 1
+    sh tests/check_seven.sh build/seven_b
+}
 schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
     $MAKE -s build/schedule_tool || exit 1
     [ "$(build/schedule_tool --revolve 100 5)" = 316 ] || fail "--revolve 100 5"

@@ -1,0 +1,251 @@
+/* time.h - how long a step will take: the rates of this machine, measured once, and a walk through the step's uses.
+
+   Rates    Of the disk by memopt_store_measure(). Of computing by one segment of each kind, forward and backward, on
+            weights of its size; of stepping by one tensor; of a checksum by memory.
+   Walk     Two clocks. The disk serves what is begun in its order: the next group's weights while this one computes,
+            then the states of this group's step both ways. Computing waits for weights that are not there yet, and a
+            step for its last tile. Checksums are computing's. */
+#ifndef SEVEN_TIME_H
+#define SEVEN_TIME_H
+#include "model.h"
+
+enum { EMBEDDING, ATTENTION, MLP, HEAD, KINDS };
+enum { PASSES = 2 /* that are timed */ };
+
+typedef struct rates {
+    memopt_store_rates disk;
+    double segment[KINDS][2]; /* seconds of a forward, of a backward */
+    double step, fresh, crc;  /* seconds of an element that is stepped, is made at first; of a byte that is checked */
+} rates;
+
+static double now(void) { /* seconds */
+    memopt_host host;
+    uint64_t t = 0;
+
+    if (!memopt_host_resolve(NULL, &host)) (void)host.clock.now_fn(host.clock.user, &t);
+    return (double)t * 1e-9;
+}
+
+/* ---- the disk ---- */
+static int measure_disk(model *m, const char *path, rates *r) {
+    const uint64_t largest = (uint64_t)1 << 30;
+    const int is_large = m->room.disk > largest;
+    memopt_store_desc d;
+
+    memset(&d, 0, sizeof d);
+    d.tile_bytes = is_large ? (size_t)4 << 20 : (size_t)64 << 10;
+    d.tiles = is_large ? (size_t)(largest / d.tile_bytes) : 16; /* beyond a disk's own cache; no more than is needed */
+    d.path = path;
+    d.aligned = 1;
+    d.no_atomic = 1;
+    d.error = &m->error;
+    return failed(m, "The rates of the disk",
+                  memopt_store_measure(&d, is_large ? 1000000000u : 10000000u, &r->disk));
+}
+
+/* ---- computing ---- */
+typedef struct workplace { /* of one segment */
+    void *weights, *gradients;
+    unsigned char *input, *grad;
+    size_t largest; /* elements of a group */
+} workplace;
+
+static transformer_part *part_of(model *m, size_t segment) {
+    return (transformer_part *)m->layers[segment].user;
+}
+
+/* Passes of one segment alone: the mean of those after the first, which takes memory. */
+static int measure_segment(model *m, const workplace *w, size_t segment, double *seconds) {
+    transformer_part *part = part_of(m, segment);
+    const int is_first = !segment, is_last = segment + 1 == m->count;
+    memopt_tape_desc d;
+    memopt_tape *tape = NULL;
+    memopt_status s;
+    int i;
+
+    memset(&d, 0, sizeof d);
+    part->weights = w->weights;
+    part->gradients = w->gradients;
+    d.chain.segments = &m->segments[segment];
+    d.chain.count = 1;
+    d.chain.input_bytes = is_first ? transformer_rows(&m->shape) * sizeof(int32_t)
+                                   : transformer_bytes(&m->shape, m->shape.width);
+    d.chain.input_grad_bytes = is_first ? 0 : d.chain.input_bytes;
+    d.layers = &m->layers[segment];
+    d.rule = MEMOPT_SCHEDULE_ALL;
+    d.error = &m->error;
+    s = memopt_tape_open(&d, &tape);
+    seconds[0] = seconds[1] = 0;
+    for (i = 0; !s && i <= PASSES; ++i) {
+        const double begin = now();
+        double middle;
+
+        s = memopt_tape_forward(tape, is_first ? (const void *)m->ids : w->input);
+        middle = now();
+        if (!s) s = memopt_tape_backward(tape, is_last ? NULL : w->grad, is_first ? NULL : w->grad);
+        if (i) seconds[0] += (middle - begin) / PASSES;
+        if (i) seconds[1] += (now() - middle) / PASSES;
+        if (s) m->error = memopt_tape_error(tape);
+    }
+    memopt_tape_destroy(tape);
+    return failed(m, "The rate of a layer", s);
+}
+
+static int measure_segments(model *m, const workplace *w, rates *r) {
+    const size_t at[KINDS] = { 0, 1, 2, m->count - 1 };
+    int kind;
+
+    for (kind = 0; kind < KINDS; ++kind)
+        if (measure_segment(m, w, at[kind], r->segment[kind])) return 1;
+    return 0;
+}
+
+/* Of steps on a tensor as large as the largest group, as no cache holds one. */
+static int measure_step(model *m, const workplace *w, rates *r) {
+    memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    memopt_optim_tensor tensor;
+    memopt_optim_desc d = model_shard(m).optim;
+    memopt_optim_run run;
+    memopt_optim *optim = NULL;
+    memopt_status s;
+
+    memset(&tensor, 0, sizeof tensor);
+    memset(&run, 0, sizeof run);
+    tensor.weights = w->weights;
+    tensor.gradients = w->gradients;
+    tensor.count = w->largest;
+    d.tensors = &tensor;
+    d.tensor_count = 1;
+    run.groups = &group;
+    run.group_count = 1;
+    s = memopt_optim_open(&d, NULL, &optim);
+    for (run.step = 1; !s && run.step <= 1 + PASSES; ++run.step) {
+        const double begin = now();
+
+        s = memopt_optim_step(optim, &run);
+        if (run.step > 1) r->step += (now() - begin) / (double)w->largest / PASSES;
+    }
+    memopt_optim_close(optim);
+    return failed(m, "The rate of a step", s);
+}
+
+static int measure_computing(model *m, rates *r) {
+    const size_t rows = transformer_bytes(&m->shape, m->shape.width);
+    const size_t type = memopt_type_bytes(m->shape.weight_type), piece = (size_t)1 << 20;
+    size_t i, t, elements;
+    workplace w;
+    double begin;
+    int wrong;
+
+    memset(&w, 0, sizeof w);
+    for (i = 0; i < m->count; ++i) {
+        for (elements = 0, t = part_of(m, i)->first_tensor; t < m->tensor_count && m->tensors[t].group == i; ++t)
+            elements += round_up(m->tensors[t].count, m->shape.grain);
+        w.largest = elements > w.largest ? elements : w.largest;
+    }
+    w.weights = malloc(w.largest * type);
+    w.gradients = calloc(w.largest, type);
+    w.input = (unsigned char *)malloc(rows);
+    w.grad = (unsigned char *)calloc(1, rows);
+    m->ids = (int32_t *)calloc(transformer_rows(&m->shape), 2 * sizeof *m->ids);
+    wrong = !w.weights || !w.gradients || !w.input || !w.grad || !m->ids;
+    if (wrong) (void)refuse(m, "There is no memory to measure with.");
+    else {
+        m->head.targets = m->targets = m->ids + transformer_rows(&m->shape);
+        model_batch(m, 0);
+        begin = now();
+        for (t = 0; t < m->tensor_count && !m->sizes[t].columns; ++t) {}
+        for (i = 0; i < w.largest && !wrong; i += elements) {
+            elements = w.largest - i < piece ? w.largest - i : piece;
+            wrong = failed(m, "The weights",
+                           initial_weights(m, t, 0, elements, (unsigned char *)w.weights + i * type));
+        }
+        r->fresh = (now() - begin) / (double)w.largest;
+        wrong = wrong || failed(m, "The input", initial_weights(m, t, 0, rows / type, w.input));
+        begin = now();
+        (void)memopt_crc32c(0, w.weights, w.largest * type);
+        r->crc = (now() - begin) / (double)(w.largest * type);
+        wrong = wrong || measure_segments(m, &w, r) || measure_step(m, &w, r);
+    }
+    free(w.weights);
+    free(w.gradients);
+    free(w.input);
+    free(w.grad);
+    free(m->ids);
+    m->ids = m->targets = NULL;
+    return wrong;
+}
+
+/* ---- the walk ---- */
+typedef struct walk {
+    double computing, disk;   /* now, on each clock */
+    double busy, moving;      /* seconds of work on each */
+    double elements, bytes;   /* of the group in use; of its weights */
+} walk;
+
+static int kind_of(const model *m, size_t group) {
+    return !group ? EMBEDDING : group + 1 == m->count ? HEAD : group % 2 ? ATTENTION : MLP;
+}
+
+static double group_elements(const model *m, size_t group) {
+    const transformer_part *part = (const transformer_part *)m->layers[group].user;
+    double sum = 0;
+    size_t t;
+
+    for (t = part->first_tensor; t < part->first_tensor + part->tensor_count; ++t) sum += (double)m->tensors[t].count;
+    return sum;
+}
+
+static void walk_compute(walk *w, double seconds) {
+    w->computing += seconds;
+    w->busy += seconds;
+}
+
+static void walk_move(walk *w, double seconds) { /* begun now */
+    if (w->disk < w->computing) w->disk = w->computing;
+    w->disk += seconds;
+    w->moving += seconds;
+}
+
+/* The time of a step; done_at: NULL, or of each use, when it is over. In memory nothing moves. */
+static walk walk_step(const model *m, const rates *r, double *done_at) {
+    const double type = (double)memopt_type_bytes(m->shape.weight_type);
+    const double states = (double)m->bytes.slow_states / model_parameters(m); /* bytes of an element, about */
+    const int moves = !m->o->in_memory;
+    size_t u, here = SIZE_MAX, next;
+    double ready = 0; /* when the weights that are under way are there */
+    walk w;
+
+    memset(&w, 0, sizeof w);
+    for (u = 0; u < m->use_count; ++u) {
+        const memopt_shard_use use = m->uses[u];
+        const double elements = group_elements(m, use.group);
+
+        if (moves && use.group != here) {
+            if (!u) walk_move(&w, elements * type / r->disk.read);
+            if (!u) ready = w.disk;
+            if (w.computing < ready) w.computing = ready;
+            walk_compute(&w, elements * type * r->crc);
+            here = use.group;
+            for (next = u; next < m->use_count && m->uses[next].group == here; ++next) {}
+            if (next < m->use_count) walk_move(&w, group_elements(m, m->uses[next].group) * type / r->disk.read);
+            ready = w.disk;
+        }
+        walk_compute(&w, r->segment[kind_of(m, use.group)][use.is_backward]);
+        if (use.is_backward) {
+            if (moves) walk_move(&w, elements * (2 * states + type) / r->disk.both);
+            walk_compute(&w, elements * (r->step + (moves ? (2 * states + type) * r->crc : 0)));
+            if (w.computing < w.disk) w.computing = w.disk;
+        }
+        if (done_at) done_at[u] = w.computing;
+    }
+    return w;
+}
+
+/* To write weights and begun states, piece by piece, before the first step. */
+static double seconds_to_begin(const model *m, const rates *r) {
+    const double bytes = (double)(m->bytes.slow_weights + m->bytes.slow_states);
+
+    return model_parameters(m) * r->fresh + (m->o->in_memory ? 0 : bytes * (1 / r->disk.write + r->crc));
+}
+#endif

@@ -15572,6 +15572,9 @@ typedef struct memopt_i_state_codec {
     float   grid[32];            /* C for the exponents 96 to 127, indexed by the exponent's low 5 bits */
     float   value[256];          /* the level of each code */
     uint8_t high[256], low[256]; /* the same as bfloat16 in two planes; signed: 128 magnitudes */
+    uint8_t grid_bytes[3][32];   /* bytes 0, 2 and 3 of the grid; byte 1 is 0 */
+    int8_t  factors[2][16];      /* see memopt_i_state_codec_lines(); [0] by row, [1] by place in row 0 */
+    int8_t  bases[2][16];
     int     is_signed;
 } memopt_i_state_codec;
 
@@ -15603,6 +15606,32 @@ static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *wi
     t->low[code] = 0x80;
 }
 
+/* Levels without a table of 256. The place of a code is the next one's number (of the next with a plus), in a byte, so
+   that 1.0 is place 0. As bfloat16, the levels of a row of 16 places lie on a line: factor * place + 128 * base. In row 0
+   each place has factor and base of its own. */
+static void memopt_i_state_codec_lines(memopt_i_state_codec *t) {
+    int word[256];
+    int place, row;
+
+    for (place = 0; place < 256; ++place) {
+        const int k = ((place - 1) & 255) >> t->is_signed;
+
+        word[place] = t->high[k] << 8 | t->low[k];
+    }
+    for (row = 1; row < 16; ++row) {
+        const int factor = (word[16 * row + 14] - word[16 * row + 12]) / 2;
+
+        t->factors[0][row] = (int8_t)factor;
+        t->bases[0][row] = (int8_t)((word[16 * row] - 16 * row * factor) / 128);
+    }
+    for (place = 0; place < 16; ++place) {
+        const int factor = word[place] % 128 ? (word[14] - word[12]) / 2 : 0;
+
+        t->factors[1][place] = (int8_t)factor;
+        t->bases[1][place] = (int8_t)((word[place] - place * factor) / 128);
+    }
+}
+
 static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
     static const uint8_t of_signed[19] = { 5, 4, 4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 0 };
     static const uint8_t of_unsigned[25] = { 6, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0,
@@ -15618,6 +15647,14 @@ static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
         const uint32_t sign = is_signed ? (uint32_t)(i & 1) << 31 : 0;
         t->value[i] = memopt_i_bits_float((uint32_t)t->high[k] << 24 | (uint32_t)t->low[k] << 16 | sign);
     }
+    for (i = 0; i < 32; ++i) {
+        const uint32_t bits = memopt_i_float_bits(t->grid[i]);
+
+        t->grid_bytes[0][i] = (uint8_t)(bits & 255);
+        t->grid_bytes[1][i] = (uint8_t)(bits >> 16 & 255);
+        t->grid_bytes[2][i] = (uint8_t)(bits >> 24);
+    }
+    memopt_i_state_codec_lines(t);
 }
 
 static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
@@ -15694,23 +15731,6 @@ V_FN void V(state_codec_levels)(const memopt_i_state_codec *t, __m512 *levels, c
     }
 }
 
-V_FN void V(state_codec_decode_as)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n,
-                                   int is_signed) {
-    __m512 x[4];
-    size_t i, k;
-
-    for (i = 0; i + 64 <= n; i += 64) {
-        V(state_codec_levels)(t, x, codes + i, is_signed);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 4; ++k) _mm512_storeu_ps(levels + i + 16 * k, x[k]);
-    }
-    if (i < n) memopt_i_v1_state_codec_decode(t, levels + i, codes + i, n - i);
-}
-
-V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
-    V(state_codec_decode_as)(t, levels, codes, n, t->is_signed);
-}
-
 /* The low bytes of 4 x 16 words to 64 bytes in order: shifted together, then one permutation. */
 V_FN void V(state_codec_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i order = _mm512_setr_epi32(0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
@@ -15737,90 +15757,105 @@ V_FN __m512i V(state_codec_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scal
     return V(state_codec_sum)(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_STATE_CODEC_LIFT)));
 }
 
-V_FN void V(state_codec_encode_as)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                   float inverse, int is_signed) {
+/* 64 codes. */
+V_FN void V(state_codec_put)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, __m512 scale,
+                             int is_signed) {
     const __m512 g0 = _mm512_loadu_ps(t->grid);
     const __m512 g1 = _mm512_loadu_ps(t->grid + 16);
-    const __m512 scale = _mm512_set1_ps(inverse);
-    size_t i = 0;
+    __m512i k[4];
+    size_t i;
 
-    if (is_signed)
-        for (; i + 64 <= n; i += 64)
-            V(state_codec_pack)(codes + i,
-                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i), scale),
-                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
-                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
-                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
-    else
-        for (; i + 64 <= n; i += 64)
-            V(state_codec_pack)(codes + i,
-                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i), scale),
-                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
-                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
-                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
-    if (i < n) memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
-}
-
-V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                float inverse) {
-    V(state_codec_encode_as)(t, codes, x, n, inverse, t->is_signed);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i)
+        k[i] = is_signed ? V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + 16 * i), scale)
+                         : V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + 16 * i), scale);
+    V(state_codec_pack)(codes, k[0], k[1], k[2], k[3]);
 }
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
-/* Levels are gathered. */
-V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
-                                size_t n) {
-    size_t i = 0;
-    uint64_t eight;
+/* Bytes are looked up in tables of 16, within 128 bits. What packs and unpacks does so within 128 bits as well, so the
+   codes are put in order by fours, once. */
+V_FN __m256i V(state_codec_table)(const void *sixteen) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)sixteen));
+}
 
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&eight, codes + i, 8);
-        _mm256_storeu_ps(levels + i, _mm256_i32gather_ps(t->value,
-            _mm256_cvtepu8_epi32(_mm_set_epi64x(0, (long long)eight)), 4));
+/* 32 levels, by the lines. */
+V_FN void V(state_codec_levels)(const memopt_i_state_codec *t, __m256 *levels, const uint8_t *codes, int is_signed) {
+    const __m256i one = _mm256_set1_epi8(1), by_128 = _mm256_set1_epi8((char)128), zero = _mm256_setzero_si256();
+    const __m256i k = _mm256_permutevar8x32_epi32(_mm256_loadu_si256((const __m256i *)(const void *)codes),
+                                                  _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+    const __m256i place = _mm256_add_epi8(is_signed ? _mm256_or_si256(k, one) : k, one);
+    const __m256i row = _mm256_and_si256(_mm256_srli_epi16(place, 4), _mm256_set1_epi8(15));
+    const __m256i in_first = _mm256_adds_epu8(place, _mm256_set1_epi8(0x70)); /* from row 1 on 128 and more: finds 0 */
+    const __m256i factor = _mm256_or_si256(_mm256_shuffle_epi8(V(state_codec_table)(t->factors[0]), row),
+                                           _mm256_shuffle_epi8(V(state_codec_table)(t->factors[1]), in_first));
+    const __m256i base = _mm256_or_si256(_mm256_shuffle_epi8(V(state_codec_table)(t->bases[0]), row),
+                                         _mm256_shuffle_epi8(V(state_codec_table)(t->bases[1]), in_first));
+    __m256i low = _mm256_maddubs_epi16(_mm256_unpacklo_epi8(place, by_128), _mm256_unpacklo_epi8(factor, base));
+    __m256i high = _mm256_maddubs_epi16(_mm256_unpackhi_epi8(place, by_128), _mm256_unpackhi_epi8(factor, base));
+
+    if (is_signed) {
+        const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(k, 7), by_128);
+
+        low = _mm256_or_si256(low, _mm256_unpacklo_epi8(zero, sign));
+        high = _mm256_or_si256(high, _mm256_unpackhi_epi8(zero, sign));
     }
-    memopt_i_v1_state_codec_decode(t, levels + i, codes + i, n - i);
+    levels[0] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, low));
+    levels[1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, low));
+    levels[2] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, high));
+    levels[3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, high));
 }
 
-/* The table of 32 in four registers: each is looked up by 3 bits, the other 2 choose among them. */
-V_FN __m256 V(state_codec_grid)(const float *grid, __m256i octave) {
-    const __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 28)); /* a blend looks at the sign */
-    const __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 27));
-    const __m256 a = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid), octave);
-    const __m256 b = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 8), octave);
-    const __m256 c = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 16), octave);
-    const __m256 d = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 24), octave);
-
-    return _mm256_blendv_ps(_mm256_blendv_ps(a, b, bit3), _mm256_blendv_ps(c, d, bit3), bit4);
+V_FN __m256i V(state_codec_bytes)(const uint8_t *bytes, __m256i octave, __m256i upper) {
+    return _mm256_blendv_epi8(_mm256_shuffle_epi8(V(state_codec_table)(bytes), octave),
+                              _mm256_shuffle_epi8(V(state_codec_table)(bytes + 16), octave), upper);
 }
 
-V_FN __m256i V(state_codec_codes)(const memopt_i_state_codec *t, const float *x, __m256 scale) {
+/* y + C of 32: the octaves are packed to bytes, and three bytes of C looked up for all of them at once. */
+V_FN void V(state_codec_sums)(const memopt_i_state_codec *t, const __m256 *y, __m256i *sums) {
+    const __m256i zero = _mm256_setzero_si256(), low = _mm256_set1_epi32(255);
+    __m256i e[4], octave, upper, lowest, a, b, c[4];
+    size_t i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) e[i] = _mm256_srli_epi32(_mm256_castps_si256(y[i]), 23); /* 96 to 127 */
+    octave = _mm256_packus_epi16(_mm256_packus_epi32(e[0], e[1]), _mm256_packus_epi32(e[2], e[3]));
+    upper = _mm256_slli_epi16(octave, 3); /* bit 4 chooses the table, where a blend looks */
+    lowest = V(state_codec_bytes)(t->grid_bytes[0], octave, upper);
+    a = V(state_codec_bytes)(t->grid_bytes[1], octave, upper);
+    b = V(state_codec_bytes)(t->grid_bytes[2], octave, upper);
+    c[0] = _mm256_unpacklo_epi16(_mm256_unpacklo_epi8(lowest, zero), _mm256_unpacklo_epi8(a, b));
+    c[1] = _mm256_unpackhi_epi16(_mm256_unpacklo_epi8(lowest, zero), _mm256_unpacklo_epi8(a, b));
+    c[2] = _mm256_unpacklo_epi16(_mm256_unpackhi_epi8(lowest, zero), _mm256_unpackhi_epi8(a, b));
+    c[3] = _mm256_unpackhi_epi16(_mm256_unpackhi_epi8(lowest, zero), _mm256_unpackhi_epi8(a, b));
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i)
+        sums[i] = _mm256_and_si256(low, _mm256_castps_si256(_mm256_add_ps(y[i], _mm256_castsi256_ps(c[i]))));
+}
+
+/* 32 codes. */
+V_FN void V(state_codec_put)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, __m256 scale,
+                             int is_signed) {
     const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    const __m256 v = _mm256_loadu_ps(x);
-    const __m256 y = t->is_signed
-        ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(v, scale), positive), _mm256_set1_ps(MEMOPT_I_STATE_CODEC_TINY))
-        : _mm256_fmadd_ps(v, scale, _mm256_set1_ps(MEMOPT_I_STATE_CODEC_LIFT));
-    const __m256i octave = _mm256_srli_epi32(_mm256_castps_si256(y), 23);
-    __m256i k = _mm256_castps_si256(_mm256_add_ps(y, V(state_codec_grid)(t->grid, octave)));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256 y[4];
+    __m256i k[4], all;
+    size_t i;
 
-    if (t->is_signed) k = _mm256_or_si256(_mm256_slli_epi32(k, 1), _mm256_srli_epi32(_mm256_castps_si256(v), 31));
-    return _mm256_and_si256(k, _mm256_set1_epi32(255));
-}
-
-V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                float inverse) {
-    const __m256 scale = _mm256_set1_ps(inverse);
-    size_t i = 0;
-
-    for (; i + 32 <= n; i += 32) { /* packing works within 128 bits: the fours are put in order at the end */
-        const __m256i a = V(state_codec_codes)(t, x + i, scale);
-        const __m256i b = V(state_codec_codes)(t, x + i + 8, scale);
-        const __m256i c = V(state_codec_codes)(t, x + i + 16, scale);
-        const __m256i d = V(state_codec_codes)(t, x + i + 24, scale);
-        const __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
-        const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-
-        _mm256_storeu_si256((__m256i *)(void *)(codes + i), _mm256_permutevar8x32_epi32(all, order));
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i)
+        y[i] = is_signed ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(V(load)(x + 8 * i), scale), positive),
+                                         _mm256_set1_ps(MEMOPT_I_STATE_CODEC_TINY))
+                         : _mm256_fmadd_ps(V(load)(x + 8 * i), scale, _mm256_set1_ps(MEMOPT_I_STATE_CODEC_LIFT));
+    V(state_codec_sums)(t, y, k);
+    all = _mm256_packus_epi16(_mm256_packus_epi32(k[0], k[1]), _mm256_packus_epi32(k[2], k[3]));
+    if (is_signed) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) k[i] = V(bits)(V(load)(x + 8 * i));
+        k[0] = _mm256_packs_epi16(_mm256_packs_epi32(k[0], k[1]), _mm256_packs_epi32(k[2], k[3])); /* keeps signs */
+        k[0] = _mm256_and_si256(_mm256_srli_epi16(k[0], 7), _mm256_set1_epi8(1));
+        all = _mm256_or_si256(_mm256_add_epi8(all, all), k[0]);
     }
-    memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
+    _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(all, order));
 }
 #elif defined(MEMOPT_I_WIDTH)
 V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
@@ -15830,6 +15865,43 @@ V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, co
 V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                 float inverse) {
     memopt_i_v1_state_codec_encode(t, codes, x, n, inverse);
+}
+#endif
+
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH >= 8
+/* Four vectors at a time. is_signed: that of t, where the compiler knows it */
+V_FN void V(state_codec_decode_as)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n,
+                                   int is_signed) {
+    const size_t four = 4 * V(width);
+    V(floats) x[4];
+    size_t i, k;
+
+    for (i = 0; i + four <= n; i += four) {
+        V(state_codec_levels)(t, x, codes + i, is_signed);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 4; ++k) V(store)(levels + i + k * V(width), x[k]);
+    }
+    if (i < n) memopt_i_v1_state_codec_decode(t, levels + i, codes + i, n - i);
+}
+
+V_FN void V(state_codec_encode_as)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
+                                   float inverse, int is_signed) {
+    const size_t four = 4 * V(width);
+    size_t i;
+
+    for (i = 0; i + four <= n; i += four) V(state_codec_put)(t, codes + i, x + i, V(set)(inverse), is_signed);
+    if (i < n) memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
+}
+
+V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
+    if (t->is_signed) V(state_codec_decode_as)(t, levels, codes, n, 1);
+    else V(state_codec_decode_as)(t, levels, codes, n, 0);
+}
+
+V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
+                                float inverse) {
+    if (t->is_signed) V(state_codec_encode_as)(t, codes, x, n, inverse, 1);
+    else V(state_codec_encode_as)(t, codes, x, n, inverse, 0);
 }
 #endif
 

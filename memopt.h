@@ -16536,7 +16536,7 @@ typedef struct memopt_i_optim_pass {
     memopt_i_weights           weights;
     size_t                     weight_bytes, gradient_bytes; /* of an element */
     int                        direct;     /* no format but float: stepped where it lies */
-    int                        pipelined;  /* by memopt_i_v16_pipeline() */
+    int                        pipelined;  /* by memopt_i_optim_pipeline() */
     float                      w[MEMOPT_I_TILE], g[MEMOPT_I_TILE], u[MEMOPT_I_TILE];
     float                      own[2 * MEMOPT_I_OWN_SCRATCH + 16]; /* scratch, aligned by hand */
 } memopt_i_optim_pass;
@@ -16701,11 +16701,18 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass 
 }
 
 #if defined(MEMOPT_I_X86)
-/* The same for a tile of the pipeline, whose moments are stepped already: they are decoded anew, from at on. */
-MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, const memopt_i_tile *q, size_t at) {
-    if (q->m) memopt_i_optim_decode(k, 0, q->m, at, q->count);
-    if (q->v) memopt_i_optim_decode(k, 1, q->v, at, q->count);
-    memopt_i_optim_step_nonfinite(k, q);
+/* The same for elements of the pipeline, whose moments are decoded anew. j: the place in the block. */
+MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    memopt_i_optim_load(k, at, j, n);
+    memopt_i_optim_step_nonfinite(k, &k->tile);
+    memopt_i_optim_store(k, at);
+}
+
+/* Weights in the pass's own floats, of which a bf16 may be infinite. */
+MEMOPT_I_NOINLINE static void memopt_i_optim_store_own(memopt_i_optim_pass *k, size_t at, size_t n) {
+    k->tile.w = k->w;
+    k->tile.count = n;
+    memopt_i_optim_store(k, at);
 }
 #endif
 
@@ -16761,171 +16768,84 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
 }
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
-#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a tile is one look-up in the byte permutations */
-/* Decode, step and encode 64 elements at a time, as the loop in memopt_i_optim_pass_apply() does, without a call
-   between: 8-bit states, whole 64s. Calls would cost a third of a step. */
-V_FN __m512 V(larger)(__m512 largest, const float *x, size_t n) {
-    size_t i;
-    for (i = 0; i < n; i += 16) largest = _mm512_range_ps(largest, _mm512_loadu_ps(x + i), 11);
-    return largest;
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH >= 8 /* where codes are looked up in registers */
+/* The pipeline: 8-bit states, four vectors at a time, all of them in registers from their codes to the weights. By way of
+   memory, as in memopt_i_optim_pass_apply(), each phase waits for the stores of the one before, and calls would cost a
+   third of a step. The formulas are those of `optim_kernels`. */
+typedef struct V(pipeline_rule) {
+    V(floats) b1, b2, g1, g2, factor, coupled_decay, lookahead, ic1, ic2, eps, decay, step;
+    int coupled, nesterov, first; /* first: there is a first moment */
+} V(pipeline_rule);
+
+/* The larger magnitude, as positive. */
+V_FN V(floats) V(larger)(V(floats) largest, V(floats) x) {
+#  if MEMOPT_I_WIDTH == 16
+    return _mm512_range_ps(largest, x, 11); /* one instruction instead of two */
+#  else
+    return V(magnitude)(largest, x);
+#  endif
 }
 
-/* The same of numbers without a sign, where NaN and infinity are larger than all. */
-V_FN __m512i V(larger_root)(__m512i largest, const float *x, size_t n) {
-    size_t i;
-    for (i = 0; i < n; i += 16) largest = _mm512_max_epu32(largest, _mm512_loadu_si512(x + i));
-    return largest;
+V_FN V(floats) V(pipeline_gradient)(const V(pipeline_rule) *c, V(floats) g, V(floats) w) {
+    return V(fma)(c->coupled_decay, w, V(mul)(c->factor, g));
 }
 
-V_FN void V(pipeline_moments)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
-                              const memopt_i_tile *q, int rmsprop) {
-    if (rmsprop) V(rmsprop)(r, q);
-    else if (q->v) V(moments)(r, q);
-    else if (k->desc->kind == MEMOPT_OPTIM_LION) V(lion)(r, q);
-    else V(sgd)(r, q);
+V_FN V(floats) V(pipeline_root)(const V(pipeline_rule) *c, V(floats) v, V(floats) x) {
+    const V(floats) t = V(mul)(c->b2, v);
+    return V(sqrt)(V(fma)(t, t, V(mul)(V(mul)(c->g2, x), x)));
 }
 
-V_FN void V(pipeline_weights)(const memopt_i_update_rule *r, const memopt_i_tile *q, int rmsprop) {
-    if (q->v && !rmsprop) V(direction)(r, q);
-    V(axpy)(r, q);
-}
+/* m and v, and u where it does not wait for the root of v. */
+V_FN void V(pipeline_moments)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) g, V(floats) w,
+                              V(floats) *m, V(floats) *v, V(floats) *u) {
+    V(floats) x = g;
 
-/* Weights and gradients of 16 bits, the next 64 elements, to and from the pass's own floats. */
-V_FN void V(pipeline_load)(memopt_i_optim_pass *k, size_t at) {
-    const memopt_optim_tensor *t = k->tensor;
-
-    if (k->weights == MEMOPT_I_WEIGHTS_BF16)
-        V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_TILE, 0);
-    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT)
-        V(join)(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
-                MEMOPT_I_CODED_TILE, 0);
-    if (k->desc->gradients == MEMOPT_TYPE_F16)
-        V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE,
-                          MEMOPT_I_F16, 0);
-    if (k->desc->gradients == MEMOPT_TYPE_BF16)
-        V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE, 0);
-}
-
-V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size_t at) {
-    const memopt_optim_tensor *t = k->tensor;
-
-    if (k->weights == MEMOPT_I_WEIGHTS_BF16)
-        V(bf16_stochastic)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
-                           k->part->noise[MEMOPT_I_NOISE_WEIGHTS], (uint64_t)t->first + at, 0);
-    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT)
-        V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_TILE, 0);
-    if (k->weights == MEMOPT_I_WEIGHTS_F32_BF16)
-        V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_TILE, 0);
-}
-
-/* All kinds but Adam. RMSprop may have a second moment alone. */
-V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    enum { N = MEMOPT_I_CODED_TILE };
-    const int rmsprop = k->desc->kind == MEMOPT_OPTIM_RMSPROP;
-    const memopt_i_state_codec *const cm = k->codes[0];
-    const memopt_i_state_codec *const cv = k->codes[1];
-    const int one = !rmsprop || k->view.moment[0] != NULL;
-    const int two = k->view.moment[1] != NULL;
-    uint8_t *m = (uint8_t *)k->view.moment[!one] + at; /* a moment that is not kept: the other's codes, only fetched */
-    uint8_t *v = (uint8_t *)k->view.moment[two] + at;
-    const size_t other = k->half ? 0 : k->desc->block;
-    const size_t back = at - k->waiting_at - j; /* from codes to waiting ones */
-    const float *old_m = k->scratch[0] + other + j;
-    const float *old_v = k->scratch[1] + other + j;
-    const float inverse_m = k->inverse[0];
-    const float inverse_v = k->inverse[1];
-    const float limit = k->part->rule.limit;
-    const size_t wide = k->weight_bytes;
-    const size_t grad = k->gradient_bytes;
-    const size_t waits = k->waiting > j;
-    const char *far_w = (const char *)k->tensor->weights + at * wide;
-    const char *far_g = (const char *)k->tensor->gradients + at * grad;
-    memopt_i_update_rule rule = k->part->rule;
-    memopt_i_tile q = k->tile;
-    size_t left = n / N;
-    int i, finite;
-    __m512 largest_m = _mm512_set1_ps(k->largest[0]);
-    __m512i largest_v = _mm512_castps_si512(_mm512_set1_ps(k->largest[1]));
-    /* If every sqrt(v) is below `quiet`, no gradient exceeds the limit, and the test of gradients is left out. */
-    const float quiet = two && !rule.coupled ? 0.5f * limit * rule.factor * sqrtf(1 - rule.b2 * rule.b2) : 0;
-    const __m512i alarm = _mm512_castps_si512(_mm512_set1_ps(quiet));
-
-    q.m = one ? k->scratch[0] + k->half + j : NULL;
-    q.v = two ? k->scratch[1] + k->half + j : NULL;
-    q.old_m = q.m;
-    q.old_v = q.v;
-    q.w = wide == 4 ? (float *)k->tensor->weights + at : k->w;
-    q.g = grad == 4 ? (const float *)k->tensor->gradients + at : k->g;
-    q.u = k->u;
-    q.scale_m = one ? k->view.scale[0][at / k->desc->block] : 1;
-    q.scale_v = two ? k->view.scale[1][at / k->desc->block] : 1;
-    /* told to the compiler */
-    q.count = N;
-    q.root = 1;
-    q.in_memory = 0;
-    rule.decay_after = 0;
-    for (; left; --left) {
-        __m512i root = largest_v;
-
-        V(pipeline_load)(k, at);
-        if (one) V(state_codec_decode_as)(cm, q.m, m, N, 1);
-        if (two) V(state_codec_decode_as)(cv, q.v, v, N, 0);
-        V(pipeline_moments)(k, &rule, &q, rmsprop);
-        if (two) root = V(larger_root)(largest_v, q.v, N);
-        finite = !_mm512_cmpge_epu32_mask(root, alarm) || (V(finite)(q.g, N, limit)
-            && (!(rule.weight_limit > 0) || V(finite)(q.w, N, rule.weight_limit)));
-        if (!finite) { /* the codes are still there: once more, element by element */
-            const memopt_i_tile tile = q;
-            memopt_i_optim_step_again(k, &tile, at);
-            if (two) root = V(larger_root)(largest_v, q.v, N);
-        }
-        largest_v = root;
-        if (one) largest_m = V(larger)(largest_m, q.m, N);
-        if (waits) {
-            if (one) V(state_codec_encode_as)(cm, m - back, old_m, N, inverse_m, 1);
-            if (two) V(state_codec_encode_as)(cv, v - back, old_v, N, inverse_v, 0);
-        }
-        for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
-            MEMOPT_I_FETCH(far_w, (1024 + 16 * (size_t)i) * wide);
-            MEMOPT_I_FETCH(far_g, (1024 + 16 * (size_t)i) * grad);
-        }
-        MEMOPT_I_FETCH(m, 1024);
-        MEMOPT_I_FETCH(v, 1024);
-        if (finite) V(pipeline_weights)(&rule, &q, rmsprop);
-        V(pipeline_store)(k, &q, at);
-        at += N;
-        if (wide == 4) q.w += N;
-        if (grad == 4) q.g += N;
-        m += N;
-        v += N;
-        old_m += N;
-        old_v += N;
-        if (one) {
-            q.m += N;
-            q.old_m += N;
-        }
-        if (two) {
-            q.v += N;
-            q.old_v += N;
-        }
-        far_w += N * wide;
-        far_g += N * grad;
+    if (kind == MEMOPT_OPTIM_LION) {
+        *u = V(sign)(V(fma)(c->b1, *m, V(mul)(c->g1, x)));
+        *m = V(fma)(c->b2, *m, V(mul)(c->g2, x));
+    } else if (kind == MEMOPT_OPTIM_SGD) {
+        x = V(pipeline_gradient)(c, g, w);
+        *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
+        *u = c->nesterov ? V(fma)(c->lookahead, *m, x) : *m;
+    } else if (kind == MEMOPT_OPTIM_RMSPROP) {
+        x = V(pipeline_gradient)(c, g, w);
+        *v = V(pipeline_root)(c, *v, x);
+        *u = V(div)(x, V(add)(*v, c->eps));
+        if (c->first) *m = *u = V(fma)(c->b1, *m, *u);
+    } else {
+        if (c->coupled) x = V(pipeline_gradient)(c, g, w);
+        *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
+        *v = V(pipeline_root)(c, *v, x);
     }
-    k->largest[0] = _mm512_reduce_max_ps(largest_m);
-    k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
 }
 
-/* 64 floats, from bf16 unless that is NULL. */
-V_FN void V(pipeline_read)(__m512 *x, const float *floats, const void *bf16) {
+V_FN V(floats) V(pipeline_weight)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) w, V(floats) m,
+                                  V(floats) v, V(floats) u) {
+    if (kind == MEMOPT_OPTIM_ADAMW) u = V(div)(m, V(fma)(v, c->ic2, c->eps));
+    if (kind == MEMOPT_OPTIM_LAMB)
+        u = V(fma)(c->coupled_decay, w, V(div)(V(mul)(c->ic1, m), V(fma)(v, c->ic2, c->eps)));
+    return V(fma)(c->step, u, V(mul)(w, c->decay));
+}
+
+/* Four vectors of floats; of bf16 or fp16 where `type` says so. */
+V_FN void V(pipeline_read)(V(floats) *x, const void *p, memopt_type type) {
+    const uint16_t *words = (const uint16_t *)p;
     size_t i;
 
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i)
-        x[i] = bf16 ? V(from_bf16)(V(w_load)((const uint16_t *)bf16 + 16 * i)) : V(load)(floats + 16 * i);
+    if (type == MEMOPT_TYPE_F32) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) x[i] = V(load)((const float *)p + V(width) * i);
+    } else if (type == MEMOPT_TYPE_BF16) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) x[i] = V(from_bf16)(V(w_load)(words + V(width) * i));
+    } else {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) x[i] = V(from_f16)(V(w_load)(words + V(width) * i));
+    }
 }
 
-V_FN int V(pipeline_below)(const __m512 *x, float limit) {
-    __m512 worst = V(set)(0);
+V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
+    V(floats) worst = V(set)(0);
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
@@ -16933,153 +16853,224 @@ V_FN int V(pipeline_below)(const __m512 *x, float limit) {
     return V(all_below)(worst, V(set)(limit));
 }
 
-/* V(bf16_stochastic) of 64 finite weights in registers. Returns the counter of the next 64. */
-V_FN __m512i V(pipeline_round)(uint16_t *dst, const __m512 *w, __m512i counter, __m512i key) {
-    const __m512i words = V(i_set)(0xffff), next = V(i_set)(16 * MEMOPT_I_NOISE_STEP);
+/* V(bf16_stochastic) of finite weights in registers. Returns the counter of the next ones. */
+V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counter, V(ints) key) {
+    enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
+    const V(ints) words = V(i_set)(0xffff), next = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    V(ints) sum[4];
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; i += 2) {
-        const __m512i h = V(noise_hash)(counter, key);
+    for (i = 0; i < 4; ++i) {
+        if (i % (2 * HALF) < HALF) {
+            const V(ints) h = V(noise_hash)(counter, key);
 
-        V(w_put_upper)(dst + 16 * i, V(i_add)(V(bits)(w[i]), V(i_and)(h, words)),
-                       V(i_add)(V(bits)(w[i + 1]), V_SHR(h, 16)), 0);
-        counter = V(i_add)(counter, next);
+            sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, words));
+            sum[i + HALF] = V(i_add)(V(bits)(w[i + HALF]), V_SHR(h, 16));
+            counter = V(i_add)(counter, next);
+        }
     }
+    V(w_put_upper)(dst, sum[0], sum[1], 0);
+    V(w_put_upper)(dst + 2 * V(width), sum[2], sum[3], 0);
     return counter;
 }
 
-/* Adam's pipeline: the formulas of V(moments) and V(update), with all of a tile in registers. Roots and quotients take
-   as long as the rest together: what does not wait for them stands between. What the loop needs of k it has for itself:
-   a store of codes could change k, for all that the compiler knows. */
-V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    enum { N = MEMOPT_I_CODED_TILE };
+/* Weights that are not floats alone. */
+V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const float *w, size_t at) {
+    enum { N = 4 * V(width) };
+    uint16_t *weights = (uint16_t *)k->tensor->weights + at, *extra = (uint16_t *)k->tensor->extra + at;
+    size_t i;
+
+    if (k->weights == MEMOPT_I_WEIGHTS_BF16) memopt_i_optim_store_own(k, at, N);
+    else if (k->weights == MEMOPT_I_WEIGHTS_SPLIT) V(split)(weights, extra, w, N, 0);
+    else
+        for (i = 0; i < N; i += 2 * V(width))
+            V(w_put_upper)(extra + i, V(bf16_upper)(w + i), V(bf16_upper)(w + i + V(width)), 0);
+}
+
+/* One kind, told to the compiler. Roots and quotients take as long as the rest together: what does not wait for them
+   stands between. What the loop needs of k it has for itself: a store of codes could change k, for all that the compiler
+   knows. ADAMW is ADAM as well, SGD is LARS. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
+                                                size_t n) {
+    enum { N = 4 * V(width) };
     const memopt_i_update_rule r = k->part->rule;
     const memopt_i_state_codec *const cm = k->codes[0], *const cv = k->codes[1];
     const size_t block = at / k->desc->block, other = (k->half ? 0 : k->desc->block) + j;
     const size_t back = k->waiting > j ? at - k->waiting_at - j : 0; /* from codes to waiting ones */
+    const int two = kind != MEMOPT_OPTIM_LION && kind != MEMOPT_OPTIM_SGD;
+    const int one = kind != MEMOPT_OPTIM_RMSPROP || k->view.moment[0];
+    const int first_w = r.coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP; /* before the moments */
+    const float scale_m = one ? k->view.scale[0][block] : 1, scale_v = two ? k->view.scale[1][block] : scale_m;
     const float *old_m = k->scratch[0] + other, *old_v = k->scratch[1] + other;
     const float inverse_m = k->inverse[0], inverse_v = k->inverse[1];
-    const __m512 b1 = V(set)(memopt_i_times(r.b1, k->view.scale[0][block])), g1 = V(set)(r.g1), g2 = V(set)(r.g2);
-    const __m512 b2 = V(set)(memopt_i_times(r.b2, k->view.scale[1][block]));
-    const __m512 ic2 = V(set)(r.ic2), eps = V(set)(r.eps), decay = V(set)(r.decay), step = V(set)(-r.step);
     /* If every root is below this, no gradient exceeds the limit, and gradients are not looked at. */
-    const float quiet = r.coupled ? 0 : 0.5f * r.limit * r.factor * sqrtf(1 - r.b2 * r.b2);
-    const memopt_i_weights kind = k->weights;
-    const int w_bf16 = kind == MEMOPT_I_WEIGHTS_BF16, g_bf16 = k->desc->gradients == MEMOPT_TYPE_BF16;
-    const int converts = kind == MEMOPT_I_WEIGHTS_SPLIT || k->desc->gradients == MEMOPT_TYPE_F16;
+    const float quiet = two && !r.coupled ? 0.5f * r.limit * r.factor * sqrtf(1 - r.b2 * r.b2) : 0;
+    const memopt_i_weights stored = k->weights;
+    const memopt_type g_type = k->desc->gradients;
+    const memopt_type w_type = stored == MEMOPT_I_WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    const int split = stored == MEMOPT_I_WEIGHTS_SPLIT;
     const size_t wide = k->weight_bytes, grad = k->gradient_bytes;
     void *weights = (char *)k->tensor->weights + at * wide;
     const void *gradients = (const char *)k->tensor->gradients + at * grad;
-    uint8_t *codes_m = (uint8_t *)k->view.moment[0] + at, *codes_v = (uint8_t *)k->view.moment[1] + at;
-    __m512 largest_m = V(set)(k->largest[0]), w[4], g[4], m[4], v[4];
-    __m512i largest_v = V(bits)(V(set)(k->largest[1]));
+    uint8_t *codes_m = (uint8_t *)k->view.moment[!one] + at; /* one that is not kept: the other's, only fetched */
+    uint8_t *codes_v = (uint8_t *)k->view.moment[two] + at;
+    float *new_m = k->scratch[0] + k->half + j, *new_v = k->scratch[1] + k->half + j;
+    float *const own = k->w;
     const memopt_i_noise_run run = memopt_i_noise_from(k->part->noise[MEMOPT_I_NOISE_WEIGHTS],
                                                        (uint64_t)k->tensor->first + at);
-    const __m512i key = V(i_set)(run.key);
-    __m512i counter = V(noise_counter)(run);
-    memopt_i_tile q = k->tile;
+    const V(ints) key = V(i_set)(run.key);
+    V(ints) counter = V(noise_counter)(run), largest_v = V(bits)(V(set)(k->largest[1]));
+    V(floats) largest_m = V(set)(k->largest[0]), w[4], g[4], m[4], v[4], u[4];
+    V(pipeline_rule) c;
     size_t i;
 
-    q.scale_m = k->view.scale[0][block];
-    q.scale_v = k->view.scale[1][block];
-    q.u = k->u;
-    q.m = k->scratch[0] + k->half + j;
-    q.v = k->scratch[1] + k->half + j;
-    q.count = N;
-    q.root = 1;
-    for (; n; n -= N, at += N) {
-        __m512 top_m = largest_m;
-        __m512i top_v = largest_v;
-        int finite, rounded = 0;
+    c.b1 = V(set)(memopt_i_times(r.b1, scale_m));
+    c.b2 = V(set)(memopt_i_times(r.b2, scale_v));
+    c.g1 = V(set)(r.g1);
+    c.g2 = V(set)(r.g2);
+    c.factor = V(set)(r.factor);
+    c.coupled_decay = V(set)(r.coupled_decay);
+    c.lookahead = V(set)(r.b1);
+    c.ic1 = V(set)(r.ic1);
+    c.ic2 = V(set)(r.ic2);
+    c.eps = V(set)(r.eps);
+    c.decay = V(set)(r.decay);
+    c.step = V(set)(-r.step);
+    c.coupled = r.coupled;
+    c.nesterov = r.nesterov;
+    c.first = one;
+    for (; n; n -= N, j += N, at += N) {
+        const void *floats = split ? own : weights;
+        V(floats) top_m = largest_m;
+        V(ints) top_v = largest_v;
+        int finite;
 
-        q.w = wide == 4 ? (float *)weights : k->w;
-        q.g = grad == 4 ? (const float *)gradients : k->g;
-        if (converts) V(pipeline_load)(k, at);
-        V(state_codec_levels)(cm, m, codes_m, 1);
-        V(state_codec_levels)(cv, v, codes_v, 0);
-        V(pipeline_read)(g, q.g, g_bf16 ? gradients : NULL);
-        if (r.coupled) V(pipeline_read)(w, q.w, w_bf16 ? weights : NULL);
+        if (split) V(join)(own, (const uint16_t *)weights, (const uint16_t *)k->tensor->extra + at, N, 0);
+        if (one) V(state_codec_levels)(cm, m, codes_m, 1);
+        if (two) V(state_codec_levels)(cv, v, codes_v, 0);
+        V(pipeline_read)(g, gradients, g_type);
+        if (first_w) V(pipeline_read)(w, floats, w_type);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
-            const __m512 t = V(mul)(b2, v[i]);
-
-            __m512 x = g[i];
-            if (r.coupled) x = V(fma)(V(set)(r.coupled_decay), w[i], V(mul)(V(set)(r.factor), x));
-            m[i] = V(fma)(b1, m[i], V(mul)(g1, x));
-            v[i] = V(sqrt)(V(fma)(t, t, V(mul)(V(mul)(g2, x), x)));
-            top_m = _mm512_range_ps(top_m, m[i], 11);
-            V(store)(q.m + 16 * i, m[i]);
+            V(pipeline_moments)(&c, kind, g[i], w[i], &m[i], &v[i], &u[i]);
+            if (!one) continue;
+            top_m = V(larger)(top_m, m[i]);
+            V(store)(new_m + V(width) * i, m[i]);
         }
         if (back) {
-            V(state_codec_encode_as)(cm, codes_m - back, old_m, N, inverse_m, 1);
-            V(state_codec_encode_as)(cv, codes_v - back, old_v, N, inverse_v, 0);
+            if (one) V(state_codec_encode_as)(cm, codes_m - back, old_m, N, inverse_m, 1);
+            if (two) V(state_codec_encode_as)(cv, codes_v - back, old_v, N, inverse_v, 0);
         }
         MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
+        for (i = 0; i < N / 16; ++i) { /* fetch what is 1024 elements further on */
             MEMOPT_I_FETCH(weights, 1024 * wide + 64 * i);
             MEMOPT_I_FETCH(gradients, 1024 * grad + 64 * i);
         }
         MEMOPT_I_FETCH(codes_m, 1024);
         MEMOPT_I_FETCH(codes_v, 1024);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) {
-            top_v = _mm512_max_epu32(top_v, V(bits)(v[i]));
-            V(store)(q.v + 16 * i, v[i]);
+        if (two) {
+            MEMOPT_I_UNROLL_ALL
+            for (i = 0; i < 4; ++i) {
+                top_v = V(i_max)(top_v, V(bits)(v[i]));
+                V(store)(new_v + V(width) * i, v[i]);
+            }
         }
-        V(pipeline_read)(w, q.w, w_bf16 ? weights : NULL); /* not before: registers */
-        finite = !_mm512_cmpge_epu32_mask(top_v, V(bits)(V(set)(quiet)));
+        V(pipeline_read)(w, floats, w_type); /* not before: registers */
+        finite = two && V(all_below)(V(floats_of)(top_v), V(set)(quiet));
         if (!finite) {
-            V(pipeline_read)(g, q.g, g_bf16 ? gradients : NULL);
+            V(pipeline_read)(g, gradients, g_type);
             finite = V(pipeline_below)(g, r.limit) && (!(r.weight_limit > 0) || V(pipeline_below)(w, r.weight_limit));
         }
         if (MEMOPT_I_LIKELY(finite)) {
             MEMOPT_I_UNROLL_ALL
-            for (i = 0; i < 4; ++i) w[i] = V(fma)(step, V(div)(m[i], V(fma)(v[i], ic2, eps)), V(mul)(w[i], decay));
-            rounded = w_bf16 && V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
-            if (rounded) counter = V(pipeline_round)((uint16_t *)weights, w, counter, key);
-            else {
+            for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&c, kind, w[i], m[i], v[i], u[i]);
+            if (stored == MEMOPT_I_WEIGHTS_BF16 && V(pipeline_below)(w, MEMOPT_I_BF16_LARGE)) {
+                counter = V(pipeline_round)((uint16_t *)weights, w, counter, key);
+            } else {
+                float *to = wide == 4 ? (float *)weights : own;
+
                 MEMOPT_I_UNROLL_ALL
-                for (i = 0; i < 4; ++i) V(store)(q.w + 16 * i, w[i]);
+                for (i = 0; i < 4; ++i) V(store)(to + V(width) * i, w[i]);
+                if (stored != MEMOPT_I_WEIGHTS_F32) V(pipeline_store)(k, to, at);
+                counter = V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
             }
         } else { /* the codes are still there: once more, element by element */
-            memopt_i_tile tile = q;
-
-            V(pipeline_load)(k, at);
-            tile.old_m = q.m;
-            tile.old_v = q.v;
-            memopt_i_optim_step_again(k, &tile, at);
-            top_m = V(larger)(largest_m, q.m, N);
-            top_v = V(larger_root)(largest_v, q.v, N);
+            memopt_i_optim_step_again(k, at, j, N);
+            counter = V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
+            top_m = largest_m;
+            top_v = largest_v;
+            MEMOPT_I_UNROLL_ALL
+            for (i = 0; i < 4; ++i) {
+                if (one) top_m = V(larger)(top_m, V(load)(new_m + V(width) * i));
+                if (two) top_v = V(i_max)(top_v, V(bits)(V(load)(new_v + V(width) * i)));
+            }
         }
         largest_m = top_m;
         largest_v = top_v;
-        if (!rounded && kind != MEMOPT_I_WEIGHTS_F32) {
-            V(pipeline_store)(k, &q, at);
-            counter = V(i_add)(counter, V(i_set)(2 * 16 * MEMOPT_I_NOISE_STEP));
-        }
         weights = (char *)weights + N * wide;
         gradients = (const char *)gradients + N * grad;
         codes_m += N;
         codes_v += N;
         old_m += N;
         old_v += N;
-        q.m += N;
-        q.v += N;
+        new_m += N;
+        new_v += N;
     }
-    k->largest[0] = _mm512_reduce_max_ps(largest_m);
-    k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
+    k->largest[0] = memopt_i_bits_float(V(i_largest)(V(bits)(largest_m)));
+    k->largest[1] = memopt_i_bits_float(V(i_largest)(largest_v));
+    V(end)();
+}
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_of)(k, MEMOPT_OPTIM_ADAMW, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline_lamb)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_of)(k, MEMOPT_OPTIM_LAMB, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline_lion)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_of)(k, MEMOPT_OPTIM_LION, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline_sgd)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_of)(k, MEMOPT_OPTIM_SGD, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, at, j, n);
+}
+
+V_FN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    switch (k->desc->kind) {
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM:
+        V(pipeline_adam)(k, at, j, n);
+        break;
+    case MEMOPT_OPTIM_LAMB:
+        V(pipeline_lamb)(k, at, j, n);
+        break;
+    case MEMOPT_OPTIM_LION:
+        V(pipeline_lion)(k, at, j, n);
+        break;
+    case MEMOPT_OPTIM_RMSPROP:
+        V(pipeline_rmsprop)(k, at, j, n);
+        break;
+    default:
+        V(pipeline_sgd)(k, at, j, n);
+        break;
+    }
 }
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 #if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX2 static void memopt_i_v8_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
-MEMOPT_I_AVX512 static void memopt_i_v16_pipeline_adam(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 #endif
 
-/* Runs the AVX-512 pipeline on the tile; returns 0 if it does not apply. Its maxima may be infinite, which only states
-   from outside can lead to; then they are found again, because an infinity is no block's largest. */
+/* Runs the pipeline on the tile; returns 0 if it does not apply. Its maxima may be infinite, which only states from
+   outside can lead to; then they are found again, because an infinity is no block's largest. */
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
     const float before[2] = { k->largest[0], k->largest[1] };
@@ -17087,9 +17078,8 @@ static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, 
     int i;
 
     if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
-    if (k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM)
-        memopt_i_v16_pipeline_adam(k, at, j, n);
-    else memopt_i_v16_pipeline(k, at, j, n);
+    if (k->level >= MEMOPT_SIMD_AVX512) memopt_i_v16_pipeline(k, at, j, n);
+    else memopt_i_v8_pipeline(k, at, j, n);
     for (i = 0; i < 2; ++i)
         if (memopt_i_float_bits(k->largest[i]) >= 0x7f800000u) {
             largest = memopt_i_v1_absmax(k->scratch[i] + k->half + j, n, 0);
@@ -17230,7 +17220,7 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
     k->weight_bytes = memopt_type_bytes(o->desc.weights);
     k->gradient_bytes = memopt_type_bytes(o->desc.gradients);
     k->direct = k->part->format == MEMOPT_STATE_F32 && k->gradient_bytes == 4 && k->weight_bytes == 4;
-    k->pipelined = o->level >= MEMOPT_SIMD_AVX512 && k->part->format == MEMOPT_STATE_8BIT
+    k->pipelined = o->level >= MEMOPT_SIMD_AVX2 && k->part->format == MEMOPT_STATE_8BIT
             && o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_TILE == 0;
 }
 

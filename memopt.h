@@ -13712,14 +13712,18 @@ V_FN void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, in
     memopt_i_v1_split(high + i, low + i, src + i, n - i, 0);
 }
 
+V_FN V(ints) V(join_bits)(const uint16_t *high, const uint16_t *low) {
+    const V(ints) h = V(i_words)(V(w_load)(high)), l = V(i_words)(V(w_load)(low));
+    /* high << 16, less 65536 where the low half made it round up: that is less low's own top bit, doubled */
+    const V(ints) up = V(i_and)(V(i_add)(l, l), V(i_set)(0x10000));
+    return V(i_or)(l, V(i_sub)(V_SHL(h, 16), up));
+}
+
 V_FN void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream) {
     size_t i;
 
     for (i = 0; i + V(width) <= n; i += V(width)) {
-        const V(ints) h = V(i_words)(V(w_load)(high + i)), l = V(i_words)(V(w_load)(low + i));
-        /* high << 16, less 65536 where the low half made it round up: that is less low's own top bit, doubled */
-        const V(ints) up = V(i_and)(V(i_add)(l, l), V(i_set)(0x10000));
-        const V(ints) u = V(i_or)(l, V(i_sub)(V_SHL(h, 16), up)), size = V(i_and)(u, V(i_set)(0x7fffffffu));
+        const V(ints) u = V(join_bits)(high + i, low + i), size = V(i_and)(u, V(i_set)(0x7fffffffu));
 
         if (stream && i % 32 == 0) {
             MEMOPT_I_AHEAD(high + i);
@@ -15560,8 +15564,11 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
    Error      Of the update against 32-bit Adam, 600 steps of normal gradients, one entry of a block 1, 100, 10^4 times
               as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
+   AVX2       has no permutation of 64 bytes, and its gathers take 90 cycles for 64 codes on Zen 5. There the levels of 16
+              neighbouring codes lie on a line, as bfloat16, and byte shuffles look up its factor and base; the octave
+              of a value is a byte, by which three bytes of C are looked up for 32 values at once.
    Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at
-              once. */
+              once. Cycles for 64 codes on Zen 5: decode 5, encode 3 to 5; AVX2 11 to 16 and 27 to 35. */
 
 /* 2^-31: the smallest magnitude that the table of octaves knows */
 #define MEMOPT_I_STATE_CODEC_TINY   4.656612873077392578125e-10f
@@ -16499,9 +16506,9 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
               element, without those: they keep weight and moments, and harm no other element of their block. Weights
               are looked at as well where they enter the moments (decay that is added to the gradient).
    Rounding   Weights of 16 bits are rounded in memopt_i_optim_store(), states in memopt_i_optim_encode(); in a step
-              with 8-bit states on AVX-512, in V(pipeline_store), V(pipeline) and V(pipeline_adam).
-   Adam       has a pipeline of its own on AVX-512, in which a tile stays in registers from its codes to its weights: by
-              way of memory each phase waits for the stores of the one before.
+              with 8-bit states on AVX2 and AVX-512, in V(pipeline_store) and V(pipeline_of).
+   Pipeline   With 8-bit states on AVX2 and AVX-512, four vectors stay in registers from their codes to their weights,
+              one function for each kind: by way of memory each phase waits for the stores of the one before.
    Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
               larger blocks have theirs in the object.
    Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead,
@@ -16708,9 +16715,9 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, 
     memopt_i_optim_store(k, at);
 }
 
-/* Weights in the pass's own floats, of which a bf16 may be infinite. */
-MEMOPT_I_NOINLINE static void memopt_i_optim_store_own(memopt_i_optim_pass *k, size_t at, size_t n) {
-    k->tile.w = k->w;
+/* Weights that are not plain floats, and too large for the wide code. */
+MEMOPT_I_NOINLINE static void memopt_i_optim_store_large(memopt_i_optim_pass *k, float *w, size_t at, size_t n) {
+    k->tile.w = w;
     k->tile.count = n;
     memopt_i_optim_store(k, at);
 }
@@ -16875,17 +16882,53 @@ V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counte
     return counter;
 }
 
-/* Weights that are not floats alone. */
-V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const float *w, size_t at) {
+/* The weights at..at+N of the part. */
+V_FN void V(pipeline_weights)(memopt_i_optim_pass *k, V(floats) *w, size_t at) {
     enum { N = 4 * V(width) };
-    uint16_t *weights = (uint16_t *)k->tensor->weights + at, *extra = (uint16_t *)k->tensor->extra + at;
+    const memopt_optim_tensor *t = k->tensor;
+    const uint16_t *high = (const uint16_t *)t->weights + at, *low = (const uint16_t *)t->extra + at;
     size_t i;
 
-    if (k->weights == MEMOPT_I_WEIGHTS_BF16) memopt_i_optim_store_own(k, at, N);
-    else if (k->weights == MEMOPT_I_WEIGHTS_SPLIT) V(split)(weights, extra, w, N, 0);
-    else
+    if (k->weights == MEMOPT_I_WEIGHTS_BF16) V(pipeline_read)(w, high, MEMOPT_TYPE_BF16);
+    else if (k->weights != MEMOPT_I_WEIGHTS_SPLIT)
+        V(pipeline_read)(w, (const float *)t->weights + at, MEMOPT_TYPE_F32);
+    else {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) w[i] = V(floats_of)(V(join_bits)(high + V(width) * i, low + V(width) * i));
+        if (MEMOPT_I_LIKELY(V(pipeline_below)(w, MEMOPT_I_BF16_LARGE))) return;
+        memopt_i_v1_join(k->w, high, low, N, 0);
+        V(pipeline_read)(w, k->w, MEMOPT_TYPE_F32);
+    }
+}
+
+/* Stores them; returns the counter of the next ones' noise. */
+V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_t at, V(ints) counter, V(ints) key) {
+    enum { N = 4 * V(width) };
+    const memopt_optim_tensor *t = k->tensor;
+    const V(ints) half = V(i_set)(0x8000);
+    float *floats = k->weight_bytes == 4 ? (float *)t->weights + at : k->w;
+    uint16_t *words = (uint16_t *)t->weights + at, *extra = (uint16_t *)t->extra + at;
+    const int large = k->weights != MEMOPT_I_WEIGHTS_F32 && !V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
+    size_t i;
+
+    if (k->weights == MEMOPT_I_WEIGHTS_BF16 && !large) return V(pipeline_round)(words, w, counter, key);
+    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT && !large) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; i += 2) {
+            const V(ints) a = V(bits)(w[i]), b = V(bits)(w[i + 1]);
+
+            V(w_put_upper)(words + V(width) * i, V(i_add)(a, half), V(i_add)(b, half), 0);
+            V(w_put_lower)(extra + V(width) * i, a, b, 0);
+        }
+        return counter;
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) V(store)(floats + V(width) * i, w[i]);
+    if (MEMOPT_I_UNLIKELY(large)) memopt_i_optim_store_large(k, floats, at, N);
+    else if (k->weights == MEMOPT_I_WEIGHTS_F32_BF16)
         for (i = 0; i < N; i += 2 * V(width))
-            V(w_put_upper)(extra + i, V(bf16_upper)(w + i), V(bf16_upper)(w + i + V(width)), 0);
+            V(w_put_upper)(extra + i, V(bf16_upper)(floats + i), V(bf16_upper)(floats + i + V(width)), 0);
+    return V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
 }
 
 /* One kind, told to the compiler. Roots and quotients take as long as the rest together: what does not wait for them
@@ -16906,17 +16949,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
     const float inverse_m = k->inverse[0], inverse_v = k->inverse[1];
     /* If every root is below this, no gradient exceeds the limit, and gradients are not looked at. */
     const float quiet = two && !r.coupled ? 0.5f * r.limit * r.factor * sqrtf(1 - r.b2 * r.b2) : 0;
-    const memopt_i_weights stored = k->weights;
     const memopt_type g_type = k->desc->gradients;
-    const memopt_type w_type = stored == MEMOPT_I_WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
-    const int split = stored == MEMOPT_I_WEIGHTS_SPLIT;
     const size_t wide = k->weight_bytes, grad = k->gradient_bytes;
-    void *weights = (char *)k->tensor->weights + at * wide;
-    const void *gradients = (const char *)k->tensor->gradients + at * grad;
+    const char *weights = (const char *)k->tensor->weights + at * wide;
+    const char *gradients = (const char *)k->tensor->gradients + at * grad;
     uint8_t *codes_m = (uint8_t *)k->view.moment[!one] + at; /* one that is not kept: the other's, only fetched */
     uint8_t *codes_v = (uint8_t *)k->view.moment[two] + at;
     float *new_m = k->scratch[0] + k->half + j, *new_v = k->scratch[1] + k->half + j;
-    float *const own = k->w;
     const memopt_i_noise_run run = memopt_i_noise_from(k->part->noise[MEMOPT_I_NOISE_WEIGHTS],
                                                        (uint64_t)k->tensor->first + at);
     const V(ints) key = V(i_set)(run.key);
@@ -16941,16 +16980,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
     c.nesterov = r.nesterov;
     c.first = one;
     for (; n; n -= N, j += N, at += N) {
-        const void *floats = split ? own : weights;
         V(floats) top_m = largest_m;
         V(ints) top_v = largest_v;
         int finite;
 
-        if (split) V(join)(own, (const uint16_t *)weights, (const uint16_t *)k->tensor->extra + at, N, 0);
         if (one) V(state_codec_levels)(cm, m, codes_m, 1);
         if (two) V(state_codec_levels)(cv, v, codes_v, 0);
         V(pipeline_read)(g, gradients, g_type);
-        if (first_w) V(pipeline_read)(w, floats, w_type);
+        if (first_w) V(pipeline_weights)(k, w, at);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
             V(pipeline_moments)(&c, kind, g[i], w[i], &m[i], &v[i], &u[i]);
@@ -16976,7 +17013,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
                 V(store)(new_v + V(width) * i, v[i]);
             }
         }
-        V(pipeline_read)(w, floats, w_type); /* not before: registers */
+        V(pipeline_weights)(k, w, at); /* not before: registers */
         finite = two && V(all_below)(V(floats_of)(top_v), V(set)(quiet));
         if (!finite) {
             V(pipeline_read)(g, gradients, g_type);
@@ -16985,16 +17022,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
         if (MEMOPT_I_LIKELY(finite)) {
             MEMOPT_I_UNROLL_ALL
             for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&c, kind, w[i], m[i], v[i], u[i]);
-            if (stored == MEMOPT_I_WEIGHTS_BF16 && V(pipeline_below)(w, MEMOPT_I_BF16_LARGE)) {
-                counter = V(pipeline_round)((uint16_t *)weights, w, counter, key);
-            } else {
-                float *to = wide == 4 ? (float *)weights : own;
-
-                MEMOPT_I_UNROLL_ALL
-                for (i = 0; i < 4; ++i) V(store)(to + V(width) * i, w[i]);
-                if (stored != MEMOPT_I_WEIGHTS_F32) V(pipeline_store)(k, to, at);
-                counter = V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
-            }
+            counter = V(pipeline_store)(k, w, at, counter, key);
         } else { /* the codes are still there: once more, element by element */
             memopt_i_optim_step_again(k, at, j, N);
             counter = V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
@@ -17008,8 +17036,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
         }
         largest_m = top_m;
         largest_v = top_v;
-        weights = (char *)weights + N * wide;
-        gradients = (const char *)gradients + N * grad;
+        weights += N * wide;
+        gradients += N * grad;
         codes_m += N;
         codes_v += N;
         old_m += N;

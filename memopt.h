@@ -14772,6 +14772,24 @@ static void memopt_i_v1_encode(memopt_quant_map map, uint8_t *codes, const float
     for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
 }
 
+static float memopt_i_v1_absmax_bf16(const uint16_t *x, size_t n, int ahead) {
+    unsigned max = 0;
+    unsigned u;
+    size_t i;
+
+    (void)ahead;
+    for (i = 0; i < n; ++i) {
+        u = x[i] & 0x7fffu;
+        if (u > max && u < 0x7f80) max = u;
+    }
+    return memopt_i_bits_float((uint32_t)max << 16);
+}
+
+static void memopt_i_v1_encode_bf16(memopt_quant_map map, uint8_t *codes, const uint16_t *x, size_t n, float inverse) {
+    size_t i;
+    for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(memopt_from_bf16(x[i]), inverse));
+}
+
 static void memopt_i_v1_decode(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                int stream) {
     size_t i;
@@ -14780,15 +14798,32 @@ static void memopt_i_v1_decode(memopt_quant_map map, float *x, const uint8_t *co
     for (i = 0; i < n; ++i) x[i] = memopt_i_map_level(map, codes[i]) * absmax;
 }
 
+#if defined(MEMOPT_I_X86)
+/* Of an array that may be copied bytes. */
+static uint16_t memopt_i_word_at(const void *words, size_t i) {
+    uint16_t x;
+
+    memcpy(&x, (const unsigned char *)words + 2 * i, sizeof x);
+    return x;
+}
+
+static float memopt_i_float_at(const void *floats, size_t i) {
+    float x;
+
+    memcpy(&x, (const unsigned char *)floats + 4 * i, sizeof x);
+    return x;
+}
+#endif
+
 /* For the wide paths: codes that are exact, or one too high; the bits of `unsure` tell which to compare exactly. */
 #if defined(MEMOPT_I_X86)
-static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_quant_map map, uint8_t *codes, const float *x,
-                                                     float inverse,
-                                                     uint64_t unsure) {
+static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
+                                                     float inverse, uint64_t unsure) {
     for (; unsure; unsure &= unsure - 1) {
         const unsigned i = memopt_i_low_bit(unsure);
         const unsigned code = codes[i];
-        const float y = memopt_i_times(x[i], inverse);
+        const float value = is_bf16 ? memopt_from_bf16(memopt_i_word_at(x, i)) : memopt_i_float_at(x, i);
+        const float y = memopt_i_times(value, inverse);
         const unsigned below = code ? code - 1 : 0; /* the choice without a branch: it goes either way */
         codes[i] = (uint8_t)(below + (unsigned)memopt_i_map_above(map, (double)y, below));
     }
@@ -14896,7 +14931,7 @@ V_FN void V(quant_ahead)(const float *x) { /* the four cache lines that are 8 Ki
     for (k = 0; k < 64; k += 16) MEMOPT_I_FETCH(x + k, 8192);
 }
 
-V_FN float V(absmax)(const float *x, size_t n, int ahead) {
+V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_of)(const float *x, size_t n, int ahead) {
     const V(ints) size = V(i_set)(0x7fffffffu);
     const size_t four = 4 * V(width);
 
@@ -14914,10 +14949,57 @@ V_FN float V(absmax)(const float *x, size_t n, int ahead) {
     for (; i + V(width) <= n; i += V(width)) max[0] = V(i_max)(max[0], V(i_and)(size, V(bits)(V(load)(x + i))));
     all = V(i_largest)(V(i_max)(V(i_max)(max[0], max[1]), V(i_max)(max[2], max[3])));
     for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, memopt_i_float_bits(x[i]) & 0x7fffffff);
-    V(end)(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
     if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
     return memopt_i_v1_absmax(x, n, 0);
 }
+
+V_FN float V(absmax)(const float *x, size_t n, int ahead) {
+    const float largest = V(absmax_of)(x, n, ahead);
+
+    V(end)(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
+    return largest;
+}
+
+/* Two words of bf16 in each lane. */
+V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n, int ahead) {
+    const V(ints) size = V(i_set)(0x7fff0000u);
+    const size_t two = 2 * V(width);
+
+    V(ints) even = V(i_set)(0), odd = even;
+    uint32_t all;
+    size_t i;
+
+    V_UNROLL
+    for (i = 0; i + two <= n; i += two) {
+        const V(ints) pairs = V(w_pairs)(x + i);
+
+        if (ahead && i % 32 == 0) MEMOPT_I_FETCH(x + i, 8192);
+        odd = V(i_max)(odd, V(i_and)(size, pairs));
+        even = V(i_max)(even, V(i_and)(size, V_SHL(pairs, 16)));
+    }
+    all = V(i_largest)(V(i_max)(odd, even));
+    for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, (x[i] & 0x7fffu) << 16);
+    if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
+    return memopt_i_v1_absmax_bf16(x, n, 0);
+}
+
+#  if MEMOPT_I_WIDTH >= 8
+/* 4 * V(width) elements from i on: where they are, or copied and filled with zeros where fewer are left. */
+V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_from)(const void *x, int is_bf16, size_t i, size_t n,
+                                                      unsigned char *rest) {
+    const size_t bytes = is_bf16 ? 2 : 4;
+    const void *from = (const unsigned char *)x + i * bytes;
+
+    if (MEMOPT_I_LIKELY(n - i >= 4 * V(width))) return from;
+    memset(rest, 0, 4 * V(width) * bytes);
+    return memcpy(rest, from, (n - i) * bytes);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE V(floats) V(quant_load)(const void *x, int is_bf16, size_t i) {
+    if (is_bf16) return V(from_bf16)(V(w_load)((const uint16_t *)x + i));
+    return V(load)((const float *)x + i);
+}
+#  endif
 
 #  if MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: bytes are looked up in registers. */
@@ -14985,37 +15067,31 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
     return _mm512_permutexvar_epi16(order, b);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n,
-                                               float inverse) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
+                                               size_t n, float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m512 scale = _mm512_set1_ps(inverse);
     const __m512i fraction = _mm512_set1_epi32(0x7ff8);
-    float rest[64];
+    unsigned char rest[256];
     uint8_t rest_codes[64];
-    size_t i;
+    size_t i, k;
 
     for (i = 0; i < n; i += 64) {
-        const float *from = x + i;
-        uint8_t *to = codes + i;
+        const void *from = V(quant_from)(x, is_bf16, i, n, rest);
+        uint8_t *to = n - i < 64 ? rest_codes : codes + i;
         __m512 v[4];
         __mmask16 k0, k1, k2, k3;
 
-        if (MEMOPT_I_UNLIKELY(n - i < 64)) {
-            memset(rest, 0, sizeof rest);
-            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x);
-            to = rest_codes;
-        }
-        v[0] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from), scale));
-        v[1] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 16), scale));
-        v[2] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 32), scale));
-        v[3] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 48), scale));
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 4; ++k)
+            v[k] = V(place)(map, &t, _mm512_mul_ps(V(quant_load)(from, is_bf16, 16 * k), scale));
         k0 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[0]), fraction);
         k1 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[1]), fraction);
         k2 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[2]), fraction);
         k3 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[3]), fraction);
         _mm512_storeu_si512(to, V(pack)(v));
         if (MEMOPT_I_UNLIKELY(!_kortestz_mask16_u8(_kor_mask16(k0, k1), _kor_mask16(k2, k3))))
-            memopt_i_encode_unsure(map, to, from, inverse,
+            memopt_i_encode_unsure(map, to, from, is_bf16, inverse,
                                    (uint64_t)k0 | (uint64_t)k1 << 16 | (uint64_t)k2 << 32 | (uint64_t)k3 << 48);
         if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
     }
@@ -15243,33 +15319,28 @@ V_FN MEMOPT_I_ALWAYS_INLINE unsigned V(near)(__m256 v) { /* a bit for each that 
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(fraction, _mm256_setzero_si256())));
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n,
-                                               float inverse) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
+                                               size_t n, float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m256 scale = _mm256_set1_ps(inverse);
-    float rest[32];
+    unsigned char rest[128];
     uint8_t rest_codes[32];
     size_t i;
     uint32_t unsure;
 
     for (i = 0; i < n; i += 32) {
-        const float *from = x + i;
-        uint8_t *to = codes + i;
+        const void *from = V(quant_from)(x, is_bf16, i, n, rest);
+        uint8_t *to = n - i < 32 ? rest_codes : codes + i;
         __m256 a, b, c, d;
 
-        if (MEMOPT_I_UNLIKELY(n - i < 32)) {
-            memset(rest, 0, sizeof rest);
-            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x);
-            to = rest_codes;
-        }
-        a = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from), scale));
-        b = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 8), scale));
-        c = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 16), scale));
-        d = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 24), scale));
+        a = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 0), scale));
+        b = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 8), scale));
+        c = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 16), scale));
+        d = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 24), scale));
         _mm256_storeu_si256((__m256i *)(void *)to, V(pack)(a, b, c, d));
         unsure = V(near)(a) | V(near)(b) << 8 | V(near)(c) << 16
                | V(near)(d) << 24;
-        if (MEMOPT_I_UNLIKELY(unsure)) memopt_i_encode_unsure(map, to, from, inverse, unsure);
+        if (MEMOPT_I_UNLIKELY(unsure)) memopt_i_encode_unsure(map, to, from, is_bf16, inverse, unsure);
         if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
     }
 }
@@ -15310,8 +15381,9 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
     else V(decode_map)(MEMOPT_QUANT_LINEAR, x, codes, n, absmax, stream);
 }
 #  else
-V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-    memopt_i_v1_encode(map, codes, x, n, inverse);
+V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
+    if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
+    else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
@@ -15321,15 +15393,60 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
 
 /* The map is a constant in each. */
 V_FN void V(encode)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-    if (map == MEMOPT_QUANT_SIGNED) V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, n, inverse);
-    else if (map == MEMOPT_QUANT_UNSIGNED) V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, n, inverse);
-    else V(encode_map)(MEMOPT_QUANT_LINEAR, codes, x, n, inverse);
+    if (map == MEMOPT_QUANT_SIGNED) V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 0, n, inverse);
+    else if (map == MEMOPT_QUANT_UNSIGNED) V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 0, n, inverse);
+    else V(encode_map)(MEMOPT_QUANT_LINEAR, codes, x, 0, n, inverse);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n, int ahead) {
+    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n, ahead) : V(absmax_of)((const float *)x + i, n, ahead);
+}
+#else
+static float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n, int ahead) {
+    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n, ahead) : V(absmax)((const float *)x + i, n, ahead);
+}
+
+static void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
+    if (is_bf16) V(encode_bf16)(map, codes, (const uint16_t *)x, n, inverse);
+    else V(encode)(map, codes, (const float *)x, n, inverse);
 }
 #endif
+
+/* Blocks: map and type are constants to the compiler. The next block's absmax, and what divides by it, are found before
+   this block is encoded: neither waits for the other, and memory is read meanwhile. */
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(quantize_as)(memopt_quant_map map, uint8_t *codes, float *absmax,
+                                                     const void *x, int is_bf16, size_t n, size_t block, int ahead) {
+    float largest = V(block_absmax)(x, is_bf16, 0, memopt_i_min(block, n), ahead), inverse = memopt_i_inverse(largest);
+    size_t i;
+
+    for (i = 0; i < n; i += block) {
+        const size_t size = memopt_i_min(block, n - i), left = n - i - size;
+        const float now = inverse;
+
+        *absmax++ = largest;
+        if (left) largest = V(block_absmax)(x, is_bf16, i + size, memopt_i_min(block, left), ahead);
+        inverse = memopt_i_inverse(largest);
+        V(encode_map)(map, codes + i, (const unsigned char *)x + i * (is_bf16 ? 2 : 4), is_bf16, size, now);
+    }
+}
+
+V_HOST_FN void V(quantize)(memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16, size_t n,
+                           size_t block, int ahead) {
+    if (map == MEMOPT_QUANT_SIGNED && is_bf16) V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 1, n, block, ahead);
+    else if (map == MEMOPT_QUANT_SIGNED) V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 0, n, block, ahead);
+    else if (map == MEMOPT_QUANT_UNSIGNED && is_bf16)
+        V(quantize_as)(MEMOPT_QUANT_UNSIGNED, codes, absmax, x, 1, n, block, ahead);
+    else if (map == MEMOPT_QUANT_UNSIGNED) V(quantize_as)(MEMOPT_QUANT_UNSIGNED, codes, absmax, x, 0, n, block, ahead);
+    else if (is_bf16) V(quantize_as)(MEMOPT_QUANT_LINEAR, codes, absmax, x, 1, n, block, ahead);
+    else V(quantize_as)(MEMOPT_QUANT_LINEAR, codes, absmax, x, 0, n, block, ahead);
+    V(end)();
+}
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
 MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse))
+MEMOPT_I_WIDTHS(void, quantize, (memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16,
+                                 size_t n, size_t block, int ahead))
 MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                int stream))
 #if defined(MEMOPT_I_X86)
@@ -15350,15 +15467,7 @@ static void memopt_i_quant_copy(int level, uint8_t *to, const uint8_t *from, siz
     memcpy(to, from, n);
 }
 
-/* A block of bf16 as floats, and back; n elements. */
-static void memopt_i_quant_widen(int level, float *wide, const uint16_t *from, size_t n, int stream) {
-    size_t i;
-
-    for (i = 0; stream && i < n; i += 32) MEMOPT_I_FETCH(from + i, 8192);
-    memopt_i_f32_from_bf16_at(level, wide, from, n);
-    memopt_i_wide_end(level);
-}
-
+/* A block of floats as bf16. */
 static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, size_t n, int stream) {
     uint16_t narrow[MEMOPT_I_QUANT_BLOCK_MAX];
 
@@ -15384,43 +15493,26 @@ typedef struct memopt_i_quant {
     uint8_t *to_codes;
 } memopt_i_quant;
 
-static float memopt_i_quant_absmax(const memopt_i_quant *q, const float *x, size_t n) {
-    return MEMOPT_I_DISPATCH(q->level, absmax, (x, n, q->stream));
-}
-
-/* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. The next block's
-   absmax is asked for before this block is encoded: neither waits for the other, and memory is read meanwhile. */
+/* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. */
 static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_quant *q = (const memopt_i_quant *)task;
-    float wide[MEMOPT_I_QUANT_BLOCK_MAX];
-    float next = 0;
     uint8_t codes[MEMOPT_I_QUANT_BLOCK_MAX];
+    const size_t some = q->stream ? sizeof codes / q->block * q->block : q->chunk;
+    const int is_bf16 = !q->from_f32;
     size_t i = chunk * q->chunk;
-    size_t first = i;
     const size_t end = memopt_i_min(i + q->chunk, q->n);
-    float *absmax = q->to_absmax + i / q->block;
 
     (void)worker;
-    if (q->from_f32) next = memopt_i_quant_absmax(q, q->from_f32 + i, memopt_i_min(q->block, end - i));
-    while (i < end) {
-        const size_t n = memopt_i_min(q->block, end - i);
-        const float *x = q->from_f32 ? q->from_f32 + i : wide;
-        uint8_t *to = q->stream ? codes + (i - first) : q->to_codes + i;
+    for (; i < end; i += some) {
+        const size_t n = memopt_i_min(some, end - i);
+        const void *x = is_bf16 ? (const void *)(q->from_bf16 + i) : q->from_f32 + i;
+        uint8_t *to = q->stream ? codes : q->to_codes + i;
 
-        *absmax = next;
-        if (!q->from_f32) {
-            memopt_i_quant_widen(q->level, wide, q->from_bf16 + i, n, q->stream);
-            *absmax = MEMOPT_I_DISPATCH(q->level, absmax, (x, n, 0));
-        } else if (i + n < end) next = memopt_i_quant_absmax(q, x + n, memopt_i_min(q->block, end - i - n));
-        MEMOPT_I_DISPATCH(q->level, encode, (q->map, to, x, n, memopt_i_inverse(*absmax++)));
-        i += n;
-        if (q->stream && (i == end || i - first + q->block > sizeof codes)) {
-            memopt_i_quant_copy(q->level, q->to_codes + first, codes, i - first);
-            first = i;
-        }
+        MEMOPT_I_DISPATCH(q->level, quantize,
+                          (q->map, to, q->to_absmax + i / q->block, x, is_bf16, n, q->block, q->stream));
+        if (q->stream) memopt_i_quant_copy(q->level, q->to_codes + i, codes, n);
     }
     if (q->stream) memopt_i_number_fence();
-    memopt_i_wide_end(q->level);
 }
 
 static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {

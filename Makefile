@@ -187,6 +187,7 @@ $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune $(BUI
 $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
+$(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
 $(BUILD)/seven_b: $(wildcard examples/seven/*.h)
 $(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/seven_b $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
 

@@ -264,6 +264,59 @@ plan_tool() {
     printf 'id,lower,upper,size\na,0,ten,4096\n' >"$work/bad.csv"
     if build/plan_tool "$work/bad.csv" --ms 100; then fail "accepted a number that is none"; fi
 }
+doctor() { # doctor.h in a conventional engine: what is named, against its dimensions; with the proof the same weights; bad input
+    $MAKE -s build/doctor_tool || exit 1
+    can "$CC" ""
+    sed -f examples/adopt/doctor.sed examples/adopt/gpt_0_plain.c >"$work/watched.c"
+    [ "$(diff examples/adopt/gpt_0_plain.c "$work/watched.c" | grep -c '^>')" = 11 ] || fail "doctor.sed does not find its places"
+    for source in examples/adopt/gpt_0_plain.c "$work/watched.c"; do
+        # shellcheck disable=SC2046,SC2086
+        $CC -O2 $(warnings_for "$CC" "") -Iexamples "$source" -o "$work/$(basename "$source" .c)" -lm || fail "$source does not compile"
+    done
+    (cd "$work" && ./gpt_0_plain >plain && DOCTOR_PROVE=1 ./watched >proven) || fail "exit status"
+    [ -f "$work/doctor.trace" ] || { tail -n 1 "$work/proven"; skip "doctor.h records on Linux, x86 and aarch64"; }
+    for said in plain proven; do sed 's/peak [0-9]*//' "$work/$said" >"$work/$said.bits"; done
+    cmp "$work/plain.bits" "$work/proven.bits" || fail "bytes that were called free were needed"
+    build/doctor_tool "$work/doctor.trace" --page "$work/page.html" >"$work/said" || fail "exit status"
+    cat "$work/said"
+    grep -q '</html>' "$work/page.html" || fail "the page is not whole"
+    # From the dimensions: w weights, a activations, s a residual stream, b what a block keeps. Everything is there four and two
+    # times. The first rung has gradients of one block (b + 2 s) in place of a. At the first block's backward live three times
+    # w, all blocks and the streams that they read, the block's gradients and those of the head's and its own weights.
+    awk '
+        function near(what, got, want, of) { if (got - want > of || want - got > of) { print what ": " got " MB, not " want; bad = 1 } }
+        BEGIN {
+            rows = 4 * 128; c = 128; layers = 8; v = 256; unit = 4e-6
+            s = rows * c; b = rows * (15 * c + 4) + 4 * 4 * 128 * 128; each = 12 * c * c + 13 * c
+            w = (v + 128 + 2) * c + layers * each; a = (layers + 1) * s + layers * b + rows * (c + 2 + v)
+        }
+        /at the peak/ { held = $1 }
+        /kept from step to step/ { kept = $1 }
+        /written in forward, idle until backward/ { idle = $1 }
+        /of backward only|zeroed, and never used|never used \(/ { named += $1 }
+        /written in backward, idle until step/ { gradients = $1 }
+        /a plan of/ { plan = $2 }
+        /and a tape/ { tape = $2 }
+        END {
+            near("held", held, unit * (4 * w + 2 * a), 0.001)
+            near("kept: weights and both moments", kept, unit * 3 * w, 0.001)
+            near("idle: the activations", idle, unit * a, 0.001)
+            near("named: the gradients of the activations, and none else but rows of unused bytes", named, unit * a, 0.11)
+            near("gradients of weights", gradients, unit * w, 0.11)
+            if (named < 0.95 * unit * (a - b - 2 * s)) { print "less than 95 % of what the first rung saves"; bad = 1 }
+            near("the plan", plan, unit * (3 * w + layers * (b + s) + b + 2 * s + v * c + each), 0.1)
+            near("the tape", tape, unit * (4 * w + s + 2 * b + 2 * s), 0.1)
+            exit bad
+        }' "$work/said" || fail "not as the dimensions say"
+    printf 'doctor 1\nmark 1 a\nbuffer 0 1 0 0 0 x\nend 2\n' >"$work/bad"
+    for bad in "$work/bad" "$work/none" "$work/watched"; do
+        build/doctor_tool "$bad" >"$work/out" 2>"$work/said"; [ $? = 1 ] || fail "exit status with $bad"
+        [ -s "$work/said" ] && [ ! -s "$work/out" ] || fail "no message, or output, with $bad"
+    done
+    build/doctor_tool "$work/bad" 2>&1 | grep -q 'bad:3: a buffer has no bytes' || fail "does not say where"
+    build/doctor_tool >/dev/null 2>&1; [ $? = 2 ] || fail "exit status without a file"
+    if build/doctor_tool "$work/doctor.trace" --page "$work/none/page.html" >/dev/null 2>&1; then fail "a folder that is not there is no error"; fi
+}
 export_tool() { # what a ledger exports, loaded by Python's own modules
     $MAKE -s build/export_tool || exit 1
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"

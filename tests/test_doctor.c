@@ -1,0 +1,519 @@
+/* test_doctor.c - examples/doctor.h and what doctor_tool makes of its traces: diagnoses and bytes known by hand. */
+#ifndef TEST_COMBINED
+#  define _DEFAULT_SOURCE 1 /* mmap; the combined program has it where its compiler has it */
+#endif
+#include "test.h"
+#include "../examples/doctor/trace.h"
+#include "../examples/doctor/findings.h"
+#include "../examples/doctor/report.h"
+static char doctor_path[640];
+#define DOCTOR_TRACE doctor_path
+#define DOCTOR_IMPLEMENTATION
+#include "../examples/doctor.h"
+#undef malloc
+#undef calloc
+#undef realloc
+#undef free
+
+static char doctor_text[8192];
+static trace doctor_t;
+static findings doctor_f;
+
+static const char doctor_marks[] = "doctor 1\nmark 1 begin\nmark 2 forward\nmark 3 forward\nmark 4 backward\nmark 5 step\n";
+
+static int doctor_reads(const char *head, const char *body, const char *end) { /* 1: it was refused */
+    snprintf(doctor_text, sizeof doctor_text, "%s%s%s", head, body, end);
+    return trace_read(&doctor_t, doctor_text);
+}
+static void doctor_finds(const char *head, const char *body, const char *end) {
+    CHECK(!doctor_reads(head, body, end));
+    if (doctor_t.error) printf("line %d: %s\n", (int)doctor_t.line, doctor_t.error);
+    CHECK(findings_make(&doctor_f, &doctor_t) == MEMOPT_OK);
+}
+static void doctor_done(void) {
+    findings_free(&doctor_f);
+    trace_free(&doctor_t);
+}
+
+/* ---- what a buffer is ---- */
+typedef struct doctor_case { const char *touches; finding_kind kind; int early, twice; size_t values; } doctor_case;
+
+static void doctor_kinds(void) {
+    static const doctor_case cases[] = {
+        { "", FINDING_UNUSED, 0, 0, 0 },
+        { "touch 0 w 0\n", FINDING_UNUSED, 0, 0, 0 },
+        { "touch 0 w 7\n", FINDING_MARK, 0, 0, 1 },                             /* not zeros: used where it was written */
+        { "touch 1 r 0\n", FINDING_KEPT, 0, 0, 1 },
+        { "touch 1 r 0\ntouch 4 rw 7\n", FINDING_KEPT, 0, 0, 1 },
+        { "touch 1 rw 7\n", FINDING_KEPT, 0, 0, 1 },
+        { "touch 1 r 0\ntouch 2 w 7\ntouch 3 r 0\n", FINDING_KEPT, 0, 0, 1 },   /* read before it was written */
+        { "touch 1 w 7\ntouch 2 r 0\n", FINDING_PHASE, 0, 0, 1 },
+        { "touch 1 w 7\ntouch 2 rw 8\n", FINDING_PHASE, 0, 0, 1 },
+        { "touch 1 w 7\ntouch 3 r 0\n", FINDING_IDLE, 0, 0, 1 },
+        { "touch 1 w 7\ntouch 3 w 8\n", FINDING_MARK, 0, 1, 2 },
+        { "touch 1 w 7\ntouch 2 r 0\ntouch 3 w 8\n", FINDING_IDLE, 0, 0, 2 },   /* two phases, but written twice it is not */
+        { "touch 0 w 0\ntouch 3 rw 8\n", FINDING_MARK, 1, 0, 1 },
+        { "touch 0 w 9\ntouch 3 rw 8\n", FINDING_IDLE, 0, 0, 1 },               /* no zeros: not early */
+        { "touch 0 w 0\ntouch 3 w 8\n", FINDING_MARK, 0, 1, 1 },
+        { "touch 0 w 0\ntouch 3 rw 8\ntouch 4 r 0\n", FINDING_IDLE, 1, 0, 1 },
+        { "touch 0 rw 0\ntouch 3 rw 8\n", FINDING_KEPT, 0, 0, 1 },              /* zeros that were read before */
+        { "touch 0 w 0\ntouch 2 w 0\ntouch 3 r 0\n", FINDING_MARK, 1, 1, 1 }
+    };
+    size_t i;
+    char body[256];
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        snprintf(body, sizeof body, "buffer 0 6 100 0 0 here\n%s", cases[i].touches);
+        doctor_finds(doctor_marks, body, "end 6\n");
+        CHECK_AT(doctor_f.kinds[0] == cases[i].kind && doctor_f.bytes[cases[i].kind] == 100, i);
+        CHECK_AT(doctor_f.early[0] == cases[i].early && doctor_f.early_bytes == (size_t)cases[i].early * 100, i);
+        CHECK_AT(doctor_f.twice[0] == cases[i].twice && doctor_f.twice_bytes == (size_t)cases[i].twice * 100, i);
+        CHECK_AT(doctor_f.value_count == cases[i].values && doctor_f.values_from[1] == cases[i].values, i);
+        CHECK_AT(doctor_f.held == 100 && doctor_f.used == (cases[i].kind == FINDING_UNUSED ? 0u : 100u), i);
+        doctor_done();
+    }
+}
+
+static void doctor_lifetimes(void) { /* [first, last) of values, of blocks that come and go within the step */
+    doctor_finds(doctor_marks, "buffer 0 6 100 0 0 a\ntouch 0 w 0\ntouch 2 rw 3\ntouch 3 r 0\n"
+                 "buffer 0 6 100 0 0 b\ntouch 1 w 5\ntouch 2 w 6\n", "end 6\n");
+    CHECK(doctor_f.value_count == 3 && doctor_f.values[0].first == 3 && doctor_f.values[0].last == 5);
+    CHECK(doctor_f.values[1].first == 2 && doctor_f.values[1].last == 3 && doctor_f.values[2].first == 3 && doctor_f.values[2].last == 4);
+    doctor_done();
+    /* a block of the step: its read is no value of the step before, and after the end it is still somebody's */
+    doctor_finds("doctor 1\nmark 1 forward\nmark 5 backward\n",
+                 "buffer 2 4 100 0 0 a\ntouch 0 rw 3\nbuffer 3 9 50 0 0 b\ntouch 0 w 3\nbuffer 0 7 25 0 0 c\ntouch 0 r 0\n"
+                 "buffer 4 6 10 0 0 d\ntouch 0 w 1\ntouch 1 r 0\n", "end 9\n");
+    CHECK(doctor_f.kinds[0] == FINDING_MARK && doctor_f.values[0].first == 2 && doctor_f.values[0].last == 4);
+    CHECK(doctor_f.kinds[1] == FINDING_KEPT && doctor_f.values[1].first == 3 && doctor_f.values[1].last == 9);
+    CHECK(doctor_f.kinds[2] == FINDING_KEPT && doctor_f.values[2].first == 0 && doctor_f.values[2].last == 7);
+    CHECK(doctor_f.kinds[3] == FINDING_IDLE && doctor_f.values[3].first == 4 && doctor_f.values[3].last == 6);
+    CHECK(doctor_f.held == 175 && doctor_f.used == 175 && doctor_f.peaks[FINDING_PLAN] >= 175);
+    doctor_done();
+}
+
+/* ---- the same bytes twice ---- */
+static void doctor_mirrors(void) {
+    static const struct { const char *a, *b; int mirrored; size_t from, to; } cases[] = {
+        { "touch 1 w 7\ntouch 3 r 0\n", "touch 2 w 7\ntouch 3 r 0\n", 1, 2, 3 },
+        { "touch 1 w 7\ntouch 3 r 0\n", "touch 2 w 6\ntouch 3 r 0\n", 0, 0, 0 }, /* other bytes */
+        { "touch 1 w 0\ntouch 3 r 0\n", "touch 2 w 0\ntouch 3 r 0\n", 0, 0, 0 }, /* zeros are not a copy */
+        { "touch 1 w 7\n", "touch 2 w 7\ntouch 3 r 0\n", 0, 0, 0 },              /* nobody reads the first any more */
+        { "touch 1 w 7\ntouch 2 r 0\n", "touch 2 w 7\ntouch 3 r 0\n", 0, 0, 0 }, /* it has served when the copy is there */
+        { "touch 1 w 7\ntouch 2 w 8\ntouch 3 r 0\n", "touch 2 w 7\ntouch 3 r 0\n", 0, 0, 0 }, /* it is another one by then */
+        { "touch 1 w 7\ntouch 3 rw 8\n", "touch 1 w 7\ntouch 3 r 0\n", 1, 1, 3 }, /* read once more before it changes */
+        { "touch 1 r 0\ntouch 4 rw 9\n", "touch 2 r 0\ntouch 4 w 9\n", 1, 4, 5 + 2 }, /* a copy, until mark 2 of the next step */
+        { "touch 4 w 9\n", "touch 2 r 0\ntouch 4 w 9\n", 0, 0, 0 }
+    };
+    size_t i;
+    char body[256];
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        snprintf(body, sizeof body, "buffer 0 6 100 0 0 a\n%sbuffer 0 6 100 1 0 b\n%s", cases[i].a, cases[i].b);
+        doctor_finds(doctor_marks, body, "end 6\n");
+        CHECK_AT(doctor_f.mirror_count == (size_t)cases[i].mirrored && doctor_f.mirror_bytes == 100 * (size_t)cases[i].mirrored, i);
+        if (cases[i].mirrored) CHECK_AT(doctor_f.mirrors[0].from == cases[i].from && doctor_f.mirrors[0].to == cases[i].to, i);
+        doctor_done();
+        snprintf(body, sizeof body, "buffer 0 6 100 0 0 a\n%sbuffer 0 6 99 1 0 b\n%s", cases[i].a, cases[i].b);
+        doctor_finds(doctor_marks, body, "end 6\n");
+        CHECK_AT(doctor_f.mirror_count == 0, i); /* another size */
+        doctor_done();
+    }
+}
+
+/* ---- what the ways would hold ---- */
+/* Two layers. Weights 1000. x0 -> (h1) -> x1 -> (h2) -> x2, each h read again by its own backward; gradients of weights
+   are zeroed first, added to, read in the step. All sizes are multiples of 64, so offsets cost nothing. */
+static const char doctor_net[] =
+    "doctor 1\nmark 1 forward\nmark 2 forward\nmark 3 zero\nmark 4 backward\nmark 5 backward\nmark 6 step\n"
+    "buffer 0 7 6400 0 0 weights\ntouch 0 r 0\ntouch 1 r 0\ntouch 3 r 0\ntouch 4 r 0\ntouch 5 rw 1\n"
+    "buffer 0 7 640 1 0 h1\ntouch 0 w 2\ntouch 4 r 0\n"
+    "buffer 0 7 64 2 0 x1\ntouch 0 w 3\ntouch 1 r 0\ntouch 4 r 0\n"
+    "buffer 0 7 1280 3 0 h2\ntouch 1 w 4\ntouch 3 r 0\n"
+    "buffer 0 7 64 4 0 x2\ntouch 1 w 5\ntouch 3 r 0\n"
+    "buffer 0 7 3200 5 0 g1\ntouch 2 w 0\ntouch 4 rw 6\ntouch 5 r 0\n"
+    "buffer 0 7 3200 6 0 g2\ntouch 2 w 0\ntouch 3 rw 7\ntouch 5 r 0\n"
+    "buffer 0 7 128 7 0 never\n";
+
+static void doctor_ways(void) {
+    doctor_finds(doctor_net, "", "end 7\n");
+    CHECK(doctor_f.held == 6400 + 640 + 64 + 1280 + 64 + 3200 + 3200 + 128 && doctor_f.used == doctor_f.held - 128);
+    CHECK(doctor_f.bytes[FINDING_UNUSED] == 128 && doctor_f.bytes[FINDING_KEPT] == 6400);
+    CHECK(doctor_f.bytes[FINDING_IDLE] == 640 + 64 + 1280 + 64 + 6400 && doctor_f.early_bytes == 6400);
+    /* backward of the first layer: weights, h1, x1, both gradients */
+    CHECK(doctor_f.peaks[FINDING_PLAN] == 6400 + 640 + 64 + 6400);
+    /* an arena pushes g2 below h2, x2 or keeps these: the smaller, 1280 + 64, stay below; nothing is freed before g's */
+    CHECK(doctor_f.peaks[FINDING_ARENA] == 6400 + 640 + 64 + 1280 + 64 + 6400);
+    /* g2 goes within its own backward: weights, h1, x1, h2, x2, g2 there; at the next: weights, h1, x1, g1 */
+    CHECK(doctor_f.early_steps == 2 && doctor_f.peaks[FINDING_STEP] == 6400 + 640 + 64 + 1280 + 64 + 3200);
+    /* h1 is made again; h2 and x2, made at mark 1 and not read by another of forward, as well; x1 is read there and kept.
+       The most: mark 4, with h1 made again, x1, both gradients */
+    CHECK(doctor_f.again == 3 && doctor_f.peaks[FINDING_TAPE] == 6400 + 640 + 64 + 6400);
+    CHECK(doctor_f.pairs == 0);
+    doctor_done();
+}
+
+static void doctor_tape_keeps_inputs(void) { /* x1 is last read in forward; the value made again needs it in backward */
+    static const char body[] =
+        "doctor 1\nmark 1 forward\nmark 2 forward\nmark 3 forward\nmark 4 backward\nmark 5 backward\nmark 6 backward\n"
+        "buffer 0 7 64 0 0 x1\ntouch 0 w 3\ntouch 1 r 0\n"
+        "buffer 0 7 6400 1 0 h2\ntouch 1 w 4\ntouch 4 r 0\n"
+        "buffer 0 7 640 2 0 other\ntouch 2 w 5\ntouch 3 r 0\n"
+        "buffer 0 7 8000 3 0 work\ntouch 3 w 5\n";
+    doctor_finds(body, "", "end 7\n");
+    CHECK(doctor_f.peaks[FINDING_PLAN] == 6400 + 640 + 8000);
+    /* mark 3: x1 held for the one, the other at its second place, the work; h2 not */
+    CHECK(doctor_f.again == 2 && doctor_f.peaks[FINDING_TAPE] == 64 + 640 + 8000);
+    doctor_done();
+    /* a value that forward itself reads at a later mark is not made again; nor one that the step reads */
+    doctor_finds("doctor 1\nmark 1 forward\nmark 2 forward\nmark 3 backward\nmark 4 step\n",
+                 "buffer 0 5 64 0 0 a\ntouch 0 w 3\ntouch 1 r 0\ntouch 2 r 0\nbuffer 0 5 64 1 0 b\ntouch 0 w 4\ntouch 3 r 0\n"
+                 "buffer 0 5 64 2 0 c\ntouch 0 w 0\ntouch 2 rw 4\n", "end 5\n");
+    CHECK(doctor_f.again == 0);
+    doctor_done();
+}
+
+static void doctor_in_place(void) {
+    static const struct { const char *second; size_t pairs, peak; } cases[] = {
+        { "buffer 0 6 640 1 0 b\ntouch 2 w 4\ntouch 3 r 0\n", 1, 640 },
+        { "buffer 0 6 640 1 0 b\ntouch 3 w 4\n", 0, 640 },                             /* they never meet: nothing to share */
+        { "buffer 0 6 704 1 0 b\ntouch 2 w 4\ntouch 3 r 0\n", 0, 640 + 704 },          /* another size */
+        { "buffer 0 6 640 1 0 b\ntouch 1 w 4\ntouch 3 r 0\n", 0, 1280 },               /* there before the first was used up */
+        { "buffer 0 6 640 1 0 b\ntouch 0 w 0\ntouch 2 rw 4\n", 0, 1280 },              /* added to: begins as zeros */
+        { "buffer 0 6 640 1 0 b\ntouch 2 r 4\ntouch 3 r 0\n", 0, 1280 }                /* of the step before */
+    };
+    size_t i;
+    char body[256];
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        snprintf(body, sizeof body, "buffer 0 6 640 0 0 a\ntouch 1 w 3\ntouch 2 r 0\n%s", cases[i].second);
+        doctor_finds(doctor_marks, body, "end 6\n");
+        CHECK_AT(doctor_f.pairs == cases[i].pairs && doctor_f.peaks[FINDING_IN_PLACE] == cases[i].peak, i);
+        doctor_done();
+    }
+    /* only one of two takes the place */
+    doctor_finds(doctor_marks, "buffer 0 6 640 0 0 a\ntouch 1 w 3\ntouch 2 r 0\nbuffer 0 6 640 1 0 b\ntouch 2 w 4\n"
+                 "buffer 0 6 640 2 0 c\ntouch 2 w 5\n", "end 6\n");
+    CHECK(doctor_f.pairs == 1 && doctor_f.peaks[FINDING_IN_PLACE] == 1280 && doctor_f.peaks[FINDING_PLAN] == 1920);
+    doctor_done();
+}
+
+static void doctor_arena(void) {
+    /* nested lifetimes: as small as the plan */
+    doctor_finds("doctor 1\nmark 1 forward\nmark 2 forward\nmark 3 backward\nmark 4 backward\n",
+                 "buffer 0 5 640 0 0 a\ntouch 0 w 3\ntouch 3 r 0\nbuffer 0 5 64 1 0 b\ntouch 1 w 4\ntouch 2 r 0\n"
+                 "buffer 0 5 128 2 0 c\ntouch 3 w 5\n", "end 5\n");
+    CHECK(doctor_f.peaks[FINDING_ARENA] == 640 + 128 && doctor_f.peaks[FINDING_PLAN] == 640 + 128);
+    doctor_done();
+    /* a large one that ends before a small one which came later: the small one is pushed first */
+    doctor_finds(doctor_marks, "buffer 0 6 6400 0 0 a\ntouch 1 w 3\ntouch 2 r 0\nbuffer 0 6 64 1 0 b\ntouch 2 w 4\ntouch 3 r 0\n"
+                 "buffer 0 6 3200 2 0 c\ntouch 3 w 5\n", "end 6\n");
+    CHECK(doctor_f.peaks[FINDING_ARENA] == 6400 + 64 && doctor_f.peaks[FINDING_PLAN] == 6400 + 64);
+    doctor_done();
+    /* a small one that ends before a large one which came later: it stays */
+    doctor_finds(doctor_marks, "buffer 0 6 64 0 0 a\ntouch 1 w 3\ntouch 2 r 0\nbuffer 0 6 6400 1 0 b\ntouch 2 w 4\ntouch 3 r 0\n"
+                 "buffer 0 6 640 2 0 c\ntouch 3 w 5\n", "end 6\n");
+    CHECK(doctor_f.peaks[FINDING_ARENA] == 6400 + 64 + 640 && doctor_f.peaks[FINDING_PLAN] == 6400 + 640);
+    doctor_done();
+}
+
+/* ---- reading ---- */
+static void doctor_refusals(void) {
+    static const struct { const char *head, *body, *end, *why; size_t line; } cases[] = {
+        { "", "", "", "the trace is cut off: there is no end", 0 },
+        { "doctor 2\n", "", "end 6\n", "this is no trace of doctor.h", 1 },
+        { "nurse 1\n", "", "end 6\n", "this is no trace of doctor.h", 1 },
+        { "doctor 1\n", "", "end 6\n", "there is no mark", 2 },
+        { doctor_marks, "", "", "the trace is cut off: there is no end", 6 },
+        { doctor_marks, "", "end 5\n", "the end is before the last mark", 7 },
+        { doctor_marks, "", "end x\n", "the end is no number", 7 },
+        { doctor_marks, "", "end 6\nend 7\n", "something follows the end", 8 },
+        { doctor_marks, "mark 5 more\n", "end 6\n", "marks are not in the order of time", 7 },
+        { doctor_marks, "mark 7\n", "end 9\n", "a mark has no name", 7 },
+        { doctor_marks, "mark seven more\n", "end 9\n", "the time of a mark is no number", 7 },
+        { doctor_marks, "mark 99999999999999999999 more\n", "end 9\n", "the time of a mark is no number", 7 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\nmark 7 more\n", "end 9\n", "a mark behind a buffer", 8 },
+        { doctor_marks, "buffer 0 6 1 0\n", "end 6\n", "a buffer needs born, died, bytes, block and offset", 7 },
+        { doctor_marks, "buffer 0 6 -1 0 0 a\n", "end 6\n", "a buffer needs born, died, bytes, block and offset", 7 },
+        { doctor_marks, "buffer 3 3 1 0 0 a\n", "end 6\n", "a buffer dies before it is born", 7 },
+        { doctor_marks, "buffer 0 6 0 0 0 a\n", "end 6\n", "a buffer has no bytes", 7 },
+        { doctor_marks, "buffer 0 7 1 0 0 a\n", "end 6\n", "a buffer dies after the end", 8 },
+        { doctor_marks, "touch 1 r 0\n", "end 6\n", "a touch without a buffer", 7 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 5 r 0\n", "end 6\n", "a touch at a mark that is not there", 8 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 r 0\ntouch 1 w 0\n", "end 6\n", "touches are not in the order of marks", 9 },
+        { doctor_marks, "buffer 0 3 1 0 0 a\ntouch 2 r 0\n", "end 6\n", "a touch of a buffer that is dead", 8 },
+        { doctor_marks, "buffer 3 6 1 0 0 a\ntouch 1 r 0\n", "end 6\n", "a touch of a buffer that is not there yet", 8 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 x 0\n", "end 6\n", "a touch is r, w or rw", 8 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1\n", "end 6\n", "a touch is r, w or rw", 8 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 w\n", "end 6\n", "a touch needs a hash", 8 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 w 1g\n", "end 6\n", "a touch needs a hash", 8 },
+        { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 w 12345678123456781\n", "end 6\n", "a touch needs a hash", 8 },
+        { doctor_marks, "bluffer 0 6 1 0 0 a\n", "end 6\n", "a line is mark, buffer, touch or end", 7 },
+        { "{}", "", "", "the snapshot has no events: give the ledger an event_capacity", 0 },
+        { "{\"action\": \"alloc\", \"addr\": 1}", "", "", "an event lacks size, address or frames", 0 }
+    };
+    char body[256], whole[sizeof doctor_net + 16];
+    size_t i, n;
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        CHECK_AT(doctor_reads(cases[i].head, cases[i].body, cases[i].end), i);
+        if (!doctor_t.error || strcmp(doctor_t.error, cases[i].why)) printf("got '%s'\n", doctor_t.error ? doctor_t.error : "");
+        CHECK_AT(doctor_t.error && !strcmp(doctor_t.error, cases[i].why) && doctor_t.line == cases[i].line, i);
+        CHECK_AT(!doctor_t.marks && !doctor_t.buffers && !doctor_t.touches, i);
+    }
+    snprintf(body, sizeof body, "buffer 0 6 %lu 0 0 a\nbuffer 0 6 %lu 0 0 a\n", (unsigned long)(SIZE_MAX / 4 < ULONG_MAX ? SIZE_MAX / 4 : ULONG_MAX / 4), 1ul);
+    if (SIZE_MAX / 4 <= ULONG_MAX) CHECK(doctor_reads(doctor_marks, body, "end 6\n") && !strcmp(doctor_t.error, "the bytes of all buffers do not fit"));
+    snprintf(whole, sizeof whole, "%send 7\n", doctor_net);
+    for (n = 0; n + 1 < strlen(whole); ++n) { /* cut off anywhere; the last newline may be missing */
+        memcpy(doctor_text, whole, n);
+        doctor_text[n] = 0;
+        CHECK_AT(trace_read(&doctor_t, doctor_text), n);
+    }
+    CHECK(!doctor_reads("doctor 1\r\nmark 1 two words\r\n\r\n", "buffer 0 2 3 0 0 a b:1\r\n", "end 2\r\n"));
+    CHECK(!strcmp(doctor_t.marks[0].name, "two words") && !strcmp(doctor_t.buffers[0].where, "a b:1"));
+    trace_free(&doctor_t);
+}
+
+static void doctor_reads_ledger(void) {
+    memopt_ledger_desc desc;
+    memopt_ledger *ledger = NULL;
+    size_t length = 0;
+
+    memset(&desc, 0, sizeof desc);
+    desc.block_capacity = 8;
+    desc.event_capacity = 32;
+    CHECK(memopt_ledger_create(&desc, &ledger) == MEMOPT_OK);
+    if (!ledger) return;
+    CHECK(memopt_ledger_add(ledger, MEMOPT_TAG_PARAMETERS, 6400, doctor_text, "weights") == MEMOPT_OK);
+    memopt_ledger_label(ledger, 0, 1);
+    CHECK(memopt_ledger_add(ledger, MEMOPT_TAG_ACTIVATIONS, 640, doctor_text + 1, NULL) == MEMOPT_OK);
+    CHECK(memopt_ledger_remove(ledger, MEMOPT_TAG_ACTIVATIONS, 640, doctor_text + 1) == MEMOPT_OK);
+    memopt_ledger_label(ledger, 1, 1);
+    CHECK(memopt_ledger_add(ledger, MEMOPT_TAG_ACTIVATIONS, 1280, doctor_text + 1, NULL) == MEMOPT_OK);
+    CHECK(memopt_ledger_export(ledger, MEMOPT_EXPORT_SNAPSHOT_JSON, doctor_text, sizeof doctor_text, &length) == MEMOPT_OK);
+    memopt_ledger_destroy(ledger);
+    CHECK(!trace_read(&doctor_t, doctor_text));
+    if (doctor_t.error) printf("%s\n", doctor_t.error);
+    CHECK(doctor_t.lifetimes_only && doctor_t.buffer_count == 3 && doctor_t.mark_count == 3 && doctor_t.touch_count == 0);
+    if (doctor_t.buffer_count == 3) {
+        CHECK(!strcmp(doctor_t.buffers[0].where, "weights") && !strcmp(doctor_t.buffers[1].where, "activations"));
+        CHECK(doctor_t.buffers[0].bytes == 6400 && doctor_t.buffers[0].died == doctor_t.end);
+        CHECK(doctor_t.buffers[1].bytes == 640 && doctor_t.buffers[1].died < doctor_t.buffers[2].born);
+        CHECK(!strcmp(doctor_t.marks[1].name, "step 0") && !strcmp(doctor_t.marks[2].name, "step 1"));
+        CHECK(findings_make(&doctor_f, &doctor_t) == MEMOPT_OK);
+        CHECK(doctor_f.held == 7680 && doctor_f.peaks[FINDING_PLAN] == 7680 && doctor_f.bytes[FINDING_UNUSED] == 0);
+    }
+    doctor_done();
+}
+
+static int doctor_says(const char *text, const char *what) {
+    if (strstr(text, what)) return 1;
+    printf("not there: %s\n", what);
+    return 0;
+}
+static void doctor_tells(void) { /* every row by hand */
+    static char text[16384];
+    FILE *file = tmpfile();
+    size_t length;
+
+    if (!file) { SKIP("no temporary file"); return; }
+    doctor_finds(doctor_net, "", "end 7\n");
+    CHECK(!report_findings(&doctor_f, file));
+    report_ways(&doctor_f, file);
+    report_chart(&doctor_f, file);
+    CHECK(!report_page(&doctor_f, file));
+    rewind(file);
+    length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    CHECK(doctor_says(text, "     0.003        1  written in backward, idle until step (g1)\n"));
+    CHECK(doctor_says(text, "     0.003        1  zeroed before the mark that first uses it (g2)\n"));
+    CHECK(doctor_says(text, "     0.001        1  written in forward, idle until backward (h2)\n"));
+    CHECK(doctor_says(text, "     0.000        1  never used (never)\n"));
+    CHECK(doctor_says(text, "     0.006           kept from step to step\n"));
+    CHECK(doctor_says(text, "     0.003      0.012  a plan, and the step inside backward for 2 gradients\n"));
+    CHECK(!strstr(text, "in place")); /* there are none */
+    /* 14,976 bytes in 48 columns; mark 3: used weights, h2, x2, g2 = 10,944, alive with them h1, x1 */
+    CHECK(doctor_says(text, "   3 backward            0.015  ###################################==...........\n"));
+    CHECK(doctor_says(text, "<title>never, 0.000 MB from byte 0 on: never used</title>") && doctor_says(text, "</html>"));
+    doctor_done();
+}
+
+/* ---- recording ---- */
+#ifdef DOCTOR_CLOSES_PAGES
+typedef struct doctor_engine { volatile unsigned char *weights, *acts; size_t page; } doctor_engine;
+static unsigned char doctor_sum; /* so that reads are there */
+
+static void doctor_engine_step(const doctor_engine *e) {
+    const size_t p = e->page;
+    volatile unsigned char *work;
+    size_t i;
+
+    doctor_mark("forward");
+    for (i = 0; i < 3 * p; ++i) e->acts[i] = (unsigned char)(e->weights[i % 2] + i); /* reads one page of two */
+    doctor_mark("zero");
+    for (i = 3 * p; i < 5 * p; ++i) e->acts[i] = 0;
+    doctor_mark("backward");
+    work = (volatile unsigned char *)doctor_malloc(p + 1, "work", 9);
+    if (!work) return;
+    for (i = 0; i <= p; ++i) work[i] = e->acts[i];
+    for (i = 3 * p; i < 5 * p; ++i) e->acts[i] = (unsigned char)(e->acts[i] + work[i % p] + 1);
+    doctor_free((void *)(uintptr_t)work);
+    doctor_mark("step");
+    for (i = 3 * p; i < 5 * p; ++i) doctor_sum = (unsigned char)(doctor_sum + e->acts[i]);
+    e->weights[0] = (unsigned char)(e->weights[0] + 1);
+}
+static const trace_touch *doctor_touch(size_t buffer, size_t touch) { return &doctor_t.touches[doctor_t.buffers[buffer].touch + touch]; }
+static int doctor_is(size_t buffer, size_t touch, size_t mark, int read, int write) {
+    const trace_touch *x = doctor_touch(buffer, touch);
+
+    return touch < doctor_t.buffers[buffer].touch_count && x->mark == mark && x->read == read && x->write == write;
+}
+
+static void doctor_recorded(size_t p) { /* the trace of the engine's second step */
+    const trace_buffer *b = doctor_t.buffers;
+
+    CHECK(doctor_t.mark_count == 5 && !strcmp(doctor_t.marks[0].name, "begin") && !strcmp(doctor_t.marks[4].name, "step"));
+    CHECK(doctor_t.buffer_count == 7);
+    if (doctor_t.buffer_count != 7) return;
+    CHECK(b[0].bytes == p && b[0].touch_count == 2 && doctor_is(0, 0, 1, 1, 0) && doctor_is(0, 1, 4, 1, 1));
+    CHECK(b[1].bytes == p && b[1].offset == p && b[1].touch_count == 0); /* the other page of the weights */
+    CHECK(b[2].bytes == 2 * p && b[2].touch_count == 2 && doctor_is(2, 0, 1, 0, 1) && doctor_is(2, 1, 3, 1, 0));
+    CHECK(b[3].bytes == p && b[3].offset == 2 * p && b[3].touch_count == 1 && doctor_is(3, 0, 1, 0, 1));
+    CHECK(b[4].bytes == 2 * p && b[4].touch_count == 3 && doctor_is(4, 0, 2, 0, 1) && doctor_touch(4, 0)->hash == 0);
+    CHECK(doctor_is(4, 1, 3, 1, 1) && doctor_is(4, 2, 4, 1, 0) && doctor_touch(4, 1)->hash != 0);
+    CHECK(b[5].bytes == 5 && b[5].offset == 5 * p && b[5].touch_count == 0); /* the rest of a last page */
+    CHECK(b[6].bytes == p + 1 && !strcmp(b[6].where, "work:9") && b[6].born > doctor_t.marks[3].time && b[6].died < doctor_t.marks[4].time);
+    CHECK(b[6].touch_count == 1 && doctor_is(6, 0, 3, 0, 1) && b[6].block == 2);
+    CHECK(b[0].born == 0 && b[0].died == doctor_t.end && !strcmp(b[2].where, "acts:2"));
+}
+
+static void doctor_records(void) {
+    const char *folder = getenv("TMPDIR");
+    doctor_engine e;
+    size_t i;
+    FILE *file;
+
+    snprintf(doctor_path, sizeof doctor_path, "%s/memopt-doctor-%ld.trace", folder ? folder : "/tmp", (long)getpid());
+    e.weights = (volatile unsigned char *)doctor_calloc(1, 2 * (size_t)sysconf(_SC_PAGESIZE), "weights", 1);
+    e.page = doctor.page;
+    e.acts = (volatile unsigned char *)doctor_malloc(5 * e.page + 5, "acts", 2);
+    CHECK(e.weights && e.acts);
+    if (doctor.failed || !e.weights || !e.acts) {
+        doctor_free((void *)(uintptr_t)e.weights);
+        doctor_free((void *)(uintptr_t)e.acts);
+        SKIP("faults do not tell reads from writes here");
+        return;
+    }
+    e.weights[0] = 7;
+    e.weights[1] = 7;
+    for (i = 0; i < 2; ++i) {
+        doctor_step();
+        doctor_engine_step(&e);
+    }
+    doctor_step(); /* the record is written */
+    file = fopen(doctor_path, "rb");
+    CHECK(file != NULL);
+    if (!file) return;
+    doctor_text[fread(doctor_text, 1, sizeof doctor_text - 1, file)] = 0;
+    fclose(file);
+    remove(doctor_path);
+    CHECK(!trace_read(&doctor_t, doctor_text));
+    if (doctor_t.error) printf("%s\n", doctor_t.error);
+    doctor_recorded(e.page);
+    trace_free(&doctor_t);
+
+    /* the proof of the third step: what nobody needs is gone, all else stays */
+    doctor.state = DOCTOR_PROVES;
+    doctor_prove(doctor.now = 0);
+    CHECK(e.acts[0] != 0xff || e.acts[1] != 0xff); /* mark 0: not yet */
+    doctor_mark("forward");
+    CHECK(e.acts[0] == 0xff && e.acts[3 * e.page - 1] == 0xff && e.weights[0] == 9 && e.weights[1] == 7);
+    e.acts[0] = 1;
+    e.acts[2 * e.page] = 1;
+    doctor_mark("zero");
+    CHECK(e.acts[0] == 1 && e.acts[2 * e.page] == 0xff); /* the third page was used at one mark only */
+    CHECK(e.acts[3 * e.page] == 0xff && e.acts[5 * e.page - 1] == 0xff);
+    e.acts[3 * e.page] = 5;
+    doctor_mark("backward");
+    CHECK(e.acts[3 * e.page] == 0 && e.acts[5 * e.page - 1] == 0 && e.acts[0] == 1); /* zeroed where it is first used */
+    doctor_mark("step");
+    CHECK(e.acts[0] == 0xff && e.acts[3 * e.page] == 0 && e.weights[0] == 9);
+    doctor_step();
+    doctor_free((void *)(uintptr_t)e.weights);
+    doctor_free((void *)(uintptr_t)e.acts);
+}
+
+static void doctor_allocates(void) { /* as the C library does */
+    unsigned char *a = (unsigned char *)doctor_malloc(10, "a", 1), *b;
+    size_t i;
+
+    CHECK(a && !doctor_find(a));
+    if (!a) return;
+    memset(a, 3, 10);
+    b = (unsigned char *)doctor_realloc(a, 3 * doctor.page, "b", 2); /* out of the library's into pages */
+    CHECK(b && doctor_find(b) && b[9] == 3);
+    if (!b) return;
+    b[3 * doctor.page - 1] = 4;
+    a = (unsigned char *)doctor_realloc(b, 4 * doctor.page, "c", 3);
+    CHECK(a && a[9] == 3 && a[3 * doctor.page - 1] == 4 && a[3 * doctor.page] == 0);
+    b = a ? (unsigned char *)doctor_realloc(a, 10, "d", 4) : NULL; /* and back */
+    CHECK(b && !doctor_find(b) && b[9] == 3);
+    doctor_free(b);
+    doctor_free(NULL);
+    CHECK(doctor_calloc(SIZE_MAX / 2, 3, "e", 5) == NULL && doctor.block_count == 0);
+    b = (unsigned char *)doctor_calloc(5, 2, "f", 6);
+    for (i = 0; b && i < 10; ++i) CHECK(b[i] == 0);
+    doctor_free(b);
+    a = (unsigned char *)doctor_realloc(NULL, doctor.page, "g", 7);
+    CHECK(a && doctor_find(a));
+    doctor_free(a);
+    CHECK(doctor.block_count == 0);
+    free(doctor.blocks); /* for valgrind */
+    free(doctor.events);
+    free(doctor.marks);
+    memset(&doctor, 0, sizeof doctor);
+}
+#else
+static void doctor_records(void) {
+    (void)doctor_path;
+    SKIP("pages cannot be closed here");
+}
+static void doctor_allocates(void) {
+    void *a = doctor_malloc(10, "a", 1);
+
+    CHECK(a != NULL);
+    a = doctor_realloc(a, 20, "a", 1);
+    doctor_mark("forward");
+    doctor_free(a);
+    a = doctor_calloc(2, 5, "a", 1);
+    CHECK(a != NULL);
+    doctor_free(a);
+}
+#endif
+
+static void test_doctor(void) {
+    RUN(doctor_kinds);
+    RUN(doctor_lifetimes);
+    RUN(doctor_mirrors);
+    RUN(doctor_ways);
+    RUN(doctor_tape_keeps_inputs);
+    RUN(doctor_in_place);
+    RUN(doctor_arena);
+    RUN(doctor_refusals);
+    RUN(doctor_reads_ledger);
+    RUN(doctor_tells);
+#ifndef TEST_COMBINED /* where valgrind would call faults on purpose errors */
+    RUN(doctor_records);
+    RUN(doctor_allocates);
+#else
+    (void)doctor_records;
+    (void)doctor_allocates;
+#endif
+}
+#ifndef TEST_COMBINED
+int main(void) {
+    test_doctor();
+    return test_totals();
+}
+#endif

@@ -96,6 +96,7 @@
      api_feed     feed          tokens from a file, read ahead, in an order that is a function of the position
      api_tensors  tensors       safetensors: what a file's header says, and writing one
      api_save     save          saves of a run that survive a kill at any moment; going on, on any number of ranks
+     api_advise   advise        from a model and a machine to a way of training that fits, with its bytes and seconds
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -4043,6 +4044,283 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
  */
 MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count);
+
+/* @section api_advise : api_shard
+   From a model and a machine to a way of training it that fits, before either is there: which stage over how many
+   ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
+   dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain: exact where an engine gives its
+   own; else of a chain that is made from the description, as a plain engine of such blocks would have it. Seconds are
+   an estimate: products at a share of the peak, passes at the bandwidth, and what communication and the slow tier add
+   where computing does not hide them.
+   The list is finite and is gone through whole: what comes out is the best of it, and the same on every machine. It
+   has data parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. */
+
+typedef enum memopt_advise_weights {
+    MEMOPT_ADVISE_F32,
+    MEMOPT_ADVISE_SPLIT,  /* bf16 and the other 16 bits: the bits of a master in fp32 */
+    MEMOPT_ADVISE_BF16,   /* bf16 alone, rounded stochastically */
+    MEMOPT_ADVISE_MASTER  /* fp32 and a bf16 copy: priced, never advised, as SPLIT is the same in less */
+} memopt_advise_weights;
+
+typedef struct memopt_advise_choice { /* what can be chosen; each is a field of the descs of the part that does it */
+    int                   stage;        /* 0 to 3, of memopt_shard_desc; one rank: 0, or 2 and 3 for steps_inside and
+                                           slow weights */
+    size_t                ranks;        /* among which everything is cut; processors / ranks sets hold the same */
+    int                   steps_inside; /* 1: the step is taken inside backward: one round, nothing that clips */
+    memopt_advise_weights weights;      /* activations are fp32 with F32, else bf16 */
+    memopt_state_format   states;       /* of AdamW: F32, BF16 or 8BIT */
+    memopt_type           gradients;    /* of a unit: BF16 where weights are and nothing is added onto them. Told;
+                                           memopt_advise_price() makes it from the rest */
+    int                   slow;         /* MEMOPT_SHARD_SLOW_..., or'ed: nothing, states and extra, or all three */
+    int                   on_disk;      /* 1: the slow tier is a file; 0: the host's memory, where it fits. Told */
+    int                   whole_scores; /* 1: attention keeps a matrix of length x length; 0: by rows */
+    size_t                head_chunk;   /* rows of logits at a time; 0 = all */
+    size_t                mlp_chunk;    /* rows of the MLP at a time, made again by its backward; 0 = all, kept */
+    size_t                micro_batch;  /* sequences, or images, that a rank computes at a time */
+    size_t                rounds;       /* micro-batches of a rank in a step. Told */
+    size_t                batch;        /* of all ranks in a step. Told */
+    size_t                keep_budget;  /* bytes of activations, for memopt_tape_desc.budget */
+} memopt_advise_choice;
+
+typedef struct memopt_advise_convolution { /* with batch norm and an activation behind it */
+    size_t in, out; /* channels */
+    size_t kernel;  /* elements of a side */
+    size_t pixels;  /* of its output, height times width */
+} memopt_advise_convolution;
+
+typedef struct memopt_advise_model { /* zero it, then set what it has: a transformer, convolutions, an engine's chain */
+    size_t layers, width, heads;
+    size_t kv_heads;   /* 0 = heads */
+    size_t mlp;        /* width inside the MLP; 0 = 4 * width */
+    size_t vocabulary; /* with convolutions: classes */
+    size_t length;     /* tokens of a sequence; 0 = 1 */
+    size_t positions;  /* learned ones; 0 = none */
+    int    gated;      /* 1: SwiGLU, three matrices */
+    int    rms;        /* 1: RMS norm, one vector; 0: layer norm, two */
+    int    no_bias;
+    int    tied;       /* 1: the head's weights are the embedding */
+    int    not_causal;
+    int    dropout;    /* 1: with masks that are kept, a byte an element */
+    size_t mlp_kept;    /* values of the engine's MLP that are kept for each of its columns; 0 = 2, gated 4 */
+    size_t logit_bytes; /* that a logit takes in the engine's head; 0 = 4 */
+    const memopt_advise_convolution *convolutions; /* NULL: a transformer */
+    size_t convolution_count;
+    /* An engine's own chain in place of a described one; NULL: none. It fills in all segments and the bytes of the
+       input for a choice, with costs in seconds; bytes and costs grow with micro_batch. length and vocabulary are read
+       beside it, to count tokens */
+    memopt_status (*chain_fn)(void *user, const memopt_advise_choice *choice, memopt_segment *segments,
+                              size_t *input_bytes, memopt_error *error);
+    void  *user;
+    size_t segment_count;
+    const memopt_shard_tensor *tensors; /* of the engine; optional where it is described */
+    size_t tensor_count;
+} memopt_advise_model;
+
+typedef struct memopt_advise_machine { /* measured, or from a data sheet; one processor is one rank */
+    size_t   processors;      /* 0 = 1 */
+    size_t   of_host;         /* that share a host; 0 = all */
+    uint64_t memory;          /* bytes of a processor */
+    uint64_t reserve;         /* of them, what the library does not own: a device's context, a process */
+    uint64_t host_memory;     /* of a host, for a slow tier; 0 = none */
+    uint64_t disk;            /* of a host; 0 = none */
+    double   f32_rate, bf16_rate; /* peak of products, operations a second, dense; bf16 0 = the fp32 rate */
+    double   efficiency;      /* share of the peak that products reach; 0 = 0.5 */
+    size_t   multiprocessors; /* that tiles of 128 x 128 are dealt to; 0 = the rate does not depend on shapes */
+    double   bandwidth;       /* of its memory, bytes a second */
+    double   host_bandwidth;  /* between a processor and its host, bytes a second each way; required with host_memory */
+    double   disk_bandwidth;  /* of a host, both ways together; required with disk */
+    memopt_shard_link local;   /* among the processors of a host; required with several processors */
+    memopt_shard_link network; /* among hosts; required with several hosts */
+} memopt_advise_machine;
+
+enum { /* what may change results; or'ed. 0: the same bits as plain fp32 */
+    MEMOPT_ADVISE_MAY_BF16  = 1, /* 16-bit weights, activations, gradients, states */
+    MEMOPT_ADVISE_MAY_8BIT  = 2, /* 8-bit states */
+    MEMOPT_ADVISE_MAY_BATCH = 4  /* a batch that is rounded up, so that micro-batches of other sizes fill it */
+};
+
+typedef struct memopt_advise_desc { /* zero it, then set what you need */
+    memopt_advise_model   model;
+    memopt_advise_machine machine;
+    unsigned              may;    /* MEMOPT_ADVISE_MAY_..., or'ed */
+    size_t                batch;  /* of a step, of all ranks; at least 1 */
+    int                   clips;  /* 1: by the norm of all gradients, so no step inside backward */
+    const memopt_host    *host;   /* memory while it searches, given back; NULL = malloc */
+    memopt_error         *error;  /* NULL, or filled in when a call with this desc fails; not kept */
+} memopt_advise_desc;
+
+typedef struct memopt_advise_bytes { /* of rank 0; others have at most as many */
+    uint64_t parameters;    /* weights, extra, two groups of a stage, what lands */
+    uint64_t gradients;     /* and sums */
+    uint64_t optimizer;     /* states, and tiles of a slow tier */
+    uint64_t activations;   /* the peak of the chain: input, what is kept, scratch, logits */
+    uint64_t communication; /* buckets */
+    uint64_t other;         /* tables, targets */
+    uint64_t reserve;       /* the machine's */
+    uint64_t total;
+    uint64_t slow;          /* on the slow tier, of a rank; a host has of_host times so many, a disk twice that */
+} memopt_advise_bytes;
+
+typedef struct memopt_advise_seconds { /* of a step */
+    double products;      /* forward and backward, each once; with what their operators read and write */
+    double recompute;
+    double passes;        /* of the optimizer and of sums, over memory */
+    double communication; /* exposed: what computing does not hide */
+    double offload;       /* exposed, likewise */
+    double total;
+} memopt_advise_seconds;
+
+typedef struct memopt_advice {
+    memopt_advise_choice  choice;
+    memopt_advise_bytes   bytes;
+    memopt_advise_seconds seconds;
+    double   tokens;  /* a second, of all processors; images of convolutions */
+    double   mfu;     /* as memopt_advise_use; 0 with an engine's own chain */
+    unsigned needs;   /* MEMOPT_ADVISE_MAY_...: permissions that it uses */
+} memopt_advice;
+
+typedef enum memopt_advise_measure {
+    MEMOPT_ADVISE_STAGE, MEMOPT_ADVISE_RANKS, MEMOPT_ADVISE_INSIDE, MEMOPT_ADVISE_WEIGHTS, MEMOPT_ADVISE_STATES,
+    MEMOPT_ADVISE_SLOW, MEMOPT_ADVISE_SCORES, MEMOPT_ADVISE_HEAD, MEMOPT_ADVISE_MLP, MEMOPT_ADVISE_RECOMPUTE,
+    MEMOPT_ADVISE_MEASURES
+} memopt_advise_measure;
+
+typedef struct memopt_advise_other { /* a measure taken in another way than advised, and all else at its best */
+    memopt_advise_measure measure;
+    size_t        value;  /* of its field: the stage, whether there are chunks, whether anything is computed again */
+    int           fits;
+    memopt_advice advice; /* the fastest that fits; where none does, the one with the fewest bytes */
+} memopt_advise_other;
+
+#define MEMOPT_ADVISE_ROWS   48
+#define MEMOPT_ADVISE_OTHERS 32
+
+typedef struct memopt_advise_result {
+    memopt_advice best;        /* where nothing fits: as `leanest` */
+    memopt_advice leanest;     /* fewest bytes of all that is permitted: the least machine that would do */
+    memopt_advice frontier[MEMOPT_ADVISE_ROWS]; /* the best for each budget, from the machine's down in steps of
+                                                   2^(1/4); different ones, memory ascending */
+    size_t        frontier_count;
+    memopt_advise_other others[MEMOPT_ADVISE_OTHERS];
+    size_t        other_count;
+    unsigned      needs;       /* the fewest permissions with which something fits: those given, if these do */
+    int           never;       /* 1: it fits with none */
+    size_t        combinations;/* that were looked at, micro-batches and schedules not counted */
+    size_t        memory;      /* bytes taken of the host at once */
+} memopt_advise_result;
+
+/**
+ * Advise. Choices are compared by tokens a second; those within 1 part in 128 by how much is rounded (bf16 without its
+ * other half most, then bf16, 16- and 8-bit states), by what is on a slow tier, then by bytes.
+ *
+ * out     receives the answer; also with ERR_MEMORY of a machine that is too small: then `best` is what needs the
+ *         fewest bytes, `needs` and `never` tell what would have to be allowed; else untouched on failure
+ * returns OK; ERR_MEMORY (nothing that is permitted fits, or the host has no memory: the error says which),
+ *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, and what chain_fn returns
+ * memory  of the host about 1 MB; the tables of memopt_shard_plan() and of simulated schedules come from malloc and
+ *         from the host in turn
+ * time    0.1 to 0.5 s for 1,000 combinations and 48 layers
+ */
+MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
+
+/** What one choice takes, whether it fits and is permitted or not. keep_budget 0: the least; SIZE_MAX: everything is
+    kept; else the fastest schedule of the list within it. Returns as memopt_advise_solve(); ERR_MEMORY also when the
+    budget is below the least. */
+MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
+                                             memopt_advice *out);
+
+/** A choice as one line for people. buffer, capacity, length as in memopt_error_text(). */
+MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
+                                            size_t *length);
+
+typedef struct memopt_advise_use { /* of processors, as the literature tells it: operations of a token are 6 a parameter
+                                      and 12 * layers * width * length of attention, counted in full, causal or not */
+    double parameters;        /* all of them */
+    double looked_up;         /* of these, embeddings that no product reads; 0 where the head does */
+    double operations;        /* of a token, with all parameters */
+    double operations_less;   /* without those looked up */
+    double mfu, mfu_less;     /* share of the peak that does them: PaLM's form counts all */
+    double hfu, hfu_less;     /* with forwards that are made again: `again` of them, 1 = every block */
+} memopt_advise_use;
+
+/**
+ * Model FLOPs utilisation, with the P named that it counts.
+ *
+ * tokens  a second, of one processor
+ * rate    its peak, dense, operations a second
+ * again   0 to 1: the share of forwards computed twice
+ * returns OK, ERR_ARGUMENT (NULL, a model that is not a described transformer, a rate that is not above 0)
+ */
+MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
+                                                   double again, memopt_advise_use *out);
+
+typedef struct memopt_advise_device { /* that products run on */
+    size_t multiprocessors; /* as in memopt_advise_machine; 1 where a shape off the tile is what costs, as on a TPU */
+    size_t tile;            /* a side of it; 0 = 128 */
+    size_t multiple;        /* elements that rows should be a multiple of; 0 = 64: 128 bytes of 16 bits. A TPU: 128 */
+    double most;            /* share of a model's operations that may be added; 0 = 0.01; up to 1 */
+} memopt_advise_device;
+
+typedef struct memopt_advise_dimension {
+    size_t before, after;           /* `after` is `before` where it is good, or more than `most` would be added */
+    size_t refused;                 /* what that would have been; 0: nothing */
+    double added;                   /* share of the model's operations */
+    double used_before, used_after; /* share of full waves of tiles that is of use, columns of tokens x dimension */
+    int    aligned_before, aligned_after;
+} memopt_advise_dimension;
+
+typedef struct memopt_advise_dimensions {
+    memopt_advise_dimension width;  /* and a multiple of the heads */
+    memopt_advise_dimension mlp, vocabulary;
+} memopt_advise_dimensions;
+
+/** Dimensions that suit a device. A vocabulary is padded with columns that take no part: memopt_head.padded. An odd one
+    costs more than its tiles tell, as rows then begin off 16 bytes: pad it even where used_after is no larger.
+    tokens: of a micro-batch. OK, ERR_ARGUMENT. */
+MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
+                                             size_t tokens, memopt_advise_dimensions *out);
+
+/** A learning rate for a batch of `to` that was `rate` for one of `from`: in proportion for SGD and LARS, with warm-up
+    (Goyal 2017); else by the square root (You 2019). */
+MEMOPT_API double memopt_advise_rate(memopt_optim_kind kind, double rate, double from, double to);
+
+/**
+ * The critical batch: above it more samples win few steps (McCandlish 2018). From squares of norms of mean gradients of
+ * two batches, which accumulation has for nothing: of one micro-batch, and of all of a step. Average both over steps.
+ *
+ * batch   receives it; untouched on failure
+ * returns OK, ERR_ARGUMENT (large is not above small, a number is negative or NaN), ERR_STATE (noise hides the signal)
+ */
+MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small_square, double large,
+                                                      double large_square, double *batch);
+
+typedef enum memopt_advise_keep {
+    MEMOPT_ADVISE_KEEP_ALL,    /* and the scores of attention */
+    MEMOPT_ADVISE_KEEP_LINEAR, /* all but the scores: selective recompute, or attention by rows */
+    MEMOPT_ADVISE_KEEP_INPUTS  /* of layers: full recompute */
+} memopt_advise_keep;
+
+typedef struct memopt_advise_cut { /* of a model by other means than the library's */
+    size_t tensor, pipeline, data; /* ranks; 1 = not cut so */
+    int    sequence;               /* 1: what tensor parallelism leaves whole is cut by sequence */
+    memopt_advise_keep keep;
+    size_t micro_batch, micro_batches; /* sequences of each; how many in a step */
+    size_t chunks;                 /* of an interleaved schedule; 0 and 1: 1F1B */
+    double weight_bytes, gradient_bytes, state_bytes; /* of a parameter; states are cut among `data` */
+} memopt_advise_cut;
+
+typedef struct memopt_advise_formula { /* bytes of a rank of the first stage; by formula, nothing here runs so */
+    double states, activations;
+    double held;          /* micro-batches, counted in layers of a stage */
+    double head;          /* where it is on this rank */
+    double sent_tensor, sent_pipeline, sent_data; /* of a step */
+    double bubble;        /* of the ideal time */
+} memopt_advise_formula;
+
+/** Tensor, sequence and pipeline parallelism by the formulas of 2205.05198 (layers in 16 bits), to compare with; the
+    library does not run them. OK, ERR_ARGUMENT (also layers or heads that cannot be cut so). */
+MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
+                                                memopt_advise_formula *out);
 
 #ifdef __cplusplus
 }
@@ -41339,6 +41617,1358 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
     memopt_i_save_list_begin(&l, name, items, *count, &shard->handles[tensor]);
     memopt_i_save_list_slice(&l, shard, &part);
     *count = l.count;
+    return MEMOPT_OK;
+}
+
+/* @section advise : shard schedule text carve base host api_advise
+   Problem    Memory is met as a guess: try, crash, halve the batch. What fits follows from sizes alone.
+   Idea       A choice is two parts that only add up. What lasts over a step, weights to buckets, is a dry run of the
+              shard: it does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule: it
+              depends on neither ranks nor states. So of the product of all choices only two small tables are computed,
+              and a choice is a sum of two entries.
+   Schedules  The solver is asked once for each form of the blocks, for some points of its frontier; their actions are
+              then simulated for each micro-batch, which is exact and takes microseconds. A tape with the budget told
+              finds as good a schedule or a better one.
+   Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
+              bytes may shrink. A smaller peak costs more time: of the schedules that fit the best is found by
+              bisection.
+   Time       Costs of segments are seconds: products at the peak times an efficiency, times the share of full waves of
+              tiles. Then what communication and the slow tier take beyond the computing that they run beside. */
+
+#define MEMOPT_I_ADVISE_FORMS     16 /* fp32 or 16 bits, scores, head, MLP */
+#define MEMOPT_I_ADVISE_KINDS     4  /* scores, MLP: forms with schedules of their own */
+#define MEMOPT_I_ADVISE_SCHEDULES 24
+#define MEMOPT_I_ADVISE_BATCHES   32
+#define MEMOPT_I_ADVISE_BATCH     ((size_t)1 << 30)
+#define MEMOPT_I_ADVISE_LARGEST   ((size_t)1024) /* sequences of a micro-batch */
+#define MEMOPT_I_ADVISE_CHUNK     ((size_t)512)  /* rows of the head and the MLP */
+#define MEMOPT_I_ADVISE_SLOTS     64
+#define MEMOPT_I_ADVISE_PLANS     (4 * 2 * 4 * 3 * 3 * 2 * 2)
+#define MEMOPT_I_ADVISE_TILE      ((size_t)128)
+
+typedef struct memopt_i_advise_plan {
+    int known; /* 1: bytes are; -1: there is no such shard */
+    memopt_shard_bytes bytes;
+} memopt_i_advise_plan;
+
+typedef struct memopt_i_advise_points { /* of a form and a micro-batch: schedules, peaks ascending, costs falling */
+    size_t count; /* 0: not yet looked at */
+    memopt_schedule_point of[MEMOPT_I_ADVISE_SCHEDULES];
+    double all;   /* seconds when everything is kept */
+} memopt_i_advise_points;
+
+typedef struct memopt_i_advise_actions {
+    size_t count;
+    size_t length[MEMOPT_I_ADVISE_SCHEDULES];
+    memopt_action *of[MEMOPT_I_ADVISE_SCHEDULES];
+} memopt_i_advise_actions;
+
+typedef struct memopt_i_advise {
+    memopt_advise_desc desc; /* with the defaults filled in */
+    memopt_i_checks *c;
+    memopt_host host;
+    memopt_error why;        /* of a part that is asked */
+    size_t bytes;            /* of the object */
+    size_t segment_count, tensor_count, group_count, use_count, capacity; /* of a schedule's actions */
+    size_t input_bytes;
+    int    overflow;
+    double parameters;
+    double looked_up;        /* of them, embeddings that no product reads */
+    double first_group;      /* elements of it */
+    double operations;       /* of a token, without those; 0: not a transformer */
+    memopt_segment *segments;
+    memopt_shard_tensor *tensors;
+    memopt_shard_use *uses;
+    size_t micro[MEMOPT_I_ADVISE_BATCHES]; /* ascending */
+    size_t micro_count;
+    memopt_i_advise_actions schedules[MEMOPT_I_ADVISE_KINDS];
+    memopt_i_advise_points *points;        /* of forms, times micro-batches */
+    memopt_i_advise_plan *plans;
+} memopt_i_advise;
+
+/* ---- the model ---- */
+/* Bytes or elements from a product of doubles, which hold them exactly up to 2^53. */
+static size_t memopt_i_advise_size(memopt_i_advise *x, double bytes) {
+    if (bytes < (double)(SIZE_MAX / 64)) return (size_t)bytes;
+    x->overflow = 1;
+    return 0;
+}
+
+static int memopt_i_advise_is_16(const memopt_advise_choice *o) { return o->weights != MEMOPT_ADVISE_F32; }
+
+static double memopt_i_advise_element(const memopt_advise_choice *o) { return memopt_i_advise_is_16(o) ? 2 : 4; }
+
+static double memopt_i_advise_kv(const memopt_advise_model *m) { /* columns of keys and values */
+    return 2.0 * (double)m->width * (double)m->kv_heads / (double)m->heads;
+}
+
+static void memopt_i_advise_tensor(memopt_i_advise *x, size_t group, double count) {
+    const size_t at = x->tensor_count++;
+
+    x->parameters += count;
+    if (!group) x->first_group += count;
+    if (!x->tensors) return;
+    x->tensors[at].count = memopt_i_advise_size(x, count);
+    x->tensors[at].columns = 0;
+    x->tensors[at].rates = 0;
+    x->tensors[at].group = group;
+}
+
+static void memopt_i_advise_block_tensors(memopt_i_advise *x, size_t group) {
+    const memopt_advise_model *m = &x->desc.model;
+    const double h = (double)m->width;
+    const double kv = memopt_i_advise_kv(m);
+    const double up = (double)m->mlp * (m->gated ? 2 : 1);
+    const double biases = m->no_bias ? 0 : h + kv + h + up + h;
+
+    memopt_i_advise_tensor(x, group, h * (h + kv));
+    memopt_i_advise_tensor(x, group, h * h);
+    memopt_i_advise_tensor(x, group, h * up);
+    memopt_i_advise_tensor(x, group, h * (double)m->mlp);
+    memopt_i_advise_tensor(x, group, (m->rms ? 2 : 4) * h + biases);
+}
+
+/* Counts the tensors, and fills them in where there is room. Groups: embedding, blocks, and what comes last. */
+static void memopt_i_advise_tensors(memopt_i_advise *x) {
+    const memopt_advise_model *m = &x->desc.model;
+    const double h = (double)m->width;
+    size_t i;
+
+    x->tensor_count = 0;
+    x->parameters = 0;
+    x->first_group = 0;
+    for (i = 0; i < m->convolution_count; ++i) {
+        const memopt_advise_convolution *v = &m->convolutions[i];
+
+        memopt_i_advise_tensor(x, i, (double)v->in * (double)v->out * (double)v->kernel * (double)v->kernel);
+        memopt_i_advise_tensor(x, i, 2 * (double)v->out);
+    }
+    if (m->convolution_count) {
+        memopt_i_advise_tensor(x, i, (double)m->convolutions[i - 1].out * (double)m->vocabulary);
+        return;
+    }
+    x->looked_up = h * (double)m->positions + (m->tied ? 0 : h * (double)m->vocabulary);
+    memopt_i_advise_tensor(x, 0, h * (double)m->vocabulary);
+    if (m->positions) memopt_i_advise_tensor(x, 0, h * (double)m->positions);
+    for (i = 1; i <= m->layers; ++i) memopt_i_advise_block_tensors(x, i);
+    memopt_i_advise_tensor(x, i, (m->rms ? 1 : 2) * h);
+    if (!m->tied) memopt_i_advise_tensor(x, i, h * (double)m->vocabulary);
+    x->operations = 6 * (x->parameters - x->looked_up) + 12 * (double)m->layers * h * (double)m->length;
+}
+
+/* Each group's forward, with tied weights the embedding's once more for the head, and the same backwards. */
+static void memopt_i_advise_uses(memopt_i_advise *x) {
+    size_t g;
+
+    x->use_count = 0;
+    for (g = 0; g < x->group_count; ++g) {
+        x->uses[x->use_count].group = g;
+        x->uses[x->use_count++].is_backward = 0;
+    }
+    for (g = 0; x->desc.model.tied && g < 2; ++g) {
+        x->uses[x->use_count].group = 0;
+        x->uses[x->use_count++].is_backward = g > 0;
+    }
+    for (g = x->group_count; g-- > 0;) {
+        x->uses[x->use_count].group = g;
+        x->uses[x->use_count++].is_backward = 1;
+    }
+}
+
+/* Share of tiles of rows x columns that is of use: the last wave of them leaves processors idle. */
+static double memopt_i_advise_waves(double rows, double columns, double tile_rows, double tile_columns,
+                                    double processors) {
+    const double tiles = ceil(rows / tile_rows) * ceil(columns / tile_columns);
+
+    if (!(processors > 0)) return 1;
+    return rows * columns / (tile_rows * tile_columns) / (ceil(tiles / processors) * processors);
+}
+
+static double memopt_i_advise_rate(const memopt_i_advise *x, const memopt_advise_choice *o) {
+    const memopt_advise_machine *a = &x->desc.machine;
+
+    return (memopt_i_advise_is_16(o) ? a->bf16_rate : a->f32_rate) * a->efficiency;
+}
+
+static double memopt_i_advise_product(const memopt_i_advise *x, const memopt_advise_choice *o, double rows,
+                                      double columns, double depth) {
+    const double tile = (double)MEMOPT_I_ADVISE_TILE;
+
+    return 2 * rows * columns * depth / memopt_i_advise_rate(x, o)
+        / memopt_i_advise_waves(rows, columns, tile, tile, (double)x->desc.machine.multiprocessors);
+}
+
+static void memopt_i_advise_attention(memopt_i_advise *x, const memopt_advise_choice *o, double tokens,
+                                      memopt_segment *s) {
+    const memopt_advise_model *m = &x->desc.model;
+    const double h = (double)m->width, kv = memopt_i_advise_kv(m), length = (double)m->length;
+    const double e = memopt_i_advise_element(o), value = tokens * h * e;
+    const double scores = o->whole_scores ? tokens * length * (double)m->heads : 0;
+    const double rows = o->whole_scores ? 0 : 64 * length * 2 * sizeof(float);
+    const double half = m->not_causal || o->whole_scores ? 1 : 0.5;
+    const double sums = half * 4 * tokens * length * h / memopt_i_advise_rate(x, o);
+    const double linear = memopt_i_advise_product(x, o, tokens, h + kv, h)
+        + memopt_i_advise_product(x, o, tokens, h, h);
+    const double pass = scores * e / x->desc.machine.bandwidth;
+
+    /* norm, queries, keys, values, what attention gives, and the output */
+    s->output_bytes = s->grad_bytes = memopt_i_advise_size(x, value);
+    s->saved_bytes = memopt_i_advise_size(x, 4 * value + tokens * kv * e + (m->dropout ? tokens * h : 0)
+                                                 + scores * (m->dropout ? 2 * e + 1 : e));
+    s->forward_scratch = memopt_i_advise_size(x, rows + scores * e);
+    s->plain_scratch = memopt_i_advise_size(x, 3 * value + tokens * kv * e + rows + 2 * scores * e);
+    s->backward_scratch = memopt_i_advise_size(x, 3 * value + tokens * kv * e + rows + scores * e);
+    s->forward_cost = linear + sums + 4 * pass;
+    s->backward_cost = 2 * linear + (o->whole_scores ? 2 : 2.5) * sums + 6 * pass;
+    s->grad_in_place = 1;
+}
+
+static void memopt_i_advise_mlp(memopt_i_advise *x, const memopt_advise_choice *o, double tokens, memopt_segment *s) {
+    const memopt_advise_model *m = &x->desc.model;
+    const double h = (double)m->width, up = (double)m->mlp * (m->gated ? 2 : 1);
+    const double inner = (double)m->mlp * (double)m->mlp_kept;
+    const double e = memopt_i_advise_element(o), value = tokens * h * e;
+    const double rows = o->mlp_chunk && (double)o->mlp_chunk < tokens ? (double)o->mlp_chunk : tokens;
+    const double masks = m->dropout ? tokens * h : 0;
+    const double cost = memopt_i_advise_product(x, o, rows, up, h)
+        + memopt_i_advise_product(x, o, rows, h, (double)m->mlp);
+
+    s->output_bytes = s->grad_bytes = memopt_i_advise_size(x, value);
+    s->saved_bytes = memopt_i_advise_size(x, o->mlp_chunk ? value + masks : 2 * value + tokens * inner * e + masks);
+    s->plain_scratch = memopt_i_advise_size(x, rows * (h + inner) * e);
+    s->forward_scratch = o->mlp_chunk ? s->plain_scratch : 0;
+    s->backward_scratch = memopt_i_advise_size(x, rows * ((o->mlp_chunk ? 2 : 1) * inner + 2 * h) * e);
+    s->forward_cost = cost * tokens / rows;
+    s->backward_cost = (o->mlp_chunk ? 3 : 2) * s->forward_cost;
+    s->grad_in_place = 1;
+}
+
+static void memopt_i_advise_head(memopt_i_advise *x, const memopt_advise_choice *o, double rows, double width,
+                                 memopt_segment *s) {
+    const double classes = (double)x->desc.model.vocabulary;
+    const double chunk = o->head_chunk && (double)o->head_chunk < rows ? (double)o->head_chunk : rows;
+
+    s->output_bytes = s->saved_bytes = sizeof(double); /* the loss; all else happens in the backward */
+    s->backward_scratch = memopt_i_advise_size(x, chunk * classes * (double)x->desc.model.logit_bytes
+                                                      + rows * width * memopt_i_advise_element(o));
+    s->backward_cost = 3 * memopt_i_advise_product(x, o, chunk, classes, width) * rows / chunk;
+}
+
+static void memopt_i_advise_convolutions(memopt_i_advise *x, const memopt_advise_choice *o) {
+    const memopt_advise_model *m = &x->desc.model;
+    const double images = (double)o->micro_batch, e = memopt_i_advise_element(o);
+    size_t i;
+
+    for (i = 0; i < m->convolution_count; ++i) {
+        const memopt_advise_convolution *v = &m->convolutions[i];
+        memopt_segment *s = &x->segments[i];
+        const double rows = images * (double)v->pixels, depth = (double)v->in * (double)v->kernel * (double)v->kernel;
+
+        s->output_bytes = s->grad_bytes = memopt_i_advise_size(x, rows * (double)v->out * e);
+        s->saved_bytes = 2 * s->output_bytes; /* before the batch norm, and after the activation */
+        s->plain_scratch = s->backward_scratch = s->output_bytes;
+        s->forward_cost = memopt_i_advise_product(x, o, rows, (double)v->out, depth);
+        s->backward_cost = 2 * s->forward_cost;
+    }
+    memopt_i_advise_head(x, o, images, (double)m->convolutions[i - 1].out, &x->segments[i]);
+    x->input_bytes = memopt_i_advise_size(x, images * (double)m->convolutions[0].pixels
+                                                 * (double)m->convolutions[0].in * sizeof(float));
+}
+
+static void memopt_i_advise_transformer(memopt_i_advise *x, const memopt_advise_choice *o) {
+    const memopt_advise_model *m = &x->desc.model;
+    const double tokens = (double)o->micro_batch * (double)m->length, value = tokens * (double)m->width;
+    memopt_segment *s = x->segments;
+    size_t i;
+
+    s->output_bytes = s->saved_bytes = s->grad_bytes = memopt_i_advise_size(x, value * memopt_i_advise_element(o));
+    s->forward_cost = s->backward_cost = 2 * value * memopt_i_advise_element(o) / x->desc.machine.bandwidth;
+    for (i = 0; i < m->layers; ++i) {
+        memopt_i_advise_attention(x, o, tokens, ++s);
+        memopt_i_advise_mlp(x, o, tokens, ++s);
+    }
+    memopt_i_advise_head(x, o, tokens, (double)m->width, ++s);
+    x->input_bytes = memopt_i_advise_size(x, tokens * sizeof(int32_t));
+}
+
+/* A part that was asked has said why in x->why. */
+static MEMOPT_I_COLD memopt_status memopt_i_advise_failed(memopt_i_advise *x) {
+    if (x->c->error) *x->c->error = x->why;
+    return x->c->status = x->why.status;
+}
+
+/* The segments of a choice. */
+static memopt_status memopt_i_advise_chain(memopt_i_advise *x, const memopt_advise_choice *o, memopt_chain *chain) {
+    const memopt_advise_model *m = &x->desc.model;
+
+    memset(x->segments, 0, x->segment_count * sizeof *x->segments);
+    memset(chain, 0, sizeof *chain);
+    if (m->chain_fn) {
+        memopt_status s;
+
+        x->why.status = MEMOPT_OK;
+        s = m->chain_fn(m->user, o, x->segments, &x->input_bytes, &x->why);
+        if (s && x->why.status == s) return memopt_i_advise_failed(x);
+        if (s) return memopt_i_refuse(x->c, s, "chain_fn", "failed");
+    } else if (m->convolution_count) memopt_i_advise_convolutions(x, o);
+    else memopt_i_advise_transformer(x, o);
+    chain->segments = x->segments;
+    chain->count = x->segment_count;
+    chain->input_bytes = x->input_bytes;
+    chain->error = &x->why;
+    return memopt_i_must_fit(x->c, !x->overflow, "model", "has bytes that do not fit a size_t");
+}
+
+/* ---- what is refused ---- */
+static void memopt_i_advise_check_rate(memopt_i_checks *c, const char *argument, double got, int required) {
+    const int holds = got <= 1e30 && (got >= 1 || (!required && got == 0));
+
+    memopt_i_must_number(c, holds, argument, memopt_i_real(got), "at least", memopt_i_count(1));
+}
+
+static void memopt_i_advise_check_link(memopt_i_checks *c, const char *bandwidth, const char *latency,
+                                       const memopt_shard_link *link, int required) {
+    if (!required) return;
+    memopt_i_advise_check_rate(c, bandwidth, link->bandwidth, 1);
+    memopt_i_must_number(c, link->latency >= 0 && link->latency <= 1e6, latency, memopt_i_real(link->latency),
+                         "from 0 to", memopt_i_real(1e6));
+}
+
+static void memopt_i_advise_check_transformer(memopt_i_checks *c, const memopt_advise_model *m) {
+    const size_t most = (MEMOPT_CHAIN_MAX - 2) / 2;
+
+    memopt_i_must_be_at_least(c, "layers", m->layers, "at least", 1);
+    memopt_i_must_be_at_most(c, "layers", m->layers, "at most", most);
+    memopt_i_must_be_at_least(c, "width", m->width, "at least", 1);
+    memopt_i_must_be_at_least(c, "heads", m->heads, "at least", 1);
+    memopt_i_must(c, !m->heads || m->width % m->heads == 0, "width", "is no multiple of heads");
+    memopt_i_must(c, !m->kv_heads || m->heads % m->kv_heads == 0, "heads", "is no multiple of kv_heads");
+    memopt_i_must_be_at_least(c, "vocabulary", m->vocabulary, "at least", 1);
+    memopt_i_must(c, !m->positions || m->length <= m->positions, "length", "is more than positions");
+}
+
+static void memopt_i_advise_check_convolutions(memopt_i_checks *c, const memopt_advise_model *m) {
+    size_t i;
+
+    memopt_i_must(c, !m->layers && m->convolution_count, "convolutions", "go with convolution_count, without layers");
+    memopt_i_must_be_at_most(c, "convolution_count", m->convolution_count, "at most", MEMOPT_CHAIN_MAX - 1);
+    memopt_i_must_be_at_least(c, "vocabulary", m->vocabulary, "at least", 1);
+    memopt_i_must(c, m->length <= 1 && !m->tied, "convolutions", "have neither length nor tied weights");
+    for (i = 0; !c->status && i < m->convolution_count; ++i) {
+        const memopt_advise_convolution *v = &m->convolutions[i];
+
+        memopt_i_checks_at(c, "convolution", i);
+        memopt_i_must_be_at_least(c, "in", v->in, "at least", 1);
+        memopt_i_must_be_at_least(c, "out", v->out, "at least", 1);
+        memopt_i_must_be_at_least(c, "kernel", v->kernel, "at least", 1);
+        memopt_i_must_be_at_least(c, "pixels", v->pixels, "at least", 1);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+}
+
+static void memopt_i_advise_check_model(memopt_i_checks *c, const memopt_advise_model *m) {
+    const int flags[6] = { m->gated, m->rms, m->no_bias, m->tied, m->not_causal, m->dropout };
+    static const char *const names[6] = { "gated", "rms", "no_bias", "tied", "not_causal", "dropout" };
+    size_t i;
+
+    for (i = 0; i < 6; ++i) memopt_i_must_be_flag(c, names[i], flags[i]);
+    if (m->chain_fn) {
+        memopt_i_must(c, m->tensors && m->tensor_count, "tensors", "are required with chain_fn");
+        memopt_i_must_be_at_least(c, "segment_count", m->segment_count, "at least", 1);
+        memopt_i_must_be_at_most(c, "segment_count", m->segment_count, "at most", MEMOPT_CHAIN_MAX);
+        memopt_i_must(c, !m->layers && !m->convolutions, "chain_fn", "goes without layers and convolutions");
+        memopt_i_must(c, !m->tied, "tied", "is of described models");
+        return;
+    }
+    memopt_i_must(c, !m->tensors && !m->tensor_count && !m->segment_count, "tensors", "go with chain_fn");
+    if (m->convolutions) memopt_i_advise_check_convolutions(c, m);
+    else memopt_i_advise_check_transformer(c, m);
+}
+
+static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advise_machine *a) {
+    memopt_i_must(c, a->memory > 0, "memory", "is 0");
+    memopt_i_must_number(c, a->reserve < a->memory, "reserve", memopt_i_count(a->reserve), "below memory",
+                         memopt_i_count(a->memory));
+    memopt_i_must(c, !a->of_host || a->processors % a->of_host == 0, "processors", "is no multiple of of_host");
+    memopt_i_advise_check_rate(c, "f32_rate", a->f32_rate, 1);
+    memopt_i_advise_check_rate(c, "bf16_rate", a->bf16_rate, 0);
+    memopt_i_advise_check_rate(c, "bandwidth", a->bandwidth, 1);
+    memopt_i_must_number(c, a->efficiency >= 0 && a->efficiency <= 1, "efficiency", memopt_i_real(a->efficiency),
+                         "from 0 to", memopt_i_count(1));
+    memopt_i_advise_check_rate(c, "host_bandwidth", a->host_bandwidth, a->host_memory > 0);
+    memopt_i_advise_check_rate(c, "disk_bandwidth", a->disk_bandwidth, a->disk > 0);
+    memopt_i_advise_check_link(c, "local.bandwidth", "local.latency", &a->local,
+                               a->processors > 1 && a->of_host != 1);
+    memopt_i_advise_check_link(c, "network.bandwidth", "network.latency", &a->network,
+                               a->of_host && a->processors > a->of_host);
+}
+
+static memopt_status memopt_i_advise_check(memopt_i_checks *c, const memopt_advise_desc *d) {
+    if (memopt_i_must(c, d != NULL, "desc", "is NULL")) return c->status;
+    memopt_i_advise_check_model(c, &d->model);
+    memopt_i_advise_check_machine(c, &d->machine);
+    memopt_i_must_number(c, d->may < 8, "may", memopt_i_count(d->may), "at most", memopt_i_count(7));
+    memopt_i_must_be_at_least(c, "batch", d->batch, "at least", 1);
+    memopt_i_must_be_at_most(c, "batch", d->batch, "at most", MEMOPT_I_ADVISE_BATCH);
+    return memopt_i_must_be_flag(c, "clips", d->clips);
+}
+
+/* ---- opening ---- */
+static void memopt_i_advise_defaults(memopt_advise_desc *d) {
+    memopt_advise_model *m = &d->model;
+    memopt_advise_machine *a = &d->machine;
+
+    if (!m->kv_heads) m->kv_heads = m->heads;
+    if (!m->mlp) m->mlp = 4 * m->width;
+    if (!m->mlp_kept) m->mlp_kept = m->gated ? 4 : 2; /* gate, its SiLU, up, product; or before and after GELU */
+    if (!m->length) m->length = 1;
+    if (!m->logit_bytes) m->logit_bytes = sizeof(float);
+    if (!a->processors) a->processors = 1;
+    if (!a->of_host) a->of_host = a->processors;
+    if (!(a->bf16_rate > 0)) a->bf16_rate = a->f32_rate;
+    if (!(a->efficiency > 0)) a->efficiency = 0.5;
+}
+
+static size_t memopt_i_advise_batch(const memopt_i_advise *x, size_t micro, size_t *rounds) {
+    const size_t units = memopt_i_ceil_div(x->desc.batch, micro);
+
+    *rounds = memopt_i_ceil_div(units, x->desc.machine.processors);
+    return x->desc.batch % micro ? micro * *rounds * x->desc.machine.processors : x->desc.batch;
+}
+
+/* Micro-batches that divide the batch, so that all units are alike; others round the batch up. */
+static void memopt_i_advise_micros(memopt_i_advise *x) {
+    const size_t each = memopt_i_ceil_div(x->desc.batch, x->desc.machine.processors);
+    size_t b;
+
+    for (b = 1; b <= each && b <= MEMOPT_I_ADVISE_LARGEST && x->micro_count < MEMOPT_I_ADVISE_BATCHES; ++b) {
+        const int simple = memopt_i_power_of_two(b) || (b % 3 == 0 && memopt_i_power_of_two(b / 3));
+
+        if (x->desc.batch % b == 0 || simple) x->micro[x->micro_count++] = b;
+    }
+}
+
+static void memopt_i_advise_carve(memopt_carver *room, memopt_i_advise **x, const memopt_i_advise *of) {
+    memopt_i_advise at = *of;
+    size_t k, i;
+
+    *x = (memopt_i_advise *)memopt_carve(room, 1, sizeof **x, 0);
+    at.segments = (memopt_segment *)memopt_carve(room, of->segment_count, sizeof *at.segments, 0);
+    at.tensors = (memopt_shard_tensor *)memopt_carve(room, of->tensor_count, sizeof *at.tensors, 0);
+    at.uses = (memopt_shard_use *)memopt_carve(room, 2 * of->group_count + 2, sizeof *at.uses, 0);
+    at.points = (memopt_i_advise_points *)memopt_carve(room, MEMOPT_I_ADVISE_FORMS * of->micro_count,
+                                                       sizeof *at.points, 0);
+    at.plans = (memopt_i_advise_plan *)memopt_carve(room, MEMOPT_I_ADVISE_PLANS, sizeof *at.plans, 0);
+    for (k = 0; k < MEMOPT_I_ADVISE_KINDS; ++k)
+        for (i = 0; i < MEMOPT_I_ADVISE_SCHEDULES; ++i)
+            at.schedules[k].of[i] = (memopt_action *)memopt_carve(room, of->capacity, sizeof(memopt_action), 4);
+    if (*x) **x = at;
+}
+
+static void memopt_i_advise_close(memopt_i_advise *x) { memopt_i_free(&x->host, x, x->bytes, MEMOPT_I_HOST_ALIGN); }
+
+/* The object of a desc that has been checked; NULL: c says why. */
+static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_advise_desc *desc) {
+    memopt_carver room = memopt_carver_begin(NULL);
+    const memopt_advise_model *m;
+    memopt_i_advise of, *x;
+
+    memset(&of, 0, sizeof of);
+    if (memopt_i_advise_check(c, desc) || memopt_i_host_resolve(c, desc->host, &of.host)) return NULL;
+    m = &desc->model;
+    of.desc = *desc;
+    of.c = c;
+    memopt_i_advise_defaults(&of.desc);
+    memopt_i_advise_micros(&of);
+    of.tensor_count = m->tensor_count;
+    if (!m->chain_fn) memopt_i_advise_tensors(&of);
+    of.segment_count = m->chain_fn ? m->segment_count : m->convolutions ? m->convolution_count + 1 : 2 * m->layers + 2;
+    of.group_count = m->chain_fn ? 0 : m->convolutions ? m->convolution_count + 1 : m->layers + 2;
+    of.capacity = 12 * of.segment_count + 64;
+    memopt_i_advise_carve(&room, &x, &of);
+    if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
+    of.bytes = room.bytes;
+    room = memopt_carver_begin(memopt_i_alloc(&of.host, of.bytes, MEMOPT_I_HOST_ALIGN));
+    if (!room.base) {
+        (void)memopt_i_refuse_memory(c, of.bytes);
+        return NULL;
+    }
+    memset(room.base, 0, of.bytes);
+    memopt_i_advise_carve(&room, &x, &of);
+    if (m->chain_fn) {
+        size_t i;
+
+        x->tensor_count = 0;
+        for (i = 0; i < m->tensor_count; ++i)
+            memopt_i_advise_tensor(x, m->tensors[i].group, (double)m->tensors[i].count);
+        memcpy(x->tensors, m->tensors, m->tensor_count * sizeof *x->tensors);
+    } else {
+        memopt_i_advise_tensors(x);
+        memopt_i_advise_uses(x);
+    }
+    if (!memopt_i_must_fit(c, !x->overflow, "model", "has tensors that do not fit a size_t")) return x;
+    memopt_i_advise_close(x);
+    return NULL;
+}
+
+/* ---- schedules ---- */
+/* Of the frontier, so many points, the first and the last among them; those with very many actions are left out. */
+static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i_advise_actions *a,
+                                                    const memopt_schedule *solved, const memopt_schedule_point *points,
+                                                    size_t count) {
+    const size_t wanted = memopt_i_min(count, MEMOPT_I_ADVISE_SCHEDULES
+                                                 / (x->segment_count > 128 ? 2u : 1u));
+    size_t i;
+
+    for (i = 0; i < wanted; ++i) {
+        const size_t at = wanted > 1 ? i * (count - 1) / (wanted - 1) : 0;
+        memopt_schedule_result r;
+        const memopt_status s = memopt_schedule_for_budget(solved, points[at].peak, a->of[a->count], x->capacity,
+                                                           &x->host, &r);
+
+        if (s == MEMOPT_ERR_BUFFER) continue;
+        if (s) return memopt_i_advise_failed(x);
+        a->length[a->count++] = r.actions;
+    }
+    return MEMOPT_OK;
+}
+
+/* The solver's frontier of a chain, in memory that is given back. */
+static memopt_status memopt_i_advise_read(memopt_i_advise *x, memopt_i_advise_actions *a,
+                                          const memopt_schedule_desc *d, unsigned char *memory, size_t bytes,
+                                          size_t table) {
+    const size_t most = (bytes - table) / sizeof(memopt_schedule_point);
+    memopt_schedule_point *points = (memopt_schedule_point *)(void *)(memory + table);
+    const memopt_schedule *solved;
+    size_t count;
+    memopt_status s = memopt_schedule_solve(d, memory, table, &solved);
+
+    if (!s) s = memopt_schedule_frontier(solved, points, most, &count);
+    if (s) return memopt_i_advise_failed(x);
+    return memopt_i_advise_keep_schedules(x, a, solved, points, count);
+}
+
+static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt_advise_choice *o,
+                                                memopt_i_advise_actions *a) {
+    memopt_schedule_desc d;
+    size_t table, bytes;
+    unsigned char *memory;
+    memopt_status s;
+
+    memset(&d, 0, sizeof d);
+    d.slots = MEMOPT_I_ADVISE_SLOTS;
+    if (memopt_i_advise_chain(x, o, &d.chain)) return x->c->status;
+    /* The head's logits would hide what the blocks can do: they come in again when a schedule is simulated. */
+    x->segments[x->segment_count - 1].backward_scratch = 0;
+    s = memopt_schedule_bytes(&d, &table);
+    if (s) return memopt_i_advise_failed(x);
+    table = (table + 63) / 64 * 64;
+    bytes = table + (4 * MEMOPT_I_ADVISE_SLOTS + 64) * sizeof(memopt_schedule_point);
+    memory = (unsigned char *)memopt_i_alloc(&x->host, bytes, 64);
+    if (!memory) return memopt_i_refuse_memory(x->c, bytes);
+    s = memopt_i_advise_read(x, a, &d, memory, bytes, table);
+    memopt_i_free(&x->host, memory, bytes, 64);
+    return s;
+}
+
+/* Adds a schedule unless another is as small and as fast. */
+static void memopt_i_advise_add_point(memopt_i_advise_points *p, memopt_schedule_point it) {
+    size_t i, n = 0, at = 0;
+
+    for (i = 0; i < p->count; ++i)
+        if (p->of[i].peak <= it.peak && p->of[i].cost <= it.cost) return;
+    for (i = 0; i < p->count; ++i)
+        if (p->of[i].peak < it.peak || p->of[i].cost < it.cost) p->of[n++] = p->of[i];
+    while (at < n && p->of[at].peak < it.peak) ++at;
+    for (i = n; i > at; --i) p->of[i] = p->of[i - 1];
+    p->of[at] = it;
+    p->count = n + 1;
+}
+
+static size_t memopt_i_advise_kind(const memopt_advise_choice *o) {
+    return (size_t)(o->whole_scores != 0) * 2 + (o->mlp_chunk != 0);
+}
+
+/* Simulates the schedules of a choice's form with its micro-batch. */
+static memopt_status memopt_i_advise_simulate(memopt_i_advise *x, const memopt_advise_choice *o,
+                                              memopt_i_advise_points *p) {
+    memopt_i_advise_actions *a = &x->schedules[memopt_i_advise_kind(o)];
+    memopt_chain chain;
+    size_t i;
+
+    if (!a->count && memopt_i_advise_solve_kind(x, o, a)) return x->c->status;
+    if (memopt_i_advise_chain(x, o, &chain)) return x->c->status;
+    for (i = 0; i < x->segment_count; ++i) p->all += x->segments[i].forward_cost + x->segments[i].backward_cost;
+    for (i = 0; i < a->count; ++i) {
+        memopt_schedule_result r;
+        memopt_schedule_point it;
+        const memopt_status s = memopt_schedule_simulate(&chain, NULL, a->of[i], a->length[i], &x->host, &r);
+
+        if (s) return memopt_i_advise_failed(x);
+        it.peak = r.peak;
+        it.cost = r.cost;
+        memopt_i_advise_add_point(p, it);
+    }
+    return MEMOPT_OK;
+}
+
+/* The schedules of a choice with x->micro[micro]; NULL: c says why. */
+static const memopt_i_advise_points *memopt_i_advise_points_of(memopt_i_advise *x, const memopt_advise_choice *choice,
+                                                               size_t micro) {
+    memopt_advise_choice o = *choice;
+    const size_t form = (size_t)memopt_i_advise_is_16(&o) * 8 + (size_t)(o.head_chunk != 0) * 4
+        + memopt_i_advise_kind(&o);
+    memopt_i_advise_points *p = &x->points[form * x->micro_count + micro];
+
+    if (p->count) return p;
+    o.micro_batch = x->micro[micro];
+    return memopt_i_advise_simulate(x, &o, p) ? NULL : p;
+}
+
+/* ---- what lasts over a step ---- */
+static size_t memopt_i_advise_slow_level(int slow) {
+    return slow & MEMOPT_SHARD_SLOW_WEIGHTS ? 2 : slow != 0;
+}
+
+static void memopt_i_advise_shard(const memopt_i_advise *x, const memopt_advise_choice *o, size_t rounds,
+                                  memopt_shard_desc *d) {
+    memset(d, 0, sizeof *d);
+    d->stage = o->stage;
+    d->tensors = x->tensors;
+    d->tensor_count = x->tensor_count;
+    d->uses = x->use_count ? x->uses : NULL;
+    d->use_count = x->use_count;
+    d->rank_count = o->ranks;
+    d->replica_count = x->desc.machine.processors / o->ranks;
+    d->units = x->desc.machine.processors * (o->stage < 2 ? 1 : rounds);
+    d->gradients = o->gradients;
+    d->optim.kind = MEMOPT_OPTIM_ADAMW;
+    d->optim.state = o->states;
+    d->optim.weights = o->weights == MEMOPT_ADVISE_SPLIT || o->weights == MEMOPT_ADVISE_BF16 ? MEMOPT_TYPE_BF16
+                                                                                          : MEMOPT_TYPE_F32;
+    d->optim.extra = o->weights == MEMOPT_ADVISE_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT
+        : o->weights == MEMOPT_ADVISE_MASTER ? MEMOPT_OPTIM_EXTRA_COPY : MEMOPT_OPTIM_EXTRA_NONE;
+    d->optim.gradients = d->replica_count > 1 || (o->stage > 1 && rounds > 1) ? MEMOPT_TYPE_F32 : o->gradients;
+    d->steps_inside = o->steps_inside;
+    d->slow = o->slow;
+    if (d->slow && o->weights != MEMOPT_ADVISE_SPLIT && o->weights != MEMOPT_ADVISE_MASTER)
+        d->slow &= ~MEMOPT_SHARD_SLOW_EXTRA;
+}
+
+/* The plan for one round, or two; NULL where there is no such shard, or c says why. */
+static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, const memopt_advise_choice *o,
+                                                         size_t rounds) {
+    const size_t cut = o->ranks != x->desc.machine.processors;
+    size_t at = (size_t)o->stage;
+    memopt_i_advise_plan *p;
+    memopt_shard_desc d;
+
+    at = at * 2 + (size_t)o->steps_inside;
+    at = at * 4 + (size_t)o->weights;
+    at = at * 3 + (size_t)o->states;
+    at = at * 3 + memopt_i_advise_slow_level(o->slow);
+    at = (at * 2 + cut) * 2 + (rounds > 1);
+    p = &x->plans[at];
+    if (!p->known) {
+        memopt_status s;
+
+        memopt_i_advise_shard(x, o, rounds, &d);
+        d.error = &x->why;
+        s = memopt_shard_plan(&d, &p->bytes);
+        p->known = s ? -1 : 1;
+        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_failed(x);
+    }
+    return p->known > 0 ? &p->bytes : NULL;
+}
+
+/* What travels in all rounds: they are alike but for the first. */
+static double memopt_i_advise_grow(uint64_t once, uint64_t twice, size_t rounds) {
+    return (double)once + ((double)twice - (double)once) * (double)(rounds - 1);
+}
+
+/* Bytes of an element that a step reads and writes. */
+static double memopt_i_advise_step_bytes(const memopt_advise_choice *o) {
+    static const double weights[4] = { 4, 4, 2, 6 }, states[3] = { 8, 4, 2.03125 };
+
+    return 2 * (weights[o->weights] + states[o->states]) + (o->gradients == MEMOPT_TYPE_F32 ? 4 : 2);
+}
+
+typedef struct memopt_i_advise_lasting { /* of a choice, whatever is kept */
+    memopt_shard_bytes once, plan; /* of one round; of its rounds */
+    double gradients, weights;     /* seconds that they travel */
+    double ends;                   /* of these, the first group's: nothing runs beside them */
+    double passes;
+    double tier_weights, tier_step; /* seconds of the slow tier: while it computes; while it steps */
+} memopt_i_advise_lasting;
+
+static void memopt_i_advise_travel(const memopt_i_advise *x, const memopt_advise_choice *o,
+                                   memopt_i_advise_lasting *l) {
+    const memopt_advise_machine *a = &x->desc.machine;
+    const memopt_shard_link *link = o->ranks > a->of_host ? &a->network : &a->local;
+    const size_t rounds = o->stage < 2 ? 1 : o->rounds;
+    const double gradients = memopt_i_advise_grow(l->once.sent_gradients, l->plan.sent_gradients, rounds);
+    const double weights = memopt_i_advise_grow(l->once.sent_weights, l->plan.sent_weights, rounds);
+    const double first = x->first_group; /* elements */
+    const double replicas = memopt_i_advise_grow(l->once.sent_replicas, l->plan.sent_replicas, rounds);
+
+    if (a->processors < 2) return;
+    l->weights = weights / link->bandwidth;
+    l->ends = first * (double)(o->ranks - 1) / (double)o->ranks * (o->gradients == MEMOPT_TYPE_F32 ? 4 : 2);
+    if (o->stage > 2) l->ends += first * (double)(o->ranks - 1) / (double)o->ranks * memopt_i_advise_element(o);
+    l->ends /= link->bandwidth;
+    l->gradients = gradients / link->bandwidth
+        + memopt_i_advise_grow(l->once.calls, l->plan.calls, rounds) * link->latency;
+    if (o->ranks < a->processors)
+        l->gradients += replicas / (a->network.bandwidth > 0 ? a->network.bandwidth : link->bandwidth);
+}
+
+static void memopt_i_advise_tier(const memopt_i_advise *x, const memopt_advise_choice *o, memopt_i_advise_lasting *l) {
+    const memopt_advise_machine *a = &x->desc.machine;
+    const size_t rounds = o->stage < 2 ? 1 : o->rounds;
+    const double read = memopt_i_advise_grow(l->once.slow_read, l->plan.slow_read, rounds);
+    const double written = memopt_i_advise_grow(l->once.slow_written, l->plan.slow_written, rounds);
+    const double held = (double)(l->plan.slow_states + l->plan.slow_extra + l->plan.slow_weights);
+    const double used = read > held ? read - held : 0, stepped = read - used;
+    const double disk = a->disk_bandwidth / (double)a->of_host;
+
+    if (!o->slow) return;
+    l->tier_weights = used / (o->on_disk ? disk : a->host_bandwidth);
+    l->tier_step = o->on_disk ? (stepped + written) / disk
+                              : (stepped > written ? stepped : written) / a->host_bandwidth;
+}
+
+/* Where the slow tier of a host is, if it has room. */
+static int memopt_i_advise_place(const memopt_i_advise *x, memopt_advise_choice *o, const memopt_shard_bytes *plan) {
+    const memopt_advise_machine *a = &x->desc.machine;
+    const double of_host = (double)(plan->slow_states + plan->slow_extra + plan->slow_weights) * (double)a->of_host;
+
+    o->on_disk = 0;
+    if (!o->slow || of_host <= (double)a->host_memory) return 1;
+    o->on_disk = 1;
+    return 2 * of_host <= (double)a->disk; /* a step is whole: two regions */
+}
+
+/* Fills in what follows from a choice's micro-batch; whether there is such a shard, and room on its slow tier. */
+static int memopt_i_advise_last(memopt_i_advise *x, memopt_advise_choice *o, size_t micro, memopt_i_advise_lasting *l) {
+    const memopt_shard_bytes *once, *plan;
+    double part;
+
+    memset(l, 0, sizeof *l);
+    o->micro_batch = x->micro[micro];
+    o->batch = memopt_i_advise_batch(x, o->micro_batch, &o->rounds);
+    o->gradients = !memopt_i_advise_is_16(o) || (o->stage < 2 && o->rounds > 1) ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+    if (o->steps_inside && o->rounds > 1) return 0;
+    once = plan = memopt_i_advise_plan_of(x, o, o->rounds > 1 && o->stage < 2 ? 2 : 1);
+    if (plan && o->rounds > 1 && o->stage > 1) plan = memopt_i_advise_plan_of(x, o, 2);
+    if (!once || !plan || !memopt_i_advise_place(x, o, plan)) return 0;
+    l->once = *once;
+    l->plan = *plan;
+    part = x->parameters / (double)(o->stage ? o->ranks : 1);
+    l->passes = part * memopt_i_advise_step_bytes(o);
+    if (o->stage > 1 && o->rounds > 1) /* units are added onto sums */
+        l->passes += (double)o->rounds * part * (8 + memopt_i_advise_element(o));
+    l->passes /= x->desc.machine.bandwidth;
+    memopt_i_advise_travel(x, o, l);
+    memopt_i_advise_tier(x, o, l);
+    return 1;
+}
+
+/* ---- a choice's price ---- */
+static double memopt_i_advise_beyond(double seconds, double hidden) { return seconds > hidden ? seconds - hidden : 0; }
+
+static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_advise_lasting *l, double cost, double all,
+                                    memopt_advice *out) {
+    const memopt_advise_choice *o = &out->choice;
+    const double rounds = (double)o->rounds;
+    const double backward = cost * 2 / 3;
+    const double hidden = o->stage > 2 ? rounds * cost : o->stage > 1 ? rounds * backward : 0;
+    const double travels = l->gradients + (o->stage > 2 ? l->weights : 0);
+    memopt_advise_seconds *s = &out->seconds;
+
+    s->products = rounds * (cost < all ? cost : all);
+    s->recompute = rounds * cost - s->products;
+    s->passes = l->passes;
+    s->communication = memopt_i_advise_beyond(travels, hidden + (o->stage > 1 ? l->ends : 0))
+        + (o->stage > 2 ? 0 : l->weights);
+    if (o->stage > 1) s->communication += l->ends;
+    s->offload = memopt_i_advise_beyond(l->tier_weights, rounds * cost)
+        + memopt_i_advise_beyond(l->tier_step, l->passes + (o->steps_inside ? backward : 0));
+    s->total = s->products + s->recompute + s->passes + s->communication + s->offload;
+    out->tokens = (double)o->batch * (double)x->desc.model.length / s->total;
+    out->mfu = out->tokens / (double)x->desc.machine.processors * x->operations * x->desc.machine.efficiency
+        / memopt_i_advise_rate(x, o);
+}
+
+static void memopt_i_advise_bytes_of(const memopt_i_advise *x, const memopt_shard_bytes *b, size_t peak,
+                                     memopt_advice *out) {
+    const double targets = (double)out->choice.micro_batch * (double)x->desc.model.length * sizeof(int32_t);
+    memopt_advise_bytes *y = &out->bytes;
+
+    y->parameters = (uint64_t)b->weights + b->window + b->extra + b->landings;
+    y->gradients = (uint64_t)b->gradients + b->sums;
+    y->optimizer = (uint64_t)b->states + b->tiles;
+    y->communication = b->buckets;
+    y->activations = peak;
+    y->reserve = x->desc.machine.reserve;
+    y->other = b->total - (y->parameters + y->gradients + y->optimizer + y->communication) + (uint64_t)targets;
+    y->total = (uint64_t)b->total + (uint64_t)targets + peak + y->reserve;
+    y->slow = b->slow_states + b->slow_extra + b->slow_weights;
+}
+
+static unsigned memopt_i_advise_needs(const memopt_i_advise *x, const memopt_advise_choice *o) {
+    unsigned needs = 0;
+
+    if (o->weights != MEMOPT_ADVISE_F32 || o->states == MEMOPT_STATE_BF16) needs |= MEMOPT_ADVISE_MAY_BF16;
+    if (o->states == MEMOPT_STATE_8BIT) needs |= MEMOPT_ADVISE_MAY_8BIT;
+    if (o->batch != x->desc.batch) needs |= MEMOPT_ADVISE_MAY_BATCH;
+    return needs;
+}
+
+static void memopt_i_advise_judge(const memopt_i_advise *x, const memopt_advise_choice *o,
+                                  const memopt_i_advise_lasting *l, const memopt_i_advise_points *p, size_t point,
+                                  memopt_advice *out) {
+    memset(out, 0, sizeof *out);
+    out->choice = *o;
+    out->choice.keep_budget = p->of[point].peak;
+    out->needs = memopt_i_advise_needs(x, o);
+    memopt_i_advise_bytes_of(x, &l->plan, p->of[point].peak, out);
+    memopt_i_advise_seconds(x, l, p->of[point].cost, p->all, out);
+}
+
+/* ---- the search ---- */
+typedef struct memopt_i_advise_search {
+    memopt_i_advise *x;
+    memopt_advise_result *out;
+    uint64_t budgets[MEMOPT_ADVISE_ROWS];
+    memopt_advice rows[MEMOPT_ADVISE_ROWS];  /* tokens 0: none */
+    memopt_advice other_least[MEMOPT_ADVISE_OTHERS];
+    size_t other_at[MEMOPT_ADVISE_MEASURES]; /* in result.others: where a measure's values begin */
+    int fits[8];                             /* with these permissions */
+    int has_leanest;
+} memopt_i_advise_search;
+
+static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
+
+/* Estimates that differ by less than 1 part in 128 are equal: so much of a float's bits. */
+static uint32_t memopt_i_advise_speed(const memopt_advice *a) {
+    return memopt_i_float_bits((float)a->tokens) >> 16;
+}
+
+static unsigned memopt_i_advise_losses(const memopt_advise_choice *o) {
+    return (unsigned)(o->weights == MEMOPT_ADVISE_BF16 ? 2 : o->weights != MEMOPT_ADVISE_F32)
+        + (unsigned)(o->states != MEMOPT_STATE_F32);
+}
+
+static int memopt_i_advise_better(const memopt_advice *a, const memopt_advice *b) {
+    const uint32_t speed_a = memopt_i_advise_speed(a), speed_b = memopt_i_advise_speed(b);
+    const unsigned lost_a = memopt_i_advise_losses(&a->choice), lost_b = memopt_i_advise_losses(&b->choice);
+
+    if (speed_a != speed_b) return speed_a > speed_b;
+    if (lost_a != lost_b) return lost_a < lost_b;
+    return a->choice.slow != b->choice.slow ? a->choice.slow < b->choice.slow : a->bytes.total < b->bytes.total;
+}
+
+/* Which of a measure's values a choice has. */
+static size_t memopt_i_advise_value(const memopt_advice *a, const memopt_i_advise *x, size_t measure) {
+    const memopt_advise_choice *o = &a->choice;
+
+    switch ((memopt_advise_measure)measure) {
+    case MEMOPT_ADVISE_STAGE:     return (size_t)o->stage;
+    case MEMOPT_ADVISE_RANKS:     return o->ranks != x->desc.machine.processors;
+    case MEMOPT_ADVISE_INSIDE:    return (size_t)o->steps_inside;
+    case MEMOPT_ADVISE_WEIGHTS:   return (size_t)o->weights;
+    case MEMOPT_ADVISE_STATES:    return (size_t)o->states;
+    case MEMOPT_ADVISE_SLOW:      return memopt_i_advise_slow_level(o->slow);
+    case MEMOPT_ADVISE_SCORES:    return (size_t)o->whole_scores;
+    case MEMOPT_ADVISE_HEAD:      return o->head_chunk != 0;
+    case MEMOPT_ADVISE_MLP:       return o->mlp_chunk != 0;
+    case MEMOPT_ADVISE_RECOMPUTE: return a->seconds.recompute > 0;
+    case MEMOPT_ADVISE_MEASURES:  break;
+    }
+    return 0;
+}
+
+static void memopt_i_advise_note_other(memopt_i_advise_search *g, const memopt_advice *a, int fits) {
+    size_t m;
+
+    for (m = 0; m < MEMOPT_ADVISE_MEASURES; ++m) {
+        memopt_advise_other *o = &g->out->others[g->other_at[m] + memopt_i_advise_value(a, g->x, m)];
+
+        if (fits > o->fits || (fits && memopt_i_advise_better(a, &o->advice))
+            || (!fits && !o->fits && (!o->advice.bytes.total || a->bytes.total < o->advice.bytes.total))) {
+            o->advice = *a;
+            o->fits = fits;
+        }
+    }
+}
+
+/* The fastest schedule within so many bytes; count where none is. */
+static size_t memopt_i_advise_within(const memopt_i_advise_points *p, uint64_t bytes) {
+    size_t low = 0, high = p->count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (p->of[middle].peak <= bytes) low = middle + 1;
+        else high = middle;
+    }
+    return low ? low - 1 : p->count;
+}
+
+/* The schedule with the fewest bytes that is as fast as this one: where communication takes longer than computing. */
+static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advise_choice *o,
+                                    const memopt_i_advise_lasting *l, const memopt_i_advise_points *p, size_t point,
+                                    memopt_advice *out) {
+    memopt_advice less;
+
+    memopt_i_advise_judge(x, o, l, p, point, out);
+    while (point-- > 0) {
+        memopt_i_advise_judge(x, o, l, p, point, &less);
+        if (!memopt_i_advise_better(&less, out)) return;
+        *out = less;
+    }
+}
+
+/* One choice with one micro-batch: into all rows whose budget it fits. */
+static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_advise_choice *o,
+                                    const memopt_i_advise_lasting *l, const memopt_i_advise_points *p) {
+    const uint64_t memory = g->x->desc.machine.memory;
+    memopt_advice a;
+    size_t row, last = p->count;
+    uint64_t fixed;
+
+    memopt_i_advise_judge(g->x, o, l, p, 0, &a);
+    fixed = a.bytes.total - a.bytes.activations;
+    if (!(a.needs & ~g->x->desc.may)) {
+        if (!g->has_leanest || a.bytes.total < g->out->leanest.bytes.total) g->out->leanest = a;
+        g->has_leanest = 1;
+        memopt_i_advise_note_other(g, &a, a.bytes.total <= memory);
+    }
+    if (a.bytes.total > memory) return;
+    g->fits[a.needs] = 1;
+    if (a.needs & ~g->x->desc.may) return;
+    for (row = 0; row < MEMOPT_ADVISE_ROWS && g->budgets[row] >= fixed; ++row) {
+        const size_t point = memopt_i_advise_within(p, g->budgets[row] - fixed);
+
+        if (point == p->count) break;
+        if (point != last) memopt_i_advise_leanest(g->x, o, l, p, point, &a);
+        last = point;
+        if (!row) memopt_i_advise_note_other(g, &a, 1);
+        if (memopt_i_advise_better(&a, &g->rows[row])) g->rows[row] = a;
+    }
+}
+
+/* All forms and micro-batches of a choice of what lasts. */
+static memopt_status memopt_i_advise_forms(memopt_i_advise_search *g, memopt_advise_choice o) {
+    memopt_i_advise *x = g->x;
+    const size_t forms = x->desc.model.convolutions ? 2 : 8;
+    const int waves = x->desc.machine.multiprocessors > 0; /* that are to be full */
+    const size_t head_rows = waves ? MEMOPT_I_ADVISE_CHUNK : MEMOPT_I_ADVISE_CHUNK / 8;
+    const size_t mlp_rows = waves ? MEMOPT_I_ADVISE_CHUNK * 4 : MEMOPT_I_ADVISE_CHUNK;
+    size_t form, micro;
+
+    for (form = 0; form < forms; ++form) {
+        o.head_chunk = form & 1 ? head_rows : 0;
+        o.mlp_chunk = form & 2 ? mlp_rows : 0;
+        o.whole_scores = (form & 4) != 0;
+        ++g->out->combinations;
+        for (micro = 0; micro < x->micro_count; ++micro) {
+            const memopt_i_advise_points *p;
+            memopt_i_advise_lasting l;
+
+            if (!memopt_i_advise_last(x, &o, micro, &l)) {
+                if (x->c->status) return x->c->status;
+                continue;
+            }
+            p = memopt_i_advise_points_of(x, &o, micro);
+            if (!p) return x->c->status;
+            memopt_i_advise_consider(g, &o, &l, p);
+        }
+    }
+    return MEMOPT_OK;
+}
+
+/* Formats and the slow tier of a stage. */
+static memopt_status memopt_i_advise_formats(memopt_i_advise_search *g, memopt_advise_choice o) {
+    static const int slow[3] = { 0, MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA,
+                                 MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS };
+    const memopt_advise_machine *a = &g->x->desc.machine;
+    const int levels = !a->host_memory && !a->disk ? 1 : o.stage > 2 ? 3 : 2;
+    int weights, states, level;
+
+    for (weights = MEMOPT_ADVISE_F32; weights <= MEMOPT_ADVISE_BF16; ++weights)
+        for (states = MEMOPT_STATE_F32; states <= MEMOPT_STATE_8BIT; ++states)
+            for (level = 0; level < levels; ++level) {
+                o.weights = (memopt_advise_weights)weights;
+                o.states = (memopt_state_format)states;
+                o.slow = slow[level];
+                if (memopt_i_advise_forms(g, o)) return g->x->c->status;
+            }
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g) {
+    const memopt_advise_machine *a = &g->x->desc.machine;
+    const int several = a->processors > 1, hosts = a->of_host > 1 && a->of_host < a->processors;
+    memopt_advise_choice o;
+    int inside, cut;
+
+    memset(&o, 0, sizeof o);
+    for (o.stage = several; o.stage < 4; ++o.stage)
+        for (inside = 0; inside <= (o.stage > 1 && !g->x->desc.clips); ++inside)
+            for (cut = 0; cut <= (hosts && o.stage > 1 && !inside); ++cut) {
+                if (!several && o.stage == 1) continue; /* nothing is cut: as stage 0 */
+                o.steps_inside = inside;
+                o.ranks = cut ? a->of_host : a->processors;
+                if (memopt_i_advise_formats(g, o)) return g->x->c->status;
+            }
+    return MEMOPT_OK;
+}
+
+static void memopt_i_advise_begin(memopt_i_advise_search *g) {
+    static const size_t values[MEMOPT_ADVISE_MEASURES] = { 4, 2, 2, 3, 3, 3, 2, 2, 2, 2 };
+    static const double steps[4] = { 1, 0.8408964152537145, 0.7071067811865476, 0.5946035575013605 };
+    const memopt_advise_machine *a = &g->x->desc.machine;
+    size_t m, v, i;
+
+    for (m = 0, i = 0; m < MEMOPT_ADVISE_MEASURES; ++m) {
+        g->other_at[m] = i;
+        for (v = 0; v < values[m]; ++v, ++i) {
+            g->out->others[i].measure = (memopt_advise_measure)m;
+            g->out->others[i].value = v;
+        }
+    }
+    g->out->other_count = i;
+    for (i = 0; i < MEMOPT_ADVISE_ROWS; ++i)
+        g->budgets[i] = a->reserve + (uint64_t)(ldexp((double)(a->memory - a->reserve), -(int)(i / 4)) * steps[i % 4]);
+    g->budgets[0] = a->memory;
+}
+
+/* Does anything fit that uses these permissions or fewer? */
+static int memopt_i_advise_fits(const memopt_i_advise_search *g, unsigned may) {
+    unsigned with;
+
+    for (with = 0; with < 8; ++with)
+        if (g->fits[with] && !(with & ~may)) return 1;
+    return 0;
+}
+
+static void memopt_i_advise_tell_needs(memopt_i_advise_search *g) {
+    memopt_advise_result *out = g->out;
+    const unsigned given = g->x->desc.may;
+    unsigned more;
+
+    out->needs = given;
+    out->never = !memopt_i_advise_fits(g, 7);
+    if (out->never || memopt_i_advise_fits(g, given)) return;
+    out->needs = 7;
+    for (more = 0; more < 8; ++more) {
+        const unsigned may = given | more;
+
+        if (memopt_i_advise_fits(g, may) && memopt_i_advise_permissions(may) < memopt_i_advise_permissions(out->needs))
+            out->needs = may;
+    }
+}
+
+/* What has been found, in the caller's order. */
+static void memopt_i_advise_tell(memopt_i_advise_search *g) {
+    memopt_advise_result *out = g->out;
+    size_t i, n = 0;
+
+    for (i = MEMOPT_ADVISE_ROWS; i-- > 0;) {
+        const memopt_advice *row = &g->rows[i];
+
+        if (!(row->tokens > 0)) continue;
+        if (n && memopt_i_advise_speed(row) <= memopt_i_advise_speed(&out->frontier[n - 1])) continue;
+        out->frontier[n++] = *row;
+    }
+    out->frontier_count = n;
+    out->best = g->rows[0].tokens > 0 ? g->rows[0] : out->leanest;
+    for (i = 0, n = 0; i < out->other_count; ++i) /* those that differ from the best, and exist */
+        if (out->others[i].advice.bytes.total
+            && memopt_i_advise_value(&out->best, g->x, out->others[i].measure) != out->others[i].value)
+            out->others[n++] = out->others[i];
+    out->other_count = n;
+    memopt_i_advise_tell_needs(g);
+    out->memory = g->x->bytes;
+}
+
+MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "advise");
+    memopt_i_advise_search g;
+    memopt_advise_result result;
+
+    memset(&g, 0, sizeof g);
+    memset(&result, 0, sizeof result);
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
+    g.x = memopt_i_advise_open(&c, desc);
+    if (!g.x) return c.status;
+    g.out = &result;
+    memopt_i_advise_begin(&g);
+    if (!memopt_i_advise_stages(&g)) {
+        memopt_i_advise_tell(&g);
+        *out = result;
+        if (!(g.rows[0].tokens > 0))
+            memopt_i_must_number(&c, 0, "memory", memopt_i_count(desc->machine.memory), "at least",
+                                 memopt_i_count(result.leanest.bytes.total));
+        if (c.status) c.status = MEMOPT_ERR_MEMORY;
+        if (c.status && c.error) c.error->status = MEMOPT_ERR_MEMORY;
+    }
+    memopt_i_advise_close(g.x);
+    return c.status;
+}
+
+/* ---- a single choice ---- */
+static memopt_status memopt_i_advise_check_choice(memopt_i_checks *c, const memopt_i_advise *x,
+                                                  const memopt_advise_choice *o) {
+    const size_t processors = x->desc.machine.processors;
+
+    memopt_i_must_exist(c, "stage", o->stage, 3);
+    memopt_i_must(c, !o->ranks || processors % o->ranks == 0, "ranks", "do not divide processors");
+    memopt_i_must_be_flag(c, "steps_inside", o->steps_inside);
+    memopt_i_must_be_flag(c, "whole_scores", o->whole_scores);
+    memopt_i_must_exist(c, "weights", (int)o->weights, MEMOPT_ADVISE_MASTER);
+    memopt_i_must_exist(c, "states", (int)o->states, MEMOPT_STATE_8BIT);
+    memopt_i_must_exist(c, "slow", o->slow, 7);
+    memopt_i_must_be_at_least(c, "micro_batch", o->micro_batch, "at least", 1);
+    return memopt_i_must_be_at_most(c, "micro_batch", o->micro_batch, "at most", x->desc.batch);
+}
+
+static size_t memopt_i_advise_asked(const memopt_i_advise_points *p, size_t budget) {
+    return budget ? memopt_i_advise_within(p, budget) : 0;
+}
+
+static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advise_choice *choice, memopt_advice *out) {
+    memopt_advise_choice o = *choice;
+    const memopt_i_advise_points *p;
+    memopt_i_advise_lasting l;
+    size_t point;
+
+    if (memopt_i_advise_check_choice(x->c, x, choice)) return x->c->status;
+    x->micro[0] = o.micro_batch;
+    if (!o.ranks) o.ranks = x->desc.machine.processors;
+    if (!memopt_i_advise_last(x, &o, 0, &l)) {
+        if (x->c->status) return x->c->status;
+        if (x->why.status) return memopt_i_advise_failed(x);
+        return memopt_i_refuse(x->c, MEMOPT_ERR_ARGUMENT, "choice",
+                               "has several rounds inside, or no room that is slow");
+    }
+    p = memopt_i_advise_points_of(x, &o, 0);
+    if (!p) return x->c->status;
+    point = memopt_i_advise_asked(p, choice->keep_budget);
+    if (point == p->count)
+        return memopt_i_refuse_number(x->c, MEMOPT_ERR_MEMORY, "keep_budget", memopt_i_count(choice->keep_budget),
+                                      "at least", memopt_i_count(p->of[0].peak));
+    memopt_i_advise_judge(x, &o, &l, p, point, out);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
+                                             memopt_advice *out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "advise");
+    memopt_i_advise *x;
+    memopt_advice advice;
+
+    memopt_i_must(&c, choice != NULL, "choice", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
+    x = memopt_i_advise_open(&c, desc);
+    if (!x) return c.status;
+    if (!memopt_i_advise_price(x, choice, &advice)) *out = advice;
+    memopt_i_advise_close(x);
+    return c.status;
+}
+
+static void memopt_i_advise_put_rows(memopt_i_writer *w, const char *before, size_t rows) {
+    if (!rows) return;
+    memopt_i_put_text_number(w, before, rows);
+    memopt_i_put_text(w, " rows");
+}
+
+MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char *buffer, size_t capacity,
+                                            size_t *length) {
+    static const char *const weights[4] = { "fp32", "bf16 split", "bf16", "fp32 with a bf16 copy" };
+    static const char *const states[3] = { "fp32", "bf16", "8-bit" };
+    memopt_i_writer w;
+
+    if (!o || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_in_range((int)o->weights, 0, 3) || !memopt_i_in_range((int)o->states, 0, 2))
+        return MEMOPT_ERR_ARGUMENT;
+    w = memopt_i_writer_begin(buffer, capacity);
+    if (o->ranks > 1) {
+        memopt_i_put_text_number(&w, "stage ", (uint64_t)o->stage);
+        memopt_i_put_text_number(&w, " among ", o->ranks);
+        memopt_i_put_text(&w, " ranks, ");
+    }
+    memopt_i_put_enclosed(&w, "weights ", weights[o->weights], ", states ");
+    memopt_i_put_text(&w, states[o->states]);
+    if (o->steps_inside) memopt_i_put_text(&w, ", step inside backward");
+    if (o->slow) {
+        memopt_i_put_text(&w, o->slow & MEMOPT_SHARD_SLOW_WEIGHTS ? ", states and weights" : ", states");
+        memopt_i_put_text(&w, o->on_disk ? " on disk" : " in the host's memory");
+    }
+    memopt_i_put_text(&w, o->whole_scores ? ", attention whole" : ", attention by rows");
+    memopt_i_advise_put_rows(&w, ", head by ", o->head_chunk);
+    memopt_i_advise_put_rows(&w, ", MLP by ", o->mlp_chunk);
+    memopt_i_put_text_number(&w, ", micro-batch ", o->micro_batch);
+    memopt_i_put_text_number(&w, " in ", o->rounds);
+    memopt_i_put_text(&w, o->rounds == 1 ? " round, " : " rounds, ");
+    memopt_i_put_bytes(&w, o->keep_budget);
+    memopt_i_put_text(&w, " of activations");
+    return memopt_i_writer_end(&w, 1, length);
+}
+
+/* ---- what the literature tells ---- */
+/* Parameters and operations of a described transformer. */
+static memopt_status memopt_i_advise_count(memopt_i_checks *c, const memopt_advise_model *model, memopt_i_advise *x) {
+    memset(x, 0, sizeof *x);
+    if (memopt_i_must(c, model && !model->chain_fn && !model->convolutions, "model", "is no described transformer"))
+        return c->status;
+    memopt_i_advise_check_model(c, model);
+    if (c->status) return c->status;
+    x->desc.model = *model;
+    memopt_i_advise_defaults(&x->desc);
+    memopt_i_advise_tensors(x);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
+                                                   double again, memopt_advise_use *out) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+    memopt_i_advise x;
+    double forwards;
+
+    if (!out || !(rate > 0) || !(tokens >= 0) || !(again >= 0 && again <= 1)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_advise_count(&c, model, &x)) return c.status;
+    forwards = (3 + again) / 3; /* a forward is a third */
+    out->parameters = x.parameters;
+    out->looked_up = x.looked_up;
+    out->operations_less = x.operations;
+    out->operations = x.operations + 6 * x.looked_up;
+    out->mfu = out->operations * tokens / rate;
+    out->mfu_less = out->operations_less * tokens / rate;
+    out->hfu = out->mfu * forwards;
+    out->hfu_less = out->mfu_less * forwards;
+    return MEMOPT_OK;
+}
+
+static size_t memopt_i_advise_divisor(size_t a, size_t b) { /* the greatest common one */
+    while (b) {
+        const size_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* One dimension rounded up to `step`, where that adds no more operations than are allowed; after_of: where it is. */
+static memopt_advise_dimension memopt_i_advise_dimension(const memopt_advise_model *model, size_t before, size_t step,
+                                                         size_t after_of, const memopt_advise_device *device,
+                                                         double tokens) {
+    const double side = (double)(device->tile ? device->tile : MEMOPT_I_ADVISE_TILE);
+    const double processors = (double)device->multiprocessors;
+    memopt_advise_model wider = *model;
+    memopt_i_advise x, y;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+    memopt_advise_dimension d;
+
+    memset(&d, 0, sizeof d);
+    d.before = before;
+    d.after = memopt_i_ceil_div(before, step) * step;
+    *(size_t *)(void *)((unsigned char *)&wider + after_of) = d.after;
+    (void)memopt_i_advise_count(&c, model, &x);
+    if (!memopt_i_advise_count(&c, &wider, &y)) d.added = y.operations / x.operations - 1;
+    if (c.status || d.added > device->most) {
+        d.refused = d.after;
+        d.after = before;
+        d.added = 0;
+    }
+    d.used_before = memopt_i_advise_waves(tokens, (double)before, side, side, processors);
+    d.used_after = memopt_i_advise_waves(tokens, (double)d.after, side, side, processors) * (double)before
+        / (double)d.after;
+    d.aligned_before = before % step == 0;
+    d.aligned_after = d.after % step == 0;
+    return d;
+}
+
+MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
+                                             size_t tokens, memopt_advise_dimensions *out) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+    memopt_advise_device of;
+    memopt_i_advise x;
+
+    if (!device || !out || !tokens || !(device->most >= 0 && device->most <= 1)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_advise_count(&c, model, &x)) return c.status;
+    of = *device;
+    if (!of.multiple) of.multiple = 64;
+    if (!(of.most > 0)) of.most = 0.01;
+    out->width = memopt_i_advise_dimension(&x.desc.model, model->width, of.multiple * x.desc.model.heads
+                                           / memopt_i_advise_divisor(of.multiple, x.desc.model.heads),
+                                           offsetof(memopt_advise_model, width), &of, (double)tokens);
+    out->mlp = memopt_i_advise_dimension(&x.desc.model, x.desc.model.mlp, of.multiple,
+                                         offsetof(memopt_advise_model, mlp), &of, (double)tokens);
+    out->vocabulary = memopt_i_advise_dimension(&x.desc.model, model->vocabulary, of.multiple,
+                                                offsetof(memopt_advise_model, vocabulary), &of, (double)tokens);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API double memopt_advise_rate(memopt_optim_kind kind, double rate, double from, double to) {
+    const int linear = kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_LARS;
+
+    return linear ? rate * to / from : rate * sqrt(to / from);
+}
+
+MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small_square, double large,
+                                                      double large_square, double *batch) {
+    double signal, noise;
+
+    if (!batch || !(small > 0) || !(large > small) || !(small_square >= 0) || !(large_square >= 0))
+        return MEMOPT_ERR_ARGUMENT;
+    signal = (large * large_square - small * small_square) / (large - small);
+    noise = (small_square - large_square) / (1 / small - 1 / large);
+    if (!(signal > 0) || !(noise >= 0)) return MEMOPT_ERR_STATE;
+    *batch = noise / signal;
+    return MEMOPT_OK;
+}
+
+/* Bytes that a layer keeps of a micro-batch on a rank, in 16 bits. [2205.05198] */
+static double memopt_i_advise_layer_bytes(const memopt_advise_model *m, const memopt_advise_cut *cut) {
+    const double h = (double)m->width, t = (double)cut->tensor, value = (double)cut->micro_batch * (double)m->length;
+    const double scores = cut->keep == MEMOPT_ADVISE_KEEP_ALL ? 5 * (double)m->heads * (double)m->length / t : 0;
+    const double llama = 12 * h + 2 * memopt_i_advise_kv(m) + 8 * (double)m->mlp;
+    const double alike = m->gated ? 4 * h : 10 * h; /* of all, what tensor parallelism alone leaves whole */
+    const double all = m->gated ? llama : 34 * h;
+
+    if (cut->keep == MEMOPT_ADVISE_KEEP_INPUTS) return value * 2 * h / (cut->sequence ? t : 1);
+    return value * ((cut->sequence ? all / t : alike + (all - alike) / t) + scores);
+}
+
+MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
+                                                memopt_advise_formula *out) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+    memopt_i_advise x;
+    double t, p, v, m, n, value, part;
+
+    if (!cut || !out || !cut->tensor || !cut->pipeline || !cut->data || !cut->micro_batch || !cut->micro_batches)
+        return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_advise_count(&c, model, &x)) return c.status;
+    if (model->heads % cut->tensor || model->layers % (cut->pipeline * memopt_i_max(cut->chunks, 1)))
+        return MEMOPT_ERR_ARGUMENT;
+    t = (double)cut->tensor;
+    p = (double)cut->pipeline;
+    n = (double)cut->data;
+    m = (double)cut->micro_batches;
+    v = (double)memopt_i_max(cut->chunks, 1);
+    value = 2 * (double)cut->micro_batch * (double)x.desc.model.length * (double)model->width;
+    part = x.parameters / (t * p);
+    out->states = part * (cut->weight_bytes + cut->gradient_bytes + cut->state_bytes / n);
+    out->held = cut->micro_batches < cut->pipeline ? m : p * (v > 1 ? 1 + (p - 1) / (p * v) : 1);
+    out->activations = out->held * (double)model->layers / p * memopt_i_advise_layer_bytes(&x.desc.model, cut);
+    out->head = 2 * value / t * (1 + (double)model->vocabulary / (double)model->width);
+    out->sent_tensor = m * (double)model->layers / p * 4 * 2 * value * (t - 1) / t;
+    out->sent_pipeline = p > 1 ? 2 * m * v * value / (cut->sequence ? t : 1) : 0;
+    out->sent_data = part * (cut->gradient_bytes + cut->weight_bytes) * (n - 1) / n;
+    out->bubble = (p - 1) / (v * m);
     return MEMOPT_OK;
 }
 

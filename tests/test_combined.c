@@ -41,6 +41,7 @@
 #include "test_feed.c"
 #include "test_tensors.c"
 #include "test_save.c"
+#include "test_advise.c"
 #include "test_store.c"
 #include "test_doctor.c"
 #include "test_nan.c"
@@ -69,6 +70,7 @@ static void test_narrow(void) {
     test_tensors();
     test_save();
     test_store();
+    test_advise();
     test_doctor();
 #ifndef __FAST_MATH__
     test_shard();

@@ -1,0 +1,212 @@
+/* advise_tool.c - will it fit, how, and how fast: a model and a machine by name or from a small text file.
+
+     advise_tool llama-2-7b 4090 --may bf16,8bit --batch 8
+     advise_tool llama-3-8b 8xh100 --length 8192 --may bf16 --batch 64
+     advise_tool my.model my.machine
+
+   What to see: nothing of the model is there; memopt_advise_solve() goes through all it knows in less than a second and
+   tells the best plan, what it would cost with less memory, and why not otherwise. Exit status 1: nothing fits.
+   A file has a line for each field: `layers 32`, `gated 1`; of a machine `memory 24e9`, `bf16_rate 165e12`. Speeds that
+   were measured replace the data sheet's so.
+   Build: cc -O2 advise_tool.c -o advise_tool -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include <stdio.h>
+
+/* ---- names ---- */
+typedef struct known_model { const char *name; double layers, width, heads, kv_heads, mlp, vocabulary, length, llama, tied; } known_model;
+
+static const known_model models[] = {
+    { "gpt2", 12, 768, 12, 0, 0, 50257, 1024, 0, 1 },
+    { "gpt2-medium", 24, 1024, 16, 0, 0, 50257, 1024, 0, 1 },
+    { "gpt2-large", 36, 1280, 20, 0, 0, 50257, 1024, 0, 1 },
+    { "gpt2-xl", 48, 1600, 25, 0, 0, 50257, 1024, 0, 1 },
+    { "llama-2-7b", 32, 4096, 32, 32, 11008, 32000, 4096, 1, 0 },
+    { "llama-2-13b", 40, 5120, 40, 40, 13824, 32000, 4096, 1, 0 },
+    { "llama-2-70b", 80, 8192, 64, 8, 28672, 32000, 4096, 1, 0 },
+    { "llama-3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, 1, 0 },
+    { "llama-3-70b", 80, 8192, 64, 8, 28672, 128256, 8192, 1, 0 },
+    { "llama-3-405b", 126, 16384, 128, 8, 53248, 128256, 8192, 1, 0 },
+    { "llama-3.2-1b", 16, 2048, 32, 8, 8192, 128256, 4096, 1, 1 },
+    { "llama-3.2-3b", 28, 3072, 24, 8, 8192, 128256, 4096, 1, 1 },
+    { "1t", 128, 25600, 160, 0, 0, 51200, 2048, 0, 0 } };
+
+/* Dense rates, without sparsity; memory and rates of links as data sheets have them: Tflop/s, GB, GB/s. */
+typedef struct known_device { const char *name; double memory, f32, bf16, bandwidth, local, network, host, processors, efficiency; } known_device;
+
+static const known_device devices[] = {
+    { "v100-32", 32, 15.7, 125, 900, 150, 12, 12, 80, 0.45 },    { "t4", 16, 8.1, 65, 320, 12, 3, 12, 40, 0.45 },
+    { "a10", 24, 31.2, 125, 600, 25, 6, 25, 72, 0.45 },          { "l4", 24, 30.3, 121, 300, 25, 6, 25, 58, 0.45 },
+    { "l40s", 48, 91.6, 362, 864, 25, 12, 25, 142, 0.45 },       { "a100-40", 40, 19.5, 312, 1555, 300, 25, 25, 108, 0.55 },
+    { "a100-80", 80, 19.5, 312, 2039, 300, 25, 25, 108, 0.55 },  { "h100", 80, 67, 989, 3350, 450, 50, 50, 132, 0.4 },
+    { "h100-pcie", 80, 51, 756, 2000, 50, 25, 50, 114, 0.4 },    { "h200", 141, 67, 989, 4800, 450, 50, 50, 132, 0.4 },
+    { "b200", 180, 80, 2250, 8000, 900, 50, 50, 148, 0.4 },      { "3090", 24, 35.6, 71, 936, 25, 3, 25, 82, 0.5 },
+    { "4090", 24, 82.6, 165, 1008, 25, 3, 25, 128, 0.5 },        { "mi250x", 64, 24, 191.5, 1638, 50, 25, 36, 110, 0.45 },
+    { "mi300x", 192, 163, 1307, 5300, 448, 50, 50, 304, 0.35 },  { "core", 0.7, 0.11, 0.11, 13, 4, 1, 10, 0, 0.8 } };
+
+/* ---- files ---- */
+typedef struct field { const char *name; size_t at; int kind; } field; /* 0 size_t, 1 int, 2 uint64_t, 3 double */
+
+#define MODEL(name, kind)   { #name, offsetof(memopt_advise_model, name), kind }
+#define MACHINE(name, kind) { #name, offsetof(memopt_advise_machine, name), kind }
+static const field model_fields[] = { MODEL(layers, 0), MODEL(width, 0), MODEL(heads, 0), MODEL(kv_heads, 0), MODEL(mlp, 0), MODEL(vocabulary, 0),
+    MODEL(length, 0), MODEL(positions, 0), MODEL(gated, 1), MODEL(rms, 1), MODEL(no_bias, 1), MODEL(tied, 1), MODEL(not_causal, 1),
+    MODEL(dropout, 1), MODEL(mlp_kept, 0), MODEL(logit_bytes, 0), { NULL, 0, 0 } };
+static const field machine_fields[] = { MACHINE(processors, 0), MACHINE(of_host, 0), MACHINE(memory, 2), MACHINE(reserve, 2), MACHINE(host_memory, 2),
+    MACHINE(disk, 2), MACHINE(f32_rate, 3), MACHINE(bf16_rate, 3), MACHINE(efficiency, 3), MACHINE(multiprocessors, 0), MACHINE(bandwidth, 3),
+    MACHINE(host_bandwidth, 3), MACHINE(disk_bandwidth, 3), MACHINE(local.bandwidth, 3), MACHINE(local.latency, 3), MACHINE(network.bandwidth, 3),
+    MACHINE(network.latency, 3), { NULL, 0, 0 } };
+
+static int set_field(void *of, const field *f, double value) {
+    unsigned char *at = (unsigned char *)of + f->at;
+
+    if (f->kind == 3) { memcpy(at, &value, sizeof value); return 0; }
+    if (!(value >= 0 && value < 9e15)) return 1;
+    if (f->kind == 0) { const size_t x = (size_t)value; memcpy(at, &x, sizeof x); }
+    if (f->kind == 1) { const int x = value < 1000 ? (int)value : 1000; memcpy(at, &x, sizeof x); }
+    if (f->kind == 2) { const uint64_t x = (uint64_t)value; memcpy(at, &x, sizeof x); }
+    return 0;
+}
+static int read_file(const char *path, const field *fields, void *out) {
+    FILE *file = fopen(path, "r"); char line[256], name[64]; double value; int number = 0; const field *f;
+
+    if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file\n", path); return 1; }
+    while (fgets(line, sizeof line, file)) {
+        ++number;
+        if (line[0] == '#' || sscanf(line, "%63s", name) != 1) continue;
+        for (f = fields; f->name && strcmp(f->name, name); ++f) {}
+        if (!f->name || sscanf(line, "%*s %lf", &value) != 1 || set_field(out, f, value)) {
+            fprintf(stderr, "advise_tool: %s, line %d: no field with a number: %s", path, number, line);
+            fclose(file);
+            return 1;
+        }
+    }
+    fclose(file);
+    return 0;
+}
+static int find_model(const char *name, memopt_advise_model *m) {
+    for (size_t i = 0; i < sizeof models / sizeof *models; ++i) {
+        const known_model *k = &models[i];
+
+        if (strcmp(k->name, name)) continue;
+        m->layers = (size_t)k->layers; m->width = (size_t)k->width; m->heads = (size_t)k->heads; m->kv_heads = (size_t)k->kv_heads;
+        m->mlp = (size_t)k->mlp; m->vocabulary = (size_t)k->vocabulary; m->length = (size_t)k->length; m->tied = k->tied > 0;
+        m->gated = m->rms = m->no_bias = k->llama > 0;
+        m->positions = k->llama > 0 ? 0 : m->length;
+        return 0;
+    }
+    return read_file(name, model_fields, m);
+}
+static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100, h100, a file */
+    const char *x = strchr(name, 'x'); char *end; const unsigned long count = x ? strtoul(name, &end, 10) : 0; const int counted = count && end == x;
+
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; ++i) {
+        const known_device *k = &devices[i];
+
+        if (strcmp(k->name, counted ? x + 1 : name)) continue;
+        a->processors = counted ? count : 1; a->of_host = a->processors % 8 == 0 ? 8 : a->processors;
+        a->memory = (uint64_t)(k->memory * 1e9); a->reserve = k->processors > 0 ? 600000000 : 6000000; /* a context, or a process */
+        a->host_memory = k->processors > 0 ? (uint64_t)64e9 * a->of_host : 0; a->host_bandwidth = k->host * 1e9;
+        a->f32_rate = k->f32 * 1e12; a->bf16_rate = k->bf16 * 1e12; a->efficiency = k->efficiency; a->bandwidth = k->bandwidth * 1e9;
+        a->multiprocessors = (size_t)k->processors;
+        a->local.bandwidth = k->local * 1e9; a->local.latency = 5e-6; a->network.bandwidth = k->network * 1e9; a->network.latency = 2e-5;
+        return 0;
+    }
+    return read_file(name, machine_fields, a);
+}
+
+/* ---- the answer ---- */
+static const char *value_name(const memopt_advise_other *o) {
+    static const char *const names[MEMOPT_ADVISE_MEASURES][4] = { { "nothing cut (stage 0)", "stage 1", "stage 2", "stage 3" },
+        { "cut among all ranks", "cut among those of a host" }, { "step after backward", "step inside backward" },
+        { "weights fp32", "weights bf16 split", "weights bf16" }, { "states fp32", "states bf16", "states 8-bit" },
+        { "no slow tier", "states on a slow tier", "weights on it, too" }, { "attention by rows", "attention whole" },
+        { "head whole", "head by rows" }, { "MLP whole", "MLP by rows" }, { "nothing computed again", "something computed again" } };
+
+    return names[o->measure][o->value];
+}
+static void tell_plan(const memopt_advice *a) {
+    const memopt_advise_bytes *b = &a->bytes; const memopt_advise_seconds *s = &a->seconds; char line[400] = "";
+
+    if (memopt_advise_text(&a->choice, line, sizeof line, NULL)) return;
+    printf("%s\n\n", line);
+    printf("GB of a rank  parameters %.2f, gradients %.2f, optimizer %.2f, activations %.2f, buckets %.2f, other %.2f: %.2f\n", (double)b->parameters / 1e9,
+           (double)b->gradients / 1e9, (double)b->optimizer / 1e9, (double)b->activations / 1e9, (double)b->communication / 1e9,
+           (double)(b->other + b->reserve) / 1e9, (double)b->total / 1e9);
+    if (b->slow) printf("on the slow tier %.2f GB of a rank\n", (double)b->slow / 1e9);
+    printf("step, s       products %.3f, recompute %.3f, passes %.3f, network %.3f, slow tier %.3f: %.3f\n", s->products, s->recompute, s->passes,
+           s->communication, s->offload, s->total);
+    printf("              %.0f tokens/s (estimated), MFU %.1f %%\n", a->tokens, 100 * a->mfu);
+}
+static void tell_rest(const memopt_advise_result *r) {
+    char line[400] = "";
+
+    printf("\nGB       tokens/s   with less memory\n");
+    for (size_t i = r->frontier_count; i-- > 0;)
+        if (!memopt_advise_text(&r->frontier[i].choice, line, sizeof line, NULL))
+            printf("%-8.2f %-10.0f %s\n", (double)r->frontier[i].bytes.total / 1e9, r->frontier[i].tokens, line);
+    printf("\nwhy not\n");
+    for (size_t i = 0; i < r->other_count; ++i) {
+        const memopt_advise_other *o = &r->others[i];
+
+        if (o->fits) printf("  %-28s %.1f %% of the speed, %.2f GB\n", value_name(o), 100 * o->advice.tokens / r->best.tokens, (double)o->advice.bytes.total / 1e9);
+        else printf("  %-28s needs %.2f GB\n", value_name(o), (double)o->advice.bytes.total / 1e9);
+    }
+}
+static void tell_failure(const memopt_advise_result *r, const memopt_advise_desc *d) {
+    const memopt_advise_bytes *b = &r->best.bytes;
+    const uint64_t terms[5] = { b->parameters, b->gradients, b->optimizer, b->activations, b->communication };
+    static const char *const names[5] = { "parameters", "gradients", "optimizer", "activations", "buckets" };
+    int largest = 0;
+
+    for (int i = 1; i < 5; ++i) if (terms[i] > terms[largest]) largest = i;
+    printf("Nothing that is permitted fits %.2f GB. The least is %.2f GB, most of it %s, %.2f GB:\n", (double)d->machine.memory / 1e9, (double)b->total / 1e9,
+           names[largest], (double)terms[largest] / 1e9);
+    if (r->never) printf("(no permission would help)\n");
+    else printf("(--may%s%s%s would do)\n", r->needs & MEMOPT_ADVISE_MAY_BF16 ? " bf16" : "", r->needs & MEMOPT_ADVISE_MAY_8BIT ? " 8bit" : "",
+                r->needs & MEMOPT_ADVISE_MAY_BATCH ? " batch" : "");
+}
+static int options(int argc, char **argv, memopt_advise_desc *d) {
+    for (int i = 3; i < argc; ++i) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+
+        if (!strcmp(argv[i], "--clips")) { d->clips = 1; continue; }
+        ++i;
+        if (!strcmp(argv[i - 1], "--batch")) d->batch = strtoul(value, NULL, 10);
+        else if (!strcmp(argv[i - 1], "--length")) { d->model.length = strtoul(value, NULL, 10); if (d->model.positions) d->model.positions = d->model.length; }
+        else if (!strcmp(argv[i - 1], "--memory")) d->machine.memory = (uint64_t)(strtod(value, NULL) * 1e9);
+        else if (!strcmp(argv[i - 1], "--may"))
+            d->may = (strstr(value, "bf16") ? MEMOPT_ADVISE_MAY_BF16 : 0u) | (strstr(value, "8bit") ? MEMOPT_ADVISE_MAY_8BIT : 0u)
+                | (strstr(value, "batch") ? MEMOPT_ADVISE_MAY_BATCH : 0u);
+        else { fprintf(stderr, "advise_tool: no option %s\n", argv[i - 1]); return 1; }
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    static memopt_advise_result result;
+    memopt_advise_desc d = { 0 }; memopt_error why = { 0 }; char line[256] = ""; memopt_status s;
+
+    if (argc < 3) {
+        fprintf(stderr, "advise_tool MODEL [Nx]MACHINE [--batch SEQUENCES] [--length TOKENS] [--memory GB] [--may bf16,8bit,batch] [--clips]\nmodels:");
+        for (size_t i = 0; i < sizeof models / sizeof *models; ++i) fprintf(stderr, " %s", models[i].name);
+        fprintf(stderr, "\nmachines:");
+        for (size_t i = 0; i < sizeof devices / sizeof *devices; ++i) fprintf(stderr, " %s", devices[i].name);
+        fprintf(stderr, "\nor files with a line for each field\n");
+        return 2;
+    }
+    if (find_model(argv[1], &d.model) || find_machine(argv[2], &d.machine)) return 2;
+    d.batch = d.machine.processors ? d.machine.processors : 1;
+    d.error = &why;
+    if (options(argc, argv, &d)) return 2;
+    s = memopt_advise_solve(&d, &result);
+    if (s && (s != MEMOPT_ERR_MEMORY || !result.combinations)) {
+        fprintf(stderr, "%s\n", memopt_error_text(&why, line, sizeof line, NULL) ? "" : line);
+        return 2;
+    }
+    if (s) tell_failure(&result, &d);
+    tell_plan(&result.best);
+    if (!s) tell_rest(&result);
+    printf("\n%u combinations, each with micro-batches and schedules\n", (unsigned)result.combinations);
+    return s != MEMOPT_OK;
+}

@@ -3899,6 +3899,8 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. One
    run at a time saves into a directory: two take each other's begun generations for leftovers. Nothing else in it is
    removed than what a save makes: links are not followed, files of yours stay, and the generation that they are in.
+   Beside a rank's files, if you list one, the model for others: model.safetensors, or several files and an index, of
+   whole tensors under the names that they know. No load looks at it, and it has no checksum.
 
      memopt_save_item items[TENSORS * MEMOPT_SAVE_OPTIM_ITEMS + 1]; memopt_save_desc save = { 0 };
      memopt_saved *saved = NULL; memopt_status s;
@@ -3947,8 +3949,15 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     size_t                        metadata_count;
     size_t                        keep;     /* generations that stay, this one included, those with a damaged manifest
                                                not counted; 0 = 2; at least 2 */
-    size_t                        tile;     /* bytes of a checksum, and of the buffer; 0 = 1 MiB; a multiple of 4096 up
-                                               to 1 GiB */
+    size_t                        tile;     /* bytes of a checksum, and of a transfer; 0 = 1 MiB; a multiple of 4096 up
+                                               to 1 GiB. Four of them are under way at once */
+    int                           beside;   /* 1: memory for a copy of all that is saved, so that memopt_save_begin()
+                                               need not wait for the disk; 0: for four tiles */
+    const memopt_save_item       *model;    /* NULL, or whole tensors for others, prefix and name as they call them; the
+                                               same rules as for items, and the same memory may be in both */
+    size_t                        model_count;
+    uint64_t                      model_bytes; /* of the tensors of a file of the model; a larger one has a file of its
+                                               own; 0 = all are in one file */
     memopt_comm                  *comm;     /* all ranks make the same calls, in a directory they share; NULL: one rank
                                                alone */
     const memopt_host            *host;     /* its files, with directories, and its allocator; NULL = the system's */
@@ -3956,8 +3965,8 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 } memopt_save_desc;
 
 /**
- * What a save takes from the host's allocator while it is written, and from the disk, on this rank. Exact for one rank
- * alone; of several, which write shared elements once, at most that.
+ * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
+ * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that.
  *
  * memory, disk  untouched on failure; may be NULL
  * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_MEMORY (it lends itself what it needs)
@@ -3976,6 +3985,27 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
  * time    the disk's: bytes go past the system's cache where that is possible
  */
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc);
+
+typedef struct memopt_saving memopt_saving; /* a generation that is being written */
+
+/**
+ * Begin to write a generation beside what the engine does next. What is saved has been copied when this returns, and
+ * may change: with desc.beside at once; without, when all but the last four tiles are written. Whatever else desc
+ * points to stays as it is until memopt_save_wait(). One save at a time in a directory.
+ *
+ * out     receives what memopt_save_wait() ends; untouched on failure
+ * returns as memopt_save_write(), all ranks alike: nothing is under way then. A disk that fails is told by the wait
+ */
+MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_saving **out);
+
+/**
+ * Wait until it is written, and make it a generation: not before would it outlive a power cut. All ranks call this at
+ * the same place among their calls of the comm.
+ *
+ * saving  is gone then, whatever this returns; NULL: nothing was begun, which is OK
+ * returns as memopt_save_write(): when it fails, the generations before are what they were
+ */
+MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving);
 
 typedef struct memopt_saved memopt_saved; /* a generation that has been found, every byte of it looked at */
 
@@ -39692,11 +39722,19 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               CRC-32C of the header, CRC-32C of all; "number", U64: N; "content", U32: CRC-32C of the items in the
               order of their listing, each in global order; "tiles", U32 of RANKS x n: CRC-32C of each tile of a
               file's data, 0 behind its last; "crc", U8 x 4, last: CRC-32C of all bytes before it, little endian. Its
-              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), then the engine's own.
+              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), then the engine's own. The model of
+              others, where one is listed: model.safetensors, or model-00001-of-00003.safetensors and so on with
+              model.safetensors.index.json, as the reference names and writes them.
    Versions   Readers ignore tensors and "memopt." keys they do not know, and refuse a version above their own. What a
               reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
    Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
               is written by the first that holds it; all know all ranges, so nobody needs to ask.
+   Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
+              it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
+              before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
+              manifest and the rename follow when all transfers have been seen to end.
+   Model      Who writes an element of the model is found as for items. A file that one rank writes all of goes past the
+              cache, padded; where several ranks write into it, each writes its ranges through the cache.
    Shards     Reading cuts the ranges of the files with those that are asked for; elements are copied, never decoded,
               so that bits stay for any number of ranks. Each file is checked by one rank, and tiles again when they
               are copied.
@@ -39715,6 +39753,7 @@ enum {
     MEMOPT_I_SAVE_NAME = 192,  /* room for our names in a path */
     MEMOPT_I_SAVE_WORDS = 6,   /* numbers that ranks agree on */
     MEMOPT_I_SAVE_TABLES = 5,  /* of a manifest */
+    MEMOPT_I_SAVE_TRANSFERS = 4, /* under way at once, unless all may be */
     MEMOPT_I_SAVE_DIMENSIONS = 10
 };
 
@@ -39753,10 +39792,26 @@ static const char *memopt_i_save_generation(const char *name, memopt_i_generatio
     return t && out->number <= MEMOPT_I_SAVE_LAST ? memopt_i_save_number(t, &out->step) : NULL;
 }
 
+/* model.safetensors, its index, or one of several: model-00001-of-00003.safetensors */
+static int memopt_i_save_is_model(const char *name) {
+    const char *t = memopt_i_save_skip(name, "model");
+    const char *several = memopt_i_save_skip(t, "-");
+
+    if (several) {
+        t = memopt_i_save_skip(several + strspn(several, "0123456789"), "-of-");
+        if (!t) return 0;
+        t += strspn(t, "0123456789");
+    }
+    t = memopt_i_save_skip(t, ".safetensors");
+    return t && (!*t || (!several && strcmp(t, ".index.json") == 0));
+}
+
 /* A file that a save makes in its directory? What else is there is not ours to remove. */
 static int memopt_i_save_is_ours(const char *name) {
     uint64_t number = 0;
     const char *t = memopt_i_save_skip(name, "rank-");
+
+    if (memopt_i_save_is_model(name)) return 1;
 
     if (t) t = memopt_i_save_number(t, &number);
     t = memopt_i_save_skip(t, "-of-");
@@ -39801,7 +39856,22 @@ static const char *memopt_i_save_manifest(memopt_i_save_path *p, const char *run
     return memopt_i_save_path_end(p, &o, "/manifest");
 }
 
-static const char *memopt_i_save_file(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
+static void memopt_i_put_five_digits(memopt_i_writer *o, const char *before, uint64_t n) {
+    uint64_t limit;
+
+    memopt_i_put_text(o, before);
+    for (limit = 10000; limit > 1 && n < limit; limit /= 10) memopt_i_put_text(o, "0");
+    memopt_i_put_number(o, n);
+}
+
+static void memopt_i_put_model_name(memopt_i_writer *o, size_t file, size_t files) {
+    memopt_i_put_text(o, "model");
+    if (files > 1) memopt_i_put_five_digits(o, "-", file + 1);
+    if (files > 1) memopt_i_put_five_digits(o, "-of-", files);
+    memopt_i_put_text(o, ".safetensors");
+}
+
+static const char *memopt_i_save_rank_file(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
                                       const char *suffix, size_t rank, size_t ranks) {
     memopt_i_writer o = memopt_i_save_path_begin(p, run, g, suffix);
 
@@ -39903,37 +39973,63 @@ typedef struct memopt_i_range {
     uint64_t first, count;
 } memopt_i_range;
 
+typedef struct memopt_i_save_file { /* one that this rank writes, or of the model's one that it knows the places of */
+    void          *file;         /* NULL: it is not open here */
+    unsigned char *header;       /* NULL: another rank writes it */
+    size_t         header_bytes;
+    uint64_t       data_bytes;
+    uint64_t       held;         /* bytes of it that this rank writes */
+    size_t         first, count; /* its tensors */
+} memopt_i_save_file;
+
 typedef struct memopt_i_save {
     memopt_save_desc desc; /* with the defaults filled in */
     memopt_host      host;
     memopt_i_checks  checks;
     size_t           rank, ranks;
-    /* tables, in the first block */
+    size_t           item_count;  /* of the desc's items and, behind them, of its model's */
+    /* tables, in the first block, at its beginning room for this struct between begin and wait */
     void            *block;
     size_t           block_bytes;
     memopt_i_range  *ranges;      /* of rank 0, all items, then of rank 1; in the end those that each rank writes */
     uint64_t        *words;       /* that ranks agree on */
     uint32_t        *crcs;        /* of the ranges that are written */
     unsigned char   *written;     /* of an item, the ranks that write some of it */
-    memopt_tensor   *tensors;     /* of this rank's file */
+    memopt_tensor   *tensors;     /* of this rank's file, then of the model's */
     uint64_t        *counts;      /* their shapes */
     uint32_t        *sources;     /* their items */
-    uint32_t        *order;       /* of the file */
-    size_t           tensor_count;
+    uint32_t        *order;       /* of each file */
     memopt_tensor_metadata *metadata;
     memopt_i_writer  texts;
     memopt_i_save_path path, other;
     memopt_i_generation generation;
-    /* this rank's file, in the second block */
-    size_t           header_bytes;
-    uint64_t         data_bytes;
-    size_t           tile_count;  /* of the file with the most */
-    unsigned char   *header, *stage;
+    memopt_i_save_file *files;    /* this rank's, then the model's */
+    size_t           file_count;
+    /* headers and buffers, in the second block */
+    size_t           tile_count;  /* of the rank's file with the most */
     void            *file_block;
     size_t           file_bytes;
+    unsigned char   *stage;       /* the buffers, one behind the other */
+    size_t           slot_count, slot_bytes; /* a multiple of a tile */
+    unsigned char   *is_moving;   /* of each: it belongs to the queue until it is waited for */
+    memopt_i_slot_result *results;
+    memopt_i_queue   queue;
+    int              has_queue;
+    size_t           slot, full;  /* the buffer that is being filled, and how far */
+    memopt_i_save_file *to;       /* where it is going, ... */
+    uint64_t         at;          /* ... from which byte on */
     uint32_t        *tiles;       /* in a third block: of all ranks, tile_count each */
     uint32_t         header_crc, file_crc;
 } memopt_i_save;
+
+struct memopt_saving {
+    memopt_i_save save;
+};
+
+/* An item, or behind those one of the model. */
+static const memopt_save_item *memopt_i_save_item(const memopt_save_desc *d, size_t i) {
+    return i < d->item_count ? &d->items[i] : &d->model[i - d->item_count];
+}
 
 static memopt_status memopt_i_save_refuse_host(memopt_i_checks *c, memopt_status s, const char *what,
                                                const char *reason) {
@@ -39942,13 +40038,12 @@ static memopt_status memopt_i_save_refuse_host(memopt_i_checks *c, memopt_status
 
 static size_t memopt_i_save_element(memopt_tensor_type type) { return memopt_tensor_type_bits(type) / 8; }
 
-static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_save_item *item, size_t i) {
+static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_save_item *item) {
     uint64_t elements = 1;
     uint64_t bytes;
     size_t k;
     int fits = 1;
 
-    memopt_i_checks_at(c, "item", i);
     if (item->prefix) (void)memopt_i_must_be_text(c, "prefix", item->prefix);
     (void)memopt_i_must_be_text(c, "name", item->name);
     memopt_i_must(c, memopt_i_tensor_type_valid(item->type) && item->type >= MEMOPT_TENSOR_U8, "type",
@@ -39975,7 +40070,23 @@ static memopt_status memopt_i_save_check_items(memopt_i_checks *c, const memopt_
     memopt_i_must(c, d->item_count > 0, "item_count", "is 0");
     memopt_i_must_be_at_most(c, "item_count", d->item_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
     memopt_i_must(c, d->items != NULL, "items", "is NULL");
-    for (i = 0; i < d->item_count && !c->status; ++i) (void)memopt_i_save_check_item(c, &d->items[i], i);
+    for (i = 0; i < d->item_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "item", i);
+        (void)memopt_i_save_check_item(c, &d->items[i]);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return c->status;
+}
+
+static memopt_status memopt_i_save_check_model(memopt_i_checks *c, const memopt_save_desc *d) {
+    size_t i;
+
+    memopt_i_must_be_at_most(c, "model_count", d->model_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
+    memopt_i_must(c, d->model != NULL || !d->model_count, "model", "is NULL");
+    for (i = 0; i < d->model_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "tensor of the model", i);
+        (void)memopt_i_save_check_item(c, &d->model[i]);
+    }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     return c->status;
 }
@@ -40010,6 +40121,7 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
                          "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
     memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
+    memopt_i_must(c, d->beside == 0 || d->beside == 1, "beside", "is neither 0 nor 1");
     memopt_i_must_be_at_most(c, "metadata_count", d->metadata_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
     memopt_i_must(c, d->metadata != NULL || !d->metadata_count, "metadata", "is NULL");
     for (i = 0; i < d->metadata_count && !c->status; ++i) {
@@ -40020,7 +40132,9 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
             (void)memopt_i_must(c, strncmp(d->metadata[i].key, "memopt.", 7) != 0, "key", "begins with \"memopt.\"");
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
-    return memopt_i_save_check_items(c, d);
+    (void)memopt_i_save_check_items(c, d);
+    s->item_count = d->item_count + d->model_count;
+    return memopt_i_save_check_model(c, d);
 }
 
 static uint32_t memopt_i_save_crc_text(uint32_t crc, const char *text) {
@@ -40029,12 +40143,12 @@ static uint32_t memopt_i_save_crc_text(uint32_t crc, const char *text) {
 
 /* A number by which ranks notice that they do not list the same. */
 static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
-    const uint64_t numbers[4] = { d->step, d->tile, d->item_count, d->metadata_count };
+    const uint64_t numbers[6] = { d->step, d->tile, d->item_count, d->metadata_count, d->model_count, d->model_bytes };
     uint32_t crc = memopt_crc32c(0, numbers, sizeof numbers);
     size_t i;
 
-    for (i = 0; i < d->item_count; ++i) {
-        const memopt_save_item *item = &d->items[i];
+    for (i = 0; i < d->item_count + d->model_count; ++i) {
+        const memopt_save_item *item = memopt_i_save_item(d, i);
         const uint64_t what[3] = { (uint64_t)item->type, item->count, item->dimensions };
 
         if (item->prefix) crc = memopt_crc32c(crc, item->prefix, strlen(item->prefix));
@@ -40119,16 +40233,18 @@ static size_t memopt_i_save_text_bytes(const memopt_save_desc *d) {
 
     for (i = 0; i < d->item_count; ++i)
         bytes += memopt_i_save_name_bytes(&d->items[i]) + 24 + 21 * (d->items[i].dimensions + 1);
+    for (i = 0; i < d->model_count; ++i) bytes += memopt_i_save_name_bytes(&d->model[i]) + 1;
     return bytes;
 }
 
 static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
     const memopt_save_desc *d = &s->desc;
-    const size_t n = d->item_count;
-    const size_t m = memopt_i_max(n, d->metadata_count) + 4; /* the manifest's metadata, or this rank's */
+    const size_t n = s->item_count;
+    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + 4; /* the manifest's metadata, or this rank's */
     size_t all = 0;
 
     if (memopt_i_mul(n, s->ranks, &all)) c->overflow = 1;
+    (void)memopt_carve(c, 1, sizeof(memopt_saving), 64);
     s->ranges = (memopt_i_range *)memopt_carve(c, all, sizeof *s->ranges, 64);
     s->words = (uint64_t *)memopt_carve(c, s->ranks, MEMOPT_I_SAVE_WORDS * sizeof *s->words, 64);
     s->crcs = (uint32_t *)memopt_carve(c, all, sizeof *s->crcs, 64);
@@ -40138,6 +40254,7 @@ static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
     s->sources = (uint32_t *)memopt_carve(c, n, sizeof *s->sources, 64);
     s->order = (uint32_t *)memopt_carve(c, n, sizeof *s->order, 64);
     s->metadata = (memopt_tensor_metadata *)memopt_carve(c, m, sizeof *s->metadata, 64);
+    s->files = (memopt_i_save_file *)memopt_carve(c, d->model_count + 1, sizeof *s->files, 64);
     s->path.bytes = s->other.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
     s->path.text = (char *)memopt_carve(c, s->path.bytes, 1, 64);
     s->other.text = (char *)memopt_carve(c, s->other.bytes, 1, 64);
@@ -40165,31 +40282,26 @@ static uint32_t memopt_i_save_hash(const char *prefix, const char *name, size_t 
 static uint64_t memopt_i_save_hash_key(const void *hashes, uint32_t i) { return ((const uint32_t *)hashes)[i]; }
 
 /* Hashes of the items' names, and the items in their order. */
-static void memopt_i_save_index(const memopt_save_desc *d, uint32_t *order, uint32_t *hashes) {
+static void memopt_i_save_index(const memopt_save_item *items, size_t count, uint32_t *order, uint32_t *hashes) {
     size_t i;
 
-    for (i = 0; i < d->item_count; ++i) {
-        const memopt_save_item *item = &d->items[i];
-
+    for (i = 0; i < count; ++i) {
         order[i] = (uint32_t)i;
-        hashes[i] = memopt_i_save_hash(item->prefix, item->name, strlen(item->name));
+        hashes[i] = memopt_i_save_hash(items[i].prefix, items[i].name, strlen(items[i].name));
     }
-    memopt_i_sort(order, d->item_count, memopt_i_save_hash_key, hashes);
+    memopt_i_sort(order, count, memopt_i_save_hash_key, hashes);
 }
 
-static memopt_status memopt_i_save_check_names(memopt_i_save *s) {
-    const memopt_save_item *items = s->desc.items;
-    const size_t n = s->desc.item_count;
+static void memopt_i_save_check_names(memopt_i_save *s, const memopt_save_item *items, size_t n, const char *what) {
     size_t i, k;
 
-    memopt_i_save_index(&s->desc, s->order, s->crcs);
+    memopt_i_save_index(items, n, s->order, s->crcs);
     for (i = 0; i < n && !s->checks.status; ++i)
         for (k = i + 1; k < n && s->crcs[s->order[k]] == s->crcs[s->order[i]]; ++k) {
             if (!memopt_i_save_same_name(&items[s->order[i]], &items[s->order[k]])) continue;
-            memopt_i_checks_at(&s->checks, "item", memopt_i_max(s->order[i], s->order[k]));
+            memopt_i_checks_at(&s->checks, what, memopt_i_max(s->order[i], s->order[k]));
             (void)memopt_i_must(&s->checks, 0, "name", "occurs twice");
         }
-    return s->checks.status;
 }
 
 /* The tables. This rank's ranges are written into them. */
@@ -40207,12 +40319,15 @@ static memopt_status memopt_i_save_open(memopt_i_save *s) {
     c = memopt_carver_begin(s->block);
     memopt_i_save_carve(s, &c);
     memset(s->words, 0, s->ranks * MEMOPT_I_SAVE_WORDS * sizeof *s->words);
-    mine = s->ranges + s->rank * s->desc.item_count;
-    for (i = 0; i < s->desc.item_count; ++i) {
-        mine[i].first = s->desc.items[i].first;
-        mine[i].count = s->desc.items[i].held;
+    memset(s->files, 0, (s->desc.model_count + 1) * sizeof *s->files);
+    mine = s->ranges + s->rank * s->item_count;
+    for (i = 0; i < s->item_count; ++i) {
+        mine[i].first = memopt_i_save_item(&s->desc, i)->first;
+        mine[i].count = memopt_i_save_item(&s->desc, i)->held;
     }
-    return memopt_i_save_check_names(s);
+    memopt_i_save_check_names(s, s->desc.items, s->desc.item_count, "item");
+    memopt_i_save_check_names(s, s->desc.model, s->desc.model_count, "tensor of the model");
+    return s->checks.status;
 }
 
 static void memopt_i_save_close(memopt_i_save *s) {
@@ -40223,8 +40338,9 @@ static void memopt_i_save_close(memopt_i_save *s) {
 
 /* Who writes what of an item: from its first element on, the first rank that has it, as far as it has. */
 static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
-    const size_t n = s->desc.item_count;
-    const uint64_t count = s->desc.items[item].count;
+    const size_t n = s->item_count;
+    const size_t own = s->desc.item_count;
+    const uint64_t count = memopt_i_save_item(&s->desc, item)->count;
     uint64_t done = 0;
     size_t r;
 
@@ -40239,7 +40355,7 @@ static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
             if (g) s->written[r] = 1;
         }
         if (!g) {
-            memopt_i_checks_at(&s->checks, "item", item);
+            memopt_i_checks_at(&s->checks, item < own ? "item" : "tensor of the model", item < own ? item : item - own);
             return memopt_i_must_number(&s->checks, 0, "element", memopt_i_count(done), "is held by no rank; count",
                                         memopt_i_count(count));
         }
@@ -40283,15 +40399,12 @@ static void memopt_i_save_add(memopt_i_save *s, memopt_tensors_desc *d, const ch
 
 /* The header of this rank's file, as it is to be written. */
 static memopt_tensors_desc memopt_i_save_describe(memopt_i_save *s) {
-    const memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
+    const memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     memopt_tensors_desc d;
     size_t i;
 
     memset(&d, 0, sizeof d);
     d.tensors = s->tensors;
-    d.alignment = MEMOPT_I_SAVE_BLOCK;
-    d.host = &s->host;
-    d.error = s->checks.error;
     s->texts.length = 0;
     memopt_i_save_add(s, &d, "memopt.save", "1");
     for (i = 0; i < s->desc.item_count; ++i) {
@@ -40318,6 +40431,39 @@ static memopt_tensors_desc memopt_i_save_describe(memopt_i_save *s) {
     return d;
 }
 
+/* As many tensors of the model, from `first` on, as its next file takes. */
+static memopt_tensors_desc memopt_i_save_describe_model(memopt_i_save *s, size_t first) {
+    static const memopt_tensor_metadata format = { "format", "pt" };
+    const size_t own = s->desc.item_count;
+    uint64_t all = 0;
+    memopt_tensors_desc d;
+
+    memset(&d, 0, sizeof d);
+    d.tensors = s->tensors + first;
+    d.metadata = &format;
+    d.metadata_count = 1;
+    for (; first + d.count < s->item_count; ++d.count) {
+        const size_t i = first + d.count;
+        const memopt_save_item *item = &s->desc.model[i - own];
+        const uint64_t bytes = item->count * memopt_i_save_element(item->type);
+        memopt_tensor *t = &s->tensors[i];
+        const size_t start = s->texts.length;
+
+        if (d.count && s->desc.model_bytes && all + bytes > s->desc.model_bytes) break;
+        all += bytes;
+        memset(t, 0, sizeof *t);
+        if (item->prefix) memopt_i_put_text(&s->texts, item->prefix);
+        memopt_i_put_text(&s->texts, item->name);
+        t->name = memopt_i_save_text_end(s, start);
+        t->type = item->type;
+        s->counts[i] = item->count;
+        t->shape = item->shape ? item->shape : &s->counts[i];
+        t->rank = item->shape ? item->dimensions : 1;
+        s->sources[i] = (uint32_t)i;
+    }
+    return d;
+}
+
 /* How large a header is going to be; places are told to its tensors. */
 static memopt_status memopt_i_save_header_bytes(memopt_i_save *s, const memopt_tensors_desc *desc, size_t *bytes) {
     memopt_tensors_desc d = *desc;
@@ -40338,28 +40484,95 @@ static size_t memopt_i_save_tiles(uint64_t data_bytes, size_t tile) {
     return (size_t)(data_bytes / tile + (data_bytes % tile != 0));
 }
 
-/* The file of this rank: its places, its header, its buffer. */
-static memopt_status memopt_i_save_lay_out(memopt_i_save *s) {
-    memopt_tensors_desc d = memopt_i_save_describe(s);
-    memopt_status status;
+/* A file's places. `header` NULL: how large its header is; else it is written there. */
+static void memopt_i_save_lay_out_file(memopt_i_save *s, memopt_i_save_file *f, memopt_tensors_desc *d,
+                                       unsigned char *header) {
+    const memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     size_t i;
 
-    if (memopt_i_save_header_bytes(s, &d, &s->header_bytes)) return s->checks.status;
-    s->tensor_count = d.count;
-    for (i = 0; i < d.count; ++i) {
-        s->order[i] = (uint32_t)i;
-        if (s->tensors[i].end > s->data_bytes) s->data_bytes = s->tensors[i].end;
+    d->alignment = MEMOPT_I_SAVE_BLOCK;
+    d->host = &s->host;
+    d->error = s->checks.error;
+    f->first = (size_t)(d->tensors - s->tensors);
+    f->count = d->count;
+    if (s->checks.status) return;
+    if (header) {
+        f->header = header;
+        s->checks.status = memopt_tensors_write(d, header, f->header_bytes, NULL);
+        return;
     }
-    memopt_i_sort(s->order, d.count, memopt_i_save_tensor_begin, s->tensors);
-    s->file_bytes = s->header_bytes + s->desc.tile;
+    if (memopt_i_save_header_bytes(s, d, &f->header_bytes)) return;
+    for (i = f->first; i < f->first + f->count; ++i) {
+        const memopt_i_range *range = &mine[s->sources[i]];
+
+        s->order[i] = (uint32_t)i;
+        if (s->tensors[i].end > f->data_bytes) f->data_bytes = s->tensors[i].end;
+        f->held += range->count * memopt_i_save_element(s->tensors[i].type);
+    }
+    memopt_i_sort(s->order + f->first, f->count, memopt_i_save_tensor_begin, s->tensors);
+}
+
+/* All files, as they are described: their sizes, or their headers one behind the other. */
+static void memopt_i_save_lay_out_files(memopt_i_save *s, unsigned char *headers) {
+    memopt_tensors_desc d = memopt_i_save_describe(s);
+    size_t first = s->desc.item_count;
+
+    memopt_i_save_lay_out_file(s, s->files, &d, headers);
+    if (headers) headers += s->files->header_bytes;
+    for (s->file_count = 1; first < s->item_count && !s->checks.status; ++s->file_count) {
+        memopt_i_save_file *f = &s->files[s->file_count];
+
+        d = memopt_i_save_describe_model(s, first);
+        first += d.count;
+        if (headers && s->rank) continue; /* rank 0 writes the model's */
+        memopt_i_save_lay_out_file(s, f, &d, headers);
+        if (headers) headers += f->header_bytes;
+    }
+}
+
+/* How many buffers, of how many bytes, and what the second block takes. */
+static void memopt_i_save_count_buffers(memopt_i_save *s) {
+    const size_t most = s->desc.beside ? MEMOPT_I_QUEUE_MAX : MEMOPT_I_SAVE_TRANSFERS;
+    uint64_t tiles = 0;
+    uint64_t headers = 0;
+    uint64_t bytes;
+    size_t i;
+
+    for (i = 0; i < s->file_count; ++i) {
+        tiles += memopt_i_save_tiles(s->files[i].held, s->desc.tile);
+        if (!i || !s->rank) headers += s->files[i].header_bytes;
+    }
+    s->slot_bytes = s->desc.tile;
+    if (s->desc.beside) s->slot_bytes *= (size_t)(tiles / most + 1);
+    for (tiles = 0, i = 0; i < s->file_count; ++i) tiles += memopt_i_save_tiles(s->files[i].held, s->slot_bytes);
+    s->slot_count = tiles < most ? memopt_i_max((size_t)tiles, 1) : most;
+    bytes = headers + (uint64_t)s->slot_count * (s->slot_bytes + sizeof *s->results + 1);
+    s->file_bytes = (size_t)bytes;
+    (void)memopt_i_must_fit(&s->checks, bytes <= SIZE_MAX / 2, "beside", "needs more memory than there can be");
+}
+
+/* The files of this rank, and where in them everything is. */
+static memopt_status memopt_i_save_lay_out(memopt_i_save *s) {
+    memopt_i_save_lay_out_files(s, NULL);
+    if (!s->checks.status) memopt_i_save_count_buffers(s);
+    return s->checks.status;
+}
+
+/* Their headers, and the buffers. */
+static memopt_status memopt_i_save_make_buffers(memopt_i_save *s) {
+    size_t i;
+
     s->file_block = memopt_i_alloc(&s->host, s->file_bytes, MEMOPT_I_SAVE_BLOCK);
     if (!s->file_block) return memopt_i_refuse_memory(&s->checks, s->file_bytes);
-    s->header = (unsigned char *)s->file_block;
-    s->stage = s->header + s->header_bytes;
-    status = memopt_tensors_write(&d, s->header, s->header_bytes, NULL);
-    if (status) return s->checks.status = status;
-    s->header_crc = s->file_crc = memopt_crc32c(0, s->header, s->header_bytes);
-    return MEMOPT_OK;
+    memopt_i_save_lay_out_files(s, (unsigned char *)s->file_block);
+    s->stage = (unsigned char *)s->file_block;
+    for (i = 0; i < s->file_count; ++i)
+        if (!i || !s->rank) s->stage += s->files[i].header_bytes;
+    s->results = (memopt_i_slot_result *)(void *)(s->stage + s->slot_count * s->slot_bytes);
+    s->is_moving = (unsigned char *)(s->results + s->slot_count);
+    memset(s->is_moving, 0, s->slot_count);
+    s->header_crc = s->file_crc = memopt_crc32c(0, s->files->header, s->files->header_bytes);
+    return s->checks.status;
 }
 
 /* What all ranks share out, and how many tiles the longest file has. */
@@ -40367,9 +40580,9 @@ static memopt_status memopt_i_save_plan(memopt_i_save *s) {
     uint64_t numbers[5] = { 0 };
     size_t i;
 
-    for (i = 0; i < s->desc.item_count && !s->checks.status; ++i) (void)memopt_i_save_share(s, i);
-    if (!s->checks.status) (void)memopt_i_save_lay_out(s);
-    numbers[0] = memopt_i_save_tiles(s->data_bytes, s->desc.tile);
+    for (i = 0; i < s->item_count && !s->checks.status; ++i) (void)memopt_i_save_share(s, i);
+    if (!s->checks.status && !memopt_i_save_lay_out(s)) (void)memopt_i_save_make_buffers(s);
+    numbers[0] = memopt_i_save_tiles(s->files->data_bytes, s->desc.tile);
     if (memopt_i_save_agree(&s->checks, s->desc.comm, numbers, s->words, &i)) return s->checks.status;
     for (i = 0; i < s->ranks; ++i)
         s->tile_count = memopt_i_max(s->tile_count, (size_t)s->words[i * MEMOPT_I_SAVE_WORDS + 1]);
@@ -40386,21 +40599,29 @@ static void memopt_i_save_make_tiles(memopt_i_save *s) {
     else (void)memopt_i_refuse_memory(&s->checks, bytes);
 }
 
-/* ---- this rank's file ---- */
-static memopt_status memopt_i_save_put(memopt_i_save *s, void *file, uint64_t at, const void *bytes, size_t count) {
-    return memopt_i_save_refuse_host(&s->checks, s->host.files.write_fn(s->host.files.user, file, at, bytes, count),
-                                     "file", "could not be written");
+/* ---- this rank's files ---- */
+/* Wait for a buffer, if it is on its way. */
+static void memopt_i_save_land(memopt_i_save *s, size_t slot) {
+    memopt_status status;
+    size_t done;
+
+    if (!s->is_moving[slot]) return;
+    s->is_moving[slot] = 0;
+    status = memopt_i_queue_wait(&s->queue, slot, &done);
+    if (!s->checks.status)
+        (void)memopt_i_save_refuse_host(&s->checks, status, "file", "could not be written");
 }
 
-/* A tile is full, or the last one. */
-static memopt_status memopt_i_save_tile(memopt_i_save *s, void *file, size_t tile, size_t count) {
-    const uint32_t crc = memopt_crc32c(0, s->stage, count);
-    const size_t whole = (count + MEMOPT_I_SAVE_BLOCK - 1) & ~(MEMOPT_I_SAVE_BLOCK - 1);
+/* Checksums of the tiles in the buffer, which begins with one. */
+static void memopt_i_save_check_tiles(memopt_i_save *s, const unsigned char *bytes) {
+    uint32_t *crcs = s->tiles + s->rank * s->tile_count + (size_t)((s->at - s->files->header_bytes) / s->desc.tile);
+    size_t done, count;
 
-    s->tiles[s->rank * s->tile_count + tile] = crc;
-    s->file_crc = memopt_crc32c_join(s->file_crc, crc, count);
-    memset(s->stage + count, 0, whole - count);
-    return memopt_i_save_put(s, file, s->header_bytes + (uint64_t)tile * s->desc.tile, s->stage, whole);
+    for (done = 0; done < s->full; done += count) {
+        count = s->full - done < s->desc.tile ? s->full - done : s->desc.tile;
+        *crcs = memopt_crc32c(0, bytes + done, count);
+        s->file_crc = memopt_crc32c_join(s->file_crc, *crcs++, count);
+    }
 }
 
 /* Whole elements: tiles are multiples of 4096 bytes, and tensors of a file begin at multiples of their element. */
@@ -40422,55 +40643,70 @@ static memopt_status memopt_i_save_move(memopt_i_checks *c, size_t i, const memo
     return s;
 }
 
-static memopt_status memopt_i_save_data(memopt_i_save *s, void *file) {
-    const memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
-    uint32_t *crcs = s->crcs + s->rank * s->desc.item_count;
-    size_t tile = 0;
-    size_t full = 0;
-    size_t k;
+/* Past the cache? A file that others write into, too, must not be padded: they may be behind, and its end be cut. */
+static int memopt_i_save_is_direct(const memopt_i_save_file *f) { return f->header && f->held == f->data_bytes; }
 
-    memset(crcs, 0, s->desc.item_count * sizeof *crcs);
-    for (k = 0; k < s->tensor_count; ++k) {
-        const memopt_tensor *t = &s->tensors[s->order[k]];
-        const size_t i = s->sources[s->order[k]];
-        const memopt_save_item *item = &s->desc.items[i];
-        const size_t element = memopt_i_save_element(item->type);
-        const uint64_t bytes = t->end - t->begin;
-        uint64_t at;
-        size_t count;
+/* The buffer goes to the disk, filled up to whole blocks where the file ends. */
+static memopt_status memopt_i_save_send(memopt_i_save *s) {
+    unsigned char *bytes = s->stage + s->slot * s->slot_bytes;
+    size_t count = s->full;
+    memopt_status status;
 
-        for (at = 0; at < bytes; at += count) {
-            const size_t room = s->desc.tile - full;
-
-            count = bytes - at < room ? (size_t)(bytes - at) : room;
-            if (memopt_i_save_move(&s->checks, i, item, mine[i].first + at / element, count / element, s->stage + full,
-                                   0)) return s->checks.status;
-            crcs[i] = memopt_crc32c(crcs[i], s->stage + full, count);
-            full += count;
-            if (full < s->desc.tile) continue;
-            if (memopt_i_save_tile(s, file, tile++, full)) return s->checks.status;
-            full = 0;
-        }
+    if (!count) return s->checks.status;
+    if (s->to == s->files) memopt_i_save_check_tiles(s, bytes);
+    if (memopt_i_save_is_direct(s->to)) {
+        count = (count + MEMOPT_I_SAVE_BLOCK - 1) & ~(MEMOPT_I_SAVE_BLOCK - 1);
+        memset(bytes + s->full, 0, count - s->full);
     }
-    return full ? memopt_i_save_tile(s, file, tile, full) : MEMOPT_OK;
+    status = memopt_i_queue_begin(&s->queue, s->slot, s->to->file, MEMOPT_TRANSFER_WRITE, s->at, bytes, count);
+    if (status) return memopt_i_refuse(&s->checks, status, "file", "could not be written");
+    s->is_moving[s->slot] = 1;
+    s->slot = (s->slot + 1) % s->slot_count;
+    s->full = 0;
+    return MEMOPT_OK;
 }
 
-/* Data, then the header from its second block on, then its first: until then the file begins with the length 0. */
-static memopt_status memopt_i_save_fill(memopt_i_save *s, void *file) {
-    const memopt_files *f = &s->host.files;
-    const uint64_t bytes = s->header_bytes + s->data_bytes;
-    const uint64_t blocks = (bytes + MEMOPT_I_SAVE_BLOCK - 1) / MEMOPT_I_SAVE_BLOCK;
-    const size_t rest = s->header_bytes - MEMOPT_I_SAVE_BLOCK;
+/* This rank's elements of an item for a place in a file; those that follow each other go together. */
+static memopt_status memopt_i_save_put(memopt_i_save *s, memopt_i_save_file *f, uint64_t at, size_t i) {
+    const memopt_i_range *range = &s->ranges[s->rank * s->item_count + i];
+    const memopt_save_item *item = memopt_i_save_item(&s->desc, i);
+    const size_t element = memopt_i_save_element(item->type);
+    uint32_t *crc = &s->crcs[s->rank * s->item_count + i];
+    uint64_t done;
+    size_t count;
 
-    if (memopt_i_save_refuse_host(&s->checks, f->reserve_fn(f->user, file, blocks * MEMOPT_I_SAVE_BLOCK), "disk",
-                                  "has no room")) return s->checks.status;
-    if (memopt_i_save_data(s, file)) return s->checks.status;
-    if (rest && memopt_i_save_put(s, file, MEMOPT_I_SAVE_BLOCK, s->header + MEMOPT_I_SAVE_BLOCK, rest))
-        return s->checks.status;
-    if (memopt_i_save_put(s, file, 0, s->header, MEMOPT_I_SAVE_BLOCK)) return s->checks.status;
-    (void)memopt_i_save_refuse_host(&s->checks, f->resize_fn(f->user, file, bytes), "file", "could not be cut");
-    if (s->checks.status) return s->checks.status;
-    return memopt_i_save_refuse_host(&s->checks, f->sync_fn(f->user, file), "file", "could not be synced");
+    if ((s->to != f || s->at + s->full != at) && memopt_i_save_send(s)) return s->checks.status;
+    for (done = 0; done < range->count; done += count) {
+        const size_t room = (s->slot_bytes - s->full) / element;
+        unsigned char *to = s->stage + s->slot * s->slot_bytes + s->full;
+
+        count = range->count - done < room ? (size_t)(range->count - done) : room;
+        if (!s->full) {
+            memopt_i_save_land(s, s->slot);
+            s->to = f;
+            s->at = at + done * element;
+        }
+        if (s->checks.status || memopt_i_save_move(&s->checks, i, item, range->first + done, count, to, 0))
+            return s->checks.status;
+        *crc = memopt_crc32c(*crc, to, count * element);
+        s->full += count * element;
+        if (s->full == s->slot_bytes && memopt_i_save_send(s)) return s->checks.status;
+    }
+    return MEMOPT_OK;
+}
+
+/* What this rank has of a file; elements of the model stand where they are in the whole. */
+static void memopt_i_save_file_data(memopt_i_save *s, memopt_i_save_file *f) {
+    const memopt_i_range *mine = s->ranges + s->rank * s->item_count;
+    size_t k;
+
+    for (k = f->first; k < f->first + f->count && !s->checks.status; ++k) {
+        const memopt_tensor *t = &s->tensors[s->order[k]];
+        const size_t i = s->sources[s->order[k]];
+        const uint64_t in = f == s->files ? 0 : mine[i].first * memopt_i_save_element(t->type);
+
+        if (mine[i].count) (void)memopt_i_save_put(s, f, f->header_bytes + t->begin + in, i);
+    }
 }
 
 /* Open past the cache where its blocks are not larger than ours. */
@@ -40483,27 +40719,103 @@ static memopt_status memopt_i_save_open_direct(const memopt_host *host, const ch
     s = f->align_fn(f->user, *file, &align);
     if (!s && MEMOPT_I_SAVE_BLOCK % align == 0) return MEMOPT_OK;
     (void)f->close_fn(f->user, *file);
+    *file = NULL;
     return s ? s : f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE : MEMOPT_OPEN_READ, file);
 }
 
-static memopt_status memopt_i_save_write_file(memopt_i_save *s) {
-    const char *path = memopt_i_save_file(&s->path, s->desc.path, &s->generation, ".tmp", s->rank, s->ranks);
-    void *file = NULL;
+static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save_file *f) {
+    memopt_i_writer o;
 
-    if (memopt_i_save_refuse_host(&s->checks, memopt_i_save_open_direct(&s->host, path, 1, &file), "file",
-                                  "could not be opened")) return s->checks.status;
-    (void)memopt_i_save_fill(s, file);
-    return memopt_i_save_refuse_host(&s->checks, s->host.files.close_fn(s->host.files.user, file), "file",
-                                     "could not be closed");
+    if (f == s->files)
+        return memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", s->rank, s->ranks);
+    o = memopt_i_save_path_begin(&s->path, s->desc.path, &s->generation, ".tmp/");
+    memopt_i_put_model_name(&o, (size_t)(f - s->files) - 1, s->file_count - 1);
+    return memopt_i_save_path_end(&s->path, &o, "");
+}
+
+/* With room for all of it, by the rank that writes its header. */
+static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
+    const char *path = memopt_i_save_file_path(s, f);
+    const memopt_files *files = &s->host.files;
+    const uint64_t blocks = memopt_i_save_tiles(f->header_bytes + f->data_bytes, MEMOPT_I_SAVE_BLOCK);
+
+    if (s->checks.status) return;
+    if (memopt_i_save_refuse_host(&s->checks, memopt_i_save_is_direct(f)
+                                      ? memopt_i_save_open_direct(&s->host, path, 1, &f->file)
+                                      : files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &f->file),
+                                  "file", "could not be opened")) {
+        f->file = NULL;
+        return;
+    }
+    if (f->header)
+        (void)memopt_i_save_refuse_host(&s->checks, files->reserve_fn(files->user, f->file,
+                                                                      blocks * MEMOPT_I_SAVE_BLOCK),
+                                        "disk", "has no room");
+}
+
+/* Data on their way, of this rank's own file first. */
+static void memopt_i_save_begin_files(memopt_i_save *s) {
+    size_t i;
+
+    if (s->checks.status) return;
+    (void)memopt_i_save_refuse_host(&s->checks, memopt_i_queue_open(&s->queue, &s->host.files, s->slot_count,
+                                                                    s->results), "queue", "could not be opened");
+    s->has_queue = !s->checks.status;
+    memset(s->crcs, 0, s->ranks * s->item_count * sizeof *s->crcs);
+    for (i = 0; i < s->file_count && !s->checks.status; ++i) {
+        memopt_i_save_file *f = &s->files[i];
+
+        if (!f->file && (!i || f->held)) memopt_i_save_open_file(s, f);
+        memopt_i_save_file_data(s, f);
+    }
+    if (!s->checks.status) (void)memopt_i_save_send(s);
+}
+
+static void memopt_i_save_close_file(memopt_i_save *s, memopt_i_save_file *f) {
+    const memopt_files *files = &s->host.files;
+    memopt_status status;
+
+    if (!f->file) return;
+    status = files->close_fn(files->user, f->file);
+    f->file = NULL;
+    if (!s->checks.status) (void)memopt_i_save_refuse_host(&s->checks, status, "file", "could not be closed");
+}
+
+/* The header from its second block on, then its first: until then the file begins with the length 0. */
+static void memopt_i_save_end_file(memopt_i_save *s, memopt_i_save_file *f) {
+    const memopt_files *files = &s->host.files;
+    const size_t rest = f->header_bytes - MEMOPT_I_SAVE_BLOCK;
+    memopt_status status = MEMOPT_OK;
+
+    if (f->header && rest)
+        status = files->write_fn(files->user, f->file, MEMOPT_I_SAVE_BLOCK, f->header + MEMOPT_I_SAVE_BLOCK, rest);
+    if (f->header && !status) status = files->write_fn(files->user, f->file, 0, f->header, MEMOPT_I_SAVE_BLOCK);
+    if (memopt_i_save_refuse_host(&s->checks, status, "file", "could not be written")) return;
+    if (f->header) status = files->resize_fn(files->user, f->file, f->header_bytes + f->data_bytes);
+    if (memopt_i_save_refuse_host(&s->checks, status, "file", "could not be cut")) return;
+    (void)memopt_i_save_refuse_host(&s->checks, files->sync_fn(files->user, f->file), "file", "could not be synced");
+}
+
+/* Nothing is under way or open afterwards, whatever has failed. */
+static void memopt_i_save_end_files(memopt_i_save *s) {
+    size_t i;
+
+    for (i = 0; s->has_queue && i < s->slot_count; ++i) memopt_i_save_land(s, i);
+    if (s->has_queue) memopt_i_queue_close(&s->queue);
+    s->has_queue = 0;
+    for (i = 0; i < s->file_count; ++i) {
+        if (s->files[i].file && !s->checks.status) memopt_i_save_end_file(s, &s->files[i]);
+        memopt_i_save_close_file(s, &s->files[i]);
+    }
 }
 
 /* ---- the manifest, by rank 0 ---- */
 static uint32_t memopt_i_save_content(const memopt_i_save *s) {
-    const size_t n = s->desc.item_count;
+    const size_t n = s->item_count;
     uint32_t crc = 0;
     size_t i, r;
 
-    for (i = 0; i < n; ++i) {
+    for (i = 0; i < s->desc.item_count; ++i) {
         const size_t element = memopt_i_save_element(s->desc.items[i].type);
         uint64_t done = 0;
 
@@ -40583,12 +40895,24 @@ static void memopt_i_save_manifest_fill(const memopt_i_save *s, unsigned char *t
     memcpy(to + bytes - 4, &crc, 4);
 }
 
-static memopt_status memopt_i_save_write_manifest(memopt_i_save *s) {
+/* A small file at s->path, as a whole. */
+static memopt_status memopt_i_save_write_small(memopt_i_save *s, const void *bytes, size_t count, const char *what) {
     const memopt_files *f = &s->host.files;
-    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+    memopt_i_checks *c = &s->checks;
+    void *file = NULL;
+    memopt_status status;
+
+    if (memopt_i_save_refuse_host(c, f->open_fn(f->user, s->path.text, MEMOPT_OPEN_WRITE, &file), what,
+                                  "could not be opened")) return c->status;
+    (void)memopt_i_save_refuse_host(c, f->write_fn(f->user, file, 0, bytes, count), what, "could not be written");
+    if (!c->status) (void)memopt_i_save_refuse_host(c, f->sync_fn(f->user, file), what, "could not be synced");
+    status = f->close_fn(f->user, file);
+    return c->status ? c->status : memopt_i_save_refuse_host(c, status, what, "could not be closed");
+}
+
+static memopt_status memopt_i_save_write_manifest(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     unsigned char *manifest;
-    void *file = NULL;
     size_t header = 0;
     size_t bytes = 0;
 
@@ -40597,18 +40921,71 @@ static memopt_status memopt_i_save_write_manifest(memopt_i_save *s) {
     if (!manifest) return memopt_i_refuse_memory(c, bytes);
     if (!memopt_i_save_manifest_header(s, manifest, header, &header, &bytes)) {
         memopt_i_save_manifest_fill(s, manifest, header, bytes);
-        (void)memopt_i_save_refuse_host(c, f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, &file), "manifest",
-                                        "could not be opened");
-    }
-    if (!c->status) {
-        (void)memopt_i_save_refuse_host(c, f->write_fn(f->user, file, 0, manifest, bytes), "manifest",
-                                        "could not be written");
-        if (!c->status)
-            (void)memopt_i_save_refuse_host(c, f->sync_fn(f->user, file), "manifest", "could not be synced");
-        (void)memopt_i_save_refuse_host(c, f->close_fn(f->user, file), "manifest", "could not be closed");
+        (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+        (void)memopt_i_save_write_small(s, manifest, bytes, "manifest");
     }
     memopt_i_free(&s->host, manifest, bytes, 64);
     return c->status;
+}
+
+/* ---- the index of a model in several files, by rank 0: as Python's json writes it, indented, sorted ---- */
+static size_t memopt_i_save_file_of(const memopt_i_save *s, size_t tensor) {
+    size_t i = 1;
+
+    while (tensor >= s->files[i].first + s->files[i].count) ++i;
+    return i - 1;
+}
+
+/* keys: of the model's tensors, or NULL where only the size is asked for, which is the same in any order */
+static size_t memopt_i_save_index_text(const memopt_i_save *s, const memopt_i_tensors_key *keys, char *to,
+                                       size_t capacity) {
+    memopt_i_writer o = memopt_i_writer_begin(to, capacity);
+    uint64_t total = 0;
+    size_t i;
+
+    for (i = 1; i < s->file_count; ++i) total += s->files[i].data_bytes;
+    memopt_i_put_text_number(&o, "{\n  \"metadata\": {\n    \"total_size\": ", total);
+    memopt_i_put_text(&o, "\n  },\n  \"weight_map\": {");
+    for (i = 0; i < s->desc.model_count; ++i) {
+        const size_t tensor = s->desc.item_count + (keys ? keys[i].index : i);
+
+        memopt_i_put_text(&o, i ? ",\n    " : "\n    ");
+        memopt_i_put_json(&o, s->tensors[tensor].name);
+        memopt_i_put_text(&o, ": \"");
+        memopt_i_put_model_name(&o, memopt_i_save_file_of(s, tensor), s->file_count - 1);
+        memopt_i_put_text(&o, "\"");
+    }
+    memopt_i_put_text(&o, "\n  }\n}\n");
+    return o.length;
+}
+
+/* What it lends itself; 0: there is none. */
+static size_t memopt_i_save_index_bytes(const memopt_i_save *s) {
+    const size_t keys = 2 * s->desc.model_count * sizeof(memopt_i_tensors_key);
+
+    return s->rank || s->file_count < 3 ? 0 : keys + memopt_i_save_index_text(s, NULL, NULL, 0);
+}
+
+static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
+    const size_t n = s->desc.model_count;
+    const size_t bytes = memopt_i_save_index_bytes(s);
+    memopt_i_tensors_key *keys;
+    memopt_i_writer o;
+    char *text;
+    size_t i;
+
+    if (!bytes) return MEMOPT_OK;
+    keys = (memopt_i_tensors_key *)memopt_i_alloc(&s->host, bytes, 64);
+    if (!keys) return memopt_i_refuse_memory(&s->checks, bytes);
+    text = (char *)(keys + 2 * n);
+    for (i = 0; i < n; ++i) keys[i] = memopt_i_tensors_key_of(0, i, i);
+    memopt_i_tensors_sort(keys, keys + n, n, memopt_i_before_by_name, s->tensors + s->desc.item_count);
+    (void)memopt_i_save_index_text(s, keys, text, bytes - 2 * n * sizeof *keys);
+    o = memopt_i_save_path_begin(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_path_end(&s->path, &o, "/model.safetensors.index.json");
+    (void)memopt_i_save_write_small(s, text, bytes - 2 * n * sizeof *keys, "index");
+    memopt_i_free(&s->host, keys, bytes, 64);
+    return s->checks.status;
 }
 
 /* The name of the run's directory, which may be new. */
@@ -40626,6 +41003,7 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
     memopt_i_save_search search;
+    size_t i;
 
     if (s->rank || c->status) return;
     (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, s->desc.path), "path", "could not be made");
@@ -40641,6 +41019,7 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, memopt_i_save_dir(&s->path, s->desc.path,
                                                                                  &s->generation, ".tmp")),
                                     "generation", "could not be made");
+    for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
 }
 
 /* From here on the generation is there. */
@@ -40649,7 +41028,8 @@ static void memopt_i_save_commit(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     const char *from;
 
-    if (s->rank || memopt_i_save_write_manifest(s)) return;
+    if (s->rank || memopt_i_save_write_index(s)) return; /* before the manifest's tables take its tensors' room */
+    if (memopt_i_save_write_manifest(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
     (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
     if (c->status) return;
@@ -40727,31 +41107,63 @@ static memopt_status memopt_i_save_meet(memopt_i_save *s) {
     memopt_i_checks_at(c, "rank", other);
     (void)memopt_i_must(c, other == SIZE_MAX, "items", "are others than those of rank 0");
     memopt_i_checks_at(c, NULL, SIZE_MAX);
-    return memopt_i_save_gather(c, s->desc.comm, s->ranges, s->desc.item_count * sizeof *s->ranges);
+    return memopt_i_save_gather(c, s->desc.comm, s->ranges, s->item_count * sizeof *s->ranges);
 }
 
-/* Everything up to the manifest: all ranks have written and synced their files, and rank 0 has what it tells of
-   them. */
-static memopt_status memopt_i_save_files(memopt_i_save *s) {
+/* The directory is there, and all ranks know it; what fails after that is told by the end. */
+static memopt_status memopt_i_save_start(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    (void)memopt_i_save_open(s);
+    if (memopt_i_save_meet(s) || memopt_i_save_plan(s)) return c->status;
+    memopt_i_save_make_tiles(s);
+    memopt_i_save_begin(s);
+    numbers[0] = s->generation.number;
+    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
+    s->generation.number = numbers[0];
+    memopt_i_save_begin_files(s);
+    return MEMOPT_OK;
+}
+
+/* All ranks have written and synced their files, and rank 0 has what it tells of them. */
+static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     memopt_comm *comm = s->desc.comm;
     uint64_t numbers[5] = { 0 };
     size_t other;
 
-    if (memopt_i_save_meet(s) || memopt_i_save_plan(s)) return c->status;
-    memopt_i_save_make_tiles(s); /* from here on a failure is told at the next agreement */
-    memopt_i_save_begin(s);
-    numbers[0] = s->generation.number;
-    if (memopt_i_save_agree(c, comm, numbers, NULL, &other)) return c->status;
-    s->generation.number = numbers[0];
-    (void)memopt_i_save_write_file(s);
-    numbers[0] = s->header_bytes + s->data_bytes;
-    numbers[1] = s->header_bytes;
+    memopt_i_save_end_files(s);
+    numbers[0] = s->files->header_bytes + s->files->data_bytes;
+    numbers[1] = s->files->header_bytes;
     numbers[2] = s->header_crc;
     numbers[3] = s->file_crc;
     if (memopt_i_save_agree(c, comm, numbers, s->words, &other)) return c->status;
-    if (memopt_i_save_gather(c, comm, s->crcs, s->desc.item_count * sizeof *s->crcs)) return c->status;
+    if (memopt_i_save_gather(c, comm, s->crcs, s->item_count * sizeof *s->crcs)) return c->status;
     return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
+}
+
+static memopt_status memopt_i_save_finish(memopt_i_save *s) {
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    if (!memopt_i_save_gather_files(s)) {
+        memopt_i_save_commit(s);
+        (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
+    }
+    if (s->checks.status) memopt_i_save_give_up(s);
+    else if (!s->rank) memopt_i_save_retire(s);
+    memopt_i_save_close(s);
+    return s->checks.status;
+}
+
+/* Nothing was begun on any rank, or all failed alike. */
+static memopt_status memopt_i_save_stop(memopt_i_save *s) {
+    memopt_i_save_end_files(s);
+    memopt_i_save_give_up(s);
+    memopt_i_save_close(s);
+    return s->checks.status;
 }
 
 static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
@@ -40767,21 +41179,31 @@ static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
 }
 
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc) {
-    uint64_t numbers[5] = { 0 };
     memopt_i_save s;
-    size_t other;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_save_of(desc);
-    (void)memopt_i_save_open(&s);
-    if (!memopt_i_save_files(&s)) {
-        memopt_i_save_commit(&s);
-        (void)memopt_i_save_agree(&s.checks, desc->comm, numbers, NULL, &other);
-    }
-    if (s.checks.status) memopt_i_save_give_up(&s);
-    else if (!s.rank) memopt_i_save_retire(&s);
-    memopt_i_save_close(&s);
-    return s.checks.status;
+    return memopt_i_save_start(&s) ? memopt_i_save_stop(&s) : memopt_i_save_finish(&s);
+}
+
+MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_saving **out) {
+    memopt_i_save s;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_save_of(desc);
+    (void)memopt_i_must(&s.checks, out != NULL, "out", "is NULL");
+    if (memopt_i_save_start(&s)) return memopt_i_save_stop(&s);
+    *out = (memopt_saving *)s.block;
+    (*out)->save = s;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {
+    memopt_i_save s;
+
+    if (!saving) return MEMOPT_OK;
+    s = saving->save; /* its room goes with the tables */
+    return memopt_i_save_finish(&s);
 }
 
 /* What memopt_tensors_write() lends itself. */
@@ -40791,7 +41213,7 @@ static size_t memopt_i_save_lent(size_t tensors, size_t metadata) {
 
 /* Ranges as if this rank wrote all that it holds, and where others do, too, with the longest names there can be. */
 static uint64_t memopt_i_save_assume(memopt_i_save *s) {
-    memopt_i_range *mine = s->ranges + s->rank * s->desc.item_count;
+    memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     uint64_t all = 0;
     size_t i;
 
@@ -40804,10 +41226,24 @@ static uint64_t memopt_i_save_assume(memopt_i_save *s) {
     return all;
 }
 
+static uint64_t memopt_i_save_disk(const memopt_i_save *s) {
+    uint64_t bytes = 0;
+    size_t i;
+
+    for (i = 0; i < s->file_count; ++i)
+        if (!i || !s->rank)
+            bytes += memopt_i_save_tiles(s->files[i].header_bytes + s->files[i].data_bytes, MEMOPT_I_SAVE_BLOCK)
+                   * (uint64_t)MEMOPT_I_SAVE_BLOCK;
+    return bytes;
+}
+
 MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk) {
     size_t header = 0;
     size_t manifest = 0;
+    size_t index = 0;
+    size_t lent = 0;
     memopt_i_save s;
+    size_t i;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_save_of(desc);
@@ -40815,18 +41251,20 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
         const uint64_t all = memopt_i_save_assume(&s);
 
         if (!memopt_i_save_lay_out(&s)) {
-            s.tile_count = memopt_i_save_tiles(s.ranks > 1 ? all : s.data_bytes, s.desc.tile);
-            (void)memopt_i_save_manifest_header(&s, NULL, 0, &header, &manifest);
+            s.tile_count = memopt_i_save_tiles(s.ranks > 1 ? all : s.files->data_bytes, s.desc.tile);
+            for (i = 0; i < s.file_count; ++i)
+                lent = memopt_i_max(lent, memopt_i_save_lent(s.files[i].count, i ? 1 : s.files->count + 1));
+            index = memopt_i_save_index_bytes(&s);
+            (void)memopt_i_save_manifest_header(&s, NULL, 0, &header, &manifest); /* takes the tensors' room */
         }
     }
     if (!s.checks.status) {
         const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
-        const size_t lent = memopt_i_save_lent(s.tensor_count, s.tensor_count + 1);
-        const size_t last = tiles + manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, desc->metadata_count + 3);
+        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, desc->metadata_count + 3);
+        const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
-        if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, last);
-        if (disk) *disk = s.header_bytes + memopt_i_save_tiles(s.data_bytes, MEMOPT_I_SAVE_BLOCK)
-                        * (uint64_t)MEMOPT_I_SAVE_BLOCK + (s.rank ? 0 : manifest);
+        if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (disk) *disk = memopt_i_save_disk(&s) + (s.rank ? 0 : manifest + text);
     }
     s.tile_count = 0; /* there is no table of them */
     memopt_i_save_close(&s);
@@ -41115,7 +41553,7 @@ typedef memopt_status memopt_i_saved_file_fn(memopt_saved *s, memopt_i_checks *c
 /* With a file of the generation open. */
 static memopt_status memopt_i_saved_with(memopt_saved *s, memopt_i_checks *c, size_t number,
                                          memopt_i_saved_file_fn *fn, void *context) {
-    const char *path = memopt_i_save_file(&s->path, s->run, &s->generation, "", number, s->file_count);
+    const char *path = memopt_i_save_rank_file(&s->path, s->run, &s->generation, "", number, s->file_count);
     void *file = NULL;
 
     if (memopt_i_save_refuse_host(c, memopt_i_save_open_direct(&s->host, path, 0, &file), "file",
@@ -41413,7 +41851,7 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
         w.found = (uint64_t *)block;
         w.order = (uint32_t *)(void *)(w.found + desc->item_count);
         w.hashes = w.order + desc->item_count;
-        memopt_i_save_index(desc, w.order, w.hashes);
+        memopt_i_save_index(desc->items, desc->item_count, w.order, w.hashes);
         (void)memopt_i_saved_count(saved, &c, &w);
     }
     (void)memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other);

@@ -1,7 +1,9 @@
 /* save.c - a run that is stopped goes on from its last save, with the same bits: the lines between the marks "README".
 
    What to see: one run of 60 steps, and one that is stopped after 50 and begins again: it finds the save of step 40 and
-   ends with the same weights. Then a byte of the newest save is flipped: it is told, and the one before is taken.
+   ends with the same weights. Then a byte of the newest save is flipped: it is told, and the one before is taken. A save
+   is written while the next step computes. Beside the state there is the model as others read it, model.safetensors.
+   Use:   save, or: save keep      (the directories save-whole and save-run stay)
    Build: cc -O2 save.c -o save -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
@@ -16,7 +18,10 @@ typedef struct network {
     uint32_t random; /* the engine's generator: without it the resumed run would see other data */
     memopt_optim_tensor tensor;
     memopt_optim *optim;
+    memopt_save_item model;
 } network;
+
+static const uint64_t shape[2] = { 200, 100 };
 
 static char text[256];
 static const char *told(const memopt_error *error) {
@@ -37,6 +42,8 @@ static memopt_status network_open(network *net) {
     memset(net, 0, sizeof *net);
     net->random = 1;
     net->tensor.weights = net->weights; net->tensor.gradients = net->gradients; net->tensor.count = COUNT;
+    net->model.name = "layer.weight"; net->model.type = MEMOPT_TENSOR_F32; net->model.count = net->model.held = COUNT;
+    net->model.data = net->weights; net->model.shape = shape; net->model.dimensions = 2;
     desc.state = MEMOPT_STATE_8BIT;
     desc.tensors = &net->tensor; desc.tensor_count = 1;
     return memopt_optim_open(&desc, NULL, &net->optim);
@@ -51,6 +58,9 @@ static memopt_status list_items(network *net, memopt_save_item *items, memopt_sa
     memcpy(items, own, sizeof own);
     save->items = items;
     save->item_count = 2;
+    save->beside = 1; /* memory for a copy, so that the next step need not wait for the disk */
+    save->model = &net->model; /* for others: model.safetensors */
+    save->model_count = 1;
     return memopt_save_optim_items(net->optim, 0, "layer", items, &save->item_count); /* weights, moments, scales */
 }
 /* README: end */
@@ -59,9 +69,10 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
     memopt_save_item items[2 + MEMOPT_SAVE_OPTIM_ITEMS];
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim_run run = { 0 };
+    memopt_saving *saving = NULL;
     memopt_saved *saved;
     memopt_error newest;
-    memopt_status s = network_open(net);
+    memopt_status s = network_open(net), written;
 
     if (!s) s = list_items(net, items, save);
     if (s) return s;
@@ -77,10 +88,15 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
     while (!s && net->step < until) {
         gradients(net);
         run.step = save->step = ++net->step;
-        s = memopt_optim_step(net->optim, &run);
-        if (!s && net->step % EVERY == 0) s = memopt_save_write(save);
+        s = memopt_optim_step(net->optim, &run); /* beside the save of the step before */
+        written = memopt_save_wait(saving); /* NULL: nothing was begun */
+        saving = NULL;
+        if (!s) s = written;
+        if (!s && net->step % EVERY == 0) s = memopt_save_begin(save, &saving);
     }
+    written = memopt_save_wait(saving);
     /* README: end */
+    if (!s) s = written;
     memopt_optim_close(net->optim);
     return s;
 }
@@ -110,12 +126,13 @@ static memopt_status clear(void *user, const char *name) {
     return files->remove_fn(files->user, path);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static network whole, stopped, resumed, again;
     memopt_save_desc save = { 0 };
     memopt_error why = { 0 };
     memopt_host host;
     folder here;
+    const int keeps = argc > 1 && !strcmp(argv[1], "keep");
     int same;
 
     (void)memopt_host_resolve(NULL, &host);
@@ -130,6 +147,6 @@ int main(void) {
     same = !memcmp(whole.weights, resumed.weights, sizeof whole.weights)
         && !memcmp(whole.weights, again.weights, sizeof whole.weights);
     printf("weights after %d steps: %s\n", STEPS, same ? "the same bits as those of the run that was not stopped" : "OTHERS");
-    (void)clear(&here, "save-whole"); (void)clear(&here, "save-run");
+    if (!keeps) { (void)clear(&here, "save-whole"); (void)clear(&here, "save-run"); }
     return !same;
 }

@@ -359,6 +359,26 @@ tensors_python() { # headers of 2,000 files: read as the reference reads them, a
     $MAKE -s build/tensors_tool || exit 1
     "$python" tests/check_tensors.py build/tensors_tool "${1:-2000}"
 }
+save_python() { # the model that examples/save.c writes beside its states
+    python=${PYTHON:-python3}
+    "$python" -c 'import safetensors, numpy' 2>/dev/null || skip "no python3 with safetensors here: pip install safetensors numpy"
+    $MAKE -s build/save || exit 1
+    here=$(pwd)
+    (cd "$work" && "$here/build/save" keep >/dev/null) || fail "exit status"
+    "$python" - "$work/save-run/gen-4-step-60" <<'END' || exit 1
+import sys
+from safetensors import safe_open
+def read(name):
+    with safe_open(sys.argv[1] + "/" + name, "numpy") as file:
+        return file.metadata(), {key: file.get_tensor(key) for key in file.keys()}
+metadata, model = read("model.safetensors")
+_, state = read("rank-0-of-1.safetensors")
+assert metadata == {"format": "pt"} and list(model) == ["layer.weight"], (metadata, list(model))
+weights = model["layer.weight"]
+assert weights.shape == (200, 100) and weights.dtype == "float32" and weights.std() > 1, weights
+assert weights.tobytes() == state["w/layer@0"].tobytes()
+END
+}
 finetune() { # tiny models in and out, their losses computed once more, what is to be refused
     python=${PYTHON:-python3}
     "$python" -c 'import resource' 2>/dev/null || skip "no python3 here, or not on POSIX: make deps"

@@ -2,7 +2,7 @@
 #include "test.h"
 
 /* ---- a disk in memory, which keeps a log, and of which only what was synced survives ---- */
-enum { DISK_NAMES = 64, DISK_FILES = 64, DISK_OPS = 4096, DISK_PATH = 160, DISK_BLOCK = 4096 };
+enum { DISK_NAMES = 64, DISK_FILES = 64, DISK_OPS = 4096, DISK_PATH = 160, DISK_BLOCK = 4096, DISK_SLOTS = 1024 };
 typedef enum disk_kind { DISK_WRITE, DISK_RESIZE, DISK_SYNC, DISK_CREATE, DISK_MKDIR, DISK_RENAME, DISK_REMOVE, DISK_SYNC_DIR } disk_kind;
 typedef struct disk_op { disk_kind kind; int file; uint64_t offset; size_t count; unsigned char *bytes; char a[DISK_PATH], b[DISK_PATH]; } disk_op;
 typedef struct save_disk {
@@ -19,6 +19,9 @@ typedef struct save_disk {
     int logs, any_name; /* 1: directories are where they are asked for */
     disk_op *ops; size_t op_count;
     size_t marks[16]; size_t mark_count; /* ops done when each save had ended */
+    /* a queue: what is begun is done when somebody waits, the last first */
+    struct { void *file; memopt_transfer kind; uint64_t offset; void *bytes; size_t count, done; memopt_status status; int state; } slots[DISK_SLOTS]; /* state 1: begun, 2: done */
+    int order[DISK_SLOTS], begun, depth, most; /* most: as many at once */
 } save_disk;
 
 static int disk_find(const save_disk *d, const char *path) {
@@ -184,6 +187,47 @@ static memopt_status disk_sync_dir(void *user, const char *path) {
     disk_log(d, DISK_SYNC_DIR, -1, 0, NULL, 0, path, NULL);
     return MEMOPT_OK;
 }
+static memopt_status disk_queue_open(void *user, int depth, void **queue) {
+    save_disk *d = (save_disk *)user;
+    if (test_fails(&d->f)) return MEMOPT_ERR_MEMORY;
+    CHECK(!d->depth && depth >= 1 && depth <= DISK_SLOTS);
+    d->depth = depth;
+    *queue = d;
+    return MEMOPT_OK;
+}
+static void disk_queue_do(save_disk *d) {
+    while (d->begun) {
+        const int i = d->order[--d->begun];
+        d->slots[i].done = d->slots[i].count;
+        d->slots[i].status = d->slots[i].kind == MEMOPT_TRANSFER_READ ? disk_read(d, d->slots[i].file, d->slots[i].offset, d->slots[i].bytes, d->slots[i].count, &d->slots[i].done)
+                                                                      : disk_write(d, d->slots[i].file, d->slots[i].offset, d->slots[i].bytes, d->slots[i].count);
+        d->slots[i].state = 2;
+    }
+}
+static void disk_queue_close(void *user, void *queue) {
+    save_disk *d = (save_disk *)user;
+    CHECK(queue == user);
+    disk_queue_do(d);
+    d->depth = 0;
+    memset(d->slots, 0, sizeof d->slots);
+}
+static memopt_status disk_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    save_disk *d = (save_disk *)user;
+    CHECK(queue == user && slot >= 0 && slot < d->depth && !d->slots[slot].state);
+    if (test_fails(&d->f)) return MEMOPT_ERR_IO;
+    d->slots[slot].file = file; d->slots[slot].kind = kind; d->slots[slot].offset = offset; d->slots[slot].bytes = bytes; d->slots[slot].count = count; d->slots[slot].state = 1;
+    d->order[d->begun++] = slot;
+    if (d->begun > d->most) d->most = d->begun;
+    return MEMOPT_OK;
+}
+static memopt_status disk_wait(void *user, void *queue, int slot, size_t *done) {
+    save_disk *d = (save_disk *)user;
+    CHECK(queue == user && slot >= 0 && slot < d->depth && d->slots[slot].state);
+    disk_queue_do(d);
+    d->slots[slot].state = 0;
+    if (!d->slots[slot].status) *done = d->slots[slot].done;
+    return d->slots[slot].status;
+}
 static save_disk *disk_new(void) {
     save_disk *d = (save_disk *)calloc(1, sizeof *d);
     if (!d) exit(1);
@@ -208,10 +252,15 @@ static memopt_host disk_host(save_disk *d) {
     h.files.queue_open_fn = NULL; h.files.queue_close_fn = NULL; h.files.begin_fn = NULL; h.files.wait_fn = NULL;
     return h;
 }
+static memopt_host disk_host_queue(save_disk *d) { /* with a queue of its own */
+    memopt_host h = disk_host(d);
+    h.files.queue_open_fn = disk_queue_open; h.files.queue_close_fn = disk_queue_close; h.files.begin_fn = disk_begin; h.files.wait_fn = disk_wait;
+    return h;
+}
 
 /* ---- a small run: floats, codes, 16 bits and a counter, of which every element follows from the step ---- */
 enum { RUN_WIDE = 3000, RUN_CODES = 700, RUN_HALF = 33 };
-typedef struct run { float wide[RUN_WIDE]; unsigned char codes[RUN_CODES]; uint16_t half[RUN_HALF]; uint64_t state[2]; memopt_save_item items[4]; memopt_save_desc save; } run;
+typedef struct run { float wide[RUN_WIDE]; unsigned char codes[RUN_CODES]; uint16_t half[RUN_HALF]; uint64_t state[2]; memopt_save_item items[4], model[3]; memopt_save_desc save; } run;
 static void run_set(run *r, uint64_t step) {
     uint64_t seed = step * 77 + 5; size_t i;
     for (i = 0; i < RUN_WIDE; ++i) r->wide[i] = (float)(int64_t)(test_random(&seed) >> 40) / 1024;
@@ -237,6 +286,14 @@ static void run_begin(run *r, const memopt_host *host, const char *path) {
     r->items[3] = run_item("", "state", MEMOPT_TENSOR_U64, 2, r->state);
     r->save.path = path; r->save.items = r->items; r->save.item_count = 4; r->save.tile = 4096; r->save.host = host;
     r->save.metadata = run_texts; r->save.metadata_count = 2;
+}
+/* What others read: the same memory under other names, with a letter that JSON writes otherwise */
+static void run_model(run *r, uint64_t file_bytes) {
+    r->model[0] = run_item("h.", "0.weight", MEMOPT_TENSOR_F32, RUN_WIDE, r->wide);
+    r->model[0].shape = run_shape; r->model[0].dimensions = 2;
+    r->model[1] = run_item(NULL, "codes", MEMOPT_TENSOR_U8, RUN_CODES, r->codes);
+    r->model[2] = run_item("b\"", "half", MEMOPT_TENSOR_BF16, RUN_HALF, r->half);
+    r->save.model = r->model; r->save.model_count = 3; r->save.model_bytes = file_bytes;
 }
 static int run_same(const run *a, const run *b) {
     return !memcmp(a->wide, b->wide, sizeof a->wide) && !memcmp(a->codes, b->codes, sizeof a->codes)
@@ -483,29 +540,44 @@ static int save_is_told(const memopt_error *why, memopt_status status) {
     return memopt_error_text(why, line, sizeof line, NULL) == MEMOPT_OK && why->status == status && why->reason;
 }
 /* ---- every door of the host fails, at every call ---- */
+/* form 0: a save; 1: begun and waited for, its tiles go one after the other through a queue; 2: with memory for a copy */
+static memopt_status save_form(run *r, int form) {
+    memopt_saving *saving = NULL; memopt_status s; const uint64_t step = r->save.step;
+    if (!form) return memopt_save_write(&r->save);
+    r->save.beside = form == 2;
+    s = memopt_save_begin(&r->save, &saving);
+    CHECK(!s == !!saving);
+    if (s) return s;
+    run_set(r, 99); /* the training goes on */
+    s = memopt_save_wait(saving);
+    run_set(r, step);
+    return s;
+}
 static void save_fails(void) {
     size_t n, from; static run r; memopt_status s;
-    for (from = 0; from < 2; ++from)
+    for (from = 0; from < 6; ++from)
         for (n = 1; n < 1000; ++n) {
-            save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t got; size_t calls; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+            const int form = (int)from / 2;
+            save_disk *d = disk_new(); memopt_host h = form ? disk_host_queue(d) : disk_host(d); uint64_t got; size_t calls; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
             d->align = n % 2 ? 4096 : 0;
             run_begin(&r, &h, "run");
+            if (form == 2) run_model(&r, 12000);
             r.save.error = &why;
             run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
             run_set(&r, 2); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
             run_set(&r, 3);
             d->f.calls = 0;
-            if (from) d->f.fail_from = n; else d->f.fail_on = n;
-            s = memopt_save_write(&r.save);
+            if (from % 2) d->f.fail_from = n; else d->f.fail_on = n;
+            s = save_form(&r, form);
             calls = d->f.calls;
             d->f.fail_on = d->f.fail_from = 0;
-            CHECK_AT(d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
+            CHECK_AT(d->f.live_blocks == 0 && d->f.bad_frees == 0 && !d->begun && !d->depth, n);
             CHECK_AT(s == MEMOPT_OK || save_is_told(&why, s), n);
             got = run_load(&h, "run", NULL, NULL);
             CHECK_AT(s == MEMOPT_OK ? got == 3 : got == 2 || got == 3, n); /* 3: all was done but the last sync */
             CHECK_AT(run_is(&r, 3), n);
             run_set(&r, 4); /* and again */
-            CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK && run_load(&h, "run", NULL, NULL) == 4, n);
+            CHECK_AT(save_form(&r, form) == MEMOPT_OK && run_load(&h, "run", NULL, NULL) == 4, n);
             disk_free(d);
             if (calls < n) break;
         }
@@ -588,21 +660,22 @@ static size_t crash_names(const save_disk *d, size_t ops, size_t *least) { /* op
     }
     return all;
 }
-static void save_crashes(void) {
-    static run r; save_disk *d = disk_new(), *after = disk_new(); memopt_host h = disk_host(d), back = disk_host(after);
+static size_t crashes_of(int form) { /* states that were looked at */
+    static run r; save_disk *d = disk_new(), *after = disk_new(); memopt_host h = form ? disk_host_queue(d) : disk_host(d), back = disk_host(after);
     size_t ops, names, least, all, done = 0, states = 0; uint64_t step, seed;
     d->logs = 1;
     run_begin(&r, &h, "run");
+    if (form) run_model(&r, 12000);
     for (step = 1; step <= 4; ++step) {
         run_set(&r, step);
-        CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+        CHECK(save_form(&r, form) == MEMOPT_OK);
         d->marks[step] = d->op_count;
     }
     for (ops = 0; ops <= d->op_count; ++ops) {
         while (done < 4 && ops >= d->marks[done + 1]) ++done; /* saves that have said that they are there */
         all = crash_names(d, ops, &least);
         for (names = least; names <= all; ++names)
-            for (seed = 0; seed < 40; ++seed) {
+            for (seed = 0; seed < (form ? 12u : 40u); ++seed) {
                 uint64_t got; memopt_status s = MEMOPT_OK;
                 crash_state(after, d, ops, names, seed < 2 ? seed : seed + ops * 1000 + names);
                 got = run_load(&back, "run", &s, NULL);
@@ -613,15 +686,150 @@ static void save_crashes(void) {
                     run_set(&r, 77);
                     r.save.host = &back;
                     after->file_count = d->file_count;
-                    CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK && run_load(&back, "run", NULL, NULL) == 77, ops);
+                    CHECK_AT(save_form(&r, form) == MEMOPT_OK && run_load(&back, "run", NULL, NULL) == 77, ops);
                     r.save.host = &h;
                     after->file_count = DISK_FILES;
                 }
             }
     }
-    CHECK(states >= 10000);
-    if (states < 10000) printf("%zu states\n", states);
     disk_free(after);
+    disk_free(d);
+    return states;
+}
+static void save_crashes(void) {
+    const size_t alone = crashes_of(0), beside = crashes_of(2);
+    CHECK(alone >= 10000 && beside >= 10000);
+    if (alone < 10000 || beside < 10000) printf("%zu and %zu states\n", alone, beside);
+}
+
+/* ---- beside the training ---- */
+static void save_beside(void) { /* what was copied is saved, whatever is done with it afterwards; memory as it was told */
+    static run r; size_t tile, k, memory = 0; uint64_t step, bytes = 0; memopt_saving *saving = NULL; int form;
+    for (form = 1; form <= 2; ++form)
+        for (tile = 4096; tile <= 65536; tile *= 4) {
+            save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+            d->align = 4096;
+            run_begin(&r, &h, "run");
+            if (tile > 4096) run_model(&r, tile > 16384 ? 0 : 12000);
+            r.save.tile = tile; r.save.error = &why; r.save.beside = form == 2;
+            for (step = 1; step <= 3; ++step) {
+                size_t disk = 0;
+                run_set(&r, step);
+                CHECK(memopt_save_bytes(&r.save, &memory, &bytes) == MEMOPT_OK && d->f.live_blocks == 0);
+                d->f.peak_bytes = 0; d->most = 0;
+                saving = NULL;
+                CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_OK && saving);
+                /* 13 KB: 12,782 bytes of items, and of a model 12,000 and 766 in two files, or all in one */
+                CHECK_AT(form == 1 ? d->most <= 4 : d->most == (tile == 4096 ? 4 : tile == 16384 ? 3 : 2), tile);
+                CHECK_AT(d->begun > 0 && d->begun == d->most, tile); /* nothing was waited for */
+                run_set(&r, 99);
+                if (step == 3) CHECK_AT(run_load(&h, "run", NULL, NULL) == 2, tile); /* which takes memory, too */
+                CHECK_AT(memopt_save_wait(saving) == MEMOPT_OK && d->f.live_blocks == 0 && d->f.bad_frees == 0, tile);
+                CHECK_AT(step == 3 || d->f.peak_bytes == memory, tile);
+                if (step < 3 && d->f.peak_bytes != memory) printf("peak %zu, told %zu\n", d->f.peak_bytes, memory);
+                CHECK_AT(run_load(&h, "run", NULL, NULL) == step, tile);
+                for (k = 0; k < d->name_count; ++k)
+                    if (d->names[k].file >= 0 && strstr(d->names[k].path, step == 1 ? "gen-1-" : step == 2 ? "gen-2-" : "gen-3-"))
+                        disk += strstr(d->names[k].path, ".safetensors") && !strstr(d->names[k].path, ".json") ? (d->files[d->names[k].file].size + 4095) / 4096 * 4096 : d->files[d->names[k].file].size;
+                CHECK_AT(disk == bytes, tile);
+            }
+            disk_free(d);
+        }
+    CHECK(memopt_save_wait(NULL) == MEMOPT_OK && memopt_save_begin(NULL, &saving) == MEMOPT_ERR_ARGUMENT);
+}
+static void save_beside_refuses(void) { /* a disk that fails later is told by the wait, and nothing is left */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    run_begin(&r, &h, "run");
+    run_set(&r, 1);
+    r.save.error = &why; r.save.beside = 1;
+    CHECK(memopt_save_begin(&r.save, NULL) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "save: out is NULL") && d->name_count == 0);
+    r.save.beside = 2;
+    CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "save: beside is neither 0 nor 1") && !saving);
+    r.save.beside = 1;
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    run_set(&r, 2);
+    CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_OK);
+    d->f.fail_on = d->f.calls + 2; /* of four tiles under way */
+    CHECK(memopt_save_wait(saving) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: file could not be written"));
+    d->f.fail_on = 0;
+    CHECK(d->f.live_blocks == 0 && d->name_count == 4 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its generation, two files */
+    disk_free(d);
+}
+static void save_beside_large(void) { /* more tiles than a queue has places: several go together */
+    enum { BYTES = 5000000 };
+    save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_save_desc s; memopt_save_item item; memopt_saving *saving = NULL; memopt_saved *saved = NULL; size_t i, memory = 0;
+    unsigned char *bytes = (unsigned char *)malloc(BYTES), *back = (unsigned char *)calloc(1, BYTES);
+    if (!bytes || !back) return;
+    for (i = 0; i < BYTES; ++i) bytes[i] = (unsigned char)(i * i >> 7);
+    memset(&s, 0, sizeof s);
+    item = run_item(NULL, "x", MEMOPT_TENSOR_U8, BYTES, bytes);
+    s.path = "run"; s.items = &item; s.item_count = 1; s.tile = 4096; s.host = &h; s.beside = 1;
+    CHECK(memopt_save_bytes(&s, &memory, NULL) == MEMOPT_OK);
+    d->f.peak_bytes = 0;
+    CHECK(memopt_save_begin(&s, &saving) == MEMOPT_OK && d->most == (BYTES + 8191) / 8192 && d->begun == d->most);
+    CHECK(memopt_save_wait(saving) == MEMOPT_OK && d->f.peak_bytes == memory);
+    item.data = back;
+    CHECK(memopt_saved_open(&s, &saved) == MEMOPT_OK && memopt_saved_read(saved, &s) == MEMOPT_OK && !memcmp(bytes, back, BYTES));
+    memopt_saved_close(saved);
+    free(bytes); free(back);
+    disk_free(d);
+}
+
+/* ---- the model for others ---- */
+static int disk_file(const save_disk *d, const char *path) { const int i = disk_find(d, path); return i < 0 ? -1 : d->names[i].file; }
+static void save_model(void) { /* names, types, bytes; an index as Python's json.dumps(indent=2, sort_keys=True) writes it */
+    static const char index[] = "{\n  \"metadata\": {\n    \"total_size\": 12766\n  },\n  \"weight_map\": {\n    \"b\\\"half\": \"model-00002-of-00002.safetensors\",\n"
+        "    \"codes\": \"model-00002-of-00002.safetensors\",\n    \"h.0.weight\": \"model-00001-of-00002.safetensors\"\n  }\n}\n";
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_tensors *t = NULL; int file; uint64_t step;
+    d->align = 4096;
+    run_begin(&r, &h, "run");
+    run_model(&r, 0);
+    run_set(&r, 1);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK && memopt_tensors_open(&h, "run/gen-1-step-1/model.safetensors", &t, NULL) == MEMOPT_OK);
+    if (!t) return;
+    CHECK(t->count == 3 && t->metadata_count == 1 && !strcmp(t->metadata[0].key, "format") && !strcmp(t->metadata[0].value, "pt") && t->data_begin == 4096);
+    CHECK(!strcmp(t->tensors[0].name, "h.0.weight") && t->tensors[0].rank == 2 && t->tensors[0].shape[1] == 50 && t->tensors[0].type == MEMOPT_TENSOR_F32);
+    CHECK(!strcmp(t->tensors[1].name, "b\"half") && t->tensors[1].type == MEMOPT_TENSOR_BF16 && !strcmp(t->tensors[2].name, "codes") && t->tensors[2].rank == 1 && t->tensors[2].shape[0] == RUN_CODES);
+    memopt_tensors_close(t);
+    file = disk_file(d, "run/gen-1-step-1/model.safetensors");
+    CHECK(d->files[file].size == 4096 + sizeof r.wide + sizeof r.half + sizeof r.codes && !memcmp(d->files[file].bytes + 4096, r.wide, sizeof r.wide));
+    CHECK(!memcmp(d->files[file].bytes + 4096 + sizeof r.wide, r.half, sizeof r.half) && !memcmp(d->files[file].bytes + 4096 + sizeof r.wide + sizeof r.half, r.codes, sizeof r.codes));
+    CHECK(disk_find(d, "run/gen-1-step-1/model.safetensors.index.json") < 0);
+    r.save.model_bytes = 12000; /* the first fills it */
+    run_set(&r, 2);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    file = disk_file(d, "run/gen-2-step-2/model.safetensors.index.json");
+    CHECK(file >= 0 && d->files[file].size == sizeof index - 1 && !memcmp(d->files[file].bytes, index, sizeof index - 1));
+    file = disk_file(d, "run/gen-2-step-2/model-00001-of-00002.safetensors");
+    CHECK(file >= 0 && d->files[file].size == 4096 + sizeof r.wide && !memcmp(d->files[file].bytes + 4096, r.wide, sizeof r.wide));
+    file = disk_file(d, "run/gen-2-step-2/model-00002-of-00002.safetensors");
+    CHECK(file >= 0 && d->files[file].size == 4096 + sizeof r.half + sizeof r.codes && !memcmp(d->files[file].bytes + 4096, r.half, sizeof r.half));
+    r.save.model_bytes = 1; /* a file for each */
+    run_set(&r, 3);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK && disk_file(d, "run/gen-3-step-3/model-00003-of-00003.safetensors") >= 0);
+    d->files[file].bytes[5000] ^= 1; /* no load looks at it */
+    disk_do_remove(d, "run/gen-3-step-3/model-00003-of-00003.safetensors");
+    CHECK(run_load(&h, "run", NULL, NULL) == 3);
+    for (step = 4; step < 6; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
+    CHECK(d->name_count == 15 && disk_find(d, "run/gen-2-step-2") < 0 && disk_find(d, "run/gen-3-step-3") < 0); /* the run, two generations: of each three files of the model, index, rank's, manifest */
+    CHECK(d->f.live_blocks == 0);
+    disk_free(d);
+}
+static void save_model_refuses(void) {
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d);
+#undef AGAIN
+#define AGAIN run_begin(&r, &h, "run"), run_model(&r, 0), run_set(&r, 1)
+    ACCEPTS(r.save.error, AGAIN, save_both(&r));
+    NO(r.save.model = NULL, MEMOPT_ERR_ARGUMENT, "save: model is NULL");
+    NO(r.save.model_count = 100000001, MEMOPT_ERR_ARGUMENT, "save: model_count 100000001, limit 100000000");
+    NO(r.model[1].name = NULL, MEMOPT_ERR_ARGUMENT, "save: name is NULL at tensor of the model 1");
+    NO((r.model[1].prefix = "h.", r.model[1].name = "0.weight"), MEMOPT_ERR_ARGUMENT, "save: name occurs twice at tensor of the model 1");
+    NO((r.model[2].prefix = NULL, r.model[2].name = "__metadata__"), MEMOPT_ERR_ARGUMENT, "tensors: name is the one of the metadata at tensor 2");
+    AGAIN;
+    r.model[1].held = 699;
+    r.save.error = &test_why;
+    CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_ARGUMENT && test_says(&test_why, MEMOPT_ERR_ARGUMENT, "save: element 699 at tensor of the model 1, is held by no rank; count 700"));
+    CHECK(d->f.live_blocks == 0);
     disk_free(d);
 }
 
@@ -1336,6 +1544,11 @@ static void test_save(void) {
     RUN(save_close_fails);
     RUN(load_fails);
     RUN(save_crashes);
+    RUN(save_beside);
+    RUN(save_beside_refuses);
+    RUN(save_beside_large);
+    RUN(save_model);
+    RUN(save_model_refuses);
     RUN(save_syncs_names);
     RUN(save_spares);
     RUN(save_keeps);

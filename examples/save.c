@@ -76,6 +76,7 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
 
     if (!s) s = list_items(net, items, save);
     if (s) return s;
+    run.groups = &group; run.group_count = 1;
     /* README: save */
     s = memopt_saved_open(save, &saved);
     if (!s) {
@@ -84,7 +85,6 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
         printf("goes on after step %d\n", (int)memopt_saved_step(saved));
         memopt_saved_close(saved);
     } else if (s == MEMOPT_ERR_STATE) s = MEMOPT_OK; /* nothing was saved yet */
-    run.groups = &group; run.group_count = 1;
     while (!s && net->step < until) {
         gradients(net);
         run.step = save->step = ++net->step;

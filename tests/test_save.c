@@ -807,7 +807,7 @@ static void save_model(void) { /* names, types, bytes; an index as Python's json
     r.save.model_bytes = 1; /* a file for each */
     run_set(&r, 3);
     CHECK(memopt_save_write(&r.save) == MEMOPT_OK && disk_file(d, "run/gen-3-step-3/model-00003-of-00003.safetensors") >= 0);
-    d->files[file].bytes[5000] ^= 1; /* no load looks at it */
+    d->files[file].bytes[4200] ^= 1; /* no load looks at it */
     disk_do_remove(d, "run/gen-3-step-3/model-00003-of-00003.safetensors");
     CHECK(run_load(&h, "run", NULL, NULL) == 3);
     for (step = 4; step < 6; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }

@@ -40519,12 +40519,12 @@ static void memopt_i_save_lay_out_files(memopt_i_save *s, unsigned char *headers
 
     memopt_i_save_lay_out_file(s, s->files, &d, headers);
     if (headers) headers += s->files->header_bytes;
+    if (headers && s->rank) return; /* rank 0 writes the model's; what is known of them stays */
     for (s->file_count = 1; first < s->item_count && !s->checks.status; ++s->file_count) {
         memopt_i_save_file *f = &s->files[s->file_count];
 
         d = memopt_i_save_describe_model(s, first);
         first += d.count;
-        if (headers && s->rank) continue; /* rank 0 writes the model's */
         memopt_i_save_lay_out_file(s, f, &d, headers);
         if (headers) headers += f->header_bytes;
     }

@@ -1468,9 +1468,9 @@ static void save_ranks_fail(void) { /* one rank's host fails at any call: all kn
     save_remove_all(&h, path);
     free(c.nets);
 }
-typedef struct swap { memopt_ranks *ranks; memopt_host host; const char *path; unsigned char bytes[9000]; uint64_t state; uint32_t content[2]; memopt_status status[2]; } swap;
+typedef struct swap { memopt_ranks *ranks; memopt_host host; const char *path; unsigned char bytes[9000], more[700]; uint64_t state; uint32_t content[2]; memopt_status status[2]; } swap;
 static void swap_rank(void *task, size_t rank, int worker) { /* the first rank has the end of an item, the second its begin */
-    swap *w = (swap *)task; memopt_comm_desc cd; memopt_comm *comm = NULL; memopt_save_desc d; memopt_save_item items[2]; memopt_saved *saved = NULL; memopt_status s;
+    swap *w = (swap *)task; memopt_comm_desc cd; memopt_comm *comm = NULL; memopt_save_desc d; memopt_save_item items[2], model[4]; memopt_saved *saved = NULL; memopt_status s;
     (void)worker;
     memset(&cd, 0, sizeof cd); memset(&d, 0, sizeof d);
     cd.transport = memopt_ranks_transport(w->ranks, rank);
@@ -1479,11 +1479,23 @@ static void swap_rank(void *task, size_t rank, int worker) { /* the first rank h
     items[1] = run_item(NULL, "state", MEMOPT_TENSOR_U64, 1, &w->state);
     s = memopt_comm_create(&cd, &comm);
     d.path = w->path; d.items = items; d.item_count = 2; d.comm = comm; d.host = &w->host; d.step = 1;
+    model[0] = items[0]; model[0].name = "b";
+    model[1] = run_item(NULL, "a", MEMOPT_TENSOR_U8, 3000, w->bytes + (rank ? 0 : 1000)); /* two ranges in this file, with one of others between */
+    model[1].first = rank ? 0 : 1000; model[1].held = rank ? 1000 : 2000;
+    model[2] = run_item(NULL, "more", MEMOPT_TENSOR_U8, sizeof w->more, rank ? w->more : NULL); /* only one that is not the first has it */
+    model[2].held = rank ? sizeof w->more : 0;
+    model[3] = run_item(NULL, "state", MEMOPT_TENSOR_U64, 1, &w->state);
+    d.model = model; d.model_count = 4; d.model_bytes = 12000; d.beside = 1; d.tile = 4096;
     if (!s) s = memopt_save_write(&d);
     if (!s) s = memopt_saved_open(&d, &saved);
     if (!s) { w->content[rank] = memopt_saved_content(saved); memopt_saved_close(saved); }
     w->status[rank] = s;
     memopt_comm_destroy(comm);
+}
+static int swap_read(const memopt_host *h, const char *path, unsigned char *bytes, size_t count, size_t *done) {
+    void *file = NULL; memopt_status s = h->files.open_fn(h->files.user, path, MEMOPT_OPEN_READ, &file);
+    if (!s) s = h->files.read_fn(h->files.user, file, 0, bytes, count, done);
+    return !s && !h->files.close_fn(h->files.user, file);
 }
 static void save_ranks_swapped(void) {
     static swap w; memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t; char path[600]; size_t i; uint32_t crc;
@@ -1493,11 +1505,19 @@ static void save_ranks_swapped(void) {
     test_path(path, "swapped");
     save_remove_all(&w.host, path);
     w.path = path; w.state = 7;
+    memset(w.more, 0x5a, sizeof w.more);
     for (i = 0; i < sizeof w.bytes; ++i) w.bytes[i] = (unsigned char)(i * i >> 5);
     t = memopt_thread_pool_threads(pool);
     t.run_fn(t.user, 2, swap_rank, &w);
     crc = memopt_crc32c(memopt_crc32c(0, w.bytes, sizeof w.bytes), &w.state, sizeof w.state);
     for (i = 0; i < 2; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && w.content[i] == crc, i);
+    { static unsigned char got[20000]; size_t done = 0; const size_t end = strlen(path);
+      strcat(path, "/gen-1-step-1/model-00001-of-00002.safetensors");
+      CHECK(swap_read(&w.host, path, got, sizeof got, &done) && done == 4096 + 12000 && !memcmp(got + 4096, w.bytes, 3000) && !memcmp(got + 7096, w.bytes, 9000));
+      path[end] = 0;
+      strcat(path, "/gen-1-step-1/model-00002-of-00002.safetensors");
+      CHECK(swap_read(&w.host, path, got, sizeof got, &done) && done == 4096 + 708 && !memcmp(got + 4096, &w.state, 8) && !memcmp(got + 4104, w.more, 700));
+      path[end] = 0; }
     save_remove_all(&w.host, path);
     memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
 }

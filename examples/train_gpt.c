@@ -314,7 +314,7 @@ static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outco
     if (engine_open(e, o, ops, o->dry_run ? 0 : peak, &b)) return 1;
     describe_outcome(e, o, out);
     if (!o->dry_run) {
-        if (train(e, o, d, out) || (o->sample && sample(e, o, d))) return 1;
+        if (train(e, o, d, out) || (o->sample && sample(e, o, d, 1))) return 1;
         out->gemm_flops = gemm_peak(e);
         out->mfu = out->gemm_flops > 0 ? out->flops_per_step / out->seconds_per_step / out->gemm_flops : 0;
         out->measured_peak = process_highest();

@@ -106,6 +106,7 @@ ranks_family() { # common switches, and then "ranks stage more" a line on stdin:
         echo "same bits, as planned: $1 --ranks $ranks --stage $stage $more"
     done
 }
+sample_said() { sed '/^--layers/,$d' "$work/said"; } # before the switches and figures
 ranks_and_stages() { for r in 1 2 3 4; do for s in 0 1 2 3; do echo "$r $s"; done; done; }
 shape="--layers 2 --width 64 --heads 2 --context 32 --batch 2 --steps 3"
 ranks() {
@@ -171,6 +172,21 @@ END
 3 1 --offload states=$work
 END
     [ -z "$(find "$work" -name 'train_gpt.*')" ] || fail "tiles are left"
+    # what is held back has the same loss, and a sample the same text, whoever holds the weights
+    common="$shape --units 1 --dropout 0.1 --validate 2"
+    # shellcheck disable=SC2086
+    gpt ${common% --units*} --validate 2 --dropout 0.1 --sample 30 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(grep '"held_back_losses"' "$work/run.json") text=$(sample_said)
+    ranks_family "$common --sample 30" <<END
+1 0
+3 3
+2 1
+1 3 --offload states,weights,activations=$work
+END
+    [ "$(grep '"held_back_losses"' "$work/run.json")" = "$want" ] && [ "$(sample_said)" = "$text" ] && [ ${#text} -gt 40 ] || fail "another loss of what is held back: $want, or another text: $text"
+    # shellcheck disable=SC2086
+    gpt $shape --units 1 --dropout 0.1 --sample 30 --ranks 3 >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    [ "$(sample_said)" = "$text" ] || fail "another text: $(cat "$work/said")"
     # one unit is a batch: then there is nothing to add up, and weights are those of a training without ranks
     for more in "--dropout 0.1 --clip 0.5" "--weights split --optimizer adamw8 --keep overhead:33" "--model vit --context 16 --gradients bf16"; do
         # shellcheck disable=SC2086
@@ -191,8 +207,6 @@ END
     refused 2 "leave" --ranks 2 --ladder
     refused 2 "leave" --ranks 2 --fit 900M
     refused 2 "--units" --ranks 2 --accumulate 4
-    refused 2 "leave" --ranks 2 --validate 1
-    refused 2 "leave" --ranks 2 --sample 10
     refused 2 "leave" --ranks 2 --keep conventional
     refused 2 "measure" --ranks 2 --fuse-step --optimizer lamb
     refused 2 "--ranks" --stage 1

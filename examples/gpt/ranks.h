@@ -76,7 +76,7 @@ typedef struct rank {
 typedef struct ranks_plan {
     options     *o;
     size_t       steps;         /* that figures are of: planned, or trained */
-    size_t       tape, budget;  /* bytes of a pass; what the tape may take: the same for every rank */
+    size_t       tape, evaluation, budget; /* bytes of a pass, and without a backward; what the tape may take */
     uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
     size_t       data;
     rank_report *reports;
@@ -371,11 +371,12 @@ static void predict(const ranks_plan *p, size_t number) {
     rank_report *x = &p->reports[number];
     const memopt_shard_bytes *b = &p->bytes[number];
     const uint64_t units = rank_units(p->o, number);
-    size_t at;
+    size_t at, tape;
 
     x->predicted[HELD_DATA] = p->data;
     at = p->data + predict_shard(b, x->predicted);
-    if (units) x->predicted[HELD_ACTIVATIONS] = pushed(p->o, at) - at + round64(p->tape); /* else there is no pass */
+    tape = most(units ? p->tape : 0, p->o->validate ? p->evaluation : 0); /* 0: this rank never has a pass */
+    if (tape) x->predicted[HELD_ACTIVATIONS] = pushed(p->o, at) - at + round64(tape);
     x->predicted[HELD] = at + x->predicted[HELD_ACTIVATIONS];
     x->planned.calls = b->calls * p->o->steps;
     x->planned.sent = (b->sent_gradients + b->sent_weights + b->sent_replicas) * p->o->steps;
@@ -433,6 +434,7 @@ static int plan_all(rank *r, ranks_plan *p) {
         p->budget = has_budget ? r->o.budget - held : SIZE_MAX;
         if (rank_open_tape(r, p->budget) || plan_shards(r, p, &largest)) return 1;
         p->tape = memopt_tape_get_stats(r->e.tape).peak;
+        p->evaluation = memopt_tape_get_stats(r->e.tape).evaluate_peak;
         p->kept[0] = rank_kept_bytes(r, 0);
         p->kept[1] = rank_kept_bytes(r, 1);
         if (!has_budget || pushed(&r->o, p->data + largest) + round64(p->tape) <= r->o.budget) return 0;
@@ -678,7 +680,27 @@ static int rank_init_part(rank *r, size_t tensor) {
     return 0;
 }
 
-typedef struct rank_watch { /* what saves take of a run is no part of its steps */
+/* The mean loss of what is held back, as validate() of one process: each rank looks at a batch, and all add them up. */
+static int rank_validate(rank *r) {
+    const size_t batches = held_batches(&r->o);
+    double sum = 0;
+    size_t i, k;
+
+    for (i = 0; i < batches; i += r->o.ranks) {
+        const size_t own = least(i + r->number, batches - 1); /* beyond the last: all use the same weights together */
+
+        if (load_batch(&r->e, &r->o, &r->d, (uint64_t)own * r->o.batch, 1) || evaluate(&r->e)) return 1;
+        r->losses[r->number] = r->e.m.head.loss * (double)r->o.units;
+        if (rank_gather(r, "The loss", r->losses, sizeof *r->losses)) return 1;
+        for (k = 0; k < r->o.ranks && i + k < batches; ++k) sum += r->losses[k];
+    }
+    if (r->out) r->out->held_steps = (uint32_t)r->o.validate;
+    if (r->out) r->out->held[r->out->held_count++] = (float)(sum / (double)batches);
+    /* stage 3: the last group is still there, and a step is planned from none */
+    return r->o.stage == 3 && rank_said(r, "The weights", memopt_shard_share(r->shard));
+}
+
+typedef struct rank_watch { /* what validation and saves take of a run is no part of its steps */
     double   since;
     uint64_t stored[2];
 } rank_watch;
@@ -694,6 +716,7 @@ static int rank_stepped(rank *r, size_t done, rank_watch *w) {
     if (r->out) progress(&r->e, &r->o, done - (size_t)r->saves.first, done, now() - w->since);
     begin = now();
     rank_stored(r, begun);
+    if (r->o.validate && (done % r->o.validate == 0 || done == r->o.steps) && rank_validate(r)) return 1;
     if (saves_after(&r->saves, &r->e, &r->o, done, r->stops)) return 1;
     rank_stored(r, moved);
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
@@ -731,6 +754,7 @@ static int rank_train(rank *r) {
     for (i = 0; i < 2; ++i) own->slow_counted[i] -= w.stored[i];
     if (rank_gather(r, "The report", r->reports, sizeof *r->reports)) return 1;
     if (rank_hash(r, &hash)) return 1;
+    if (r->o.sample && sample(&r->e, &r->o, &r->d, r->out != NULL)) return 1;
     if (!r->out) return 0;
     r->out->weights_hash = hash;
     r->out->seconds_per_step = trained / (double)steps;
@@ -738,8 +762,16 @@ static int rank_train(rank *r) {
     return 0;
 }
 
+/* Of its arena. A sample, when all is trained and told, has evaluations on ranks that never had a pass, too. */
+static size_t rank_bytes(const rank *r, const ranks_plan *p) {
+    const uint64_t *held = p->reports[r->number].predicted;
+    const size_t sample = r->o.sample ? RANK_SECTOR + round64(p->evaluation) : 0;
+
+    return in_pages((size_t)(held[HELD] - held[HELD_ACTIVATIONS]) + most((size_t)held[HELD_ACTIVATIONS], sample), 1);
+}
+
 static int rank_open(rank *r, const ranks_plan *p) {
-    const size_t bytes = in_pages((size_t)p->reports[r->number].predicted[HELD], 1);
+    const size_t bytes = rank_bytes(r, p);
     memopt_comm_desc c = { 0 };
     memopt_shard_desc d;
     int i;
@@ -753,6 +785,7 @@ static int rank_open(rank *r, const ranks_plan *p) {
     if (open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message)) return 1;
     if (!r->o.vit
         && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
+    if (r->o.validate && r->d.file && data_hold_back(&r->d, r->o.context, r->e.message, sizeof r->e.message)) return 1;
     r->rounds = (r->o.units + r->o.ranks - 1) / r->o.ranks;
     r->losses = (double *)calloc((r->rounds + 1) * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);

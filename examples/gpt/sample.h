@@ -9,7 +9,12 @@ static int32_t draw(const float *logits, size_t n, float u) { /* u: 0 to 1 */
     for (i = 0; i + 1 < n; ++i) if ((at += exp((double)(logits[i] - most_logit))) > (double)u * sum) break;
     return (int32_t)i;
 }
-static int sample(engine *e, const options *o, data *d) {
+static void sample_tell(const options *o, int32_t id) {
+    if (o->vocab == 256) putchar(id);
+    else printf("%d ", (int)id);
+}
+/* tells: 0 where another rank prints the same. */
+static int sample(engine *e, const options *o, data *d, int tells) {
     enum { PROMPT = 16 };
     model *m = &e->m; const size_t t = m->shape.length, vocabulary = m->shape.vocabulary; memopt_chain chain = { 0 };
     size_t i, have = least(PROMPT, t), n;
@@ -23,7 +28,7 @@ static int sample(engine *e, const options *o, data *d) {
     wrong = said(e, "A batch of one", memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error));
     chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = input_bytes(m);
     wrong = wrong || said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0, 0);
-    for (i = 0; !wrong && i < have; ++i) if (o->vocab == 256) putchar(ids[i]); else printf("%d ", (int)ids[i]);
+    for (i = 0; !wrong && tells && i < have; ++i) sample_tell(o, ids[i]);
     for (n = 0; !wrong && n < o->sample; ++n) {
         for (i = have; i < t; ++i) ids[i] = 0; /* behind the last one: nobody looks there */
         m->head.first_row = have - 1;
@@ -32,10 +37,10 @@ static int sample(engine *e, const options *o, data *d) {
         if (wrong) break;
         if (have == t) memmove(ids, ids + 1, --have * sizeof *ids);
         ids[have] = draw(m->head.logits, vocabulary, u);
-        if (o->vocab == 256) putchar(ids[have]); else printf("%d ", (int)ids[have]);
+        if (tells) sample_tell(o, ids[have]);
         ++have;
     }
-    putchar('\n');
+    if (tells) putchar('\n');
     free(m->head.logits);
     m->head.logits = NULL;
     return wrong;

@@ -1,8 +1,9 @@
 /* train_gpt.c - a GPT-2-shaped network (or a ViT) trained in as little memory as you like, every technique a switch.
 
-   What to see: `train_gpt --ladder` (make demo) trains the same network nine times, from what a usual C engine allocates
-   to everything on, each in a process of its own: predicted and measured peak, and whether the bits are the same; its
-   page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run` plans any size at once.
+   What to see: `train_gpt --ladder` (make demo) trains the same network eleven times, from what a usual C engine
+   allocates to everything on and on a disk, each in a process of its own: predicted and measured peak, and whether the
+   bits are the same; its page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run`
+   plans any size at once.
    How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is made of parts/, in
    gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
@@ -335,8 +336,8 @@ static int run(const options *asked, outcome *out, char **strip) {
     memopt_thread_pool_destroy(pool);
     return wrong;
 }
-#include "gpt/tables.h"
 #include "gpt/ranks.h"
+#include "gpt/tables.h"
 
 static int run_and_tell(int argc, char **argv) {
     static outcome out; options o; char message[400] = "";

@@ -196,6 +196,7 @@ static void walk_action(walk *w, memopt_action a) {
         moment_add(w, s->backward_scratch - fused + s->grad_bytes + grad_in, fused);
         w->held -= s->saved_bytes; w->cost += s->backward_cost;
         break;
+    case MEMOPT_ACTION_READ: if (a.index) w->held += w->e->segments[a.index - 1].output_bytes; break;
     case MEMOPT_ACTION_DROP: if (a.index) w->held -= w->e->segments[a.index - 1].output_bytes; break;
     default: break;
     }

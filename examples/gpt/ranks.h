@@ -32,6 +32,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     traffic  planned, counted; /* of weights and gradients, in all steps; of LAMB, LARS, Adafactor with their sums */
     traffic  others;           /* norms and losses: counted only */
     uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the stores; that all steps read and write */
+    uint64_t slow_memory;      /* that stores in files take beside the arena */
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
@@ -81,6 +82,8 @@ typedef struct ranks_plan {
     size_t       data;
     rank_report *reports;
     memopt_shard_bytes *bytes;  /* of each rank */
+    int          alone;         /* a table's row: one rank, told as a process */
+    char       **strip;         /* NULL, or receives its schedule */
 } ranks_plan;
 
 static int keeps_in_file(const options *o) { return (o->offload & OFFLOAD_ACTIVATIONS) && o->offload_to; }
@@ -202,9 +205,9 @@ static void rank_offload_tape(const rank *r, memopt_tape_desc *d) {
     d->store = r->kept ? memopt_store_for_tape(r->kept) : planned;
 }
 
-/* The store of a rank: memory, or a file that is gone with it. *room: its bytes; out NULL: they are all that is asked
-   for. */
-static int rank_open_store(rank *r, const char *name, memopt_store_desc *d, uint64_t *room, memopt_store **out) {
+/* The store of a rank: memory, or a file that is gone with it. told: its bytes are added there; out NULL: they are all
+   that is asked for. */
+static int rank_open_store(rank *r, const char *name, memopt_store_desc *d, rank_report *told, memopt_store **out) {
     memopt_store_sizes sizes = { 0 };
     char path[1024];
     int wrong;
@@ -214,12 +217,13 @@ static int rank_open_store(rank *r, const char *name, memopt_store_desc *d, uint
     d->path = r->o.offload_to ? path : NULL;
     d->error = &r->e.error;
     wrong = said(&r->e, "The store", memopt_store_bytes(d, &sizes));
-    *room += d->path ? sizes.disk : sizes.memory;
+    told->slow_room += d->path ? sizes.disk : sizes.memory;
+    told->slow_memory += d->path ? sizes.memory : 0;
     if (out) wrong = wrong || said(&r->e, "The store", memopt_store_create(d, out));
     return wrong;
 }
 
-static int rank_open_kept(rank *r, uint64_t *room, memopt_store **out) {
+static int rank_open_kept(rank *r, rank_report *told, memopt_store **out) {
     memopt_store_desc d = { 0 };
     size_t *outputs;
     size_t i;
@@ -233,7 +237,7 @@ static int rank_open_kept(rank *r, uint64_t *room, memopt_store **out) {
     d.each_bytes = outputs;
     d.transfers = 2; /* one that leaves or comes, and the next */
     d.no_atomic = 1;
-    wrong = rank_open_store(r, "kept", &d, room, out);
+    wrong = rank_open_store(r, "kept", &d, told, out);
     free(outputs);
     return wrong;
 }
@@ -313,7 +317,7 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
 
 static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
 
-static int rank_open_tiles(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, uint64_t *room,
+static int rank_open_tiles(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, rank_report *told,
                            memopt_store **out) {
     memopt_store_desc s = { 0 };
     size_t *tiles = (size_t *)calloc(b->slow_tiles, sizeof *tiles);
@@ -324,7 +328,7 @@ static int rank_open_tiles(rank *r, memopt_shard_desc *d, const memopt_shard_byt
     s.tiles = b->slow_tiles;
     s.each_bytes = tiles;
     s.transfers = b->slow_transfers;
-    wrong = wrong || rank_open_store(r, "tiles", &s, room, out);
+    wrong = wrong || rank_open_store(r, "tiles", &s, told, out);
     free(tiles);
     return wrong;
 }
@@ -396,9 +400,9 @@ static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     for (*largest = i = 0; i < r->o.ranks; ++i) {
         d.rank = i % d.rank_count;
         if (said(&r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
-        p->reports[i].slow_room = 0;
-        if (rank_open_kept(r, &p->reports[i].slow_room, NULL)) return 1;
-        if (d.slow && rank_open_tiles(r, &d, &p->bytes[i], &p->reports[i].slow_room, NULL)) return 1;
+        p->reports[i].slow_room = p->reports[i].slow_memory = 0;
+        if (rank_open_kept(r, &p->reports[i], NULL)) return 1;
+        if (d.slow && rank_open_tiles(r, &d, &p->bytes[i], &p->reports[i], NULL)) return 1;
         *largest = most(*largest, predict_shard(&p->bytes[i], held));
     }
     return 0;
@@ -442,6 +446,35 @@ static int plan_all(rank *r, ranks_plan *p) {
     }
 }
 
+/* Of its arena. A sample, when all is trained and told, has evaluations on ranks that never had a pass, too. */
+static size_t rank_bytes(const rank *r, const ranks_plan *p) {
+    const uint64_t *held = p->reports[r->number].predicted;
+    const size_t sample = r->o.sample ? RANK_SECTOR + round64(p->evaluation) : 0;
+
+    return in_pages((size_t)(held[HELD] - held[HELD_ACTIVATIONS]) + most((size_t)held[HELD_ACTIVATIONS], sample), 1);
+}
+
+/* The plan of one rank alone as that of its process: what that has now, what stores and tables take, and the arena. */
+static void tell_alone(rank *r, const ranks_plan *p, outcome *out) {
+    static const int tags[HELD] = { TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_OPTIMIZER, TAG_DATA };
+    const rank_report *x = &p->reports[0];
+    engine *e = &r->e;
+    data d;
+    int t;
+
+    memset(&d, 0, sizeof d);
+    touch_stacks(r->ops.threads);
+    if (!r->o.vit) (void)data_open(r->o.data, r->o.vocab, r->o.context, &d, e->message, sizeof e->message);
+    e->beside.process = process_now() + (size_t)x->slow_memory + round64(p->bytes[0].tables);
+    e->beside.highest = process_highest();
+    data_close(&d);
+    memset(e->by_tag, 0, sizeof e->by_tag);
+    for (t = 0; t < HELD; ++t) if (tags[t] != TAG_KEPT) e->by_tag[tags[t]] += (size_t)x->predicted[t];
+    e->peak = rank_bytes(r, p);
+    tell_memory(e, out);
+    if (p->strip) *p->strip = strip_of(e);
+}
+
 static int plan_ranks(ranks_plan *p, outcome *out) {
     rank *r = (rank *)calloc(1, sizeof *r);
     size_t i;
@@ -452,6 +485,7 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
         wrong = open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message) || plan_all(r, p);
         snprintf(out->message, sizeof out->message, "%s", r->e.message);
         for (i = 0; !wrong && i < r->o.ranks; ++i) predict(p, i);
+        if (!wrong && p->alone) tell_alone(r, p, out);
         for (i = 0; i < r->e.m.tensor_count; ++i) out->parameters += r->e.m.tensors ? r->e.m.tensors[i].count : 0;
         out->tokens = transformer_rows(&r->e.m.shape) * r->o.units;
         out->batch = r->o.batch;
@@ -701,7 +735,7 @@ static int rank_validate(rank *r) {
 }
 
 typedef struct rank_watch { /* what validation and saves take of a run is no part of its steps */
-    double   since;
+    double   since, worked;
     uint64_t stored[2];
 } rank_watch;
 
@@ -709,12 +743,13 @@ typedef struct rank_watch { /* what validation and saves take of a run is no par
 static int rank_stepped(rank *r, size_t done, rank_watch *w) {
     const traffic before = rank_traffic(r);
     uint64_t begun[2], moved[2];
-    double begin;
+    double begin, begun_work;
     int i;
 
     if (r->out) outcome_loss(r->out, r->e.m.loss);
     if (r->out) progress(&r->e, &r->o, done - (size_t)r->saves.first, done, now() - w->since);
     begin = now();
+    begun_work = seconds_worked();
     rank_stored(r, begun);
     if (r->o.validate && (done % r->o.validate == 0 || done == r->o.steps) && rank_validate(r)) return 1;
     if (saves_after(&r->saves, &r->e, &r->o, done, r->stops)) return 1;
@@ -722,6 +757,7 @@ static int rank_stepped(rank *r, size_t done, rank_watch *w) {
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     for (i = 0; i < 2; ++i) w->stored[i] += moved[i] - begun[i];
     w->since += now() - begin;
+    w->worked += seconds_worked() - begun_work;
     return 0;
 }
 
@@ -737,7 +773,7 @@ static int rank_train(rank *r) {
     rank_report *own = &r->reports[r->number];
     rank_watch w;
     traffic begin;
-    double trained;
+    double trained, worked;
     uint64_t hash, steps;
     size_t i;
 
@@ -745,9 +781,11 @@ static int rank_train(rank *r) {
     begin = rank_traffic(r);
     rank_stored(r, w.stored);
     w.since = now();
+    w.worked = seconds_worked();
     for (i = (size_t)r->saves.first; i < r->o.steps && !r->stops; ++i)
         if (rank_step(r, i) || rank_stepped(r, i + 1, &w)) return 1;
     trained = now() - w.since;
+    worked = seconds_worked() - w.worked;
     steps = i - r->saves.first;
     rank_measure(r, traffic_less(traffic_less(rank_traffic(r), begin), r->others), steps);
     rank_stored(r, own->slow_counted);
@@ -758,16 +796,10 @@ static int rank_train(rank *r) {
     if (!r->out) return 0;
     r->out->weights_hash = hash;
     r->out->seconds_per_step = trained / (double)steps;
+    r->out->cpu_seconds_per_step = worked / (double)steps; /* of all ranks that are threads of this process */
+    r->out->flops_per_step = step_flops(&r->e, &r->o);
     r->out->tokens_per_second = (double)r->out->tokens / r->out->seconds_per_step;
     return 0;
-}
-
-/* Of its arena. A sample, when all is trained and told, has evaluations on ranks that never had a pass, too. */
-static size_t rank_bytes(const rank *r, const ranks_plan *p) {
-    const uint64_t *held = p->reports[r->number].predicted;
-    const size_t sample = r->o.sample ? RANK_SECTOR + round64(p->evaluation) : 0;
-
-    return in_pages((size_t)(held[HELD] - held[HELD_ACTIVATIONS]) + most((size_t)held[HELD_ACTIVATIONS], sample), 1);
 }
 
 static int rank_open(rank *r, const ranks_plan *p) {
@@ -775,7 +807,7 @@ static int rank_open(rank *r, const ranks_plan *p) {
     memopt_comm_desc c = { 0 };
     memopt_shard_desc d;
     int i;
-    uint64_t room = 0;
+    rank_report told = { 0 }; /* as in the plan */
 
     c.error = &r->e.error;
     for (i = 0; i < (r->o.replicas > 1 ? COMMS : 1); ++i) {
@@ -790,9 +822,9 @@ static int rank_open(rank *r, const ranks_plan *p) {
     r->losses = (double *)calloc((r->rounds + 1) * r->o.ranks, sizeof *r->losses);
     if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
-    if (rank_open_model(r, bytes) || rank_open_kept(r, &room, &r->kept) || rank_open_tape(r, p->budget)) return 1;
+    if (rank_open_model(r, bytes) || rank_open_kept(r, &told, &r->kept) || rank_open_tape(r, p->budget)) return 1;
     d = rank_describe_shard(r);
-    if (d.slow && rank_open_tiles(r, &d, &p->bytes[r->number], &room, &r->store)) return 1;
+    if (d.slow && rank_open_tiles(r, &d, &p->bytes[r->number], &told, &r->store)) return 1;
     d.store = r->store;
     return said(&r->e, "The shard", memopt_shard_open(&d, r->e.arena, &r->shard));
 }
@@ -1021,23 +1053,45 @@ static int ranks_run(const ranks_plan *p, outcome *out) {
 /* ---- what is told ---- */
 #include "ranks_report.h" /* ranks_tell(), ranks_json_write() */
 
-static int ranks_main(const options *asked, outcome *out) {
-    options o = *asked, shown = *asked;
-    ranks_plan p = { 0 };
+static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, outcome *out) {
+    options shown = *asked;
     int wrong;
 
     memset(out, 0, sizeof *out);
-    shown.quiet = 0;
+    shown.quiet = shown.ladder = 0;
     options_describe(&shown, out->switches, sizeof out->switches);
-    o.accumulate = o.units;
-    p.o = &o;
-    p.reports = (rank_report *)calloc(o.ranks, sizeof *p.reports);
-    p.bytes = (memopt_shard_bytes *)calloc(o.ranks, sizeof *p.bytes);
-    wrong = !p.reports || !p.bytes;
-    if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of %zu ranks.", o.ranks);
-    wrong = wrong || plan_ranks(&p, out) || (!o.dry_run && ranks_run(&p, out));
-    p.steps = o.dry_run ? o.steps : (size_t)out->steps;
+    *o = *asked;
+    o->accumulate = o->units;
+    p->o = o;
+    p->reports = (rank_report *)calloc(o->ranks, sizeof *p->reports);
+    p->bytes = (memopt_shard_bytes *)calloc(o->ranks, sizeof *p->bytes);
+    wrong = !p->reports || !p->bytes;
+    if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of %zu ranks.", o->ranks);
+    wrong = wrong || plan_ranks(p, out) || (!o->dry_run && ranks_run(p, out));
+    p->steps = o->dry_run ? o->steps : (size_t)out->steps;
     out->ok = !wrong;
+    return wrong;
+}
+
+/* A row of a table: one rank, told as run() tells a process. */
+static int rank_alone(const options *asked, outcome *out, char **strip) {
+    ranks_plan p = { 0 };
+    options o;
+    int wrong;
+
+    p.alone = 1;
+    p.strip = strip;
+    wrong = ranks_plan_and_run(asked, &p, &o, out);
+    if (!wrong && !o.dry_run) out->measured_peak = process_highest();
+    free(p.reports); free(p.bytes);
+    return wrong;
+}
+
+static int ranks_main(const options *asked, outcome *out) {
+    ranks_plan p = { 0 };
+    options o;
+    int wrong = ranks_plan_and_run(asked, &p, &o, out);
+
     if (wrong && out->message[0] && !own_rank()) fprintf(stderr, "train_gpt: %s\n", out->message);
     if (!wrong && !own_rank()) {
         ranks_tell(&p, out);

@@ -7,7 +7,7 @@
 static int child_main(const options *o, const char *name, int to) {
     outcome *out = (outcome *)calloc(1, sizeof *out); char *strip = NULL; size_t length; int fine;
     if (!out) return 0;
-    fine = !run(o, out, &strip);
+    fine = !(o->ranks ? rank_alone(o, out, &strip) : run(o, out, &strip));
     snprintf(out->name, sizeof out->name, "%s", name);
     fine = write(to, out, sizeof *out) == (ssize_t)sizeof *out && fine;
     length = strip ? strlen(strip) : 0;
@@ -63,18 +63,26 @@ static size_t memory_there(void) {
 }
 
 /* ---- the ladder ---- */
-typedef struct rung { const char *name; int exact, which; } rung;
+typedef struct rung { const char *name; int exact, which, like; } rung; /* exact: with the bits of the rung `like` */
 enum { CONVENTIONAL_RUNG, ARENA_RUNG, CHECKPOINTS_RUNG, FUSED_RUNG, HEAD_RUNG, ATTENTION_RUNG, MLP_RUNG,
-    ADAM8_RUNG, BF16_RUNG, RUNGS };
+    ADAM8_RUNG, BF16_RUNG, DISK_RUNG, BF16_DISK_RUNG, RUNGS };
 static const rung rungs[RUNGS] = {
-    { "conventional engine", 1, CONVENTIONAL_RUNG }, { "arena: gradients of one layer", 1, ARENA_RUNG },
-    { "+ checkpoints, +33 % operations", 1, CHECKPOINTS_RUNG }, { "+ step inside backward", 1, FUSED_RUNG },
-    { "+ head in chunks", 1, HEAD_RUNG }, { "+ attention by rows", 1, ATTENTION_RUNG }, { "+ MLP in chunks", 1, MLP_RUNG },
-    { "+ 8-bit Adam", 0, ADAM8_RUNG }, { "+ bf16: everything on", 0, BF16_RUNG },
+    { "conventional engine", 1, CONVENTIONAL_RUNG, CONVENTIONAL_RUNG },
+    { "arena: gradients of one layer", 1, ARENA_RUNG, CONVENTIONAL_RUNG },
+    { "+ checkpoints, +33 % operations", 1, CHECKPOINTS_RUNG, ARENA_RUNG },
+    { "+ step inside backward", 1, FUSED_RUNG, CHECKPOINTS_RUNG },
+    { "+ head in chunks", 1, HEAD_RUNG, FUSED_RUNG },
+    { "+ attention by rows", 1, ATTENTION_RUNG, HEAD_RUNG },
+    { "+ MLP in chunks", 1, MLP_RUNG, ATTENTION_RUNG },
+    { "+ 8-bit Adam", 0, ADAM8_RUNG, MLP_RUNG },
+    { "+ bf16: everything on", 0, BF16_RUNG, ADAM8_RUNG },
+    { "all that keeps the bits, on disk", 1, DISK_RUNG, MLP_RUNG },
+    { "everything on, on disk", 1, BF16_DISK_RUNG, BF16_RUNG },
 };
 static const rung ends[] = {
-    { "conventional engine", 1, CONVENTIONAL_RUNG }, { "all that keeps the bits", 1, MLP_RUNG },
-    { "+ 8-bit Adam, bf16: everything on", 0, BF16_RUNG },
+    { "conventional engine", 1, CONVENTIONAL_RUNG, CONVENTIONAL_RUNG },
+    { "all that keeps the bits", 1, MLP_RUNG, CONVENTIONAL_RUNG },
+    { "+ 8-bit Adam, bf16: everything on", 0, BF16_RUNG, MLP_RUNG },
 };
 static void rung_options(options *o, int which) {
     const size_t rows = o->batch * o->context;
@@ -84,9 +92,13 @@ static void rung_options(options *o, int which) {
     o->head_chunk = which >= HEAD_RUNG ? most(64, rows / 32) : 0;
     o->lean_attention = which >= ATTENTION_RUNG;
     o->mlp_chunk = which >= MLP_RUNG ? most(64, rows / 8) : 0;
-    o->states = which >= ADAM8_RUNG ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32;
-    o->weights = which >= BF16_RUNG ? WEIGHTS_BF16 : WEIGHTS_F32;
-    o->gradients = which >= BF16_RUNG ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    o->states = which >= ADAM8_RUNG && which != DISK_RUNG ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32;
+    o->weights = which == BF16_RUNG || which == BF16_DISK_RUNG ? WEIGHTS_BF16 : WEIGHTS_F32;
+    o->gradients = o->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    if (which < DISK_RUNG) return;
+    o->ranks = o->units = 1; /* a single unit: the bits of a training without ranks */
+    o->offload = OFFLOAD_STATES | OFFLOAD_WEIGHTS | OFFLOAD_ACTIVATIONS;
+    o->offload_to = "build";
 }
 static int same_bits(const outcome *a, const outcome *b) {
     return a->weights_hash == b->weights_hash && a->loss_count == b->loss_count && a->held_count == b->held_count
@@ -101,16 +113,18 @@ static int ladder_main(const options *base) {
     snprintf(about, sizeof about, "%s: %zu layers of width %zu, %zu tokens in %zu sequences, %zu steps, %zu threads",
         base->preset,
              base->layers, base->width, base->batch * base->context, base->batch, base->steps, base->threads);
+    if (stat("build", &st)) (void)mkdir("build", 0777); /* where files of the last rungs lie, too */
     printf("%s\n%-34s %12s %12s %7s %10s %11s %10s %10s  %s\n", about, "rung", "predicted MB", "measured MB", "ratio",
         "tokens/s", "CPU s, step", "last loss", base->validate ? "held back" : "", "same bits as above");
     for (i = 0; i < count; ++i) {
-        options o = *base; const outcome *x = &out[i]; int same;
+        options o = *base; const outcome *x = &out[i], *like = x; int same;
         rung_options(&o, list[i].which);
         if (planned_alone(&o) > memory_there() / 20 * 19) o.dry_run = 1; /* too large for this machine: only planned */
         run_apart(&o, list[i].name, &out[i], &strips[i]);
         if (!x->ok) { printf("%-34s %s\n", x->name, x->message); wrong = 1; continue; }
-        same = i && out[i - 1].loss_count && x->loss_count && same_bits(x, &out[i - 1]);
-        if (i && list[i].exact && out[i - 1].loss_count && x->loss_count && !same) wrong = 1;
+        while (like > out && list[like - out].which != list[i].like) --like;
+        same = like->loss_count && x->loss_count && same_bits(x, like);
+        if (list[i].exact && like->loss_count && x->loss_count && !same) wrong = 1;
         printf("%-34s %12.1f ", x->name, (double)x->predicted_peak / 1e6);
         if (x->loss_count) printf("%12.1f ", (double)x->measured_peak / 1e6);
         else printf("%12s ", "-");
@@ -119,11 +133,10 @@ static int ladder_main(const options *base) {
             printf("%10.1f %11.3f %10.5f ", x->tokens_per_second, x->cpu_seconds_per_step, (double)x->losses[x->loss_count - 1]);
         if (x->loss_count && x->held_count) printf("%10.5f  ", (double)x->held[x->held_count - 1]);
         else if (x->loss_count) printf("%10s  ", "");
-        puts(!x->loss_count ? base->dry_run ? "" : " planned only: it does not fit here" : !i || !out[i - 1].loss_count ? ""
+        puts(!x->loss_count ? base->dry_run ? "" : " planned only: it does not fit here" : !i || !like->loss_count ? ""
              : same ? "yes" : list[i].exact ? "NO" : "no: lossy by choice");
         fflush(stdout);
     }
-    if (stat("build", &st)) (void)mkdir("build", 0777);
     shown.title = "The same network in less memory"; shown.about = about;
     shown.rungs = out; shown.count = (size_t)count; shown.strips = (const char *const *)strips;
     if (page_write("build/ladder.html", &shown) || page_chart_svg("build/ladder.svg", &shown)) {

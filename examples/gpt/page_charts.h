@@ -28,7 +28,7 @@ static void page_areas(FILE *f, const outcome *o, double scale) {
             double bytes = 0; long y;
             for (t = 0; t <= tag; ++t) bytes += (double)o->moments[i].bytes[t];
             y = (long)(1000 * bytes / scale + 0.5);
-            if (y != drawn) fprintf(f, "H%.4gV%ld", 1000 * (double)o->moments[i].when, 1000 - y);
+            if (y != drawn) fprintf(f, "H%.2fV%ld", 1000 * (double)o->moments[i].when, 1000 - y);
             drawn = y;
         }
         fprintf(f, "H1000V1000Z\"><title>%s</title></path>", tag_names[tag]);

@@ -3322,6 +3322,47 @@ typedef struct memopt_shard_seconds { /* of a step */
 MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, const memopt_shard_machine *machine,
                                                memopt_shard_seconds *seconds);
 
+typedef struct memopt_shard_tier { /* where a rank may put what does not fit into its memory */
+    uint64_t           room;      /* bytes that may be taken there */
+    memopt_store_rates rates;     /* memopt_store_measure(); each at least 1 */
+    int                in_memory; /* 1: other memory of the host; 0: a file */
+    int                no_atomic; /* as of its store: 1: every byte once, 0: twice */
+} memopt_shard_tier;
+
+typedef struct memopt_shard_target { /* zero it, then set what you need */
+    size_t                   memory;       /* bytes that the rank may take, those of a pass included */
+    const memopt_shard_tier *tiers;        /* such as the host's memory, a disk; for each store one of them */
+    size_t                   tier_count;   /* 0 to 8 */
+    size_t                   pass;         /* what a pass takes: memopt_tape_stats.peak */
+    /* The same where a tape has a store for what it keeps; kept 0: there is none */
+    size_t                   pass_slow;
+    uint64_t                 kept;         /* bytes of that store */
+    uint64_t                 kept_read, kept_written; /* bytes a step */
+} memopt_shard_target;
+
+typedef struct memopt_shard_choice {
+    int      slow;      /* for memopt_shard_desc */
+    size_t   tier;      /* of it: an index of the target's; SIZE_MAX: nothing is slow */
+    size_t   kept_tier; /* of what a tape keeps; SIZE_MAX: it stays in memory */
+    size_t   memory;    /* bytes that the rank takes */
+    uint64_t read, written; /* bytes a step, from and to tiers */
+    /* That these take; a step takes them or its computing, whichever is more. Of a tier: the most of what is read at
+       its rate one way, what is written, and the sum at that of both. Tiers move at the same time */
+    double   seconds;
+} memopt_shard_choice;
+
+/**
+ * What of a rank must go to slow tiers so that it fits its memory: of all ways that fit, the one whose transfers take
+ * the least seconds; of equal ones the one that moves less, then that with less memory.
+ *
+ * desc    as for a plan; its `slow` is what is looked for, and not read. Weights only leave in stage 3
+ * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, too many tiers, rates below 1, no such flag),
+ *         ERR_MEMORY (nothing fits: the error has the least bytes that would, on tiers with this room)
+ * memory  the tables'
+ */
+MEMOPT_API memopt_status memopt_shard_choose(const memopt_shard_desc *desc, const memopt_shard_target *target,
+                                             memopt_shard_choice *choice);
+
 /** The bytes of each tile of this rank's store, for memopt_store_desc: slow_tiles of them. Returns as
     memopt_shard_plan(); ERR_ARGUMENT (bytes NULL, nothing is slow) */
 MEMOPT_API memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes);
@@ -36543,6 +36584,168 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_
     memopt_comm_destroy(w.comms[0]);
     memopt_comm_destroy(w.comms[1]);
     return c.status;
+}
+
+/* ---- what must be slow ---- */
+enum { MEMOPT_I_SHARD_TIERS = 8 };
+
+static void memopt_i_shard_check_target(memopt_i_checks *c, const memopt_shard_target *target) {
+    size_t i;
+
+    memopt_i_must_be_at_most(c, "tier_count", target->tier_count, "at most", MEMOPT_I_SHARD_TIERS);
+    memopt_i_must(c, !target->tier_count || target->tiers, "tiers", "is NULL");
+    for (i = 0; !c->status && i < target->tier_count; ++i) {
+        const memopt_shard_tier *tier = &target->tiers[i];
+        const memopt_store_rates *r = &tier->rates;
+
+        memopt_i_checks_at(c, "tier", i);
+        memopt_i_must_be_flag(c, "in_memory", tier->in_memory);
+        memopt_i_must_be_flag(c, "no_atomic", tier->no_atomic);
+        memopt_i_must(c, memopt_i_within(r->read, 1, 1e30) && memopt_i_within(r->write, 1, 1e30)
+                      && memopt_i_within(r->both, 1, 1e30), "rates", "are not all from 1 to 1e30 bytes a second");
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+}
+
+/* Bytes of a store on this tier with the tiles of a planned shard. */
+static memopt_status memopt_i_shard_tier_bytes(memopt_i_checks *c, const memopt_shard *x,
+                                               const memopt_shard_tier *tier, uint64_t *bytes) {
+    const size_t room = x->bytes.slow_tiles * sizeof(size_t); /* less than the tiles themselves */
+    size_t *tiles = (size_t *)memopt_i_alloc(&x->host, room, MEMOPT_I_HOST_ALIGN);
+    memopt_store_sizes sizes;
+    memopt_store_desc d;
+
+    if (!tiles) return memopt_i_refuse_memory(c, room);
+    memopt_i_shard_list_tiles(x, tiles);
+    memset(&d, 0, sizeof d);
+    memset(&sizes, 0, sizeof sizes);
+    d.tiles = x->bytes.slow_tiles;
+    d.each_bytes = tiles;
+    d.transfers = x->bytes.slow_transfers;
+    d.aligned = 1;
+    d.path = tier->in_memory ? NULL : "file";
+    d.no_atomic = tier->no_atomic;
+    d.error = c->error;
+    c->status = memopt_store_bytes(&d, &sizes);
+    *bytes = tier->in_memory ? sizes.memory : sizes.disk;
+    memopt_i_free(&x->host, tiles, room, MEMOPT_I_HOST_ALIGN);
+    return c->status;
+}
+
+/* Seconds of one tier. */
+static double memopt_i_shard_tier_seconds(const memopt_shard_tier *tier, uint64_t read, uint64_t written) {
+    const double in = (double)read / tier->rates.read, out = (double)written / tier->rates.write;
+    const double sum = (double)(read + written) / tier->rates.both, one_way = in > out ? in : out;
+
+    return one_way > sum ? one_way : sum;
+}
+
+typedef struct memopt_i_shard_way { /* that is looked at */
+    const memopt_shard_target *target;
+    const memopt_shard_bytes *bytes;
+    uint64_t room; /* of the shard's store on its tier */
+    memopt_shard_choice choice;
+} memopt_i_shard_way;
+
+/* Fill in what the choice takes; 0: its tiers have no room for it. */
+static int memopt_i_shard_way_takes(memopt_i_shard_way *w) {
+    const memopt_shard_target *t = w->target;
+    memopt_shard_choice *x = &w->choice;
+    size_t i;
+
+    x->read = x->written = 0;
+    x->seconds = 0;
+    if (memopt_i_add(w->bytes->total, x->kept_tier == SIZE_MAX ? t->pass : t->pass_slow, &x->memory)) return 0;
+    for (i = 0; i < t->tier_count; ++i) {
+        const int is_shard = i == x->tier, is_kept = i == x->kept_tier;
+        const uint64_t room = is_shard ? w->room : 0;
+        const uint64_t read = (is_shard ? w->bytes->slow_read : 0) + (is_kept ? t->kept_read : 0);
+        const uint64_t written = (is_shard ? w->bytes->slow_written : 0) + (is_kept ? t->kept_written : 0);
+        const double seconds = memopt_i_shard_tier_seconds(&t->tiers[i], read, written);
+
+        if (room > t->tiers[i].room || (is_kept && t->kept > t->tiers[i].room - room)) return 0;
+        x->read += read;
+        x->written += written;
+        if (x->seconds < seconds) x->seconds = seconds;
+    }
+    return 1;
+}
+
+static int memopt_i_shard_is_better(const memopt_shard_choice *a, const memopt_shard_choice *b) {
+    if (a->seconds < b->seconds || a->seconds > b->seconds) return a->seconds < b->seconds;
+    if (a->read + a->written != b->read + b->written) return a->read + a->written < b->read + b->written;
+    return a->memory < b->memory;
+}
+
+typedef struct memopt_i_shard_found {
+    memopt_shard_choice best;
+    size_t least; /* bytes of all ways whose tiers have the room; SIZE_MAX: there is none */
+    int is_there;
+} memopt_i_shard_found;
+
+/* Every tier for what a tape keeps, and memory. */
+static void memopt_i_shard_try_kept(memopt_i_shard_way *w, memopt_i_shard_found *found) {
+    const size_t ways = w->target->kept ? w->target->tier_count + 1 : 1;
+    size_t i;
+
+    for (i = 0; i < ways; ++i) {
+        w->choice.kept_tier = i ? i - 1 : SIZE_MAX;
+        if (!memopt_i_shard_way_takes(w)) continue;
+        found->least = memopt_i_min(found->least, w->choice.memory);
+        if (w->choice.memory > w->target->memory) continue;
+        if (!found->is_there || memopt_i_shard_is_better(&w->choice, &found->best)) found->best = w->choice;
+        found->is_there = 1;
+    }
+}
+
+/* Every tier for what is slow. */
+static memopt_status memopt_i_shard_try_slow(memopt_i_checks *c, const memopt_shard_desc *desc, int slow,
+                                             const memopt_shard_target *target, memopt_i_shard_found *found) {
+    const size_t ways = slow ? target->tier_count : 1;
+    memopt_i_shard_way w;
+    memopt_shard_desc d = *desc;
+    memopt_shard *x;
+    size_t i;
+
+    d.slow = slow;
+    x = memopt_i_shard_make(c, &d);
+    if (!x) return c->status;
+    memset(&w, 0, sizeof w);
+    w.target = target;
+    w.bytes = &x->bytes;
+    w.choice.slow = slow;
+    for (i = 0; !c->status && i < ways; ++i) {
+        w.choice.tier = slow ? i : SIZE_MAX;
+        if (!slow || !memopt_i_shard_tier_bytes(c, x, &target->tiers[i], &w.room)) memopt_i_shard_try_kept(&w, found);
+    }
+    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
+    return c->status;
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_choose(const memopt_shard_desc *desc,
+                                                           const memopt_shard_target *target,
+                                                           memopt_shard_choice *choice) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
+    memopt_i_shard_found found;
+    int slow;
+
+    memopt_i_must(&c, desc != NULL, "desc", "is NULL");
+    memopt_i_must(&c, target != NULL, "target", "is NULL");
+    if (memopt_i_must(&c, choice != NULL, "choice", "is NULL")) return c.status;
+    memopt_i_shard_check_target(&c, target);
+    memset(&found, 0, sizeof found);
+    found.least = SIZE_MAX;
+    for (slow = 0; !c.status && slow < (target->tier_count ? 8 : 1); ++slow) {
+        if ((slow & MEMOPT_SHARD_SLOW_WEIGHTS) && desc->stage != 3) continue;
+        if ((slow & MEMOPT_SHARD_SLOW_EXTRA) && desc->optim.extra == MEMOPT_OPTIM_EXTRA_NONE) continue;
+        (void)memopt_i_shard_try_slow(&c, desc, slow, target, &found);
+    }
+    if (c.status) return c.status;
+    if (!found.is_there)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_MEMORY, "memory", memopt_i_count(target->memory),
+                                      "at least", memopt_i_count(found.least));
+    *choice = found.best;
+    return MEMOPT_OK;
 }
 
 /* ---- what is where ---- */

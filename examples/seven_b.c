@@ -96,6 +96,34 @@ static int is_there(model *m) {
     return 0;
 }
 
+/* What must lie on the disk so that the rest fits into less and less memory, and what that costs. */
+static int tell_choices(model *m, const rates *r) {
+    const memopt_shard_desc d = model_shard(m);
+    memopt_shard_tier disk;
+    memopt_shard_target target;
+    memopt_shard_choice x;
+    memopt_status s;
+
+    memset(&disk, 0, sizeof disk);
+    memset(&target, 0, sizeof target);
+    disk.room = UINT64_MAX;
+    disk.rates = r->disk;
+    disk.no_atomic = m->o->no_atomic;
+    target.memory = SIZE_MAX;
+    target.tiers = &disk;
+    target.tier_count = 1;
+    target.pass = m->arena_bytes - model_held(m);
+    while ((s = memopt_shard_choose(&d, &target, &x)) == MEMOPT_OK) {
+        printf("%s %.3f GB of memory: %s on the disk; %.3f GB moved a step, %.1f s\n",
+               target.memory == SIZE_MAX ? "choices " : "        ", (double)x.memory / 1e9,
+               !x.slow ? "nothing" : x.slow == MEMOPT_SHARD_SLOW_STATES ? "states"
+               : x.slow == MEMOPT_SHARD_SLOW_WEIGHTS ? "weights" : "weights and states",
+               (double)(x.read + x.written) / 1e9, x.seconds);
+        target.memory = x.memory - 1;
+    }
+    return s == MEMOPT_ERR_MEMORY ? 0 : failed(m, "The choices", s);
+}
+
 static int tell_time(model *m, const char *path, told *t) {
     if (!m->o->in_memory && measure_disk(m, path, &t->r)) return 1;
     if (measure_computing(m, &t->r)) return 1;
@@ -109,6 +137,7 @@ static int tell_time(model *m, const char *path, told *t) {
     printf("         a layer's forward takes %.4f s, its backward %.4f; %.1f million parameters are stepped a second\n",
            t->r.segment[ATTENTION][0] + t->r.segment[MLP][0], t->r.segment[ATTENTION][1] + t->r.segment[MLP][1],
            1e-6 / t->r.step);
+    if (!m->o->in_memory && tell_choices(m, &t->r)) return 1;
     printf("time     %.1f s until the first step, %.1f s a step: %.1f computing, %.1f on the disk\n", t->begin,
            t->step.computing, t->step.busy, t->step.moving);
     return 0;

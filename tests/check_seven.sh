@@ -62,6 +62,8 @@ done
 run --dry-run || fail "--dry-run"
 grep -q '^a step   reads' "$work/out" && grep -q '^time ' "$work/out" || fail "--dry-run tells too little"
 ! grep -q '^step' "$work/out" || fail "--dry-run trains"
+grep -q '^choices .* nothing on the disk; 0.000 GB moved' "$work/out" && grep -q 'weights and states on the disk; ' "$work/out" ||
+    fail "--dry-run tells no choices"
 
 # A run that is kept, and one that is killed, go on with the bits of one.
 trains --steps 6; bits | tail -n 1 >"$work/one"

@@ -4080,12 +4080,12 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
 
 /**
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
- * in the save.
+ * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
  * desc    its items and error are read: each rank lists what it wants to hold. What the save has besides stays there
  * returns OK; ERR_ARGUMENT, ERR_FORMAT (an item is not there, or has another type or shape), ERR_MEMORY: nothing has
- *         changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open()): items are undefined then, and
- *         are to be read again; what memopt_comm_run() returns
+ *         changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the items have another
+ *         checksum): items are undefined then, and are to be read again; what memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc);
 
@@ -39925,7 +39925,8 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               CRC-32C of the header, CRC-32C of all; "number", U64: N; "content", U32: CRC-32C of the items in the
               order of their listing, each in global order; "tiles", U32 of RANKS x n: CRC-32C of each tile of a
               file's data, 0 behind its last; "crc", U8 x 4, last: CRC-32C of all bytes before it, little endian. Its
-              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), then the engine's own. The model of
+              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), "memopt.items" (a CRC-32C of names, types
+              and shapes in the order of their listing; early files have none), then the engine's own. The model of
               others, where one is listed: model.safetensors, or model-00001-of-00003.safetensors and so on with
               model.safetensors.index.json, as the reference names and writes them.
    Versions   Readers ignore tensors and "memopt." keys they do not know, and refuse a version above their own. What a
@@ -39943,6 +39944,10 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               are copied.
    Slow tier  An item that is not in memory is brought tile by tile, by the list that is made of a tile as of a whole
               tensor. A tile that was loaded into goes back when the next one comes: an item after the other fills it.
+   Proofs     The manifest's checksum proves its tables; a header's, names and places; a tile's, the bytes of a file as
+              they left the buffer; the file's, that its tiles are in their places. None proves that ranges of several
+              files make up a whole, nor that the bytes arrived where they belong: so, when exactly what was saved is
+              read, in its order, the content's checksum is made once more of what is in memory then.
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; and the run's
@@ -39956,6 +39961,7 @@ enum {
     MEMOPT_I_SAVE_NAME = 192,  /* room for our names in a path */
     MEMOPT_I_SAVE_WORDS = 6,   /* numbers that ranks agree on */
     MEMOPT_I_SAVE_TABLES = 5,  /* of a manifest */
+    MEMOPT_I_SAVE_OWN = 4,     /* of its metadata */
     MEMOPT_I_SAVE_TRANSFERS = 4, /* under way at once, unless all may be */
     MEMOPT_I_SAVE_DIMENSIONS = 10
 };
@@ -40344,14 +40350,11 @@ static uint32_t memopt_i_save_crc_text(uint32_t crc, const char *text) {
     return memopt_crc32c(crc, text, strlen(text) + 1);
 }
 
-/* A number by which ranks notice that they do not list the same. */
-static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
-    const uint64_t numbers[6] = { d->step, d->tile, d->item_count, d->metadata_count, d->model_count, d->model_bytes };
-    uint32_t crc = memopt_crc32c(0, numbers, sizeof numbers);
-    size_t i;
+/* What is listed, in which order. */
+static uint32_t memopt_i_save_crc_items(uint32_t crc, const memopt_save_item *items, size_t count) {
+    const memopt_save_item *item;
 
-    for (i = 0; i < d->item_count + d->model_count; ++i) {
-        const memopt_save_item *item = memopt_i_save_item(d, i);
+    for (item = items; item < items + count; ++item) {
         const uint64_t what[3] = { (uint64_t)item->type, item->count, item->dimensions };
 
         if (item->prefix) crc = memopt_crc32c(crc, item->prefix, strlen(item->prefix));
@@ -40359,6 +40362,17 @@ static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
         crc = memopt_crc32c(crc, what, sizeof what);
         crc = memopt_crc32c(crc, item->shape, item->dimensions * sizeof *item->shape);
     }
+    return crc;
+}
+
+/* A number by which ranks notice that they do not list the same. */
+static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
+    const uint64_t numbers[6] = { d->step, d->tile, d->item_count, d->metadata_count, d->model_count, d->model_bytes };
+    uint32_t crc = memopt_crc32c(0, numbers, sizeof numbers);
+    size_t i;
+
+    crc = memopt_i_save_crc_items(crc, d->items, d->item_count);
+    if (d->model_count) crc = memopt_i_save_crc_items(crc, d->model, d->model_count);
     for (i = 0; i < d->metadata_count; ++i)
         crc = memopt_i_save_crc_text(memopt_i_save_crc_text(crc, d->metadata[i].key), d->metadata[i].value);
     return crc;
@@ -40443,7 +40457,7 @@ static size_t memopt_i_save_text_bytes(const memopt_save_desc *d) {
 static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
     const memopt_save_desc *d = &s->desc;
     const size_t n = s->item_count;
-    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + 4; /* the manifest's metadata, or this rank's */
+    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + MEMOPT_I_SAVE_OWN; /* the manifest's, or a rank's */
     size_t all = 0;
 
     if (memopt_i_mul(n, s->ranks, &all)) c->overflow = 1;
@@ -41049,7 +41063,7 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
     const uint64_t files[2] = { s->ranks, 4 };
     const uint64_t tiles[2] = { s->ranks, s->tile_count };
     const uint64_t crc[1] = { 4 };
-    char step[24], tile[24];
+    char step[24], tile[24], items[24];
     memopt_i_writer o = memopt_i_writer_begin(step, sizeof step);
     memopt_tensors_desc d;
     size_t i;
@@ -41069,9 +41083,13 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
     o = memopt_i_writer_begin(tile, sizeof tile);
     memopt_i_put_number(&o, s->desc.tile);
     (void)memopt_i_writer_end(&o, 1, NULL);
+    o = memopt_i_writer_begin(items, sizeof items);
+    memopt_i_put_number(&o, memopt_i_save_crc_items(0, s->desc.items, s->desc.item_count));
+    (void)memopt_i_writer_end(&o, 1, NULL);
     memopt_i_save_add(s, &d, "memopt.save", "1");
     memopt_i_save_add(s, &d, "memopt.step", step);
     memopt_i_save_add(s, &d, "memopt.tile", tile);
+    memopt_i_save_add(s, &d, "memopt.items", items);
     for (i = 0; i < s->desc.metadata_count; ++i)
         memopt_i_save_add(s, &d, s->desc.metadata[i].key, s->desc.metadata[i].value);
     if (buffer) s->checks.status = memopt_tensors_write(&d, buffer, capacity, header);
@@ -41463,7 +41481,7 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
     }
     if (!s.checks.status) {
         const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
-        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, desc->metadata_count + 3);
+        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, desc->metadata_count + MEMOPT_I_SAVE_OWN);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
         if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
@@ -42035,10 +42053,64 @@ static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, m
     return c->status;
 }
 
+/* Tables for the content of what is going to be read, before anything is: on all ranks, or on none, where it is not all
+   that was saved, in its order, or not in memory. */
+static memopt_status memopt_i_saved_prove(memopt_saved *saved, memopt_i_checks *c, const memopt_save_desc *desc,
+                                          memopt_i_save *s) {
+    memopt_save_desc d;
+    uint64_t numbers[5] = { 0 };
+    uint64_t saved_items = 0;
+    const char *text = memopt_tensors_value(&saved->tensors, "memopt.items");
+    size_t i, other;
+    memopt_status status;
+
+    memset(&d, 0, sizeof d);
+    d.path = saved->run;
+    d.comm = saved->comm;
+    d.host = &saved->host;
+    d.error = desc->error;
+    d.items = desc->items;
+    d.item_count = desc->item_count;
+    *s = memopt_i_save_of(&d);
+    numbers[0] = text && memopt_i_save_number(text, &saved_items)
+              && saved_items == memopt_i_save_crc_items(0, d.items, d.item_count);
+    for (i = 0; i < d.item_count; ++i) if (d.items[i].move_fn) numbers[0] = 0;
+    if (memopt_i_save_agree(c, d.comm, numbers, NULL, &other)) return c->status;
+    if (!numbers[0] || other != SIZE_MAX) return MEMOPT_OK;
+    (void)memopt_i_save_open(s);
+    status = memopt_i_save_meet(s);
+    s->checks.error = NULL; /* elements that nobody reads are no mistake */
+    for (i = 0; i < d.item_count && !s->checks.status; ++i) (void)memopt_i_save_share(s, i);
+    return c->status = status;
+}
+
+/* What has been read, once more. */
+static memopt_status memopt_i_saved_compare(memopt_saved *saved, memopt_i_checks *c, memopt_i_save *s) {
+    const size_t n = s->desc.item_count;
+    size_t i;
+
+    if (!s->block || s->checks.status) return c->status;
+    memset(s->crcs, 0, s->ranks * n * sizeof *s->crcs);
+    for (i = 0; i < n; ++i) {
+        const memopt_save_item *item = &s->desc.items[i];
+        const memopt_i_range *mine = &s->ranges[s->rank * n + i];
+        const size_t element = memopt_i_save_element(item->type);
+
+        if (mine->count)
+            s->crcs[s->rank * n + i] = memopt_crc32c(0, (const unsigned char *)item->data
+                                                            + (size_t)(mine->first - item->first) * element,
+                                                     (size_t)mine->count * element);
+    }
+    if (memopt_i_save_gather(c, saved->comm, s->crcs, n * sizeof *s->crcs)) return c->status;
+    return memopt_i_save_content(s) == saved->content ? MEMOPT_OK
+        : memopt_i_refuse(c, MEMOPT_ERR_CORRUPT, "items", "are not those of which the save has the checksum");
+}
+
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc) {
     uint64_t numbers[5] = { 0 };
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
     memopt_i_saved_wish w = { NULL, NULL, NULL, NULL, 0 };
+    memopt_i_save proof;
     void *block = NULL;
     size_t bytes = 0;
     size_t i, other;
@@ -42057,7 +42129,9 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
         memopt_i_save_index(desc->items, desc->item_count, w.order, w.hashes);
         (void)memopt_i_saved_count(saved, &c, &w);
     }
-    (void)memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other);
+    memset(&proof, 0, sizeof proof);
+    if (!memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other))
+        (void)memopt_i_saved_prove(saved, &c, desc, &proof);
     w.copies = 1;
     if (!c.status) {
         for (i = 0; i < saved->file_count && !c.status; ++i) {
@@ -42066,8 +42140,10 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
         }
         if (c.status == MEMOPT_ERR_FORMAT) c.status = MEMOPT_ERR_CORRUPT; /* it was looked at before */
         if (c.status == MEMOPT_ERR_CORRUPT && c.error) c.error->status = c.status;
-        (void)memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other);
+        if (!memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other))
+            (void)memopt_i_saved_compare(saved, &c, &proof);
     }
+    memopt_i_save_close(&proof);
     memopt_i_free(&saved->host, block, bytes, 64);
     return c.status;
 }

@@ -1000,7 +1000,7 @@ static void save_foreign(void) {
         { "\"shape\":[1,4]", "\"shape\":[2,2]", "save: tiles is not the table that it should be", 0 },
         { "\"shape\":[1,4]", "\"shape\":[2,2]", "save: files is not the table that it should be", 1 },
         { "{\"dtype\":\"U64\"", "{\"dtype\":\"I64\"", "save: files is not the table that it should be", 0 },
-        { "{\"dtype\"", "{\"dtipe\"", "tensors: dtype is missing at byte 123", 0 }
+        { "{\"dtype\"", "{\"dtipe\"", "tensors: dtype is missing at byte 151", 0 }
     };
     static const struct { size_t at, bytes; uint64_t number; const char *why; } numbers[] = {
         { 0, 8, 0, "save: bytes of the file 16878 at file 0, the manifest says 0" },
@@ -1094,6 +1094,9 @@ static const char gold_file_text[] =
     "\"data_offsets\":[0,8]},\"w/a@0\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]},\"m/a@0\":{\"dtype\":\"U8\",\"shape\":[5],"
     "\"data_offsets\":[32,37]}}";
 static const unsigned char gold_file_data[] = { 42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 128, 63, 0, 0, 0, 192, 0, 0, 0, 63, 0, 0, 64, 64, 0, 0, 128, 190, 0, 0, 0, 65, 1, 2, 3, 254, 255 };
+/* As it is written since: with a checksum of the listing. Computed by the same program */
+static const char gold_listing[] = "\"memopt.items\":\"3452180718\",";
+static const unsigned char gold_listing_crc[4] = { 168, 4, 227, 26 };
 static void gold_bytes(const char *text, size_t header, const unsigned char *data, size_t bytes, unsigned char *to) {
     const uint64_t length = header - 8;
     memcpy(to, &length, 8);
@@ -1102,12 +1105,16 @@ static void gold_bytes(const char *text, size_t header, const unsigned char *dat
     memcpy(to + header, data, bytes);
 }
 static void save_golden(void) {
-    static const uint64_t shape[2] = { 2, 3 }; static unsigned char manifest[452], file[4133];
+    static const uint64_t shape[2] = { 2, 3 }; static unsigned char manifest[452], file[4133], now[484]; static char text_now[432];
     static const float weights[6] = { 1, -2, 0.5f, 3, -0.25f, 8 }; static const unsigned char codes[5] = { 1, 2, 3, 254, 255 };
     const memopt_tensor_metadata text = { "data", "x \"y\"" }; float w[6]; unsigned char c[5]; uint64_t step = 42; memopt_save_item items[3]; memopt_save_desc s;
     save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; int k;
     gold_bytes(gold_manifest_text, 400, gold_manifest_data, sizeof gold_manifest_data, manifest);
     gold_bytes(gold_file_text, 4096, gold_file_data, sizeof gold_file_data, file);
+    strncat(text_now, gold_manifest_text, (size_t)(strstr(gold_manifest_text, "\"data\"") - gold_manifest_text));
+    strcat(text_now, gold_listing); strcat(text_now, strstr(gold_manifest_text, "\"data\""));
+    gold_bytes(text_now, 432, gold_manifest_data, sizeof gold_manifest_data, now);
+    memcpy(now + sizeof now - 4, gold_listing_crc, 4);
     memset(&s, 0, sizeof s);
     memcpy(w, weights, sizeof w); memcpy(c, codes, sizeof c);
     items[0] = run_item("w/", "a", MEMOPT_TENSOR_F32, 6, w); items[0].shape = shape; items[0].dimensions = 2;
@@ -1115,7 +1122,8 @@ static void save_golden(void) {
     s.path = "run"; s.step = 42; s.items = items; s.item_count = 3; s.metadata = &text; s.metadata_count = 1; s.host = &h; s.tile = 4096;
     CHECK(memopt_save_write(&s) == MEMOPT_OK);
     k = d->names[disk_find(d, "run/gen-1-step-42/manifest")].file;
-    CHECK(d->files[k].size == sizeof manifest && !memcmp(d->files[k].bytes, manifest, sizeof manifest));
+    CHECK(d->files[k].size == sizeof now && !memcmp(d->files[k].bytes, now, sizeof now));
+    disk_grow(d, k, sizeof manifest);
     memcpy(d->files[k].bytes, manifest, sizeof manifest); /* whatever this version writes: these are read */
     k = d->names[disk_find(d, "run/gen-1-step-42/rank-0-of-1.safetensors")].file;
     CHECK(d->files[k].size == sizeof file && !memcmp(d->files[k].bytes, file, sizeof file));
@@ -1125,6 +1133,32 @@ static void save_golden(void) {
     CHECK(!memcmp(w, weights, sizeof w) && !memcmp(c, codes, sizeof c) && step == 42 && !strcmp(memopt_saved_value(saved, "data"), "x \"y\""));
     CHECK(memopt_saved_content(saved) == 3090960627U);
     memopt_saved_close(saved);
+    disk_free(d);
+}
+static void save_content(void) { /* all that was saved, in its order, is compared with its checksum; anything else is not */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; memopt_save_item first; unsigned char *b; uint64_t header; uint32_t crc; size_t n;
+    memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    run_begin(&r, &h, "run");
+    r.save.error = &why;
+    run_set(&r, 5);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    n = (size_t)d->names[disk_find(d, "run/gen-1-step-5/manifest")].file;
+    b = d->files[n].bytes;
+    memcpy(&header, b, 8);
+    b[8 + header + 40] ^= 1; /* as if a range were elsewhere: every other checksum holds */
+    crc = memopt_crc32c(0, b, d->files[n].size - 4);
+    memcpy(b + d->files[n].size - 4, &crc, 4);
+    CHECK(memopt_saved_open(&r.save, &saved) == MEMOPT_OK && memopt_saved_read(saved, &r.save) == MEMOPT_ERR_CORRUPT);
+    CHECK(test_says(&why, MEMOPT_ERR_CORRUPT, "save: items are not those of which the save has the checksum"));
+    first = r.items[0]; r.items[0] = r.items[1]; r.items[1] = first; /* another order */
+    CHECK(memopt_saved_read(saved, &r.save) == MEMOPT_OK && run_is(&r, 5));
+    r.items[0] = first; r.save.item_count = 1; /* one alone */
+    CHECK(memopt_saved_read(saved, &r.save) == MEMOPT_OK);
+    run_begin(&r, &h, "run"); /* a part of one */
+    r.items[0].held = 100;
+    CHECK(memopt_saved_read(saved, &r.save) == MEMOPT_OK);
+    memopt_saved_close(saved);
+    CHECK(d->f.live_blocks == 0);
     disk_free(d);
 }
 /* ---- what an optimizer steps, on any number of ranks ---- */
@@ -1577,6 +1611,7 @@ static void test_save(void) {
     RUN(save_foreign);
     RUN(save_foreign_two);
     RUN(save_golden);
+    RUN(save_content);
     RUN(save_optims);
     RUN(save_slow);
     RUN(save_slow_refuses);

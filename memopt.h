@@ -40457,7 +40457,7 @@ static size_t memopt_i_save_text_bytes(const memopt_save_desc *d) {
 static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
     const memopt_save_desc *d = &s->desc;
     const size_t n = s->item_count;
-    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + MEMOPT_I_SAVE_OWN; /* the manifest's, or a rank's */
+    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + MEMOPT_I_SAVE_OWN; /* manifest's or rank's */
     size_t all = 0;
 
     if (memopt_i_mul(n, s->ranks, &all)) c->overflow = 1;
@@ -41481,7 +41481,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
     }
     if (!s.checks.status) {
         const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
-        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, desc->metadata_count + MEMOPT_I_SAVE_OWN);
+        const size_t texts = desc->metadata_count + MEMOPT_I_SAVE_OWN;
+        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
         if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));

@@ -714,13 +714,13 @@ cuda_programs() { # what `make cuda` builds, compiled only
 fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs
     $CC -g1 -O1 -DMEMOPT_STATIC -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"
 }
-fuzz() { # entry seconds
+fuzz() { # entry seconds [inputs]; 0 seconds: as long as the inputs take
     need clang
     clang -fsanitize=fuzzer "$work/entry.c" -o "$work/entry" 2>/dev/null || skip "no libFuzzer here: make deps"
     clang -g -O1 -DMEMOPT_STATIC -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. "tests/fuzz/$1.c" -o "$work/fuzz" -lm ||
         fail "does not compile"
     mkdir "$work/corpus"
-    "$work/fuzz" -max_total_time="$2" -max_len=4096 -timeout=25 -artifact_prefix="$work/" "$work/corpus" >"$work/said" 2>&1 && {
+    "$work/fuzz" -max_total_time="$2" -runs="${3:--1}" -max_len=4096 -timeout=25 -artifact_prefix="$work/" "$work/corpus" >"$work/said" 2>&1 && {
         tail -n 1 "$work/said"; return 0; }
     tail -n 60 "$work/said"
     for input in "$work"/crash-* "$work"/timeout-* "$work"/leak-* "$work"/oom-*; do

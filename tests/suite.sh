@@ -93,6 +93,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     done
     tier=all
     for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
+    row "fuzz_tensors, 20 million inputs" "$check fuzz fuzz_tensors 0 20000000"
     row "coverage: 97% of lines, 90% of branches" "$check measured 97 90"
     for test in test_layer test_attention test_head test_batchnorm test_parts; do
         row "$test, matrix units emulated" "$check emulated $test"
@@ -115,7 +116,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     done
     tier=ci
     row "ranks over MPI" "$check mpi"
-    row "safetensors: read as the reference reads them" "$check tensors_python"
+    row "safetensors: read as the reference reads them" "$check tensors_python $files"
     row "example save: its model, read by the reference" "$check save_python"
     row "ranks over NCCL, simulated" "$check nccl"
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
@@ -181,7 +182,7 @@ test)
 ci | all)
     wanted=$1
     row() { if [ "$wanted" = all ] || [ "$tier" = ci ]; then printf '%s | %s\n' "$1" "$2"; fi; }
-    [ "$wanted" = all ] && fuzz_seconds=120 || fuzz_seconds=10
+    [ "$wanted" = all ] && fuzz_seconds=120 files=10000 || fuzz_seconds=10 files=2000
     # gcc-multilib would give -m32 the path of asm/errno.h; it cannot be installed beside the cross compilers.
     multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"
     address_clang="-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"

@@ -13,13 +13,13 @@
            code, by any thread. What was written is hashed at the next mark, which tells zeros and copies.
    Where   Linux on x86; aarch64 by its manual, not run by us; with _DEFAULT_SOURCE if -std=c99 hides mmap. Where a probe
            fails (valgrind, qemu), and elsewhere, it says so and records nothing: a memopt_ledger tells lifetimes at least.
-   Limits  A page that was written first may be read before the next mark: unseen. So put a mark behind what zeroes. A
-           write counts for its whole page.
+   Limits  A page that was written first may be read before the next mark: unseen. So put a mark behind what zeroes.
+           What is written with the bytes that were there before counts as kept.
            A system call into a closed page fails with EFAULT: read files before the step that is recorded. One thread
            at a time allocates and marks. Not seen: small blocks, globals, stacks, new of C++, memory of a device.
    Proof   With DOCTOR_PROVE in the environment the third step puts 0xFF into each byte wherever the record says that
            nobody needs it. An engine that then computes the same as without has proven the record.
-   Price   Some microseconds for every page between two marks, in the one step; 24 bytes for each of them. */
+   Price   Some microseconds for every page between two marks, in the one step; 24 bytes for each; memory twice. */
 #ifndef DOCTOR_H
 #define DOCTOR_H
 #include <stddef.h>
@@ -59,12 +59,13 @@ enum { DOCTOR_WAITS, DOCTOR_PROBES, DOCTOR_RECORDS, DOCTOR_PROVES };
 enum { DOCTOR_READ = 1, DOCTOR_WRITTEN = 2 }; /* READ | WRITTEN: in this order */
 
 typedef struct doctor_event { /* what happened to a page between a mark and the next */
-    uint32_t block, page, mark, kind;
+    uint32_t block, page, mark;
+    uint16_t kind, zeros; /* zeros: some of its bytes were zeros before it was written, and still are */
     uint64_t hash; /* of what was written; 0: zeros only */
 } doctor_event;
 
 typedef struct doctor_block {
-    unsigned char *at, *flags; /* whole pages; of each, what was touched since the last mark */
+    unsigned char *at, *before, *flags; /* whole pages; what they held at the last mark; what was touched since */
     size_t bytes, pages, born, died, events, event_count;
     const char *file;
     int line, live;
@@ -202,16 +203,20 @@ static int doctor_take(doctor_block *b, size_t bytes) { /* its memory; 0: there 
     b->bytes = bytes;
     b->pages = (bytes + doctor.page - 1) / doctor.page;
     b->flags = (unsigned char *)calloc(b->pages, 1);
-    if (!b->flags) return 0;
-    at = mmap(NULL, b->pages * doctor.page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) free(b->flags);
-    else b->at = (unsigned char *)at;
-    b->live = b->at != NULL;
-    return b->live;
+    at = mmap(NULL, 2 * b->pages * doctor.page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->live = b->flags && at != MAP_FAILED;
+    if (b->live) {
+        b->at = (unsigned char *)at;
+        b->before = b->at + b->pages * doctor.page;
+        return 1;
+    }
+    if (at != MAP_FAILED) munmap(at, 2 * b->pages * doctor.page);
+    free(b->flags);
+    return 0;
 }
 
 static void doctor_give(doctor_block *b) {
-    munmap(b->at, b->pages * doctor.page);
+    munmap(b->at, 2 * b->pages * doctor.page);
     free(b->flags);
     b->live = 0;
 }
@@ -298,30 +303,44 @@ void *doctor_realloc(void *old, size_t bytes, const char *file, int line) {
 }
 
 /* ---- marks ---- */
-static void doctor_note(size_t block, size_t page, uint32_t kind, uint64_t hash) {
-    void *grown = doctor_grown(doctor.events, doctor.event_count, &doctor.event_room, sizeof *doctor.events);
-    doctor_event *e;
+static void doctor_note(doctor_event event) {
+    void *grown = doctor_grown(doctor.events, doctor.event_count, &doctor.event_room, sizeof event);
 
     if (!grown) return;
     doctor.events = (doctor_event *)grown;
-    e = &doctor.events[doctor.event_count++];
-    e->block = (uint32_t)block;
-    e->page = (uint32_t)page;
-    e->mark = (uint32_t)(doctor.mark_count - 1);
-    e->kind = kind;
-    e->hash = hash;
+    doctor.events[doctor.event_count++] = event;
+}
+
+/* What was written. Sixteen bytes that are as before are not known to be: they are kept, as if they had been read. */
+static void doctor_compare(doctor_event *e, const unsigned char *now, unsigned char *before) {
+    static const unsigned char zeros[16] = { 0 };
+    size_t i;
+
+    e->hash = doctor_hash(now);
+    for (i = 0; i < doctor.page; i += sizeof zeros) {
+        if (memcmp(now + i, before + i, sizeof zeros)) continue;
+        if (memcmp(now + i, zeros, sizeof zeros)) e->kind |= DOCTOR_READ;
+        else e->zeros = 1;
+    }
+    memcpy(before, now, doctor.page);
 }
 
 static void doctor_look(size_t block) { /* what was touched since the last mark; the block is open then */
-    doctor_block *b = &doctor.blocks[block];
+    const doctor_block *b = &doctor.blocks[block];
     size_t i;
 
     doctor_open(b, 1);
     for (i = 0; i < b->pages; ++i) {
-        const uint32_t flags = b->flags[i];
+        doctor_event e;
 
-        if (!flags) continue;
-        doctor_note(block, i, flags, flags & DOCTOR_WRITTEN ? doctor_hash(b->at + i * doctor.page) : 0);
+        if (!b->flags[i]) continue;
+        memset(&e, 0, sizeof e);
+        e.block = (uint32_t)block;
+        e.page = (uint32_t)i;
+        e.mark = (uint32_t)(doctor.mark_count - 1);
+        e.kind = b->flags[i];
+        if (e.kind & DOCTOR_WRITTEN) doctor_compare(&e, b->at + i * doctor.page, b->before + i * doctor.page);
+        doctor_note(e);
         b->flags[i] = 0;
     }
 }
@@ -363,7 +382,7 @@ static int doctor_fill(const doctor_event *e, size_t count, size_t mark) {
         const int zeros = e[i].kind == DOCTOR_WRITTEN && !e[i].hash;
 
         if (mark == e[i].mark && i && e[i - 1].kind == DOCTOR_WRITTEN && !e[i - 1].hash) fill = 0;
-        if (mark == e[i].mark && e[i].kind == DOCTOR_WRITTEN) fill = 255;
+        if (mark == e[i].mark && e[i].kind == DOCTOR_WRITTEN) fill = e[i].zeros ? 0 : 255; /* it is taken zeroed */
         if (mark == e[i].mark + 1 && (i + 1 == count || (zeros && e[i + 1].mark != mark))) fill = 255;
     }
     return fill;
@@ -461,7 +480,12 @@ static void doctor_begin(void) {
 
     doctor_begin_once();
     doctor.time = 0;
-    for (i = 0; i < doctor.block_count; ++i) doctor.blocks[i].born = 0;
+    for (i = 0; i < doctor.block_count; ++i) {
+        const doctor_block *b = &doctor.blocks[i];
+
+        doctor.blocks[i].born = 0;
+        memcpy(b->before, b->at, b->pages * doctor.page);
+    }
     if (!doctor.failed && !doctor_catch_faults()) doctor_fail("sigaction failed");
     if (doctor.failed) return;
     doctor.state = DOCTOR_RECORDS;

@@ -341,7 +341,7 @@ static void doctor_tells(void) { /* every row by hand */
 
 /* ---- recording ---- */
 #ifdef DOCTOR_CLOSES_PAGES
-typedef struct doctor_engine { volatile unsigned char *weights, *acts; size_t page; } doctor_engine;
+typedef struct doctor_engine { volatile unsigned char *weights, *acts, *mixed, *tail; size_t page; } doctor_engine;
 static unsigned char doctor_sum; /* so that reads are there */
 
 static void doctor_engine_step(const doctor_engine *e) {
@@ -351,6 +351,8 @@ static void doctor_engine_step(const doctor_engine *e) {
 
     doctor_mark("forward");
     for (i = 0; i < 3 * p; ++i) e->acts[i] = (unsigned char)(e->weights[i % 2] + i); /* reads one page of two */
+    for (i = 0; i < p / 2; ++i) e->mixed[i] = (unsigned char)(e->weights[0] + 1);
+    for (i = 0; i < p / 2; ++i) e->tail[i] = (unsigned char)(e->weights[0] + 1);
     doctor_mark("zero");
     for (i = 3 * p; i < 5 * p; ++i) e->acts[i] = 0;
     doctor_mark("backward");
@@ -359,6 +361,7 @@ static void doctor_engine_step(const doctor_engine *e) {
     for (i = 0; i <= p; ++i) work[i] = e->acts[i];
     for (i = 3 * p; i < 5 * p; ++i) e->acts[i] = (unsigned char)(e->acts[i] + work[i % p] + 1);
     doctor_free((void *)(uintptr_t)work);
+    doctor_sum = (unsigned char)(doctor_sum + e->mixed[p - 1] + e->tail[0]);
     doctor_mark("step");
     for (i = 3 * p; i < 5 * p; ++i) doctor_sum = (unsigned char)(doctor_sum + e->acts[i]);
     e->weights[0] = (unsigned char)(e->weights[0] + 1);
@@ -374,8 +377,8 @@ static void doctor_recorded(size_t p) { /* the trace of the engine's second step
     const trace_buffer *b = doctor_t.buffers;
 
     CHECK(doctor_t.mark_count == 5 && !strcmp(doctor_t.marks[0].name, "begin") && !strcmp(doctor_t.marks[4].name, "step"));
-    CHECK(doctor_t.buffer_count == 7);
-    if (doctor_t.buffer_count != 7) return;
+    CHECK(doctor_t.buffer_count == 9);
+    if (doctor_t.buffer_count != 9) return;
     CHECK(b[0].bytes == p && b[0].touch_count == 2 && doctor_is(0, 0, 1, 1, 0) && doctor_is(0, 1, 4, 1, 1));
     CHECK(b[1].bytes == p && b[1].offset == p && b[1].touch_count == 0); /* the other page of the weights */
     CHECK(b[2].bytes == 2 * p && b[2].touch_count == 2 && doctor_is(2, 0, 1, 0, 1) && doctor_is(2, 1, 3, 1, 0));
@@ -383,9 +386,18 @@ static void doctor_recorded(size_t p) { /* the trace of the engine's second step
     CHECK(b[4].bytes == 2 * p && b[4].touch_count == 3 && doctor_is(4, 0, 2, 0, 1) && doctor_touch(4, 0)->hash == 0);
     CHECK(doctor_is(4, 1, 3, 1, 1) && doctor_is(4, 2, 4, 1, 0) && doctor_touch(4, 1)->hash != 0);
     CHECK(b[5].bytes == 5 && b[5].offset == 5 * p && b[5].touch_count == 0); /* the rest of a last page */
-    CHECK(b[6].bytes == p + 1 && !strcmp(b[6].where, "work:9") && b[6].born > doctor_t.marks[3].time && b[6].died < doctor_t.marks[4].time);
-    CHECK(b[6].touch_count == 1 && doctor_is(6, 0, 3, 0, 1) && b[6].block == 2);
+    CHECK(b[6].bytes == p && doctor_is(6, 0, 1, 1, 1) && doctor_is(6, 1, 3, 1, 0)); /* its other half is from before */
+    CHECK(b[7].bytes == p && doctor_is(7, 0, 1, 0, 1) && doctor_is(7, 1, 3, 1, 0)); /* whose other half are zeros */
+    CHECK(b[8].bytes == p + 1 && !strcmp(b[8].where, "work:9") && b[8].born > doctor_t.marks[3].time && b[8].died < doctor_t.marks[4].time);
+    CHECK(b[8].touch_count == 1 && doctor_is(8, 0, 3, 0, 1) && b[8].block == 4);
     CHECK(b[0].born == 0 && b[0].died == doctor_t.end && !strcmp(b[2].where, "acts:2"));
+}
+
+static void doctor_engine_free(const doctor_engine *e) {
+    doctor_free((void *)(uintptr_t)e->weights);
+    doctor_free((void *)(uintptr_t)e->acts);
+    doctor_free((void *)(uintptr_t)e->mixed);
+    doctor_free((void *)(uintptr_t)e->tail);
 }
 
 static void doctor_records(void) {
@@ -398,15 +410,17 @@ static void doctor_records(void) {
     e.weights = (volatile unsigned char *)doctor_calloc(1, 2 * (size_t)sysconf(_SC_PAGESIZE), "weights", 1);
     e.page = doctor.page;
     e.acts = (volatile unsigned char *)doctor_malloc(5 * e.page + 5, "acts", 2);
-    CHECK(e.weights && e.acts);
-    if (doctor.failed || !e.weights || !e.acts) {
-        doctor_free((void *)(uintptr_t)e.weights);
-        doctor_free((void *)(uintptr_t)e.acts);
+    e.mixed = (volatile unsigned char *)doctor_malloc(e.page, "mixed", 3);
+    e.tail = (volatile unsigned char *)doctor_malloc(e.page, "tail", 4);
+    CHECK(e.weights && e.acts && e.mixed && e.tail);
+    if (doctor.failed || !e.weights || !e.acts || !e.mixed || !e.tail) {
+        doctor_engine_free(&e);
         SKIP("faults do not tell reads from writes here");
         return;
     }
     e.weights[0] = 7;
     e.weights[1] = 7;
+    for (i = e.page / 2; i < e.page; ++i) e.mixed[i] = 5;
     for (i = 0; i < 2; ++i) {
         doctor_step();
         doctor_engine_step(&e);
@@ -429,6 +443,7 @@ static void doctor_records(void) {
     CHECK(e.acts[0] != 0xff || e.acts[1] != 0xff); /* mark 0: not yet */
     doctor_mark("forward");
     CHECK(e.acts[0] == 0xff && e.acts[3 * e.page - 1] == 0xff && e.weights[0] == 9 && e.weights[1] == 7);
+    CHECK(e.mixed[e.page - 1] == 5 && e.mixed[0] != 0xff && e.tail[0] == 0 && e.tail[e.page - 1] == 0); /* taken zeroed */
     e.acts[0] = 1;
     e.acts[2 * e.page] = 1;
     doctor_mark("zero");
@@ -440,8 +455,7 @@ static void doctor_records(void) {
     doctor_mark("step");
     CHECK(e.acts[0] == 0xff && e.acts[3 * e.page] == 0 && e.weights[0] == 9);
     doctor_step();
-    doctor_free((void *)(uintptr_t)e.weights);
-    doctor_free((void *)(uintptr_t)e.acts);
+    doctor_engine_free(&e);
 }
 
 static void doctor_allocates(void) { /* as the C library does */

@@ -45,8 +45,14 @@ static inline void report_kind(const findings *f, size_t buffer, char *what, siz
     case FINDING_MARK: snprintf(what, room, "used at one mark of %.40s only", first); break;
     case FINDING_PHASE: snprintf(what, room, "used at some marks of %.40s only", first); break;
     case FINDING_IDLE:
-        for (i = v->touch; i + 1 < v->touch + v->touch_count && !strcmp(finding_phase(t, x[i].mark), first); ++i) {}
-        snprintf(what, room, "written in %.30s, idle until %.30s", first, finding_phase(t, x[i].mark));
+        snprintf(what, room, "holds values of several phases, each for one");
+        for (; v < f->values + f->values_from[buffer + 1] && strstr(what, "several"); ++v)
+            for (i = v->touch + 1; i < v->touch + v->touch_count; ++i) {
+                first = finding_phase(t, x[i - 1].mark);
+                if (!strcmp(finding_phase(t, x[i].mark), first)) continue;
+                snprintf(what, room, "written in %.30s, idle until %.30s", first, finding_phase(t, x[i].mark));
+                break;
+            }
         break;
     default: break;
     }

@@ -222,6 +222,7 @@ static int validate(engine *e, const options *o, data *d, outcome *out) {
 static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scaler_default(&e->scaler)); }
 #include "gpt/sample.h"
 #include "gpt/rehearse.h"
+#include "gpt/advise.h"
 #include "gpt/saves.h"
 
 /* ---- a whole run ---- */
@@ -304,13 +305,16 @@ static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outco
     touch_stacks(ops->threads);
     if (look_beside(o, ops, &b, message, n)) return 1;
     if (o->fit && fit(o, ops, &b, message, n)) return 1;
+    if (o->advise && advise(o, ops, &b, message, n)) return 1;
     if (o->blas && !o->dry_run) { /* a batch that has to be smaller then takes no more of it */
         if (rehearse(o, ops, d, &b, message, n)) return 1;
         if (o->fit && fit(o, ops, &b, message, n)) return 1;
     }
     shown = *o;
     shown.quiet = shown.ladder = shown.batch_table = 0; /* what anybody would give to run just this */
-    options_describe(&shown, out->switches, sizeof out->switches);
+    if (o->advise) shown.dry_run = 0;
+    shown.advise = 0;
+    tell_switches(&shown, out);
     if (!(peak = planned_arena(o, ops, &b, message, n))) return 1;
     if (engine_open(e, o, ops, o->dry_run ? 0 : peak, &b)) return 1;
     describe_outcome(e, o, out);

@@ -256,6 +256,13 @@ plan_holds() {
 --keep arena --model vit --batch 32
 --keep overhead:33 --model vit --batch 64 --fuse-step --threads 8
 END
+    for budget in 18 24 40; do # the command that is advised, run as it is written
+        # shellcheck disable=SC2086
+        gpt $small --advise ${budget}M --json "$work/run.json" >"$work/said" 2>&1 || fail "--advise ${budget}M: $(cat "$work/said")"
+        line=$(sed -n 's/.*"command": \["train_gpt", \(.*\)\],/\1/p' "$work/run.json" | sed 's/"--json", "[^"]*"//; s/[",]//g')
+        case $line in *--advise* | *--dry-run* | '') fail "no command to run: $line" ;; esac
+        planned "$line" ${budget}000000
+    done
     # what is known from elsewhere: the inventory of a usual engine, GPT-2 124M with 4 x 1024 tokens, is 20,440 MB
     gpt --dry-run --preset gpt2-124m --batch 4 --keep conventional --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
     awk -v p="$(field predicted_peak_bytes)" 'BEGIN { exit !(p > 20440e6 * 0.99 && p < 20440e6 * 1.01) }' || fail "not 20,440 MB: $(field predicted_peak_bytes)"
@@ -296,6 +303,9 @@ bad_input() {
     refused 1 "least" --keep budget:1M
     refused 1 "least is .* MB" --keep budget:20M --attention full
     refused 1 "a batch of 1" --fit 1M
+    refused 1 "the least is .* MB" --advise 1M
+    refused 2 "leave" --advise 60M --fit 60M
+    refused 2 "leave" --advise 60M --ranks 2
     refused 2 "leave" --fuse-step --clip 1
     refused 2 "leave" --fuse-step --accumulate 2
     refused 2 "leave" --keep conventional --attention lean

@@ -203,7 +203,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
             "--ladder --dry-run --threads 3", "--ladder --ends --validate 12",
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
-        "--fit 2G --keep overhead:10", "--ranks 3", "--ranks 2 --stage 0 --units 5",
+        "--fit 2G --keep overhead:10", "--advise 800M --weights split", "--ranks 3", "--ranks 2 --stage 0 --units 5",
         "--save a --save-every 5 --resume b",
         "--offload states=host", "--offload weights=d", "--ranks 2 --offload states,weights", "--offload activations=e", "--offload states,weights,activations --keep budget:3M", "--offload states --offload weights=e" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
@@ -219,6 +219,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         CHECK_AT(strlen(cut) < 8 && cut[8] == 'x' && !strncmp(cut, text, strlen(cut)), i);
         CHECK_AT(!a.offload_to == !b.offload_to && (!a.offload_to || !strcmp(a.offload_to, b.offload_to)), i);
         a.json = a.data = b.json = b.data = a.save = a.resume = b.save = b.resume = a.offload_to = b.offload_to = NULL; /* into gpt_words */
+        a.given = b.given = 0; /* of values that are as always, too */
         CHECK_AT(!memcmp(&a, &b, sizeof a), i);
     }
     CHECK(gpt_parse("--steps 5 --layers 4", &a) == 0);

@@ -5,6 +5,7 @@
 #include "replace.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /** 0: written; else nothing is there that was not there before. */
 static inline int json_write(const char *path, const outcome *o);
@@ -42,10 +43,21 @@ static void json_losses(FILE *f, const char *name, const float *losses, uint32_t
     }
     fputc(']', f);
 }
+static void json_command(FILE *f, const char *words) { /* a list of arguments */
+    fputs(",\n  \"command\": [\"train_gpt\"", f);
+    while (*words) {
+        const size_t n = strcspn(words, "\n"); char word[400];
+        snprintf(word, sizeof word, "%.*s", (int)n, words);
+        fputs(", ", f); json_text(f, word);
+        words += n + (words[n] != 0);
+    }
+    fputc(']', f);
+}
 static void json_put(FILE *f, const outcome *o) {
     uint32_t i;
     fprintf(f, "{\n  \"ok\": %s,\n  \"name\": ", o->ok ? "true" : "false"); json_text(f, o->name);
     fputs(",\n  \"switches\": ", f); json_text(f, o->switches);
+    json_command(f, o->command);
     fputs(",\n  \"message\": ", f); json_text(f, o->message);
     json_count(f, "predicted_peak_bytes", o->predicted_peak);
     if (o->measured_peak) json_count(f, "measured_peak_bytes", o->measured_peak);

@@ -32,7 +32,8 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     memopt_optim_kind optimizer; memopt_state_format states;
     size_t      head_chunk, mlp_chunk;                /* rows; 0 = whole */
     int         lean_attention, fuse_step, dry_run, blas;
-    size_t      fit;                                  /* bytes; 0 = off */
+    size_t      fit, advise;                          /* bytes; 0 = off */
+    uint64_t    given;                                /* switches that were: bits of switch_id */
     const char *json;                                 /* file, or NULL */
     const char *save, *resume;                        /* directories, or NULL */
     size_t      save_every;                           /* steps; 0: at the end alone */
@@ -58,7 +59,7 @@ static int  options_bytes(const char *text, size_t *bytes);
 /* ---- the list: every switch once, in the order of --help ---- */
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
@@ -92,6 +93,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "attention", "full|lean", "lean: no matrix of context x context; default full" },
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
+    { NULL, "advise", "BYTES", "plan all combinations of these and tell which fits; the given ones stay" },
     { "Many ranks", "ranks", "R", "threads of this process, the model cut among them; default off" },
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
@@ -291,6 +293,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_DROPOUT:   bad = options_real(v, 0, 0.99, &o->dropout); want = "a share from 0 to 0.99"; break;
     case ON_SEED:      bad = options_count(v, 0, UINT64_MAX, &o->seed); want = "a whole number below 2^64"; break;
     case ON_FIT:       bad = options_bytes(v, &o->fit); want = "bytes, such as 900M or 24Gi"; break;
+    case ON_ADVISE:    bad = options_bytes(v, &o->advise); want = "bytes, such as 900M or 24Gi"; break;
     case ON_PRESET:    bad = !preset_find(v); want = "tiny, gpt2-124m, gpt2-355m, gpt2-1558m or 7b"; break;
     case ON_OPTIMIZER: bad = options_optimizer(v, o);
                        want = "adamw, adam, sgd, lion, lars, lamb, adafactor, rmsprop; 16 or 8 behind it for fewer bits"; break;
@@ -354,6 +357,8 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     if (o->offload && !o->ranks) o->ranks = 1;
     if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }
     if (!o->units) o->units = o->ranks;
+    if (o->advise) o->dry_run = 1;
+    o->given = given;
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);
 }

@@ -29,6 +29,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     case ON_LR: case ON_CLIP: case ON_DROPOUT: snprintf(v, n, "%s", number); break;
     case ON_SEED:      snprintf(v, n, "%llu", (unsigned long long)o->seed); break;
     case ON_FIT:       snprintf(v, n, "%zu", o->fit); break;
+    case ON_ADVISE:    snprintf(v, n, "%zu", o->advise); break;
     case ON_PRESET:    snprintf(v, n, "%s", o->preset); break;
     case ON_OPTIMIZER: options_pick(v, n, optimizer_names, (int)o->optimizer);
                        snprintf(v + strlen(v), n - strlen(v), "%s", bits[o->states]); break;
@@ -62,7 +63,7 @@ static void options_add(char *text, size_t capacity, const char *more) { /* as m
     while (*more && used + 1 < capacity) text[used++] = *more++;
     text[used] = 0;
 }
-static void options_describe(const options *o, char *text, size_t capacity) {
+static void options_list(const options *o, const char *between, char *text, size_t capacity) {
     options d; char value[256], usual[256]; int id;
     if (!capacity) return;
     text[0] = 0;
@@ -76,13 +77,15 @@ static void options_describe(const options *o, char *text, size_t capacity) {
             if (o->weights == WEIGHTS_BF16) d.gradients = MEMOPT_TYPE_BF16;
         }
         if (!strcmp(value, usual)) continue;
-        options_add(text, capacity, *text ? " --" : "--");
+        if (*text) options_add(text, capacity, between);
+        options_add(text, capacity, "--");
         options_add(text, capacity, switch_rows[id].name);
         if (!switch_rows[id].value) continue;
-        options_add(text, capacity, " ");
+        options_add(text, capacity, between);
         options_add(text, capacity, value);
     }
 }
+static void options_describe(const options *o, char *text, size_t capacity) { options_list(o, " ", text, capacity); }
 static void options_help(FILE *to) {
     int id; size_t i;
     fputs("train_gpt - trains a GPT or a vision transformer, in as little memory as you ask for\n\n"

@@ -9,7 +9,7 @@ static const char *const tag_names[TAGS] = { "process", "parameters", "gradients
                                              "working set", "data" };
 typedef struct outcome {
     int      ok;                       /* 0: it failed, and `message` says why and what to do */
-    char     message[400], name[64], switches[200];
+    char     message[400], name[64], switches[200], command[400]; /* command: a word a line */
     uint64_t predicted_peak, measured_peak;  /* bytes of the process; measured 0: a dry run, or not known here */
     uint64_t at_peak[TAGS];            /* bytes by tag at the predicted peak; sum = predicted_peak */
     uint64_t parameters, tokens;       /* of the model; of a step */

@@ -1059,7 +1059,7 @@ static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, o
 
     memset(out, 0, sizeof *out);
     shown.quiet = shown.ladder = 0;
-    options_describe(&shown, out->switches, sizeof out->switches);
+    tell_switches(&shown, out);
     *o = *asked;
     o->accumulate = o->units;
     p->o = o;

@@ -125,6 +125,7 @@ static void ranks_json_put(FILE *f, const void *what) {
 
     fputs("{\n  \"ok\": true,\n  \"switches\": ", f);
     json_text(f, out->switches);
+    json_command(f, out->command);
     json_count(f, "ranks", o->ranks);
     json_count(f, "stage", o->stage);
     json_count(f, "units", o->units);

@@ -76,6 +76,10 @@ static void tell_plan(const outcome *out) {
         (double)out->predicted_peak / 1e6,
            (unsigned long long)out->parameters, (unsigned long long)out->tokens, (unsigned long long)out->batch);
 }
+static void tell_switches(const options *o, outcome *out) {
+    options_describe(o, out->switches, sizeof out->switches);
+    options_list(o, "\n", out->command, sizeof out->command);
+}
 static void describe_outcome(const engine *e, const options *o, outcome *out) {
     out->parameters = e->m.elements; out->tokens = transformer_rows(&e->m.shape) * o->accumulate; out->batch = o->batch;
     tell_memory(e, out);

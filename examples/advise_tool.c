@@ -2,17 +2,19 @@
 
      advise_tool llama-2-7b 4090 --may bf16,8bit --batch 8
      advise_tool llama-3-8b 8xh100 --length 8192 --may bf16 --batch 64
+     advise_tool --measure my.machine        (a minute: products and memory of this machine, one thread)
      advise_tool my.model my.machine
 
    What to see: nothing of the model is there; memopt_advise_solve() goes through all it knows in less than a second and
    tells the best plan, what it would cost with less memory, and why not otherwise. Exit status 1: nothing fits.
-   A file has a line for each field: `layers 32`, `gated 1`; of a machine `memory 24e9`, `bf16_rate 165e12`. Speeds that
-   were measured replace the data sheet's so.
+   A file has a line for each field: `layers 32`, `gated 1`; of a machine `memory 24e9`, `bf16_rate 165e12`. Measured
+   speeds have efficiency 1: they are what products reach, not what a data sheet promises.
    Build: cc -O2 advise_tool.c -o advise_tool -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
+#include <time.h>
 
 /* ---- names ---- */
 typedef struct known_model { const char *name; double layers, width, heads, kv_heads, mlp, vocabulary, length, llama, tied; } known_model;
@@ -116,6 +118,60 @@ static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100,
     return read_file(name, machine_fields, a);
 }
 
+/* ---- this machine, measured ---- */
+static double seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+/* Operations a second of products of 512 x 512 x 512: the median of 15. */
+static double product_rate(memopt_type type, void *room) {
+    enum { SIDE = 512, TRIES = 15 };
+    unsigned char *at = (unsigned char *)room; const size_t bytes = (size_t)SIDE * SIDE * 4;
+    memopt_product p = { 0 }; double took[TRIES];
+
+    memset(room, 0, 3 * bytes);
+    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = SIDE;
+    p.right_transposed = 1;
+    p.left_type = p.right_type = type;
+    p.left = at; p.right = at + bytes; p.result = at + 2 * bytes;
+    for (int i = 0; i < TRIES; ++i) {
+        const double begin = seconds(); double spent; int at_place = i;
+
+        if (memopt_gemm_multiply(&p, NULL, at + 3 * bytes, MEMOPT_GEMM_SCRATCH)) return 0;
+        spent = seconds() - begin;
+        for (; at_place > 0 && took[at_place - 1] > spent; --at_place) took[at_place] = took[at_place - 1];
+        took[at_place] = spent;
+    }
+    return took[TRIES / 2] > 0 ? 2.0 * SIDE * SIDE * SIDE / took[TRIES / 2] : 0;
+}
+static double copy_rate(unsigned char *room, size_t bytes) { /* read and written */
+    double best = 0;
+
+    for (int i = 0; i < 5; ++i) {
+        const double begin = seconds(); double rate;
+
+        memcpy(room + bytes / 2, room, bytes / 2);
+        room[i] = room[bytes - 1];
+        rate = (double)bytes / (seconds() - begin + 1e-9);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+static int measure(const char *path) {
+    const size_t bytes = (size_t)256 << 20; unsigned char *room = (unsigned char *)malloc(bytes + 64); uint64_t memory = 0;
+    unsigned char *aligned = room ? room + (64 - ((uintptr_t)room & 63)) : NULL; FILE *file; double f32, bf16, bandwidth; int wrong;
+
+    if (!room || memopt_memory_available(NULL, &memory)) { free(room); fprintf(stderr, "advise_tool: no memory to measure with\n"); return 1; }
+    memset(room, 1, bytes + 64);
+    bandwidth = copy_rate(aligned, bytes);
+    f32 = product_rate(MEMOPT_TYPE_F32, aligned);
+    bf16 = product_rate(MEMOPT_TYPE_BF16, aligned);
+    free(room);
+    file = fopen(path, "w");
+    wrong = !file || fprintf(file, "# one thread of this machine, measured\nmemory %.0f\nreserve 6000000\nf32_rate %.4g\nbf16_rate %.4g\nefficiency 1\nbandwidth %.4g\n",
+                             (double)memory, f32, bf16, bandwidth) < 0;
+    if ((file && fclose(file)) || wrong) { fprintf(stderr, "advise_tool: %s could not be written\n", path); return 1; }
+    printf("fp32 %.1f, bf16 %.1f Gflop/s, memory %.1f GB/s: %s\n", f32 / 1e9, bf16 / 1e9, bandwidth / 1e9, path);
+    return 0;
+}
+
 /* ---- the answer ---- */
 static const char *value_name(const memopt_advise_other *o) {
     static const char *const names[MEMOPT_ADVISE_MEASURES][4] = { { "nothing cut (stage 0)", "stage 1", "stage 2", "stage 3" },
@@ -187,8 +243,9 @@ int main(int argc, char **argv) {
     static memopt_advise_result result;
     memopt_advise_desc d = { 0 }; memopt_error why = { 0 }; char line[256] = ""; memopt_status s;
 
+    if (argc == 3 && !strcmp(argv[1], "--measure")) return 2 * measure(argv[2]);
     if (argc < 3) {
-        fprintf(stderr, "advise_tool MODEL [Nx]MACHINE [--batch SEQUENCES] [--length TOKENS] [--memory GB] [--may bf16,8bit,batch] [--clips]\nmodels:");
+        fprintf(stderr, "advise_tool MODEL [Nx]MACHINE [--batch SEQUENCES] [--length TOKENS] [--memory GB] [--may bf16,8bit,batch] [--clips]\nadvise_tool --measure FILE\nmodels:");
         for (size_t i = 0; i < sizeof models / sizeof *models; ++i) fprintf(stderr, " %s", models[i].name);
         fprintf(stderr, "\nmachines:");
         for (size_t i = 0; i < sizeof devices / sizeof *devices; ++i) fprintf(stderr, " %s", devices[i].name);

@@ -27477,6 +27477,73 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
     V(end)();
 }
 
+/* From bf16 to bf16 by way of no floats in memory: whole groups of 32; returns how many elements. Only what is short:
+   a long chain of operations holds the processor's queues, and is faster a pass after the other. The single float
+   leaves all of it to the functions above. */
+#if defined(MEMOPT_I_WIDTH)
+V_FN MEMOPT_I_ALWAYS_INLINE R(floats) R(read_bf16)(const uint16_t *p) {
+    float all[16];
+    size_t k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 16; k += V(width)) V(store)(all + k, V(from_bf16)(V(w_load)(p + k)));
+    return R(read)(all, 16);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE void R(write_bf16)(uint16_t *p, R(floats) a, R(floats) b) {
+    float all[32];
+    size_t k;
+
+    R(write)(all, a, 16);
+    R(write)(all + 16, b, 16);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 32; k += 2 * V(width))
+        V(w_put_upper)(p + k, V(bf16_upper)(all + k), V(bf16_upper)(all + k + V(width)), 0);
+}
+
+V_FN MEMOPT_I_FLATTEN size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t n) {
+    size_t i;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        const R(floats) a = R(read_bf16)(x + i), b = R(read_bf16)(x + i + 16);
+
+        R(write_bf16)(y + i, R(act)(a, MEMOPT_ACTIVATION_RELU), R(act)(b, MEMOPT_ACTIVATION_RELU));
+    }
+    V(end)();
+    return i;
+}
+
+V_FN MEMOPT_I_FLATTEN size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g,
+                                               size_t n) {
+    size_t i;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        R(floats) y, z;
+        const R(floats) a = R(act_grad)(R(read_bf16)(x + i), R(read_bf16)(g + i), MEMOPT_ACTIVATION_RELU, &y);
+        const R(floats) b = R(act_grad)(R(read_bf16)(x + i + 16), R(read_bf16)(g + i + 16), MEMOPT_ACTIVATION_RELU,
+                                        &z);
+
+        R(write_bf16)(grad + i, a, b);
+        if (out) R(write_bf16)(out + i, y, z);
+    }
+    V(end)();
+    return i;
+}
+#else
+static size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t n) {
+    (void)y;
+    (void)x;
+    (void)n;
+    return 0;
+}
+
+static size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g, size_t n) {
+    (void)out;
+    (void)g;
+    return V(relu_bf16)(grad, x, n);
+}
+#endif
+
 /* As many columns as have their sums in registers, a row after the other. */
 enum {
     V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4, /* times V(row) */
@@ -27532,6 +27599,8 @@ MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t 
 MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_act, (float *y, const float *x, int kind, size_t n))
 MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, const float *g, int kind, size_t n))
+MEMOPT_I_WIDTHS(size_t, relu_bf16, (uint16_t *y, const uint16_t *x, size_t n))
+MEMOPT_I_WIDTHS(size_t, relu_grad_bf16, (uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g, size_t n))
 
 /* ---- one number ---- */
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
@@ -29926,6 +29995,18 @@ typedef struct memopt_i_activation_task {
     int level, backward;
 } memopt_i_activation_task;
 
+/* The first of the elements begin..end, where bf16 becomes bf16 in registers; returns how many. */
+static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_t begin, size_t end) {
+    const memopt_activation_args *x = &t->x;
+    const uint16_t *from = (const uint16_t *)x->input + begin;
+    uint16_t *out = x->output ? (uint16_t *)x->output + begin : NULL;
+
+    if (x->type != MEMOPT_TYPE_BF16 || x->activation != MEMOPT_ACTIVATION_RELU || t->residual) return 0;
+    if (!t->backward) return MEMOPT_I_DISPATCH(t->level, relu_bf16, (out, from, end - begin));
+    return MEMOPT_I_DISPATCH(t->level, relu_grad_bf16, ((uint16_t *)x->grad_input + begin, out, from,
+                                                        (const uint16_t *)x->grad_output + begin, end - begin));
+}
+
 static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_activation_task *t = (const memopt_i_activation_task *)task;
     const memopt_activation_args *x = &t->x;
@@ -29935,7 +30016,7 @@ static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
     size_t i, n;
 
     (void)worker;
-    for (i = begin; i < end; i += n) {
+    for (i = begin + memopt_i_activation_words(t, begin, end); i < end; i += n) {
         float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
         const float *from;
 
@@ -30431,23 +30512,66 @@ V_FN V(ints) V(dropout_mask_of)(V(ints) noise, uint32_t threshold) {
     return V(i_if)(V(m_above)(noise, V(i_set)(threshold - 1)), V(i_set)(~(uint32_t)0), V(i_set)(0));
 }
 
+/* Of a group; returns the counter of the next. */
+V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) step,
+                                                       uint32_t threshold) {
+    size_t k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 16; k += V(width)) {
+        const V(ints) h = V(noise_hash)(counter, key);
+
+        counter = V(i_add)(counter, step);
+        V(i_put)(mask + k, V(dropout_mask_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
+        V(i_put)(mask + k + 16, V(dropout_mask_of)(V_SHR(h, 16), threshold), 0);
+    }
+    return counter;
+}
+
 V_FN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
 
     V(ints) counter = V(noise_counter)(run);
-    size_t i, k;
+    size_t i;
 
-    for (i = 0; i < n; i += 32)
-        for (k = 0; k < 16; k += V(width)) {
-            const V(ints) h = V(noise_hash)(counter, key);
-
-            counter = V(i_add)(counter, step);
-            V(i_put)(mask + i + k, V(dropout_mask_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
-            V(i_put)(mask + i + k + 16, V(dropout_mask_of)(V_SHR(h, 16), threshold), 0);
-        }
+    for (i = 0; i < n; i += 32) counter = V(dropout_mask_32)(mask + i, counter, key, step, threshold);
     V(end)();
 }
+
+#  if MEMOPT_I_WIDTH == 16 /* elsewhere it is not faster */
+/* From bf16 to bf16 in registers; base: NULL, or what is added. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
+                                                    memopt_i_noise_run run, uint32_t threshold, float factor) {
+    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    const R(floats) f = R(set)(factor);
+
+    V(ints) counter = V(noise_counter)(run);
+    uint32_t mask[32];
+    size_t i;
+
+    for (i = 0; i < n; i += 32) {
+        const R(floats) a = R(read_bf16)(x + i), b = R(read_bf16)(x + i + 16);
+        const R(floats) c = base ? R(read_bf16)(base + i) : R(set)(0), d = base ? R(read_bf16)(base + i + 16) : c;
+
+        counter = V(dropout_mask_32)(mask, counter, key, step, threshold);
+        R(write_bf16)(y + i, R(masked)(mask, base ? R(fma)(f, a, c) : R(mul)(f, a), c),
+                      R(masked)(mask + 16, base ? R(fma)(f, b, d) : R(mul)(f, b), d));
+    }
+}
+
+/* Whole groups of 32, the first index a multiple of 32; returns how many elements. */
+V_FN MEMOPT_I_FLATTEN size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
+                                             memopt_noise noise, uint64_t first, uint32_t threshold, float factor) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const size_t whole = n / 32 * 32;
+
+    if (base) V(dropout_bf16_by)(y, x, base, whole, run, threshold, factor);
+    else V(dropout_bf16_by)(y, x, NULL, whole, run, threshold, factor);
+    V(end)();
+    return whole;
+}
+#  endif
 #else
 static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     size_t i;
@@ -30457,6 +30581,11 @@ static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX512 static size_t memopt_i_v16_dropout_bf16(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
+                                                        memopt_noise noise, uint64_t first, uint32_t threshold,
+                                                        float factor);
+#endif
 
 typedef struct memopt_i_dropout {
     memopt_dropout x; /* backward as well: the gradients are input and output */
@@ -30464,6 +30593,24 @@ typedef struct memopt_i_dropout {
     float          factor;
     int            level;
 } memopt_i_dropout;
+
+/* The first of n elements from i on, where bf16 becomes bf16 in registers and the index is a multiple of 32; returns how
+   many. None lies across a multiple of 2^33. */
+static size_t memopt_i_dropout_words(const memopt_i_dropout *t, size_t i, size_t n) {
+#if defined(MEMOPT_I_X86)
+    const memopt_dropout *x = &t->x;
+    const uint16_t *base = x->residual ? (const uint16_t *)x->residual + i : NULL;
+
+    if (t->level >= MEMOPT_SIMD_AVX512 && x->type == MEMOPT_TYPE_BF16 && (x->first + i) % 32 == 0)
+        return memopt_i_v16_dropout_bf16((uint16_t *)x->output + i, (const uint16_t *)x->input + i, base, n, x->noise,
+                                         x->first + i, t->threshold, t->factor);
+#else
+    (void)t;
+    (void)i;
+    (void)n;
+#endif
+    return 0;
+}
 
 static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_dropout *t = (const memopt_i_dropout *)task;
@@ -30478,12 +30625,14 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
     for (i = begin; i < end; i += n) {
         const uint64_t index = x->first + i;
         const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const size_t words = memopt_i_dropout_words(t, i, left < end - i ? (size_t)left : end - i);
         const size_t skip = (size_t)(index & 31);
         const float *from;
         const float *b = NULL;
         float *y = memopt_i_row_out(x->output, x->type, i, in);
 
-        n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
+        n = words ? words : memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
+        if (words) continue;
         if (n > left) n = (size_t)left;
         MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise,
                                                    index - skip,

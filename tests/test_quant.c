@@ -310,6 +310,7 @@ static void quant_streamed(void) {
 static void quant_not_finite(void) {
     static const uint32_t odd[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xff812345 };
     float x[96], absmax[1]; uint8_t codes[96], want[96]; float want_absmax; size_t i, k; uint64_t seed = 6; int map, level;
+    uint16_t narrow[96];
     memopt_threads t;
     memset(&t, 0, sizeof t);
     for (map = 0; map < QUANT_MAPS; ++map)
@@ -324,6 +325,13 @@ static void quant_not_finite(void) {
                     x[i] = memopt_i_bits_float(odd[k]);
                     t.simd_level = level;
                     CHECK(!memopt_quantize_f32(codes, absmax, x, 96, quant_maps[map], 96, &t));
+                    CHECK_AT(absmax[0] == want_absmax && !memcmp(codes, want, 96), i * 10 + k);
+                    x[i] = 0; /* and in bf16 */
+                    for (j = 0; j < 96; ++j) { narrow[j] = memopt_to_bf16(x[j]); x[j] = memopt_from_bf16(narrow[j]); }
+                    want_absmax = quant_block(map, want, x, 96);
+                    want[i] = k == 0 ? 255 : k == 1 ? 0 : map == 1 ? 0 : 127;
+                    narrow[i] = (uint16_t)(odd[k] >> 16 | (k > 1));
+                    CHECK(!memopt_quantize_bf16(codes, absmax, narrow, 96, quant_maps[map], 96, &t));
                     CHECK_AT(absmax[0] == want_absmax && !memcmp(codes, want, 96), i * 10 + k);
                 }
     for (level = 1; level <= memopt_simd_best(); ++level) { /* nothing finite but zeros */

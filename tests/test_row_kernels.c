@@ -271,6 +271,32 @@ static void rows_activations(void) {
         }
     }
 }
+/* ReLU from bf16 to bf16, of every code and a few more; a NaN stays one and becomes quiet, with the gradient 0. */
+static void rows_relu_of_words(void) {
+    enum { N = 65536 + 7 };
+    static uint16_t x[N], g[N], y[N + 1], d[N + 1]; size_t i, done, least; int level;
+    for (i = 0; i < N; ++i) { x[i] = (uint16_t)i; g[i] = (uint16_t)(0x3f80 + i % 90); }
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level) {
+        least = level >= MEMOPT_SIMD_AVX2 ? 65536 : 0;
+        memset(y, 0xEE, sizeof y); memset(d, 0xEE, sizeof d);
+        done = MEMOPT_I_DISPATCH(level, relu_bf16, (y, x, N));
+        CHECK_AT(done >= least && done <= N && y[done] == 0xEEEE, level);
+        for (i = 0; i < done; ++i) {
+            const int is_nan = (x[i] & 0x7fff) > 0x7f80;
+            CHECK_AT(is_nan ? y[i] == (x[i] | 0x40) : (y[i] & 0x7fff) == (x[i] >> 15 ? 0 : x[i]), i);
+        }
+        memset(y, 0xEE, sizeof y);
+        done = MEMOPT_I_DISPATCH(level, relu_grad_bf16, (d, y, x, g, N));
+        CHECK_AT(done >= least && y[done] == 0xEEEE && d[done] == 0xEEEE, level);
+        for (i = 0; i < done; ++i) {
+            const int is_nan = (x[i] & 0x7fff) > 0x7f80, above = !is_nan && !(x[i] >> 15) && x[i];
+            CHECK_AT(d[i] == (above ? g[i] : 0), i);
+            CHECK_AT(is_nan ? y[i] == (x[i] | 0x40) : (y[i] & 0x7fff) == (x[i] >> 15 ? 0 : x[i]), i);
+        }
+        done = MEMOPT_I_DISPATCH(level, relu_grad_bf16, (y, NULL, x, g, 64)); /* without the activation */
+        CHECK_AT(!memcmp(y, d, done * sizeof *y), level);
+    }
+}
 /* 4096 inputs, whose bits are `step` apart */
 static void rows_activations_of(uint32_t first, uint32_t step) {
     static float x[4096], one[4096], y[4096], d[4096]; static const memopt_activation curves[] = { MEMOPT_ACTIVATION_GELU, MEMOPT_ACTIVATION_SILU };
@@ -446,6 +472,7 @@ static void test_row_kernels(void) {
     RUN(rows_largest);
     RUN(rows_elements);
     RUN(rows_activations);
+    RUN(rows_relu_of_words);
     RUN(rows_activations_everywhere);
     RUN(rows_activations_far_out);
     RUN(rows_activations_by_level);

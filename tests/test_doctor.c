@@ -88,7 +88,13 @@ static void doctor_lifetimes(void) { /* [first, last) of values, of blocks that 
     CHECK(doctor_f.kinds[1] == FINDING_KEPT && doctor_f.values[1].first == 3 && doctor_f.values[1].last == 9);
     CHECK(doctor_f.kinds[2] == FINDING_KEPT && doctor_f.values[2].first == 0 && doctor_f.values[2].last == 7);
     CHECK(doctor_f.kinds[3] == FINDING_IDLE && doctor_f.values[3].first == 4 && doctor_f.values[3].last == 6);
+    CHECK(!doctor_f.early[0]);
     CHECK(doctor_f.held == 175 && doctor_f.used == 175 && doctor_f.peaks[FINDING_PLAN] >= 175);
+    doctor_done();
+    /* a block of the step that is read first, and zeros: no value of the step before, and not zeroed early */
+    doctor_finds("doctor 1\nmark 1 forward\nmark 5 backward\nmark 6 step\n",
+                 "buffer 2 8 100 0 0 a\ntouch 0 rw 0\ntouch 1 r 0\n", "end 9\n");
+    CHECK(!doctor_f.early[0] && doctor_f.values[0].first == 2 && doctor_f.values[0].last == 6);
     doctor_done();
 }
 
@@ -169,7 +175,11 @@ static void doctor_tape_keeps_inputs(void) { /* x1 is last read in forward; the 
     doctor_finds("doctor 1\nmark 1 forward\nmark 2 forward\nmark 3 backward\nmark 4 step\n",
                  "buffer 0 5 64 0 0 a\ntouch 0 w 3\ntouch 1 r 0\ntouch 2 r 0\nbuffer 0 5 64 1 0 b\ntouch 0 w 4\ntouch 3 r 0\n"
                  "buffer 0 5 64 2 0 c\ntouch 0 w 0\ntouch 2 rw 4\n", "end 5\n");
-    CHECK(doctor_f.again == 0);
+    CHECK(doctor_f.again == 0 && doctor_f.early_steps == 0);
+    doctor_done();
+    /* nor is what the step writes a gradient */
+    doctor_finds(doctor_marks, "buffer 0 6 64 0 0 a\ntouch 0 w 0\ntouch 3 rw 4\ntouch 4 rw 5\n", "end 6\n");
+    CHECK(doctor_f.early_steps == 0);
     doctor_done();
 }
 
@@ -191,6 +201,10 @@ static void doctor_in_place(void) {
         CHECK_AT(doctor_f.pairs == cases[i].pairs && doctor_f.peaks[FINDING_IN_PLACE] == cases[i].peak, i);
         doctor_done();
     }
+    /* the first is still written where it ends */
+    doctor_finds(doctor_marks, "buffer 0 6 640 0 0 a\ntouch 1 w 3\ntouch 2 rw 5\nbuffer 0 6 640 1 0 b\ntouch 2 w 4\n", "end 6\n");
+    CHECK(doctor_f.pairs == 0 && doctor_f.peaks[FINDING_IN_PLACE] == 1280);
+    doctor_done();
     /* only one of two takes the place */
     doctor_finds(doctor_marks, "buffer 0 6 640 0 0 a\ntouch 1 w 3\ntouch 2 r 0\nbuffer 0 6 640 1 0 b\ntouch 2 w 4\n"
                  "buffer 0 6 640 2 0 c\ntouch 2 w 5\n", "end 6\n");
@@ -298,7 +312,8 @@ static void doctor_reads_ledger(void) {
     if (doctor_t.buffer_count == 3) {
         CHECK(!strcmp(doctor_t.buffers[0].where, "weights") && !strcmp(doctor_t.buffers[1].where, "activations"));
         CHECK(doctor_t.buffers[0].bytes == 6400 && doctor_t.buffers[0].died == doctor_t.end);
-        CHECK(doctor_t.buffers[1].bytes == 640 && doctor_t.buffers[1].died < doctor_t.buffers[2].born);
+        CHECK(doctor_t.buffers[1].bytes == 640 && doctor_t.buffers[1].died == doctor_t.buffers[1].born + 1);
+        CHECK(doctor_t.buffers[2].born > doctor_t.buffers[1].died);
         CHECK(!strcmp(doctor_t.marks[1].name, "step 0") && !strcmp(doctor_t.marks[2].name, "step 1"));
         CHECK(findings_make(&doctor_f, &doctor_t) == MEMOPT_OK);
         CHECK(doctor_f.held == 7680 && doctor_f.peaks[FINDING_PLAN] == 7680 && doctor_f.bytes[FINDING_UNUSED] == 0);

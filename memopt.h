@@ -42646,10 +42646,10 @@ static void memopt_i_advise_uses(memopt_i_advise *x) {
 /* Share of tiles of rows x columns that is of use: the last wave of them leaves processors idle. */
 static double memopt_i_advise_waves(double rows, double columns, double tile_rows, double tile_columns,
                                     double processors) {
-    const double tiles = ceil(rows / tile_rows) * ceil(columns / tile_columns);
+    const double tiles = floor(-rows / tile_rows) * floor(-columns / tile_columns); /* both rounded up, and negative */
 
     if (!(processors > 0)) return 1;
-    return rows * columns / (tile_rows * tile_columns) / (ceil(tiles / processors) * processors);
+    return rows * columns / (tile_rows * tile_columns) / (-floor(-tiles / processors) * processors);
 }
 
 static double memopt_i_advise_rate(const memopt_i_advise *x, const memopt_advise_choice *o) {

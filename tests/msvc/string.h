@@ -12,6 +12,8 @@ int strcmp(const char *a, const char *b);
 char *strchr(const char *s, int c);
 char *strrchr(const char *s, int c);
 int strncmp(const char *a, const char *b, size_t count);
+size_t strspn(const char *text, const char *of);
+char *strstr(char const *in, const char *text);
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,12 @@ static double disk_free(const char *dir) {
 #endif
 }
 
+static int is_file(const char *path) {
+    FILE *f = fopen(path, "rb");
+
+    return f && !fclose(f);
+}
+
 static double line_of(const char *path, const char *field) { /* bytes */
     char line[256];
     double kib = 0;
@@ -84,10 +90,10 @@ static void tell_needs(const model *m) {
 }
 
 /* Is there as much? The disk's bytes are taken when the store is made, too, which tells it where nothing else does. */
-static int is_there(model *m) {
+static int is_there(model *m, int reopen) {
     const double disk = disk_free(m->o->dir), memory = line_of("/proc/meminfo", "MemAvailable:");
 
-    if (disk > 0 && disk < (double)m->room.disk)
+    if (!reopen && disk > 0 && disk < (double)m->room.disk)
         return refuse(m, "%s has %.4f GB free, and %.4f GB are needed%s.", m->o->dir, disk / 1e9,
                       (double)m->room.disk / 1e9, m->o->no_atomic ? "" : "; --no-atomic halves that");
     if (memory > 0 && memory < predicted_memory(m))
@@ -193,13 +199,10 @@ static int train(model *m, told *t) {
     return equal ? 0 : refuse(m, "What was told is not what was.");
 }
 
-static int run(model *m, const char *path, told *t) {
+static int run(model *m, const char *path, int reopen, told *t) {
     const double begin = now();
-    FILE *kept = m->o->keep ? fopen(path, "rb") : NULL;
-    const int reopen = kept != NULL;
     uint32_t crc;
 
-    if (kept) fclose(kept);
     if (model_open(m, path, reopen)) return 1;
     if (!reopen) {
         if (model_write_weights(m)) return 1;
@@ -216,18 +219,19 @@ static int run(model *m, const char *path, told *t) {
 static int work(model *m, const options *o) {
     char path[1024], scratch[1024];
     told t;
-    int wrong;
+    int reopen, wrong;
 
     memset(&t, 0, sizeof t);
     snprintf(path, sizeof path, "%.1000s/seven_b.tiles", o->dir);
     snprintf(scratch, sizeof scratch, "%.1000s/seven_b.rates", o->dir);
+    reopen = o->keep && is_file(path);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
     tell_needs(m);
     fflush(stdout);
-    wrong = is_there(m) || tell_time(m, scratch, &t);
+    wrong = is_there(m, reopen) || tell_time(m, scratch, &t);
     fflush(stdout);
-    wrong = wrong || (!o->dry_run && run(m, path, &t));
+    wrong = wrong || (!o->dry_run && run(m, path, reopen, &t));
     free(t.done_at);
     return wrong;
 }
@@ -252,7 +256,8 @@ static int number(const char *text, size_t *out) { /* 16, 600M, 3G */
     const double x = strtod(text, &end);
     const double unit = *end == 'K' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : 1;
 
-    if (end == text || !(x >= 1) || !(x * unit < 1e15) || (unit > 1 ? end[1] : *end)) return 1;
+    if (end == text || !(x >= 1) || !(x * unit < 1e15 && x * unit < (double)SIZE_MAX)) return 1;
+    if (unit > 1 ? end[1] : *end) return 1;
     *out = (size_t)(x * unit);
     return (double)*out > x * unit || (double)*out + 1 < x * unit;
 }

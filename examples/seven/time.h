@@ -39,7 +39,7 @@ static int measure_disk(model *m, const char *path, rates *r) {
     d.aligned = 1;
     d.no_atomic = 1;
     d.error = &m->error;
-    return failed(m, "The rates of the disk",
+    return failed(m, path,
                   memopt_store_measure(&d, is_large ? 1000000000u : 10000000u, &r->disk));
 }
 

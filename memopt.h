@@ -17328,7 +17328,8 @@ V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counte
 V_FN void V(pipeline_weights)(memopt_i_optim_pass *k, V(floats) *w, size_t at) {
     enum { N = 4 * V(width) };
     const memopt_optim_tensor *t = k->tensor;
-    const uint16_t *high = (const uint16_t *)t->weights + at, *low = (const uint16_t *)t->extra + at;
+    const uint16_t *high = (const uint16_t *)t->weights + at;
+    const uint16_t *low = t->extra ? (const uint16_t *)t->extra + at : NULL;
     size_t i;
 
     if (k->weights == MEMOPT_I_WEIGHTS_BF16) V(pipeline_read)(w, high, MEMOPT_TYPE_BF16);
@@ -17349,7 +17350,7 @@ V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_
     const memopt_optim_tensor *t = k->tensor;
     const V(ints) half = V(i_set)(0x8000);
     float *floats = k->weight_bytes == 4 ? (float *)t->weights + at : k->w;
-    uint16_t *words = (uint16_t *)t->weights + at, *extra = (uint16_t *)t->extra + at;
+    uint16_t *words = (uint16_t *)t->weights + at, *extra = t->extra ? (uint16_t *)t->extra + at : NULL;
     const int large = k->weights != MEMOPT_I_WEIGHTS_F32 && !V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
     size_t i;
 
@@ -42453,6 +42454,7 @@ static memopt_status memopt_i_save_move_slow(const memopt_save_item *item, uint6
     memopt_save_item in;
     size_t n;
 
+    memset(&in, 0, sizeof in);
     for (; count; count -= n, first += n, b += n * element) {
         const memopt_status s = memopt_i_save_bring(item, first, &in);
         unsigned char *at;

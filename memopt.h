@@ -14972,9 +14972,9 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
               there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 3 to 5 times that. All
-              blocks of a chunk are one call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as long.
-              From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8 KiB
-              ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
+              blocks of a chunk are one call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as
+              long. From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8
+              KiB ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
               levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
               five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or
@@ -15782,7 +15782,8 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(quantize_as)(memopt_quant_map map, uint8
 
 V_HOST_FN void V(quantize)(memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16, size_t n,
                            size_t block, int ahead) {
-    if (map == MEMOPT_QUANT_SIGNED && is_bf16) V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 1, n, block, ahead);
+    if (map == MEMOPT_QUANT_SIGNED && is_bf16)
+        V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 1, n, block, ahead);
     else if (map == MEMOPT_QUANT_SIGNED) V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 0, n, block, ahead);
     else if (map == MEMOPT_QUANT_UNSIGNED && is_bf16)
         V(quantize_as)(MEMOPT_QUANT_UNSIGNED, codes, absmax, x, 1, n, block, ahead);
@@ -16006,9 +16007,9 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
    Error      Of the update against 32-bit Adam, 600 steps of normal gradients, one entry of a block 1, 100, 10^4 times
               as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
-   AVX2       has no permutation of 64 bytes, and its gathers take 90 cycles for 64 codes on Zen 5. There the levels of 16
-              neighbouring codes lie on a line, as bfloat16, and byte shuffles look up its factor and base; the octave
-              of a value is a byte, by which three bytes of C are looked up for 32 values at once.
+   AVX2       has no permutation of 64 bytes, and its gathers take 90 cycles for 64 codes on Zen 5. There the levels of
+              16 neighbouring codes lie on a line, as bfloat16, and byte shuffles look up its factor and base; the
+              octave of a value is a byte, by which three bytes of C are looked up for 32 values at once.
    Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at
               once. Cycles for 64 codes on Zen 5: decode 5, encode 3 to 5; AVX2 11 to 16 and 27 to 35. */
 
@@ -16056,8 +16057,8 @@ static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *wi
 }
 
 /* Levels without a table of 256. The place of a code is the next one's number (of the next with a plus), in a byte, so
-   that 1.0 is place 0. As bfloat16, the levels of a row of 16 places lie on a line: factor * place + 128 * base. In row 0
-   each place has factor and base of its own. */
+   that 1.0 is place 0. As bfloat16, the levels of a row of 16 places lie on a line: factor * place + 128 * base. In row
+   0 each place has factor and base of its own. */
 static void memopt_i_state_codec_lines(memopt_i_state_codec *t) {
     int word[256];
     int place, row;
@@ -17218,9 +17219,9 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH >= 8 /* where codes are looked up in registers */
-/* The pipeline: 8-bit states, four vectors at a time, all of them in registers from their codes to the weights. By way of
-   memory, as in memopt_i_optim_pass_apply(), each phase waits for the stores of the one before, and calls would cost a
-   third of a step. The formulas are those of `optim_kernels`. */
+/* The pipeline: 8-bit states, four vectors at a time, all of them in registers from their codes to the weights. By way
+   of memory, as in memopt_i_optim_pass_apply(), each phase waits for the stores of the one before, and calls would cost
+   a third of a step. The formulas are those of `optim_kernels`. */
 typedef struct V(pipeline_rule) {
     V(floats) b1, b2, g1, g2, factor, coupled_decay, lookahead, ic1, ic2, eps, decay, step;
     int coupled, nesterov, first; /* first: there is a first moment */
@@ -17375,8 +17376,8 @@ V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_
 }
 
 /* One kind, told to the compiler. Roots and quotients take as long as the rest together: what does not wait for them
-   stands between. What the loop needs of k it has for itself: a store of codes could change k, for all that the compiler
-   knows. ADAMW is ADAM as well, SGD is LARS. */
+   stands between. What the loop needs of k it has for itself: a store of codes could change k, for all that the
+   compiler knows. ADAMW is ADAM as well, SGD is LARS. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
                                                 size_t n) {
     enum { N = 4 * V(width) };
@@ -30596,8 +30597,8 @@ typedef struct memopt_i_dropout {
     int            level;
 } memopt_i_dropout;
 
-/* The first of n elements from i on, where bf16 becomes bf16 in registers and the index is a multiple of 32; returns how
-   many. None lies across a multiple of 2^33. */
+/* The first of n elements from i on, where bf16 becomes bf16 in registers and the index is a multiple of 32; returns
+   how many. None lies across a multiple of 2^33. */
 static size_t memopt_i_dropout_words(const memopt_i_dropout *t, size_t i, size_t n) {
 #if defined(MEMOPT_I_X86)
     const memopt_dropout *x = &t->x;

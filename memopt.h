@@ -36881,7 +36881,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_choose(const memopt_shard_de
     memopt_i_shard_found found;
     int slow;
 
-    memopt_i_must(&c, desc != NULL, "desc", "is NULL");
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
     memopt_i_must(&c, target != NULL, "target", "is NULL");
     if (memopt_i_must(&c, choice != NULL, "choice", "is NULL")) return c.status;
     memopt_i_shard_check_target(&c, target);

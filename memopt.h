@@ -43022,7 +43022,7 @@ static memopt_status memopt_i_advise_read(memopt_i_advise *x, memopt_i_advise_ac
 static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt_advise_choice *o,
                                                 memopt_i_advise_actions *a) {
     memopt_schedule_desc d;
-    size_t table, bytes;
+    size_t table = 0, bytes;
     unsigned char *memory;
     memopt_status s;
 

@@ -556,7 +556,7 @@ static void advise_refusals(void) {
 #undef ADVISE_NO
 }
 static void advise_faults(void) { /* the host's memory ends at every allocation in turn */
-    static memopt_advise_result r; test_faults f; memopt_host host = test_host(&f); memopt_advise_desc d = advise_tiny(); memopt_error why; char line[200]; uint64_t n;
+    static memopt_advise_result r; test_faults f; memopt_host host = test_host(&f); memopt_advise_desc d = advise_tiny(); memopt_error why; char line[200]; size_t n;
     memset(&f, 0, sizeof f);
     d.host = &host; d.machine.memory = 10000000; d.error = &why; d.model.layers = 1;
     CHECK(memopt_advise_solve(&d, &r) == MEMOPT_OK && f.calls > 10 && !f.live_blocks);

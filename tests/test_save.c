@@ -1111,7 +1111,7 @@ static void save_golden(void) {
     save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_saved *saved = NULL; int k;
     gold_bytes(gold_manifest_text, 400, gold_manifest_data, sizeof gold_manifest_data, manifest);
     gold_bytes(gold_file_text, 4096, gold_file_data, sizeof gold_file_data, file);
-    strncat(text_now, gold_manifest_text, (size_t)(strstr(gold_manifest_text, "\"data\"") - gold_manifest_text));
+    memcpy(text_now, gold_manifest_text, (size_t)(strstr(gold_manifest_text, "\"data\"") - gold_manifest_text));
     strcat(text_now, gold_listing); strcat(text_now, strstr(gold_manifest_text, "\"data\""));
     gold_bytes(text_now, 432, gold_manifest_data, sizeof gold_manifest_data, now);
     memcpy(now + sizeof now - 4, gold_listing_crc, 4);
@@ -1504,7 +1504,7 @@ static void save_ranks_fail(void) { /* one rank's host fails at any call: all kn
 }
 typedef struct swap { memopt_ranks *ranks; memopt_host host; const char *path; unsigned char bytes[9000], more[700]; uint64_t state; uint32_t content[2]; memopt_status status[2]; } swap;
 static void swap_rank(void *task, size_t rank, int worker) { /* the first rank has the end of an item, the second its begin */
-    swap *w = (swap *)task; memopt_comm_desc cd; memopt_comm *comm = NULL; memopt_save_desc d; memopt_save_item items[2], model[4]; memopt_saved *saved = NULL; memopt_status s;
+    swap *w = (swap *)task; memopt_comm_desc cd; memopt_comm *comm = NULL; memopt_save_desc d; memopt_save_item items[2], whole[4]; memopt_saved *saved = NULL; memopt_status s;
     (void)worker;
     memset(&cd, 0, sizeof cd); memset(&d, 0, sizeof d);
     cd.transport = memopt_ranks_transport(w->ranks, rank);
@@ -1513,13 +1513,13 @@ static void swap_rank(void *task, size_t rank, int worker) { /* the first rank h
     items[1] = run_item(NULL, "state", MEMOPT_TENSOR_U64, 1, &w->state);
     s = memopt_comm_create(&cd, &comm);
     d.path = w->path; d.items = items; d.item_count = 2; d.comm = comm; d.host = &w->host; d.step = 1;
-    model[0] = items[0]; model[0].name = "b";
-    model[1] = run_item(NULL, "a", MEMOPT_TENSOR_U8, 3000, w->bytes + (rank ? 0 : 1000)); /* two ranges in this file, with one of others between */
-    model[1].first = rank ? 0 : 1000; model[1].held = rank ? 1000 : 2000;
-    model[2] = run_item(NULL, "more", MEMOPT_TENSOR_U8, sizeof w->more, rank ? w->more : NULL); /* only one that is not the first has it */
-    model[2].held = rank ? sizeof w->more : 0;
-    model[3] = run_item(NULL, "state", MEMOPT_TENSOR_U64, 1, &w->state);
-    d.model = model; d.model_count = 4; d.model_bytes = 12000; d.beside = 1; d.tile = 4096;
+    whole[0] = items[0]; whole[0].name = "b";
+    whole[1] = run_item(NULL, "a", MEMOPT_TENSOR_U8, 3000, w->bytes + (rank ? 0 : 1000)); /* two ranges in this file, with one of others between */
+    whole[1].first = rank ? 0 : 1000; whole[1].held = rank ? 1000 : 2000;
+    whole[2] = run_item(NULL, "more", MEMOPT_TENSOR_U8, sizeof w->more, rank ? w->more : NULL); /* only one that is not the first has it */
+    whole[2].held = rank ? sizeof w->more : 0;
+    whole[3] = run_item(NULL, "state", MEMOPT_TENSOR_U64, 1, &w->state);
+    d.model = whole; d.model_count = 4; d.model_bytes = 12000; d.beside = 1; d.tile = 4096;
     if (!s) s = memopt_save_write(&d);
     if (!s) s = memopt_saved_open(&d, &saved);
     if (!s) { w->content[rank] = memopt_saved_content(saved); memopt_saved_close(saved); }

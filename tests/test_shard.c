@@ -874,16 +874,16 @@ static const char *const shard_odd_names[] = { "stage", "units", "gradients", "s
     "type of the sums", "first_moment", "block", "min_quantized", "seed" };
 static const memopt_shard_use shard_odd_walk[8] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 1 }, { 3, 1 }, { 2, 1 }, { 1, 1 }, { 0, 1 } }; /* the fourth: backward */
 typedef struct shard_odd { const shard_case *c; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; size_t field, rank; } shard_odd;
-static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *model, size_t field) {
-    memcpy(model, shard_model, sizeof shard_model);
+static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *listed, size_t field) {
+    memcpy(listed, shard_model, sizeof shard_model);
     switch (field) {
     case 0: d->stage = 1; break;
     case 1: d->units = 4; break;
     case 2: d->gradients = MEMOPT_TYPE_BF16; break;
     case 3: d->steps_inside = 1; break;
     case 4: d->bucket_bytes = 200000; break;
-    case 5: --model[0].count; model[0].columns = 0; d->tensors = model; break;
-    case 6: model[4].rates = 0; d->tensors = model; break;
+    case 5: --listed[0].count; listed[0].columns = 0; d->tensors = listed; break;
+    case 6: listed[4].rates = 0; d->tensors = listed; break;
     case 7: d->uses = shard_odd_walk; d->use_count = 8; break;
     case 8: d->optim.kind = MEMOPT_OPTIM_LION; break;
     case 9: d->optim.state = MEMOPT_STATE_F32; break;
@@ -898,11 +898,11 @@ static void shard_odd_desc(memopt_shard_desc *d, memopt_shard_tensor *model, siz
 }
 static void shard_odd_rank(void *task, size_t index, int worker) {
     shard_odd *w = (shard_odd *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; char text[99]; int turn;
-    memopt_shard_desc d = shard_desc(c); memopt_shard_tensor model[SHARD_TENSORS]; memopt_shard *x = NULL; memopt_comm_desc cd;
+    memopt_shard_desc d = shard_desc(c); memopt_shard_tensor listed[SHARD_TENSORS]; memopt_shard *x = NULL; memopt_comm_desc cd;
     (void)worker;
     memset(&cd, 0, sizeof cd);
     if (w->field == 13) d.optim.kind = MEMOPT_OPTIM_RMSPROP;
-    if (index == w->rank) shard_odd_desc(&d, model, w->field);
+    if (index == w->rank) shard_odd_desc(&d, listed, w->field);
     cd.transport = memopt_ranks_transport(w->rows[set], rank);
     CHECK(memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
     cd.transport = memopt_ranks_transport(w->columns[rank], set);

@@ -271,6 +271,7 @@ static void advise_batches(void) { /* of 5 sequences by twos: 6, where that is a
 static void advise_seconds(void) {
     memopt_advise_desc d = advise_on(advise_gpt(12, 768, 12), 8, 80); size_t g, n; int stage; double rate;
     static memopt_shard_tensor t[80]; static memopt_shard_use uses[32]; static double seconds[32];
+    if (!ADVISE_64) { SKIP("models that do not fit 32 bits"); return; }
     d.batch = 16;
     for (stage = 1; stage < 4; ++stage) for (rate = 3e9; rate < 1e13; rate *= 10) {
         memopt_advise_choice o = advise_choice(stage, MEMOPT_ADVISE_SPLIT, MEMOPT_STATE_F32, 2); memopt_shard_desc s; memopt_shard_machine machine; memopt_shard_seconds told;
@@ -430,7 +431,7 @@ static void advise_own_chain(void) {
         CHECK(!advise_engine_chain(&e, &r.best.choice, segments, &chain.input_bytes, NULL));
         chain.segments = segments; chain.count = 9;
         CHECK(!memopt_source_counting(&counting));
-        ad.source = &counting; ad.capacity = 1 << 30;
+        ad.source = &counting; ad.capacity = 1 << 28;
         CHECK(!memopt_arena_create(&ad, &arena));
         tape.chain = chain; tape.layers = layers; tape.budget = r.best.choice.keep_budget; tape.arena = arena;
         CHECK_AT(memopt_tape_create(&tape, &made) == MEMOPT_OK, memory);
@@ -593,7 +594,7 @@ static void advise_dimensions(void) {
 }
 static void advise_rates(void) {
     double batch = 7;
-    CHECK(memopt_advise_rate(MEMOPT_OPTIM_SGD, 0.1, 256, 8192) == 3.2 && memopt_advise_rate(MEMOPT_OPTIM_ADAMW, 1e-3, 256, 1024) == 2e-3);
+    CHECK(fabs(memopt_advise_rate(MEMOPT_OPTIM_SGD, 0.1, 256, 8192) - 3.2) < 1e-15 && fabs(memopt_advise_rate(MEMOPT_OPTIM_ADAMW, 1e-3, 256, 1024) - 2e-3) < 1e-18);
     /* |G|^2 = 3, tr(S) = 600: squares are 3 + 600 / batch */
     CHECK(memopt_advise_critical_batch(8, 78, 64, 12.375, &batch) == MEMOPT_OK && fabs(batch - 200) < 1e-9);
     batch = 7;

@@ -5657,7 +5657,8 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
         h = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
             OPEN_EXISTING, flags, NULL);
     else
-        h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_ALWAYS, flags, NULL);
+        h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_ALWAYS,
+            flags, NULL);
     if (h == INVALID_HANDLE_VALUE) return MEMOPT_ERR_IO;
     *file = (void *)((uintptr_t)h | (uintptr_t)direct);
     return MEMOPT_OK;
@@ -43486,8 +43487,8 @@ static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g) {
 
     memset(&o, 0, sizeof o);
     for (o.stage = several; o.stage < 4; ++o.stage)
-        for (inside = 0; inside <= (o.stage > 1 && !g->x->desc.clips); ++inside)
-            for (cut = 0; cut <= (hosts && o.stage > 1 && !inside); ++cut) {
+        for (inside = 0; inside < (o.stage > 1 && !g->x->desc.clips ? 2 : 1); ++inside)
+            for (cut = 0; cut < (hosts && o.stage > 1 && !inside ? 2 : 1); ++cut) {
                 if (!several && o.stage == 1) continue; /* nothing is cut: as stage 0 */
                 o.steps_inside = inside;
                 o.ranks = cut ? a->of_host : a->processors;

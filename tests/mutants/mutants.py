@@ -216,6 +216,26 @@ def read_list(kind):
     return faults
 
 
+def time_used(process):
+    """Processor time of a process so far, in ticks; 0 where the system has no /proc."""
+    try:
+        fields = read(f"/proc/{process.pid}/stat").rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except OSError:
+        return 0
+
+
+def stop_if_it_waits(process, ended, seconds):
+    """Threads that wait for each other wait for ever: two minutes without work, where that can be seen."""
+    begun, used, since = time.monotonic(), -1, time.monotonic()
+    while not ended.wait(5):
+        now, before, used = time.monotonic(), used, time_used(process)
+        if used != before:
+            since = now
+        if now - begun > seconds or (used and now - since > 120):
+            process.kill()
+
+
 class Workshop:
     """Builds the tests of a list's sections with some text for its source, and runs them."""
 
@@ -317,10 +337,12 @@ class Workshop:
                 ran = subprocess.Popen(["sh", "-c", limits + 'exec "$@"', "sh", *build.runner, program], cwd=ROOT,
                                        stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
                                        env={**os.environ, "TMPDIR": folder, "MEMOPT_MUTANT": str(number)})
-                stopper = threading.Timer(30 * seconds, ran.kill) # it may wait for ever
+                ended = threading.Event()
+                stopper = threading.Thread(target=stop_if_it_waits, args=(ran, ended, 30 * seconds))
                 stopper.start()
                 _, status, used = os.wait4(ran.pid, 0)
-                stopper.cancel()
+                ended.set()
+                stopper.join()
                 ran.returncode = os.waitstatus_to_exitcode(status)
                 said.seek(0)
                 output = said.read(1 << 20)

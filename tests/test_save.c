@@ -1431,6 +1431,17 @@ static int crowd_run(crowd *c, size_t count, uint64_t begin) { /* 1: all ranks w
     memopt_thread_pool_destroy(pool); memopt_ranks_destroy(c->ranks);
     return good;
 }
+/* Ranks that save under a path where nothing is yet; 0: no memory. */
+static int crowd_begin(crowd *c, memopt_host *h, char path[600], const char *name) {
+    memset(c, 0, sizeof *c);
+    CHECK(memopt_host_resolve(NULL, h) == MEMOPT_OK);
+    h->files.sync_fn = crowd_sync; h->files.sync_dir_fn = crowd_sync_dir;
+    c->nets = (save_net *)calloc(NET_RANKS, sizeof *c->nets);
+    c->path = path; c->host = h;
+    test_path(path, name);
+    save_remove_all(h, path);
+    return c->nets != NULL;
+}
 static void crowd_close(crowd *c) {
     size_t i;
     for (i = 0; i < c->count; ++i) { memopt_optim_close(c->nets[i].optim); c->nets[i].optim = NULL; }
@@ -1438,13 +1449,7 @@ static void crowd_close(crowd *c) {
 static void save_ranks(void) { /* R ranks save, R' go on: the bits of one that never stopped */
     static const size_t counts[] = { 1, 2, 3, 4, 8 };
     crowd c; memopt_host h; char path[600]; size_t a, b, i; save_net *whole = (save_net *)malloc(sizeof *whole); uint64_t step; uint32_t content = 0;
-    memset(&c, 0, sizeof c);
-    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    h.files.sync_fn = crowd_sync; h.files.sync_dir_fn = crowd_sync_dir;
-    c.nets = (save_net *)calloc(NET_RANKS, sizeof *c.nets);
-    if (!whole || !c.nets) return;
-    c.path = path; c.host = &h;
-    test_path(path, "ranks");
+    if (!whole || !crowd_begin(&c, &h, path, "ranks")) return;
     CHECK(net_open(whole, 0, 1, MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE));
     for (step = 1; step <= 6; ++step) CHECK(net_step(whole, MEMOPT_OPTIM_ADAMW, step) == MEMOPT_OK);
     for (a = 0; a < 5; ++a)
@@ -1467,14 +1472,7 @@ static void save_ranks(void) { /* R ranks save, R' go on: the bits of one that n
 }
 static void save_ranks_fail(void) { /* one rank's host fails at any call: all know it, and what was there is there */
     crowd c; memopt_host h; char path[600]; size_t n, i; int good = 0;
-    memset(&c, 0, sizeof c);
-    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    h.files.sync_fn = crowd_sync; h.files.sync_dir_fn = crowd_sync_dir;
-    c.nets = (save_net *)calloc(NET_RANKS, sizeof *c.nets);
-    if (!c.nets) return;
-    c.path = path; c.host = &h;
-    test_path(path, "fails");
-    save_remove_all(&h, path);
+    if (!crowd_begin(&c, &h, path, "fails")) return;
     c.odd = 1;
     CHECK(!crowd_run(&c, 3, 1));
     for (i = 0; i < 3; ++i) CHECK(c.status[i] == MEMOPT_ERR_ARGUMENT && test_says(&c.why[i], MEMOPT_ERR_ARGUMENT, "save: items are others than those of rank 0 at rank 1"));
@@ -1557,14 +1555,7 @@ static void save_ranks_swapped(void) {
 }
 static void save_ranks_differ(void) { /* the newest is damaged to one rank, another one cannot look at it: all go the same way */
     crowd c; memopt_host h; char path[600]; size_t n, i, none = 0, older = 0; void *file = NULL; int good = 0;
-    memset(&c, 0, sizeof c);
-    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
-    h.files.sync_fn = crowd_sync; h.files.sync_dir_fn = crowd_sync_dir;
-    c.nets = (save_net *)calloc(NET_RANKS, sizeof *c.nets);
-    if (!c.nets) return;
-    c.path = path; c.host = &h;
-    test_path(path, "differ");
-    save_remove_all(&h, path);
+    if (!crowd_begin(&c, &h, path, "differ")) return;
     CHECK(crowd_run(&c, 2, 1));
     crowd_close(&c);
     CHECK(crowd_run(&c, 2, 4));

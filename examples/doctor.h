@@ -11,8 +11,9 @@
            read and the first write of a page between two marks raise SIGSEGV, are noted, and open it. So for each
            page it is known between which marks it was read, written, or read before it was written: exact, for any
            code, by any thread. What was written is hashed at the next mark, which tells zeros and copies.
-   Where   Linux on x86; aarch64 by its manual, not run by us; with _DEFAULT_SOURCE if -std=c99 hides mmap. Where a probe
-           fails (valgrind, qemu), and elsewhere, it says so and records nothing: a memopt_ledger tells lifetimes at least.
+   Where   Linux on x86; aarch64 by its manual, not run yet; with _DEFAULT_SOURCE if -std=c99 hides mmap. Where a
+           probe fails (valgrind, qemu), and elsewhere, it says so and records nothing: a memopt_ledger tells
+           lifetimes at least.
    Limits  A page that was written first may be read before the next mark: unseen. So put a mark behind what zeroes.
            What is written with the bytes that were there before counts as kept.
            A system call into a closed page fails with EFAULT: read files before the step that is recorded. One thread

@@ -267,7 +267,8 @@ static int model_plan_store(model *m) {
     if (m->o->in_memory) return 0;
     free(m->tiles);
     m->tiles = (size_t *)calloc(m->bytes.slow_tiles, sizeof *m->tiles);
-    if (!m->tiles) return refuse(m, "There is no memory for the tables of %lu tiles.", (unsigned long)m->bytes.slow_tiles);
+    if (!m->tiles)
+        return refuse(m, "There is no memory for the tables of %lu tiles.", (unsigned long)m->bytes.slow_tiles);
     if (failed(m, "The tiles", memopt_shard_tiles(&d, m->tiles))) return 1;
     s = model_store(m, "seven_b.tiles");
     s.error = &m->error;

@@ -7922,14 +7922,28 @@ static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<memo
     s->word[i / 2] = memopt_i_cuda_half_set(i % 2 ? s->word[i / 2] : 0, i, memopt_to_f16(x));
 }
 
+/* A span as floats, and back. */
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_span_floats(float *x, const memopt_i_cuda_span<T, N> &s) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
+}
+
+template <class T, int N>
+static __device__ __forceinline__ memopt_i_cuda_span<T, N> memopt_i_cuda_span_of(const float *x) {
+    memopt_i_cuda_span<T, N> s;
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, x[i]);
+    return s;
+}
+
 /* N elements of an array of any type, as floats */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_floats_of(float *x, const void *data, size_t at, unsigned left,
                                                                bool wide) {
     memopt_i_cuda_span<T, N> s;
     memopt_i_cuda_span_get(&s, static_cast<const T *>(data) + at, left, wide);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
+    memopt_i_cuda_span_floats(x, s);
 }
 
 template <int N>
@@ -8698,10 +8712,7 @@ enum { MEMOPT_I_CUDA_LAYER_BLOCK = 256, MEMOPT_I_CUDA_LAYER_TURNS = 4 };
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_put_floats_of(void *data, size_t at, const float *x, unsigned left,
                                                                    bool wide) {
-    memopt_i_cuda_span<T, N> s;
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, x[i]);
-    memopt_i_cuda_span_put(static_cast<T *>(data) + at, s, left, wide);
+    memopt_i_cuda_span_put(static_cast<T *>(data) + at, memopt_i_cuda_span_of<T, N>(x), left, wide);
 }
 
 template <int N>
@@ -8715,23 +8726,37 @@ static __device__ __forceinline__ void memopt_i_cuda_put_floats(void *data, memo
 /* To 16 bytes; NULL is aligned. */
 static bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); }
 
-/* ---- activations ---- */
-template <int KIND> static __device__ __forceinline__ float memopt_i_cuda_act(float x) {
-    return KIND == MEMOPT_ACTIVATION_NONE ? x : memopt_i_v1_act(x, KIND);
+/* ---- activations: of N elements, so that all threads take a branch alike and there is one for N ---- */
+template <int KIND, int N> static __device__ __forceinline__ void memopt_i_cuda_act_of(float *x) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) x[i] = memopt_i_v1_act(x[i], KIND);
 }
 
-template <int KIND> static __device__ __forceinline__ float memopt_i_cuda_act_grad(float x, float g, float *y) {
-    if (KIND != MEMOPT_ACTIVATION_NONE) return memopt_i_v1_act_grad(x, g, KIND, y);
-    *y = x;
-    return g;
+template <int N> static __device__ __forceinline__ void memopt_i_cuda_act(memopt_activation kind, float *x) {
+    if (kind == MEMOPT_ACTIVATION_RELU) memopt_i_cuda_act_of<MEMOPT_ACTIVATION_RELU, N>(x);
+    if (kind == MEMOPT_ACTIVATION_GELU) memopt_i_cuda_act_of<MEMOPT_ACTIVATION_GELU, N>(x);
+    if (kind == MEMOPT_ACTIVATION_SILU) memopt_i_cuda_act_of<MEMOPT_ACTIVATION_SILU, N>(x);
 }
 
-template <class T, int KIND>
+/* g becomes the gradient of the input, and x the output. */
+template <int KIND, int N> static __device__ __forceinline__ void memopt_i_cuda_act_grad_of(float *x, float *g) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) g[i] = memopt_i_v1_act_grad(x[i], g[i], KIND, x + i);
+}
+
+template <int N>
+static __device__ __forceinline__ void memopt_i_cuda_act_grad(memopt_activation kind, float *x, float *g) {
+    if (kind == MEMOPT_ACTIVATION_RELU) memopt_i_cuda_act_grad_of<MEMOPT_ACTIVATION_RELU, N>(x, g);
+    if (kind == MEMOPT_ACTIVATION_GELU) memopt_i_cuda_act_grad_of<MEMOPT_ACTIVATION_GELU, N>(x, g);
+    if (kind == MEMOPT_ACTIVATION_SILU) memopt_i_cuda_act_grad_of<MEMOPT_ACTIVATION_SILU, N>(x, g);
+}
+
+template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_act_kernel(const T *x, T *y, size_t n, bool wide) {
+memopt_i_cuda_act_kernel(memopt_activation kind, const T *x, T *y, size_t n, bool wide) {
     enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
-    memopt_i_cuda_span<T, N> s[TURNS], out;
+    memopt_i_cuda_span<T, N> s[TURNS];
 
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < TURNS; ++k) {
@@ -8742,21 +8767,22 @@ memopt_i_cuda_act_kernel(const T *x, T *y, size_t n, bool wide) {
     for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
         const unsigned left = memopt_i_cuda_left<N>(n, at);
+        float each[N];
 
         if (!left) return;
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) memopt_i_cuda_set(&out, i, memopt_i_cuda_act<KIND>(memopt_i_cuda_at(s[k], i)));
-        memopt_i_cuda_span_put(y + at, out, left, wide);
+        memopt_i_cuda_span_floats(each, s[k]);
+        memopt_i_cuda_act<N>(kind, each);
+        memopt_i_cuda_span_put(y + at, memopt_i_cuda_span_of<T, N>(each), left, wide);
     }
 }
 
 /* y may be NULL */
-template <class T, int KIND>
+template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_act_grad_kernel(const T *x, const T *g, T *grad, T *y, size_t n, bool wide) {
+memopt_i_cuda_act_grad_kernel(memopt_activation kind, const T *x, const T *g, T *grad, T *y, size_t n, bool wide) {
     enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS / 2 };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
-    memopt_i_cuda_span<T, N> xs[TURNS], gs[TURNS], out, slope;
+    memopt_i_cuda_span<T, N> xs[TURNS], gs[TURNS];
 
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < TURNS; ++k) {
@@ -8768,21 +8794,18 @@ memopt_i_cuda_act_grad_kernel(const T *x, const T *g, T *grad, T *y, size_t n, b
     for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
         const unsigned left = memopt_i_cuda_left<N>(n, at);
+        float each[N], slope[N];
 
         if (!left) return;
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) {
-            float again;
-            memopt_i_cuda_set(&slope, i, memopt_i_cuda_act_grad<KIND>(memopt_i_cuda_at(xs[k], i),
-                                                                      memopt_i_cuda_at(gs[k], i), &again));
-            memopt_i_cuda_set(&out, i, again);
-        }
-        memopt_i_cuda_span_put(grad + at, slope, left, wide);
-        if (y) memopt_i_cuda_span_put(y + at, out, left, wide);
+        memopt_i_cuda_span_floats(each, xs[k]);
+        memopt_i_cuda_span_floats(slope, gs[k]);
+        memopt_i_cuda_act_grad<N>(kind, each, slope);
+        memopt_i_cuda_span_put(grad + at, memopt_i_cuda_span_of<T, N>(slope), left, wide);
+        if (y) memopt_i_cuda_span_put(y + at, memopt_i_cuda_span_of<T, N>(each), left, wide);
     }
 }
 
-template <class T, int KIND>
+template <class T>
 static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args *x, int backward,
                                                    memopt_cuda_stream stream) {
     enum { TILE = MEMOPT_I_CUDA_LAYER_BLOCK * MEMOPT_I_CUDA_LAYER_TURNS * 16 / sizeof(T) };
@@ -8790,26 +8813,14 @@ static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args 
                    && (!backward || (memopt_i_cuda_aligned(x->grad_output) && memopt_i_cuda_aligned(x->grad_input)));
     const size_t blocks = memopt_i_ceil_div(x->n, backward ? TILE / 2 : TILE);
     const T *in = static_cast<const T *>(x->input);
-    const T *g = static_cast<const T *>(x->grad_output);
     T *out = static_cast<T *>(x->output);
-    T *grad = static_cast<T *>(x->grad_input);
 
     if (backward)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_act_grad_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
-                                 in, g, grad, out, x->n, wide);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_act_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, in, out,
-                             x->n, wide);
-}
-
-template <class T>
-static memopt_cuda_status memopt_i_cuda_act_of(const memopt_activation_args *x, int backward,
-                                               memopt_cuda_stream stream) {
-    switch (x->activation) {
-    case MEMOPT_ACTIVATION_RELU: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_RELU>(x, backward, stream);
-    case MEMOPT_ACTIVATION_GELU: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_GELU>(x, backward, stream);
-    case MEMOPT_ACTIVATION_SILU: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_SILU>(x, backward, stream);
-    default: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_NONE>(x, backward, stream);
-    }
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_act_grad_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
+                                 x->activation, in, static_cast<const T *>(x->grad_output),
+                                 static_cast<T *>(x->grad_input), out, x->n, wide);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_act_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, x->activation,
+                             in, out, x->n, wide);
 }
 
 static memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x, int backward,
@@ -8824,7 +8835,7 @@ static memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x,
         { x->grad_output, x->n, x->type, 1, 0 },
         { x->grad_input, x->n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_of, x, backward, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_launch, x, backward, stream);
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *,
@@ -10686,7 +10697,7 @@ static __host__ __device__ __forceinline__ size_t memopt_i_cuda_batch_rows(unsig
     return (size_t)(MEMOPT_I_CUDA_BATCH_BLOCK >> shift) * (4 * MEMOPT_I_CUDA_BATCH_TURNS);
 }
 
-template <class T, int KIND>
+template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
@@ -10699,34 +10710,47 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
     if (!p.left) return;
     memopt_i_cuda_batch_load_columns(t, p, &c);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
-        memopt_i_cuda_span<T, N> s[TURNS], out;
+        memopt_i_cuda_span<T, N> s[TURNS];
 
         memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
+            float out[N];
+
             if (row + (size_t)k * p.step >= p.end) break;
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
                 const float h = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(s[k], i), c.mean[i], c.inverse[i]);
-                memopt_i_cuda_set(&out, i, memopt_i_cuda_act<KIND>(fmaf(h, c.scale[i], c.shift[i])));
+                out[i] = fmaf(h, c.scale[i], c.shift[i]);
             }
-            memopt_i_cuda_span_put(y + (row + (size_t)k * p.step) * width, out, p.left, t.wide);
+            memopt_i_cuda_act<N>(t.x.linear.activation, out);
+            memopt_i_cuda_span_put(y + (row + (size_t)k * p.step) * width, memopt_i_cuda_span_of<T, N>(out), p.left,
+                                   t.wide);
         }
     }
 }
 
 /* ---- backward ---- */
-/* Returns g', and h in *h. */
-template <int KIND>
-static __device__ __forceinline__ float memopt_i_cuda_batch_grad_of(float z, float g, float mean, float inverse,
-                                                                     float scale, float shift, float *h) {
-    float unused;
-    *h = memopt_i_v1_norm_normalize_of(z, mean, inverse);
-    return memopt_i_cuda_act_grad<KIND>(fmaf(*h, scale, shift), g, &unused);
+/* g' and h of a span. */
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_batch_grad_of(const memopt_i_cuda_batch &t,
+                                                                   const memopt_i_cuda_batch_columns<N> &c,
+                                                                   const memopt_i_cuda_span<T, N> &z,
+                                                                   const memopt_i_cuda_span<T, N> &g, float *u,
+                                                                   float *h) {
+    float x[N];
+
+    memopt_i_cuda_span_floats(u, g);
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) {
+        h[i] = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(z, i), c.mean[i], c.inverse[i]);
+        x[i] = fmaf(h[i], c.scale[i], c.shift[i]);
+    }
+    memopt_i_cuda_act_grad<N>(t.x.linear.activation, x, u);
 }
 
 /* sum(g') and sum(g' h) of the columns of a group */
-template <class T, int KIND>
+template <class T>
 static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
@@ -10746,16 +10770,14 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
         memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
+            float u[N], h[N];
+
             if (row + (size_t)k * p.step >= p.end) break;
+            memopt_i_cuda_batch_grad_of(t, c, zs[k], gs[k], u, h);
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
-                float h;
-                const float u = memopt_i_cuda_batch_grad_of<KIND>(memopt_i_cuda_at(zs[k], i),
-                                                                   memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
-                                                                   c.scale[i], c.shift[i], &h);
-
-                a[i] = memopt_i_sum(a[i], u);
-                b[i] = fmaf(u, h, b[i]);
+                a[i] = memopt_i_sum(a[i], u[i]);
+                b[i] = fmaf(u[i], h[i], b[i]);
             }
         }
     }
@@ -10807,7 +10829,7 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_ker
 }
 
 /* The gradient of z, of a part: row t.first is the first of t.grad_z. */
-template <class T, int KIND>
+template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_grad_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
@@ -10825,23 +10847,20 @@ memopt_i_cuda_batch_grad_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_floats<N>(mean, t.mean, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     memopt_i_cuda_floats<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
-        memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS], out;
+        memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
 
         memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
-            if (row + (size_t)k * p.step >= p.end) break;
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) {
-                float h;
-                const float u = memopt_i_cuda_batch_grad_of<KIND>(memopt_i_cuda_at(zs[k], i),
-                                                                   memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
-                                                                   c.scale[i], c.shift[i], &h);
-                const float rest = fmaf(-h, share[i], memopt_i_v1_sub(u, mean[i]));
+            float u[N], h[N];
 
-                memopt_i_cuda_set(&out, i, memopt_i_times(factor[i], rest));
-            }
-            memopt_i_cuda_span_put(y + (row + (size_t)k * p.step - t.first) * width, out, p.left, t.wide);
+            if (row + (size_t)k * p.step >= p.end) break;
+            memopt_i_cuda_batch_grad_of(t, c, zs[k], gs[k], u, h);
+            MEMOPT_I_CUDA_UNROLL
+            for (int i = 0; i < N; ++i)
+                u[i] = memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
+            memopt_i_cuda_span_put(y + (row + (size_t)k * p.step - t.first) * width, memopt_i_cuda_span_of<T, N>(u),
+                                   p.left, t.wide);
         }
     }
 }
@@ -10859,10 +10878,10 @@ memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, 
     }
 }
 
-/* ---- stages: of z, by type and activation ---- */
+/* ---- stages: of z, by type ---- */
 enum { MEMOPT_I_CUDA_BATCH_SPREAD, MEMOPT_I_CUDA_BATCH_OUTPUT, MEMOPT_I_CUDA_BATCH_SUMS, MEMOPT_I_CUDA_BATCH_GRAD_Z };
 
-template <class T, int KIND>
+template <class T>
 static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &t, int stage,
                                                      memopt_cuda_stream stream) {
     const bool grouped = stage == MEMOPT_I_CUDA_BATCH_SPREAD || stage == MEMOPT_I_CUDA_BATCH_SUMS;
@@ -10870,23 +10889,12 @@ static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &
     const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : memopt_i_cuda_batch_rows(t.shift)) * t.tiles;
 
     if (stage == MEMOPT_I_CUDA_BATCH_SPREAD)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_deviations_kernel<T>), blocks, BLOCK, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_deviations_kernel<T>, blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_output_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_output_kernel<T>, blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_SUMS)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_sums_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_grad_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
-}
-
-template <class T>
-static memopt_cuda_status memopt_i_cuda_batch_stage_of(const memopt_i_cuda_batch &t, int stage,
-                                                       memopt_cuda_stream stream) {
-    switch (t.x.linear.activation) {
-    case MEMOPT_ACTIVATION_RELU: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_RELU>(t, stage, stream);
-    case MEMOPT_ACTIVATION_GELU: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_GELU>(t, stage, stream);
-    case MEMOPT_ACTIVATION_SILU: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_SILU>(t, stage, stream);
-    default: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_NONE>(t, stage, stream);
-    }
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_sums_kernel<T>, blocks, BLOCK, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_grad_kernel<T>, blocks, BLOCK, 0, stream, t);
 }
 
 /* Rows first..first + count: whole groups, but for the last */
@@ -10894,7 +10902,7 @@ static memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int 
                                                     memopt_cuda_stream stream) {
     t->first = first;
     t->count = count;
-    return MEMOPT_I_CUDA_OF_TYPE(t->x.linear.type, memopt_i_cuda_batch_stage_of, *t, stage, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(t->x.linear.type, memopt_i_cuda_batch_launch, *t, stage, stream);
 }
 
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */

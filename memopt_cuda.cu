@@ -3864,8 +3864,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
                  gradients are looked at together, not one by one; a tile that is whole is compiled by itself; levels
                  are floats at a byte offset, two instructions and a lookup; the largest is found by float maxima,
                  exactly only where one is infinite; the octaves' table is 32 words in 32 banks. 84 an element.
-   Formats    Those of weights and gradients are a branch that all threads take alike; only AdamW over floats is
-              compiled by itself. 21 kernels instead of 350.
+   Formats    Those of weights and gradients, and the kind, are a branch that all threads take alike; only AdamW over
+              floats, and AdamW in 8 bits, are compiled by themselves. 7 kernels instead of 350.
    Bits       The formulas are the kernels of memopt.h on one element. A gradient that is not finite leaves its own
               element alone, as on the CPU, where the group is then done again one by one. Which NaN a weight that is
               one becomes is the processor's choice.
@@ -3886,8 +3886,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif
 
-enum { MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION, MEMOPT_I_CUDA_ADAFACTOR,
-       MEMOPT_I_CUDA_RMSPROP };
+/* families of kinds; ANY: a kernel that asks the table */
+enum { MEMOPT_I_CUDA_ANY = -1, MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION,
+       MEMOPT_I_CUDA_ADAFACTOR, MEMOPT_I_CUDA_RMSPROP };
 
 /* moments */
 enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB };
@@ -3932,7 +3933,7 @@ struct memopt_i_cuda_optim_table {
     const float *pace;      /* of each tensor that was measured */
     const float4 *by;       /* memopt_i_gradient_terms of each tensor; NULL: the rules have it */
     uint64_t     chunk;
-    uint32_t     count, rules, kind, weights, gradients, state, moments, block, tile;
+    uint32_t     count, rules, kind, family, weights, gradients, state, moments, block, tile;
     uint32_t     stops;     /* control->stopped is looked at */
 };
 
@@ -3968,20 +3969,26 @@ static __device__ __forceinline__ const float4 *memopt_i_cuda_optim_by_at(const 
     return t.by ? t.by + t.slice[k].tensor : NULL;
 }
 
+/* The family of a kind: KIND where the compiler knows it. */
+template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_kind(const memopt_i_cuda_optim_table &t) {
+    return KIND == MEMOPT_I_CUDA_ANY ? (int)t.family : KIND;
+}
+
 /* With what was measured. */
 template <int KIND, int WIDE>
 static __device__ __forceinline__ memopt_i_update_rule memopt_i_cuda_optim_rule(const memopt_i_cuda_optim_table &t,
                                                                                 int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
 
     memopt_i_cuda_optim_by(&r, memopt_i_cuda_optim_by_at(t, k),
-                           KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR);
+                           kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR);
     if (WIDE) { /* it is AdamW, and the compiler may know it */
         r.coupled = r.decay_after = 0;
         r.weight_limit = 0;
     }
-    if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_ADAFACTOR) r.step = t.pace[t.slice[k].tensor];
-    if (KIND == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_OPTIM_LARS) {
+    if (kind == MEMOPT_I_CUDA_LAMB || kind == MEMOPT_I_CUDA_ADAFACTOR) r.step = t.pace[t.slice[k].tensor];
+    if (kind == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_OPTIM_LARS) {
         r.g1 = t.pace[t.slice[k].tensor];
         r.step = 1;
     }
@@ -4095,18 +4102,18 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code,
 }
 
 /* ---- what a kind has, where the compiler knows it ---- */
-template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_first(uint32_t moments) {
-    if (KIND == MEMOPT_I_CUDA_RMSPROP) return moments > 1;
-    return KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
+static __device__ __forceinline__ int memopt_i_cuda_optim_has_first(int kind, uint32_t moments) {
+    if (kind == MEMOPT_I_CUDA_RMSPROP) return moments > 1;
+    return kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
 }
 
 /* The same where a moment is coded: that is the first, unless there is a second. */
-template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_codes_first(uint32_t moments) {
-    return KIND == MEMOPT_I_CUDA_RMSPROP ? moments > 1 : 1;
+static __device__ __forceinline__ int memopt_i_cuda_optim_codes_first(int kind, uint32_t moments) {
+    return kind == MEMOPT_I_CUDA_RMSPROP ? moments > 1 : 1;
 }
 
-template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_second(void) {
-    return KIND == MEMOPT_I_CUDA_ADAM || KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_RMSPROP;
+static __device__ __forceinline__ int memopt_i_cuda_optim_has_second(int kind) {
+    return kind == MEMOPT_I_CUDA_ADAM || kind == MEMOPT_I_CUDA_LAMB || kind == MEMOPT_I_CUDA_RMSPROP;
 }
 
 template <int WIDE>
@@ -4127,8 +4134,9 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
     const memopt_i_cuda_optim_slice &s = t.slice[k];
     const uint64_t n = s.count;
     const uint32_t weights = memopt_i_cuda_optim_weights<WIDE>(t);
-    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
-    const int second = memopt_i_cuda_optim_has_second<KIND>();
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+    const int first = memopt_i_cuda_optim_has_first(kind, t.moments);
+    const int second = memopt_i_cuda_optim_has_second(kind);
 
     if (memopt_i_cuda_optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32)
         memopt_i_cuda_optim_get32(raw->g, s.gradients, i, plus, n, whole);
@@ -4147,7 +4155,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
         if (first) memopt_i_cuda_optim_get32(raw->m, s.moment[0], i, plus, n, whole);
         if (second) memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
     }
-    if (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
+    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
         memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
 }
 
@@ -4258,6 +4266,33 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_upd
     return 0;
 }
 
+/* All four, which are looked at together. Returns how many were skipped. */
+template <int KIND>
+static __device__ __forceinline__ unsigned memopt_i_cuda_optim_four_of(const memopt_i_update_rule &rule,
+                                                                       memopt_i_cuda_optim_element *one, int careful) {
+    unsigned skipped = 0;
+    int e;
+
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) skipped += (unsigned)memopt_i_cuda_optim_one<KIND>(rule, &one[e], careful);
+    return skipped;
+}
+
+template <int KIND>
+static __device__ __forceinline__ unsigned memopt_i_cuda_optim_all_four(int kind, const memopt_i_update_rule &rule,
+                                                                        memopt_i_cuda_optim_element *one,
+                                                                        int careful) {
+    if (KIND != MEMOPT_I_CUDA_ANY) return memopt_i_cuda_optim_four_of<KIND>(rule, one, careful);
+    switch (kind) {
+    case MEMOPT_I_CUDA_LAMB: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_LAMB>(rule, one, careful);
+    case MEMOPT_I_CUDA_SGD: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_SGD>(rule, one, careful);
+    case MEMOPT_I_CUDA_LION: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_LION>(rule, one, careful);
+    case MEMOPT_I_CUDA_ADAFACTOR: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_ADAFACTOR>(rule, one, careful);
+    case MEMOPT_I_CUDA_RMSPROP: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_RMSPROP>(rule, one, careful);
+    default: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_ADAM>(rule, one, careful);
+    }
+}
+
 /* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
    at together: almost always all may be stepped, and then there is no branch between them. */
 template <int KIND, int WIDE>
@@ -4269,6 +4304,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
                                                                      int root) {
     const memopt_i_cuda_optim_slice &s = t.slice[k];
     const uint32_t format = memopt_i_cuda_optim_weights<WIDE>(t);
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
     const unsigned left = whole || s.count - i - plus >= 4 ? 4 : (unsigned)(s.count - i - plus);
     memopt_i_cuda_optim_element one[4];
     float w[4], g[4];
@@ -4276,7 +4312,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
     uint64_t row = 0;
     uint64_t column = 0;
     int e;
-    const int factored = KIND == MEMOPT_I_CUDA_ADAFACTOR && s.columns;
+    const int factored = kind == MEMOPT_I_CUDA_ADAFACTOR && s.columns;
 
     if (factored) {
         row = (i + plus) / s.columns;
@@ -4293,7 +4329,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         one[e].scale_v = scale[1];
         one[e].root = root;
         one[e].row = one[e].column = 1;
-        one[e].first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
+        one[e].first = memopt_i_cuda_optim_has_first(kind, t.moments);
         one[e].factored = factored;
         if (factored && (unsigned)e < left) {
             one[e].row = ((const float *)s.moment[1])[2 * row];
@@ -4305,13 +4341,9 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         }
     }
     if (memopt_i_v1_finite(g, 4, rule.limit)
-        && (!(rule.weight_limit > 0) || memopt_i_v1_finite(w, 4, rule.weight_limit))) {
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) (void)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 0);
-    } else {
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) skipped += (unsigned)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 1);
-    }
+        && (!(rule.weight_limit > 0) || memopt_i_v1_finite(w, 4, rule.weight_limit)))
+        (void)memopt_i_cuda_optim_all_four<KIND>(kind, rule, one, 0);
+    else skipped = memopt_i_cuda_optim_all_four<KIND>(kind, rule, one, 1);
     /* what is not there is 0: not skipped, not stored, and no block's largest */
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
@@ -4320,7 +4352,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
     memopt_i_cuda_optim_store_weights(s, format, w, i, plus, whole);
-    if (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
+    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
         memopt_i_cuda_optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
     return skipped;
 }
@@ -4338,8 +4370,9 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
                                                                    int whole, unsigned *skipped) {
     const memopt_i_cuda_optim_slice &s = t.slice[k];
     const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
-    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
-    const int second = memopt_i_cuda_optim_has_second<KIND>();
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+    const int first = memopt_i_cuda_optim_has_first(kind, t.moments);
+    const int second = memopt_i_cuda_optim_has_second(kind);
     const float scale[2] = { 1, 1 };
     memopt_i_cuda_optim_four x;
     uint32_t code[4];
@@ -4350,7 +4383,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
         x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.m, e))
                : memopt_i_bits_float(raw.m[e]);
         x.v[e] = second && bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.v, e))
-               : second || (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
+               : second || (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
     }
     *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
@@ -4390,7 +4423,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const
 }
 
 template <int KIND, int WIDE>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 3)
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, KIND == MEMOPT_I_CUDA_ANY ? 2 : 3)
 memopt_i_cuda_optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
@@ -4499,8 +4532,9 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
                                                                   unsigned plus,
                                                                   int whole, const float *level, const float *absmax,
                                                                   unsigned *skipped) {
-    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
-    const int second = memopt_i_cuda_optim_has_second<KIND>();
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+    const int first = memopt_i_cuda_optim_has_first(kind, t.moments);
+    const int second = memopt_i_cuda_optim_has_second(kind);
     const float one[2] = { 1, 1 };
     int e;
 
@@ -4508,7 +4542,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
     for (e = 0; e < 4; ++e) {
         x->m[e] = first ? memopt_i_cuda_optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
         x->v[e] = second ? memopt_i_cuda_optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
-                : KIND == MEMOPT_I_CUDA_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
+                : kind == MEMOPT_I_CUDA_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
     *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole,
                                                       CODES == MEMOPT_I_CUDA_BNB ? one : absmax,
@@ -4524,8 +4558,9 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
-    const int one = memopt_i_cuda_optim_codes_first<KIND>(t.moments);
-    const int two = memopt_i_cuda_optim_has_second<KIND>();
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+    const int one = memopt_i_cuda_optim_codes_first(kind, t.moments);
+    const int two = memopt_i_cuda_optim_has_second(kind);
     const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
     unsigned skipped = 0;
@@ -4597,8 +4632,9 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
                                                                         const float *level, const float *grid) {
     enum { CODES = MEMOPT_I_CUDA_8BIT };
     const memopt_i_cuda_optim_slice &s = t.slice[k];
-    const int one = memopt_i_cuda_optim_codes_first<KIND>(t.moments);
-    const int two = memopt_i_cuda_optim_has_second<KIND>();
+    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+    const int one = memopt_i_cuda_optim_codes_first(kind, t.moments);
+    const int two = memopt_i_cuda_optim_has_second(kind);
     const uint64_t i = b * 256 + 4 * (threadIdx.x % 32);
     const uint64_t n = s.count;
     const int aligned = (int)s.aligned;
@@ -4655,7 +4691,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
 
 template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_CODED_THREADS,
-                                         MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_ADAFACTOR ? 5
+                                         MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_ANY ? 5
                                                                 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
 memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
@@ -5328,6 +5364,17 @@ struct memopt_i_cuda_optim_batch {
     uint64_t tiles;
 };
 
+static uint32_t memopt_i_cuda_optim_family(memopt_optim_kind kind) {
+    switch (kind) {
+    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return MEMOPT_I_CUDA_SGD;
+    case MEMOPT_OPTIM_LION: return MEMOPT_I_CUDA_LION;
+    case MEMOPT_OPTIM_LAMB: return MEMOPT_I_CUDA_LAMB;
+    case MEMOPT_OPTIM_ADAFACTOR: return MEMOPT_I_CUDA_ADAFACTOR;
+    case MEMOPT_OPTIM_RMSPROP: return MEMOPT_I_CUDA_RMSPROP;
+    default: return MEMOPT_I_CUDA_ADAM;
+    }
+}
+
 static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b, int mode,
                                          memopt_state_format format) {
     memopt_i_cuda_optim_table *t = &b->table;
@@ -5342,6 +5389,7 @@ static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     t->pace = c->at.pace;
     t->chunk = o->chunk;
     t->kind = (uint32_t)o->desc.kind;
+    t->family = memopt_i_cuda_optim_family(o->desc.kind);
     t->weights = (uint32_t)memopt_i_weights_of(&o->desc);
     t->gradients = (uint32_t)o->desc.gradients;
     t->state = (uint32_t)format;
@@ -5356,21 +5404,9 @@ static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     else t->tile = (uint32_t)(MEMOPT_I_CUDA_OPTIM_CODED / t->block * t->block);
 }
 
-template <int KIND>
+/* AdamW over floats, and 8-bit AdamW, have kernels of their own; the others share one for each format of moments. */
 static memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
-    const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
-    const memopt_i_cuda_optim_table &t = b->table;
-
-    if (!memopt_i_is_coded((memopt_state_format)b->format))
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<KIND, 0>), b->tiles, threads, 0, stream, t);
-    if (t.block == 256)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<KIND, 0>), b->tiles, fewer, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<KIND, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0, stream,
-                             t);
-}
-
-static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
+    enum { ANY = MEMOPT_I_CUDA_ANY, ADAM = MEMOPT_I_CUDA_ADAM };
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
@@ -5378,27 +5414,20 @@ static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_op
         && t.gradients == MEMOPT_TYPE_F32;
 
     if (b->format == MEMOPT_STATE_BNB)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_BNB>), b->tiles,
-                                 threads, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<ADAM, MEMOPT_I_CUDA_BNB>), b->tiles, threads, 0,
+                                 stream, t);
     if (wide && b->format == MEMOPT_STATE_F32)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<MEMOPT_I_CUDA_ADAM, 1>), b->tiles, threads, 0,
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<ADAM, 1>), b->tiles, threads, 0, stream, t);
+    if (!memopt_i_is_coded((memopt_state_format)b->format))
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<ANY, 0>), b->tiles, threads, 0, stream, t);
+    if (t.block != 256)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<ANY, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0,
                                  stream, t);
-    if (wide && b->format == MEMOPT_STATE_8BIT && t.block == 256)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<MEMOPT_I_CUDA_ADAM, 1>), b->tiles, fewer, 0,
-                                 stream, t);
-    return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAM>(b, stream);
-}
-
-static memopt_cuda_status memopt_i_cuda_optim_launch_kind(const memopt_i_cuda_optim_batch *b, memopt_optim_kind kind,
-                                                          cudaStream_t stream) {
-    switch (kind) {
-    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_SGD>(b, stream);
-    case MEMOPT_OPTIM_LION: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LION>(b, stream);
-    case MEMOPT_OPTIM_LAMB: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LAMB>(b, stream);
-    case MEMOPT_OPTIM_ADAFACTOR: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAFACTOR>(b, stream);
-    case MEMOPT_OPTIM_RMSPROP: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_RMSPROP>(b, stream);
-    default: return memopt_i_cuda_optim_launch_adam(b, stream);
-    }
+    if (wide)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ADAM, 1>), b->tiles, fewer, 0, stream, t);
+    if (t.family == MEMOPT_I_CUDA_ADAM)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ADAM, 0>), b->tiles, fewer, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ANY, 0>), b->tiles, fewer, 0, stream, t);
 }
 
 static memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
@@ -5408,7 +5437,7 @@ static memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_ca
     if (!b->table.count) return 0;
     if (b->mode == MEMOPT_I_CUDA_OPTIM_SCAN)
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_scan_kernel, b->tiles, threads, 0, c->stream, b->table);
-    else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = memopt_i_cuda_optim_launch_kind(b, c->o->desc.kind, c->stream);
+    else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = memopt_i_cuda_optim_launch(b, c->stream);
     else if (c->o->desc.kind == MEMOPT_OPTIM_LAMB)
         s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
     else s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);

@@ -294,7 +294,7 @@ static void test_cuda_attention_long(void) {
     uint64_t seed = 3; size_t s, i, j; int type;
     for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
         const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
-        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes; float *scores, *grad_scores; unsigned char *p, *g;
+        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes = 0; float *scores, *grad_scores; unsigned char *p, *g;
         const int mark = test_device_mark();
         memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
         x.batch = x.heads = 1; x.length = n; x.width = 4; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;

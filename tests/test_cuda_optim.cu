@@ -159,11 +159,11 @@ static void cuda_optim_same(const cuda_optim_pair *p, uint64_t at) {
 /* The whole step, or its begin; by: with the run's factor on the device, where it is gone when the call returns. */
 static memopt_cuda_status cuda_optim_begin(cuda_optim_pair *p, const memopt_optim_run *run, int by, int whole) {
     memopt_optim_run r = *run; memopt_cuda_status s;
-    if (!by) return (whole ? memopt_cuda_optim_step : memopt_cuda_optim_begin)(p->gpu.optim, run, p->d_scratch,
+    if (!by) return (whole ? memopt_cuda_optim_step<> : memopt_cuda_optim_begin<>)(p->gpu.optim, run, p->d_scratch,
                                                                              p->scratch_bytes, NULL);
     test_put(p->d_factor, &r.gradient_factor, sizeof r.gradient_factor);
     r.gradient_factor = 0;
-    s = (whole ? memopt_cuda_optim_step_with_factor : memopt_cuda_optim_begin_with_factor)(p->gpu.optim, &r,
+    s = (whole ? memopt_cuda_optim_step_with_factor<> : memopt_cuda_optim_begin_with_factor<>)(p->gpu.optim, &r,
                                                                                            p->d_factor, p->d_scratch,
                                                                        p->scratch_bytes, NULL);
     test_poison(p->d_factor, sizeof *p->d_factor);
@@ -405,7 +405,7 @@ static void cuda_optim_slices(cuda_optim_pair *p, const memopt_optim_run *run, s
         const size_t end = at;
         at = at - first > size ? (at - size) / slice_alignment * slice_alignment : first;
         if (at < first) at = first;
-        CHECK((what ? memopt_cuda_optim_apply : memopt_cuda_optim_measure)(p->gpu.optim, tensor, at, end - at,
+        CHECK((what ? memopt_cuda_optim_apply<> : memopt_cuda_optim_measure<>)(p->gpu.optim, tensor, at, end - at,
                                                                            p->d_scratch,
                                                                           p->scratch_bytes, NULL) == 0);
         size *= 2;

@@ -178,7 +178,7 @@ static void cuda_scale_joins(void) {
         CHECK(memopt_i_cuda_scale_joins_run(&list, d, d_sums, NULL) == 0);
         test_get(got, d_sums, sizeof got);
         CHECK(cuda_scale_same(got[0].squares, want) && got[0].nonfinite == 0 && cuda_scale_same(got[1].squares, parts[N - 1].squares));
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scale_total_kernel, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
+        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scale_total_kernel<>, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
         test_get(&total, d_total, sizeof total);
         CHECK(cuda_scale_same(total.squares, want + parts[N - 1].squares) && !total.overflow);
     }
@@ -302,13 +302,13 @@ static void cuda_scale_scaler(void) { /* a few hundred steps, on both sides */
         memset(&expect, 0, sizeof expect);
         if (!never) {
             CHECK((in_place ? memopt_scaler_unscale : memopt_scaler_measure)(&s, &host, &expect, NULL) == MEMOPT_OK);
-            CHECK((in_place ? memopt_cuda_scaler_unscale : memopt_cuda_scaler_measure)(d_scaler, &list, d_total, NULL, NULL) == 0);
+            CHECK((in_place ? memopt_cuda_scaler_unscale<> : memopt_cuda_scaler_measure<>)(d_scaler, &list, d_total, NULL, NULL) == 0);
             test_get(got, d, sizeof got); test_get(&total, d_total, sizeof total); test_get(&r, d_scaler, sizeof r);
             CHECK_AT(!memcmp(got, y, sizeof got) && !memcmp(&r, &s, sizeof s), step);
             cuda_scale_equal(&total, &expect, (size_t)step);
         }
         if (twice && !never) { /* refused: nothing changes, the step is skipped */
-            CHECK((in_place ? memopt_cuda_scaler_measure : memopt_cuda_scaler_unscale)(d_scaler, &list, d_total, NULL, NULL) == 0);
+            CHECK((in_place ? memopt_cuda_scaler_measure<> : memopt_cuda_scaler_unscale<>)(d_scaler, &list, d_total, NULL, NULL) == 0);
             test_get(got, d, sizeof got); test_get(&total, d_total, sizeof total); test_get(&r, d_scaler, sizeof r);
             CHECK_AT(!memcmp(got, y, sizeof got) && !memcmp(&r, &s, sizeof s) && total.overflow == 1 && total.factor == 0, step);
             expect.overflow = 1;

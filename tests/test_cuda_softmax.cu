@@ -473,7 +473,7 @@ static void cuda_softmax_errors(void) {
         const memopt_cuda_status want = i % 2 ? MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress;
         test_put(d, x, 16);
         if (i % 2) simulator_fail_launch(1); else simulator_pending_error(cudaErrorIllegalAddress);
-        CHECK_AT((i < 2 ? memopt_cuda_cross_entropy_loss(&o, &e, d_out, NULL) : (i < 4 ? memopt_cuda_softmax_forward : memopt_cuda_softmax_backward)(NULL, &s, NULL)) == want, i);
+        CHECK_AT((i < 2 ? memopt_cuda_cross_entropy_loss(&o, &e, d_out, NULL) : (i < 4 ? memopt_cuda_softmax_forward<> : memopt_cuda_softmax_backward<>)(NULL, &s, NULL)) == want, i);
         if (i % 2 == 0) { CHECK_AT(cudaPeekAtLastError() == cudaErrorIllegalAddress, i); simulator_pending_error(0); }
         CHECK_AT(cudaGetLastError() == cudaSuccess, i);
         test_get(got, d, 16); CHECK_AT(!memcmp(got, x, 16), i);

@@ -18,7 +18,11 @@
                                                         #include "memopt_cuda.cu"
 
    OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
-     MEMOPT_CUDA_STATIC        [impl] MEMOPT_CUDA_IMPLEMENTATION, and all functions are static
+     MEMOPT_CUDA_STATIC        [impl] MEMOPT_CUDA_IMPLEMENTATION, and all functions are static; in the file that calls
+                               them. What is not called is not compiled: optimizers are a seventh of the whole. They
+                               are templates: in `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
+     MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
+                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 8 kernels, not 23
      MEMOPT_CUDA_API           [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_CUDA_DECLARATIONS  the declarations only, whatever else is defined. Needed in .cu files where nvcc calls
                                MSVC, which does not tell an included file from one that is compiled
@@ -975,11 +979,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
               sums that a compiler could fuse go through memopt_i_times() and memopt_i_sum(), or fmaf.
    Pruning    nvcc compiles every kernel that a function launches, and every plain kernel, called or not; of a template
               only what something that is compiled asks for. So kernels and all that may launch them are templates, with
-              a parameter that nobody names where they need none: CU_KERNEL and CU_HOST. In the static form the public
-              functions are, too, and a file compiles the kernels of what it calls. */
+              a parameter that nobody names where they need none: PRUNED. In the static form the public functions are,
+              too, and a file compiles the kernels of what it calls. */
 
-#define CU_HOST   template <int = 0> static
-#define CU_KERNEL template <int = 0> static __global__
+#define PRUNED template <int = 0> static
 #if MEMOPT_I_CUDA_STATIC
 #  undef MEMOPT_CUDA_API
 #  define MEMOPT_CUDA_API template <int> static /* of the definitions: the declarations have the default */
@@ -1016,18 +1019,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #  define MEMOPT_I_CUDA_UNROLL
 #endif
 
-CU_HOST memopt_cuda_status memopt_i_cuda_runtime(cudaError_t error) {
+PRUNED memopt_cuda_status memopt_i_cuda_runtime(cudaError_t error) {
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)error;
 }
 
 /* What a runtime call said; its error is taken away, since it is told here. */
-CU_HOST memopt_cuda_status memopt_i_cuda_taken(cudaError_t error) {
+PRUNED memopt_cuda_status memopt_i_cuda_taken(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
     return memopt_i_cuda_runtime(error);
 }
 
 /* Before the first launch of a call. Where there is no device it is this very look that finds it out. */
-CU_HOST memopt_cuda_status memopt_i_cuda_ready(void) {
+PRUNED memopt_cuda_status memopt_i_cuda_ready(void) {
     const cudaError_t error = cudaPeekAtLastError();
     if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInitializationError)
         return memopt_i_cuda_taken(error);
@@ -1035,7 +1038,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_ready(void) {
 }
 
 /* After each launch: takes what this launch left. */
-CU_HOST memopt_cuda_status memopt_i_cuda_launched(void) { return memopt_i_cuda_runtime(cudaGetLastError()); }
+PRUNED memopt_cuda_status memopt_i_cuda_launched(void) { return memopt_i_cuda_runtime(cudaGetLastError()); }
 
 /* No blocks: nothing is launched. More than 2^31 - 1 are ERR_OVERFLOW. */
 template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t blocks, const LAUNCH &launch) {
@@ -1061,21 +1064,21 @@ template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t block
     })
 
 /* 0 for a pointer that is there and aligned; `alignment` is a power of two. */
-CU_HOST memopt_cuda_status memopt_i_cuda_pointer(const void *p, size_t alignment) {
+PRUNED memopt_cuda_status memopt_i_cuda_pointer(const void *p, size_t alignment) {
     if (!p) return MEMOPT_CUDA_ERR_NULL;
     return ((uintptr_t)p & (alignment - 1)) ? MEMOPT_CUDA_ERR_ALIGNMENT : 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_pointer_if(const void *p, size_t alignment) { /* NULL is fine */
+PRUNED memopt_cuda_status memopt_i_cuda_pointer_if(const void *p, size_t alignment) { /* NULL is fine */
     return p ? memopt_i_cuda_pointer(p, alignment) : 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     return a && b && memopt_i_overlaps(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* Blocks for n elements, `tile` each; 0 for n = 0. More than 2^31 - 1 is ERR_OVERFLOW. */
-CU_HOST memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *blocks) {
+PRUNED memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *blocks) {
     const size_t count = memopt_i_ceil_div(n, tile);
     if (count > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
     *blocks = (unsigned)count;
@@ -1142,7 +1145,7 @@ template <typename T> static __device__ __forceinline__ void memopt_i_cuda_load_
 }
 
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
-CU_HOST const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
+PRUNED const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
     switch (status) {
     case MEMOPT_CUDA_ERR_NULL:         return "a pointer that is needed is NULL";
     case MEMOPT_CUDA_ERR_ALIGNMENT:    return "a pointer is not aligned as the call needs it";
@@ -1206,9 +1209,9 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
 
 /* -- which device, and what is pending -- */
 
-CU_HOST memopt_cuda_status memopt_i_cuda_first(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
+PRUNED memopt_cuda_status memopt_i_cuda_first(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
+PRUNED memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
     memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(before));
     if (s) *before = device; /* nothing to go back to */
     if (!s && *before != device) s = memopt_i_cuda_taken(cudaSetDevice(device));
@@ -1216,17 +1219,17 @@ CU_HOST memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
 }
 
 /* To be on `device` until memopt_i_cuda_leave(). After a failure the thread is where it was. */
-CU_HOST memopt_cuda_status memopt_i_cuda_enter(int device, int *before) {
+PRUNED memopt_cuda_status memopt_i_cuda_enter(int device, int *before) {
     const memopt_cuda_status s = memopt_i_cuda_ready();
     return s ? s : memopt_i_cuda_enter_anyway(device, before);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_leave(int device, int before) {
+PRUNED memopt_cuda_status memopt_i_cuda_leave(int device, int before) {
     return before == device ? 0 : memopt_i_cuda_taken(cudaSetDevice(before));
 }
 
 /* MEMOPT_CUDA_CURRENT_DEVICE becomes the number. */
-CU_HOST memopt_cuda_status memopt_i_cuda_which(int *device) {
+PRUNED memopt_cuda_status memopt_i_cuda_which(int *device) {
     memopt_cuda_status s = memopt_i_cuda_ready();
     int count = 0;
 
@@ -1255,10 +1258,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size
 
 /* -- sources: what all of them share -- */
 
-CU_HOST memopt_cuda_memory *memopt_i_cuda_memory(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
+PRUNED memopt_cuda_memory *memopt_i_cuda_memory(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
 
 /* Writes down why, and says it in words that arenas and heaps know. We are on the device. */
-CU_HOST memopt_status memopt_i_cuda_memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
+PRUNED memopt_status memopt_i_cuda_memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
     size_t total;
 
     if (!status) return MEMOPT_OK;
@@ -1269,7 +1272,7 @@ CU_HOST memopt_status memopt_i_cuda_memory_status(memopt_cuda_memory *m, memopt_
     return memopt_cuda_to_status(status);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
+PRUNED memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
     if (status || (may_stay && m->no_wait)) return status;
     return memopt_i_cuda_taken(cudaStreamSynchronize(m->stream));
 }
@@ -1277,7 +1280,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, mem
 /* What zero and the copies have in common: `work` on the device, and the wait for it. */
 typedef memopt_cuda_status memopt_i_cuda_work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
 
-CU_HOST memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_cuda_work_fn *work, void *to,
+PRUNED memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_cuda_work_fn *work, void *to,
                                                const void *from, size_t bytes, int may_stay) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     int before;
@@ -1288,22 +1291,22 @@ CU_HOST memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_
     return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_work_zero(const memopt_cuda_memory *m, void *start, const void *,
+PRUNED memopt_cuda_status memopt_i_cuda_work_zero(const memopt_cuda_memory *m, void *start, const void *,
                                                   size_t bytes) {
     return memopt_i_cuda_taken(cudaMemsetAsync(start, 0, bytes, m->stream));
 }
 
-CU_HOST memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_zero, start, NULL, bytes, 1);
 }
 
 /* Over the bus the runtime finds out itself where each side lies. */
-CU_HOST memopt_cuda_status memopt_i_cuda_work_across(const memopt_cuda_memory *m, void *to, const void *from,
+PRUNED memopt_cuda_status memopt_i_cuda_work_across(const memopt_cuda_memory *m, void *to, const void *from,
                                                     size_t bytes) {
     return memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
 }
 
-CU_HOST memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_across, to, from, bytes, 0);
 }
 
@@ -1314,7 +1317,7 @@ CU_HOST memopt_status memopt_i_cuda_source_across(memopt_source *source, void *t
 #define MEMOPT_I_CUDA_MOVE_EACH    8
 #define MEMOPT_I_CUDA_MOVE_TILE    ((size_t)MEMOPT_I_CUDA_MOVE_THREADS * MEMOPT_I_CUDA_MOVE_EACH)
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_MOVE_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_MOVE_THREADS)
 memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t bytes, int upwards) {
     const size_t tiles = (bytes + MEMOPT_I_CUDA_MOVE_TILE - 1) / MEMOPT_I_CUDA_MOVE_TILE;
     unsigned char byte[MEMOPT_I_CUDA_MOVE_EACH];
@@ -1336,7 +1339,7 @@ memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t b
 
 #define MEMOPT_I_CUDA_MOVE_PIECE ((size_t)64 << 10)
 
-CU_HOST memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, void *there, const void *here,
+PRUNED memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, void *there, const void *here,
                                                   size_t bytes) {
     unsigned char *const to = (unsigned char *)there;
     const unsigned char *const from = (const unsigned char *)here;
@@ -1360,12 +1363,12 @@ CU_HOST memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, 
     return s;
 }
 
-CU_HOST memopt_status memopt_i_cuda_source_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_source_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_move, to, from, bytes, 1);
 }
 
 /* What a source is made of; the rest is filled in by its kind. */
-CU_HOST memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m,
+PRUNED memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m,
                                                memopt_source *s) {
     memopt_cuda_status status;
     size_t total = 0;
@@ -1393,7 +1396,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *
 typedef cudaError_t memopt_i_cuda_get_fn(memopt_cuda_memory *m, size_t bytes, void **block);
 typedef cudaError_t memopt_i_cuda_give_fn(void *block);
 
-CU_HOST memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t bytes, void **base,
+PRUNED memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t bytes, void **base,
                                                 memopt_i_cuda_get_fn *get, memopt_i_cuda_give_fn *give) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     void *block = NULL;
@@ -1415,7 +1418,7 @@ CU_HOST memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t b
 }
 
 /* Frees whatever happens. An error that was pending before stays, unless a failure of ours has taken its place. */
-CU_HOST void memopt_i_cuda_release_with(memopt_source *source, void *base, memopt_i_cuda_give_fn *give) {
+PRUNED void memopt_i_cuda_release_with(memopt_source *source, void *base, memopt_i_cuda_give_fn *give) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     int before;
     memopt_cuda_status s, t;
@@ -1427,18 +1430,18 @@ CU_HOST void memopt_i_cuda_release_with(memopt_source *source, void *base, memop
     if (s) m->status = s;
 }
 
-CU_HOST cudaError_t memopt_i_cuda_block_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t memopt_i_cuda_block_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     (void)m;
     return cudaMalloc(block, bytes);
 }
 
-CU_HOST cudaError_t memopt_i_cuda_block_give(void *block) { return cudaFree(block); }
+PRUNED cudaError_t memopt_i_cuda_block_give(void *block) { return cudaFree(block); }
 
-CU_HOST memopt_status memopt_i_cuda_block_reserve(memopt_source *s, size_t bytes, void **base) {
+PRUNED memopt_status memopt_i_cuda_block_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_block_get, memopt_i_cuda_block_give);
 }
 
-CU_HOST void memopt_i_cuda_block_release(memopt_source *s, void *base, size_t bytes) {
+PRUNED void memopt_i_cuda_block_release(memopt_source *s, void *base, size_t bytes) {
     (void)bytes;
     memopt_i_cuda_release_with(s, base, memopt_i_cuda_block_give);
 }
@@ -1458,23 +1461,23 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_
 }
 
 /* Pinned: the CPU does it all, once the stream has come so far. Portable: pinned for every device. */
-CU_HOST cudaError_t memopt_i_cuda_pinned_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t memopt_i_cuda_pinned_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     (void)m;
     return cudaHostAlloc(block, bytes, cudaHostAllocPortable);
 }
 
-CU_HOST cudaError_t memopt_i_cuda_pinned_give(void *block) { return cudaFreeHost(block); }
+PRUNED cudaError_t memopt_i_cuda_pinned_give(void *block) { return cudaFreeHost(block); }
 
-CU_HOST memopt_status memopt_i_cuda_pinned_reserve(memopt_source *s, size_t bytes, void **base) {
+PRUNED memopt_status memopt_i_cuda_pinned_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_pinned_get, memopt_i_cuda_pinned_give);
 }
 
-CU_HOST void memopt_i_cuda_pinned_release(memopt_source *s, void *base, size_t bytes) {
+PRUNED void memopt_i_cuda_pinned_release(memopt_source *s, void *base, size_t bytes) {
     (void)bytes;
     memopt_i_cuda_release_with(s, base, memopt_i_cuda_pinned_give);
 }
 
-CU_HOST memopt_status memopt_i_cuda_pinned_ready(memopt_source *source) {
+PRUNED memopt_status memopt_i_cuda_pinned_ready(memopt_source *source) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     int before;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
@@ -1484,12 +1487,12 @@ CU_HOST memopt_status memopt_i_cuda_pinned_ready(memopt_source *source) {
     return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
 
-CU_HOST memopt_status memopt_i_cuda_pinned_zero(memopt_source *source, void *start, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_pinned_zero(memopt_source *source, void *start, size_t bytes) {
     const memopt_status status = memopt_i_cuda_pinned_ready(source);
     return status ? status : memopt_i_host_zero(source, start, bytes);
 }
 
-CU_HOST memopt_status memopt_i_cuda_pinned_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_pinned_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
     const memopt_status status = memopt_i_cuda_pinned_ready(source);
     return status ? status : memopt_i_host_copy(source, to, from, bytes);
 }
@@ -1515,7 +1518,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_
 
 /* Managed. CUDA 13 says where with a struct, CUDA 12 with a number. Where CPU and device cannot use it at once
    (Windows), there is no advice to be given: the driver moves all of it at every launch. */
-CU_HOST cudaError_t memopt_i_cuda_prefer(const void *block, size_t bytes, int device) {
+PRUNED cudaError_t memopt_i_cuda_prefer(const void *block, size_t bytes, int device) {
 #if CUDART_VERSION >= 13000
     struct cudaMemLocation where;
 
@@ -1528,7 +1531,7 @@ CU_HOST cudaError_t memopt_i_cuda_prefer(const void *block, size_t bytes, int de
 #endif
 }
 
-CU_HOST cudaError_t memopt_i_cuda_managed_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t memopt_i_cuda_managed_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     int concurrent = 0;
     cudaError_t e = cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, m->device);
 
@@ -1537,7 +1540,7 @@ CU_HOST cudaError_t memopt_i_cuda_managed_get(memopt_cuda_memory *m, size_t byte
     return memopt_i_cuda_prefer(*block, bytes, m->device); /* a block with an error is freed by who called */
 }
 
-CU_HOST memopt_status memopt_i_cuda_managed_reserve(memopt_source *s, size_t bytes, void **base) {
+PRUNED memopt_status memopt_i_cuda_managed_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_managed_get, memopt_i_cuda_block_give);
 }
 
@@ -1580,12 +1583,12 @@ typedef CUresult (CUDAAPI *memopt_i_cuda_access_fn)(CUdeviceptr, size_t, const C
 typedef CUresult (CUDAAPI *memopt_i_cuda_granularity_fn)(size_t *, const CUmemAllocationProp *,
                                                          CUmemAllocationGranularity_flags);
 
-CU_HOST memopt_cuda_status memopt_i_cuda_driver(CUresult result) {
+PRUNED memopt_cuda_status memopt_i_cuda_driver(CUresult result) {
     return result == CUDA_SUCCESS ? 0 : MEMOPT_CUDA_BASE_DRIVER + (int)result;
 }
 
 /* By version: without it a newer runtime may give a function with other arguments. 10.2 is where they came in. */
-CU_HOST memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
+PRUNED memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     memopt_cuda_status s;
 
@@ -1599,7 +1602,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
     return found == cudaDriverEntryPointSuccess && *out ? 0 : MEMOPT_ERR_UNSUPPORTED;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_symbols(void *functions[MEMOPT_I_CUDA_DRIVER], void **granularity) {
+PRUNED memopt_cuda_status memopt_i_cuda_symbols(void *functions[MEMOPT_I_CUDA_DRIVER], void **granularity) {
     static const char *const names[MEMOPT_I_CUDA_DRIVER] = { "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",
         "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess" };
     memopt_cuda_status s = memopt_i_cuda_symbol("cuMemGetAllocationGranularity", granularity);
@@ -1609,7 +1612,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_symbols(void *functions[MEMOPT_I_CUDA_D
     return s;
 }
 
-CU_HOST CUmemAllocationProp memopt_i_cuda_prop(int device) {
+PRUNED CUmemAllocationProp memopt_i_cuda_prop(int device) {
     CUmemAllocationProp prop;
 
     memset(&prop, 0, sizeof prop);
@@ -1619,11 +1622,11 @@ CU_HOST CUmemAllocationProp memopt_i_cuda_prop(int device) {
     return prop;
 }
 
-CU_HOST CUdeviceptr memopt_i_cuda_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
+PRUNED CUdeviceptr memopt_i_cuda_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
 
 /* A granule's memory. The handle is let go as soon as it is mapped: the mapping alone keeps the memory from then on, so
    that nothing is left to remember but which granules there are. */
-CU_HOST memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned char *at) {
+PRUNED memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned char *at) {
     const CUmemAllocationProp prop = memopt_i_cuda_prop(m->device);
     CUmemGenericAllocationHandle handle = 0;
     const CUdeviceptr to = memopt_i_cuda_address(at);
@@ -1638,13 +1641,13 @@ CU_HOST memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned
     return memopt_i_cuda_first(s, t);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_unmap_one(memopt_cuda_memory *m, unsigned char *at) {
+PRUNED memopt_cuda_status memopt_i_cuda_unmap_one(memopt_cuda_memory *m, unsigned char *at) {
     return memopt_i_cuda_driver(((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(memopt_i_cuda_address(at),
                                                                                          m->granularity));
 }
 
 /* All of a range, or nothing. Memory that is mapped is not yet anybody's to use. */
-CU_HOST memopt_cuda_status memopt_i_cuda_map(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_map(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
     CUmemAccessDesc access;
     size_t done = 0;
     memopt_cuda_status s = 0;
@@ -1673,21 +1676,21 @@ typedef struct memopt_i_cuda_range { /* a byte for each granule behind it */
     size_t bytes, memory;
 } memopt_i_cuda_range;
 
-CU_HOST unsigned char *memopt_i_cuda_granules(memopt_i_cuda_range *r) { return (unsigned char *)(r + 1); }
+PRUNED unsigned char *memopt_i_cuda_granules(memopt_i_cuda_range *r) { return (unsigned char *)(r + 1); }
 
-CU_HOST memopt_i_cuda_range *memopt_i_cuda_range_of(const memopt_cuda_memory *m, const void *address) {
+PRUNED memopt_i_cuda_range *memopt_i_cuda_range_of(const memopt_cuda_memory *m, const void *address) {
     memopt_i_cuda_range *r = (memopt_i_cuda_range *)m->ranges;
     while (r && (uintptr_t)address - (uintptr_t)r->base >= r->bytes) r = r->next;
     return r;
 }
 
-CU_HOST void memopt_i_cuda_set_granules(memopt_cuda_memory *m, unsigned char *start, size_t bytes, int there) {
+PRUNED void memopt_i_cuda_set_granules(memopt_cuda_memory *m, unsigned char *start, size_t bytes, int there) {
     memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, start);
     if (r)
         memset(memopt_i_cuda_granules(r) + (size_t)(start - r->base) / m->granularity, there, bytes / m->granularity);
 }
 
-CU_HOST memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *start, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *start, size_t bytes) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     int before;
     memopt_status plain;
@@ -1703,7 +1706,7 @@ CU_HOST memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *st
 }
 
 /* Where a granule cannot go, those before it come back, so that the range is as it was but for what was in it. */
-CU_HOST memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *start, size_t bytes) {
+PRUNED memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *start, size_t bytes) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     unsigned char *p = (unsigned char *)start;
     size_t done = 0;
@@ -1718,7 +1721,7 @@ CU_HOST memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *
     return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
 
-CU_HOST memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t bytes, void **base) {
+PRUNED memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t bytes, void **base) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     memopt_i_cuda_range *r;
     CUdeviceptr at = 0;
@@ -1747,7 +1750,7 @@ CU_HOST memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t 
     return MEMOPT_OK;
 }
 
-CU_HOST void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_t bytes) {
+PRUNED void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_t bytes) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source);
     memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, base);
     memopt_i_cuda_range **link = (memopt_i_cuda_range **)(void *)&m->ranges;
@@ -1838,24 +1841,24 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_
 }
 
 /* `stream` goes on only when `event` has come to pass; an event that was never recorded is none. */
-CU_HOST memopt_cuda_status memopt_i_cuda_await(cudaStream_t stream, cudaEvent_t event) {
+PRUNED memopt_cuda_status memopt_i_cuda_await(cudaStream_t stream, cudaEvent_t event) {
     return memopt_i_cuda_taken(cudaStreamWaitEvent(stream, event, 0));
 }
 
 /* One of ours starts behind all that the caller's was given so far. */
-CU_HOST memopt_cuda_status memopt_i_cuda_behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
     const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->came, stream));
     return s ? s : memopt_i_cuda_await(t->streams[way], t->came);
 }
 
 /* And the other way round. */
-CU_HOST memopt_cuda_status memopt_i_cuda_before(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_before(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
     const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->went, t->streams[way]));
     return s ? s : memopt_i_cuda_await(stream, t->went);
 }
 
 /* The CPU waits for a bucket's crossing, and brings what came out to its place. */
-CU_HOST memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
+PRUNED memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
     const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventSynchronize(b->event));
 
     if (s) return s;
@@ -1864,7 +1867,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_empty_all(memopt_cuda_transfer *t) { /* the oldest first */
+PRUNED memopt_cuda_status memopt_i_cuda_empty_all(memopt_cuda_transfer *t) { /* the oldest first */
     const unsigned next = t->next[MEMOPT_I_CUDA_DOWN];
     memopt_i_cuda_bucket *b = t->buckets[MEMOPT_I_CUDA_DOWN];
     const memopt_cuda_status s = b[next].to ? memopt_i_cuda_empty(&b[next]) : 0;
@@ -1872,7 +1875,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_empty_all(memopt_cuda_transfer *t) { /*
 }
 
 /* After a failure in the middle of a call: nothing of it is on its way when we return. */
-CU_HOST memopt_cuda_status memopt_i_cuda_stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
+PRUNED memopt_cuda_status memopt_i_cuda_stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
     int i;
 
     (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
@@ -1882,7 +1885,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_stop(memopt_cuda_transfer *t, int way, 
 }
 
 /* A piece of at most a bucket, either way. */
-CU_HOST memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, unsigned char *to,
+PRUNED memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, unsigned char *to,
                                               const unsigned char *from, size_t n) {
     memopt_i_cuda_bucket *b = &t->buckets[way][t->next[way]];
     memopt_cuda_status s = memopt_i_cuda_empty(b);
@@ -1901,7 +1904,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way,
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_cross(memopt_cuda_transfer *t, int way, void *to, const void *from,
+PRUNED memopt_cuda_status memopt_i_cuda_cross(memopt_cuda_transfer *t, int way, void *to, const void *from,
                                               size_t bytes, cudaStream_t stream) {
     size_t done = 0;
     size_t n;
@@ -1933,7 +1936,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer
     return memopt_i_cuda_cross(transfer, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_wait(memopt_cuda_transfer *t) {
+PRUNED memopt_cuda_status memopt_i_cuda_wait(memopt_cuda_transfer *t) {
     memopt_cuda_status s = memopt_i_cuda_empty_all(t);
     int way;
 
@@ -1982,7 +1985,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfe
 }
 
 /* Frees what is there: also after half a creation. */
-CU_HOST memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t) {
+PRUNED memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t) {
     memopt_cuda_status s = 0;
     int way, i;
 
@@ -2000,11 +2003,11 @@ CU_HOST memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t)
 }
 
 /* Streams that do not wait for the default stream, and events without clocks: both wait only where they are told to. */
-CU_HOST memopt_cuda_status memopt_i_cuda_event(cudaEvent_t *event) {
+PRUNED memopt_cuda_status memopt_i_cuda_event(cudaEvent_t *event) {
     return memopt_i_cuda_taken(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
+PRUNED memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
     memopt_cuda_status s = memopt_i_cuda_event(&t->came);
     void *block = NULL;
     int way, i;
@@ -2104,18 +2107,18 @@ struct memopt_cuda_store {
     memopt_i_cuda_slot *slot;
 };
 
-CU_HOST memopt_status memopt_i_cuda_store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
+PRUNED memopt_status memopt_i_cuda_store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
     if (s) store->status = s;
     return memopt_cuda_to_status(s);
 }
 
 /* The store's block: itself, and its slots. */
-CU_HOST memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t slots) {
+PRUNED memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t slots) {
     (void)memopt_carve(c, 1, sizeof(memopt_cuda_store), 16);
     return (memopt_i_cuda_slot *)memopt_carve(c, slots, sizeof(memopt_i_cuda_slot), 16);
 }
 
-CU_HOST memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size_t value, int or_free) {
+PRUNED memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size_t value, int or_free) {
     memopt_i_cuda_slot *none = NULL;
     size_t i;
 
@@ -2126,12 +2129,12 @@ CU_HOST memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size
     return or_free ? none : NULL;
 }
 
-CU_HOST unsigned char *memopt_i_cuda_slot_at(const memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
+PRUNED unsigned char *memopt_i_cuda_slot_at(const memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
     return store->base + (size_t)(slot - store->slot) * store->slot_bytes;
 }
 
 /* A copy between a pinned slot and the device, beside the computing; nobody waits here. */
-CU_HOST memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, memopt_i_cuda_slot *slot, int way,
+PRUNED memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, memopt_i_cuda_slot *slot, int way,
                                                     void *to, const void *from, size_t bytes) {
     memopt_cuda_transfer *t = store->transfer;
     int before;
@@ -2148,12 +2151,12 @@ CU_HOST memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, m
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
 }
 
-CU_HOST void memopt_i_cuda_slot_free(memopt_cuda_store *store, memopt_i_cuda_slot *slot) {
+PRUNED void memopt_i_cuda_slot_free(memopt_cuda_store *store, memopt_i_cuda_slot *slot) {
     (void)memopt_ledger_remove(store->ledger, MEMOPT_TAG_CHECKPOINTS, slot->bytes, memopt_i_cuda_slot_at(store, slot));
     slot->is_taken = 0;
 }
 
-CU_HOST memopt_status memopt_i_cuda_store_write(void *user, size_t value, const void *bytes, size_t count) {
+PRUNED memopt_status memopt_i_cuda_store_write(void *user, size_t value, const void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 1);
     memopt_cuda_status s;
@@ -2173,7 +2176,7 @@ CU_HOST memopt_status memopt_i_cuda_store_write(void *user, size_t value, const 
     return memopt_i_cuda_store_keep_status(store, s);
 }
 
-CU_HOST memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *bytes, size_t count) {
+PRUNED memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
     memopt_cuda_status s;
@@ -2192,7 +2195,7 @@ CU_HOST memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *b
 
 /* The stream waits, not the CPU: what the tape does next with the bytes is queued there. Through buckets this was done
    by the transfer itself. */
-CU_HOST memopt_cuda_status memopt_i_cuda_store_join(memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
+PRUNED memopt_cuda_status memopt_i_cuda_store_join(memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
     int before;
     memopt_cuda_status s;
 
@@ -2203,7 +2206,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_store_join(memopt_cuda_store *store, co
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(store->transfer->device, before));
 }
 
-CU_HOST memopt_status memopt_i_cuda_store_wait(void *user, size_t value) {
+PRUNED memopt_status memopt_i_cuda_store_wait(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_cuda_status s = memopt_i_cuda_ready();
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
@@ -2213,7 +2216,7 @@ CU_HOST memopt_status memopt_i_cuda_store_wait(void *user, size_t value) {
 }
 
 /* Also after a failed pass, where nobody has waited: the tape's memory is about to be somebody else's. */
-CU_HOST void memopt_i_cuda_store_forget(void *user, size_t value) {
+PRUNED void memopt_i_cuda_store_forget(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
 
@@ -2236,7 +2239,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_sto
 }
 
 /* Frees what is there: also after half a creation. */
-CU_HOST memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
+PRUNED memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
     memopt_cuda_status s = 0;
     size_t i;
     memopt_host host = store->host;
@@ -2251,7 +2254,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
     return s;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_store_open(memopt_cuda_store *store) {
+PRUNED memopt_cuda_status memopt_i_cuda_store_open(memopt_cuda_store *store) {
     void *base = NULL;
     size_t i;
     memopt_cuda_status s = memopt_i_source_reserve(store->source, store->bytes, &base);
@@ -2332,7 +2335,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_status(const memopt_cuda_st
 
 /* -- a clock -- */
 
-CU_HOST memopt_status memopt_i_cuda_clock_now(void *user, uint64_t *nanoseconds) {
+PRUNED memopt_status memopt_i_cuda_clock_now(void *user, uint64_t *nanoseconds) {
     memopt_cuda_clock *clock = (memopt_cuda_clock *)user;
     int before;
     memopt_cuda_status s = memopt_i_cuda_enter(clock->device, &before);
@@ -2803,7 +2806,7 @@ typedef struct memopt_i_cuda_number_arrays {
 } memopt_i_cuda_number_arrays;
 
 /* All that can be wrong. `joined`: the last two are both read, and may overlap. */
-CU_HOST memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_arrays *x, size_t n, int saturate,
+PRUNED memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_arrays *x, size_t n, int saturate,
                                                      int joined) {
     memopt_cuda_status s = 0;
 
@@ -2822,7 +2825,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number
 }
 
 /* Whole groups of four of every array are then aligned to as many bytes as they have. */
-CU_HOST int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
+PRUNED int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
     uintptr_t odd = 0;
     for (int i = 0; i < 3; ++i)
         if (x->bytes[i]) odd |= (uintptr_t)x->p[i] & (4 * x->bytes[i] - 1);
@@ -3476,7 +3479,7 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
 
 /* ---- the host's side ---- */
 /* All that can be wrong; floats are `width` bytes an element. */
-CU_HOST memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t width, const void *codes,
+PRUNED memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t width, const void *codes,
                                                     const void *absmax, size_t n, memopt_quant_map map, size_t *block) {
     size_t bytes, blocks;
     memopt_cuda_status s;
@@ -3498,14 +3501,14 @@ CU_HOST memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t 
 }
 
 /* Threads for a block: as few as hold it with eight groups of four each. */
-CU_HOST uint32_t memopt_i_cuda_quant_team(size_t block) {
+PRUNED uint32_t memopt_i_cuda_quant_team(size_t block) {
     uint32_t team = 8;
     while (team * 4 * MEMOPT_I_CUDA_QUANT_FOURS < block) team *= 2;
     return team;
 }
 
 /* Passes of a CUDA block, where there are so many in all. */
-CU_HOST uint32_t memopt_i_cuda_quant_rounds(size_t passes) {
+PRUNED uint32_t memopt_i_cuda_quant_rounds(size_t passes) {
     return (uint32_t)memopt_i_max(memopt_i_min(passes / MEMOPT_I_CUDA_QUANT_PASSES, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
 }
 
@@ -3768,7 +3771,7 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
 }
 
 /* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
-CU_HOST memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *copy, uint32_t rounds,
+PRUNED memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *copy, uint32_t rounds,
                                                      memopt_cuda_stream stream) {
     memopt_i_cuda_codec_task t;
     size_t grid;
@@ -3790,13 +3793,13 @@ CU_HOST memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<true>, grid, threads, 0, stream, t);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
     const memopt_i_cuda_codec_bf16 op = { x };
     return memopt_i_cuda_number_run(op, &arrays, n, 0, 0, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from, size_t bytes,
+PRUNED memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from, size_t bytes,
                                                     memopt_cuda_stream stream) {
     memopt_cuda_status s = !to || !from ? (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL : 0;
     if (!s) s = memopt_i_cuda_no_overlap(to, bytes, from, bytes);
@@ -3805,7 +3808,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from,
 }
 
 /* The twin of memopt_i_codec_run. */
-CU_HOST memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
+PRUNED memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
                                                   void *copy, memopt_cuda_stream stream) {
     float *const x = (float *)value;
     const size_t n = bytes / sizeof *x;
@@ -3830,7 +3833,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_co
                                       MEMOPT_I_CODEC_BLOCK, stream);
 }
 
-CU_HOST memopt_status memopt_i_cuda_codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
+PRUNED memopt_status memopt_i_cuda_codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
                                               size_t bytes, void *copy) {
     memopt_cuda_codec *const device_codec = (memopt_cuda_codec *)user;
     const memopt_cuda_status s = memopt_i_cuda_codec_run(op, codec, value, bytes, copy, device_codec->stream);
@@ -3897,6 +3900,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
 /* families of kinds; ANY: a kernel that asks the table */
 enum { MEMOPT_I_CUDA_ANY = -1, MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION,
        MEMOPT_I_CUDA_ADAFACTOR, MEMOPT_I_CUDA_RMSPROP };
+
+#ifdef MEMOPT_CUDA_ONLY_ADAMW
+enum { MEMOPT_I_CUDA_OTHERS = MEMOPT_I_CUDA_ADAM };
+#else
+enum { MEMOPT_I_CUDA_OTHERS = MEMOPT_I_CUDA_ANY };
+#endif
 
 /* moments */
 enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB };
@@ -4723,7 +4732,7 @@ memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_o
 }
 
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
@@ -4925,7 +4934,7 @@ struct memopt_i_cuda_optim_trusts {
 
 static_assert(sizeof(memopt_i_cuda_optim_trusts) <= 4000, "the argument of a kernel");
 
-CU_KERNEL void __launch_bounds__(32)
+PRUNED __global__ void __launch_bounds__(32)
 memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_trusts t) {
     const memopt_i_cuda_optim_trust &x = t.of[blockIdx.x];
     const double w = memopt_i_cuda_optim_ordered(0, x.sums, x.count, 2);
@@ -4995,7 +5004,7 @@ static __device__ __forceinline__ float memopt_i_cuda_adafactor_gradient(const m
 }
 
 /* Sums of rows: two for each warp, 16 for a block. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5028,7 +5037,7 @@ memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
 }
 
 /* Sums of a panel's columns: 256 of them for a block. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5058,7 +5067,7 @@ memopt_i_cuda_adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cud
 }
 
 /* Panels added up; C of this step, and its multipliers: in the double of the column's first panel. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5077,7 +5086,7 @@ memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_
     to[2 * column + 1] = memopt_i_adafactor_column_scale(mean);
 }
 
-CU_KERNEL void __launch_bounds__(32)
+PRUNED __global__ void __launch_bounds__(32)
 /* a warp for a tensor */
 memopt_i_cuda_adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
@@ -5095,7 +5104,7 @@ memopt_i_cuda_adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
     if (threadIdx.x == 0) *s.mean = sum / (double)s.columns;
 }
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5117,7 +5126,7 @@ static __device__ __forceinline__ uint64_t memopt_i_cuda_adafactor_width(const m
     return s.columns ? s.columns : s.panel_size;
 }
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5166,7 +5175,7 @@ memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cud
 }
 
 /* A warp for each panel of the slice: groups to rows, rows to the panel, in their order. */
-CU_KERNEL void __launch_bounds__(32)
+PRUNED __global__ void __launch_bounds__(32)
 memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5209,7 +5218,7 @@ memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
 }
 
 /* How far each tensor goes: a block for each. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
     uint64_t row;
@@ -5223,7 +5232,7 @@ memopt_i_cuda_adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
 }
 
 /* The means go into the state with a tensor's first slice. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
@@ -5265,12 +5274,12 @@ struct memopt_i_cuda_optim_call { /* what a call works with */
 };
 
 /* Groups of 256 that a slice of a tensor leaves in the scratch. */
-CU_HOST size_t memopt_i_cuda_adafactor_groups(const memopt_i_adafactor *f, size_t count) {
+PRUNED size_t memopt_i_cuda_adafactor_groups(const memopt_i_adafactor *f, size_t count) {
     return memopt_i_ceil_div(count, f->width) * memopt_i_ceil_div(f->width, 256);
 }
 
 /* How many groups the scratch has room for; 1: they do not fit size_t. */
-CU_HOST int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
+PRUNED int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
     size_t max = 0;
     size_t all = 0;
     size_t i;
@@ -5286,7 +5295,7 @@ CU_HOST int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
     return 0;
 }
 
-CU_HOST void memopt_i_cuda_optim_lay_out(const memopt_optim *o, memopt_i_cuda_optim_parts *p, memopt_carver *c) {
+PRUNED void memopt_i_cuda_optim_lay_out(const memopt_optim *o, memopt_i_cuda_optim_parts *p, memopt_carver *c) {
     const size_t tensors = o->desc.tensor_count;
 
     p->control = (memopt_i_cuda_optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
@@ -5300,7 +5309,7 @@ CU_HOST void memopt_i_cuda_optim_lay_out(const memopt_optim *o, memopt_i_cuda_op
     p->bytes = c->bytes;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_count(memopt_optim *o, memopt_i_cuda_optim_parts *p) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_count(memopt_optim *o, memopt_i_cuda_optim_parts *p) {
     memopt_carver c = memopt_carver_begin(NULL);
 
     if (memopt_i_cuda_optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
@@ -5309,7 +5318,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_count(memopt_optim *o, memopt_i_c
 }
 
 /* Sums under way at a border do not travel between devices: kinds that measure need parts of whole chunks or panels. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_uncut(memopt_optim *o) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_uncut(memopt_optim *o) {
     size_t i;
 
     for (i = 0; i < o->desc.tensor_count && memopt_i_kind_measures(o->desc.kind); ++i)
@@ -5319,8 +5328,23 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_uncut(memopt_optim *o) {
     return 0;
 }
 
+/* What MEMOPT_CUDA_ONLY_ADAMW leaves out. */
+PRUNED memopt_cuda_status memopt_i_cuda_optim_left_in(memopt_optim *o) {
+#ifdef MEMOPT_CUDA_ONLY_ADAMW
+    const memopt_optim_desc *d = &o->desc;
+    const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM;
+
+    if (!adam || d->state == MEMOPT_STATE_BNB || (d->state == MEMOPT_STATE_8BIT && d->block != 256))
+        return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED,
+                                   "MEMOPT_CUDA_ONLY_ADAMW has left out this kind, state or block");
+#else
+    (void)o;
+#endif
+    return 0;
+}
+
 /* What all calls with a scratch look at first. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
                                                       const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
     memopt_carver carver = memopt_carver_begin((void *)(uintptr_t)d_scratch);
     memopt_cuda_status s;
@@ -5329,6 +5353,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call 
     s = memopt_i_cuda_pointer(d_scratch, 256);
     if (!s) s = memopt_i_cuda_optim_count(o, &c->at);
     if (!s && bytes < c->at.bytes) s = MEMOPT_ERR_BUFFER;
+    if (!s) s = memopt_i_cuda_optim_left_in(o);
     if (!s) s = memopt_i_cuda_optim_uncut(o);
     if (s) return s;
     memopt_i_cuda_optim_lay_out(o, &c->at, &carver);
@@ -5338,18 +5363,18 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call 
 }
 
 /* The same for calls that begin a step. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
                                                      const memopt_optim_run *run, const void *d_scratch, size_t bytes,
                                                      memopt_cuda_stream stream) {
     const memopt_cuda_status s = memopt_i_cuda_optim_call_of(c, o, d_scratch, bytes, stream);
     return s || run ? s : MEMOPT_CUDA_ERR_NULL;
 }
 
-CU_HOST float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
+PRUNED float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
     return c->o->by_device ? c->at.by : NULL;
 }
 
-CU_HOST double *memopt_i_cuda_optim_sums_of(const memopt_i_cuda_optim_call *c, size_t tensor) {
+PRUNED double *memopt_i_cuda_optim_sums_of(const memopt_i_cuda_optim_call *c, size_t tensor) {
     return c->at.sums + c->o->parts[tensor].sums;
 }
 
@@ -5372,7 +5397,7 @@ struct memopt_i_cuda_optim_batch {
     uint64_t tiles;
 };
 
-CU_HOST uint32_t memopt_i_cuda_optim_family(memopt_optim_kind kind) {
+PRUNED uint32_t memopt_i_cuda_optim_family(memopt_optim_kind kind) {
     switch (kind) {
     case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return MEMOPT_I_CUDA_SGD;
     case MEMOPT_OPTIM_LION: return MEMOPT_I_CUDA_LION;
@@ -5383,7 +5408,7 @@ CU_HOST uint32_t memopt_i_cuda_optim_family(memopt_optim_kind kind) {
     }
 }
 
-CU_HOST void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b, int mode,
+PRUNED void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b, int mode,
                                          memopt_state_format format) {
     memopt_i_cuda_optim_table *t = &b->table;
     const memopt_optim *o = c->o;
@@ -5413,32 +5438,34 @@ CU_HOST void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, mem
 }
 
 /* AdamW over floats, and 8-bit AdamW, have kernels of their own; the others share one for each format of moments. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    enum { ANY = MEMOPT_I_CUDA_ANY, ADAM = MEMOPT_I_CUDA_ADAM };
+PRUNED memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
+    enum { ADAM = MEMOPT_I_CUDA_ADAM, OTHERS = MEMOPT_I_CUDA_OTHERS };
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
     const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_I_WEIGHTS_F32
         && t.gradients == MEMOPT_TYPE_F32;
 
-    if (b->format == MEMOPT_STATE_BNB)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<ADAM, MEMOPT_I_CUDA_BNB>), b->tiles, threads, 0,
-                                 stream, t);
     if (wide && b->format == MEMOPT_STATE_F32)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<ADAM, 1>), b->tiles, threads, 0, stream, t);
     if (!memopt_i_is_coded((memopt_state_format)b->format))
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<ANY, 0>), b->tiles, threads, 0, stream, t);
-    if (t.block != 256)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<ANY, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0,
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<OTHERS, 0>), b->tiles, threads, 0, stream, t);
+#ifndef MEMOPT_CUDA_ONLY_ADAMW
+    if (b->format == MEMOPT_STATE_BNB)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<ADAM, MEMOPT_I_CUDA_BNB>), b->tiles, threads, 0,
                                  stream, t);
+    if (t.block != 256)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<OTHERS, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0,
+                                 stream, t);
+#endif
     if (wide)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ADAM, 1>), b->tiles, fewer, 0, stream, t);
-    if (t.family == MEMOPT_I_CUDA_ADAM)
+    if (t.family == ADAM)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ADAM, 0>), b->tiles, fewer, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ANY, 0>), b->tiles, fewer, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<OTHERS, 0>), b->tiles, fewer, 0, stream, t);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     memopt_cuda_status s;
 
@@ -5446,19 +5473,23 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_c
     if (b->mode == MEMOPT_I_CUDA_OPTIM_SCAN)
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_scan_kernel<>, b->tiles, threads, 0, c->stream, b->table);
     else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = memopt_i_cuda_optim_launch(b, c->stream);
+#ifndef MEMOPT_CUDA_ONLY_ADAMW
     else if (c->o->desc.kind == MEMOPT_OPTIM_LAMB)
         s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
     else s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
+#else
+    else s = MEMOPT_ERR_UNSUPPORTED;
+#endif
     b->table.count = b->table.rules = 0;
     b->tiles = 0;
     return s;
 }
 
-CU_HOST int memopt_i_cuda_optim_misaligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes != 0; }
+PRUNED int memopt_i_cuda_optim_misaligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes != 0; }
 static unsigned char *memopt_i_cuda_optim_past(void *p, size_t bytes) { return p ? (unsigned char *)p + bytes : NULL; }
 
 /* The slice at..at+count of a tensor, as the kernels see it. */
-CU_HOST void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size_t tensor, size_t at, size_t count,
+PRUNED void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size_t tensor, size_t at, size_t count,
                                          memopt_i_cuda_optim_slice *s) {
     memopt_optim *o = c->o;
     const memopt_optim_tensor *t = &o->desc.tensors[tensor];
@@ -5497,7 +5528,7 @@ CU_HOST void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, siz
 }
 
 /* A rule's place in a table; `most` where there is no room. */
-CU_HOST uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint32_t max,
+PRUNED uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint32_t max,
                                             const memopt_i_update_rule *rule) {
     uint32_t i;
 
@@ -5509,7 +5540,7 @@ CU_HOST uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32
     return i;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b,
                                                   size_t tensor, size_t at, size_t count) {
     memopt_i_cuda_optim_table *t = &b->table;
     memopt_i_cuda_optim_slice slice;
@@ -5533,7 +5564,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_cal
 }
 
 /* One slice, or all tensors whose moments have that format. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_pass(const memopt_i_cuda_optim_call *c, int mode, size_t tensor,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_pass(const memopt_i_cuda_optim_call *c, int mode, size_t tensor,
                                                    size_t at, size_t count) {
     memopt_i_cuda_optim_batch b;
     memopt_cuda_status s;
@@ -5543,7 +5574,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_pass(const memopt_i_cuda_optim_ca
     return s ? s : memopt_i_cuda_optim_flush(c, &b);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_pass_all(const memopt_i_cuda_optim_call *c, int mode) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_pass_all(const memopt_i_cuda_optim_call *c, int mode) {
     const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 };
     memopt_i_cuda_optim_batch b;
     memopt_cuda_status s = 0;
@@ -5572,7 +5603,7 @@ struct memopt_i_cuda_adafactor_batch {
     size_t groups;
 };
 
-CU_HOST uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slice *s, int which) {
+PRUNED uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slice *s, int which) {
     const uint64_t width = s->columns ? s->columns : s->panel_size;
     const uint64_t wide = memopt_i_ceil_div(width, 256);
 
@@ -5589,7 +5620,7 @@ CU_HOST uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_sli
     }
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_optim_call *c,
+PRUNED memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_optim_call *c,
                                                          memopt_i_cuda_adafactor_table *t, int which) {
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     uint64_t tiles = 0;
@@ -5600,7 +5631,8 @@ CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_op
         tiles += memopt_i_cuda_adafactor_tiles(&t->slice[i], which);
         if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     }
-#define MEMOPT_I_CUDA_ADAFACTOR_CASE(label, kernel, size) \
+#ifndef MEMOPT_CUDA_ONLY_ADAMW
+#  define MEMOPT_I_CUDA_ADAFACTOR_CASE(label, kernel, size) \
     case MEMOPT_I_CUDA_ADAFACTOR_##label: \
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_adafactor_##kernel##_kernel<>, tiles, size, 0, c->stream, *t)
     switch (which) {
@@ -5614,11 +5646,16 @@ CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_op
         MEMOPT_I_CUDA_ADAFACTOR_CASE(PACE, pace, threads);
         MEMOPT_I_CUDA_ADAFACTOR_CASE(KEEP, keep, threads);
     }
-#undef MEMOPT_I_CUDA_ADAFACTOR_CASE
+#  undef MEMOPT_I_CUDA_ADAFACTOR_CASE
+#else
+    (void)threads;
+    (void)c;
+    (void)which;
+#endif
     return 0;
 }
 
-CU_HOST void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b) {
+PRUNED void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b) {
     memset(b, 0, sizeof *b);
     b->table.control = c->at.control;
     b->table.weights = (uint32_t)memopt_i_weights_of(&c->o->desc);
@@ -5627,7 +5664,7 @@ CU_HOST void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, me
 }
 
 /* 1: taken in; 0: no room. */
-CU_HOST int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b,
+PRUNED int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b,
                                        size_t tensor, size_t at, size_t count) {
     const memopt_i_adafactor f = memopt_i_adafactor_of(c->o, tensor, at, count);
     memopt_i_cuda_adafactor_table *t = &b->table;
@@ -5668,7 +5705,7 @@ CU_HOST int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memop
     return 1;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_measure(const memopt_i_cuda_optim_call *c,
+PRUNED memopt_cuda_status memopt_i_cuda_adafactor_measure(const memopt_i_cuda_optim_call *c,
                                                           memopt_i_cuda_adafactor_batch *b, int phase) {
     const int then = phase ? MEMOPT_I_CUDA_ADAFACTOR_FOLD : MEMOPT_I_CUDA_ADAFACTOR_COLUMNS;
     memopt_cuda_status s;
@@ -5678,7 +5715,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_measure(const memopt_i_cuda_o
     return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, then);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_join(const memopt_i_cuda_optim_call *c,
+PRUNED memopt_cuda_status memopt_i_cuda_adafactor_join(const memopt_i_cuda_optim_call *c,
                                                        memopt_i_cuda_adafactor_batch *b, int phase) {
     memopt_cuda_status s;
 
@@ -5691,7 +5728,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_join(const memopt_i_cuda_opti
 /* One of the passes over all tensors; a vector has no first one, and no means to keep. */
 enum { MEMOPT_I_CUDA_ADAFACTOR_FIRST, MEMOPT_I_CUDA_ADAFACTOR_SECOND, MEMOPT_I_CUDA_ADAFACTOR_MEANS };
 
-CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_run(const memopt_i_cuda_optim_call *c,
+PRUNED memopt_cuda_status memopt_i_cuda_adafactor_run(const memopt_i_cuda_optim_call *c,
                                                       memopt_i_cuda_adafactor_batch *b, int pass) {
     memopt_cuda_status s;
 
@@ -5702,7 +5739,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_run(const memopt_i_cuda_optim
     return s ? s : memopt_i_cuda_adafactor_join(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_call *c, int pass) {
+PRUNED memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_call *c, int pass) {
     memopt_i_cuda_adafactor_batch b;
     memopt_cuda_status s;
     size_t i;
@@ -5729,7 +5766,7 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_zeros(uint64_t at
 }
 
 /* Zeros, a header, and BNB's code of zero in `coded` bytes from 16-byte word `first` on. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
                                  const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_header header,
                                  uint64_t first, uint64_t coded) {
@@ -5747,7 +5784,7 @@ memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
     state[i] = word;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_tensor(memopt_optim *o, size_t tensor) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_tensor(memopt_optim *o, size_t tensor) {
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     return memopt_i_optim_has(o, tensor) ? MEMOPT_ERR_ARGUMENT : memopt_i_state_there(o, tensor);
 }
@@ -5778,7 +5815,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *op
                              (cudaStream_t)stream, (uint4 *)t->state, bytes / 16, header, first, coded);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from, size_t bytes,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from, size_t bytes,
                                                     memopt_cuda_stream stream) {
     cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize((cudaStream_t)stream);
@@ -5817,7 +5854,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
 }
 
 /* ---- a step ---- */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_begin_kernel(memopt_i_cuda_optim_control *control, memopt_i_cuda_optim_codes *to, double *sums,
                                  uint64_t count, const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_codes codes) {
     const unsigned i = threadIdx.x;
@@ -5841,7 +5878,7 @@ memopt_i_cuda_optim_begin_kernel(memopt_i_cuda_optim_control *control, memopt_i_
 
 static_assert(sizeof(memopt_i_cuda_optim_codes) <= 3900, "the argument of a kernel");
 
-CU_HOST memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim *o) {
+PRUNED memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim *o) {
     memopt_i_cuda_optim_codes codes;
     int m, i;
 
@@ -5866,7 +5903,7 @@ struct memopt_i_cuda_optim_betas {
 
 static_assert(sizeof(memopt_i_cuda_optim_betas) <= 3900, "the argument of a kernel");
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, const double *d_factor,
                               const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_betas betas) {
     const unsigned i = threadIdx.x;
@@ -5881,7 +5918,7 @@ memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, 
     by[i] = make_float4(x.limit, x.factor, x.g1, x.g2);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_optim_call *c,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_optim_call *c,
                                                            const memopt_optim_run *run, const double *d_factor) {
     const memopt_optim_desc *d = &c->o->desc;
     memopt_i_cuda_optim_betas betas;
@@ -5904,7 +5941,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_
 }
 
 /* d_factor: NULL where the run has the factor. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                     const double *d_factor) {
     const size_t count = memopt_i_optim_sum_count(c->o);
     memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
@@ -5923,7 +5960,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_c
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_optim_call *c, const double *d_factor) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_optim_call *c, const double *d_factor) {
     const memopt_cuda_status s = memopt_i_cuda_pointer(d_factor, sizeof *d_factor);
     return s ? s : memopt_i_cuda_no_overlap(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
 }
@@ -5970,7 +6007,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim
 }
 
 /* Trust ratios of the tensors from..end. */
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_optim_call *c, size_t from, size_t end) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_optim_call *c, size_t from, size_t end) {
     memopt_i_cuda_optim_trusts t;
     memopt_cuda_status s;
     size_t i;
@@ -5989,7 +6026,11 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_opt
             t.of[i].factor = part->rule.factor;
             t.of[i].tensor = (uint32_t)(from + i);
         }
+#ifndef MEMOPT_CUDA_ONLY_ADAMW
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_trust_kernel<>, i, 32, 0, c->stream, t);
+#else
+        s = MEMOPT_ERR_UNSUPPORTED;
+#endif
         if (s) return s;
     }
     return 0;
@@ -6051,7 +6092,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_end(memopt_optim *optim) {
     return optim ? (memopt_cuda_status)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
 }
 
-CU_HOST void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
+PRUNED void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
     size_t i;
 
     for (i = 0; i < o->desc.tensor_count; ++i) {
@@ -6060,7 +6101,7 @@ CU_HOST void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host 
     }
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call *c) {
+PRUNED memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call *c) {
     memopt_optim *o = c->o;
     memopt_cuda_status s = 0;
     size_t i;
@@ -6084,7 +6125,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_cal
     return s;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_optim_step(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
+PRUNED memopt_cuda_status memopt_i_cuda_optim_step(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                    const double *d_factor) {
     memopt_cuda_status s = memopt_i_optim_step_check(c->o, run);
 
@@ -6202,7 +6243,7 @@ struct memopt_i_cuda_scale_list {
     unsigned count;
 };
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g) {
+PRUNED memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g) {
     const size_t bytes = memopt_type_bytes(g->type);
     size_t all;
 
@@ -6213,7 +6254,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g
     return memopt_i_ceil_div(g->count, MEMOPT_I_CUDA_CLIP_TILE) > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients *list, size_t *pieces) {
+PRUNED memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients *list, size_t *pieces) {
     size_t i;
 
     *pieces = 0;
@@ -6228,7 +6269,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients 
 }
 
 /* Tensors from *next on that fit into one launch, `unit` elements a block. Empty ones are left out. */
-CU_HOST unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t unit, size_t *next,
+PRUNED unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t unit, size_t *next,
                                          memopt_i_cuda_scale_list *part) {
     size_t blocks = 0;
 
@@ -6401,7 +6442,7 @@ static __device__ int memopt_i_cuda_scaler_ready(const memopt_scaler *d_scaler) 
     return !memopt_i_scaler_check(d_scaler) && !d_scaler->unscaled;
 }
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
 memopt_i_cuda_scale_kernel(const memopt_i_cuda_scale_list list, const memopt_scaler *d_scaler, float factor,
                            memopt_cuda_gradient_sum *d_pieces) {
     MEMOPT_I_CUDA_SHARED(uint4, tiles, [2 * MEMOPT_I_CUDA_SCALE_TILE]);
@@ -6450,7 +6491,7 @@ struct memopt_i_cuda_scale_joins { /* of up to so many tensors */
     struct { size_t first, count; } tensors[240]; /* among the pieces */
 };
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
 memopt_i_cuda_scale_join_kernel(const memopt_i_cuda_scale_joins joins, const memopt_cuda_gradient_sum *d_pieces,
                                 memopt_cuda_gradient_sum *d_sums) {
     MEMOPT_I_CUDA_SHARED(double, squares, [MEMOPT_I_CUDA_JOIN_PARTS]);
@@ -6461,7 +6502,7 @@ memopt_i_cuda_scale_join_kernel(const memopt_i_cuda_scale_joins joins, const mem
     if (threadIdx.x == 0) d_sums[blockIdx.x] = sum;
 }
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
 memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scaler *d_scaler,
                                  int in_place, memopt_gradient_total *d_total) {
     MEMOPT_I_CUDA_SHARED(double, squares, [MEMOPT_I_CUDA_JOIN_PARTS]);
@@ -6484,7 +6525,7 @@ memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t 
     d_scaler->found_nonfinite = sum.nonfinite != 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *list,
+PRUNED memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *list,
                                                         const memopt_cuda_gradient_sum *d_pieces,
                                                         memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
     const size_t max = sizeof(memopt_i_cuda_scale_joins) / 16;
@@ -6517,7 +6558,7 @@ struct memopt_i_cuda_scale_call { /* one pass over a list */
     memopt_cuda_stream        stream;
 };
 
-CU_HOST memopt_cuda_status memopt_i_cuda_scale_check(const memopt_i_cuda_scale_call *c) {
+PRUNED memopt_cuda_status memopt_i_cuda_scale_check(const memopt_i_cuda_scale_call *c) {
     size_t pieces;
     memopt_cuda_status s = memopt_i_cuda_gradients_check(c->list, &pieces);
 
@@ -6529,7 +6570,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_scale_check(const memopt_i_cuda_scale_c
     return s ? s : memopt_i_cuda_pointer_if(c->d_scaler, sizeof(double));
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_scale_run(const memopt_i_cuda_scale_call *c) {
+PRUNED memopt_cuda_status memopt_i_cuda_scale_run(const memopt_i_cuda_scale_call *c) {
     memopt_cuda_gradient_sum *const d_sums = (memopt_cuda_gradient_sum *)c->list->scratch;
     memopt_cuda_gradient_sum *d_pieces;
     memopt_cuda_gradient_sum *const d_to = c->d_sums ? c->d_sums : d_sums;
@@ -6581,7 +6622,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_measure(const memopt_gr
     return d_total ? memopt_cuda_gradients_scale(list, 1, d_total, d_sums, stream) : MEMOPT_CUDA_ERR_NULL;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
+PRUNED memopt_cuda_status memopt_i_cuda_scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
                                                     memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums,
                                                     memopt_cuda_stream stream) {
     const memopt_i_cuda_scale_call c = { list, d_scaler, 1, in_place, d_total, d_sums, stream };
@@ -6607,7 +6648,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_measure(memopt_scaler *d_s
 }
 
 /* ---- a step's last words ---- */
-CU_KERNEL void __launch_bounds__(32) memopt_i_cuda_clip_norm_kernel(const memopt_gradient_total *d_total,
+PRUNED __global__ void __launch_bounds__(32) memopt_i_cuda_clip_norm_kernel(const memopt_gradient_total *d_total,
                                                                             double mean, double max_norm,
                                                                             double *d_factor) {
     const double factor = d_total->factor * mean;
@@ -6626,7 +6667,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_t
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_clip_norm_kernel<>, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
 }
 
-CU_KERNEL void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(memopt_scaler *d_scaler,
+PRUNED __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(memopt_scaler *d_scaler,
                                                                                 const int *d_overflow, int *d_status) {
     if (threadIdx.x) return;
     memopt_scaler scaler = *d_scaler;
@@ -6684,7 +6725,7 @@ template <int SIZE> static __device__ void memopt_i_cuda_clip_tile(unsigned char
     }
 }
 
-CU_KERNEL void __launch_bounds__(256) memopt_i_cuda_clip_kernel(const memopt_i_cuda_scale_list list,
+PRUNED __global__ void __launch_bounds__(256) memopt_i_cuda_clip_kernel(const memopt_i_cuda_scale_list list,
                                                                         uint32_t limit, uint32_t limit_bf16,
                                                                         uint32_t limit_f16) {
     const memopt_i_cuda_scale_tensor *t =
@@ -6851,7 +6892,7 @@ template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_
                                      t.place + first, memopt_i_cuda_sum_place(g, left, t.aligned), from[g]);
 }
 
-CU_KERNEL void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i_cuda_sum_list list) {
+PRUNED __global__ void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i_cuda_sum_list list) {
     const memopt_i_cuda_sum_tensor &t =
         list.tensors[memopt_i_cuda_find(list.tensors, list.count, blockIdx.x)];
     const size_t first = (size_t)(blockIdx.x - t.first_tile) * MEMOPT_I_CUDA_SUM_TILE;
@@ -6861,7 +6902,7 @@ CU_KERNEL void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i
     else memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_NOISE>(list, t, first);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
+PRUNED memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
                                                   const memopt_micro_batch *batch,
                                                   const memopt_accumulation *accumulation) {
     size_t i, pieces;
@@ -6882,7 +6923,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums,
     return batch->tokens > UINT64_MAX - accumulation->tokens ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-CU_HOST void memopt_i_cuda_sum_entry(memopt_i_cuda_sum_tensor *to, const memopt_gradient *sum,
+PRUNED void memopt_i_cuda_sum_entry(memopt_i_cuda_sum_tensor *to, const memopt_gradient *sum,
                                     const memopt_gradient *g) {
     const uintptr_t of_sum = sum->type == MEMOPT_TYPE_F32 ? 15 : 7;
     const uintptr_t of_g = g->type == MEMOPT_TYPE_F32 ? 15 : 7;
@@ -7360,7 +7401,7 @@ static memopt_cuda_status memopt_i_cuda_softmax_launch(const memopt_softmax &s, 
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, int backward) {
+PRUNED memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, int backward) {
     const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float);
     memopt_cuda_status r = memopt_i_cuda_pointer(s->input, 4);
 
@@ -7373,7 +7414,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, 
     return r ? r : memopt_i_cuda_no_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softmax, int backward,
+PRUNED memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softmax, int backward,
                                                     memopt_cuda_stream stream) {
     memopt_softmax s;
     size_t bytes;
@@ -7684,7 +7725,7 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_any(const memopt_i_cuda_cr
 
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
-CU_HOST memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
+PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
                                                            double *d_row_losses, memopt_cuda_stream stream) {
     memopt_i_cuda_cross_entropy t;
 
@@ -7697,7 +7738,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_e
 }
 
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */
-CU_KERNEL void __launch_bounds__(1024)
+PRUNED __global__ void __launch_bounds__(1024)
 memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
                                          size_t *d_count) {
     MEMOPT_I_CUDA_SHARED(unsigned long long, count, [1]);
@@ -7711,12 +7752,12 @@ memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
 }
 
 /* A target that is too large counts: its loss is NaN. */
-CU_HOST memopt_cuda_status memopt_i_cuda_cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
+PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
                                                             memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_count_kernel<>, 1, 1024, 0, stream, targets, rows, d_count);
 }
 
-CU_KERNEL void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total_kernel(const double *d_row_losses,
+PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total_kernel(const double *d_row_losses,
                                                                                         size_t rows,
                                                                                         const memopt_loss_rule rule,
                                                                                         const size_t *d_count,
@@ -7733,7 +7774,7 @@ CU_KERNEL void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total_kernel(
     if (threadIdx.x == 0) *d_out = memopt_i_loss_rule_loss(&rule, *d_count, sum);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_cross_entropy_total(const double *d_row_losses, size_t rows,
+PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_total(const double *d_row_losses, size_t rows,
                                                             const memopt_loss_rule *rule, const size_t *d_count,
                                                             memopt_loss *d_out, memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_total_kernel<>, 1, 1024, 0, stream, d_row_losses, rows, *rule,
@@ -7746,12 +7787,12 @@ struct memopt_i_cuda_cross_entropy_parts { /* of the scratch */
     double *row_losses;
 };
 
-CU_HOST void memopt_i_cuda_cross_entropy_lay_out(size_t rows, memopt_i_cuda_cross_entropy_parts *p, memopt_carver *c) {
+PRUNED void memopt_i_cuda_cross_entropy_lay_out(size_t rows, memopt_i_cuda_cross_entropy_parts *p, memopt_carver *c) {
     p->count = (size_t *)memopt_carve(c, 1, sizeof *p->count, 16);
     p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
+PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
                                                               size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_i_cuda_cross_entropy_parts none;
@@ -7779,7 +7820,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memop
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
+PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
                                                             const memopt_loss *d_out) {
     const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type);
     const size_t row = x->rows * 4;
@@ -8020,7 +8061,7 @@ struct memopt_i_cuda_array {
     int needed, is_result;
 };
 
-CU_HOST memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int count) {
+PRUNED memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int count) {
     for (int i = 0; i < count; ++i) {
         const size_t bytes = memopt_type_bytes(a[i].type);
         if (!bytes) return MEMOPT_ERR_ARGUMENT;
@@ -8031,14 +8072,14 @@ CU_HOST memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, in
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_no_overlap(const memopt_i_ops_array *a, int count) {
+PRUNED memopt_cuda_status memopt_i_cuda_no_overlap(const memopt_i_ops_array *a, int count) {
     int first, second;
 
     return memopt_i_ops_find_overlap(a, count, 1, &first, &second) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* The same, and no result shares a byte with anything else; only the first two may be one and the same. */
-CU_HOST memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_array *a, int count) {
+PRUNED memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_array *a, int count) {
     memopt_i_ops_array plain[16];
     const memopt_cuda_status s = memopt_i_cuda_arrays(a, count);
 
@@ -8052,7 +8093,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_a
 }
 
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
-CU_HOST memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size_t bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     if (!bytes) return 0;
     if (!ops || !ops->d_scratch) return MEMOPT_ERR_BUFFER;
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
@@ -8060,13 +8101,13 @@ CU_HOST memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, siz
 }
 
 /* Rows of `width` elements of which every span of N is aligned to its bytes, up to 16. */
-CU_HOST bool memopt_i_cuda_spans(const void *p, memopt_type type, size_t width, size_t n) {
+PRUNED bool memopt_i_cuda_spans(const void *p, memopt_type type, size_t width, size_t n) {
     const size_t bytes = memopt_i_min(16, n * memopt_type_bytes(type));
     return !p || (width % n == 0 && !((uintptr_t)p & (bytes - 1)));
 }
 
 /* The binary logarithm of the threads of a row: as few as hold `spans` with `each` of them, but a warp if it can be. */
-CU_HOST unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
+PRUNED unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
     unsigned shift = 0;
     while (((size_t)1 << shift) < spans && (shift < 5 || ((size_t)1 << shift) * each < spans)) ++shift;
     return shift;
@@ -8506,10 +8547,10 @@ memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norm_task t) {
 }
 
 /* Slices of groups: a warp for each, 32 at most. */
-CU_HOST unsigned memopt_i_cuda_slices(size_t groups) { return (unsigned)memopt_i_max(1, memopt_i_min(32, groups)); }
+PRUNED unsigned memopt_i_cuda_slices(size_t groups) { return (unsigned)memopt_i_max(1, memopt_i_min(32, groups)); }
 
 /* 32 columns of the sums of groups: slice y of n takes groups y, y + n, ... in order; then the slices, in order. */
-CU_KERNEL void __launch_bounds__(1024)
+PRUNED __global__ void __launch_bounds__(1024)
 memopt_i_cuda_norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, void *shift,
                                 memopt_type type, int accumulate, unsigned blocks) {
     MEMOPT_I_CUDA_SHARED(float, part, [32][33]);
@@ -8536,12 +8577,12 @@ memopt_i_cuda_norm_total_kernel(const float *sums, size_t groups, size_t width, 
 /* groups at most; rows of one at least */
 enum { MEMOPT_I_CUDA_NORM_GROUPS = 1056, MEMOPT_I_CUDA_NORM_ROWS = 8 };
 
-CU_HOST size_t memopt_i_cuda_norm_group(size_t rows) {
+PRUNED size_t memopt_i_cuda_norm_group(size_t rows) {
     return memopt_i_max(MEMOPT_I_CUDA_NORM_ROWS, memopt_i_ceil_div(rows, MEMOPT_I_CUDA_NORM_GROUPS));
 }
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
-CU_HOST memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int backward) {
+PRUNED memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int backward) {
     const size_t all = n->rows * n->width;
     const size_t w = n->width;
     const memopt_type type = n->type;
@@ -8566,7 +8607,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int ba
         : memopt_i_cuda_arrays_no_overlap(forward_arrays, 5);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, int backward,
+PRUNED memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, int backward,
                                                      memopt_i_cuda_norm_task *t) {
     memopt_norm *n = &t->n;
 
@@ -8585,7 +8626,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, i
 }
 
 /* How a row is dealt out, which arrays are whole spans; *each: spans a thread, 0 = more than a block can hold. */
-CU_HOST void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backward, size_t *each, unsigned *block) {
+PRUNED void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backward, size_t *each, unsigned *block) {
     const memopt_norm *n = &t->n;
     const size_t per = 16 / memopt_type_bytes(n->type);
     const size_t spans = memopt_i_ceil_div(n->width, per);
@@ -8627,7 +8668,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_op
     return MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_forward_of, t, each, block, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm_task *t, size_t *bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm_task *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
     return memopt_i_mul(t->n.width, 2 * sizeof(float), bytes) || memopt_i_mul(*bytes, groups, bytes)
            ? MEMOPT_ERR_OVERFLOW : 0;
@@ -8683,15 +8724,15 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_in(const memopt_i_cuda_nor
     return memopt_i_cuda_norm_backward_of<T, true>(t, each, block, groups, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norm_task *t, size_t groups,
+PRUNED memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norm_task *t, size_t groups,
                                                    memopt_cuda_stream stream) {
     unsigned blocks;
     const memopt_norm *n = &t->n;
     const memopt_cuda_status s = memopt_i_cuda_grid(n->width, 32, &blocks);
 
     if (s || (!n->grad_scale && !n->grad_shift)) return s;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_norm_total_kernel<>, (size_t)blocks * 2, 32 * memopt_i_cuda_slices(groups), 0,
-                             stream, t->sums, groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type,
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_norm_total_kernel<>, (size_t)blocks * 2, 32 * memopt_i_cuda_slices(groups),
+                             0, stream, t->sums, groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type,
                              n->accumulate, blocks);
 }
 
@@ -8761,7 +8802,7 @@ static __device__ __forceinline__ void memopt_i_cuda_put_floats(void *data, memo
 }
 
 /* To 16 bytes; NULL is aligned. */
-CU_HOST bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); }
+PRUNED bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); }
 
 /* ---- activations: of N elements, so that all threads take a branch alike and there is one for N ---- */
 template <int KIND, int N> static __device__ __forceinline__ void memopt_i_cuda_act_of(float *x) {
@@ -8860,7 +8901,7 @@ static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args 
                              in, out, x->n, wide);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x, int backward,
+PRUNED memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x, int backward,
                                                 memopt_cuda_stream stream) {
     memopt_cuda_status s;
 
@@ -8890,7 +8931,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_
 /* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
 typedef struct memopt_i_cuda_row_tiling { unsigned shift, tiles; } memopt_i_cuda_row_tiling;
 
-CU_HOST memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, size_t per, memopt_i_cuda_row_tiling *t,
+PRUNED memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, size_t per, memopt_i_cuda_row_tiling *t,
                                                   unsigned *blocks) {
     const size_t spans = memopt_i_ceil_div(width, per);
     memopt_cuda_status s;
@@ -8970,7 +9011,7 @@ static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int ba
                              static_cast<T *>(x->grad_input), x->rows, x->width, wide);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
     memopt_cuda_status s;
     size_t width, n;
 
@@ -9071,7 +9112,7 @@ static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropout_t
                              static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
     memopt_i_cuda_dropout_task t;
     memopt_cuda_status s;
 
@@ -9139,7 +9180,7 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, b
 }
 
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
-CU_HOST memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *x, const void *rows, const void *of,
+PRUNED memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *x, const void *rows, const void *of,
                                                         const void *positions, memopt_type type, int needed) {
     size_t n;
 
@@ -9205,7 +9246,7 @@ static __device__ __forceinline__ bool memopt_i_cuda_token_of(const memopt_i_cud
     return true;
 }
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_token_count_kernel(memopt_i_cuda_tokens t) {
     uint32_t row, id;
     if (!memopt_i_cuda_token_of(t, &row, &id)) return;
@@ -9218,14 +9259,14 @@ static __device__ __forceinline__ bool memopt_i_cuda_token_listed(uint32_t count
 }
 
 /* Room for lists: where one lies is left to chance, and nobody asks. */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_token_room_kernel(memopt_i_cuda_tokens t) {
     uint32_t row, id;
     if (!memopt_i_cuda_token_of(t, &row, &id) || t.last[id] != row + 1) return;
     if (memopt_i_cuda_token_listed(t.count[id])) t.start[id] = atomicAdd(t.room, t.count[id]);
 }
 
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_token_list_kernel(memopt_i_cuda_tokens t) {
     uint32_t row, id;
     if (!memopt_i_cuda_token_of(t, &row, &id) || !memopt_i_cuda_token_listed(t.count[id])) return;
@@ -9385,11 +9426,11 @@ memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t l
     memopt_i_cuda_put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
     return bytes ? memopt_i_cuda_taken(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
 
-CU_HOST void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cuda_tokens *t, memopt_carver *c) {
+PRUNED void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cuda_tokens *t, memopt_carver *c) {
     t->room = (uint32_t *)memopt_carve(c, 1, sizeof *t->room, sizeof *t->room);
     t->count = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->count, sizeof *t->count);
     t->last = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->last, sizeof *t->last);
@@ -9397,7 +9438,7 @@ CU_HOST void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cu
     t->list = (uint32_t *)memopt_carve(c, x->rows, sizeof *t->list, sizeof *t->list);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, size_t *bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_i_cuda_tokens none;
 
@@ -9419,7 +9460,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cu
 }
 
 /* The tables, by three kernels. */
-CU_HOST memopt_cuda_status memopt_i_cuda_tokens_make(const memopt_embedding *x, void *scratch, memopt_i_cuda_tokens *t,
+PRUNED memopt_cuda_status memopt_i_cuda_tokens_make(const memopt_embedding *x, void *scratch, memopt_i_cuda_tokens *t,
                                                     memopt_cuda_stream stream) {
     const size_t v = x->vocabulary;
     const size_t blocks = memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_LAYER_BLOCK);
@@ -9559,7 +9600,7 @@ struct memopt_i_cuda_matrix {
     size_t step;
 };
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t columns, size_t depth,
+PRUNED memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t columns, size_t depth,
                                                       const memopt_i_cuda_matrix &left,
                                                       const memopt_i_cuda_matrix &right,
                                                       const memopt_i_cuda_matrix &result) {
@@ -9587,14 +9628,14 @@ CU_HOST memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t colum
 }
 
 /* ---- the object ---- */
-CU_HOST memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
+PRUNED memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
 
-CU_HOST size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 256; }
+PRUNED size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 256; }
 
 /* The caller's block: the gemm itself, and its table. */
-CU_HOST void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
+PRUNED void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
     (void)memopt_carve(c, 1, sizeof *g, 8);
     g->entries = (memopt_i_cuda_shape_entry *)memopt_carve(c, shapes, sizeof *g->entries, 8);
     g->hashes = (uint64_t *)memopt_carve(c, shapes, sizeof *g->hashes, 8);
@@ -9611,7 +9652,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
     int major = 0;
     int minor = 0;
     memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(&g->device));
@@ -9658,21 +9699,21 @@ MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_c
 }
 
 /* ---- a product as a shape ---- */
-CU_HOST size_t memopt_i_cuda_gemm_size(int type) { /* bytes of an element */
+PRUNED size_t memopt_i_cuda_gemm_size(int type) { /* bytes of an element */
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 1;
 }
 
-CU_HOST int memopt_i_cuda_gemm_type(memopt_type type) {
+PRUNED int memopt_i_cuda_gemm_type(memopt_type type) {
     return type == MEMOPT_TYPE_BF16 ? CUDA_R_16BF : type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 /* The largest power of two, up to 256, that every matrix of a batch begins at a multiple of; step in bytes. */
-CU_HOST uint32_t memopt_i_cuda_gemm_alignment(const void *p, size_t step) {
+PRUNED uint32_t memopt_i_cuda_gemm_alignment(const void *p, size_t step) {
     const uintptr_t x = (uintptr_t)p | (uintptr_t)step | 256;
     return (uint32_t)(x & (~x + 1));
 }
 
-CU_HOST memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q) {
+PRUNED memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q) {
     const memopt_product *p = &q->p;
     memopt_i_cuda_shape s;
 
@@ -9707,7 +9748,7 @@ CU_HOST memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, 
     return s;
 }
 
-CU_HOST uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
+PRUNED uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
     uint64_t words[sizeof *shape / 8];
     uint64_t h = 0;
     size_t i;
@@ -9731,7 +9772,7 @@ CU_HOST uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
 #define MEMOPT_I_CUDA_OF_PREFERENCE(attribute, ...)                                                                    \
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_##attribute, __VA_ARGS__)
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows,
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows,
                                                     uint64_t columns, int64_t leading, int32_t batch, int64_t step) {
     memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatrixLayoutInit(layout, (cudaDataType)type, rows, columns,
                                                                        leading));
@@ -9743,7 +9784,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_layout(cublasLtMatrixLayout_t layo
 }
 
 /* The addresses that a descriptor holds: told anew in each call. The heuristic looks at how they are aligned. */
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_point(memopt_i_cuda_shape_entry *e, const memopt_i_cuda_product *q) {
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_point(memopt_i_cuda_shape_entry *e, const memopt_i_cuda_product *q) {
     memopt_cuda_status s = 0;
 
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_POINTER, void *, q->bias);
@@ -9753,7 +9794,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_point(memopt_i_cuda_shape_entry *e
     return s;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
                                                       memopt_i_cuda_shape_entry *e) {
     const memopt_i_cuda_shape *x = &e->shape;
     memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute,
@@ -9774,7 +9815,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g
     return s;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_i_cuda_shape_entry *e) {
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_i_cuda_shape_entry *e) {
     const memopt_i_cuda_shape *x = &e->shape;
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t found;
@@ -9808,7 +9849,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt
 }
 
 /* The entry of a product's shape; made where there is none. A failure leaves the table as it was. */
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
                                                   memopt_i_cuda_shape_entry **out) {
     memopt_i_cuda_shape_entry made;
     uint64_t hash;
@@ -9833,7 +9874,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const me
 }
 
 /* ---- products without depth: only the beginning ---- */
-CU_KERNEL void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_i_cuda_product q, size_t blocks_a_row) {
+PRUNED __global__ void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_i_cuda_product q, size_t blocks_a_row) {
     const size_t row = blockIdx.x / blocks_a_row;
     const size_t j = blockIdx.x % blocks_a_row * 256 + threadIdx.x;
     const size_t at = row / q.p.rows * q.batch.result_step + row % q.p.rows * q.p.result_stride + j;
@@ -9843,7 +9884,7 @@ CU_KERNEL void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_i_cuda_p
     else ((uint16_t *)q.p.result)[at] = 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *q, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *q, memopt_cuda_stream stream) {
     const size_t a_row = memopt_i_ceil_div(q->p.columns, 256);
     size_t rows;
 
@@ -9854,7 +9895,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product 
 
 /* ---- a product ---- */
 /* Only its algorithm where `plan_only`; else it is launched. Everything about it has been checked. */
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int plan_only,
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int plan_only,
                                                  memopt_cuda_stream stream) {
     const float one = 1;
     const float begin = q->p.accumulate ? 1.0f : 0.0f;
@@ -9873,7 +9914,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const mem
 }
 
 /* Can this gemm work with such operands and results at all? */
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, memopt_type operands,
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, memopt_type operands,
                                                    memopt_type result) {
     if (!memopt_type_bytes(operands) || !memopt_type_bytes(result)) return MEMOPT_ERR_ARGUMENT;
     if (operands != result && result != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
@@ -9881,17 +9922,17 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, m
 }
 
 /* The gemm is there, and of the device that is current; no error is waiting. */
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
     int device = 0;
     memopt_cuda_status s = memopt_i_cuda_ready();
     if (!s) s = memopt_i_cuda_taken(cudaGetDevice(&device));
     return s ? s : device == g->device ? 0 : MEMOPT_ERR_ARGUMENT;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
 
 /* A matrix of a batch as one: that overlap is looked for in all of it. */
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
     const size_t size = memopt_type_bytes(m->type);
     size_t far;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
@@ -9908,13 +9949,13 @@ CU_HOST memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, si
     return 0;
 }
 
-CU_HOST int memopt_i_cuda_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
+PRUNED int memopt_i_cuda_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
                                       size_t b_bytes, size_t count) {
     return count > 1 ? memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)
                      : memopt_i_gemm_overlap(a, a_bytes, b, b_bytes);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
     memopt_i_gemm_matrix m[4];
     size_t bytes[4], i, far;
     memopt_cuda_status s;
@@ -9975,11 +10016,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *g
 }
 
 /* ---- 8 bits: cuBLASLt takes them only as A^T B, which is left right^T of rows ---- */
-CU_HOST int memopt_i_cuda_fp8_code(memopt_cuda_fp8 type) {
+PRUNED int memopt_i_cuda_fp8_code(memopt_cuda_fp8 type) {
     return type == MEMOPT_CUDA_FP8_E4M3 ? CUDA_R_8F_E4M3 : type == MEMOPT_CUDA_FP8_E5M2 ? CUDA_R_8F_E5M2 : -1;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product *p) {
+PRUNED memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product *p) {
     const size_t size = memopt_type_bytes(p->result_type);
     size_t left, right, result;
 
@@ -10064,7 +10105,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
 enum { MEMOPT_I_CUDA_SUM_PARTS = 128, MEMOPT_I_CUDA_SUM_ROWS = 64 };
 
 /* Rows of partial sums of a bias gradient. */
-CU_HOST size_t memopt_i_cuda_linear_parts(const memopt_linear *x) {
+PRUNED size_t memopt_i_cuda_linear_parts(const memopt_linear *x) {
     const size_t tiles = memopt_i_max(memopt_i_ceil_div(x->outputs, 256), 1);
     const size_t max = memopt_i_max(memopt_i_min(1024 / tiles, MEMOPT_I_CUDA_SUM_PARTS), 1);
     return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_SUM_ROWS), max), 1);
@@ -10147,12 +10188,12 @@ static memopt_cuda_status memopt_i_cuda_columns_of(const memopt_i_cuda_sum *t, m
 }
 
 /* The partial sums of t.parts, added up in their order. */
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_total(const memopt_i_cuda_sum *t, memopt_type type,
+PRUNED memopt_cuda_status memopt_i_cuda_linear_total(const memopt_i_cuda_sum *t, memopt_type type,
                                                      memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_OF_TYPE(type, memopt_i_cuda_total_of, t, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x,
+PRUNED memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x,
                                                    memopt_cuda_stream stream) {
     memopt_i_cuda_sum t;
     memopt_cuda_status s = 0;
@@ -10176,7 +10217,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, 
 }
 
 /* ---- what forward and backward have in common ---- */
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_resolve(const memopt_linear *x, size_t *bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_resolve(const memopt_linear *x, size_t *bytes) {
     size_t parts;
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
@@ -10203,12 +10244,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
 }
 
 /* A pointer to count elements that the work cannot do without; NULL is fine where there are none. */
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_pointer(const void *p, memopt_type type, size_t count) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_pointer(const void *p, memopt_type type, size_t count) {
     return count ? memopt_i_cuda_pointer(p, memopt_type_bytes(type))
                  : memopt_i_cuda_pointer_if(p, memopt_type_bytes(type));
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
     return ops->scratch_bytes < bytes || (bytes && !ops->d_scratch) ? MEMOPT_ERR_BUFFER : 0;
 }
@@ -10235,12 +10276,12 @@ static memopt_cuda_status memopt_i_cuda_bias_of(const memopt_linear *x, void *z,
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
 
-CU_HOST int memopt_i_cuda_linear_can(const memopt_linear *x, const void *pre_activation) {
+PRUNED int memopt_i_cuda_linear_can(const memopt_linear *x, const void *pre_activation) {
     if (x->activation == MEMOPT_ACTIVATION_NONE || x->activation == MEMOPT_ACTIVATION_RELU) return !pre_activation;
     return x->activation == MEMOPT_ACTIVATION_GELU && (!pre_activation || x->outputs % 8 == 0);
 }
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *pre_activation, int how) {
+PRUNED memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *pre_activation, int how) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->rows, x->outputs, x->inputs, { x->input, x->inputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 1, 0 },
@@ -10262,7 +10303,7 @@ CU_HOST memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *
     return q;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, const memopt_linear *x,
+PRUNED memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, const memopt_linear *x,
                                                    memopt_cuda_stream stream) {
     void *pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
     memopt_i_cuda_product q;
@@ -10334,7 +10375,7 @@ typedef struct memopt_i_cuda_backward {
     int                    summed;     /* the bias' gradient comes with the weights' product */
 } memopt_i_cuda_backward;
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linear *x) {
+PRUNED memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linear *x) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->rows, x->inputs, x->outputs, { x->grad_output, x->outputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
@@ -10343,7 +10384,7 @@ CU_HOST memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linea
     return q;
 }
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_linear *x) {
+PRUNED memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_linear *x) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->outputs, x->inputs, x->rows, { x->grad_output, x->outputs, x->type, 1, 0 },
         { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
@@ -10353,7 +10394,7 @@ CU_HOST memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_lin
 }
 
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) {
     const memopt_linear *x = b->x;
     memopt_cuda_gemm *g = b->ops->gemm;
     memopt_cuda_status s = 0;
@@ -10393,7 +10434,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) 
     return memopt_i_cuda_gemm_run(g, &b->weights, 1, NULL);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_grad_bias(const memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_grad_bias(const memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
     const memopt_linear *x = b->x;
     memopt_i_cuda_sum t;
 
@@ -10408,7 +10449,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_linear_grad_bias(const memopt_i_cuda_ba
     return memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
     const memopt_linear *x = b->x;
     memopt_activation_args a;
     memopt_cuda_status s = memopt_i_cuda_linear_plan(b);
@@ -10429,7 +10470,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, 
 }
 
 /* Pointers and types of a backward. */
-CU_HOST memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backward *b) {
+PRUNED memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backward *b) {
     const memopt_linear *x = b->x;
     const int wanted = x->grad_weights || x->grad_bias;
     const size_t in = x->rows * x->inputs;
@@ -10684,7 +10725,7 @@ memopt_i_cuda_batch_deviations_kernel(memopt_i_cuda_batch t) {
 }
 
 /* Of 32 columns: slice y of n joins groups y, y + n, ...; then the slices are joined, in order. */
-CU_KERNEL void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_kernel(memopt_i_cuda_batch t) {
+PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(double, means, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, squares, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, counts, [32]);
@@ -10835,7 +10876,7 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_put(void *to, memopt_
 }
 
 /* Of 32 columns, as the statistics. */
-CU_KERNEL void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_kernel(memopt_i_cuda_batch t) {
+PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(double, of_g, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, of_gh, [32][32]);
     const memopt_linear *l = &t.x.linear;
@@ -10903,7 +10944,7 @@ memopt_i_cuda_batch_grad_kernel(memopt_i_cuda_batch t) {
 }
 
 /* 16-bit gradients of weights and bias, from their float sums: rounded once */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
     const size_t from = (size_t)blockIdx.x * (MEMOPT_I_CUDA_LAYER_BLOCK * 4) + threadIdx.x;
 
@@ -10935,7 +10976,7 @@ static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &
 }
 
 /* Rows first..first + count: whole groups, but for the last */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int stage, size_t first, size_t count,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int stage, size_t first, size_t count,
                                                     memopt_cuda_stream stream) {
     t->first = first;
     t->count = count;
@@ -10943,7 +10984,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int
 }
 
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t, int backward,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t, int backward,
                                                    memopt_cuda_stream stream) {
     const unsigned block = 32 * memopt_i_cuda_slices(t->groups);
     const size_t blocks = memopt_i_ceil_div(t->x.linear.outputs, 32);
@@ -10953,7 +10994,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t
 
 /* ---- the host's part ---- */
 /* How rows are cut: fixed by shape and type. There is at least one output. part: bytes of z of one */
-CU_HOST void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
+PRUNED void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
     const memopt_linear *l = &t->x.linear;
     const size_t bytes = memopt_type_bytes(l->type);
     const size_t n = l->outputs;
@@ -10973,7 +11014,7 @@ CU_HOST void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
 }
 
 /* Where it all lies in scratch: `linear` bytes for linear, then ours. */
-CU_HOST void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, memopt_carver *c) {
+PRUNED void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, memopt_carver *c) {
     const memopt_linear *l = &t->x.linear;
     const size_t n = l->outputs;
     const int narrow = l->gradient_type != MEMOPT_TYPE_F32 && t->grad_part < l->rows;
@@ -10989,7 +11030,7 @@ CU_HOST void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, 
 }
 
 /* The numbers, without the pointers. */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
+PRUNED memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
     memopt_linear *l = &t->x.linear;
     size_t n;
 
@@ -11009,7 +11050,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *
 }
 
 /* Scratch: linear's, then ours. *linear: the bytes of the former. part: see memopt_i_cuda_batch_cut() */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops, memopt_i_cuda_batch *t, size_t part,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops, memopt_i_cuda_batch *t, size_t part,
                                                       size_t *linear, size_t *bytes) {
     memopt_linear l = t->x.linear;
     memopt_cuda_status s;
@@ -11045,7 +11086,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_scratch(const memopt_c
 }
 
 /* The pointers. There is at least one output. */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, int backward) {
+PRUNED memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear;
     const memopt_type f32 = MEMOPT_TYPE_F32;
     const memopt_type type = l->type;
@@ -11088,7 +11129,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x,
 }
 
 /* Which arrays are whole spans. */
-CU_HOST void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
+PRUNED void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
     const memopt_linear *l = &t->x.linear;
     const memopt_type type = l->type;
     const memopt_type f32 = MEMOPT_TYPE_F32;
@@ -11103,7 +11144,7 @@ CU_HOST void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
 }
 
 /* Everything is made sure of. inner: what linear runs with */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                     int backward, size_t part, memopt_i_cuda_batch *t,
                                                     memopt_cuda_ops *inner) {
     size_t linear, bytes;
@@ -11125,12 +11166,12 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops,
     return memopt_i_cuda_ready();
 }
 
-CU_HOST const void *memopt_i_cuda_batch_row(const void *p, memopt_type type, size_t at) {
+PRUNED const void *memopt_i_cuda_batch_row(const void *p, memopt_type type, size_t at) {
     return p ? memopt_i_row_at(p, type, at) : NULL;
 }
 
 /* z of a part: linear, without the activation */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_product(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_product(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
                                                       size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
 
@@ -11142,7 +11183,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_product(const memopt_cuda_ops *op
     return memopt_cuda_linear_forward(ops, &l, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                       size_t part, memopt_cuda_stream stream) {
     memopt_i_cuda_batch t;
     memopt_cuda_ops inner;
@@ -11166,7 +11207,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_forward(const memopt_c
 }
 
 /* Linear's backward of a part; its gradients go on from part to part, as floats. */
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
                                                      size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
 
@@ -11186,7 +11227,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops
     return memopt_cuda_linear_backward(ops, &l, stream);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
                                                     memopt_cuda_stream stream) {
     if (!to || !t->weights) return 0;
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_store_kernel<>, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
@@ -11194,7 +11235,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *
                              t->x.linear.accumulate);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+PRUNED memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                        size_t part, memopt_cuda_stream stream) {
     memopt_i_cuda_batch t;
     memopt_cuda_ops inner;
@@ -11222,7 +11263,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_backward(const memopt_
 }
 
 /* ---- inference ---- */
-CU_KERNEL void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x, float *weights, float *bias,
                                 bool wide) {
     enum { N = 4 };
@@ -11311,7 +11352,7 @@ typedef struct memopt_i_cuda_head {
     size_t *count;
 } memopt_i_cuda_head;
 
-CU_HOST size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size_t size) {
+PRUNED size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size_t size) {
     size_t rows = h->chunk;
 
     if (!rows) {
@@ -11321,14 +11362,14 @@ CU_HOST size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, siz
     return memopt_i_min(rows, h->rows);
 }
 
-CU_HOST void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) {
+PRUNED void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) {
     t->logits = (unsigned char *)memopt_carve(c, t->h.chunk, t->stride * memopt_type_bytes(t->h.type), 256);
     t->row_losses = (double *)memopt_carve(c, t->h.rows, sizeof *t->row_losses, 256);
     t->count = (size_t *)memopt_carve(c, 256, 1, 256);
 }
 
 /* Shapes and types, and the bytes of scratch. */
-CU_HOST memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, memopt_i_cuda_head *t) {
+PRUNED memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, memopt_i_cuda_head *t) {
     memopt_head *h = &t->h;
     memopt_carver scratch = memopt_carver_begin(NULL);
     size_t size;
@@ -11365,7 +11406,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_op
     return 0;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const memopt_cuda_ops *ops,
+PRUNED memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const memopt_cuda_ops *ops,
                                                    const memopt_loss *d_out) {
     const size_t in = h->rows * h->width;
     const size_t weights = h->padded * h->width;
@@ -11392,21 +11433,21 @@ CU_HOST memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const 
 }
 
 /* ---- the three products of a chunk ---- */
-CU_HOST memopt_i_cuda_matrix memopt_i_cuda_head_logits(const memopt_i_cuda_head *t, int turned) {
+PRUNED memopt_i_cuda_matrix memopt_i_cuda_head_logits(const memopt_i_cuda_head *t, int turned) {
     return { t->logits, t->stride, t->h.type, turned, 0 };
 }
 
-CU_HOST memopt_i_cuda_matrix memopt_i_cuda_head_rows(const memopt_i_cuda_head *t, const void *rows, size_t first) {
+PRUNED memopt_i_cuda_matrix memopt_i_cuda_head_rows(const memopt_i_cuda_head *t, const void *rows, size_t first) {
     return { memopt_i_row_at(rows, t->h.type, first * t->h.width), t->h.width, t->h.type, 0, 0 };
 }
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_head_forward(const memopt_i_cuda_head *t, size_t first, size_t rows) {
+PRUNED memopt_i_cuda_product memopt_i_cuda_head_forward(const memopt_i_cuda_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     return memopt_i_cuda_product_of(rows, h->vocabulary, h->width, memopt_i_cuda_head_rows(t, h->input, first),
                                     { h->weights, h->width, h->type, 1, 0 }, memopt_i_cuda_head_logits(t, 0));
 }
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_head_weights(const memopt_i_cuda_head *t, size_t first, size_t rows) {
+PRUNED memopt_i_cuda_product memopt_i_cuda_head_weights(const memopt_i_cuda_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         h->vocabulary, h->width, rows, memopt_i_cuda_head_logits(t, 1), memopt_i_cuda_head_rows(t, h->input, first),
@@ -11416,7 +11457,7 @@ CU_HOST memopt_i_cuda_product memopt_i_cuda_head_weights(const memopt_i_cuda_hea
     return q;
 }
 
-CU_HOST memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head *t, size_t first, size_t rows) {
+PRUNED memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     return memopt_i_cuda_product_of(rows, h->width, h->vocabulary, memopt_i_cuda_head_logits(t, 0),
                                     { h->weights, h->width, h->type, 0, 0 },
@@ -11424,7 +11465,7 @@ CU_HOST memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head 
 }
 
 /* Of a chunk, first only its algorithms, then all of it. The input's gradient is last: it may take its place. */
-CU_HOST memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int plan_only,
+PRUNED memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int plan_only,
                                                   memopt_cuda_stream stream) {
     const memopt_head *h = &t->h;
     const size_t rows = memopt_i_min(h->chunk, h->rows - first);
@@ -11455,7 +11496,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, 
 }
 
 /* Gradients of rows of weights that no product writes. */
-CU_HOST memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_cuda_stream stream) {
     const size_t begin = h->rows ? h->vocabulary : 0;
     const size_t size = memopt_type_bytes(h->gradient_type);
 
@@ -11565,7 +11606,7 @@ typedef struct memopt_i_cuda_attention {
 } memopt_i_cuda_attention;
 
 /* Where everything is in scratch. Heads, block and row are below 2^31 each, as strides and length are. */
-CU_HOST void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
+PRUNED void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
     const size_t narrow = size < 4;
@@ -11593,7 +11634,7 @@ CU_HOST void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_
     (void)memopt_carve(c, 0, 1, 256);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention *x, int backward,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention *x, int backward,
                                                           memopt_i_cuda_attention *t) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_attention y;
@@ -11629,7 +11670,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cu
     return s;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
+PRUNED memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
     size_t i;
@@ -11753,7 +11794,7 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i
         if (first + (size_t)i * 256 < n) ((T *)t.to)[first + (size_t)i * 256] = x[i];
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, memopt_i_cuda_mask k) {
+PRUNED memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, memopt_i_cuda_mask k) {
     const size_t blocks = memopt_i_ceil_div(k.rows * t->row, 1024);
 
     k.lengths = t->a.lengths;
@@ -11793,7 +11834,7 @@ template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cud
         memopt_i_cuda_store((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_attention *t, const float *sums, void *to) {
+PRUNED memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_attention *t, const float *sums, void *to) {
     const size_t n = t->a.length * t->row;
     const size_t blocks = memopt_i_ceil_div(n, 1024);
     memopt_i_cuda_round k;
@@ -11817,29 +11858,29 @@ typedef struct memopt_i_cuda_attention_worker {
     memopt_i_cuda_matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
 } memopt_i_cuda_attention_worker;
 
-CU_HOST memopt_i_cuda_matrix memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
+PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
                                                          size_t stride, size_t step) {
     return { memopt_i_row_at(data, t->a.type, at), stride, t->a.type, 0, step };
 }
 
 /* Scores of all key heads, in floats; and what a softmax made of them. */
-CU_HOST memopt_i_cuda_matrix memopt_i_cuda_attention_scores(const memopt_i_cuda_attention *t, const float *scores) {
+PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_scores(const memopt_i_cuda_attention *t, const float *scores) {
     return { scores, t->stride, MEMOPT_TYPE_F32, 0, t->a.block * t->stride };
 }
 
-CU_HOST memopt_i_cuda_matrix memopt_i_cuda_attention_shares(const memopt_i_cuda_attention *t, const void *p,
+PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_shares(const memopt_i_cuda_attention *t, const void *p,
                                                            int turned) {
     return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attention_worker *w,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attention_worker *w,
                                                            memopt_i_cuda_product *q) {
     q->batch.count = w->t->a.kv_heads;
     return memopt_i_cuda_gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
 }
 
 /* scores = rows * others^T */
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attention_worker *w,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attention_worker *w,
                                                         const memopt_i_cuda_matrix &left, memopt_i_cuda_matrix right,
                                                         float *scores) {
     memopt_i_cuda_product q;
@@ -11851,7 +11892,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_att
 }
 
 /* result = probabilities (or slopes) * others, of the type */
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attention_worker *w, const void *p,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attention_worker *w, const void *p,
                                                       const memopt_i_cuda_matrix &right,
                                                       const memopt_i_cuda_matrix &result) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
@@ -11860,7 +11901,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_atten
 }
 
 /* sums (+)= probabilities^T * rows, in float */
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attention_worker *w, const void *p,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attention_worker *w, const void *p,
                                                          const memopt_i_cuda_matrix &right, float *sums, void *place) {
     const memopt_i_cuda_attention *t = w->t;
     const memopt_attention *a = &t->a;
@@ -11875,7 +11916,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_at
 }
 
 /* In place of rows, a copy where those not in use are 0. */
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attention_worker *w, memopt_i_cuda_matrix *r,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attention_worker *w, memopt_i_cuda_matrix *r,
                                                        void *to, size_t first, size_t rows) {
     const memopt_i_cuda_attention *t = w->t;
     memopt_i_cuda_mask k;
@@ -11893,7 +11934,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_atte
     return w->plan_only ? 0 : memopt_i_cuda_mask_rows(t, k);
 }
 
-CU_HOST memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int plan_only,
+PRUNED memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int plan_only,
                                                                     size_t sequence) {
     const memopt_attention *a = &t->a;
     const size_t at = sequence * a->length * a->kv_stride;
@@ -11909,7 +11950,7 @@ CU_HOST memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memop
 }
 
 /* The rows of a block: its operands, and the place of its results. */
-CU_HOST memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attention_worker *w, const void *data,
+PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attention_worker *w, const void *data,
                                                        size_t stride) {
     const memopt_i_cuda_attention *t = w->t;
     return memopt_i_cuda_attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
@@ -11917,7 +11958,7 @@ CU_HOST memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_atte
 }
 
 /* Scores, and their probabilities. */
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention_worker *w, size_t head, size_t first) {
+PRUNED memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention_worker *w, size_t head, size_t first) {
     const memopt_attention *a = &w->t->a;
     memopt_cuda_status s;
 
@@ -11930,7 +11971,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention
     return s || w->plan_only ? s : memopt_i_cuda_attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_i_cuda_attention *t, int plan_only,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_i_cuda_attention *t, int plan_only,
                                                                    size_t sequence) {
     const memopt_attention *a = &t->a;
     memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
@@ -11946,7 +11987,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt
     return s;
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attention_worker *w,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attention_worker *w,
                                                                  memopt_i_cuda_matrix keys, size_t head, size_t first) {
     const memopt_i_cuda_attention *t = w->t;
     const memopt_attention *a = &t->a;
@@ -11963,7 +12004,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_
     return s ? s : memopt_i_cuda_attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int plan_only,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int plan_only,
                                                                     size_t sequence) {
     const memopt_attention *a = &t->a;
     memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
@@ -11980,7 +12021,7 @@ CU_HOST memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memop
     return s ? s : memopt_i_cuda_attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
 }
 
-CU_HOST memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
+PRUNED memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                       int backward, memopt_cuda_stream stream) {
     memopt_i_cuda_attention t;
     memopt_carver c;
@@ -12011,7 +12052,6 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
                                                                   memopt_cuda_stream stream) {
     return memopt_i_cuda_attention_run(ops, x, 1, stream);
 }
-#undef CU_HOST
-#undef CU_KERNEL
+#undef PRUNED
 #endif /* MEMOPT_I_CUDA_IMPLEMENTED */
 #endif /* MEMOPT_CUDA_IMPLEMENTATION */

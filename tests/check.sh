@@ -719,6 +719,16 @@ cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++9
 1 $work/both.cu
 END
 }
+cuda_part() { # the static form compiles the kernels of what a file calls, and no others
+    need_nvcc
+    "$NVCC" -std=c++17 -arch=compute_90 -I. -Itests -Itests/simulator -ptx tests/test_cuda_part.cu -o "$work/part.ptx" || fail "does not compile"
+    found=$(sed -n 's/.*entry _Z[0-9L]*\(memopt_i_cuda_[a-z0-9_]*_kernel\)I\([A-Za-z0-9]*\)E.*/\1<\2>/p' "$work/part.ptx" | sort | tr '\n' ' ')
+    want="memopt_i_cuda_optim_begin_kernel<Li0E> memopt_i_cuda_optim_by_kernel<Li0E> memopt_i_cuda_optim_coded256_kernel<Li0ELi0E> \
+memopt_i_cuda_optim_coded256_kernel<Li0ELi1E> memopt_i_cuda_optim_floats_kernel<Li0ELi0E> memopt_i_cuda_optim_floats_kernel<Li0ELi1E> \
+memopt_i_cuda_optim_scan_kernel<Li0E> memopt_i_cuda_optim_state_kernel<Li0E> "
+    [ "$found" = "$want" ] || fail "8-bit AdamW alone: $found"
+    [ "$(grep -c '\.entry' "$work/part.ptx")" -eq 8 ] || fail "8-bit AdamW alone has kernels of other names"
+}
 cuda_fuses() { # nvcc may turn a product and a sum into one operation: that no kernel of ours gives it a chance to
     need_nvcc
     for fuse in true false; do

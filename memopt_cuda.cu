@@ -1123,25 +1123,156 @@ static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_f16 *p,
     p->code = memopt_to_f16(x);
 }
 
-/* Four elements, aligned to all of them, in one read. */
-static __device__ __forceinline__ void memopt_i_cuda_load_four(const float *p, float *x) {
-    const float4 v = *(const float4 *)(const void *)p;
-
-    x[0] = v.x;
-    x[1] = v.y;
-    x[2] = v.z;
-    x[3] = v.w;
+/* ---- vectors: elements side by side, as they are stored ---- */
+/* A store of four numbers is four stores to the compiler, which joins them again only where no branch is near, and
+   stores of a lane 16 bytes apart cost the second-level cache four times. So a whole one is one instruction, asked for
+   by name. */
+template <int WORDS> static __device__ __forceinline__ void memopt_i_cuda_read(uint32_t *w, const void *p) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < WORDS; ++i) {
+        if (WORDS % 4 == 0 && i % 4 == 0) {
+            const uint4 v = ((const uint4 *)p)[i / 4];
+            w[i] = v.x;
+            w[i + 1] = v.y;
+            w[i + 2] = v.z;
+            w[i + 3] = v.w;
+        } else if (WORDS % 4 == 2 && i % 2 == 0) {
+            const uint2 v = ((const uint2 *)p)[i / 2];
+            w[i] = v.x;
+            w[i + 1] = v.y;
+        } else if (WORDS % 2) w[i] = ((const uint32_t *)p)[i];
+    }
 }
 
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_load_four(const T *p, float *x) {
-    const uint2 v = *(const uint2 *)(const void *)p;
-    const uint32_t w[2] = { v.x, v.y };
-
+template <int WORDS> static __device__ __forceinline__ void memopt_i_cuda_write(void *p, const uint32_t *w) {
     MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        const T one = { (uint16_t)(w[i / 2] >> (i % 2 * 16)) };
-        x[i] = memopt_i_cuda_load(&one);
+    for (int i = 0; i < WORDS; ++i) {
+        if (WORDS % 4 == 0 && i % 4 == 0)
+            __stwb((uint4 *)p + i / 4, make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]));
+        else if (WORDS % 4 == 2 && i % 2 == 0) __stwb((uint2 *)p + i / 2, make_uint2(w[i], w[i + 1]));
+        else if (WORDS % 2) ((uint32_t *)p)[i] = w[i];
     }
+}
+
+/* Element i of SIZE bytes, in the lowest bits of a word. */
+template <int SIZE> static __device__ __forceinline__ uint32_t memopt_i_cuda_element(const void *p, unsigned i) {
+    return SIZE == 4 ? ((const uint32_t *)p)[i] : SIZE == 2 ? ((const uint16_t *)p)[i] : ((const uint8_t *)p)[i];
+}
+
+/* The elements `at` and following at p, in WORDS words; those from `end` on are 0, and are not stored. whole: all are
+   there, and p is aligned to all of them. */
+template <int SIZE, int WORDS, class COUNT>
+static __device__ __forceinline__ void memopt_i_cuda_get(uint32_t *w, const void *p, COUNT at, COUNT end, bool whole) {
+    enum { PER = 4 / SIZE };
+
+    if (whole) {
+        memopt_i_cuda_read<WORDS>(w, p);
+        return;
+    }
+    MEMOPT_I_CUDA_UNROLL
+    for (unsigned i = 0; i < WORDS * PER; ++i) {
+        if (i % PER == 0) w[i / PER] = 0;
+        if (at + i < end) w[i / PER] |= memopt_i_cuda_element<SIZE>(p, i) << i % PER * 8 * SIZE;
+    }
+}
+
+template <int SIZE, int WORDS, class COUNT>
+static __device__ __forceinline__ void memopt_i_cuda_put(void *p, const uint32_t *w, COUNT at, COUNT end,
+                                                         bool whole) {
+    enum { PER = 4 / SIZE };
+
+    if (whole) {
+        memopt_i_cuda_write<WORDS>(p, w);
+        return;
+    }
+    MEMOPT_I_CUDA_UNROLL
+    for (unsigned i = 0; i < WORDS * PER; ++i) {
+        if (at + i >= end) continue;
+        if (SIZE == 4) ((uint32_t *)p)[i] = w[i];
+        else if (SIZE == 2) ((uint16_t *)p)[i] = (uint16_t)(w[i / PER] >> i % PER * 16);
+        else ((uint8_t *)p)[i] = (uint8_t)(w[i / PER] >> i % PER * 8);
+    }
+}
+
+/* N elements of a type. */
+template <class T, int N> struct memopt_i_cuda_span { uint32_t word[N * sizeof(T) / 4]; };
+
+/* How many of N elements from `at` on there are below the end. */
+template <int N> static __device__ __forceinline__ unsigned memopt_i_cuda_left(size_t end, size_t at) {
+    return at >= end ? 0 : end - at < N ? (unsigned)(end - at) : (unsigned)N;
+}
+
+/* The first `left` elements at p; the others are 0. wide: p is aligned for all of them. */
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span<T, N> *s, const T *p, unsigned left,
+                                                              bool wide) {
+    memopt_i_cuda_get<sizeof(T), N * sizeof(T) / 4>(s->word, p, 0u, left, wide && left == N);
+}
+
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_span_put(T *p, const memopt_i_cuda_span<T, N> &s, unsigned left,
+                                                              bool wide) {
+    memopt_i_cuda_put<sizeof(T), N * sizeof(T) / 4>(p, s.word, 0u, left, wide && left == N);
+}
+
+/* Element i as a float, and back. i is known when it is compiled. */
+template <int N>
+static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<float, N> &s, int i) {
+    return memopt_i_bits_float(s.word[i]);
+}
+
+template <class T, int N>
+static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<T, N> &s, int i) {
+    const T one = { (uint16_t)(s.word[i / 2] >> (i % 2 * 16)) };
+    return memopt_i_cuda_load(&one);
+}
+
+/* Of 16 bits the lower half of a word is set first, and takes the upper one with it. */
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_set_code(memopt_i_cuda_span<T, N> *s, int i, uint32_t code) {
+    if (sizeof(T) == 4) s->word[i] = code;
+    else s->word[i / 2] = i % 2 ? (s->word[i / 2] & 0xffffu) | code << 16 : code;
+}
+
+static __device__ __forceinline__ uint32_t memopt_i_cuda_code_of(const float *, float x) {
+    return memopt_i_float_bits(x);
+}
+
+template <class T> static __device__ __forceinline__ uint32_t memopt_i_cuda_code_of(const T *, float x) {
+    T one;
+    memopt_i_cuda_store(&one, x);
+    return one.code;
+}
+
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<T, N> *s, int i, float x) {
+    memopt_i_cuda_set_code(s, i, memopt_i_cuda_code_of((const T *)0, x));
+}
+
+/* A span as floats, and back. */
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_span_floats(float *x, const memopt_i_cuda_span<T, N> &s) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
+}
+
+template <class T, int N>
+static __device__ __forceinline__ memopt_i_cuda_span<T, N> memopt_i_cuda_span_of(const float *x) {
+    memopt_i_cuda_span<T, N> s;
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, x[i]);
+    return s;
+}
+
+/* Four elements, aligned to all of them, as floats, and back. */
+template <class T> static __device__ __forceinline__ void memopt_i_cuda_load_four(const T *p, float *x) {
+    memopt_i_cuda_span<T, 4> s;
+    memopt_i_cuda_span_get(&s, p, 4, true);
+    memopt_i_cuda_span_floats(x, s);
+}
+
+template <class T> static __device__ __forceinline__ void memopt_i_cuda_store_four(T *p, const float *x) {
+    memopt_i_cuda_span_put(p, memopt_i_cuda_span_of<T, 4>(x), 4, true);
 }
 
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
@@ -2417,30 +2548,34 @@ enum {
     MEMOPT_I_CUDA_NUMBER_TILE    = MEMOPT_I_CUDA_NUMBER_THREADS * MEMOPT_I_CUDA_NUMBER_FOURS * 4
 };
 
+/* Four codes. */
+struct memopt_i_cuda_four16 { uint32_t w[2]; };
+struct memopt_i_cuda_four8 { uint32_t w[1]; };
+
 /* What a format is stored in, and its numbers: bits of mantissa, float32's exponent of the smallest normal number, the
    largest number as a float32, the code of what is too large. */
 template <int kind> struct memopt_i_cuda_format;
 
 template <> struct memopt_i_cuda_format<MEMOPT_I_BF16> {
     typedef uint16_t one;
-    typedef uint2 four;
+    typedef memopt_i_cuda_four16 four;
 };
 
 template <> struct memopt_i_cuda_format<MEMOPT_I_F16> {
     typedef uint16_t one;
-    typedef uint2 four;
+    typedef memopt_i_cuda_four16 four;
     enum { bits = 10, lowest = 113, largest = 0x477fe000, over = 0x7c00 };
 };
 
 template <> struct memopt_i_cuda_format<MEMOPT_I_E4M3> {
     typedef uint8_t one;
-    typedef uint32_t four;
+    typedef memopt_i_cuda_four8 four;
     enum { bits = 3, lowest = 121, largest = 0x43e00000, over = 0x7f };
 };
 
 template <> struct memopt_i_cuda_format<MEMOPT_I_E5M2> {
     typedef uint8_t one;
-    typedef uint32_t four;
+    typedef memopt_i_cuda_four8 four;
     enum { bits = 2, lowest = 113, largest = 0x47600000, over = 0x7c };
 };
 
@@ -2517,14 +2652,22 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_tops(const uint32_t *u)
 /* The nearest bf16 in the upper half; not for NaN. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_bf16_upper(uint32_t u) { return u + 0x7fff + (u >> 16 & 1); }
 
-/* Four codes side by side, with the signs of four floats. */
-static __device__ __forceinline__ void memopt_i_cuda_join_codes(uint2 *to, const uint32_t *c, const uint32_t *u) {
-    to->x = (c[0] | c[1] << 16) | ((u[0] >> 16 | (u[1] & 0xffff0000)) & 0x80008000);
-    to->y = (c[2] | c[3] << 16) | ((u[2] >> 16 | (u[3] & 0xffff0000)) & 0x80008000);
+/* The upper halves of four words, as four codes of 16 bits. */
+static __device__ __forceinline__ void memopt_i_cuda_write_uppers(uint16_t *to, const uint32_t *c) {
+    const uint32_t w[2] = { c[0] >> 16 | (c[1] & 0xffff0000), c[2] >> 16 | (c[3] & 0xffff0000) };
+    memopt_i_cuda_write<2>(to, w);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_join_codes(uint32_t *to, const uint32_t *c, const uint32_t *u) {
-    *to = (c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24) | (memopt_i_cuda_tops(u) & 0x80808080);
+/* Four codes side by side, with the signs of four floats. */
+static __device__ __forceinline__ void memopt_i_cuda_join_codes(memopt_i_cuda_four16 *to, const uint32_t *c,
+                                                                const uint32_t *u) {
+    to->w[0] = (c[0] | c[1] << 16) | ((u[0] >> 16 | (u[1] & 0xffff0000)) & 0x80008000);
+    to->w[1] = (c[2] | c[3] << 16) | ((u[2] >> 16 | (u[3] & 0xffff0000)) & 0x80008000);
+}
+
+static __device__ __forceinline__ void memopt_i_cuda_join_codes(memopt_i_cuda_four8 *to, const uint32_t *c,
+                                                                const uint32_t *u) {
+    to->w[0] = (c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24) | (memopt_i_cuda_tops(u) & 0x80808080);
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_words(uint32_t *u, const float4 &v) {
@@ -2567,7 +2710,7 @@ template <int kind> struct memopt_i_cuda_narrow {
         if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
             for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_code<kind>(u[k], saturate, 0, 0);
         memopt_i_cuda_join_codes(&to, c, u);
-        *(typename format::four *)(dst + i) = to;
+        memopt_i_cuda_write<sizeof to / 4>(dst + i, to.w);
     }
 };
 
@@ -2579,7 +2722,7 @@ __device__ __forceinline__ void memopt_i_cuda_narrow<MEMOPT_I_BF16>::store(const
     for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]);
     if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 0, 0) << 16;
-    *(uint2 *)(dst + i) = make_uint2(c[0] >> 16 | (c[1] & 0xffff0000), c[2] >> 16 | (c[3] & 0xffff0000));
+    memopt_i_cuda_write_uppers(dst + i, c);
 }
 
 template <int kind> struct memopt_i_cuda_stochastic {
@@ -2615,7 +2758,7 @@ template <int kind> struct memopt_i_cuda_stochastic {
         if (top > (uint32_t)format::largest)
             for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_code<kind>(u[k], saturate, 1, random[k]);
         memopt_i_cuda_join_codes(&to, c, u);
-        *(typename format::four *)(dst + i) = to;
+        memopt_i_cuda_write<sizeof to / 4>(dst + i, to.w);
     }
 
     __device__ __forceinline__ void store(const four &v, size_t i) const {
@@ -2633,7 +2776,7 @@ template <> __device__ __forceinline__ void memopt_i_cuda_stochastic<MEMOPT_I_BF
     for (int k = 0; k < 4; ++k) c[k] = u[k] + (random[k] >> 16);
     if (memopt_i_cuda_odd(v.x * 2.0f, v.y * 2.0f, v.z * 2.0f, v.w * 2.0f)) /* 2^127 and up */
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 1, random[k]) << 16;
-    *(uint2 *)(dst + i) = make_uint2(c[0] >> 16 | (c[1] & 0xffff0000), c[2] >> 16 | (c[3] & 0xffff0000));
+    memopt_i_cuda_write_uppers(dst + i, c);
 }
 
 template <int kind> struct memopt_i_cuda_widen {
@@ -2645,20 +2788,21 @@ template <int kind> struct memopt_i_cuda_widen {
 
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
     __device__ __forceinline__ void store(const one &v, size_t i) const { dst[i] = memopt_i_cuda_value<kind>(v); }
-    __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const four *)(src + i); }
-
-    static __device__ __forceinline__ void words(uint32_t *c, const uint2 &v) { /* codes at the left end */
-        c[0] = v.x << 16;
-        c[1] = v.x & 0xffff0000;
-        c[2] = v.y << 16;
-        c[3] = v.y & 0xffff0000;
+    __device__ __forceinline__ void load(four &v, size_t i) const {
+        memopt_i_cuda_read<sizeof v / 4>(v.w, src + i);
     }
 
-    static __device__ __forceinline__ void words(uint32_t *c, uint32_t v) {
-        c[0] = v << 24;
-        c[1] = v << 16;
-        c[2] = v << 8;
-        c[3] = v;
+
+    /* codes at the left end */
+    static __device__ __forceinline__ void words(uint32_t *c, const memopt_i_cuda_four16 &v) {
+        c[0] = v.w[0] << 16;
+        c[1] = v.w[0] & 0xffff0000;
+        c[2] = v.w[1] << 16;
+        c[3] = v.w[1] & 0xffff0000;
+    }
+
+    static __device__ __forceinline__ void words(uint32_t *c, const memopt_i_cuda_four8 &v) {
+        for (int k = 0; k < 4; ++k) c[k] = v.w[0] << (24 - 8 * k);
     }
 
     __device__ __forceinline__ void store(const four &v, size_t i) const {
@@ -2670,14 +2814,16 @@ template <int kind> struct memopt_i_cuda_widen {
         for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_wide<kind>(c[k]);
         if (memopt_i_cuda_odd(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit))
             for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_value<kind>(c[k] >> (32 - 8 * sizeof(one)));
-        *(float4 *)(dst + i) = make_float4(x[0], x[1], x[2], x[3]);
+        memopt_i_cuda_store_four(dst + i, x);
     }
 };
 
-template <> __device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_BF16>::store(const uint2 &v, size_t i) const {
+template <>
+__device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_BF16>::store(const memopt_i_cuda_four16 &v,
+                                                                          size_t i) const {
     uint32_t c[4];
     words(c, v);
-    *(uint4 *)(dst + i) = make_uint4(c[0], c[1], c[2], c[3]);
+    memopt_i_cuda_write<4>(dst + i, c);
 }
 
 struct memopt_i_cuda_split {
@@ -2702,14 +2848,15 @@ struct memopt_i_cuda_split {
         for (int k = 0; k < 4; ++k) h[k] = u[k] + 0x8000; /* memopt_i_split_high of what is no NaN, in the upper half */
         if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
             for (int k = 0; k < 4; ++k) h[k] = memopt_i_split_high(u[k]) << 16;
-        *(uint2 *)(high + i) = make_uint2(h[0] >> 16 | (h[1] & 0xffff0000), h[2] >> 16 | (h[3] & 0xffff0000));
-        *(uint2 *)(low + i) = make_uint2((u[0] & 0xffff) | u[1] << 16, (u[2] & 0xffff) | u[3] << 16);
+        memopt_i_cuda_write_uppers(high + i, h);
+        for (int k = 0; k < 4; ++k) u[k] <<= 16;
+        memopt_i_cuda_write_uppers(low + i, u);
     }
 };
 
 struct memopt_i_cuda_join {
     struct one { uint16_t high, low; };
-    struct four { uint2 high, low; };
+    struct four { uint32_t high[2], low[2]; };
     float *dst;
     const uint16_t *high, *low;
 
@@ -2723,15 +2870,16 @@ struct memopt_i_cuda_join {
     }
 
     __device__ __forceinline__ void load(four &v, size_t i) const {
-        v.high = *(const uint2 *)(high + i);
-        v.low = *(const uint2 *)(low + i);
+        memopt_i_cuda_read<2>(v.high, high + i);
+        memopt_i_cuda_read<2>(v.low, low + i);
     }
 
     __device__ __forceinline__ void store(const four &v, size_t i) const {
-        *(uint4 *)(dst + i) = make_uint4(memopt_i_join(v.high.x & 0xffff, v.low.x & 0xffff),
-                                         memopt_i_join(v.high.x >> 16, v.low.x >> 16),
-                                         memopt_i_join(v.high.y & 0xffff, v.low.y & 0xffff),
-                                         memopt_i_join(v.high.y >> 16, v.low.y >> 16));
+        uint32_t u[4];
+
+        for (int k = 0; k < 4; ++k)
+            u[k] = memopt_i_join(v.high[k / 2] >> k % 2 * 16 & 0xffff, v.low[k / 2] >> k % 2 * 16 & 0xffff);
+        memopt_i_cuda_write<4>(dst + i, u);
     }
 };
 
@@ -2958,8 +3106,8 @@ typedef struct memopt_i_cuda_random {
 } memopt_i_cuda_random;
 
 template <int kind>
-static __device__ __forceinline__ uint4 memopt_i_cuda_random_four(const memopt_i_cuda_random &t, uint64_t block) {
-    uint32_t words[4];
+static __device__ __forceinline__ void memopt_i_cuda_random_four(uint32_t *words, const memopt_i_cuda_random &t,
+                                                                 uint64_t block) {
     float values[4];
 
     memopt_i_philox(words, t.seed, t.stream, block);
@@ -2968,7 +3116,6 @@ static __device__ __forceinline__ uint4 memopt_i_cuda_random_four(const memopt_i
         else memopt_i_v1_normal(values, words, 4);
         for (int k = 0; k < 4; ++k) words[k] = memopt_i_float_bits(values[k]);
     }
-    return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 template <int kind>
@@ -2982,17 +3129,18 @@ memopt_i_cuda_random_kernel(memopt_i_cuda_random t, int vector) {
         const size_t block = at + k * MEMOPT_I_CUDA_NUMBER_THREADS;
         const size_t i = 4 * block; /* of value i - skip */
 
+        uint32_t v[4];
+
         if (i >= t.n + t.skip) return;
         /* 2^62 blocks, then the stream starts again */
-        const uint4 v = memopt_i_cuda_random_four<kind>(t, (t.first + block) & (~(uint64_t)0 >> 2));
+        memopt_i_cuda_random_four<kind>(v, t, (t.first + block) & (~(uint64_t)0 >> 2));
         if (vector && i >= t.skip && i + 4 <= t.n + t.skip) {
-            *(uint4 *)(dst + (i - t.skip)) = v;
+            memopt_i_cuda_write<4>(dst + (i - t.skip), v);
             continue;
         }
-        if (i >= t.skip && i < t.n + t.skip) dst[i - t.skip] = v.x;
-        if (i + 1 >= t.skip && i + 1 < t.n + t.skip) dst[i + 1 - t.skip] = v.y;
-        if (i + 2 >= t.skip && i + 2 < t.n + t.skip) dst[i + 2 - t.skip] = v.z;
-        if (i + 3 < t.n + t.skip) dst[i + 3 - t.skip] = v.w;
+        MEMOPT_I_CUDA_UNROLL
+        for (int e = 0; e < 4; ++e)
+            if (i + e >= t.skip && i + e < t.n + t.skip) dst[i + e - t.skip] = v[e];
     }
 }
 
@@ -3249,25 +3397,13 @@ static __device__ __forceinline__ float memopt_i_cuda_finite_or_zero(float y) {
     return m < 0x7f800000 ? y : m > 0x7f800000 ? 0.0f : memopt_i_float_of(0x3f800000 | (u & 0x80000000));
 }
 
-/* ---- load four ---- */
-static __device__ __forceinline__ float4 memopt_i_cuda_whole_four(const float *p) { return *(const float4 *)p; }
-
-static __device__ __forceinline__ float4 memopt_i_cuda_whole_four(const memopt_i_cuda_bf16 *p) {
-    const uint2 v = *(const uint2 *)p;
-    return make_float4(memopt_i_float_of(v.x << 16), memopt_i_float_of(v.x & 0xffff0000),
-                       memopt_i_float_of(v.y << 16), memopt_i_float_of(v.y & 0xffff0000));
-}
-
-/* Those of src[offset] and the three after it that are before `end`; zeros else. */
+/* Four elements from `at` on; those from `end` on are zeros. */
 template <class T>
-static __device__ __forceinline__ float4 memopt_i_cuda_some_of_four(const T *src, size_t offset, size_t end) {
-    float4 v = make_float4(0, 0, 0, 0);
+static __device__ __forceinline__ float4 memopt_i_cuda_four(const T *p, uint32_t at, uint32_t end, bool whole) {
+    memopt_i_cuda_span<T, 4> s;
 
-    if (offset < end) v.x = memopt_i_cuda_load(src + offset);
-    if (offset + 1 < end) v.y = memopt_i_cuda_load(src + offset + 1);
-    if (offset + 2 < end) v.z = memopt_i_cuda_load(src + offset + 2);
-    if (offset + 3 < end) v.w = memopt_i_cuda_load(src + offset + 3);
-    return v;
+    memopt_i_cuda_get<sizeof(T), sizeof(T)>(s.word, p + at, at, end, whole);
+    return make_float4(memopt_i_cuda_at(s, 0), memopt_i_cuda_at(s, 1), memopt_i_cuda_at(s, 2), memopt_i_cuda_at(s, 3));
 }
 
 /* ---- quantise ---- */
@@ -3347,15 +3483,13 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
         MEMOPT_I_CUDA_UNROLL
         for (int g = 0; g < at_once; ++g) {
             const size_t b = here + (size_t)g * teams;
-            const size_t end = b < t.blocks ? memopt_i_min(t.n - b * t.block, t.block) : 0;
+            const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
             const T *const src = (const T *)t.src + b * t.block;
 
             MEMOPT_I_CUDA_UNROLL
             for (int k = 0; k < FOURS; ++k) {
                 const uint32_t offset = (k * team + lane) * 4;
-                float4 *const v = x + g * FOURS + k;
-                if (whole || (t.vector && offset + 4 <= end)) *v = memopt_i_cuda_whole_four(src + offset);
-                else *v = memopt_i_cuda_some_of_four(src, offset, end);
+                x[g * FOURS + k] = memopt_i_cuda_four(src, offset, end, whole || (t.vector && offset + 4 <= end));
             }
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
@@ -3367,7 +3501,7 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
         MEMOPT_I_CUDA_UNROLL
         for (int g = 0; g < at_once; ++g) {
             const size_t b = here + (size_t)g * teams;
-            const size_t end = b < t.blocks ? memopt_i_min(t.n - b * t.block, t.block) : 0;
+            const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
             uint8_t *const to = t.codes + b * t.block;
             float4 *const v = x + g * FOURS;
             uint32_t max = 0x01000000;
@@ -3386,9 +3520,8 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
             for (int k = 0; k < FOURS; ++k) {
                 const uint32_t offset = (k * team + lane) * 4;
                 const uint32_t codes = memopt_i_cuda_encode<SIGNED>(bins, v[k]);
-                if (whole || (t.vector && offset + 4 <= end)) *(uint32_t *)(to + offset) = codes;
-                else
-                    for (uint32_t j = 0; j < 4 && offset + j < end; ++j) to[offset + j] = (uint8_t)(codes >> 8 * j);
+                memopt_i_cuda_put<1, 1>(to + offset, &codes, offset, end,
+                                        whole || (t.vector && offset + 4 <= end));
             }
         }
     }
@@ -3418,18 +3551,19 @@ static __device__ __forceinline__ float memopt_i_cuda_decode(float level, float 
     return (u & 0x7fffffff) > 0x7f800000 ? memopt_i_float_of(u | 0x400000) : x;
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_put_four(float *p, const float *x, bool odd) {
-    (void)odd;
-    *(float4 *)p = make_float4(x[0], x[1], x[2], x[3]);
+static __device__ __forceinline__ void memopt_i_cuda_words_of(uint32_t *w, const float *, const float *x, bool) {
+    for (int k = 0; k < 4; ++k) w[k] = memopt_i_bits_of(x[k]);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_put_four(memopt_i_cuda_bf16 *p, const float *x, bool odd) {
+static __device__ __forceinline__ void memopt_i_cuda_words_of(uint32_t *w, const memopt_i_cuda_bf16 *, const float *x,
+                                                              bool odd) {
     uint32_t u[4];
 
     for (int k = 0; k < 4; ++k) u[k] = memopt_i_cuda_bf16_upper(memopt_i_bits_of(x[k]));
     if (odd)
         for (int k = 0; k < 4; ++k) u[k] = memopt_i_bits_of(x[k]); /* infinities and quiet NaN, which keep what fits */
-    *(uint2 *)p = make_uint2(u[0] >> 16 | (u[1] & 0xffff0000), u[2] >> 16 | (u[3] & 0xffff0000));
+    w[0] = u[0] >> 16 | (u[1] & 0xffff0000);
+    w[1] = u[2] >> 16 | (u[3] & 0xffff0000);
 }
 
 /* A tile: blocks of the tensor, up to 8 groups of four a thread. Codes and absmax are asked for before anything is
@@ -3452,11 +3586,9 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
     for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
 
-        codes[k] = 0;
         max[k] = 0;
-        if (whole || (t.vector && offset + 4 <= size)) codes[k] = *(const uint32_t *)(from + offset);
-        else
-            for (uint32_t j = 0; j < 4 && offset + j < size; ++j) codes[k] |= (uint32_t)from[offset + j] << 8 * j;
+        memopt_i_cuda_get<1, 1>(codes + k, from + offset, offset, size,
+                                whole || (t.vector && offset + 4 <= size));
         if (whole || offset < size) max[k] = absmax[(uint32_t)(((uint64_t)offset * t.reciprocal) >> 32)];
     }
     levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(t.map, threadIdx.x));
@@ -3465,15 +3597,15 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
     for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
         const bool odd = (memopt_i_bits_of(max[k]) & 0x7f800000) == 0x7f800000;
+        uint32_t words[sizeof(T)];
         float x[4];
 
         for (int j = 0; j < 4; ++j) x[j] = memopt_i_times(levels[codes[k] >> 8 * j & 0xff], max[k]);
         if (odd)
             for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes[k] >> 8 * j & 0xff], max[k]);
-        if (whole || (t.vector && offset + 4 <= size)) memopt_i_cuda_put_four(to + offset, x, odd);
-        else
-            for (uint32_t j = 0; j < 4; ++j)
-                if (offset + j < size) memopt_i_cuda_store(to + offset + j, x[j]);
+        memopt_i_cuda_words_of(words, to, x, odd);
+        memopt_i_cuda_put<sizeof(T), sizeof(T)>(to + offset, words, offset, size,
+                                                whole || (t.vector && offset + 4 <= size));
     }
 }
 
@@ -3645,7 +3777,7 @@ struct memopt_i_cuda_codec_bf16 {
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]) & 0xffff0000;
         if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
             for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 0, 0) << 16;
-        *(uint4 *)(x + i) = make_uint4(c[0], c[1], c[2], c[3]);
+        memopt_i_cuda_write<4>(x + i, c);
     }
 };
 
@@ -3713,7 +3845,7 @@ static __device__ __forceinline__ void memopt_i_cuda_codec_put(float *to, uint32
     float x[4];
 
     for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes >> 8 * j & 0xff], scale);
-    if (four) *(float4 *)(to + offset) = make_float4(x[0], x[1], x[2], x[3]);
+    if (four) memopt_i_cuda_store_four(to + offset, x);
     else
         for (uint32_t j = 0; j < 4; ++j)
             if (offset + j < end) to[offset + j] = x[j];
@@ -3736,14 +3868,13 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
     float inverse;
     for (uint32_t round = 0; round < t.rounds; ++round) {
         const size_t b = first + (size_t)round * MEMOPT_I_CUDA_CODEC_TEAMS;
-        const size_t end = b < t.blocks ? memopt_i_min(t.n - b * block, block) : 0;
+        const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * block, block) : 0;
         float *const at = t.x + b * block;
 
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
             const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
-            if (whole || (t.vector && offset + 4 <= end)) x[k] = memopt_i_cuda_whole_four(at + offset);
-            else x[k] = memopt_i_cuda_some_of_four(at, offset, end);
+            x[k] = memopt_i_cuda_four(at, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* tables come while the numbers are on their way */
             for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS)
@@ -4012,97 +4143,37 @@ static __device__ __forceinline__ memopt_i_update_rule memopt_i_cuda_optim_rule(
     return r;
 }
 
-/* ---- loads and stores of four elements; whole: they are all there, and aligned ---- */
-static __device__ __forceinline__ void memopt_i_cuda_optim_get32(uint32_t *raw, const void *p, uint64_t i,
-                                                                 unsigned plus, uint64_t n, int whole) {
-    const float *x = (const float *)p + i + plus;
-    int e;
-
-    if (whole) {
-        const float4 four = *(const float4 *)(const void *)x;
-
-        raw[0] = memopt_i_float_bits(four.x);
-        raw[1] = memopt_i_float_bits(four.y);
-        raw[2] = memopt_i_float_bits(four.z);
-        raw[3] = memopt_i_float_bits(four.w);
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) raw[e] = i + plus + (unsigned)e < n ? memopt_i_float_bits(x[e]) : 0;
+/* ---- loads and stores of four elements of SIZE bytes; whole: they are all there, and aligned ---- */
+template <int SIZE>
+static __device__ __forceinline__ void memopt_i_cuda_optim_get(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
+                                                               uint64_t n, int whole) {
+    memopt_i_cuda_get<SIZE, SIZE>(raw, (const char *)p + (i + plus) * SIZE, i + plus, n, whole);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, const void *p, uint64_t i,
-                                                                 unsigned plus, uint64_t n, int whole) {
-    const uint16_t *x = (const uint16_t *)p + i + plus;
-    int e;
-
-    if (whole) {
-        const uint2 four = *(const uint2 *)(const void *)x;
-        raw[0] = four.x;
-        raw[1] = four.y;
-        return;
-    }
-    raw[0] = raw[1] = 0;
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e)
-        if (i + plus + (unsigned)e < n) raw[e / 2] |= (uint32_t)x[e] << 16 * (e % 2);
-}
-
-static __device__ __forceinline__ void memopt_i_cuda_optim_get8(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
-                                                                uint64_t n, int whole) {
-    const uint8_t *x = (const uint8_t *)p + i + plus;
-    int e;
-
-    if (whole) {
-        *raw = *(const uint32_t *)(const void *)x;
-        return;
-    }
-    *raw = 0;
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e)
-        if (i + plus + (unsigned)e < n) *raw |= (uint32_t)x[e] << 8 * e;
+template <int SIZE>
+static __device__ __forceinline__ void memopt_i_cuda_optim_put(void *p, const uint32_t *raw, uint64_t i, unsigned plus,
+                                                               uint64_t n, int whole) {
+    memopt_i_cuda_put<SIZE, SIZE>((char *)p + (i + plus) * SIZE, raw, i + plus, n, whole);
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_optim_put32(void *p, const float *x, uint64_t i, unsigned plus,
                                                                  uint64_t n, int whole) {
-    float *to = (float *)p + i + plus;
-    int e;
+    uint32_t raw[4];
 
-    if (whole) {
-        *(float4 *)(void *)to = make_float4(x[0], x[1], x[2], x[3]);
-        return;
-    }
     MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e)
-        if (i + plus + (unsigned)e < n) to[e] = x[e];
+    for (int e = 0; e < 4; ++e) raw[e] = memopt_i_float_bits(x[e]);
+    memopt_i_cuda_optim_put<4>(p, raw, i, plus, n, whole);
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const uint32_t *code, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
-    uint16_t *to = (uint16_t *)p + i + plus;
-    int e;
-
-    if (whole) {
-        *(uint2 *)(void *)to = make_uint2(code[0] | code[1] << 16, code[2] | code[3] << 16);
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e)
-        if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
+    const uint32_t raw[2] = { code[0] | code[1] << 16, code[2] | code[3] << 16 };
+    memopt_i_cuda_optim_put<2>(p, raw, i, plus, n, whole);
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus,
                                                                 uint64_t n, int whole) {
-    uint8_t *to = (uint8_t *)p + i + plus;
-    int e;
-
-    if (whole) {
-        *(uint32_t *)(void *)to = four;
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e)
-        if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
+    memopt_i_cuda_optim_put<1>(p, &four, i, plus, n, whole);
 }
 
 static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32_t *raw, int e) {
@@ -4156,24 +4227,24 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
     const int second = memopt_i_cuda_optim_has_second(kind);
 
     if (memopt_i_cuda_optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32)
-        memopt_i_cuda_optim_get32(raw->g, s.gradients, i, plus, n, whole);
-    else memopt_i_cuda_optim_get16(raw->g, s.gradients, i, plus, n, whole);
+        memopt_i_cuda_optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
+    else memopt_i_cuda_optim_get<2>(raw->g, s.gradients, i, plus, n, whole);
     if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
-        memopt_i_cuda_optim_get32(raw->w, s.weights, i, plus, n, whole);
-    else memopt_i_cuda_optim_get16(raw->w, s.weights, i, plus, n, whole);
-    if (weights == MEMOPT_I_WEIGHTS_SPLIT) memopt_i_cuda_optim_get16(raw->extra, s.extra, i, plus, n, whole);
+        memopt_i_cuda_optim_get<4>(raw->w, s.weights, i, plus, n, whole);
+    else memopt_i_cuda_optim_get<2>(raw->w, s.weights, i, plus, n, whole);
+    if (weights == MEMOPT_I_WEIGHTS_SPLIT) memopt_i_cuda_optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
     if (CODES != MEMOPT_I_CUDA_FLOATS) {
-        if (first) memopt_i_cuda_optim_get8(raw->m, s.moment[0], i, plus, n, whole);
-        if (second) memopt_i_cuda_optim_get8(raw->v, s.moment[1], i, plus, n, whole);
+        if (first) memopt_i_cuda_optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
+        if (second) memopt_i_cuda_optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
     } else if (!WIDE && t.state == MEMOPT_STATE_BF16) {
-        if (first) memopt_i_cuda_optim_get16(raw->m, s.moment[0], i, plus, n, whole);
-        if (second) memopt_i_cuda_optim_get16(raw->v, s.moment[1], i, plus, n, whole);
+        if (first) memopt_i_cuda_optim_get<2>(raw->m, s.moment[0], i, plus, n, whole);
+        if (second) memopt_i_cuda_optim_get<2>(raw->v, s.moment[1], i, plus, n, whole);
     } else {
-        if (first) memopt_i_cuda_optim_get32(raw->m, s.moment[0], i, plus, n, whole);
-        if (second) memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
+        if (first) memopt_i_cuda_optim_get<4>(raw->m, s.moment[0], i, plus, n, whole);
+        if (second) memopt_i_cuda_optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
     }
     if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
-        memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
+        memopt_i_cuda_optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
 }
 
 static __device__ __forceinline__ float memopt_i_cuda_optim_weight_of(uint32_t format, const uint32_t *w,
@@ -4750,9 +4821,9 @@ memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
         if (at >= s.count) {
             MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0;
         }
-        else if (t.gradients == MEMOPT_TYPE_F32) memopt_i_cuda_optim_get32(raw[j], s.gradients, at, 0, s.count,
+        else if (t.gradients == MEMOPT_TYPE_F32) memopt_i_cuda_optim_get<4>(raw[j], s.gradients, at, 0, s.count,
             whole);
-        else memopt_i_cuda_optim_get16(raw[j], s.gradients, at, 0, s.count, whole);
+        else memopt_i_cuda_optim_get<2>(raw[j], s.gradients, at, 0, s.count, whole);
     }
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
@@ -6293,34 +6364,20 @@ PRUNED unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t un
 /* ---- 16 bytes of a tensor, wherever it begins; 0 behind the end ---- */
 template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_load(const unsigned char *p, size_t at,
                                                                                      size_t bytes, int aligned) {
-    uint4 v = { 0, 0, 0, 0 };
-    uint32_t *const w = &v.x;
+    uint32_t w[4];
 
-    if (aligned && at + 16 <= bytes) return *(const uint4 *)(const void *)(p + at);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 16 / SIZE; ++i) {
-        if (at + (size_t)(i * SIZE) >= bytes) continue;
-        if (SIZE == 4) w[i] = *(const uint32_t *)(const void *)(p + at + i * SIZE);
-        else w[i / 2] |= (uint32_t)*(const uint16_t *)(const void *)(p + at + i * SIZE) << (i % 2 * 16);
-    }
-    return v;
+    if (aligned && at + 16 <= bytes) memopt_i_cuda_read<4>(w, p + at);
+    else memopt_i_cuda_get<SIZE, 4>(w, p + at, at / SIZE, bytes / SIZE, false);
+    return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 template <int SIZE>
 static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *p, size_t at, size_t bytes, int aligned,
                                                                  uint4 v) {
-    const uint32_t *const w = &v.x;
+    const uint32_t w[4] = { v.x, v.y, v.z, v.w };
 
-    if (aligned && at + 16 <= bytes) {
-        *(uint4 *)(void *)(p + at) = v;
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 16 / SIZE; ++i) {
-        if (at + (size_t)(i * SIZE) >= bytes) continue;
-        if (SIZE == 4) *(uint32_t *)(void *)(p + at + i * SIZE) = w[i];
-        else *(uint16_t *)(void *)(p + at + i * SIZE) = (uint16_t)(w[i / 2] >> (i % 2 * 16));
-    }
+    if (aligned && at + 16 <= bytes) memopt_i_cuda_write<4>(p + at, w);
+    else memopt_i_cuda_put<SIZE, 4>(p + at, w, at / SIZE, bytes / SIZE, false);
 }
 
 /* ---- multiply, look for what is not finite, make a double ---- */
@@ -6783,35 +6840,29 @@ struct memopt_i_cuda_sum_list {
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsigned n, unsigned step, int wide,
                                                               float *x) {
+    if (wide) {
+        memopt_i_cuda_load_four(p, x);
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i) x[i] = 0;
-    if (wide) memopt_i_cuda_load_four(p, x);
-    else
+    for (unsigned i = 0; i < 4; ++i) x[i] = i < n ? memopt_i_cuda_load(p + (size_t)i * step) : 0;
+}
+
+/* code: what is stored of each */
+template <typename T>
+static __device__ __forceinline__ void memopt_i_cuda_sum_store(T *p, unsigned n, unsigned step, int wide,
+                                                               const uint32_t *code) {
+    memopt_i_cuda_span<T, 4> s;
+
+    if (wide) {
         MEMOPT_I_CUDA_UNROLL
-            for (unsigned i = 0; i < 4; ++i)
-                if (i < n) x[i] = memopt_i_cuda_load(p + (size_t)i * step);
-}
-
-static __device__ __forceinline__ void memopt_i_cuda_sum_store(float *p, unsigned n, unsigned step, int wide,
-                                                               const float *x) {
-    if (wide) {
-        *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]);
+        for (unsigned i = 0; i < 4; ++i) memopt_i_cuda_set_code(&s, (int)i, code[i]);
+        memopt_i_cuda_span_put(p, s, 4, true);
         return;
     }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i)
-        if (i < n) p[(size_t)i * step] = x[i];
-}
-
-static __device__ __forceinline__ void memopt_i_cuda_sum_codes(uint16_t *p, unsigned n, unsigned step, int wide,
-                                                               const uint16_t *x) {
-    if (wide) {
-        *(uint2 *)(void *)p = make_uint2(x[0] | (uint32_t)x[1] << 16, x[2] | (uint32_t)x[3] << 16);
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i)
-        if (i < n) p[(size_t)i * step] = x[i];
+        if (i < n) memopt_i_cuda_put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0, 1, false);
 }
 
 /* A group of a thread, `at` elements into its tile. */
@@ -6833,39 +6884,45 @@ static __device__ __forceinline__ memopt_i_cuda_sum_at memopt_i_cuda_sum_place(u
 template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_group(unsigned char *sum, uint16_t *rest_at,
         const memopt_i_cuda_sum_list &list, uint64_t place, memopt_i_cuda_sum_at q, const float *from) {
     float x[4] = { 0, 0, 0, 0 };
-    uint16_t high[4], rest[4];
+    uint32_t code[4];
 
     if (HOW == MEMOPT_I_CUDA_SUM_F32) {
         float *const to = (float *)(void *)sum + q.at;
 
         if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
         MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
-        memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, x);
+        for (int i = 0; i < 4; ++i) {
+            memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
+            code[i] = memopt_i_float_bits(x[i]);
+        }
+        memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, code);
         return;
     }
-    uint16_t *const to = (uint16_t *)(void *)sum + q.at;
-    if (!list.start) memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)to, q.n, q.step, q.wide, x);
+    memopt_i_cuda_bf16 *const to = (memopt_i_cuda_bf16 *)(void *)sum + q.at;
+    if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
     if (HOW == MEMOPT_I_CUDA_SUM_PAIR) {
+        memopt_i_cuda_bf16 *const rest_to = (memopt_i_cuda_bf16 *)(void *)rest_at + q.at;
         float y[4] = { 0, 0, 0, 0 };
+        uint32_t rests[4];
 
-        rest_at += q.at;
-        if (!list.start)
-            memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)rest_at, q.n, q.step, q.wide, y);
+        if (!list.start) memopt_i_cuda_sum_load(rest_to, q.n, q.step, q.wide, y);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) {
-            high[i] = (uint16_t)(memopt_i_float_bits(x[i]) >> 16); /* what they were */
-            rest[i] = (uint16_t)(memopt_i_float_bits(y[i]) >> 16);
-            memopt_i_v1_add_pair(high + i, rest + i, from + i, 1, list.weight, list.start);
+            uint16_t high = (uint16_t)(memopt_i_float_bits(x[i]) >> 16); /* what they were */
+            uint16_t rest = (uint16_t)(memopt_i_float_bits(y[i]) >> 16);
+
+            memopt_i_v1_add_pair(&high, &rest, from + i, 1, list.weight, list.start);
+            code[i] = high;
+            rests[i] = rest;
         }
-        memopt_i_cuda_sum_codes(rest_at, q.n, q.step, q.wide, rest);
+        memopt_i_cuda_sum_store(rest_to, q.n, q.step, q.wide, rests);
     } else
         MEMOPT_I_CUDA_UNROLL
             for (unsigned i = 0; i < 4; ++i) {
                 memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
-                high[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
+                code[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
             }
-    memopt_i_cuda_sum_codes(to, q.n, q.step, q.wide, high);
+    memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, code);
 }
 
 /* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
@@ -7088,24 +7145,13 @@ static __device__ __forceinline__ void memopt_i_cuda_softmax_load(const T *p, me
     }
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_softmax_put(float *p, const float *x) {
-    *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]);
-}
-
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_put(T *p, const float *x) {
-    T y[4];
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i) memopt_i_cuda_store(y + i, x[i]);
-    *(uint2 *)(void *)p = make_uint2(y[0].code | (uint32_t)y[1].code << 16, y[2].code | (uint32_t)y[3].code << 16);
-}
-
 /* Those from n on become 0, up to `columns`. */
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_store(T *p,
                                                                                          memopt_i_cuda_softmax_at q,
                                                                                          size_t n, size_t columns,
                                                                                          const float *x) {
     if (q.wide && q.first + 4 <= n) {
-        memopt_i_cuda_softmax_put(p + q.first, x);
+        memopt_i_cuda_store_four(p + q.first, x);
         return;
     }
     MEMOPT_I_CUDA_UNROLL
@@ -7451,51 +7497,21 @@ template <typename T> struct memopt_i_cuda_softmax_pack { enum { N = 8, PLAIN = 
 template <> struct memopt_i_cuda_softmax_pack<memopt_i_cuda_bf16> { enum { N = 8, PLAIN = 1 }; };
 template <> struct memopt_i_cuda_softmax_pack<float> { enum { N = 4, PLAIN = 0 }; };
 
-static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const float *, uint4 v, float *x) {
-    x[0] = memopt_i_bits_float(v.x);
-    x[1] = memopt_i_bits_float(v.y);
-    x[2] = memopt_i_bits_float(v.z);
-    x[3] = memopt_i_bits_float(v.w);
-}
-
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const T *, uint4 v,
                                                                                           float *x) {
-    const uint32_t w[4] = { v.x, v.y, v.z, v.w };
-
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        T low, high;
-        low.code = (uint16_t)w[i];
-        high.code = (uint16_t)(w[i] >> 16);
-        x[2 * i] = memopt_i_cuda_load(&low);
-        x[2 * i + 1] = memopt_i_cuda_load(&high);
-    }
-}
-
-template <int PLAIN> static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const float *,
-                                                                                          const float *x) {
-    return make_uint4(memopt_i_float_bits(x[0]), memopt_i_float_bits(x[1]), memopt_i_float_bits(x[2]),
-                      memopt_i_float_bits(x[3]));
+    const memopt_i_cuda_span<T, memopt_i_cuda_softmax_pack<T>::N> s = { { v.x, v.y, v.z, v.w } };
+    memopt_i_cuda_span_floats(x, s);
 }
 
 template <int PLAIN, typename T>
 static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const T *, const float *x) {
-    uint32_t w[4];
+    memopt_i_cuda_span<T, memopt_i_cuda_softmax_pack<T>::N> s;
 
     MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        T low, high;
-
-        if (PLAIN) {
-            w[i] = memopt_i_bf16_nearest(memopt_i_float_bits(x[2 * i]))
-                 | memopt_i_bf16_nearest(memopt_i_float_bits(x[2 * i + 1])) << 16;
-            continue;
-        }
-        memopt_i_cuda_store(&low, x[2 * i]);
-        memopt_i_cuda_store(&high, x[2 * i + 1]);
-        w[i] = low.code | (uint32_t)high.code << 16;
-    }
-    return make_uint4(w[0], w[1], w[2], w[3]);
+    for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i)
+        if (PLAIN) memopt_i_cuda_set_code(&s, i, memopt_i_bf16_nearest(memopt_i_float_bits(x[i])));
+        else memopt_i_cuda_set(&s, i, x[i]);
+    return make_uint4(s.word[0], s.word[1], s.word[2], s.word[3]);
 }
 
 /* A row: `head` single elements up to 16 bytes, `body` pieces of 16 bytes, `tail` single elements. */
@@ -7526,7 +7542,7 @@ template <typename T> static __device__ void memopt_i_cuda_softmax_fill(T *x, si
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i) v[i] = value;
     const uint4 all = memopt_i_cuda_softmax_packed<0>(x, v);
-    for (size_t i = threadIdx.x; i < r.body; i += blockDim.x) r.pieces[i] = all;
+    for (size_t i = threadIdx.x; i < r.body; i += blockDim.x) __stwb(r.pieces + i, all);
     for (size_t i = threadIdx.x; i < r.head; i += blockDim.x) memopt_i_cuda_store(x + i, value);
     for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) memopt_i_cuda_store(x + n - r.tail + i, value);
 }
@@ -7647,7 +7663,7 @@ static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_s
             if (i >= r.body) continue;
             memopt_i_cuda_softmax_unpack(r.x, v[k], x);
             memopt_i_cuda_cross_entropy_grads<T>(x, N, f);
-            r.pieces[i] = memopt_i_cuda_softmax_packed<PLAIN>(r.x, x);
+            __stwb(r.pieces + i, memopt_i_cuda_softmax_packed<PLAIN>(r.x, x));
             if (target - first < N) memopt_i_cuda_store(r.x + target, f.at_target); /* over what was just written */
         }
     }
@@ -7892,128 +7908,6 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
    Trap       Barriers: slots of a block that have run out of rows go on with zeros. A gradient in place is gone when it
               has been written: so the next row is read before, and where columns need a pass of their own it is first.
    Wider      than 16,384 columns (8,192 backward) a row is read from memory once more for each sum. */
-
-/* ---- spans: N elements of a row, as they are stored ---- */
-template <class T, int N> struct memopt_i_cuda_span { uint32_t word[N * sizeof(T) / 4]; };
-
-/* How many of N elements from `at` on there are below the end. */
-template <int N> static __device__ __forceinline__ unsigned memopt_i_cuda_left(size_t end, size_t at) {
-    return at >= end ? 0 : end - at < N ? (unsigned)(end - at) : (unsigned)N;
-}
-
-static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const float *p) { return memopt_i_float_bits(*p); }
-template <class T> static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const T *p) { return p->code; }
-
-/* The first `left` elements at p; the others are 0. wide: p is aligned for all of them. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span<T, N> *s, const T *p, unsigned left,
-                                                              bool wide) {
-    enum { WORDS = N * sizeof(T) / 4, PER = 4 / sizeof(T) };
-
-    if (wide && left == N) {
-        if (WORDS % 4 == 0) {
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < WORDS / 4; ++i) {
-                const uint4 v = reinterpret_cast<const uint4 *>(p)[i];
-                s->word[i * 4] = v.x;
-                s->word[i * 4 + 1] = v.y;
-                s->word[i * 4 + 2] = v.z;
-                s->word[i * 4 + 3] = v.w;
-            }
-        } else {
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < WORDS; ++i) s->word[i] = reinterpret_cast<const uint32_t *>(p)[i];
-        }
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < WORDS; ++i) {
-        s->word[i] = 0;
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < PER; ++k)
-            if ((unsigned)(i * PER + k) < left) s->word[i] |= memopt_i_cuda_code_at(p + i * PER + k) << (16 * k);
-    }
-}
-
-static __device__ __forceinline__ void memopt_i_cuda_put_code(float *p, uint32_t code) {
-    *p = memopt_i_bits_float(code);
-}
-
-template <class T> static __device__ __forceinline__ void memopt_i_cuda_put_code(T *p, uint32_t code) {
-    p->code = (uint16_t)code;
-}
-
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_put(T *p, const memopt_i_cuda_span<T, N> &s, unsigned left,
-                                                              bool wide) {
-    enum { WORDS = N * sizeof(T) / 4, PER = 4 / sizeof(T) };
-
-    if (wide && left == N) {
-        if (WORDS % 4 == 0) {
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < WORDS / 4; ++i)
-                reinterpret_cast<uint4 *>(p)[i] = make_uint4(s.word[i * 4], s.word[i * 4 + 1], s.word[i * 4 + 2],
-                                                             s.word[i * 4 + 3]);
-        } else {
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < WORDS; ++i) reinterpret_cast<uint32_t *>(p)[i] = s.word[i];
-        }
-        return;
-    }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < WORDS; ++i) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < PER; ++k)
-            if ((unsigned)(i * PER + k) < left) memopt_i_cuda_put_code(p + i * PER + k, s.word[i] >> (16 * k));
-    }
-}
-
-/* Element i as a float, and back. i is known when it is compiled. */
-template <int N>
-static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<float, N> &s, int i) {
-    return memopt_i_bits_float(s.word[i]);
-}
-
-template <class T, int N>
-static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<T, N> &s, int i) {
-    const T one = { (uint16_t)(s.word[i / 2] >> (i % 2 * 16)) };
-    return memopt_i_cuda_load(&one);
-}
-
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<float, N> *s, int i, float x) {
-    s->word[i] = memopt_i_float_bits(x);
-}
-
-static __device__ __forceinline__ uint32_t memopt_i_cuda_half_set(uint32_t word, int i, uint32_t code) {
-    return i % 2 ? (word & 0xffffu) | code << 16 : code;
-}
-
-/* Of 16 bits the lower half of a word is set first, and takes the upper one with it. */
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<memopt_i_cuda_bf16, N> *s, int i, float x) {
-    s->word[i / 2] = memopt_i_cuda_half_set(i % 2 ? s->word[i / 2] : 0, i, memopt_to_bf16(x));
-}
-
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<memopt_i_cuda_f16, N> *s, int i, float x) {
-    s->word[i / 2] = memopt_i_cuda_half_set(i % 2 ? s->word[i / 2] : 0, i, memopt_to_f16(x));
-}
-
-/* A span as floats, and back. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_floats(float *x, const memopt_i_cuda_span<T, N> &s) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
-}
-
-template <class T, int N>
-static __device__ __forceinline__ memopt_i_cuda_span<T, N> memopt_i_cuda_span_of(const float *x) {
-    memopt_i_cuda_span<T, N> s;
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, x[i]);
-    return s;
-}
 
 /* N elements of an array of any type, as floats */
 template <class T, int N>
@@ -11818,16 +11712,10 @@ template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cud
     const size_t left = at < t.n ? memopt_i_min(t.n - at, 4) : 0;
 
     if (t.wide && left == 4) { /* rows are multiples of 4 then */
-        const float4 x = *reinterpret_cast<const float4 *>(t.from + at);
-        T y[4];
-        uint2 words;
+        float x[4];
 
-        memopt_i_cuda_store(y, x.x);
-        memopt_i_cuda_store(y + 1, x.y);
-        memopt_i_cuda_store(y + 2, x.z);
-        memopt_i_cuda_store(y + 3, x.w);
-        memcpy(&words, y, sizeof words);
-        *reinterpret_cast<uint2 *>((T *)t.to + at / t.row * t.stride + at % t.row) = words;
+        memopt_i_cuda_load_four(t.from + at, x);
+        memopt_i_cuda_store_four((T *)t.to + at / t.row * t.stride + at % t.row, x);
         return;
     }
     for (size_t i = at; i < at + left; ++i)

@@ -86,6 +86,8 @@ SIMULATOR_I_VECTOR(unsigned long long, ulonglong, 8, 16, 16)
 SIMULATOR_I_VECTOR(double, double, 8, 16, 16)
 
 /* ---- what a thread can call -------------------------------------------------------------------------------------- */
+/* A store that is written as one instruction. */
+template <class T> static inline void __stwb(T *to, T value) { *to = value; }
 #define SIMULATOR_I_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 static inline void __syncthreads(SIMULATOR_I_HERE) { simulator_i_barrier(SIMULATOR_I_PLAIN, 0, file, line); }
 static inline int __syncthreads_or(int p, SIMULATOR_I_HERE) {

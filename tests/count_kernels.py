@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""count_kernels.py - count what the hot kernels issue and move, in their machine code, against tests/kernels.txt.
+
+Usage: count_kernels.py FILE.cubin [--table] [--list PATTERN]   (needs nvdisasm: of the CUDA Toolkit, or `make deps`)
+  --table         print every row with its prediction
+  --list PATTERN  for kernels whose name matches: the accesses of each region's widest path, to write a row from
+
+A row of tests/kernels.txt names a kernel, a region (`all`: from its entry to an exit; `loop`: once around one of its
+loops), and what one thread does there for so many elements: loads and stores of global memory by their width, and
+instructions it cannot do without (two roots, say). The hot path is the shortest one through the region that makes
+exactly these accesses and at least these instructions. Where a compiler splits a vector store, or a guard forces
+elements one by one, there is no such path any more, and the row fails. Rows fail as well where the path takes more
+instructions an element than the row says and 5 % (fewer than 15 %: the row is to be tightened), or where the kernel uses
+local memory.
+
+The prediction, a fraction of the time that a copy of as many bytes takes on an H200, is the least of
+  1
+  copy / issue   instructions * 32 lanes at 33.4e12 lane instructions a second (132 * 4 * 32 * 1.98 GHz)
+  copy / pipe    the same for each kind of unit, which take 1/2 to 1/8 of that rate (tables of the CUDA C++ guide)
+  copy / L2      the same bytes at 5.5e12 a second, but whole sectors of 32 bytes for a store whose lanes lie apart: the
+                 text shows that by neighbouring stores of one thread with the same base register
+with copy = bytes / 4.3e12. It is a prediction, nothing measured: latency, occupancy and launches are not in it."""
+import glob, os, re, shutil, subprocess, sys, sysconfig
+
+LANES, COPY, L2 = 132 * 4 * 32 * 1.98e9, 4.3e12, 5.5e12
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Lanes a clock and multiprocessor, of 128 that are issued: arithmetic throughput, compute capability 9.0.
+PIPES = [("special", 16, r"MUFU|F2I|I2F|F2F\b|F2F\.|POPC|FLO"), ("double", 64, r"DADD|DMUL|DFMA|DSETP"),
+         ("memory", 32, r"LDG|STG|LDS|STS|SHFL|ATOM|RED|LDSM|LDC"),
+         ("multiply", 64, r"IMAD|UIMAD|IDP"), ("float", 128, r"FFMA|FMUL|FADD|HFMA2|HADD2|HMUL2"),
+         ("integer", 64, r"LOP3|IADD3|VIADD|SHF|LEA|ISETP|FSETP|PRMT|SEL|FSEL|FMNMX|VIMNMX|IMNMX|F2FP|IABS|SGXT|BMSK|PLOP3|DPX")]
+
+def nvdisasm():
+    packaged = os.path.join(sysconfig.get_paths()["purelib"], "nvidia", "*", "bin", "nvdisasm")
+    for path in [os.environ.get("NVDISASM"), shutil.which("nvdisasm"), "/usr/local/cuda/bin/nvdisasm"] + glob.glob(packaged):
+        if path and os.path.exists(path):
+            return path
+    return None
+
+class Instruction:
+    def __init__(self, line):
+        m = re.match(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?([A-Z0-9_.]+)\s*(.*?)\s*;", line)
+        self.predicate, self.op, self.arguments = m.group(1), m.group(2), m.group(3)
+        self.access = None
+        if re.match(r"(LDG|STG)\b", self.op):
+            bits = re.search(r"\.(U8|S8|U16|S16|64|128|256)\b", self.op)
+            width = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}[bits.group(1)] if bits else 4
+            self.access = ("L" if self.op.startswith("LDG") else "S") + str(width)
+
+    def target(self):
+        m = re.search(r"`\(([^)]*)\)", self.arguments)
+        return m.group(1) if m else None
+
+class Kernel:
+    """Basic blocks, their successors, and natural loops."""
+    def __init__(self, name, lines):
+        self.name, self.blocks, self.labels = name, [[]], {}
+        for line in lines:
+            m = re.match(r"(\.L_x_\d+|\$[^:]*):", line)
+            if m:
+                if self.blocks[-1]:
+                    self.blocks.append([])
+                self.labels[m.group(1)] = len(self.blocks) - 1
+            elif re.match(r"\s*/\*[0-9a-f]+\*/\s+[@A-Z]", line):
+                i = Instruction(line)
+                self.blocks[-1].append(i)
+                if re.match(r"(BRA|EXIT|RET|BRX|BPT|KILL)\b", i.op):
+                    self.blocks.append([])
+        self.local = sum(re.match(r"(LDL|STL)\b", i.op) is not None for b in self.blocks for i in b)
+        self.next = [self.successors(b) for b in range(len(self.blocks))]
+        self.order_blocks()
+
+    def successors(self, b):
+        last = self.blocks[b][-1] if self.blocks[b] else None
+        after = [b + 1] if b + 1 < len(self.blocks) else []
+        if last is None or not re.match(r"(BRA|EXIT|RET|BRX|BPT|KILL)\b", last.op):
+            return after
+        always = not last.predicate and not re.match(r"!?U?P\d", last.arguments)
+        to = [self.labels[last.target()]] if last.op.startswith("BRA") and last.target() in self.labels else []
+        return to if always else to + after
+
+    def order_blocks(self):
+        """Reverse postorder from the entry; an edge against it is a loop's way back."""
+        seen, post, stack = {0}, [], [(0, iter(self.next[0]))]
+        while stack:
+            b, following = stack[-1]
+            for n in following:
+                if n not in seen:
+                    seen.add(n)
+                    stack.append((n, iter(self.next[n])))
+                    break
+            else:
+                post.append(b)
+                stack.pop()
+        self.order = post[::-1]
+        self.place = {b: i for i, b in enumerate(self.order)}
+        self.loops = {}
+        before = {b: [a for a in self.order if b in self.next[a]] for b in self.order}
+        for a in self.order:
+            for h in self.next[a]:
+                if self.place[h] <= self.place[a]:
+                    body, todo = {h}, [a]
+                    while todo:
+                        x = todo.pop()
+                        if x not in body:
+                            body.add(x)
+                            todo += before[x]
+                    members, latches = self.loops.setdefault(h, (set(), set()))
+                    members |= body
+                    latches.add(a)
+
+    def regions(self, kind):
+        """(first block, blocks, last blocks)"""
+        if kind == "all":
+            exits = {b for b in self.order if self.blocks[b] and self.blocks[b][-1].op.startswith("EXIT")}
+            return [(0, set(self.order), exits)]
+        return [(h, members, latches) for h, (members, latches) in sorted(self.loops.items())]
+
+    def cost(self, b, needs):
+        accesses, wanted = {}, [0] * len(needs)
+        for i in self.blocks[b]:
+            if i.access:
+                accesses[i.access] = accesses.get(i.access, 0) + 1
+            for k, (pattern, _) in enumerate(needs):
+                wanted[k] += re.match(pattern, i.op) is not None
+        return accesses, wanted, len(self.blocks[b])
+
+    def shortest(self, region, want, needs):
+        """The fewest instructions with exactly the accesses `want` (a dictionary), at least `needs`; its blocks or None."""
+        first, members, last = region
+        names = sorted(want)
+        start = (0,) * (len(names) + len(needs))
+        best, found = {first: {start: (0, None)}}, None
+        for b in (x for x in self.order if x in members and self.place[x] >= self.place[first]):
+            if b not in best:
+                continue
+            accesses, wanted, length = self.cost(b, needs)
+            ended = {}
+            for state, (count, _) in best[b].items():
+                after = tuple(s + accesses.get(n, 0) for s, n in zip(state, names)) + tuple(
+                    min(s + w, limit) for s, w, (_, limit) in zip(state[len(names):], wanted, needs))
+                if set(accesses) - set(names) or any(s > want[n] for s, n in zip(after, names)):
+                    continue
+                if after not in ended or ended[after][0] > count + length:
+                    ended[after] = (count + length, state)
+            goal = tuple(want[n] for n in names) + tuple(limit for _, limit in needs)
+            if b in last and goal in ended and (not found or found[0] > ended[goal][0]):
+                found = (ended[goal][0], b, ended[goal][1])
+            for n in self.next[b]:
+                if n in members and self.place[n] > self.place[b]:
+                    for after, (count, state) in ended.items():
+                        old = best.setdefault(n, {}).get(after)
+                        if not old or old[0] > count:
+                            best[n][after] = (count, (b, state))
+        if not found:
+            return None
+        path, b, state = [], found[1], found[2]
+        while b is not None:
+            path.append(b)
+            step = best[b][state][1]
+            b, state = step if step else (None, None)
+        return path[::-1]
+
+    def widest(self, region):
+        """The path that moves the most bytes, by its accesses: what --list tells."""
+        first, members, last = region
+        best, found = {first: (0, 0, {})}, None
+        for b in (x for x in self.order if x in members and self.place[x] >= self.place[first]):
+            if b not in best:
+                continue
+            accesses, _, length = self.cost(b, [])
+            moved, count, have = best[b]
+            have = {n: have.get(n, 0) + accesses.get(n, 0) for n in set(have) | set(accesses)}
+            now = (moved + sum(int(n[1:]) ** 2 * c for n, c in accesses.items()), count - length, have)
+            if b in last and (not found or now[:2] > found[:2]):
+                found = now
+            for n in self.next[b]:
+                if n in members and self.place[n] > self.place[b] and (n not in best or best[n][:2] < now[:2]):
+                    best[n] = now
+        return found
+
+def sectors(path):
+    """Bytes of whole 32-byte sectors that a lane's stores touch in L2: stores side by side in a thread, from one base
+    register, keep the lanes of each of them apart by the whole run."""
+    total, runs, written = 0, {}, {}
+    for i in path:
+        if i.access and i.access[0] == "S":
+            m = re.search(r"\[(R\d+)(?:\.64)?(?:\+(-?0x[0-9a-f]+))?\]", i.arguments)
+            if m:
+                key = (m.group(1), written.get(m.group(1), 0), int(i.access[1:]))
+                runs.setdefault(key, []).append(int(m.group(2) or "0", 16))
+        m = re.match(r"(R\d+)", i.arguments)
+        if m and not (i.access and i.access[0] == "S"):
+            wide = 2 if re.search(r"\.(64|WIDE)", i.op) else 1
+            for k in range(wide):
+                register = f"R{int(m.group(1)[1:]) + k}"
+                written[register] = written.get(register, 0) + 1
+    for (_, _, width), offsets in runs.items():
+        offsets.sort()
+        while offsets:
+            run = [offsets.pop(0)]
+            while run[-1] + width in offsets:
+                offsets.remove(run[-1] + width)
+                run.append(run[-1] + width)
+            span = min(width * len(run), 32)
+            total += span * len(run)
+    return total
+
+def disassembled(cubin):
+    tool = nvdisasm()
+    if not tool:
+        print("no nvdisasm here: install the CUDA Toolkit's, or run `make deps`")
+        sys.exit(77)
+    text = subprocess.run([tool, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    sections = re.split(r"^\.text\.(\S+):$", text, flags=re.M)[1:]
+    mangled, bodies = sections[::2], sections[1::2]
+    try:
+        names = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True).stdout.splitlines()
+    except OSError:
+        names = list(mangled)
+    return [(re.sub(r"^void |\(anonymous namespace\)::|\(.*", "", n.replace("(anonymous namespace)::", "")), body) for n, body in zip(names, bodies)]
+
+def rows(path):
+    for number, line in enumerate(open(path), 1):
+        line = line.split("#")[0].strip()
+        if line:
+            fields = [f.strip() for f in line.split("|")]
+            if len(fields) != 8:
+                sys.exit(f"{path}:{number}: {len(fields)} fields, not 8")
+            yield fields
+
+def multiset(text):
+    return {n: int(c) for n, c in (x.split("x") for x in text.split())}
+
+def predicted(path, elements, moved):
+    copy = moved * elements / COPY
+    limits = {"copy": 1.0, "issue": copy / (len(path) / LANES)}
+    for name, rate, pattern in PIPES:
+        count = sum(re.match(pattern, i.op) is not None for i in path)
+        if count:
+            limits[name] = copy / (count * (128 / rate) / LANES)
+    stored = sum(int(i.access[1:]) for i in path if i.access and i.access[0] == "S")
+    limits["L2"] = copy / ((moved * elements + sectors(path) - stored) / L2)
+    return min(limits.items(), key=lambda x: x[1])
+
+def shortest_way_round(kernel, needs):
+    """Of loops without accesses, the one with the fewest instructions that has these."""
+    wanted = [(re.escape(n), c) for n, c in needs.items()]
+    paths = [p for p in (kernel.shortest(r, {}, wanted) for r in kernel.regions("loop")) if p]
+    return min(([i for b in p for i in kernel.blocks[b]] for p in paths), key=len)
+
+def check(kernels, fields, table):
+    name, pattern, region, elements, moved, accesses, needs, limit = fields
+    found = [k for k in kernels if re.search(pattern, k[0])]
+    if len(found) != 1:
+        return f"{name}: {len(found)} kernels match {pattern}"
+    kernel = Kernel(*(found[0][0], found[0][1].splitlines()))
+    inner = [x[1:].split("*") for x in needs.split() if x[0] == "+"]
+    needs = " ".join(x for x in needs.split() if x[0] not in "+-")
+    wanted = [(re.escape(n), c) for n, c in multiset(needs).items()]
+    paths = [p for p in (kernel.shortest(r, multiset(accesses), wanted) for r in kernel.regions(region)) if p]
+    if kernel.local:
+        return f"{name}: {kernel.local} instructions of local memory"
+    if not paths:
+        return f"{name}: no path makes {accesses}" + (f" with {needs}" if needs else "") + ": see --list"
+    path = min(([i for b in p for i in kernel.blocks[b]] for p in paths), key=len)
+    for factor, op in inner:
+        path = path + shortest_way_round(kernel, multiset(op)) * int(factor)
+    each = len(path) / float(elements)
+    why, fraction = predicted(path, float(elements), float(moved))
+    if table:
+        print(f"| {name:42} | {float(moved):5.2f} | {each:6.1f} | {fraction:4.2f} | {why:8} |")
+    if each > float(limit) * 1.05:
+        return f"{name}: {each:.1f} instructions an element, {limit} in the table"
+    if each < float(limit) * 0.85:
+        return f"{name}: {each:.1f} instructions an element, {limit} in the table: tighten it"
+    return None
+
+def main():
+    arguments = sys.argv[1:]
+    kernels = disassembled(arguments[0])
+    if "--list" in arguments:
+        for name, body in kernels:
+            if re.search(arguments[arguments.index("--list") + 1], name):
+                k = Kernel(name, body.splitlines())
+                print(f"{name}: {len(k.order)} blocks, {k.local} of local memory")
+                for kind in ("all", "loop"):
+                    for r in k.regions(kind):
+                        w = k.widest(r)
+                        if w and w[2]:
+                            print(f"  {kind:5} {-w[1]:5} instructions  " + " ".join(f"{n}x{c}" for n, c in sorted(w[2].items())))
+        return 0
+    if "--table" in arguments:
+        print("| kernel | bytes | instructions | of a copy | bound by |\n|---|---|---|---|---|")
+    wrong = [x for x in (check(kernels, f, "--table" in arguments) for f in rows(os.path.join(HERE, "kernels.txt"))) if x]
+    print("\n".join(wrong + [f"{sum(1 for _ in rows(os.path.join(HERE, 'kernels.txt')))} rows, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+if __name__ == "__main__":
+    sys.exit(main())

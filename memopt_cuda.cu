@@ -6862,7 +6862,7 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_store(T *p, unsigned n,
     }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i)
-        if (i < n) memopt_i_cuda_put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0, 1, false);
+        if (i < n) memopt_i_cuda_put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0u, 1u, false);
 }
 
 /* A group of a thread, `at` elements into its tile. */

@@ -688,14 +688,16 @@ simulated() { # kind test: the kernels on the CPU
     $MAKE -s "build/simulator/$1/$2" && $run "build/simulator/$1/$2"
 }
 need_nvcc() { command -v "$NVCC" >/dev/null 2>&1 || skip "no nvcc here: install the CUDA Toolkit, or set NVCC"; }
-cuda() { # architecture...: without a warning, a spill or a local stack
+cuda() { # architecture...: without a warning, a spill or a local stack; on sm_90, what the hot kernels issue and move
     need_nvcc
     targets=
     for arch in "$@"; do targets="$targets -gencode arch=compute_$arch,code=sm_$arch"; done
     # shellcheck disable=SC2086
-    "$NVCC" -std=c++17 $targets -t 2 -I. -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v \
+    "$NVCC" -std=c++17 $targets -t 2 -I. -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v --keep --keep-dir "$work" \
         -c memopt_cuda.cu -o "$work/cuda.o" 2>"$work/report" || { grep -v 'ptxas info' "$work/report"; fail "does not compile"; }
     python3 tests/check_ptxas.py <"$work/report" || fail "kernels that spill"
+    [ ! -f "$work/memopt_cuda.cubin" ] || mv "$work/memopt_cuda.cubin" "$work/memopt_cuda.compute_$1.cubin" # where it is the only one
+    python3 tests/count_kernels.py "$work/memopt_cuda.compute_90.cubin"
 }
 cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++98; compiled by itself it is all
     printf '#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"

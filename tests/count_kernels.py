@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """count_kernels.py - count what the hot kernels issue and move, in their machine code, against tests/kernels.txt.
 
-Usage: count_kernels.py FILE.cubin [--table] [--list PATTERN]   (needs nvdisasm: of the CUDA Toolkit, or `make deps`)
+Usage: count_kernels.py FILE.cubin [--table] [--list PATTERN] | --tool   (needs nvdisasm: of the CUDA Toolkit, or `make deps`)
   --table         print every row with its prediction
+  --tool          only whether there is an nvdisasm
   --list PATTERN  for kernels whose name matches: the accesses of each region's widest path, to write a row from
 
 A row of tests/kernels.txt names a kernel, a region (`all`: from its entry to an exit; `loop`: once around one of its
 loops), and what one thread does there for so many elements: loads and stores of global memory by their width, and
-instructions it cannot do without (two roots, say). The hot path is the shortest one through the region that makes
+instructions it cannot do without (two roots, say); a predicated access of a width that the row has not is left out. The
+hot path is the shortest one through the region that makes
 exactly these accesses and at least these instructions. Where a compiler splits a vector store, or a guard forces
 elements one by one, there is no such path any more, and the row fails. Rows fail as well where the path takes more
 instructions an element than the row says and 5 % (fewer than 15 %: the row is to be tightened), or where the kernel uses
@@ -116,10 +118,10 @@ class Kernel:
             return [(0, set(self.order), exits)]
         return [(h, members, latches) for h, (members, latches) in sorted(self.loops.items())]
 
-    def cost(self, b, needs):
+    def cost(self, b, needs, names=None):
         accesses, wanted = {}, [0] * len(needs)
         for i in self.blocks[b]:
-            if i.access:
+            if i.access and (names is None or i.access in names or not i.predicate):
                 accesses[i.access] = accesses.get(i.access, 0) + 1
             for k, (pattern, _) in enumerate(needs):
                 wanted[k] += re.match(pattern, i.op) is not None
@@ -134,7 +136,7 @@ class Kernel:
         for b in (x for x in self.order if x in members and self.place[x] >= self.place[first]):
             if b not in best:
                 continue
-            accesses, wanted, length = self.cost(b, needs)
+            accesses, wanted, length = self.cost(b, needs, names)
             ended = {}
             for state, (count, _) in best[b].items():
                 after = tuple(s + accesses.get(n, 0) for s, n in zip(state, names)) + tuple(
@@ -207,11 +209,7 @@ def sectors(path):
     return total
 
 def disassembled(cubin):
-    tool = nvdisasm()
-    if not tool:
-        print("no nvdisasm here: install the CUDA Toolkit's, or run `make deps`")
-        sys.exit(77)
-    text = subprocess.run([tool, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([nvdisasm(), "-c", cubin], capture_output=True, text=True, check=True).stdout
     sections = re.split(r"^\.text\.(\S+):$", text, flags=re.M)[1:]
     mangled, bodies = sections[::2], sections[1::2]
     try:
@@ -278,6 +276,12 @@ def check(kernels, fields, table):
 
 def main():
     arguments = sys.argv[1:]
+    if not nvdisasm():
+        print("no nvdisasm here, so nothing was counted: make deps")
+        return 77
+    if "--tool" in arguments:
+        print(nvdisasm())
+        return 0
     kernels = disassembled(arguments[0])
     if "--list" in arguments:
         for name, body in kernels:

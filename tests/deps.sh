@@ -52,4 +52,11 @@ group "mimalloc, a peer in a bench" libmimalloc-dev
 group "a BLAS, for train_gpt"       libopenblas-dev pkg-config
 group "MPI"                         openmpi-bin libopenmpi-dev
 group "a browser, for the page"     chromium
+# The disassembler of CUDA is a package of its own where the toolkit came by pip.
+if command -v "${NVCC:-nvcc}" >/dev/null 2>&1 || [ -x /usr/local/cuda/bin/nvcc ]; then
+    what="machine code of CUDA"
+    if python3 tests/count_kernels.py --tool >/dev/null 2>&1; then echo "there      $what: nvdisasm"
+    elif python3 -m pip install --quiet nvidia-cuda-nvdisasm >"$log" 2>&1; then echo "installed  $what: nvidia-cuda-nvdisasm"
+    else failed=$((failed + 1)); echo "FAILED     $what: nvidia-cuda-nvdisasm"; tail -n 2 "$log" | sed 's/^/           /'; fi
+fi
 [ $failed = 0 ] || { echo "$failed groups could not be installed; what needs them will be skipped"; exit 1; }

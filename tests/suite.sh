@@ -65,7 +65,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "train_gpt: ranks, every optimizer and format" "$check gpt ranks_everywhere"
     row "train_gpt: plans hold with every switch, 1 to 8 threads" "$check gpt plan_holds_everywhere"
     row "train_gpt: the page in a browser" "$check gpt page"
-    row "nvcc: five architectures, no warning, no spills" "$check cuda 75 80 90 100 120"
+    row "nvcc: five architectures, no warning, no spills, hot kernels as counted" "$check cuda 75 80 90 100 120"
     row "nvcc: 8-bit AdamW alone compiles its 8 kernels" "$check cuda_part"
     row "nvcc: the same code whether it may fuse or not" "$check cuda_fuses"
     row "nvcc: tests and benches compile" "$check cuda_programs"
@@ -111,7 +111,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     [ "$wanted" = all ] || row "mutants of the header, a sample" "$MAKE -s mutants SECTION=header SAMPLE=40 JOBS=1" # of all
     [ "$wanted" = all ] || row "clang-tidy without its analyser" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS' '-clang-analyzer-*'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
-    [ "$wanted" = all ] || row "nvcc: no warning, no spills" "$check cuda 90" # of the five
+    [ "$wanted" = all ] || row "nvcc: no warning, no spills, hot kernels as counted" "$check cuda 90" # of the five
     for test in $CUDA_TESTS; do # in ci those that have most pointers
         case $test in test_cuda_memory | test_cuda_codec | test_cuda_optim | test_cuda_head) tier=ci ;; *) tier=all ;; esac
         row "$test, simulated, address" "$check simulated address $test"

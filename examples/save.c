@@ -88,7 +88,7 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
     while (!s && net->step < until) {
         gradients(net);
         run.step = save->step = ++net->step;
-        s = memopt_optim_step(net->optim, &run); /* beside the save of the step before */
+        s = memopt_optim_step(net->optim, &run); /* beside the last save */
         written = memopt_save_wait(saving); /* NULL: nothing was begun */
         saving = NULL;
         if (!s) s = written;

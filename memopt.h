@@ -5421,11 +5421,13 @@ static int memopt_i_file_too_far(uint64_t offset, size_t count) {
     return offset > max || count > max - offset;
 }
 
+/* A pipe in a file's place must not hold up its opening until somebody writes: it opens at once, and tells no size. */
 static int memopt_i_file_open(const char *path, int flags) {
     int number;
 
-    do number = open(path, flags | MEMOPT_I_CLOSE_ON_EXEC, 0666);
+    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, 0666);
     while (number < 0 && errno == EINTR);
+    if (number >= 0) (void)fcntl(number, F_SETFL, flags);
     return number;
 }
 

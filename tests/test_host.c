@@ -350,13 +350,22 @@ static void host_files_far(void) { /* offsets that no file has, and one far beyo
     CHECK(h.files.remove_fn(h.files.user, path) == MEMOPT_OK);
 }
 #if defined(MEMOPT_I_POSIX)
-static void host_files_apart(void) { /* no file is handed to a program that is started; a directory is none */
-    void *file = NULL; uint64_t bytes = 77; int flags;
+static void host_files_apart(void) { /* no file is handed to a program that is started; a directory is none, nor is a pipe */
+    void *file = NULL; uint64_t bytes = 77; int flags; char path[600];
     CHECK(memopt_i_system_open(NULL, ".", MEMOPT_OPEN_READ, &file) == MEMOPT_OK);
     flags = fcntl(memopt_i_file_number(file), F_GETFD);
     CHECK(flags >= 0 && (flags & FD_CLOEXEC));
     CHECK(memopt_i_system_size(NULL, file, &bytes) == MEMOPT_ERR_IO && bytes == 77);
     CHECK(memopt_i_system_close(NULL, file) == MEMOPT_OK);
+    test_path(path, "pipe");
+    (void)remove(path);
+    if (mkfifo(path, 0600)) { SKIP("no pipes in this directory"); return; }
+    alarm(60); /* an opening that waits for a writer would wait for ever */
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &file) == MEMOPT_OK);
+    alarm(0);
+    CHECK(!(fcntl(memopt_i_file_number(file), F_GETFL) & O_NONBLOCK)); /* for the opening alone */
+    CHECK(memopt_i_system_size(NULL, file, &bytes) != MEMOPT_OK || bytes == 0);
+    CHECK(memopt_i_system_close(NULL, file) == MEMOPT_OK && remove(path) == 0);
 }
 #endif
 static void host_files_rename(void) {

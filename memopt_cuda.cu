@@ -1051,11 +1051,12 @@ template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t block
     return memopt_i_cuda_launched();
 }
 
-/* What a template returns for a type. */
-#define MEMOPT_I_CUDA_OF_TYPE(type, function, ...)                                                                     \
-    ((type) == MEMOPT_TYPE_F32    ? function<float>(__VA_ARGS__)                                                       \
-     : (type) == MEMOPT_TYPE_BF16 ? function<memopt_i_cuda_bf16>(__VA_ARGS__)                                          \
-                                  : function<memopt_i_cuda_f16>(__VA_ARGS__))
+/* The status of an expression in which T is the type that the host knows: the one way from a memopt_type to kernels. */
+#define MEMOPT_I_CUDA_WITH(type, ...)                                                                                  \
+    ((type) == MEMOPT_TYPE_F32 ? [&]() -> memopt_cuda_status { typedef float T; return __VA_ARGS__; }()                \
+     : (type) == MEMOPT_TYPE_BF16                                                                                      \
+         ? [&]() -> memopt_cuda_status { typedef memopt_i_cuda_bf16 T; return __VA_ARGS__; }()                         \
+         : [&]() -> memopt_cuda_status { typedef memopt_i_cuda_f16 T; return __VA_ARGS__; }())
 
 /* A macro, so that a simulator is told the kernel's name and the line. */
 #define MEMOPT_I_CUDA_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
@@ -3664,21 +3665,13 @@ template <class T>
 static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, const T *src, size_t n,
                                                  memopt_quant_map map,
                                                  size_t block, uint32_t rounds, memopt_cuda_stream stream) {
-    memopt_i_cuda_quant t;
     const memopt_cuda_status s = memopt_i_cuda_quant_check(src, sizeof *src, codes, absmax, n, map, &block);
+    const uint32_t vector = !((uintptr_t)src & (4 * sizeof *src - 1)) && !((uintptr_t)codes & 3);
 
     if (s) return s;
     if (!n) return memopt_i_cuda_ready();
-    t.src = src;
-    t.codes = codes;
-    t.absmax = absmax;
-    t.n = n;
-    t.blocks = memopt_quantize_blocks(n, block);
-    t.block = (uint32_t)block;
-    t.team = memopt_i_cuda_quant_team(block);
-    t.rounds = rounds;
-    t.linear = map == MEMOPT_QUANT_LINEAR;
-    t.vector = !((uintptr_t)src & (4 * sizeof *src - 1)) && !((uintptr_t)codes & 3);
+    const memopt_i_cuda_quant t = { src, codes, absmax, n, memopt_quantize_blocks(n, block), (uint32_t)block,
+                                    memopt_i_cuda_quant_team(block), rounds, map == MEMOPT_QUANT_LINEAR, vector };
     if (block <= 32) return memopt_i_cuda_quantize_map<T, 1, 8>(t, map, stream);
     if (block <= 64) return memopt_i_cuda_quantize_map<T, 2, 8>(t, map, stream);
     if (block <= 128) return memopt_i_cuda_quantize_map<T, 4, 8>(t, map, stream);
@@ -3689,19 +3682,13 @@ static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, 
 template <class T>
 static memopt_cuda_status memopt_i_cuda_dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                    memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
-    memopt_i_cuda_dequant t;
     const memopt_cuda_status s = memopt_i_cuda_quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
+    const uint32_t vector = !((uintptr_t)dst & (4 * sizeof *dst - 1)) && !((uintptr_t)codes & 3);
 
     if (s) return s;
-    t.dst = dst;
-    t.codes = codes;
-    t.absmax = absmax;
-    t.n = n;
-    t.block = (uint32_t)block;
-    t.blocks = (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block);
-    t.reciprocal = 0xffffffffu / (uint32_t)block + 1;
-    t.map = (uint32_t)map;
-    t.vector = !((uintptr_t)dst & (4 * sizeof *dst - 1)) && !((uintptr_t)codes & 3);
+    const memopt_i_cuda_dequant t = { dst, codes, absmax, n, (uint32_t)block,
+                                      (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block),
+                                      0xffffffffu / (uint32_t)block + 1, (uint32_t)map, vector };
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block),
                              MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
@@ -7732,25 +7719,15 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_launch(memopt_i_cuda_cross
                              memopt_i_max(t.kept, 1) * 16, stream, t);
 }
 
-template <typename T>
-static memopt_cuda_status memopt_i_cuda_cross_entropy_any(const memopt_i_cuda_cross_entropy &t,
-                                                          memopt_cuda_stream stream) {
-    return t.x.rule.smoothing > 0 ? memopt_i_cuda_cross_entropy_launch<T, 1>(t, stream)
-                                  : memopt_i_cuda_cross_entropy_launch<T, 0>(t, stream);
-}
-
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
 PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
                                                            double *d_row_losses, memopt_cuda_stream stream) {
-    memopt_i_cuda_cross_entropy t;
+    const memopt_i_cuda_cross_entropy t = { *x, d_count, d_row_losses, 0 };
 
     if (!x->rows) return 0;
-    t.x = *x;
-    t.d_count = d_count;
-    t.d_row_losses = d_row_losses;
-    t.kept = 0;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_cross_entropy_any, t, stream);
+    return MEMOPT_I_CUDA_WITH(x->type, x->rule.smoothing > 0 ? memopt_i_cuda_cross_entropy_launch<T, 1>(t, stream)
+                                                             : memopt_i_cuda_cross_entropy_launch<T, 0>(t, stream));
 }
 
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */
@@ -8559,7 +8536,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_op
     if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
     if ((s = memopt_i_cuda_norm_check(&t.n, 0)) != 0) return s;
     memopt_i_cuda_norm_partition(&t, 0, &each, &block);
-    return MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_forward_of, t, each, block, stream);
+    return MEMOPT_I_CUDA_WITH(t.n.type, memopt_i_cuda_norm_forward_of<T>(t, each, block, stream));
 }
 
 PRUNED memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm_task *t, size_t *bytes) {
@@ -8611,13 +8588,6 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_nor
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_norm_backward_in(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
-                                                         size_t groups, memopt_cuda_stream stream) {
-    if (t.n.input) return memopt_i_cuda_norm_backward_of<T, false>(t, each, block, groups, stream);
-    return memopt_i_cuda_norm_backward_of<T, true>(t, each, block, groups, stream);
-}
-
 PRUNED memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norm_task *t, size_t groups,
                                                    memopt_cuda_stream stream) {
     unsigned blocks;
@@ -8645,7 +8615,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
     t.sums = bytes ? static_cast<float *>(ops->d_scratch) : NULL;
     if (t.n.rows && (t.n.grad_input || t.sums)) {
         memopt_i_cuda_norm_partition(&t, 1, &each, &block);
-        s = MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_backward_in, t, each, block, groups, stream);
+        s = MEMOPT_I_CUDA_WITH(t.n.type, t.n.input
+            ? memopt_i_cuda_norm_backward_of<T, false>(t, each, block, groups, stream)
+            : memopt_i_cuda_norm_backward_of<T, true>(t, each, block, groups, stream));
         if (s) return s;
     }
     return memopt_i_cuda_norm_total(&t, groups, stream);
@@ -8807,7 +8779,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x,
         { x->grad_output, x->n, x->type, 1, 0 },
         { x->grad_input, x->n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_launch, x, backward, stream);
+    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_act_launch<T>(x, backward, stream));
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *,
@@ -8919,7 +8891,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int b
         { x->grad_output, n / 2, x->type, 1, 0 },
         { x->grad_input, n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !n || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_swiglu_of, x, backward, stream);
+    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_swiglu_of<T>(x, backward, stream));
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x,
@@ -8998,14 +8970,6 @@ memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropout_task t, const T *x, const T *
     memopt_i_cuda_drop(t, y, b, xb, base_b, base != NULL, kept_b, left_b);
 }
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropout_task *t, const void *x, const void *base,
-                                                   void *y, memopt_cuda_stream stream) {
-    const size_t blocks = memopt_i_ceil_div(t->n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / sizeof(T));
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dropout_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t,
-                             static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
-}
-
 PRUNED memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
     memopt_i_cuda_dropout_task t;
     memopt_cuda_status s;
@@ -9024,8 +8988,11 @@ PRUNED memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
     t.wide = memopt_i_cuda_aligned(a[0].data) && memopt_i_cuda_aligned(a[1].data) && memopt_i_cuda_aligned(a[2].data);
-    void *to = backward ? x->grad_input : x->output;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_dropout_of, &t, a[0].data, a[1].data, to, stream);
+    const size_t blocks = memopt_i_ceil_div(t.n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / memopt_type_bytes(x->type));
+    return MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
+        memopt_i_cuda_dropout_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
+        static_cast<const T *>(a[0].data), static_cast<const T *>(a[1].data),
+        static_cast<T *>(backward ? x->grad_input : x->output)));
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
@@ -9114,7 +9081,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cu
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_embedding_of, x, stream);
+    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_embedding_of<T>(x, stream));
 }
 
 /* ---- the gradient of an embedding ---- */
@@ -9422,7 +9389,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
     if ((s = memopt_i_cuda_scratch(ops, bytes)) != 0 || (s = memopt_i_cuda_ready()) != 0) return s;
     memset(&t, 0, sizeof t);
     if (bytes && (s = memopt_i_cuda_tokens_make(x, ops->d_scratch, &t, stream)) != 0) return s;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_embedding_sums, x, &t, stream);
+    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_embedding_sums<T>(x, &t, stream));
 }
 
 /* @section cuda_gemm : cuda_base api_cuda_gemm
@@ -10070,21 +10037,11 @@ static __global__ void __launch_bounds__(128) memopt_i_cuda_total_kernel(memopt_
     memopt_i_cuda_store(to, sum);
 }
 
-template <typename T>
-static memopt_cuda_status memopt_i_cuda_total_of(const memopt_i_cuda_sum *t, memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_total_kernel<T>, memopt_i_ceil_div(t->width, 128), 128, 0, stream, *t);
-}
-
-template <typename T>
-static memopt_cuda_status memopt_i_cuda_columns_of(const memopt_i_cuda_sum *t, memopt_cuda_stream stream) {
-    const size_t blocks = t->parts * memopt_i_ceil_div(t->width, 256);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_columns_kernel<T>, blocks, 256, 0, stream, *t);
-}
-
 /* The partial sums of t.parts, added up in their order. */
 PRUNED memopt_cuda_status memopt_i_cuda_linear_total(const memopt_i_cuda_sum *t, memopt_type type,
                                                      memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_OF_TYPE(type, memopt_i_cuda_total_of, t, stream);
+    return MEMOPT_I_CUDA_WITH(type, MEMOPT_I_CUDA_RUN(memopt_i_cuda_total_kernel<T>, memopt_i_ceil_div(t->width, 128),
+                                                      128, 0, stream, *t));
 }
 
 PRUNED memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x,
@@ -10105,7 +10062,8 @@ PRUNED memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, c
     if (t.parts) {
         t.each = memopt_i_ceil_div(t.count, t.parts);
         t.parts = memopt_i_ceil_div(t.count, t.each);
-        s = MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_columns_of, &t, stream);
+        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
+            memopt_i_cuda_columns_kernel<T>, t.parts * memopt_i_ceil_div(t.width, 256), 256, 0, stream, t));
     }
     return s ? s : memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
 }
@@ -10160,13 +10118,6 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-template <typename T>
-static memopt_cuda_status memopt_i_cuda_bias_of(const memopt_linear *x, void *z, memopt_cuda_stream stream) {
-    const size_t n = x->rows * x->outputs;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_bias_kernel<T>, memopt_i_ceil_div(n, 1024), 256, 0, stream, (T *)z,
-                             (const T *)x->bias, n, x->outputs);
-}
-
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
 
@@ -10213,7 +10164,9 @@ PRUNED memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, c
     }
     if (!s) s = memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
     if (!s && how == MEMOPT_I_CUDA_BARE && x->bias)
-        s = MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_bias_of, x, q.p.result, stream);
+        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
+            memopt_i_cuda_bias_kernel<T>, memopt_i_ceil_div(x->rows * x->outputs, 1024), 256, 0, stream,
+            (T *)q.p.result, (const T *)x->bias, x->rows * x->outputs, x->outputs));
     if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output))
         return s;
     memset(&a, 0, sizeof a);
@@ -10874,7 +10827,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int 
                                                     memopt_cuda_stream stream) {
     t->first = first;
     t->count = count;
-    return MEMOPT_I_CUDA_OF_TYPE(t->x.linear.type, memopt_i_cuda_batch_launch, *t, stage, stream);
+    return MEMOPT_I_CUDA_WITH(t->x.linear.type, memopt_i_cuda_batch_launch<T>(*t, stage, stream));
 }
 
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
@@ -11364,10 +11317,9 @@ PRUNED memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, s
     const memopt_head *h = &t->h;
     const size_t rows = memopt_i_min(h->chunk, h->rows - first);
     memopt_i_cuda_product q = memopt_i_cuda_head_forward(t, first, rows);
-    memopt_cross_entropy x;
+    memopt_cross_entropy x = {};
     memopt_cuda_status s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
 
-    memset(&x, 0, sizeof x);
     x.rows = rows;
     x.vocabulary = h->vocabulary;
     x.stride = t->stride;
@@ -11634,28 +11586,12 @@ static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attentio
 template <int SLOPES>
 static memopt_cuda_status memopt_i_cuda_attention_soft(const memopt_i_cuda_attention *t, size_t sequence, size_t first,
                                                        size_t rows, size_t columns) {
-    memopt_i_cuda_attention_rows_task k;
     const memopt_attention *a = &t->a;
+    const memopt_i_cuda_attention_rows_task k = {
+        SLOPES ? t->grad_scores : t->scores, t->p, SLOPES ? t->g : t->p, a->lengths, sequence, a->length, first, rows,
+        a->kv_heads, a->block, columns, t->stride, t->pitch, a->scale, a->causal };
 
-    memset(&k, 0, sizeof k);
-    k.scores = SLOPES ? t->grad_scores : t->scores;
-    k.p = t->p;
-    k.to = SLOPES ? t->g : t->p;
-    k.lengths = a->lengths;
-    k.sequence = sequence;
-    k.length = a->length;
-    k.first = first;
-    k.rows = rows;
-    k.heads = a->kv_heads;
-    k.block = a->block;
-    k.columns = columns;
-    k.stride = t->stride;
-    k.pitch = t->pitch;
-    k.scale = a->scale;
-    k.causal = a->causal;
-    if (a->type == MEMOPT_TYPE_F32) return memopt_i_cuda_attend_rows<SLOPES, float>(&k, t->stream);
-    if (a->type == MEMOPT_TYPE_BF16) return memopt_i_cuda_attend_rows<SLOPES, memopt_i_cuda_bf16>(&k, t->stream);
-    return memopt_i_cuda_attend_rows<SLOPES, memopt_i_cuda_f16>(&k, t->stream);
+    return MEMOPT_I_CUDA_WITH(a->type, memopt_i_cuda_attend_rows<SLOPES, T>(&k, t->stream));
 }
 
 /* Rows of all key heads side by side, copied; those that are not in use become 0. Heads lie `step` apart. */
@@ -11688,12 +11624,9 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i
         if (first + (size_t)i * 256 < n) ((T *)t.to)[first + (size_t)i * 256] = x[i];
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, memopt_i_cuda_mask k) {
+PRUNED memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, const memopt_i_cuda_mask &k) {
     const size_t blocks = memopt_i_ceil_div(k.rows * t->row, 1024);
 
-    k.lengths = t->a.lengths;
-    k.row = t->row;
-    k.width = t->a.width;
     if (t->a.type == MEMOPT_TYPE_F32)
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
@@ -11725,14 +11658,9 @@ template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cud
 PRUNED memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_attention *t, const float *sums, void *to) {
     const size_t n = t->a.length * t->row;
     const size_t blocks = memopt_i_ceil_div(n, 1024);
-    memopt_i_cuda_round k;
+    const int wide = !(t->row % 4 || t->a.kv_stride % 4 || ((uintptr_t)to & 7));
+    const memopt_i_cuda_round k = { sums, to, n, t->row, t->a.kv_stride, wide };
 
-    k.from = sums;
-    k.to = to;
-    k.n = n;
-    k.row = t->row;
-    k.stride = t->a.kv_stride;
-    k.wide = !(t->row % 4 || k.stride % 4 || ((uintptr_t)to & 7));
     if (t->a.type == MEMOPT_TYPE_BF16)
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, t->stream, k);
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_f16>, blocks, 256, 0, t->stream, k);
@@ -11807,17 +11735,10 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_att
 PRUNED memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attention_worker *w, memopt_i_cuda_matrix *r,
                                                        void *to, size_t first, size_t rows) {
     const memopt_i_cuda_attention *t = w->t;
-    memopt_i_cuda_mask k;
+    const memopt_i_cuda_mask k = { r->data, to, t->a.lengths, w->sequence, first, rows, t->row, t->a.width, r->step,
+                                   r->stride };
 
     if (!t->a.lengths) return 0;
-    memset(&k, 0, sizeof k);
-    k.from = r->data;
-    k.stride = r->stride;
-    k.step = r->step;
-    k.to = to;
-    k.sequence = w->sequence;
-    k.first = first;
-    k.rows = rows;
     *r = memopt_i_cuda_attention_rows(t, to, 0, t->row, t->a.width);
     return w->plan_only ? 0 : memopt_i_cuda_mask_rows(t, k);
 }

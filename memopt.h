@@ -2288,6 +2288,10 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape);
 /** The actions it runs; *count receives how many. Valid until the next reshape. */
 MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, size_t *count);
 
+/** The segments of its present shape, with measured seconds as costs after memopt_tape_calibrate(); *count receives how
+    many. NULL for NULL. Valid until the next reshape or calibration. */
+MEMOPT_API const memopt_segment *memopt_tape_segments(const memopt_tape *tape, size_t *count);
+
 /**
  * One pass: forward, then backward. Any number of passes may go into one step of the optimizer (gradient accumulation).
  *
@@ -25397,6 +25401,11 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
 MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, size_t *count) {
     if (count) *count = tape ? tape->shape->result.actions : 0;
     return tape ? tape->shape->actions : NULL;
+}
+
+MEMOPT_API const memopt_segment *memopt_tape_segments(const memopt_tape *tape, size_t *count) {
+    if (count) *count = tape ? tape->shape->chain.count : 0;
+    return tape ? tape->shape->chain.segments : NULL;
 }
 
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {

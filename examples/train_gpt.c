@@ -26,6 +26,7 @@
 #include "gpt/outcome.h"
 #include "gpt/json.h"
 #include "gpt/page.h"
+#include "gpt/page_frontier.h"
 #include "parts/block.h"
 #include "parts/embedding.h"
 #include "parts/head.h"
@@ -222,7 +223,6 @@ static int validate(engine *e, const options *o, data *d, outcome *out) {
 static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scaler_default(&e->scaler)); }
 #include "gpt/sample.h"
 #include "gpt/rehearse.h"
-#include "gpt/advise.h"
 #include "gpt/saves.h"
 
 /* ---- a whole run ---- */
@@ -297,23 +297,23 @@ static int fit(options *o, const memopt_ops *ops, const beside *b, char *message
                  (double)o->fit / 1e6);
     return !o->batch;
 }
-/* The plan, and, unless it is a dry run, the training. Everything is given back at the end. strip may be NULL. */
-static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outcome *out, char **strip) {
+/* The plan, and, unless it is a dry run, the training. Everything is given back at the end. known: what was beside the
+   arena when this was advised, or NULL. strip may be NULL. */
+static int run_with(options *o, const memopt_ops *ops, const beside *known, data *d, engine *e, outcome *out, char **strip) {
     char *const message = e->message; const size_t n = sizeof e->message; options shown; size_t peak; beside b = { 0, 0 };
     if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
     if (o->validate && d->file && data_hold_back(d, o->context, message, n)) return 1;
     touch_stacks(ops->threads);
-    if (look_beside(o, ops, &b, message, n)) return 1;
+    if (known) b = *known;
+    else if (look_beside(o, ops, &b, message, n)) return 1;
     if (o->fit && fit(o, ops, &b, message, n)) return 1;
-    if (o->advise && advise(o, ops, &b, message, n)) return 1;
     if (o->blas && !o->dry_run) { /* a batch that has to be smaller then takes no more of it */
         if (rehearse(o, ops, d, &b, message, n)) return 1;
         if (o->fit && fit(o, ops, &b, message, n)) return 1;
     }
     shown = *o;
     shown.quiet = shown.ladder = shown.batch_table = 0; /* what anybody would give to run just this */
-    if (o->advise) shown.dry_run = 0;
-    shown.advise = 0;
+    options_advised(&shown);
     tell_switches(&shown, out);
     if (!(peak = planned_arena(o, ops, &b, message, n))) return 1;
     if (engine_open(e, o, ops, o->dry_run ? 0 : peak, &b)) return 1;
@@ -327,12 +327,12 @@ static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outco
     if (strip) *strip = strip_of(e);
     return 0;
 }
-static int run(const options *asked, outcome *out, char **strip) {
+static int run_beside(const options *asked, const beside *known, outcome *out, char **strip) {
     options o = *asked;
     engine e; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; data d; int wrong;
-    memset(out, 0, sizeof *out); memset(&threads, 0, sizeof threads); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
+    memset(&threads, 0, sizeof threads); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
     wrong = open_ops(&o, &pool, &threads, &ops, out->message, sizeof out->message);
-    if (!wrong && (wrong = run_with(&o, &ops, &d, &e, out, strip)) != 0)
+    if (!wrong && (wrong = run_with(&o, &ops, known, &d, &e, out, strip)) != 0)
         snprintf(out->message, sizeof out->message, "%s", e.message);
     out->ok = !wrong;
     data_close(&d);
@@ -340,20 +340,26 @@ static int run(const options *asked, outcome *out, char **strip) {
     memopt_thread_pool_destroy(pool);
     return wrong;
 }
+static int run(const options *asked, outcome *out, char **strip) { return run_beside(asked, NULL, out, strip); }
 #include "gpt/ranks.h"
 #include "gpt/tables.h"
+#include "gpt/advise.h"
 
 static int run_and_tell(int argc, char **argv) {
-    static outcome out; options o; char message[400] = "";
+    static outcome out; options o; char message[400] = ""; beside known;
     if (options_parse(argc, argv, &o, message, sizeof message)) {
         if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", message);
         return 2;
     }
     if (o.help) { if (!own_rank()) options_help(stdout); return 0; }
+    if (o.advise && advise_open(&o, &known, &out)) {
+        fprintf(stderr, "train_gpt: %s\n", out.message);
+        return 1;
+    }
     if (o.ranks) return ranks_main(&o, &out);
     if (o.ladder) return ladder_main(&o);
     if (o.batch_table) return batch_table_main(&o);
-    if (run(&o, &out, NULL)) {
+    if (run_beside(&o, o.advise ? &known : NULL, &out, NULL)) {
         fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;
     }

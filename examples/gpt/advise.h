@@ -1,10 +1,20 @@
-/* advise.h - which switches make a model fit: every combination is planned by a dry run, and nothing is trained. Formats
-   come in the order of what they round; of each the plan that computes least again, then the smallest. The first format
-   that fits is the advice. Switches that were given stay as they are. */
+/* advise.h - which switches make a model fit: every combination is planned by a dry run. Formats come in the order of
+   what they round; of each the fastest plan, then the smallest: by CPU seconds where --speeds has them, else by
+   operations. The first format that fits is the advice. Switches that were given stay as they are; with --ranks the
+   budget is that of a rank, and the lowest stage that fits is taken, as it sends least. The frontier is what the same
+   rule says of smaller budgets. */
 #ifndef GPT_ADVISE_H
 #define GPT_ADVISE_H
 
-typedef struct advised { options o; double cost; size_t peak; } advised; /* peak 0: nothing fits */
+enum { LEAN_HEAD = 64, LEAN_MLP = 512, /* rows of a chunk */
+       FRONTIER = 8 };
+#include "speeds.h"
+
+typedef struct advised { options o; double cost, seconds; size_t peak; } advised; /* peak 0: nothing fits; seconds of the CPU, 0: not known */
+typedef struct adviser { /* what is asked, and with what it is answered */
+    options asked; const memopt_ops *ops; beside b; speeds *s; /* NULL: by operations */
+    char *message; size_t capacity;
+} adviser;
 static const struct advised_format { const char *name; weights_kind weights; memopt_state_format states; } advised_formats[] = {
     { "the same bits", WEIGHTS_F32, MEMOPT_STATE_F32 }, { "8-bit states", WEIGHTS_F32, MEMOPT_STATE_8BIT },
     { "bf16 split", WEIGHTS_SPLIT, MEMOPT_STATE_F32 }, { "bf16 split, 8-bit states", WEIGHTS_SPLIT, MEMOPT_STATE_8BIT },
@@ -17,56 +27,179 @@ static int advised_options(const options *asked, int format, int form, options *
     static const int ids[4] = { ON_HEAD, ON_ATTENTION, ON_MLP, ON_FUSE_STEP }; char ignored[400]; int i;
     *x = *asked;
     for (i = 0; i < 4; ++i) if ((form >> i & 1) && was_given(asked, ids[i])) return 1;
-    if (form & 1) x->head_chunk = 64;
+    if (form & 1) x->head_chunk = LEAN_HEAD;
     if (form & 2) x->lean_attention = 1;
-    if (form & 4) x->mlp_chunk = 512;
+    if (form & 4) x->mlp_chunk = LEAN_MLP;
     if (form & 8) x->fuse_step = 1;
     x->weights = advised_formats[format].weights; x->states = advised_formats[format].states;
     if (was_given(asked, ON_WEIGHTS) && x->weights != asked->weights) return 1;
     if (was_given(asked, ON_OPTIMIZER) && x->states != asked->states) return 1;
     if (!was_given(asked, ON_GRADIENTS)) x->gradients = x->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
-    if (!was_given(asked, ON_KEEP)) { x->keep = KEEP_BUDGET; x->budget = asked->advise; }
     return options_wrong(x, 0, ignored, sizeof ignored);
 }
-static void advise_format(const options *asked, int format, const memopt_ops *ops, const beside *b, advised *best) {
-    int form; engine e; advised a;
-    best->peak = 0; best->cost = 0;
-    for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(asked, format, form, &a.o)) continue;
-        a.peak = engine_open(&e, &a.o, ops, 0, b) ? 0 : predicted_peak(b, e.peak);
-        a.cost = a.peak && e.tape ? memopt_tape_get_stats(e.tape).cost : 0;
+/* Which pages come in differs from run to run; what a rank's arena holds does not. */
+static size_t advised_slack(const adviser *a) { return a->asked.ranks ? 0 : PROCESS_SLACK; }
+/* The plan of a combination within a budget; 0 bytes: the least. 1: there is none. */
+static int advised_plan(const adviser *a, size_t budget, advised *x, work *w) {
+    if (!was_given(&a->asked, ON_KEEP)) { x->o.keep = budget ? KEEP_BUDGET : KEEP_LEAST; x->o.budget = budget; }
+    if (x->o.ranks) x->peak = planned_rank(&x->o, w);
+    else {
+        engine e;
+
+        x->peak = engine_open(&e, &x->o, a->ops, 0, &a->b) ? 0 : predicted_peak(&a->b, e.peak);
+        if (x->peak) *w = pass_work(&e);
         engine_close(&e);
-        if (!a.peak || a.peak + PROCESS_SLACK > asked->advise) continue;
-        if (!best->peak || a.cost < best->cost || (!(a.cost > best->cost) && a.peak < best->peak)) *best = a;
     }
+    return !x->peak || (budget && x->peak + advised_slack(a) > budget);
+}
+static uint32_t cost_class(double cost) { /* those that differ by less than 1 part in 128 are equal: so much of a float's bits */
+    const float x = (float)cost; uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 16;
+}
+static int is_better(const advised *x, const advised *than) {
+    const uint32_t cost = cost_class(x->cost), other = cost_class(than->cost);
+    return !than->peak || cost < other || (cost == other && x->peak < than->peak);
+}
+/* The best of a format, and of a stage; best->peak 0: none fits. 1: a time could not be measured. */
+static int advise_stage(const adviser *a, size_t budget, int format, size_t stage, advised *best) {
+    int form; advised x; work w;
+    for (form = 0; form < ADVISED_FORMS; ++form) {
+        if (advised_options(&a->asked, format, form, &x.o)) continue;
+        x.o.stage = stage;
+        if (advised_plan(a, budget, &x, &w)) continue;
+        x.seconds = a->s ? step_seconds(a->s, &x.o, &w) : 0;
+        if (x.seconds < 0) { snprintf(a->message, a->capacity, "--speeds: no time could be measured."); return 1; }
+        x.cost = a->s ? x.seconds : 2 * w.cost;
+        if (is_better(&x, best)) *best = x;
+    }
+    return 0;
+}
+static int advise_format(const adviser *a, size_t budget, int format, advised *best) {
+    const int fixed = !a->asked.ranks || was_given(&a->asked, ON_STAGE) || (a->asked.offload & OFFLOAD_WEIGHTS);
+    size_t stage;
+    best->peak = 0;
+    for (stage = fixed ? a->asked.stage : 0; stage <= (fixed ? a->asked.stage : 3) && !best->peak; ++stage)
+        if (advise_stage(a, budget, format, stage, best)) return 1;
+    return 0;
 }
 /* The least that any combination takes: all that saves is on. */
-static size_t advised_least(const options *asked, const memopt_ops *ops, const beside *b) {
-    size_t least_peak = 0, peak; int format, form; options x; char ignored[400];
+static size_t advised_least(const adviser *a) {
+    size_t least_peak = 0; int format, form; advised x; work w;
     for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(asked, format, form, &x)) continue;
-        if (!was_given(asked, ON_KEEP)) x.keep = KEEP_LEAST;
-        peak = planned_arena(&x, ops, b, ignored, sizeof ignored);
-        if (peak && (!least_peak || predicted_peak(b, peak) < least_peak)) least_peak = predicted_peak(b, peak);
+        if (advised_options(&a->asked, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
+        if (!least_peak || x.peak < least_peak) least_peak = x.peak;
     }
-    return least_peak;
+    return least_peak ? least_peak + advised_slack(a) : 0;
 }
-/* A line for each format, and the first that fits into *o. */
-static int advise(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
-    const options asked = *o; advised best; options shown; char text[400]; int format, found = 0;
-    printf("%-26s %12s %10s  %s\n", "", "predicted MB", "operations", "command");
-    for (format = 0; format < ADVISED_FORMATS; ++format) {
-        advise_format(&asked, format, ops, b, &best);
-        if (!best.peak) { printf("%-26s %12s\n", advised_formats[format].name, "-"); continue; }
-        shown = best.o; shown.advise = 0; shown.dry_run = 0;
-        options_describe(&shown, text, sizeof text);
-        printf("%-26s %12.1f %10.3g  train_gpt %s\n", advised_formats[format].name, (double)best.peak / 1e6, 2 * best.cost, text);
-        if (!found) *o = best.o;
-        found = 1;
+static void advised_tell(const char *name, const advised *x) {
+    options shown = x->o; char text[400];
+    if (!x->peak) { printf("%-26s %12s\n", name, "-"); return; }
+    options_advised(&shown);
+    options_describe(&shown, text, sizeof text);
+    printf("%-26s %12.1f ", name, (double)x->peak / 1e6);
+    if (x->seconds > 0) printf("%10.4g", x->seconds);
+    else printf("%10.3g", x->cost);
+    printf("  train_gpt %s\n", text);
+}
+/* A line for each format, and the first that fits into *best. */
+static int advise(const adviser *a, advised *best) {
+    advised x; int format;
+    printf("%-26s %12s %10s  %s\n", "", "predicted MB", a->s ? "CPU s, step" : "operations", "command");
+    for (format = 0, best->peak = 0; format < ADVISED_FORMATS; ++format) {
+        if (advise_format(a, a->asked.advise, format, &x)) return 1;
+        advised_tell(advised_formats[format].name, &x);
+        if (x.peak && !best->peak) *best = x;
     }
-    if (!found)
-        snprintf(message, capacity, "Nothing fits into %.1f MB: the least is %.1f MB; a smaller --batch or --context needs less.",
-                 (double)asked.advise / 1e6, ceil((double)(advised_least(&asked, ops, b) + PROCESS_SLACK) / 1e5) / 10);
-    return !found;
+    if (!best->peak)
+        snprintf(a->message, a->capacity, "Nothing fits into %.1f MB: the least is %.1f MB; a smaller --batch or --context needs less.",
+                 (double)a->asked.advise / 1e6, ceil((double)advised_least(a) / 1e5) / 10);
+    return !best->peak;
+}
+/* Of budgets from the least to the one that was asked for, the first format that fits; those that differ. */
+static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
+    const double least_peak = (double)advised_least(a), ratio = (double)a->asked.advise / least_peak; int format, i;
+    for (i = 0, *count = 0; i < FRONTIER; ++i) {
+        advised *x = &rows[*count];
+        const size_t budget = i == FRONTIER - 1 ? a->asked.advise : (size_t)ceil(least_peak * pow(ratio, (double)i / (FRONTIER - 1)));
+        for (format = 0, x->peak = 0; format < ADVISED_FORMATS && !x->peak; ++format)
+            if (advise_format(a, budget, format, x)) return 1;
+        if (x->peak && (!*count || x->peak != x[-1].peak)) ++*count;
+    }
+    return 0;
+}
+
+/* ---- the frontier, run ---- */
+/* Each plan in a process of its own. */
+static void frontier_run(const advised *x, outcome *out) {
+    options o = x->o; char *strip = NULL;
+    options_advised(&o);
+    o.quiet = 1;
+    run_apart(&o, "", out, &strip);
+    free(strip);
+}
+/* Prints the rows, trains them where that is asked for, and draws both. */
+static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
+    frontier shown = { 0 }; options o = a->asked; char about[400]; size_t i; outcome *out = (outcome *)calloc(1, sizeof *out); int wrong = !out;
+    const double tokens = (double)(a->asked.batch * (a->asked.ranks ? a->asked.units : a->asked.accumulate) * (a->asked.context + (a->asked.vit ? 1 : 0)));
+
+    printf("\n%-12s %10s %12s %10s  %s\n", "predicted MB", "tokens/s", a->asked.frontier ? "measured MB" : "", a->asked.frontier ? "tokens/s" : "",
+           a->s ? "with less memory; tokens of a CPU second" : "with less memory: --speeds FILE tells its speed");
+    for (i = 0; i < count && !wrong; ++i) {
+        frontier_point *p = &shown.of[i]; char text[400]; options row = rows[i].o;
+
+        options_advised(&row);
+        row.json = NULL;
+        options_describe(&row, text, sizeof text);
+        p->predicted_bytes = (double)rows[i].peak;
+        if (rows[i].seconds > 0) p->predicted_speed = tokens / rows[i].seconds;
+        if (a->asked.frontier) {
+            frontier_run(&rows[i], out);
+            if (!out->ok) { snprintf(a->message, a->capacity, "%s", out->message); wrong = 1; break; }
+            p->measured_bytes = (double)out->measured_peak;
+            p->measured_speed = tokens / out->cpu_seconds_per_step;
+        }
+        printf("%-12.1f ", p->predicted_bytes / 1e6);
+        if (p->predicted_speed > 0) printf("%10.1f ", p->predicted_speed);
+        else printf("%10s ", "-");
+        if (a->asked.frontier) printf("%12.1f %10.1f  %s\n", p->measured_bytes / 1e6, p->measured_speed, text);
+        else printf("%12s %10s  %s\n", "", "", text);
+        fflush(stdout);
+        snprintf(p->switches, sizeof p->switches, "%s", text);
+    }
+    free(out);
+    options_describe(&o, about, sizeof about);
+    shown.about = about; shown.count = count;
+    if (wrong || !a->s) return wrong;
+    (void)mkdir("build", 0777);
+    if (!frontier_write("build/frontier.html", &shown)) { puts("build/frontier.html shows it."); return 0; }
+    snprintf(a->message, a->capacity, "build/frontier.html could not be written; is this folder writable?");
+    return 1;
+}
+
+/* ---- what --advise does ---- */
+static int advise_with(const adviser *a, options *o, double *seconds) {
+    static advised rows[FRONTIER]; advised best; size_t count;
+    if (advise(a, &best) || advise_frontier(a, rows, &count) || frontier_tell(a, rows, count)) return 1;
+    *o = best.o;
+    *seconds = best.seconds;
+    return 0;
+}
+/* 0: *o is the advice, for a process that has *known beside the arena. */
+static int advise_open(options *o, beside *known, outcome *out) {
+    adviser a; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; int wrong; speeds *s = NULL;
+    memset(&a, 0, sizeof a); memset(&threads, 0, sizeof threads);
+    a.asked = *o; a.ops = &ops; a.message = out->message; a.capacity = sizeof out->message;
+    if (o->speeds && !(s = (speeds *)calloc(1, sizeof *s))) { snprintf(out->message, sizeof out->message, "No memory for --speeds."); return 1; }
+    a.s = s;
+    wrong = open_ops(o, &pool, &threads, &ops, out->message, sizeof out->message);
+    touch_stacks(ops.threads);
+    if (!wrong) wrong = (s && speeds_open(o->speeds, s, a.message, a.capacity)) || look_beside(o, &ops, &a.b, a.message, a.capacity)
+        || advise_with(&a, o, &out->predicted_seconds);
+    if (s && s->count) wrong |= speeds_close(a.asked.speeds, s, a.message, a.capacity); /* what has been measured is kept */
+    *known = a.b;
+    memopt_thread_pool_destroy(pool);
+    free(s);
+    return wrong;
 }
 #endif

@@ -71,6 +71,7 @@ static void json_put(FILE *f, const outcome *o) {
     json_known(f, "tokens_per_second", o->tokens_per_second);
     json_known(f, "seconds_per_step", o->seconds_per_step);
     json_known(f, "cpu_seconds_per_step", o->cpu_seconds_per_step);
+    json_known(f, "predicted_cpu_seconds_per_step", o->predicted_seconds);
     json_real(f, "flops_per_step", o->flops_per_step);
     json_known(f, "mfu", o->mfu); json_known(f, "gemm_flops_per_second", o->gemm_flops);
     json_count(f, "steps", o->steps); json_count(f, "steps_of_a_loss", o->loss_steps);

@@ -41,7 +41,9 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      replicas;                             /* sets of ranks, each of which holds all */
     int         offload;                              /* OFFLOAD_..., or'ed */
     const char *offload_to;                           /* a folder; NULL: memory of the host */
+    const char *speeds;                               /* file, or NULL */
     int         ladder, ends, batch_table;            /* run the tables instead of one training */
+    int         frontier;                             /* train the plans of --advise, too */
     int         quiet;                                /* no progress line */
     int         help;                                 /* --help was given: contradictions have not been looked at */
 } options;
@@ -59,7 +61,7 @@ static int  options_bytes(const char *text, size_t *bytes);
 /* ---- the list: every switch once, in the order of --help ---- */
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
@@ -94,6 +96,8 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
     { NULL, "advise", "BYTES", "plan all combinations of these and tell which fits; the given ones stay" },
+    { NULL, "speeds", "FILE", "with --advise: seconds of this machine, measured where the file has them not" },
+    { NULL, "frontier", NULL, "with --advise: train the plans for less memory, too, and draw them" },
     { "Many ranks", "ranks", "R", "threads of this process, the model cut among them; default off" },
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
@@ -302,6 +306,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_OFFLOAD:   bad = options_offload(v, o);
                        want = "states, weights, activations, several with commas; behind them =host, or = and a folder"; break;
     case ON_DATA:      bad = !*v; o->data = v; want = "the name of a file"; break;
+    case ON_SPEEDS:    bad = !*v; o->speeds = v; want = "the name of a file"; break;
     case ON_JSON:      bad = !*v; o->json = v; want = "the name of a file"; break;
     case ON_SAVE:      bad = !*v; o->save = v; want = "the name of a directory"; break;
     case ON_RESUME:    bad = !*v; o->resume = v; want = "the name of a directory"; break;
@@ -309,6 +314,7 @@ static int options_take(options *o, int id, const char *v, char *message, size_t
     case ON_DRY_RUN:   o->dry_run = 1; break;
     case ON_LADDER:    o->ladder = 1; break;
     case ON_ENDS:      o->ends = 1; break;
+    case ON_FRONTIER:  o->frontier = 1; break;
     case ON_BATCH_TABLE: o->batch_table = 1; break;
     case ON_QUIET:     o->quiet = 1; break;
     default:           o->help = 1; break;
@@ -361,6 +367,11 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     o->given = given;
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);
+}
+/* What was asked of --advise is no part of the answer. */
+static void options_advised(options *o) {
+    if (!o->advise) return;
+    o->advise = 0; o->dry_run = o->frontier = 0; o->speeds = NULL;
 }
 #include "options_text.h" /* options_describe(), options_help() */
 #endif

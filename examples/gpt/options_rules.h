@@ -104,9 +104,12 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            "--keep conventional holds no masks for --dropout: leave one of them out.");
     REFUSE(o->keep == KEEP_CONVENTIONAL && o->sample,
            "--sample needs the shorter batches that --keep conventional does not know: leave one of them out.");
-    REFUSE(o->advise && (o->fit || o->ranks || o->ladder || o->batch_table || o->save || o->resume || o->validate || o->sample),
-           "--advise plans the training of one process: leave %s out.", o->fit ? "--fit" : o->ranks ? "--ranks and --offload"
+    REFUSE(o->advise && (o->fit || o->ladder || o->batch_table || o->save || o->resume || o->validate || o->sample),
+           "--advise plans a training alone: leave %s out.", o->fit ? "--fit"
            : o->ladder || o->batch_table ? "tables" : o->save || o->resume ? "--save and --resume" : "--validate and --sample");
+    REFUSE((o->speeds || o->frontier) && !o->advise, "--%s goes with --advise BYTES: give that as well, or leave it out.",
+           o->speeds ? "speeds" : "frontier");
+    REFUSE(o->frontier && o->ranks, "--frontier measures the memory of one process: leave --ranks and --offload out.");
     REFUSE(o->fit && GIVEN(ON_BATCH), "--fit looks for the largest --batch itself: leave one of them out.");
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");

@@ -49,12 +49,13 @@ static void options_value(const options *o, int id, char *v, size_t n) {
         if (o->offload) snprintf(v + strlen(v), n - strlen(v), "=%s", o->offload_to ? o->offload_to : "host");
         break;
     case ON_DATA:      snprintf(v, n, "%s", o->data ? o->data : ""); break;
+    case ON_SPEEDS:    snprintf(v, n, "%s", o->speeds ? o->speeds : ""); break;
     case ON_JSON:      snprintf(v, n, "%s", o->json ? o->json : ""); break;
     case ON_SAVE:      snprintf(v, n, "%s", o->save ? o->save : ""); break;
     case ON_RESUME:    snprintf(v, n, "%s", o->resume ? o->resume : ""); break;
     default: {
         const int on = id == ON_FUSE_STEP ? o->fuse_step : id == ON_DRY_RUN ? o->dry_run : id == ON_LADDER ? o->ladder
-                     : id == ON_ENDS ? o->ends : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
+                     : id == ON_ENDS ? o->ends : id == ON_FRONTIER ? o->frontier : id == ON_BATCH_TABLE ? o->batch_table : id == ON_QUIET ? o->quiet : o->help;
         snprintf(v, n, "%s", on ? "1" : ""); }
     }
 }

@@ -164,6 +164,25 @@ static memopt_tape_desc describe_tape(engine *e, const options *o) {
     if (o->keep == KEEP_OVERHEAD) { d.budget = 0; d.overhead = o->overhead; }
     return d;
 }
+/* ---- what a pass does: which segments how often ---- */
+enum { EMBEDDING_KIND, ATTENTION_KIND, MLP_KIND, HEAD_KIND, KINDS, /* of segments */
+       PIECES = 2 * KINDS /* forwards, then backwards */ };
+
+typedef struct work { size_t calls[PIECES]; double cost; /* multiply-adds */ } work;
+
+static work pass_work(const engine *e) {
+    work w = { { 0 }, 0 }; size_t count = 0, i; const memopt_action *actions = memopt_tape_actions(e->tape, &count);
+
+    w.cost = memopt_tape_get_stats(e->tape).cost;
+    for (i = 0; i < count; ++i) {
+        const size_t at = actions[i].index, last = e->segment_count - 1;
+        const size_t kind = !at ? EMBEDDING_KIND : at == last ? HEAD_KIND : at % 2 ? ATTENTION_KIND : MLP_KIND;
+
+        if (actions[i].op == MEMOPT_ACTION_BACKWARD) ++w.calls[KINDS + kind];
+        if (actions[i].op == MEMOPT_ACTION_FORWARD || actions[i].op == MEMOPT_ACTION_FORWARD_SAVE) ++w.calls[kind];
+    }
+    return w;
+}
 /* ---- memory through one training step: what the tape's actions hold, one after the other ---- */
 typedef struct walk { /* most: bytes beside what is always there, at their highest; and then by tag */
     const engine *e; outcome *out; double cost, whole; size_t held, most, kept_then, gradients_then;

@@ -82,6 +82,7 @@ typedef struct ranks_plan {
     size_t       data;
     rank_report *reports;
     memopt_shard_bytes *bytes;  /* of each rank */
+    work         work;          /* of a pass */
     int          alone;         /* a table's row: one rank, told as a process */
     char       **strip;         /* NULL, or receives its schedule */
 } ranks_plan;
@@ -439,6 +440,7 @@ static int plan_all(rank *r, ranks_plan *p) {
         if (rank_open_tape(r, p->budget) || plan_shards(r, p, &largest)) return 1;
         p->tape = memopt_tape_get_stats(r->e.tape).peak;
         p->evaluation = memopt_tape_get_stats(r->e.tape).evaluate_peak;
+        p->work = pass_work(&r->e);
         p->kept[0] = rank_kept_bytes(r, 0);
         p->kept[1] = rank_kept_bytes(r, 1);
         if (!has_budget || pushed(&r->o, p->data + largest) + round64(p->tape) <= r->o.budget) return 0;
@@ -1051,14 +1053,14 @@ static int ranks_run(const ranks_plan *p, outcome *out) {
 #endif
 
 /* ---- what is told ---- */
-#include "ranks_report.h" /* ranks_tell(), ranks_json_write() */
+#include "ranks_report.h" /* ranks_tell(), ranks_json_write(), largest_rank() */
 
 static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, outcome *out) {
     options shown = *asked;
     int wrong;
 
-    memset(out, 0, sizeof *out);
     shown.quiet = shown.ladder = 0;
+    options_advised(&shown);
     tell_switches(&shown, out);
     *o = *asked;
     o->accumulate = o->units;
@@ -1071,6 +1073,20 @@ static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, o
     p->steps = o->dry_run ? o->steps : (size_t)out->steps;
     out->ok = !wrong;
     return wrong;
+}
+
+/* The bytes that the largest rank holds, by dry run; 0: there is no such plan. */
+static size_t planned_rank(const options *asked, work *w) {
+    ranks_plan p = { 0 };
+    options o = *asked;
+    outcome *out = (outcome *)calloc(1, sizeof *out);
+    size_t peak = 0;
+
+    o.dry_run = 1;
+    if (out && !ranks_plan_and_run(asked, &p, &o, out)) peak = largest_rank(&p, 0);
+    *w = p.work;
+    free(p.reports); free(p.bytes); free(out);
+    return peak;
 }
 
 /* A row of a table: one rank, told as run() tells a process. */

@@ -16,6 +16,16 @@ static int as_planned(const ranks_plan *p) { /* to the byte; what LAMB and its l
     return 1;
 }
 
+/* Bytes of the rank that holds most: predicted, or measured. */
+static size_t largest_rank(const ranks_plan *p, int measured) {
+    size_t bytes = 0;
+    size_t i;
+
+    for (i = 0; i < p->o->ranks; ++i)
+        bytes = most(bytes, (size_t)(measured ? p->reports[i].measured : p->reports[i].predicted)[HELD]);
+    return bytes;
+}
+
 static void tell_rank(const ranks_plan *p, size_t number) {
     const rank_report *x = &p->reports[number];
     const double steps = (double)p->steps * 1e6;
@@ -130,11 +140,15 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_count(f, "stage", o->stage);
     json_count(f, "units", o->units);
     json_count(f, "replicas", o->replicas);
+    json_count(f, "predicted_peak_bytes", largest_rank(told->p, 0)); /* of a rank */
+    if (!o->dry_run) json_count(f, "measured_peak_bytes", largest_rank(told->p, 1));
     json_count(f, "parameters", out->parameters);
     json_count(f, "tokens_per_step", out->tokens);
     json_count(f, "steps", out->steps);
     json_known(f, "tokens_per_second", out->tokens_per_second);
     json_known(f, "seconds_per_step", out->seconds_per_step);
+    json_known(f, "cpu_seconds_per_step", out->cpu_seconds_per_step);
+    json_known(f, "predicted_cpu_seconds_per_step", out->predicted_seconds);
     json_losses(f, "losses", out->losses, out->loss_count);
     json_losses(f, "held_back_losses", out->held, out->held_count);
     if (o->dry_run) fputs(",\n  \"weights_hash\": null", f);

@@ -1,0 +1,235 @@
+/* speeds.h - CPU seconds that the pieces of a training take on this machine: segments forward and backward, by
+   memopt_tape_calibrate() over a network of one layer, and what a step takes beside its passes. Measured in processes
+   of their own, so that they leave nothing in the memory of this one, and kept as text: a line for each network with
+   its switches, a colon and the seconds. What is in the file is not measured again. */
+#ifndef GPT_SPEEDS_H
+#define GPT_SPEEDS_H
+
+enum { MOST_SPEEDS = 4096, STEP_LAYERS = 3 /* of the second network whose step is timed */ };
+
+typedef struct speed { char network[400]; double seconds[PIECES]; } speed;
+typedef struct speeds { speed of[MOST_SPEEDS]; size_t count, read; } speeds; /* read: that came from the file */
+
+/* ---- the file ---- */
+/* A line: "switches: seconds ...", each from 0 to 10^6. 1: it is none. */
+static int speed_read(char *line, speed *out) {
+    char *at = strrchr(line, ':'), *end; size_t i;
+
+    memset(out, 0, sizeof *out);
+    if (!at || at == line || (size_t)(at - line) >= sizeof out->network) return 1;
+    memcpy(out->network, line, (size_t)(at - line));
+    for (++at, i = 0; i < PIECES; ++i, at = end) {
+        out->seconds[i] = strtod(at, &end);
+        if (end == at || !(out->seconds[i] >= 0 && out->seconds[i] <= 1e6)) return 1;
+    }
+    return strspn(at, " \n") != strlen(at);
+}
+
+/* No file: nothing has been measured yet. */
+static int speeds_open(const char *path, speeds *s, char *message, size_t capacity) {
+    char line[1024]; FILE *f = fopen(path, "r"); size_t number = 0; int wrong = 0;
+
+    s->count = s->read = 0;
+    if (!f && errno == ENOENT) return 0;
+    if (!f) { snprintf(message, capacity, "--speeds %.200s: %s.", path, strerror(errno)); return 1; }
+    while (!wrong && fgets(line, sizeof line, f)) {
+        ++number;
+        if (line[0] == '#') continue;
+        wrong = s->count == MOST_SPEEDS || !strchr(line, '\n') || speed_read(line, &s->of[s->count]);
+        s->count += !wrong;
+    }
+    wrong |= ferror(f);
+    fclose(f);
+    s->read = s->count;
+    if (wrong) snprintf(message, capacity, "--speeds %.200s: line %zu is no network with %d times behind a colon; remove "
+                        "the file, and it is measured anew.", path, number, PIECES);
+    return wrong;
+}
+
+static void speeds_put(FILE *f, const void *what) {
+    const speeds *s = (const speeds *)what; size_t i, k;
+
+    fputs("# CPU seconds: forward of embedding, attention, MLP, head; their backward. With \"step\": one beside its passes\n", f);
+    for (i = 0; i < s->count; ++i) {
+        fprintf(f, "%s:", s->of[i].network);
+        for (k = 0; k < PIECES; ++k) fprintf(f, " %.4g", s->of[i].seconds[k]);
+        fputc('\n', f);
+    }
+}
+
+static int speeds_close(const char *path, const speeds *s, char *message, size_t capacity) {
+    if (s->count == s->read || !file_replace(path, speeds_put, s)) return 0;
+    snprintf(message, capacity, "--speeds %.200s: it could not be written; is its folder there, and is there room?", path);
+    return 1;
+}
+
+/* ---- measuring, in a process of its own ---- */
+typedef int speed_fn(const options *o, double *seconds); /* 0: measured */
+
+static int speed_compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int speed_apart(speed_fn *measure, const options *o, double *seconds) {
+    const size_t bytes = PIECES * sizeof *seconds; int to[2]; pid_t child; ssize_t got;
+
+    if (pipe(to)) return 1;
+    fflush(NULL);
+    child = fork();
+    if (!child) {
+        close(to[0]);
+        if (measure(o, seconds)) _exit(1);
+        _exit(write(to[1], seconds, bytes) != (ssize_t)bytes);
+    }
+    close(to[1]);
+    got = child > 0 ? read(to[0], seconds, bytes) : -1; /* fewer than a pipe's buffer: whole, or nothing */
+    close(to[0]);
+    if (child > 0) (void)waitpid(child, NULL, 0);
+    return got != (ssize_t)bytes;
+}
+
+/* A network in memory, with workers of its own: fork() has left those of the parent behind. */
+typedef struct trial { engine e; memopt_thread_pool *pool; memopt_threads threads; memopt_ops ops; data d; } trial;
+
+static int trial_open(trial *t, const options *o) {
+    const beside nothing = { 0, 0 }; char *const message = t->e.message; const size_t n = sizeof t->e.message; size_t peak, i;
+
+    memset(t, 0, sizeof *t);
+    if (open_ops(o, &t->pool, &t->threads, &t->ops, message, n)) return 1;
+    if (!o->vit && data_open(o->data, o->vocab, o->context, &t->d, message, n)) return 1;
+    peak = planned_arena(o, &t->ops, &nothing, message, n);
+    if (!peak || engine_open(&t->e, o, &t->ops, peak, &nothing) || init_scale(&t->e)) return 1;
+    for (i = 0; i < t->e.m.tensor_count; ++i)
+        if (said(&t->e, "The weights", init_tensor(&t->e.m, i, &t->e.m.tensors[i], o->seed))) return 1;
+    t->e.m.head.rule.scale = 1; t->e.m.head.targets = t->e.targets; t->e.m.optim = t->e.optim;
+    return load_batch(&t->e, o, &t->d, 0, 0);
+}
+
+static memopt_status worked_now(void *user, uint64_t *nanoseconds) {
+    (void)user;
+    *nanoseconds = (uint64_t)(1e9 * seconds_worked());
+    return MEMOPT_OK;
+}
+
+/* Forwards and backwards of the four kinds, by the CPU's clock: others on the machine do not change it. */
+static int measure_pass(const options *o, double *seconds) {
+    trial t; memopt_tape_desc d; memopt_tape *tape; const memopt_segment *s; double begin; size_t repeats, i;
+
+    if (trial_open(&t, o)) return 1;
+    memopt_tape_destroy(t.e.tape);
+    t.e.host.clock.now_fn = worked_now;
+    d = describe_tape(&t.e, o);
+    if (memopt_tape_create(&d, &tape)) return 1;
+    begin = seconds_worked();
+    if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, 1)) return 1;
+    repeats = (size_t)(0.15 / (seconds_worked() - begin + 1e-4)) + 3;
+    if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, repeats)) return 1;
+    s = memopt_tape_segments(tape, NULL);
+    for (i = 0; i < KINDS; ++i) {
+        seconds[i] = s[i].forward_cost;
+        seconds[KINDS + i] = s[i].backward_cost;
+    }
+    return 0;
+}
+
+/* What a step takes beside its passes, without ranks: gradients measured and weights stepped. */
+static int measure_step(const options *o, double *seconds) {
+    enum { TRIES = 40 };
+    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 };
+    double took[TRIES], begun; trial t; size_t n;
+
+    if (trial_open(&t, o) || pass(&t.e)) return 1;
+    group.rate = 0;
+    run.groups = &group; run.group_count = 1; run.clips_norm = o->clip > 0; run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
+    for (n = 0, begun = seconds_worked(); n < TRIES && (n < 5 || seconds_worked() - begun < 0.5); ++n) {
+        const double begin = seconds_worked();
+
+        run.step = n + 1;
+        if (load_batch(&t.e, o, &t.d, n, 0) || apply(&t.e, o, &run)) return 1;
+        took[n] = seconds_worked() - begin;
+    }
+    qsort(took, n, sizeof *took, speed_compare);
+    seconds[0] = took[n / 2];
+    return 0;
+}
+
+/* A whole step over ranks, with its passes. */
+static int measure_ranks(const options *o, double *seconds) {
+    ranks_plan p = { 0 }; options silent = *o, x; outcome *out = (outcome *)calloc(1, sizeof *out);
+
+    silent.quiet = 1;
+    if (!out || ranks_plan_and_run(&silent, &p, &x, out)) return 1;
+    seconds[0] = out->cpu_seconds_per_step;
+    return 0;
+}
+
+/* ---- a plan's seconds ---- */
+/* NULL: it cannot be measured. */
+static const double *speed_of(speeds *s, const char *what, const options *o, speed_fn *measure) {
+    char switches[380]; speed x; size_t i;
+
+    memset(&x, 0, sizeof x);
+    options_describe(o, switches, sizeof switches);
+    snprintf(x.network, sizeof x.network, "%s %s", what, switches);
+    for (i = 0; i < s->count; ++i) if (!strcmp(s->of[i].network, x.network)) return s->of[i].seconds;
+    if (s->count == MOST_SPEEDS || speed_apart(measure, o, x.seconds)) return NULL;
+    s->of[s->count] = x;
+    return s->of[s->count++].seconds;
+}
+
+/* The network of so few layers whose speed is that of o's; what has nothing to do with it is as always. */
+static options trial_options(const options *o, size_t layers) {
+    options x = *o;
+
+    x.layers = layers; x.steps = x.accumulate = x.seed = 1; x.warmup = x.scale_rate = 0; x.schedule = RATE_CONSTANT;
+    x.keep = KEEP_ARENA; x.fuse_step = x.dry_run = x.frontier = 0; x.advise = x.fit = 0;
+    x.json = x.speeds = NULL; x.quiet = 0;
+    return x;
+}
+static options pass_options(const options *o, int lean) {
+    options x = trial_options(o, 1);
+
+    x.optimizer = MEMOPT_OPTIM_SGD; x.states = MEMOPT_STATE_F32; x.clip = 0; x.rate = 0;
+    x.ranks = x.units = 0; x.replicas = 1; x.stage = 3; x.offload = 0; x.offload_to = NULL;
+    x.head_chunk = !lean ? 0 : o->head_chunk ? o->head_chunk : LEAN_HEAD;
+    x.mlp_chunk = !lean ? 0 : o->mlp_chunk ? o->mlp_chunk : LEAN_MLP;
+    x.lean_attention = lean;
+    return x;
+}
+/* Seconds of a pass; below 0: not measured. A segment's depend on its own form alone. */
+static double pass_seconds(speeds *s, const options *o, const work *w) {
+    const int lean[KINDS] = { 0, o->lean_attention, o->mlp_chunk != 0, o->head_chunk != 0 }; double sum = 0; size_t i;
+
+    for (i = 0; i < PIECES; ++i) {
+        const options x = pass_options(o, lean[i % KINDS]);
+        const double *seconds = w->calls[i] ? speed_of(s, "pass", &x, measure_pass) : NULL;
+
+        if (w->calls[i] && !seconds) return -1;
+        if (seconds) sum += (double)w->calls[i] * seconds[i];
+    }
+    return sum;
+}
+/* Of a step beside its passes, with so many layers; it takes nothing of a pass's size. */
+static double beside_passes(speeds *s, const options *o, size_t layers) {
+    options x = trial_options(o, layers); work w = { { 1, 0, 0, 1, 1, 0, 0, 1 }, 0 }; const double *seconds; double passes;
+
+    x.batch = 1; x.head_chunk = x.mlp_chunk = 0; x.lean_attention = 0; x.rate = 0;
+    x.steps = o->ranks ? 6 : 1; x.fuse_step = o->ranks && o->fuse_step;
+    if (!o->ranks) { seconds = speed_of(s, "step", &x, measure_step); return seconds ? seconds[0] : -1; }
+    seconds = speed_of(s, "ranks", &x, measure_ranks);
+    w.calls[ATTENTION_KIND] = w.calls[MLP_KIND] = w.calls[KINDS + ATTENTION_KIND] = w.calls[KINDS + MLP_KIND] = layers;
+    passes = pass_seconds(s, &x, &w);
+    if (!seconds || passes < 0) return -1;
+    return seconds[0] > (double)o->units * passes ? seconds[0] - (double)o->units * passes : 0;
+}
+/* CPU seconds of a step, which grow with each layer alike; below 0: not measured. */
+static double step_seconds(speeds *s, const options *o, const work *w) {
+    const double pass = pass_seconds(s, o, w), first = beside_passes(s, o, 1), more = beside_passes(s, o, STEP_LAYERS);
+
+    if (pass < 0 || first < 0 || more < 0) return -1;
+    return (double)(o->ranks ? o->units : o->accumulate) * pass
+        + first + (more > first ? more - first : 0) / (STEP_LAYERS - 1) * (double)(o->layers - 1);
+}
+#endif

@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -65,6 +65,13 @@ batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the sam
 
 seven-b: $(BUILD)/seven_b ## a training step of a 7-billion-parameter decoder in 3 GB of memory: weights and states in DIR (55 GB of disk; ARGS=--no-atomic: 28)
 	@$(BUILD)/seven_b --dir $(or $(DIR),$(BUILD)) --steps $(or $(STEPS),1) --threads $(JOBS) $(ARGS)
+
+advise-runs: $(BUILD)/train_gpt ## 200 random models, budgets, permissions and ranks: what train_gpt --advise says is run, and compared (CASES=N; half an hour)
+	@python3 tests/check_advise.py $(BUILD)/train_gpt $(or $(CASES),200)
+
+frontier: $(BUILD)/train_gpt ## tokens a second against memory for GPT-2 124M, predicted and measured: build/frontier.html (about 10 minutes, 3 GB)
+	@$(BUILD)/train_gpt --preset gpt2-124m --context $(or $(CONTEXT),256) --batch 1 --steps $(or $(STEPS),2) --advise $(or $(LIMIT),3G) \
+	    --speeds $(BUILD)/speeds.txt --frontier --threads $(JOBS)
 
 ranks: $(BUILD)/train_gpt ## the tiny GPT over 1, 2, 4 and 8 ranks, stages 0 to 3, threads and MPI: bytes of a rank, traffic, one hash
 	@sh tests/ranks.sh
@@ -183,7 +190,7 @@ ifneq ($(filter-out none,$(BLAS)),)
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune $(BUILD)/seven_b: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune $(BUILD)/seven_b $(BUILD)/advise_tool: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)

@@ -2,7 +2,7 @@
 
      advise_tool llama-2-7b 4090 --may bf16,8bit --batch 8
      advise_tool llama-3-8b 8xh100 --length 8192 --may bf16 --batch 64
-     advise_tool --measure my.machine        (a minute: products and memory of this machine, one thread)
+     advise_tool --measure my.machine --threads 8 --disk /data   (half a minute: products, memory, a disk)
      advise_tool my.model my.machine
 
    What to see: nothing of the model is there; memopt_advise_solve() goes through all it knows in less than a second and
@@ -14,7 +14,6 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
-#include <time.h>
 
 /* ---- names ---- */
 typedef struct known_model { const char *name; double layers, width, heads, kv_heads, mlp, vocabulary, length, llama, tied; } known_model;
@@ -48,29 +47,21 @@ static const known_device devices[] = {
     { "mi300x", 192, 163, 1307, 5300, 448, 50, 50, 304, 0.35 },  { "core", 0.7, 0.11, 0.11, 13, 4, 1, 10, 0, 0.8 } };
 
 /* ---- files ---- */
-typedef struct field { const char *name; size_t at; int kind; } field; /* 0 size_t, 1 int, 2 uint64_t, 3 double */
+typedef struct field { const char *name; size_t at; int kind; } field; /* 0 size_t, 1 int */
 
 #define MODEL(name, kind)   { #name, offsetof(memopt_advise_model, name), kind }
-#define MACHINE(name, kind) { #name, offsetof(memopt_advise_machine, name), kind }
 static const field model_fields[] = { MODEL(layers, 0), MODEL(width, 0), MODEL(heads, 0), MODEL(kv_heads, 0), MODEL(mlp, 0), MODEL(vocabulary, 0),
     MODEL(length, 0), MODEL(positions, 0), MODEL(gated, 1), MODEL(rms, 1), MODEL(no_bias, 1), MODEL(tied, 1), MODEL(not_causal, 1),
     MODEL(dropout, 1), MODEL(mlp_kept, 0), MODEL(logit_bytes, 0), { NULL, 0, 0 } };
-static const field machine_fields[] = { MACHINE(processors, 0), MACHINE(of_host, 0), MACHINE(memory, 2), MACHINE(reserve, 2), MACHINE(host_memory, 2),
-    MACHINE(disk, 2), MACHINE(f32_rate, 3), MACHINE(bf16_rate, 3), MACHINE(efficiency, 3), MACHINE(multiprocessors, 0), MACHINE(bandwidth, 3),
-    MACHINE(host_bandwidth, 3), MACHINE(disk_bandwidth, 3), MACHINE(local.bandwidth, 3), MACHINE(local.latency, 3), MACHINE(network.bandwidth, 3),
-    MACHINE(network.latency, 3), { NULL, 0, 0 } };
-
 static int set_field(void *of, const field *f, double value) {
     unsigned char *at = (unsigned char *)of + f->at;
 
-    if (f->kind == 3) { memcpy(at, &value, sizeof value); return 0; }
     if (!(value >= 0 && value < 9e15)) return 1;
     if (f->kind == 0) { const size_t x = (size_t)value; memcpy(at, &x, sizeof x); }
     if (f->kind == 1) { const int x = value < 1000 ? (int)value : 1000; memcpy(at, &x, sizeof x); }
-    if (f->kind == 2) { const uint64_t x = (uint64_t)value; memcpy(at, &x, sizeof x); }
     return 0;
 }
-static int read_file(const char *path, const field *fields, void *out) {
+static int read_model(const char *path, const field *fields, void *out) {
     FILE *file = fopen(path, "r"); char line[256], name[64]; double value; int number = 0; const field *f;
 
     if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file\n", path); return 1; }
@@ -87,6 +78,17 @@ static int read_file(const char *path, const field *fields, void *out) {
     fclose(file);
     return 0;
 }
+static int read_machine(const char *path, memopt_advise_machine *m) {
+    char text[8192], line[300] = ""; FILE *file = fopen(path, "rb"); memopt_error why = { 0 }; size_t bytes;
+
+    if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file\n", path); return 1; }
+    bytes = fread(text, 1, sizeof text, file);
+    fclose(file);
+    if (bytes < sizeof text && !memopt_advise_machine_read(text, bytes, m, &why)) return 0;
+    if (bytes < sizeof text) (void)memopt_error_text(&why, line, sizeof line, NULL);
+    fprintf(stderr, "advise_tool: %s: %s\n", path, bytes < sizeof text ? line : "so long is no file of a machine");
+    return 1;
+}
 static int find_model(const char *name, memopt_advise_model *m) {
     for (size_t i = 0; i < sizeof models / sizeof *models; ++i) {
         const known_model *k = &models[i];
@@ -98,7 +100,7 @@ static int find_model(const char *name, memopt_advise_model *m) {
         m->positions = k->llama > 0 ? 0 : m->length;
         return 0;
     }
-    return read_file(name, model_fields, m);
+    return read_model(name, model_fields, m);
 }
 static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100, h100, a file */
     const char *x = strchr(name, 'x'); char *end; const unsigned long count = x ? strtoul(name, &end, 10) : 0; const int counted = count && end == x;
@@ -115,60 +117,43 @@ static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100,
         a->local.bandwidth = k->local * 1e9; a->local.latency = 5e-6; a->network.bandwidth = k->network * 1e9; a->network.latency = 2e-5;
         return 0;
     }
-    return read_file(name, machine_fields, a);
+    return read_machine(name, a);
 }
 
 /* ---- this machine, measured ---- */
-static double seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
-/* Operations a second of products of 512 x 512 x 512: the median of 15. */
-static double product_rate(memopt_type type, void *room) {
-    enum { SIDE = 512, TRIES = 15 };
-    unsigned char *at = (unsigned char *)room; const size_t bytes = (size_t)SIDE * SIDE * 4;
-    memopt_product p = { 0 }; double took[TRIES];
+static int measure(int argc, char **argv) { /* FILE [--threads N] [--disk DIR] */
+    enum { TILES = 16 };
+    memopt_advise_machine m = { 0 }; memopt_advise_trial t = { 0 }; memopt_error why = { 0 }; memopt_store_desc store = { 0 };
+    memopt_thread_pool *pool = NULL; memopt_threads threads; char text[1000], place[1000]; size_t threads_wanted = 1; FILE *file; int wrong;
 
-    memset(room, 0, 3 * bytes);
-    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = SIDE;
-    p.right_transposed = 1;
-    p.left_type = p.right_type = type;
-    p.left = at; p.right = at + bytes; p.result = at + 2 * bytes;
-    for (int i = 0; i < TRIES; ++i) {
-        const double begin = seconds(); double spent; int at_place = i;
-
-        if (memopt_gemm_multiply(&p, NULL, at + 3 * bytes, MEMOPT_GEMM_SCRATCH)) return 0;
-        spent = seconds() - begin;
-        for (; at_place > 0 && took[at_place - 1] > spent; --at_place) took[at_place] = took[at_place - 1];
-        took[at_place] = spent;
+    for (int i = 3; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--threads")) threads_wanted = strtoul(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--disk") && snprintf(place, sizeof place, "%s/memopt-advise.trial", argv[i + 1]) < (int)sizeof place) store.path = place;
+        else { fprintf(stderr, "advise_tool: --measure FILE takes --threads and --disk, not %s\n", argv[i]); return 2; }
     }
-    return took[TRIES / 2] > 0 ? 2.0 * SIDE * SIDE * SIDE / took[TRIES / 2] : 0;
-}
-static double copy_rate(unsigned char *room, size_t bytes) { /* read and written */
-    double best = 0;
-
-    for (int i = 0; i < 5; ++i) {
-        const double begin = seconds(); double rate;
-
-        memcpy(room + bytes / 2, room, bytes / 2);
-        room[i] = room[bytes - 1];
-        rate = (double)bytes / (seconds() - begin + 1e-9);
-        if (rate > best) best = rate;
+    t.products = 1; t.error = &why; t.nanoseconds = UINT64_C(4000000000);
+    if (threads_wanted != 1) {
+        if (!threads_wanted || threads_wanted > 1024 || memopt_thread_pool_create(NULL, (int)threads_wanted, &pool)) {
+            fprintf(stderr, "advise_tool: no %s threads: compile with -DMEMOPT_PTHREADS -pthread\n", argv[4]);
+            return 2;
+        }
+        threads = memopt_thread_pool_threads(pool);
+        t.threads = &threads;
     }
-    return best;
-}
-static int measure(const char *path) {
-    const size_t bytes = (size_t)256 << 20; unsigned char *room = (unsigned char *)malloc(bytes + 64); uint64_t memory = 0;
-    unsigned char *aligned = room ? room + (64 - ((uintptr_t)room & 63)) : NULL; FILE *file; double f32, bf16, bandwidth; int wrong;
-
-    if (!room || memopt_memory_available(NULL, &memory)) { free(room); fprintf(stderr, "advise_tool: no memory to measure with\n"); return 1; }
-    memset(room, 1, bytes + 64);
-    bandwidth = copy_rate(aligned, bytes);
-    f32 = product_rate(MEMOPT_TYPE_F32, aligned);
-    bf16 = product_rate(MEMOPT_TYPE_BF16, aligned);
-    free(room);
-    file = fopen(path, "w");
-    wrong = !file || fprintf(file, "# one thread of this machine, measured\nmemory %.0f\nreserve 6000000\nf32_rate %.4g\nbf16_rate %.4g\nefficiency 1\nbandwidth %.4g\n",
-                             (double)memory, f32, bf16, bandwidth) < 0;
-    if ((file && fclose(file)) || wrong) { fprintf(stderr, "advise_tool: %s could not be written\n", path); return 1; }
-    printf("fp32 %.1f, bf16 %.1f Gflop/s, memory %.1f GB/s: %s\n", f32 / 1e9, bf16 / 1e9, bandwidth / 1e9, path);
+    store.tile_bytes = (size_t)4 << 20; store.tiles = TILES;
+    if (store.path) t.store = &store;
+    wrong = memopt_advise_calibrate(&t, &m);
+    memopt_thread_pool_destroy(pool);
+    if (!wrong) wrong = memopt_memory_available(NULL, &m.memory);
+    m.reserve = 6000000;
+    if (wrong || memopt_advise_machine_write(&m, text, sizeof text, NULL)) {
+        fprintf(stderr, "%s\n", memopt_error_text(&why, text, sizeof text, NULL) ? "" : text);
+        return 2;
+    }
+    file = fopen(argv[2], "w");
+    wrong = !file || fprintf(file, "# %u threads of this machine, measured\n%s", (unsigned)threads_wanted, text) < 0;
+    if ((file && fclose(file)) || wrong) { fprintf(stderr, "advise_tool: %s could not be written\n", argv[2]); return 2; }
+    printf("fp32 %.1f, bf16 %.1f Gflop/s, memory %.1f GB/s: %s\n", m.f32_rate / 1e9, m.bf16_rate / 1e9, m.bandwidth / 1e9, argv[2]);
     return 0;
 }
 
@@ -243,9 +228,9 @@ int main(int argc, char **argv) {
     static memopt_advise_result result;
     memopt_advise_desc d = { 0 }; memopt_error why = { 0 }; char line[256] = ""; memopt_status s;
 
-    if (argc == 3 && !strcmp(argv[1], "--measure")) return 2 * measure(argv[2]);
+    if (argc > 2 && !strcmp(argv[1], "--measure")) return measure(argc, argv);
     if (argc < 3) {
-        fprintf(stderr, "advise_tool MODEL [Nx]MACHINE [--batch SEQUENCES] [--length TOKENS] [--memory GB] [--may bf16,8bit,batch] [--clips]\nadvise_tool --measure FILE\nmodels:");
+        fprintf(stderr, "advise_tool MODEL [Nx]MACHINE [--batch SEQUENCES] [--length TOKENS] [--memory GB] [--may bf16,8bit,batch] [--clips]\nadvise_tool --measure FILE [--threads N] [--disk DIR]\nmodels:");
         for (size_t i = 0; i < sizeof models / sizeof *models; ++i) fprintf(stderr, " %s", models[i].name);
         fprintf(stderr, "\nmachines:");
         for (size_t i = 0; i < sizeof devices / sizeof *devices; ++i) fprintf(stderr, " %s", devices[i].name);

@@ -178,6 +178,11 @@ advise() { # advise_tool: README's answers, a model in a file, what does not fit
         [ $? = 2 ] && [ -s "$work/said" ] || { cat "$work/said"; fail "not refused: $wrong"; }
     done
 }
+advise_runs() { # cases: what train_gpt --advise says is run: budget, memory, CPU time; ADVISE_TIME=0: times are told alone
+    need python3
+    $MAKE -s build/train_gpt || exit 1
+    python3 tests/check_advise.py build/train_gpt "$1"
+}
 adopt() { # the stages of examples/adopt within their limits
     sh tests/adopt.sh
 }

@@ -36,6 +36,9 @@ def draw(pick):
             switches["--stage"] = pick.choice([0, 1, 2, 3])
     elif pick.random() < 0.2:
         switches["--accumulate"] = pick.choice([2, 3])
+    tokens = switches["--context"] * switches["--batch"] * max(switches.get("--units", 1), switches.get("--accumulate", 1))
+    seconds = 6 * tokens * switches["--layers"] * 12 * switches["--width"] ** 2 / 3e10  # of a step, roughly
+    switches["--steps"] = max(6, min(100, int(0.5 / seconds)))  # half a second, so that one can tell
     return [str(word) for pair in switches.items() for word in pair]
 
 
@@ -54,7 +57,7 @@ class Advice:
             return json.load(file), ""
 
     def advise(self, model, budget):
-        return self.run(model + ["--steps", "8", "--advise", str(budget), "--speeds", os.path.join(self.work, "speeds")])
+        return self.run(model + ["--advise", str(budget), "--speeds", os.path.join(self.work, "speeds")])
 
     def least(self, model):
         _, said = self.run(model + ["--advise", "1k"])

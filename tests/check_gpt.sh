@@ -305,7 +305,19 @@ bad_input() {
     refused 1 "a batch of 1" --fit 1M
     refused 1 "the least is .* MB" --advise 1M
     refused 2 "leave" --advise 60M --fit 60M
-    refused 2 "leave" --advise 60M --ranks 2
+    refused 2 "leave" --advise 60M --frontier --ranks 2
+    refused 1 "the least is .* MB" --advise 1M --ranks 2
+    for line in "pass x" ": 1 2 3 4 5 6 7 8" "pass x: 1 2 3 4 5 6 7" "pass x: 1 2 3 4 5 6 7 8 9" "pass x: 1 2 3 4 5 6 7 -8" "pass x: 1 2 3 4 5 6 7 nan" \
+        "pass x: 1 2 3 4 5 6 7 1e9" "$(printf '%01200d' 7): 1 2 3 4 5 6 7 8" "pass x: 1 2 3 4 5 6 7 8 y"; do
+        printf '# seconds\n%s\n' "$line" >"$work/speeds"
+        cp "$work/speeds" "$work/speeds.was"
+        refused 1 "line 2" --advise 60M --speeds "$work/speeds"
+        cmp "$work/speeds" "$work/speeds.was" || fail "a file that was refused was written over"
+    done
+    printf 'pass x: 1 2 3 4 5 6 7 8' >"$work/speeds" # cut off
+    refused 1 "line 1" --advise 60M --speeds "$work/speeds"
+    refused 1 "irectory" --advise 60M --speeds "$work"
+    refused 1 "written" --advise 60M --speeds "$work/none/speeds"
     refused 2 "leave" --fuse-step --clip 1
     refused 2 "leave" --fuse-step --accumulate 2
     refused 2 "leave" --keep conventional --attention lean

@@ -60,6 +60,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     for bench in $BENCHES; do row "$bench starts" "$check bench $bench"; done
     configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     configuration "long random tests, clang, address and undefined, threads" clang "$address_clang -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
+    row "train_gpt: 200 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 200"
     row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
     row "1-bit Adam trains the tiny GPT as Adam does" "$check onebit_trains"
     row "train_gpt: ranks, every optimizer and format" "$check gpt ranks_everywhere"
@@ -82,6 +83,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     tier=ci
+    row "train_gpt: 8 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 8"
     row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
     row "example cuda, simulated" "$check simulated plain example_cuda"

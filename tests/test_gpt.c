@@ -123,7 +123,7 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--keep overhead:nan", "--keep" }, { "--weights f16", "--weights" }, { "--gradients f8", "--gradients" },
     { "--head chunk:0", "--head" }, { "--head half", "--head" }, { "--mlp chunk:", "--mlp" },
     { "--attention flash", "--attention" }, { "--gemm cublas", "--gemm" }, { "--fit 0", "--fit" },
-    { "--fit much", "--fit" }, { "--json=", "--json" }, { "--save=", "--save" }, { "--resume=", "--resume" },
+    { "--fit much", "--fit" }, { "--json=", "--json" }, { "--speeds=", "--speeds" }, { "--speeds a", "--advise" }, { "--frontier", "--advise" }, { "--advise 9M --frontier --ranks 2", "--ranks" }, { "--advise 9M --fit 9M", "--fit" }, { "--save=", "--save" }, { "--resume=", "--resume" },
     { "--save-every 3", "--save" }, { "--save x --save-every 0", "--save-every" }, { "--resume x --ladder", "--ladder" },
     { "--save x --dry-run", "--dry-run" }, { "--resume x --fit 1G", "--fit" }, { "--save x --batch-table --fit 1G", "--batch-table" }, { "--data=", "--data" }, { "--width 130", "--width" },
     { "--width 2 --heads 4", "--heads" }, { "--warmup 101", "--warmup" }, { "--vocab 200", "--vocab" },
@@ -203,7 +203,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
             "--ladder --dry-run --threads 3", "--ladder --ends --validate 12",
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
-        "--fit 2G --keep overhead:10", "--advise 800M --weights split", "--ranks 3", "--ranks 2 --stage 0 --units 5",
+        "--fit 2G --keep overhead:10", "--advise 800M --weights split", "--advise 8M --frontier", "--advise 8M --ranks 2", "--ranks 3", "--ranks 2 --stage 0 --units 5",
         "--save a --save-every 5 --resume b",
         "--offload states=host", "--offload weights=d", "--ranks 2 --offload states,weights", "--offload activations=e", "--offload states,weights,activations --keep budget:3M", "--offload states --offload weights=e" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
@@ -222,6 +222,13 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         a.given = b.given = 0; /* of values that are as always, too */
         CHECK_AT(!memcmp(&a, &b, sizeof a), i);
     }
+    CHECK(gpt_parse("--advise 8M --frontier --speeds x --steps 5", &a) == 0); /* the question is no part of the answer */
+    options_advised(&a);
+    options_describe(&a, text, sizeof text);
+    CHECK(!strcmp(text, "--steps 5"));
+    CHECK(gpt_parse("--dry-run", &a) == 0);
+    options_advised(&a);
+    CHECK(a.dry_run);
     CHECK(gpt_parse("--steps 5 --layers 4", &a) == 0);
     options_describe(&a, text, sizeof text);
     CHECK(!strcmp(text, "--steps 5")); /* what is as always is not told */

@@ -1027,6 +1027,8 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
         && memopt_tape_set_memory(NULL, &w, 64) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_report(NULL, text, 8, &length) == MEMOPT_ERR_ARGUMENT);
     CHECK(!memopt_tape_actions(NULL, &count) && count == 0);
+    count = 5;
+    CHECK(!memopt_tape_segments(NULL, &count) && count == 0 && !memopt_tape_segments(NULL, NULL));
     s = memopt_tape_get_stats(NULL);
     CHECK(!s.peak && !s.live_peak && !s.evaluate_peak && !s.kept && !s.actions && !s.forwards && !s.passes
         && !s.solves);
@@ -1432,7 +1434,7 @@ static memopt_status tape_now(void *user, uint64_t *nanoseconds) { /* stands sti
 }
 static void tape_calibrated(void) {
     tape_watch w; tape_rig r; memopt_tape_desc d; memopt_host h; test_faults f; memopt_tape_stats s;
-    const memopt_action *a; size_t i, count, n, calls; double want = 0, unit;
+    const memopt_action *a; const memopt_segment *told; size_t i, count, n, calls; double want = 0, unit;
     tape_watch_make(&w, 50, 7, 1);
     tape_watch_buffers(&w);
     tape_rig_open(&r, 4 * tape_watch_room(&w), 0);
@@ -1459,6 +1461,11 @@ static void tape_calibrated(void) {
     }
     unit = memopt_tape_get_stats(w.tape).cost / want;
     CHECK(fabs(unit - 1e-9) < 1e-15); /* seconds */
+    told = memopt_tape_segments(w.tape, &count);
+    CHECK(told && count == 7);
+    for (i = 0; i < 7 && told; ++i) /* and those of each; its sizes are as they were */
+        CHECK_AT(fabs(told[i].forward_cost * 1e9 / (double)w.forward_time[i] - 1) < 1e-9
+            && fabs(told[i].backward_cost * 1e9 / (double)w.backward_time[i] - 1) < 1e-9 && told[i].saved_bytes == w.segment[i].saved_bytes, i);
     tape_rows(&w, w.forward_time, w.backward_time);
     CHECK(memopt_tape_get_stats(w.tape).passes == s.passes);
     w.measuring = 0;

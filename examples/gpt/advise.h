@@ -31,9 +31,10 @@ static int advised_options(const options *asked, int format, int form, options *
     if (form & 2) x->lean_attention = 1;
     if (form & 4) x->mlp_chunk = LEAN_MLP;
     if (form & 8) x->fuse_step = 1;
-    x->weights = advised_formats[format].weights; x->states = advised_formats[format].states;
+    x->weights = advised_formats[format].weights;
     if (was_given(asked, ON_WEIGHTS) && x->weights != asked->weights) return 1;
-    if (was_given(asked, ON_OPTIMIZER) && x->states != asked->states) return 1;
+    if (was_given(asked, ON_OPTIMIZER) && format && advised_formats[format - 1].weights == x->weights) return 1; /* states stay */
+    if (!was_given(asked, ON_OPTIMIZER)) x->states = advised_formats[format].states;
     if (!was_given(asked, ON_GRADIENTS)) x->gradients = x->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     return options_wrong(x, 0, ignored, sizeof ignored);
 }
@@ -190,12 +191,15 @@ static int advise_open(options *o, beside *known, outcome *out) {
     adviser a; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; int wrong; speeds *s = NULL;
     memset(&a, 0, sizeof a); memset(&threads, 0, sizeof threads);
     a.asked = *o; a.ops = &ops; a.message = out->message; a.capacity = sizeof out->message;
-    if (o->speeds && !(s = (speeds *)calloc(1, sizeof *s))) { snprintf(out->message, sizeof out->message, "No memory for --speeds."); return 1; }
-    a.s = s;
     wrong = open_ops(o, &pool, &threads, &ops, out->message, sizeof out->message);
     touch_stacks(ops.threads);
-    if (!wrong) wrong = (s && speeds_open(o->speeds, s, a.message, a.capacity)) || look_beside(o, &ops, &a.b, a.message, a.capacity)
-        || advise_with(&a, o, &out->predicted_seconds);
+    if (!wrong) wrong = look_beside(o, &ops, &a.b, a.message, a.capacity); /* before there is anything that training has not */
+    if (!wrong && o->speeds) {
+        a.s = s = (speeds *)calloc(1, sizeof *s);
+        wrong = !s || speeds_open(o->speeds, s, a.message, a.capacity);
+        if (!s) snprintf(a.message, a.capacity, "No memory for --speeds.");
+    }
+    if (!wrong) wrong = advise_with(&a, o, &out->predicted_seconds);
     if (s && s->count) wrong |= speeds_close(a.asked.speeds, s, a.message, a.capacity); /* what has been measured is kept */
     *known = a.b;
     memopt_thread_pool_destroy(pool);

@@ -170,13 +170,15 @@ enum { EMBEDDING_KIND, ATTENTION_KIND, MLP_KIND, HEAD_KIND, KINDS, /* of segment
 
 typedef struct work { size_t calls[PIECES]; double cost; /* multiply-adds */ } work;
 
+static size_t kind_of(size_t segment, size_t count) {
+    return !segment ? EMBEDDING_KIND : segment + 1 == count ? HEAD_KIND : segment % 2 ? ATTENTION_KIND : MLP_KIND;
+}
 static work pass_work(const engine *e) {
     work w = { { 0 }, 0 }; size_t count = 0, i; const memopt_action *actions = memopt_tape_actions(e->tape, &count);
 
     w.cost = memopt_tape_get_stats(e->tape).cost;
     for (i = 0; i < count; ++i) {
-        const size_t at = actions[i].index, last = e->segment_count - 1;
-        const size_t kind = !at ? EMBEDDING_KIND : at == last ? HEAD_KIND : at % 2 ? ATTENTION_KIND : MLP_KIND;
+        const size_t kind = kind_of(actions[i].index, e->segment_count);
 
         if (actions[i].op == MEMOPT_ACTION_BACKWARD) ++w.calls[KINDS + kind];
         if (actions[i].op == MEMOPT_ACTION_FORWARD || actions[i].op == MEMOPT_ACTION_FORWARD_SAVE) ++w.calls[kind];

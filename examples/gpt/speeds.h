@@ -1,11 +1,12 @@
 /* speeds.h - CPU seconds that the pieces of a training take on this machine: segments forward and backward, by
-   memopt_tape_calibrate() over a network of one layer, and what a step takes beside its passes. Measured in processes
+   memopt_tape_calibrate() over a network of few layers, and what a step takes beside its passes. Measured in processes
    of their own, so that they leave nothing in the memory of this one, and kept as text: a line for each network with
    its switches, a colon and the seconds. What is in the file is not measured again. */
 #ifndef GPT_SPEEDS_H
 #define GPT_SPEEDS_H
 
-enum { MOST_SPEEDS = 4096, STEP_LAYERS = 3 /* of the second network whose step is timed */ };
+enum { MOST_SPEEDS = 4096, PASS_LAYERS = 4, /* at most, of the network whose passes are timed: they do not fit the caches */
+       STEP_LAYERS = 3 /* of the second network whose step is timed */ };
 
 typedef struct speed { char network[400]; double seconds[PIECES]; } speed;
 typedef struct speeds { speed of[MOST_SPEEDS]; size_t count, read; } speeds; /* read: that came from the file */
@@ -38,7 +39,11 @@ static int speeds_open(const char *path, speeds *s, char *message, size_t capaci
         wrong = s->count == MOST_SPEEDS || !strchr(line, '\n') || speed_read(line, &s->of[s->count]);
         s->count += !wrong;
     }
-    wrong |= ferror(f);
+    if (ferror(f)) {
+        snprintf(message, capacity, "--speeds %.200s: %s.", path, strerror(errno));
+        fclose(f);
+        return 1;
+    }
     fclose(f);
     s->read = s->count;
     if (wrong) snprintf(message, capacity, "--speeds %.200s: line %zu is no network with %d times behind a colon; remove "
@@ -113,45 +118,68 @@ static memopt_status worked_now(void *user, uint64_t *nanoseconds) {
     return MEMOPT_OK;
 }
 
+/* Nothing is learned, and everything is read and written: a pass finds the caches as a step leaves them. */
+static int trial_step(trial *t, const options *o, size_t number) {
+    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 };
+
+    group.rate = 0;
+    run.step = number + 1; run.groups = &group; run.group_count = 1; run.clips_norm = o->clip > 0; run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
+    return apply(&t->e, o, &run);
+}
+
+static double median(double *x, size_t n) {
+    qsort(x, n, sizeof *x, speed_compare);
+    return x[n / 2];
+}
+
+/* Of the segments as they were calibrated, the mean of each kind. */
+static void segment_means(const memopt_tape *tape, size_t layers, double *means) {
+    size_t count, i; const memopt_segment *s = memopt_tape_segments(tape, &count);
+
+    memset(means, 0, PIECES * sizeof *means);
+    for (i = 0; i < count; ++i) {
+        const size_t kind = kind_of(i, count); const double share = kind == ATTENTION_KIND || kind == MLP_KIND ? (double)layers : 1;
+
+        means[kind] += s[i].forward_cost / share;
+        means[KINDS + kind] += s[i].backward_cost / share;
+    }
+}
+
 /* Forwards and backwards of the four kinds, by the CPU's clock: others on the machine do not change it. */
 static int measure_pass(const options *o, double *seconds) {
-    trial t; memopt_tape_desc d; memopt_tape *tape; const memopt_segment *s; double begin; size_t repeats, i;
+    enum { TRIES = 50 };
+    static double took[PIECES][TRIES]; double means[PIECES]; trial t; memopt_tape_desc d; memopt_tape *tape; size_t n, i;
+    const double begin = seconds_worked();
 
     if (trial_open(&t, o)) return 1;
     memopt_tape_destroy(t.e.tape);
     t.e.host.clock.now_fn = worked_now;
     d = describe_tape(&t.e, o);
     if (memopt_tape_create(&d, &tape)) return 1;
-    begin = seconds_worked();
-    if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, 1)) return 1;
-    repeats = (size_t)(0.15 / (seconds_worked() - begin + 1e-4)) + 3;
-    if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, repeats)) return 1;
-    s = memopt_tape_segments(tape, NULL);
-    for (i = 0; i < KINDS; ++i) {
-        seconds[i] = s[i].forward_cost;
-        seconds[KINDS + i] = s[i].backward_cost;
+    for (n = 0; n < TRIES && (n < 3 || seconds_worked() - begin < 0.3) && (!n || seconds_worked() - begin < 3); ++n) {
+        if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, 1) || trial_step(&t, o, n)) return 1;
+        segment_means(tape, o->layers, means);
+        for (i = 0; i < PIECES; ++i) took[i][n] = means[i];
     }
+    for (i = 0; i < PIECES; ++i) seconds[i] = median(took[i], n);
     return 0;
 }
 
 /* What a step takes beside its passes, without ranks: gradients measured and weights stepped. */
 static int measure_step(const options *o, double *seconds) {
     enum { TRIES = 40 };
-    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 };
-    double took[TRIES], begun; trial t; size_t n;
+    double took[TRIES]; trial t; size_t n; const double begun = seconds_worked();
 
-    if (trial_open(&t, o) || pass(&t.e)) return 1;
-    group.rate = 0;
-    run.groups = &group; run.group_count = 1; run.clips_norm = o->clip > 0; run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
-    for (n = 0, begun = seconds_worked(); n < TRIES && (n < 5 || seconds_worked() - begun < 0.5); ++n) {
-        const double begin = seconds_worked();
+    if (trial_open(&t, o)) return 1;
+    for (n = 0; n < TRIES && (n < 5 || seconds_worked() - begun < 0.3); ++n) {
+        double begin;
 
-        run.step = n + 1;
-        if (load_batch(&t.e, o, &t.d, n, 0) || apply(&t.e, o, &run)) return 1;
+        if (pass(&t.e)) return 1;
+        begin = seconds_worked();
+        if (load_batch(&t.e, o, &t.d, n, 0) || trial_step(&t, o, n)) return 1;
         took[n] = seconds_worked() - begin;
     }
-    qsort(took, n, sizeof *took, speed_compare);
-    seconds[0] = took[n / 2];
+    seconds[0] = median(took, n);
     return 0;
 }
 
@@ -189,9 +217,9 @@ static options trial_options(const options *o, size_t layers) {
     return x;
 }
 static options pass_options(const options *o, int lean) {
-    options x = trial_options(o, 1);
+    options x = trial_options(o, least(o->layers, PASS_LAYERS));
 
-    x.optimizer = MEMOPT_OPTIM_SGD; x.states = MEMOPT_STATE_F32; x.clip = 0; x.rate = 0;
+    x.optimizer = MEMOPT_OPTIM_ADAMW; x.states = MEMOPT_STATE_F32; x.clip = 0; x.rate = 0;
     x.ranks = x.units = 0; x.replicas = 1; x.stage = 3; x.offload = 0; x.offload_to = NULL;
     x.head_chunk = !lean ? 0 : o->head_chunk ? o->head_chunk : LEAN_HEAD;
     x.mlp_chunk = !lean ? 0 : o->mlp_chunk ? o->mlp_chunk : LEAN_MLP;

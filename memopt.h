@@ -4421,8 +4421,8 @@ typedef struct memopt_advise_trial { /* zero it, then set what is to be measured
  * rates; the rest stays. Another number of threads is another machine.
  *
  * machine untouched on failure
- * returns OK; ERR_ARGUMENT (NULL, nothing to measure, a tape without operations, a single rank), ERR_MEMORY, ERR_IO (the
- *         clock), and what the tape, the comm and the store return
+ * returns OK; ERR_ARGUMENT (NULL, nothing to measure, a tape without operations, a single rank), ERR_MEMORY, ERR_IO
+ *         (the clock), and what the tape, the comm and the store return
  */
 MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *trial, memopt_advise_machine *machine);
 

@@ -18,8 +18,8 @@ import tempfile
 def draw(pick):
     """A model, its permissions and ranks, as switches; the budget comes from what it needs."""
     heads = pick.choice([2, 4, 6, 8])
-    switches = {"--layers": pick.choice([1, 2, 3, 4, 6, 8]), "--heads": heads, "--width": heads * pick.choice([16, 24, 32, 48, 64]),
-                "--context": pick.choice([32, 64, 96, 128, 256]), "--batch": pick.choice([1, 2, 3, 4, 8])}
+    switches = {"--layers": pick.choice([1, 2, 3, 4, 6, 8]), "--heads": heads, "--width": heads * pick.choice([16, 24, 32, 48]),
+                "--context": pick.choice([32, 64, 96, 128, 256]) if heads < 6 else pick.choice([32, 64, 128]), "--batch": pick.choice([1, 2, 3, 4])}
     if pick.random() < 0.3:
         switches["--weights"] = pick.choice(["f32", "split", "bf16"])
     if pick.random() < 0.3:

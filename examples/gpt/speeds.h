@@ -26,12 +26,21 @@ static int speed_read(char *line, speed *out) {
     return strspn(at, " \n") != strlen(at);
 }
 
+/* Whether a file can be made there, before minutes go into what it is to hold. */
+static int speeds_new(const char *path, char *message, size_t capacity) {
+    FILE *f = fopen(path, "wb");
+
+    if (f) { fclose(f); remove(path); return 0; }
+    snprintf(message, capacity, "--speeds %.200s: it cannot be written: %s.", path, strerror(errno));
+    return 1;
+}
+
 /* No file: nothing has been measured yet. */
 static int speeds_open(const char *path, speeds *s, char *message, size_t capacity) {
     char line[1024]; FILE *f = fopen(path, "r"); size_t number = 0; int wrong = 0;
 
     s->count = s->read = 0;
-    if (!f && errno == ENOENT) return 0;
+    if (!f && errno == ENOENT) return speeds_new(path, message, capacity);
     if (!f) { snprintf(message, capacity, "--speeds %.200s: %s.", path, strerror(errno)); return 1; }
     while (!wrong && fgets(line, sizeof line, f)) {
         ++number;

@@ -960,7 +960,7 @@ MEMOPT_API const char *memopt_simd_text(int level);
 
 /* Rounding bits, as cheap as they can be: 16 for each index. Not for initial weights or sampling: that is
    memopt_random_*. Make one for every tensor and step; it holds nothing else, so there is nothing to save. */
-typedef struct memopt_noise { uint32_t key[2]; } memopt_noise;
+typedef struct memopt_noise { uint32_t key[2], shift; } memopt_noise; /* shift: XORed into the bits; 0 as made */
 
 /**
  * The noise of a seed and a stream. Any two streams are unrelated, also 0 and 1: number them as it suits you, such as
@@ -977,7 +977,7 @@ MEMOPT_I_INLINE uint32_t memopt_i_noise32(memopt_noise noise, uint64_t index) {
 
     x = (x ^ x >> 16) * 0x21f0aaadu;
     x = (x ^ x >> 15 ^ noise.key[1] ^ high * 0xc2b2ae35u) * 0xd35a2d97u;
-    x ^= x >> 15;
+    x ^= x >> 15 ^ noise.shift;
     return index & 16 ? x : x << 16 | x >> 16;
 }
 
@@ -1404,7 +1404,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
                                                 states on a device */
     size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
-    uint64_t                   seed;         /* of stochastic rounding */
+    uint64_t                   seed;         /* of stochastic rounding; errors of neighbouring steps cancel */
     memopt_threads             threads;      /* all zero = the calling thread */
     memopt_optim_tensor       *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
     size_t                     tensor_count;
@@ -13604,7 +13604,8 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
               further. The two keys are words of Philox. Multipliers and shifts of the finaliser were found by a
               search for the least bias. Without the golden ratio pairs of neighbours fail a chi-square test of 2^20;
               with it all of 1,638 such tests pass (steps 1 to 4096, lags 1 to 64, three places in the word), as
-              Philox does. Of 32 bits a caller may ask for, the lower 16 are those of the index 16 away.
+              Philox does. Of 32 bits a caller may ask for, the lower 16 are those of the index 16 away. At the end all
+              are XORed with a word, `shift`: 0, or what spreads the bits of one index over steps (`optim`).
    Invariant  A group of 32 indices is one counter of each lane, whatever index a call starts at. Above 2^33 indices the
               counter is full: the index's upper bits then change both keys.
    Normal     Box and Muller: sqrt(-2 ln u) times cosine and sine of a random angle. Logarithm, sine and cosine are
@@ -13646,6 +13647,7 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
     memopt_i_philox(words, seed, stream, ~(uint64_t)0); /* a block that no index reaches */
     noise.key[0] = words[0];
     noise.key[1] = words[1];
+    noise.shift = 0;
     return noise;
 }
 
@@ -13901,13 +13903,13 @@ static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
 #define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
 
 /* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
-typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
+typedef struct memopt_i_noise_run { uint32_t counter, key, shift; } memopt_i_noise_run;
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
 static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
     const uint32_t high = (uint32_t)(first >> 33);
     const memopt_i_noise_run run = {
         ((uint32_t)(first >> 5) << 4) * MEMOPT_I_NOISE_STEP + noise.key[0] + high * 0x85ebca6bu,
-        noise.key[1] ^ high * 0xc2b2ae35u
+        noise.key[1] ^ high * 0xc2b2ae35u, noise.shift
     };
 
     return run;
@@ -14049,10 +14051,10 @@ V_FN void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream
     memopt_i_v1_f32_from_bf16(dst + i, src + i, n - i, 0);
 }
 
-V_FN V(ints) V(noise_hash)(V(ints) x, V(ints) key) {
+V_FN V(ints) V(noise_hash)(V(ints) x, V(ints) key, V(ints) shift) {
     x = V(i_mul)(V(i_xor)(x, V_SHR(x, 16)), V(i_set)(0x21f0aaadu));
     x = V(i_mul)(V(i_xor3)(x, V_SHR(x, 15), key), V(i_set)(0xd35a2d97u));
-    return V(i_xor)(x, V_SHR(x, 15));
+    return V(i_xor3)(x, V_SHR(x, 15), shift);
 }
 
 V_FN V(ints) V(noise_counter)(memopt_i_noise_run run) {
@@ -14063,7 +14065,8 @@ V_FN V(ints) V(noise_counter)(memopt_i_noise_run run) {
 V_FN void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
                              int stream) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     const V(ints) magnitude = V(i_set)(0x7fffffffu), words = V(i_set)(0xffff);
 
     V(ints) counter = V(noise_counter)(run), sum[32 / V(width)], top = V(i_set)(0);
@@ -14072,7 +14075,7 @@ V_FN void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt_n
     for (i = 0; i < n; i += 32) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 16; k += V(width)) {
-            const V(ints) h = V(noise_hash)(counter, key);
+            const V(ints) h = V(noise_hash)(counter, key, shift);
             const V(ints) a = V(i_load_floats)(src + i + k), b = V(i_load_floats)(src + i + k + 16);
             const V(ints) larger = V(i_max)(V(i_and)(a, magnitude), V(i_and)(b, magnitude));
 
@@ -14170,7 +14173,8 @@ V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, i
                               uint64_t first, int stream) {
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
 
     V(ints) counter = V(noise_counter)(run), code[32 / V(width)];
     size_t i, k;
@@ -14179,7 +14183,7 @@ V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, i
         if (stream) MEMOPT_I_AHEAD_2(src + i);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 16; k += V(width)) {
-            const V(ints) h = V(noise_hash)(counter, key), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
+            const V(ints) h = V(noise_hash)(counter, key, shift), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
 
             code[k / V(width)] = V(narrow)(V(i_load_floats)(src + i + k), &f, 1, turned);
             code[(k + 16) / V(width)] = V(narrow)(V(i_load_floats)(src + i + k + 16), &f, 1, h);
@@ -17356,7 +17360,7 @@ V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
 }
 
 /* V(bf16_stochastic) of finite weights in registers. Returns the counter of the next ones. */
-V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counter, V(ints) key) {
+V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counter, V(ints) key, V(ints) shift) {
     enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
     const V(ints) words = V(i_set)(0xffff), next = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     V(ints) sum[4];
@@ -17365,7 +17369,7 @@ V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counte
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
         if (i % (2 * HALF) < HALF) {
-            const V(ints) h = V(noise_hash)(counter, key);
+            const V(ints) h = V(noise_hash)(counter, key, shift);
 
             sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, words));
             sum[i + HALF] = V(i_add)(V(bits)(w[i + HALF]), V_SHR(h, 16));
@@ -17398,7 +17402,8 @@ V_FN void V(pipeline_weights)(memopt_i_optim_pass *k, V(floats) *w, size_t at) {
 }
 
 /* Stores them; returns the counter of the next ones' noise. */
-V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_t at, V(ints) counter, V(ints) key) {
+V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_t at, V(ints) counter, V(ints) key,
+                            V(ints) shift) {
     enum { N = 4 * V(width) };
     const memopt_optim_tensor *t = k->tensor;
     const V(ints) half = V(i_set)(0x8000);
@@ -17407,7 +17412,7 @@ V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_
     const int large = k->weights != MEMOPT_I_WEIGHTS_F32 && !V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
     size_t i;
 
-    if (k->weights == MEMOPT_I_WEIGHTS_BF16 && !large) return V(pipeline_round)(words, w, counter, key);
+    if (k->weights == MEMOPT_I_WEIGHTS_BF16 && !large) return V(pipeline_round)(words, w, counter, key, shift);
     if (k->weights == MEMOPT_I_WEIGHTS_SPLIT && !large) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; i += 2) {
@@ -17454,7 +17459,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
     float *new_m = k->scratch[0] + k->half + j, *new_v = k->scratch[1] + k->half + j;
     const memopt_i_noise_run run = memopt_i_noise_from(k->part->noise[MEMOPT_I_NOISE_WEIGHTS],
                                                        (uint64_t)k->tensor->first + at);
-    const V(ints) key = V(i_set)(run.key);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
     V(ints) counter = V(noise_counter)(run), largest_v = V(bits)(V(set)(k->largest[1]));
     V(floats) largest_m = V(set)(k->largest[0]), w[4], g[4], m[4], v[4], u[4];
     V(pipeline_rule) c;
@@ -17518,7 +17523,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_o
         if (MEMOPT_I_LIKELY(finite)) {
             MEMOPT_I_UNROLL_ALL
             for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&c, kind, w[i], m[i], v[i], u[i]);
-            counter = V(pipeline_store)(k, w, at, counter, key);
+            counter = V(pipeline_store)(k, w, at, counter, key, shift);
         } else { /* the codes are still there: once more, element by element */
             memopt_i_optim_step_again(k, at, j, N);
             counter = V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
@@ -18835,19 +18840,30 @@ static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_op
     return s;
 }
 
+/* By what a step's results are rounded. Noise that is new at each step would add up: after n steps a weight is the root
+   of n / 4 places off. So an element keeps its 16 bits for 64 steps, XORed with the step's 6 digits in reverse order,
+   van der Corput's sequence: of equal updates as many are rounded up as their sum wants, and the mean stays right. */
+static memopt_noise memopt_i_optim_noise(uint64_t seed, uint64_t stream, uint64_t step) {
+    memopt_noise noise = memopt_noise_make(seed + (step >> 6) * UINT64_C(0x9e3779b97f4a7c15), stream);
+    uint32_t digit = 0x80008000u; /* in both halves */
+
+    for (step &= 63; step; step >>= 1, digit >>= 1)
+        if (step & 1) noise.shift |= digit;
+    return noise;
+}
+
 static void memopt_i_optim_begin_set(memopt_optim *o, const memopt_optim_run *run) {
     size_t i;
     int n;
 
     for (i = 0; i < o->desc.tensor_count; ++i) {
         memopt_i_tensor_part *part = &o->parts[i];
-        const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
 
         part->rule = memopt_i_update_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
         part->group = run->groups[o->desc.tensors[i].group];
         part->step = run->step;
         for (n = 0; n < MEMOPT_I_NOISES; ++n)
-            part->noise[n] = memopt_noise_make(seed, (uint64_t)i * MEMOPT_I_NOISES + (uint64_t)n);
+            part->noise[n] = memopt_i_optim_noise(o->desc.seed, (uint64_t)i * MEMOPT_I_NOISES + (uint64_t)n, run->step);
         part->applied = 0;
         part->phase = 0;
         part->is_ahead = part->awaits_carry = 0;
@@ -27752,13 +27768,13 @@ static float *memopt_i_row_out(void *data, memopt_type type, size_t at, float *b
 /* ---- rows, by level ---- */
 /* sums: 16 of them; element i of a row is added to sum i % 16. */
 static float memopt_i_row_total(const float *sums) {
-    float t[16];
-    int half, i;
+    float t[4];
+    int i;
 
-    memcpy(t, sums, sizeof t);
-    for (half = 8; half; half /= 2)
-        for (i = 0; i < half; ++i) t[i] = memopt_i_round(t[i] + t[i + half]);
-    return t[0];
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i)
+        t[i] = memopt_i_round(memopt_i_round(sums[i] + sums[i + 8]) + memopt_i_round(sums[i + 4] + sums[i + 12]));
+    return memopt_i_round(memopt_i_round(t[0] + t[2]) + memopt_i_round(t[1] + t[3]));
 }
 
 static void memopt_i_row_sum(int level, float *sums, const float *x, size_t n) {
@@ -29511,13 +29527,13 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
               themselves hold the sums between two blocks. 16-bit ones would be rounded at each: all rows are one block,
               read twice. Sums come first, because a gradient in place would be gone.
    Storage    16-bit rows are converted a piece at a time, on the stack: rows up to 1024 wide once, wider ones for each
-              of their sums. No scratch. V(norm_strip) reads float and bf16 where they lie and keeps the sums of 64
+              of their sums. No scratch. h is made in registers wherever it is used: two instructions, not a pass. V(norm_strip) reads float and bf16 where they lie and keeps the sums of 64
               columns in registers.
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */
 
-enum { MEMOPT_I_NORM_PIECE = 1024, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 16384 /* elements */ };
+enum { MEMOPT_I_NORM_PIECE = 1024, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 65536 /* elements */ };
 #define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
 /* Some columns of rows of float or bf16: input and gradient, whose rows are `stride` elements apart. */
 typedef struct memopt_i_norm_strip {
@@ -29534,6 +29550,11 @@ V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inver
     return R(mul)(R(sub)(x, mean), inverse);
 }
 
+/* n elements of a row; row: its mean and inverse deviation. */
+V_HOST_FN R(floats) R(norm_normalized)(const float *x, const float *row, size_t n) {
+    return R(norm_normalize_of)(R(read)(x, n), R(set)(row[0]), R(set)(row[1]));
+}
+
 V_FN R(floats) R(norm_from_output_of)(R(floats) y, R(floats) scale, R(floats) shift) {
     return R(if_negative)(R(negative)(scale), R(div)(R(sub)(y, shift), scale), R(set)(0));
 }
@@ -29544,52 +29565,48 @@ V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const 
 
 #if defined(MEMOPT_I_WIDTH)
 /* Lanes behind the end are 0. */
-V_FN void R(norm_sums_of)(R(floats) *a, R(floats) *b, const float *g, const float *h, const float *scale, size_t n) {
+V_FN void R(norm_sums_of)(R(floats) *a, R(floats) *b, const float *g, const float *x, const float *row,
+                          const float *scale, size_t n) {
     const R(floats) u = R(read)(g, n), s = R(read)(scale, n);
 
     *a = R(fma)(u, s, *a);
-    *b = R(fma)(R(mul)(u, s), R(read)(h, n), *b);
+    *b = R(first)(n, R(fma)(R(mul)(u, s), R(norm_normalized)(x, row, n), *b), *b);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale, size_t n) {
+V_FN MEMOPT_I_FLATTEN void V(norm_sums)(float *sums, const float *g, const float *x, const float *row,
+                                        const float *scale, size_t n) {
     R(floats) a = R(read)(sums, 16), b = R(read)(sums + 16, 16);
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(norm_sums_of)(&a, &b, g + i, h + i, scale + i, 16);
-    if (i < n) R(norm_sums_of)(&a, &b, g + i, h + i, scale + i, n - i);
+    for (; i + 16 <= n; i += 16) R(norm_sums_of)(&a, &b, g + i, x + i, row, scale + i, 16);
+    if (i < n) R(norm_sums_of)(&a, &b, g + i, x + i, row, scale + i, n - i);
     R(write)(sums, a, 16);
     R(write)(sums + 16, b, 16);
     V(end)();
 }
 #else
-static void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale, size_t n) {
+static void V(norm_sums)(float *sums, const float *g, const float *x, const float *row, const float *scale, size_t n) {
     size_t i;
 
     for (i = 0; i < n; ++i) {
         sums[i % 16] = fmaf(g[i], scale[i], sums[i % 16]);
-        sums[16 + i % 16] = fmaf(memopt_i_round(g[i] * scale[i]), h[i], sums[16 + i % 16]);
+        sums[16 + i % 16] = fmaf(memopt_i_round(g[i] * scale[i]), V(norm_normalized)(x + i, row, 1), sums[16 + i % 16]);
     }
 }
 #endif
 
-V_HOST_FN void R(norm_affine_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
+V_HOST_FN void R(norm_affine_of)(float *y, const float *x, const float *row, const float *scale, const float *shift,
+                                 size_t n) {
+    R(write)(y, R(fma)(R(norm_normalized)(x, row, n), R(read)(scale, n), R(read)(shift, n)), n);
 }
 
-MEMOPT_I_ROW_FN void V(norm_affine)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+MEMOPT_I_ROW_FN void V(norm_affine)(float *y, const float *x, const float *row, const float *scale,
+                                    const float *shift, size_t n) {
+    const float own[2] = { row[0], row[1] }; /* what the compiler knows that no store changes */
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(norm_affine_of)(y + i, h + i, scale + i, shift + i, V(row));
-    if (i < n) R(norm_affine_of)(y + i, h + i, scale + i, shift + i, n - i);
-    V(end)();
-}
-
-MEMOPT_I_ROW_FN void V(norm_normalize)(float *h, const float *x, float mean, float inverse, size_t n) {
-    const R(floats) m = R(set)(mean), by = R(set)(inverse);
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(write)(h + i, R(norm_normalize_of)(R(read)(x + i, V(row)), m, by), V(row));
-    if (i < n) R(write)(h + i, R(norm_normalize_of)(R(read)(x + i, n - i), m, by), n - i);
+    for (; i + V(row) <= n; i += V(row)) R(norm_affine_of)(y + i, x + i, own, scale + i, shift + i, V(row));
+    if (i < n) R(norm_affine_of)(y + i, x + i, own, scale + i, shift + i, n - i);
     V(end)();
 }
 
@@ -29605,40 +29622,42 @@ MEMOPT_I_ROW_FN void V(norm_from_output)(float *h, const float *y, const float *
     V(end)();
 }
 
-V_HOST_FN void R(norm_grad_row)(float *y, const float *old, const float *g, const float *h, const float *scale,
-                                const float *three, size_t n) {
+V_HOST_FN void R(norm_grad_row)(float *y, const float *old, const float *g, const float *x, const float *row,
+                                const float *scale, const float *three, size_t n) {
     const R(floats) by = R(set)(three[2]);
-    const R(floats) u = R(norm_grad_of)(R(read)(g, n), R(read)(h, n), R(read)(scale, n), three);
+    const R(floats) u = R(norm_grad_of)(R(read)(g, n), R(norm_normalized)(x, row, n), R(read)(scale, n), three);
 
     R(write)(y, old ? R(fma)(by, u, R(read)(old, n)) : R(mul)(by, u), n);
 }
 
-MEMOPT_I_ROW_FN void V(norm_grad)(float *y, const float *old, const float *g, const float *h,
+MEMOPT_I_ROW_FN void V(norm_grad)(float *y, const float *old, const float *g, const float *x, const float *row,
                                   const float *scale, const float *three, size_t n) {
+    const float own[2] = { row[0], row[1] }, factors[3] = { three[0], three[1], three[2] };
     size_t i = 0;
 
     for (; i + V(row) <= n; i += V(row))
-        R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, V(row));
-    if (i < n) R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, n - i);
+        R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, x + i, own, scale + i, factors, V(row));
+    if (i < n) R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, x + i, own, scale + i, factors, n - i);
     V(end)();
 }
 
-V_HOST_FN void R(norm_add_of)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+V_HOST_FN void R(norm_add_of)(float *scale, float *shift, const float *g, const float *x, const float *row, size_t n) {
     const R(floats) u = R(read)(g, n);
 
     R(write)(shift, R(add)(u, R(read)(shift, n)), n);
-    R(write)(scale, R(fma)(u, R(read)(h, n), R(read)(scale, n)), n);
+    R(write)(scale, R(fma)(u, R(norm_normalized)(x, row, n), R(read)(scale, n)), n);
 }
 
-MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, const float *x, const float *row,
+                                 size_t n) {
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(norm_add_of)(scale + i, shift + i, g + i, h + i, V(row));
-    if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, h + i, n - i);
+    for (; i + V(row) <= n; i += V(row)) R(norm_add_of)(scale + i, shift + i, g + i, x + i, row, V(row));
+    if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, x + i, row, n - i);
     V(end)();
 }
 
-/* What V(norm_normalize) and V(norm_add) do. Returns the columns done, whole groups of n. */
+/* What V(norm_add) does, of some columns. Returns the columns done, whole groups of n. */
 MEMOPT_I_ROW_FN size_t V(norm_strip)(float *scale, float *shift, const memopt_i_norm_strip *s, size_t n) {
     R(floats) a[V(strip)], b[V(strip)], x[V(strip)], g[V(strip)];
     size_t i, k, row;
@@ -29672,24 +29691,24 @@ MEMOPT_I_ROW_FN size_t V(norm_strip)(float *scale, float *shift, const memopt_i_
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(size_t, norm_strip, (float *scale, float *shift, const memopt_i_norm_strip *s, size_t n))
-MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
-MEMOPT_I_WIDTHS(void, norm_normalize, (float *h, const float *x, float mean, float inverse, size_t n))
 MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *scale, const float *shift, size_t n))
-MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *h, const float *scale, size_t n))
+MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *x, const float *row, const float *scale, const float *shift,
+                                    size_t n))
+MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *x, const float *row, const float *scale,
+                                  size_t n))
+MEMOPT_I_WIDTHS(void, norm_grad, (float *y, const float *old, const float *g, const float *x, const float *row,
+                                  const float *scale, const float *three, size_t n))
+MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *x, const float *row,
+                                 size_t n))
 
-MEMOPT_I_WIDTHS(void, norm_grad, (float *y, const float *old, const float *g, const float *h, const float *scale,
-                                  const float *three, size_t n))
-MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
+/* A row as the functions below take it: x, and the mean and inverse deviation by which it becomes h. Of what is h
+   already: */
+static const float memopt_i_norm_done[2] = { 0, 1 };
 
-/* y = h scale + shift; y may be h */
-static void memopt_i_norm_affine(int level, float *y, const float *h, const float *scale, const float *shift,
-                                 size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_affine, (y, h, scale, shift, n));
-}
-
-/* h = (x - mean) inverse; h may be x */
-static void memopt_i_norm_normalize(int level, float *h, const float *x, float mean, float inverse, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_normalize, (h, x, mean, inverse, n));
+/* y = h scale + shift; y may be x */
+static void memopt_i_norm_affine(int level, float *y, const float *x, const float *row, const float *scale,
+                                 const float *shift, size_t n) {
+    MEMOPT_I_DISPATCH(level, norm_affine, (y, x, row, scale, shift, n));
 }
 
 /* h = (y - shift) / scale; h may be y */
@@ -29699,19 +29718,21 @@ static void memopt_i_norm_from_output(int level, float *h, const float *y, const
 }
 
 /* 16 sums of s = g scale, and 16 of s h */
-static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *h, const float *scale, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_sums, (sums, g, h, scale, n));
+static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *x, const float *row,
+                               const float *scale, size_t n) {
+    MEMOPT_I_DISPATCH(level, norm_sums, (sums, g, x, row, scale, n));
 }
 
 /* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
-static void memopt_i_norm_grad(int level, float *y, const float *old, const float *g, const float *h,
-                               const float *scale, const float *three, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_grad, (y, old, g, h, scale, three, n));
+static void memopt_i_norm_grad(int level, float *y, const float *old, const float *g, const float *x,
+                               const float *row, const float *scale, const float *three, size_t n) {
+    MEMOPT_I_DISPATCH(level, norm_grad, (y, old, g, x, row, scale, three, n));
 }
 
 /* scale += g h, shift += g */
-static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_add, (scale, shift, g, h, n));
+static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *x, const float *row,
+                              size_t n) {
+    MEMOPT_I_DISPATCH(level, norm_add, (scale, shift, g, x, row, n));
 }
 
 typedef struct memopt_i_norm_task {
@@ -29723,8 +29744,9 @@ typedef struct memopt_i_norm_task {
 
 /* Some columns of a row, as floats. */
 typedef struct memopt_i_norm_piece {
+    const float *x, *row; /* of h, as memopt_i_norm_affine() takes it */
     const float *g, *scale, *shift;
-    float h[MEMOPT_I_NORM_PIECE], g_own[MEMOPT_I_NORM_PIECE], y[MEMOPT_I_NORM_PIECE];
+    float x_own[MEMOPT_I_NORM_PIECE], g_own[MEMOPT_I_NORM_PIECE], y[MEMOPT_I_NORM_PIECE];
     float scale_own[MEMOPT_I_NORM_PIECE], shift_own[MEMOPT_I_NORM_PIECE]; /* 1 and 0 where there are none */
 } memopt_i_norm_piece;
 
@@ -29747,14 +29769,18 @@ static void memopt_i_norm_weights(const memopt_i_norm_task *t, memopt_i_norm_pie
     p->shift = memopt_i_norm_view(t, t->n.shift, t->n.weight_type, at, n, p->shift_own);
 }
 
-/* h and g of the columns at..at+n of a row, from input or output; the weights are there. */
+/* x and g of the columns at..at+n of a row, from input or output; the weights are there. */
 static void memopt_i_norm_load(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row, size_t at, size_t n) {
     const memopt_norm *s = &t->n;
     const size_t from = row * s->width + at;
-    const float *x = memopt_i_norm_view(t, s->input ? s->input : s->output, s->type, from, n, p->h);
 
-    if (s->input) memopt_i_norm_normalize(t->level, p->h, x, s->statistics[2 * row], s->statistics[2 * row + 1], n);
-    else memopt_i_norm_from_output(t->level, p->h, x, p->scale, p->shift, n);
+    p->x = memopt_i_norm_view(t, s->input ? s->input : s->output, s->type, from, n, p->x_own);
+    p->row = s->statistics + 2 * row;
+    if (!s->input) {
+        memopt_i_norm_from_output(t->level, p->x_own, p->x, p->scale, p->shift, n);
+        p->x = p->x_own;
+        p->row = memopt_i_norm_done;
+    }
     p->g = memopt_i_norm_view(t, s->grad_output, s->type, from, n, p->g_own);
 }
 
@@ -29763,8 +29789,8 @@ static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm
     const size_t begin = row * s->width;
     size_t at, n;
     float sums[16] = { 0 };
-    float mean = 0;
-    float inverse;
+    float of_row[2];
+    float variance;
     const float *x = NULL;
 
     for (at = 0; at < s->width && !s->rms; at += n) {
@@ -29772,29 +29798,27 @@ static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm
         x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
         memopt_i_row_sum(t->level, sums, x, n);
     }
-    mean = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
+    of_row[0] = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
     memset(sums, 0, sizeof sums);
     for (at = 0; at < s->width; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         if (n < s->width || s->rms) x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
-        memopt_i_row_squared_deviations(t->level, sums, x, mean, n);
+        memopt_i_row_squared_deviations(t->level, sums, x, of_row[0], n);
     }
-    inverse = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
-    inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse + s->eps))));
+    variance = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
+    of_row[1] = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(variance + s->eps))));
     for (at = 0; at < s->width; at += n) {
         float *y = memopt_i_row_out(s->output, s->type, begin + at, p->y);
 
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        if (n < s->width) x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own); /* else it is there */
-        memopt_i_norm_weights(t, p, at, n);
-        memopt_i_norm_normalize(t->level, p->h, x, mean, inverse, n);
-        memopt_i_norm_affine(t->level, y, p->h, p->scale, p->shift, n);
+        if (n < s->width) { /* else it is all there */
+            x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
+            memopt_i_norm_weights(t, p, at, n);
+        }
+        memopt_i_norm_affine(t->level, y, x, of_row, p->scale, p->shift, n);
         memopt_i_row_store(t->level, s->output, s->type, begin + at, y, n);
     }
-    if (s->statistics) {
-        s->statistics[2 * row] = mean;
-        s->statistics[2 * row + 1] = inverse;
-    }
+    if (s->statistics) memcpy(s->statistics + 2 * row, of_row, sizeof of_row);
 }
 
 static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
@@ -29807,9 +29831,9 @@ static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_nor
 
     for (at = 0; at < s->width; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        memopt_i_norm_weights(t, p, at, n);
+        if (n < s->width) memopt_i_norm_weights(t, p, at, n);
         memopt_i_norm_load(t, p, row, at, n);
-        memopt_i_norm_sums(t->level, sums, p->g, p->h, p->scale, n);
+        memopt_i_norm_sums(t->level, sums, p->g, p->x, p->row, p->scale, n);
     }
     three[0] = s->rms ? 0.0f : memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
     three[1] = memopt_i_round(memopt_i_row_total(sums + 16) / (float)s->width);
@@ -29823,7 +29847,7 @@ static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_nor
             memopt_i_norm_load(t, p, row, at, n);
         }
         old = s->accumulate_input ? memopt_i_norm_view(t, s->grad_input, s->type, begin + at, n, p->y) : NULL;
-        memopt_i_norm_grad(t->level, y, old, p->g, p->h, p->scale, three, n);
+        memopt_i_norm_grad(t->level, y, old, p->g, p->x, p->row, p->scale, three, n);
         memopt_i_row_store(t->level, s->grad_input, s->type, begin + at, y, n);
     }
 }
@@ -29836,6 +29860,7 @@ static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
 
     (void)worker;
     memopt_i_norm_begin(&p);
+    if (t->n.width <= MEMOPT_I_NORM_PIECE) memopt_i_norm_weights(t, &p, 0, t->n.width);
     for (; row < end; ++row)
         if (t->n.grad_output) memopt_i_norm_backward_row(t, &p, row);
         else memopt_i_norm_forward_row(t, &p, row);
@@ -29879,7 +29904,7 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     done = memopt_i_norm_strip_of(t, scale, shift, at, n);
     for (row = t->first; row < t->end && done < n; ++row) {
         memopt_i_norm_load(t, &p, row, at + done, n - done);
-        memopt_i_norm_add(t->level, scale + done, shift + done, p.g, p.h, n - done);
+        memopt_i_norm_add(t->level, scale + done, shift + done, p.g, p.x, p.row, n - done);
     }
     if (s->grad_scale) memopt_i_row_store(t->level, s->grad_scale, type, at, scale, n);
     if (s->grad_shift) memopt_i_row_store(t->level, s->grad_shift, type, at, shift, n);
@@ -30573,13 +30598,13 @@ V_FN V(ints) V(dropout_mask_of)(V(ints) noise, uint32_t threshold) {
 }
 
 /* Of a group; returns the counter of the next. */
-V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) step,
-                                                       uint32_t threshold) {
+V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
+                                                       V(ints) step, uint32_t threshold) {
     size_t k;
 
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < 16; k += V(width)) {
-        const V(ints) h = V(noise_hash)(counter, key);
+        const V(ints) h = V(noise_hash)(counter, key, shift);
 
         counter = V(i_add)(counter, step);
         V(i_put)(mask + k, V(dropout_mask_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
@@ -30590,12 +30615,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) c
 
 V_FN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
 
     V(ints) counter = V(noise_counter)(run);
     size_t i;
 
-    for (i = 0; i < n; i += 32) counter = V(dropout_mask_32)(mask + i, counter, key, step, threshold);
+    for (i = 0; i < n; i += 32) counter = V(dropout_mask_32)(mask + i, counter, key, shift, step, threshold);
     V(end)();
 }
 
@@ -30603,7 +30629,8 @@ V_FN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t
 /* From bf16 to bf16 in registers; base: NULL, or what is added. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
                                                     memopt_i_noise_run run, uint32_t threshold, float factor) {
-    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     const R(floats) f = R(set)(factor);
 
     V(ints) counter = V(noise_counter)(run);
@@ -30614,7 +30641,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t 
         const R(floats) a = R(read_bf16)(x + i), b = R(read_bf16)(x + i + 16);
         const R(floats) c = base ? R(read_bf16)(base + i) : R(set)(0), d = base ? R(read_bf16)(base + i + 16) : c;
 
-        counter = V(dropout_mask_32)(mask, counter, key, step, threshold);
+        counter = V(dropout_mask_32)(mask, counter, key, shift, step, threshold);
         R(write_bf16)(y + i, R(masked)(mask, base ? R(fma)(f, a, c) : R(mul)(f, a), c),
                       R(masked)(mask + 16, base ? R(fma)(f, b, d) : R(mul)(f, b), d));
     }
@@ -31403,7 +31430,7 @@ static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p
     if (!t->backward) return;
     p->g = memopt_i_row_view(t->o.level, x->grad_output, x->type, row * x->outputs + at, n, p->own);
     if (x->activation == MEMOPT_ACTIVATION_NONE) return;
-    memopt_i_norm_affine(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
+    memopt_i_norm_affine(t->o.level, p->y, p->h, memopt_i_norm_done, t->scale + at, t->shift + at, n);
     memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
     p->g = p->own;
 }
@@ -31430,7 +31457,7 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
     for (row = begin; row < end; ++row)
         if (t->backward) {
             memopt_i_batch_load(t, &p, row, at, n);
-            memopt_i_norm_add(level, b, a, p.g, p.h, n);
+            memopt_i_norm_add(level, b, a, p.g, p.h, memopt_i_norm_done, n);
         } else memopt_i_row_add(level, a, memopt_i_batch_z(t, row, at, n, p.h), 1.0f, n);
     if (t->backward) return;
     memopt_i_row_scale(level, a, a, memopt_i_round(1.0f / (float)(end - begin)), n);
@@ -31485,7 +31512,7 @@ static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
             if (t->backward)
                 memopt_i_batch_grad(level, y, p.g, p.h, t->factor + at, t->mean + at, t->share + at, n);
             else {
-                memopt_i_norm_affine(level, y, p.h, t->scale + at, t->shift + at, n);
+                memopt_i_norm_affine(level, y, p.h, memopt_i_norm_done, t->scale + at, t->shift + at, n);
                 memopt_i_row_act(level, y, y, x->activation, n);
             }
             memopt_i_row_store(level, to, x->type, place, y, n);

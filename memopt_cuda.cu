@@ -6997,7 +6997,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
     if ((s = memopt_i_cuda_ready()) != 0) return s;
     list.weight = batch->is_mean ? (float)batch->tokens : 1;
     list.start = !accumulation->micro_batches;
-    list.noise.key[0] = list.noise.key[1] = 0;
+    memset(&list.noise, 0, sizeof list.noise);
     if (batch->noise) list.noise = *batch->noise;
     while (next < sums->count) {
         size_t blocks = 0;

@@ -325,19 +325,25 @@ static double adafactor_model_pace(const adafactor_case *k, const adafactor_mode
     if (h->rate < rate) rate = h->rate;
     return rate * weights / (squares > 1 ? squares : 1);
 }
+static memopt_noise adafactor_noise(uint64_t seed, uint64_t stream, uint32_t shift) {
+    memopt_noise noise = memopt_noise_make(seed, stream);
+    noise.shift = shift;
+    return noise;
+}
 /* What storing does to weights and moment. Conversions and codes have tests of their own. */
 static void adafactor_model_store(const adafactor_case *k, const adafactor_model *s, uint64_t t) {
     const size_t n = adafactor_count(k); size_t i, j; memopt_i_state_codec codes;
     /* streams: tensor * 3 for weights, 1 more for moments */
-    const uint64_t seed = 7 + t * UINT64_C(0x9e3779b97f4a7c15);
+    const uint64_t seed = 7 + (t >> 6) * UINT64_C(0x9e3779b97f4a7c15); uint32_t shift = 0; int bit;
+    for (bit = 0; bit < 6; ++bit) if (t >> bit & 1) shift += (uint32_t)0x80008000u >> bit;
     for (i = 0; i < n; ++i) {
         uint16_t high;
         if (k->weights == MEMOPT_I_WEIGHTS_BF16) {
-            memopt_bf16_from_f32_stochastic(&high, s->w + i, 1, memopt_noise_make(seed, 0), i, NULL);
+            memopt_bf16_from_f32_stochastic(&high, s->w + i, 1, adafactor_noise(seed, 0, shift), i, NULL);
             s->w[i] = adafactor_widen(high);
         }
         if (s->m && k->state == MEMOPT_STATE_BF16) {
-            memopt_bf16_from_f32_stochastic(&high, s->m + i, 1, memopt_noise_make(seed, 1), i, NULL);
+            memopt_bf16_from_f32_stochastic(&high, s->m + i, 1, adafactor_noise(seed, 1, shift), i, NULL);
             s->m[i] = adafactor_widen(high);
         }
     }

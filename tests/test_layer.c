@@ -314,7 +314,7 @@ static void layer_swiglu_values(void) {
 static memopt_dropout layer_dropout(memopt_type type, size_t n, float rate, uint64_t first) {
     memopt_dropout x;
     memset(&x, 0, sizeof x);
-    x.n = n; x.type = type; x.rate = rate; x.noise = memopt_noise_make(3, 4); x.first = first;
+    x.n = n; x.type = type; x.rate = rate; x.noise = memopt_noise_make(3, 4); x.noise.shift = 0x9871a5c3u; x.first = first;
     x.input = layer_new(type, n, 1); x.residual = layer_new(type, n, 2); x.output = layer_new(type, n, 3);
     x.grad_output = layer_new(type, n, 4); x.grad_input = layer_new(type, n, 5);
     return x;

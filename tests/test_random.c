@@ -194,12 +194,15 @@ static void random_noise_values(void) { /* by another program */
         { 0, 0x1b7b9396 }, { 1, 0x0c4900e5 }, { 15, 0xbfbfa31a }, { 16, 0x93961b7b }, { 17, 0x00e50c49 }, { 31, 0xa31abfbf },
         { 32, 0xbc80bc21 }, { 1000003, 0x29089da3 }, { (UINT64_C(1) << 33) - 1, 0x517f3e30 }, { UINT64_C(1) << 33, 0xd7eff455 },
         { (UINT64_C(5) << 33) + 77, 0x15e5300b }, { UINT64_MAX, 0xae34e577 } };
-    const memopt_noise noise = memopt_noise_make(UINT64_C(0x123456789abcdef0), 42); size_t i;
+    memopt_noise noise = memopt_noise_make(UINT64_C(0x123456789abcdef0), 42); size_t i;
     CHECK(noise.key[0] == 0xeda0b505 && noise.key[1] == 0x20b5dca0);
     for (i = 0; i < sizeof values / sizeof *values; ++i) {
         CHECK_AT(memopt_i_noise32(noise, values[i].index) == values[i].bits, i);
         CHECK_AT(memopt_i_noise16(noise, values[i].index) == values[i].bits >> 16, i);
     }
+    CHECK(noise.shift == 0);
+    noise.shift = 0x12345678;
+    CHECK(memopt_i_noise32(noise, 0) == (0x1b7b9396u ^ 0x56781234u) && memopt_i_noise32(noise, 16) == (0x93961b7bu ^ 0x12345678u));
 }
 static void random_noise_fill(uint16_t *to, memopt_noise noise, uint64_t first, uint64_t step) {
     size_t i;

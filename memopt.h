@@ -29527,8 +29527,8 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
               themselves hold the sums between two blocks. 16-bit ones would be rounded at each: all rows are one block,
               read twice. Sums come first, because a gradient in place would be gone.
    Storage    16-bit rows are converted a piece at a time, on the stack: rows up to 1024 wide once, wider ones for each
-              of their sums. No scratch. h is made in registers wherever it is used: two instructions, not a pass. V(norm_strip) reads float and bf16 where they lie and keeps the sums of 64
-              columns in registers.
+              of their sums. No scratch. h is made in registers wherever it is used: two instructions, not a pass.
+              V(norm_strip) reads float and bf16 where they lie and keeps the sums of 64 columns in registers.
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */

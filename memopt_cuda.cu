@@ -4033,7 +4033,7 @@ enum { MEMOPT_I_CUDA_OPTIM_THREADS = 256, MEMOPT_I_CUDA_OPTIM_TILE = 2048, /* el
        MEMOPT_I_CUDA_OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 7 such blocks fit where
                                                    ... */
        MEMOPT_I_CUDA_OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
-       MEMOPT_I_CUDA_OPTIM_SLICES = 28, MEMOPT_I_CUDA_OPTIM_RULES = 5 };
+       MEMOPT_I_CUDA_OPTIM_SLICES = 24, MEMOPT_I_CUDA_OPTIM_RULES = 5 };
 
 /* The front of the scratch, on the device. */
 struct memopt_i_cuda_optim_control {

@@ -479,7 +479,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *op
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
                                                                  memopt_cuda_stream stream);
 
-/** Step all tensors: at most 28 slices of tensors a launch; the groups of `run` are read at the call. */
+/** Step all tensors: at most 24 slices of tensors a launch; the groups of `run` are read at the call. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run,
                                                           void *d_scratch, size_t scratch_bytes,
                                                           memopt_cuda_stream stream);

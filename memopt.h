@@ -1069,7 +1069,24 @@ MEMOPT_I_INLINE uint32_t memopt_i_widen(uint32_t code, unsigned bits, unsigned l
 }
 
 MEMOPT_I_INLINE uint32_t memopt_i_bf16_nearest(uint32_t u) { /* of what is no NaN */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 /* the same bits for all but NaN */
+    uint16_t code;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(code) : "f"(memopt_i_float_of(u)));
+    return code;
+#else
     return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+#endif
+}
+
+MEMOPT_I_INLINE uint32_t memopt_i_f16_nearest(uint32_t u) { /* of what is no NaN */
+#if defined(__CUDA_ARCH__)
+    uint16_t code;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(code) : "f"(memopt_i_float_of(u)));
+    return code;
+#else
+    const uint32_t code = memopt_i_narrow(u & 0x7fffffff, 10, 113, 0, 0);
+    return (u >> 16 & 0x8000) | (code < 0x7c00 ? code : 0x7c00);
+#endif
 }
 
 MEMOPT_I_INLINE uint32_t memopt_i_bf16_code(uint32_t u, int stochastic, uint32_t random) {
@@ -1082,11 +1099,10 @@ MEMOPT_I_INLINE uint32_t memopt_i_bf16_code(uint32_t u, int stochastic, uint32_t
 MEMOPT_I_INLINE uint32_t memopt_i_f16_code(uint32_t u, int stochastic, uint32_t random) {
     const uint32_t magnitude = u & 0x7fffffff;
     const uint32_t sign = u >> 16 & 0x8000;
-    uint32_t code;
 
     if (magnitude > 0x7f800000) return sign | 0x7e00 | (u >> 13 & 0x3ff);
-    code = memopt_i_narrow(magnitude, 10, 113, stochastic && magnitude <= 0x477fe000, random);
-    return sign | (code < 0x7c00 ? code : 0x7c00);
+    if (stochastic && magnitude <= 0x477fe000) return sign | memopt_i_narrow(magnitude, 10, 113, 1, random);
+    return memopt_i_f16_nearest(u);
 }
 
 MEMOPT_I_INLINE uint32_t memopt_i_e4m3_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
@@ -4892,7 +4908,13 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_sum_double(double a, double b) {
 
 MEMOPT_I_HOST_DEVICE static double memopt_i_add_square(double sum, double x) { return fma(x, x, sum); }
 #else
-MEMOPT_I_HOST_DEVICE static double memopt_i_sum_double(double a, double b) { return a + b; }
+MEMOPT_I_HOST_DEVICE static double memopt_i_sum_double(double a, double b) {
+#if defined(__CUDA_ARCH__)
+    return __dadd_rn(a, b); /* never fused with a product before it */
+#else
+    return a + b;
+#endif
+}
 
 MEMOPT_I_HOST_DEVICE static double memopt_i_add_square(double sum, double x) {
 #if defined(__CUDA_ARCH__)
@@ -19944,7 +19966,7 @@ MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *lis
 }
 
 MEMOPT_I_HOST_DEVICE static double memopt_i_clip_factor(double norm, double max_norm) {
-    const double f = max_norm / (norm + 1e-6);
+    const double f = max_norm / memopt_i_sum_double(norm, 1e-6);
     return f < 1 ? f : 1;
 }
 

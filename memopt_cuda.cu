@@ -1112,8 +1112,19 @@ static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_b
     return memopt_from_bf16(p->code);
 }
 
+/* memopt_from_f16 by the processor's own instruction, which is free to choose a NaN. The optimizers' kernels, short of
+   registers, would spill with it. */
+static __device__ __forceinline__ float memopt_i_cuda_from_f16(uint32_t code) {
+#if defined(__CUDA_ARCH__)
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((uint16_t)code));
+    if (x == x) return x;
+#endif
+    return memopt_from_f16((uint16_t)code);
+}
+
 static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_f16 *p) {
-    return memopt_from_f16(p->code);
+    return memopt_i_cuda_from_f16(p->code);
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_bf16 *p, float x) {
@@ -1235,19 +1246,23 @@ static __device__ __forceinline__ void memopt_i_cuda_set_code(memopt_i_cuda_span
     else s->word[i / 2] = i % 2 ? (s->word[i / 2] & 0xffffu) | code << 16 : code;
 }
 
-static __device__ __forceinline__ uint32_t memopt_i_cuda_code_of(const float *, float x) {
-    return memopt_i_float_bits(x);
+/* Two floats as two codes of 16 bits, the first in the lower half: one instruction and one comparison for NaN. */
+static __device__ __forceinline__ uint32_t memopt_i_cuda_two(const memopt_i_cuda_bf16 *, float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    if (low == low && high == high) return both;
+#endif
+    return memopt_to_bf16(low) | (uint32_t)memopt_to_bf16(high) << 16;
 }
 
-template <class T> static __device__ __forceinline__ uint32_t memopt_i_cuda_code_of(const T *, float x) {
-    T one;
-    memopt_i_cuda_store(&one, x);
-    return one.code;
-}
-
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<T, N> *s, int i, float x) {
-    memopt_i_cuda_set_code(s, i, memopt_i_cuda_code_of((const T *)0, x));
+static __device__ __forceinline__ uint32_t memopt_i_cuda_two(const memopt_i_cuda_f16 *, float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    if (low == low && high == high) return both;
+#endif
+    return memopt_to_f16(low) | (uint32_t)memopt_to_f16(high) << 16;
 }
 
 /* A span as floats, and back. */
@@ -1257,12 +1272,28 @@ static __device__ __forceinline__ void memopt_i_cuda_span_floats(float *x, const
     for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
 }
 
+template <int N>
+static __device__ __forceinline__ void memopt_i_cuda_set_all(memopt_i_cuda_span<float, N> *s, const float *x) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N; ++i) s->word[i] = memopt_i_float_bits(x[i]);
+}
+
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_set_all(memopt_i_cuda_span<T, N> *s, const float *x) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N / 2; ++i) s->word[i] = memopt_i_cuda_two((const T *)0, x[2 * i], x[2 * i + 1]);
+}
+
 template <class T, int N>
 static __device__ __forceinline__ memopt_i_cuda_span<T, N> memopt_i_cuda_span_of(const float *x) {
     memopt_i_cuda_span<T, N> s;
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, x[i]);
+    memopt_i_cuda_set_all(&s, x);
     return s;
+}
+
+template <class T, int N>
+static __device__ __forceinline__ void memopt_i_cuda_span_put_floats(T *p, const float *x, unsigned left, bool wide) {
+    memopt_i_cuda_span_put(p, memopt_i_cuda_span_of<T, N>(x), left, wide);
 }
 
 /* Four elements, aligned to all of them, as floats, and back. */
@@ -1273,7 +1304,7 @@ template <class T> static __device__ __forceinline__ void memopt_i_cuda_load_fou
 }
 
 template <class T> static __device__ __forceinline__ void memopt_i_cuda_store_four(T *p, const float *x) {
-    memopt_i_cuda_span_put(p, memopt_i_cuda_span_of<T, 4>(x), 4, true);
+    memopt_i_cuda_span_put_floats<T, 4>(p, x, 4, true);
 }
 
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
@@ -2717,13 +2748,13 @@ template <int kind> struct memopt_i_cuda_narrow {
 
 template <>
 __device__ __forceinline__ void memopt_i_cuda_narrow<MEMOPT_I_BF16>::store(const float4 &v, size_t i) const {
-    uint32_t u[4], c[4];
+    const float x[4] = { v.x, v.y, v.z, v.w };
+    memopt_i_cuda_store_four((memopt_i_cuda_bf16 *)(void *)(dst + i), x);
+}
 
-    memopt_i_cuda_words(u, v);
-    for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]);
-    if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
-        for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 0, 0) << 16;
-    memopt_i_cuda_write_uppers(dst + i, c);
+template <> __device__ __forceinline__ void memopt_i_cuda_narrow<MEMOPT_I_F16>::store(const float4 &v, size_t i) const {
+    const float x[4] = { v.x, v.y, v.z, v.w };
+    memopt_i_cuda_store_four((memopt_i_cuda_f16 *)(void *)(dst + i), x);
 }
 
 template <int kind> struct memopt_i_cuda_stochastic {
@@ -2818,6 +2849,14 @@ template <int kind> struct memopt_i_cuda_widen {
         memopt_i_cuda_store_four(dst + i, x);
     }
 };
+
+template <>
+__device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_F16>::store(const memopt_i_cuda_four16 &v,
+                                                                         size_t i) const {
+    float x[4];
+    for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_from_f16(v.w[k / 2] >> k % 2 * 16);
+    memopt_i_cuda_store_four(dst + i, x);
+}
 
 template <>
 __device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_BF16>::store(const memopt_i_cuda_four16 &v,
@@ -4257,19 +4296,21 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const m
     if (format == MEMOPT_I_WEIGHTS_F32 || format == MEMOPT_I_WEIGHTS_F32_BF16)
         memopt_i_cuda_optim_put32(s.weights, w, i, plus, s.count, whole);
     if (format == MEMOPT_I_WEIGHTS_F32) return;
-    if (format == MEMOPT_I_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS],
-                                                                 s.place + i + plus);
-    else if (format == MEMOPT_I_WEIGHTS_F32_BF16) {
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) code[e] = memopt_to_bf16(w[e]);
-    } else {
+    if (format == MEMOPT_I_WEIGHTS_F32_BF16) {
+        const memopt_i_cuda_span<memopt_i_cuda_bf16, 4> nearest = memopt_i_cuda_span_of<memopt_i_cuda_bf16, 4>(w);
+        memopt_i_cuda_optim_put<2>(s.extra, nearest.word, i, plus, s.count, whole);
+        return;
+    }
+    if (format == MEMOPT_I_WEIGHTS_BF16)
+        memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS], s.place + i + plus);
+    else {
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
         memopt_i_cuda_optim_put16(s.extra, code, i, plus, s.count, whole);
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     }
-    memopt_i_cuda_optim_put16(format == MEMOPT_I_WEIGHTS_F32_BF16 ? s.extra : s.weights, code, i, plus, s.count, whole);
+    memopt_i_cuda_optim_put16(s.weights, code, i, plus, s.count, whole);
 }
 
 /* ---- one element ---- */
@@ -6378,10 +6419,11 @@ template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_sca
     const uint16_t low = (uint16_t)w;
     const uint16_t high = (uint16_t)(w >> 16);
     if (TYPE == MEMOPT_TYPE_BF16)
-        return memopt_to_bf16(memopt_i_cuda_scale_times(memopt_from_bf16(low), factor))
-             | (uint32_t)memopt_to_bf16(memopt_i_cuda_scale_times(memopt_from_bf16(high), factor)) << 16;
-    return memopt_to_f16(memopt_i_cuda_scale_times(memopt_from_f16(low), factor))
-         | (uint32_t)memopt_to_f16(memopt_i_cuda_scale_times(memopt_from_f16(high), factor)) << 16;
+        return memopt_i_cuda_two((const memopt_i_cuda_bf16 *)0,
+                                 memopt_i_cuda_scale_times(memopt_from_bf16(low), factor),
+                                 memopt_i_cuda_scale_times(memopt_from_bf16(high), factor));
+    return memopt_i_cuda_two((const memopt_i_cuda_f16 *)0, memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(low), factor),
+                             memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(high), factor));
 }
 
 /* Nonzero where an exponent of the word is all ones: its complement is 0, and 1 less than that has the top bit. */
@@ -6427,7 +6469,17 @@ template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const u
     return found;
 }
 
-/* A piece of `bytes` bytes by a block. tiles: two of them. Thread 0 has the result. */
+/* The warp that adds up what its block has loaded: not the same one in all blocks of a multiprocessor, or one of its four
+   schedulers would issue all additions. Their numbers are often a multiple of 132 apart, so they are mixed. */
+static __device__ __forceinline__ unsigned memopt_i_cuda_scale_adder(void) {
+    return __umulhi(blockIdx.x * 0x9e3779b9u, MEMOPT_I_CUDA_SCALE_THREADS) / 32 * 32;
+}
+
+static __device__ __forceinline__ bool memopt_i_cuda_scale_adds(void) {
+    return threadIdx.x - memopt_i_cuda_scale_adder() < 16;
+}
+
+/* A piece of `bytes` bytes by a block. tiles: two of them. The first thread of the adding warp has the result. */
 template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned char *p, size_t bytes, float factor,
                                                                      uint4 *tiles, unsigned *found,
                                                                      memopt_cuda_gradient_sum *result) {
@@ -6464,13 +6516,13 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
             MEMOPT_I_CUDA_UNROLL
                 for (int k = 0; k < LOADS; ++k)
                     v[k] = memopt_i_cuda_scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
-        if (threadIdx.x < 16) {
+        if (memopt_i_cuda_scale_adds()) {
             const size_t left = (memopt_i_min(step, bytes - at) + SIZE * 16 - 1) / (SIZE * 16);
-            sum = memopt_i_cuda_scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x, sum);
+            sum = memopt_i_cuda_scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x % 32, sum);
         }
     }
     if (threadIdx.x == 0) *found = 0; /* before the vote's barrier */
-    if (threadIdx.x < 16)
+    if (memopt_i_cuda_scale_adds())
         for (int half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_down_sync(0xffffu, sum, half, 16));
     if (__syncthreads_or(special != 0)) { /* rare; what all threads have stored is seen behind the barrier */
         const unsigned mine_found = memopt_i_cuda_scale_count<TYPE>(p, bytes / SIZE);
@@ -6502,7 +6554,7 @@ memopt_i_cuda_scale_kernel(const memopt_i_cuda_scale_list list, const memopt_sca
     else if (t->type == MEMOPT_TYPE_BF16)
         memopt_i_cuda_scale_piece<MEMOPT_TYPE_BF16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
     else memopt_i_cuda_scale_piece<MEMOPT_TYPE_F16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
-    if (threadIdx.x == 0) d_pieces[blockIdx.x] = sum;
+    if (threadIdx.x == memopt_i_cuda_scale_adder()) d_pieces[blockIdx.x] = sum;
 }
 
 /* ---- sums, in order ---- */
@@ -7479,10 +7531,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cud
 }
 
 /* ---- cross-entropy: 16 bytes of a row of logits ---- */
-/* N elements; PLAIN: numbers that are no NaN are rounded in fewer instructions. */
-template <typename T> struct memopt_i_cuda_softmax_pack { enum { N = 8, PLAIN = 0 }; };
-template <> struct memopt_i_cuda_softmax_pack<memopt_i_cuda_bf16> { enum { N = 8, PLAIN = 1 }; };
-template <> struct memopt_i_cuda_softmax_pack<float> { enum { N = 4, PLAIN = 0 }; };
+template <typename T> struct memopt_i_cuda_softmax_pack { enum { N = 16 / sizeof(T) }; };
 
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const T *, uint4 v,
                                                                                           float *x) {
@@ -7490,14 +7539,9 @@ template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softm
     memopt_i_cuda_span_floats(x, s);
 }
 
-template <int PLAIN, typename T>
-static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const T *, const float *x) {
-    memopt_i_cuda_span<T, memopt_i_cuda_softmax_pack<T>::N> s;
-
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i)
-        if (PLAIN) memopt_i_cuda_set_code(&s, i, memopt_i_bf16_nearest(memopt_i_float_bits(x[i])));
-        else memopt_i_cuda_set(&s, i, x[i]);
+template <typename T> static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const T *, const float *x) {
+    const memopt_i_cuda_span<T, memopt_i_cuda_softmax_pack<T>::N> s =
+        memopt_i_cuda_span_of<T, memopt_i_cuda_softmax_pack<T>::N>(x);
     return make_uint4(s.word[0], s.word[1], s.word[2], s.word[3]);
 }
 
@@ -7528,7 +7572,7 @@ template <typename T> static __device__ void memopt_i_cuda_softmax_fill(T *x, si
 
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i) v[i] = value;
-    const uint4 all = memopt_i_cuda_softmax_packed<0>(x, v);
+    const uint4 all = memopt_i_cuda_softmax_packed(x, v);
     for (size_t i = threadIdx.x; i < r.body; i += blockDim.x) __stwb(r.pieces + i, all);
     for (size_t i = threadIdx.x; i < r.head; i += blockDim.x) memopt_i_cuda_store(x + i, value);
     for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) memopt_i_cuda_store(x + n - r.tail + i, value);
@@ -7583,7 +7627,6 @@ static __device__ memopt_i_cuda_softmax_sums memopt_i_cuda_cross_entropy_measure
 struct memopt_i_cuda_cross_entropy_found {
     memopt_i_cross_entropy_terms terms;
     float max, at_target;
-    int plain; /* no NaN */
 };
 
 template <typename T>
@@ -7611,8 +7654,6 @@ static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cr
     found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, *t.d_count),
                                                (double)s.sum, lse);
     found->max = r.max; /* NaN: all of the gradient is */
-    found->plain = !bad && memopt_i_finite(s.max) && memopt_i_finite(found->terms.a)
-                && memopt_i_finite(found->terms.b) && memopt_i_finite(found->terms.c);
     found->at_target = fmaf(found->terms.a, memopt_i_cuda_softmax_exp(memopt_i_sum(r.at, -r.max)),
                             found->terms.at_target);
 }
@@ -7628,7 +7669,7 @@ static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_grads(float *
 }
 
 /* Second read: the gradient in place. */
-template <typename T, int PLAIN>
+template <typename T>
 static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_span<T> r, const uint4 *kept,
                                                          size_t some,
                                                          size_t target, const memopt_i_cuda_cross_entropy_found f) {
@@ -7650,7 +7691,7 @@ static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_s
             if (i >= r.body) continue;
             memopt_i_cuda_softmax_unpack(r.x, v[k], x);
             memopt_i_cuda_cross_entropy_grads<T>(x, N, f);
-            __stwb(r.pieces + i, memopt_i_cuda_softmax_packed<PLAIN>(r.x, x));
+            __stwb(r.pieces + i, memopt_i_cuda_softmax_packed(r.x, x));
             if (target - first < N) memopt_i_cuda_store(r.x + target, f.at_target); /* over what was just written */
         }
     }
@@ -7683,10 +7724,7 @@ memopt_i_cuda_cross_entropy_kernel(const memopt_i_cuda_cross_entropy t) {
     if (threadIdx.x == 0) memopt_i_cuda_cross_entropy_decide(t, s, row, target, x, totals, found);
     if (t.x.keep_logits) return;
     __syncthreads(); /* the target's logit has been read, found is there */
-    if (memopt_i_cuda_softmax_pack<T>::PLAIN && found->plain)
-        memopt_i_cuda_cross_entropy_write<T,
-            memopt_i_cuda_softmax_pack<T>::PLAIN>(r, kept, t.kept, (size_t)target, *found);
-    else memopt_i_cuda_cross_entropy_write<T, 0>(r, kept, t.kept, (size_t)target, *found);
+    memopt_i_cuda_cross_entropy_write(r, kept, t.kept, (size_t)target, *found);
     memopt_i_cuda_softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
 }
 
@@ -8047,17 +8085,16 @@ template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_affine(const memopt_i_cuda_norm_task &t,
                                                                  const memopt_i_cuda_span<T, N> &s, size_t row,
                                                                  size_t at, unsigned left, float mean, float inverse) {
-    memopt_i_cuda_span<T, N> y;
-    float scale[N], shift[N];
+    float y[N], scale[N], shift[N];
 
     memopt_i_cuda_floats<N>(scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
     memopt_i_cuda_floats<N>(shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
         const float h = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(s, i), mean, inverse);
-        memopt_i_cuda_set(&y, i, fmaf(h, scale[i], shift[i]));
+        y[i] = fmaf(h, scale[i], shift[i]);
     }
-    memopt_i_cuda_span_put(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
+    memopt_i_cuda_span_put_floats<T, N>(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
 }
 
 /* K spans a thread. Threads of rows that are not there work on zeros. */
@@ -8201,16 +8238,16 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_grad(const memopt_i_cu
                                                                const memopt_i_cuda_norm_parts<N> &p, size_t row,
                                                                size_t at, unsigned left, const float *three) {
     T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
-    memopt_i_cuda_span<T, N> s, old;
+    memopt_i_cuda_span<T, N> old;
+    float s[N];
 
     if (t.n.accumulate_input) memopt_i_cuda_span_get(&old, to, left, t.wide);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
         const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
-        memopt_i_cuda_set(&s, i, t.n.accumulate_input ? fmaf(three[2], u, memopt_i_cuda_at(old, i))
-                                                      : memopt_i_times(three[2], u));
+        s[i] = t.n.accumulate_input ? fmaf(three[2], u, memopt_i_cuda_at(old, i)) : memopt_i_times(three[2], u);
     }
-    memopt_i_cuda_span_put(to, s, left, t.wide);
+    memopt_i_cuda_span_put_floats<T, N>(to, s, left, t.wide);
 }
 
 /* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + (e / N) ... */
@@ -8831,7 +8868,8 @@ memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const 
     const size_t first = row * 2 * width + at;
     const size_t place = row * width + at;
     const unsigned left = memopt_i_cuda_left<N>(width, at);
-    memopt_i_cuda_span<T, N> gate, up, of, out, grad_gate, grad_up;
+    memopt_i_cuda_span<T, N> gate, up, of;
+    float out[N], grad_gate[N], grad_up[N];
 
     if (row >= rows || !left) return;
     memopt_i_cuda_span_get(&gate, x + first, left, wide);
@@ -8839,24 +8877,19 @@ memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const 
     if (!g) {
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i)
-            memopt_i_cuda_set(&out, i, memopt_i_v1_swiglu(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i)));
-        memopt_i_cuda_span_put(y + place, out, left, wide);
+            out[i] = memopt_i_v1_swiglu(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i));
+        memopt_i_cuda_span_put_floats<T, N>(y + place, out, left, wide);
         return;
     }
     memopt_i_cuda_span_get(&of, g + place, left, wide);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
-        float b, again;
-        const float a = memopt_i_v1_swiglu_grad(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i),
-                                                memopt_i_cuda_at(of, i), &b, &again);
-
-        memopt_i_cuda_set(&grad_gate, i, a);
-        memopt_i_cuda_set(&grad_up, i, b);
-        memopt_i_cuda_set(&out, i, again);
+        grad_gate[i] = memopt_i_v1_swiglu_grad(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i),
+                                               memopt_i_cuda_at(of, i), grad_up + i, out + i);
     }
-    memopt_i_cuda_span_put(grad + first, grad_gate, left, wide);
-    memopt_i_cuda_span_put(grad + first + width, grad_up, left, wide);
-    if (y) memopt_i_cuda_span_put(y + place, out, left, wide);
+    memopt_i_cuda_span_put_floats<T, N>(grad + first, grad_gate, left, wide);
+    memopt_i_cuda_span_put_floats<T, N>(grad + first + width, grad_up, left, wide);
+    if (y) memopt_i_cuda_span_put_floats<T, N>(y + place, out, left, wide);
 }
 
 template <class T>
@@ -8920,17 +8953,16 @@ static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dr
                                                           const memopt_i_cuda_span<T, N> &x,
                                                           const memopt_i_cuda_span<T, N> &base, bool has_base,
                                                           unsigned mask, unsigned left) {
-    memopt_i_cuda_span<T, N> out;
+    float out[N];
 
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
         const float a = memopt_i_cuda_at(x, i);
         const float b = memopt_i_cuda_at(base, i);
         const bool stays = (mask >> i & 1) != 0;
-        memopt_i_cuda_set(&out, i, has_base ? (stays ? fmaf(t.factor, a, b) : b)
-                                            : stays ? memopt_i_times(t.factor, a) : 0.0f);
+        out[i] = has_base ? (stays ? fmaf(t.factor, a, b) : b) : stays ? memopt_i_times(t.factor, a) : 0.0f;
     }
-    memopt_i_cuda_span_put(y + at, out, left, t.wide);
+    memopt_i_cuda_span_put_floats<T, N>(y + at, out, left, t.wide);
 }
 
 /* A thread has two spans that are 16 apart: what is drawn for one of them is drawn for both. */
@@ -9022,7 +9054,6 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, b
     size_t at;
     const size_t row = memopt_i_cuda_row_place<N>(t, &at);
     const unsigned left = memopt_i_cuda_left<N>(x.width, at);
-    memopt_i_cuda_span<T, N> s;
     float y[N], place[N];
 
     if (row >= x.rows || !left) return;
@@ -9036,8 +9067,8 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, b
         for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(y[i], place[i]);
     }
     MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, there ? y[i] : memopt_i_bits_float(0x7fc00000u));
-    memopt_i_cuda_span_put(static_cast<T *>(x.output) + row * x.width + at, s, left, wide);
+    for (int i = 0; i < N; ++i) y[i] = there ? y[i] : memopt_i_bits_float(0x7fc00000u);
+    memopt_i_cuda_span_put_floats<T, N>(static_cast<T *>(x.output) + row * x.width + at, y, left, wide);
 }
 
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
@@ -11118,7 +11149,6 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x,
     size_t at;
     const size_t row = memopt_i_cuda_row_place<N>(t, &at);
     const unsigned left = memopt_i_cuda_left<N>(l->inputs, at);
-    memopt_i_cuda_span<float, N> s;
     float w[N];
 
     if (row >= l->outputs || (!left && at)) return;
@@ -11132,8 +11162,8 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x,
     }
     memopt_i_cuda_floats<N>(w, left ? l->weights : NULL, l->weight_type, row * l->inputs + at, left, wide, 0);
     MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, memopt_i_times(factor, w[i]));
-    memopt_i_cuda_span_put(weights + row * l->inputs + at, s, left, wide);
+    for (int i = 0; i < N; ++i) w[i] = memopt_i_times(factor, w[i]);
+    memopt_i_cuda_span_put_floats<float, N>(weights + row * l->inputs + at, w, left, wide);
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,

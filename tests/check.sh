@@ -736,12 +736,15 @@ memopt_i_cuda_optim_scan_kernel<Li0E> memopt_i_cuda_optim_state_kernel<Li0E> "
     [ "$found" = "$want" ] || fail "8-bit AdamW alone: $found"
     [ "$(grep -c '\.entry' "$work/part.ptx")" -eq 8 ] || fail "8-bit AdamW alone has kernels of other names"
 }
-cuda_fuses() { # nvcc may turn a product and a sum into one operation: that no kernel of ours gives it a chance to
+cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation: no kernel of ours gives them a chance to
     need_nvcc
     for fuse in true false; do
         "$NVCC" -std=c++17 -arch=compute_90 -I. -fmad=$fuse -ptx memopt_cuda.cu -o "$work/$fuse.ptx" || fail "does not compile"
     done
-    python3 tests/check_fuses.py "$work/true.ptx" "$work/false.ptx"
+    python3 tests/check_fuses.py "$work/true.ptx" "$work/false.ptx" || fail "nvcc fuses"
+    ptxas=$(dirname "$(command -v "$NVCC")")/ptxas # which fuses what nvcc has left apart
+    for fuse in true false; do "$ptxas" -arch=sm_90 "$work/$fuse.ptx" -o "$work/$fuse.cubin" || fail "ptxas fails"; done
+    python3 tests/count_kernels.py "$work/true.cubin" --fused "$work/false.cubin"
 }
 cuda_programs() { # what `make cuda` builds, compiled only
     need_nvcc

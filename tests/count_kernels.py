@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """count_kernels.py - count what the hot kernels issue and move, in their machine code, against tests/kernels.txt.
 
-Usage: count_kernels.py FILE.cubin [--table] [--list PATTERN] | --tool   (needs nvdisasm: of the CUDA Toolkit, or `make deps`)
+Usage: count_kernels.py FILE.cubin [--table | --list PATTERN | --fused OTHER] | --tool   (needs nvdisasm: of the CUDA Toolkit, or `make deps`)
   --table         print every row with its prediction
   --tool          only whether there is an nvdisasm
+  --fused OTHER   whether a kernel's arithmetic differs from that of a cubin that was compiled without fusing
   --list PATTERN  for kernels whose name matches: the accesses of each region's widest path, to write a row from
 
 A row of tests/kernels.txt names a kernel, a region (`all`: from its entry to an exit; `loop`: once around one of its
@@ -274,6 +275,15 @@ def check(kernels, fields, table):
         return f"{name}: {each:.1f} instructions an element, {limit} in the table: tighten it"
     return None
 
+def fused(kernels, others):
+    """Kernels whose arithmetic differs from that of a cubin that was compiled without fusing."""
+    def arithmetic(body):
+        return sorted(re.findall(r"\b[DFH](?:FMA|MUL|ADD)2?\b", body))
+    plain = dict(others)
+    wrong = [name for name, body in kernels if arithmetic(body) != arithmetic(plain.get(name, ""))]
+    print("\n".join([f"fused by ptxas: {name}" for name in wrong] + [f"{len(kernels)} kernels, {len(wrong)} differ"]))
+    return 1 if wrong or not kernels else 0
+
 def main():
     arguments = sys.argv[1:]
     if not nvdisasm():
@@ -283,6 +293,8 @@ def main():
         print(nvdisasm())
         return 0
     kernels = disassembled(arguments[0])
+    if "--fused" in arguments:
+        return fused(kernels, disassembled(arguments[arguments.index("--fused") + 1]))
     if "--list" in arguments:
         for name, body in kernels:
             if re.search(arguments[arguments.index("--list") + 1], name):

@@ -4,8 +4,9 @@
                                                                 #include "doctor.h"
    and in the others plainly. malloc, calloc, realloc and free below it are the doctor's. Two calls tell it of time:
        doctor_step();            a step begins; once more behind the last one
-       doctor_mark("forward");   a phase begins, or its next layer: the same name again. More marks tell more
-   The second step is recorded (the first one warms up), and written to doctor.trace where the third begins.
+       doctor_mark("forward");   a phase begins, or its next layer: the same name again
+       doctor_mark("forward, norm");  within a layer: each of its operators. More marks tell more
+   The second step is recorded (the first one is timed), and written to doctor.trace where the third begins.
 
    How     Blocks of a page or more lie on pages of their own, which are closed at every mark (mprotect). The first
            read and the first write of a page between two marks raise SIGSEGV, are noted, and open it. So for each
@@ -49,6 +50,7 @@ void  doctor_free(void *at);
 #if defined(__linux__) && (defined(__x86_64__) || defined(__i386__) || defined(__aarch64__))
 #  include <signal.h>
 #  include <sys/mman.h>
+#  include <time.h>
 #  include <ucontext.h>
 #  include <unistd.h>
 #  if defined(MAP_ANONYMOUS) && defined(SA_SIGINFO)
@@ -73,12 +75,16 @@ typedef struct doctor_block {
 } doctor_block;
 
 typedef struct doctor_mark_of { const char *name; size_t time; } doctor_mark_of;
+typedef struct doctor_cost { uint64_t began, took; } doctor_cost; /* nanoseconds */
 
 static struct {
     doctor_block *blocks;
     doctor_event *events;
     doctor_mark_of *marks;
-    size_t block_count, block_room, event_count, event_room, mark_count, mark_room;
+    doctor_cost *costs; /* of the marks of the step before the one that is recorded, where they are as many */
+    size_t *by_address; /* the live blocks */
+    size_t block_count, block_room, event_count, event_room, mark_count, mark_room, cost_count, cost_room;
+    size_t live_count, live_room;
     size_t page, time, now; /* time: marks, allocations and frees so far; now: the mark of a proof */
     int state, step, failed;
 } doctor;
@@ -115,16 +121,38 @@ static uint64_t doctor_hash(const unsigned char *page) { /* 0 for zeros and for 
     return any ? hash | 1 : 0;
 }
 
-static doctor_block *doctor_find(const void *at) { /* the live block that has this byte; NULL: none */
-    size_t i = doctor.block_count;
+static size_t doctor_place(const void *at) { /* how many live blocks begin at this byte or before it */
+    size_t below = 0, above = doctor.live_count;
 
-    while (i-- > 0) {
-        doctor_block *b = &doctor.blocks[i];
+    while (below < above) {
+        const size_t middle = below + (above - below) / 2;
 
-        if (b->live && (const unsigned char *)at >= b->at
-            && (size_t)((const unsigned char *)at - b->at) < b->pages * doctor.page) return b;
+        if ((uintptr_t)doctor.blocks[doctor.by_address[middle]].at <= (uintptr_t)at) below = middle + 1;
+        else above = middle;
     }
-    return NULL;
+    return below;
+}
+
+static doctor_block *doctor_find(const void *at) { /* the live block that has this byte; NULL: none */
+    const size_t place = doctor_place(at);
+    doctor_block *b = place ? &doctor.blocks[doctor.by_address[place - 1]] : NULL;
+
+    return b && (uintptr_t)at - (uintptr_t)b->at < b->pages * doctor.page ? b : NULL;
+}
+
+static void doctor_enter(size_t block) { /* among the live ones, which have room */
+    const size_t place = doctor_place(doctor.blocks[block].at);
+
+    memmove(doctor.by_address + place + 1, doctor.by_address + place, (doctor.live_count - place) * sizeof block);
+    doctor.by_address[place] = block;
+    ++doctor.live_count;
+}
+
+static void doctor_leave(const doctor_block *b) {
+    const size_t place = doctor_place(b->at) - 1;
+
+    --doctor.live_count;
+    memmove(doctor.by_address + place, doctor.by_address + place + 1, (doctor.live_count - place) * sizeof place);
 }
 
 /* ---- pages that are closed ---- */
@@ -224,6 +252,7 @@ static void doctor_give(doctor_block *b) {
 
 static void doctor_begin_once(void) { /* and see whether a fault here tells a read from a write */
     doctor_block b;
+    size_t first = 0;
 
     if (doctor.page) return;
     doctor.page = (size_t)sysconf(_SC_PAGESIZE);
@@ -232,7 +261,8 @@ static void doctor_begin_once(void) { /* and see whether a fault here tells a re
         return;
     }
     doctor.blocks = &b;
-    doctor.block_count = 1;
+    doctor.by_address = &first;
+    doctor.block_count = doctor.live_count = 1;
     doctor.state = DOCTOR_PROBES;
     if (doctor_catch_faults()) {
         doctor_open(&b, 0);
@@ -243,25 +273,37 @@ static void doctor_begin_once(void) { /* and see whether a fault here tells a re
         doctor_fail("a fault does not tell reads from writes here");
     doctor.state = DOCTOR_WAITS;
     doctor.blocks = NULL;
-    doctor.block_count = 0;
+    doctor.by_address = NULL;
+    doctor.block_count = doctor.live_count = 0;
     doctor_give(&b);
+}
+
+static int doctor_room_for_a_block(void) {
+    void *grown = doctor_grown(doctor.blocks, doctor.block_count, &doctor.block_room, sizeof *doctor.blocks);
+
+    if (!grown) return 0;
+    doctor.blocks = (doctor_block *)grown;
+    grown = doctor_grown(doctor.by_address, doctor.live_count, &doctor.live_room, sizeof *doctor.by_address);
+    if (!grown) return 0;
+    doctor.by_address = (size_t *)grown;
+    return 1;
 }
 
 void *doctor_malloc(size_t bytes, const char *file, int line) {
     doctor_block b;
-    void *grown;
 
     doctor_begin_once();
     if (bytes < doctor.page || bytes > SIZE_MAX / 2) return malloc(bytes);
-    grown = doctor_grown(doctor.blocks, doctor.block_count, &doctor.block_room, sizeof b);
-    if (!grown) return NULL;
-    doctor.blocks = (doctor_block *)grown;
-    if (!doctor_take(&b, bytes)) return NULL;
+    if (!doctor_room_for_a_block() || !doctor_take(&b, bytes)) {
+        doctor_fail("the system has no more pages for it");
+        return malloc(bytes);
+    }
     b.file = file;
     b.line = line;
     b.born = ++doctor.time;
     if (doctor.state == DOCTOR_RECORDS) doctor_open(&b, 0);
-    doctor.blocks[doctor.block_count++] = b;
+    doctor.blocks[doctor.block_count] = b;
+    doctor_enter(doctor.block_count++);
     return b.at;
 }
 
@@ -276,6 +318,14 @@ void *doctor_calloc(size_t count, size_t each, const char *file, int line) {
 
 static void doctor_look(size_t block);
 
+static void doctor_forget(doctor_block *dead) { /* the last block takes its number */
+    const doctor_block *last = &doctor.blocks[--doctor.block_count];
+
+    if (last == dead) return;
+    if (last->live) doctor.by_address[doctor_place(last->at) - 1] = (size_t)(dead - doctor.blocks);
+    *dead = *last;
+}
+
 void doctor_free(void *at) {
     doctor_block *b = doctor.page && (uintptr_t)at % doctor.page == 0 ? doctor_find(at) : NULL;
 
@@ -285,8 +335,9 @@ void doctor_free(void *at) {
     }
     b->died = ++doctor.time;
     if (doctor.state == DOCTOR_RECORDS) doctor_look((size_t)(b - doctor.blocks));
+    doctor_leave(b);
     doctor_give(b);
-    if (doctor.state != DOCTOR_RECORDS) *b = doctor.blocks[--doctor.block_count];
+    if (doctor.state != DOCTOR_RECORDS) doctor_forget(b);
 }
 
 void *doctor_realloc(void *old, size_t bytes, const char *file, int line) {
@@ -349,11 +400,29 @@ static void doctor_look(size_t block) { /* what was touched since the last mark;
 static void doctor_look_at_all(int closing) {
     size_t i;
 
-    for (i = 0; i < doctor.block_count; ++i) {
-        if (!doctor.blocks[i].live) continue;
-        doctor_look(i);
-        if (closing) doctor_open(&doctor.blocks[i], 0);
+    for (i = 0; i < doctor.live_count; ++i) {
+        doctor_look(doctor.by_address[i]);
+        if (closing) doctor_open(&doctor.blocks[doctor.by_address[i]], 0);
     }
+}
+
+static uint64_t doctor_now(void) {
+    struct timespec t;
+
+    if (clock_gettime(CLOCK_MONOTONIC, &t)) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void doctor_time(int another) { /* the mark before ends, and perhaps another begins */
+    const uint64_t now = doctor_now();
+    void *grown;
+
+    if (doctor.cost_count) doctor.costs[doctor.cost_count - 1].took = now - doctor.costs[doctor.cost_count - 1].began;
+    if (!another) return;
+    grown = doctor_grown(doctor.costs, doctor.cost_count, &doctor.cost_room, sizeof *doctor.costs);
+    if (!grown) return;
+    doctor.costs = (doctor_cost *)grown;
+    doctor.costs[doctor.cost_count++].began = doctor_now();
 }
 
 static void doctor_add_mark(const char *name) {
@@ -468,8 +537,10 @@ static void doctor_write(void) {
         return;
     }
     fputs("doctor 1\n", file);
-    for (i = 0; i < doctor.mark_count; ++i)
+    for (i = 0; i < doctor.mark_count; ++i) {
         fprintf(file, "mark %lu %s\n", (unsigned long)doctor.marks[i].time, doctor.marks[i].name);
+        if (doctor.cost_count == doctor.mark_count) fprintf(file, "cost %.0f\n", (double)(doctor.costs[i].took / 1000 + 1));
+    }
     for (i = 0; i < doctor.block_count; ++i) doctor_write_block(file, &doctor.blocks[i], i, end);
     fprintf(file, "end %lu\n", (unsigned long)end);
     bad = ferror(file);
@@ -502,7 +573,7 @@ static void doctor_end(void) {
     sigaction(SIGSEGV, &doctor_before, NULL);
     if (!doctor.failed) doctor_write();
     for (i = doctor.block_count; i-- > 0;)
-        if (!doctor.blocks[i].live) doctor.blocks[i] = doctor.blocks[--doctor.block_count];
+        if (!doctor.blocks[i].live) doctor_forget(&doctor.blocks[i]);
 }
 
 void doctor_step(void) {
@@ -513,10 +584,14 @@ void doctor_step(void) {
         if (getenv("DOCTOR_PROVE") && !doctor.failed) doctor.state = DOCTOR_PROVES;
         if (doctor.state == DOCTOR_PROVES) doctor_prove(doctor.now = 0);
     }
-    if (doctor.step == 2) doctor_begin();
+    if (doctor.step == 1) doctor_time(1);
+    if (doctor.step != 2) return;
+    doctor_time(0);
+    doctor_begin();
 }
 
 void doctor_mark(const char *name) {
+    if (doctor.step == 1) doctor_time(1);
     if (doctor.state == DOCTOR_PROVES) doctor_prove(++doctor.now);
     if (doctor.state != DOCTOR_RECORDS) return;
     doctor_look_at_all(1);
@@ -527,7 +602,12 @@ void *doctor_malloc(size_t n, const char *file, int line) { return file || line 
 void *doctor_calloc(size_t n, size_t each, const char *file, int line) { return file || line ? calloc(n, each) : NULL; }
 void *doctor_realloc(void *a, size_t n, const char *file, int line) { return file || line ? realloc(a, n) : NULL; }
 void  doctor_free(void *at) { free(at); }
-void  doctor_step(void) { fputs("doctor: reads and writes are not seen here; nothing is recorded\n", stderr); }
+void  doctor_step(void) {
+    static int told;
+
+    if (!told) fputs("doctor: reads and writes are seen on Linux, x86 and aarch64; nothing is recorded here\n", stderr);
+    told = 1;
+}
 void  doctor_mark(const char *name) { (void)name; }
 #endif
 #endif

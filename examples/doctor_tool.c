@@ -14,8 +14,9 @@ static const char usage[] =
     "  FILE    doctor.trace, written by examples/doctor.h; or a ledger's snapshot (MEMOPT_EXPORT_SNAPSHOT_JSON), which\n"
     "          knows lifetimes only\n"
     "  --page  a picture: every buffer over time\n"
-    "prints what was found, the largest first; what an arena, a plan (memopt_plan_solve), values in place, the step inside\n"
-    "backward and a tape would hold, which want phases named forward, backward and step; and a chart over time\n"
+    "prints what was found, the largest first; what an arena, a plan (memopt_plan_solve), values in place, values made\n"
+    "again, the step inside backward and a tape would hold, which want phases named forward, backward and step; and a\n"
+    "chart over time\n"
     "exit status 0: done; 1: a file is wrong, what and where is on stderr; 2: usage\n";
 
 static char *read_all(const char *path) { /* the file as text; NULL: it cannot be read */
@@ -56,13 +57,12 @@ static int tell(const findings *f, const char *page) {
 
     printf("%.3f MB at the peak, %lu buffers, %lu marks%s\n\n", report_mb(f->held), (unsigned long)t->buffer_count,
            (unsigned long)t->mark_count, t->lifetimes_only ? ", lifetimes only: who reads and writes is not known" : "");
-    if (report_findings(f, stdout)) {
-        fprintf(stderr, "doctor_tool: out of memory\n");
-        return 1;
+    if (!report_findings(f, stdout)) {
+        report_ways(f, stdout);
+        if (!report_chart(f, stdout)) return page ? write_page(f, page) : 0;
     }
-    report_ways(f, stdout);
-    report_chart(f, stdout);
-    return page ? write_page(f, page) : 0;
+    fprintf(stderr, "doctor_tool: out of memory\n");
+    return 1;
 }
 
 int main(int argc, char **argv) {
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     if (trace_read(&t, text)) {
-        fprintf(stderr, "%s:%lu: %s\n", argv[1], (unsigned long)t.line, t.error);
+        fprintf(stderr, "%s:%s%lu: %s\n", argv[1], t.lifetimes_only ? " event " : "", (unsigned long)t.line, t.error);
         free(text);
         return 1;
     }

@@ -344,6 +344,46 @@ doctor() { # doctor.h in a conventional engine: what is named, against its dimen
     build/doctor_tool >/dev/null 2>&1; [ $? = 2 ] || fail "exit status without a file"
     if build/doctor_tool "$work/doctor.trace" --page "$work/none/page.html" >/dev/null 2>&1; then fail "a folder that is not there is no error"; fi
 }
+doctor_gpt() { # doctor.h in the conventional engine of train_gpt: what the ladder's next rung saves, and nothing else
+    $MAKE -s build/doctor_tool build/train_gpt || exit 1
+    can "$CC" ""
+    mkdir "$work/src" && cp -r examples/gpt examples/parts examples/adapters examples/doctor.h "$work/src" && ln -s "$PWD/memopt.h" "$work/memopt.h" || exit 1
+    for source in train_gpt.c gpt/conventional.h; do
+        sed -f examples/gpt/doctor.sed "examples/$source" >"$work/src/$source" || exit 1
+    done
+    [ "$(cat "$work/src/train_gpt.c" "$work/src/gpt/conventional.h" | grep -c 'doctor_mark\|doctor_step\|doctor\.h')" = 28 ] || fail "doctor.sed does not find its places"
+    $CC -O2 -Wall -Wextra -I. "$work/src/train_gpt.c" -o "$work/watched" -lm || fail "it does not compile"
+    (cd "$work" && DOCTOR_PROVE=1 ./watched --keep conventional --steps 3 --quiet >proven) || fail "exit status"
+    [ -f "$work/doctor.trace" ] || skip "doctor.h records on Linux, x86 and aarch64"
+    build/train_gpt --keep conventional --steps 3 --quiet >"$work/plain" || fail "exit status"
+    for said in plain proven; do sed -n 's/.*\(loss .*weights\)/\1/p' "$work/$said" >"$work/$said.bits"; done
+    [ -s "$work/plain.bits" ] && cmp "$work/plain.bits" "$work/proven.bits" || fail "bytes that were called free were needed"
+    for keep in conventional arena; do
+        build/train_gpt --keep $keep --dry-run | sed -n "s/^sum: predicted *\([0-9.]*\).*/$keep \1/p; s/^working set *\([0-9.]*\)/working $keep \1/p"
+    done >"$work/peaks"
+    build/doctor_tool "$work/doctor.trace" >"$work/said" || fail "exit status"
+    cat "$work/peaks" "$work/said"
+    # From the dimensions, in floats: n a residual stream, s the scores of a layer, t all targets' logits, a all activations.
+    # Held for a moment or for nothing: their gradients; scores, what the products add into, the probabilities of tokens, losses; and
+    # norms and GELU, which are made again. Beside them the scratch of products.
+    awk '
+        BEGIN {
+            rows = 8 * 128; n = rows * 128; s = rows * 128 * 4; t = rows * 256; layers = 4; unit = 4e-6
+            a = layers * (18 * n + 2 * s + 4 * rows) + 2 * n + 2 * rows + 2 * t + rows
+            again = layers * (6 * n + 4 * rows) + n + 2 * rows
+            free = unit * (a + layers * (s + 2 * n) + t + rows + again)
+        }
+        $1 == "conventional" { peak = $2 }
+        $1 == "arena" { saved = peak - $2 }
+        $1 == "working" && $2 == "conventional" { scratch = $3 - unit * a }
+        /of (forward|backward) only|zeroed, and never used|never used \(|make it again/ { named += $1 }
+        /made again from what is there/ { planned = $1 }
+        END {
+            print "the rung saves " saved " MB; named " named ", a plan without them saves " planned "; by dimensions " free " and " scratch
+            if (!(saved > 0 && named >= 0.95 * saved && planned >= 0.95 * saved)) { print "less than 95 %"; exit 1 }
+            if (named > free + scratch + 0.2) { print "more than there is: some is false"; exit 1 }
+        }' "$work/peaks" "$work/said" || fail "not as the dimensions say"
+}
 export_tool() { # what a ledger exports, loaded by Python's own modules
     $MAKE -s build/export_tool || exit 1
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"

@@ -40,6 +40,7 @@ tests() {
     row "example finetune: beside a GPT-2 in python" "$check finetune"
     row "example seven_b: tiny layers, bits and bytes" "$check seven"
     row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"
+    row "doctor_tool: the conventional train_gpt" "$check doctor_gpt"
     row "advise_tool: README's answers, files, what does not fit" "$check advise"
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
 }

@@ -76,14 +76,14 @@ static void doctor_kinds(void) {
 
 static void doctor_lifetimes(void) { /* [first, last) of values, of blocks that come and go within the step */
     doctor_finds(doctor_marks, "buffer 0 6 100 0 0 a\ntouch 0 w 0\ntouch 2 rw 3\ntouch 3 r 0\n"
-                 "buffer 0 6 100 0 0 b\ntouch 1 w 5\ntouch 2 w 6\n", "end 6\n");
+                 "buffer 0 6 100 1 0 b\ntouch 1 w 5\ntouch 2 w 6\n", "end 6\n");
     CHECK(doctor_f.value_count == 3 && doctor_f.values[0].first == 3 && doctor_f.values[0].last == 5);
     CHECK(doctor_f.values[1].first == 2 && doctor_f.values[1].last == 3 && doctor_f.values[2].first == 3 && doctor_f.values[2].last == 4);
     doctor_done();
     /* a block of the step: its read is no value of the step before, and after the end it is still somebody's */
     doctor_finds("doctor 1\nmark 1 forward\nmark 5 backward\n",
-                 "buffer 2 4 100 0 0 a\ntouch 0 rw 3\nbuffer 3 9 50 0 0 b\ntouch 0 w 3\nbuffer 0 7 25 0 0 c\ntouch 0 r 0\n"
-                 "buffer 4 6 10 0 0 d\ntouch 0 w 1\ntouch 1 r 0\n", "end 9\n");
+                 "buffer 2 4 100 0 0 a\ntouch 0 rw 3\nbuffer 3 9 50 1 0 b\ntouch 0 w 3\nbuffer 0 7 25 2 0 c\ntouch 0 r 0\n"
+                 "buffer 4 6 10 3 0 d\ntouch 0 w 1\ntouch 1 r 0\n", "end 9\n");
     CHECK(doctor_f.kinds[0] == FINDING_MARK && doctor_f.values[0].first == 2 && doctor_f.values[0].last == 4);
     CHECK(doctor_f.kinds[1] == FINDING_KEPT && doctor_f.values[1].first == 3 && doctor_f.values[1].last == 9);
     CHECK(doctor_f.kinds[2] == FINDING_KEPT && doctor_f.values[2].first == 0 && doctor_f.values[2].last == 7);
@@ -231,6 +231,238 @@ static void doctor_arena(void) {
     doctor_done();
 }
 
+/* ---- operators within layers, and what is made again cheaply ---- */
+/* Two layers of three operators: x -> n (norm) -> u (product) -> g (activation) -> the next x. 100 microseconds each step. */
+static const char doctor_operators[] =
+    "doctor 1\nmark 1 forward\ncost 1\nmark 2 forward, up\ncost %s\nmark 3 forward, act\ncost 1\nmark 4 forward\ncost 20\n"
+    "mark 5 backward\ncost 20\nmark 6 backward, up\ncost 20\nmark 7 step\ncost 18\n"
+    "buffer 0 8 6400 0 0 weights\ntouch 0 r 0\ntouch 1 r 0\ntouch 3 r 0\ntouch 4 r 0\ntouch 5 r 0\ntouch 6 rw 1\n"
+    "buffer 0 8 640 1 0 x\n%s"
+    "buffer 0 8 640 2 0 n\ntouch 0 w 3\ntouch 1 r 0\ntouch 5 r 0\n"
+    "buffer 0 8 2560 3 0 u\ntouch 1 w 4\ntouch 2 r 0\ntouch 4 r 0\n"
+    "buffer 0 8 2560 4 0 g\ntouch 2 w 5\ntouch 3 r 0\ntouch 4 r 0\n%s";
+
+static void doctor_cheap(void) {
+    static const char x[] = "touch 0 r 0\ntouch 5 r 0\n"; /* what the layer begins with: kept from the step before */
+    static const struct { const char *up, *x, *more; int n, u, g; size_t cost; } cases[] = {
+        { "20", x, "", 1, 0, 1, 2 },                                        /* u is made from n, which is made again */
+        { "20", x, "buffer 0 8 64 5 0 s\ntouch 2 rw 9\n", 1, 0, 0, 1 },     /* the activation changes something */
+        { "20", "touch 0 r 0\ntouch 3 rw 9\ntouch 5 r 0\n", "", 0, 0, 1, 1 }, /* x is another one by then */
+        { "20", "touch 0 r 0\ntouch 5 rw 9\n", "", 1, 0, 1, 2 },            /* it changes where n is used, and not before */
+        { "20", "touch 0 rw 7\ntouch 5 r 0\n", "", 0, 0, 1, 1 },            /* the norm itself changes it */
+        { "20", x, "buffer 0 5 64 5 0 s\ntouch 2 r 0\n", 1, 0, 0, 1 },      /* s is given back before: it is not there */
+        { "20", x, "buffer 0 6 64 5 0 s\ntouch 2 r 0\n", 1, 0, 1, 2 },
+        { "20", x, "buffer 0 8 64 5 0 s\ntouch 1 w 9\ntouch 2 r 0\n", 1, 0, 0, 1 } /* nobody keeps s for it */
+    };
+    char body[1024];
+    size_t i;
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        snprintf(body, sizeof body, doctor_operators, cases[i].up, cases[i].x, cases[i].more);
+        doctor_finds(body, "", "end 8\n");
+        CHECK_AT(doctor_t.cost == 100 && doctor_f.cheap_cost == cases[i].cost, i);
+        CHECK_AT(doctor_f.cheap[2] == cases[i].n && doctor_f.cheap[3] == cases[i].u && doctor_f.cheap[4] == cases[i].g, i);
+        CHECK_AT(doctor_f.cheap_count == (size_t)(cases[i].n + cases[i].u + cases[i].g), i);
+        CHECK_AT(doctor_f.cheap_bytes == (size_t)(640 * cases[i].n + 2560 * (cases[i].u + cases[i].g)), i);
+        CHECK_AT(!doctor_f.cheap[0] && !doctor_f.cheap[1], i);
+        doctor_done();
+    }
+}
+
+static void doctor_prices(void) {
+    static const char x[] = "touch 0 r 0\ntouch 5 r 0\n";
+    char body[1024];
+
+    /* g before u: as many bytes in less time; with u at the price of nothing, n and u are what g needs u for: it stays */
+    snprintf(body, sizeof body, doctor_operators, "20", x, "");
+    doctor_finds(body, "", "end 8\n");
+    /* 12,800 bytes are held; n again at mark 5 and g at mark 4: then live weights, x, u, g; before, n or g and not both */
+    CHECK(doctor_f.held == 12800 && doctor_f.peaks[FINDING_PLAN] == 12800);
+    CHECK(doctor_f.peaks[FINDING_CHEAP] == 6400 + 640 + 2560 + 2560);
+    /* the layer of three operators is made again as one: at mark 4 live weights, x, n, u, g; before it, at mark 2, u and g */
+    CHECK(doctor_f.again == 2 && doctor_f.again_cost == 22);
+    doctor_done();
+    snprintf(body, sizeof body, doctor_operators, "20", x, "");
+    memcpy(strstr(body, "cost 1\n"), "cost 6\n", 7); /* 6 of 105 for 640 of 12,800 bytes: not cheap */
+    doctor_finds(body, "", "end 8\n");
+    CHECK(!doctor_f.cheap[2] && doctor_f.cheap[4] && doctor_f.cheap_cost == 1);
+    doctor_done();
+    snprintf(body, sizeof body, doctor_operators, "20", x, "");
+    memcpy(strstr(body, "cost 1\n"), "cost 4\n", 7); /* 4 of 103: cheap */
+    doctor_finds(body, "", "end 8\n");
+    CHECK(doctor_f.cheap[2] && doctor_f.cheap[4] && doctor_f.cheap_cost == 5);
+    doctor_done();
+    /* without prices nothing is called cheap */
+    doctor_finds(doctor_net, "", "end 7\n");
+    CHECK(doctor_f.cheap_count == 0 && doctor_f.cheap_cost == 0 && doctor_f.again_cost == 0);
+    doctor_done();
+}
+
+/* ---- the definitions, by looking at everything for everything ---- */
+static size_t doctor_alive_most(const memopt_plan_item *x, size_t n) {
+    size_t most = 0, sum, i, k;
+
+    for (i = 0; i < n; ++i) {
+        for (sum = k = 0; k < n; ++k)
+            if (x[k].first <= x[i].first && x[i].first < x[k].last) sum += x[k].size;
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+static size_t doctor_arena_of(memopt_plan_item *x, size_t n) {
+    size_t i, k, sum;
+
+    qsort(x, n, sizeof *x, finding_by_birth);
+    for (i = 0; i < n; ++i) {
+        size_t first = x[i].first;
+
+        for (sum = k = 0; k < i; ++k)
+            if (x[k].last > x[i].first && x[k].last < x[i].last) {
+                sum += x[k].size;
+                if (x[k].first < first) first = x[k].first;
+            }
+        if (sum > x[i].size) x[i].first = first;
+    }
+    qsort(x, n, sizeof *x, finding_by_birth);
+    for (i = n; i-- > 0;)
+        for (k = i + 1; k < n && x[k].first < x[i].last; ++k)
+            if (x[k].last > x[i].last) x[i].last = x[k].last;
+    return doctor_alive_most(x, n);
+}
+static size_t doctor_pairs(const findings *f) { /* as many as there could be, each value in order taking the earliest */
+    static unsigned char taken[512];
+    const trace_touch *x = f->t->touches;
+    size_t i, k, best, pairs = 0;
+
+    memset(taken, 0, sizeof taken);
+    for (i = 0; i < f->value_count; ++i) {
+        const finding_value *v = &f->values[i];
+
+        best = f->value_count;
+        for (k = 0; k < f->value_count && !v->zeroed && !x[v->touch].read; ++k) {
+            const finding_value *u = &f->values[k];
+            const trace_touch *end = &x[u->touch + u->touch_count - 1];
+
+            if (taken[k] || end->write || end->mark != x[v->touch].mark || u->first >= v->first || u->buffer == v->buffer
+                || f->kinds[u->buffer] == FINDING_KEPT
+                || f->t->buffers[u->buffer].bytes != f->t->buffers[v->buffer].bytes) continue;
+            if (best == f->value_count || u->first < f->values[best].first) best = k;
+        }
+        if (best == f->value_count) continue;
+        taken[best] = 1;
+        ++pairs;
+    }
+    return pairs;
+}
+static report_moment doctor_moment(const findings *f, size_t time, size_t mark) {
+    const trace *t = f->t;
+    report_moment m;
+    size_t i, k;
+
+    memset(&m, 0, sizeof m);
+    for (i = 0; i < t->buffer_count; ++i)
+        if (t->buffers[i].born <= time && time < t->buffers[i].died) m.held += t->buffers[i].bytes;
+    for (i = 0; i < f->value_count; ++i)
+        for (k = 0; time >= f->values[i].first && time < f->values[i].last && k <= f->values[i].touch_count; ++k)
+            if (!k) m.alive += t->buffers[f->values[i].buffer].bytes;
+            else if (t->touches[f->values[i].touch + k - 1].mark == mark) m.touched += t->buffers[f->values[i].buffer].bytes;
+    return m;
+}
+static uint32_t doctor_seed;
+static unsigned doctor_random(unsigned below) {
+    doctor_seed = doctor_seed * 1664525u + 1013904223u;
+    return (doctor_seed >> 8) % below;
+}
+static size_t doctor_draw(char *text, size_t room, int operators) { /* a trace of 12 marks, ten times apart */
+    size_t n = (size_t)snprintf(text, room, "doctor 1\n"), i, k;
+
+    for (i = 0; i < 12; ++i)
+        n += (size_t)snprintf(text + n, room - n, "mark %d %s%s\n", (int)(10 * i + 1), i < 6 ? "forward" : "backward",
+                              operators && i % 3 ? ", op" : "");
+    for (i = 0; i < 40; ++i) {
+        const unsigned born = doctor_random(4) ? doctor_random(110) : 0, died = born + 1 + doctor_random(121 - born);
+
+        n += (size_t)snprintf(text + n, room - n, "buffer %u %u %u %u 0 b\n", born, died, 64 * (1 + doctor_random(3)), (unsigned)i);
+        for (k = 0; k < 12; ++k) {
+            if (doctor_random(3) || 10 * k + 1 >= died || 10 * k + 11 <= born) continue;
+            n += (size_t)snprintf(text + n, room - n, "touch %d %s %u\n", (int)k,
+                                  doctor_random(3) ? doctor_random(2) ? "r" : "w" : "rw", doctor_random(4));
+        }
+    }
+    return n + (size_t)snprintf(text + n, room - n, "end 121\n");
+}
+static void doctor_by_definition(void) {
+    static char text[32768];
+    memopt_plan_item *x;
+    report_sweep sweep;
+    size_t round, i, at, sum;
+
+    doctor_seed = 7;
+    for (round = 0; round < 60; ++round) {
+        CHECK(doctor_draw(text, sizeof text, round % 2) < sizeof text);
+        CHECK_AT(!trace_read(&doctor_t, text), round);
+        if (doctor_t.error) { printf("line %d: %s\n", (int)doctor_t.line, doctor_t.error); return; }
+        CHECK_AT(findings_make(&doctor_f, &doctor_t) == MEMOPT_OK, round);
+        x = (memopt_plan_item *)calloc(doctor_f.value_count + doctor_t.buffer_count, sizeof *x);
+        if (!x) return;
+        for (i = 0; i < doctor_t.buffer_count; ++i) {
+            x[i].first = doctor_t.buffers[i].born;
+            x[i].last = doctor_t.buffers[i].died;
+            x[i].size = doctor_t.buffers[i].bytes;
+        }
+        CHECK_AT(doctor_f.held == doctor_alive_most(x, doctor_t.buffer_count), round);
+        finding_items(&doctor_f);
+        memcpy(x, doctor_f.items, doctor_f.value_count * sizeof *x);
+        sum = doctor_arena_of(x, doctor_f.value_count);
+        finding_items(&doctor_f);
+        for (i = 0; i < doctor_f.value_count; ++i) { /* layers are three marks long, or one */
+            const size_t each = round % 2 ? 30 : 10;
+
+            x[i] = doctor_f.items[i];
+            x[i].first -= x[i].first ? (x[i].first - 1) % each : 0;
+            x[i].last += (each + 1 - x[i].last % each) % each;
+        }
+        at = doctor_arena_of(x, doctor_f.value_count);
+        CHECK_AT(doctor_f.peaks[FINDING_ARENA] == (at < sum ? at : sum), round);
+        CHECK_AT(doctor_f.pairs == doctor_pairs(&doctor_f), round);
+        CHECK_AT(!report_sweep_open(&sweep, &doctor_f), round);
+        for (i = 0; i < doctor_t.mark_count; ++i) {
+            const report_moment got = report_of_mark(&sweep, &doctor_t, i);
+            report_moment want = doctor_moment(&doctor_f, doctor_t.marks[i].time, i);
+
+            for (at = doctor_t.marks[i].time + 1; at < trace_mark_end(&doctor_t, i); ++at)
+                if (doctor_moment(&doctor_f, at, i).held > want.held) want = doctor_moment(&doctor_f, at, i);
+            CHECK_AT(got.held == want.held && got.alive == want.alive && got.touched == want.touched, round * 100 + i);
+        }
+        free(sweep.changes);
+        free(x);
+        doctor_done();
+    }
+}
+
+static void doctor_many(void) { /* more values than are planned by a search: each takes the place of the one before */
+    const size_t count = FINDING_MANY + 2;
+    char *text = (char *)malloc(64 * (count + 5)), *at = text;
+    size_t i;
+
+    CHECK(text != NULL);
+    if (!text) return;
+    at += sprintf(at, "doctor 1\n");
+    for (i = 0; i < 3; ++i) at += sprintf(at, "mark %d forward\n", (int)(i * count + 1));
+    for (i = 0; i < count; ++i)
+        at += sprintf(at, "buffer %d %d 64 %d 0 b\ntouch %d w 7\n%s", (int)(i + 2), (int)(i + count / 2), (int)i,
+                      i + 2 > count, i + 2 > count || i + count / 2 <= count + 1 ? "" : "touch 1 r 0\n");
+    sprintf(at, "end %d\n", (int)(3 * count));
+    CHECK(!trace_read(&doctor_t, text));
+    if (doctor_t.error) printf("line %d: %s\n", (int)doctor_t.line, doctor_t.error);
+    CHECK(findings_make(&doctor_f, &doctor_t) == MEMOPT_OK);
+    CHECK(doctor_f.value_count == count && doctor_f.held == 64 * (count / 2 - 2) && doctor_f.peaks[FINDING_PLAN] >= doctor_f.held);
+    CHECK(doctor_f.peaks[FINDING_PLAN] < doctor_f.held + doctor_f.held / 20);
+    CHECK(doctor_f.pairs == 1 && doctor_f.peaks[FINDING_IN_PLACE] == doctor_f.peaks[FINDING_PLAN]);
+    doctor_done();
+    free(text);
+}
+
 /* ---- reading ---- */
 static void doctor_refusals(void) {
     static const struct { const char *head, *body, *end, *why; size_t line; } cases[] = {
@@ -251,7 +483,7 @@ static void doctor_refusals(void) {
         { doctor_marks, "buffer 0 6 -1 0 0 a\n", "end 6\n", "a buffer needs born, died, bytes, block and offset", 7 },
         { doctor_marks, "buffer 3 3 1 0 0 a\n", "end 6\n", "a buffer dies before it is born", 7 },
         { doctor_marks, "buffer 0 6 0 0 0 a\n", "end 6\n", "a buffer has no bytes", 7 },
-        { doctor_marks, "buffer 0 7 1 0 0 a\n", "end 6\n", "a buffer dies after the end", 8 },
+        { doctor_marks, "buffer 0 7 1 0 0 a\n", "end 6\n", "a buffer dies after the end", 7 },
         { doctor_marks, "touch 1 r 0\n", "end 6\n", "a touch without a buffer", 7 },
         { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 5 r 0\n", "end 6\n", "a touch at a mark that is not there", 8 },
         { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 r 0\ntouch 1 w 0\n", "end 6\n", "touches are not in the order of marks", 9 },
@@ -262,9 +494,20 @@ static void doctor_refusals(void) {
         { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 w\n", "end 6\n", "a touch needs a hash", 8 },
         { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 w 1g\n", "end 6\n", "a touch needs a hash", 8 },
         { doctor_marks, "buffer 0 6 1 0 0 a\ntouch 1 w 12345678123456781\n", "end 6\n", "a touch needs a hash", 8 },
-        { doctor_marks, "bluffer 0 6 1 0 0 a\n", "end 6\n", "a line is mark, buffer, touch or end", 7 },
+        { doctor_marks, "bluffer 0 6 1 0 0 a\n", "end 6\n", "a line is mark, cost, buffer, touch or end", 7 },
+        { doctor_marks, "cost 1\n", "end 6\n", "a cost is not that of the mark above", 7 },
+        { "doctor 1\ncost 1\n", "", "end 6\n", "a cost is not that of the mark above", 2 },
+        { "doctor 1\nmark 1 a\ncost 1\ncost 1\n", "", "end 6\n", "a cost is not that of the mark above", 4 },
+        { "doctor 1\nmark 1 a\ncost nan\n", "", "end 6\n", "a cost is no number", 3 },
+        { "doctor 1\nmark 1 a\ncost 1\nmark 2 b\nmark 3 c\n", "", "end 6\n", "the mark before has no cost", 5 },
+        { "doctor 1\nmark 1 a\ncost 1\nmark 2 b\n", "", "end 6\n", "the last mark has no cost", 5 },
+        { doctor_marks, "buffer 0 6 nan 0 0 a\n", "end 6\n", "a buffer needs born, died, bytes, block and offset", 7 },
+        { doctor_marks, "buffer 0 6 9 1 0 a\nbuffer 0 6 9 0 0 a\nbuffer 0 6 9 1 8 a\n", "end 6\n", "a buffer overlaps another of its block", 9 },
+        { doctor_marks, "buffer 0 6 9 1 9 a\nbuffer 0 6 10 1 0 a\n", "end 6\n", "a buffer overlaps another of its block", 8 },
+        { doctor_marks, "buffer 0 6 9 1 9 a\nbuffer 0 5 9 1 0 a\n", "end 6\n", "a buffer lives longer than another of its block", 8 },
+        { doctor_marks, "buffer 0 6 9 1 9 a\nbuffer 2 6 9 1 0 a\n", "end 6\n", "a buffer lives longer than another of its block", 8 },
         { "{}", "", "", "the snapshot has no events: give the ledger an event_capacity", 0 },
-        { "{\"action\": \"alloc\", \"addr\": 1}", "", "", "an event lacks size, address or frames", 0 }
+        { "{\"action\": \"alloc\", \"addr\": 1}", "", "", "an event has no frames", 1 }
     };
     char body[256], whole[sizeof doctor_net + 16];
     size_t i, n;
@@ -275,7 +518,7 @@ static void doctor_refusals(void) {
         CHECK_AT(doctor_t.error && !strcmp(doctor_t.error, cases[i].why) && doctor_t.line == cases[i].line, i);
         CHECK_AT(!doctor_t.marks && !doctor_t.buffers && !doctor_t.touches, i);
     }
-    snprintf(body, sizeof body, "buffer 0 6 %lu 0 0 a\nbuffer 0 6 %lu 0 0 a\n", (unsigned long)(SIZE_MAX / 4 < ULONG_MAX ? SIZE_MAX / 4 : ULONG_MAX / 4), 1ul);
+    snprintf(body, sizeof body, "buffer 0 6 %lu 0 0 a\nbuffer 0 6 %lu 1 0 a\n", (unsigned long)(SIZE_MAX / 4 < ULONG_MAX ? SIZE_MAX / 4 : ULONG_MAX / 4), 1ul);
     if (SIZE_MAX / 4 <= ULONG_MAX) CHECK(doctor_reads(doctor_marks, body, "end 6\n") && !strcmp(doctor_t.error, "the bytes of all buffers do not fit"));
     snprintf(whole, sizeof whole, "%send 7\n", doctor_net);
     for (n = 0; n + 1 < strlen(whole); ++n) { /* cut off anywhere; the last newline may be missing */
@@ -285,6 +528,47 @@ static void doctor_refusals(void) {
     }
     CHECK(!doctor_reads("doctor 1\r\nmark 1 two words\r\n\r\n", "buffer 0 2 3 0 0 a b:1\r\n", "end 2\r\n"));
     CHECK(!strcmp(doctor_t.marks[0].name, "two words") && !strcmp(doctor_t.buffers[0].where, "a b:1"));
+    trace_free(&doctor_t);
+}
+
+#define DOCTOR_EVENT(action, address, size, time) "{\"action\": \"" action "\", \"addr\": " address ", \"size\": " size \
+    ", \"time_us\": " time ", \"frames\": [{\"filename\": \"step 0\", \"line\": 0, \"name\": \"x\"}]}"
+#define DOCTOR_EVENTS(a, b) "{\"device_traces\": [[" a ", " b "]]}"
+static void doctor_ledger_refusals(void) {
+    static const char first[] = DOCTOR_EVENT("alloc", "64", "100", "5");
+    static const struct { const char *second, *why; } cases[] = {
+        { DOCTOR_EVENT("free_completed", "64", "100", "4"), "an event is earlier than the one before" },
+        { DOCTOR_EVENT("free_completed", "64", "99", "6"), "a block is freed with other bytes than it has" },
+        { DOCTOR_EVENT("alloc", "64", "100", "6"), "a block is where another one is" },
+        { DOCTOR_EVENT("alloc", "65", "NaN", "6"), "the size of an event is no number" },
+        { DOCTOR_EVENT("alloc", "65", "-1", "6"), "the size of an event is no number" },
+        { DOCTOR_EVENT("alloc", "65", "1.5", "6"), "the size of an event is no number" },
+        { DOCTOR_EVENT("alloc", "65", "99999999999999999999", "6"), "the size of an event is no number" },
+        { DOCTOR_EVENT("alloc", "65", "0", "6"), "an event has no bytes, or too many" },
+        { DOCTOR_EVENT("alloc", "65", "18446744073709551615", "6"), "an event has no bytes, or too many" },
+        { DOCTOR_EVENT("alloc", "x", "100", "6"), "the address of an event is no number" },
+        { DOCTOR_EVENT("alloc", "65", "100", "soon"), "the time of an event is no number" }
+    };
+    char text[1024];
+    size_t i;
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        snprintf(text, sizeof text, DOCTOR_EVENTS("%s", "%s"), first, cases[i].second);
+        CHECK_AT(trace_read(&doctor_t, text) && doctor_t.line == 2 && !strcmp(doctor_t.error, cases[i].why), i);
+    }
+    snprintf(text, sizeof text, DOCTOR_EVENTS("%s", "%s, %s"), first, DOCTOR_EVENT("free_completed", "64", "100", "5"),
+             DOCTOR_EVENT("free_completed", "64", "100", "5"));
+    CHECK(trace_read(&doctor_t, text) && doctor_t.line == 3 && !strcmp(doctor_t.error, "a block is freed that is free already"));
+    snprintf(text, sizeof text, "{\"device_traces\": [[%s", first);
+    CHECK(trace_read(&doctor_t, text) && !strcmp(doctor_t.error, "the snapshot is cut off"));
+    /* freed, and taken again; and one that is older than the oldest event */
+    snprintf(text, sizeof text, DOCTOR_EVENTS("%s, %s", "%s"), DOCTOR_EVENT("free_completed", "64", "10", "5"), first,
+             DOCTOR_EVENT("free_completed", "64", "100", "5"));
+    CHECK(!trace_read(&doctor_t, text) && doctor_t.buffer_count == 2);
+    if (doctor_t.buffer_count == 2) {
+        CHECK(doctor_t.buffers[0].born == 0 && doctor_t.buffers[0].died == 1 && doctor_t.buffers[0].bytes == 10);
+        CHECK(doctor_t.buffers[1].born == 2 && doctor_t.buffers[1].died == 3 && doctor_t.buffers[1].bytes == 100);
+    }
     trace_free(&doctor_t);
 }
 
@@ -312,7 +596,7 @@ static void doctor_reads_ledger(void) {
     if (doctor_t.buffer_count == 3) {
         CHECK(!strcmp(doctor_t.buffers[0].where, "weights") && !strcmp(doctor_t.buffers[1].where, "activations"));
         CHECK(doctor_t.buffers[0].bytes == 6400 && doctor_t.buffers[0].died == doctor_t.end);
-        CHECK(doctor_t.buffers[1].bytes == 640 && doctor_t.buffers[1].died == doctor_t.buffers[1].born + 1);
+        CHECK(doctor_t.buffers[1].bytes == 640 && doctor_t.buffers[1].died == doctor_t.buffers[1].born + 2);
         CHECK(doctor_t.buffers[2].born > doctor_t.buffers[1].died);
         CHECK(!strcmp(doctor_t.marks[1].name, "step 0") && !strcmp(doctor_t.marks[2].name, "step 1"));
         CHECK(findings_make(&doctor_f, &doctor_t) == MEMOPT_OK);
@@ -335,7 +619,7 @@ static void doctor_tells(void) { /* every row by hand */
     doctor_finds(doctor_net, "", "end 7\n");
     CHECK(!report_findings(&doctor_f, file));
     report_ways(&doctor_f, file);
-    report_chart(&doctor_f, file);
+    CHECK(!report_chart(&doctor_f, file));
     CHECK(!report_page(&doctor_f, file));
     rewind(file);
     length = fread(text, 1, sizeof text - 1, file);
@@ -406,6 +690,7 @@ static void doctor_recorded(size_t p) { /* the trace of the engine's second step
     CHECK(b[8].bytes == p + 1 && !strcmp(b[8].where, "work:9") && b[8].born > doctor_t.marks[3].time && b[8].died < doctor_t.marks[4].time);
     CHECK(b[8].touch_count == 1 && doctor_is(8, 0, 3, 0, 1) && b[8].block == 4);
     CHECK(b[0].born == 0 && b[0].died == doctor_t.end && !strcmp(b[2].where, "acts:2"));
+    CHECK(doctor_t.cost_count == 5 && doctor_t.cost >= 5 && doctor_t.marks[2].cost > 0); /* of the first step, rounded up */
 }
 
 static void doctor_engine_free(const doctor_engine *e) {
@@ -497,8 +782,10 @@ static void doctor_allocates(void) { /* as the C library does */
     a = (unsigned char *)doctor_realloc(NULL, doctor.page, "g", 7);
     CHECK(a && doctor_find(a));
     doctor_free(a);
-    CHECK(doctor.block_count == 0);
+    CHECK(doctor.block_count == 0 && doctor.live_count == 0);
     free(doctor.blocks); /* for valgrind */
+    free(doctor.by_address);
+    free(doctor.costs);
     free(doctor.events);
     free(doctor.marks);
     memset(&doctor, 0, sizeof doctor);
@@ -529,7 +816,12 @@ static void test_doctor(void) {
     RUN(doctor_tape_keeps_inputs);
     RUN(doctor_in_place);
     RUN(doctor_arena);
+    RUN(doctor_cheap);
+    RUN(doctor_prices);
+    RUN(doctor_by_definition);
+    RUN(doctor_many);
     RUN(doctor_refusals);
+    RUN(doctor_ledger_refusals);
     RUN(doctor_reads_ledger);
     RUN(doctor_tells);
 #ifndef TEST_COMBINED /* where valgrind would call faults on purpose errors */

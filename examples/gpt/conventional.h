@@ -55,13 +55,13 @@ static memopt_status block_forward(model *m, const conventional *x, memopt_tape_
     const transformer_work b = work_of(x, call, &m->blocks[l].mlp, transformer_mlp_tensors);
     const memopt_linear qkv = transformer_linear(&a, TRANSFORMER_QKV, act(x, NORM1, l), act(x, QKV_ROWS, l));
     const matrices whole = matrices_of(x, x->acts, l, m->shape.length * m->shape.length);
-    memopt_linear up = transformer_linear(&b, TRANSFORMER_UP, act(x, NORM2, l), act(x, GELU_ROWS, l));
+    const memopt_linear up = transformer_linear(&b, TRANSFORMER_UP, act(x, NORM2, l), act(x, UP_ROWS, l));
     memopt_linear project = transformer_linear(&a, TRANSFORMER_PROJECT, act(x, ATTENDED, l), act(x, RESIDUAL2, l));
     memopt_linear down = transformer_linear(&b, TRANSFORMER_DOWN, act(x, GELU_ROWS, l), act(x, RESIDUAL3, l));
     memopt_attention attention = transformer_attention(&m->shape, act(x, QKV_ROWS, l)); memopt_status s;
+    const memopt_activation_args gelu = transformer_gelu(&b, act(x, UP_ROWS, l), act(x, GELU_ROWS, l));
     attention.output = act(x, ATTENDED, l);
     project.residual = entering(x, l); down.residual = act(x, RESIDUAL2, l);
-    up.activation = MEMOPT_ACTIVATION_GELU; up.pre_activation = act(x, UP_ROWS, l);
     if ((s = transformer_norm_forward(&a, TRANSFORMER_NORM_SCALE, entering(x, l), act(x, NORM1, l),
         act(x, NORM1_STATISTICS, l))) != MEMOPT_OK
         || (s = memopt_linear_forward(&a.ops, &qkv)) != MEMOPT_OK
@@ -69,7 +69,8 @@ static memopt_status block_forward(model *m, const conventional *x, memopt_tape_
         || (s = memopt_linear_forward(&a.ops, &project)) != MEMOPT_OK
         || (s = transformer_norm_forward(&b, TRANSFORMER_NORM_SCALE, act(x, RESIDUAL2, l), act(x, NORM2, l),
             act(x, NORM2_STATISTICS, l))) != MEMOPT_OK
-        || (s = memopt_linear_forward(&b.ops, &up)) != MEMOPT_OK) return s;
+        || (s = memopt_linear_forward(&b.ops, &up)) != MEMOPT_OK
+        || (s = memopt_activation_forward(&b.ops, &gelu)) != MEMOPT_OK) return s;
     return memopt_linear_forward(&b.ops, &down);
 }
 static memopt_status block_backward(model *m, const conventional *x, memopt_tape_call *call, size_t l) {

@@ -309,6 +309,8 @@ typedef struct memopt_files { /* all zero = the system's files; else set the fir
     /* The slot is free then, whatever it returns. A read's *done below count: the file ended there; a write moves all
        or returns an error. ERR_STATE: the slot holds no transfer */
     memopt_status (*wait_fn)(void *user, void *queue, int slot, size_t *done);
+    /* Beside the four, or NULL. 1: wait_fn would return at once; 0: the transfer is under way. Never waits long */
+    int           (*ready_fn)(void *user, void *queue, int slot);
     void *user;
 } memopt_files;
 
@@ -4060,6 +4062,15 @@ typedef struct memopt_saving memopt_saving; /* a generation that is being writte
 MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_saving **out);
 
 /**
+ * Would memopt_save_wait() have to wait for this rank's bytes? Never waits, and changes nothing: ask after each step.
+ * Ranks are ready at different times: let them agree before they wait.
+ *
+ * returns 1: its bytes are with the disk, and what is left is to sync and rename them; 0: some are under way. 1 also for
+ *         NULL, and where the host's files cannot tell: a wait then waits as long as it takes
+ */
+MEMOPT_API int memopt_save_ready(const memopt_saving *saving);
+
+/**
  * Wait until it is written, and make it a generation: not before would it outlive a power cut. All ranks call this at
  * the same place among their calls of the comm.
  *
@@ -6380,6 +6391,28 @@ static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, vo
     return MEMOPT_OK;
 }
 
+static int memopt_i_system_ready(void *user, void *queue, int slot) {
+    memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
+    int is_ended = 0;
+
+    (void)user;
+    if (!q || slot < 0 || (size_t)slot >= q->depth || !q->slots[slot].is_taken) return 1; /* wait_fn refuses, at once */
+#if defined(MEMOPT_I_RING)
+    if (q->has_ring) {
+        memopt_i_ring_collect(q);
+        is_ended = q->slots[slot].is_ended;
+    }
+#endif
+#if defined(MEMOPT_I_POOL)
+    if (!q->has_ring) {
+        memopt_i_mutex_lock(&q->movers.lock);
+        is_ended = q->slots[slot].is_ended;
+        memopt_i_mutex_unlock(&q->movers.lock);
+    }
+#endif
+    return is_ended;
+}
+
 static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, size_t *done) {
     memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
     memopt_i_slot *s;
@@ -6417,6 +6450,13 @@ static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, vo
     (void)bytes;
     (void)count;
     return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static int memopt_i_system_ready(void *user, void *queue, int slot) {
+    (void)user;
+    (void)queue;
+    (void)slot;
+    return 1;
 }
 
 static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, size_t *done) {
@@ -6478,6 +6518,10 @@ static memopt_status memopt_i_queue_wait(memopt_i_queue *q, size_t slot, size_t 
     if (q->queue) return q->files.wait_fn(q->files.user, q->queue, (int)slot, done);
     if (!q->results[slot].status) *done = q->results[slot].done;
     return q->results[slot].status;
+}
+
+static int memopt_i_queue_ready(const memopt_i_queue *q, size_t slot) { /* a table that cannot tell: wait and see */
+    return !q->queue || !q->files.ready_fn || q->files.ready_fn(q->files.user, q->queue, (int)slot);
 }
 
 /* A table is all there or not at all: half of one is a mistake of the caller that would show up months later. */
@@ -6543,7 +6587,8 @@ static memopt_files memopt_i_system_files(void) {
         memopt_i_system_resize, memopt_i_system_sync, memopt_i_system_rename, memopt_i_system_remove,
         memopt_i_system_reserve, memopt_i_system_align, memopt_i_system_make_dir, memopt_i_system_list_dir,
         memopt_i_system_sync_dir,
-        memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait, NULL
+        memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait,
+        memopt_i_system_ready, NULL
     };
 
     return files;
@@ -41675,6 +41720,15 @@ MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_
     *out = (memopt_saving *)s.block;
     (*out)->save = s;
     return MEMOPT_OK;
+}
+
+MEMOPT_API int memopt_save_ready(const memopt_saving *saving) {
+    const memopt_i_save *s = saving ? &saving->save : NULL;
+    size_t i;
+
+    for (i = 0; s && i < s->slot_count; ++i)
+        if (s->is_moving[i] && !memopt_i_queue_ready(&s->queue, i)) return 0;
+    return 1;
 }
 
 MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {

@@ -125,7 +125,7 @@ static void host_zero_is_the_library(void) {
           && h.files.resize_fn && h.files.sync_fn && h.files.rename_fn && h.files.remove_fn);
     CHECK(h.files.reserve_fn && h.files.align_fn && h.files.make_dir_fn && h.files.list_dir_fn && h.files.sync_dir_fn);
     CHECK(MEMOPT_I_FILES_HAVE_DIRS(&h.files));
-    CHECK(h.files.queue_open_fn && h.files.queue_close_fn && h.files.begin_fn && h.files.wait_fn);
+    CHECK(h.files.queue_open_fn && h.files.queue_close_fn && h.files.begin_fn && h.files.wait_fn && h.files.ready_fn);
     CHECK(h.threads.simd_level == 0);
     CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && host_same(&h, &again)); /* resolved is resolved */
     CHECK(memopt_host_resolve(&zero, &again) == MEMOPT_OK && again.files.read_fn == h.files.read_fn);
@@ -610,6 +610,8 @@ static void host_queue_play(int backends, int depth, size_t area, uint64_t seed)
         } else {
             const size_t there = memopt_i_min(counts[slot], area - (size_t)offsets[slot]);
             done = 99999999;
+            while (round % 2 && !memopt_i_system_ready(NULL, queue, (int)slot)) {}
+            if (round % 2) CHECK_AT(((memopt_i_system_queue *)queue)->slots[slot].is_ended, round); /* so nobody waits */
             CHECK_AT(memopt_i_system_wait(NULL, queue, (int)slot, &done) == MEMOPT_OK && done == (kinds[slot] ? counts[slot] : there), round);
             CHECK_AT(memcmp(mine, model + from + offsets[slot], there) == 0, round);
             for (k = there; k < area && mine[k] == 0xA5; ++k) {}
@@ -649,6 +651,7 @@ static void host_queue_arguments(int backends) {
     CHECK(memopt_i_system_wait(NULL, NULL, 0, &done) == MEMOPT_ERR_ARGUMENT && memopt_i_system_wait(NULL, queue, -1, &done) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_i_system_wait(NULL, queue, 3, &done) == MEMOPT_ERR_ARGUMENT && memopt_i_system_wait(NULL, queue, 0, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_i_system_wait(NULL, queue, 0, &done) == MEMOPT_ERR_STATE && done == 99); /* nothing was taken by all that */
+    CHECK(memopt_i_system_ready(NULL, NULL, 0) && memopt_i_system_ready(NULL, queue, -1) && memopt_i_system_ready(NULL, queue, 3) && memopt_i_system_ready(NULL, queue, 0));
     CHECK(memopt_i_system_begin(NULL, queue, 2, file, MEMOPT_TRANSFER_WRITE, 5, NULL, 0) == MEMOPT_OK);
     CHECK(memopt_i_system_wait(NULL, queue, 2, &done) == MEMOPT_OK && done == 0);
     CHECK(memopt_i_system_begin(NULL, queue, 2, file, MEMOPT_TRANSFER_READ, 0, bytes, 1) == MEMOPT_OK);

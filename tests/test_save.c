@@ -228,6 +228,11 @@ static memopt_status disk_wait(void *user, void *queue, int slot, size_t *done) 
     if (!d->slots[slot].status) *done = d->slots[slot].done;
     return d->slots[slot].status;
 }
+static int disk_ready(void *user, void *queue, int slot) {
+    save_disk *d = (save_disk *)user;
+    CHECK(queue == user && slot >= 0 && slot < d->depth && d->slots[slot].state);
+    return d->slots[slot].state == 2;
+}
 static save_disk *disk_new(void) {
     save_disk *d = (save_disk *)calloc(1, sizeof *d);
     if (!d) exit(1);
@@ -255,6 +260,7 @@ static memopt_host disk_host(save_disk *d) {
 static memopt_host disk_host_queue(save_disk *d) { /* with a queue of its own */
     memopt_host h = disk_host(d);
     h.files.queue_open_fn = disk_queue_open; h.files.queue_close_fn = disk_queue_close; h.files.begin_fn = disk_begin; h.files.wait_fn = disk_wait;
+    h.files.ready_fn = disk_ready;
     return h;
 }
 
@@ -736,6 +742,32 @@ static void save_beside(void) { /* what was copied is saved, whatever is done wi
             disk_free(d);
         }
     CHECK(memopt_save_wait(NULL) == MEMOPT_OK && memopt_save_begin(NULL, &saving) == MEMOPT_ERR_ARGUMENT);
+}
+static void save_beside_ready(void) { /* asked while the training goes on, which waits for nothing */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; int form;
+    CHECK(memopt_save_ready(NULL) == 1);
+    for (form = 0; form < 4; ++form) { /* asked; its transfers end with an error; a table that cannot tell; no queue */
+        if (form == 2) h.files.ready_fn = NULL;
+        if (form == 3) { h = disk_host(d); h.files.ready_fn = disk_ready; }
+        run_begin(&r, &h, "run");
+        run_set(&r, (uint64_t)form + 1);
+        r.save.beside = 1; r.save.tile = 4096;
+        CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_OK && memopt_save_ready(saving) == (form >= 2));
+        CHECK(memopt_save_ready(saving) == (form >= 2) && (form == 3 || d->begun == 4)); /* asking moved nothing */
+        if (form == 0 && d->begun == 4) { /* the last one alone */
+            d->slots[0].state = d->slots[1].state = d->slots[2].state = 2;
+            CHECK(!memopt_save_ready(saving));
+            d->slots[0].state = d->slots[1].state = d->slots[2].state = 1;
+        }
+        if (form == 1) d->f.fail_on = d->f.calls + 2;
+        disk_queue_do(d);
+        d->f.fail_on = 0;
+        CHECK(memopt_save_ready(saving) == 1 && run_load(&h, "run", NULL, NULL) == (form == 3 ? 3 : form == 2 ? 1 : (uint64_t)form)); /* ready is not saved */
+        CHECK(memopt_save_wait(saving) == (form == 1 ? MEMOPT_ERR_IO : MEMOPT_OK));
+        CHECK(run_load(&h, "run", NULL, NULL) == (form == 1 ? 1 : (uint64_t)form + 1));
+    }
+    CHECK(d->f.live_blocks == 0);
+    disk_free(d);
 }
 static void save_beside_refuses(void) { /* a disk that fails later is told by the wait, and nothing is left */
     static run r; save_disk *d = disk_new(); memopt_host h = disk_host_queue(d); memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
@@ -1590,6 +1622,7 @@ static void test_save(void) {
     RUN(load_fails);
     RUN(save_crashes);
     RUN(save_beside);
+    RUN(save_beside_ready);
     RUN(save_beside_refuses);
     RUN(save_beside_large);
     RUN(save_model);

@@ -22,7 +22,7 @@
 
 typedef struct told { /* before the run */
     rates  r;
-    walk   step;
+    walk   first, step; /* the first step writes to a part of the file that was never written */
     double begin;    /* seconds before the first step */
     double *done_at; /* seconds into a step, of each use */
 } told;
@@ -130,22 +130,30 @@ static int tell_choices(model *m, const rates *r) {
     return s == MEMOPT_ERR_MEMORY ? 0 : failed(m, "The choices", s);
 }
 
-static int tell_time(model *m, const char *path, told *t) {
-    if (!m->o->in_memory && measure_disk(m, path, &t->r)) return 1;
-    if (measure_computing(m, &t->r)) return 1;
+/* The plan by the times of this machine, not by operations. */
+static int plan_by_time(model *m, const char *path, rates *r) {
+    if (!m->o->in_memory && measure_disk(m, path, r)) return 1;
+    if (measure_computing(m, r)) return 1;
+    costs_in_seconds(m, r);
+    return model_plan(m, m->o->memory);
+}
+
+static int tell_time(model *m, int reopen, told *t) {
     t->done_at = (double *)calloc(m->use_count, sizeof *t->done_at);
     if (!t->done_at) return refuse(m, "There is no memory for the times.");
-    t->step = walk_step(m, &t->r, t->done_at);
+    t->first = walk_step(m, &t->r, !reopen && !m->o->no_atomic, NULL);
+    t->step = walk_step(m, &t->r, 0, t->done_at);
     t->begin = seconds_to_begin(m, &t->r);
     if (!m->o->in_memory)
-        printf("rates    the disk reads %.2f GB/s, writes %.2f, both %.2f in sum; checksums %.1f\n",
-               t->r.disk.read / 1e9, t->r.disk.write / 1e9, t->r.disk.both / 1e9, 1e-9 / t->r.crc);
+        printf("rates    the disk reads %.2f GB/s, writes %.2f, new places %.2f, both %.2f in sum; checksums %.1f\n",
+               t->r.disk.read / 1e9, t->r.disk.write / 1e9, t->r.first_write / 1e9, t->r.disk.both / 1e9,
+               1e-9 / t->r.crc);
     printf("         a layer's forward takes %.4f s, its backward %.4f; %.1f million parameters are stepped a second\n",
            t->r.segment[ATTENTION][0] + t->r.segment[MLP][0], t->r.segment[ATTENTION][1] + t->r.segment[MLP][1],
            1e-6 / t->r.step);
     if (!m->o->in_memory && tell_choices(m, &t->r)) return 1;
-    printf("time     %.1f s until the first step, %.1f s a step: %.1f computing, %.1f on the disk\n", t->begin,
-           t->step.computing, t->step.busy, t->step.moving);
+    printf("time     %.1f s until the first step, which takes %.1f s, others %.1f: %.1f computing, %.1f on the disk\n",
+           t->begin, t->first.computing, t->step.computing, t->step.busy, t->step.moving);
     return 0;
 }
 
@@ -181,7 +189,7 @@ static int train(model *m, told *t) {
         step_began = now();
         if (model_step(m, begun + i)) return 1;
         printf("step %lu  loss %.9g  %.2f s, told %.2f\n", (unsigned long)(begun + i), m->head.loss,
-               now() - step_began, t->step.computing);
+               now() - step_began, i > 1 ? t->step.computing : t->first.computing);
         fflush(stdout);
     }
     after = memopt_store_get_stats(m->store);
@@ -227,9 +235,10 @@ static int work(model *m, const options *o) {
     reopen = o->keep && is_file(path);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
+    wrong = is_there(m, reopen) || plan_by_time(m, scratch, &t.r);
     tell_needs(m);
     fflush(stdout);
-    wrong = is_there(m, reopen) || tell_time(m, scratch, &t);
+    wrong = wrong || tell_time(m, reopen, &t);
     fflush(stdout);
     wrong = wrong || (!o->dry_run && run(m, path, reopen, &t));
     free(t.done_at);

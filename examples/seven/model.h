@@ -4,7 +4,8 @@
             which brings its weights before a segment uses them and steps them once its gradients are complete.
    Memory   One arena: what the shard holds, then what a pass takes. Over memopt_source_counting() it is only counted.
    Plan     What the tape recomputes decides how often weights are read, and what the shard holds decides what is left
-            for the tape: model_plan() goes round until both fit. */
+            for the tape: model_plan() goes round until both fit. It is called once more when times are known, which
+            then decide what is recomputed. */
 #ifndef SEVEN_MODEL_H
 #define SEVEN_MODEL_H
 #include "../parts/block.h"
@@ -288,6 +289,9 @@ static int model_plan(model *m, size_t memory) {
 
     memset(&a, 0, sizeof a);
     a.source = &m->source;
+    free(m->uses); /* of a plan before */
+    m->uses = NULL;
+    m->use_count = 0;
     (void)memopt_source_counting(&m->source);
     if (failed(m, "The plan", memopt_arena_create(&a, &m->arena))) return 1;
     while (!wrong) {

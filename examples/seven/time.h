@@ -10,10 +10,11 @@
 #include "model.h"
 
 enum { EMBEDDING, ATTENTION, MLP, HEAD, KINDS };
-enum { PASSES = 2 /* that are timed */ };
+enum { PASSES = 3 /* that are timed */ };
 
 typedef struct rates {
     memopt_store_rates disk;
+    double first_write;       /* bytes a second, where nothing was written before: the system notes where it has been */
     double segment[KINDS][2]; /* seconds of a forward, of a backward */
     double step, fresh, crc;  /* seconds of an element that is stepped, is made at first; of a byte that is checked */
 } rates;
@@ -30,6 +31,7 @@ static double now(void) { /* seconds */
 static int measure_disk(model *m, const char *path, rates *r) {
     const uint64_t largest = (uint64_t)1 << 30;
     const int is_large = m->room.disk > largest;
+    memopt_store_rates first;
     memopt_store_desc d;
 
     memset(&d, 0, sizeof d);
@@ -39,8 +41,9 @@ static int measure_disk(model *m, const char *path, rates *r) {
     d.aligned = 1;
     d.no_atomic = 1;
     d.error = &m->error;
-    return failed(m, path,
-                  memopt_store_measure(&d, is_large ? 1000000000u : 10000000u, &r->disk));
+    if (failed(m, path, memopt_store_measure(&d, 1, &first))) return 1; /* each tile once */
+    r->first_write = first.write;
+    return failed(m, path, memopt_store_measure(&d, is_large ? 1000000000u : 10000000u, &r->disk));
 }
 
 /* ---- computing ---- */
@@ -54,7 +57,7 @@ static transformer_part *part_of(model *m, size_t segment) {
     return (transformer_part *)m->layers[segment].user;
 }
 
-/* Passes of one segment alone: the mean of those after the first, which takes memory. */
+/* Passes of one segment alone: the shortest of those after the first, which takes memory. */
 static int measure_segment(model *m, const workplace *w, size_t segment, double *seconds) {
     transformer_part *part = part_of(m, segment);
     const int is_first = !segment, is_last = segment + 1 == m->count;
@@ -72,19 +75,20 @@ static int measure_segment(model *m, const workplace *w, size_t segment, double 
                                    : transformer_bytes(&m->shape, m->shape.width);
     d.chain.input_grad_bytes = is_first ? 0 : d.chain.input_bytes;
     d.layers = &m->layers[segment];
+    d.arena = m->arena;
     d.rule = MEMOPT_SCHEDULE_ALL;
     d.error = &m->error;
-    s = memopt_tape_open(&d, &tape);
-    seconds[0] = seconds[1] = 0;
+    s = memopt_tape_create(&d, &tape);
     for (i = 0; !s && i <= PASSES; ++i) {
         const double begin = now();
-        double middle;
+        double middle, end;
 
         s = memopt_tape_forward(tape, is_first ? (const void *)m->ids : w->input);
         middle = now();
         if (!s) s = memopt_tape_backward(tape, is_last ? NULL : w->grad, is_first ? NULL : w->grad);
-        if (i) seconds[0] += (middle - begin) / PASSES;
-        if (i) seconds[1] += (now() - middle) / PASSES;
+        end = now();
+        if (i <= 1 || middle - begin < seconds[0]) seconds[0] = middle - begin;
+        if (i <= 1 || end - middle < seconds[1]) seconds[1] = end - middle;
         if (s) m->error = memopt_tape_error(tape);
     }
     memopt_tape_destroy(tape);
@@ -95,8 +99,12 @@ static int measure_segments(model *m, const workplace *w, rates *r) {
     const size_t at[KINDS] = { 0, 1, 2, m->count - 1 };
     int kind;
 
-    for (kind = 0; kind < KINDS; ++kind)
+    for (kind = 0; kind < KINDS; ++kind) {
+        const memopt_mark begin = memopt_arena_mark(m->arena);
+
         if (measure_segment(m, w, at[kind], r->segment[kind])) return 1;
+        if (failed(m, "The memory", memopt_arena_rewind(m->arena, begin))) return 1;
+    }
     return 0;
 }
 
@@ -121,20 +129,64 @@ static int measure_step(model *m, const workplace *w, rates *r) {
     s = memopt_optim_open(&d, NULL, &optim);
     for (run.step = 1; !s && run.step <= 1 + PASSES; ++run.step) {
         const double begin = now();
+        double each;
 
         s = memopt_optim_step(optim, &run);
-        if (run.step > 1) r->step += (now() - begin) / (double)w->largest / PASSES;
+        each = (now() - begin) / (double)w->largest;
+        if (run.step <= 2 || each < r->step) r->step = each;
     }
     memopt_optim_close(optim);
     return failed(m, "The rate of a step", s);
 }
 
-static int measure_computing(model *m, rates *r) {
+/* From pages, as in the run: their size is a part of how fast a product is. */
+static int open_workplace(model *m, workplace *w) {
     const size_t rows = transformer_bytes(&m->shape, m->shape.width);
+    const size_t weights = w->largest * memopt_type_bytes(m->shape.weight_type);
+    const size_t ids = 2 * transformer_rows(&m->shape);
+    memopt_arena_desc a;
+
+    memset(&a, 0, sizeof a);
+    if (failed(m, "The memory", memopt_source_pages(NULL, &m->source))) return 1;
+    a.source = &m->source;
+    a.capacity = round_up(2 * (weights + m->arena_bytes), m->source.granularity); /* more than enough: only addresses */
+    if (failed(m, "The memory", memopt_arena_create(&a, &m->arena))) return 1;
+    w->weights = memopt_arena_push(m->arena, weights, MEMOPT_TAG_OTHER);
+    w->gradients = memopt_arena_push_zero(m->arena, weights, MEMOPT_TAG_OTHER);
+    w->input = (unsigned char *)memopt_arena_push(m->arena, rows, MEMOPT_TAG_OTHER);
+    w->grad = (unsigned char *)memopt_arena_push_zero(m->arena, rows, MEMOPT_TAG_OTHER);
+    m->ids = MEMOPT_PUSH(m->arena, int32_t, ids, MEMOPT_TAG_OTHER);
+    if (!w->weights || !w->gradients || !w->input || !w->grad || !m->ids)
+        return refuse(m, "There is no memory to measure with.");
+    m->head.targets = m->targets = m->ids + ids / 2;
+    model_batch(m, 0);
+    return 0;
+}
+
+/* Weights that are made, and their checksum. */
+static int measure_making(model *m, const workplace *w, rates *r) {
     const size_t type = memopt_type_bytes(m->shape.weight_type), piece = (size_t)1 << 20;
     size_t i, t, elements;
+    double begin = now();
+
+    for (t = 0; t < m->tensor_count && !m->sizes[t].columns; ++t) {}
+    for (i = 0; i < w->largest; i += elements) {
+        elements = w->largest - i < piece ? w->largest - i : piece;
+        if (failed(m, "The weights", initial_weights(m, t, 0, elements, (unsigned char *)w->weights + i * type)))
+            return 1;
+    }
+    r->fresh = (now() - begin) / (double)w->largest;
+    elements = transformer_bytes(&m->shape, m->shape.width) / type;
+    if (failed(m, "The input", initial_weights(m, t, 0, elements, w->input))) return 1;
+    begin = now();
+    (void)memopt_crc32c(0, w->weights, w->largest * type);
+    r->crc = (now() - begin) / (double)(w->largest * type);
+    return 0;
+}
+
+static int measure_computing(model *m, rates *r) {
+    size_t i, t, elements;
     workplace w;
-    double begin;
     int wrong;
 
     memset(&w, 0, sizeof w);
@@ -143,35 +195,9 @@ static int measure_computing(model *m, rates *r) {
             elements += round_up(m->tensors[t].count, m->shape.grain);
         w.largest = elements > w.largest ? elements : w.largest;
     }
-    w.weights = malloc(w.largest * type);
-    w.gradients = calloc(w.largest, type);
-    w.input = (unsigned char *)malloc(rows);
-    w.grad = (unsigned char *)calloc(1, rows);
-    m->ids = (int32_t *)calloc(transformer_rows(&m->shape), 2 * sizeof *m->ids);
-    wrong = !w.weights || !w.gradients || !w.input || !w.grad || !m->ids;
-    if (wrong) (void)refuse(m, "There is no memory to measure with.");
-    else {
-        m->head.targets = m->targets = m->ids + transformer_rows(&m->shape);
-        model_batch(m, 0);
-        begin = now();
-        for (t = 0; t < m->tensor_count && !m->sizes[t].columns; ++t) {}
-        for (i = 0; i < w.largest && !wrong; i += elements) {
-            elements = w.largest - i < piece ? w.largest - i : piece;
-            wrong = failed(m, "The weights",
-                           initial_weights(m, t, 0, elements, (unsigned char *)w.weights + i * type));
-        }
-        r->fresh = (now() - begin) / (double)w.largest;
-        wrong = wrong || failed(m, "The input", initial_weights(m, t, 0, rows / type, w.input));
-        begin = now();
-        (void)memopt_crc32c(0, w.weights, w.largest * type);
-        r->crc = (now() - begin) / (double)(w.largest * type);
-        wrong = wrong || measure_segments(m, &w, r) || measure_step(m, &w, r);
-    }
-    free(w.weights);
-    free(w.gradients);
-    free(w.input);
-    free(w.grad);
-    free(m->ids);
+    wrong = open_workplace(m, &w) || measure_making(m, &w, r) || measure_segments(m, &w, r) || measure_step(m, &w, r);
+    memopt_arena_destroy(m->arena);
+    m->arena = NULL;
     m->ids = m->targets = NULL;
     return wrong;
 }
@@ -207,10 +233,12 @@ static void walk_move(walk *w, double seconds) { /* begun now */
     w->moving += seconds;
 }
 
-/* The time of a step; done_at: NULL, or of each use, when it is over. In memory nothing moves. */
-static walk walk_step(const model *m, const rates *r, double *done_at) {
+/* The time of a step; is_first: its region of the file was never written. done_at: NULL, or of each use, when it is
+   over. In memory nothing moves. */
+static walk walk_step(const model *m, const rates *r, int is_first, double *done_at) {
     const double type = (double)memopt_type_bytes(m->shape.weight_type);
     const double states = (double)m->bytes.slow_states / model_parameters(m); /* bytes of an element, about */
+    const double slower = is_first && r->first_write < r->disk.write ? 1 / r->first_write - 1 / r->disk.write : 0;
     const int moves = !m->o->in_memory;
     size_t u, here = SIZE_MAX, next;
     double ready = 0; /* when the weights that are under way are there */
@@ -233,7 +261,7 @@ static walk walk_step(const model *m, const rates *r, double *done_at) {
         }
         walk_compute(&w, r->segment[kind_of(m, use.group)][use.is_backward]);
         if (use.is_backward) {
-            if (moves) walk_move(&w, elements * (2 * states + type) / r->disk.both);
+            if (moves) walk_move(&w, elements * ((2 * states + type) / r->disk.both + (states + type) * slower));
             walk_compute(&w, elements * (r->step + (moves ? (2 * states + type) * r->crc : 0)));
             if (w.computing < w.disk) w.computing = w.disk;
         }
@@ -246,6 +274,20 @@ static walk walk_step(const model *m, const rates *r, double *done_at) {
 static double seconds_to_begin(const model *m, const rates *r) {
     const double bytes = (double)(m->bytes.slow_weights + m->bytes.slow_states);
 
-    return model_parameters(m) * r->fresh + (m->o->in_memory ? 0 : bytes * (1 / r->disk.write + r->crc));
+    return model_parameters(m) * r->fresh + (m->o->in_memory ? 0 : bytes * (1 / r->first_write + r->crc));
+}
+
+/* A schedule is chosen by these: a forward that is run again reads its weights again, while the one before computes. */
+static void costs_in_seconds(model *m, const rates *r) {
+    const double type = (double)memopt_type_bytes(m->shape.weight_type);
+    size_t i;
+
+    for (i = 0; i < m->count; ++i) {
+        const double arrives = m->o->in_memory ? 0 : group_elements(m, i) * type / r->disk.read;
+        const double *seconds = r->segment[kind_of(m, i)];
+
+        m->segments[i].forward_cost = seconds[0] > arrives ? seconds[0] : arrives;
+        m->segments[i].backward_cost = seconds[1];
+    }
 }
 #endif

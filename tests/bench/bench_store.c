@@ -20,11 +20,11 @@ static void bench_must(memopt_status s, const memopt_store *x) {
     exit(1);
 }
 static double bench_rate(uint64_t start, double bytes) { return bytes / (double)(bench_now() - start); }
-/* ways: 1 writes, 2 reads, 3 in turn; the file is there */
-static double bench_plain(const memopt_files *f, void *file, unsigned char *bytes, int ways, unsigned char *memory) {
+/* ways: 1 writes, 2 reads, 3 in turn; the file is there. In the store's five buffers: a cache may hold one of them */
+static double bench_plain(const memopt_files *f, void *file, unsigned char *buffers, int ways, unsigned char *memory) {
     const uint64_t start = bench_now(); size_t i, done;
     for (i = 0; i < BENCH_TILES; ++i) {
-        const int writes = ways == 3 ? (int)(i & 1) : ways & 1;
+        const int writes = ways == 3 ? (int)(i & 1) : ways & 1; unsigned char *bytes = buffers + i % 5 * BENCH_TILE;
         if (!file) { unsigned char *m = memory + i * BENCH_TILE; if (writes) memcpy(m, bytes, BENCH_TILE); else memcpy(bytes, m, BENCH_TILE); }
         else if (writes ? f->write_fn(f->user, file, i * BENCH_TILE, bytes, BENCH_TILE) : f->read_fn(f->user, file, i * BENCH_TILE, bytes, BENCH_TILE, &done)) exit(1);
     }

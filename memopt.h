@@ -4065,8 +4065,8 @@ MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_
  * Would memopt_save_wait() have to wait for this rank's bytes? Never waits, and changes nothing: ask after each step.
  * Ranks are ready at different times: let them agree before they wait.
  *
- * returns 1: its bytes are with the disk, and what is left is to sync and rename them; 0: some are under way. 1 also for
- *         NULL, and where the host's files cannot tell: a wait then waits as long as it takes
+ * returns 1: its bytes are with the disk, and what is left is to sync and rename them; 0: some are under way. 1 also
+ *         for NULL, and where the host's files cannot tell: a wait then waits as long as it takes
  */
 MEMOPT_API int memopt_save_ready(const memopt_saving *saving);
 

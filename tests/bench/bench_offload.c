@@ -3,7 +3,8 @@
    step_disk    states in a file of the working directory
    step_both    states and weights in a file, stepped inside backward where they were computed with
    Their limit is the larger of the same step with all in memory, and what the bytes that it moves take at the rate that
-   the same tier was measured to have, reading and writing at once, in the same run. */
+   the same tier was measured to have, reading and writing at once, just before and after; of other memory, whose copies
+   the thread that steps makes itself, the sum of both. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
@@ -108,18 +109,21 @@ static double bench_rate(const char *path) { /* bytes a second, both ways at onc
     return rates.both;
 }
 
+static void bench_tier(const bench *b, const char *name, int slow, int inside, const char *path) {
+    double moved;
+    const double memory = bench_run(0, inside, NULL, &moved), before = bench_rate(path);
+    const double value = bench_run(slow, inside, path, &moved);
+    const double moving = moved / (0.5 * (before + bench_rate(path)));
+
+    bench_row(b, name, 1, BENCH_GROUPS * BENCH_COUNT, value, "s",
+              !path ? memory + moving : memory > moving ? memory : moving, 0);
+}
+
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "offload");
-    const double host = bench_rate(NULL), disk = bench_rate(BENCH_FILE);
-    const size_t n = BENCH_GROUPS * BENCH_COUNT;
-    double moved, value, memory = bench_run(0, 0, NULL, &moved);
 
-    value = bench_run(MEMOPT_SHARD_SLOW_STATES, 0, NULL, &moved);
-    bench_row(&b, "step_host", 1, n, value, "s", memory > moved / host ? memory : moved / host, 0);
-    value = bench_run(MEMOPT_SHARD_SLOW_STATES, 0, BENCH_FILE, &moved);
-    bench_row(&b, "step_disk", 1, n, value, "s", memory > moved / disk ? memory : moved / disk, 0);
-    memory = bench_run(0, 1, NULL, &moved);
-    value = bench_run(MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_WEIGHTS, 1, BENCH_FILE, &moved);
-    bench_row(&b, "step_both", 1, n, value, "s", memory > moved / disk ? memory : moved / disk, 0);
+    bench_tier(&b, "step_host", MEMOPT_SHARD_SLOW_STATES, 0, NULL);
+    bench_tier(&b, "step_disk", MEMOPT_SHARD_SLOW_STATES, 0, BENCH_FILE);
+    bench_tier(&b, "step_both", MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_WEIGHTS, 1, BENCH_FILE);
     return 0;
 }

@@ -4,6 +4,7 @@ the same tokens a step, AdamW; each run a process of its own, in turns; medians.
   PEERS_GPT="12 768 12 1024 50257 4"   layers, width, heads, context, vocabulary, batch: 124M
   PEERS_GPT_STEPS=2   steps that are timed, after one that is not      PEERS_GPT_ROUNDS=3"""
 import json, os, resource, statistics, subprocess, sys, tempfile, time
+sys.dont_write_bytecode = True
 
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = map(int, os.environ.get('PEERS_GPT', '12 768 12 1024 50257 4').split())
 STEPS, ROUNDS = (int(os.environ.get('PEERS_GPT_' + name, usual)) for name, usual in (('STEPS', '2'), ('ROUNDS', '3')))
@@ -19,42 +20,11 @@ ROWS = [('torch, fp32', 'f32'), ('torch, fp32, checkpoints', 'f32 checkpoints'),
 def torch_run(mode, threads):
     """Prints tokens a second, CPU seconds a step and peak bytes of this process."""
     import torch
-    import torch.nn.functional as F
-    from torch import nn
-    from torch.utils.checkpoint import checkpoint
+    from torch_gpt import GPT
     torch.set_num_threads(threads)
     torch.manual_seed(1)
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-            self.qkv, self.project = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-        def forward(self, x):
-            b, t, c = x.shape
-            q, k, v = (y.view(b, t, HEADS, c // HEADS).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(c, dim=2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.project(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate='tanh'))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH)
-            for weights in self.parameters():
-                if weights.dim() > 1:
-                    nn.init.normal_(weights, std=0.02)
-
-        def forward(self, ids, targets):
-            x = self.tokens(ids) + self.positions.weight
-            for block in self.blocks:
-                x = checkpoint(block, x, use_reentrant=False) if 'checkpoints' in mode else block(x)
-            return F.cross_entropy(F.linear(self.norm(x), self.tokens.weight).view(-1, VOCABULARY), targets.reshape(-1))
-
-    model = Model()
+    model = GPT(LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, checkpoints='checkpoints' in mode)
     if 'bf16' in mode:
         model = model.bfloat16()
     optim = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=True)

@@ -5,6 +5,7 @@ run.sh; without MPI that is said, and the rest is run.
   PEERS_RANKS="12 768 12 50257"   layers, width, heads, vocabulary      PEERS_RANKS_ROWS="4x256 4x1024"   sequences x tokens, of all ranks
   PEERS_RANKS_STEPS=2   steps that are timed, after one that is not     PEERS_RANKS_ROUNDS=3"""
 import json, os, resource, shutil, socket, statistics, subprocess, sys, tempfile, time
+sys.dont_write_bytecode = True
 
 LAYERS, WIDTH, HEADS, VOCABULARY = map(int, os.environ.get('PEERS_RANKS', '12 768 12 50257').split())
 ROWS = [tuple(map(int, x.split('x'))) for x in os.environ.get('PEERS_RANKS_ROWS', '4x256 4x1024').split()]
@@ -18,45 +19,15 @@ def torch_rank(batch, context):
     """Of rank 0: prints tokens a second of all ranks, and the peak bytes of the process that has most."""
     import torch
     import torch.distributed as dist
-    import torch.nn.functional as F
-    from torch import nn
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
+    from torch_gpt import GPT
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group('gloo')
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-            self.qkv, self.project = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-        def forward(self, x):
-            b, t, c = x.shape
-            q, k, v = (y.view(b, t, HEADS, c // HEADS).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(c, dim=2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.project(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate='tanh'))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(context, WIDTH)
-            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH)
-            for weights in self.parameters():
-                if weights.dim() > 1:
-                    nn.init.normal_(weights, std=0.02)
-
-        def forward(self, ids, targets):
-            x = self.tokens(ids) + self.positions.weight
-            for block in self.blocks:
-                x = block(x)
-            return F.cross_entropy(F.linear(self.norm(x), self.tokens.weight).view(-1, VOCABULARY), targets.reshape(-1))
-
     mesh = init_device_mesh('cpu', (RANKS,))
-    model = Model()
+    model = GPT(LAYERS, WIDTH, HEADS, context, VOCABULARY)
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)

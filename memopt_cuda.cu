@@ -194,7 +194,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_
 /**
  * Device memory that grows: addresses are reserved at once, memory is committed granule by granule as it is reached,
  * and nothing ever moves. An arena of capacity 0 may grow until the device is full. The driver's functions are asked
- * for at run time: there is nothing to link beside the CUDA runtime.
+ * for at run time: there is nothing to link beside the CUDA runtime. Only this device reaches the memory: neither peer
+ * access of another device nor GPUDirect RDMA is asked for. What those are to reach comes from
+ * memopt_cuda_source_malloc().
  *
  * granularity  bytes committed at a time; 0 = default: 32 MiB (fewer calls than the 2 MiB that devices have at the
  *          least, and less than one at each end is the most an arena wastes); else a power of two and a multiple of the
@@ -748,10 +750,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
 typedef struct memopt_cuda_gemm_desc { /* all zero works */
     void  *d_workspace;      /* aligned to 256, of the current device; NULL = none, and few algorithms */
     size_t workspace_bytes;  /* 0 = none. Advice: MEMOPT_CUDA_GEMM_WORKSPACE */
-    size_t shapes;           /* in the table; 0 = 256, about 1 KiB each. The oldest makes room */
+    size_t shapes;           /* in the table; 0 = 1024, about 1 KiB each; one of them makes room */
     int    deterministic;    /* 1: no split-K, no bias gradients in epilogues: the same bits in every run */
     int    tf32;             /* 1: products of floats may round their operands to 10 bits of mantissa */
-    int    fast_fp8;         /* 1: fp8 products may add up in less than float32 (FAST_ACCUM) */
+    int    fast_fp8;         /* 1: fp8 products may add up in fewer bits throughout (FAST_ACCUM). 0: Hopper's units keep
+                                about 14 bits of a sum as well, and only what they have added up so far goes into a
+                                float32 from time to time; the bound above is not that of fp8 there */
 } memopt_cuda_gemm_desc;
 
 #define MEMOPT_CUDA_GEMM_WORKSPACE ((size_t)32 << 20) /* of Hopper and later; 4 MiB do on older cards */
@@ -801,7 +805,8 @@ typedef struct memopt_cuda_gemm_batch { /* `count` products of one shape; steps 
 } memopt_cuda_gemm_batch;
 
 /** The same for a batch, in one call. Results must not overlap: MEMOPT_CUDA_ERR_STRIDE where a step leaves
-    them no room. */
+    them no room. They may lie side by side in rows, and be added onto: cuBLAS asks only that each product can be
+    computed without the others, and of a result in place that it is C with C's own layout. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
                                                                    const memopt_product *product,
                                                                    const memopt_cuda_gemm_batch *batch,
@@ -9466,7 +9471,7 @@ struct memopt_cuda_gemm {
     memopt_cuda_gemm_desc desc;      /* with defaults filled in */
     memopt_cuda_gemm_stats counts;
     int    device, capability;       /* 90 for 9.0 */
-    size_t used, next;               /* entries; the one that makes room */
+    size_t used;                     /* entries */
     uint64_t *hashes;
     memopt_i_cuda_shape_entry *entries;
 };
@@ -9524,7 +9529,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
 
-PRUNED size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 256; }
+PRUNED size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 1024; }
 
 /* The caller's block: the gemm itself, and its table. */
 PRUNED void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
@@ -9740,6 +9745,12 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_
     return 0;
 }
 
+/* Any of them, as the count of heuristics falls: the oldest would be the very one that is needed next, in a step that
+   goes through more shapes than there is room for. */
+PRUNED size_t memopt_i_cuda_gemm_victim(const memopt_cuda_gemm *g) {
+    return (size_t)(((uint64_t)g->counts.heuristics * UINT64_C(0x9e3779b97f4a7c15) >> 32) % g->desc.shapes);
+}
+
 /* The entry of a product's shape; made where there is none. A failure leaves the table as it was. */
 PRUNED memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
                                                   memopt_i_cuda_shape_entry **out) {
@@ -9756,8 +9767,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const mem
     if (i == g->used) {
         if ((s = memopt_i_cuda_gemm_describe(g, q, &made)) != 0) return s;
         if ((s = memopt_i_cuda_gemm_search(g, &made)) != 0) return s;
-        i = g->used < g->desc.shapes ? g->used++ : g->next;
-        g->next = i + 1 < g->desc.shapes ? i + 1 : 0;
+        i = g->used < g->desc.shapes ? g->used++ : memopt_i_cuda_gemm_victim(g);
         g->hashes[i] = hash;
         g->entries[i] = made;
     }
@@ -9803,6 +9813,19 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memo
                                           e->workspace, stream));
     g->counts.products += !s;
     return s;
+}
+
+/* Where no algorithm adds a bias: the result begins as the bias, and the product is added to it. */
+PRUNED memopt_cuda_status memopt_i_cuda_gemm_onto_bias(memopt_cuda_gemm *g, memopt_i_cuda_product q,
+                                                       memopt_cuda_stream stream) {
+    memopt_cuda_status s;
+
+    q.bias = NULL; /* q.p has it for the beginning */
+    q.epilogue = 0;
+    q.p.accumulate = 1;
+    s = memopt_i_cuda_gemm_run(g, &q, 1, stream);
+    if (!s) s = memopt_i_cuda_gemm_begin(&q, stream);
+    return s ? s : memopt_i_cuda_gemm_run(g, &q, 0, stream);
 }
 
 /* Can this gemm work with such operands and results at all? */
@@ -9896,7 +9919,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_g
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
     if ((s = memopt_i_cuda_gemm_ready(gemm)) != 0) return s;
-    return memopt_i_cuda_gemm_run(gemm, &q, 0, stream);
+    s = memopt_i_cuda_gemm_run(gemm, &q, 0, stream);
+    return q.bias && s == MEMOPT_CUDA_ERR_NO_ALGORITHM ? memopt_i_cuda_gemm_onto_bias(gemm, q, stream) : s;
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,

@@ -195,31 +195,52 @@ static test_cuda_gemm_small test_cuda_gemm_simple(size_t n) { /* n x n, of ones 
     return s;
 }
 static float test_cuda_gemm_first(const test_cuda_gemm_small *s) { float x; test_get(&x, s->p.result, 4); return x; }
-static void test_cuda_gemm_table(void) { /* a shape is asked for once, and the oldest makes room */
-    test_cuda_gemm_rig r = test_cuda_gemm_open(0, 2, 0);
-    test_cuda_gemm_small s = test_cuda_gemm_simple(16);
-    size_t i;
-    for (i = 0; i < 3; ++i) CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_get_stats(r.gemm).products == 3 && memopt_cuda_gemm_get_stats(r.gemm).heuristics == 1);
-    s.p.rows = 15;
+static void test_cuda_gemm_table(void) { /* a shape is asked for once; too many in turn are not asked for each time */
+    enum { ROOM = 64, SHAPES = 80 };
+    test_cuda_gemm_rig r = test_cuda_gemm_open(0, ROOM, 0);
+    test_cuda_gemm_small s = test_cuda_gemm_simple(SHAPES);
+    size_t i, turn, before = 0;
+    for (turn = 0; turn < 2; ++turn) {
+        for (i = 1; i <= ROOM; ++i) { s.p.rows = i; CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0); }
+        CHECK(memopt_cuda_gemm_get_stats(r.gemm).products == (turn + 1) * ROOM && memopt_cuda_gemm_get_stats(r.gemm).heuristics == ROOM);
+    }
+    s.p.left = s.d + 1; /* less aligned: another shape */
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    s.p.rows = 16;
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 2);
-    s.p.rows = 14; /* takes the place of 16 */
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    s.p.rows = 15;
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 3);
-    s.p.rows = 16;
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 4);
-    s.p.rows = 15; s.p.left = s.d + 1; /* less aligned: another shape, that takes the place of 14's neighbour */
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 5);
-    CHECK(test_cuda_gemm_first(&s) == 16);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == ROOM + 1);
+    CHECK(test_cuda_gemm_first(&s) == SHAPES);
+    s.p.left = s.d;
+    for (turn = 0; turn < 8; ++turn) {
+        if (turn == 2) before = memopt_cuda_gemm_get_stats(r.gemm).heuristics;
+        for (i = 1; i <= SHAPES; ++i) { s.p.rows = i; CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0); }
+    }
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics - before < 6 * SHAPES * 2 / 3); /* first in, first out: all of them */
     test_cuda_gemm_close(&r);
 }
+#ifndef __CUDACC__
+static void test_cuda_gemm_onto_bias(void) { /* no algorithm adds a bias */
+    test_cuda_gemm_rig r = test_cuda_gemm_open(0, 0, 0);
+    test_cuda_gemm_small s = test_cuda_gemm_simple(16);
+    float bias[16], result[256], *d_bias = (float *)test_device(sizeof bias);
+    size_t i, batch;
+    for (i = 0; i < 16; ++i) bias[i] = (float)i - 7.5f;
+    test_put(d_bias, bias, sizeof bias);
+    s.p.bias = d_bias;
+    cublaslt_mock_refuse(4);
+    for (batch = 1; batch <= 2; ++batch) {
+        const memopt_cuda_gemm_batch two = { batch, 0, 0, 128 };
+        s.p.rows = 16 / batch;
+        CHECK(memopt_cuda_gemm_multiply_batch(r.gemm, &s.p, &two, NULL) == 0);
+        test_get(result, s.p.result, sizeof result);
+        for (i = 0; i < 256; ++i) CHECK(result[i] == 16 + bias[i % 16]);
+    }
+    cublaslt_mock_no_algorithm(SIZE_MAX);
+    s.p.rows = 3;
+    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_ERR_NO_ALGORITHM);
+    test_get(result, s.p.result, sizeof result);
+    for (i = 0; i < 256; ++i) CHECK(result[i] == 16 + bias[i % 16]); /* untouched */
+    test_cuda_gemm_close(&r);
+}
+#endif
 static void test_cuda_gemm_switches(void) {
 #ifndef __CUDACC__
     int how;
@@ -687,6 +708,9 @@ static void test_cuda_gemm(void) {
     RUN(test_cuda_gemm_switches);
     RUN(test_cuda_gemm_bad);
     RUN(test_cuda_gemm_faults);
+#ifndef __CUDACC__
+    RUN(test_cuda_gemm_onto_bias);
+#endif
     RUN(test_cuda_gemm_fp8);
     RUN(test_cuda_gemm_forward);
     RUN(test_cuda_gemm_epilogues);

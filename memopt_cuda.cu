@@ -6427,7 +6427,8 @@ template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_sca
         return memopt_i_cuda_two((const memopt_i_cuda_bf16 *)0,
                                  memopt_i_cuda_scale_times(memopt_from_bf16(low), factor),
                                  memopt_i_cuda_scale_times(memopt_from_bf16(high), factor));
-    return memopt_i_cuda_two((const memopt_i_cuda_f16 *)0, memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(low), factor),
+    return memopt_i_cuda_two((const memopt_i_cuda_f16 *)0,
+                             memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(low), factor),
                              memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(high), factor));
 }
 
@@ -6474,8 +6475,8 @@ template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const u
     return found;
 }
 
-/* The warp that adds up what its block has loaded: not the same one in all blocks of a multiprocessor, or one of its four
-   schedulers would issue all additions. Their numbers are often a multiple of 132 apart, so they are mixed. */
+/* The warp that adds up what its block has loaded: not the same one in all blocks of a multiprocessor, or one of its
+   four schedulers would issue all additions. Their numbers are often a multiple of 132 apart, so they are mixed. */
 static __device__ __forceinline__ unsigned memopt_i_cuda_scale_adder(void) {
     return __umulhi(blockIdx.x * 0x9e3779b9u, MEMOPT_I_CUDA_SCALE_THREADS) / 32 * 32;
 }
@@ -9529,7 +9530,9 @@ PRUNED memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
 
-PRUNED size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 1024; }
+PRUNED size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) {
+    return desc->shapes ? desc->shapes : 1024;
+}
 
 /* The caller's block: the gemm itself, and its table. */
 PRUNED void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {

@@ -96,6 +96,11 @@ static void doctor_lifetimes(void) { /* [first, last) of values, of blocks that 
                  "buffer 2 8 100 0 0 a\ntouch 0 rw 0\ntouch 1 r 0\n", "end 9\n");
     CHECK(!doctor_f.early[0] && doctor_f.values[0].first == 2 && doctor_f.values[0].last == 6);
     doctor_done();
+    /* a phase is its whole name up to a comma, and not the begin of another's */
+    doctor_finds("doctor 1\nmark 1 forward\nmark 2 forwards\nmark 3 forward, norm\n",
+                 "buffer 0 4 9 0 0 a\ntouch 0 w 1\ntouch 1 r 0\nbuffer 0 4 9 1 0 b\ntouch 0 w 1\ntouch 2 r 0\n", "end 4\n");
+    CHECK(doctor_f.kinds[0] == FINDING_IDLE && doctor_f.kinds[1] == FINDING_PHASE);
+    doctor_done();
 }
 
 /* ---- the same bytes twice ---- */

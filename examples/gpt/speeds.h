@@ -157,14 +157,14 @@ static void segment_means(const memopt_tape *tape, size_t layers, double *means)
 /* Forwards and backwards of the four kinds, by the CPU's clock: others on the machine do not change it. */
 static int measure_pass(const options *o, double *seconds) {
     enum { TRIES = 50 };
-    static double took[PIECES][TRIES]; double means[PIECES]; trial t; memopt_tape_desc d; memopt_tape *tape; size_t n, i;
-    const double begin = seconds_worked();
+    static double took[PIECES][TRIES]; double means[PIECES]; trial t; memopt_tape_desc d; memopt_tape *tape; size_t n, i; double begin;
 
     if (trial_open(&t, o)) return 1;
     memopt_tape_destroy(t.e.tape);
     t.e.host.clock.now_fn = worked_now;
     d = describe_tape(&t.e, o);
     if (memopt_tape_create(&d, &tape)) return 1;
+    begin = seconds_worked();
     for (n = 0; n < TRIES && (n < 3 || seconds_worked() - begin < 0.3) && (!n || seconds_worked() - begin < 3); ++n) {
         if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, 1) || trial_step(&t, o, n)) return 1;
         segment_means(tape, o->layers, means);
@@ -177,9 +177,10 @@ static int measure_pass(const options *o, double *seconds) {
 /* What a step takes beside its passes, without ranks: gradients measured and weights stepped. */
 static int measure_step(const options *o, double *seconds) {
     enum { TRIES = 40 };
-    double took[TRIES]; trial t; size_t n; const double begun = seconds_worked();
+    double took[TRIES]; trial t; size_t n; double begun;
 
     if (trial_open(&t, o)) return 1;
+    begun = seconds_worked();
     for (n = 0; n < TRIES && (n < 5 || seconds_worked() - begun < 0.3); ++n) {
         double begin;
 

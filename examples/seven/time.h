@@ -3,8 +3,9 @@
    Rates    Of the disk by memopt_store_measure(). Of computing by one segment of each kind, forward and backward, on
             weights of its size; of stepping by one tensor; of a checksum by memory.
    Walk     Two clocks. The disk serves what is begun in its order: the next group's weights while this one computes,
-            then the states of this group's step both ways. Computing waits for weights that are not there yet, and a
-            step for its last tile. Checksums are computing's. */
+            then the states of this group's step both ways, then its weights. Computing waits for weights that are not
+            there yet, and a step for its last tile of states; weights leave while the next group computes. Checksums
+            are computing's. */
 #ifndef SEVEN_TIME_H
 #define SEVEN_TIME_H
 #include "model.h"
@@ -151,7 +152,7 @@ static int open_workplace(model *m, workplace *w) {
     a.source = &m->source;
     a.capacity = round_up(2 * (weights + m->arena_bytes), m->source.granularity); /* more than enough: only addresses */
     if (failed(m, "The memory", memopt_arena_create(&a, &m->arena))) return 1;
-    w->weights = memopt_arena_push(m->arena, weights, MEMOPT_TAG_OTHER);
+    w->weights = memopt_arena_push_zero(m->arena, weights, MEMOPT_TAG_OTHER); /* touched, as a tile's buffer is */
     w->gradients = memopt_arena_push_zero(m->arena, weights, MEMOPT_TAG_OTHER);
     w->input = (unsigned char *)memopt_arena_push(m->arena, rows, MEMOPT_TAG_OTHER);
     w->grad = (unsigned char *)memopt_arena_push_zero(m->arena, rows, MEMOPT_TAG_OTHER);
@@ -261,20 +262,23 @@ static walk walk_step(const model *m, const rates *r, int is_first, double *done
         }
         walk_compute(&w, r->segment[kind_of(m, use.group)][use.is_backward]);
         if (use.is_backward) {
-            if (moves) walk_move(&w, elements * ((2 * states + type) / r->disk.both + (states + type) * slower));
+            if (moves) walk_move(&w, elements * states * (2 / r->disk.both + slower));
             walk_compute(&w, elements * (r->step + (moves ? (2 * states + type) * r->crc : 0)));
             if (w.computing < w.disk) w.computing = w.disk;
+            if (moves) walk_move(&w, elements * type * (1 / r->disk.write + slower));
         }
         if (done_at) done_at[u] = w.computing;
     }
     return w;
 }
 
-/* To write weights and begun states, piece by piece, before the first step. */
+/* To write weights and begun states before the first step: a piece is made while others are written. */
 static double seconds_to_begin(const model *m, const rates *r) {
     const double bytes = (double)(m->bytes.slow_weights + m->bytes.slow_states);
+    const double making = model_parameters(m) * r->fresh + (m->o->in_memory ? 0 : bytes * r->crc);
+    const double moving = m->o->in_memory ? 0 : bytes / r->first_write;
 
-    return model_parameters(m) * r->fresh + (m->o->in_memory ? 0 : bytes * (1 / r->first_write + r->crc));
+    return making > moving ? making : moving;
 }
 
 /* A schedule is chosen by these: a forward that is run again reads its weights again, while the one before computes. */

@@ -1110,8 +1110,15 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_find(const ENTRY *entri
 static __device__ __forceinline__ float memopt_i_cuda_load(const float *p) { return *p; }
 static __device__ __forceinline__ void memopt_i_cuda_store(float *p, float x) { *p = x; }
 
-struct memopt_i_cuda_bf16 { uint16_t code; };
-struct memopt_i_cuda_f16 { uint16_t code; };
+struct memopt_i_cuda_bf16 {
+    enum { is_bf16 = 1 };
+    uint16_t code;
+};
+
+struct memopt_i_cuda_f16 {
+    enum { is_bf16 = 0 };
+    uint16_t code;
+};
 
 static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_bf16 *p) {
     return memopt_from_bf16(p->code);
@@ -11465,7 +11472,705 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
     return memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
 }
 
-/* @section cuda_attention : cuda_base cuda_gemm cuda_linear cuda_softmax api_cuda_attention
+/* @section cuda_tensor : cuda_base
+   Tensor cores and asynchronous copies, of compute capability 8.0 and later: what is said in PTX, and nothing else.
+   Fragments  mma.m16n8k16 adds a product of 16 x 16 (left) and 16 x 8 (right) onto 16 x 8 floats (sums). With lane =
+              4 g + t a lane holds, each word two neighbours: of left, rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t +
+              8, 2t + 8; of right, column g, rows 2t and 2t + 8; of sums, row g columns 2t and 2t + 1, row g + 8 the
+              same. So sums of two neighbouring products, rounded, are the left of the next one.
+   Rows       _matrices() reads four matrices of 8 x 8 elements: lane i gives the address of row i % 8 of matrix i / 8,
+              and gets of each matrix what right wants of one that lies transposed; with TRANSPOSED, of one that does
+              not.
+   Copies     16 bytes each, of which `bytes` (0 or 16) are read and the rest is 0. A thread waits until all but its
+              last GROUPS commits are there: for its own copies only, so a barrier follows.
+   Trap       Where code is compiled for less than 8.0 kernels that use this have no body: who launches them asks for
+              the version of the code first, not for the card's. */
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#  define MEMOPT_I_CUDA_NO_TENSOR
+#endif
+#ifndef MEMOPT_I_CUDA_TENSOR
+#define MEMOPT_I_CUDA_TENSOR
+static __device__ __forceinline__ void memopt_i_cuda_copy(void *to, const void *from, unsigned bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 : : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+}
+
+static __device__ __forceinline__ void memopt_i_cuda_copy_commit(void) {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+template <int GROUPS> static __device__ __forceinline__ void memopt_i_cuda_copy_wait(void) {
+    asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
+}
+
+template <int TRANSPOSED> static __device__ __forceinline__ void memopt_i_cuda_matrices(uint32_t *part, const void *row) {
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3]) : "r"(at) : "memory");
+}
+
+template <typename T>
+static __device__ __forceinline__ void memopt_i_cuda_multiply(float *sums, const uint32_t *left,
+                                                              const uint32_t *right) {
+    if (T::is_bf16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+}
+
+static __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 2^-22; 0 below 2^-126 */
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#endif
+
+/* A number the compiler knows nothing of: what is made of it is made where it is used, and not kept in registers through
+   a whole loop. */
+static __device__ __forceinline__ int memopt_i_cuda_anew(int x) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+/* Two floats, rounded to nearest even, as a word: the first one in its lower half. */
+template <typename T> static __device__ __forceinline__ uint32_t memopt_i_cuda_pair(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t word;
+
+    if (T::is_bf16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+#else
+    T x[2];
+
+    memopt_i_cuda_store(x, first);
+    memopt_i_cuda_store(x + 1, second);
+    return x[0].code | (uint32_t)x[1].code << 16;
+#endif
+}
+
+/* @section cuda_flash : cuda_base cuda_tensor
+   Attention in one kernel: scores never leave the registers.           [Milakov 2018, FlashAttention-2, Dao 2023]
+   Idea       A block of four warps owns some rows and walks over the others in tiles of N, two buffers deep: while one
+              is computed with, the other comes. Forward owns queries and walks over keys and values, with a running
+              maximum and sum, as `online` of `attention` in memopt.h. Backward is two kernels, so that each result has
+              one owner, and sums have one order: rows own queries and grad_output and make the gradient of queries;
+              columns own keys and values, walk over queries and grad_output of all heads that share them, and make both
+              gradients. The two are one kernel: scores transposed are a product of the same kind.
+   Statistics Online forward keeps of each row the score with probability 1, and backward takes sum(P dP) of a row from
+              sum(dO O). Otherwise backward begins with a forward that keeps both numbers in scratch and no output.
+   Tiles      in shared memory are rows of D = 64 or 128 elements, zeros beyond the width and beyond the last row in
+              use. Chunk c of 16 bytes of row r is at place c ^ (r & 7): eight rows at one chunk are in eight banks.
+   Causal     A tile that crosses the diagonal is multiplied whole, with zeros where a row may not look. So that 0 times
+              what is not finite is not NaN there, such a tile is looked at first: what is not finite in it is added on
+              by itself, for the rows that see it, and then 0 in the tile. A row's bits depend on what it sees, alone.
+   Registers  of a lane for D = 128: forward 128 sums and 2 x 16 scores, so that what is read from shared memory meets
+              32 rows of queries; backward 64 sums and 2 x 32 scores, or 128 and 2 x 16. More would be spilled.
+   Products   Forward 2, backward 7, without statistics 9; the least is 2 and 5. What is above pays for no atomics. */
+
+enum { MEMOPT_I_CUDA_FLASH_WIDTH = 128, MEMOPT_I_CUDA_FLASH_ROWS = 64, MEMOPT_I_CUDA_FLASH_THREADS = 128 };
+
+typedef struct memopt_i_cuda_flash {
+    const void *queries, *keys, *values, *grads; /* grads: grad_output */
+    void   *output, *grad_queries, *grad_keys, *grad_values;
+    float  *statistics, *means;                  /* batch x heads x length; means: sum(P dP) */
+    const size_t *lengths;
+    size_t  length, heads, kv_heads, width, query_stride, kv_stride, output_stride;
+    size_t  tiles;                               /* of a head: a block each */
+    float   scale;
+    int     causal;
+    int     wide;                                /* rows are whole chunks of 16 bytes, and aligned to them */
+} memopt_i_cuda_flash;
+
+/* Rows of one head. */
+template <typename T> struct memopt_i_cuda_flash_rows {
+    T     *data;
+    size_t stride;
+    int    rows, width, wide; /* rows: from this one on there is nothing */
+};
+
+template <typename T>
+static __device__ __forceinline__ memopt_i_cuda_flash_rows<T> memopt_i_cuda_flash_of(const memopt_i_cuda_flash &t,
+                                                                                     T *data, size_t stride,
+                                                                                     size_t sequence, size_t head,
+                                                                                     int rows) {
+    return { data + sequence * t.length * stride + head * t.width, stride, rows, (int)t.width, t.wide };
+}
+
+/* What a block owns. */
+struct memopt_i_cuda_flash_place {
+    size_t sequence, head;
+    int    first, used; /* its first row; rows in use of the sequence */
+};
+
+/* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
+static __device__ __forceinline__ memopt_i_cuda_flash_place memopt_i_cuda_flash_begin(const memopt_i_cuda_flash &t,
+                                                                                      size_t heads, int own,
+                                                                                      int last_first) {
+    const size_t tile = blockIdx.x % t.tiles;
+    const size_t head = blockIdx.x / t.tiles;
+    const size_t sequence = head / heads;
+    const size_t used = t.lengths ? memopt_i_min(t.lengths[sequence], t.length) : t.length;
+
+    return { sequence, head % heads, (int)((last_first ? t.tiles - 1 - tile : tile) * (size_t)own), (int)used };
+}
+
+/* Of the others, those that an own row sees: from <= i < to. */
+struct memopt_i_cuda_flash_span { int from, to; };
+
+/* ---- tiles ---- */
+template <int D> static MEMOPT_I_HOST_DEVICE int memopt_i_cuda_flash_at(int row, int chunk) {
+    return (row * (D / 8) + (chunk ^ (row & 7))) * 16;
+}
+
+/* A chunk of eight elements, or zeros. */
+template <typename T>
+static __device__ __forceinline__ void memopt_i_cuda_flash_bring(unsigned char *to,
+                                                                 const memopt_i_cuda_flash_rows<const T> &r,
+                                                                 const T *from, int row, int column) {
+    uint32_t word[4] = { 0, 0, 0, 0 };
+
+    if (r.wide) {
+        const bool inside = row < r.rows && column < r.width;
+
+        memopt_i_cuda_copy(to, inside ? from : r.data, inside ? 16 : 0);
+        return;
+    }
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 8; ++i)
+        if (row < r.rows && column + i < r.width) word[i / 2] |= (uint32_t)from[i].code << (i % 2 * 16);
+    *(uint4 *)(void *)to = make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+/* Rows of a thread are a multiple of eight apart: all at the same place of their row. */
+template <typename T, int D, int ROWS>
+static __device__ __forceinline__ void memopt_i_cuda_flash_load(unsigned char *tile,
+                                                                const memopt_i_cuda_flash_rows<const T> &r, int first) {
+    enum { STEP = MEMOPT_I_CUDA_FLASH_THREADS / (D / 8) };
+    const int thread = memopt_i_cuda_anew((int)threadIdx.x);
+    const int row = thread / (D / 8);
+    const int chunk = thread % (D / 8);
+    const T *from = r.data + (size_t)(first + row) * r.stride + chunk * 8;
+
+    tile += memopt_i_cuda_flash_at<D>(row, chunk);
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < ROWS; i += STEP)
+        memopt_i_cuda_flash_bring<T>(tile + i * D * 2, r, from + (size_t)i * r.stride, first + row + i, chunk * 8);
+}
+
+/* A warp's 16 M rows of sums, rounded, by way of its own tile, which nobody else reads. Rows not in use are 0. */
+template <typename T, int D, int M>
+static __device__ __forceinline__ void memopt_i_cuda_flash_store(unsigned char *tile, const float (&sums)[M][D / 8][4],
+                                                                 const memopt_i_cuda_flash_rows<T> &r, int first,
+                                                                 int used) {
+    const int lane = (int)threadIdx.x % 32;
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 2 * M * (D / 8); ++i) {
+        const int row = i % 2 * 8 + i / 2 % M * 16 + lane / 4;
+        const int n = i / 2 / M;
+        const float *x = sums[i / 2 % M][n] + i % 2 * 2;
+        const uint32_t word = memopt_i_cuda_pair<T>(x[0], x[1]);
+
+        *(uint32_t *)(void *)(tile + memopt_i_cuda_flash_at<D>(row, n) + lane % 4 * 4) = first + row < used ? word : 0;
+    }
+    __syncwarp();
+    for (int i = lane; i < 16 * M * (D / 8); i += 32) {
+        const int row = i / (D / 8);
+        const int column = i % (D / 8) * 8;
+        const unsigned char *from = tile + memopt_i_cuda_flash_at<D>(row, column / 8);
+        T *to = r.data + (size_t)(first + row) * r.stride + column;
+
+        if (first + row >= r.rows || column >= r.width) continue;
+        if (r.wide) *(uint4 *)(void *)to = *(const uint4 *)(const void *)from;
+        else for (int j = 0; j < 8 && column + j < r.width; ++j) to[j].code = ((const uint16_t *)(const void *)from)[j];
+    }
+}
+
+/* ---- products of a warp ---- */
+/* scores = own rows (16 M) times the transposed of others (N) */
+template <typename T, int D, int M, int N>
+static __device__ __forceinline__ void memopt_i_cuda_flash_cross(float (&scores)[M][N / 8][4], const unsigned char *own,
+                                                                 const unsigned char *others) {
+    const int lane = memopt_i_cuda_anew((int)threadIdx.x % 32);
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < M * (N / 8) * 4; ++i) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = 0;
+    MEMOPT_I_CUDA_UNROLL
+    for (int k = 0; k < D / 16; ++k) {
+        uint32_t left[M][4];
+
+        MEMOPT_I_CUDA_UNROLL
+        for (int m = 0; m < M; ++m)
+            memopt_i_cuda_matrices<0>(left[m], own + memopt_i_cuda_flash_at<D>(16 * m + lane % 16, 2 * k + lane / 16));
+        MEMOPT_I_CUDA_UNROLL
+        for (int n = 0; n < N / 16; ++n) {
+            uint32_t right[4];
+
+            memopt_i_cuda_matrices<0>(right, others + memopt_i_cuda_flash_at<D>(16 * n + lane % 8 + lane / 16 * 8,
+                                                                                2 * k + lane / 8 % 2));
+            MEMOPT_I_CUDA_UNROLL
+            for (int m = 0; m < M; ++m) {
+                memopt_i_cuda_multiply<T>(scores[m][2 * n], left[m], right);
+                memopt_i_cuda_multiply<T>(scores[m][2 * n + 1], left[m], right + 2);
+            }
+        }
+    }
+}
+
+/* sums += weights (16 M x N), rounded to the type, times others (N x D) */
+template <typename T, int D, int M, int N>
+static __device__ __forceinline__ void memopt_i_cuda_flash_mix(float (&sums)[M][D / 8][4],
+                                                               const float (&weights)[M][N / 8][4],
+                                                               const unsigned char *others) {
+    const int lane = memopt_i_cuda_anew((int)threadIdx.x % 32);
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int k = 0; k < N / 16; ++k) {
+        uint32_t left[M][4];
+
+        MEMOPT_I_CUDA_UNROLL
+        for (int i = 0; i < 4 * M; ++i) {
+            const float *x = weights[i / 4][2 * k + i % 4 / 2] + i % 2 * 2;
+            left[i / 4][i % 4] = memopt_i_cuda_pair<T>(x[0], x[1]);
+        }
+        MEMOPT_I_CUDA_UNROLL
+        for (int n = 0; n < D / 16; ++n) {
+            uint32_t right[4];
+
+            memopt_i_cuda_matrices<1>(right, others + memopt_i_cuda_flash_at<D>(16 * k + lane % 16, 2 * n + lane / 16));
+            MEMOPT_I_CUDA_UNROLL
+            for (int m = 0; m < M; ++m) {
+                memopt_i_cuda_multiply<T>(sums[m][2 * n], left[m], right);
+                memopt_i_cuda_multiply<T>(sums[m][2 * n + 1], left[m], right + 2);
+            }
+        }
+    }
+}
+
+/* ---- what is not finite, in a tile that crosses the diagonal ---- */
+template <typename T> static __device__ __forceinline__ bool memopt_i_cuda_flash_odd(uint32_t code) {
+    const uint32_t exponent = T::is_bf16 ? 0x7f80 : 0x7c00;
+    return (code & exponent) == exponent;
+}
+
+/* Whether this thread's words have any. CLEAR: it becomes 0. */
+template <typename T, int D, int N, int CLEAR>
+static __device__ __forceinline__ bool memopt_i_cuda_flash_look(unsigned char *tile) {
+    bool any = false;
+
+    for (int i = (int)threadIdx.x; i < N * D / 2; i += MEMOPT_I_CUDA_FLASH_THREADS) {
+        uint32_t *word = (uint32_t *)(void *)tile + i;
+        const uint32_t x = *word;
+        const bool low = memopt_i_cuda_flash_odd<T>(x);
+        const bool high = memopt_i_cuda_flash_odd<T>(x >> 16);
+
+        any |= low || high;
+        if (CLEAR && (low || high)) *word = (low ? 0 : x & 0xffff) | (high ? 0 : x & 0xffff0000u);
+    }
+    return any;
+}
+
+/* sums += weights times what is not finite of others, for the rows that see it. */
+template <typename T, int D, int M, int N>
+static __device__ __forceinline__ void memopt_i_cuda_flash_add_odd(float (&sums)[M][D / 8][4],
+                                                                   const float (&weights)[M][N / 8][4],
+                                                                   const unsigned char *others,
+                                                                   const memopt_i_cuda_flash_span (&sees)[M][2],
+                                                                   int first) {
+    const int lane = (int)threadIdx.x % 32;
+
+    for (int j = 0; j < N; ++j) {
+        MEMOPT_I_CUDA_UNROLL
+        for (int i = 0; i < 2 * M; ++i) {
+            const memopt_i_cuda_flash_span see = sees[i / 2][i % 2];
+            const bool seen = first + j >= see.from && first + j < see.to;
+            uint32_t bits = 0; /* a sum of masks: the compiler would make an index of anything else, and an array */
+            float weight;
+
+            MEMOPT_I_CUDA_UNROLL
+            for (int n = 0; n < N / 8; ++n)
+                bits |= (0u - (uint32_t)(n == j / 8))
+                      & __float_as_uint(j % 2 ? weights[i / 2][n][i % 2 * 2 + 1] : weights[i / 2][n][i % 2 * 2]);
+            weight = __uint_as_float(__shfl_sync(MEMOPT_I_CUDA_ALL, bits, (lane & ~3) | j % 8 / 2));
+            MEMOPT_I_CUDA_UNROLL
+            for (int n = 0; n < D / 4; ++n) {
+                const void *at = others + memopt_i_cuda_flash_at<D>(j, n / 2) + lane % 4 * 4 + n % 2 * 2;
+                const T x = { *(const uint16_t *)at };
+
+                if (seen && memopt_i_cuda_flash_odd<T>(x.code))
+                    sums[i / 2][n / 2][i % 2 * 2 + n % 2] += weight * memopt_i_cuda_load(&x);
+            }
+        }
+    }
+}
+
+/* As _mix(), of a tile of which some rows do not see all. All threads come here, and are done with the tile. */
+template <typename T, int D, int M, int N>
+static __device__ __forceinline__ void memopt_i_cuda_flash_mix_some(float (&sums)[M][D / 8][4],
+                                                                    const float (&weights)[M][N / 8][4],
+                                                                    unsigned char *others,
+                                                                    const memopt_i_cuda_flash_span (&sees)[M][2],
+                                                                    int first, bool crosses) {
+    if (crosses && __syncthreads_or(memopt_i_cuda_flash_look<T, D, N, 0>(others))) {
+        memopt_i_cuda_flash_add_odd<T, D, M, N>(sums, weights, others, sees, first);
+        __syncthreads(); /* all have read what is not finite */
+        (void)memopt_i_cuda_flash_look<T, D, N, 1>(others);
+        __syncthreads(); /* and it is gone */
+    }
+    memopt_i_cuda_flash_mix<T, D, M, N>(sums, weights, others);
+}
+
+/* What a row does not see becomes `value`. */
+template <int M, int N>
+static __device__ __forceinline__ void memopt_i_cuda_flash_hide(float (&scores)[M][N / 8][4],
+                                                                const memopt_i_cuda_flash_span (&sees)[M][2], int first,
+                                                                float value) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < M * (N / 8) * 4; ++i) {
+        const int other = first + i / 4 % (N / 8) * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
+        const memopt_i_cuda_flash_span see = sees[i / 4 / (N / 8)][i % 4 / 2];
+
+        if (other < see.from || other >= see.to) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = value;
+    }
+}
+
+/* Over the four lanes that share a row. */
+static __device__ __forceinline__ float memopt_i_cuda_flash_row_sum(float x) {
+    x += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 1);
+    return x + __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 2);
+}
+
+static __device__ __forceinline__ float memopt_i_cuda_flash_row_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 1));
+    return fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 2));
+}
+
+/* ---- forward ---- */
+/* Scores become exp(scale (x - largest so far)); what a row has so far shrinks to a larger one. `total` is the lane's
+   own part of the row's sum. */
+template <int D, int M, int N>
+static __device__ __forceinline__ void memopt_i_cuda_flash_weigh(float (&scores)[M][N / 8][4],
+                                                                 float (&sums)[M][D / 8][4], float (&most)[M][2],
+                                                                 float (&total)[M][2], float scale) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 2 * M; ++i) {
+        const int m = i / 2;
+        const int h = i % 2;
+        const float before = most[m][h];
+        float max = before;
+        float sum = 0;
+        float base, shrink;
+
+        MEMOPT_I_CUDA_UNROLL
+        for (int n = 0; n < N / 8; ++n) max = fmaxf(max, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
+        most[m][h] = max = memopt_i_cuda_flash_row_max(max);
+        base = (__float_as_uint(max) == 0xff800000u ? 0.0f : max) * scale; /* -infinity is no place to count from */
+        shrink = memopt_i_cuda_exp2(fmaf(before, scale, -base));
+        MEMOPT_I_CUDA_UNROLL
+        for (int n = 0; n < N / 8; ++n) {
+            const float a = memopt_i_cuda_exp2(fmaf(scores[m][n][2 * h], scale, -base));
+            const float b = memopt_i_cuda_exp2(fmaf(scores[m][n][2 * h + 1], scale, -base));
+
+            scores[m][n][2 * h] = a;
+            scores[m][n][2 * h + 1] = b;
+            sum += a + b;
+        }
+        total[m][h] = fmaf(total[m][h], shrink, sum);
+        MEMOPT_I_CUDA_UNROLL
+        for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= shrink;
+    }
+}
+
+/* sum(dO O) of the rows of a lane's quarter, as backward wants it. */
+template <typename T, int D>
+static __device__ __forceinline__ float memopt_i_cuda_flash_mean(const float (&sums)[D / 8][4], int h,
+                                                                 const memopt_i_cuda_flash_rows<const T> &grads,
+                                                                 int row) {
+    float mean = 0;
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int n = 0; n < D / 4; ++n) {
+        const int column = n / 2 * 8 + (int)threadIdx.x % 4 * 2 + n % 2;
+
+        if (row < grads.rows && column < grads.width)
+            mean = fmaf(sums[n / 2][2 * h + n % 2], memopt_i_cuda_load(grads.data + (size_t)row * grads.stride + column),
+                        mean);
+    }
+    return memopt_i_cuda_flash_row_sum(mean);
+}
+
+/* Output is divided by the row's sum; statistics are kept, and GRADS: sum(P dP), and no output. */
+template <typename T, int D, int M, int GRADS>
+static __device__ __forceinline__ void memopt_i_cuda_flash_finish(const memopt_i_cuda_flash &t,
+                                                                  const memopt_i_cuda_flash_place &p,
+                                                                  float (&sums)[M][D / 8][4], const float (&most)[M][2],
+                                                                  const float (&total)[M][2], int first) {
+    const memopt_i_cuda_flash_rows<const T> grads =
+        memopt_i_cuda_flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
+    const int lane = (int)threadIdx.x % 32;
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 2 * M; ++i) {
+        const int m = i / 2;
+        const int h = i % 2;
+        const int row = first + 16 * m + 8 * h + lane / 4;
+        const size_t at = (p.sequence * t.heads + p.head) * t.length + (size_t)row;
+        const float sum = memopt_i_cuda_flash_row_sum(total[m][h]);
+        const float factor = 1 / sum;
+
+        MEMOPT_I_CUDA_UNROLL
+        for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= factor;
+        if (t.statistics && lane % 4 == 0 && row < p.used) t.statistics[at] = most[m][h] + logf(sum) / t.scale;
+        if (GRADS) {
+            const float mean = memopt_i_cuda_flash_mean<T, D>(sums[m], h, grads, row);
+
+            if (lane % 4 == 0 && row < p.used) t.means[at] = mean;
+        }
+    }
+}
+
+#define MEMOPT_I_CUDA_LOG2_E 1.4426950408889634f
+
+template <typename T, int D, int M, int N, int GRADS>
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS)
+memopt_i_cuda_flash_forward_kernel(memopt_i_cuda_flash t) {
+#ifndef MEMOPT_I_CUDA_NO_TENSOR
+    enum { OWN = 64 * M, BYTES = N * D * 2 };
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    const memopt_i_cuda_flash_place p = memopt_i_cuda_flash_begin(t, t.heads, OWN, 1);
+    const size_t key_head = p.head / (t.heads / t.kv_heads);
+    const memopt_i_cuda_flash_rows<const T> keys =
+        memopt_i_cuda_flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
+    const memopt_i_cuda_flash_rows<const T> values =
+        memopt_i_cuda_flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
+    const int end = p.first >= p.used ? 0 : t.causal ? min(p.first + OWN, p.used) : p.used;
+    const int own_row = (int)threadIdx.x / 32 * 16 * M;
+    unsigned char *own = memory + own_row * D * 2;
+    unsigned char *tiles = memory + OWN * D * 2;
+    memopt_i_cuda_flash_span sees[M][2];
+    float sums[M][D / 8][4], most[M][2], total[M][2];
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 2 * M; ++i) {
+        const int row = p.first + own_row + i * 8 + (int)threadIdx.x % 32 / 4;
+
+        sees[i / 2][i % 2] = { 0, t.causal ? min(row + 1, p.used) : p.used };
+        most[i / 2][i % 2] = __uint_as_float(0xff800000u);
+        total[i / 2][i % 2] = 0;
+    }
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < M * (D / 2); ++i) sums[i / (D / 2)][i % (D / 2) / 4][i % 4] = 0;
+    memopt_i_cuda_flash_load<T, D, OWN>(memory, memopt_i_cuda_flash_of(t, (const T *)t.queries, t.query_stride,
+                                                                       p.sequence, p.head, p.used), p.first);
+    memopt_i_cuda_flash_load<T, D, N>(tiles, keys, 0);
+    memopt_i_cuda_flash_load<T, D, N>(tiles + BYTES, values, 0);
+    memopt_i_cuda_copy_commit();
+    for (int first = 0; first < end; first += N) {
+        unsigned char *tile = tiles + first / N % 2 * 2 * BYTES;
+        unsigned char *next = tiles + (first / N + 1) % 2 * 2 * BYTES;
+        const bool crosses = t.causal && first + N - 1 > p.first;
+        float scores[M][N / 8][4];
+
+        if (first + N < end) {
+            memopt_i_cuda_flash_load<T, D, N>(next, keys, first + N);
+            memopt_i_cuda_flash_load<T, D, N>(next + BYTES, values, first + N);
+        }
+        memopt_i_cuda_copy_commit();
+        memopt_i_cuda_copy_wait<1>();
+        __syncthreads(); /* everybody's part of this tile is there */
+        memopt_i_cuda_flash_cross<T, D, M, N>(scores, own, tile);
+        if (crosses || first + N > p.used)
+            memopt_i_cuda_flash_hide<M, N>(scores, sees, first, __uint_as_float(0xff800000u));
+        memopt_i_cuda_flash_weigh<D, M, N>(scores, sums, most, total, t.scale * MEMOPT_I_CUDA_LOG2_E);
+        memopt_i_cuda_flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sees, first, crosses);
+        __syncthreads(); /* nobody needs it any more: the next but one may come */
+    }
+    memopt_i_cuda_copy_wait<0>();
+    __syncthreads(); /* with no tiles, nobody has waited */
+    memopt_i_cuda_flash_finish<T, D, M, GRADS>(t, p, sums, most, total, p.first + own_row);
+    if (!GRADS)
+        memopt_i_cuda_flash_store<T, D, M>(own, sums, memopt_i_cuda_flash_of(t, (T *)t.output, t.output_stride,
+                                           p.sequence, p.head, (int)t.length), p.first + own_row, p.used);
+#else
+    (void)t;
+#endif
+}
+
+/* ---- backward ---- */
+/* sum(dO O) of a row: a warp each. */
+template <typename T>
+static __global__ void __launch_bounds__(256) memopt_i_cuda_flash_mean_kernel(memopt_i_cuda_flash t, size_t rows) {
+    const size_t at = (size_t)blockIdx.x * 8 + threadIdx.x / 32; /* of the statistics */
+    const size_t row = at % t.length;
+    const size_t head = at / t.length % t.heads;
+    const size_t sequence = at / t.length / t.heads;
+    const size_t first = (sequence * t.length + row) * t.output_stride + head * t.width;
+    float sum = 0;
+
+    if (at >= rows) return;
+    if (!t.lengths || row < t.lengths[sequence])
+        for (size_t i = threadIdx.x % 32; i < t.width; i += 32)
+            sum = fmaf(memopt_i_cuda_load((const T *)t.output + first + i),
+                       memopt_i_cuda_load((const T *)t.grads + first + i), sum);
+    for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, i);
+    if (threadIdx.x % 32 == 0) t.means[at] = sum;
+}
+
+/* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
+static __device__ __forceinline__ float2 memopt_i_cuda_flash_numbers(const memopt_i_cuda_flash &t, size_t sequence,
+                                                                     size_t head, int row, int used) {
+    const size_t at = (sequence * t.heads + head) * t.length + (size_t)row;
+
+    if (row >= used) return make_float2(0, 0);
+    return make_float2(-t.statistics[at] * (t.scale * MEMOPT_I_CUDA_LOG2_E), t.means[at]);
+}
+
+/* Scores become probabilities, and their gradients, which were those of probabilities, what belongs to scores. COLUMNS:
+   numbers are those of the others, else of the two own rows of a lane. */
+template <int N, int COLUMNS>
+static __device__ __forceinline__ void memopt_i_cuda_flash_slopes(float (&scores)[1][N / 8][4],
+                                                                  float (&grads)[1][N / 8][4], const float2 *numbers,
+                                                                  float scale) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < N / 2; ++i) {
+        const int n = i / 4;
+        const float2 x = numbers[COLUMNS ? n * 8 + (int)threadIdx.x % 4 * 2 + i % 2 : i % 4 / 2];
+        const float p = memopt_i_cuda_exp2(fmaf(scores[0][n][i % 4], scale * MEMOPT_I_CUDA_LOG2_E, x.x));
+
+        scores[0][n][i % 4] = p;
+        grads[0][n][i % 4] = p * scale * (grads[0][n][i % 4] - x.y);
+    }
+}
+
+/* Rows (COLUMNS 0) or columns: own is queries and grad_output, or keys and values; the others are the others. */
+template <typename T, int COLUMNS> struct memopt_i_cuda_flash_walk {
+    const memopt_i_cuda_flash &t;
+    const memopt_i_cuda_flash_place p;
+    int from, per, count; /* the first tile of the others; tiles of a head; in all */
+
+    __device__ __forceinline__ size_t group(void) const { return t.heads / t.kv_heads; }
+
+    __device__ __forceinline__ memopt_i_cuda_flash_rows<const T> rows(int second, int of_keys, size_t head) const {
+        return of_keys ? memopt_i_cuda_flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, p.sequence,
+                                                head, p.used)
+                       : memopt_i_cuda_flash_of(t, (const T *)(second ? t.grads : t.queries),
+                                                second ? t.output_stride : t.query_stride, p.sequence, head, p.used);
+    }
+
+    __device__ __forceinline__ size_t head(int n) const {
+        return COLUMNS ? p.head * group() + (size_t)(n / per) : p.head / group();
+    }
+
+    template <int D, int N> __device__ __forceinline__ void load(unsigned char *tile, float2 *numbers, int n) const {
+        const int first = (from + n % per) * N;
+
+        memopt_i_cuda_flash_load<T, D, N>(tile, rows(0, !COLUMNS, head(n)), first);
+        memopt_i_cuda_flash_load<T, D, N>(tile + N * D * 2, rows(1, !COLUMNS, head(n)), first);
+        if (COLUMNS && threadIdx.x < N)
+            numbers[threadIdx.x] =
+                memopt_i_cuda_flash_numbers(t, p.sequence, head(n), first + (int)threadIdx.x, p.used);
+    }
+};
+
+template <typename T, int N, int COLUMNS>
+static __device__ __forceinline__ memopt_i_cuda_flash_walk<T, COLUMNS>
+memopt_i_cuda_flash_walk_begin(const memopt_i_cuda_flash &t) {
+    const memopt_i_cuda_flash_place p =
+        memopt_i_cuda_flash_begin(t, COLUMNS ? t.kv_heads : t.heads, MEMOPT_I_CUDA_FLASH_ROWS, !COLUMNS);
+    const int from = COLUMNS && t.causal ? p.first / N : 0;
+    const int end = !COLUMNS && t.causal ? min(p.first + MEMOPT_I_CUDA_FLASH_ROWS, p.used) : p.used;
+    const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
+
+    return { t, p, from, per, per * (COLUMNS ? (int)(t.heads / t.kv_heads) : 1) };
+}
+
+template <typename T, int D, int N, int COLUMNS>
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS)
+memopt_i_cuda_flash_backward_kernel(memopt_i_cuda_flash t) {
+#ifndef MEMOPT_I_CUDA_NO_TENSOR
+    enum { OWN = MEMOPT_I_CUDA_FLASH_ROWS, OWN_BYTES = OWN * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    const memopt_i_cuda_flash_walk<T, COLUMNS> w = memopt_i_cuda_flash_walk_begin<T, N, COLUMNS>(t);
+    const int own_row = (int)threadIdx.x / 32 * 16;
+    unsigned char *own = memory + own_row * D * 2;
+    unsigned char *tiles = memory + 2 * OWN_BYTES;
+    float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles */
+    float2 mine[2];
+    memopt_i_cuda_flash_span sees[1][2];
+    float sums[1][D / 8][4];                    /* gradients of queries, or of keys */
+    float more[1][MORE / 8][4];                 /* of values, for columns */
+
+    MEMOPT_I_CUDA_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const int row = w.p.first + own_row + 8 * h + (int)threadIdx.x % 32 / 4;
+
+        sees[0][h] = { COLUMNS && t.causal ? row : 0, !COLUMNS && t.causal ? min(row + 1, w.p.used) : w.p.used };
+        if (!COLUMNS) mine[h] = memopt_i_cuda_flash_numbers(t, w.p.sequence, w.p.head, row, w.p.used);
+    }
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < D / 2; ++i) {
+        sums[0][i / 4][i % 4] = 0;
+        if (COLUMNS || i < 4) more[0][i / 4][i % 4] = 0;
+    }
+    memopt_i_cuda_flash_load<T, D, OWN>(memory, w.rows(0, COLUMNS, w.p.head), w.p.first);
+    memopt_i_cuda_flash_load<T, D, OWN>(memory + OWN_BYTES, w.rows(1, COLUMNS, w.p.head), w.p.first);
+    if (w.count) w.template load<D, N>(tiles, numbers, 0);
+    memopt_i_cuda_copy_commit();
+    for (int n = 0; n < w.count; ++n) {
+        unsigned char *tile = tiles + n % 2 * 2 * BYTES;
+        const int first = (w.from + n % w.per) * N;
+        const bool crosses =
+            t.causal && (COLUMNS ? first < w.p.first + OWN - 1 : first + N - 1 > w.p.first);
+        float scores[1][N / 8][4], grads[1][N / 8][4];
+
+        if (n + 1 < w.count)
+            w.template load<D, N>(tiles + (n + 1) % 2 * 2 * BYTES, numbers + (n + 1) % 2 * N, n + 1);
+        memopt_i_cuda_copy_commit();
+        memopt_i_cuda_copy_wait<1>();
+        __syncthreads(); /* everybody's part of this tile is there */
+        memopt_i_cuda_flash_cross<T, D, 1, N>(scores, own, tile);
+        memopt_i_cuda_flash_cross<T, D, 1, N>(grads, own + OWN_BYTES, tile + BYTES);
+        memopt_i_cuda_flash_slopes<N, COLUMNS>(scores, grads, COLUMNS ? numbers + n % 2 * N : mine, t.scale);
+        if (crosses || first + N > w.p.used) {
+            memopt_i_cuda_flash_hide<1, N>(scores, sees, first, 0);
+            memopt_i_cuda_flash_hide<1, N>(grads, sees, first, 0);
+        }
+        if (COLUMNS)
+            memopt_i_cuda_flash_mix_some<T, MORE, 1, N>(more, scores, tile + BYTES, sees, first, crosses);
+        memopt_i_cuda_flash_mix_some<T, D, 1, N>(sums, grads, tile, sees, first, crosses);
+        __syncthreads(); /* nobody needs it any more: the next but one may come */
+    }
+    memopt_i_cuda_copy_wait<0>();
+    __syncthreads(); /* with no tiles, nobody has waited */
+    memopt_i_cuda_flash_store<T, D, 1>(own, sums, memopt_i_cuda_flash_of(t, (T *)(COLUMNS ? t.grad_keys
+                                       : t.grad_queries), COLUMNS ? t.kv_stride : t.query_stride, w.p.sequence,
+                                       w.p.head, (int)t.length), w.p.first + own_row, w.p.used);
+    if (COLUMNS)
+        memopt_i_cuda_flash_store<T, MORE, 1>(own + OWN_BYTES, more, memopt_i_cuda_flash_of(t,
+                                       (T *)t.grad_values, t.kv_stride, w.p.sequence, w.p.head, (int)t.length),
+                                       w.p.first + own_row, w.p.used);
+#else
+    (void)t;
+#endif
+}
+
+/* @section cuda_attention : cuda_base cuda_flash cuda_gemm cuda_linear cuda_softmax api_cuda_attention
    Attention without the length x length matrix.
    Problem    Of each head, probabilities and their gradients are length^2 numbers each, kept from forward to backward:
               at 4096 rows, 32 heads and 2 bytes 1 GiB a sequence and layer, twice.
@@ -11506,7 +12211,34 @@ typedef struct memopt_i_cuda_attention {
     float *keys, *values;        /* length x row: sums, with 16 bits of storage */
     void  *kept, *left, *grads;  /* with lengths: copies of keys or values; of a block of queries, of grad_output */
     int    backward;
+    int    flash;                /* by cuda_flash, with nothing of the above but: */
+    float *statistics, *means;   /* batch x heads x length each, in a backward; statistics: unless they are kept */
 } memopt_i_cuda_attention;
+
+/* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. */
+PRUNED memopt_cuda_status memopt_i_cuda_attention_flashes(const memopt_attention *a, int *flash) {
+    struct cudaFuncAttributes code;
+    memopt_cuda_status s;
+
+    *flash = a->type != MEMOPT_TYPE_F32 && a->width <= MEMOPT_I_CUDA_FLASH_WIDTH;
+    if (!*flash) return 0;
+    s = memopt_i_cuda_taken(cudaFuncGetAttributes(&code, memopt_i_cuda_flash_mean_kernel<memopt_i_cuda_bf16>));
+    if (s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorNoDevice
+        || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInsufficientDriver
+        || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInitializationError) return 0;
+    *flash = !s && code.ptxVersion >= 80;
+    return s;
+}
+
+PRUNED void memopt_i_cuda_attention_lay_out_flash(memopt_i_cuda_attention *t, memopt_carver *c) {
+    const memopt_attention *a = &t->a;
+    const size_t row = a->length * sizeof(float) * (t->backward != 0);
+
+    t->statistics = a->statistics;
+    if (!a->statistics) t->statistics = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
+    t->means = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
+    (void)memopt_carve(c, 0, 1, 256);
+}
 
 /* Where everything is in scratch. Heads, block and row are below 2^31 each, as strides and length are. */
 PRUNED void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
@@ -11520,6 +12252,10 @@ PRUNED void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_c
     const size_t wide = t->stride * 4;
     const size_t sums = t->row * 4 * narrow * backward;
 
+    if (t->flash) {
+        memopt_i_cuda_attention_lay_out_flash(t, c);
+        return;
+    }
     t->scores = (float *)memopt_carve(c, rows, wide, 256);
     t->grad_scores = (float *)memopt_carve(c, rows, wide * backward, 256);
     t->p = memopt_carve(c, rows, wide / 2 * apart, 256);
@@ -11543,6 +12279,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention
     memopt_attention y;
     memopt_i_attention same;
     memopt_status s;
+    memopt_cuda_status s2;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     y = *x;
@@ -11551,6 +12288,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention
     memset(t, 0, sizeof *t);
     t->a = same.a;
     t->a.block = memopt_i_min(y.block, memopt_i_max(y.length, 1)); /* no multiple of 32: the CPU's order of sums */
+    if (!y.online) t->a.statistics = NULL;
     t->group = same.group;
     t->backward = backward;
     t->row = t->a.kv_heads * t->a.width;
@@ -11558,6 +12296,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention
         || t->a.output_stride > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     t->stride = memopt_i_align_down(t->a.length + 63, 64);
     if (t->stride > 0x7fffffff / 2) return MEMOPT_ERR_OVERFLOW; /* of a row of 16 bits in the place of floats */
+    if ((s2 = memopt_i_cuda_attention_flashes(&t->a, &t->flash)) != 0) return s2;
     memopt_i_cuda_attention_lay_out(t, &c);
     t->bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
@@ -11588,6 +12327,8 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_atte
     p[5] = a->grad_keys;
     p[6] = a->grad_values;
     for (i = 0; i < (t->backward ? 7u : 4u) && !s; ++i) s = memopt_i_cuda_pointer(p[i], size);
+    if (!s && t->flash) s = memopt_i_cuda_pointer_if(a->statistics, sizeof *a->statistics);
+    if (!s && t->flash && t->backward && a->statistics) s = memopt_i_cuda_pointer(a->output, size);
     if (!s) s = memopt_i_cuda_gemm_types(ops->gemm, a->type, a->type);
     if (!s) s = memopt_i_cuda_linear_scratch(ops, t->bytes);
     return s ? s : memopt_i_cuda_gemm_ready(ops->gemm);
@@ -11887,6 +12628,107 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt
     return s ? s : memopt_i_cuda_attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
 }
 
+/* ---- by cuda_flash ---- */
+PRUNED int memopt_i_cuda_flash_is_wide(const memopt_attention *a) {
+    const void *p[8];
+    uintptr_t all = (uintptr_t)(16 * (a->width % 8 || a->query_stride % 8 || a->kv_stride % 8 || a->output_stride % 8));
+    size_t i;
+
+    p[0] = a->queries;
+    p[1] = a->keys;
+    p[2] = a->values;
+    p[3] = a->output;
+    p[4] = a->grad_output;
+    p[5] = a->grad_queries;
+    p[6] = a->grad_keys;
+    p[7] = a->grad_values;
+    for (i = 0; i < 8; ++i) all |= (uintptr_t)p[i] & 15;
+    return all == 0;
+}
+
+PRUNED memopt_i_cuda_flash memopt_i_cuda_flash_task(const memopt_i_cuda_attention *t) {
+    const memopt_attention *a = &t->a;
+    memopt_i_cuda_flash k;
+
+    memset(&k, 0, sizeof k);
+    k.queries = a->queries;
+    k.keys = a->keys;
+    k.values = a->values;
+    k.grads = a->grad_output;
+    k.output = a->output;
+    k.grad_queries = a->grad_queries;
+    k.grad_keys = a->grad_keys;
+    k.grad_values = a->grad_values;
+    k.statistics = t->statistics;
+    k.means = t->means;
+    k.lengths = a->lengths;
+    k.length = a->length;
+    k.heads = a->heads;
+    k.kv_heads = a->kv_heads;
+    k.width = a->width;
+    k.query_stride = a->query_stride;
+    k.kv_stride = a->kv_stride;
+    k.output_stride = a->output_stride;
+    k.scale = a->scale;
+    k.causal = a->causal;
+    k.wide = memopt_i_cuda_flash_is_wide(a);
+    return k;
+}
+
+/* A block for `own` rows of each head. */
+template <class KERNEL>
+static memopt_cuda_status memopt_i_cuda_flash_run(const memopt_i_cuda_attention *t, KERNEL kernel, size_t heads,
+                                                  size_t own, size_t shared) {
+    memopt_i_cuda_flash k = memopt_i_cuda_flash_task(t);
+    memopt_cuda_status s;
+
+    k.tiles = memopt_i_ceil_div(t->a.length, own);
+    s = memopt_i_cuda_taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    if (s) return s;
+    return MEMOPT_I_CUDA_RUN(kernel, t->a.batch * heads * k.tiles, MEMOPT_I_CUDA_FLASH_THREADS, shared, t->stream, k);
+}
+
+/* GRADS: statistics for a backward. */
+template <typename T, int D, int GRADS>
+static memopt_cuda_status memopt_i_cuda_flash_forward(const memopt_i_cuda_attention *t) {
+    enum { OWN = 128, N = D == 64 ? 64 : 32 }; /* with 64 there are not enough registers */
+    return memopt_i_cuda_flash_run(t, memopt_i_cuda_flash_forward_kernel<T, D, OWN / 64, N, GRADS>, t->a.heads, OWN,
+                                   (OWN + 4 * N) * D * 2);
+}
+
+template <typename T, int D, int COLUMNS>
+static memopt_cuda_status memopt_i_cuda_flash_backward(const memopt_i_cuda_attention *t) {
+    enum { OWN = MEMOPT_I_CUDA_FLASH_ROWS, N = D == 64 || !COLUMNS ? 64 : 32 };
+    return memopt_i_cuda_flash_run(t, memopt_i_cuda_flash_backward_kernel<T, D, N, COLUMNS>,
+                                   COLUMNS ? t->a.kv_heads : t->a.heads, OWN,
+                                   (2 * OWN + 4 * N) * D * 2 + 2 * N * sizeof(float2));
+}
+
+template <typename T> static memopt_cuda_status memopt_i_cuda_flash_means(const memopt_i_cuda_attention *t) {
+    const size_t rows = t->a.batch * t->a.heads * t->a.length;
+    const memopt_i_cuda_flash k = memopt_i_cuda_flash_task(t);
+
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_flash_mean_kernel<T>, memopt_i_ceil_div(rows, 8), 256, 0, t->stream, k,
+                             rows);
+}
+
+template <typename T, int D> static memopt_cuda_status memopt_i_cuda_flash_any(const memopt_i_cuda_attention *t) {
+    memopt_cuda_status s;
+
+    if (!t->backward) return memopt_i_cuda_flash_forward<T, D, 0>(t);
+    s = t->a.statistics ? memopt_i_cuda_flash_means<T>(t) : memopt_i_cuda_flash_forward<T, D, 1>(t);
+    if (!s) s = memopt_i_cuda_flash_backward<T, D, 0>(t);
+    return s ? s : memopt_i_cuda_flash_backward<T, D, 1>(t);
+}
+
+PRUNED memopt_cuda_status memopt_i_cuda_attention_flash(const memopt_i_cuda_attention *t) {
+    if (t->a.type == MEMOPT_TYPE_BF16)
+        return t->a.width <= 64 ? memopt_i_cuda_flash_any<memopt_i_cuda_bf16, 64>(t)
+                                : memopt_i_cuda_flash_any<memopt_i_cuda_bf16, 128>(t);
+    return t->a.width <= 64 ? memopt_i_cuda_flash_any<memopt_i_cuda_f16, 64>(t)
+                            : memopt_i_cuda_flash_any<memopt_i_cuda_f16, 128>(t);
+}
+
 PRUNED memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                       int backward, memopt_cuda_stream stream) {
     memopt_i_cuda_attention t;
@@ -11902,6 +12744,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops
     memopt_i_cuda_attention_lay_out(&t, &c);
     t.gemm = ops->gemm;
     t.stream = stream;
+    if (t.flash) return memopt_i_cuda_attention_flash(&t);
     for (plan_only = 1; plan_only >= 0; --plan_only)
         for (i = 0; i < t.a.batch && !s; ++i)
             s = backward ? memopt_i_cuda_attention_backward_sequence(&t, plan_only, i)

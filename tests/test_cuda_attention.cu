@@ -126,6 +126,11 @@ static void test_cuda_attention_matrices(const test_cuda_attention_case *c, size
             for (k = 0; k < a->width; ++k) s[i * n + j] += CUDA_ATTENTION_VALUE(3, 1, b, head, i, k) * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k);
             mean += p[i * n + j] * s[i * n + j]; spread += p[i * n + j] * fabs(s[i * n + j]);
         }
+        for (k = 0; k < a->width && a->statistics && valid && backward; ++k) { /* there mean is that of a rounded output */
+            double out = 0;
+            for (j = 0; j < valid; ++j) out += p[i * n + j] * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k);
+            spread += fabs(out * CUDA_ATTENTION_VALUE(3, 1, b, head, i, k));
+        }
         for (j = 0; j < valid && backward; ++j) {
             error[i * n + j] = scale * p[i * n + j] * (2.2 * (half + 1e-5) * fabs(s[i * n + j] - mean) + 1.1 * (half + 1e-5) * spread) + 1e-7;
             s[i * n + j] = scale * p[i * n + j] * (s[i * n + j] - mean);
@@ -200,6 +205,7 @@ static void test_cuda_attention_shapes(void) {
         test_cuda_attention_rig r = test_cuda_attention_open(n % 6 ? 0 : 2); /* a table that is too small works too */
         test_cuda_attention_case c = test_cuda_attention_case_make(&seed, (memopt_type)type, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], shapes[s][4], again & 1, n % 3 == 1, (size_t)(n % 5 == 4));
         c.a.causal = again >> 1; c.a.block = blocks[n % 5]; c.a.online = n % 7 == 6;
+        simulator_compiled(n / 4 % 2 ? 75 : 0); /* by rows of scores, or by cuda_flash */
         if (n % 4 == 2) c.a.scale = 0.5f;
         if (shapes[s][1] > 100 && c.a.block == 1) c.a.block = 48;
         test_cuda_attention_spoil(&c);
@@ -215,6 +221,7 @@ static void test_cuda_attention_shapes(void) {
 }
 static void test_cuda_attention_schedules(void) { /* the same bits in every order of threads, and in every order of streams */
     uint64_t seed; int type;
+    simulator_compiled(75);
     for (type = 0; type < 3; ++type) {
         unsigned char *first = NULL; size_t bytes = 0;
         TEST_SCHEDULES(8) {
@@ -259,6 +266,7 @@ static int test_cuda_attention_same_row(const test_cuda_attention_case *a, const
 }
 static void test_cuda_attention_not_finite(void) {
     static const uint32_t odd[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u }; static const size_t blocks[] = { 1, 16, 40 }; size_t block, i, row; int what, type;
+    simulator_compiled(75);
     for (type = 0; type < 3; ++type) for (block = 0; block < 3; ++block) for (what = 0; what < 4; ++what) for (i = 0; i < 3; ++i) {
         const size_t at = 21, from = at / blocks[block] * blocks[block], end = memopt_i_min(from + blocks[block], 40);
         test_cuda_attention_rig r = test_cuda_attention_open(0);
@@ -292,6 +300,8 @@ static void test_cuda_attention_row(const float *x, const float *g, size_t n, si
 static void test_cuda_attention_long(void) {
     static const size_t lengths[] = { 3, 33, 1024, 1025, 8192, 8193 };
     uint64_t seed = 3; size_t s, i, j; int type;
+    simulator_compiled(75);
+    if (test_on_card()) return; /* there 16 bits have no rows of scores */
     for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
         const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
         memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes = 0; float *scores, *grad_scores; unsigned char *p, *g;
@@ -320,6 +330,7 @@ static void test_cuda_attention_long(void) {
 }
 static void test_cuda_attention_bad(void) {
     uint64_t seed = 4; size_t i, bytes = 0; memopt_attention x; memopt_cuda_ops ops, none;
+    simulator_compiled(75);
     test_cuda_attention_rig r = test_cuda_attention_open(0);
     test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, 8, 2, 2, 8, 0, 1, 0);
     memset(&none, 0, sizeof none);
@@ -372,6 +383,7 @@ static void test_cuda_attention_bad(void) {
 static void test_cuda_attention_faults(void) { /* the k-th call into cuBLASLt, the k-th launch, the k-th call into CUDA fails */
 #ifndef __CUDACC__
     size_t k; int how; uint64_t seed = 5;
+    simulator_compiled(75);
     for (how = 0; how < 3; ++how)
         for (k = 1; k < 60; ++k) {
             test_cuda_attention_rig r = test_cuda_attention_open(0); memopt_cuda_status s;
@@ -392,16 +404,183 @@ static void test_cuda_attention_faults(void) { /* the k-th call into cuBLASLt, t
 #endif
 }
 static void test_cuda_attention_bytes(void) { /* what the essay says */
-    memopt_attention x; size_t bytes = 0;
+    memopt_attention x; size_t bytes = 0; float statistic;
     memset(&x, 0, sizeof x);
     x.batch = 8; x.length = 4096; x.heads = 32; x.width = 128; x.type = MEMOPT_TYPE_BF16;
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 0);
+    x.grad_queries = &x; /* of a backward */
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)8 * 32 * 4096 * 8);
+    x.online = 1; x.statistics = &statistic;
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)8 * 32 * 4096 * 4);
+    if (test_on_card()) return;
+    x.online = 0; x.statistics = NULL; x.grad_queries = NULL;
+    simulator_devices(0); /* planned where there is no device: as on one of 8.0 */
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == 0);
+    simulator_devices(2);
+    simulator_compiled(75);
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)32 * 256 * 4096 * 4);
     x.grad_queries = &x; /* of a backward */
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4 + (size_t)2 * 4096 * 32 * 128 * 4);
     x.type = MEMOPT_TYPE_F32;
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4);
 }
+
+/* ---- by cuda_flash ---- */
+static void test_cuda_attention_flash_one(uint64_t *seed, const size_t *shape, memopt_type type, int causal, int n) {
+    test_cuda_attention_rig r = test_cuda_attention_open(0); const size_t rows = shape[0] * shape[2] * shape[1]; size_t launches; float *kept;
+    test_cuda_attention_case c = test_cuda_attention_case_make(seed, type, shape[0], shape[1], shape[2], shape[3], shape[4], n & 1, n % 3 == 1, (size_t)(n % 4 == 3));
+    c.a.causal = causal;
+    if (n % 5 == 4) c.a.scale = 0.25f;
+    if (n % 2) { c.a.online = 1; c.a.statistics = (float *)test_device(rows * sizeof(float)); }
+    test_cuda_attention_spoil(&c);
+    test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq); test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
+    test_cuda_attention_scratch(&r, &c.a);
+    launches = simulator_launches();
+    CHECK_AT(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0 && (test_on_card() || simulator_launches() - launches == 1), n);
+    test_cuda_attention_check(&c, 0, (uint64_t)n);
+    CHECK_AT(memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0 && (test_on_card() || simulator_launches() - launches == 4), n);
+    test_cuda_attention_check(&c, 1, (uint64_t)n);
+    CHECK_AT(simulator_bank_conflicts() <= 1, n);
+    if (n % 2 && n % 3 != 1) { /* beside the CPU's: statistics, and output within a rounding of each probability */
+        memopt_attention x = c.a; memopt_ops ops; size_t bytes = 0, i; const size_t row = shape[2] * shape[4];
+        uint16_t *out = (uint16_t *)malloc(rows * shape[4] * 2); float *wanted = (float *)malloc(rows * sizeof *wanted);
+        x.queries = c.q.host; x.keys = c.a.query_stride ? memopt_i_row_at(c.q.host, type, row) : c.k.host;
+        x.values = c.a.query_stride ? memopt_i_row_at(c.q.host, type, row + c.kv * shape[4]) : c.v.host;
+        x.output = out; x.statistics = wanted; x.output_stride = 0;
+        memset(&ops, 0, sizeof ops);
+        CHECK(memopt_attention_scratch(&ops, &x, &bytes) == 0);
+        ops.scratch = memopt_i_system_alloc(NULL, bytes, 64); ops.scratch_bytes = bytes;
+        CHECK_AT(memopt_attention_forward(&ops, &x) == 0, n);
+        memopt_i_system_free(NULL, ops.scratch, bytes, 64);
+        kept = (float *)malloc(rows * sizeof *kept);
+        test_get(kept, c.a.statistics, rows * sizeof *kept);
+        for (i = 0; i < rows; ++i) CHECK_AT(fabs((double)kept[i] - (double)wanted[i]) <= 1e-5 * (1 + fabs((double)wanted[i])), i);
+        for (i = 0; i < rows * shape[4]; ++i)
+            CHECK_AT(fabs(test_cuda_attention_at(type, out, i) - test_cuda_attention_at(type, c.out.host, i)) <= 8 * test_cuda_attention_half(type), i);
+        free(kept); free(wanted); free(out);
+    }
+    test_cuda_attention_case_drop(&c);
+    test_cuda_attention_close(&r);
+}
+static void test_cuda_attention_flash(void) {
+    static const size_t shapes[][5] = { /* batch, length, heads, kv_heads, width */
+        { 1, 1, 1, 0, 64 }, { 2, 64, 1, 0, 64 }, { 1, 65, 2, 1, 128 }, { 1, 129, 1, 0, 128 }, { 3, 70, 4, 2, 40 }, { 1, 193, 2, 1, 64 }, { 2, 33, 2, 2, 100 }, { 1, 100, 1, 1, 67 } };
+    uint64_t seed = 11; size_t s; int n = 0;
+    for (s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) {
+        test_cuda_attention_flash_one(&seed, shapes[s], MEMOPT_TYPE_BF16, 1, n++);
+        test_cuda_attention_flash_one(&seed, shapes[s], MEMOPT_TYPE_BF16, 0, n++);
+        test_cuda_attention_flash_one(&seed, shapes[s], MEMOPT_TYPE_F16, (int)(s & 1), n++);
+    }
+}
+static void test_cuda_attention_flash_schedules(void) { /* the same bits in every order of threads, wherever copies arrive */
+    unsigned char *first = NULL; uint64_t seed;
+    TEST_SCHEDULES(10) {
+        test_cuda_attention_rig r = test_cuda_attention_open(0); test_cuda_attention_case c; unsigned char *all;
+        seed = 12;
+        c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 140, 2, 1, 64, 0, 0, 0);
+        c.a.causal = 1;
+        test_cuda_attention_scratch(&r, &c.a);
+        simulator_streams(test_schedule_i % 3, (uint64_t)test_schedule_i);
+        CHECK(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0 && memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0);
+        all = (unsigned char *)malloc(c.out.bytes + c.dq.bytes + c.dk.bytes + c.dv.bytes);
+        test_get(all, c.out.d, c.out.bytes); test_get(all + c.out.bytes, c.dq.d, c.dq.bytes);
+        test_get(all + c.out.bytes + c.dq.bytes, c.dk.d, c.dk.bytes); test_get(all + c.out.bytes + c.dq.bytes + c.dk.bytes, c.dv.d, c.dv.bytes);
+        if (!first) first = all;
+        else { CHECK_AT(!memcmp(first, all, c.out.bytes + c.dq.bytes + c.dk.bytes + c.dv.bytes), test_schedule_i); free(all); }
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+    free(first);
+}
+/* What a row does not see takes no part, to the bit: NaN and infinities in keys, values, queries and grad_output. */
+static test_cuda_attention_case test_cuda_attention_flash_planted(test_cuda_attention_rig *r, memopt_type type, size_t width, int what, uint16_t code, size_t at) {
+    uint64_t seed = 13; size_t j; test_cuda_attention_case c = test_cuda_attention_case_make(&seed, type, 1, 150, 2, 1, width, 0, 0, 0);
+    const test_cuda_attention_tensor *t = test_cuda_attention_of(&c, what, what == 3);
+    c.a.causal = 1;
+    for (j = 0; j < width && code; j += 3) ((uint16_t *)t->host)[test_cuda_attention_place(&c, what, 0, 0, at) + j] = code;
+    test_put(t->d, t->host, t->bytes);
+    test_cuda_attention_scratch(r, &c.a);
+    CHECK(memopt_cuda_attention_forward(&r->ops, &c.a, NULL) == 0 && memopt_cuda_attention_backward(&r->ops, &c.a, NULL) == 0);
+    test_get(c.out.host, c.out.d, c.out.bytes); test_get(c.dq.host, c.dq.d, c.dq.bytes); test_get(c.dk.host, c.dk.d, c.dk.bytes); test_get(c.dv.host, c.dv.d, c.dv.bytes);
+    return c;
+}
+static void test_cuda_attention_flash_not_finite(void) {
+    static const uint16_t odd[][3] = { { 0x7fc0, 0x7f80, 0xff80 }, { 0x7e00, 0x7c00, 0xfc00 } };
+    size_t row; int what, type, i;
+    for (type = 0; type < 2; ++type) for (what = 0; what < 4; ++what) for (i = 0; i < 3; ++i) {
+        const size_t at = i ? 70 : 127, width = i == 1 && !type ? 128 : 64; const memopt_type of = type ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16; size_t told = 0;
+        test_cuda_attention_rig r = test_cuda_attention_open(0);
+        test_cuda_attention_case clean = test_cuda_attention_flash_planted(&r, of, width, what, 0, at), c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at);
+        for (row = 0; row < 150; ++row) {
+            const int keys = what == 1 || what == 2;
+            if (keys ? row < at : row != at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
+            if (!keys && row > at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 1, 1, row) && test_cuda_attention_same_row(&clean, &c, 2, 1, row), row);
+            told += (what == 3 || !test_cuda_attention_same_row(&clean, &c, 3, 0, row)) && !test_cuda_attention_same_row(&clean, &c, 0, 1, row);
+        }
+        CHECK_AT(told >= 1, what * 3 + i); /* and what does see it is told */
+        test_cuda_attention_case_drop(&clean); test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+}
+static void test_cuda_attention_flash_bad(void) {
+    uint64_t seed = 14; memopt_attention x; memopt_cuda_ops ops; size_t k;
+    test_cuda_attention_rig r = test_cuda_attention_open(0);
+    test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, 8, 2, 2, 8, 0, 1, 0);
+    c.a.online = 1; c.a.statistics = (float *)test_device(32 * sizeof(float));
+    test_cuda_attention_scratch(&r, &c.a);
+#define BAD(call, change, status) do { x = c.a; ops = r.ops; change; CHECK(memopt_cuda_attention_##call(&ops, &x, NULL) == (status)); } while (0)
+    BAD(forward, x.output = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(backward, x.output = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(backward, x.grad_values = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(forward, x.statistics = (float *)(void *)((char *)x.statistics + 2), MEMOPT_CUDA_ERR_ALIGNMENT);
+    BAD(backward, ops.scratch_bytes -= 1, MEMOPT_ERR_BUFFER);
+    BAD(backward, x.online = 0, MEMOPT_ERR_BUFFER); /* statistics need a place of their own */
+#ifndef __CUDACC__
+    simulator_pending_error(cudaErrorIllegalAddress);
+    BAD(forward, (void)x, MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress);
+    simulator_pending_error(0);
+    for (k = 1; k <= 3; ++k) {
+        simulator_fail_launch(k);
+        BAD(backward, (void)x, MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+    }
+    for (k = 1; k < 30; ++k) {
+        simulator_fail_call(k);
+        x = c.a;
+        if (memopt_cuda_attention_backward(&r.ops, &x, NULL) == 0) break;
+        CHECK(cudaPeekAtLastError() == cudaSuccess);
+    }
+    simulator_fail_call(0);
+    CHECK(k > 3 && k < 30);
+#endif
+#undef BAD
+    (void)k;
+    test_cuda_attention_case_drop(&c);
+    test_cuda_attention_close(&r);
+}
+/* GPT-2 124M, 32 x 1024 tokens: 12 layers of 12 heads of 64. One block of each launch runs. */
+static void test_cuda_attention_flash_launches(void) {
+#ifndef __CUDACC__
+    test_cuda_attention_rig r = test_cuda_attention_open(0); memopt_attention x; const size_t rows = (size_t)32 * 1024; size_t launches = simulator_launches(); int layer;
+    memset(&x, 0, sizeof x);
+    simulator_sparse(4096); /* pages that nobody touches take no memory */
+    x.batch = 32; x.length = 1024; x.heads = 12; x.width = 64; x.type = MEMOPT_TYPE_BF16; x.causal = x.online = 1;
+    x.query_stride = x.kv_stride = 3 * 768;
+    x.queries = test_device(rows * 3 * 768 * 2); x.keys = (const char *)x.queries + 768 * 2; x.values = (const char *)x.keys + 768 * 2;
+    x.grad_queries = test_device(rows * 3 * 768 * 2); x.grad_keys = (char *)x.grad_queries + 768 * 2; x.grad_values = (char *)x.grad_keys + 768 * 2;
+    x.output = test_device(rows * 768 * 2); x.grad_output = test_device(rows * 768 * 2); x.statistics = (float *)test_device(rows * 12 * sizeof(float));
+    test_cuda_attention_scratch(&r, &x);
+    simulator_run_blocks(0, 1);
+    for (layer = 0; layer < 12; ++layer) CHECK(memopt_cuda_attention_forward(&r.ops, &x, NULL) == 0 && memopt_cuda_attention_backward(&r.ops, &x, NULL) == 0);
+    CHECK(simulator_launches() - launches == 48); /* 16,128 by sequences */
+    test_cuda_attention_close(&r);
+#endif
+}
 static void test_cuda_attention(void) {
+    RUN(test_cuda_attention_flash);
+    RUN(test_cuda_attention_flash_schedules);
+    RUN(test_cuda_attention_flash_not_finite);
+    RUN(test_cuda_attention_flash_bad);
+    RUN(test_cuda_attention_flash_launches);
     RUN(test_cuda_attention_shapes);
     RUN(test_cuda_attention_schedules);
     RUN(test_cuda_attention_not_finite);

@@ -28,7 +28,12 @@
    Streams    Queues of operations, run at once, as late as anybody waits for them, or at random: what a program forgot
               to wait for has then not happened yet. Kernel arguments are copied at the launch, pageable memory at the
               call.
-   Limits     One OS thread. No tensor cores, textures, inline assembly, or weak memory: a missing fence between two
+   Tensor     mma.m16n8k16, ldmatrix.x4 and cp.async, by the fragments that the PTX manual draws. A sum of 16 products
+   cores      and what it is added onto is made in double, from the first product on, and rounded once: a card adds in
+              an order and with a rounding of its own, within 2^-21 of the sum of the absolutes. A copy arrives when it
+              is issued, or when it is waited for, as the schedule says; in between what was there is NaN, ldmatrix of
+              it is a finding, and the thread sanitizer sees writes at both times.
+   Limits     One OS thread. No wgmma, textures, other inline assembly, or weak memory: a missing fence between two
               atomics goes unnoticed unless TSan sees the race. Blocks that wait for each other never end. Time means
               nothing here. */
 #include "simulator.h"
@@ -517,6 +522,7 @@ struct meeting {                   /* the lanes of a mask come together */
     char clock;
     uint64_t value[WARP];
 };
+static void tensor_together(const meeting *m, const char *file, int line);
 static meeting meetings[2 * MAX_THREADS], *idle_meetings[2 * MAX_THREADS];
 static int idle_meeting_count, meeting_count;
 
@@ -578,8 +584,10 @@ extern "C" uint64_t simulator_i_warp(int operation, unsigned mask, uint64_t valu
     m->value[lane] = value;
     if (value) m->votes |= bit;
     if (w->open_count > 1) check_masks(w, m);
-    if (m->arrived == (m->mask & w->alive)) meeting_close(w, m, lane);
-    else {
+    if (m->arrived == (m->mask & w->alive)) {
+        if (kind == SIMULATOR_I_MULTIPLY || kind == SIMULATOR_I_LOAD) tensor_together(m, file, line);
+        meeting_close(w, m, lane);
+    } else {
         self->state = IN_WARP;
         self->file = file;
         self->line = line;
@@ -594,6 +602,77 @@ extern "C" uint64_t simulator_i_warp(int operation, unsigned mask, uint64_t valu
 extern "C" void simulator_i_bad_width(int width, const char *file, int line) {
     finding(file, line, "shuffle: width %d is no power of two up to 32", width);
 }
+
+/* ---- tensor cores ------------------------------------------------------------------------------------------------ */
+static double half_value(unsigned code, bool is_bf16) {
+    if (is_bf16) {
+        const unsigned bits = code << 16;
+        float x;
+        bytes_copy(&x, &bits, sizeof x);
+        return (double)x;
+    }
+    const int exponent = (int)(code >> 10 & 31);
+    const double fraction = (double)(code & 1023), sign = code & 0x8000 ? -1 : 1;
+    if (exponent == 31) return sign * (code & 1023 ? __builtin_nan("") : __builtin_inf());
+    return sign * (exponent ? __builtin_ldexp(1024 + fraction, exponent - 25) : __builtin_ldexp(fraction, -24));
+}
+static unsigned half_of(const uint32_t *words, int i) { return words[i / 2] >> (i % 2 * 16) & 0xffff; }
+
+/* Lane 4 g + t holds, of left, rows g and g + 8 and columns 2t, 2t + 1, 2t + 8, 2t + 9; of right, those as rows of
+   column g; of sums, rows g and g + 8 and columns 2t and 2t + 1. */
+static void multiply_all(simulator_i_product *const *lanes) {
+    static double left[16][16], right[16][8];
+    const bool is_bf16 = lanes[0]->is_bf16 != 0;
+    for (int lane = 0; lane < WARP; ++lane)
+        for (int i = 0; i < 8; ++i) {
+            const int g = lane / 4, k = lane % 4 * 2 + i % 2;
+            left[g + i / 2 % 2 * 8][k + i / 4 * 8] = half_value(half_of(lanes[lane]->left, i), is_bf16);
+            if (i < 4) right[k + i / 2 * 8][g] = half_value(half_of(lanes[lane]->right, i), is_bf16);
+        }
+    for (int lane = 0; lane < WARP; ++lane)
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            double sum = 0;
+            for (int k = 0; k < 16; ++k) sum += left[row][k] * right[k][column];
+            lanes[lane]->sums[i] = (float)(sum + (double)lanes[lane]->sums[i]);
+        }
+}
+static unsigned bank_conflicts;
+static void count_banks(simulator_i_matrices *const *lanes) { /* eight rows at a time are read, 16 bytes each */
+    for (int first = 0; first < WARP; first += 8)
+        for (int bank = 0; bank < 8; ++bank) {
+            unsigned rows = 0;
+            for (int i = first; i < first + 8; ++i) {
+                bool seen = (uintptr_t)lanes[i]->from / 16 % 8 != (uintptr_t)bank;
+                for (int j = first; j < i; ++j) seen |= lanes[j]->from == lanes[i]->from;
+                rows += !seen;
+            }
+            if (rows > bank_conflicts) bank_conflicts = rows;
+        }
+}
+/* Lane i gets elements 2 (i % 4) and the next of row i / 4 of each matrix; transposed, of column i / 4. */
+static void load_all(simulator_i_matrices *const *lanes) {
+    count_banks(lanes);
+    for (int lane = 0; lane < WARP; ++lane)
+        for (int matrix = 0; matrix < 4; ++matrix) {
+            const int a = lane / 4, b = lane % 4 * 2;
+            simulator_i_matrices *const *const rows = lanes + 8 * matrix;
+            lanes[lane]->part[matrix] = !lanes[lane]->transposed ? rows[a]->row[b / 2]
+                : half_of(rows[b]->row, a) | (uint32_t)half_of(rows[b + 1]->row, a) << 16;
+        }
+}
+static void tensor_together(const meeting *m, const char *file, int line) {
+    static void *lanes[WARP];
+    if (m->arrived != ~0u) { finding(file, line, "a tensor operation without all lanes of its warp"); return; }
+    for (int i = 0; i < WARP; ++i) lanes[i] = (void *)(uintptr_t)m->value[i];
+    if ((m->operation & 255) == SIMULATOR_I_MULTIPLY) multiply_all((simulator_i_product *const *)(void *)lanes);
+    else load_all((simulator_i_matrices *const *)(void *)lanes);
+}
+extern "C" void simulator_i_multiply(simulator_i_product *lane, const char *file, int line) {
+    (void)simulator_i_warp(SIMULATOR_I_MULTIPLY, ~0u, (uint64_t)(uintptr_t)lane, 0, file, line);
+}
+extern "C" unsigned simulator_bank_conflicts(void) { return bank_conflicts; }
+
 /* TSan knows no fences: all of them are one clock, so whoever fences later knows what was fenced before. */
 static char fence_clock;
 extern "C" void simulator_i_fence(void) {
@@ -686,6 +765,63 @@ extern "C" void *simulator_i_shared(const void *key, size_t bytes, const char *n
 extern "C" void *simulator_i_shared_bytes(const char *file, int line) {
     return simulator_i_shared(NULL, grid.launch->shared_bytes, "the dynamic shared memory", file, line);
 }
+
+/* ---- asynchronous copies ----------------------------------------------------------------------------------------- */
+enum { COPIES = 256 }; /* of a thread at a time */
+static struct { simulator_i_copy ring[COPIES]; unsigned begun, ended, group; } copies[MAX_THREADS];
+static unsigned char coming[SHARED_ARRAYS][SHARED_BYTES / 16]; /* of each 16 bytes: a copy has not been waited for */
+
+static unsigned char *coming_at(const void *p) {
+    for (const shared_array *s = shared_arrays; s < shared_arrays + shared_count; ++s) {
+        const uintptr_t at = (uintptr_t)p - (uintptr_t)s->memory.start;
+        if (at < s->memory.bytes && s->memory.bytes - at >= 16) return &coming[s - shared_arrays][at / 16];
+    }
+    return NULL;
+}
+static unsigned char *coming_checked(const void *to, const void *from, const char *file, int line) {
+    static unsigned char nowhere;
+    unsigned char *const state = coming_at(to);
+    if (((uintptr_t)to | (uintptr_t)from) & 15)
+        finding(file, line, "16 bytes that do not begin at a multiple of 16: %p, %p", to, from);
+    if (!state) finding(file, line, "%p is no shared memory of 16 bytes", to);
+    nowhere = 0;
+    return state ? state : &nowhere;
+}
+extern "C" simulator_i_copy *simulator_i_copy_begin(void *to, const void *from, unsigned bytes, const char *file,
+                                                    int line) {
+    const int thread = current()->index;
+    unsigned char *const state = coming_checked(to, from, file, line);
+    simulator_i_copy *const c = &copies[thread].ring[copies[thread].begun % COPIES];
+    if (*state) finding(file, line, "two asynchronous copies to one place");
+    if (copies[thread].begun++ - copies[thread].ended == COPIES) finding(file, line, "more copies than the ring holds");
+    *state = 1;
+    c->to = to;
+    c->from = from;
+    c->bytes = bytes;
+    c->group = copies[thread].group;
+    c->is_there = schedule == 0 || (schedule > 1 && luck.below(2));
+    return c;
+}
+extern "C" void simulator_i_copy_commit(void) { ++copies[current()->index].group; }
+extern "C" const simulator_i_copy *simulator_i_copy_end(unsigned groups) {
+    const int thread = current()->index;
+    if (copies[thread].ended == copies[thread].begun) return NULL;
+    const simulator_i_copy *const c = &copies[thread].ring[copies[thread].ended % COPIES];
+    if (c->group + groups >= copies[thread].group) return NULL;
+    ++copies[thread].ended;
+    unsigned char *const state = coming_at(c->to);
+    if (state) *state = 0;
+    return c;
+}
+extern "C" void simulator_i_load(simulator_i_matrices *lane, const char *file, int line) {
+    if (*coming_checked(lane->from, NULL, file, line))
+        finding(file, line, "ldmatrix of what an asynchronous copy still brings");
+    (void)simulator_i_warp(SIMULATOR_I_LOAD, ~0u, (uint64_t)(uintptr_t)lane, 0, file, line);
+}
+static void copies_forget(void) { /* the block is over */
+    for (int i = 0; i < grid.threads; ++i) copies[i].begun = copies[i].ended = copies[i].group = 0;
+    for (int i = 0; i < shared_count; ++i) bytes_set(coming[i], 0, shared_arrays[i].memory.bytes / 16);
+}
 static void shared_check(void) {
     for (shared_array *s = shared_arrays; s < shared_arrays + shared_count; ++s) {
         const int damage = guarded_damage(&s->memory);
@@ -702,6 +838,7 @@ static void shared_free(void) {
 /* Between two blocks. TSan must see new memory, or it takes the next block's threads for rivals of the last one's. */
 static void shared_renew(void) {
     shared_check();
+    copies_forget();
     if (HAVE_TSAN) { shared_free(); return; }
     for (shared_array *s = shared_arrays; s < shared_arrays + shared_count; ++s)
         bytes_set(s->memory.start, POISON_BYTE, s->memory.bytes);
@@ -860,9 +997,10 @@ static struct {
     size_t memory, sparse;
     size_t used[MAX_DEVICES];
     std::map<int, int> attributes;
+    int    compiled;        /* for which capability; 0 = the device's */
     cudaError_t last_error;
     bool in_callback;
-} machine = { 2, 0, usual_memory, usual_sparse, {}, {}, cudaSuccess, false };
+} machine = { 2, 0, usual_memory, usual_sparse, {}, {}, 0, cudaSuccess, false };
 static struct { size_t malloc, launch, call, calls, launches; } faults; /* the first three count down */
 
 /* Every runtime call that fails leaves its error for cudaGetLastError(). */
@@ -1315,6 +1453,17 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > SHARED_BYTES)
         return told(cudaErrorInvalidValue);
     shared_asked[kernel] = value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel) {
+    if (call_fails() || !kernel || !attributes) return told(cudaErrorInvalidValue);
+    if (!machine.devices) return told(cudaErrorNoDevice);
+    struct cudaDeviceProp p;
+    const cudaError_t error = cudaGetDeviceProperties(&p, machine.device);
+    if (error) return error;
+    attributes->binaryVersion = 10 * p.major + p.minor;
+    attributes->ptxVersion = machine.compiled ? machine.compiled : attributes->binaryVersion;
     return cudaSuccess;
 }
 
@@ -1885,6 +2034,7 @@ void simulator_capability(int major, int minor) {
     simulator_attribute(cudaDevAttrComputeCapabilityMinor, minor);
 }
 void simulator_attribute(int attribute, int value) { machine.attributes[attribute] = value; }
+void simulator_compiled(int version) { machine.compiled = version; }
 size_t simulator_findings(void) { return findings.count; }
 const char *simulator_log(void) { return findings.log; }
 void simulator_forget(void) {
@@ -1953,6 +2103,8 @@ size_t simulator_end_test(void) {
     machine.memory = usual_memory;
     machine.sparse = usual_sparse;
     machine.attributes.clear();
+    machine.compiled = 0;
+    bank_conflicts = 0;
     machine.last_error = cudaSuccess;
     faults.malloc = faults.launch = faults.call = 0;
     blocks_first = UINT64_MAX;

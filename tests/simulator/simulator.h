@@ -36,6 +36,7 @@ void simulator_devices(int count); /* 0 to 8 */
 void simulator_memory(size_t bytes);
 void simulator_capability(int major, int minor);
 void simulator_attribute(int attribute, int value); /* a cudaDeviceAttr */
+void simulator_compiled(int version); /* kernels are from PTX of 75, say; 0 = of the device's own capability */
 
 /* fn(argument) as an operation of the stream, in its order, with device memory in reach: for mocks of libraries that
    launch. A cudaError_t; unless it is 0, fn is never called. */
@@ -83,12 +84,45 @@ void simulator_i_start(const simulator_i_launch *launch);
 
 enum { SIMULATOR_I_PLAIN, SIMULATOR_I_OR, SIMULATOR_I_AND, SIMULATOR_I_COUNT };
 int simulator_i_barrier(int kind, int predicate, const char *file, int line);
-enum { SIMULATOR_I_SHUFFLE = 1, SIMULATOR_I_VOTE, SIMULATOR_I_SYNC, SIMULATOR_I_EIGHT = 256 }; /* of 8 bytes */
+enum {
+    SIMULATOR_I_SHUFFLE = 1, SIMULATOR_I_VOTE, SIMULATOR_I_SYNC, SIMULATOR_I_MULTIPLY, SIMULATOR_I_LOAD,
+    SIMULATOR_I_EIGHT = 256 /* of 8 bytes */
+};
 uint64_t simulator_i_warp(int operation, unsigned mask, uint64_t value, int source, const char *file, int line);
 void     simulator_i_bad_width(int width, const char *file, int line);
 void    *simulator_i_shared(const void *key, size_t bytes, const char *name, const char *file, int line);
 void    *simulator_i_shared_bytes(const char *file, int line);
 void     simulator_i_fence(void);
+
+/* Tensor cores: each lane of a warp brings its part, and the last one to come does the work of all. */
+typedef struct simulator_i_product { /* mma.m16n8k16: sums (16 x 8) += left (16 x 16) * right (16 x 8) */
+    float    sums[4];
+    uint32_t left[4], right[2];
+    int      is_bf16; /* else fp16 */
+} simulator_i_product;
+void simulator_i_multiply(simulator_i_product *lane, const char *file, int line);
+
+typedef struct simulator_i_matrices { /* ldmatrix.x4: lane i brings row i % 8 of matrix i / 8 */
+    uint32_t row[4];  /* its 16 bytes */
+    uint32_t part[4]; /* what it gets of each matrix */
+    const void *from;
+    int      transposed;
+} simulator_i_matrices;
+void simulator_i_load(simulator_i_matrices *lane, const char *file, int line);
+/* Of all rows that ldmatrix has read since the last test ended: the most that wanted one bank at a time; 1 is best. */
+unsigned simulator_bank_conflicts(void);
+
+/* Asynchronous copies: to shared memory, in groups of the thread that issues them. */
+typedef struct simulator_i_copy {
+    void       *to;
+    const void *from;
+    unsigned    bytes; /* of 16; the rest is 0 */
+    unsigned    group;
+    int         is_there;
+} simulator_i_copy;
+simulator_i_copy *simulator_i_copy_begin(void *to, const void *from, unsigned bytes, const char *file, int line);
+void              simulator_i_copy_commit(void);
+const simulator_i_copy *simulator_i_copy_end(unsigned groups); /* of one that is no longer among the last `groups` */
 #ifdef __cplusplus
 }
 #endif

@@ -43,6 +43,8 @@ static inline void simulator_devices(int) {}
 static inline void simulator_memory(size_t) {}
 static inline void simulator_capability(int, int) {}
 static inline void simulator_attribute(int, int) {}
+static inline void simulator_compiled(int) {}
+static inline unsigned simulator_bank_conflicts(void) { return 1; }
 static inline size_t simulator_live(int) { return 0; }
 static inline size_t simulator_findings(void) { return 0; }
 static inline const char *simulator_log(void) { return ""; }

@@ -275,6 +275,9 @@ static inline cudaError_t cudaMallocManaged(T **devPtr, size_t size, unsigned in
 template <class T> static inline cudaError_t cudaFuncSetAttribute(T *func, enum cudaFuncAttribute attr, int value) {
     return cudaFuncSetAttribute((const void *)func, attr, value);
 }
+template <class T> static inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, T *func) {
+    return cudaFuncGetAttributes(attr, (const void *)func);
+}
 
 /* ---- launches, and the words of memopt_cuda.cu for what is not C++ ----------------------------------------------- */
 template <size_t... i> struct simulator_i_numbers {};
@@ -339,5 +342,41 @@ static inline void simulator_i_run(simulator_i_where where, void (*kernel)(P...)
 #define MEMOPT_I_CUDA_SHARED_BYTES(type, name)                                                                         \
     type *name = static_cast<type *>(simulator_i_shared_bytes(__FILE__, __LINE__))
 #define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static const type name dimensions
+
+/* What memopt_cuda.cu says in PTX. Memory is touched here, where a sanitizer sees who does it. */
+#define MEMOPT_I_CUDA_TENSOR
+static inline void simulator_i_words(void *to, const void *from, unsigned bytes) {
+    for (unsigned i = 0; i < 4; ++i)
+        static_cast<uint32_t *>(to)[i] = 4 * i < bytes ? static_cast<const uint32_t *>(from)[i] : 0;
+}
+/* From now on nobody may read what was there: it is NaN until the copy has come. */
+static inline void memopt_i_cuda_copy(void *to, const void *from, unsigned bytes, SIMULATOR_I_HERE) {
+    const simulator_i_copy *const c = simulator_i_copy_begin(to, from, bytes, file, line);
+    for (int i = 0; i < 4; ++i) static_cast<uint32_t *>(to)[i] = 0xffffffffu;
+    if (c->is_there) simulator_i_words(to, from, bytes);
+}
+static inline void memopt_i_cuda_copy_commit(void) { simulator_i_copy_commit(); }
+template <int GROUPS> static inline void memopt_i_cuda_copy_wait(void) {
+    while (const simulator_i_copy *const c = simulator_i_copy_end(GROUPS))
+        if (!c->is_there) simulator_i_words(c->to, c->from, c->bytes);
+}
+template <int TRANSPOSED> static inline void memopt_i_cuda_matrices(uint32_t *part, const void *row, SIMULATOR_I_HERE) {
+    simulator_i_matrices m;
+    m.from = row;
+    m.transposed = TRANSPOSED;
+    simulator_i_words(m.row, row, 16);
+    simulator_i_load(&m, file, line);
+    for (int i = 0; i < 4; ++i) part[i] = m.part[i];
+}
+template <typename T>
+static inline void memopt_i_cuda_multiply(float *sums, const uint32_t *left, const uint32_t *right, SIMULATOR_I_HERE) {
+    simulator_i_product p;
+    for (int i = 0; i < 4; ++i) { p.sums[i] = sums[i]; p.left[i] = left[i]; }
+    for (int i = 0; i < 2; ++i) p.right[i] = right[i];
+    p.is_bf16 = T::is_bf16;
+    simulator_i_multiply(&p, file, line);
+    for (int i = 0; i < 4; ++i) sums[i] = p.sums[i];
+}
+static inline float memopt_i_cuda_exp2(float x) { return exp2f(x); }
 
 #endif

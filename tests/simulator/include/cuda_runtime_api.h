@@ -141,6 +141,7 @@ struct cudaDeviceProp {
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
     int warpSize, maxThreadsPerBlock, major, minor, multiProcessorCount, l2CacheSize, memoryBusWidth;
 };
+struct cudaFuncAttributes { int ptxVersion, binaryVersion; };
 typedef void(CUDART_CB *cudaHostFn_t)(void *userData);
 
 #ifdef __cplusplus
@@ -160,6 +161,7 @@ cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device);
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value);
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func);
 
 cudaError_t cudaMalloc(void **devPtr, size_t size);
 cudaError_t cudaFree(void *devPtr);

@@ -11504,7 +11504,8 @@ template <int GROUPS> static __device__ __forceinline__ void memopt_i_cuda_copy_
     asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
 }
 
-template <int TRANSPOSED> static __device__ __forceinline__ void memopt_i_cuda_matrices(uint32_t *part, const void *row) {
+template <int TRANSPOSED>
+static __device__ __forceinline__ void memopt_i_cuda_matrices(uint32_t *part, const void *row) {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
 
     if (TRANSPOSED)
@@ -11538,8 +11539,8 @@ static __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 
 }
 #endif
 
-/* A number the compiler knows nothing of: what is made of it is made where it is used, and not kept in registers through
-   a whole loop. */
+/* A number the compiler knows nothing of: what is made of it is made where it is used, and not kept in registers
+   through a whole loop. */
 static __device__ __forceinline__ int memopt_i_cuda_anew(int x) {
 #if defined(__CUDA_ARCH__)
     asm volatile("" : "+r"(x));
@@ -11909,8 +11910,8 @@ static __device__ __forceinline__ float memopt_i_cuda_flash_mean(const float (&s
         const int column = n / 2 * 8 + (int)threadIdx.x % 4 * 2 + n % 2;
 
         if (row < grads.rows && column < grads.width)
-            mean = fmaf(sums[n / 2][2 * h + n % 2], memopt_i_cuda_load(grads.data + (size_t)row * grads.stride + column),
-                        mean);
+            mean = fmaf(sums[n / 2][2 * h + n % 2],
+                        memopt_i_cuda_load(grads.data + (size_t)row * grads.stride + column), mean);
     }
     return memopt_i_cuda_flash_row_sum(mean);
 }

@@ -790,7 +790,95 @@ static void cusim_bench(void) { /* medians; printed, not checked */
     printf("ns per thread and synchronisation: %.1f (block sum), %.1f (layer norm); per thread without: %.1f\n",
            t[0][RUNS / 2] * 1e9, t[1][RUNS / 2] * 1e9, t[2][RUNS / 2] * 1e9);
 }
+/* ---- tensor cores: fragments as the PTX manual has them, written down here once more ---- */
+static int cusim_left_row(int lane, int i) { return lane / 4 + ((i < 2 || (i >= 4 && i < 6)) ? 0 : 8); }
+static int cusim_left_column(int lane, int i) { return lane % 4 * 2 + (i & 1) + (i < 4 ? 0 : 8); }
+static int cusim_right_row(int lane, int i) { return lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8); }
+
+/* sums (16 x 8) += left (16 x 16) * right (16 x 8): HOW 0 fragments by hand, 1 by ldmatrix, 2 with right transposed */
+template <typename T, int HOW>
+static __global__ void cusim_product(float *sums, const uint16_t *left, const uint16_t *right) {
+    MEMOPT_I_CUDA_SHARED(uint4, rows, [64]);
+    uint16_t *const shared = (uint16_t *)(void *)rows;
+    const int lane = (int)threadIdx.x;
+    uint32_t a[4] = { 0, 0, 0, 0 }, b[4] = { 0, 0, 0, 0 };
+    float c[4];
+    for (int i = 0; i < 8; ++i) {
+        a[i / 2] |= (uint32_t)left[cusim_left_row(lane, i) * 16 + cusim_left_column(lane, i)] << (i % 2 * 16);
+        if (i < 4) b[i / 2] |= (uint32_t)right[cusim_right_row(lane, i) * 8 + lane / 4] << (i % 2 * 16);
+        shared[lane * 8 + i] = left[lane * 8 + i];
+    }
+    for (int i = 0; i < 8; ++i) { /* right: 16 rows of 8, each twice, or 8 rows of 16, twice */
+        const int at = lane * 8 + i;
+        shared[256 + at] = HOW == 2 ? right[at % 16 * 8 + at / 16 % 8] : right[at / 16 * 8 + at % 8];
+    }
+    __syncwarp();
+    if (HOW) memopt_i_cuda_matrices<0>(a, shared + lane % 16 * 16 + lane / 16 * 8);
+    if (HOW == 1) memopt_i_cuda_matrices<1>(b, shared + 256 + lane % 16 * 16 + lane / 16 * 8);
+    if (HOW == 2) memopt_i_cuda_matrices<0>(b, shared + 256 + lane % 8 * 16 + lane / 8 % 2 * 8);
+    for (int i = 0; i < 4; ++i) c[i] = sums[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2];
+    memopt_i_cuda_multiply<T>(c, a, b);
+    for (int i = 0; i < 4; ++i) sums[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
+}
+template <typename T, int HOW> static void cusim_multiply(void) {
+    float sums[128], before[128]; uint16_t left[256], right[128]; uint64_t seed = 7; int i, j, k;
+    const memopt_type type = T::is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F16;
+    float *d_sums = (float *)test_device(sizeof sums); uint16_t *d_left = (uint16_t *)test_device(sizeof left), *d_right = (uint16_t *)test_device(sizeof right);
+    for (i = 0; i < 256; ++i) { const float x = (float)((double)(int64_t)(test_random(&seed) >> 11) * 0x1p-51 - 2); left[i] = type == MEMOPT_TYPE_BF16 ? memopt_to_bf16(x) : memopt_to_f16(x); }
+    for (i = 0; i < 128; ++i) { const float x = (float)((double)(int64_t)(test_random(&seed) >> 11) * 0x1p-51 - 2); right[i] = type == MEMOPT_TYPE_BF16 ? memopt_to_bf16(x) : memopt_to_f16(x); }
+    for (i = 0; i < 128; ++i) before[i] = (float)(i - 60);
+    test_put(d_sums, before, sizeof before); test_put(d_left, left, sizeof left); test_put(d_right, right, sizeof right);
+    MEMOPT_I_CUDA_LAUNCH((cusim_product<T, HOW>), 1, 32, 0, 0, d_sums, d_left, d_right);
+    test_get(sums, d_sums, sizeof sums);
+    for (i = 0; i < 16; ++i) for (j = 0; j < 8; ++j) {
+        double wanted = (double)before[i * 8 + j];
+        for (k = 0; k < 16; ++k)
+            wanted += type == MEMOPT_TYPE_BF16 ? (double)memopt_from_bf16(left[i * 16 + k]) * (double)memopt_from_bf16(right[k * 8 + j])
+                                               : (double)memopt_from_f16(left[i * 16 + k]) * (double)memopt_from_f16(right[k * 8 + j]);
+        CHECK_AT(fabs((double)sums[i * 8 + j] - wanted) <= ldexp(1, -24) * (fabs(wanted) + 1e-9), i * 8 + j);
+    }
+}
+static void cusim_tensor(void) {
+    TEST_SCHEDULES(4) {
+        cusim_multiply<memopt_i_cuda_bf16, 0>(); cusim_multiply<memopt_i_cuda_bf16, 1>(); cusim_multiply<memopt_i_cuda_bf16, 2>();
+        cusim_multiply<memopt_i_cuda_f16, 0>(); cusim_multiply<memopt_i_cuda_f16, 1>(); cusim_multiply<memopt_i_cuda_f16, 2>();
+    }
+    CHECK(simulator_bank_conflicts() == 2); /* rows of 32 bytes one after another: of eight, two to each bank */
+}
+/* 32 lanes bring 16 bytes each, wait as GROUPS says, and read what their neighbours brought. */
+template <int GROUPS, int BARRIER, int TWICE, int SHIFT> static __global__ void cusim_copy_rows(uint32_t *out, const uint32_t *from) {
+    MEMOPT_I_CUDA_SHARED(uint4, rows, [33]);
+    uint32_t part[4];
+    memopt_i_cuda_copy((char *)(void *)(rows + threadIdx.x) + SHIFT, from + 4 * threadIdx.x, threadIdx.x == 31 ? 0 : 16);
+    if (TWICE) memopt_i_cuda_copy(rows + threadIdx.x, from, 16);
+    memopt_i_cuda_copy_commit();
+    memopt_i_cuda_copy_wait<GROUPS>();
+    if (BARRIER) __syncthreads();
+    memopt_i_cuda_matrices<0>(part, rows + (threadIdx.x + 1) % 32);
+    out[threadIdx.x] = part[0];
+}
+static uint32_t *cusim_copy_out, *cusim_copy_from;
+template <int GROUPS, int BARRIER, int TWICE, int SHIFT> static void cusim_copy_go(void) {
+    MEMOPT_I_CUDA_LAUNCH((cusim_copy_rows<GROUPS, BARRIER, TWICE, SHIFT>), 1, 32, 0, 0, cusim_copy_out, cusim_copy_from);
+}
+static void cusim_asynchronous(void) {
+    uint32_t from[128], out[32]; int i;
+    cusim_copy_out = (uint32_t *)test_device(sizeof out); cusim_copy_from = (uint32_t *)test_device(sizeof from);
+    for (i = 0; i < 128; ++i) from[i] = (uint32_t)i * 3 + 1;
+    test_put(cusim_copy_from, from, sizeof from);
+    TEST_SCHEDULES(6) {
+        cusim_copy_go<0, 1, 0, 0>();
+        test_get(out, cusim_copy_out, sizeof out);
+        for (i = 0; i < 32; ++i) CHECK_AT(out[i] == from[4 * (i / 4 + 1) + i % 4], i); /* matrix 0: rows 1 to 8 */
+        if (!CUSIM_TSAN) CUSIM_FINDS(0, "still brings", (cusim_copy_go<1, 1, 0, 0>()));
+    }
+    if (!CUSIM_TSAN) CUSIM_FINDS(0, "two asynchronous copies", (cusim_copy_go<0, 1, 1, 0>()));
+    if (!CUSIM_TSAN && !CUSIM_ASAN) CUSIM_FINDS(0, "multiple of 16", (cusim_copy_go<0, 1, 0, 4>()));
+    if (CUSIM_TSAN) CUSIM_DIES((cusim_copy_go<0, 0, 0, 0>), "data race");
+}
+
 static void test_cuda_simulator(void) {
+    RUN(cusim_tensor); RUN(cusim_asynchronous);
     RUN(cusim_sums); RUN(cusim_operations); RUN(cusim_atomics); RUN(cusim_shapes); RUN(cusim_blocks);
     RUN(cusim_synchronisation_faults); RUN(cusim_memory_faults); RUN(cusim_launch_faults); RUN(cusim_seeded_errors);
     RUN(cusim_sanitized); RUN(cusim_schedules_differ);

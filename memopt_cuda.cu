@@ -11812,10 +11812,12 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_add_odd(float (&sums)
             MEMOPT_I_CUDA_UNROLL
             for (int n = 0; n < D / 4; ++n) {
                 const void *at = others + memopt_i_cuda_flash_at<D>(j, n / 2) + lane % 4 * 4 + n % 2 * 2;
-                const T x = { *(const uint16_t *)at };
+                const uint32_t code = *(const uint16_t *)at;
+                const uint32_t nan = code & (T::is_bf16 ? 0x007f : 0x03ff) ? 0x00400000 : 0;
 
-                if (seen && memopt_i_cuda_flash_odd<T>(x.code))
-                    sums[i / 2][n / 2][i % 2 * 2 + n % 2] += weight * memopt_i_cuda_load(&x);
+                if (seen && memopt_i_cuda_flash_odd<T>(code))
+                    sums[i / 2][n / 2][i % 2 * 2 + n % 2] +=
+                        weight * __uint_as_float((code & 0x8000) << 16 | 0x7f800000 | nan);
             }
         }
     }

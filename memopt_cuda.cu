@@ -45,7 +45,9 @@
      linear        linear layers, bias and activation in the product                                a bound
      batchnorm     linear + batch norm + activation                                                 a bound
      head          linear + softmax + cross-entropy by chunks                                       a bound
-     attention     without the length x length matrix                                               a bound
+     tensor        tensor cores and asynchronous copies, in PTX
+     flash         attention in one kernel, on tensor cores                                         a bound
+     attention     without the length x length matrix: by flash, or by rows of scores               a bound
 
    CONVENTIONS
      Pointers    d_... is memory of the device, and so are all data pointers of the structs that memopt.h shares with
@@ -923,24 +925,29 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                                                            memopt_cuda_stream stream);
 
 /* @section api_cuda_attention : api_cuda_gemm
-   Attention without the length x length matrix: `block` rows of scores of all heads of a sequence are made by one
-   batched product, turned into probabilities by a kernel, and used up by another product. block 0 = 256 (not 64 as on
-   the CPU). Scores are float; probabilities, and gradients of scores, are of `type`, as products want their operands.
+   Attention without the length x length matrix, in one of two ways; both are deterministic.
+   Tensor      16 bits and a width up to 128, compiled for compute capability 8.0 or later: one kernel forward and three
+   cores       backward, for the whole batch; scores never leave the registers. Causal is exact: nothing of a later row
+               reaches an earlier one, NaN and infinities included. With online and statistics those are the CPU's, and
+               output and statistics are read by a backward; otherwise a backward makes them again: 9 products, not 7.
+               block is not looked at. Compiled for less, rows of scores do it, whatever the card.
+   Rows of     everything else: `block` rows of scores of all heads of a sequence are made by one batched product,
+   scores      turned into probabilities by a kernel, used up by another product. block 0 = 256 (not 64 as on the CPU).
+               online is taken as 0. Causal products run over whole blocks, with zeros where a row may not look, and 0
+               times what is not finite is NaN: so a NaN or an infinity in a key or a value also makes rows before it in
+               its block NaN, and one in a query or in grad_output the gradients of keys and values of rows after it in
+               its block; further it does not reach.
    Bound       of an output: (E + 2^-9 for bf16, 2^-12 for fp16, 0 for float) sum(p |v|), E as in `attention` of
-               memopt.h, and one rounding to the type.
-   online      is taken as 0: whole rows of scores are made, statistics are not written and not read. Scratch grows with
-               heads * block * length: a smaller block, not online, is what makes it small here.
-   causal      Products run over whole blocks, with zeros where a row may not look, and 0 times what is not finite is
-               NaN. So a NaN or an infinity in a key or a value also makes rows before it in its block NaN, and one in a
-               query or in grad_output the gradients of keys and values of rows after it in its block; further it does
-               not reach. The CPU's has no such limit. Finite operands are not concerned.
+               memopt.h (tensor cores: and 2^-21, of their exponentials and additions), and one rounding to the type.
+               Scores are float; probabilities, and gradients of scores, are of `type`, as products want their operands.
    lengths     are on the device, and read by kernels only. One above length counts as length. Rows after them are not
                read into any result, whatever they hold. */
 
-/** Bytes of scratch, of a backward where grad_queries is set, else of a forward: kv_heads * block * length * 4, twice
-    that for a backward, and half as much again with 16 bits of storage and a length beyond 8,192. With 16 bits a
-    backward takes length * kv_heads * width * 8 more. With lengths: a copy of one sequence's keys or values, and in a
-    backward of the rows of a block. */
+/** Bytes of scratch, of a backward where grad_queries is set, else of a forward. Tensor cores (assumed where there is
+    no device): none; batch * heads * length * 8 for a backward, half of that where online and statistics are set.
+    Rows of scores: kv_heads * block * length * 4, twice that for a backward, and half as much again with 16 bits of
+    storage and a length beyond 8,192. With 16 bits a backward takes length * kv_heads * width * 8 more. With lengths: a
+    copy of one sequence's keys or values, and in a backward of the rows of a block. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  size_t *bytes);
 
@@ -11639,26 +11646,19 @@ template <int D> static MEMOPT_I_HOST_DEVICE int memopt_i_cuda_flash_at(int row,
     return (row * (D / 8) + (chunk ^ (row & 7))) * 16;
 }
 
-/* A chunk of eight elements, or zeros. */
+/* A chunk of eight elements, or zeros, one by one. */
 template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_flash_bring(unsigned char *to,
-                                                                 const memopt_i_cuda_flash_rows<const T> &r,
-                                                                 const T *from, int row, int column) {
+static __device__ __forceinline__ void memopt_i_cuda_flash_gather(unsigned char *to, const T *from, int elements) {
     uint32_t word[4] = { 0, 0, 0, 0 };
 
-    if (r.wide) {
-        const bool inside = row < r.rows && column < r.width;
-
-        memopt_i_cuda_copy(to, inside ? from : r.data, inside ? 16 : 0);
-        return;
-    }
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 8; ++i)
-        if (row < r.rows && column + i < r.width) word[i / 2] |= (uint32_t)from[i].code << (i % 2 * 16);
+        if (i < elements) word[i / 2] |= (uint32_t)from[i].code << (i % 2 * 16);
     *(uint4 *)(void *)to = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Rows of a thread are a multiple of eight apart: all at the same place of their row. */
+/* Rows of a thread are a multiple of eight apart: all at the same place of their row. Of a copy of 0 bytes nothing is
+   read, wherever it is from. */
 template <typename T, int D, int ROWS>
 static __device__ __forceinline__ void memopt_i_cuda_flash_load(unsigned char *tile,
                                                                 const memopt_i_cuda_flash_rows<const T> &r, int first) {
@@ -11666,12 +11666,18 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_load(unsigned char *t
     const int thread = memopt_i_cuda_anew((int)threadIdx.x);
     const int row = thread / (D / 8);
     const int chunk = thread % (D / 8);
+    const int rows = chunk * 8 < r.width ? r.rows - first - row : 0; /* that are there, from this one on */
     const T *from = r.data + (size_t)(first + row) * r.stride + chunk * 8;
 
     tile += memopt_i_cuda_flash_at<D>(row, chunk);
-    MEMOPT_I_CUDA_UNROLL
+    if (r.wide) {
+        MEMOPT_I_CUDA_UNROLL
+        for (int i = 0; i < ROWS; i += STEP)
+            memopt_i_cuda_copy(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? 16 : 0);
+        return;
+    }
     for (int i = 0; i < ROWS; i += STEP)
-        memopt_i_cuda_flash_bring<T>(tile + i * D * 2, r, from + (size_t)i * r.stride, first + row + i, chunk * 8);
+        memopt_i_cuda_flash_gather(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? r.width - chunk * 8 : 0);
 }
 
 /* A warp's 16 M rows of sums, rounded, by way of its own tile, which nobody else reads. Rows not in use are 0. */
@@ -12196,9 +12202,8 @@ memopt_i_cuda_flash_backward_kernel(memopt_i_cuda_flash t) {
               zeros are copied first, with zeros in these rows. Without lengths nothing is copied.
    Longer     rows than 8,192 do not fit into the registers of a block: they are read twice, and their probabilities of
               16 bits have a buffer of their own.
-   Online     is not offered: columns in tiles with a running maximum would need products that add onto a result which
-              has been scaled row by row, and cuBLASLt's beta is one number. A fused kernel with tensor cores would do
-              it. */
+   Online     is not offered here: columns in tiles with a running maximum would need products that add onto a result
+              which has been scaled row by row, and cuBLASLt's beta is one number. cuda_flash has it. */
 
 enum { MEMOPT_I_CUDA_ATTENTION_BLOCK = 256 };
 

@@ -11498,12 +11498,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
 #endif
 #ifndef MEMOPT_I_CUDA_TENSOR
 #define MEMOPT_I_CUDA_TENSOR
-static __device__ __forceinline__ void memopt_i_cuda_copy(void *to, const void *from, unsigned bytes) {
+PRUNED __device__ __forceinline__ void memopt_i_cuda_copy(void *to, const void *from, unsigned bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  : : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_copy_commit(void) {
+PRUNED __device__ __forceinline__ void memopt_i_cuda_copy_commit(void) {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
@@ -11538,7 +11538,7 @@ static __device__ __forceinline__ void memopt_i_cuda_multiply(float *sums, const
             : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 2^-22; 0 below 2^-126 */
+PRUNED __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 2^-22; 0 below 2^-126 */
     float y;
 
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -11548,7 +11548,7 @@ static __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 
 
 /* A number the compiler knows nothing of: what is made of it is made where it is used, and not kept in registers
    through a whole loop. */
-static __device__ __forceinline__ int memopt_i_cuda_anew(int x) {
+PRUNED __device__ __forceinline__ int memopt_i_cuda_anew(int x) {
 #if defined(__CUDA_ARCH__)
     asm volatile("" : "+r"(x));
 #endif
@@ -11627,7 +11627,7 @@ struct memopt_i_cuda_flash_place {
 };
 
 /* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
-static __device__ __forceinline__ memopt_i_cuda_flash_place memopt_i_cuda_flash_begin(const memopt_i_cuda_flash &t,
+PRUNED __device__ __forceinline__ memopt_i_cuda_flash_place memopt_i_cuda_flash_begin(const memopt_i_cuda_flash &t,
                                                                                       size_t heads, int own,
                                                                                       int last_first) {
     const size_t tile = blockIdx.x % t.tiles;
@@ -11860,12 +11860,12 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_hide(float (&scores)[
 }
 
 /* Over the four lanes that share a row. */
-static __device__ __forceinline__ float memopt_i_cuda_flash_row_sum(float x) {
+PRUNED __device__ __forceinline__ float memopt_i_cuda_flash_row_sum(float x) {
     x += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 1);
     return x + __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 2);
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_flash_row_max(float x) {
+PRUNED __device__ __forceinline__ float memopt_i_cuda_flash_row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 1));
     return fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 2));
 }
@@ -11932,7 +11932,7 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_finish(const memopt_i
                                                                   const float (&total)[M][2], int first) {
     const memopt_i_cuda_flash_rows<const T> grads =
         memopt_i_cuda_flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = memopt_i_cuda_anew((int)threadIdx.x % 32);
 
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 2 * M; ++i) {
@@ -12042,7 +12042,7 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_flash_mean_kernel(me
 }
 
 /* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
-static __device__ __forceinline__ float2 memopt_i_cuda_flash_numbers(const memopt_i_cuda_flash &t, size_t sequence,
+PRUNED __device__ __forceinline__ float2 memopt_i_cuda_flash_numbers(const memopt_i_cuda_flash &t, size_t sequence,
                                                                      size_t head, int row, int used) {
     const size_t at = (sequence * t.heads + head) * t.length + (size_t)row;
 

@@ -3000,7 +3000,8 @@ MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile);
  *
  * step    kept with each of these tiles; not MEMOPT_STORE_NO_STEP
  * returns OK, ERR_ARGUMENT, the error of a transfer; ERR_IO (a kept file: its table could not be written; the store
- *         holds what it held, and memopt_store_abandon() makes sure that the file does)
+ *         holds what it held, and memopt_store_abandon() makes sure that the file does; with no_atomic the tiles that
+ *         were written since the last commit have no bytes, if the file could not be synced)
  */
 MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step);
 
@@ -33466,12 +33467,23 @@ static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer ki
     return MEMOPT_OK;
 }
 
-/* Everything up to here is safe, then the table, then that is safe. */
+/* What was written since the last commit is not held. */
+static void memopt_i_store_forget(memopt_store *x) {
+    size_t i;
+
+    for (i = 0; i < x->desc.tiles; ++i) x->tiles[i].written.region = 0;
+}
+
+/* Everything up to here is safe, then the table, then that is safe. What a sync that failed left out is not known, and
+   the next one would not say it again. */
 static memopt_status memopt_i_store_publish(memopt_store *x, uint64_t step) {
     const memopt_files *f = &x->host.files;
     memopt_status s = f->sync_fn(f->user, x->file);
 
-    if (s) return memopt_i_store_fail(x, s, "the file could not be synced", SIZE_MAX);
+    if (s) {
+        memopt_i_store_forget(x);
+        return memopt_i_store_fail(x, s, "the file could not be synced", SIZE_MAX);
+    }
     x->in_doubt = 1;
     s = memopt_i_store_table_write(x, step);
     if (!s) s = f->sync_fn(f->user, x->file);
@@ -33571,13 +33583,10 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
 }
 
 MEMOPT_API memopt_status memopt_store_abandon(memopt_store *store) {
-    size_t i;
-
     if (!store) return MEMOPT_ERR_ARGUMENT;
     memopt_i_store_finish_all(store);
     store->failure.status = MEMOPT_OK;
-    if (!store->desc.no_atomic)
-        for (i = 0; i < store->desc.tiles; ++i) store->tiles[i].written.region = 0;
+    if (!store->desc.no_atomic) memopt_i_store_forget(store);
     return store->in_doubt ? memopt_i_store_publish(store, MEMOPT_STORE_NO_STEP) : MEMOPT_OK;
 }
 
@@ -40259,6 +40268,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
 #define MEMOPT_I_SAVE_VERSION 1
 #define MEMOPT_I_SAVE_RESIDUE 0x48674BC7U /* CRC-32C of any bytes with their own behind them, little endian */
+#define MEMOPT_I_SAVE_MANIFEST_MAX ((uint64_t)1 << 30) /* a reader's limit, and so a writer's */
 #define MEMOPT_I_SAVE_LAST UINT64_C(1000000000000000) /* saves of a run; names with larger numbers are others' */
 enum {
     MEMOPT_I_SAVE_NAME = 192,  /* room for our names in a path */
@@ -41112,8 +41122,9 @@ static memopt_status memopt_i_save_plan(memopt_i_save *s) {
 static void memopt_i_save_make_tiles(memopt_i_save *s) {
     size_t bytes;
 
-    if (memopt_i_must_fit(&s->checks, !memopt_i_mul(s->tile_count, s->ranks * sizeof *s->tiles, &bytes), "tile",
-                          "makes too many checksums for memory")) return;
+    if (memopt_i_must_fit(&s->checks, !memopt_i_mul(s->tile_count, s->ranks * sizeof *s->tiles, &bytes)
+                                      && bytes < MEMOPT_I_SAVE_MANIFEST_MAX, "tile",
+                          "makes too many checksums for a manifest")) return;
     s->tiles = (uint32_t *)memopt_i_alloc(&s->host, bytes, 64);
     if (s->tiles) memset(s->tiles, 0, bytes);
     else (void)memopt_i_refuse_memory(&s->checks, bytes);
@@ -41399,7 +41410,8 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
     else (void)memopt_i_save_header_bytes(s, &d, header);
     if (s->checks.status) return s->checks.status;
     *bytes = *header + (size_t)s->tensors[MEMOPT_I_SAVE_TABLES - 1].end;
-    return MEMOPT_OK;
+    return memopt_i_must_fit(&s->checks, s->tensors[MEMOPT_I_SAVE_TABLES - 1].end <= MEMOPT_I_SAVE_MANIFEST_MAX - *header,
+                             "tile", "makes too many checksums for a manifest");
 }
 
 /* All of its bytes. */
@@ -41899,9 +41911,9 @@ static memopt_status memopt_i_saved_read_manifest(memopt_saved *s, memopt_i_chec
 
     if (memopt_i_save_refuse_host(c, s->host.files.size_fn(s->host.files.user, file, &size), "manifest",
                                   "does not tell its size")) return c->status;
-    if (size < 12 || size > (uint64_t)1 << 30)
+    if (size < 12 || size > MEMOPT_I_SAVE_MANIFEST_MAX)
         return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "bytes of the manifest", memopt_i_count(size),
-                                      "at least 12, limit", memopt_i_count((uint64_t)1 << 30));
+                                      "at least 12, limit", memopt_i_count(MEMOPT_I_SAVE_MANIFEST_MAX));
     s->manifest_bytes = (size_t)size;
     s->manifest = (unsigned char *)memopt_i_alloc(&s->host, s->manifest_bytes, 64);
     if (!s->manifest) return memopt_i_refuse_memory(c, s->manifest_bytes);
@@ -42300,11 +42312,11 @@ static memopt_status memopt_i_saved_check(memopt_i_checks *c, const memopt_i_sav
     memopt_i_writer o = memopt_i_writer_begin(text, sizeof text);
     uint64_t elements = t->end - t->begin;
 
+    if (t->type != item->type) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "type", "is another one in the save");
     if (t->begin % memopt_i_save_element(t->type))
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "place", "is not a multiple of its elements' bytes in the save");
     memopt_i_put_shape(&o, item);
     (void)memopt_i_writer_end(&o, 1, NULL);
-    if (t->type != item->type) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "type", "is another one in the save");
     elements /= memopt_i_save_element(t->type);
     if (!shape || strcmp(shape, text) || first > item->count || elements > item->count - first)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "shape", "is another one in the save");
@@ -42335,9 +42347,10 @@ static memopt_status memopt_i_saved_take(memopt_saved *s, memopt_i_checks *c, vo
     end = first + (t->end - t->begin) / element;
     if (end > item->first + item->held) end = item->first + item->held;
     if (begin >= end) return c->status;
-    w->found[i] += end - begin;
-    return !w->copies ? c->status
-        : memopt_i_saved_copy(s, c, file, number, t->begin + (begin - first) * element, w, i, begin, end - begin);
+    if (w->copies)
+        return memopt_i_saved_copy(s, c, file, number, t->begin + (begin - first) * element, w, i, begin, end - begin);
+    if (begin - item->first <= w->found[i] && end - item->first > w->found[i]) w->found[i] = end - item->first;
+    return c->status;
 }
 
 static memopt_status memopt_i_saved_file_items(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
@@ -42350,12 +42363,19 @@ static memopt_status memopt_i_saved_file_items(memopt_saved *s, memopt_i_checks 
     return c->status;
 }
 
-/* Every wanted item, whole? It is only counted, no file is read. */
+/* Every wanted item, whole? It is only counted, no file is read. An item's pieces follow one another in whatever order
+   the files have them: each pass goes on where the one before found no more. */
 static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, memopt_i_saved_wish *w) {
+    uint64_t before, all = 0;
     size_t i;
 
     memset(w->found, 0, w->desc->item_count * sizeof *w->found);
-    for (i = 0; i < s->file_count && !c->status; ++i) (void)memopt_i_saved_file_items(s, c, NULL, i, w);
+    do {
+        before = all;
+        all = 0;
+        for (i = 0; i < s->file_count && !c->status; ++i) (void)memopt_i_saved_file_items(s, c, NULL, i, w);
+        for (i = 0; i < w->desc->item_count; ++i) all += w->found[i];
+    } while (all != before && !c->status);
     for (i = 0; i < w->desc->item_count && !c->status; ++i) {
         memopt_i_checks_at(c, "item", i);
         if (w->found[i] != w->desc->items[i].held)

@@ -467,6 +467,11 @@ static void save_refuses(void) {
     NO(r.items[0].count = UINT64_MAX, MEMOPT_ERR_OVERFLOW, "save: count is too large for a file at item 0");
     NO(r.items[0].count = UINT64_MAX / 8 + 1, MEMOPT_ERR_OVERFLOW, "save: count is too large for a file at item 0");
     NO((r.items[1].prefix = "w", r.items[1].name = "/h.0"), MEMOPT_ERR_ARGUMENT, "save: name occurs twice at item 1");
+    if (sizeof(size_t) > 4) { /* more checksums than a reader takes: 2^29 of 4 bytes are 2 GiB */
+        AGAIN; r.save.tile = 4096; r.save.error = &test_why;
+        r.items[1].count = r.items[1].held = (uint64_t)1 << (41 - (r.items[1].type == MEMOPT_TENSOR_F32 ? 2 : 0));
+        CHECK(memopt_save_bytes(&r.save, NULL, NULL) == MEMOPT_ERR_OVERFLOW && test_says(&test_why, MEMOPT_ERR_OVERFLOW, "save: tile makes too many checksums for a manifest"));
+    }
     AGAIN;
     r.items[1].held = 699; /* the dry run knows of no others */
     r.save.error = &test_why;
@@ -1401,6 +1406,8 @@ static void save_slow_refuses(void) {
     for (i = 0; saved->files[0].tensors.tensors[i].type != MEMOPT_TENSOR_F32; ++i) { }
     ++((memopt_tensor *)(uintptr_t)saved->files[0].tensors.tensors)[i].begin; /* as no file of ours has it */
     CHECK(memopt_saved_read(saved, &r.save) == MEMOPT_ERR_FORMAT && test_says(&why, MEMOPT_ERR_FORMAT, "save: place is not a multiple of its elements' bytes in the save at item 0"));
+    ((memopt_tensor *)(uintptr_t)saved->files[0].tensors.tensors)[i].type = MEMOPT_TENSOR_F4; /* half a byte: nothing to divide by */
+    CHECK(memopt_saved_read(saved, &r.save) == MEMOPT_ERR_FORMAT && test_says(&why, MEMOPT_ERR_FORMAT, "save: type is another one in the save at item 0"));
     memopt_saved_close(saved);
     disk_free(d);
 }
@@ -1501,6 +1508,31 @@ static void save_ranks(void) { /* R ranks save, R' go on: the bits of one that n
     save_remove_all(&h, path);
     memopt_optim_close(whole->optim);
     free(c.nets); free(whole);
+}
+/* Two pieces of an item that begin at the same place: as many elements as it has, but not all of them. */
+static void save_ranks_hole(void) {
+    crowd c; memopt_host h; char path[600]; memopt_saved *saved = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    save_net *n = (save_net *)malloc(sizeof *n);
+    if (!n || !crowd_begin(&c, &h, path, "hole")) { free(n); return; }
+    CHECK(crowd_run(&c, 2, 1));
+    crowd_close(&c);
+    CHECK(net_open(n, 0, 1, MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE));
+    n->save.path = path; n->save.host = &h; n->save.error = &why;
+    CHECK(memopt_saved_open(&n->save, &saved) == MEMOPT_OK && memopt_saved_read(saved, &n->save) == MEMOPT_OK);
+    if (saved) {
+        const memopt_save_item *item = &n->save.items[0];
+        const memopt_tensors second = saved->files[1].tensors;
+
+        saved->files[1].tensors = saved->files[0].tensors; /* as a stranger's file might have them */
+        n->save.item_count = 1;
+        CHECK(memopt_saved_read(saved, &n->save) == MEMOPT_ERR_FORMAT && why.argument && !strcmp(why.argument, "elements in the save"));
+        CHECK(why.got.count * 2 == item->held && why.limit.count == item->held); /* the second half is missing, though the sum is right */
+        saved->files[1].tensors = second;
+    }
+    memopt_saved_close(saved);
+    memopt_optim_close(n->optim);
+    save_remove_all(&h, path);
+    free(c.nets); free(n);
 }
 static void save_ranks_fail(void) { /* one rank's host fails at any call: all know it, and what was there is there */
     crowd c; memopt_host h; char path[600]; size_t n, i; int good = 0;
@@ -1641,6 +1673,7 @@ static void test_save(void) {
     RUN(save_slow_refuses);
 #if defined(MEMOPT_I_POOL)
     RUN(save_ranks);
+    RUN(save_ranks_hole);
     RUN(save_ranks_fail);
     RUN(save_ranks_swapped);
     RUN(save_ranks_differ);

@@ -549,6 +549,16 @@ static void store_marks(void) {
         CHECK(memopt_store_create(&e, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == 3 && store_damaged(x, 3) == 0);
         memopt_store_destroy(x);
     }
+    x = store_of_steps(&d, 3); /* a sync that failed once and then says nothing: what it left out is not committed as if it were there */
+    memopt_store_destroy(x);
+    e.host = &h; x = NULL;
+    CHECK(memopt_store_create(&e, &x) == MEMOPT_OK && memopt_store_write(x, 1, bytes, store_bytes[1]) == MEMOPT_OK && memopt_store_wait(x, 1) == MEMOPT_OK);
+    f.calls = 0; f.fail_on = 1;
+    CHECK(memopt_store_commit(x, 4) == MEMOPT_ERR_IO);
+    f.fail_on = 0;
+    CHECK(memopt_store_abandon(x) == MEMOPT_OK && memopt_store_get_tile(x, 1).count == 0 && memopt_store_commit(x, 4) == MEMOPT_OK);
+    CHECK(memopt_store_read(x, 1, bytes, store_bytes[1]) == MEMOPT_ERR_STATE && store_read_tile(x, 0, bytes) == MEMOPT_OK);
+    memopt_store_destroy(x);
     CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK && memopt_i_system_remove(NULL, copy) == MEMOPT_OK);
 }
 static void store_faults(void) {

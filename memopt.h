@@ -41410,7 +41410,8 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
     else (void)memopt_i_save_header_bytes(s, &d, header);
     if (s->checks.status) return s->checks.status;
     *bytes = *header + (size_t)s->tensors[MEMOPT_I_SAVE_TABLES - 1].end;
-    return memopt_i_must_fit(&s->checks, s->tensors[MEMOPT_I_SAVE_TABLES - 1].end <= MEMOPT_I_SAVE_MANIFEST_MAX - *header,
+    return memopt_i_must_fit(&s->checks,
+                             s->tensors[MEMOPT_I_SAVE_TABLES - 1].end <= MEMOPT_I_SAVE_MANIFEST_MAX - *header,
                              "tile", "makes too many checksums for a manifest");
 }
 

@@ -1509,7 +1509,7 @@ static void save_ranks(void) { /* R ranks save, R' go on: the bits of one that n
     memopt_optim_close(whole->optim);
     free(c.nets); free(whole);
 }
-/* Two pieces of an item that begin at the same place: as many elements as it has, but not all of them. */
+/* Two pieces of an item that begin at the same place, though together they may have as many elements as it: not all of it. */
 static void save_ranks_hole(void) {
     crowd c; memopt_host h; char path[600]; memopt_saved *saved = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     save_net *n = (save_net *)malloc(sizeof *n);
@@ -1526,7 +1526,10 @@ static void save_ranks_hole(void) {
         saved->files[1].tensors = saved->files[0].tensors; /* as a stranger's file might have them */
         n->save.item_count = 1;
         CHECK(memopt_saved_read(saved, &n->save) == MEMOPT_ERR_FORMAT && why.argument && !strcmp(why.argument, "elements in the save"));
-        CHECK(why.got.count * 2 == item->held && why.limit.count == item->held); /* the second half is missing, though the sum is right */
+        CHECK(why.got.count == net_border(net_counts[0], 1, 2) && why.limit.count == item->held); /* the first piece counts once, and the second is missing */
+        saved->files[0].tensors = second; /* the pieces the other way round: nothing is missing, though the bytes lie elsewhere */
+        CHECK(memopt_saved_read(saved, &n->save) != MEMOPT_ERR_FORMAT);
+        saved->files[0].tensors = saved->files[1].tensors;
         saved->files[1].tensors = second;
     }
     memopt_saved_close(saved);

@@ -8,7 +8,7 @@ enum {
     CUDA_NUMBER_NARROW /* so many to nearest */, CUDA_NUMBER_NOISE = CUDA_NUMBER_NARROW,
     CUDA_NUMBER_WIDEN = 2 * CUDA_NUMBER_NARROW, CUDA_NUMBER_ALL = CUDA_NUMBER_WIDEN + 4
 };
-static const memopt_noise cuda_number_noise = { { 0x12345678u, 0x9abcdef0u } };
+static const memopt_noise cuda_number_noise = { { 0x12345678u, 0x9abcdef0u }, 0 };
 static size_t cuda_number_to_bytes(int which) {
     return which >= CUDA_NUMBER_WIDEN ? 4 : which % CUDA_NUMBER_NARROW <= CUDA_NUMBER_F16 ? 2 : 1;
 }

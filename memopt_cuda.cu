@@ -113,6 +113,12 @@
 #elif !defined(MEMOPT_CUDA_API)
 #  define MEMOPT_CUDA_API extern
 #endif
+/* In C++ all of it is in a namespace, of which only the public names are everybody's. */
+#ifdef __cplusplus
+struct CUstream_st;
+namespace memopt_i_cuda {
+namespace api {
+#endif
 #if defined(__cplusplus) && !MEMOPT_I_CUDA_STATIC
 extern "C" {
 #endif
@@ -959,6 +965,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #if defined(__cplusplus) && !MEMOPT_I_CUDA_STATIC
 }
 #endif
+#ifdef __cplusplus
+} /* namespace api */
+using namespace api;
+} /* namespace memopt_i_cuda */
+using namespace memopt_i_cuda::api;
+#endif
 #endif /* MEMOPT_CUDA_CU */
 
 #ifdef MEMOPT_CUDA_IMPLEMENTATION
@@ -995,9 +1007,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
               too, and a file compiles the kernels of what it calls. */
 
 #define PRUNED template <int = 0> static
+#define CU_DEVICE static __device__ __forceinline__
 #if MEMOPT_I_CUDA_STATIC
-#  undef MEMOPT_CUDA_API
-#  define MEMOPT_CUDA_API template <int> static /* of the definitions: the declarations have the default */
+#  define PUBLIC template <int> /* linkage and the default stand at the declaration */
+#else
+#  define PUBLIC
 #endif
 
 #ifndef MEMOPT_I_CUDA_LAUNCH
@@ -1007,8 +1021,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #  define MEMOPT_I_CUDA_SHARED(type, name, dimensions) __shared__ type name dimensions
 
 #  define MEMOPT_I_CUDA_SHARED_BYTES(type, name)                                                                       \
-       extern __shared__ __align__(16) unsigned char memopt_i_cuda_shared_bytes[];                                     \
-       type *name = (type *)(void *)memopt_i_cuda_shared_bytes
+       extern __shared__ __align__(16) unsigned char shared_bytes[];                                     \
+       type *name = (type *)(void *)shared_bytes
 
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
 #endif
@@ -1026,72 +1040,74 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #  define MEMOPT_I_CUDA_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 #if defined(__CUDACC__)
-#  define MEMOPT_I_CUDA_UNROLL _Pragma("unroll")
+#  define CU_UNROLL _Pragma("unroll")
 #else
-#  define MEMOPT_I_CUDA_UNROLL
+#  define CU_UNROLL
 #endif
 
-PRUNED memopt_cuda_status memopt_i_cuda_runtime(cudaError_t error) {
+namespace memopt_i_cuda {
+
+PRUNED memopt_cuda_status runtime(cudaError_t error) {
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)error;
 }
 
 /* What a runtime call said; its error is taken away, since it is told here. */
-PRUNED memopt_cuda_status memopt_i_cuda_taken(cudaError_t error) {
+PRUNED memopt_cuda_status taken(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
-    return memopt_i_cuda_runtime(error);
+    return runtime(error);
 }
 
 /* Before the first launch of a call. Where there is no device it is this very look that finds it out. */
-PRUNED memopt_cuda_status memopt_i_cuda_ready(void) {
+PRUNED memopt_cuda_status ready(void) {
     const cudaError_t error = cudaPeekAtLastError();
     if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInitializationError)
-        return memopt_i_cuda_taken(error);
+        return taken(error);
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_PENDING + (int)error;
 }
 
 /* After each launch: takes what this launch left. */
-PRUNED memopt_cuda_status memopt_i_cuda_launched(void) { return memopt_i_cuda_runtime(cudaGetLastError()); }
+PRUNED memopt_cuda_status launched(void) { return runtime(cudaGetLastError()); }
 
 /* No blocks: nothing is launched. More than 2^31 - 1 are ERR_OVERFLOW. */
-template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t blocks, const LAUNCH &launch) {
+template <class LAUNCH> static memopt_cuda_status launch_blocks(size_t blocks, const LAUNCH &launch) {
     memopt_cuda_status s;
 
     if (blocks > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
-    s = memopt_i_cuda_ready();
+    s = ready();
     if (s || !blocks) return s;
     launch((unsigned)blocks);
-    return memopt_i_cuda_launched();
+    return launched();
 }
 
 /* The status of an expression in which T is the type that the host knows: the one way from a memopt_type to kernels. */
 #define MEMOPT_I_CUDA_WITH(type, ...)                                                                                  \
     ((type) == MEMOPT_TYPE_F32 ? [&]() -> memopt_cuda_status { typedef float T; return __VA_ARGS__; }()                \
      : (type) == MEMOPT_TYPE_BF16                                                                                      \
-         ? [&]() -> memopt_cuda_status { typedef memopt_i_cuda_bf16 T; return __VA_ARGS__; }()                         \
-         : [&]() -> memopt_cuda_status { typedef memopt_i_cuda_f16 T; return __VA_ARGS__; }())
+         ? [&]() -> memopt_cuda_status { typedef bf16_t T; return __VA_ARGS__; }()                         \
+         : [&]() -> memopt_cuda_status { typedef f16_t T; return __VA_ARGS__; }())
 
 /* A macro, so that a simulator is told the kernel's name and the line. */
 #define MEMOPT_I_CUDA_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
-    memopt_i_cuda_run((blocks), [&](unsigned memopt_i_grid) {                                                          \
+    launch_blocks((blocks), [&](unsigned memopt_i_grid) {                                                          \
         MEMOPT_I_CUDA_LAUNCH(kernel, memopt_i_grid, threads, shared, stream, __VA_ARGS__);                             \
     })
 
 /* 0 for a pointer that is there and aligned; `alignment` is a power of two. */
-PRUNED memopt_cuda_status memopt_i_cuda_pointer(const void *p, size_t alignment) {
+PRUNED memopt_cuda_status pointer(const void *p, size_t alignment) {
     if (!p) return MEMOPT_CUDA_ERR_NULL;
     return ((uintptr_t)p & (alignment - 1)) ? MEMOPT_CUDA_ERR_ALIGNMENT : 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_pointer_if(const void *p, size_t alignment) { /* NULL is fine */
-    return p ? memopt_i_cuda_pointer(p, alignment) : 0;
+PRUNED memopt_cuda_status pointer_if(const void *p, size_t alignment) { /* NULL is fine */
+    return p ? pointer(p, alignment) : 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+PRUNED memopt_cuda_status no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     return a && b && memopt_i_overlaps(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* Blocks for n elements, `tile` each; 0 for n = 0. More than 2^31 - 1 is ERR_OVERFLOW. */
-PRUNED memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *blocks) {
+PRUNED memopt_cuda_status grid_of(size_t n, size_t tile, unsigned *blocks) {
     const size_t count = memopt_i_ceil_div(n, tile);
     if (count > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
     *blocks = (unsigned)count;
@@ -1099,8 +1115,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *bl
 }
 
 /* The last of n entries of a kernel's table whose first tile is not above this one. */
-template <class ENTRY>
-static __device__ __forceinline__ unsigned memopt_i_cuda_find(const ENTRY *entries, unsigned n, unsigned tile) {
+template <class ENTRY> CU_DEVICE unsigned find_entry(const ENTRY *entries, unsigned n, unsigned tile) {
     unsigned low = 0;
     unsigned high = n;
 
@@ -1114,26 +1129,24 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_find(const ENTRY *entri
 }
 
 /* An element of any type as float, and back (to nearest even). */
-static __device__ __forceinline__ float memopt_i_cuda_load(const float *p) { return *p; }
-static __device__ __forceinline__ void memopt_i_cuda_store(float *p, float x) { *p = x; }
+CU_DEVICE float load_one(const float *p) { return *p; }
+CU_DEVICE void store_one(float *p, float x) { *p = x; }
 
-struct memopt_i_cuda_bf16 {
+struct bf16_t {
     enum { is_bf16 = 1 };
     uint16_t code;
 };
 
-struct memopt_i_cuda_f16 {
+struct f16_t {
     enum { is_bf16 = 0 };
     uint16_t code;
 };
 
-static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_bf16 *p) {
-    return memopt_from_bf16(p->code);
-}
+CU_DEVICE float load_one(const bf16_t *p) { return memopt_from_bf16(p->code); }
 
 /* memopt_from_f16 by the processor's own instruction, which is free to choose a NaN. The optimizers' kernels, short of
    registers, would spill with it. */
-static __device__ __forceinline__ float memopt_i_cuda_from_f16(uint32_t code) {
+CU_DEVICE float from_f16(uint32_t code) {
 #if defined(__CUDA_ARCH__)
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((uint16_t)code));
@@ -1142,25 +1155,18 @@ static __device__ __forceinline__ float memopt_i_cuda_from_f16(uint32_t code) {
     return memopt_from_f16((uint16_t)code);
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_f16 *p) {
-    return memopt_i_cuda_from_f16(p->code);
-}
+CU_DEVICE float load_one(const f16_t *p) { return from_f16(p->code); }
 
-static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_bf16 *p, float x) {
-    p->code = memopt_to_bf16(x);
-}
+CU_DEVICE void store_one(bf16_t *p, float x) { p->code = memopt_to_bf16(x); }
 
-static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_f16 *p, float x) {
-    p->code = memopt_to_f16(x);
-}
+CU_DEVICE void store_one(f16_t *p, float x) { p->code = memopt_to_f16(x); }
 
 /* ---- vectors: elements side by side, as they are stored ---- */
 /* A store of four numbers is four stores to the compiler, which joins them again only where no branch is near, and
    stores of a lane 16 bytes apart cost the second-level cache four times. So a whole one is one instruction, asked for
    by name. */
-template <int WORDS> static __device__ __forceinline__ void memopt_i_cuda_read(uint32_t *w, const void *p) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < WORDS; ++i) {
+template <int WORDS> CU_DEVICE void read(uint32_t *w, const void *p) {
+    CU_UNROLL for (int i = 0; i < WORDS; ++i) {
         if (WORDS % 4 == 0 && i % 4 == 0) {
             const uint4 v = ((const uint4 *)p)[i / 4];
             w[i] = v.x;
@@ -1175,9 +1181,8 @@ template <int WORDS> static __device__ __forceinline__ void memopt_i_cuda_read(u
     }
 }
 
-template <int WORDS> static __device__ __forceinline__ void memopt_i_cuda_write(void *p, const uint32_t *w) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < WORDS; ++i) {
+template <int WORDS> CU_DEVICE void write(void *p, const uint32_t *w) {
+    CU_UNROLL for (int i = 0; i < WORDS; ++i) {
         if (WORDS % 4 == 0 && i % 4 == 0)
             __stwb((uint4 *)p + i / 4, make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]));
         else if (WORDS % 4 == 2 && i % 2 == 0) __stwb((uint2 *)p + i / 2, make_uint2(w[i], w[i + 1]));
@@ -1186,38 +1191,35 @@ template <int WORDS> static __device__ __forceinline__ void memopt_i_cuda_write(
 }
 
 /* Element i of SIZE bytes, in the lowest bits of a word. */
-template <int SIZE> static __device__ __forceinline__ uint32_t memopt_i_cuda_element(const void *p, unsigned i) {
+template <int SIZE> CU_DEVICE uint32_t element(const void *p, unsigned i) {
     return SIZE == 4 ? ((const uint32_t *)p)[i] : SIZE == 2 ? ((const uint16_t *)p)[i] : ((const uint8_t *)p)[i];
 }
 
 /* The elements `at` and following at p, in WORDS words; those from `end` on are 0, and are not stored. whole: all are
    there, and p is aligned to all of them. */
 template <int SIZE, int WORDS, class COUNT>
-static __device__ __forceinline__ void memopt_i_cuda_get(uint32_t *w, const void *p, COUNT at, COUNT end, bool whole) {
+CU_DEVICE void get(uint32_t *w, const void *p, COUNT at, COUNT end, bool whole) {
     enum { PER = 4 / SIZE };
 
     if (whole) {
-        memopt_i_cuda_read<WORDS>(w, p);
+        read<WORDS>(w, p);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < WORDS * PER; ++i) {
+    CU_UNROLL for (unsigned i = 0; i < WORDS * PER; ++i) {
         if (i % PER == 0) w[i / PER] = 0;
-        if (at + i < end) w[i / PER] |= memopt_i_cuda_element<SIZE>(p, i) << i % PER * 8 * SIZE;
+        if (at + i < end) w[i / PER] |= element<SIZE>(p, i) << i % PER * 8 * SIZE;
     }
 }
 
-template <int SIZE, int WORDS, class COUNT>
-static __device__ __forceinline__ void memopt_i_cuda_put(void *p, const uint32_t *w, COUNT at, COUNT end,
-                                                         bool whole) {
+template <int SIZE, int WORDS, class COUNT> CU_DEVICE void put(void *p, const uint32_t *w, COUNT at, COUNT end,
+                                                               bool whole) {
     enum { PER = 4 / SIZE };
 
     if (whole) {
-        memopt_i_cuda_write<WORDS>(p, w);
+        write<WORDS>(p, w);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < WORDS * PER; ++i) {
+    CU_UNROLL for (unsigned i = 0; i < WORDS * PER; ++i) {
         if (at + i >= end) continue;
         if (SIZE == 4) ((uint32_t *)p)[i] = w[i];
         else if (SIZE == 2) ((uint16_t *)p)[i] = (uint16_t)(w[i / PER] >> i % PER * 16);
@@ -1226,47 +1228,40 @@ static __device__ __forceinline__ void memopt_i_cuda_put(void *p, const uint32_t
 }
 
 /* N elements of a type. */
-template <class T, int N> struct memopt_i_cuda_span { uint32_t word[N * sizeof(T) / 4]; };
+template <class T, int N> struct row_span { uint32_t word[N * sizeof(T) / 4]; };
 
 /* How many of N elements from `at` on there are below the end. */
-template <int N> static __device__ __forceinline__ unsigned memopt_i_cuda_left(size_t end, size_t at) {
+template <int N> CU_DEVICE unsigned left_of(size_t end, size_t at) {
     return at >= end ? 0 : end - at < N ? (unsigned)(end - at) : (unsigned)N;
 }
 
 /* The first `left` elements at p; the others are 0. wide: p is aligned for all of them. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span<T, N> *s, const T *p, unsigned left,
-                                                              bool wide) {
-    memopt_i_cuda_get<sizeof(T), N * sizeof(T) / 4>(s->word, p, 0u, left, wide && left == N);
+template <class T, int N> CU_DEVICE void span_get(row_span<T, N> *s, const T *p, unsigned left, bool wide) {
+    get<sizeof(T), N * sizeof(T) / 4>(s->word, p, 0u, left, wide && left == N);
 }
 
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_put(T *p, const memopt_i_cuda_span<T, N> &s, unsigned left,
-                                                              bool wide) {
-    memopt_i_cuda_put<sizeof(T), N * sizeof(T) / 4>(p, s.word, 0u, left, wide && left == N);
+template <class T, int N> CU_DEVICE void span_put(T *p, const row_span<T, N> &s, unsigned left, bool wide) {
+    put<sizeof(T), N * sizeof(T) / 4>(p, s.word, 0u, left, wide && left == N);
 }
 
 /* Element i as a float, and back. i is known when it is compiled. */
-template <int N>
-static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<float, N> &s, int i) {
+template <int N> CU_DEVICE float element_at(const row_span<float, N> &s, int i) {
     return memopt_i_bits_float(s.word[i]);
 }
 
-template <class T, int N>
-static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<T, N> &s, int i) {
+template <class T, int N> CU_DEVICE float element_at(const row_span<T, N> &s, int i) {
     const T one = { (uint16_t)(s.word[i / 2] >> (i % 2 * 16)) };
-    return memopt_i_cuda_load(&one);
+    return load_one(&one);
 }
 
 /* Of 16 bits the lower half of a word is set first, and takes the upper one with it. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_set_code(memopt_i_cuda_span<T, N> *s, int i, uint32_t code) {
+template <class T, int N> CU_DEVICE void set_code(row_span<T, N> *s, int i, uint32_t code) {
     if (sizeof(T) == 4) s->word[i] = code;
     else s->word[i / 2] = i % 2 ? (s->word[i / 2] & 0xffffu) | code << 16 : code;
 }
 
 /* Two floats as two codes of 16 bits, the first in the lower half: one instruction and one comparison for NaN. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_two(const memopt_i_cuda_bf16 *, float low, float high) {
+CU_DEVICE uint32_t two(const bf16_t *, float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -1275,7 +1270,7 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_two(const memopt_i_cuda
     return memopt_to_bf16(low) | (uint32_t)memopt_to_bf16(high) << 16;
 }
 
-static __device__ __forceinline__ uint32_t memopt_i_cuda_two(const memopt_i_cuda_f16 *, float low, float high) {
+CU_DEVICE uint32_t two(const f16_t *, float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -1285,49 +1280,39 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_two(const memopt_i_cuda
 }
 
 /* A span as floats, and back. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_floats(float *x, const memopt_i_cuda_span<T, N> &s) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
+template <class T, int N> CU_DEVICE void span_floats(float *x, const row_span<T, N> &s) {
+    CU_UNROLL for (int i = 0; i < N; ++i) x[i] = element_at(s, i);
 }
 
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_set_all(memopt_i_cuda_span<float, N> *s, const float *x) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) s->word[i] = memopt_i_float_bits(x[i]);
+template <int N> CU_DEVICE void set_all(row_span<float, N> *s, const float *x) {
+    CU_UNROLL for (int i = 0; i < N; ++i) s->word[i] = memopt_i_float_bits(x[i]);
 }
 
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_set_all(memopt_i_cuda_span<T, N> *s, const float *x) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N / 2; ++i) s->word[i] = memopt_i_cuda_two((const T *)0, x[2 * i], x[2 * i + 1]);
+template <class T, int N> CU_DEVICE void set_all(row_span<T, N> *s, const float *x) {
+    CU_UNROLL for (int i = 0; i < N / 2; ++i) s->word[i] = two((const T *)0, x[2 * i], x[2 * i + 1]);
 }
 
-template <class T, int N>
-static __device__ __forceinline__ memopt_i_cuda_span<T, N> memopt_i_cuda_span_of(const float *x) {
-    memopt_i_cuda_span<T, N> s;
-    memopt_i_cuda_set_all(&s, x);
+template <class T, int N> CU_DEVICE row_span<T, N> span_of(const float *x) {
+    row_span<T, N> s;
+    set_all(&s, x);
     return s;
 }
 
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_span_put_floats(T *p, const float *x, unsigned left, bool wide) {
-    memopt_i_cuda_span_put(p, memopt_i_cuda_span_of<T, N>(x), left, wide);
+template <class T, int N> CU_DEVICE void span_put_floats(T *p, const float *x, unsigned left, bool wide) {
+    span_put(p, span_of<T, N>(x), left, wide);
 }
 
 /* Four elements, aligned to all of them, as floats, and back. */
-template <class T> static __device__ __forceinline__ void memopt_i_cuda_load_four(const T *p, float *x) {
-    memopt_i_cuda_span<T, 4> s;
-    memopt_i_cuda_span_get(&s, p, 4, true);
-    memopt_i_cuda_span_floats(x, s);
+template <class T> CU_DEVICE void load_four(const T *p, float *x) {
+    row_span<T, 4> s;
+    span_get(&s, p, 4, true);
+    span_floats(x, s);
 }
 
-template <class T> static __device__ __forceinline__ void memopt_i_cuda_store_four(T *p, const float *x) {
-    memopt_i_cuda_span_put_floats<T, 4>(p, x, 4, true);
-}
+template <class T> CU_DEVICE void store_four(T *p, const float *x) { span_put_floats<T, 4>(p, x, 4, true); }
 
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
-PRUNED const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
+PRUNED const char *own_text(memopt_cuda_status status) {
     switch (status) {
     case MEMOPT_CUDA_ERR_NULL:         return "a pointer that is needed is NULL";
     case MEMOPT_CUDA_ERR_ALIGNMENT:    return "a pointer is not aligned as the call needs it";
@@ -1339,9 +1324,9 @@ PRUNED const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
     }
 }
 
-MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
+PUBLIC const char *api::memopt_cuda_status_text(memopt_cuda_status status) {
     if (status <= 0 && status > -100) return memopt_status_text((memopt_status)status);
-    if (status < MEMOPT_CUDA_BASE_RUNTIME) return memopt_i_cuda_own_text(status);
+    if (status < MEMOPT_CUDA_BASE_RUNTIME) return own_text(status);
     if (status < MEMOPT_CUDA_BASE_PENDING) return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_RUNTIME));
     if (status < MEMOPT_CUDA_BASE_DRIVER)  return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_PENDING));
     if (status < MEMOPT_CUDA_BASE_BLAS)    return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_DRIVER));
@@ -1350,7 +1335,7 @@ MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
     return "no such status";
 }
 
-MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
+PUBLIC memopt_status api::memopt_cuda_to_status(memopt_cuda_status status) {
     if (status > -100 && status <= 0) return (memopt_status)status;
     if (status < 0) return MEMOPT_ERR_ARGUMENT;
     if (status == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorMemoryAllocation) return MEMOPT_ERR_MEMORY;
@@ -1391,47 +1376,47 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
 
 /* -- which device, and what is pending -- */
 
-PRUNED memopt_cuda_status memopt_i_cuda_first(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
+PRUNED memopt_cuda_status first_error(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
 
-PRUNED memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
-    memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(before));
+PRUNED memopt_cuda_status enter_anyway(int device, int *before) {
+    memopt_cuda_status s = taken(cudaGetDevice(before));
     if (s) *before = device; /* nothing to go back to */
-    if (!s && *before != device) s = memopt_i_cuda_taken(cudaSetDevice(device));
+    if (!s && *before != device) s = taken(cudaSetDevice(device));
     return s;
 }
 
-/* To be on `device` until memopt_i_cuda_leave(). After a failure the thread is where it was. */
-PRUNED memopt_cuda_status memopt_i_cuda_enter(int device, int *before) {
-    const memopt_cuda_status s = memopt_i_cuda_ready();
-    return s ? s : memopt_i_cuda_enter_anyway(device, before);
+/* To be on `device` until leave_device(). After a failure the thread is where it was. */
+PRUNED memopt_cuda_status enter_device(int device, int *before) {
+    const memopt_cuda_status s = ready();
+    return s ? s : enter_anyway(device, before);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_leave(int device, int before) {
-    return before == device ? 0 : memopt_i_cuda_taken(cudaSetDevice(before));
+PRUNED memopt_cuda_status leave_device(int device, int before) {
+    return before == device ? 0 : taken(cudaSetDevice(before));
 }
 
 /* MEMOPT_CUDA_CURRENT_DEVICE becomes the number. */
-PRUNED memopt_cuda_status memopt_i_cuda_which(int *device) {
-    memopt_cuda_status s = memopt_i_cuda_ready();
+PRUNED memopt_cuda_status device_of(int *device) {
+    memopt_cuda_status s = ready();
     int count = 0;
 
     if (s) return s;
-    if (*device == MEMOPT_CUDA_CURRENT_DEVICE) return memopt_i_cuda_taken(cudaGetDevice(device));
-    s = memopt_i_cuda_taken(cudaGetDeviceCount(&count));
+    if (*device == MEMOPT_CUDA_CURRENT_DEVICE) return taken(cudaGetDevice(device));
+    s = taken(cudaGetDeviceCount(&count));
     if (s) return s;
     return *device < 0 || *device >= count ? MEMOPT_ERR_ARGUMENT : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes) {
     size_t left = 0;
     size_t total = 0;
     int before;
-    memopt_cuda_status s = memopt_i_cuda_which(&device);
+    memopt_cuda_status s = device_of(&device);
 
-    if (!s) s = memopt_i_cuda_enter(device, &before);
+    if (!s) s = enter_device(device, &before);
     if (s) return s;
-    s = memopt_i_cuda_taken(cudaMemGetInfo(&left, &total));
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(device, before));
+    s = taken(cudaMemGetInfo(&left, &total));
+    s = first_error(s, leave_device(device, before));
     if (s) return s;
     if (free_bytes) *free_bytes = left;
     if (total_bytes) *total_bytes = total;
@@ -1440,56 +1425,54 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size
 
 /* -- sources: what all of them share -- */
 
-PRUNED memopt_cuda_memory *memopt_i_cuda_memory(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
+PRUNED memopt_cuda_memory *memory_of(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
 
 /* Writes down why, and says it in words that arenas and heaps know. We are on the device. */
-PRUNED memopt_status memopt_i_cuda_memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
+PRUNED memopt_status memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
     size_t total;
 
     if (!status) return MEMOPT_OK;
     m->status = status;
     m->free_bytes = 0;
     if (memopt_cuda_to_status(status) == MEMOPT_ERR_MEMORY) /* of our own: it cannot be told any better */
-        (void)memopt_i_cuda_taken(cudaMemGetInfo(&m->free_bytes, &total));
+        (void)taken(cudaMemGetInfo(&m->free_bytes, &total));
     return memopt_cuda_to_status(status);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
+PRUNED memopt_cuda_status settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
     if (status || (may_stay && m->no_wait)) return status;
-    return memopt_i_cuda_taken(cudaStreamSynchronize(m->stream));
+    return taken(cudaStreamSynchronize(m->stream));
 }
 
 /* What zero and the copies have in common: `work` on the device, and the wait for it. */
-typedef memopt_cuda_status memopt_i_cuda_work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
+typedef memopt_cuda_status work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
 
-PRUNED memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_cuda_work_fn *work, void *to,
-                                               const void *from, size_t bytes, int may_stay) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+PRUNED memopt_status source_work(memopt_source *source, work_fn *work, void *to,
+                                 const void *from, size_t bytes, int may_stay) {
+    memopt_cuda_memory *m = memory_of(source);
     int before;
-    memopt_cuda_status s = bytes ? memopt_i_cuda_enter(m->device, &before) : 0;
+    memopt_cuda_status s = bytes ? enter_device(m->device, &before) : 0;
 
-    if (s || !bytes) return memopt_i_cuda_memory_status(m, s);
-    s = memopt_i_cuda_settle(m, work(m, to, from, bytes), may_stay);
-    return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    if (s || !bytes) return memory_status(m, s);
+    s = settle(m, work(m, to, from, bytes), may_stay);
+    return memory_status(m, first_error(s, leave_device(m->device, before)));
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_work_zero(const memopt_cuda_memory *m, void *start, const void *,
-                                                  size_t bytes) {
-    return memopt_i_cuda_taken(cudaMemsetAsync(start, 0, bytes, m->stream));
+PRUNED memopt_cuda_status work_zero(const memopt_cuda_memory *m, void *start, const void *, size_t bytes) {
+    return taken(cudaMemsetAsync(start, 0, bytes, m->stream));
 }
 
-PRUNED memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
-    return memopt_i_cuda_source_work(source, memopt_i_cuda_work_zero, start, NULL, bytes, 1);
+PRUNED memopt_status source_zero(memopt_source *source, void *start, size_t bytes) {
+    return source_work(source, work_zero, start, NULL, bytes, 1);
 }
 
 /* Over the bus the runtime finds out itself where each side lies. */
-PRUNED memopt_cuda_status memopt_i_cuda_work_across(const memopt_cuda_memory *m, void *to, const void *from,
-                                                    size_t bytes) {
-    return memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
+PRUNED memopt_cuda_status work_across(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes) {
+    return taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
 }
 
-PRUNED memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
-    return memopt_i_cuda_source_work(source, memopt_i_cuda_work_across, to, from, bytes, 0);
+PRUNED memopt_status source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
+    return source_work(source, work_across, to, from, bytes, 0);
 }
 
 /* Bytes that overlap where they are going: cudaMemcpy must not. Pieces as long as the distance do not overlap; below
@@ -1500,7 +1483,7 @@ PRUNED memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to
 #define MEMOPT_I_CUDA_MOVE_TILE    ((size_t)MEMOPT_I_CUDA_MOVE_THREADS * MEMOPT_I_CUDA_MOVE_EACH)
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_MOVE_THREADS)
-memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t bytes, int upwards) {
+move_kernel(unsigned char *to, const unsigned char *from, size_t bytes, int upwards) {
     const size_t tiles = (bytes + MEMOPT_I_CUDA_MOVE_TILE - 1) / MEMOPT_I_CUDA_MOVE_TILE;
     unsigned char byte[MEMOPT_I_CUDA_MOVE_EACH];
 
@@ -1521,8 +1504,7 @@ memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t b
 
 #define MEMOPT_I_CUDA_MOVE_PIECE ((size_t)64 << 10)
 
-PRUNED memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, void *there, const void *here,
-                                                  size_t bytes) {
+PRUNED memopt_cuda_status work_move(const memopt_cuda_memory *m, void *there, const void *here, size_t bytes) {
     unsigned char *const to = (unsigned char *)there;
     const unsigned char *const from = (const unsigned char *)here;
     const uintptr_t a = (uintptr_t)to;
@@ -1535,36 +1517,34 @@ PRUNED memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, v
 
     if (!apart) return 0;
     if (apart < bytes && apart < MEMOPT_I_CUDA_MOVE_PIECE)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_move_kernel<>, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes,
-                                 a > b);
+        return MEMOPT_I_CUDA_RUN(move_kernel<>, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes, a > b);
     for (; done < bytes && !s; done += n) {
         n = memopt_i_min(apart, bytes - done);
         const size_t at = a > b ? bytes - done - n : done;
-        s = memopt_i_cuda_taken(cudaMemcpyAsync(to + at, from + at, n, cudaMemcpyDefault, stream));
+        s = taken(cudaMemcpyAsync(to + at, from + at, n, cudaMemcpyDefault, stream));
     }
     return s;
 }
 
-PRUNED memopt_status memopt_i_cuda_source_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
-    return memopt_i_cuda_source_work(source, memopt_i_cuda_work_move, to, from, bytes, 1);
+PRUNED memopt_status source_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
+    return source_work(source, work_move, to, from, bytes, 1);
 }
 
 /* What a source is made of; the rest is filled in by its kind. */
-PRUNED memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m,
-                                               memopt_source *s) {
+PRUNED memopt_cuda_status source_of(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m, memopt_source *s) {
     memopt_cuda_status status;
     size_t total = 0;
 
     memset(m, 0, sizeof *m);
     memset(s, 0, sizeof *s);
     if (!memory) return MEMOPT_CUDA_ERR_NULL;
-    status = memopt_i_cuda_which(&device);
+    status = device_of(&device);
     if (!status) status = memopt_cuda_memory_available(device, NULL, &total);
     if (status) return status;
     m->device = device;
-    s->zero_fn = memopt_i_cuda_source_zero;
-    s->copy_fn = memopt_i_cuda_source_copy;
-    s->copy_in_fn = s->copy_out_fn = memopt_i_cuda_source_across;
+    s->zero_fn = source_zero;
+    s->copy_fn = source_copy;
+    s->copy_in_fn = s->copy_out_fn = source_across;
     s->granularity = 1;
     s->base_alignment = s->alignment = MEMOPT_I_CUDA_ALIGN;
     s->capacity = memopt_i_align_down(total, MEMOPT_I_CUDA_ALIGN);
@@ -1575,121 +1555,118 @@ PRUNED memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *m
 
 /* -- one call a reservation: device, pinned, managed -- */
 
-typedef cudaError_t memopt_i_cuda_get_fn(memopt_cuda_memory *m, size_t bytes, void **block);
-typedef cudaError_t memopt_i_cuda_give_fn(void *block);
+typedef cudaError_t get_fn(memopt_cuda_memory *m, size_t bytes, void **block);
+typedef cudaError_t give_fn(void *block);
 
-PRUNED memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t bytes, void **base,
-                                                memopt_i_cuda_get_fn *get, memopt_i_cuda_give_fn *give) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+PRUNED memopt_status reserve_with(memopt_source *source, size_t bytes, void **base, get_fn *get, give_fn *give) {
+    memopt_cuda_memory *m = memory_of(source);
     void *block = NULL;
     int before;
     memopt_status plain;
-    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_status s = enter_device(m->device, &before);
 
-    if (s) return memopt_i_cuda_memory_status(m, s);
-    s = memopt_i_cuda_taken(get(m, bytes, &block));
-    if (!s && memopt_i_cuda_pointer(block, source->base_alignment)) s = MEMOPT_ERR_DEVICE;
-    plain = memopt_i_cuda_memory_status(m, s); /* here, where the free bytes are those of the device */
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before));
+    if (s) return memory_status(m, s);
+    s = taken(get(m, bytes, &block));
+    if (!s && pointer(block, source->base_alignment)) s = MEMOPT_ERR_DEVICE;
+    plain = memory_status(m, s); /* here, where the free bytes are those of the device */
+    s = first_error(s, leave_device(m->device, before));
     if (s) {
-        if (block) (void)memopt_i_cuda_taken(give(block));
-        return plain ? plain : memopt_i_cuda_memory_status(m, s);
+        if (block) (void)taken(give(block));
+        return plain ? plain : memory_status(m, s);
     }
     *base = block;
     return MEMOPT_OK;
 }
 
 /* Frees whatever happens. An error that was pending before stays, unless a failure of ours has taken its place. */
-PRUNED void memopt_i_cuda_release_with(memopt_source *source, void *base, memopt_i_cuda_give_fn *give) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+PRUNED void release_with(memopt_source *source, void *base, give_fn *give) {
+    memopt_cuda_memory *m = memory_of(source);
     int before;
     memopt_cuda_status s, t;
 
-    s = memopt_i_cuda_enter_anyway(m->device, &before);
-    t = memopt_i_cuda_taken(cudaDeviceSynchronize());
-    t = memopt_i_cuda_first(t, memopt_i_cuda_taken(give(base)));
-    s = memopt_i_cuda_first(memopt_i_cuda_first(s, t), memopt_i_cuda_leave(m->device, before));
+    s = enter_anyway(m->device, &before);
+    t = taken(cudaDeviceSynchronize());
+    t = first_error(t, taken(give(base)));
+    s = first_error(first_error(s, t), leave_device(m->device, before));
     if (s) m->status = s;
 }
 
-PRUNED cudaError_t memopt_i_cuda_block_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t block_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     (void)m;
     return cudaMalloc(block, bytes);
 }
 
-PRUNED cudaError_t memopt_i_cuda_block_give(void *block) { return cudaFree(block); }
+PRUNED cudaError_t block_give(void *block) { return cudaFree(block); }
 
-PRUNED memopt_status memopt_i_cuda_block_reserve(memopt_source *s, size_t bytes, void **base) {
-    return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_block_get, memopt_i_cuda_block_give);
+PRUNED memopt_status block_reserve(memopt_source *s, size_t bytes, void **base) {
+    return reserve_with(s, bytes, base, block_get, block_give);
 }
 
-PRUNED void memopt_i_cuda_block_release(memopt_source *s, void *base, size_t bytes) {
+PRUNED void block_release(memopt_source *s, void *base, size_t bytes) {
     (void)bytes;
-    memopt_i_cuda_release_with(s, base, memopt_i_cuda_block_give);
+    release_with(s, base, block_give);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory,
-                                                             memopt_source *out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
-    memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
-    s.reserve_fn = memopt_i_cuda_block_reserve;
-    s.release_fn = memopt_i_cuda_block_release;
+    s.reserve_fn = block_reserve;
+    s.release_fn = block_release;
     *memory = m;
     *out = s;
     return 0;
 }
 
 /* Pinned: the CPU does it all, once the stream has come so far. Portable: pinned for every device. */
-PRUNED cudaError_t memopt_i_cuda_pinned_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t pinned_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     (void)m;
     return cudaHostAlloc(block, bytes, cudaHostAllocPortable);
 }
 
-PRUNED cudaError_t memopt_i_cuda_pinned_give(void *block) { return cudaFreeHost(block); }
+PRUNED cudaError_t pinned_give(void *block) { return cudaFreeHost(block); }
 
-PRUNED memopt_status memopt_i_cuda_pinned_reserve(memopt_source *s, size_t bytes, void **base) {
-    return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_pinned_get, memopt_i_cuda_pinned_give);
+PRUNED memopt_status pinned_reserve(memopt_source *s, size_t bytes, void **base) {
+    return reserve_with(s, bytes, base, pinned_get, pinned_give);
 }
 
-PRUNED void memopt_i_cuda_pinned_release(memopt_source *s, void *base, size_t bytes) {
+PRUNED void pinned_release(memopt_source *s, void *base, size_t bytes) {
     (void)bytes;
-    memopt_i_cuda_release_with(s, base, memopt_i_cuda_pinned_give);
+    release_with(s, base, pinned_give);
 }
 
-PRUNED memopt_status memopt_i_cuda_pinned_ready(memopt_source *source) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+PRUNED memopt_status pinned_ready(memopt_source *source) {
+    memopt_cuda_memory *m = memory_of(source);
     int before;
-    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_status s = enter_device(m->device, &before);
 
-    if (s) return memopt_i_cuda_memory_status(m, s);
-    s = memopt_i_cuda_settle(m, 0, 0);
-    return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    if (s) return memory_status(m, s);
+    s = settle(m, 0, 0);
+    return memory_status(m, first_error(s, leave_device(m->device, before)));
 }
 
-PRUNED memopt_status memopt_i_cuda_pinned_zero(memopt_source *source, void *start, size_t bytes) {
-    const memopt_status status = memopt_i_cuda_pinned_ready(source);
+PRUNED memopt_status pinned_zero(memopt_source *source, void *start, size_t bytes) {
+    const memopt_status status = pinned_ready(source);
     return status ? status : memopt_i_host_zero(source, start, bytes);
 }
 
-PRUNED memopt_status memopt_i_cuda_pinned_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
-    const memopt_status status = memopt_i_cuda_pinned_ready(source);
+PRUNED memopt_status pinned_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
+    const memopt_status status = pinned_ready(source);
     return status ? status : memopt_i_host_copy(source, to, from, bytes);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory,
-                                                             memopt_source *out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
-    memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
-    s.reserve_fn = memopt_i_cuda_pinned_reserve;
-    s.release_fn = memopt_i_cuda_pinned_release;
-    s.zero_fn = memopt_i_cuda_pinned_zero;
-    s.copy_in_fn = s.copy_out_fn = s.copy_fn = memopt_i_cuda_pinned_copy;
+    s.reserve_fn = pinned_reserve;
+    s.release_fn = pinned_release;
+    s.zero_fn = pinned_zero;
+    s.copy_in_fn = s.copy_out_fn = s.copy_fn = pinned_copy;
     s.capacity = SIZE_MAX / 2;
     s.host_visible = 1;
     s.kind = MEMOPT_SOURCE_PINNED;
@@ -1700,7 +1677,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_
 
 /* Managed. CUDA 13 says where with a struct, CUDA 12 with a number. Where CPU and device cannot use it at once
    (Windows), there is no advice to be given: the driver moves all of it at every launch. */
-PRUNED cudaError_t memopt_i_cuda_prefer(const void *block, size_t bytes, int device) {
+PRUNED cudaError_t prefer(const void *block, size_t bytes, int device) {
 #if CUDART_VERSION >= 13000
     struct cudaMemLocation where;
 
@@ -1713,31 +1690,31 @@ PRUNED cudaError_t memopt_i_cuda_prefer(const void *block, size_t bytes, int dev
 #endif
 }
 
-PRUNED cudaError_t memopt_i_cuda_managed_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t managed_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     int concurrent = 0;
     cudaError_t e = cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, m->device);
 
     if (e == cudaSuccess) e = cudaMallocManaged(block, bytes, cudaMemAttachGlobal);
     if (e != cudaSuccess || !concurrent) return e;
-    return memopt_i_cuda_prefer(*block, bytes, m->device); /* a block with an error is freed by who called */
+    return prefer(*block, bytes, m->device); /* a block with an error is freed by who called */
 }
 
-PRUNED memopt_status memopt_i_cuda_managed_reserve(memopt_source *s, size_t bytes, void **base) {
-    return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_managed_get, memopt_i_cuda_block_give);
+PRUNED memopt_status managed_reserve(memopt_source *s, size_t bytes, void **base) {
+    return reserve_with(s, bytes, base, managed_get, block_give);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_managed(int device, int host_visible, memopt_cuda_memory *memory,
-                                                              memopt_source *out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_source_managed(int device, int host_visible, memopt_cuda_memory *memory,
+                                                          memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
     int managed = 0;
-    memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
-    if (!status) status = memopt_i_cuda_taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
+    if (!status) status = taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
     if (!status && !managed) status = MEMOPT_ERR_UNSUPPORTED;
     if (status) return status;
-    s.reserve_fn = memopt_i_cuda_managed_reserve;
-    s.release_fn = memopt_i_cuda_block_release;
+    s.reserve_fn = managed_reserve;
+    s.release_fn = block_release;
     s.capacity = SIZE_MAX / 2;
     s.host_visible = host_visible != 0;
     *memory = m;
@@ -1751,50 +1728,47 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_managed(int device, int ho
 enum { MEMOPT_I_CUDA_ADDRESS_RESERVE, MEMOPT_I_CUDA_ADDRESS_FREE, MEMOPT_I_CUDA_CREATE, MEMOPT_I_CUDA_RELEASE,
        MEMOPT_I_CUDA_MAP, MEMOPT_I_CUDA_UNMAP, MEMOPT_I_CUDA_SET_ACCESS, MEMOPT_I_CUDA_DRIVER };
 
-typedef CUresult (CUDAAPI *memopt_i_cuda_address_reserve_fn)(CUdeviceptr *, size_t, size_t, CUdeviceptr,
-                                                             unsigned long long);
+typedef CUresult (CUDAAPI *address_reserve_fn)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
 
 /* of ADDRESS_FREE and UNMAP */
-typedef CUresult (CUDAAPI *memopt_i_cuda_range_fn)(CUdeviceptr, size_t);
-typedef CUresult (CUDAAPI *memopt_i_cuda_create_fn)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
-                                                    unsigned long long);
-typedef CUresult (CUDAAPI *memopt_i_cuda_handle_fn)(CUmemGenericAllocationHandle);
-typedef CUresult (CUDAAPI *memopt_i_cuda_map_fn)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
-                                                 unsigned long long);
-typedef CUresult (CUDAAPI *memopt_i_cuda_access_fn)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
-typedef CUresult (CUDAAPI *memopt_i_cuda_granularity_fn)(size_t *, const CUmemAllocationProp *,
-                                                         CUmemAllocationGranularity_flags);
+typedef CUresult (CUDAAPI *range_fn)(CUdeviceptr, size_t);
+typedef CUresult (CUDAAPI *create_fn)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                                      unsigned long long);
+typedef CUresult (CUDAAPI *handle_fn)(CUmemGenericAllocationHandle);
+typedef CUresult (CUDAAPI *map_fn)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+typedef CUresult (CUDAAPI *access_fn)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+typedef CUresult (CUDAAPI *granularity_fn)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
 
-PRUNED memopt_cuda_status memopt_i_cuda_driver(CUresult result) {
+PRUNED memopt_cuda_status driver_error(CUresult result) {
     return result == CUDA_SUCCESS ? 0 : MEMOPT_CUDA_BASE_DRIVER + (int)result;
 }
 
 /* By version: without it a newer runtime may give a function with other arguments. 10.2 is where they came in. */
-PRUNED memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
+PRUNED memopt_cuda_status symbol(const char *name, void **out) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     memopt_cuda_status s;
 
     *out = NULL;
 #if CUDART_VERSION >= 12050
-    s = memopt_i_cuda_taken(cudaGetDriverEntryPointByVersion(name, out, 10020, cudaEnableDefault, &found));
+    s = taken(cudaGetDriverEntryPointByVersion(name, out, 10020, cudaEnableDefault, &found));
 #else
-    s = memopt_i_cuda_taken(cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found));
+    s = taken(cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found));
 #endif
     if (s) return s;
     return found == cudaDriverEntryPointSuccess && *out ? 0 : MEMOPT_ERR_UNSUPPORTED;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_symbols(void *functions[MEMOPT_I_CUDA_DRIVER], void **granularity) {
+PRUNED memopt_cuda_status symbols(void *functions[MEMOPT_I_CUDA_DRIVER], void **granularity) {
     static const char *const names[MEMOPT_I_CUDA_DRIVER] = { "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",
         "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess" };
-    memopt_cuda_status s = memopt_i_cuda_symbol("cuMemGetAllocationGranularity", granularity);
+    memopt_cuda_status s = symbol("cuMemGetAllocationGranularity", granularity);
     int i;
 
-    for (i = 0; i < MEMOPT_I_CUDA_DRIVER && !s; ++i) s = memopt_i_cuda_symbol(names[i], &functions[i]);
+    for (i = 0; i < MEMOPT_I_CUDA_DRIVER && !s; ++i) s = symbol(names[i], &functions[i]);
     return s;
 }
 
-PRUNED CUmemAllocationProp memopt_i_cuda_prop(int device) {
+PRUNED CUmemAllocationProp access_prop(int device) {
     CUmemAllocationProp prop;
 
     memset(&prop, 0, sizeof prop);
@@ -1804,180 +1778,175 @@ PRUNED CUmemAllocationProp memopt_i_cuda_prop(int device) {
     return prop;
 }
 
-PRUNED CUdeviceptr memopt_i_cuda_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
+PRUNED CUdeviceptr device_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
 
 /* A granule's memory. The handle is let go as soon as it is mapped: the mapping alone keeps the memory from then on, so
    that nothing is left to remember but which granules there are. */
-PRUNED memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned char *at) {
-    const CUmemAllocationProp prop = memopt_i_cuda_prop(m->device);
+PRUNED memopt_cuda_status map_one(memopt_cuda_memory *m, unsigned char *at) {
+    const CUmemAllocationProp prop = access_prop(m->device);
     CUmemGenericAllocationHandle handle = 0;
-    const CUdeviceptr to = memopt_i_cuda_address(at);
+    const CUdeviceptr to = device_address(at);
     memopt_cuda_status s, t;
 
-    s = memopt_i_cuda_driver(((memopt_i_cuda_create_fn)m->driver[MEMOPT_I_CUDA_CREATE])(&handle, m->granularity,
-                                                                                        &prop, 0));
+    s = driver_error(((create_fn)m->driver[MEMOPT_I_CUDA_CREATE])(&handle, m->granularity, &prop, 0));
     if (s) return s;
-    s = memopt_i_cuda_driver(((memopt_i_cuda_map_fn)m->driver[MEMOPT_I_CUDA_MAP])(to, m->granularity, 0, handle, 0));
-    t = memopt_i_cuda_driver(((memopt_i_cuda_handle_fn)m->driver[MEMOPT_I_CUDA_RELEASE])(handle));
-    if (!s && t) (void)((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(to, m->granularity);
-    return memopt_i_cuda_first(s, t);
+    s = driver_error(((map_fn)m->driver[MEMOPT_I_CUDA_MAP])(to, m->granularity, 0, handle, 0));
+    t = driver_error(((handle_fn)m->driver[MEMOPT_I_CUDA_RELEASE])(handle));
+    if (!s && t) (void)((range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(to, m->granularity);
+    return first_error(s, t);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_unmap_one(memopt_cuda_memory *m, unsigned char *at) {
-    return memopt_i_cuda_driver(((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(memopt_i_cuda_address(at),
-                                                                                         m->granularity));
+PRUNED memopt_cuda_status unmap_one(memopt_cuda_memory *m, unsigned char *at) {
+    return driver_error(((range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(device_address(at), m->granularity));
 }
 
 /* All of a range, or nothing. Memory that is mapped is not yet anybody's to use. */
-PRUNED memopt_cuda_status memopt_i_cuda_map(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
+PRUNED memopt_cuda_status map_handle(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
     CUmemAccessDesc access;
     size_t done = 0;
     memopt_cuda_status s = 0;
 
     while (done < bytes && !s) {
-        s = memopt_i_cuda_map_one(m, start + done);
+        s = map_one(m, start + done);
         if (!s) done += m->granularity;
     }
     memset(&access, 0, sizeof access);
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = m->device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (!s) s = memopt_i_cuda_driver(((memopt_i_cuda_access_fn)m->driver[MEMOPT_I_CUDA_SET_ACCESS])(
-        memopt_i_cuda_address(start), bytes, &access, 1));
+    if (!s) s = driver_error(((access_fn)m->driver[MEMOPT_I_CUDA_SET_ACCESS])(
+        device_address(start), bytes, &access, 1));
     while (s && done) {
         done -= m->granularity;
-        (void)memopt_i_cuda_unmap_one(m, start + done);
+        (void)unmap_one(m, start + done);
     }
     return s;
 }
 
 /* Reservations: which granules are there is asked only by release, which is told nothing. */
-typedef struct memopt_i_cuda_range { /* a byte for each granule behind it */
-    struct memopt_i_cuda_range *next;
+typedef struct range { /* a byte for each granule behind it */
+    struct range *next;
     unsigned char *base;
     size_t bytes, memory;
-} memopt_i_cuda_range;
+} range;
 
-PRUNED unsigned char *memopt_i_cuda_granules(memopt_i_cuda_range *r) { return (unsigned char *)(r + 1); }
+PRUNED unsigned char *granules(range *r) { return (unsigned char *)(r + 1); }
 
-PRUNED memopt_i_cuda_range *memopt_i_cuda_range_of(const memopt_cuda_memory *m, const void *address) {
-    memopt_i_cuda_range *r = (memopt_i_cuda_range *)m->ranges;
+PRUNED range *range_of(const memopt_cuda_memory *m, const void *address) {
+    range *r = (range *)m->ranges;
     while (r && (uintptr_t)address - (uintptr_t)r->base >= r->bytes) r = r->next;
     return r;
 }
 
-PRUNED void memopt_i_cuda_set_granules(memopt_cuda_memory *m, unsigned char *start, size_t bytes, int there) {
-    memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, start);
-    if (r)
-        memset(memopt_i_cuda_granules(r) + (size_t)(start - r->base) / m->granularity, there, bytes / m->granularity);
+PRUNED void set_granules(memopt_cuda_memory *m, unsigned char *start, size_t bytes, int there) {
+    range *r = range_of(m, start);
+    if (r) memset(granules(r) + (size_t)(start - r->base) / m->granularity, there, bytes / m->granularity);
 }
 
-PRUNED memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *start, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+PRUNED memopt_status pages_commit(memopt_source *source, void *start, size_t bytes) {
+    memopt_cuda_memory *m = memory_of(source);
     int before;
     memopt_status plain;
-    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_status s = enter_device(m->device, &before);
 
-    if (s) return memopt_i_cuda_memory_status(m, s);
-    s = memopt_i_cuda_map(m, (unsigned char *)start, bytes);
-    if (!s) memopt_i_cuda_set_granules(m, (unsigned char *)start, bytes, 1);
-    plain = memopt_i_cuda_memory_status(m, s);
-    s = memopt_i_cuda_leave(m->device, before);
+    if (s) return memory_status(m, s);
+    s = map_handle(m, (unsigned char *)start, bytes);
+    if (!s) set_granules(m, (unsigned char *)start, bytes, 1);
+    plain = memory_status(m, s);
+    s = leave_device(m->device, before);
     if (s) m->status = s; /* the memory is there all the same */
     return plain;
 }
 
 /* Where a granule cannot go, those before it come back, so that the range is as it was but for what was in it. */
-PRUNED memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *start, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+PRUNED memopt_status pages_decommit(memopt_source *source, void *start, size_t bytes) {
+    memopt_cuda_memory *m = memory_of(source);
     unsigned char *p = (unsigned char *)start;
     size_t done = 0;
     int before;
-    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_status s = enter_device(m->device, &before);
 
-    if (s) return memopt_i_cuda_memory_status(m, s);
-    s = memopt_i_cuda_taken(cudaDeviceSynchronize());
-    for (; done < bytes && !s; done += s ? 0 : m->granularity) s = memopt_i_cuda_unmap_one(m, p + done);
-    if (!s) memopt_i_cuda_set_granules(m, p, bytes, 0);
-    else if (done && memopt_i_cuda_map(m, p, done)) memopt_i_cuda_set_granules(m, p, done, 0);
-    return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    if (s) return memory_status(m, s);
+    s = taken(cudaDeviceSynchronize());
+    for (; done < bytes && !s; done += s ? 0 : m->granularity) s = unmap_one(m, p + done);
+    if (!s) set_granules(m, p, bytes, 0);
+    else if (done && map_handle(m, p, done)) set_granules(m, p, done, 0);
+    return memory_status(m, first_error(s, leave_device(m->device, before)));
 }
 
-PRUNED memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t bytes, void **base) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
-    memopt_i_cuda_range *r;
+PRUNED memopt_status pages_reserve(memopt_source *source, size_t bytes, void **base) {
+    memopt_cuda_memory *m = memory_of(source);
+    range *r;
     CUdeviceptr at = 0;
     size_t memory;
     int before;
-    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_status s = enter_device(m->device, &before);
 
-    if (s) return memopt_i_cuda_memory_status(m, s);
+    if (s) return memory_status(m, s);
     memory = sizeof *r + bytes / m->granularity;
-    r = (memopt_i_cuda_range *)memopt_i_alloc(&source->host, memory, MEMOPT_I_HOST_ALIGN);
-    s = r ? memopt_i_cuda_driver(((memopt_i_cuda_address_reserve_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_RESERVE])(
+    r = (range *)memopt_i_alloc(&source->host, memory, MEMOPT_I_HOST_ALIGN);
+    s = r ? driver_error(((address_reserve_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_RESERVE])(
             &at, bytes, source->base_alignment, 0, 0)) : MEMOPT_ERR_MEMORY;
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before));
+    s = first_error(s, leave_device(m->device, before));
     if (s) {
-        if (at) (void)((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(at, bytes);
+        if (at) (void)((range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(at, bytes);
         if (r) memopt_i_free(&source->host, r, memory, MEMOPT_I_HOST_ALIGN);
-        return memopt_i_cuda_memory_status(m, s);
+        return memory_status(m, s);
     }
     memset(r, 0, memory);
     r->base = (unsigned char *)(uintptr_t)at;
     r->bytes = bytes;
     r->memory = memory;
-    r->next = (memopt_i_cuda_range *)m->ranges;
+    r->next = (range *)m->ranges;
     m->ranges = r;
     *base = r->base;
     return MEMOPT_OK;
 }
 
-PRUNED void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
-    memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, base);
-    memopt_i_cuda_range **link = (memopt_i_cuda_range **)(void *)&m->ranges;
+PRUNED void pages_release(memopt_source *source, void *base, size_t bytes) {
+    memopt_cuda_memory *m = memory_of(source);
+    range *r = range_of(m, base);
+    range **link = (range **)(void *)&m->ranges;
     size_t i;
     int before;
     memopt_cuda_status s;
 
     if (!r) return; /* none of ours */
-    s = memopt_i_cuda_enter_anyway(m->device, &before);
-    s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaDeviceSynchronize()));
+    s = enter_anyway(m->device, &before);
+    s = first_error(s, taken(cudaDeviceSynchronize()));
     for (i = 0; i < bytes / m->granularity; ++i)
-        if (memopt_i_cuda_granules(r)[i])
-            s = memopt_i_cuda_first(s, memopt_i_cuda_unmap_one(m, r->base + i * m->granularity));
-    s = memopt_i_cuda_first(s, memopt_i_cuda_driver(((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(
-        memopt_i_cuda_address(base), bytes)));
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before));
+        if (granules(r)[i]) s = first_error(s, unmap_one(m, r->base + i * m->granularity));
+    s = first_error(s, driver_error(((range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(device_address(base), bytes)));
+    s = first_error(s, leave_device(m->device, before));
     if (s) m->status = s;
     while (*link != r) link = &(*link)->next;
     *link = r->next;
     memopt_i_free(&source->host, r, r->memory, MEMOPT_I_HOST_ALIGN);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
-                                                            memopt_cuda_memory *memory, memopt_source *out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
+                                                        memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
     void *get_granularity = NULL;
     size_t least = 0;
     CUmemAllocationProp prop;
-    memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
     if (memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
-    prop = memopt_i_cuda_prop(m.device);
-    status = memopt_i_cuda_symbols(m.driver, &get_granularity);
-    if (!status) status = memopt_i_cuda_driver(((memopt_i_cuda_granularity_fn)get_granularity)(&least, &prop,
+    prop = access_prop(m.device);
+    status = symbols(m.driver, &get_granularity);
+    if (!status) status = driver_error(((granularity_fn)get_granularity)(&least, &prop,
         CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     if (status) return status;
     if (!memopt_i_power_of_two(least)) return MEMOPT_ERR_UNSUPPORTED;
     m.granularity = granularity ? granularity : memopt_i_max(least, MEMOPT_I_CUDA_GRANULARITY);
     if (!memopt_i_power_of_two(m.granularity) || m.granularity < least) return MEMOPT_ERR_ARGUMENT;
-    s.reserve_fn = memopt_i_cuda_pages_reserve;
-    s.release_fn = memopt_i_cuda_pages_release;
-    s.commit_fn = memopt_i_cuda_pages_commit;
-    s.decommit_fn = memopt_i_cuda_pages_decommit;
+    s.reserve_fn = pages_reserve;
+    s.release_fn = pages_release;
+    s.commit_fn = pages_commit;
+    s.decommit_fn = pages_decommit;
     s.granularity = m.granularity;
     s.base_alignment = least;
     s.capacity = memopt_i_align_down(s.capacity, m.granularity);
@@ -1991,28 +1960,28 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t g
 
 enum { MEMOPT_I_CUDA_UP, MEMOPT_I_CUDA_DOWN };
 
-typedef struct memopt_i_cuda_bucket {
+typedef struct transfer_bucket {
     unsigned char *pinned;
     cudaEvent_t event; /* behind its last crossing */
     unsigned char *to; /* on its way out: where the bytes belong; else NULL */
     size_t bytes;
     uint64_t call;     /* of which call */
-} memopt_i_cuda_bucket;
+} transfer_bucket;
 
-struct memopt_cuda_transfer {
+struct api::memopt_cuda_transfer {
     int            device, owns, booked;
     size_t         bucket_bytes, memory;
     unsigned char *pinned;
     cudaStream_t   streams[2];
     cudaEvent_t    came, went; /* in the caller's stream before a copy; in ours behind it */
-    memopt_i_cuda_bucket buckets[2][2]; /* they take turns, so the next one is the one that waits longest */
+    transfer_bucket buckets[2][2]; /* they take turns, so the next one is the one that waits longest */
     unsigned       next[2];
     uint64_t       call;
     memopt_ledger *ledger;
     memopt_host    host;
 };
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes) {
     size_t bucket = desc && desc->bucket_bytes ? desc->bucket_bytes : MEMOPT_I_CUDA_BUCKET;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -2023,25 +1992,25 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_
 }
 
 /* `stream` goes on only when `event` has come to pass; an event that was never recorded is none. */
-PRUNED memopt_cuda_status memopt_i_cuda_await(cudaStream_t stream, cudaEvent_t event) {
-    return memopt_i_cuda_taken(cudaStreamWaitEvent(stream, event, 0));
+PRUNED memopt_cuda_status await(cudaStream_t stream, cudaEvent_t event) {
+    return taken(cudaStreamWaitEvent(stream, event, 0));
 }
 
 /* One of ours starts behind all that the caller's was given so far. */
-PRUNED memopt_cuda_status memopt_i_cuda_behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
-    const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->came, stream));
-    return s ? s : memopt_i_cuda_await(t->streams[way], t->came);
+PRUNED memopt_cuda_status behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
+    const memopt_cuda_status s = taken(cudaEventRecord(t->came, stream));
+    return s ? s : await(t->streams[way], t->came);
 }
 
 /* And the other way round. */
-PRUNED memopt_cuda_status memopt_i_cuda_before(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
-    const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->went, t->streams[way]));
-    return s ? s : memopt_i_cuda_await(stream, t->went);
+PRUNED memopt_cuda_status before_stream(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
+    const memopt_cuda_status s = taken(cudaEventRecord(t->went, t->streams[way]));
+    return s ? s : await(stream, t->went);
 }
 
 /* The CPU waits for a bucket's crossing, and brings what came out to its place. */
-PRUNED memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
-    const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventSynchronize(b->event));
+PRUNED memopt_cuda_status empty(transfer_bucket *b) {
+    const memopt_cuda_status s = taken(cudaEventSynchronize(b->event));
 
     if (s) return s;
     if (b->to) memcpy(b->to, b->pinned, b->bytes);
@@ -2049,35 +2018,35 @@ PRUNED memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_empty_all(memopt_cuda_transfer *t) { /* the oldest first */
+PRUNED memopt_cuda_status empty_all(memopt_cuda_transfer *t) { /* the oldest first */
     const unsigned next = t->next[MEMOPT_I_CUDA_DOWN];
-    memopt_i_cuda_bucket *b = t->buckets[MEMOPT_I_CUDA_DOWN];
-    const memopt_cuda_status s = b[next].to ? memopt_i_cuda_empty(&b[next]) : 0;
-    return s || !b[!next].to ? s : memopt_i_cuda_empty(&b[!next]);
+    transfer_bucket *b = t->buckets[MEMOPT_I_CUDA_DOWN];
+    const memopt_cuda_status s = b[next].to ? empty(&b[next]) : 0;
+    return s || !b[!next].to ? s : empty(&b[!next]);
 }
 
 /* After a failure in the middle of a call: nothing of it is on its way when we return. */
-PRUNED memopt_cuda_status memopt_i_cuda_stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
+PRUNED memopt_cuda_status stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
     int i;
 
-    (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
+    (void)taken(cudaStreamSynchronize(t->streams[way]));
     for (i = 0; i < 2; ++i)
         if (t->buckets[MEMOPT_I_CUDA_DOWN][i].call == t->call) t->buckets[MEMOPT_I_CUDA_DOWN][i].to = NULL;
     return status;
 }
 
 /* A piece of at most a bucket, either way. */
-PRUNED memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, unsigned char *to,
-                                              const unsigned char *from, size_t n) {
-    memopt_i_cuda_bucket *b = &t->buckets[way][t->next[way]];
-    memopt_cuda_status s = memopt_i_cuda_empty(b);
+PRUNED memopt_cuda_status piece(memopt_cuda_transfer *t, int way, unsigned char *to,
+                                const unsigned char *from, size_t n) {
+    transfer_bucket *b = &t->buckets[way][t->next[way]];
+    memopt_cuda_status s = empty(b);
 
     if (s) return s;
     if (way == MEMOPT_I_CUDA_UP) {
         memcpy(b->pinned, from, n);
-        s = memopt_i_cuda_taken(cudaMemcpyAsync(to, b->pinned, n, cudaMemcpyHostToDevice, t->streams[way]));
-    } else s = memopt_i_cuda_taken(cudaMemcpyAsync(b->pinned, from, n, cudaMemcpyDeviceToHost, t->streams[way]));
-    if (!s) s = memopt_i_cuda_taken(cudaEventRecord(b->event, t->streams[way]));
+        s = taken(cudaMemcpyAsync(to, b->pinned, n, cudaMemcpyHostToDevice, t->streams[way]));
+    } else s = taken(cudaMemcpyAsync(b->pinned, from, n, cudaMemcpyDeviceToHost, t->streams[way]));
+    if (!s) s = taken(cudaEventRecord(b->event, t->streams[way]));
     if (s) return s;
     b->to = way == MEMOPT_I_CUDA_UP ? NULL : to;
     b->bytes = n;
@@ -2086,121 +2055,116 @@ PRUNED memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, 
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_cross(memopt_cuda_transfer *t, int way, void *to, const void *from,
-                                              size_t bytes, cudaStream_t stream) {
+PRUNED memopt_cuda_status cross(memopt_cuda_transfer *t, int way, void *to, const void *from,
+                                size_t bytes, cudaStream_t stream) {
     size_t done = 0;
     size_t n;
     int before;
     memopt_cuda_status s;
 
     if (!t || (bytes && (!to || !from))) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_enter(t->device, &before);
+    s = enter_device(t->device, &before);
     if (s) return s;
     ++t->call;
-    if (bytes) s = memopt_i_cuda_behind(t, way, stream);
+    if (bytes) s = behind(t, way, stream);
     for (; done < bytes && !s; done += n) {
         n = memopt_i_min(t->bucket_bytes, bytes - done);
-        s = memopt_i_cuda_piece(t, way, (unsigned char *)to + done, (const unsigned char *)from + done, n);
+        s = piece(t, way, (unsigned char *)to + done, (const unsigned char *)from + done, n);
     }
-    if (bytes && !s) s = memopt_i_cuda_before(t, way, stream);
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
-    return s ? memopt_i_cuda_stop(t, way, s) : 0;
+    if (bytes && !s) s = before_stream(t, way, stream);
+    s = first_error(s, leave_device(t->device, before));
+    return s ? stop(t, way, s) : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from,
-                                                           size_t bytes, memopt_cuda_stream stream) {
-    return memopt_i_cuda_cross(transfer, MEMOPT_I_CUDA_UP, d_to, from, bytes, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from,
+                                                       size_t bytes, memopt_cuda_stream stream) {
+    return cross(transfer, MEMOPT_I_CUDA_UP, d_to, from, bytes, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer *transfer, void *to,
-                                                            const void *d_from, size_t bytes,
-                                                            memopt_cuda_stream stream) {
-    return memopt_i_cuda_cross(transfer, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_out(memopt_cuda_transfer *transfer, void *to, const void *d_from,
+                                                        size_t bytes, memopt_cuda_stream stream) {
+    return cross(transfer, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, stream);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_wait(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = memopt_i_cuda_empty_all(t);
+PRUNED memopt_cuda_status wait(memopt_cuda_transfer *t) {
+    memopt_cuda_status s = empty_all(t);
     int way;
 
-    for (way = 0; way < 2; ++way)
-        s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way])));
+    for (way = 0; way < 2; ++way) s = first_error(s, taken(cudaStreamSynchronize(t->streams[way])));
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
     int before;
     memopt_cuda_status s;
 
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_enter(transfer->device, &before);
+    s = enter_device(transfer->device, &before);
     if (s) return s;
-    s = memopt_i_cuda_wait(transfer);
-    return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
+    s = wait(transfer);
+    return first_error(s, leave_device(transfer->device, before));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
-                                                                 const void *from, size_t bytes,
-                                                                 memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
+                                                             const void *from, size_t bytes,
+                                                             memopt_cuda_stream stream) {
     const int way = MEMOPT_I_CUDA_UP;
     int before;
     memopt_cuda_status s;
 
     if (!transfer || (bytes && (!d_to || !from))) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_enter(transfer->device, &before);
+    s = enter_device(transfer->device, &before);
     if (s) return s;
-    if (bytes) s = memopt_i_cuda_behind(transfer, way, stream);
-    if (bytes && !s)
-        s = memopt_i_cuda_taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
-    return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
+    if (bytes) s = behind(transfer, way, stream);
+    if (bytes && !s) s = taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
+    return first_error(s, leave_device(transfer->device, before));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfer *transfer,
-                                                             memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_join(memopt_cuda_transfer *transfer, memopt_cuda_stream stream) {
     int before;
     memopt_cuda_status s;
 
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_enter(transfer->device, &before);
+    s = enter_device(transfer->device, &before);
     if (s) return s;
-    s = memopt_i_cuda_before(transfer, MEMOPT_I_CUDA_UP, stream);
-    return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
+    s = before_stream(transfer, MEMOPT_I_CUDA_UP, stream);
+    return first_error(s, leave_device(transfer->device, before));
 }
 
 /* Frees what is there: also after half a creation. */
-PRUNED memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t) {
+PRUNED memopt_cuda_status transfer_close(memopt_cuda_transfer *t) {
     memopt_cuda_status s = 0;
     int way, i;
 
     for (way = 0; way < 2; ++way) {
         for (i = 0; i < 2; ++i)
-            if (t->buckets[way][i].event)
-                s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(t->buckets[way][i].event)));
-        if (t->streams[way]) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaStreamDestroy(t->streams[way])));
+            if (t->buckets[way][i].event) s = first_error(s, taken(cudaEventDestroy(t->buckets[way][i].event)));
+        if (t->streams[way]) s = first_error(s, taken(cudaStreamDestroy(t->streams[way])));
     }
-    if (t->came) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(t->came)));
-    if (t->went) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(t->went)));
+    if (t->came) s = first_error(s, taken(cudaEventDestroy(t->came)));
+    if (t->went) s = first_error(s, taken(cudaEventDestroy(t->went)));
     if (t->booked) (void)memopt_ledger_remove(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, t->pinned);
-    if (t->owns && t->pinned) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaFreeHost(t->pinned)));
+    if (t->owns && t->pinned) s = first_error(s, taken(cudaFreeHost(t->pinned)));
     return s;
 }
 
 /* Streams that do not wait for the default stream, and events without clocks: both wait only where they are told to. */
-PRUNED memopt_cuda_status memopt_i_cuda_event(cudaEvent_t *event) {
-    return memopt_i_cuda_taken(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+PRUNED memopt_cuda_status event_create(cudaEvent_t *event) {
+    return taken(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = memopt_i_cuda_event(&t->came);
+PRUNED memopt_cuda_status transfer_open(memopt_cuda_transfer *t) {
+    memopt_cuda_status s = event_create(&t->came);
     void *block = NULL;
     int way, i;
 
-    if (!s) s = memopt_i_cuda_event(&t->went);
+    if (!s) s = event_create(&t->went);
     for (way = 0; way < 2 && !s; ++way) {
-        s = memopt_i_cuda_taken(cudaStreamCreateWithFlags(&t->streams[way], cudaStreamNonBlocking));
-        for (i = 0; i < 2 && !s; ++i) s = memopt_i_cuda_event(&t->buckets[way][i].event);
+        s = taken(cudaStreamCreateWithFlags(&t->streams[way], cudaStreamNonBlocking));
+        for (i = 0; i < 2 && !s; ++i) s = event_create(&t->buckets[way][i].event);
     }
     if (!s && t->owns) {
-        s = memopt_i_cuda_taken(cudaHostAlloc(&block, 4 * t->bucket_bytes, cudaHostAllocPortable));
+        s = taken(cudaHostAlloc(&block, 4 * t->bucket_bytes, cudaHostAllocPortable));
         t->pinned = (unsigned char *)block;
         if (!s) s = memopt_ledger_add(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, block,
                                       "transfer buckets");
@@ -2210,8 +2174,8 @@ PRUNED memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const memopt_cuda_transfer_desc *desc,
-                                                               memopt_cuda_transfer **out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_create(int device, const memopt_cuda_transfer_desc *desc,
+                                                           memopt_cuda_transfer **out) {
     memopt_cuda_transfer_desc d;
     memopt_cuda_transfer *t;
     memopt_host host;
@@ -2223,9 +2187,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
     s = memopt_cuda_transfer_bytes(&d, &bytes);
-    if (!s) s = memopt_i_cuda_pointer_if(d.pinned, MEMOPT_I_CUDA_ALIGN);
+    if (!s) s = pointer_if(d.pinned, MEMOPT_I_CUDA_ALIGN);
     if (!s && memopt_host_resolve(d.host, &host)) s = MEMOPT_ERR_ARGUMENT;
-    if (!s) s = memopt_i_cuda_which(&device);
+    if (!s) s = device_of(&device);
     if (s) return s;
     t = (memopt_cuda_transfer *)memopt_i_alloc(&host, sizeof *t, MEMOPT_I_HOST_ALIGN);
     if (!t) return MEMOPT_ERR_MEMORY;
@@ -2237,11 +2201,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const
     t->owns = !d.pinned;
     t->ledger = d.ledger;
     t->host = host;
-    s = memopt_i_cuda_enter(t->device, &before);
+    s = enter_device(t->device, &before);
     if (!s) {
-        s = memopt_i_cuda_transfer_open(t);
-        s = memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
-        if (s) (void)memopt_i_cuda_transfer_close(t);
+        s = transfer_open(t);
+        s = first_error(s, leave_device(t->device, before));
+        if (s) (void)transfer_close(t);
     }
     if (s) {
         memopt_i_free(&host, t, sizeof *t, MEMOPT_I_HOST_ALIGN);
@@ -2251,16 +2215,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer) {
+PUBLIC memopt_cuda_status api::memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer) {
     memopt_host host;
     int before;
     memopt_cuda_status s;
 
     if (!transfer) return 0;
-    s = memopt_i_cuda_enter_anyway(transfer->device, &before);
-    s = memopt_i_cuda_first(s, memopt_i_cuda_wait(transfer));
-    s = memopt_i_cuda_first(s, memopt_i_cuda_transfer_close(transfer));
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
+    s = enter_anyway(transfer->device, &before);
+    s = first_error(s, wait(transfer));
+    s = first_error(s, transfer_close(transfer));
+    s = first_error(s, leave_device(transfer->device, before));
     host = transfer->host; /* copied: it lies in what is freed */
     memopt_i_free(&host, transfer, transfer->memory, MEMOPT_I_HOST_ALIGN);
     return s;
@@ -2270,13 +2234,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_destroy(memopt_cuda_tran
 
 /* A slot's event stands behind the last copy into it or out of it, whichever way. So whoever comes next waits for it:
    the tape's stream before it uses the device's side again, and the other way's stream before it uses the slot. */
-typedef struct memopt_i_cuda_slot {
+typedef struct store_slot {
     cudaEvent_t event;
     size_t value, bytes;
     uint64_t is_taken;
-} memopt_i_cuda_slot;
+} store_slot;
 
-struct memopt_cuda_store {
+struct api::memopt_cuda_store {
     memopt_cuda_transfer *transfer;
     memopt_source *source;
     memopt_ledger *ledger;
@@ -2286,22 +2250,22 @@ struct memopt_cuda_store {
     int    pinned;
     memopt_cuda_status status;
     memopt_host host;
-    memopt_i_cuda_slot *slot;
+    store_slot *slot;
 };
 
-PRUNED memopt_status memopt_i_cuda_store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
+PRUNED memopt_status store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
     if (s) store->status = s;
     return memopt_cuda_to_status(s);
 }
 
 /* The store's block: itself, and its slots. */
-PRUNED memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t slots) {
+PRUNED store_slot *store_lay_out(memopt_carver *c, size_t slots) {
     (void)memopt_carve(c, 1, sizeof(memopt_cuda_store), 16);
-    return (memopt_i_cuda_slot *)memopt_carve(c, slots, sizeof(memopt_i_cuda_slot), 16);
+    return (store_slot *)memopt_carve(c, slots, sizeof(store_slot), 16);
 }
 
-PRUNED memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size_t value, int or_free) {
-    memopt_i_cuda_slot *none = NULL;
+PRUNED store_slot *slot_of(memopt_cuda_store *store, size_t value, int or_free) {
+    store_slot *none = NULL;
     size_t i;
 
     for (i = 0; i < store->slots; ++i) {
@@ -2311,103 +2275,103 @@ PRUNED memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size_
     return or_free ? none : NULL;
 }
 
-PRUNED unsigned char *memopt_i_cuda_slot_at(const memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
+PRUNED unsigned char *slot_at(const memopt_cuda_store *store, const store_slot *slot) {
     return store->base + (size_t)(slot - store->slot) * store->slot_bytes;
 }
 
 /* A copy between a pinned slot and the device, beside the computing; nobody waits here. */
-PRUNED memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, memopt_i_cuda_slot *slot, int way,
-                                                    void *to, const void *from, size_t bytes) {
+PRUNED memopt_cuda_status store_cross(memopt_cuda_store *store, store_slot *slot, int way,
+                                      void *to, const void *from, size_t bytes) {
     memopt_cuda_transfer *t = store->transfer;
     int before;
-    memopt_cuda_status s = memopt_i_cuda_enter(t->device, &before);
+    memopt_cuda_status s = enter_device(t->device, &before);
 
     if (s) return s;
-    s = memopt_i_cuda_behind(t, way, store->stream);
-    if (!s) s = memopt_i_cuda_await(t->streams[way], slot->event);
-    if (!s) s = memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice
-                                                                                           : cudaMemcpyDeviceToHost,
-                                                    t->streams[way]));
-    if (!s) s = memopt_i_cuda_taken(cudaEventRecord(slot->event, t->streams[way]));
-    if (s) (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
-    return memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
+    s = behind(t, way, store->stream);
+    if (!s) s = await(t->streams[way], slot->event);
+    if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice
+                                                                             : cudaMemcpyDeviceToHost,
+                                      t->streams[way]));
+    if (!s) s = taken(cudaEventRecord(slot->event, t->streams[way]));
+    if (s) (void)taken(cudaStreamSynchronize(t->streams[way]));
+    return first_error(s, leave_device(t->device, before));
 }
 
-PRUNED void memopt_i_cuda_slot_free(memopt_cuda_store *store, memopt_i_cuda_slot *slot) {
-    (void)memopt_ledger_remove(store->ledger, MEMOPT_TAG_CHECKPOINTS, slot->bytes, memopt_i_cuda_slot_at(store, slot));
+PRUNED void slot_free(memopt_cuda_store *store, store_slot *slot) {
+    (void)memopt_ledger_remove(store->ledger, MEMOPT_TAG_CHECKPOINTS, slot->bytes, slot_at(store, slot));
     slot->is_taken = 0;
 }
 
-PRUNED memopt_status memopt_i_cuda_store_write(void *user, size_t value, const void *bytes, size_t count) {
+PRUNED memopt_status store_write(void *user, size_t value, const void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 1);
+    store_slot *slot = slot_of(store, value, 1);
     memopt_cuda_status s;
     unsigned char *at;
 
-    if (!slot || count > store->slot_bytes) return memopt_i_cuda_store_keep_status(store, MEMOPT_ERR_MEMORY);
-    at = memopt_i_cuda_slot_at(store, slot);
-    if (slot->is_taken) memopt_i_cuda_slot_free(store, slot); /* written again */
+    if (!slot || count > store->slot_bytes) return store_keep_status(store, MEMOPT_ERR_MEMORY);
+    at = slot_at(store, slot);
+    if (slot->is_taken) slot_free(store, slot); /* written again */
     s = memopt_ledger_add(store->ledger, MEMOPT_TAG_CHECKPOINTS, count, at, "stored value");
-    if (s) return memopt_i_cuda_store_keep_status(store, s);
+    if (s) return store_keep_status(store, s);
     slot->is_taken = 1;
     slot->value = value;
     slot->bytes = count;
-    s = store->pinned ? memopt_i_cuda_store_cross(store, slot, MEMOPT_I_CUDA_DOWN, at, bytes, count)
+    s = store->pinned ? store_cross(store, slot, MEMOPT_I_CUDA_DOWN, at, bytes, count)
                       : memopt_cuda_transfer_out(store->transfer, at, bytes, count, store->stream);
-    if (s) memopt_i_cuda_slot_free(store, slot);
-    return memopt_i_cuda_store_keep_status(store, s);
+    if (s) slot_free(store, slot);
+    return store_keep_status(store, s);
 }
 
-PRUNED memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *bytes, size_t count) {
+PRUNED memopt_status store_read(void *user, size_t value, void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
+    store_slot *slot = slot_of(store, value, 0);
     memopt_cuda_status s;
     unsigned char *at;
 
-    if (!slot || count != slot->bytes) return memopt_i_cuda_store_keep_status(store, MEMOPT_ERR_STATE);
-    at = memopt_i_cuda_slot_at(store, slot);
-    if (store->pinned) s = memopt_i_cuda_store_cross(store, slot, MEMOPT_I_CUDA_UP, bytes, at, count);
+    if (!slot || count != slot->bytes) return store_keep_status(store, MEMOPT_ERR_STATE);
+    at = slot_at(store, slot);
+    if (store->pinned) s = store_cross(store, slot, MEMOPT_I_CUDA_UP, bytes, at, count);
     else {
-        s = memopt_i_cuda_ready();
-        if (!s) s = memopt_i_cuda_empty_all(store->transfer); /* it may not have arrived */
+        s = ready();
+        if (!s) s = empty_all(store->transfer); /* it may not have arrived */
         if (!s) s = memopt_cuda_transfer_in(store->transfer, bytes, at, count, store->stream);
     }
-    return memopt_i_cuda_store_keep_status(store, s);
+    return store_keep_status(store, s);
 }
 
 /* The stream waits, not the CPU: what the tape does next with the bytes is queued there. Through buckets this was done
    by the transfer itself. */
-PRUNED memopt_cuda_status memopt_i_cuda_store_join(memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
+PRUNED memopt_cuda_status store_join(memopt_cuda_store *store, const store_slot *slot) {
     int before;
     memopt_cuda_status s;
 
     if (!store->pinned) return 0;
-    s = memopt_i_cuda_enter_anyway(store->transfer->device, &before);
+    s = enter_anyway(store->transfer->device, &before);
     if (s) return s;
-    s = memopt_i_cuda_await(store->stream, slot->event);
-    return memopt_i_cuda_first(s, memopt_i_cuda_leave(store->transfer->device, before));
+    s = await(store->stream, slot->event);
+    return first_error(s, leave_device(store->transfer->device, before));
 }
 
-PRUNED memopt_status memopt_i_cuda_store_wait(void *user, size_t value) {
+PRUNED memopt_status store_wait(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_cuda_status s = memopt_i_cuda_ready();
-    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
+    memopt_cuda_status s = ready();
+    store_slot *slot = slot_of(store, value, 0);
 
-    if (!s) s = slot ? memopt_i_cuda_store_join(store, slot) : MEMOPT_ERR_STATE;
-    return memopt_i_cuda_store_keep_status(store, s);
+    if (!s) s = slot ? store_join(store, slot) : MEMOPT_ERR_STATE;
+    return store_keep_status(store, s);
 }
 
 /* Also after a failed pass, where nobody has waited: the tape's memory is about to be somebody else's. */
-PRUNED void memopt_i_cuda_store_forget(void *user, size_t value) {
+PRUNED void store_forget(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
+    store_slot *slot = slot_of(store, value, 0);
 
     if (!slot) return;
-    (void)memopt_i_cuda_store_keep_status(store, memopt_i_cuda_store_join(store, slot));
-    memopt_i_cuda_slot_free(store, slot);
+    (void)store_keep_status(store, store_join(store, slot));
+    slot_free(store, slot);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
     size_t slot, all;
 
@@ -2421,22 +2385,21 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_sto
 }
 
 /* Frees what is there: also after half a creation. */
-PRUNED memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
+PRUNED memopt_cuda_status store_close(memopt_cuda_store *store) {
     memopt_cuda_status s = 0;
     size_t i;
     memopt_host host = store->host;
 
     for (i = 0; i < store->slots; ++i) {
-        if (store->slot[i].is_taken) memopt_i_cuda_slot_free(store, &store->slot[i]);
-        if (store->slot[i].event)
-            s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(store->slot[i].event)));
+        if (store->slot[i].is_taken) slot_free(store, &store->slot[i]);
+        if (store->slot[i].event) s = first_error(s, taken(cudaEventDestroy(store->slot[i].event)));
     }
     if (store->base) memopt_i_source_release(store->source, store->base, store->bytes, store->bytes);
     memopt_i_free(&host, store, store->memory, MEMOPT_I_HOST_ALIGN);
     return s;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_store_open(memopt_cuda_store *store) {
+PRUNED memopt_cuda_status store_open(memopt_cuda_store *store) {
     void *base = NULL;
     size_t i;
     memopt_cuda_status s = memopt_i_source_reserve(store->source, store->bytes, &base);
@@ -2448,12 +2411,12 @@ PRUNED memopt_cuda_status memopt_i_cuda_store_open(memopt_cuda_store *store) {
         return s;
     }
     store->base = (unsigned char *)base;
-    for (i = 0; i < store->slots && store->pinned && !s; ++i) s = memopt_i_cuda_event(&store->slot[i].event);
+    for (i = 0; i < store->slots && store->pinned && !s; ++i) s = event_create(&store->slot[i].event);
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
-                                                            memopt_tape_store *table) {
+PUBLIC memopt_cuda_status api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
+                                                        memopt_tape_store *table) {
     memopt_carver c = memopt_carver_begin(NULL);
     size_t bytes, memory;
     int before;
@@ -2465,12 +2428,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_st
     s = memopt_cuda_store_bytes(desc, &bytes);
     if (s) return s;
     if (!desc->source->host_visible || memopt_host_resolve(desc->host, &host)) return MEMOPT_ERR_ARGUMENT;
-    (void)memopt_i_cuda_store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MAX of them at the most: it fits */
+    (void)store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MAX of them at the most: it fits */
     memory = c.bytes;
-    s = memopt_i_cuda_enter(desc->transfer->device, &before);
+    s = enter_device(desc->transfer->device, &before);
     if (s) return s;
     store = (memopt_cuda_store *)memopt_i_alloc(&host, memory, MEMOPT_I_HOST_ALIGN);
-    if (!store) return memopt_i_cuda_first(memopt_i_cuda_leave(desc->transfer->device, before), MEMOPT_ERR_MEMORY);
+    if (!store) return first_error(leave_device(desc->transfer->device, before), MEMOPT_ERR_MEMORY);
     memset(store, 0, memory);
     store->transfer = desc->transfer;
     store->source = desc->source;
@@ -2483,48 +2446,48 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_st
     store->slot_bytes = memopt_i_align_down(desc->slot_bytes + MEMOPT_I_CUDA_ALIGN - 1, MEMOPT_I_CUDA_ALIGN);
     store->pinned = desc->source->kind == MEMOPT_SOURCE_PINNED;
     c = memopt_carver_begin(store);
-    store->slot = memopt_i_cuda_store_lay_out(&c, desc->slots);
-    s = memopt_i_cuda_store_open(store);
-    s = memopt_i_cuda_first(s, memopt_i_cuda_leave(desc->transfer->device, before));
+    store->slot = store_lay_out(&c, desc->slots);
+    s = store_open(store);
+    s = first_error(s, leave_device(desc->transfer->device, before));
     if (s) {
-        (void)memopt_i_cuda_store_close(store);
+        (void)store_close(store);
         return s;
     }
     *out = store;
-    table->write_fn = memopt_i_cuda_store_write;
-    table->read_fn = memopt_i_cuda_store_read;
-    table->wait_fn = memopt_i_cuda_store_wait;
-    table->forget_fn = memopt_i_cuda_store_forget;
+    table->write_fn = store_write;
+    table->read_fn = store_read;
+    table->wait_fn = store_wait;
+    table->forget_fn = store_forget;
     table->user = store;
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_destroy(memopt_cuda_store *store) {
+PUBLIC memopt_cuda_status api::memopt_cuda_store_destroy(memopt_cuda_store *store) {
     int before, device;
     memopt_cuda_status s;
 
     if (!store) return 0;
     device = store->transfer->device;
-    s = memopt_i_cuda_enter_anyway(device, &before);
-    s = memopt_i_cuda_first(s, memopt_i_cuda_wait(store->transfer));
-    s = memopt_i_cuda_first(s, memopt_i_cuda_store_close(store));
-    return memopt_i_cuda_first(s, memopt_i_cuda_leave(device, before));
+    s = enter_anyway(device, &before);
+    s = first_error(s, wait(store->transfer));
+    s = first_error(s, store_close(store));
+    return first_error(s, leave_device(device, before));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_status(const memopt_cuda_store *store) {
+PUBLIC memopt_cuda_status api::memopt_cuda_store_status(const memopt_cuda_store *store) {
     return store ? store->status : MEMOPT_CUDA_ERR_NULL;
 }
 
 /* -- a clock -- */
 
-PRUNED memopt_status memopt_i_cuda_clock_now(void *user, uint64_t *nanoseconds) {
+PRUNED memopt_status clock_now(void *user, uint64_t *nanoseconds) {
     memopt_cuda_clock *clock = (memopt_cuda_clock *)user;
     int before;
-    memopt_cuda_status s = memopt_i_cuda_enter(clock->device, &before);
+    memopt_cuda_status s = enter_device(clock->device, &before);
 
     if (!s) {
-        s = memopt_i_cuda_taken(cudaStreamSynchronize(clock->stream));
-        s = memopt_i_cuda_first(s, memopt_i_cuda_leave(clock->device, before));
+        s = taken(cudaStreamSynchronize(clock->stream));
+        s = first_error(s, leave_device(clock->device, before));
     }
     if (s) {
         clock->status = s;
@@ -2533,21 +2496,20 @@ PRUNED memopt_status memopt_i_cuda_clock_now(void *user, uint64_t *nanoseconds) 
     return clock->host_clock.now_fn(clock->host_clock.user, nanoseconds);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cuda_stream stream,
-                                                          const memopt_host *host, memopt_cuda_clock *clock,
-                                                          memopt_clock *out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_clock_make(int device, memopt_cuda_stream stream, const memopt_host *host,
+                                                      memopt_cuda_clock *clock, memopt_clock *out) {
     memopt_host h;
     memopt_cuda_status s;
 
     if (!clock || !out) return MEMOPT_CUDA_ERR_NULL;
     if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_cuda_which(&device);
+    s = device_of(&device);
     if (s) return s;
     clock->device = device;
     clock->stream = stream;
     clock->status = 0;
     clock->host_clock = h.clock;
-    out->now_fn = memopt_i_cuda_clock_now;
+    out->now_fn = clock_now;
     out->user = clock;
     return 0;
 }
@@ -2600,47 +2562,45 @@ enum {
 };
 
 /* Four codes. */
-struct memopt_i_cuda_four16 { uint32_t w[2]; };
-struct memopt_i_cuda_four8 { uint32_t w[1]; };
+struct four16 { uint32_t w[2]; };
+struct four8 { uint32_t w[1]; };
 
 /* What a format is stored in, and its numbers: bits of mantissa, float32's exponent of the smallest normal number, the
    largest number as a float32, the code of what is too large. */
-template <int kind> struct memopt_i_cuda_format;
+template <int kind> struct format_of;
 
-template <> struct memopt_i_cuda_format<MEMOPT_I_BF16> {
+template <> struct format_of<MEMOPT_I_BF16> {
     typedef uint16_t one;
-    typedef memopt_i_cuda_four16 four;
+    typedef four16 four;
 };
 
-template <> struct memopt_i_cuda_format<MEMOPT_I_F16> {
+template <> struct format_of<MEMOPT_I_F16> {
     typedef uint16_t one;
-    typedef memopt_i_cuda_four16 four;
+    typedef four16 four;
     enum { bits = 10, lowest = 113, largest = 0x477fe000, over = 0x7c00 };
 };
 
-template <> struct memopt_i_cuda_format<MEMOPT_I_E4M3> {
+template <> struct format_of<MEMOPT_I_E4M3> {
     typedef uint8_t one;
-    typedef memopt_i_cuda_four8 four;
+    typedef four8 four;
     enum { bits = 3, lowest = 121, largest = 0x43e00000, over = 0x7f };
 };
 
-template <> struct memopt_i_cuda_format<MEMOPT_I_E5M2> {
+template <> struct format_of<MEMOPT_I_E5M2> {
     typedef uint8_t one;
-    typedef memopt_i_cuda_four8 four;
+    typedef four8 four;
     enum { bits = 2, lowest = 113, largest = 0x47600000, over = 0x7c };
 };
 
 /* The definitions. */
-template <int kind>
-static __device__ __forceinline__ uint32_t memopt_i_cuda_code(uint32_t u, int saturate, int stochastic,
-                                                              uint32_t random) {
+template <int kind> CU_DEVICE uint32_t code_for(uint32_t u, int saturate, int stochastic, uint32_t random) {
     if (kind == MEMOPT_I_BF16) return memopt_i_bf16_code(u, stochastic, random);
     if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);
     if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
     return memopt_i_e5m2_code(u, saturate, stochastic, random);
 }
 
-template <int kind> static __device__ __forceinline__ float memopt_i_cuda_value(uint32_t code) {
+template <int kind> CU_DEVICE float value_of(uint32_t code) {
     if (kind == MEMOPT_I_BF16) return memopt_from_bf16((uint16_t)code);
     if (kind == MEMOPT_I_F16) return memopt_from_f16((uint16_t)code);
     if (kind == MEMOPT_I_E4M3) return memopt_from_e4m3((uint8_t)code);
@@ -2648,8 +2608,8 @@ template <int kind> static __device__ __forceinline__ float memopt_i_cuda_value(
 }
 
 /* Without a branch, and without the sign: not for NaN. */
-template <int kind> static __device__ __forceinline__ uint32_t memopt_i_cuda_nearest(uint32_t u, int saturate) {
-    typedef memopt_i_cuda_format<kind> f;
+template <int kind> CU_DEVICE uint32_t nearest_code(uint32_t u, int saturate) {
+    typedef format_of<kind> f;
     const uint32_t drop = 23 - f::bits;
     const uint32_t below = (uint32_t)f::lowest << 23;
     const uint32_t exponent = u & 0x7f800000;
@@ -2663,8 +2623,8 @@ template <int kind> static __device__ __forceinline__ uint32_t memopt_i_cuda_nea
 }
 
 /* The same for magnitudes m up to the largest number. */
-template <int kind> static __device__ __forceinline__ uint32_t memopt_i_cuda_dither(uint32_t m, uint32_t random) {
-    typedef memopt_i_cuda_format<kind> f;
+template <int kind> CU_DEVICE uint32_t dither(uint32_t m, uint32_t random) {
+    typedef format_of<kind> f;
     const int least = f::lowest - f::bits - 32; /* from `least` down nothing is left */
     const int whole = f::lowest - f::bits - 8;
     const int e = (int)(m >> 23);
@@ -2679,20 +2639,20 @@ template <int kind> static __device__ __forceinline__ uint32_t memopt_i_cuda_dit
 }
 
 /* A code, shifted to the left end of a word, as a float; wrong for infinity and NaN, which give 2^128 and more when
-   multiplied with memopt_i_cuda_limit. */
-template <int kind> static __device__ __forceinline__ float memopt_i_cuda_wide(uint32_t word) {
+   multiplied with wide_limit. */
+template <int kind> CU_DEVICE float widened(uint32_t word) {
     if (kind == MEMOPT_I_E4M3)
         return memopt_i_float_of((uint32_t)((int32_t)word >> 4) & 0x87f00000) * 1.32922799578e+36f;       /* 2^120 */
     return memopt_i_float_of((uint32_t)((int32_t)word >> 3) & (kind == MEMOPT_I_F16 ? 0x8fffe000 : 0x8fe00000))
          * 5.19229685853e+33f;                                                                            /* 2^112 */
 }
 
-template <int kind> static __device__ __forceinline__ float memopt_i_cuda_limit(void) {
+template <int kind> CU_DEVICE float wide_limit(void) {
     return kind == MEMOPT_I_E4M3 ? 0.5625f * 1.32922799578e+36f : 5.19229685853e+33f;
 }
 
 /* The highest bytes of four words, side by side. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_tops(const uint32_t *u) {
+CU_DEVICE uint32_t tops(const uint32_t *u) {
 #if defined(__CUDA_ARCH__)
     return __byte_perm(__byte_perm(u[0], u[1], 0x73), __byte_perm(u[2], u[3], 0x73), 0x5410);
 #else
@@ -2701,27 +2661,25 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_tops(const uint32_t *u)
 }
 
 /* The nearest bf16 in the upper half; not for NaN. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_bf16_upper(uint32_t u) { return u + 0x7fff + (u >> 16 & 1); }
+CU_DEVICE uint32_t bf16_upper(uint32_t u) { return u + 0x7fff + (u >> 16 & 1); }
 
 /* The upper halves of four words, as four codes of 16 bits. */
-static __device__ __forceinline__ void memopt_i_cuda_write_uppers(uint16_t *to, const uint32_t *c) {
+CU_DEVICE void write_uppers(uint16_t *to, const uint32_t *c) {
     const uint32_t w[2] = { c[0] >> 16 | (c[1] & 0xffff0000), c[2] >> 16 | (c[3] & 0xffff0000) };
-    memopt_i_cuda_write<2>(to, w);
+    write<2>(to, w);
 }
 
 /* Four codes side by side, with the signs of four floats. */
-static __device__ __forceinline__ void memopt_i_cuda_join_codes(memopt_i_cuda_four16 *to, const uint32_t *c,
-                                                                const uint32_t *u) {
+CU_DEVICE void join_codes(four16 *to, const uint32_t *c, const uint32_t *u) {
     to->w[0] = (c[0] | c[1] << 16) | ((u[0] >> 16 | (u[1] & 0xffff0000)) & 0x80008000);
     to->w[1] = (c[2] | c[3] << 16) | ((u[2] >> 16 | (u[3] & 0xffff0000)) & 0x80008000);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_join_codes(memopt_i_cuda_four8 *to, const uint32_t *c,
-                                                                const uint32_t *u) {
-    to->w[0] = (c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24) | (memopt_i_cuda_tops(u) & 0x80808080);
+CU_DEVICE void join_codes(four8 *to, const uint32_t *c, const uint32_t *u) {
+    to->w[0] = (c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24) | (tops(u) & 0x80808080);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_words(uint32_t *u, const float4 &v) {
+CU_DEVICE void four_words(uint32_t *u, const float4 &v) {
     u[0] = memopt_i_bits_of(v.x);
     u[1] = memopt_i_bits_of(v.y);
     u[2] = memopt_i_bits_of(v.z);
@@ -2729,14 +2687,14 @@ static __device__ __forceinline__ void memopt_i_cuda_words(uint32_t *u, const fl
 }
 
 /* Is one of four not finite? On the multipliers, which have nothing else to do. */
-static __device__ __forceinline__ int memopt_i_cuda_odd(float a, float b, float c, float d) {
+CU_DEVICE int not_finite(float a, float b, float c, float d) {
     const float zero = fmaf(d, 0.0f, fmaf(c, 0.0f, fmaf(b, 0.0f, a * 0.0f)));
     return memopt_i_bits_of(zero) << 1 != 0;
 }
 
 /* What is done to an element, and to four of them: `one` and `four` are what is held between load and store. */
-template <int kind> struct memopt_i_cuda_narrow {
-    typedef memopt_i_cuda_format<kind> format;
+template <int kind> struct narrow_op {
+    typedef format_of<kind> format;
     typedef typename format::one code;
     typedef float one;
     typedef float4 four;
@@ -2747,7 +2705,7 @@ template <int kind> struct memopt_i_cuda_narrow {
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
 
     __device__ __forceinline__ void store(const one &v, size_t i) const {
-        dst[i] = (code)memopt_i_cuda_code<kind>(memopt_i_bits_of(v), saturate, 0, 0);
+        dst[i] = (code)code_for<kind>(memopt_i_bits_of(v), saturate, 0, 0);
     }
 
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(src + i); }
@@ -2756,28 +2714,27 @@ template <int kind> struct memopt_i_cuda_narrow {
         uint32_t u[4], c[4];
 
         typename format::four to;
-        memopt_i_cuda_words(u, v);
-        for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_nearest<kind>(u[k], saturate);
-        if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
-            for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_code<kind>(u[k], saturate, 0, 0);
-        memopt_i_cuda_join_codes(&to, c, u);
-        memopt_i_cuda_write<sizeof to / 4>(dst + i, to.w);
+        four_words(u, v);
+        for (int k = 0; k < 4; ++k) c[k] = nearest_code<kind>(u[k], saturate);
+        if (not_finite(v.x, v.y, v.z, v.w))
+            for (int k = 0; k < 4; ++k) c[k] = code_for<kind>(u[k], saturate, 0, 0);
+        join_codes(&to, c, u);
+        write<sizeof to / 4>(dst + i, to.w);
     }
 };
 
-template <>
-__device__ __forceinline__ void memopt_i_cuda_narrow<MEMOPT_I_BF16>::store(const float4 &v, size_t i) const {
+template <> __device__ __forceinline__ void narrow_op<MEMOPT_I_BF16>::store(const float4 &v, size_t i) const {
     const float x[4] = { v.x, v.y, v.z, v.w };
-    memopt_i_cuda_store_four((memopt_i_cuda_bf16 *)(void *)(dst + i), x);
+    store_four((bf16_t *)(void *)(dst + i), x);
 }
 
-template <> __device__ __forceinline__ void memopt_i_cuda_narrow<MEMOPT_I_F16>::store(const float4 &v, size_t i) const {
+template <> __device__ __forceinline__ void narrow_op<MEMOPT_I_F16>::store(const float4 &v, size_t i) const {
     const float x[4] = { v.x, v.y, v.z, v.w };
-    memopt_i_cuda_store_four((memopt_i_cuda_f16 *)(void *)(dst + i), x);
+    store_four((f16_t *)(void *)(dst + i), x);
 }
 
-template <int kind> struct memopt_i_cuda_stochastic {
-    typedef memopt_i_cuda_format<kind> format;
+template <int kind> struct stochastic {
+    typedef format_of<kind> format;
     typedef typename format::one code;
     typedef float one;
     typedef float4 four;
@@ -2790,7 +2747,7 @@ template <int kind> struct memopt_i_cuda_stochastic {
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
 
     __device__ __forceinline__ void store(const one &v, size_t i) const {
-        dst[i] = (code)memopt_i_cuda_code<kind>(memopt_i_bits_of(v), saturate, 1, memopt_i_noise32(noise, first + i));
+        dst[i] = (code)code_for<kind>(memopt_i_bits_of(v), saturate, 1, memopt_i_noise32(noise, first + i));
     }
 
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(src + i); }
@@ -2800,16 +2757,16 @@ template <int kind> struct memopt_i_cuda_stochastic {
         uint32_t top = 0;
 
         typename format::four to;
-        memopt_i_cuda_words(u, v);
+        four_words(u, v);
         for (int k = 0; k < 4; ++k) {
             const uint32_t m = u[k] & 0x7fffffff;
             top = top > m ? top : m;
-            c[k] = memopt_i_cuda_dither<kind>(m, random[k]);
+            c[k] = dither<kind>(m, random[k]);
         }
         if (top > (uint32_t)format::largest)
-            for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_code<kind>(u[k], saturate, 1, random[k]);
-        memopt_i_cuda_join_codes(&to, c, u);
-        memopt_i_cuda_write<sizeof to / 4>(dst + i, to.w);
+            for (int k = 0; k < 4; ++k) c[k] = code_for<kind>(u[k], saturate, 1, random[k]);
+        join_codes(&to, c, u);
+        write<sizeof to / 4>(dst + i, to.w);
     }
 
     __device__ __forceinline__ void store(const four &v, size_t i) const {
@@ -2819,73 +2776,69 @@ template <int kind> struct memopt_i_cuda_stochastic {
     }
 };
 
-template <> __device__ __forceinline__ void memopt_i_cuda_stochastic<MEMOPT_I_BF16>::put(const float4 &v, size_t i,
-                                                                                         const uint32_t *random) const {
+template <> __device__ __forceinline__ void stochastic<MEMOPT_I_BF16>::put(const float4 &v, size_t i,
+                                                                           const uint32_t *random) const {
     uint32_t u[4], c[4];
 
-    memopt_i_cuda_words(u, v);
+    four_words(u, v);
     for (int k = 0; k < 4; ++k) c[k] = u[k] + (random[k] >> 16);
-    if (memopt_i_cuda_odd(v.x * 2.0f, v.y * 2.0f, v.z * 2.0f, v.w * 2.0f)) /* 2^127 and up */
+    if (not_finite(v.x * 2.0f, v.y * 2.0f, v.z * 2.0f, v.w * 2.0f)) /* 2^127 and up */
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 1, random[k]) << 16;
-    memopt_i_cuda_write_uppers(dst + i, c);
+    write_uppers(dst + i, c);
 }
 
-template <int kind> struct memopt_i_cuda_widen {
-    typedef memopt_i_cuda_format<kind> format;
+template <int kind> struct widen {
+    typedef format_of<kind> format;
     typedef typename format::one one;
     typedef typename format::four four;
     float *dst;
     const one *src;
 
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
-    __device__ __forceinline__ void store(const one &v, size_t i) const { dst[i] = memopt_i_cuda_value<kind>(v); }
+    __device__ __forceinline__ void store(const one &v, size_t i) const { dst[i] = value_of<kind>(v); }
     __device__ __forceinline__ void load(four &v, size_t i) const {
-        memopt_i_cuda_read<sizeof v / 4>(v.w, src + i);
+        read<sizeof v / 4>(v.w, src + i);
     }
 
 
     /* codes at the left end */
-    static __device__ __forceinline__ void words(uint32_t *c, const memopt_i_cuda_four16 &v) {
+    CU_DEVICE void words(uint32_t *c, const four16 &v) {
         c[0] = v.w[0] << 16;
         c[1] = v.w[0] & 0xffff0000;
         c[2] = v.w[1] << 16;
         c[3] = v.w[1] & 0xffff0000;
     }
 
-    static __device__ __forceinline__ void words(uint32_t *c, const memopt_i_cuda_four8 &v) {
+    CU_DEVICE void words(uint32_t *c, const four8 &v) {
         for (int k = 0; k < 4; ++k) c[k] = v.w[0] << (24 - 8 * k);
     }
 
     __device__ __forceinline__ void store(const four &v, size_t i) const {
-        const float limit = memopt_i_cuda_limit<kind>();
+        const float limit = wide_limit<kind>();
         uint32_t c[4];
         float x[4];
 
         words(c, v);
-        for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_wide<kind>(c[k]);
-        if (memopt_i_cuda_odd(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit))
-            for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_value<kind>(c[k] >> (32 - 8 * sizeof(one)));
-        memopt_i_cuda_store_four(dst + i, x);
+        for (int k = 0; k < 4; ++k) x[k] = widened<kind>(c[k]);
+        if (not_finite(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit))
+            for (int k = 0; k < 4; ++k) x[k] = value_of<kind>(c[k] >> (32 - 8 * sizeof(one)));
+        store_four(dst + i, x);
     }
 };
 
-template <>
-__device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_F16>::store(const memopt_i_cuda_four16 &v,
-                                                                         size_t i) const {
+template <> __device__ __forceinline__ void widen<MEMOPT_I_F16>::store(const four16 &v, size_t i) const {
     float x[4];
-    for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_from_f16(v.w[k / 2] >> k % 2 * 16);
-    memopt_i_cuda_store_four(dst + i, x);
+    for (int k = 0; k < 4; ++k) x[k] = from_f16(v.w[k / 2] >> k % 2 * 16);
+    store_four(dst + i, x);
 }
 
-template <>
-__device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_BF16>::store(const memopt_i_cuda_four16 &v,
-                                                                          size_t i) const {
+template <> __device__ __forceinline__ void widen<MEMOPT_I_BF16>::store(const four16 &v, size_t i) const {
     uint32_t c[4];
     words(c, v);
-    memopt_i_cuda_write<4>(dst + i, c);
+    write<4>(dst + i, c);
 }
 
-struct memopt_i_cuda_split {
+struct split_op {
     typedef float one;
     typedef float4 four;
     uint16_t *high, *low;
@@ -2903,17 +2856,17 @@ struct memopt_i_cuda_split {
     __device__ __forceinline__ void store(const four &v, size_t i) const {
         uint32_t u[4], h[4];
 
-        memopt_i_cuda_words(u, v);
+        four_words(u, v);
         for (int k = 0; k < 4; ++k) h[k] = u[k] + 0x8000; /* memopt_i_split_high of what is no NaN, in the upper half */
-        if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
+        if (not_finite(v.x, v.y, v.z, v.w))
             for (int k = 0; k < 4; ++k) h[k] = memopt_i_split_high(u[k]) << 16;
-        memopt_i_cuda_write_uppers(high + i, h);
+        write_uppers(high + i, h);
         for (int k = 0; k < 4; ++k) u[k] <<= 16;
-        memopt_i_cuda_write_uppers(low + i, u);
+        write_uppers(low + i, u);
     }
 };
 
-struct memopt_i_cuda_join {
+struct join {
     struct one { uint16_t high, low; };
     struct four { uint32_t high[2], low[2]; };
     float *dst;
@@ -2929,8 +2882,8 @@ struct memopt_i_cuda_join {
     }
 
     __device__ __forceinline__ void load(four &v, size_t i) const {
-        memopt_i_cuda_read<2>(v.high, high + i);
-        memopt_i_cuda_read<2>(v.low, low + i);
+        read<2>(v.high, high + i);
+        read<2>(v.low, low + i);
     }
 
     __device__ __forceinline__ void store(const four &v, size_t i) const {
@@ -2938,235 +2891,218 @@ struct memopt_i_cuda_join {
 
         for (int k = 0; k < 4; ++k)
             u[k] = memopt_i_join(v.high[k / 2] >> k % 2 * 16 & 0xffff, v.low[k / 2] >> k % 2 * 16 & 0xffff);
-        memopt_i_cuda_write<4>(dst + i, u);
+        write<4>(dst + i, u);
     }
 };
 
 /* What is left where a tile is cut off, and all of an array that is not aligned: the threads' elements side by side. */
-template <class OP> static __device__ void memopt_i_cuda_number_ones(const OP &op, size_t begin, size_t n) {
+template <class OP> static __device__ void number_ones(const OP &op, size_t begin, size_t n) {
     typename OP::one v[8];
     for (int part = 0; part < MEMOPT_I_CUDA_NUMBER_TILE / (8 * MEMOPT_I_CUDA_NUMBER_THREADS); ++part) {
         const size_t at = begin + (size_t)part * 8 * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < 8; ++k)
+        CU_UNROLL for (int k = 0; k < 8; ++k)
             if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.load(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < 8; ++k)
+        CU_UNROLL for (int k = 0; k < 8; ++k)
             if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.store(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
     }
 }
 
-template <class OP>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
-memopt_i_cuda_number_kernel(OP op, size_t n, int vector) {
+template <class OP> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
+number_kernel(OP op, size_t n, int vector) {
     const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE;
     const size_t at = begin + 4 * threadIdx.x;
 
     typename OP::four v[MEMOPT_I_CUDA_NUMBER_FOURS];
     if (!vector || n - begin < MEMOPT_I_CUDA_NUMBER_TILE) {
-        memopt_i_cuda_number_ones(op, begin, n);
+        number_ones(op, begin, n);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
+    CU_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) op.load(v[k], at + k * 4 * MEMOPT_I_CUDA_NUMBER_THREADS);
-    MEMOPT_I_CUDA_UNROLL
+    CU_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) op.store(v[k], at + k * 4 * MEMOPT_I_CUDA_NUMBER_THREADS);
 }
 
 /* The same where `first` is a multiple of 32: a thread takes four elements and the four that are 16 further, which the
    same four words of noise serve. A pair of rounds covers 64 groups of 32. */
-template <int kind>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
-memopt_i_cuda_noise_kernel(memopt_i_cuda_stochastic<kind> op, size_t n) {
+template <int kind> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
+noise_kernel(stochastic<kind> op, size_t n) {
     const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE;
     const uint32_t lane = threadIdx.x % 4 * 4;
     const uint32_t group = threadIdx.x / 4;
     float4 v[MEMOPT_I_CUDA_NUMBER_FOURS];
 
     if (n - begin < MEMOPT_I_CUDA_NUMBER_TILE) {
-        memopt_i_cuda_number_ones(op, begin, n);
+        number_ones(op, begin, n);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k)
+    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k)
         op.load(v[k], begin + (group + k / 2 * 64) * 32 + k % 2 * 16 + lane);
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; k += 2) {
+    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; k += 2) {
         const size_t at = begin + (group + k / 2 * 64) * 32 + lane;
         const uint64_t groups = (op.first + begin) / 32 + group + k / 2 * 64;
         uint32_t random[4];
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int j = 0; j < 4; ++j) random[j] = memopt_i_noise32(op.noise, groups << 5 | lane | j);
+        CU_UNROLL for (int j = 0; j < 4; ++j) random[j] = memopt_i_noise32(op.noise, groups << 5 | lane | j);
         op.put(v[k], at, random);
-        MEMOPT_I_CUDA_UNROLL
-        for (int j = 0; j < 4; ++j) random[j] = random[j] << 16 | random[j] >> 16;
+        CU_UNROLL for (int j = 0; j < 4; ++j) random[j] = random[j] << 16 | random[j] >> 16;
         op.put(v[k + 1], at + 16, random);
     }
 }
 
 /* The host's side. Pointers that a conversion lacks are NULL, with 0 bytes an element. */
-typedef struct memopt_i_cuda_number_arrays {
+typedef struct number_arrays {
     const void *p[3];
     size_t bytes[3];
-} memopt_i_cuda_number_arrays;
+} number_arrays;
 
 /* All that can be wrong. `joined`: the last two are both read, and may overlap. */
-PRUNED memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_arrays *x, size_t n, int saturate,
-                                                     int joined) {
+PRUNED memopt_cuda_status number_check(const number_arrays *x, size_t n, int saturate, int joined) {
     memopt_cuda_status s = 0;
 
     for (int i = 0; i < 3; ++i)
         if (x->bytes[i]) {
-            s = n ? memopt_i_cuda_pointer(x->p[i], x->bytes[i]) : memopt_i_cuda_pointer_if(x->p[i], x->bytes[i]);
+            s = n ? pointer(x->p[i], x->bytes[i]) : pointer_if(x->p[i], x->bytes[i]);
             if (s) return s;
         }
     if (saturate & ~1) return MEMOPT_ERR_ARGUMENT;
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
     for (int i = 0; i < 3; ++i)
         for (int k = i + 1; k < 3; ++k)
-            if (!s && !(joined && i == 1))
-                s = memopt_i_cuda_no_overlap(x->p[i], n * x->bytes[i], x->p[k], n * x->bytes[k]);
+            if (!s && !(joined && i == 1)) s = no_overlap(x->p[i], n * x->bytes[i], x->p[k], n * x->bytes[k]);
     return s;
 }
 
 /* Whole groups of four of every array are then aligned to as many bytes as they have. */
-PRUNED int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
+PRUNED int number_vector(const number_arrays *x) {
     uintptr_t odd = 0;
     for (int i = 0; i < 3; ++i)
         if (x->bytes[i]) odd |= (uintptr_t)x->p[i] & (4 * x->bytes[i] - 1);
     return odd == 0;
 }
 
-template <class OP>
-static memopt_cuda_status memopt_i_cuda_number_run(const OP &op, const memopt_i_cuda_number_arrays *x, size_t n,
-                                                   int saturate, int joined, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = memopt_i_cuda_number_check(x, n, saturate, joined);
-    return s ? s : MEMOPT_I_CUDA_RUN((memopt_i_cuda_number_kernel<OP>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
-                                     MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n, memopt_i_cuda_number_vector(x));
+template <class OP> static memopt_cuda_status number_run(const OP &op, const number_arrays *x, size_t n,
+                                                         int saturate, int joined, memopt_cuda_stream stream) {
+    const memopt_cuda_status s = number_check(x, n, saturate, joined);
+    return s ? s : MEMOPT_I_CUDA_RUN((number_kernel<OP>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
+                                     MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n, number_vector(x));
 }
 
-template <int kind>
-static memopt_cuda_status memopt_i_cuda_number_narrow(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
-                                                      size_t n, int saturate, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
-    const memopt_i_cuda_narrow<kind> op = { dst, src, saturate };
-    return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
+template <int kind> static memopt_cuda_status number_narrow(typename format_of<kind>::one *dst, const float *src,
+                                                            size_t n, int saturate, memopt_cuda_stream stream) {
+    const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
+    const narrow_op<kind> op = { dst, src, saturate };
+    return number_run(op, &x, n, saturate, 0, stream);
 }
 
-template <int kind>
-static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
-                                                     size_t n, int saturate, memopt_noise noise, uint64_t first,
-                                                     memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
-    const memopt_i_cuda_stochastic<kind> op = { dst, src, saturate, noise, first };
+template <int kind> static memopt_cuda_status number_noise(typename format_of<kind>::one *dst, const float *src,
+                                                           size_t n, int saturate, memopt_noise noise, uint64_t first,
+                                                           memopt_cuda_stream stream) {
+    const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
+    const stochastic<kind> op = { dst, src, saturate, noise, first };
     memopt_cuda_status s;
 
-    if (first % 32 || !memopt_i_cuda_number_vector(&x))
-        return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
-    s = memopt_i_cuda_number_check(&x, n, saturate, 0);
+    if (first % 32 || !number_vector(&x)) return number_run(op, &x, n, saturate, 0, stream);
+    s = number_check(&x, n, saturate, 0);
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_noise_kernel<kind>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
+    return MEMOPT_I_CUDA_RUN((noise_kernel<kind>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
                              MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n);
 }
 
-template <int kind>
-static memopt_cuda_status memopt_i_cuda_number_widen(float *dst, const typename memopt_i_cuda_format<kind>::one *src,
+template <int kind> static memopt_cuda_status number_widen(float *dst, const typename format_of<kind>::one *src,
+                                                           size_t n, memopt_cuda_stream stream) {
+    const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
+    const widen<kind> op = { dst, src };
+    return number_run(op, &x, n, 0, 0, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
+                                                         memopt_cuda_stream stream) {
+    return number_narrow<MEMOPT_I_BF16>(d_dst, d_src, n, 0, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
+                                                        memopt_cuda_stream stream) {
+    return number_narrow<MEMOPT_I_F16>(d_dst, d_src, n, 0, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_e4m3_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
+                                                         memopt_cuda_stream stream) {
+    return number_narrow<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_e5m2_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
+                                                         memopt_cuda_stream stream) {
+    return number_narrow<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_bf16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
+                                                                    memopt_noise noise, uint64_t first,
+                                                                    memopt_cuda_stream stream) {
+    return number_noise<MEMOPT_I_BF16>(d_dst, d_src, n, 0, noise, first, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
+                                                                   memopt_noise noise, uint64_t first,
+                                                                   memopt_cuda_stream stream) {
+    return number_noise<MEMOPT_I_F16>(d_dst, d_src, n, 0, noise, first, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_e4m3_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
+                                                                    int saturate, memopt_noise noise,
+                                                                    uint64_t first, memopt_cuda_stream stream) {
+    return number_noise<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, noise, first, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_e5m2_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
+                                                                    int saturate, memopt_noise noise,
+                                                                    uint64_t first, memopt_cuda_stream stream) {
+    return number_noise<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, noise, first, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_bf16(float *d_dst, const uint16_t *d_src, size_t n,
+                                                         memopt_cuda_stream stream) {
+    return number_widen<MEMOPT_I_BF16>(d_dst, d_src, n, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_f16(float *d_dst, const uint16_t *d_src, size_t n,
+                                                        memopt_cuda_stream stream) {
+    return number_widen<MEMOPT_I_F16>(d_dst, d_src, n, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_e4m3(float *d_dst, const uint8_t *d_src, size_t n,
+                                                         memopt_cuda_stream stream) {
+    return number_widen<MEMOPT_I_E4M3>(d_dst, d_src, n, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_e5m2(float *d_dst, const uint8_t *d_src, size_t n,
+                                                         memopt_cuda_stream stream) {
+    return number_widen<MEMOPT_I_E5M2>(d_dst, d_src, n, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_f32_split(uint16_t *d_high, uint16_t *d_low, const float *d_src,
                                                      size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
-    const memopt_i_cuda_widen<kind> op = { dst, src };
-    return memopt_i_cuda_number_run(op, &x, n, 0, 0, stream);
+    const number_arrays x = { { d_high, d_low, d_src }, { 2, 2, 4 } };
+    const split_op op = { d_high, d_low, d_src };
+    return number_run(op, &x, n, 0, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_narrow<MEMOPT_I_BF16>(d_dst, d_src, n, 0, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
-                                                            memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_narrow<MEMOPT_I_F16>(d_dst, d_src, n, 0, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e4m3_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_narrow<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e5m2_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_narrow<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_bf16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
-                                                                        memopt_noise noise, uint64_t first,
-                                                                        memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_noise<MEMOPT_I_BF16>(d_dst, d_src, n, 0, noise, first, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
-                                                                       memopt_noise noise, uint64_t first,
-                                                                       memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_noise<MEMOPT_I_F16>(d_dst, d_src, n, 0, noise, first, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e4m3_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
-                                                                        int saturate, memopt_noise noise,
-                                                                        uint64_t first, memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_noise<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, noise, first, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e5m2_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
-                                                                        int saturate, memopt_noise noise,
-                                                                        uint64_t first, memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_noise<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, noise, first, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_bf16(float *d_dst, const uint16_t *d_src, size_t n,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_widen<MEMOPT_I_BF16>(d_dst, d_src, n, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_f16(float *d_dst, const uint16_t *d_src, size_t n,
-                                                            memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_widen<MEMOPT_I_F16>(d_dst, d_src, n, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_e4m3(float *d_dst, const uint8_t *d_src, size_t n,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_widen<MEMOPT_I_E4M3>(d_dst, d_src, n, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_e5m2(float *d_dst, const uint8_t *d_src, size_t n,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_number_widen<MEMOPT_I_E5M2>(d_dst, d_src, n, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_split(uint16_t *d_high, uint16_t *d_low, const float *d_src,
-                                                         size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = { { d_high, d_low, d_src }, { 2, 2, 4 } };
-    const memopt_i_cuda_split op = { d_high, d_low, d_src };
-    return memopt_i_cuda_number_run(op, &x, n, 0, 0, stream);
-}
-
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low,
-                                                        size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = { { d_dst, d_high, d_low }, { 4, 2, 2 } };
-    const memopt_i_cuda_join op = { d_dst, d_high, d_low };
-    return memopt_i_cuda_number_run(op, &x, n, 0, 1, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low,
+                                                    size_t n, memopt_cuda_stream stream) {
+    const number_arrays x = { { d_dst, d_high, d_low }, { 4, 2, 2 } };
+    const join op = { d_dst, d_high, d_low };
+    return number_run(op, &x, n, 0, 1, stream);
 }
 
 /* Random numbers. A thread makes whole blocks of four values; `skip` values of the first block are before d_dst. */
-typedef struct memopt_i_cuda_random {
+typedef struct random_task {
     void *dst;            /* of 4-byte elements */
     size_t n, skip;
     uint64_t seed, stream, first; /* the block that dst starts in */
-} memopt_i_cuda_random;
+} random_task;
 
-template <int kind>
-static __device__ __forceinline__ void memopt_i_cuda_random_four(uint32_t *words, const memopt_i_cuda_random &t,
-                                                                 uint64_t block) {
+template <int kind> CU_DEVICE void random_four(uint32_t *words, const random_task &t, uint64_t block) {
     float values[4];
 
     memopt_i_philox(words, t.seed, t.stream, block);
@@ -3177,14 +3113,12 @@ static __device__ __forceinline__ void memopt_i_cuda_random_four(uint32_t *words
     }
 }
 
-template <int kind>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
-memopt_i_cuda_random_kernel(memopt_i_cuda_random t, int vector) {
+template <int kind> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
+random_kernel(random_task t, int vector) {
     const size_t at = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_THREADS * MEMOPT_I_CUDA_NUMBER_FOURS + threadIdx.x;
     uint32_t *const dst = (uint32_t *)t.dst;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) {
+    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) {
         const size_t block = at + k * MEMOPT_I_CUDA_NUMBER_THREADS;
         const size_t i = 4 * block; /* of value i - skip */
 
@@ -3192,22 +3126,21 @@ memopt_i_cuda_random_kernel(memopt_i_cuda_random t, int vector) {
 
         if (i >= t.n + t.skip) return;
         /* 2^62 blocks, then the stream starts again */
-        memopt_i_cuda_random_four<kind>(v, t, (t.first + block) & (~(uint64_t)0 >> 2));
+        random_four<kind>(v, t, (t.first + block) & (~(uint64_t)0 >> 2));
         if (vector && i >= t.skip && i + 4 <= t.n + t.skip) {
-            memopt_i_cuda_write<4>(dst + (i - t.skip), v);
+            write<4>(dst + (i - t.skip), v);
             continue;
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (int e = 0; e < 4; ++e)
+        CU_UNROLL for (int e = 0; e < 4; ++e)
             if (i + e >= t.skip && i + e < t.n + t.skip) dst[i + e - t.skip] = v[e];
     }
 }
 
 template <int kind>
-static memopt_cuda_status memopt_i_cuda_random_run(void *dst, size_t n, uint64_t seed, uint64_t number, uint64_t first,
-                                                   memopt_cuda_stream stream) {
-    memopt_i_cuda_random t;
-    const memopt_cuda_status s = n ? memopt_i_cuda_pointer(dst, 4) : memopt_i_cuda_pointer_if(dst, 4);
+static memopt_cuda_status random_run(void *dst, size_t n, uint64_t seed, uint64_t number, uint64_t first,
+                                     memopt_cuda_stream stream) {
+    random_task t;
+    const memopt_cuda_status s = n ? pointer(dst, 4) : pointer_if(dst, 4);
 
     if (s) return s;
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
@@ -3217,27 +3150,23 @@ static memopt_cuda_status memopt_i_cuda_random_run(void *dst, size_t n, uint64_t
     t.seed = seed;
     t.stream = number;
     t.first = first >> 2;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_random_kernel<kind>),
-                             n ? memopt_i_ceil_div(n + t.skip, MEMOPT_I_CUDA_NUMBER_TILE) : 0,
+    return MEMOPT_I_CUDA_RUN((random_kernel<kind>), n ? memopt_i_ceil_div(n + t.skip, MEMOPT_I_CUDA_NUMBER_TILE) : 0,
                              MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, t, (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed,
-                                                           uint64_t stream_number, uint64_t first,
-                                                           memopt_cuda_stream stream) {
-    return memopt_i_cuda_random_run<MEMOPT_I_RANDOM_BITS>(d_dst, n, seed, stream_number, first, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
+                                                       uint64_t first, memopt_cuda_stream stream) {
+    return random_run<MEMOPT_I_RANDOM_BITS>(d_dst, n, seed, stream_number, first, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_uniform(float *d_dst, size_t n, uint64_t seed,
-                                                              uint64_t stream_number, uint64_t first,
-                                                              memopt_cuda_stream stream) {
-    return memopt_i_cuda_random_run<MEMOPT_I_RANDOM_UNIFORM>(d_dst, n, seed, stream_number, first, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_random_uniform(float *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
+                                                          uint64_t first, memopt_cuda_stream stream) {
+    return random_run<MEMOPT_I_RANDOM_UNIFORM>(d_dst, n, seed, stream_number, first, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t seed,
-                                                             uint64_t stream_number, uint64_t first,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_random_run<MEMOPT_I_RANDOM_NORMAL>(d_dst, n, seed, stream_number, first, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
+                                                         uint64_t first, memopt_cuda_stream stream) {
+    return random_run<MEMOPT_I_RANDOM_NORMAL>(d_dst, n, seed, stream_number, first, stream);
 }
 
 /* @section cuda_quant : cuda_number api_cuda_quant
@@ -3302,40 +3231,36 @@ enum {
 };
 
 /* ---- the tables, made by the compiler from the levels of memopt.h ---- */
-static constexpr uint32_t memopt_i_cuda_signed_magnitudes[129] = {
+static constexpr uint32_t signed_magnitudes[129] = {
     MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
-static constexpr uint32_t memopt_i_cuda_unsigned_magnitudes[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
+static constexpr uint32_t unsigned_magnitudes[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
 /* A level, in units of 2^-45: all are multiples of it, and below 2^46 of them. */
-static constexpr uint64_t memopt_i_cuda_fixed(uint32_t bits) {
+static constexpr uint64_t fixed(uint32_t bits) {
     return bits ? (uint64_t)((bits & 0x7fffff) | 0x800000) << ((bits >> 23) - 105) : 0;
 }
 
-static constexpr uint64_t memopt_i_cuda_level(memopt_quant_map map, int i) { /* the i-th from zero up */
-    return map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_fixed(memopt_i_cuda_unsigned_magnitudes[i])
-         : map == MEMOPT_QUANT_LINEAR ? (uint64_t)i << 38 : memopt_i_cuda_fixed(memopt_i_cuda_signed_magnitudes[i]);
+static constexpr uint64_t level_of(memopt_quant_map map, int i) { /* the i-th from zero up */
+    return map == MEMOPT_QUANT_UNSIGNED ? fixed(unsigned_magnitudes[i])
+         : map == MEMOPT_QUANT_LINEAR ? (uint64_t)i << 38 : fixed(signed_magnitudes[i]);
 }
 
-static constexpr unsigned memopt_i_cuda_top_bit(uint64_t x) { return x >> 1 ? 1 + memopt_i_cuda_top_bit(x >> 1) : 0; }
+static constexpr unsigned top_bit(uint64_t x) { return x >> 1 ? 1 + top_bit(x >> 1) : 0; }
 
 /* The largest float up to x * 2^-46, and whether it is less. */
-static constexpr uint32_t memopt_i_cuda_floor(uint64_t x, unsigned top) {
-    return ((top + 80) << 23) + (uint32_t)(x >> (top - 23));
-}
+static constexpr uint32_t floor(uint64_t x, unsigned top) { return ((top + 80) << 23) + (uint32_t)(x >> (top - 23)); }
 
-static constexpr uint32_t memopt_i_cuda_less(uint64_t x, unsigned top) {
-    return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0;
-}
+static constexpr uint32_t less(uint64_t x, unsigned top) { return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0; }
 
-static constexpr uint32_t memopt_i_cuda_middle_of(memopt_quant_map map, uint64_t sum) {
-    return map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum))
-         : memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum)) << 1
-         | memopt_i_cuda_less(sum, memopt_i_cuda_top_bit(sum));
+static constexpr uint32_t middle_of(memopt_quant_map map, uint64_t sum) {
+    return map == MEMOPT_QUANT_UNSIGNED ? floor(sum, top_bit(sum))
+         : floor(sum, top_bit(sum)) << 1
+         | less(sum, top_bit(sum));
 }
 
 /* Keys above it are above the middle between level i and the next. */
-static constexpr uint32_t memopt_i_cuda_middle(memopt_quant_map map, int i) {
-    return memopt_i_cuda_middle_of(map, memopt_i_cuda_level(map, i) + memopt_i_cuda_level(map, i + 1));
+static constexpr uint32_t middle_between(memopt_quant_map map, int i) {
+    return middle_of(map, level_of(map, i) + level_of(map, i + 1));
 }
 
 #define MEMOPT_I_CUDA_8(f, i) f((i)), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
@@ -3345,84 +3270,83 @@ static constexpr uint32_t memopt_i_cuda_middle(memopt_quant_map map, int i) {
     MEMOPT_I_CUDA_8(f, (i) + 48), MEMOPT_I_CUDA_8(f, (i) + 56)
 
 #define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, (i) + 64)
-#define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_QUANT_SIGNED, i)
-#define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_QUANT_LINEAR, i)
+#define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   middle_between(MEMOPT_QUANT_SIGNED, i)
+#define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   middle_between(MEMOPT_QUANT_LINEAR, i)
 /* there are 255 middles */
-#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_QUANT_UNSIGNED, (i) < 255 ? i : 254)
+#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) middle_between(MEMOPT_QUANT_UNSIGNED, (i) < 255 ? i : 254)
 
-static constexpr uint32_t memopt_i_cuda_signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
-static constexpr uint32_t memopt_i_cuda_linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };
-static constexpr uint32_t memopt_i_cuda_unsigned_middles[256] = {
+static constexpr uint32_t signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
+static constexpr uint32_t linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };
+static constexpr uint32_t unsigned_middles[256] = {
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 0), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 128) };
 
 /* How many of the middles from first on, and before last, are below key; they rise. */
-static constexpr unsigned memopt_i_cuda_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
+static constexpr unsigned count_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
     return first == last ? first : middles[(first + last) / 2] < key
-         ? memopt_i_cuda_below(middles, key, (first + last) / 2 + 1, last)
-         : memopt_i_cuda_below(middles, key, first, (first + last) / 2);
+         ? count_below(middles, key, (first + last) / 2 + 1, last)
+         : count_below(middles, key, first, (first + last) / 2);
 }
 
 /* A bin's word: added to any key of the bin, it gives the code (as index from zero) in the uppermost byte. `key` is the
    bin's first; where no middle lies in the bin, nothing is carried. */
-static constexpr uint32_t memopt_i_cuda_bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
-                                               unsigned index) {
+static constexpr uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
+                                 unsigned index) {
     return ((uint32_t)index << 24) - key
          + (index < count && middles[index] - key < width ? 0xffffff - (middles[index] - key) : 0);
 }
 
-static constexpr uint32_t memopt_i_cuda_bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
-    return memopt_i_cuda_bin_of(middles, key, width, count, memopt_i_cuda_below(middles, key, 0, count));
+static constexpr uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
+    return bin_of(middles, key, width, count, count_below(middles, key, 0, count));
 }
 
 #define MEMOPT_I_CUDA_SIGNED_KEY(i) ((uint32_t)(MEMOPT_I_CUDA_SIGNED_FIRST * 64 + (i)) << MEMOPT_I_CUDA_SIGNED_SHIFT)
 
-#define MEMOPT_I_CUDA_SIGNED_BIN(i) memopt_i_cuda_bin(memopt_i_cuda_signed_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
+#define MEMOPT_I_CUDA_SIGNED_BIN(i) bin(signed_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
     1u << MEMOPT_I_CUDA_SIGNED_SHIFT, 128)
 
-#define MEMOPT_I_CUDA_LINEAR_BIN(i) memopt_i_cuda_bin(memopt_i_cuda_linear_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
+#define MEMOPT_I_CUDA_LINEAR_BIN(i) bin(linear_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
     1u << MEMOPT_I_CUDA_SIGNED_SHIFT, 128)
 
-#define MEMOPT_I_CUDA_UNSIGNED_BIN(i) memopt_i_cuda_bin(memopt_i_cuda_unsigned_middles, \
+#define MEMOPT_I_CUDA_UNSIGNED_BIN(i) bin(unsigned_middles, \
     (uint32_t)(MEMOPT_I_CUDA_UNSIGNED_FIRST * 128 + (i)) << MEMOPT_I_CUDA_UNSIGNED_SHIFT, \
     1u << MEMOPT_I_CUDA_UNSIGNED_SHIFT, 255)
 
 #define MEMOPT_I_CUDA_512(f, i) MEMOPT_I_CUDA_128(f, i), MEMOPT_I_CUDA_128(f, (i) + 128), \
     MEMOPT_I_CUDA_128(f, (i) + 256), MEMOPT_I_CUDA_128(f, (i) + 384)
 
-MEMOPT_I_CUDA_TABLE(uint32_t, memopt_i_cuda_signed_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
+MEMOPT_I_CUDA_TABLE(uint32_t, signed_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 512),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1152),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1280), MEMOPT_I_CUDA_SIGNED_BIN(1408) };
-MEMOPT_I_CUDA_TABLE(uint32_t, memopt_i_cuda_linear_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
+MEMOPT_I_CUDA_TABLE(uint32_t, linear_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_LINEAR_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_LINEAR_BIN, 512),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1152),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1280), MEMOPT_I_CUDA_LINEAR_BIN(1408) };
-MEMOPT_I_CUDA_TABLE(uint32_t, memopt_i_cuda_unsigned_bins, [MEMOPT_I_CUDA_UNSIGNED_BINS]) = {
+MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_bins, [MEMOPT_I_CUDA_UNSIGNED_BINS]) = {
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 512),
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 1024), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 1536),
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 2048), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2560),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2688), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2816),
     MEMOPT_I_CUDA_UNSIGNED_BIN(2944) };
-MEMOPT_I_CUDA_TABLE(uint32_t, memopt_i_cuda_signed_decode, [129]) = {
+MEMOPT_I_CUDA_TABLE(uint32_t, signed_decode, [129]) = {
     MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
-MEMOPT_I_CUDA_TABLE(uint32_t, memopt_i_cuda_unsigned_decode, [256]) = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
+MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_decode, [256]) = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
 /* ---- encode ---- */
-template <bool SIGNED> struct memopt_i_cuda_bins {
+template <bool SIGNED> struct bins_of {
     enum { count = MEMOPT_I_CUDA_SIGNED_BINS, shift = MEMOPT_I_CUDA_SIGNED_SHIFT,
            first = MEMOPT_I_CUDA_SIGNED_FIRST * 64 };
 };
 
-template <> struct memopt_i_cuda_bins<false> {
+template <> struct bins_of<false> {
     enum { count = MEMOPT_I_CUDA_UNSIGNED_BINS, shift = MEMOPT_I_CUDA_UNSIGNED_SHIFT,
            first = MEMOPT_I_CUDA_UNSIGNED_FIRST * 128 };
 };
 
 /* The index of y in the uppermost byte: that of the nearest level, counted from zero up; ties of the signed maps count
    up for negative y. y is finite, and not more than a few units of the last place above 1. */
-template <bool SIGNED>
-static __device__ __forceinline__ uint32_t memopt_i_cuda_index(const uint32_t *bins, uint32_t u) {
-    typedef memopt_i_cuda_bins<SIGNED> b;
+template <bool SIGNED> CU_DEVICE uint32_t index_of(const uint32_t *bins, uint32_t u) {
+    typedef bins_of<SIGNED> b;
     const uint32_t least = (uint32_t)b::first << b::shift;
     uint32_t key;
 
@@ -3434,15 +3358,14 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_index(const uint32_t *b
 }
 
 /* Four codes, the first in the lowest byte. Signed: 127 + index, or 127 - index where y is negative, at least 0. */
-template <bool SIGNED>
-static __device__ __forceinline__ uint32_t memopt_i_cuda_encode(const uint32_t *bins, const float4 &y) {
+template <bool SIGNED> CU_DEVICE uint32_t encode(const uint32_t *bins, const float4 &y) {
     uint32_t u[4], sums[4], index, signs, down;
 
-    memopt_i_cuda_words(u, y);
-    for (int k = 0; k < 4; ++k) sums[k] = memopt_i_cuda_index<SIGNED>(bins, u[k]);
-    index = memopt_i_cuda_tops(sums);
+    four_words(u, y);
+    for (int k = 0; k < 4; ++k) sums[k] = index_of<SIGNED>(bins, u[k]);
+    index = tops(sums);
     if (!SIGNED) return index;
-    signs = memopt_i_cuda_tops(u) >> 7 & 0x01010101;
+    signs = tops(u) >> 7 & 0x01010101;
     signs *= 255;
     down = index & signs;
     down -= down >> 7 & 0x01010101; /* there is no -1 */
@@ -3450,23 +3373,22 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_encode(const uint32_t *
 }
 
 /* What is not finite: NaN as zero, an infinity as one. */
-static __device__ __forceinline__ float memopt_i_cuda_finite_or_zero(float y) {
+CU_DEVICE float finite_or_zero(float y) {
     const uint32_t u = memopt_i_bits_of(y);
     const uint32_t m = u & 0x7fffffff;
     return m < 0x7f800000 ? y : m > 0x7f800000 ? 0.0f : memopt_i_float_of(0x3f800000 | (u & 0x80000000));
 }
 
 /* Four elements from `at` on; those from `end` on are zeros. */
-template <class T>
-static __device__ __forceinline__ float4 memopt_i_cuda_four(const T *p, uint32_t at, uint32_t end, bool whole) {
-    memopt_i_cuda_span<T, 4> s;
+template <class T> CU_DEVICE float4 four_of_each(const T *p, uint32_t at, uint32_t end, bool whole) {
+    row_span<T, 4> s;
 
-    memopt_i_cuda_get<sizeof(T), sizeof(T)>(s.word, p + at, at, end, whole);
-    return make_float4(memopt_i_cuda_at(s, 0), memopt_i_cuda_at(s, 1), memopt_i_cuda_at(s, 2), memopt_i_cuda_at(s, 3));
+    get<sizeof(T), sizeof(T)>(s.word, p + at, at, end, whole);
+    return make_float4(element_at(s, 0), element_at(s, 1), element_at(s, 2), element_at(s, 3));
 }
 
 /* ---- quantise ---- */
-typedef struct memopt_i_cuda_quant {
+typedef struct quant_task {
     const void *src;
     uint8_t *codes;
     float *absmax;
@@ -3474,11 +3396,11 @@ typedef struct memopt_i_cuda_quant {
     uint32_t block;      /* elements of one */
     uint32_t team, rounds; /* threads that share a block, a power of two from 8 to 128; passes */
     uint32_t linear, vector;
-} memopt_i_cuda_quant;
+} quant_task;
 
 /* The largest of a team: shuffles, and shared memory where a team is more than a warp. Two rows of `red`, so that one
    barrier a pass is enough. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_team_max(uint32_t max, uint32_t team, uint32_t *red) {
+CU_DEVICE uint32_t team_max(uint32_t max, uint32_t team, uint32_t *red) {
     for (uint32_t o = team < 32 ? team / 2 : 16; o; o /= 2) {
         const uint32_t other = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, max, (int)o);
         max = max > other ? max : other;
@@ -3492,17 +3414,16 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_team_max(uint32_t max, 
 }
 
 /* Twice a magnitude, with 2^24 added: what is not finite wraps around and is less than any number. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_max_key(uint32_t max, float x) {
+CU_DEVICE uint32_t max_key(uint32_t max, float x) {
     const uint32_t key = memopt_i_bits_of(x) * 2 + 0x01000000;
     return max > key ? max : key;
 }
 
 /* COUNT groups of four, scaled in place. */
-template <int COUNT> static __device__ __forceinline__ void memopt_i_cuda_scale_fours(float4 *x, float inverse) {
+template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
     float zero = 0;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < COUNT; ++k) {
+    CU_UNROLL for (int k = 0; k < COUNT; ++k) {
         x[k].x = memopt_i_times(x[k].x, inverse);
         x[k].y = memopt_i_times(x[k].y, inverse);
         x[k].z = memopt_i_times(x[k].z, inverse);
@@ -3510,23 +3431,21 @@ template <int COUNT> static __device__ __forceinline__ void memopt_i_cuda_scale_
         zero = fmaf(x[k].w, 0.0f, fmaf(x[k].z, 0.0f, fmaf(x[k].y, 0.0f, fmaf(x[k].x, 0.0f, zero))));
     }
     if (memopt_i_bits_of(zero) << 1 == 0) return; /* all are finite */
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < COUNT; ++k) {
-        x[k].x = memopt_i_cuda_finite_or_zero(x[k].x);
-        x[k].y = memopt_i_cuda_finite_or_zero(x[k].y);
-        x[k].z = memopt_i_cuda_finite_or_zero(x[k].z);
-        x[k].w = memopt_i_cuda_finite_or_zero(x[k].w);
+    CU_UNROLL for (int k = 0; k < COUNT; ++k) {
+        x[k].x = finite_or_zero(x[k].x);
+        x[k].y = finite_or_zero(x[k].y);
+        x[k].z = finite_or_zero(x[k].z);
+        x[k].w = finite_or_zero(x[k].w);
     }
 }
 
 /* A thread holds FOURS groups of four of each of 8 / FOURS blocks; blocks go to the teams in turn. TEAM: threads that
    share a block; 0: as many as t says. */
 template <class T, int FOURS, int TEAM, bool SIGNED>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
-memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
-    enum { count = memopt_i_cuda_bins<SIGNED>::count, at_once = MEMOPT_I_CUDA_QUANT_FOURS / FOURS };
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) quantize_kernel(quant_task t) {
+    enum { count = bins_of<SIGNED>::count, at_once = MEMOPT_I_CUDA_QUANT_FOURS / FOURS };
 
-    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [memopt_i_cuda_bins<SIGNED>::count]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [bins_of<SIGNED>::count]);
     MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * MEMOPT_I_CUDA_QUANT_THREADS / 32]);
     const uint32_t team = TEAM ? (uint32_t)TEAM : t.team;
     const uint32_t teams = MEMOPT_I_CUDA_QUANT_THREADS / team;
@@ -3539,26 +3458,23 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
     for (uint32_t round = 0; round < t.rounds; ++round) {
         const size_t here = first + round * pass;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int g = 0; g < at_once; ++g) {
+        CU_UNROLL for (int g = 0; g < at_once; ++g) {
             const size_t b = here + (size_t)g * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
             const T *const src = (const T *)t.src + b * t.block;
 
-            MEMOPT_I_CUDA_UNROLL
-            for (int k = 0; k < FOURS; ++k) {
+            CU_UNROLL for (int k = 0; k < FOURS; ++k) {
                 const uint32_t offset = (k * team + lane) * 4;
-                x[g * FOURS + k] = memopt_i_cuda_four(src, offset, end, whole || (t.vector && offset + 4 <= end));
+                x[g * FOURS + k] = four_of_each(src, offset, end, whole || (t.vector && offset + 4 <= end));
             }
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
-            const uint32_t *from = !SIGNED ? memopt_i_cuda_unsigned_bins
-                                 : t.linear ? memopt_i_cuda_linear_bins : memopt_i_cuda_signed_bins;
+            const uint32_t *from = !SIGNED ? unsigned_bins
+                                 : t.linear ? linear_bins : signed_bins;
             for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = from[i];
             __syncthreads(); /* bins */
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (int g = 0; g < at_once; ++g) {
+        CU_UNROLL for (int g = 0; g < at_once; ++g) {
             const size_t b = here + (size_t)g * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
             uint8_t *const to = t.codes + b * t.block;
@@ -3566,59 +3482,55 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
             uint32_t max = 0x01000000;
             float absmax;
 
-            MEMOPT_I_CUDA_UNROLL
-            for (int k = 0; k < FOURS; ++k) {
-                max = memopt_i_cuda_max_key(memopt_i_cuda_max_key(max, v[k].x), v[k].y);
-                max = memopt_i_cuda_max_key(memopt_i_cuda_max_key(max, v[k].z), v[k].w);
+            CU_UNROLL for (int k = 0; k < FOURS; ++k) {
+                max = max_key(max_key(max, v[k].x), v[k].y);
+                max = max_key(max_key(max, v[k].z), v[k].w);
             }
-            max = memopt_i_cuda_team_max(max, team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
+            max = team_max(max, team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
             absmax = memopt_i_float_of((max - 0x01000000) / 2);
             if (end && lane == 0) t.absmax[b] = absmax;
-            memopt_i_cuda_scale_fours<FOURS>(v, memopt_i_inverse(absmax));
-            MEMOPT_I_CUDA_UNROLL
-            for (int k = 0; k < FOURS; ++k) {
+            scale_fours<FOURS>(v, memopt_i_inverse(absmax));
+            CU_UNROLL for (int k = 0; k < FOURS; ++k) {
                 const uint32_t offset = (k * team + lane) * 4;
-                const uint32_t codes = memopt_i_cuda_encode<SIGNED>(bins, v[k]);
-                memopt_i_cuda_put<1, 1>(to + offset, &codes, offset, end,
-                                        whole || (t.vector && offset + 4 <= end));
+                const uint32_t codes = encode<SIGNED>(bins, v[k]);
+                put<1, 1>(to + offset, &codes, offset, end, whole || (t.vector && offset + 4 <= end));
             }
         }
     }
 }
 
 /* ---- dequantise ---- */
-typedef struct memopt_i_cuda_dequant {
+typedef struct dequant_task {
     void *dst;
     const uint8_t *codes;
     const float *absmax;
     size_t n;
     uint32_t block, blocks, reciprocal; /* blocks of a tile; ceil(2^32 / block) */
     uint32_t map, vector;
-} memopt_i_cuda_dequant;
+} dequant_task;
 
-static __device__ __forceinline__ uint32_t memopt_i_cuda_decode_bits(uint32_t map, uint32_t code) {
+CU_DEVICE uint32_t decode_bits(uint32_t map, uint32_t code) {
     const uint32_t magnitude = code < 127 ? 127 - code : code - 127;
-    if (map == MEMOPT_QUANT_UNSIGNED) return memopt_i_cuda_unsigned_decode[code];
+    if (map == MEMOPT_QUANT_UNSIGNED) return unsigned_decode[code];
     if (map == MEMOPT_QUANT_LINEAR) return memopt_i_bits_of((float)((int)code - 127) * 0.0078125f);
-    return memopt_i_cuda_signed_decode[magnitude] | (uint32_t)(code < 127) << 31;
+    return signed_decode[magnitude] | (uint32_t)(code < 127) << 31;
 }
 
 /* A level times absmax; a NaN there stays what it is and becomes quiet, which a device would not do by itself. */
-static __device__ __forceinline__ float memopt_i_cuda_decode(float level, float absmax) {
+CU_DEVICE float decode(float level, float absmax) {
     const float x = memopt_i_times(level, absmax);
     const uint32_t u = memopt_i_bits_of(absmax);
     return (u & 0x7fffffff) > 0x7f800000 ? memopt_i_float_of(u | 0x400000) : x;
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_words_of(uint32_t *w, const float *, const float *x, bool) {
+CU_DEVICE void words_of(uint32_t *w, const float *, const float *x, bool) {
     for (int k = 0; k < 4; ++k) w[k] = memopt_i_bits_of(x[k]);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_words_of(uint32_t *w, const memopt_i_cuda_bf16 *, const float *x,
-                                                              bool odd) {
+CU_DEVICE void words_of(uint32_t *w, const bf16_t *, const float *x, bool odd) {
     uint32_t u[4];
 
-    for (int k = 0; k < 4; ++k) u[k] = memopt_i_cuda_bf16_upper(memopt_i_bits_of(x[k]));
+    for (int k = 0; k < 4; ++k) u[k] = bf16_upper(memopt_i_bits_of(x[k]));
     if (odd)
         for (int k = 0; k < 4; ++k) u[k] = memopt_i_bits_of(x[k]); /* infinities and quiet NaN, which keep what fits */
     w[0] = u[0] >> 16 | (u[1] & 0xffff0000);
@@ -3627,9 +3539,8 @@ static __device__ __forceinline__ void memopt_i_cuda_words_of(uint32_t *w, const
 
 /* A tile: blocks of the tensor, up to 8 groups of four a thread. Codes and absmax are asked for before anything is
    waited for. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
-memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
+dequantize_kernel(dequant_task t) {
     MEMOPT_I_CUDA_SHARED(float, levels, [256]);
     const uint32_t tile = t.blocks * t.block;
     const size_t begin = (size_t)blockIdx.x * tile;
@@ -3641,19 +3552,16 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
     const bool whole = t.vector && size == MEMOPT_I_CUDA_QUANT_TILE;
     uint32_t codes[MEMOPT_I_CUDA_QUANT_FOURS];
     float max[MEMOPT_I_CUDA_QUANT_FOURS];
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
+    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
 
         max[k] = 0;
-        memopt_i_cuda_get<1, 1>(codes + k, from + offset, offset, size,
-                                whole || (t.vector && offset + 4 <= size));
+        get<1, 1>(codes + k, from + offset, offset, size, whole || (t.vector && offset + 4 <= size));
         if (whole || offset < size) max[k] = absmax[(uint32_t)(((uint64_t)offset * t.reciprocal) >> 32)];
     }
-    levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(t.map, threadIdx.x));
+    levels[threadIdx.x] = memopt_i_float_of(decode_bits(t.map, threadIdx.x));
     __syncthreads(); /* levels */
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
+    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
         const bool odd = (memopt_i_bits_of(max[k]) & 0x7f800000) == 0x7f800000;
         uint32_t words[sizeof(T)];
@@ -3661,17 +3569,16 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
 
         for (int j = 0; j < 4; ++j) x[j] = memopt_i_times(levels[codes[k] >> 8 * j & 0xff], max[k]);
         if (odd)
-            for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes[k] >> 8 * j & 0xff], max[k]);
-        memopt_i_cuda_words_of(words, to, x, odd);
-        memopt_i_cuda_put<sizeof(T), sizeof(T)>(to + offset, words, offset, size,
-                                                whole || (t.vector && offset + 4 <= size));
+            for (int j = 0; j < 4; ++j) x[j] = decode(levels[codes[k] >> 8 * j & 0xff], max[k]);
+        words_of(words, to, x, odd);
+        put<sizeof(T), sizeof(T)>(to + offset, words, offset, size, whole || (t.vector && offset + 4 <= size));
     }
 }
 
 /* ---- the host's side ---- */
 /* All that can be wrong; floats are `width` bytes an element. */
-PRUNED memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t width, const void *codes,
-                                                    const void *absmax, size_t n, memopt_quant_map map, size_t *block) {
+PRUNED memopt_cuda_status quant_check(const void *floats, size_t width, const void *codes,
+                                      const void *absmax, size_t n, memopt_quant_map map, size_t *block) {
     size_t bytes, blocks;
     memopt_cuda_status s;
 
@@ -3680,99 +3587,95 @@ PRUNED memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t w
         return MEMOPT_ERR_ARGUMENT;
     if (*block % 32 || *block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
     if (!n) return 0;
-    s = memopt_i_cuda_pointer(floats, width);
-    if (!s) s = memopt_i_cuda_pointer(codes, 1);
-    if (!s) s = memopt_i_cuda_pointer(absmax, sizeof(float));
+    s = pointer(floats, width);
+    if (!s) s = pointer(codes, 1);
+    if (!s) s = pointer(absmax, sizeof(float));
     if (s) return s;
     if (memopt_i_mul(n, width, &bytes) || bytes > (size_t)PTRDIFF_MAX) return MEMOPT_ERR_OVERFLOW;
     blocks = memopt_quantize_blocks(n, *block) * sizeof(float);
-    s = memopt_i_cuda_no_overlap(floats, bytes, codes, n);
-    if (!s) s = memopt_i_cuda_no_overlap(floats, bytes, absmax, blocks);
-    return s ? s : memopt_i_cuda_no_overlap(codes, n, absmax, blocks);
+    s = no_overlap(floats, bytes, codes, n);
+    if (!s) s = no_overlap(floats, bytes, absmax, blocks);
+    return s ? s : no_overlap(codes, n, absmax, blocks);
 }
 
 /* Threads for a block: as few as hold it with eight groups of four each. */
-PRUNED uint32_t memopt_i_cuda_quant_team(size_t block) {
+PRUNED uint32_t quant_team(size_t block) {
     uint32_t team = 8;
     while (team * 4 * MEMOPT_I_CUDA_QUANT_FOURS < block) team *= 2;
     return team;
 }
 
 /* Passes of a CUDA block, where there are so many in all. */
-PRUNED uint32_t memopt_i_cuda_quant_rounds(size_t passes) {
+PRUNED uint32_t quant_rounds(size_t passes) {
     return (uint32_t)memopt_i_max(memopt_i_min(passes / MEMOPT_I_CUDA_QUANT_PASSES, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
 }
 
 template <class T, int FOURS, int TEAM, bool SIGNED>
-static memopt_cuda_status memopt_i_cuda_quantize_launch(memopt_i_cuda_quant t, memopt_cuda_stream stream) {
+static memopt_cuda_status quantize_launch(quant_task t, memopt_cuda_stream stream) {
     const size_t pass = (size_t)(MEMOPT_I_CUDA_QUANT_THREADS / t.team) * (MEMOPT_I_CUDA_QUANT_FOURS / FOURS);
-    if (!t.rounds) t.rounds = memopt_i_cuda_quant_rounds(memopt_i_ceil_div(t.blocks, pass));
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_quantize_kernel<T, FOURS, TEAM, SIGNED>),
+    if (!t.rounds) t.rounds = quant_rounds(memopt_i_ceil_div(t.blocks, pass));
+    return MEMOPT_I_CUDA_RUN((quantize_kernel<T, FOURS, TEAM, SIGNED>),
                              memopt_i_ceil_div(t.blocks, pass * t.rounds), MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
 
 template <class T, int FOURS, int TEAM>
-static memopt_cuda_status memopt_i_cuda_quantize_map(const memopt_i_cuda_quant &t, memopt_quant_map map,
-                                                     memopt_cuda_stream stream) {
-    return map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_quantize_launch<T, FOURS, TEAM, false>(t, stream)
-                                      : memopt_i_cuda_quantize_launch<T, FOURS, TEAM, true>(t, stream);
+static memopt_cuda_status quantize_map(const quant_task &t, memopt_quant_map map, memopt_cuda_stream stream) {
+    return map == MEMOPT_QUANT_UNSIGNED ? quantize_launch<T, FOURS, TEAM, false>(t, stream)
+                                      : quantize_launch<T, FOURS, TEAM, true>(t, stream);
 }
 
 /* rounds 0: as many as the size wants; tests ask for others */
-template <class T>
-static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, const T *src, size_t n,
-                                                 memopt_quant_map map,
-                                                 size_t block, uint32_t rounds, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = memopt_i_cuda_quant_check(src, sizeof *src, codes, absmax, n, map, &block);
+template <class T> static memopt_cuda_status quantize(uint8_t *codes, float *absmax, const T *src, size_t n,
+                                                      memopt_quant_map map,
+                                                      size_t block, uint32_t rounds, memopt_cuda_stream stream) {
+    const memopt_cuda_status s = quant_check(src, sizeof *src, codes, absmax, n, map, &block);
     const uint32_t vector = !((uintptr_t)src & (4 * sizeof *src - 1)) && !((uintptr_t)codes & 3);
 
     if (s) return s;
-    if (!n) return memopt_i_cuda_ready();
-    const memopt_i_cuda_quant t = { src, codes, absmax, n, memopt_quantize_blocks(n, block), (uint32_t)block,
-                                    memopt_i_cuda_quant_team(block), rounds, map == MEMOPT_QUANT_LINEAR, vector };
-    if (block <= 32) return memopt_i_cuda_quantize_map<T, 1, 8>(t, map, stream);
-    if (block <= 64) return memopt_i_cuda_quantize_map<T, 2, 8>(t, map, stream);
-    if (block <= 128) return memopt_i_cuda_quantize_map<T, 4, 8>(t, map, stream);
-    if (block <= 256) return memopt_i_cuda_quantize_map<T, 8, 8>(t, map, stream);
-    return memopt_i_cuda_quantize_map<T, 8, 0>(t, map, stream);
+    if (!n) return ready();
+    const quant_task t = { src, codes, absmax, n, memopt_quantize_blocks(n, block), (uint32_t)block,
+                                    quant_team(block), rounds, map == MEMOPT_QUANT_LINEAR, vector };
+    if (block <= 32) return quantize_map<T, 1, 8>(t, map, stream);
+    if (block <= 64) return quantize_map<T, 2, 8>(t, map, stream);
+    if (block <= 128) return quantize_map<T, 4, 8>(t, map, stream);
+    if (block <= 256) return quantize_map<T, 8, 8>(t, map, stream);
+    return quantize_map<T, 8, 0>(t, map, stream);
 }
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                                   memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = memopt_i_cuda_quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
+template <class T> static memopt_cuda_status dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
+                                                        memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
+    const memopt_cuda_status s = quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
     const uint32_t vector = !((uintptr_t)dst & (4 * sizeof *dst - 1)) && !((uintptr_t)codes & 3);
 
     if (s) return s;
-    const memopt_i_cuda_dequant t = { dst, codes, absmax, n, (uint32_t)block,
+    const dequant_task t = { dst, codes, absmax, n, (uint32_t)block,
                                       (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block),
                                       0xffffffffu / (uint32_t)block + 1, (uint32_t)map, vector };
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block),
+    return MEMOPT_I_CUDA_RUN((dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block),
                              MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src,
-                                                            size_t n, memopt_quant_map map, size_t block,
-                                                            memopt_cuda_stream stream) {
-    return memopt_i_cuda_quantize(d_codes, d_absmax, d_src, n, map, block, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src, size_t n,
+                                                        memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
+    return quantize(d_codes, d_absmax, d_src, n, map, block, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
-                                                             size_t n, memopt_quant_map map, size_t block,
-                                                             memopt_cuda_stream stream) {
-    return memopt_i_cuda_quantize(d_codes, d_absmax, (const memopt_i_cuda_bf16 *)d_src, n, map, block, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
+                                                         size_t n, memopt_quant_map map, size_t block,
+                                                         memopt_cuda_stream stream) {
+    return quantize(d_codes, d_absmax, (const bf16_t *)d_src, n, map, block, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes,
-                                                              const float *d_absmax, size_t n, memopt_quant_map map,
-                                                              size_t block, memopt_cuda_stream stream) {
-    return memopt_i_cuda_dequantize(d_dst, d_codes, d_absmax, n, map, block, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes,
+                                                          const float *d_absmax, size_t n, memopt_quant_map map,
+                                                          size_t block, memopt_cuda_stream stream) {
+    return dequantize(d_dst, d_codes, d_absmax, n, map, block, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
-                                                               const float *d_absmax, size_t n, memopt_quant_map map,
-                                                               size_t block, memopt_cuda_stream stream) {
-    return memopt_i_cuda_dequantize((memopt_i_cuda_bf16 *)d_dst, d_codes, d_absmax, n, map, block, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
+                                                           const float *d_absmax, size_t n, memopt_quant_map map,
+                                                           size_t block, memopt_cuda_stream stream) {
+    return dequantize((bf16_t *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
 
 /* @section cuda_codec : cuda_quant cuda_number cuda_memory cuda_base api_cuda_codec
@@ -3797,7 +3700,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
                          of either sign: an instruction more an element, and 3 more shuffles for 32 elements.
               Copies: 4 + 1 + 4/256 bytes an element (bf16: 4 + 2), each once, and as many back.
    Rounds     as in `quant`: in long arrays a CUDA block makes 2 to 8 passes with one copy of the tables.
-   Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see memopt_i_cuda_decode(). */
+   Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see decode(). */
 
 enum {
     MEMOPT_I_CUDA_CODEC_TEAM = 8, /* threads that share a block */
@@ -3805,8 +3708,8 @@ enum {
     MEMOPT_I_CUDA_CODEC_FOURS = MEMOPT_I_CODEC_BLOCK / (4 * MEMOPT_I_CUDA_CODEC_TEAM)
 };
 
-/* ---- bf16: for memopt_i_cuda_number_kernel ---- */
-struct memopt_i_cuda_codec_bf16 {
+/* ---- bf16: for number_kernel ---- */
+struct codec_bf16 {
     typedef float one;
     typedef float4 four;
     float *x;
@@ -3818,44 +3721,42 @@ struct memopt_i_cuda_codec_bf16 {
     __device__ __forceinline__ void store(const four &v, size_t i) const {
         uint32_t u[4], c[4];
 
-        memopt_i_cuda_words(u, v);
-        for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]) & 0xffff0000;
-        if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
+        four_words(u, v);
+        for (int k = 0; k < 4; ++k) c[k] = bf16_upper(u[k]) & 0xffff0000;
+        if (not_finite(v.x, v.y, v.z, v.w))
             for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 0, 0) << 16;
-        memopt_i_cuda_write<4>(x + i, c);
+        write<4>(x + i, c);
     }
 };
 
 /* ---- 8 bits ---- */
-typedef struct memopt_i_cuda_codec_task {
+typedef struct codec_task {
     float *x, *scales;
     uint8_t *codes; /* the copy: not when rounding */
     size_t n, blocks;
     uint32_t rounds, vector;
-} memopt_i_cuda_codec_task;
+} codec_task;
 
 /* Bits of the largest float, and of the largest with its sign turned; as integers, negative floats are below zero. */
-struct memopt_i_cuda_ends { int32_t up, down; };
+struct ends { int32_t up, down; };
 
-static __device__ __forceinline__ void memopt_i_cuda_codec_more(memopt_i_cuda_ends *e, float x) {
+CU_DEVICE void codec_more(ends *e, float x) {
     const int32_t up = (int32_t)memopt_i_bits_of(x);
     const int32_t down = (int32_t)(memopt_i_bits_of(x) ^ 0x80000000);
     e->up = e->up > up ? e->up : up;
     e->down = e->down > down ? e->down : down;
 }
 
-static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_codec_ends(const float4 *x) {
-    memopt_i_cuda_ends e = { 0, 0 };
+CU_DEVICE ends codec_ends(const float4 *x) {
+    ends e = { 0, 0 };
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
-        memopt_i_cuda_codec_more(&e, x[k].x);
-        memopt_i_cuda_codec_more(&e, x[k].y);
-        memopt_i_cuda_codec_more(&e, x[k].z);
-        memopt_i_cuda_codec_more(&e, x[k].w);
+    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+        codec_more(&e, x[k].x);
+        codec_more(&e, x[k].y);
+        codec_more(&e, x[k].z);
+        codec_more(&e, x[k].w);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int o = MEMOPT_I_CUDA_CODEC_TEAM / 2; o; o /= 2) {
+    CU_UNROLL for (int o = MEMOPT_I_CUDA_CODEC_TEAM / 2; o; o /= 2) {
         const int32_t up = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.up, o);
         const int32_t down = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.down, o);
         e.up = e.up > up ? e.up : up;
@@ -3865,8 +3766,7 @@ static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_codec_ends(co
 }
 
 /* The scale of a block with these ends, and what its elements are multiplied with. */
-static __device__ __forceinline__ float memopt_i_cuda_codec_scale(const uint32_t *bins, memopt_i_cuda_ends e,
-                                                                  float *inverse) {
+CU_DEVICE float codec_scale(const uint32_t *bins, ends e, float *inverse) {
     const int32_t max = e.up > e.down ? e.up : e.down;
     const float absmax = memopt_i_float_of((uint32_t)max);
     const float factor = memopt_i_inverse(absmax);
@@ -3875,7 +3775,7 @@ static __device__ __forceinline__ float memopt_i_cuda_codec_scale(const uint32_t
     *inverse = 0;
     if (max >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
     if (max < 0x0d800000) return 0; /* 2^-100 */
-    if (memopt_i_cuda_index<true>(bins, top) >> 24 == 128) {
+    if (index_of<true>(bins, top) >> 24 == 128) {
         *inverse = factor;
         return absmax;
     }
@@ -3884,22 +3784,19 @@ static __device__ __forceinline__ float memopt_i_cuda_codec_scale(const uint32_t
 }
 
 /* What four codes come back as. */
-static __device__ __forceinline__ void memopt_i_cuda_codec_put(float *to, uint32_t offset, size_t end,
-                                                               const float *levels, uint32_t codes, float scale,
-                                                               bool four) {
+CU_DEVICE void codec_put(float *to, uint32_t offset, size_t end, const float *levels, uint32_t codes, float scale,
+                         bool four) {
     float x[4];
 
-    for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes >> 8 * j & 0xff], scale);
-    if (four) memopt_i_cuda_store_four(to + offset, x);
+    for (int j = 0; j < 4; ++j) x[j] = decode(levels[codes >> 8 * j & 0xff], scale);
+    if (four) store_four(to + offset, x);
     else
         for (uint32_t j = 0; j < 4; ++j)
             if (offset + j < end) to[offset + j] = x[j];
 }
 
 /* Blocks go to the teams in turn. */
-template <bool ROUND>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
-memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
+template <bool ROUND> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) codec_kernel(codec_task t) {
     enum { count = MEMOPT_I_CUDA_SIGNED_BINS, block = MEMOPT_I_CODEC_BLOCK };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [MEMOPT_I_CUDA_SIGNED_BINS]);
@@ -3916,28 +3813,24 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
         const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * block, block) : 0;
         float *const at = t.x + b * block;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+        CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
             const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
-            x[k] = memopt_i_cuda_four(at, offset, end, whole || (t.vector && offset + 4 <= end));
+            x[k] = four_of_each(at, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* tables come while the numbers are on their way */
-            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS)
-                bins[i] = memopt_i_cuda_signed_bins[i];
-            if (ROUND)
-                levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(MEMOPT_QUANT_SIGNED, threadIdx.x));
+            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = signed_bins[i];
+            if (ROUND) levels[threadIdx.x] = memopt_i_float_of(decode_bits(MEMOPT_QUANT_SIGNED, threadIdx.x));
             __syncthreads(); /* bins, levels */
         }
-        const float scale = memopt_i_cuda_codec_scale(bins, memopt_i_cuda_codec_ends(x), &inverse);
+        const float scale = codec_scale(bins, codec_ends(x), &inverse);
         if (!ROUND && end && lane == 0) t.scales[b] = scale;
-        memopt_i_cuda_scale_fours<MEMOPT_I_CUDA_CODEC_FOURS>(x, inverse);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+        scale_fours<MEMOPT_I_CUDA_CODEC_FOURS>(x, inverse);
+        CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
             const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
-            const uint32_t codes = memopt_i_cuda_encode<true>(bins, x[k]);
+            const uint32_t codes = encode<true>(bins, x[k]);
             const bool four = whole || (t.vector && offset + 4 <= end);
 
-            if (ROUND) memopt_i_cuda_codec_put(at, offset, end, levels, codes, scale, four);
+            if (ROUND) codec_put(at, offset, end, levels, codes, scale, four);
             else if (four) *(uint32_t *)(t.codes + b * block + offset) = codes;
             else
                 for (uint32_t j = 0; j < 4 && offset + j < end; ++j)
@@ -3947,82 +3840,80 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
 }
 
 /* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
-PRUNED memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *copy, uint32_t rounds,
-                                                     memopt_cuda_stream stream) {
-    memopt_i_cuda_codec_task t;
+PRUNED memopt_cuda_status codec_encode(float *x, size_t n, void *copy, uint32_t rounds, memopt_cuda_stream stream) {
+    codec_task t;
     size_t grid;
-    memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
+    memopt_cuda_status s = pointer(x, sizeof *x);
 
-    if (!s) s = memopt_i_cuda_pointer_if(copy, sizeof(float));
+    if (!s) s = pointer_if(copy, sizeof(float));
     const unsigned threads = MEMOPT_I_CUDA_QUANT_THREADS;
     t.x = x;
     t.n = n;
     t.blocks = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK);
     t.scales = (float *)copy;
     t.codes = copy ? (uint8_t *)copy + t.blocks * sizeof(float) : NULL;
-    if (!s) s = memopt_i_cuda_no_overlap(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
+    if (!s) s = no_overlap(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
     if (s) return s;
-    t.rounds = rounds ? rounds : memopt_i_cuda_quant_rounds(t.blocks / MEMOPT_I_CUDA_CODEC_TEAMS);
+    t.rounds = rounds ? rounds : quant_rounds(t.blocks / MEMOPT_I_CUDA_CODEC_TEAMS);
     t.vector = !((uintptr_t)x & 15);
     grid = memopt_i_ceil_div(t.blocks, (size_t)MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds);
-    if (copy) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<false>, grid, threads, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<true>, grid, threads, 0, stream, t);
+    if (copy) return MEMOPT_I_CUDA_RUN(codec_kernel<false>, grid, threads, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN(codec_kernel<true>, grid, threads, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
-    const memopt_i_cuda_codec_bf16 op = { x };
-    return memopt_i_cuda_number_run(op, &arrays, n, 0, 0, stream);
+PRUNED memopt_cuda_status codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
+    const number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
+    const codec_bf16 op = { x };
+    return number_run(op, &arrays, n, 0, 0, stream);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from, size_t bytes,
-                                                    memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status codec_plain(void *to, const void *from, size_t bytes, memopt_cuda_stream stream) {
     memopt_cuda_status s = !to || !from ? (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL : 0;
-    if (!s) s = memopt_i_cuda_no_overlap(to, bytes, from, bytes);
-    if (!s) s = memopt_i_cuda_ready();
-    return s ? s : memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+    if (!s) s = no_overlap(to, bytes, from, bytes);
+    if (!s) s = ready();
+    return s ? s : taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 /* The twin of memopt_i_codec_run. */
-PRUNED memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
-                                                  void *copy, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
+                                    void *copy, memopt_cuda_stream stream) {
     float *const x = (float *)value;
     const size_t n = bytes / sizeof *x;
 
     if ((unsigned)op > MEMOPT_CODEC_OP_DECODE || (unsigned)codec > MEMOPT_CODEC_8BIT) return MEMOPT_ERR_ARGUMENT;
-    if (!bytes) return memopt_i_cuda_ready();
+    if (!bytes) return ready();
     if (!memopt_i_codec_is_lossy(codec, bytes)) {
-        if (op == MEMOPT_CODEC_OP_ROUND) return memopt_i_cuda_ready(); /* it is as it stays */
-        return op == MEMOPT_CODEC_OP_ENCODE ? memopt_i_cuda_codec_plain(copy, value, bytes, stream)
-                                        : memopt_i_cuda_codec_plain(value, copy, bytes, stream);
+        if (op == MEMOPT_CODEC_OP_ROUND) return ready(); /* it is as it stays */
+        return op == MEMOPT_CODEC_OP_ENCODE ? codec_plain(copy, value, bytes, stream)
+                                        : codec_plain(value, copy, bytes, stream);
     }
     if (op == MEMOPT_CODEC_OP_ROUND)
-        return codec == MEMOPT_CODEC_BF16 ? memopt_i_cuda_codec_round_bf16(x, n, stream)
-                                        : memopt_i_cuda_codec_encode(x, n, NULL, 0, stream);
+        return codec == MEMOPT_CODEC_BF16 ? codec_round_bf16(x, n, stream)
+                                        : codec_encode(x, n, NULL, 0, stream);
     if (!copy) return MEMOPT_CUDA_ERR_NULL;
     if (codec == MEMOPT_CODEC_BF16)
         return op == MEMOPT_CODEC_OP_ENCODE ? memopt_cuda_bf16_from_f32((uint16_t *)copy, x, n, stream)
                                         : memopt_cuda_f32_from_bf16(x, (const uint16_t *)copy, n, stream);
-    if (op == MEMOPT_CODEC_OP_ENCODE) return memopt_i_cuda_codec_encode(x, n, copy, 0, stream);
+    if (op == MEMOPT_CODEC_OP_ENCODE) return codec_encode(x, n, copy, 0, stream);
     const size_t scales = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
     return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_QUANT_SIGNED,
                                       MEMOPT_I_CODEC_BLOCK, stream);
 }
 
-PRUNED memopt_status memopt_i_cuda_codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
-                                              size_t bytes, void *copy) {
+PRUNED memopt_status codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
+                                size_t bytes, void *copy) {
     memopt_cuda_codec *const device_codec = (memopt_cuda_codec *)user;
-    const memopt_cuda_status s = memopt_i_cuda_codec_run(op, codec, value, bytes, copy, device_codec->stream);
+    const memopt_cuda_status s = codec_run(op, codec, value, bytes, copy, device_codec->stream);
     if (s) device_codec->status = s;
     return memopt_cuda_to_status(s);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
-                                                          memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
+                                                      memopt_cuda_stream stream) {
     if (!device_codec || !out) return MEMOPT_CUDA_ERR_NULL;
     device_codec->stream = stream;
     device_codec->status = 0;
-    out->run_fn = memopt_i_cuda_codec_call;
+    out->run_fn = codec_call;
     out->user = device_codec;
     return 0;
 }
@@ -4094,7 +3985,7 @@ enum { MEMOPT_I_CUDA_OPTIM_THREADS = 256, MEMOPT_I_CUDA_OPTIM_TILE = 2048, /* el
        MEMOPT_I_CUDA_OPTIM_SLICES = 24, MEMOPT_I_CUDA_OPTIM_RULES = 5 };
 
 /* The front of the scratch, on the device. */
-struct memopt_i_cuda_optim_control {
+struct optim_control {
     unsigned long long skipped, tensor, first; /* the slice that stopped a fused step */
     uint32_t stopped;
 };
@@ -4102,11 +3993,11 @@ struct memopt_i_cuda_optim_control {
 /* in `stopped`; a fused step; all of it */
 enum { MEMOPT_I_CUDA_OPTIM_STOPPED = 1, MEMOPT_I_CUDA_OPTIM_LEFT_OUT = 2 };
 
-struct memopt_i_cuda_optim_codes { /* of both moments: levels, which may be bitsandbytes', and octaves */
+struct optim_codes { /* of both moments: levels, which may be bitsandbytes', and octaves */
     float level[2][256], grid[2][32];
 };
 
-struct memopt_i_cuda_optim_slice {
+struct optim_slice {
     void       *weights, *extra;
     const void *gradients;
     void       *moment[2];  /* Adafactor: [1] is the rows' multipliers, or V of a vector */
@@ -4118,11 +4009,11 @@ struct memopt_i_cuda_optim_slice {
     uint32_t    first_tile, tensor, rule, aligned; /* aligned: whole vectors at once */
 };
 
-struct memopt_i_cuda_optim_table {
-    memopt_i_cuda_optim_slice slice[MEMOPT_I_CUDA_OPTIM_SLICES];
+struct optim_table {
+    optim_slice slice[MEMOPT_I_CUDA_OPTIM_SLICES];
     memopt_i_update_rule      rule[MEMOPT_I_CUDA_OPTIM_RULES];
-    memopt_i_cuda_optim_control     *control;
-    const memopt_i_cuda_optim_codes *codes;
+    optim_control     *control;
+    const optim_codes *codes;
     const float *pace;      /* of each tensor that was measured */
     const float4 *by;       /* memopt_i_gradient_terms of each tensor; NULL: the rules have it */
     uint64_t     chunk;
@@ -4130,24 +4021,21 @@ struct memopt_i_cuda_optim_table {
     uint32_t     stops;     /* control->stopped is looked at */
 };
 
-static_assert(sizeof(memopt_i_cuda_optim_table) <= 4000, "the argument of a kernel");
+static_assert(sizeof(optim_table) <= 4000, "the argument of a kernel");
 
 /* Four elements as they are in memory: floats, or two words of 16 bits each. */
-struct memopt_i_cuda_optim_raw { uint32_t w[4], extra[2], g[4], m[4], v[4]; };
-struct memopt_i_cuda_optim_four { float m[4], v[4]; };
+struct optim_raw { uint32_t w[4], extra[2], g[4], m[4], v[4]; };
+struct optim_four { float m[4], v[4]; };
 
-static __device__ __forceinline__ int memopt_i_cuda_optim_stopped(const memopt_i_cuda_optim_table &t) {
-    return t.stops && t.control->stopped;
-}
+CU_DEVICE int optim_stopped(const optim_table &t) { return t.stops && t.control->stopped; }
 
 /* Before something is measured: is the whole step left out? The sums stay as begin has left them. */
-static __device__ __forceinline__ int memopt_i_cuda_optim_left_out(const float4 *by,
-                                                                   const memopt_i_cuda_optim_control *control) {
+CU_DEVICE int optim_left_out(const float4 *by, const optim_control *control) {
     return by && control->stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
 }
 
 /* With a factor that only the device knows. moments: g1 and g2 depend on it, too. */
-static __device__ __forceinline__ void memopt_i_cuda_optim_by(memopt_i_update_rule *r, const float4 *by, int moments) {
+CU_DEVICE void optim_by(memopt_i_update_rule *r, const float4 *by, int moments) {
     if (!by) return;
     const float4 x = *by;
     r->limit = x.x;
@@ -4158,24 +4046,19 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_by(memopt_i_update_ru
     }
 }
 
-static __device__ __forceinline__ const float4 *memopt_i_cuda_optim_by_at(const memopt_i_cuda_optim_table &t, int k) {
-    return t.by ? t.by + t.slice[k].tensor : NULL;
-}
+CU_DEVICE const float4 *optim_by_at(const optim_table &t, int k) { return t.by ? t.by + t.slice[k].tensor : NULL; }
 
 /* The family of a kind: KIND where the compiler knows it. */
-template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_kind(const memopt_i_cuda_optim_table &t) {
+template <int KIND> CU_DEVICE int optim_kind(const optim_table &t) {
     return KIND == MEMOPT_I_CUDA_ANY ? (int)t.family : KIND;
 }
 
 /* With what was measured. */
-template <int KIND, int WIDE>
-static __device__ __forceinline__ memopt_i_update_rule memopt_i_cuda_optim_rule(const memopt_i_cuda_optim_table &t,
-                                                                                int k) {
+template <int KIND, int WIDE> CU_DEVICE memopt_i_update_rule optim_rule(const optim_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+    const int kind = optim_kind<KIND>(t);
 
-    memopt_i_cuda_optim_by(&r, memopt_i_cuda_optim_by_at(t, k),
-                           kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR);
+    optim_by(&r, optim_by_at(t, k), kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR);
     if (WIDE) { /* it is AdamW, and the compiler may know it */
         r.coupled = r.decay_after = 0;
         r.weight_limit = 0;
@@ -4189,160 +4072,137 @@ static __device__ __forceinline__ memopt_i_update_rule memopt_i_cuda_optim_rule(
 }
 
 /* ---- loads and stores of four elements of SIZE bytes; whole: they are all there, and aligned ---- */
-template <int SIZE>
-static __device__ __forceinline__ void memopt_i_cuda_optim_get(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
-                                                               uint64_t n, int whole) {
-    memopt_i_cuda_get<SIZE, SIZE>(raw, (const char *)p + (i + plus) * SIZE, i + plus, n, whole);
+template <int SIZE> CU_DEVICE void optim_get(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
+                                             uint64_t n, int whole) {
+    get<SIZE, SIZE>(raw, (const char *)p + (i + plus) * SIZE, i + plus, n, whole);
 }
 
-template <int SIZE>
-static __device__ __forceinline__ void memopt_i_cuda_optim_put(void *p, const uint32_t *raw, uint64_t i, unsigned plus,
-                                                               uint64_t n, int whole) {
-    memopt_i_cuda_put<SIZE, SIZE>((char *)p + (i + plus) * SIZE, raw, i + plus, n, whole);
+template <int SIZE> CU_DEVICE void optim_put(void *p, const uint32_t *raw, uint64_t i, unsigned plus,
+                                             uint64_t n, int whole) {
+    put<SIZE, SIZE>((char *)p + (i + plus) * SIZE, raw, i + plus, n, whole);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_optim_put32(void *p, const float *x, uint64_t i, unsigned plus,
-                                                                 uint64_t n, int whole) {
+CU_DEVICE void optim_put32(void *p, const float *x, uint64_t i, unsigned plus, uint64_t n, int whole) {
     uint32_t raw[4];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int e = 0; e < 4; ++e) raw[e] = memopt_i_float_bits(x[e]);
-    memopt_i_cuda_optim_put<4>(p, raw, i, plus, n, whole);
+    CU_UNROLL for (int e = 0; e < 4; ++e) raw[e] = memopt_i_float_bits(x[e]);
+    optim_put<4>(p, raw, i, plus, n, whole);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const uint32_t *code, uint64_t i,
-                                                                 unsigned plus, uint64_t n, int whole) {
+CU_DEVICE void optim_put16(void *p, const uint32_t *code, uint64_t i, unsigned plus, uint64_t n, int whole) {
     const uint32_t raw[2] = { code[0] | code[1] << 16, code[2] | code[3] << 16 };
-    memopt_i_cuda_optim_put<2>(p, raw, i, plus, n, whole);
+    optim_put<2>(p, raw, i, plus, n, whole);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus,
-                                                                uint64_t n, int whole) {
-    memopt_i_cuda_optim_put<1>(p, &four, i, plus, n, whole);
+CU_DEVICE void optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus, uint64_t n, int whole) {
+    optim_put<1>(p, &four, i, plus, n, whole);
 }
 
-static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32_t *raw, int e) {
-    return (uint16_t)(raw[e / 2] >> 16 * (e % 2));
-}
+CU_DEVICE uint16_t optim_half(const uint32_t *raw, int e) { return (uint16_t)(raw[e / 2] >> 16 * (e % 2)); }
 
 /* bfloat16 codes of four floats, rounded by their places */
-static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code, const float *x, memopt_noise noise,
-                                                                 uint64_t place) {
+CU_DEVICE void optim_noisy(uint32_t *code, const float *x, memopt_noise noise, uint64_t place) {
     int e;
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e)
+    CU_UNROLL for (e = 0; e < 4; ++e)
         code[e] = memopt_to_bf16_stochastic(x[e], memopt_i_noise32(noise, place + (unsigned)e));
 }
 
 /* ---- what a kind has, where the compiler knows it ---- */
-static __device__ __forceinline__ int memopt_i_cuda_optim_has_first(int kind, uint32_t moments) {
+CU_DEVICE int optim_has_first(int kind, uint32_t moments) {
     if (kind == MEMOPT_I_CUDA_RMSPROP) return moments > 1;
     return kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
 }
 
 /* The same where a moment is coded: that is the first, unless there is a second. */
-static __device__ __forceinline__ int memopt_i_cuda_optim_codes_first(int kind, uint32_t moments) {
-    return kind == MEMOPT_I_CUDA_RMSPROP ? moments > 1 : 1;
-}
+CU_DEVICE int optim_codes_first(int kind, uint32_t moments) { return kind == MEMOPT_I_CUDA_RMSPROP ? moments > 1 : 1; }
 
-static __device__ __forceinline__ int memopt_i_cuda_optim_has_second(int kind) {
+CU_DEVICE int optim_has_second(int kind) {
     return kind == MEMOPT_I_CUDA_ADAM || kind == MEMOPT_I_CUDA_LAMB || kind == MEMOPT_I_CUDA_RMSPROP;
 }
 
-template <int WIDE>
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_weights(const memopt_i_cuda_optim_table &t) {
+template <int WIDE> CU_DEVICE uint32_t optim_weights(const optim_table &t) {
     return WIDE ? (uint32_t)MEMOPT_I_WEIGHTS_F32 : t.weights;
 }
 
-template <int WIDE>
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_gradients(const memopt_i_cuda_optim_table &t) {
+template <int WIDE> CU_DEVICE uint32_t optim_gradients(const optim_table &t) {
     return WIDE ? (uint32_t)MEMOPT_TYPE_F32 : t.gradients;
 }
 
 /* Everything of four elements, nothing of it looked at: all of it is under way before the first is needed. */
-template <int KIND, int CODES, int WIDE>
-static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_optim_raw *raw,
-                                                                const memopt_i_cuda_optim_table &t, int k, uint64_t i,
-                                                                unsigned plus, int whole) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
+template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k,
+                                                                   uint64_t i, unsigned plus, int whole) {
+    const optim_slice &s = t.slice[k];
     const uint64_t n = s.count;
-    const uint32_t weights = memopt_i_cuda_optim_weights<WIDE>(t);
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
-    const int first = memopt_i_cuda_optim_has_first(kind, t.moments);
-    const int second = memopt_i_cuda_optim_has_second(kind);
+    const uint32_t weights = optim_weights<WIDE>(t);
+    const int kind = optim_kind<KIND>(t);
+    const int first = optim_has_first(kind, t.moments);
+    const int second = optim_has_second(kind);
 
-    if (memopt_i_cuda_optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32)
-        memopt_i_cuda_optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
-    else memopt_i_cuda_optim_get<2>(raw->g, s.gradients, i, plus, n, whole);
+    if (optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32)
+        optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
+    else optim_get<2>(raw->g, s.gradients, i, plus, n, whole);
     if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
-        memopt_i_cuda_optim_get<4>(raw->w, s.weights, i, plus, n, whole);
-    else memopt_i_cuda_optim_get<2>(raw->w, s.weights, i, plus, n, whole);
-    if (weights == MEMOPT_I_WEIGHTS_SPLIT) memopt_i_cuda_optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
+        optim_get<4>(raw->w, s.weights, i, plus, n, whole);
+    else optim_get<2>(raw->w, s.weights, i, plus, n, whole);
+    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
     if (CODES != MEMOPT_I_CUDA_FLOATS) {
-        if (first) memopt_i_cuda_optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
-        if (second) memopt_i_cuda_optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
+        if (first) optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
+        if (second) optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
     } else if (!WIDE && t.state == MEMOPT_STATE_BF16) {
-        if (first) memopt_i_cuda_optim_get<2>(raw->m, s.moment[0], i, plus, n, whole);
-        if (second) memopt_i_cuda_optim_get<2>(raw->v, s.moment[1], i, plus, n, whole);
+        if (first) optim_get<2>(raw->m, s.moment[0], i, plus, n, whole);
+        if (second) optim_get<2>(raw->v, s.moment[1], i, plus, n, whole);
     } else {
-        if (first) memopt_i_cuda_optim_get<4>(raw->m, s.moment[0], i, plus, n, whole);
-        if (second) memopt_i_cuda_optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
+        if (first) optim_get<4>(raw->m, s.moment[0], i, plus, n, whole);
+        if (second) optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
     }
-    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
-        memopt_i_cuda_optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
+    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_optim_weight_of(uint32_t format, const uint32_t *w,
-                                                                      const uint32_t *extra, int e) {
-    if (format == MEMOPT_I_WEIGHTS_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(w, e));
+CU_DEVICE float optim_weight_of(uint32_t format, const uint32_t *w, const uint32_t *extra, int e) {
+    if (format == MEMOPT_I_WEIGHTS_BF16) return memopt_from_bf16(optim_half(w, e));
     if (format == MEMOPT_I_WEIGHTS_SPLIT)
-        return memopt_i_bits_float(memopt_i_join(memopt_i_cuda_optim_half(w, e), memopt_i_cuda_optim_half(extra, e)));
+        return memopt_i_bits_float(memopt_i_join(optim_half(w, e), optim_half(extra, e)));
     return memopt_i_bits_float(w[e]);
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_optim_gradient_of(uint32_t format, const uint32_t *g, int e) {
-    if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(g, e));
-    if (format == MEMOPT_TYPE_F16) return memopt_from_f16(memopt_i_cuda_optim_half(g, e));
+CU_DEVICE float optim_gradient_of(uint32_t format, const uint32_t *g, int e) {
+    if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(optim_half(g, e));
+    if (format == MEMOPT_TYPE_F16) return memopt_from_f16(optim_half(g, e));
     return memopt_i_bits_float(g[e]);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const memopt_i_cuda_optim_slice &s,
-                                                                         uint32_t format, const float *w, uint64_t i,
-                                                                         unsigned plus, int whole) {
+CU_DEVICE void optim_store_weights(const optim_slice &s, uint32_t format, const float *w, uint64_t i, unsigned plus,
+                                   int whole) {
     uint32_t code[4];
     int e;
 
     if (format == MEMOPT_I_WEIGHTS_F32 || format == MEMOPT_I_WEIGHTS_F32_BF16)
-        memopt_i_cuda_optim_put32(s.weights, w, i, plus, s.count, whole);
+        optim_put32(s.weights, w, i, plus, s.count, whole);
     if (format == MEMOPT_I_WEIGHTS_F32) return;
     if (format == MEMOPT_I_WEIGHTS_F32_BF16) {
-        const memopt_i_cuda_span<memopt_i_cuda_bf16, 4> nearest = memopt_i_cuda_span_of<memopt_i_cuda_bf16, 4>(w);
-        memopt_i_cuda_optim_put<2>(s.extra, nearest.word, i, plus, s.count, whole);
+        const row_span<bf16_t, 4> nearest = span_of<bf16_t, 4>(w);
+        optim_put<2>(s.extra, nearest.word, i, plus, s.count, whole);
         return;
     }
     if (format == MEMOPT_I_WEIGHTS_BF16)
-        memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS], s.place + i + plus);
+        optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS], s.place + i + plus);
     else {
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
-        memopt_i_cuda_optim_put16(s.extra, code, i, plus, s.count, whole);
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
+        CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
+        optim_put16(s.extra, code, i, plus, s.count, whole);
+        CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     }
-    memopt_i_cuda_optim_put16(s.weights, code, i, plus, s.count, whole);
+    optim_put16(s.weights, code, i, plus, s.count, whole);
 }
 
 /* ---- one element ---- */
-struct memopt_i_cuda_optim_element {
+struct optim_element {
     float w, g, m, v, u;
     float scale_m, scale_v, row, column; /* of codes; Adafactor: multipliers of a matrix */
     int   root, first, factored;
 };
 
 /* Steps it. careful: it is looked at first, and 1 comes back where it may not be stepped. */
-template <int KIND>
-static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_update_rule &rule,
-                                                              memopt_i_cuda_optim_element *x, int careful) {
+template <int KIND> CU_DEVICE int optim_one(const memopt_i_update_rule &rule, optim_element *x, int careful) {
     const memopt_i_update_rule *r = &rule;
     memopt_i_tile q;
 
@@ -4402,46 +4262,38 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_upd
 }
 
 /* All four, which are looked at together. Returns how many were skipped. */
-template <int KIND>
-static __device__ __forceinline__ unsigned memopt_i_cuda_optim_four_of(const memopt_i_update_rule &rule,
-                                                                       memopt_i_cuda_optim_element *one, int careful) {
+template <int KIND> CU_DEVICE unsigned optim_four_of(const memopt_i_update_rule &rule,
+                                                     optim_element *one, int careful) {
     unsigned skipped = 0;
     int e;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) skipped += (unsigned)memopt_i_cuda_optim_one<KIND>(rule, &one[e], careful);
+    CU_UNROLL for (e = 0; e < 4; ++e) skipped += (unsigned)optim_one<KIND>(rule, &one[e], careful);
     return skipped;
 }
 
-template <int KIND>
-static __device__ __forceinline__ unsigned memopt_i_cuda_optim_all_four(int kind, const memopt_i_update_rule &rule,
-                                                                        memopt_i_cuda_optim_element *one,
-                                                                        int careful) {
-    if (KIND != MEMOPT_I_CUDA_ANY) return memopt_i_cuda_optim_four_of<KIND>(rule, one, careful);
+template <int KIND> CU_DEVICE unsigned optim_all_four(int kind, const memopt_i_update_rule &rule, optim_element *one,
+                                                      int careful) {
+    if (KIND != MEMOPT_I_CUDA_ANY) return optim_four_of<KIND>(rule, one, careful);
     switch (kind) {
-    case MEMOPT_I_CUDA_LAMB: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_LAMB>(rule, one, careful);
-    case MEMOPT_I_CUDA_SGD: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_SGD>(rule, one, careful);
-    case MEMOPT_I_CUDA_LION: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_LION>(rule, one, careful);
-    case MEMOPT_I_CUDA_ADAFACTOR: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_ADAFACTOR>(rule, one, careful);
-    case MEMOPT_I_CUDA_RMSPROP: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_RMSPROP>(rule, one, careful);
-    default: return memopt_i_cuda_optim_four_of<MEMOPT_I_CUDA_ADAM>(rule, one, careful);
+    case MEMOPT_I_CUDA_LAMB: return optim_four_of<MEMOPT_I_CUDA_LAMB>(rule, one, careful);
+    case MEMOPT_I_CUDA_SGD: return optim_four_of<MEMOPT_I_CUDA_SGD>(rule, one, careful);
+    case MEMOPT_I_CUDA_LION: return optim_four_of<MEMOPT_I_CUDA_LION>(rule, one, careful);
+    case MEMOPT_I_CUDA_ADAFACTOR: return optim_four_of<MEMOPT_I_CUDA_ADAFACTOR>(rule, one, careful);
+    case MEMOPT_I_CUDA_RMSPROP: return optim_four_of<MEMOPT_I_CUDA_RMSPROP>(rule, one, careful);
+    default: return optim_four_of<MEMOPT_I_CUDA_ADAM>(rule, one, careful);
     }
 }
 
 /* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
    at together: almost always all may be stepped, and then there is no branch between them. */
-template <int KIND, int WIDE>
-static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cuda_optim_four *x,
-                                                                     const memopt_i_cuda_optim_raw &raw,
-                                                                     const memopt_i_cuda_optim_table &t, int k,
-                                                                     const memopt_i_update_rule &rule, uint64_t i,
-                                                                     unsigned plus, int whole, const float *scale,
-                                                                     int root) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
-    const uint32_t format = memopt_i_cuda_optim_weights<WIDE>(t);
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
+template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t,
+                                                             int k, const memopt_i_update_rule &rule, uint64_t i,
+                                                             unsigned plus, int whole, const float *scale, int root) {
+    const optim_slice &s = t.slice[k];
+    const uint32_t format = optim_weights<WIDE>(t);
+    const int kind = optim_kind<KIND>(t);
     const unsigned left = whole || s.count - i - plus >= 4 ? 4 : (unsigned)(s.count - i - plus);
-    memopt_i_cuda_optim_element one[4];
+    optim_element one[4];
     float w[4], g[4];
     unsigned skipped = 0;
     uint64_t row = 0;
@@ -4453,10 +4305,9 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         row = (i + plus) / s.columns;
         column = (i + plus) % s.columns;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) {
-        one[e].w = w[e] = memopt_i_cuda_optim_weight_of(format, raw.w, raw.extra, e);
-        one[e].g = g[e] = memopt_i_cuda_optim_gradient_of(memopt_i_cuda_optim_gradients<WIDE>(t), raw.g, e);
+    CU_UNROLL for (e = 0; e < 4; ++e) {
+        one[e].w = w[e] = optim_weight_of(format, raw.w, raw.extra, e);
+        one[e].g = g[e] = optim_gradient_of(optim_gradients<WIDE>(t), raw.g, e);
         one[e].m = x->m[e];
         one[e].v = x->v[e];
         one[e].u = 0;
@@ -4464,7 +4315,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         one[e].scale_v = scale[1];
         one[e].root = root;
         one[e].row = one[e].column = 1;
-        one[e].first = memopt_i_cuda_optim_has_first(kind, t.moments);
+        one[e].first = optim_has_first(kind, t.moments);
         one[e].factored = factored;
         if (factored && (unsigned)e < left) {
             one[e].row = ((const float *)s.moment[1])[2 * row];
@@ -4477,81 +4328,72 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
     }
     if (memopt_i_v1_finite(g, 4, rule.limit)
         && (!(rule.weight_limit > 0) || memopt_i_v1_finite(w, 4, rule.weight_limit)))
-        (void)memopt_i_cuda_optim_all_four<KIND>(kind, rule, one, 0);
-    else skipped = memopt_i_cuda_optim_all_four<KIND>(kind, rule, one, 1);
+        (void)optim_all_four<KIND>(kind, rule, one, 0);
+    else skipped = optim_all_four<KIND>(kind, rule, one, 1);
     /* what is not there is 0: not skipped, not stored, and no block's largest */
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) {
+    CU_UNROLL for (e = 0; e < 4; ++e) {
         w[e] = one[e].w;
         x->m[e] = (unsigned)e < left ? one[e].m : 0;
         x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
-    memopt_i_cuda_optim_store_weights(s, format, w, i, plus, whole);
-    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
-        memopt_i_cuda_optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
+    optim_store_weights(s, format, w, i, plus, whole);
+    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
     return skipped;
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_optim_count(const memopt_i_cuda_optim_table &t, unsigned skipped) {
+CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
     if (skipped) atomicAdd(&t.control->skipped, (unsigned long long)skipped); /* whole numbers: no order */
 }
 
 /* ---- moments in 32 or 16 bits: a tile is 2048 elements, two vectors a thread ---- */
-template <int KIND, int WIDE>
-static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_i_cuda_optim_raw &raw,
-                                                                   const memopt_i_cuda_optim_table &t, int k,
-                                                                   const memopt_i_update_rule &rule, uint64_t i,
-                                                                   unsigned plus,
-                                                                   int whole, unsigned *skipped) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
+template <int KIND, int WIDE> CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k,
+                                                           const memopt_i_update_rule &rule, uint64_t i, unsigned plus,
+                                                           int whole, unsigned *skipped) {
+    const optim_slice &s = t.slice[k];
     const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
-    const int first = memopt_i_cuda_optim_has_first(kind, t.moments);
-    const int second = memopt_i_cuda_optim_has_second(kind);
+    const int kind = optim_kind<KIND>(t);
+    const int first = optim_has_first(kind, t.moments);
+    const int second = optim_has_second(kind);
     const float scale[2] = { 1, 1 };
-    memopt_i_cuda_optim_four x;
+    optim_four x;
     uint32_t code[4];
     int e;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) {
-        x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.m, e))
+    CU_UNROLL for (e = 0; e < 4; ++e) {
+        x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(optim_half(raw.m, e))
                : memopt_i_bits_float(raw.m[e]);
-        x.v[e] = second && bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.v, e))
+        x.v[e] = second && bf16 ? memopt_from_bf16(optim_half(raw.v, e))
                : second || (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
+    *skipped += optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
-        memopt_i_cuda_optim_noisy(code, x.m, s.noise[MEMOPT_I_NOISE_FIRST], s.place + i + plus);
-        memopt_i_cuda_optim_put16(s.moment[0], code, i, plus, s.count, whole);
-    } else if (first) memopt_i_cuda_optim_put32(s.moment[0], x.m, i, plus, s.count, whole);
+        optim_noisy(code, x.m, s.noise[MEMOPT_I_NOISE_FIRST], s.place + i + plus);
+        optim_put16(s.moment[0], code, i, plus, s.count, whole);
+    } else if (first) optim_put32(s.moment[0], x.m, i, plus, s.count, whole);
     if (second && bf16) {
-        memopt_i_cuda_optim_noisy(code, x.v, s.noise[MEMOPT_I_NOISE_SECOND], s.place + i + plus);
-        memopt_i_cuda_optim_put16(s.moment[1], code, i, plus, s.count, whole);
-    } else if (second) memopt_i_cuda_optim_put32(s.moment[1], x.v, i, plus, s.count, whole);
+        optim_noisy(code, x.v, s.noise[MEMOPT_I_NOISE_SECOND], s.place + i + plus);
+        optim_put16(s.moment[1], code, i, plus, s.count, whole);
+    } else if (second) optim_put32(s.moment[1], x.v, i, plus, s.count, whole);
 }
 
 /* WHOLE: all vectors of the tile are, which the compiler then knows. */
-template <int KIND, int WIDE, int WHOLE>
-static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const memopt_i_cuda_optim_table &t, int k,
-                                                                           const memopt_i_update_rule &rule,
-                                                                           uint64_t i) {
+template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_floats_tile(const optim_table &t, int k,
+                                                                              const memopt_i_update_rule &rule,
+                                                                              uint64_t i) {
     const uint64_t n = t.slice[k].count;
     const int aligned = (int)t.slice[k].aligned;
-    memopt_i_cuda_optim_raw raw[2];
+    optim_raw raw[2];
     unsigned skipped = 0;
     int j;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
+    CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
-        if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, MEMOPT_I_CUDA_FLOATS, WIDE>(&raw[j], t, k, i, plus,
+        if (WHOLE || i + plus < n) optim_load<KIND, MEMOPT_I_CUDA_FLOATS, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
+    CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
-        if (WHOLE || i + plus < n) memopt_i_cuda_optim_floats4<KIND, WIDE>(raw[j], t, k, rule, i, plus,
+        if (WHOLE || i + plus < n) optim_floats4<KIND, WIDE>(raw[j], t, k, rule, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n), &skipped);
     }
     return skipped;
@@ -4559,22 +4401,20 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const
 
 template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, KIND == MEMOPT_I_CUDA_ANY ? 2 : 3)
-memopt_i_cuda_optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
+optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const memopt_i_update_rule rule = optim_rule<KIND, WIDE>(t, k);
     const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * MEMOPT_I_CUDA_OPTIM_TILE;
 
-    if (memopt_i_cuda_optim_stopped(t)) return;
-    memopt_i_cuda_optim_count(t, t.slice[k].aligned && first + MEMOPT_I_CUDA_OPTIM_TILE <= t.slice[k].count
-        ? memopt_i_cuda_optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
-        : memopt_i_cuda_optim_floats_tile<KIND, WIDE, 0>(t, k, rule, first + 4 * threadIdx.x));
+    if (optim_stopped(t)) return;
+    optim_count(t, t.slice[k].aligned && first + MEMOPT_I_CUDA_OPTIM_TILE <= t.slice[k].count
+        ? optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
+        : optim_floats_tile<KIND, WIDE, 0>(t, k, rule, first + 4 * threadIdx.x));
 }
 
 /* ---- moments in 8 bits ---- */
 /* The levels of both moments, and the octaves, to shared memory. */
-template <int CODES>
-static __device__ __forceinline__ void memopt_i_cuda_optim_tables(const memopt_i_cuda_optim_codes *codes, float *level,
-                                                                  float *grid) {
+template <int CODES> CU_DEVICE void optim_tables(const optim_codes *codes, float *level, float *grid) {
     unsigned i;
     for (i = threadIdx.x; i < 512; i += blockDim.x) level[i] = codes->level[i / 256][i % 256];
     if (CODES != MEMOPT_I_CUDA_BNB && threadIdx.x < 64)
@@ -4582,16 +4422,14 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_tables(const memopt_i
 }
 
 /* The level of code e of four. Shifted and masked to where it lies in bytes: two instructions and the lookup. */
-template <int CODES>
-static __device__ __forceinline__ float memopt_i_cuda_optim_decode(const float *level, int moment, uint32_t four, int e,
-                                                                   float absmax) {
+template <int CODES> CU_DEVICE float optim_decode(const float *level, int moment, uint32_t four, int e, float absmax) {
     const uint32_t byte = (e ? four >> (8 * e - 2) : four << 2) & 0x3fc;
     const float x = *(const float *)(const void *)((const char *)(level + 256 * moment) + byte);
     return CODES == MEMOPT_I_CUDA_BNB ? memopt_i_times(x, absmax) : x;
 }
 
 /* The number of middles between neighbouring levels that y is above: they rise, so 8 comparisons find it. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_bnb_code(const float *level, int moment, float y) {
+CU_DEVICE uint32_t optim_bnb_code(const float *level, int moment, float y) {
     unsigned code = 0;
     unsigned half;
 
@@ -4603,28 +4441,25 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_bnb_code(const fl
     return code;
 }
 
-template <int CODES>
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const float *level, const float *grid,
-                                                                       int moment, const float *x, float inverse) {
+template <int CODES> CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid,
+                                                      int moment, const float *x, float inverse) {
     uint32_t four = 0;
     int e;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) {
+    CU_UNROLL for (e = 0; e < 4; ++e) {
         if (CODES == MEMOPT_I_CUDA_BNB)
-            four |= memopt_i_cuda_optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
+            four |= optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
         else four |= (uint32_t)memopt_i_state_codec_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
     }
     return four;
 }
 
 /* The largest of four magnitudes that are finite, by its bits. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
+CU_DEVICE uint32_t optim_largest4(const float *x) {
     uint32_t maximum = 0;
     int e;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) {
+    CU_UNROLL for (e = 0; e < 4; ++e) {
         const uint32_t u = memopt_i_float_bits(x[e]) & 0x7fffffff;
         if (u < 0x7f800000 && u > maximum) maximum = u;
     }
@@ -4633,90 +4468,77 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const fl
 
 /* The same if it is below infinity. A maximum of floats leaves NaN out: it may give an infinity, or NaN alone, and then
    has to be asked again as above. A quarter of the instructions. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_about4(const float *x) {
+CU_DEVICE uint32_t optim_about4(const float *x) {
     return memopt_i_float_bits(fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])))) & 0x7fffffff;
 }
 
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_warp_largest(uint32_t largest) {
+CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
     int far;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (far = 16; far; far /= 2)
-        largest = max(largest, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest, far));
+    CU_UNROLL for (far = 16; far; far /= 2) largest = max(largest, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest, far));
     return largest;
 }
 
 /* Of a warp's block, one moment of it; `there`: which of the two vectors are. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_block_largest(const float *a, const float *b,
-                                                                             int a_there, int b_there) {
-    uint32_t maximum = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_about4(a) : 0,
-                                                            b_there ? memopt_i_cuda_optim_about4(b) : 0));
+CU_DEVICE uint32_t optim_block_largest(const float *a, const float *b, int a_there, int b_there) {
+    uint32_t maximum = optim_warp_largest(max(a_there ? optim_about4(a) : 0, b_there ? optim_about4(b) : 0));
 
     if (maximum >= 0x7f800000)
-        maximum = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_largest4(a) : 0,
-                                                       b_there ? memopt_i_cuda_optim_largest4(b) : 0));
+        maximum = optim_warp_largest(max(a_there ? optim_largest4(a) : 0, b_there ? optim_largest4(b) : 0));
     return maximum;
 }
 
 /* Decode and step four elements of a block whose scales are those. */
-template <int KIND, int CODES, int WIDE>
-static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_optim_four *x,
-                                                                  const memopt_i_cuda_optim_raw &raw,
-                                                                  const memopt_i_cuda_optim_table &t, int k,
-                                                                  const memopt_i_update_rule &rule, uint64_t i,
-                                                                  unsigned plus,
-                                                                  int whole, const float *level, const float *absmax,
-                                                                  unsigned *skipped) {
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
-    const int first = memopt_i_cuda_optim_has_first(kind, t.moments);
-    const int second = memopt_i_cuda_optim_has_second(kind);
+template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw,
+                                                                     const optim_table &t, int k,
+                                                                     const memopt_i_update_rule &rule, uint64_t i,
+                                                                     unsigned plus, int whole, const float *level,
+                                                                     const float *absmax, unsigned *skipped) {
+    const int kind = optim_kind<KIND>(t);
+    const int first = optim_has_first(kind, t.moments);
+    const int second = optim_has_second(kind);
     const float one[2] = { 1, 1 };
     int e;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) {
-        x->m[e] = first ? memopt_i_cuda_optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
-        x->v[e] = second ? memopt_i_cuda_optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
+    CU_UNROLL for (e = 0; e < 4; ++e) {
+        x->m[e] = first ? optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
+        x->v[e] = second ? optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
                 : kind == MEMOPT_I_CUDA_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole,
-                                                      CODES == MEMOPT_I_CUDA_BNB ? one : absmax,
-                                                      CODES == MEMOPT_I_CUDA_8BIT);
+    *skipped += optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole, CODES == MEMOPT_I_CUDA_BNB ? one : absmax,
+                                        CODES == MEMOPT_I_CUDA_8BIT);
 }
 
 /* Blocks of any size: a tile is as many as 4096 elements hold, four vectors a thread. */
-template <int KIND, int CODES>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 2)
-memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
+template <int KIND, int CODES> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 2)
+optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
-    const int one = memopt_i_cuda_optim_codes_first(kind, t.moments);
-    const int two = memopt_i_cuda_optim_has_second(kind);
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const optim_slice &s = t.slice[k];
+    const int kind = optim_kind<KIND>(t);
+    const int one = optim_codes_first(kind, t.moments);
+    const int two = optim_has_second(kind);
     const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
     unsigned skipped = 0;
     int j;
     const unsigned count = (unsigned)(s.count - first < t.tile ? s.count - first : t.tile);
-    const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, 0>(t, k);
-    memopt_i_cuda_optim_raw raw[4];
-    memopt_i_cuda_optim_four x[4];
+    const memopt_i_update_rule rule = optim_rule<KIND, 0>(t, k);
+    optim_raw raw[4];
+    optim_four x[4];
     float *const scale_m = one ? s.scale[0] + first / t.block : NULL;
     float *const scale_v = two ? s.scale[1] + first / t.block : NULL;
-    if (memopt_i_cuda_optim_stopped(t)) return;
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 4; ++j) {
+    if (optim_stopped(t)) return;
+    CU_UNROLL for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
-        if (i < count) memopt_i_cuda_optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
+        if (i < count) optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
     }
-    memopt_i_cuda_optim_tables<CODES>(t.codes, level, grid);
+    optim_tables<CODES>(t.codes, level, grid);
     maximum[threadIdx.x] = 0;
     __syncthreads();
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 4; ++j) {
+    CU_UNROLL for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
         const unsigned b = i / t.block;
         uint32_t largest[2] = { 0, 0 };
@@ -4724,10 +4546,10 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
 
         if (i < count) {
             const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
-            memopt_i_cuda_optim_coded4<KIND, CODES, 0>(&x[j], raw[j], t, k, rule, first, i, s.aligned && i + 4 <= count,
-                                                       level, absmax, &skipped);
-            if (one) largest[0] = memopt_i_cuda_optim_largest4(x[j].m);
-            if (two) largest[1] = memopt_i_cuda_optim_largest4(x[j].v);
+            optim_coded4<KIND, CODES, 0>(&x[j], raw[j], t, k, rule, first, i, s.aligned && i + 4 <= count,
+                                         level, absmax, &skipped);
+            if (one) largest[0] = optim_largest4(x[j].m);
+            if (two) largest[1] = optim_largest4(x[j].v);
         }
         for (far = 1; far < 8; far *= 2) {
             if (one) largest[0] = max(largest[0], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[0], far));
@@ -4739,8 +4561,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         }
     }
     __syncthreads(); /* scales are all read, and known anew */
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 4; ++j) {
+    CU_UNROLL for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
         const unsigned b = i / t.block;
         const int whole = s.aligned && i + 4 <= count;
@@ -4752,55 +4573,50 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
             if (one) scale_m[b] = m;
             if (two) scale_v[b] = v;
         }
-        if (one) memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m,
+        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x[j].m,
             memopt_i_inverse(m)), first, i, s.count, whole);
-        if (two) memopt_i_cuda_optim_put8(s.moment[1], memopt_i_cuda_optim_encode4<CODES>(level, grid, 1, x[j].v,
+        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x[j].v,
             memopt_i_inverse(v)), first, i, s.count, whole);
     }
-    memopt_i_cuda_optim_count(t, skipped);
+    optim_count(t, skipped);
 }
 
 /* Blocks of 256: a warp does a block, two vectors a lane, and MEMOPT_I_CUDA_OPTIM_ROUNDS of them one after another. */
-template <int KIND, int WIDE, int WHOLE>
-static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const memopt_i_cuda_optim_table &t, int k,
-                                                                        const memopt_i_update_rule &rule, uint64_t b,
-                                                                        const float *level, const float *grid) {
+template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_coded256(const optim_table &t, int k,
+                                                                           const memopt_i_update_rule &rule, uint64_t b,
+                                                                           const float *level, const float *grid) {
     enum { CODES = MEMOPT_I_CUDA_8BIT };
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
-    const int kind = memopt_i_cuda_optim_kind<KIND>(t);
-    const int one = memopt_i_cuda_optim_codes_first(kind, t.moments);
-    const int two = memopt_i_cuda_optim_has_second(kind);
+    const optim_slice &s = t.slice[k];
+    const int kind = optim_kind<KIND>(t);
+    const int one = optim_codes_first(kind, t.moments);
+    const int two = optim_has_second(kind);
     const uint64_t i = b * 256 + 4 * (threadIdx.x % 32);
     const uint64_t n = s.count;
     const int aligned = (int)s.aligned;
-    memopt_i_cuda_optim_raw raw[2];
-    memopt_i_cuda_optim_four x[2];
+    optim_raw raw[2];
+    optim_four x[2];
     float scale[2];
     unsigned skipped = 0;
     int j;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
+    CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
-        if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
+        if (WHOLE || i + plus < n) optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
     scale[0] = one ? s.scale[0][b] : 1;
     scale[1] = two ? s.scale[1][b] : 1;
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
+    CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) {
-            memopt_i_cuda_optim_coded4<KIND, CODES, WIDE>(&x[j], raw[j], t, k, rule, i, plus,
+            optim_coded4<KIND, CODES, WIDE>(&x[j], raw[j], t, k, rule, i, plus,
                 WHOLE || (aligned && i + plus + 4 <= n), level, scale, &skipped);
         }
     }
     scale[0] = !one ? 0
-             : memopt_i_bits_float(memopt_i_cuda_optim_block_largest(x[0].m, x[1].m, WHOLE || i < n, WHOLE
-                                                                     || i + 128 < n));
+             : memopt_i_bits_float(optim_block_largest(x[0].m, x[1].m, WHOLE || i < n, WHOLE || i + 128 < n));
     scale[1] = !two ? 0
-             : memopt_i_bits_float(memopt_i_cuda_optim_block_largest(x[0].v, x[1].v, WHOLE || i < n, WHOLE
-                                                                     || i + 128 < n));
+             : memopt_i_bits_float(optim_block_largest(x[0].v, x[1].v, WHOLE || i < n, WHOLE || i + 128 < n));
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (threadIdx.x % 32 == 0) {
         if (one) s.scale[0][b] = scale[0];
@@ -4808,75 +4624,65 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     }
     scale[0] = memopt_i_inverse(scale[0]);
     scale[1] = memopt_i_inverse(scale[1]);
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
+    CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         const int whole = WHOLE || (aligned && i + plus + 4 <= n);
 
         if (!WHOLE && i + plus >= n) continue;
-        if (one) memopt_i_cuda_optim_put8(s.moment[0],
-                                          memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]),
-                                          i, plus, n, whole);
-        if (two) memopt_i_cuda_optim_put8(s.moment[1],
-                                          memopt_i_cuda_optim_encode4<CODES>(level, grid, 1, x[j].v, scale[1]),
-                                          i, plus, n, whole);
+        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]), i, plus, n, whole);
+        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x[j].v, scale[1]), i, plus, n, whole);
     }
     return skipped;
 }
 
-template <int KIND, int WIDE>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_CODED_THREADS,
+template <int KIND, int WIDE> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_CODED_THREADS,
                                          MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_ANY ? 5
                                                                 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
-memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
+optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     enum { WARPS = MEMOPT_I_CUDA_OPTIM_CODED_THREADS / 32 };
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const uint64_t n = t.slice[k].count;
     unsigned skipped = 0;
     int round;
-    const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
+    const memopt_i_update_rule rule = optim_rule<KIND, WIDE>(t, k);
     uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * MEMOPT_I_CUDA_OPTIM_ROUNDS)
                + threadIdx.x / 32;
-    if (memopt_i_cuda_optim_stopped(t)) return;
-    memopt_i_cuda_optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
+    if (optim_stopped(t)) return;
+    optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
     __syncthreads();
     for (round = 0; round < MEMOPT_I_CUDA_OPTIM_ROUNDS && b * 256 < n; ++round, b += WARPS)
         skipped += t.slice[k].aligned && b * 256 + 256 <= n
-                 ? memopt_i_cuda_optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
-                 : memopt_i_cuda_optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
-    memopt_i_cuda_optim_count(t, skipped);
+                 ? optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
+                 : optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
+    optim_count(t, skipped);
 }
 
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
+optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const optim_slice &s = t.slice[k];
     int j, e;
     int bad = 0;
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
     const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit;
     uint32_t raw[2][4];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
+    CU_UNROLL for (j = 0; j < 2; ++j) {
         const uint64_t at = i + 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         const int whole = s.aligned && at + 4 <= s.count;
 
         if (at >= s.count) {
-            MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0;
+            CU_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0;
         }
-        else if (t.gradients == MEMOPT_TYPE_F32) memopt_i_cuda_optim_get<4>(raw[j], s.gradients, at, 0, s.count,
-            whole);
-        else memopt_i_cuda_optim_get<2>(raw[j], s.gradients, at, 0, s.count, whole);
+        else if (t.gradients == MEMOPT_TYPE_F32) optim_get<4>(raw[j], s.gradients, at, 0, s.count, whole);
+        else optim_get<2>(raw[j], s.gradients, at, 0, s.count, whole);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (j = 0; j < 2; ++j) {
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) {
-            const float g = memopt_i_cuda_optim_gradient_of(t.gradients, raw[j], e); /* 0 where there is none */
+    CU_UNROLL for (j = 0; j < 2; ++j) {
+        CU_UNROLL for (e = 0; e < 4; ++e) {
+            const float g = optim_gradient_of(t.gradients, raw[j], e); /* 0 where there is none */
             bad |= !memopt_i_v1_finite(&g, 1, limit);
         }
     }
@@ -4890,7 +4696,7 @@ memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
 /* The squares of 256 elements of a and of b, each in 16 sums by place, joined as memopt_i_sums_join() does it. Lane l
    has the elements l + 32 k; a's sums are kept by the lower lanes, b's by the upper ones, and lane l gets what is
    missing from lane l ^ 16: one shuffle for two squares. */
-static __device__ __forceinline__ double memopt_i_cuda_optim_pair(double sum, float a, float b) {
+CU_DEVICE double optim_pair(double sum, float a, float b) {
     const int upper = threadIdx.x % 32 >= 16;
     const float got = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, upper ? a : b, 16);
     const float x = upper ? got : a;
@@ -4899,52 +4705,47 @@ static __device__ __forceinline__ double memopt_i_cuda_optim_pair(double sum, fl
     return memopt_i_add_square(memopt_i_add_square(sum, (double)x), (double)y);
 }
 
-static __device__ __forceinline__ double memopt_i_cuda_optim_pair_join(double sum) { /* to lanes 0 and 16 */
+CU_DEVICE double optim_pair_join(double sum) { /* to lanes 0 and 16 */
     int half;
     for (half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, half));
     return sum;
 }
 
 /* Element i of a slice of either table, alone. */
-template <class SLICE>
-static __device__ __forceinline__ float memopt_i_cuda_optim_weight_at(uint32_t format, const SLICE &s, uint64_t i) {
+template <class SLICE> CU_DEVICE float optim_weight_at(uint32_t format, const SLICE &s, uint64_t i) {
     if (format == MEMOPT_I_WEIGHTS_BF16) return memopt_from_bf16(((const uint16_t *)s.weights)[i]);
     if (format == MEMOPT_I_WEIGHTS_SPLIT)
         return memopt_i_bits_float(memopt_i_join(((const uint16_t *)s.weights)[i], ((const uint16_t *)s.extra)[i]));
     return ((const float *)s.weights)[i];
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
+CU_DEVICE float optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
     if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(((const uint16_t *)g)[i]);
     if (format == MEMOPT_TYPE_F16) return memopt_from_f16(((const uint16_t *)g)[i]);
     return ((const float *)g)[i];
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_optim_moment_at(const memopt_i_cuda_optim_table &t, int k,
-                                                                      int moment, uint64_t i, const float *level) {
+CU_DEVICE float optim_moment_at(const optim_table &t, int k, int moment, uint64_t i, const float *level) {
     const void *p = t.slice[k].moment[moment];
     if (t.state == MEMOPT_STATE_8BIT)
-        return memopt_i_cuda_optim_decode<MEMOPT_I_CUDA_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
+        return optim_decode<MEMOPT_I_CUDA_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
     return t.state == MEMOPT_STATE_BF16 ? memopt_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
 /* LAMB's direction of an element, or LARS's gradient; 0 where it is skipped. */
-template <int LAMB>
-static __device__ __forceinline__ float memopt_i_cuda_optim_direction(const memopt_i_cuda_optim_table &t, int k,
-                                                                      const memopt_i_update_rule &rule, uint64_t i,
-                                                                      float w,
-                                                                      const float *level) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
+template <int LAMB> CU_DEVICE float optim_direction(const optim_table &t, int k, const memopt_i_update_rule &rule,
+                                                    uint64_t i, float w, const float *level) {
+    const optim_slice &s = t.slice[k];
     memopt_i_tile q;
     const int coded = t.state == MEMOPT_STATE_8BIT;
-    float g = memopt_i_cuda_optim_gradient_at(t.gradients, s.gradients, i);
+    float g = optim_gradient_at(t.gradients, s.gradients, i);
     float m, v;
     float u = 0;
 
     if (!memopt_i_v1_finite(&g, 1, rule.limit)) return 0;
     if (!LAMB) return g;
-    m = memopt_i_cuda_optim_moment_at(t, k, 0, i, level);
-    v = memopt_i_cuda_optim_moment_at(t, k, 1, i, level);
+    m = optim_moment_at(t, k, 0, i, level);
+    v = optim_moment_at(t, k, 1, i, level);
     q.w = &w;
     q.g = &g;
     q.old_m = q.m = &m;
@@ -4962,14 +4763,13 @@ static __device__ __forceinline__ float memopt_i_cuda_optim_direction(const memo
 
 /* A block does a chunk as the CPU's worker does it: spans of at most 256 elements, none of them across an 8-bit block,
    a warp each; then their sums in order. */
-template <int LAMB>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
+template <int LAMB> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(double, squares, [512]);
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const optim_slice &s = t.slice[k];
     const int coded = t.state == MEMOPT_STATE_8BIT;
     const unsigned lane = threadIdx.x % 32;
     const unsigned block = coded ? t.block : 256;
@@ -4981,9 +4781,9 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
     memopt_i_update_rule rule = t.rule[s.rule];
     double total = 0;
     unsigned base, span, i;
-    if (memopt_i_cuda_optim_left_out(t.by, t.control)) return;
-    memopt_i_cuda_optim_by(&rule, memopt_i_cuda_optim_by_at(t, k), LAMB);
-    if (LAMB && coded) memopt_i_cuda_optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
+    if (optim_left_out(t.by, t.control)) return;
+    optim_by(&rule, optim_by_at(t, k), LAMB);
+    if (LAMB && coded) optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
     __syncthreads();
     for (base = 0; base < spans; base += 256) {
         const unsigned end = spans - base < 256 ? spans - base : 256;
@@ -4996,19 +4796,18 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
             double sum = 0;
             int j;
 
-            MEMOPT_I_CUDA_UNROLL
-            for (j = 0; j < 8; ++j) {
+            CU_UNROLL for (j = 0; j < 8; ++j) {
                 const unsigned e = lane + 32 * (unsigned)j;
                 float w = 0;
                 float u = 0;
 
                 if (e < count) {
-                    w = memopt_i_cuda_optim_weight_at(t.weights, s, at + first + e);
-                    u = memopt_i_cuda_optim_direction<LAMB>(t, k, rule, at + first + e, w, level);
+                    w = optim_weight_at(t.weights, s, at + first + e);
+                    u = optim_direction<LAMB>(t, k, rule, at + first + e, w, level);
                 }
-                sum = memopt_i_cuda_optim_pair(sum, w, u);
+                sum = optim_pair(sum, w, u);
             }
-            sum = memopt_i_cuda_optim_pair_join(sum);
+            sum = optim_pair_join(sum);
             if (lane % 16 == 0) squares[2 * span + lane / 16] = sum;
         }
         __syncthreads();
@@ -5020,8 +4819,7 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
 }
 
 /* The sums of chunks in their order, by a warp: 32 are fetched at a time, and every lane adds them all up. */
-static __device__ __forceinline__ double memopt_i_cuda_optim_ordered(double sum, const double *p, uint64_t n,
-                                                                     uint64_t stride) {
+CU_DEVICE double optim_ordered(double sum, const double *p, uint64_t n, uint64_t stride) {
     uint64_t at;
     int k;
 
@@ -5033,7 +4831,7 @@ static __device__ __forceinline__ double memopt_i_cuda_optim_ordered(double sum,
     return sum;
 }
 
-struct memopt_i_cuda_optim_trust {
+struct optim_trust {
     const double *sums;
     uint64_t      count;
     memopt_optim_group group;
@@ -5043,20 +4841,19 @@ struct memopt_i_cuda_optim_trust {
 
 enum { MEMOPT_I_CUDA_OPTIM_TRUSTS = 32 };
 
-struct memopt_i_cuda_optim_trusts {
-    memopt_i_cuda_optim_trust of[MEMOPT_I_CUDA_OPTIM_TRUSTS];
+struct optim_trusts {
+    optim_trust of[MEMOPT_I_CUDA_OPTIM_TRUSTS];
     float *pace;
     const float4 *by;
     int    is_lamb;
 };
 
-static_assert(sizeof(memopt_i_cuda_optim_trusts) <= 4000, "the argument of a kernel");
+static_assert(sizeof(optim_trusts) <= 4000, "the argument of a kernel");
 
-PRUNED __global__ void __launch_bounds__(32)
-memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_trusts t) {
-    const memopt_i_cuda_optim_trust &x = t.of[blockIdx.x];
-    const double w = memopt_i_cuda_optim_ordered(0, x.sums, x.count, 2);
-    const double u = memopt_i_cuda_optim_ordered(0, x.sums + 1, x.count, 2);
+PRUNED __global__ void __launch_bounds__(32) optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_trusts t) {
+    const optim_trust &x = t.of[blockIdx.x];
+    const double w = optim_ordered(0, x.sums, x.count, 2);
+    const double u = optim_ordered(0, x.sums + 1, x.count, 2);
     const float factor = t.by ? t.by[x.tensor].y : x.factor;
 
     if (threadIdx.x == 0) t.pace[x.tensor] = memopt_i_trust_of(t.is_lamb, &x.group, factor, w, u);
@@ -5079,7 +4876,7 @@ memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
 
 enum { MEMOPT_I_CUDA_ADAFACTOR_SLICES = 14, MEMOPT_I_CUDA_ADAFACTOR_RULES = 4, MEMOPT_I_CUDA_ADAFACTOR_GROUPS = 32 };
 
-struct memopt_i_cuda_adafactor_slice {
+struct adafactor_slice {
     const void *weights, *extra, *gradients;
     float      *rows, *columns_of;        /* in the state: R or V from the slice's first on; C */
     double     *row_sums, *column_sums, *squares; /* of the whole tensor */
@@ -5094,40 +4891,37 @@ struct memopt_i_cuda_adafactor_slice {
     uint32_t    first_tile, rule;
 };
 
-struct memopt_i_cuda_adafactor_table {
-    memopt_i_cuda_adafactor_slice slice[MEMOPT_I_CUDA_ADAFACTOR_SLICES];
+struct adafactor_table {
+    adafactor_slice slice[MEMOPT_I_CUDA_ADAFACTOR_SLICES];
     memopt_i_update_rule rule[MEMOPT_I_CUDA_ADAFACTOR_RULES];
-    memopt_i_cuda_optim_control *control;
+    optim_control *control;
     uint32_t count, rules, weights, gradients, stops;
 };
 
-static_assert(sizeof(memopt_i_cuda_adafactor_table) <= 4000, "the argument of a kernel");
+static_assert(sizeof(adafactor_table) <= 4000, "the argument of a kernel");
 
-static __device__ __forceinline__ memopt_i_update_rule
-memopt_i_cuda_adafactor_rule(const memopt_i_cuda_adafactor_table &t, int k) {
+CU_DEVICE memopt_i_update_rule
+adafactor_rule(const adafactor_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
-    memopt_i_cuda_optim_by(&r, t.slice[k].by, 0);
+    optim_by(&r, t.slice[k].by, 0);
     return r;
 }
 
-static __device__ __forceinline__ int memopt_i_cuda_adafactor_left_out(const memopt_i_cuda_adafactor_table &t) {
-    return memopt_i_cuda_optim_left_out(t.slice[0].by, t.control);
-}
+CU_DEVICE int adafactor_left_out(const adafactor_table &t) { return optim_left_out(t.slice[0].by, t.control); }
 
 /* A gradient, 0 where it is skipped. */
-static __device__ __forceinline__ float memopt_i_cuda_adafactor_gradient(const memopt_i_cuda_adafactor_table &t, int k,
-                                                                         uint64_t i, float limit) {
-    const float g = memopt_i_cuda_optim_gradient_at(t.gradients, t.slice[k].gradients, i);
+CU_DEVICE float adafactor_gradient(const adafactor_table &t, int k, uint64_t i, float limit) {
+    const float g = optim_gradient_at(t.gradients, t.slice[k].gradients, i);
     return memopt_i_v1_finite(&g, 1, limit) ? g : 0;
 }
 
 /* Sums of rows: two for each warp, 16 for a block. */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
     const unsigned lane = threadIdx.x % 32;
-    const float limit = memopt_i_cuda_adafactor_rule(t, k).limit;
+    const float limit = adafactor_rule(t, k).limit;
     uint64_t j;
     double sum = 0;
     int e;
@@ -5136,67 +4930,63 @@ memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
     const uint64_t a = row * s.columns;
     const uint64_t b = a + s.columns;
 
-    if (row >= rows || memopt_i_cuda_adafactor_left_out(t)) return; /* all of the warp */
+    if (row >= rows || adafactor_left_out(t)) return; /* all of the warp */
     for (j = lane; j - lane < s.columns; j += 128) {
         float x[4], y[4];
 
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) {
+        CU_UNROLL for (e = 0; e < 4; ++e) {
             const uint64_t column = j + 32u * (unsigned)e;
-            x[e] = column < s.columns ? memopt_i_cuda_adafactor_gradient(t, k, a + column, limit) : 0;
-            y[e] = column < s.columns && row + 1 < rows ? memopt_i_cuda_adafactor_gradient(t, k, b + column, limit) : 0;
+            x[e] = column < s.columns ? adafactor_gradient(t, k, a + column, limit) : 0;
+            y[e] = column < s.columns && row + 1 < rows ? adafactor_gradient(t, k, b + column, limit) : 0;
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 4; ++e) sum = memopt_i_cuda_optim_pair(sum, x[e], y[e]);
+        CU_UNROLL for (e = 0; e < 4; ++e) sum = optim_pair(sum, x[e], y[e]);
     }
-    sum = memopt_i_cuda_optim_pair_join(sum);
+    sum = optim_pair_join(sum);
     if (lane == 0) s.row_sums[s.first_row + row] = sum;
     if (lane == 16 && row + 1 < rows) s.row_sums[s.first_row + row + 1] = sum;
 }
 
 /* Sums of a panel's columns: 256 of them for a block. */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
     const uint64_t wide = (s.columns + 255) / 256;
     const uint64_t tile = blockIdx.x - s.first_tile;
     const uint64_t panel = tile / wide;
     const uint64_t column = tile % wide * 256 + threadIdx.x;
     const uint64_t end = (panel + 1) * s.panel_size < s.count ? (panel + 1) * s.panel_size : s.count;
-    const float limit = memopt_i_cuda_adafactor_rule(t, k).limit;
+    const float limit = adafactor_rule(t, k).limit;
     double sum = 0;
     uint64_t i;
 
-    if (column >= s.columns || memopt_i_cuda_adafactor_left_out(t)) return;
+    if (column >= s.columns || adafactor_left_out(t)) return;
     for (i = panel * s.panel_size + column; i < end; i += 8 * s.columns) {
         float x[8];
         int e;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 8; ++e) {
+        CU_UNROLL for (e = 0; e < 8; ++e) {
             const uint64_t at = i + (unsigned)e * s.columns;
-            x[e] = at < end ? memopt_i_cuda_adafactor_gradient(t, k, at, limit) : 0;
+            x[e] = at < end ? adafactor_gradient(t, k, at, limit) : 0;
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 8; ++e) sum = memopt_i_add_square(sum, (double)x[e]);
+        CU_UNROLL for (e = 0; e < 8; ++e) sum = memopt_i_add_square(sum, (double)x[e]);
     }
     s.column_sums[(s.panel + panel) * s.columns + column] = sum;
 }
 
 /* Panels added up; C of this step, and its multipliers: in the double of the column's first panel. */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
     const uint64_t column = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
     uint64_t p;
     double sum;
     float mean;
-    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+    const memopt_i_update_rule rule = adafactor_rule(t, k);
     float *to = (float *)(void *)s.column_sums;
 
-    if (column >= s.columns || memopt_i_cuda_adafactor_left_out(t)) return;
+    if (column >= s.columns || adafactor_left_out(t)) return;
     sum = s.column_sums[column];
     for (p = 1; p < s.panels; ++p) sum = memopt_i_sum_double(s.column_sums[p * s.columns + column], sum);
     mean = memopt_i_adafactor_mean(&rule, sum, s.all / s.columns, s.columns_of[column]);
@@ -5206,14 +4996,14 @@ memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_
 
 PRUNED __global__ void __launch_bounds__(32)
 /* a warp for a tensor */
-memopt_i_cuda_adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
+adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const adafactor_slice &s = t.slice[blockIdx.x];
     const float *c = (const float *)(const void *)s.column_sums;
     double sum = 0;
     uint64_t at;
     int k;
 
-    if (memopt_i_cuda_adafactor_left_out(t)) return;
+    if (adafactor_left_out(t)) return;
     for (at = 0; at < s.columns; at += 32) {
         const uint64_t i = at + threadIdx.x;
         const float x = i < s.columns ? c[2 * i] : 0;
@@ -5223,15 +5013,15 @@ memopt_i_cuda_adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
 }
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
     const uint64_t row = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
-    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+    const memopt_i_update_rule rule = adafactor_rule(t, k);
     float *to;
     float mean;
 
-    if (row >= s.held_rows || memopt_i_cuda_adafactor_left_out(t)) return;
+    if (row >= s.held_rows || adafactor_left_out(t)) return;
     to = (float *)(void *)(s.row_sums + s.first_row + row);
     mean = memopt_i_adafactor_mean(&rule, s.row_sums[s.first_row + row], s.columns, s.rows[row]);
     to[0] = mean;
@@ -5240,31 +5030,28 @@ memopt_i_cuda_adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_c
 
 /* The second pass: squares of x and of weights, of 256 elements of a row each; a vector's rows are its panels. A warp
    does a group, a block 32 of them. */
-static __device__ __forceinline__ uint64_t memopt_i_cuda_adafactor_width(const memopt_i_cuda_adafactor_slice &s) {
-    return s.columns ? s.columns : s.panel_size;
-}
+CU_DEVICE uint64_t adafactor_width(const adafactor_slice &s) { return s.columns ? s.columns : s.panel_size; }
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const uint64_t width = memopt_i_cuda_adafactor_width(s);
+adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
+    const uint64_t width = adafactor_width(s);
     const uint64_t wide = (width + 255) / 256;
     const uint64_t last = (s.count + width - 1) / width * wide;
     const float *multiplier = (const float *)(const void *)s.column_sums;
     const unsigned lane = threadIdx.x % 32;
     uint64_t group = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_ADAFACTOR_GROUPS + threadIdx.x / 32;
     int round, j;
-    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+    const memopt_i_update_rule rule = adafactor_rule(t, k);
 
-    if (memopt_i_cuda_adafactor_left_out(t)) return;
+    if (adafactor_left_out(t)) return;
     for (round = 0; round < MEMOPT_I_CUDA_ADAFACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
         const uint64_t in_row = group % wide * 256;
         const uint64_t at = group / wide * width + in_row;
         double sum = 0;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (j = 0; j < 8; ++j) {
+        CU_UNROLL for (j = 0; j < 8; ++j) {
             const uint64_t e = lane + 32u * (unsigned)j;
             const uint64_t i = at + e;
             float w = 0;
@@ -5273,8 +5060,8 @@ memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cud
             memopt_i_tile q;
 
             if (in_row + e < width && i < s.count) {
-                w = memopt_i_cuda_optim_weight_at(t.weights, s, i);
-                g = memopt_i_cuda_adafactor_gradient(t, k, i, rule.limit);
+                w = optim_weight_at(t.weights, s, i);
+                g = adafactor_gradient(t, k, i, rule.limit);
                 v = s.columns ? multiplier[2 * (in_row + e) + 1] : s.rows[i];
                 q.g = &g;
                 q.old_v = q.v = &v;
@@ -5285,19 +5072,18 @@ memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cud
                 if (s.columns) memopt_i_v1_adafactor_part(&rule, &q);
                 else memopt_i_v1_adafactor_whole(&rule, &q);
             }
-            sum = memopt_i_cuda_optim_pair(sum, u, w);
+            sum = optim_pair(sum, u, w);
         }
-        sum = memopt_i_cuda_optim_pair_join(sum);
+        sum = optim_pair_join(sum);
         if (lane % 16 == 0) s.groups[2 * group + lane / 16] = sum;
     }
 }
 
 /* A warp for each panel of the slice: groups to rows, rows to the panel, in their order. */
-PRUNED __global__ void __launch_bounds__(32)
-memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const uint64_t width = memopt_i_cuda_adafactor_width(s);
+PRUNED __global__ void __launch_bounds__(32) adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
+    const uint64_t width = adafactor_width(s);
     const uint64_t wide = (width + 255) / 256;
     const uint64_t panel = blockIdx.x - s.first_tile;
     const uint64_t rows = (s.count + width - 1) / width; /* rows of a panel */
@@ -5310,7 +5096,7 @@ memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
     uint64_t at;
     int j;
 
-    if (memopt_i_cuda_adafactor_left_out(t)) return;
+    if (adafactor_left_out(t)) return;
     for (at = panel * each * wide; at < end; at += 32) {
         const uint64_t i = at + threadIdx.x;
         const int there = i < end;
@@ -5337,13 +5123,13 @@ memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
 
 /* How far each tensor goes: a block for each. */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
+adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const adafactor_slice &s = t.slice[blockIdx.x];
     uint64_t row;
     const double pace = memopt_i_adafactor_pace(&s.group, s.step, s.squares, s.panels, s.all);
     float *multiplier = (float *)(void *)(s.row_sums + s.first_row);
 
-    if (memopt_i_cuda_adafactor_left_out(t)) return;
+    if (adafactor_left_out(t)) return;
     if (threadIdx.x == 0) *s.pace = (float)pace;
     for (row = threadIdx.x; row < s.held_rows; row += MEMOPT_I_CUDA_OPTIM_THREADS)
         multiplier[2 * row + 1] = (float)((double)multiplier[2 * row + 1] * pace);
@@ -5351,9 +5137,9 @@ memopt_i_cuda_adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
 
 /* The means go into the state with a tensor's first slice. */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+    const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
+    const adafactor_slice &s = t.slice[k];
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
     const float *row = (const float *)(const void *)(s.row_sums + s.first_row);
     const float *column = (const float *)(const void *)s.column_sums;
@@ -5375,9 +5161,9 @@ memopt_i_cuda_adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
               for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
 
-struct memopt_i_cuda_optim_parts { /* of the scratch, each at a multiple of 256 bytes */
-    memopt_i_cuda_optim_control *control;
-    memopt_i_cuda_optim_codes   *codes;
+struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */
+    optim_control *control;
+    optim_codes   *codes;
     float  *pace;             /* this and the next two: one for each tensor */
     float4 *by;
     double *mean, *sums;
@@ -5385,19 +5171,19 @@ struct memopt_i_cuda_optim_parts { /* of the scratch, each at a multiple of 256 
     size_t  group_count, bytes;
 };
 
-struct memopt_i_cuda_optim_call { /* what a call works with */
+struct optim_call { /* what a call works with */
     memopt_optim *o;
-    memopt_i_cuda_optim_parts at;
+    optim_parts at;
     cudaStream_t stream;
 };
 
 /* Groups of 256 that a slice of a tensor leaves in the scratch. */
-PRUNED size_t memopt_i_cuda_adafactor_groups(const memopt_i_adafactor *f, size_t count) {
+PRUNED size_t adafactor_groups(const memopt_i_adafactor *f, size_t count) {
     return memopt_i_ceil_div(count, f->width) * memopt_i_ceil_div(f->width, 256);
 }
 
 /* How many groups the scratch has room for; 1: they do not fit size_t. */
-PRUNED int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
+PRUNED int optim_group_count(memopt_optim *o, size_t *count) {
     size_t max = 0;
     size_t all = 0;
     size_t i;
@@ -5405,7 +5191,7 @@ PRUNED int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR)
         for (i = 0; i < o->desc.tensor_count; ++i) {
             const memopt_i_adafactor f = memopt_i_adafactor_of(o, i, 0, o->parts[i].held);
-            const size_t n = memopt_i_cuda_adafactor_groups(&f, o->parts[i].held);
+            const size_t n = adafactor_groups(&f, o->parts[i].held);
             max = memopt_i_max(max, n);
             if (memopt_i_add(all, n, &all)) return 1;
         }
@@ -5413,11 +5199,11 @@ PRUNED int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
     return 0;
 }
 
-PRUNED void memopt_i_cuda_optim_lay_out(const memopt_optim *o, memopt_i_cuda_optim_parts *p, memopt_carver *c) {
+PRUNED void optim_lay_out(const memopt_optim *o, optim_parts *p, memopt_carver *c) {
     const size_t tensors = o->desc.tensor_count;
 
-    p->control = (memopt_i_cuda_optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
-    p->codes = (memopt_i_cuda_optim_codes *)memopt_carve(c, 1, sizeof *p->codes, 256);
+    p->control = (optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
+    p->codes = (optim_codes *)memopt_carve(c, 1, sizeof *p->codes, 256);
     p->pace = (float *)memopt_carve(c, tensors, sizeof *p->pace, 256);
     p->by = (float4 *)memopt_carve(c, tensors, sizeof *p->by, 256);
     p->mean = (double *)memopt_carve(c, tensors, sizeof *p->mean, 256);
@@ -5427,16 +5213,16 @@ PRUNED void memopt_i_cuda_optim_lay_out(const memopt_optim *o, memopt_i_cuda_opt
     p->bytes = c->bytes;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_count(memopt_optim *o, memopt_i_cuda_optim_parts *p) {
+PRUNED memopt_cuda_status optim_count(memopt_optim *o, optim_parts *p) {
     memopt_carver c = memopt_carver_begin(NULL);
 
-    if (memopt_i_cuda_optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
-    memopt_i_cuda_optim_lay_out(o, p, &c);
+    if (optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
+    optim_lay_out(o, p, &c);
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
 /* Sums under way at a border do not travel between devices: kinds that measure need parts of whole chunks or panels. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_uncut(memopt_optim *o) {
+PRUNED memopt_cuda_status optim_uncut(memopt_optim *o) {
     size_t i;
 
     for (i = 0; i < o->desc.tensor_count && memopt_i_kind_measures(o->desc.kind); ++i)
@@ -5447,7 +5233,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_uncut(memopt_optim *o) {
 }
 
 /* What MEMOPT_CUDA_ONLY_ADAMW leaves out. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_left_in(memopt_optim *o) {
+PRUNED memopt_cuda_status optim_left_in(memopt_optim *o) {
 #ifdef MEMOPT_CUDA_ONLY_ADAMW
     const memopt_optim_desc *d = &o->desc;
     const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM;
@@ -5462,46 +5248,43 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_left_in(memopt_optim *o) {
 }
 
 /* What all calls with a scratch look at first. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
-                                                      const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status optim_call_of(optim_call *c, memopt_optim *o,
+                                        const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
     memopt_carver carver = memopt_carver_begin((void *)(uintptr_t)d_scratch);
     memopt_cuda_status s;
 
     if (!o) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_pointer(d_scratch, 256);
-    if (!s) s = memopt_i_cuda_optim_count(o, &c->at);
+    s = pointer(d_scratch, 256);
+    if (!s) s = optim_count(o, &c->at);
     if (!s && bytes < c->at.bytes) s = MEMOPT_ERR_BUFFER;
-    if (!s) s = memopt_i_cuda_optim_left_in(o);
-    if (!s) s = memopt_i_cuda_optim_uncut(o);
+    if (!s) s = optim_left_in(o);
+    if (!s) s = optim_uncut(o);
     if (s) return s;
-    memopt_i_cuda_optim_lay_out(o, &c->at, &carver);
+    optim_lay_out(o, &c->at, &carver);
     c->o = o;
     c->stream = (cudaStream_t)stream;
     return 0;
 }
 
 /* The same for calls that begin a step. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
-                                                     const memopt_optim_run *run, const void *d_scratch, size_t bytes,
-                                                     memopt_cuda_stream stream) {
-    const memopt_cuda_status s = memopt_i_cuda_optim_call_of(c, o, d_scratch, bytes, stream);
+PRUNED memopt_cuda_status optim_run_of(optim_call *c, memopt_optim *o, const memopt_optim_run *run,
+                                       const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
+    const memopt_cuda_status s = optim_call_of(c, o, d_scratch, bytes, stream);
     return s || run ? s : MEMOPT_CUDA_ERR_NULL;
 }
 
-PRUNED float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
+PRUNED float4 *optim_by_of(const optim_call *c) { /* NULL: the host has the factor */
     return c->o->by_device ? c->at.by : NULL;
 }
 
-PRUNED double *memopt_i_cuda_optim_sums_of(const memopt_i_cuda_optim_call *c, size_t tensor) {
-    return c->at.sums + c->o->parts[tensor].sums;
-}
+PRUNED double *optim_sums_of(const optim_call *c, size_t tensor) { return c->at.sums + c->o->parts[tensor].sums; }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes) {
-    memopt_i_cuda_optim_parts parts;
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes) {
+    optim_parts parts;
     memopt_cuda_status s;
 
     if (!optim || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_optim_count((memopt_optim *)(uintptr_t)optim, &parts);
+    s = optim_count((memopt_optim *)(uintptr_t)optim, &parts);
     if (!s) *bytes = parts.bytes;
     return s;
 }
@@ -5509,13 +5292,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim 
 /* ---- many slices in one launch ---- */
 enum { MEMOPT_I_CUDA_OPTIM_APPLY, MEMOPT_I_CUDA_OPTIM_MEASURE, MEMOPT_I_CUDA_OPTIM_SCAN };
 
-struct memopt_i_cuda_optim_batch {
-    memopt_i_cuda_optim_table table;
+struct optim_batch {
+    optim_table table;
     int      mode, format; /* of the moments of all of them */
     uint64_t tiles;
 };
 
-PRUNED uint32_t memopt_i_cuda_optim_family(memopt_optim_kind kind) {
+PRUNED uint32_t optim_family(memopt_optim_kind kind) {
     switch (kind) {
     case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return MEMOPT_I_CUDA_SGD;
     case MEMOPT_OPTIM_LION: return MEMOPT_I_CUDA_LION;
@@ -5526,9 +5309,8 @@ PRUNED uint32_t memopt_i_cuda_optim_family(memopt_optim_kind kind) {
     }
 }
 
-PRUNED void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b, int mode,
-                                         memopt_state_format format) {
-    memopt_i_cuda_optim_table *t = &b->table;
+PRUNED void optim_batch_of(const optim_call *c, optim_batch *b, int mode, memopt_state_format format) {
+    optim_table *t = &b->table;
     const memopt_optim *o = c->o;
 
     memset(b, 0, sizeof *b);
@@ -5540,13 +5322,13 @@ PRUNED void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     t->pace = c->at.pace;
     t->chunk = o->chunk;
     t->kind = (uint32_t)o->desc.kind;
-    t->family = memopt_i_cuda_optim_family(o->desc.kind);
+    t->family = optim_family(o->desc.kind);
     t->weights = (uint32_t)memopt_i_weights_of(&o->desc);
     t->gradients = (uint32_t)o->desc.gradients;
     t->state = (uint32_t)format;
     t->block = (uint32_t)o->desc.block;
     t->moments = (uint32_t)memopt_i_kind_moments(&o->desc);
-    t->by = memopt_i_cuda_optim_by_of(c);
+    t->by = optim_by_of(c);
     t->stops = (uint32_t)(o->fused || o->by_device);
     if (mode == MEMOPT_I_CUDA_OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
     else if (mode == MEMOPT_I_CUDA_OPTIM_SCAN || !memopt_i_is_coded(format)) t->tile = MEMOPT_I_CUDA_OPTIM_TILE;
@@ -5556,45 +5338,41 @@ PRUNED void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
 }
 
 /* AdamW over floats, and 8-bit AdamW, have kernels of their own; the others share one for each format of moments. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
+PRUNED memopt_cuda_status optim_launch(const optim_batch *b, cudaStream_t stream) {
     enum { ADAM = MEMOPT_I_CUDA_ADAM, OTHERS = MEMOPT_I_CUDA_OTHERS };
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
-    const memopt_i_cuda_optim_table &t = b->table;
+    const optim_table &t = b->table;
     const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_I_WEIGHTS_F32
         && t.gradients == MEMOPT_TYPE_F32;
 
     if (wide && b->format == MEMOPT_STATE_F32)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<ADAM, 1>), b->tiles, threads, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN((optim_floats_kernel<ADAM, 1>), b->tiles, threads, 0, stream, t);
     if (!memopt_i_is_coded((memopt_state_format)b->format))
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<OTHERS, 0>), b->tiles, threads, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN((optim_floats_kernel<OTHERS, 0>), b->tiles, threads, 0, stream, t);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
     if (b->format == MEMOPT_STATE_BNB)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<ADAM, MEMOPT_I_CUDA_BNB>), b->tiles, threads, 0,
-                                 stream, t);
+        return MEMOPT_I_CUDA_RUN((optim_coded_kernel<ADAM, MEMOPT_I_CUDA_BNB>), b->tiles, threads, 0, stream, t);
     if (t.block != 256)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<OTHERS, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0,
-                                 stream, t);
+        return MEMOPT_I_CUDA_RUN((optim_coded_kernel<OTHERS, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0, stream, t);
 #endif
-    if (wide)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ADAM, 1>), b->tiles, fewer, 0, stream, t);
-    if (t.family == ADAM)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<ADAM, 0>), b->tiles, fewer, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<OTHERS, 0>), b->tiles, fewer, 0, stream, t);
+    if (wide) return MEMOPT_I_CUDA_RUN((optim_coded256_kernel<ADAM, 1>), b->tiles, fewer, 0, stream, t);
+    if (t.family == ADAM) return MEMOPT_I_CUDA_RUN((optim_coded256_kernel<ADAM, 0>), b->tiles, fewer, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((optim_coded256_kernel<OTHERS, 0>), b->tiles, fewer, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
+PRUNED memopt_cuda_status optim_flush(const optim_call *c, optim_batch *b) {
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     memopt_cuda_status s;
 
     if (!b->table.count) return 0;
     if (b->mode == MEMOPT_I_CUDA_OPTIM_SCAN)
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_scan_kernel<>, b->tiles, threads, 0, c->stream, b->table);
-    else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = memopt_i_cuda_optim_launch(b, c->stream);
+        s = MEMOPT_I_CUDA_RUN(optim_scan_kernel<>, b->tiles, threads, 0, c->stream, b->table);
+    else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = optim_launch(b, c->stream);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
     else if (c->o->desc.kind == MEMOPT_OPTIM_LAMB)
-        s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
-    else s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
+        s = MEMOPT_I_CUDA_RUN((optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
+    else s = MEMOPT_I_CUDA_RUN((optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
 #else
     else s = MEMOPT_ERR_UNSUPPORTED;
 #endif
@@ -5603,12 +5381,11 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_ca
     return s;
 }
 
-PRUNED int memopt_i_cuda_optim_misaligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes != 0; }
-static unsigned char *memopt_i_cuda_optim_past(void *p, size_t bytes) { return p ? (unsigned char *)p + bytes : NULL; }
+PRUNED int optim_misaligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes != 0; }
+static unsigned char *optim_past(void *p, size_t bytes) { return p ? (unsigned char *)p + bytes : NULL; }
 
 /* The slice at..at+count of a tensor, as the kernels see it. */
-PRUNED void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size_t tensor, size_t at, size_t count,
-                                         memopt_i_cuda_optim_slice *s) {
+PRUNED void optim_slice_of(const optim_call *c, size_t tensor, size_t at, size_t count, optim_slice *s) {
     memopt_optim *o = c->o;
     const memopt_optim_tensor *t = &o->desc.tensors[tensor];
     const memopt_i_tensor_part *part = &o->parts[tensor];
@@ -5620,34 +5397,34 @@ PRUNED void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size
     memset(s, 0, sizeof *s);
     (void)memopt_i_state_layout(part, &o->desc, t, &view);
     s->weights = (unsigned char *)t->weights + at * wide;
-    s->extra = o->desc.extra ? memopt_i_cuda_optim_past(t->extra, at * 2) : NULL;
+    s->extra = o->desc.extra ? optim_past(t->extra, at * 2) : NULL;
     s->gradients = (const unsigned char *)t->gradients + at * gradient;
     for (i = 0; i < 2; ++i) {
-        s->moment[i] = memopt_i_cuda_optim_past(view.moment[i], at * (size_t)view.bits / 8);
+        s->moment[i] = optim_past(view.moment[i], at * (size_t)view.bits / 8);
         if (view.scale[i]) s->scale[i] = view.scale[i] + at / o->desc.block;
     }
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
         const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
-        double *sums = memopt_i_cuda_optim_sums_of(c, tensor);
+        double *sums = optim_sums_of(c, tensor);
 
         s->columns = f.columns;
         s->moment[1] =
             f.columns ? (void *)((float *)(void *)(sums + f.first_row + at / f.columns) + 1) : (void *)(view.rows + at);
         s->scale[1] = f.columns ? (float *)(void *)(sums + f.rows) + 1 : NULL;
     } else if (memopt_i_kind_measures(o->desc.kind))
-        s->sums = memopt_i_cuda_optim_sums_of(c, tensor) + 2 * ((t->first + at) / o->chunk);
+        s->sums = optim_sums_of(c, tensor) + 2 * ((t->first + at) / o->chunk);
     s->place = (uint64_t)t->first + at;
     s->count = count;
     s->tensor = (uint32_t)tensor;
     for (i = 0; i < MEMOPT_I_NOISES; ++i) s->noise[i] = part->noise[i];
-    s->aligned = !memopt_i_cuda_optim_misaligned(s->weights, 4 * wide)
-        && !memopt_i_cuda_optim_misaligned(s->gradients, 4 * gradient)
-              && !memopt_i_cuda_optim_misaligned(s->extra, 8);
+    s->aligned = !optim_misaligned(s->weights, 4 * wide)
+        && !optim_misaligned(s->gradients, 4 * gradient)
+              && !optim_misaligned(s->extra, 8);
 }
 
 /* A rule's place in a table; `most` where there is no room. */
-PRUNED uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint32_t max,
-                                            const memopt_i_update_rule *rule) {
+PRUNED uint32_t optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint32_t max,
+                              const memopt_i_update_rule *rule) {
     uint32_t i;
 
     for (i = 0; i < *count; ++i)
@@ -5658,21 +5435,20 @@ PRUNED uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32_
     return i;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b,
-                                                  size_t tensor, size_t at, size_t count) {
-    memopt_i_cuda_optim_table *t = &b->table;
-    memopt_i_cuda_optim_slice slice;
+PRUNED memopt_cuda_status optim_add(const optim_call *c, optim_batch *b, size_t tensor, size_t at, size_t count) {
+    optim_table *t = &b->table;
+    optim_slice slice;
     uint32_t rule;
     memopt_cuda_status s;
     const uint64_t tiles = memopt_i_ceil_div(count, t->tile);
 
     if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
-    memopt_i_cuda_optim_slice_of(c, tensor, at, count, &slice);
-    rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
+    optim_slice_of(c, tensor, at, count, &slice);
+    rule = optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
     if (rule == MEMOPT_I_CUDA_OPTIM_RULES || t->count == MEMOPT_I_CUDA_OPTIM_SLICES || b->tiles + tiles > 0x7fffffff) {
-        s = memopt_i_cuda_optim_flush(c, b);
+        s = optim_flush(c, b);
         if (s) return s;
-        rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
+        rule = optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
     }
     slice.first_tile = (uint32_t)b->tiles;
     slice.rule = rule;
@@ -5682,29 +5458,28 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_call
 }
 
 /* One slice, or all tensors whose moments have that format. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_pass(const memopt_i_cuda_optim_call *c, int mode, size_t tensor,
-                                                   size_t at, size_t count) {
-    memopt_i_cuda_optim_batch b;
+PRUNED memopt_cuda_status optim_pass(const optim_call *c, int mode, size_t tensor, size_t at, size_t count) {
+    optim_batch b;
     memopt_cuda_status s;
 
-    memopt_i_cuda_optim_batch_of(c, &b, mode, c->o->parts[tensor].format);
-    s = memopt_i_cuda_optim_add(c, &b, tensor, at, count);
-    return s ? s : memopt_i_cuda_optim_flush(c, &b);
+    optim_batch_of(c, &b, mode, c->o->parts[tensor].format);
+    s = optim_add(c, &b, tensor, at, count);
+    return s ? s : optim_flush(c, &b);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_pass_all(const memopt_i_cuda_optim_call *c, int mode) {
+PRUNED memopt_cuda_status optim_pass_all(const optim_call *c, int mode) {
     const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 };
-    memopt_i_cuda_optim_batch b;
+    optim_batch b;
     memopt_cuda_status s = 0;
     size_t i;
     int k;
 
     for (k = 0; k < (memopt_i_is_coded(c->o->desc.state) ? 2 : 1) && !s; ++k) { /* small tensors keep floats */
-        memopt_i_cuda_optim_batch_of(c, &b, mode, formats[k]);
+        optim_batch_of(c, &b, mode, formats[k]);
         for (i = 0; i < c->o->desc.tensor_count && !s; ++i)
             if (c->o->parts[i].format == formats[k] && c->o->parts[i].held)
-                s = memopt_i_cuda_optim_add(c, &b, i, 0, c->o->parts[i].held);
-        if (!s) s = memopt_i_cuda_optim_flush(c, &b);
+                s = optim_add(c, &b, i, 0, c->o->parts[i].held);
+        if (!s) s = optim_flush(c, &b);
     }
     return s;
 }
@@ -5716,12 +5491,12 @@ enum {
     MEMOPT_I_CUDA_ADAFACTOR_FOLD, MEMOPT_I_CUDA_ADAFACTOR_PACE, MEMOPT_I_CUDA_ADAFACTOR_KEEP
 };
 
-struct memopt_i_cuda_adafactor_batch {
-    memopt_i_cuda_adafactor_table table;
+struct adafactor_batch {
+    adafactor_table table;
     size_t groups;
 };
 
-PRUNED uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slice *s, int which) {
+PRUNED uint64_t adafactor_tiles(const adafactor_slice *s, int which) {
     const uint64_t width = s->columns ? s->columns : s->panel_size;
     const uint64_t wide = memopt_i_ceil_div(width, 256);
 
@@ -5738,21 +5513,20 @@ PRUNED uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slic
     }
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_optim_call *c,
-                                                         memopt_i_cuda_adafactor_table *t, int which) {
+PRUNED memopt_cuda_status adafactor_launch(const optim_call *c, adafactor_table *t, int which) {
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     uint64_t tiles = 0;
     uint32_t i;
 
     for (i = 0; i < t->count; ++i) {
         t->slice[i].first_tile = (uint32_t)tiles;
-        tiles += memopt_i_cuda_adafactor_tiles(&t->slice[i], which);
+        tiles += adafactor_tiles(&t->slice[i], which);
         if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     }
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
 #  define MEMOPT_I_CUDA_ADAFACTOR_CASE(label, kernel, size) \
     case MEMOPT_I_CUDA_ADAFACTOR_##label: \
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_adafactor_##kernel##_kernel<>, tiles, size, 0, c->stream, *t)
+        return MEMOPT_I_CUDA_RUN(adafactor_##kernel##_kernel<>, tiles, size, 0, c->stream, *t)
     switch (which) {
         MEMOPT_I_CUDA_ADAFACTOR_CASE(ROWS, rows, threads);
         MEMOPT_I_CUDA_ADAFACTOR_CASE(COLUMNS, columns, threads);
@@ -5773,7 +5547,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_opt
     return 0;
 }
 
-PRUNED void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b) {
+PRUNED void adafactor_begin(const optim_call *c, adafactor_batch *b) {
     memset(b, 0, sizeof *b);
     b->table.control = c->at.control;
     b->table.weights = (uint32_t)memopt_i_weights_of(&c->o->desc);
@@ -5782,26 +5556,25 @@ PRUNED void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, mem
 }
 
 /* 1: taken in; 0: no room. */
-PRUNED int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b,
-                                       size_t tensor, size_t at, size_t count) {
+PRUNED int adafactor_add(const optim_call *c, adafactor_batch *b, size_t tensor, size_t at, size_t count) {
     const memopt_i_adafactor f = memopt_i_adafactor_of(c->o, tensor, at, count);
-    memopt_i_cuda_adafactor_table *t = &b->table;
-    const size_t groups = memopt_i_cuda_adafactor_groups(&f, count);
-    memopt_i_cuda_adafactor_slice *s;
-    memopt_i_cuda_optim_slice slice;
+    adafactor_table *t = &b->table;
+    const size_t groups = adafactor_groups(&f, count);
+    adafactor_slice *s;
+    optim_slice slice;
     uint32_t rule;
 
     if (t->count == MEMOPT_I_CUDA_ADAFACTOR_SLICES || groups > c->at.group_count - b->groups) return 0;
-    rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_ADAFACTOR_RULES, &f.part->rule);
+    rule = optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_ADAFACTOR_RULES, &f.part->rule);
     if (rule == MEMOPT_I_CUDA_ADAFACTOR_RULES) return 0;
     s = &t->slice[t->count++];
-    memopt_i_cuda_optim_slice_of(c, tensor, at, count, &slice);
+    optim_slice_of(c, tensor, at, count, &slice);
     s->weights = slice.weights;
     s->extra = slice.extra;
     s->gradients = slice.gradients;
     s->rows = f.columns ? f.view.rows : f.view.rows + at;
     s->columns_of = f.view.columns;
-    s->row_sums = memopt_i_cuda_optim_sums_of(c, tensor);
+    s->row_sums = optim_sums_of(c, tensor);
     s->column_sums = s->row_sums + f.rows;
     s->squares = s->column_sums + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
     s->groups = c->at.groups + 2 * b->groups;
@@ -5823,100 +5596,93 @@ PRUNED int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt
     return 1;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_adafactor_measure(const memopt_i_cuda_optim_call *c,
-                                                          memopt_i_cuda_adafactor_batch *b, int phase) {
+PRUNED memopt_cuda_status adafactor_measure(const optim_call *c, adafactor_batch *b, int phase) {
     const int then = phase ? MEMOPT_I_CUDA_ADAFACTOR_FOLD : MEMOPT_I_CUDA_ADAFACTOR_COLUMNS;
     memopt_cuda_status s;
 
-    s = memopt_i_cuda_adafactor_launch(c, &b->table,
-                                       phase ? MEMOPT_I_CUDA_ADAFACTOR_SQUARES : MEMOPT_I_CUDA_ADAFACTOR_ROWS);
-    return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, then);
+    s = adafactor_launch(c, &b->table, phase ? MEMOPT_I_CUDA_ADAFACTOR_SQUARES : MEMOPT_I_CUDA_ADAFACTOR_ROWS);
+    return s ? s : adafactor_launch(c, &b->table, then);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_adafactor_join(const memopt_i_cuda_optim_call *c,
-                                                       memopt_i_cuda_adafactor_batch *b, int phase) {
+PRUNED memopt_cuda_status adafactor_join(const optim_call *c, adafactor_batch *b, int phase) {
     memopt_cuda_status s;
 
-    if (phase) return memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_PACE);
-    s = memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS);
-    if (!s) s = memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_MEAN);
-    return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS);
+    if (phase) return adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_PACE);
+    s = adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS);
+    if (!s) s = adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_MEAN);
+    return s ? s : adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS);
 }
 
 /* One of the passes over all tensors; a vector has no first one, and no means to keep. */
 enum { MEMOPT_I_CUDA_ADAFACTOR_FIRST, MEMOPT_I_CUDA_ADAFACTOR_SECOND, MEMOPT_I_CUDA_ADAFACTOR_MEANS };
 
-PRUNED memopt_cuda_status memopt_i_cuda_adafactor_run(const memopt_i_cuda_optim_call *c,
-                                                      memopt_i_cuda_adafactor_batch *b, int pass) {
+PRUNED memopt_cuda_status adafactor_run(const optim_call *c, adafactor_batch *b, int pass) {
     memopt_cuda_status s;
 
     if (!b->table.count) return 0;
-    if (pass == MEMOPT_I_CUDA_ADAFACTOR_MEANS)
-        return memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_KEEP);
-    s = memopt_i_cuda_adafactor_measure(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
-    return s ? s : memopt_i_cuda_adafactor_join(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+    if (pass == MEMOPT_I_CUDA_ADAFACTOR_MEANS) return adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_KEEP);
+    s = adafactor_measure(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+    return s ? s : adafactor_join(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_call *c, int pass) {
-    memopt_i_cuda_adafactor_batch b;
+PRUNED memopt_cuda_status adafactor_all(const optim_call *c, int pass) {
+    adafactor_batch b;
     memopt_cuda_status s;
     size_t i;
 
-    memopt_i_cuda_adafactor_begin(c, &b);
+    adafactor_begin(c, &b);
     for (i = 0; i < c->o->desc.tensor_count; ++i) {
         if (!c->o->parts[i].held) continue;
         if (pass != MEMOPT_I_CUDA_ADAFACTOR_SECOND && !memopt_i_adafactor_is_matrix(&c->o->desc.tensors[i])) continue;
-        if (memopt_i_cuda_adafactor_add(c, &b, i, 0, c->o->parts[i].held)) continue;
-        s = memopt_i_cuda_adafactor_run(c, &b, pass);
+        if (adafactor_add(c, &b, i, 0, c->o->parts[i].held)) continue;
+        s = adafactor_run(c, &b, pass);
         if (s) return s;
-        memopt_i_cuda_adafactor_begin(c, &b);
-        (void)memopt_i_cuda_adafactor_add(c, &b, i, 0, c->o->parts[i].held);
+        adafactor_begin(c, &b);
+        (void)adafactor_add(c, &b, i, 0, c->o->parts[i].held);
     }
-    return memopt_i_cuda_adafactor_run(c, &b, pass);
+    return adafactor_run(c, &b, pass);
 }
 
 /* ---- states ---- */
-struct memopt_i_cuda_optim_header { uint4 word[sizeof(memopt_i_state_header) / 16]; };
+struct optim_header { uint4 word[sizeof(memopt_i_state_header) / 16]; };
 
 /* Four codes of zero from `at` on, of n. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_zeros(uint64_t at, uint64_t n) {
+CU_DEVICE uint32_t optim_zeros(uint64_t at, uint64_t n) {
     return at >= n ? 0 : n - at >= 4 ? 0x7f7f7f7fu : 0x7f7f7f7fu >> 8 * (4 - (unsigned)(n - at));
 }
 
 /* Zeros, a header, and BNB's code of zero in `coded` bytes from 16-byte word `first` on. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
-                                 const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_header header,
-                                 uint64_t first, uint64_t coded) {
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS) optim_state_kernel(uint4 *state, uint64_t words,
+                   const MEMOPT_I_CUDA_ARGUMENT optim_header header, uint64_t first, uint64_t coded) {
     const uint64_t i = (uint64_t)blockIdx.x * MEMOPT_I_CUDA_OPTIM_THREADS + threadIdx.x;
     uint4 word = make_uint4(0, 0, 0, 0);
 
     if (i >= words) return;
     if (i < sizeof header / 16) word = header.word[i];
     else if (i >= first) {
-        word.x = memopt_i_cuda_optim_zeros((i - first) * 16, coded);
-        word.y = memopt_i_cuda_optim_zeros((i - first) * 16 + 4, coded);
-        word.z = memopt_i_cuda_optim_zeros((i - first) * 16 + 8, coded);
-        word.w = memopt_i_cuda_optim_zeros((i - first) * 16 + 12, coded);
+        word.x = optim_zeros((i - first) * 16, coded);
+        word.y = optim_zeros((i - first) * 16 + 4, coded);
+        word.z = optim_zeros((i - first) * 16 + 8, coded);
+        word.w = optim_zeros((i - first) * 16 + 12, coded);
     }
     state[i] = word;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_tensor(memopt_optim *o, size_t tensor) {
+PRUNED memopt_cuda_status optim_tensor(memopt_optim *o, size_t tensor) {
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     return memopt_i_optim_has(o, tensor) ? MEMOPT_ERR_ARGUMENT : memopt_i_state_there(o, tensor);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
-                                                                memopt_cuda_stream stream) {
-    const memopt_cuda_status s = memopt_i_cuda_optim_tensor(optim, tensor);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
+                                                            memopt_cuda_stream stream) {
+    const memopt_cuda_status s = optim_tensor(optim, tensor);
     memopt_optim_view view;
     size_t bytes;
     const memopt_optim_tensor *t;
     uint64_t first = 0;
     uint64_t coded = 0;
     memopt_i_state_header want;
-    memopt_i_cuda_optim_header header;
+    optim_header header;
 
     if (s) return s;
     t = &optim->desc.tensors[tensor];
@@ -5928,20 +5694,19 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *op
     }
     want = memopt_i_state_expected(&optim->parts[tensor], &optim->desc, t);
     memcpy(&header, &want, sizeof header);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_state_kernel<>,
+    return MEMOPT_I_CUDA_RUN(optim_state_kernel<>,
                              memopt_i_ceil_div(bytes / 16, MEMOPT_I_CUDA_OPTIM_THREADS), MEMOPT_I_CUDA_OPTIM_THREADS, 0,
                              (cudaStream_t)stream, (uint4 *)t->state, bytes / 16, header, first, coded);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from, size_t bytes,
-                                                    memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status optim_fetch(void *to, const void *d_from, size_t bytes, memopt_cuda_stream stream) {
     cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize((cudaStream_t)stream);
-    return memopt_i_cuda_taken(e);
+    return taken(e);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
-                                                                 memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
+                                                             memopt_cuda_stream stream) {
     memopt_i_state_header header;
     memopt_optim_view view;
     float scale[1024];
@@ -5955,14 +5720,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
         if ((s = memopt_i_state_whole(optim, tensor, bytes, need)) != MEMOPT_OK) return s;
         if (!need) return 0;
     }
-    s = memopt_i_cuda_optim_tensor(optim, tensor);
-    if (!s) s = memopt_i_cuda_ready();
-    if (!s) s = memopt_i_cuda_optim_fetch(&header, optim->desc.tensors[tensor].state, sizeof header, stream);
+    s = optim_tensor(optim, tensor);
+    if (!s) s = ready();
+    if (!s) s = optim_fetch(&header, optim->desc.tensors[tensor].state, sizeof header, stream);
     if (!s) s = memopt_i_state_header_check(optim, tensor, &header);
     for (m = 0; !s && m < 2; ++m)
         for (i = 0; view.scale[m] && i < view.blocks && !s; i += n) {
             n = memopt_i_min(1024, view.blocks - i);
-            s = memopt_i_cuda_optim_fetch(scale, view.scale[m] + i, n * sizeof *scale, stream);
+            s = optim_fetch(scale, view.scale[m] + i, n * sizeof *scale, stream);
             for (k = 0; k < n && !s; ++k)
                 if (memopt_i_float_bits(scale[k]) >= 0x7f800000u)
                     s = memopt_i_optim_fail_at(optim, MEMOPT_ERR_FORMAT,
@@ -5973,8 +5738,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
 
 /* ---- a step ---- */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_optim_begin_kernel(memopt_i_cuda_optim_control *control, memopt_i_cuda_optim_codes *to, double *sums,
-                                 uint64_t count, const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_codes codes) {
+optim_begin_kernel(optim_control *control, optim_codes *to, double *sums,
+                   uint64_t count, const MEMOPT_I_CUDA_ARGUMENT optim_codes codes) {
     const unsigned i = threadIdx.x;
     const uint64_t at = ((uint64_t)blockIdx.x - 1) * MEMOPT_I_CUDA_OPTIM_THREADS + i;
 
@@ -5994,10 +5759,10 @@ memopt_i_cuda_optim_begin_kernel(memopt_i_cuda_optim_control *control, memopt_i_
     }
 }
 
-static_assert(sizeof(memopt_i_cuda_optim_codes) <= 3900, "the argument of a kernel");
+static_assert(sizeof(optim_codes) <= 3900, "the argument of a kernel");
 
-PRUNED memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim *o) {
-    memopt_i_cuda_optim_codes codes;
+PRUNED optim_codes optim_codes_of(const memopt_optim *o) {
+    optim_codes codes;
     int m, i;
 
     for (m = 0; m < 2; ++m) {
@@ -6014,16 +5779,16 @@ PRUNED memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim
 /* What the rules of up to 240 tensors have of a factor that is on the device. */
 enum { MEMOPT_I_CUDA_OPTIM_BETAS = 240 };
 
-struct memopt_i_cuda_optim_betas {
+struct optim_betas {
     double of[MEMOPT_I_CUDA_OPTIM_BETAS][2];
     uint32_t count, kind;
 };
 
-static_assert(sizeof(memopt_i_cuda_optim_betas) <= 3900, "the argument of a kernel");
+static_assert(sizeof(optim_betas) <= 3900, "the argument of a kernel");
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, const double *d_factor,
-                              const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_betas betas) {
+optim_by_kernel(optim_control *control, float4 *by, const double *d_factor,
+                const MEMOPT_I_CUDA_ARGUMENT optim_betas betas) {
     const unsigned i = threadIdx.x;
     const double f = *d_factor;
     const int allowed = memopt_i_gradient_terms_allowed(f);
@@ -6031,15 +5796,13 @@ memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, 
     if (i == 0 && !allowed) control->stopped = MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
     if (i >= betas.count) return;
     const memopt_i_gradient_terms x =
-        memopt_i_gradient_terms_of((memopt_optim_kind)betas.kind, betas.of[i][0], betas.of[i][1],
-                                   allowed ? f : 1);
+        memopt_i_gradient_terms_of((memopt_optim_kind)betas.kind, betas.of[i][0], betas.of[i][1], allowed ? f : 1);
     by[i] = make_float4(x.limit, x.factor, x.g1, x.g2);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_optim_call *c,
-                                                           const memopt_optim_run *run, const double *d_factor) {
+PRUNED memopt_cuda_status optim_begin_factor(const optim_call *c, const memopt_optim_run *run, const double *d_factor) {
     const memopt_optim_desc *d = &c->o->desc;
-    memopt_i_cuda_optim_betas betas;
+    optim_betas betas;
     memopt_cuda_status s = 0;
     size_t at, i;
 
@@ -6052,100 +5815,96 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_o
             betas.of[i][1] = g->beta2;
         }
         betas.count = (uint32_t)i;
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_by_kernel<>, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
+        s = MEMOPT_I_CUDA_RUN(optim_by_kernel<>, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
                               c->at.control, c->at.by + at, d_factor, betas);
     }
     return s;
 }
 
 /* d_factor: NULL where the run has the factor. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
-                                                    const double *d_factor) {
+PRUNED memopt_cuda_status optim_begin(const optim_call *c, const memopt_optim_run *run, const double *d_factor) {
     const size_t count = memopt_i_optim_sum_count(c->o);
     memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
 
     if (!s && d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
     if (!s)
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_begin_kernel<>,
-                              memopt_i_ceil_div(count, MEMOPT_I_CUDA_OPTIM_THREADS) + 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0,
-                              c->stream, c->at.control, c->at.codes, c->at.sums, count,
-                              memopt_i_cuda_optim_codes_of(c->o));
-    if (!s && d_factor) s = memopt_i_cuda_optim_begin_factor(c, run, d_factor);
+        s = MEMOPT_I_CUDA_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, MEMOPT_I_CUDA_OPTIM_THREADS) + 1,
+                              MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream, c->at.control, c->at.codes, c->at.sums, count,
+                              optim_codes_of(c->o));
+    if (!s && d_factor) s = optim_begin_factor(c, run, d_factor);
     if (s) return s;
     memopt_i_optim_begin_set(c->o, run);
     c->o->by_device = d_factor != NULL;
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_optim_call *c, const double *d_factor) {
-    const memopt_cuda_status s = memopt_i_cuda_pointer(d_factor, sizeof *d_factor);
-    return s ? s : memopt_i_cuda_no_overlap(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
+PRUNED memopt_cuda_status optim_factor_there(const optim_call *c, const double *d_factor) {
+    const memopt_cuda_status s = pointer(d_factor, sizeof *d_factor);
+    return s ? s : no_overlap(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
-                                                           void *d_scratch, size_t scratch_bytes,
-                                                           memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    return s ? s : memopt_i_cuda_optim_begin(&c, run, NULL);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
+                                                       void *d_scratch, size_t scratch_bytes,
+                                                       memopt_cuda_stream stream) {
+    optim_call c;
+    const memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    return s ? s : optim_begin(&c, run, NULL);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
-                                                                       const double *d_factor, void *d_scratch,
-                                                                       size_t scratch_bytes,
-                                                                       memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
-    return s ? s : memopt_i_cuda_optim_begin(&c, run, d_factor);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                                   const double *d_factor, void *d_scratch,
+                                                                   size_t scratch_bytes, memopt_cuda_stream stream) {
+    optim_call c;
+    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    if (!s) s = optim_factor_there(&c, d_factor);
+    return s ? s : optim_begin(&c, run, d_factor);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
-                                                             size_t count, void *d_scratch, size_t scratch_bytes,
-                                                             memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_cuda_adafactor_batch b;
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
+                                                         size_t count, void *d_scratch, size_t scratch_bytes,
+                                                         memopt_cuda_stream stream) {
+    optim_call c;
+    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+    adafactor_batch b;
     size_t at = 0;
 
     if (!s) s = memopt_i_optim_slice(optim, tensor, first, count, 1, &at);
     if (!s && optim->parts[tensor].phase >= optim->parts[tensor].phases)
         s = memopt_i_optim_fail(optim, MEMOPT_ERR_STATE,
                                 "this kind does not measure, or the tensor is measured already");
-    if (!s) s = memopt_i_cuda_ready();
+    if (!s) s = ready();
     if (s) return s;
     if (optim->desc.kind != MEMOPT_OPTIM_ADAFACTOR)
-        return memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_MEASURE, tensor, at,
-        count);
+        return optim_pass(&c, MEMOPT_I_CUDA_OPTIM_MEASURE, tensor, at, count);
     if (!optim->parts[tensor].phase && !memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) return 0;
-    memopt_i_cuda_adafactor_begin(&c, &b);
-    (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, at, count);
-    return memopt_i_cuda_adafactor_measure(&c, &b, optim->parts[tensor].phase);
+    adafactor_begin(&c, &b);
+    (void)adafactor_add(&c, &b, tensor, at, count);
+    return adafactor_measure(&c, &b, optim->parts[tensor].phase);
 }
 
 /* Trust ratios of the tensors from..end. */
-PRUNED memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_optim_call *c, size_t from, size_t end) {
-    memopt_i_cuda_optim_trusts t;
+PRUNED memopt_cuda_status optim_trust_run(const optim_call *c, size_t from, size_t end) {
+    optim_trusts t;
     memopt_cuda_status s;
     size_t i;
 
     memset(&t, 0, sizeof t);
     t.pace = c->at.pace;
     t.is_lamb = c->o->desc.kind == MEMOPT_OPTIM_LAMB;
-    t.by = memopt_i_cuda_optim_by_of(c);
+    t.by = optim_by_of(c);
     for (; from < end; from += i) {
         for (i = 0; i < MEMOPT_I_CUDA_OPTIM_TRUSTS && from + i < end; ++i) {
             const memopt_i_tensor_part *part = &c->o->parts[from + i];
 
-            t.of[i].sums = memopt_i_cuda_optim_sums_of(c, from + i);
+            t.of[i].sums = optim_sums_of(c, from + i);
             t.of[i].count = part->sum_count / 2;
             t.of[i].group = part->group;
             t.of[i].factor = part->rule.factor;
             t.of[i].tensor = (uint32_t)(from + i);
         }
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_trust_kernel<>, i, 32, 0, c->stream, t);
+        s = MEMOPT_I_CUDA_RUN(optim_trust_kernel<>, i, 32, 0, c->stream, t);
 #else
         s = MEMOPT_ERR_UNSUPPORTED;
 #endif
@@ -6154,28 +5913,27 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_opti
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, int *again,
-                                                          void *d_scratch, size_t scratch_bytes,
-                                                          memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, int *again, void *d_scratch,
+                                                      size_t scratch_bytes, memopt_cuda_stream stream) {
+    optim_call c;
+    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     memopt_i_tensor_part *part, was;
-    memopt_i_cuda_adafactor_batch b;
+    adafactor_batch b;
 
     if (!s && !again) s = MEMOPT_CUDA_ERR_NULL;
     if (s) return s;
     part = memopt_i_optim_join_part(optim, tensor);
     if (!part) return optim->error.status;
-    s = memopt_i_cuda_ready();
+    s = ready();
     if (s) return s;
     was = *part;
     if (optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
         memopt_i_adafactor_join_rule(part);
-        memopt_i_cuda_adafactor_begin(&c, &b);
-        (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, 0, part->held);
+        adafactor_begin(&c, &b);
+        (void)adafactor_add(&c, &b, tensor, 0, part->held);
         if (part->held && (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])))
-            s = memopt_i_cuda_adafactor_join(&c, &b, part->phase);
-    } else s = memopt_i_cuda_optim_trust_run(&c, tensor, tensor + 1);
+            s = adafactor_join(&c, &b, part->phase);
+    } else s = optim_trust_run(&c, tensor, tensor + 1);
     if (s) {
         *part = was;
         return s;
@@ -6184,33 +5942,33 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, s
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first,
-                                                           size_t count, void *d_scratch, size_t scratch_bytes,
-                                                           memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_cuda_adafactor_batch b;
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first,
+                                                       size_t count, void *d_scratch, size_t scratch_bytes,
+                                                       memopt_cuda_stream stream) {
+    optim_call c;
+    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+    adafactor_batch b;
     size_t at = 0;
 
     if (!s) s = memopt_i_optim_apply_slice(optim, tensor, first, count, &at);
-    if (!s) s = memopt_i_cuda_ready();
-    if (!s && optim->fused) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_SCAN, tensor, at, count);
+    if (!s) s = ready();
+    if (!s && optim->fused) s = optim_pass(&c, MEMOPT_I_CUDA_OPTIM_SCAN, tensor, at, count);
     if (!s && optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR && !optim->parts[tensor].applied
         && memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) {
-        memopt_i_cuda_adafactor_begin(&c, &b);
-        (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, 0, optim->parts[tensor].held);
-        s = memopt_i_cuda_adafactor_run(&c, &b, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
+        adafactor_begin(&c, &b);
+        (void)adafactor_add(&c, &b, tensor, 0, optim->parts[tensor].held);
+        s = adafactor_run(&c, &b, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
     }
-    if (!s) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_APPLY, tensor, at, count);
+    if (!s) s = optim_pass(&c, MEMOPT_I_CUDA_OPTIM_APPLY, tensor, at, count);
     if (!s) optim->parts[tensor].applied += count;
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_end(memopt_optim *optim) {
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_end(memopt_optim *optim) {
     return optim ? (memopt_cuda_status)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
 }
 
-PRUNED void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
+PRUNED void adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
     size_t i;
 
     for (i = 0; i < o->desc.tensor_count; ++i) {
@@ -6219,22 +5977,22 @@ PRUNED void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host k
     }
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call *c) {
+PRUNED memopt_cuda_status optim_all(const optim_call *c) {
     memopt_optim *o = c->o;
     memopt_cuda_status s = 0;
     size_t i;
 
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
-        memopt_i_cuda_adafactor_joined(o); /* the rules are read at the launch */
-        s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_FIRST);
-        if (!s) s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_SECOND);
-        memopt_i_cuda_adafactor_joined(o);
-        if (!s) s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
+        adafactor_joined(o); /* the rules are read at the launch */
+        s = adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_FIRST);
+        if (!s) s = adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+        adafactor_joined(o);
+        if (!s) s = adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
     } else if (memopt_i_kind_measures(o->desc.kind)) {
-        s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_MEASURE);
-        if (!s) s = memopt_i_cuda_optim_trust_run(c, 0, o->desc.tensor_count);
+        s = optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_MEASURE);
+        if (!s) s = optim_trust_run(c, 0, o->desc.tensor_count);
     }
-    if (!s) s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_APPLY);
+    if (!s) s = optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_APPLY);
     for (i = 0; i < o->desc.tensor_count && !s; ++i)
     {
         o->parts[i].applied = o->parts[i].held;
@@ -6243,38 +6001,36 @@ PRUNED memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call
     return s;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_optim_step(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
-                                                   const double *d_factor) {
+PRUNED memopt_cuda_status optim_step(const optim_call *c, const memopt_optim_run *run, const double *d_factor) {
     memopt_cuda_status s = memopt_i_optim_step_check(c->o, run);
 
-    if (!s) s = memopt_i_cuda_optim_begin(c, run, d_factor);
+    if (!s) s = optim_begin(c, run, d_factor);
     if (s) return s;
-    s = memopt_i_cuda_optim_all(c);
+    s = optim_all(c);
     (void)memopt_optim_end(c->o);
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run,
-                                                          void *d_scratch, size_t scratch_bytes,
-                                                          memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    return s ? s : memopt_i_cuda_optim_step(&c, run, NULL);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                                                      size_t scratch_bytes, memopt_cuda_stream stream) {
+    optim_call c;
+    const memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    return s ? s : optim_step(&c, run, NULL);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
-                                                                      const double *d_factor, void *d_scratch,
-                                                                      size_t scratch_bytes, memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
-    return s ? s : memopt_i_cuda_optim_step(&c, run, d_factor);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                                  const double *d_factor, void *d_scratch,
+                                                                  size_t scratch_bytes, memopt_cuda_stream stream) {
+    optim_call c;
+    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    if (!s) s = optim_factor_there(&c, d_factor);
+    return s ? s : optim_step(&c, run, d_factor);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
-                                                          size_t scratch_bytes, double **d_sums, size_t *count) {
-    memopt_i_cuda_optim_call c;
-    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, NULL);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
+                                                      size_t scratch_bytes, double **d_sums, size_t *count) {
+    optim_call c;
+    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, NULL);
     double *sums = NULL;
 
     if (!s && (!d_sums || !count)) s = MEMOPT_CUDA_ERR_NULL;
@@ -6283,16 +6039,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, s
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
-                                                            size_t scratch_bytes, memopt_cuda_optim_outcome *out,
-                                                            memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c;
-    memopt_i_cuda_optim_control control;
-    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
+                                                        size_t scratch_bytes, memopt_cuda_optim_outcome *out,
+                                                        memopt_cuda_stream stream) {
+    optim_call c;
+    optim_control control;
+    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
 
     if (!s && !out) s = MEMOPT_CUDA_ERR_NULL;
-    if (!s) s = memopt_i_cuda_ready();
-    if (!s) s = memopt_i_cuda_optim_fetch(&control, d_scratch, sizeof control, stream);
+    if (!s) s = ready();
+    if (!s) s = optim_fetch(&control, d_scratch, sizeof control, stream);
     if (s) return s;
     out->skipped = control.skipped;
     out->stopped = control.stopped == MEMOPT_I_CUDA_OPTIM_STOPPED;
@@ -6350,18 +6106,18 @@ enum {
 #endif
 
 /* ---- lists of tensors ---- */
-struct memopt_i_cuda_scale_tensor {
+struct scale_tensor {
     unsigned char *values;
     size_t count;
     unsigned first_tile, type;
 };
 
-struct memopt_i_cuda_scale_list {
-    memopt_i_cuda_scale_tensor tensors[MEMOPT_I_CUDA_SCALE_LISTED];
+struct scale_list {
+    scale_tensor tensors[MEMOPT_I_CUDA_SCALE_LISTED];
     unsigned count;
 };
 
-PRUNED memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g) {
+PRUNED memopt_cuda_status gradient_check(const memopt_gradient *g) {
     const size_t bytes = memopt_type_bytes(g->type);
     size_t all;
 
@@ -6372,13 +6128,13 @@ PRUNED memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g)
     return memopt_i_ceil_div(g->count, MEMOPT_I_CUDA_CLIP_TILE) > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients *list, size_t *pieces) {
+PRUNED memopt_cuda_status gradients_check(const memopt_gradients *list, size_t *pieces) {
     size_t i;
 
     *pieces = 0;
     if (!list || (list->count && !list->tensors)) return MEMOPT_CUDA_ERR_NULL;
     for (i = 0; i < list->count; ++i) {
-        const memopt_cuda_status s = memopt_i_cuda_gradient_check(list->tensors + i);
+        const memopt_cuda_status s = gradient_check(list->tensors + i);
         if (s) return s;
         if (memopt_i_add(*pieces, memopt_i_ceil_div(list->tensors[i].count, MEMOPT_I_SCALE_PIECE), pieces))
             return MEMOPT_ERR_OVERFLOW;
@@ -6387,13 +6143,12 @@ PRUNED memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients *
 }
 
 /* Tensors from *next on that fit into one launch, `unit` elements a block. Empty ones are left out. */
-PRUNED unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t unit, size_t *next,
-                                         memopt_i_cuda_scale_list *part) {
+PRUNED unsigned scale_take(const memopt_gradients *list, size_t unit, size_t *next, scale_list *part) {
     size_t blocks = 0;
 
     for (part->count = 0; *next < list->count && part->count < MEMOPT_I_CUDA_SCALE_LISTED; ++*next) {
         const memopt_gradient *g = list->tensors + *next;
-        memopt_i_cuda_scale_tensor *to = part->tensors + part->count;
+        scale_tensor *to = part->tensors + part->count;
         const size_t more = memopt_i_ceil_div(g->count, unit);
 
         if (!more) continue;
@@ -6409,52 +6164,43 @@ PRUNED unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t un
 }
 
 /* ---- 16 bytes of a tensor, wherever it begins; 0 behind the end ---- */
-template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_load(const unsigned char *p, size_t at,
-                                                                                     size_t bytes, int aligned) {
+template <int SIZE> CU_DEVICE uint4 scale_load(const unsigned char *p, size_t at, size_t bytes, int aligned) {
     uint32_t w[4];
 
-    if (aligned && at + 16 <= bytes) memopt_i_cuda_read<4>(w, p + at);
-    else memopt_i_cuda_get<SIZE, 4>(w, p + at, at / SIZE, bytes / SIZE, false);
+    if (aligned && at + 16 <= bytes) read<4>(w, p + at);
+    else get<SIZE, 4>(w, p + at, at / SIZE, bytes / SIZE, false);
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-template <int SIZE>
-static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *p, size_t at, size_t bytes, int aligned,
-                                                                 uint4 v) {
+template <int SIZE> CU_DEVICE void scale_store(unsigned char *p, size_t at, size_t bytes, int aligned, uint4 v) {
     const uint32_t w[4] = { v.x, v.y, v.z, v.w };
 
-    if (aligned && at + 16 <= bytes) memopt_i_cuda_write<4>(p + at, w);
-    else memopt_i_cuda_put<SIZE, 4>(p + at, w, at / SIZE, bytes / SIZE, false);
+    if (aligned && at + 16 <= bytes) write<4>(p + at, w);
+    else put<SIZE, 4>(p + at, w, at / SIZE, bytes / SIZE, false);
 }
 
 /* ---- multiply, look for what is not finite, make a double ---- */
-static __device__ __forceinline__ float memopt_i_cuda_scale_times(float x, float factor) {
-    return memopt_i_v1_quiet(memopt_i_times(x, factor));
-}
+CU_DEVICE float scale_times(float x, float factor) { return memopt_i_v1_quiet(memopt_i_times(x, factor)); }
 
-template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_scale_word(uint32_t w, float factor) {
-    if (TYPE == MEMOPT_TYPE_F32)
-        return memopt_i_float_bits(memopt_i_cuda_scale_times(memopt_i_bits_float(w), factor));
+template <int TYPE> CU_DEVICE uint32_t scale_word(uint32_t w, float factor) {
+    if (TYPE == MEMOPT_TYPE_F32) return memopt_i_float_bits(scale_times(memopt_i_bits_float(w), factor));
     const uint16_t low = (uint16_t)w;
     const uint16_t high = (uint16_t)(w >> 16);
     if (TYPE == MEMOPT_TYPE_BF16)
-        return memopt_i_cuda_two((const memopt_i_cuda_bf16 *)0,
-                                 memopt_i_cuda_scale_times(memopt_from_bf16(low), factor),
-                                 memopt_i_cuda_scale_times(memopt_from_bf16(high), factor));
-    return memopt_i_cuda_two((const memopt_i_cuda_f16 *)0,
-                             memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(low), factor),
-                             memopt_i_cuda_scale_times(memopt_i_cuda_from_f16(high), factor));
+        return two((const bf16_t *)0, scale_times(memopt_from_bf16(low), factor),
+                   scale_times(memopt_from_bf16(high), factor));
+    return two((const f16_t *)0, scale_times(from_f16(low), factor), scale_times(from_f16(high), factor));
 }
 
 /* Nonzero where an exponent of the word is all ones: its complement is 0, and 1 less than that has the top bit. */
-template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_scale_special(uint32_t w) {
+template <int TYPE> CU_DEVICE uint32_t scale_special(uint32_t w) {
     if (TYPE == MEMOPT_TYPE_F32) return ((~w & 0x7f800000u) - 1) & 0x80000000u;
     if (TYPE == MEMOPT_TYPE_BF16) return ((~w & 0x7f807f80u) - 0x00010001u) & 0x80008000u;
     return ((~w & 0x7c007c00u) - 0x00010001u) & 0x80008000u;
 }
 
 /* Element i of a tile, without its sign. */
-template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale_double(const uint4 *tile, unsigned i) {
+template <int TYPE> CU_DEVICE double scale_double(const uint4 *tile, unsigned i) {
     const double up = TYPE == MEMOPT_TYPE_F16 ? 2.7430620343968443e+303 : 5.282945311356653e+269; /* 2^1008, 2^896 */
     uint64_t bits;
     double x;
@@ -6468,16 +6214,14 @@ template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale
 }
 
 /* One of 16 chains goes on over a tile's rows, 8 at a time: those behind the end are 0. */
-template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale_chain(const uint4 *tile, unsigned rows,
-                                                                                       unsigned lane, double sum) {
+template <int TYPE> CU_DEVICE double scale_chain(const uint4 *tile, unsigned rows, unsigned lane, double sum) {
     for (unsigned row = 0; row < rows; row += 8)
-        MEMOPT_I_CUDA_UNROLL
-            for (unsigned k = 0; k < 8; ++k)
-                sum = memopt_i_add_square(sum, memopt_i_cuda_scale_double<TYPE>(tile, (row + k) * 16 + lane));
+        CU_UNROLL for (unsigned k = 0; k < 8; ++k)
+                sum = memopt_i_add_square(sum, scale_double<TYPE>(tile, (row + k) * 16 + lane));
     return sum;
 }
 
-template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const unsigned char *p, size_t n) {
+template <int TYPE> static __device__ unsigned scale_count(const unsigned char *p, size_t n) {
     unsigned found = 0;
 
     for (size_t i = threadIdx.x; i < n; i += MEMOPT_I_CUDA_SCALE_THREADS)
@@ -6491,18 +6235,15 @@ template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const u
 
 /* The warp that adds up what its block has loaded: not the same one in all blocks of a multiprocessor, or one of its
    four schedulers would issue all additions. Their numbers are often a multiple of 132 apart, so they are mixed. */
-static __device__ __forceinline__ unsigned memopt_i_cuda_scale_adder(void) {
+CU_DEVICE unsigned scale_adder(void) {
     return __umulhi(blockIdx.x * 0x9e3779b9u, MEMOPT_I_CUDA_SCALE_THREADS) / 32 * 32;
 }
 
-static __device__ __forceinline__ bool memopt_i_cuda_scale_adds(void) {
-    return threadIdx.x - memopt_i_cuda_scale_adder() < 16;
-}
+CU_DEVICE bool scale_adds(void) { return threadIdx.x - scale_adder() < 16; }
 
 /* A piece of `bytes` bytes by a block. tiles: two of them. The first thread of the adding warp has the result. */
-template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned char *p, size_t bytes, float factor,
-                                                                     uint4 *tiles, unsigned *found,
-                                                                     memopt_cuda_gradient_sum *result) {
+template <int TYPE> static __device__ void scale_piece(unsigned char *p, size_t bytes, float factor, uint4 *tiles,
+                                                       unsigned *found, memopt_cuda_gradient_sum *result) {
     enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2, LOADS = MEMOPT_I_CUDA_SCALE_LOADS };
     const size_t step = (size_t)MEMOPT_I_CUDA_SCALE_TILE * 16;
     const size_t mine = (size_t)threadIdx.x * 16;
@@ -6513,39 +6254,36 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
     uint32_t special = 0;
     double sum = 0;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < LOADS; ++k) v[k] = memopt_i_cuda_scale_load<SIZE>(p, mine + (size_t)k * next, bytes, aligned);
+    CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] = scale_load<SIZE>(p, mine + (size_t)k * next, bytes, aligned);
     for (size_t at = 0; at < bytes; at += step) {
         uint4 *const tile = tiles + (at & step ? MEMOPT_I_CUDA_SCALE_TILE : 0);
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < LOADS; ++k) {
+        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
             if (write) {
-                v[k].x = memopt_i_cuda_scale_word<TYPE>(v[k].x, factor);
-                v[k].y = memopt_i_cuda_scale_word<TYPE>(v[k].y, factor);
-                v[k].z = memopt_i_cuda_scale_word<TYPE>(v[k].z, factor);
-                v[k].w = memopt_i_cuda_scale_word<TYPE>(v[k].w, factor);
-                memopt_i_cuda_scale_store<SIZE>(p, at + mine + (size_t)k * next, bytes, aligned, v[k]);
+                v[k].x = scale_word<TYPE>(v[k].x, factor);
+                v[k].y = scale_word<TYPE>(v[k].y, factor);
+                v[k].z = scale_word<TYPE>(v[k].z, factor);
+                v[k].w = scale_word<TYPE>(v[k].w, factor);
+                scale_store<SIZE>(p, at + mine + (size_t)k * next, bytes, aligned, v[k]);
             }
-            special |= memopt_i_cuda_scale_special<TYPE>(v[k].x) | memopt_i_cuda_scale_special<TYPE>(v[k].y)
-                     | memopt_i_cuda_scale_special<TYPE>(v[k].z) | memopt_i_cuda_scale_special<TYPE>(v[k].w);
+            special |= scale_special<TYPE>(v[k].x) | scale_special<TYPE>(v[k].y)
+                     | scale_special<TYPE>(v[k].z) | scale_special<TYPE>(v[k].w);
             tile[threadIdx.x + (unsigned)k * MEMOPT_I_CUDA_SCALE_THREADS] = v[k];
         }
         __syncthreads(); /* the one barrier: what is added up here is overwritten two tiles later, behind the next */
         if (at + step < bytes)
-            MEMOPT_I_CUDA_UNROLL
-                for (int k = 0; k < LOADS; ++k)
-                    v[k] = memopt_i_cuda_scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
-        if (memopt_i_cuda_scale_adds()) {
+            CU_UNROLL for (int k = 0; k < LOADS; ++k)
+                    v[k] = scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
+        if (scale_adds()) {
             const size_t left = (memopt_i_min(step, bytes - at) + SIZE * 16 - 1) / (SIZE * 16);
-            sum = memopt_i_cuda_scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x % 32, sum);
+            sum = scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x % 32, sum);
         }
     }
     if (threadIdx.x == 0) *found = 0; /* before the vote's barrier */
-    if (memopt_i_cuda_scale_adds())
+    if (scale_adds())
         for (int half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_down_sync(0xffffu, sum, half, 16));
     if (__syncthreads_or(special != 0)) { /* rare; what all threads have stored is seen behind the barrier */
-        const unsigned mine_found = memopt_i_cuda_scale_count<TYPE>(p, bytes / SIZE);
+        const unsigned mine_found = scale_count<TYPE>(p, bytes / SIZE);
         if (mine_found) atomicAdd(found, mine_found);
         __syncthreads(); /* all of the piece has been counted */
     }
@@ -6554,33 +6292,32 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
 }
 
 /* d_scaler: NULL, or where the factor comes from; 0: it would be refused. */
-static __device__ int memopt_i_cuda_scaler_ready(const memopt_scaler *d_scaler) {
+static __device__ int scaler_ready(const memopt_scaler *d_scaler) {
     return !memopt_i_scaler_check(d_scaler) && !d_scaler->unscaled;
 }
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
-memopt_i_cuda_scale_kernel(const memopt_i_cuda_scale_list list, const memopt_scaler *d_scaler, float factor,
-                           memopt_cuda_gradient_sum *d_pieces) {
+scale_kernel(const scale_list list, const memopt_scaler *d_scaler, float factor, memopt_cuda_gradient_sum *d_pieces) {
     MEMOPT_I_CUDA_SHARED(uint4, tiles, [2 * MEMOPT_I_CUDA_SCALE_TILE]);
     MEMOPT_I_CUDA_SHARED(unsigned, found, [1]);
-    const memopt_i_cuda_scale_tensor *t =
-        list.tensors + memopt_i_cuda_find(list.tensors, list.count, blockIdx.x);
+    const scale_tensor *t =
+        list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
     const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_SCALE_PIECE;
     const size_t n = memopt_i_min(MEMOPT_I_SCALE_PIECE, t->count - first);
     memopt_cuda_gradient_sum sum;
-    if (d_scaler) factor = memopt_i_cuda_scaler_ready(d_scaler) ? memopt_i_scaler_inverse(d_scaler) : 1;
+    if (d_scaler) factor = scaler_ready(d_scaler) ? memopt_i_scaler_inverse(d_scaler) : 1;
     if (t->type == MEMOPT_TYPE_F32)
-        memopt_i_cuda_scale_piece<MEMOPT_TYPE_F32>(t->values + first * 4, n * 4, factor, tiles, found, &sum);
+        scale_piece<MEMOPT_TYPE_F32>(t->values + first * 4, n * 4, factor, tiles, found, &sum);
     else if (t->type == MEMOPT_TYPE_BF16)
-        memopt_i_cuda_scale_piece<MEMOPT_TYPE_BF16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
-    else memopt_i_cuda_scale_piece<MEMOPT_TYPE_F16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
-    if (threadIdx.x == memopt_i_cuda_scale_adder()) d_pieces[blockIdx.x] = sum;
+        scale_piece<MEMOPT_TYPE_BF16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
+    else scale_piece<MEMOPT_TYPE_F16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
+    if (threadIdx.x == scale_adder()) d_pieces[blockIdx.x] = sum;
 }
 
 /* ---- sums, in order ---- */
 /* n sums by a block. Thread 0 has the result: added up in order, infinite if anything is not finite. */
-static __device__ void memopt_i_cuda_scale_join(const memopt_cuda_gradient_sum *parts, size_t n, double *squares,
-                                                unsigned long long *found, memopt_cuda_gradient_sum *result) {
+static __device__ void scale_join(const memopt_cuda_gradient_sum *parts, size_t n, double *squares,
+                                  unsigned long long *found, memopt_cuda_gradient_sum *result) {
     double sum = 0;
     unsigned long long nonfinite = 0;
 
@@ -6603,35 +6340,33 @@ static __device__ void memopt_i_cuda_scale_join(const memopt_cuda_gradient_sum *
     result->squares = *found ? (double)memopt_i_bits_float(0x7F800000u) : sum;
 }
 
-struct memopt_i_cuda_scale_joins { /* of up to so many tensors */
+struct scale_joins { /* of up to so many tensors */
     struct { size_t first, count; } tensors[240]; /* among the pieces */
 };
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
-memopt_i_cuda_scale_join_kernel(const memopt_i_cuda_scale_joins joins, const memopt_cuda_gradient_sum *d_pieces,
-                                memopt_cuda_gradient_sum *d_sums) {
+scale_join_kernel(const scale_joins joins, const memopt_cuda_gradient_sum *d_pieces, memopt_cuda_gradient_sum *d_sums) {
     MEMOPT_I_CUDA_SHARED(double, squares, [MEMOPT_I_CUDA_JOIN_PARTS]);
     MEMOPT_I_CUDA_SHARED(unsigned long long, found, [1]);
     memopt_cuda_gradient_sum sum;
-    memopt_i_cuda_scale_join(d_pieces + joins.tensors[blockIdx.x].first, joins.tensors[blockIdx.x].count, squares,
-                             found, &sum);
+    scale_join(d_pieces + joins.tensors[blockIdx.x].first, joins.tensors[blockIdx.x].count, squares, found, &sum);
     if (threadIdx.x == 0) d_sums[blockIdx.x] = sum;
 }
 
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
-memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scaler *d_scaler,
-                                 int in_place, memopt_gradient_total *d_total) {
+scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scaler *d_scaler,
+                   int in_place, memopt_gradient_total *d_total) {
     MEMOPT_I_CUDA_SHARED(double, squares, [MEMOPT_I_CUDA_JOIN_PARTS]);
     MEMOPT_I_CUDA_SHARED(unsigned long long, found, [1]);
     memopt_cuda_gradient_sum sum;
-    memopt_i_cuda_scale_join(d_sums, n, squares, found, &sum);
+    scale_join(d_sums, n, squares, found, &sum);
     if (threadIdx.x) return;
     d_total->squares = sum.squares;
     d_total->nonfinite = sum.nonfinite;
     d_total->factor = 1;
     d_total->overflow = sum.nonfinite != 0;
     if (!d_scaler) return;
-    if (!memopt_i_cuda_scaler_ready(d_scaler)) {
+    if (!scaler_ready(d_scaler)) {
         d_total->factor = 0;
         d_total->overflow = 1;
         return;
@@ -6641,11 +6376,10 @@ memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t 
     d_scaler->found_nonfinite = sum.nonfinite != 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *list,
-                                                        const memopt_cuda_gradient_sum *d_pieces,
-                                                        memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
-    const size_t max = sizeof(memopt_i_cuda_scale_joins) / 16;
-    memopt_i_cuda_scale_joins joins;
+PRUNED memopt_cuda_status scale_joins_run(const memopt_gradients *list, const memopt_cuda_gradient_sum *d_pieces,
+                                          memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
+    const size_t max = sizeof(scale_joins) / 16;
+    scale_joins joins;
     size_t i, n;
     size_t at = 0;
 
@@ -6657,14 +6391,14 @@ PRUNED memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *
             joins.tensors[n].count = memopt_i_ceil_div(list->tensors[i + n].count, MEMOPT_I_SCALE_PIECE);
             at += joins.tensors[n].count;
         }
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_join_kernel<>, n, MEMOPT_I_CUDA_SCALE_THREADS, 0, stream, joins,
+        s = MEMOPT_I_CUDA_RUN(scale_join_kernel<>, n, MEMOPT_I_CUDA_SCALE_THREADS, 0, stream, joins,
                               d_pieces, d_sums + i);
         if (s) return s;
     }
     return 0;
 }
 
-struct memopt_i_cuda_scale_call { /* one pass over a list */
+struct scale_call { /* one pass over a list */
     const memopt_gradients   *list;
     memopt_scaler            *d_scaler; /* NULL: none */
     float                     factor;
@@ -6674,44 +6408,44 @@ struct memopt_i_cuda_scale_call { /* one pass over a list */
     memopt_cuda_stream        stream;
 };
 
-PRUNED memopt_cuda_status memopt_i_cuda_scale_check(const memopt_i_cuda_scale_call *c) {
+PRUNED memopt_cuda_status scale_check(const scale_call *c) {
     size_t pieces;
-    memopt_cuda_status s = memopt_i_cuda_gradients_check(c->list, &pieces);
+    memopt_cuda_status s = gradients_check(c->list, &pieces);
 
-    if (!s && c->list->count) s = memopt_i_cuda_pointer(c->list->scratch, 16);
+    if (!s && c->list->count) s = pointer(c->list->scratch, 16);
     if (!s && c->list->scratch_bytes / sizeof(memopt_cuda_gradient_sum) < pieces + c->list->count)
         s = MEMOPT_ERR_BUFFER;
-    if (!s) s = memopt_i_cuda_pointer_if(c->d_total, sizeof(double));
-    if (!s) s = memopt_i_cuda_pointer_if(c->d_sums, sizeof(double));
-    return s ? s : memopt_i_cuda_pointer_if(c->d_scaler, sizeof(double));
+    if (!s) s = pointer_if(c->d_total, sizeof(double));
+    if (!s) s = pointer_if(c->d_sums, sizeof(double));
+    return s ? s : pointer_if(c->d_scaler, sizeof(double));
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_scale_run(const memopt_i_cuda_scale_call *c) {
+PRUNED memopt_cuda_status scale_run(const scale_call *c) {
     memopt_cuda_gradient_sum *const d_sums = (memopt_cuda_gradient_sum *)c->list->scratch;
     memopt_cuda_gradient_sum *d_pieces;
     memopt_cuda_gradient_sum *const d_to = c->d_sums ? c->d_sums : d_sums;
-    memopt_i_cuda_scale_list part;
+    scale_list part;
     size_t next = 0;
     size_t at = 0;
-    memopt_cuda_status s = memopt_i_cuda_ready();
+    memopt_cuda_status s = ready();
 
     d_pieces = c->list->count ? d_sums + c->list->count : NULL;
     while (!s && next < c->list->count) {
-        const unsigned blocks = memopt_i_cuda_scale_take(c->list, MEMOPT_I_SCALE_PIECE, &next, &part);
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_kernel<>, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, part,
+        const unsigned blocks = scale_take(c->list, MEMOPT_I_SCALE_PIECE, &next, &part);
+        s = MEMOPT_I_CUDA_RUN(scale_kernel<>, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, part,
                               c->in_place ? c->d_scaler : NULL, c->factor, d_pieces + at);
         at += blocks;
     }
     if (s || (!c->d_total && !c->d_sums)) return s;
-    s = memopt_i_cuda_scale_joins_run(c->list, d_pieces, d_to, c->stream);
+    s = scale_joins_run(c->list, d_pieces, d_to, c->stream);
     if (s || !c->d_total) return s;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_total_kernel<>, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, d_to,
+    return MEMOPT_I_CUDA_RUN(scale_total_kernel<>, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, d_to,
                              c->list->count, c->d_scaler, c->in_place, c->d_total);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
     size_t pieces;
-    const memopt_cuda_status s = memopt_i_cuda_gradients_check(list, &pieces);
+    const memopt_cuda_status s = gradients_check(list, &pieces);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -6719,72 +6453,69 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scratch(const memopt_gr
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scale(const memopt_gradients *list, double factor,
-                                                               memopt_gradient_total *d_total,
-                                                               memopt_cuda_gradient_sum *d_sums,
-                                                               memopt_cuda_stream stream) {
-    const memopt_i_cuda_scale_call c = { list, NULL, (float)factor, 0, d_total, d_sums, stream };
+PUBLIC memopt_cuda_status api::memopt_cuda_gradients_scale(const memopt_gradients *list, double factor,
+                                                           memopt_gradient_total *d_total,
+                                                           memopt_cuda_gradient_sum *d_sums,
+                                                           memopt_cuda_stream stream) {
+    const scale_call c = { list, NULL, (float)factor, 0, d_total, d_sums, stream };
     memopt_cuda_status s;
 
     if (!memopt_i_finite_double(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_cuda_scale_check(&c);
-    return s ? s : memopt_i_cuda_scale_run(&c);
+    s = scale_check(&c);
+    return s ? s : scale_run(&c);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_measure(const memopt_gradients *list,
-                                                                 memopt_gradient_total *d_total,
-                                                                 memopt_cuda_gradient_sum *d_sums,
-                                                                 memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gradients_measure(const memopt_gradients *list,
+                                                             memopt_gradient_total *d_total,
+                                                             memopt_cuda_gradient_sum *d_sums,
+                                                             memopt_cuda_stream stream) {
     return d_total ? memopt_cuda_gradients_scale(list, 1, d_total, d_sums, stream) : MEMOPT_CUDA_ERR_NULL;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
-                                                    memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums,
-                                                    memopt_cuda_stream stream) {
-    const memopt_i_cuda_scale_call c = { list, d_scaler, 1, in_place, d_total, d_sums, stream };
+PRUNED memopt_cuda_status scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
+                                      memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums,
+                                      memopt_cuda_stream stream) {
+    const scale_call c = { list, d_scaler, 1, in_place, d_total, d_sums, stream };
     memopt_cuda_status s;
 
     if (!d_scaler || !d_total) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_scale_check(&c);
-    return s ? s : memopt_i_cuda_scale_run(&c);
+    s = scale_check(&c);
+    return s ? s : scale_run(&c);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_unscale(memopt_scaler *d_scaler, const memopt_gradients *list,
-                                                              memopt_gradient_total *d_total,
-                                                              memopt_cuda_gradient_sum *d_sums,
-                                                              memopt_cuda_stream stream) {
-    return memopt_i_cuda_scaler_pass(d_scaler, list, 1, d_total, d_sums, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_scaler_unscale(memopt_scaler *d_scaler, const memopt_gradients *list,
+                                                          memopt_gradient_total *d_total,
+                                                          memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
+    return scaler_pass(d_scaler, list, 1, d_total, d_sums, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_measure(memopt_scaler *d_scaler, const memopt_gradients *list,
-                                                              memopt_gradient_total *d_total,
-                                                              memopt_cuda_gradient_sum *d_sums,
-                                                              memopt_cuda_stream stream) {
-    return memopt_i_cuda_scaler_pass(d_scaler, list, 0, d_total, d_sums, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_scaler_measure(memopt_scaler *d_scaler, const memopt_gradients *list,
+                                                          memopt_gradient_total *d_total,
+                                                          memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
+    return scaler_pass(d_scaler, list, 0, d_total, d_sums, stream);
 }
 
 /* ---- a step's last words ---- */
-PRUNED __global__ void __launch_bounds__(32) memopt_i_cuda_clip_norm_kernel(const memopt_gradient_total *d_total,
-                                                                            double mean, double max_norm,
-                                                                            double *d_factor) {
+PRUNED __global__ void __launch_bounds__(32) clip_norm_kernel(const memopt_gradient_total *d_total, double mean,
+                                                              double max_norm, double *d_factor) {
     const double factor = d_total->factor * mean;
     const double norm = sqrt(d_total->squares) * factor;
     const int skip = d_total->overflow || !memopt_i_finite_double(norm);
     if (threadIdx.x == 0) *d_factor = skip ? 0 : factor * memopt_i_clip_factor(norm, max_norm);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean,
-                                                         double max_norm, double *d_factor, memopt_cuda_stream stream) {
-    memopt_cuda_status s = memopt_i_cuda_pointer(d_total, sizeof(double));
+PUBLIC memopt_cuda_status api::memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean,
+                                                     double max_norm, double *d_factor, memopt_cuda_stream stream) {
+    memopt_cuda_status s = pointer(d_total, sizeof(double));
 
-    if (!s) s = memopt_i_cuda_pointer(d_factor, sizeof(double));
+    if (!s) s = pointer(d_factor, sizeof(double));
     if (s) return s;
     if (!memopt_i_scale_limit(max_norm) || !memopt_i_finite_double(mean) || mean <= 0) return MEMOPT_ERR_ARGUMENT;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_clip_norm_kernel<>, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
+    return MEMOPT_I_CUDA_RUN(clip_norm_kernel<>, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
 }
 
-PRUNED __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(memopt_scaler *d_scaler,
-                                                                                const int *d_overflow, int *d_status) {
+PRUNED __global__ void __launch_bounds__(32) scaler_update_kernel(memopt_scaler *d_scaler,
+                                                                  const int *d_overflow, int *d_status) {
     if (threadIdx.x) return;
     memopt_scaler scaler = *d_scaler;
     const memopt_status s = memopt_i_scaler_update(&scaler, *d_overflow);
@@ -6793,19 +6524,18 @@ PRUNED __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(
     if (d_status) *d_status = (int)s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_update(memopt_scaler *d_scaler, const int *d_overflow,
-                                                             int *d_status, memopt_cuda_stream stream) {
-    memopt_cuda_status s = memopt_i_cuda_pointer(d_scaler, sizeof(double));
+PUBLIC memopt_cuda_status api::memopt_cuda_scaler_update(memopt_scaler *d_scaler, const int *d_overflow,
+                                                         int *d_status, memopt_cuda_stream stream) {
+    memopt_cuda_status s = pointer(d_scaler, sizeof(double));
 
-    if (!s) s = memopt_i_cuda_pointer(d_overflow, sizeof(int));
-    if (!s) s = memopt_i_cuda_pointer_if(d_status, sizeof(int));
+    if (!s) s = pointer(d_overflow, sizeof(int));
+    if (!s) s = pointer_if(d_status, sizeof(int));
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_scaler_update_kernel<>, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
+    return MEMOPT_I_CUDA_RUN(scaler_update_kernel<>, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
 }
 
 /* ---- clipping ---- */
-template <int SIZE> static __device__ __forceinline__ int memopt_i_cuda_clip_word(uint32_t *w, uint32_t limit,
-                                                                                  uint32_t infinity) {
+template <int SIZE> CU_DEVICE int clip_word(uint32_t *w, uint32_t limit, uint32_t infinity) {
     const uint32_t before = *w;
 
     if (SIZE == 4) {
@@ -6822,53 +6552,50 @@ template <int SIZE> static __device__ __forceinline__ int memopt_i_cuda_clip_wor
     return *w != before;
 }
 
-template <int SIZE> static __device__ void memopt_i_cuda_clip_tile(unsigned char *p, size_t bytes, uint32_t limit,
-                                                                   uint32_t infinity) {
+template <int SIZE> static __device__ void clip_tile(unsigned char *p, size_t bytes, uint32_t limit,
+                                                     uint32_t infinity) {
     enum { LOADS = MEMOPT_I_CUDA_CLIP_TILE * SIZE / 16 / 256 };
     const int aligned = ((uintptr_t)p & 15) == 0;
     uint4 v[LOADS];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < LOADS; ++k)
-        v[k] = memopt_i_cuda_scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < LOADS; ++k) {
-        int cut = memopt_i_cuda_clip_word<SIZE>(&v[k].x, limit, infinity);
-        cut |= memopt_i_cuda_clip_word<SIZE>(&v[k].y, limit, infinity);
-        cut |= memopt_i_cuda_clip_word<SIZE>(&v[k].z, limit, infinity);
-        cut |= memopt_i_cuda_clip_word<SIZE>(&v[k].w, limit, infinity);
-        if (cut) memopt_i_cuda_scale_store<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned, v[k]);
+    CU_UNROLL for (int k = 0; k < LOADS; ++k)
+        v[k] = scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
+    CU_UNROLL for (int k = 0; k < LOADS; ++k) {
+        int cut = clip_word<SIZE>(&v[k].x, limit, infinity);
+        cut |= clip_word<SIZE>(&v[k].y, limit, infinity);
+        cut |= clip_word<SIZE>(&v[k].z, limit, infinity);
+        cut |= clip_word<SIZE>(&v[k].w, limit, infinity);
+        if (cut) scale_store<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned, v[k]);
     }
 }
 
-PRUNED __global__ void __launch_bounds__(256) memopt_i_cuda_clip_kernel(const memopt_i_cuda_scale_list list,
-                                                                        uint32_t limit, uint32_t limit_bf16,
-                                                                        uint32_t limit_f16) {
-    const memopt_i_cuda_scale_tensor *t =
-        list.tensors + memopt_i_cuda_find(list.tensors, list.count, blockIdx.x);
+PRUNED __global__ void __launch_bounds__(256) clip_kernel(const scale_list list, uint32_t limit, uint32_t limit_bf16,
+                                                          uint32_t limit_f16) {
+    const scale_tensor *t =
+        list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
     const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_CUDA_CLIP_TILE;
     const size_t n = memopt_i_min(MEMOPT_I_CUDA_CLIP_TILE, t->count - first);
 
-    if (t->type == MEMOPT_TYPE_F32) memopt_i_cuda_clip_tile<4>(t->values + first * 4, n * 4, limit, 0);
+    if (t->type == MEMOPT_TYPE_F32) clip_tile<4>(t->values + first * 4, n * 4, limit, 0);
     else if (t->type == MEMOPT_TYPE_BF16)
-        memopt_i_cuda_clip_tile<2>(t->values + first * 2, n * 2, limit_bf16, 0x7f80);
-    else memopt_i_cuda_clip_tile<2>(t->values + first * 2, n * 2, limit_f16, 0x7c00);
+        clip_tile<2>(t->values + first * 2, n * 2, limit_bf16, 0x7f80);
+    else clip_tile<2>(t->values + first * 2, n * 2, limit_f16, 0x7c00);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit,
-                                                                    memopt_cuda_stream stream) {
-    memopt_i_cuda_scale_list part;
+PUBLIC memopt_cuda_status api::memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit,
+                                                                memopt_cuda_stream stream) {
+    scale_list part;
     size_t pieces;
     size_t next = 0;
     memopt_cuda_status s;
 
     if (!memopt_i_scale_limit((double)limit)) return MEMOPT_ERR_ARGUMENT;
     limit = memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu);
-    s = memopt_i_cuda_gradients_check(list, &pieces);
-    if (!s) s = memopt_i_cuda_ready();
+    s = gradients_check(list, &pieces);
+    if (!s) s = ready();
     while (!s && next < list->count) {
-        const unsigned blocks = memopt_i_cuda_scale_take(list, MEMOPT_I_CUDA_CLIP_TILE, &next, &part);
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_clip_kernel<>, blocks, 256, 0, stream, part, memopt_i_float_bits(limit),
+        const unsigned blocks = scale_take(list, MEMOPT_I_CUDA_CLIP_TILE, &next, &part);
+        s = MEMOPT_I_CUDA_RUN(clip_kernel<>, blocks, 256, 0, stream, part, memopt_i_float_bits(limit),
                               (uint32_t)memopt_to_bf16(limit), (uint32_t)memopt_to_f16(limit));
     }
     return s;
@@ -6877,7 +6604,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt
 /* ---- accumulation ---- */
 enum { MEMOPT_I_CUDA_SUM_F32, MEMOPT_I_CUDA_SUM_PAIR, MEMOPT_I_CUDA_SUM_NOISE };
 
-struct memopt_i_cuda_sum_tensor {
+struct sum_tensor {
     unsigned char *sum;
     uint16_t *compensation;
     const unsigned char *from;
@@ -6887,8 +6614,8 @@ struct memopt_i_cuda_sum_tensor {
     unsigned char how, type, aligned; /* aligned: groups of 4 elements are */
 };
 
-struct memopt_i_cuda_sum_list {
-    memopt_i_cuda_sum_tensor tensors[MEMOPT_I_CUDA_SUMS_LISTED];
+struct sum_list {
+    sum_tensor tensors[MEMOPT_I_CUDA_SUMS_LISTED];
     unsigned count;
     float weight;
     int start;
@@ -6896,42 +6623,35 @@ struct memopt_i_cuda_sum_list {
 };
 
 /* Up to 4 elements of a thread: `n` of them, `step` apart; 4 and 1 when they are aligned. */
-template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsigned n, unsigned step, int wide,
-                                                              float *x) {
+template <typename T> CU_DEVICE void sum_load(const T *p, unsigned n, unsigned step, int wide, float *x) {
     if (wide) {
-        memopt_i_cuda_load_four(p, x);
+        load_four(p, x);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i) x[i] = i < n ? memopt_i_cuda_load(p + (size_t)i * step) : 0;
+    CU_UNROLL for (unsigned i = 0; i < 4; ++i) x[i] = i < n ? load_one(p + (size_t)i * step) : 0;
 }
 
 /* code: what is stored of each */
-template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_sum_store(T *p, unsigned n, unsigned step, int wide,
-                                                               const uint32_t *code) {
-    memopt_i_cuda_span<T, 4> s;
+template <typename T> CU_DEVICE void sum_store(T *p, unsigned n, unsigned step, int wide, const uint32_t *code) {
+    row_span<T, 4> s;
 
     if (wide) {
-        MEMOPT_I_CUDA_UNROLL
-        for (unsigned i = 0; i < 4; ++i) memopt_i_cuda_set_code(&s, (int)i, code[i]);
-        memopt_i_cuda_span_put(p, s, 4, true);
+        CU_UNROLL for (unsigned i = 0; i < 4; ++i) set_code(&s, (int)i, code[i]);
+        span_put(p, s, 4, true);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i)
-        if (i < n) memopt_i_cuda_put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0u, 1u, false);
+    CU_UNROLL for (unsigned i = 0; i < 4; ++i)
+        if (i < n) put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0u, 1u, false);
 }
 
 /* A group of a thread, `at` elements into its tile. */
-struct memopt_i_cuda_sum_at {
+struct sum_at {
     unsigned at, n, step;
     int wide;
 };
 
-static __device__ __forceinline__ memopt_i_cuda_sum_at memopt_i_cuda_sum_place(unsigned g, unsigned left, int aligned) {
-    memopt_i_cuda_sum_at q;
+CU_DEVICE sum_at sum_place(unsigned g, unsigned left, int aligned) {
+    sum_at q;
 
     q.step = aligned ? 1 : 256; /* where groups are not aligned, a warp still reads neighbours */
     q.at = aligned ? (g * 256 + threadIdx.x) * 4 : g * 1024 + threadIdx.x;
@@ -6940,33 +6660,31 @@ static __device__ __forceinline__ memopt_i_cuda_sum_at memopt_i_cuda_sum_place(u
     return q;
 }
 
-template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_group(unsigned char *sum, uint16_t *rest_at,
-        const memopt_i_cuda_sum_list &list, uint64_t place, memopt_i_cuda_sum_at q, const float *from) {
+template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_at,
+        const sum_list &list, uint64_t place, sum_at q, const float *from) {
     float x[4] = { 0, 0, 0, 0 };
     uint32_t code[4];
 
     if (HOW == MEMOPT_I_CUDA_SUM_F32) {
         float *const to = (float *)(void *)sum + q.at;
 
-        if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) {
+        if (!list.start) sum_load(to, q.n, q.step, q.wide, x);
+        CU_UNROLL for (int i = 0; i < 4; ++i) {
             memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
             code[i] = memopt_i_float_bits(x[i]);
         }
-        memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, code);
+        sum_store(to, q.n, q.step, q.wide, code);
         return;
     }
-    memopt_i_cuda_bf16 *const to = (memopt_i_cuda_bf16 *)(void *)sum + q.at;
-    if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
+    bf16_t *const to = (bf16_t *)(void *)sum + q.at;
+    if (!list.start) sum_load(to, q.n, q.step, q.wide, x);
     if (HOW == MEMOPT_I_CUDA_SUM_PAIR) {
-        memopt_i_cuda_bf16 *const rest_to = (memopt_i_cuda_bf16 *)(void *)rest_at + q.at;
+        bf16_t *const rest_to = (bf16_t *)(void *)rest_at + q.at;
         float y[4] = { 0, 0, 0, 0 };
         uint32_t rests[4];
 
-        if (!list.start) memopt_i_cuda_sum_load(rest_to, q.n, q.step, q.wide, y);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) {
+        if (!list.start) sum_load(rest_to, q.n, q.step, q.wide, y);
+        CU_UNROLL for (int i = 0; i < 4; ++i) {
             uint16_t high = (uint16_t)(memopt_i_float_bits(x[i]) >> 16); /* what they were */
             uint16_t rest = (uint16_t)(memopt_i_float_bits(y[i]) >> 16);
 
@@ -6974,59 +6692,54 @@ template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_grou
             code[i] = high;
             rests[i] = rest;
         }
-        memopt_i_cuda_sum_store(rest_to, q.n, q.step, q.wide, rests);
+        sum_store(rest_to, q.n, q.step, q.wide, rests);
     } else
-        MEMOPT_I_CUDA_UNROLL
-            for (unsigned i = 0; i < 4; ++i) {
+        CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
                 memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
                 code[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
             }
-    memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, code);
+    sum_store(to, q.n, q.step, q.wide, code);
 }
 
 /* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
-template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_cuda_sum_list &list,
-                                                                 const memopt_i_cuda_sum_tensor &t, size_t first) {
+template <int HOW> static __device__ void sum_tile(const sum_list &list, const sum_tensor &t, size_t first) {
     const unsigned left = (unsigned)memopt_i_min(t.count - first, MEMOPT_I_CUDA_SUM_TILE);
     float from[4][4];
     unsigned char *const sum = t.sum + first * (HOW == MEMOPT_I_CUDA_SUM_F32 ? 4 : 2);
 
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned g = 0; g < 4; ++g) {
-        const memopt_i_cuda_sum_at q = memopt_i_cuda_sum_place(g, left, t.aligned);
+    CU_UNROLL for (unsigned g = 0; g < 4; ++g) {
+        const sum_at q = sum_place(g, left, t.aligned);
         const size_t at = first + q.at;
 
         if (t.type == MEMOPT_TYPE_F32)
-            memopt_i_cuda_sum_load((const float *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
+            sum_load((const float *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
         else if (t.type == MEMOPT_TYPE_BF16)
-            memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
-        else memopt_i_cuda_sum_load((const memopt_i_cuda_f16 *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
+            sum_load((const bf16_t *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
+        else sum_load((const f16_t *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned g = 0; g < 4; ++g)
-        memopt_i_cuda_sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.compensation + first : NULL, list,
-                                     t.place + first, memopt_i_cuda_sum_place(g, left, t.aligned), from[g]);
+    CU_UNROLL for (unsigned g = 0; g < 4; ++g)
+        sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.compensation + first : NULL, list,
+                       t.place + first, sum_place(g, left, t.aligned), from[g]);
 }
 
-PRUNED __global__ void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i_cuda_sum_list list) {
-    const memopt_i_cuda_sum_tensor &t =
-        list.tensors[memopt_i_cuda_find(list.tensors, list.count, blockIdx.x)];
+PRUNED __global__ void __launch_bounds__(256, 4) sum_kernel(const sum_list list) {
+    const sum_tensor &t =
+        list.tensors[find_entry(list.tensors, list.count, blockIdx.x)];
     const size_t first = (size_t)(blockIdx.x - t.first_tile) * MEMOPT_I_CUDA_SUM_TILE;
 
-    if (t.how == MEMOPT_I_CUDA_SUM_F32) memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_F32>(list, t, first);
-    else if (t.how == MEMOPT_I_CUDA_SUM_PAIR) memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_PAIR>(list, t, first);
-    else memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_NOISE>(list, t, first);
+    if (t.how == MEMOPT_I_CUDA_SUM_F32) sum_tile<MEMOPT_I_CUDA_SUM_F32>(list, t, first);
+    else if (t.how == MEMOPT_I_CUDA_SUM_PAIR) sum_tile<MEMOPT_I_CUDA_SUM_PAIR>(list, t, first);
+    else sum_tile<MEMOPT_I_CUDA_SUM_NOISE>(list, t, first);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
-                                                  const memopt_micro_batch *batch,
-                                                  const memopt_accumulation *accumulation) {
+PRUNED memopt_cuda_status sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
+                                    const memopt_micro_batch *batch, const memopt_accumulation *accumulation) {
     size_t i, pieces;
     memopt_cuda_status s;
 
     if (!batch || !accumulation) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_gradients_check(sums, &pieces);
-    if (!s) s = memopt_i_cuda_gradients_check(gradients, &pieces);
+    s = gradients_check(sums, &pieces);
+    if (!s) s = gradients_check(gradients, &pieces);
     if (s) return s;
     if (sums->count != gradients->count) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < sums->count; ++i) {
@@ -7039,8 +6752,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, 
     return batch->tokens > UINT64_MAX - accumulation->tokens ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PRUNED void memopt_i_cuda_sum_entry(memopt_i_cuda_sum_tensor *to, const memopt_gradient *sum,
-                                    const memopt_gradient *g) {
+PRUNED void sum_entry(sum_tensor *to, const memopt_gradient *sum, const memopt_gradient *g) {
     const uintptr_t of_sum = sum->type == MEMOPT_TYPE_F32 ? 15 : 7;
     const uintptr_t of_g = g->type == MEMOPT_TYPE_F32 ? 15 : 7;
 
@@ -7056,17 +6768,17 @@ PRUNED void memopt_i_cuda_sum_entry(memopt_i_cuda_sum_tensor *to, const memopt_g
         && !((uintptr_t)sum->compensation & 7);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt_gradients *sums,
-                                                                    const memopt_gradients *gradients,
-                                                                    const memopt_micro_batch *batch,
-                                                                    memopt_accumulation *accumulation,
-                                                                    memopt_cuda_stream stream) {
-    memopt_i_cuda_sum_list list;
+PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gradients *sums,
+                                                                const memopt_gradients *gradients,
+                                                                const memopt_micro_batch *batch,
+                                                                memopt_accumulation *accumulation,
+                                                                memopt_cuda_stream stream) {
+    sum_list list;
     size_t next = 0;
-    memopt_cuda_status s = memopt_i_cuda_sum_check(sums, gradients, batch, accumulation);
+    memopt_cuda_status s = sum_check(sums, gradients, batch, accumulation);
 
     if (s || !batch->tokens) return s;
-    if ((s = memopt_i_cuda_ready()) != 0) return s;
+    if ((s = ready()) != 0) return s;
     list.weight = batch->is_mean ? (float)batch->tokens : 1;
     list.start = !accumulation->micro_batches;
     memset(&list.noise, 0, sizeof list.noise);
@@ -7079,11 +6791,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
 
             if (!more) continue;
             if (blocks + more > 0x7fffffffu) break;
-            memopt_i_cuda_sum_entry(list.tensors + list.count, sums->tensors + next, gradients->tensors + next);
+            sum_entry(list.tensors + list.count, sums->tensors + next, gradients->tensors + next);
             list.tensors[list.count++].first_tile = (unsigned)blocks;
             blocks += more;
         }
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_sum_kernel<>, blocks, 256, 0, stream, list);
+        s = MEMOPT_I_CUDA_RUN(sum_kernel<>, blocks, 256, 0, stream, list);
         if (s) return s;
     }
     accumulation->tokens += batch->tokens;
@@ -7132,52 +6844,47 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
    columns; LANES 256, a block, up to 8,192). All threads of the group call it. `n` take part, the others of `columns`
    become 0; y may be x (also of 16 bits: its row then is the first half of the scores' bytes, because all of a row is
    read before any of it is written). red: 16 floats of shared memory of the group's block, used by LANES 256 only.
-     template <int LANES, typename OUT>   // OUT: float, memopt_i_cuda_bf16, memopt_i_cuda_f16
-     static __device__ void memopt_i_cuda_softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
+     template <int LANES, typename OUT>   // OUT: float, bf16_t, f16_t
+     static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
                                                    float *red);
    y = scale p (g - sum(p g)), p and g of float or 16 bits; y may be p or g.
      template <int LANES, typename P, typename G, typename OUT>
-     static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+     static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
                                                          float scale, float *red);
    A row that other threads of the group have written is read behind a barrier of the caller's.
    Longer rows, by a block of any multiple of 32 up to 512 threads, from memory twice; y apart from x, or y == x:
      template <typename OUT>
-     static __device__ void memopt_i_cuda_softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float
+     static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float
      scale,
                                                         float *red);   // red: 32 floats
      template <typename P, typename G, typename OUT>
-     static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t
+     static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t
      columns,
                                                               float scale, float *red);
-   Rows of any length: memopt_i_cuda_softmax_any and memopt_i_cuda_softmax_slope_any, with LANES 0 for those from
+   Rows of any length: softmax_any and softmax_slope_any, with LANES 0 for those from
    memory. Cross-entropy, for chunks of rows (no scratch; statuses of launches):
-   memopt_i_cuda_cross_entropy_count/_rows/_total. */
+   cross_entropy_count/_rows/_total. */
 
 enum { MEMOPT_I_CUDA_SOFTMAX_GROUPS = 8, MEMOPT_I_CUDA_SOFTMAX_WARP = 1024, MEMOPT_I_CUDA_SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
 
-static __device__ __forceinline__ float memopt_i_cuda_softmax_exp(float x) {
-    return exp2f(memopt_i_times(x, MEMOPT_I_EXP_LOG2E));
-}
+CU_DEVICE float softmax_exp(float x) { return exp2f(memopt_i_times(x, MEMOPT_I_EXP_LOG2E)); }
 
 /* 0 in place of what cannot be seen beside 1 */
-static __device__ __forceinline__ float memopt_i_cuda_softmax_share(float x) {
-    return x < MEMOPT_I_EXP_LEAST ? 0.0f : memopt_i_cuda_softmax_exp(x);
-}
+CU_DEVICE float softmax_share(float x) { return x < MEMOPT_I_EXP_LEAST ? 0.0f : softmax_exp(x); }
 
-static __device__ __forceinline__ float memopt_i_cuda_softmax_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
+CU_DEVICE float softmax_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
 
 /* ---- groups of 4 elements: side by side where aligned, else one of each of 4 stretches ---- */
-struct memopt_i_cuda_softmax_at {
+struct softmax_at {
     size_t first;
     unsigned step;
     int wide;
 };
 
 /* Group k of a thread, of `lanes` threads. */
-static __device__ __forceinline__ memopt_i_cuda_softmax_at memopt_i_cuda_softmax_place(size_t k, unsigned lane,
-                                                                                       unsigned lanes, int aligned) {
-    memopt_i_cuda_softmax_at q;
+CU_DEVICE softmax_at softmax_place(size_t k, unsigned lane, unsigned lanes, int aligned) {
+    softmax_at q;
 
     q.first = aligned ? (k * lanes + lane) * 4 : k * 4 * lanes + lane;
     q.step = aligned ? 1 : lanes;
@@ -7185,56 +6892,45 @@ static __device__ __forceinline__ memopt_i_cuda_softmax_at memopt_i_cuda_softmax
     return q;
 }
 
-template <typename T> static __device__ __forceinline__ int memopt_i_cuda_softmax_aligned(const T *p) {
-    return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0;
-}
+template <typename T> CU_DEVICE int softmax_aligned(const T *p) { return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0; }
 
 /* The elements from n on are `fill`. */
-template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_softmax_load(const T *p, memopt_i_cuda_softmax_at q, size_t n,
-                                                                  float fill, float *x) {
+template <typename T> CU_DEVICE void softmax_load(const T *p, softmax_at q, size_t n, float fill, float *x) {
     if (q.wide && q.first + 4 <= n) {
-        memopt_i_cuda_load_four(p + q.first, x);
+        load_four(p + q.first, x);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
+    CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
-        x[i] = at < n ? memopt_i_cuda_load(p + at) : fill;
+        x[i] = at < n ? load_one(p + at) : fill;
     }
 }
 
 /* Those from n on become 0, up to `columns`. */
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_store(T *p,
-                                                                                         memopt_i_cuda_softmax_at q,
-                                                                                         size_t n, size_t columns,
-                                                                                         const float *x) {
+template <typename T> CU_DEVICE void softmax_store(T *p, softmax_at q, size_t n, size_t columns, const float *x) {
     if (q.wide && q.first + 4 <= n) {
-        memopt_i_cuda_store_four(p + q.first, x);
+        store_four(p + q.first, x);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
+    CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
-        if (at < columns) memopt_i_cuda_store(p + at, at < n ? x[i] : 0.0f);
+        if (at < columns) store_one(p + at, at < n ? x[i] : 0.0f);
     }
 }
 
 /* ---- what all threads of a group have in the end ---- */
-static __device__ __forceinline__ float memopt_i_cuda_softmax_warp_sum(float x) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int far = 16; far; far /= 2) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
+CU_DEVICE float softmax_warp_sum(float x) {
+    CU_UNROLL for (int far = 16; far; far /= 2) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_softmax_warp_max(float x) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
+CU_DEVICE float softmax_warp_max(float x) {
+    CU_UNROLL for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
 
 /* One number of each warp for all threads of a block, after the warps have agreed on it. Two barriers. */
-static __device__ __forceinline__ float memopt_i_cuda_softmax_share_out(float x, float none, float *red) {
+CU_DEVICE float softmax_share_out(float x, float none, float *red) {
     const unsigned lane = threadIdx.x & 31;
     const unsigned warps = blockDim.x / 32;
 
@@ -7244,16 +6940,16 @@ static __device__ __forceinline__ float memopt_i_cuda_softmax_share_out(float x,
     return lane < warps ? red[lane] : none;
 }
 
-template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softmax_sum(float x, float *red) {
-    x = memopt_i_cuda_softmax_warp_sum(x);
+template <int LANES> CU_DEVICE float softmax_sum(float x, float *red) {
+    x = softmax_warp_sum(x);
     if (LANES == 32) return x;
-    return memopt_i_cuda_softmax_warp_sum(memopt_i_cuda_softmax_share_out(x, 0, red));
+    return softmax_warp_sum(softmax_share_out(x, 0, red));
 }
 
-template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softmax_max(float x, float *red) {
-    x = memopt_i_cuda_softmax_warp_max(x);
+template <int LANES> CU_DEVICE float softmax_max(float x, float *red) {
+    x = softmax_warp_max(x);
     if (LANES == 32) return x;
-    return memopt_i_cuda_softmax_warp_max(memopt_i_cuda_softmax_share_out(x, memopt_i_bits_float(0xff800000u), red));
+    return softmax_warp_max(softmax_share_out(x, memopt_i_bits_float(0xff800000u), red));
 }
 
 /* ---- rows in registers ---- */
@@ -7261,79 +6957,67 @@ template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softm
     for (int k = 0; k < MEMOPT_I_CUDA_SOFTMAX_GROUPS; ++k) if ((size_t)(k * 4 * LANES) < (columns))
 
 template <int LANES, typename OUT>
-static __device__ void memopt_i_cuda_softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
-                                                 float *red) {
+static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale, float *red) {
     const unsigned lane = threadIdx.x % LANES;
     const float none = memopt_i_bits_float(0xff800000u);
-    const int aligned = memopt_i_cuda_softmax_aligned(x) && memopt_i_cuda_softmax_aligned(y);
+    const int aligned = softmax_aligned(x) && softmax_aligned(y);
     float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
     float max = none;
     float sum = 0;
     float part;
 
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
-    memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, none, v[k]);
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+    softmax_load(x, softmax_place(k, lane, LANES, aligned), n, none, v[k]);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
     max = fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
-    max = memopt_i_cuda_softmax_max<LANES>(max, red);
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i)
-            v[k][i] = memopt_i_cuda_softmax_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -max)));
+    max = softmax_max<LANES>(max, red);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+        CU_UNROLL for (int i = 0; i < 4; ++i)
+            v[k][i] = softmax_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -max)));
         part = memopt_i_sum(memopt_i_sum(v[k][0], v[k][1]), memopt_i_sum(v[k][2], v[k][3]));
         sum = memopt_i_sum(sum, part);
     }
-    sum = memopt_i_v1_div(1.0f, memopt_i_cuda_softmax_sum<LANES>(sum, red));
+    sum = memopt_i_v1_div(1.0f, softmax_sum<LANES>(sum, red));
     if (LANES == 32 && sizeof(OUT) != 4) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) v[k][i] = memopt_i_times(v[k][i], sum);
-        memopt_i_cuda_softmax_store(y, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, columns, v[k]);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+        CU_UNROLL for (int i = 0; i < 4; ++i) v[k][i] = memopt_i_times(v[k][i], sum);
+        softmax_store(y, softmax_place(k, lane, LANES, aligned), n, columns, v[k]);
     }
 }
 
 template <int LANES, typename P, typename G, typename OUT>
-static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                                       float scale, float *red) {
+static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+                                         float scale, float *red) {
     const unsigned lane = threadIdx.x % LANES;
-    const int aligned = memopt_i_cuda_softmax_aligned(p) && memopt_i_cuda_softmax_aligned(g)
-        && memopt_i_cuda_softmax_aligned(y);
+    const int aligned = softmax_aligned(p) && softmax_aligned(g)
+        && softmax_aligned(y);
     float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], w[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
     float mean = 0;
 
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
-        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, lane, LANES, aligned);
-        memopt_i_cuda_softmax_load(p, q, n, 0, v[k]);
-        memopt_i_cuda_softmax_load(g, q, n, 0, w[k]);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+        const softmax_at q = softmax_place(k, lane, LANES, aligned);
+        softmax_load(p, q, n, 0, v[k]);
+        softmax_load(g, q, n, 0, w[k]);
     }
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
-    mean = memopt_i_cuda_softmax_sum<LANES>(mean, red);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+    CU_UNROLL for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
+    mean = softmax_sum<LANES>(mean, red);
     if (LANES == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
-    MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
         float z[4];
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v[k] + i, w[k] + i, scale, mean, 1);
-        memopt_i_cuda_softmax_store(y, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, columns, z);
+        CU_UNROLL for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v[k] + i, w[k] + i, scale, mean, 1);
+        softmax_store(y, softmax_place(k, lane, LANES, aligned), n, columns, z);
     }
 }
 
 /* ---- the largest and the sum in one read ---- */
-struct memopt_i_cuda_softmax_sums { /* total: of the logits / 8, where it is wanted */
+struct softmax_sums { /* total: of the logits / 8, where it is wanted */
     float max, sum;
     double total;
 };
 
-static __device__ __forceinline__ memopt_i_cuda_softmax_sums memopt_i_cuda_softmax_begin(void) {
-    memopt_i_cuda_softmax_sums s;
+CU_DEVICE softmax_sums softmax_begin(void) {
+    softmax_sums s;
 
     s.max = MEMOPT_I_CUDA_SOFTMAX_LOWEST;
     s.sum = 0;
@@ -7341,27 +7025,21 @@ static __device__ __forceinline__ memopt_i_cuda_softmax_sums memopt_i_cuda_softm
     return s;
 }
 
-template <int N, int TOTAL>
-static __device__ __forceinline__ void memopt_i_cuda_softmax_take(memopt_i_cuda_softmax_sums *s, const float *x,
-                                                                  float scale) {
+template <int N, int TOTAL> CU_DEVICE void softmax_take(softmax_sums *s, const float *x, float scale) {
     float max = x[0];
     float e[N], t[N];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 1; i < N; ++i) max = fmaxf(max, x[i]);
+    CU_UNROLL for (int i = 1; i < N; ++i) max = fmaxf(max, x[i]);
     if (max > s->max) {
-        s->sum = memopt_i_times(s->sum, memopt_i_cuda_softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
+        s->sum = memopt_i_times(s->sum, softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
         s->max = max;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
-        e[i] = memopt_i_cuda_softmax_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->max)));
+    CU_UNROLL for (int i = 0; i < N; ++i) {
+        e[i] = softmax_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->max)));
         if (TOTAL) t[i] = memopt_i_times(x[i], 0.125f); /* no more than 8 of them: no overflow, one conversion */
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int half = N / 2; half; half /= 2)
-        MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < half; ++i) {
+    CU_UNROLL for (int half = N / 2; half; half /= 2)
+        CU_UNROLL for (int i = 0; i < half; ++i) {
                 e[i] = memopt_i_sum(e[i], e[i + half]);
                 if (TOTAL) t[i] = memopt_i_sum(t[i], t[i + half]);
             }
@@ -7370,20 +7048,19 @@ static __device__ __forceinline__ void memopt_i_cuda_softmax_take(memopt_i_cuda_
 }
 
 /* By a warp: all lanes have the warp's. */
-static __device__ __forceinline__ void memopt_i_cuda_softmax_merge(memopt_i_cuda_softmax_sums *s, float scale) {
-    const float max = memopt_i_cuda_softmax_warp_max(s->max);
-    s->sum = memopt_i_times(s->sum, memopt_i_cuda_softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
-    s->sum = memopt_i_cuda_softmax_warp_sum(s->sum);
+CU_DEVICE void softmax_merge(softmax_sums *s, float scale) {
+    const float max = softmax_warp_max(s->max);
+    s->sum = memopt_i_times(s->sum, softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
+    s->sum = softmax_warp_sum(s->sum);
     s->max = max;
 }
 
 /* By a block. red: 32 floats. A row without a softmax has the sum 0, or NaN. */
-static __device__ __forceinline__ void memopt_i_cuda_softmax_agree(memopt_i_cuda_softmax_sums *s, float scale,
-                                                                   float *red) {
+CU_DEVICE void softmax_agree(softmax_sums *s, float scale, float *red) {
     const unsigned lane = threadIdx.x & 31;
     const unsigned warps = blockDim.x / 32;
 
-    memopt_i_cuda_softmax_merge(s, scale);
+    softmax_merge(s, scale);
     if (lane == 0) {
         red[threadIdx.x / 32] = s->max;
         red[16 + threadIdx.x / 32] = s->sum;
@@ -7391,136 +7068,121 @@ static __device__ __forceinline__ void memopt_i_cuda_softmax_agree(memopt_i_cuda
     __syncthreads(); /* all warps' are there, and totals */
     s->max = lane < warps ? red[lane] : MEMOPT_I_CUDA_SOFTMAX_LOWEST;
     s->sum = lane < warps ? red[16 + lane] : 0;
-    memopt_i_cuda_softmax_merge(s, scale);
+    softmax_merge(s, scale);
 }
 
 /* ---- rows from memory ---- */
 template <typename OUT>
-static __device__ void memopt_i_cuda_softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
-                                                      float *red) {
+static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale, float *red) {
     const unsigned lanes = blockDim.x;
     const size_t all = (size_t)lanes * 4;
     float v[2][4], inverse;
-    const int aligned = memopt_i_cuda_softmax_aligned(x) && memopt_i_cuda_softmax_aligned(y);
-    memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin();
+    const int aligned = softmax_aligned(x) && softmax_aligned(y);
+    softmax_sums s = softmax_begin();
 
     for (size_t k = 0; k * all < n; k += 2) {
         const float none = memopt_i_bits_float(0xff800000u);
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int u = 0; u < 2; ++u)
-            memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned), n, none,
-                                       v[u]);
-        MEMOPT_I_CUDA_UNROLL
-        for (int u = 0; u < 2; ++u) memopt_i_cuda_softmax_take<4, 0>(&s, v[u], scale);
+        CU_UNROLL for (int u = 0; u < 2; ++u)
+            softmax_load(x, softmax_place(k + u, threadIdx.x, lanes, aligned), n, none, v[u]);
+        CU_UNROLL for (int u = 0; u < 2; ++u) softmax_take<4, 0>(&s, v[u], scale);
     }
-    memopt_i_cuda_softmax_agree(&s, scale, red);
+    softmax_agree(&s, scale, red);
     inverse = memopt_i_v1_div(1.0f, s.sum);
     for (size_t k = 0; k * all < columns; k += 2)
-        MEMOPT_I_CUDA_UNROLL
-            for (int u = 0; u < 2; ++u) {
-                const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned);
+        CU_UNROLL for (int u = 0; u < 2; ++u) {
+                const softmax_at q = softmax_place(k + u, threadIdx.x, lanes, aligned);
 
-                memopt_i_cuda_softmax_load(x, q, n, 0, v[u]);
-                MEMOPT_I_CUDA_UNROLL
-                for (int i = 0; i < 4; ++i)
-                    v[u][i] = memopt_i_times(inverse, memopt_i_cuda_softmax_share(
+                softmax_load(x, q, n, 0, v[u]);
+                CU_UNROLL for (int i = 0; i < 4; ++i)
+                    v[u][i] = memopt_i_times(inverse, softmax_share(
                         memopt_i_times(scale, memopt_i_sum(v[u][i], -s.max))));
-                memopt_i_cuda_softmax_store(y, q, n, columns, v[u]);
+                softmax_store(y, q, n, columns, v[u]);
             }
 }
 
 template <typename P, typename G, typename OUT>
-static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                                            float scale, float *red) {
+static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+                                              float scale, float *red) {
     const unsigned lanes = blockDim.x;
     const size_t all = (size_t)lanes * 4;
     float v[4], w[4];
     float mean = 0;
-    const int aligned = memopt_i_cuda_softmax_aligned(p) && memopt_i_cuda_softmax_aligned(g)
-        && memopt_i_cuda_softmax_aligned(y);
+    const int aligned = softmax_aligned(p) && softmax_aligned(g)
+        && softmax_aligned(y);
 
     for (size_t k = 0; k * all < n; ++k) {
-        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned);
-        memopt_i_cuda_softmax_load(p, q, n, 0, v);
-        memopt_i_cuda_softmax_load(g, q, n, 0, w);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) mean = fmaf(v[i], w[i], mean);
+        const softmax_at q = softmax_place(k, threadIdx.x, lanes, aligned);
+        softmax_load(p, q, n, 0, v);
+        softmax_load(g, q, n, 0, w);
+        CU_UNROLL for (int i = 0; i < 4; ++i) mean = fmaf(v[i], w[i], mean);
     }
-    mean = memopt_i_cuda_softmax_sum<0>(mean, red);
+    mean = softmax_sum<0>(mean, red);
     for (size_t k = 0; k * all < columns; ++k) {
-        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned);
+        const softmax_at q = softmax_place(k, threadIdx.x, lanes, aligned);
         float z[4];
 
-        memopt_i_cuda_softmax_load(p, q, n, 0, v);
-        memopt_i_cuda_softmax_load(g, q, n, 0, w);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v + i, w + i, scale, mean, 1);
-        memopt_i_cuda_softmax_store(y, q, n, columns, z);
+        softmax_load(p, q, n, 0, v);
+        softmax_load(g, q, n, 0, w);
+        CU_UNROLL for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v + i, w + i, scale, mean, 1);
+        softmax_store(y, q, n, columns, z);
     }
 }
 
 /* ---- rows of any length: by LANES threads that hold them, or, where LANES is 0, by a block from memory ---- */
-template <int LANES, typename OUT>
-static __device__ __forceinline__ void memopt_i_cuda_softmax_any(const float *x, OUT *y, size_t n, size_t columns,
-                                                                 float scale, float *red) {
-    if (LANES) memopt_i_cuda_softmax_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
-    else memopt_i_cuda_softmax_long_row(x, y, n, columns, scale, red);
+template <int LANES, typename OUT> CU_DEVICE void softmax_any(const float *x, OUT *y, size_t n, size_t columns,
+                                                              float scale, float *red) {
+    if (LANES) softmax_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
+    else softmax_long_row(x, y, n, columns, scale, red);
 }
 
 template <int LANES, typename P, typename G, typename OUT>
-static __device__ __forceinline__ void memopt_i_cuda_softmax_slope_any(const P *p, const G *g, OUT *y, size_t n,
-                                                                       size_t columns, float scale, float *red) {
-    if (LANES) memopt_i_cuda_softmax_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
-    else memopt_i_cuda_softmax_long_slope_row(p, g, y, n, columns, scale, red);
+CU_DEVICE void softmax_slope_any(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale, float *red) {
+    if (LANES) softmax_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
+    else softmax_long_slope_row(p, g, y, n, columns, scale, red);
 }
 
 /* ---- softmax ---- */
-static __device__ __forceinline__ size_t memopt_i_cuda_softmax_valid(const memopt_softmax *s, size_t row) {
+CU_DEVICE size_t softmax_valid(const memopt_softmax *s, size_t row) {
     return s->valid ? memopt_i_min(s->valid[row], s->columns) : s->columns;
 }
 
 /* LANES threads a row; 0: a block, from memory twice. SLOPE: the gradient. */
 template <int LANES, bool SLOPE>
-static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_softmax_kernel(const memopt_softmax s) {
+static __global__ void __launch_bounds__(LANES ? 256 : 512) softmax_kernel(const memopt_softmax s) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES ? (size_t)blockIdx.x * (256 / (LANES ? LANES : 256)) + threadIdx.x / (LANES ? LANES : 256)
                              : blockIdx.x;
     const size_t at = row * s.stride;
     if (row >= s.rows) return; /* whole warps, and no barriers then */
     if (SLOPE)
-        memopt_i_cuda_softmax_slope_any<LANES>(s.input + at, s.grad_output + at, s.output + at,
-                                               memopt_i_cuda_softmax_valid(&s, row), s.columns, s.scale, red);
+        softmax_slope_any<LANES>(s.input + at, s.grad_output + at, s.output + at,
+                                 softmax_valid(&s, row), s.columns, s.scale, red);
     else
-        memopt_i_cuda_softmax_any<LANES>(s.input + at, s.output + at, memopt_i_cuda_softmax_valid(&s, row), s.columns,
-                                         s.scale, red);
+        softmax_any<LANES>(s.input + at, s.output + at, softmax_valid(&s, row), s.columns, s.scale, red);
 }
 
-template <bool SLOPE>
-static memopt_cuda_status memopt_i_cuda_softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
+template <bool SLOPE> static memopt_cuda_status softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
     if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<32, SLOPE>), memopt_i_ceil_div(s.rows, 8), 256, 0,
-                                 stream, s);
+        return MEMOPT_I_CUDA_RUN((softmax_kernel<32, SLOPE>), memopt_i_ceil_div(s.rows, 8), 256, 0, stream, s);
     if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<256, SLOPE>), s.rows, 256, 0, stream, s);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
+        return MEMOPT_I_CUDA_RUN((softmax_kernel<256, SLOPE>), s.rows, 256, 0, stream, s);
+    return MEMOPT_I_CUDA_RUN((softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, int backward) {
+PRUNED memopt_cuda_status softmax_check(const memopt_softmax *s, int backward) {
     const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float);
-    memopt_cuda_status r = memopt_i_cuda_pointer(s->input, 4);
+    memopt_cuda_status r = pointer(s->input, 4);
 
-    if (!r) r = memopt_i_cuda_pointer(s->output, 4);
-    if (!r && backward) r = memopt_i_cuda_pointer(s->grad_output, 4);
-    if (!r) r = memopt_i_cuda_pointer_if(s->valid, sizeof *s->valid);
-    if (!r && s->output != s->input) r = memopt_i_cuda_no_overlap(s->output, bytes, s->input, bytes);
-    if (!r && backward && s->output != s->grad_output)
-        r = memopt_i_cuda_no_overlap(s->output, bytes, s->grad_output, bytes);
-    return r ? r : memopt_i_cuda_no_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
+    if (!r) r = pointer(s->output, 4);
+    if (!r && backward) r = pointer(s->grad_output, 4);
+    if (!r) r = pointer_if(s->valid, sizeof *s->valid);
+    if (!r && s->output != s->input) r = no_overlap(s->output, bytes, s->input, bytes);
+    if (!r && backward && s->output != s->grad_output) r = no_overlap(s->output, bytes, s->grad_output, bytes);
+    return r ? r : no_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softmax, int backward,
-                                                    memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status softmax_run(const memopt_softmax *softmax, int backward, memopt_cuda_stream stream) {
     memopt_softmax s;
     size_t bytes;
     memopt_cuda_status r;
@@ -7533,52 +7195,48 @@ PRUNED memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softma
     if (memopt_i_ops_too_large(s.rows, s.stride, MEMOPT_TYPE_F32) || memopt_i_mul(s.rows, sizeof *s.valid, &bytes))
         return MEMOPT_ERR_OVERFLOW;
     if (!s.rows || !s.columns) return 0;
-    r = memopt_i_cuda_softmax_check(&s, backward);
+    r = softmax_check(&s, backward);
     if (r) return r;
-    return backward ? memopt_i_cuda_softmax_launch<true>(s, stream) : memopt_i_cuda_softmax_launch<false>(s, stream);
+    return backward ? softmax_launch<true>(s, stream) : softmax_launch<false>(s, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *,
-                                                               const memopt_softmax *softmax,
-                                                               memopt_cuda_stream stream) {
-    return memopt_i_cuda_softmax_run(softmax, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_softmax_forward(const memopt_cuda_ops *, const memopt_softmax *softmax,
+                                                           memopt_cuda_stream stream) {
+    return softmax_run(softmax, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cuda_ops *,
-                                                                const memopt_softmax *softmax,
-                                                                memopt_cuda_stream stream) {
-    return memopt_i_cuda_softmax_run(softmax, 1, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_softmax_backward(const memopt_cuda_ops *, const memopt_softmax *softmax,
+                                                            memopt_cuda_stream stream) {
+    return softmax_run(softmax, 1, stream);
 }
 
 /* ---- cross-entropy: 16 bytes of a row of logits ---- */
-template <typename T> struct memopt_i_cuda_softmax_pack { enum { N = 16 / sizeof(T) }; };
+template <typename T> struct softmax_pack { enum { N = 16 / sizeof(T) }; };
 
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const T *, uint4 v,
-                                                                                          float *x) {
-    const memopt_i_cuda_span<T, memopt_i_cuda_softmax_pack<T>::N> s = { { v.x, v.y, v.z, v.w } };
-    memopt_i_cuda_span_floats(x, s);
+template <typename T> CU_DEVICE void softmax_unpack(const T *, uint4 v, float *x) {
+    const row_span<T, softmax_pack<T>::N> s = { { v.x, v.y, v.z, v.w } };
+    span_floats(x, s);
 }
 
-template <typename T> static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const T *, const float *x) {
-    const memopt_i_cuda_span<T, memopt_i_cuda_softmax_pack<T>::N> s =
-        memopt_i_cuda_span_of<T, memopt_i_cuda_softmax_pack<T>::N>(x);
+template <typename T> CU_DEVICE uint4 softmax_packed(const T *, const float *x) {
+    const row_span<T, softmax_pack<T>::N> s =
+        span_of<T, softmax_pack<T>::N>(x);
     return make_uint4(s.word[0], s.word[1], s.word[2], s.word[3]);
 }
 
 /* A row: `head` single elements up to 16 bytes, `body` pieces of 16 bytes, `tail` single elements. */
-template <typename T> struct memopt_i_cuda_softmax_span {
+template <typename T> struct softmax_span {
     T *x;
     uint4 *pieces;
     size_t head, body, tail, n;
 };
 
-template <typename T>
-static __device__ __forceinline__ memopt_i_cuda_softmax_span<T> memopt_i_cuda_softmax_cut(T *x, size_t n) {
-    memopt_i_cuda_softmax_span<T> r;
+template <typename T> CU_DEVICE softmax_span<T> softmax_cut(T *x, size_t n) {
+    softmax_span<T> r;
 
     r.head = memopt_i_min(n, ((16 - ((uintptr_t)x & 15)) & 15) / sizeof(T));
-    r.body = (n - r.head) / memopt_i_cuda_softmax_pack<T>::N;
-    r.tail = n - r.head - r.body * memopt_i_cuda_softmax_pack<T>::N;
+    r.body = (n - r.head) / softmax_pack<T>::N;
+    r.tail = n - r.head - r.body * softmax_pack<T>::N;
     r.x = x;
     r.pieces = (uint4 *)(void *)(x + r.head);
     r.n = n;
@@ -7586,21 +7244,20 @@ static __device__ __forceinline__ memopt_i_cuda_softmax_span<T> memopt_i_cuda_so
 }
 
 /* All n become `value`. */
-template <typename T> static __device__ void memopt_i_cuda_softmax_fill(T *x, size_t n, float value) {
-    const memopt_i_cuda_softmax_span<T> r = memopt_i_cuda_softmax_cut(x, n);
-    float v[memopt_i_cuda_softmax_pack<T>::N];
+template <typename T> static __device__ void softmax_fill(T *x, size_t n, float value) {
+    const softmax_span<T> r = softmax_cut(x, n);
+    float v[softmax_pack<T>::N];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i) v[i] = value;
-    const uint4 all = memopt_i_cuda_softmax_packed(x, v);
+    CU_UNROLL for (int i = 0; i < softmax_pack<T>::N; ++i) v[i] = value;
+    const uint4 all = softmax_packed(x, v);
     for (size_t i = threadIdx.x; i < r.body; i += blockDim.x) __stwb(r.pieces + i, all);
-    for (size_t i = threadIdx.x; i < r.head; i += blockDim.x) memopt_i_cuda_store(x + i, value);
-    for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) memopt_i_cuda_store(x + n - r.tail + i, value);
+    for (size_t i = threadIdx.x; i < r.head; i += blockDim.x) store_one(x + i, value);
+    for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) store_one(x + n - r.tail + i, value);
 }
 
 enum { MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS = 4, MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS = 512 };
 
-struct memopt_i_cuda_cross_entropy {
+struct cross_entropy {
     memopt_cross_entropy x;      /* with its stride */
     const size_t *d_count;
     double       *d_row_losses;
@@ -7608,52 +7265,47 @@ struct memopt_i_cuda_cross_entropy {
 };
 
 /* First read: the largest and the sum. What fits stays in shared memory, read by the thread that wrote it. */
-template <typename T, int TOTAL>
-static __device__ memopt_i_cuda_softmax_sums memopt_i_cuda_cross_entropy_measure(memopt_i_cuda_softmax_span<T> r,
-                                                                                 uint4 *kept,
-                                                                                 size_t some, float *red,
-                                                                                 double *totals) {
-    enum { N = memopt_i_cuda_softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
-    memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin();
+template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_measure(softmax_span<T> r, uint4 *kept,
+                                                                                      size_t some, float *red,
+                                                                                      double *totals) {
+    enum { N = softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
+    softmax_sums s = softmax_begin();
     uint4 v[LOADS];
     float x[N];
 
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < LOADS; ++k)
+        CU_UNROLL for (int k = 0; k < LOADS; ++k)
             if (at + (size_t)k * blockDim.x < r.body) v[k] = r.pieces[at + (size_t)k * blockDim.x];
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < LOADS; ++k) {
+        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x;
             if (i >= r.body) continue;
             if (i < some) kept[i] = v[k];
-            memopt_i_cuda_softmax_unpack(r.x, v[k], x);
-            memopt_i_cuda_softmax_take<N, TOTAL>(&s, x, 1.0f);
+            softmax_unpack(r.x, v[k], x);
+            softmax_take<N, TOTAL>(&s, x, 1.0f);
         }
     }
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
-        x[0] = memopt_i_cuda_load(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
-        memopt_i_cuda_softmax_take<1, TOTAL>(&s, x, 1.0f);
+        x[0] = load_one(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
+        softmax_take<1, TOTAL>(&s, x, 1.0f);
     }
     if (TOTAL) {
         for (int far = 16; far; far /= 2) s.total += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, s.total, far);
         if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = s.total;
     }
-    memopt_i_cuda_softmax_agree(&s, 1.0f, red); /* and its barrier */
+    softmax_agree(&s, 1.0f, red); /* and its barrier */
     return s;
 }
 
 /* What thread 0 finds out about a row, for all threads. */
-struct memopt_i_cuda_cross_entropy_found {
+struct cross_entropy_found {
     memopt_i_cross_entropy_terms terms;
     float max, at_target;
 };
 
-template <typename T>
-static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cross_entropy &t,
-                                                          const memopt_i_cuda_softmax_sums &s,
-                                                          size_t row, int32_t target, const T *x, const double *totals,
-                                                          memopt_i_cuda_cross_entropy_found *found) {
+template <typename T> static __device__ void cross_entropy_decide(const cross_entropy &t,
+                                                                  const softmax_sums &s,
+                                            size_t row, int32_t target, const T *x, const double *totals,
+                                                                  cross_entropy_found *found) {
     const memopt_loss_rule *rule = &t.x.rule;
     memopt_i_cross_entropy_row r;
     double loss, lse;
@@ -7663,9 +7315,9 @@ static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cr
     r.target = 0;
     r.in_place = 0;
     r.total = 0;
-    r.max = bad ? memopt_i_cuda_softmax_nan() : s.max;
+    r.max = bad ? softmax_nan() : s.max;
     r.sum = s.sum;
-    r.at = bad ? 0 : memopt_i_cuda_load(x + target);
+    r.at = bad ? 0 : load_one(x + target);
     for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
     r.total *= 8;
     loss = memopt_i_cross_entropy_loss(rule, t.x.vocabulary, &r, &lse);
@@ -7674,82 +7326,73 @@ static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cr
     found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, *t.d_count),
                                                (double)s.sum, lse);
     found->max = r.max; /* NaN: all of the gradient is */
-    found->at_target = fmaf(found->terms.a, memopt_i_cuda_softmax_exp(memopt_i_sum(r.at, -r.max)),
-                            found->terms.at_target);
+    found->at_target = fmaf(found->terms.a, softmax_exp(memopt_i_sum(r.at, -r.max)), found->terms.at_target);
 }
 
-template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_grads(float *x, int n,
-                                                                          const memopt_i_cuda_cross_entropy_found &f) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < n; ++i) {
-        x[i] = memopt_i_cuda_softmax_exp(memopt_i_sum(x[i], -f.max));
+template <typename T> CU_DEVICE void cross_entropy_grads(float *x, int n, const cross_entropy_found &f) {
+    CU_UNROLL for (int i = 0; i < n; ++i) {
+        x[i] = softmax_exp(memopt_i_sum(x[i], -f.max));
         (void)memopt_i_v1_head_grads(x + i, f.terms.a, f.terms.b, f.terms.c, 1);
     }
 }
 
 /* Second read: the gradient in place. */
-template <typename T>
-static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_span<T> r, const uint4 *kept,
-                                                         size_t some,
-                                                         size_t target, const memopt_i_cuda_cross_entropy_found f) {
-    enum { N = memopt_i_cuda_softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
+template <typename T> static __device__ void cross_entropy_write(softmax_span<T> r, const uint4 *kept, size_t some,
+                                                                 size_t target, const cross_entropy_found f) {
+    enum { N = softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
     uint4 v[LOADS];
     float x[N];
 
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < LOADS; ++k) {
+        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x;
             if (i < r.body) v[k] = i < some ? kept[i] : r.pieces[i];
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < LOADS; ++k) {
+        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x;
             const size_t first = r.head + i * N;
 
             if (i >= r.body) continue;
-            memopt_i_cuda_softmax_unpack(r.x, v[k], x);
-            memopt_i_cuda_cross_entropy_grads<T>(x, N, f);
-            __stwb(r.pieces + i, memopt_i_cuda_softmax_packed(r.x, x));
-            if (target - first < N) memopt_i_cuda_store(r.x + target, f.at_target); /* over what was just written */
+            softmax_unpack(r.x, v[k], x);
+            cross_entropy_grads<T>(x, N, f);
+            __stwb(r.pieces + i, softmax_packed(r.x, x));
+            if (target - first < N) store_one(r.x + target, f.at_target); /* over what was just written */
         }
     }
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         const size_t at = i < r.head ? i : i - r.head + r.n - r.tail;
-        x[0] = memopt_i_cuda_load(r.x + at);
-        memopt_i_cuda_cross_entropy_grads<T>(x, 1, f);
-        memopt_i_cuda_store(r.x + at, at == target ? f.at_target : x[0]);
+        x[0] = load_one(r.x + at);
+        cross_entropy_grads<T>(x, 1, f);
+        store_one(r.x + at, at == target ? f.at_target : x[0]);
     }
 }
 
-template <typename T, int TOTAL>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS, 2)
-memopt_i_cuda_cross_entropy_kernel(const memopt_i_cuda_cross_entropy t) {
+template <typename T, int TOTAL> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS, 2)
+cross_entropy_kernel(const cross_entropy t) {
     MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept);
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     MEMOPT_I_CUDA_SHARED(double, totals, [16]);
-    MEMOPT_I_CUDA_SHARED(memopt_i_cuda_cross_entropy_found, found, [1]);
+    MEMOPT_I_CUDA_SHARED(cross_entropy_found, found, [1]);
     const size_t row = blockIdx.x;
     const int32_t target = t.x.targets[row];
     T *const x = (T *)t.x.logits + row * t.x.stride;
     if (target < 0) {
         if (threadIdx.x == 0) t.d_row_losses[row] = 0;
         if (threadIdx.x == 0 && t.x.losses) t.x.losses[row] = 0;
-        if (!t.x.keep_logits) memopt_i_cuda_softmax_fill(x, t.x.stride, 0);
+        if (!t.x.keep_logits) softmax_fill(x, t.x.stride, 0);
         return;
     }
-    const memopt_i_cuda_softmax_span<T> r = memopt_i_cuda_softmax_cut(x, t.x.vocabulary);
-    const memopt_i_cuda_softmax_sums s = memopt_i_cuda_cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
-    if (threadIdx.x == 0) memopt_i_cuda_cross_entropy_decide(t, s, row, target, x, totals, found);
+    const softmax_span<T> r = softmax_cut(x, t.x.vocabulary);
+    const softmax_sums s = cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
+    if (threadIdx.x == 0) cross_entropy_decide(t, s, row, target, x, totals, found);
     if (t.x.keep_logits) return;
     __syncthreads(); /* the target's logit has been read, found is there */
-    memopt_i_cuda_cross_entropy_write(r, kept, t.kept, (size_t)target, *found);
-    memopt_i_cuda_softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
+    cross_entropy_write(r, kept, t.kept, (size_t)target, *found);
+    softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
 }
 
 /* Pieces of a row that stay in shared memory: half of a multiprocessor's, for two blocks. */
-template <typename KERNEL> static size_t memopt_i_cuda_cross_entropy_kept(KERNEL kernel, size_t pieces) {
+template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_t pieces) {
     int device = 0;
     int max = 0;
     size_t bytes = 32768;
@@ -7766,32 +7409,30 @@ template <typename KERNEL> static size_t memopt_i_cuda_cross_entropy_kept(KERNEL
 }
 
 template <typename T, int TOTAL>
-static memopt_cuda_status memopt_i_cuda_cross_entropy_launch(memopt_i_cuda_cross_entropy t, memopt_cuda_stream stream) {
-    const size_t pieces = t.x.vocabulary / memopt_i_cuda_softmax_pack<T>::N;
+static memopt_cuda_status cross_entropy_launch(cross_entropy t, memopt_cuda_stream stream) {
+    const size_t pieces = t.x.vocabulary / softmax_pack<T>::N;
     unsigned threads = 64;
 
     while (threads < MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
-    t.kept = t.x.keep_logits ? 0 : memopt_i_cuda_cross_entropy_kept(memopt_i_cuda_cross_entropy_kernel<T, TOTAL>,
-                                                                    pieces);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_cross_entropy_kernel<T, TOTAL>), t.x.rows, threads,
+    t.kept = t.x.keep_logits ? 0 : cross_entropy_kept(cross_entropy_kernel<T, TOTAL>, pieces);
+    return MEMOPT_I_CUDA_RUN((cross_entropy_kernel<T, TOTAL>), t.x.rows, threads,
                              memopt_i_max(t.kept, 1) * 16, stream, t);
 }
 
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
-PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
-                                                           double *d_row_losses, memopt_cuda_stream stream) {
-    const memopt_i_cuda_cross_entropy t = { *x, d_count, d_row_losses, 0 };
+PRUNED memopt_cuda_status cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
+                                             double *d_row_losses, memopt_cuda_stream stream) {
+    const cross_entropy t = { *x, d_count, d_row_losses, 0 };
 
     if (!x->rows) return 0;
-    return MEMOPT_I_CUDA_WITH(x->type, x->rule.smoothing > 0 ? memopt_i_cuda_cross_entropy_launch<T, 1>(t, stream)
-                                                             : memopt_i_cuda_cross_entropy_launch<T, 0>(t, stream));
+    return MEMOPT_I_CUDA_WITH(x->type, x->rule.smoothing > 0 ? cross_entropy_launch<T, 1>(t, stream)
+                                                             : cross_entropy_launch<T, 0>(t, stream));
 }
 
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */
-PRUNED __global__ void __launch_bounds__(1024)
-memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
-                                         size_t *d_count) {
+PRUNED __global__ void __launch_bounds__(1024) cross_entropy_count_kernel(const int32_t *targets, size_t rows,
+                                                                          size_t *d_count) {
     MEMOPT_I_CUDA_SHARED(unsigned long long, count, [1]);
     unsigned long long mine = 0;
     if (threadIdx.x == 0) *count = 0;
@@ -7803,16 +7444,14 @@ memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
 }
 
 /* A target that is too large counts: its loss is NaN. */
-PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
-                                                            memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_count_kernel<>, 1, 1024, 0, stream, targets, rows, d_count);
+PRUNED memopt_cuda_status cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
+                                              memopt_cuda_stream stream) {
+    return MEMOPT_I_CUDA_RUN(cross_entropy_count_kernel<>, 1, 1024, 0, stream, targets, rows, d_count);
 }
 
-PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total_kernel(const double *d_row_losses,
-                                                                                        size_t rows,
-                                                                                        const memopt_loss_rule rule,
-                                                                                        const size_t *d_count,
-                                                                                        memopt_loss *d_out) {
+PRUNED __global__ void __launch_bounds__(1024) cross_entropy_total_kernel(const double *d_row_losses, size_t rows,
+                                                                          const memopt_loss_rule rule,
+                                                                          const size_t *d_count, memopt_loss *d_out) {
     MEMOPT_I_CUDA_SHARED(double, sums, [32]);
     double sum = 0;
     for (size_t i = threadIdx.x; i < rows; i += 1024) sum += d_row_losses[i];
@@ -7825,45 +7464,44 @@ PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total
     if (threadIdx.x == 0) *d_out = memopt_i_loss_rule_loss(&rule, *d_count, sum);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_total(const double *d_row_losses, size_t rows,
-                                                            const memopt_loss_rule *rule, const size_t *d_count,
-                                                            memopt_loss *d_out, memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_total_kernel<>, 1, 1024, 0, stream, d_row_losses, rows, *rule,
+PRUNED memopt_cuda_status cross_entropy_total(const double *d_row_losses, size_t rows, const memopt_loss_rule *rule,
+                                              const size_t *d_count, memopt_loss *d_out, memopt_cuda_stream stream) {
+    return MEMOPT_I_CUDA_RUN(cross_entropy_total_kernel<>, 1, 1024, 0, stream, d_row_losses, rows, *rule,
                              d_count, d_out);
 }
 
 /* ---- cross-entropy ---- */
-struct memopt_i_cuda_cross_entropy_parts { /* of the scratch */
+struct cross_entropy_parts { /* of the scratch */
     size_t *count;
     double *row_losses;
 };
 
-PRUNED void memopt_i_cuda_cross_entropy_lay_out(size_t rows, memopt_i_cuda_cross_entropy_parts *p, memopt_carver *c) {
+PRUNED void cross_entropy_lay_out(size_t rows, cross_entropy_parts *p, memopt_carver *c) {
     p->count = (size_t *)memopt_carve(c, 1, sizeof *p->count, 16);
     p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
-                                                              size_t *bytes) {
+PRUNED memopt_cuda_status cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
+                                                size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
-    memopt_i_cuda_cross_entropy_parts none;
+    cross_entropy_parts none;
     memopt_i_cross_entropy t;
     memopt_i_ops o;
 
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     (void)memopt_i_ops_resolve(NULL, NULL, x, &o);
     if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (memopt_cuda_status)o.c.status;
-    memopt_i_cuda_cross_entropy_lay_out(x->rows, &none, &c);
+    cross_entropy_lay_out(x->rows, &none, &c);
     *bytes = c.bytes;
     *out = t.x;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *,
-                                                                     const memopt_cross_entropy *x, size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *,
+                                                                 const memopt_cross_entropy *x, size_t *bytes) {
     memopt_cross_entropy e;
     size_t b;
-    const memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &b);
+    const memopt_cuda_status s = cross_entropy_resolve(x, &e, &b);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -7871,8 +7509,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memop
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
-                                                            const memopt_loss *d_out) {
+PRUNED memopt_cuda_status cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
+                                              const memopt_loss *d_out) {
     const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type);
     const size_t row = x->rows * 4;
     size_t i, k;
@@ -7882,37 +7520,36 @@ PRUNED memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_e
         { x->losses, row, 4, 1 } };
 
     for (i = 0; i < 5; ++i) {
-        const memopt_cuda_status s = a[i].optional ? memopt_i_cuda_pointer_if(a[i].p, a[i].alignment)
-                                                   : memopt_i_cuda_pointer(a[i].p, a[i].alignment);
+        const memopt_cuda_status s = a[i].optional ? pointer_if(a[i].p, a[i].alignment)
+                                                   : pointer(a[i].p, a[i].alignment);
         if (s) return s;
     }
     for (i = 0; i < 5; ++i)
         for (k = i + 1; k < 5; ++k)
-            if (memopt_i_cuda_no_overlap(a[i].p, a[i].bytes, a[k].p, a[k].bytes)) return MEMOPT_CUDA_ERR_OVERLAP;
+            if (no_overlap(a[i].p, a[i].bytes, a[k].p, a[k].bytes)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops,
-                                                                  const memopt_cross_entropy *x, memopt_loss *d_out,
-                                                                  memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, const memopt_cross_entropy *x,
+                                                              memopt_loss *d_out, memopt_cuda_stream stream) {
     memopt_cross_entropy e;
-    memopt_i_cuda_cross_entropy_parts d;
+    cross_entropy_parts d;
     memopt_carver c;
     size_t bytes;
     unsigned blocks;
-    memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &bytes);
+    memopt_cuda_status s = cross_entropy_resolve(x, &e, &bytes);
 
     if (s) return s;
     if (!ops || ops->scratch_bytes < bytes) return MEMOPT_ERR_BUFFER;
-    s = memopt_i_cuda_cross_entropy_check(&e, ops, d_out);
-    if (!s) s = memopt_i_cuda_grid(e.rows, 1, &blocks);
-    if (!s) s = memopt_i_cuda_ready();
+    s = cross_entropy_check(&e, ops, d_out);
+    if (!s) s = grid_of(e.rows, 1, &blocks);
+    if (!s) s = ready();
     if (s) return s;
     c = memopt_carver_begin(ops->d_scratch);
-    memopt_i_cuda_cross_entropy_lay_out(e.rows, &d, &c);
-    s = memopt_i_cuda_cross_entropy_count(e.targets, e.rows, d.count, stream);
-    if (!s) s = memopt_i_cuda_cross_entropy_rows(&e, d.count, d.row_losses, stream);
-    return s ? s : memopt_i_cuda_cross_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
+    cross_entropy_lay_out(e.rows, &d, &c);
+    s = cross_entropy_count(e.targets, e.rows, d.count, stream);
+    if (!s) s = cross_entropy_rows(&e, d.count, d.row_losses, stream);
+    return s ? s : cross_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
 }
 
 /* @section cuda_norm : cuda_base api_cuda_norm
@@ -7945,72 +7582,67 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
    Wider      than 16,384 columns (8,192 backward) a row is read from memory once more for each sum. */
 
 /* N elements of an array of any type, as floats */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_floats_of(float *x, const void *data, size_t at, unsigned left,
-                                                               bool wide) {
-    memopt_i_cuda_span<T, N> s;
-    memopt_i_cuda_span_get(&s, static_cast<const T *>(data) + at, left, wide);
-    memopt_i_cuda_span_floats(x, s);
+template <class T, int N> CU_DEVICE void floats_of(float *x, const void *data, size_t at, unsigned left, bool wide) {
+    row_span<T, N> s;
+    span_get(&s, static_cast<const T *>(data) + at, left, wide);
+    span_floats(x, s);
 }
 
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_floats(float *x, const void *data, memopt_type type, size_t at,
-                                                            unsigned left, bool wide, float missing) {
+template <int N> CU_DEVICE void floats_at(float *x, const void *data, memopt_type type, size_t at,
+                                          unsigned left, bool wide, float missing) {
     if (!data) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) x[i] = missing;
-    } else if (type == MEMOPT_TYPE_F32) memopt_i_cuda_floats_of<float, N>(x, data, at, left, wide);
-    else if (type == MEMOPT_TYPE_BF16) memopt_i_cuda_floats_of<memopt_i_cuda_bf16, N>(x, data, at, left, wide);
-    else memopt_i_cuda_floats_of<memopt_i_cuda_f16, N>(x, data, at, left, wide);
+        CU_UNROLL for (int i = 0; i < N; ++i) x[i] = missing;
+    } else if (type == MEMOPT_TYPE_F32) floats_of<float, N>(x, data, at, left, wide);
+    else if (type == MEMOPT_TYPE_BF16) floats_of<bf16_t, N>(x, data, at, left, wide);
+    else floats_of<f16_t, N>(x, data, at, left, wide);
 }
 
 /* One element of an array of any type. */
-static __device__ __forceinline__ float memopt_i_cuda_one(const void *data, memopt_type type, size_t at) {
-    if (type == MEMOPT_TYPE_F32) return memopt_i_cuda_load(static_cast<const float *>(data) + at);
-    if (type == MEMOPT_TYPE_BF16) return memopt_i_cuda_load(static_cast<const memopt_i_cuda_bf16 *>(data) + at);
-    return memopt_i_cuda_load(static_cast<const memopt_i_cuda_f16 *>(data) + at);
+CU_DEVICE float one_of(const void *data, memopt_type type, size_t at) {
+    if (type == MEMOPT_TYPE_F32) return load_one(static_cast<const float *>(data) + at);
+    if (type == MEMOPT_TYPE_BF16) return load_one(static_cast<const bf16_t *>(data) + at);
+    return load_one(static_cast<const f16_t *>(data) + at);
 }
 
-static __device__ __forceinline__ float memopt_i_cuda_one_or(const void *data, memopt_type type, size_t at,
-                                                             float missing) {
-    return data ? memopt_i_cuda_one(data, type, at) : missing;
+CU_DEVICE float one_or(const void *data, memopt_type type, size_t at, float missing) {
+    return data ? one_of(data, type, at) : missing;
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_put_one(void *data, memopt_type type, size_t at, float x) {
-    if (type == MEMOPT_TYPE_F32) memopt_i_cuda_store(static_cast<float *>(data) + at, x);
-    else if (type == MEMOPT_TYPE_BF16) memopt_i_cuda_store(static_cast<memopt_i_cuda_bf16 *>(data) + at, x);
-    else memopt_i_cuda_store(static_cast<memopt_i_cuda_f16 *>(data) + at, x);
+CU_DEVICE void put_one(void *data, memopt_type type, size_t at, float x) {
+    if (type == MEMOPT_TYPE_F32) store_one(static_cast<float *>(data) + at, x);
+    else if (type == MEMOPT_TYPE_BF16) store_one(static_cast<bf16_t *>(data) + at, x);
+    else store_one(static_cast<f16_t *>(data) + at, x);
 }
 
 /* ---- what the host looks at ---- */
-struct memopt_i_cuda_array {
+struct array {
     const void *data;
     size_t count;
     memopt_type type;
     int needed, is_result;
 };
 
-PRUNED memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int count) {
+PRUNED memopt_cuda_status arrays_check(const array *a, int count) {
     for (int i = 0; i < count; ++i) {
         const size_t bytes = memopt_type_bytes(a[i].type);
         if (!bytes) return MEMOPT_ERR_ARGUMENT;
-        const memopt_cuda_status s = a[i].needed && a[i].count ? memopt_i_cuda_pointer(a[i].data, bytes)
-                                                               : memopt_i_cuda_pointer_if(a[i].data, bytes);
+        const memopt_cuda_status s = a[i].needed && a[i].count ? pointer(a[i].data, bytes)
+                                                               : pointer_if(a[i].data, bytes);
         if (s) return s;
     }
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_no_overlap(const memopt_i_ops_array *a, int count) {
+PRUNED memopt_cuda_status no_overlap(const memopt_i_ops_array *a, int count) {
     int first, second;
 
     return memopt_i_ops_find_overlap(a, count, 1, &first, &second) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* The same, and no result shares a byte with anything else; only the first two may be one and the same. */
-PRUNED memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_array *a, int count) {
+PRUNED memopt_cuda_status arrays_no_overlap(const array *a, int count) {
     memopt_i_ops_array plain[16];
-    const memopt_cuda_status s = memopt_i_cuda_arrays(a, count);
+    const memopt_cuda_status s = arrays_check(a, count);
 
     if (s) return s;
     for (int i = 0; i < count; ++i) {
@@ -8018,11 +7650,11 @@ PRUNED memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_ar
         plain[i].bytes = a[i].count * memopt_type_bytes(a[i].type);
         plain[i].is_result = a[i].is_result;
     }
-    return memopt_i_cuda_no_overlap(plain, count);
+    return no_overlap(plain, count);
 }
 
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
-PRUNED memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size_t bytes) {
+PRUNED memopt_cuda_status scratch_check(const memopt_cuda_ops *ops, size_t bytes) {
     if (!bytes) return 0;
     if (!ops || !ops->d_scratch) return MEMOPT_ERR_BUFFER;
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
@@ -8030,13 +7662,13 @@ PRUNED memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size
 }
 
 /* Rows of `width` elements of which every span of N is aligned to its bytes, up to 16. */
-PRUNED bool memopt_i_cuda_spans(const void *p, memopt_type type, size_t width, size_t n) {
+PRUNED bool are_spans(const void *p, memopt_type type, size_t width, size_t n) {
     const size_t bytes = memopt_i_min(16, n * memopt_type_bytes(type));
     return !p || (width % n == 0 && !((uintptr_t)p & (bytes - 1)));
 }
 
 /* The binary logarithm of the threads of a row: as few as hold `spans` with `each` of them, but a warp if it can be. */
-PRUNED unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
+PRUNED unsigned row_shift(size_t spans, size_t each) {
     unsigned shift = 0;
     while (((size_t)1 << shift) < spans && (shift < 5 || ((size_t)1 << shift) * each < spans)) ++shift;
     return shift;
@@ -8045,18 +7677,17 @@ PRUNED unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
 /* ---- sums over the threads of a row ---- */
 enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_THREADS_MAX = 512 };
 
-static __device__ __forceinline__ float memopt_i_cuda_near_sum(float x, unsigned lanes) {
-    MEMOPT_I_CUDA_UNROLL
-    for (unsigned apart = 16; apart; apart /= 2)
+CU_DEVICE float near_sum(float x, unsigned lanes) {
+    CU_UNROLL for (unsigned apart = 16; apart; apart /= 2)
         if (apart < lanes) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, (int)apart));
     return x;
 }
 
 /* Of 1 << shift threads next to each other; all of the block call it, with a `red` that nobody else uses. */
-static __device__ __forceinline__ float memopt_i_cuda_row_sum(float x, unsigned shift, float *red) {
+CU_DEVICE float row_sum(float x, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
 
-    x = memopt_i_cuda_near_sum(x, 1u << shift);
+    x = near_sum(x, 1u << shift);
     if (shift <= 5) return x;
     if (threadIdx.x % 32 == 0) red[warp] = x;
     __syncthreads(); /* every warp's sum is there */
@@ -8066,11 +7697,11 @@ static __device__ __forceinline__ float memopt_i_cuda_row_sum(float x, unsigned 
     return x;
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_row_sums(float *a, float *b, unsigned shift, float *red) {
+CU_DEVICE void two_row_sums(float *a, float *b, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
 
-    *a = memopt_i_cuda_near_sum(*a, 1u << shift);
-    *b = memopt_i_cuda_near_sum(*b, 1u << shift);
+    *a = near_sum(*a, 1u << shift);
+    *b = near_sum(*b, 1u << shift);
     if (shift <= 5) return;
     if (threadIdx.x % 32 == 0) {
         red[warp] = *a;
@@ -8087,40 +7718,36 @@ static __device__ __forceinline__ void memopt_i_cuda_row_sums(float *a, float *b
 }
 
 /* ---- forward ---- */
-typedef struct memopt_i_cuda_norm_task {
+typedef struct norm_task {
     memopt_norm n;     /* with the defaults filled in */
     unsigned    shift; /* 1 << shift threads have a row */
     size_t      group; /* backward: rows of a block */
     float      *sums;  /* of groups: `width` of scale, then of shift; NULL = not wanted */
     bool        wide, wide_weights;
-} memopt_i_cuda_norm_task;
+} norm_task;
 
-static __device__ __forceinline__ float memopt_i_cuda_norm_inverse(float squares, const memopt_norm *n) {
+CU_DEVICE float norm_inverse(float squares, const memopt_norm *n) {
     const float variance = memopt_i_v1_div(squares, (float)n->width);
     return memopt_i_v1_div(1.0f, memopt_i_v1_sqrt(memopt_i_sum(variance, n->eps)));
 }
 
 /* A span of the output, from one of the input. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_affine(const memopt_i_cuda_norm_task &t,
-                                                                 const memopt_i_cuda_span<T, N> &s, size_t row,
-                                                                 size_t at, unsigned left, float mean, float inverse) {
+template <class T, int N> CU_DEVICE void norm_affine(const norm_task &t, const row_span<T, N> &s, size_t row, size_t at,
+                                                     unsigned left, float mean, float inverse) {
     float y[N], scale[N], shift[N];
 
-    memopt_i_cuda_floats<N>(scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
-    memopt_i_cuda_floats<N>(shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
-        const float h = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(s, i), mean, inverse);
+    floats_at<N>(scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
+    floats_at<N>(shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
+    CU_UNROLL for (int i = 0; i < N; ++i) {
+        const float h = memopt_i_v1_norm_normalize_of(element_at(s, i), mean, inverse);
         y[i] = fmaf(h, scale[i], shift[i]);
     }
-    memopt_i_cuda_span_put_floats<T, N>(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
+    span_put_floats<T, N>(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
 }
 
 /* K spans a thread. Threads of rows that are not there work on zeros. */
-template <class T, int K>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
-memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
+template <class T, int K> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
+norm_forward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
@@ -8129,39 +7756,33 @@ memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
     const bool there = row < t.n.rows;
     const T *x = static_cast<const T *>(t.n.input) + (there ? row : 0) * width;
-    memopt_i_cuda_span<T, N> s[K];
+    row_span<T, N> s[K];
     float sum = 0;
     float squares = 0;
     float mean = 0;
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < K; ++k) {
+    CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
-        memopt_i_cuda_span_get(&s[k], x + at, there ? memopt_i_cuda_left<N>(width, at) : 0, t.wide);
+        span_get(&s[k], x + at, there ? left_of<N>(width, at) : 0, t.wide);
     }
     if (!t.n.rms) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < K; ++k)
-            MEMOPT_I_CUDA_UNROLL
-                for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, memopt_i_cuda_at(s[k], i));
-        mean = memopt_i_v1_div(memopt_i_cuda_row_sum(sum, t.shift, red[0]), (float)width);
+        CU_UNROLL for (int k = 0; k < K; ++k)
+            CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s[k], i));
+        mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < K; ++k) {
-        const unsigned left = memopt_i_cuda_left<N>(width, (((size_t)k << t.shift) + lane) * N);
+    CU_UNROLL for (int k = 0; k < K; ++k) {
+        const unsigned left = left_of<N>(width, (((size_t)k << t.shift) + lane) * N);
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) {
-            const float d = (unsigned)i < left ? memopt_i_v1_sub(memopt_i_cuda_at(s[k], i), mean) : 0.0f;
+        CU_UNROLL for (int i = 0; i < N; ++i) {
+            const float d = (unsigned)i < left ? memopt_i_v1_sub(element_at(s[k], i), mean) : 0.0f;
             squares = fmaf(d, d, squares);
         }
     }
-    const float inverse = memopt_i_cuda_norm_inverse(memopt_i_cuda_row_sum(squares, t.shift, red[1]), &t.n);
+    const float inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
     if (!there) return;
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < K; ++k) {
+    CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
-        const unsigned left = memopt_i_cuda_left<N>(width, at);
-        if (left) memopt_i_cuda_norm_affine(t, s[k], row, at, left, mean, inverse);
+        const unsigned left = left_of<N>(width, at);
+        if (left) norm_affine(t, s[k], row, at, left, mean, inverse);
     }
     if (t.n.statistics && lane == 0) {
         t.n.statistics[2 * row] = mean;
@@ -8170,9 +7791,8 @@ memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
 }
 
 /* A block for a row that no block can hold. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_THREADS_MAX)
-memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_THREADS_MAX)
+norm_forward_long_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
@@ -8180,33 +7800,31 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
     const T *x = static_cast<const T *>(t.n.input) + row * width;
-    memopt_i_cuda_span<T, N> s;
+    row_span<T, N> s;
     float sum = 0;
     float squares = 0;
     float mean = 0;
     if (!t.n.rms) {
         for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-            memopt_i_cuda_span_get(&s, x + at, memopt_i_cuda_left<N>(width, at), t.wide);
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, memopt_i_cuda_at(s, i));
+            span_get(&s, x + at, left_of<N>(width, at), t.wide);
+            CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s, i));
         }
-        mean = memopt_i_v1_div(memopt_i_cuda_row_sum(sum, t.shift, red[0]), (float)width);
+        mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
     }
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = memopt_i_cuda_left<N>(width, at);
+        const unsigned left = left_of<N>(width, at);
 
-        memopt_i_cuda_span_get(&s, x + at, left, t.wide);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) {
-            const float d = (unsigned)i < left ? memopt_i_v1_sub(memopt_i_cuda_at(s, i), mean) : 0.0f;
+        span_get(&s, x + at, left, t.wide);
+        CU_UNROLL for (int i = 0; i < N; ++i) {
+            const float d = (unsigned)i < left ? memopt_i_v1_sub(element_at(s, i), mean) : 0.0f;
             squares = fmaf(d, d, squares);
         }
     }
-    const float inverse = memopt_i_cuda_norm_inverse(memopt_i_cuda_row_sum(squares, t.shift, red[1]), &t.n);
+    const float inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = memopt_i_cuda_left<N>(width, at);
-        memopt_i_cuda_span_get(&s, x + at, left, t.wide);
-        memopt_i_cuda_norm_affine(t, s, row, at, left, mean, inverse);
+        const unsigned left = left_of<N>(width, at);
+        span_get(&s, x + at, left, t.wide);
+        norm_affine(t, s, row, at, left, mean, inverse);
     }
     if (t.n.statistics && !threadIdx.x) {
         t.n.statistics[2 * row] = mean;
@@ -8216,77 +7834,62 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
 
 /* ---- backward ---- */
 /* What a span is made of: the normalised elements, the gradient, the weights. BACK: x is the output. */
-template <int N> struct memopt_i_cuda_norm_parts { float h[N], g[N], scale[N], shift[N]; };
+template <int N> struct norm_parts { float h[N], g[N], scale[N], shift[N]; };
 
-template <bool BACK, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_weights(memopt_i_cuda_norm_parts<N> *p,
-                                                                  const memopt_i_cuda_norm_task &t, size_t at,
-                                                                  unsigned left) {
-    memopt_i_cuda_floats<N>(p->scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
-    if (BACK) memopt_i_cuda_floats<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
+template <bool BACK, int N> CU_DEVICE void norm_weights(norm_parts<N> *p, const norm_task &t, size_t at,
+                                                        unsigned left) {
+    floats_at<N>(p->scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
+    if (BACK) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
 }
 
-template <bool BACK, class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_load(memopt_i_cuda_norm_parts<N> *p,
-                                                               const memopt_i_cuda_span<T, N> &x,
-                                                               const memopt_i_cuda_span<T, N> &g, float mean,
-                                                               float inverse) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
-        p->g[i] = memopt_i_cuda_at(g, i);
-        p->h[i] = BACK ? memopt_i_v1_norm_from_output_of(memopt_i_cuda_at(x, i), p->scale[i], p->shift[i])
-                       : memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(x, i), mean, inverse);
+template <bool BACK, class T, int N> CU_DEVICE void norm_load(norm_parts<N> *p, const row_span<T, N> &x,
+                                                              const row_span<T, N> &g, float mean, float inverse) {
+    CU_UNROLL for (int i = 0; i < N; ++i) {
+        p->g[i] = element_at(g, i);
+        p->h[i] = BACK ? memopt_i_v1_norm_from_output_of(element_at(x, i), p->scale[i], p->shift[i])
+                       : memopt_i_v1_norm_normalize_of(element_at(x, i), mean, inverse);
     }
 }
 
-template <bool BACK, class T>
-static __device__ __forceinline__ const T *memopt_i_cuda_norm_source(const memopt_i_cuda_norm_task &t) {
+template <bool BACK, class T> CU_DEVICE const T *norm_source(const norm_task &t) {
     return static_cast<const T *>(BACK ? t.n.output : t.n.input);
 }
 
 /* Of a row: the means of s and of s h, and 1 / deviation, from the sums of the first two */
-static __device__ __forceinline__ void memopt_i_cuda_norm_means(const memopt_i_cuda_norm_task &t, float a, float b,
-                                                                float inverse, float *three) {
+CU_DEVICE void norm_means(const norm_task &t, float a, float b, float inverse, float *three) {
     three[0] = t.n.rms ? 0.0f : memopt_i_v1_div(a, (float)t.n.width);
     three[1] = memopt_i_v1_div(b, (float)t.n.width);
     three[2] = inverse;
 }
 
 /* A span of the gradient of the input. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_grad(const memopt_i_cuda_norm_task &t,
-                                                               const memopt_i_cuda_norm_parts<N> &p, size_t row,
-                                                               size_t at, unsigned left, const float *three) {
+template <class T, int N> CU_DEVICE void norm_grad(const norm_task &t, const norm_parts<N> &p, size_t row, size_t at,
+                                                   unsigned left, const float *three) {
     T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
-    memopt_i_cuda_span<T, N> old;
+    row_span<T, N> old;
     float s[N];
 
-    if (t.n.accumulate_input) memopt_i_cuda_span_get(&old, to, left, t.wide);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
+    if (t.n.accumulate_input) span_get(&old, to, left, t.wide);
+    CU_UNROLL for (int i = 0; i < N; ++i) {
         const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
-        s[i] = t.n.accumulate_input ? fmaf(three[2], u, memopt_i_cuda_at(old, i)) : memopt_i_times(three[2], u);
+        s[i] = t.n.accumulate_input ? fmaf(three[2], u, element_at(old, i)) : memopt_i_times(three[2], u);
     }
-    memopt_i_cuda_span_put_floats<T, N>(to, s, left, t.wide);
+    span_put_floats<T, N>(to, s, left, t.wide);
 }
 
 /* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + (e / N) ... */
-template <int E, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_cuda_norm_task &t, const float *sum,
-                                                                float *all, float *to) {
+template <int E, int N> CU_DEVICE void norm_slots(const norm_task &t, const float *sum, float *all, float *to) {
     const unsigned lanes = 1u << t.shift;
     const unsigned slots = blockDim.x >> t.shift;
 
     if (slots == 1) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int e = 0; e < E; ++e) {
+        CU_UNROLL for (int e = 0; e < E; ++e) {
             const size_t at = (((size_t)(e / N) << t.shift) + threadIdx.x) * N + e % N;
             if (at < t.n.width) to[at] = sum[e];
         }
         return;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int e = 0; e < E; ++e) all[e * MEMOPT_I_CUDA_NORM_BLOCK + threadIdx.x] = sum[e];
+    CU_UNROLL for (int e = 0; e < E; ++e) all[e * MEMOPT_I_CUDA_NORM_BLOCK + threadIdx.x] = sum[e];
     __syncthreads(); /* every slot's sums are there */
     for (unsigned k = threadIdx.x; k < E * lanes; k += blockDim.x) {
         const unsigned e = k >> t.shift;
@@ -8302,19 +7905,16 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_c
 }
 
 /* A thread's spans of a row and its gradient; zeros where there is no such row. */
-template <class T, int K>
-static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_cuda_norm_task &t,
-                                                                memopt_i_cuda_span<T, 16 / sizeof(T)> *xs,
-                                                                memopt_i_cuda_span<T, 16 / sizeof(T)> *gs, const T *x,
-                                                                const T *g, size_t row, size_t end, unsigned lane) {
+template <class T, int K> CU_DEVICE void norm_fetch(const norm_task &t, row_span<T, 16 / sizeof(T)> *xs, row_span<T,
+                                                    16 / sizeof(T)> *gs, const T *x, const T *g, size_t row, size_t end,
+                                                    unsigned lane) {
     enum { N = 16 / sizeof(T) };
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < K; ++k) {
+    CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
-        const unsigned left = row < end ? memopt_i_cuda_left<N>(t.n.width, at) : 0;
-        memopt_i_cuda_span_get(&xs[k], x + (left ? row * t.n.width + at : 0), left, t.wide);
-        memopt_i_cuda_span_get(&gs[k], g + (left ? row * t.n.width + at : 0), left, t.wide);
+        const unsigned left = row < end ? left_of<N>(t.n.width, at) : 0;
+        span_get(&xs[k], x + (left ? row * t.n.width + at : 0), left, t.wide);
+        span_get(&gs[k], g + (left ? row * t.n.width + at : 0), left, t.wide);
     }
 }
 
@@ -8323,7 +7923,7 @@ template <class T, int K, bool BACK>
 static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_NORM_THREADS_MAX
                                          : MEMOPT_I_CUDA_NORM_BLOCK,
                                          K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : MEMOPT_I_CUDA_RESIDENT(3, 2))
-memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
+norm_backward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
 
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * MEMOPT_I_CUDA_NORM_WARPS]);
@@ -8333,14 +7933,14 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
     const size_t first = (size_t)blockIdx.x * t.group;
     const size_t end = memopt_i_min(first + t.group, t.n.rows);
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
-    const T *x = memopt_i_cuda_norm_source<BACK, T>(t);
+    const T *x = norm_source<BACK, T>(t);
     const T *g = static_cast<const T *>(t.n.grad_output);
-    memopt_i_cuda_span<T, N> xs[1 + AHEAD][K], gs[1 + AHEAD][K];
+    row_span<T, N> xs[1 + AHEAD][K], gs[1 + AHEAD][K];
     float scale[E] = { 0 };
     float shift[E] = { 0 };
     float three[3];
     size_t row = first + (threadIdx.x >> t.shift);
-    if (AHEAD) memopt_i_cuda_norm_fetch<T, K>(t, xs[0], gs[0], x, g, row, end, lane);
+    if (AHEAD) norm_fetch<T, K>(t, xs[0], gs[0], x, g, row, end, lane);
     for (size_t turn = 0; first + turn * slots < end; ++turn, row += slots) {
         const bool there = row < end;
         const float mean = there ? t.n.statistics[2 * row] : 0;
@@ -8348,18 +7948,16 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
         float a = 0;
         float b = 0;
 
-        memopt_i_cuda_norm_fetch<T, K>(t, xs[AHEAD], gs[AHEAD], x, g, AHEAD ? row + slots : row, end, lane);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < K; ++k) {
+        norm_fetch<T, K>(t, xs[AHEAD], gs[AHEAD], x, g, AHEAD ? row + slots : row, end, lane);
+        CU_UNROLL for (int k = 0; k < K; ++k) {
             const size_t at = (((size_t)k << t.shift) + lane) * N;
-            const unsigned left = there ? memopt_i_cuda_left<N>(width, at) : 0;
-            memopt_i_cuda_norm_parts<N> p;
+            const unsigned left = there ? left_of<N>(width, at) : 0;
+            norm_parts<N> p;
 
             if (!left) continue;
-            memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
-            memopt_i_cuda_norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) { /* elements behind the end have g = 0 and scale = 0 or 1 */
+            norm_weights<BACK>(&p, t, at, left);
+            norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
+            CU_UNROLL for (int i = 0; i < N; ++i) { /* elements behind the end have g = 0 and scale = 0 or 1 */
                 if ((unsigned)i >= left) continue;
                 a = fmaf(p.g[i], p.scale[i], a);
                 b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
@@ -8368,119 +7966,112 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
             }
         }
         if (t.n.grad_input) {
-            memopt_i_cuda_row_sums(&a, &b, t.shift, red[turn & 1]);
-            memopt_i_cuda_norm_means(t, a, b, inverse, three);
-            MEMOPT_I_CUDA_UNROLL
-            for (int k = 0; k < K; ++k) {
+            two_row_sums(&a, &b, t.shift, red[turn & 1]);
+            norm_means(t, a, b, inverse, three);
+            CU_UNROLL for (int k = 0; k < K; ++k) {
                 const size_t at = (((size_t)k << t.shift) + lane) * N;
-                const unsigned left = there ? memopt_i_cuda_left<N>(width, at) : 0;
-                memopt_i_cuda_norm_parts<N> p;
+                const unsigned left = there ? left_of<N>(width, at) : 0;
+                norm_parts<N> p;
 
                 if (!left) continue;
-                memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
-                memopt_i_cuda_norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
-                memopt_i_cuda_norm_grad<T>(t, p, row, at, left, three);
+                norm_weights<BACK>(&p, t, at, left);
+                norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
+                norm_grad<T>(t, p, row, at, left, three);
             }
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < K; ++k) {
+        CU_UNROLL for (int k = 0; k < K; ++k) {
             xs[0][k] = xs[AHEAD][k];
             gs[0][k] = gs[AHEAD][k];
         }
     }
     if (!t.sums) return;
-    memopt_i_cuda_norm_slots<E, N>(t, scale, all, t.sums + (size_t)blockIdx.x * 2 * width);
-    memopt_i_cuda_norm_slots<E, N>(t, shift, all, t.sums + (size_t)blockIdx.x * 2 * width + width);
+    norm_slots<E, N>(t, scale, all, t.sums + (size_t)blockIdx.x * 2 * width);
+    norm_slots<E, N>(t, shift, all, t.sums + (size_t)blockIdx.x * 2 * width + width);
 }
 
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
-template <class T, bool BACK>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_BLOCK)
-memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norm_task t, unsigned blocks) {
+template <class T, bool BACK> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_BLOCK)
+norm_columns_kernel(norm_task t, unsigned blocks) {
     enum { N = 16 / sizeof(T) };
     const size_t width = t.n.width;
     const size_t group = blockIdx.x / blocks;
     const size_t at = ((size_t)(blockIdx.x % blocks) * blockDim.x + threadIdx.x) * N;
     const size_t end = memopt_i_min((group + 1) * t.group, t.n.rows);
-    const unsigned left = memopt_i_cuda_left<N>(width, at);
+    const unsigned left = left_of<N>(width, at);
     float scale[N] = { 0 };
     float shift[N] = { 0 };
     float *to = t.sums + group * 2 * width + at;
-    memopt_i_cuda_span<T, N> x, g;
-    memopt_i_cuda_norm_parts<N> p;
+    row_span<T, N> x, g;
+    norm_parts<N> p;
 
     if (!left) return;
-    memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
+    norm_weights<BACK>(&p, t, at, left);
     for (size_t row = group * t.group; row < end; ++row) {
-        memopt_i_cuda_span_get(&x, memopt_i_cuda_norm_source<BACK, T>(t) + row * width + at, left, t.wide);
-        memopt_i_cuda_span_get(&g, static_cast<const T *>(t.n.grad_output) + row * width + at, left, t.wide);
-        memopt_i_cuda_norm_load<BACK>(&p, x, g, t.n.statistics[2 * row], t.n.statistics[2 * row + 1]);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) {
+        span_get(&x, norm_source<BACK, T>(t) + row * width + at, left, t.wide);
+        span_get(&g, static_cast<const T *>(t.n.grad_output) + row * width + at, left, t.wide);
+        norm_load<BACK>(&p, x, g, t.n.statistics[2 * row], t.n.statistics[2 * row + 1]);
+        CU_UNROLL for (int i = 0; i < N; ++i) {
             scale[i] = fmaf(p.g[i], p.h[i], scale[i]);
             shift[i] = memopt_i_sum(shift[i], p.g[i]);
         }
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i)
+    CU_UNROLL for (int i = 0; i < N; ++i)
         if ((unsigned)i < left) {
             to[i] = scale[i];
             to[width + i] = shift[i];
         }
 }
 
-template <class T, bool BACK>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
-memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norm_task t) {
+template <class T, bool BACK> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
+norm_backward_long_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
     MEMOPT_I_CUDA_SHARED(float, red, [2 * MEMOPT_I_CUDA_NORM_WARPS]);
     const size_t row = blockIdx.x;
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
-    const T *x = memopt_i_cuda_norm_source<BACK, T>(t) + row * width;
+    const T *x = norm_source<BACK, T>(t) + row * width;
     const T *g = static_cast<const T *>(t.n.grad_output) + row * width;
     const float mean = t.n.statistics[2 * row];
     const float inverse = t.n.statistics[2 * row + 1];
-    memopt_i_cuda_span<T, N> xs, gs;
-    memopt_i_cuda_norm_parts<N> p;
+    row_span<T, N> xs, gs;
+    norm_parts<N> p;
     float a = 0;
     float b = 0;
     float three[3];
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = memopt_i_cuda_left<N>(width, at);
+        const unsigned left = left_of<N>(width, at);
 
-        memopt_i_cuda_span_get(&xs, x + at, left, t.wide);
-        memopt_i_cuda_span_get(&gs, g + at, left, t.wide);
-        memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
-        memopt_i_cuda_norm_load<BACK>(&p, xs, gs, mean, inverse);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) {
+        span_get(&xs, x + at, left, t.wide);
+        span_get(&gs, g + at, left, t.wide);
+        norm_weights<BACK>(&p, t, at, left);
+        norm_load<BACK>(&p, xs, gs, mean, inverse);
+        CU_UNROLL for (int i = 0; i < N; ++i) {
             if ((unsigned)i >= left) continue;
             a = fmaf(p.g[i], p.scale[i], a);
             b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
         }
     }
-    memopt_i_cuda_row_sums(&a, &b, t.shift, red);
-    memopt_i_cuda_norm_means(t, a, b, inverse, three);
+    two_row_sums(&a, &b, t.shift, red);
+    norm_means(t, a, b, inverse, three);
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = memopt_i_cuda_left<N>(width, at);
+        const unsigned left = left_of<N>(width, at);
 
-        memopt_i_cuda_span_get(&xs, x + at, left, t.wide);
-        memopt_i_cuda_span_get(&gs, g + at, left, t.wide);
-        memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
-        memopt_i_cuda_norm_load<BACK>(&p, xs, gs, mean, inverse);
-        memopt_i_cuda_norm_grad<T>(t, p, row, at, left, three);
+        span_get(&xs, x + at, left, t.wide);
+        span_get(&gs, g + at, left, t.wide);
+        norm_weights<BACK>(&p, t, at, left);
+        norm_load<BACK>(&p, xs, gs, mean, inverse);
+        norm_grad<T>(t, p, row, at, left, three);
     }
 }
 
 /* Slices of groups: a warp for each, 32 at most. */
-PRUNED unsigned memopt_i_cuda_slices(size_t groups) { return (unsigned)memopt_i_max(1, memopt_i_min(32, groups)); }
+PRUNED unsigned slice_count(size_t groups) { return (unsigned)memopt_i_max(1, memopt_i_min(32, groups)); }
 
 /* 32 columns of the sums of groups: slice y of n takes groups y, y + n, ... in order; then the slices, in order. */
 PRUNED __global__ void __launch_bounds__(1024)
-memopt_i_cuda_norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, void *shift,
-                                memopt_type type, int accumulate, unsigned blocks) {
+norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, void *shift,
+                  memopt_type type, int accumulate, unsigned blocks) {
     MEMOPT_I_CUDA_SHARED(float, part, [32][33]);
     const unsigned x = threadIdx.x % 32;
     const unsigned y = threadIdx.x / 32;
@@ -8495,33 +8086,33 @@ memopt_i_cuda_norm_total_kernel(const float *sums, size_t groups, size_t width, 
     part[y][x] = sum;
     __syncthreads(); /* every slice is there */
     if (y || at >= width) return;
-    sum = accumulate ? memopt_i_cuda_one(to, type, at) : 0.0f;
+    sum = accumulate ? one_of(to, type, at) : 0.0f;
     float total = 0;
     for (unsigned k = 0; k < slices; ++k) total = memopt_i_sum(total, part[k][x]);
-    memopt_i_cuda_put_one(to, type, at, memopt_i_sum(sum, total));
+    put_one(to, type, at, memopt_i_sum(sum, total));
 }
 
 /* ---- the host's part ---- */
 /* groups at most; rows of one at least */
 enum { MEMOPT_I_CUDA_NORM_GROUPS = 1056, MEMOPT_I_CUDA_NORM_ROWS = 8 };
 
-PRUNED size_t memopt_i_cuda_norm_group(size_t rows) {
+PRUNED size_t norm_group(size_t rows) {
     return memopt_i_max(MEMOPT_I_CUDA_NORM_ROWS, memopt_i_ceil_div(rows, MEMOPT_I_CUDA_NORM_GROUPS));
 }
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
-PRUNED memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int backward) {
+PRUNED memopt_cuda_status norm_check(const memopt_norm *n, int backward) {
     const size_t all = n->rows * n->width;
     const size_t w = n->width;
     const memopt_type type = n->type;
     const memopt_type f32 = MEMOPT_TYPE_F32;
-    const memopt_i_cuda_array forward_arrays[] = {
+    const array forward_arrays[] = {
         { n->input, all, type, 1, 0 },
         { n->output, all, type, 1, 1 },
         { n->scale, w, n->weight_type, 0, 0 },
         { n->shift, w, n->weight_type, 0, 0 },
         { n->statistics, 2 * n->rows, f32, 0, 1 } };
-    const memopt_i_cuda_array backward_arrays[] = {
+    const array backward_arrays[] = {
         { n->grad_output, all, type, 1, 0 },
         { n->grad_input, all, type, 0, 1 },
         { n->input ? n->input : n->output, all, type, 1, 0 },
@@ -8531,12 +8122,11 @@ PRUNED memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int bac
         { n->grad_scale, w, n->gradient_type, 0, 1 },
         { n->grad_shift, w, n->gradient_type, 0, 1 } };
 
-    return backward ? memopt_i_cuda_arrays_no_overlap(backward_arrays, 8)
-        : memopt_i_cuda_arrays_no_overlap(forward_arrays, 5);
+    return backward ? arrays_no_overlap(backward_arrays, 8)
+        : arrays_no_overlap(forward_arrays, 5);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, int backward,
-                                                     memopt_i_cuda_norm_task *t) {
+PRUNED memopt_cuda_status norm_resolve(const memopt_norm *norm, int backward, norm_task *t) {
     memopt_norm *n = &t->n;
 
     if (!norm) return MEMOPT_ERR_ARGUMENT;
@@ -8549,12 +8139,12 @@ PRUNED memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, in
         || memopt_i_ops_too_large(n->rows, 2, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(1, n->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!n->width) n->rows = 0;
-    t->group = memopt_i_cuda_norm_group(n->rows);
+    t->group = norm_group(n->rows);
     return 0;
 }
 
 /* How a row is dealt out, which arrays are whole spans; *each: spans a thread, 0 = more than a block can hold. */
-PRUNED void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backward, size_t *each, unsigned *block) {
+PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *block) {
     const memopt_norm *n = &t->n;
     const size_t per = 16 / memopt_type_bytes(n->type);
     const size_t spans = memopt_i_ceil_div(n->width, per);
@@ -8563,121 +8153,111 @@ PRUNED void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backwar
 
     *each = spans <= (backward ? (size_t)MEMOPT_I_CUDA_NORM_BLOCK : 32) * few ? few
           : spans <= (size_t)MEMOPT_I_CUDA_NORM_THREADS_MAX * max ? max : 0;
-    t->shift = *each ? memopt_i_cuda_row_shift(spans, *each) : 9;
+    t->shift = *each ? row_shift(spans, *each) : 9;
     *block = memopt_i_max(MEMOPT_I_CUDA_NORM_BLOCK, (size_t)1 << t->shift);
-    t->wide = memopt_i_cuda_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
-           && memopt_i_cuda_spans(backward ? n->grad_output : n->output, n->type, n->width, per)
-           && (!backward || memopt_i_cuda_spans(n->grad_input, n->type, n->width, per));
-    t->wide_weights = memopt_i_cuda_spans(n->scale, n->weight_type, n->width, per)
-                   && memopt_i_cuda_spans(n->shift, n->weight_type, n->width, per);
+    t->wide = are_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
+           && are_spans(backward ? n->grad_output : n->output, n->type, n->width, per)
+           && (!backward || are_spans(n->grad_input, n->type, n->width, per));
+    t->wide_weights = are_spans(n->scale, n->weight_type, n->width, per)
+                   && are_spans(n->shift, n->weight_type, n->width, per);
 }
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
-                                                        memopt_cuda_stream stream) {
+template <class T> static memopt_cuda_status norm_forward_of(const norm_task &t, size_t each, unsigned block,
+                                                             memopt_cuda_stream stream) {
     enum { MOST = 32 * sizeof(T) / 16 };
     const size_t blocks = memopt_i_ceil_div(t.n.rows, (size_t)block >> t.shift);
 
-    if (!each) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
-    if (each == 1) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
+    if (!each) return MEMOPT_I_CUDA_RUN((norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
+    if (each == 1) return MEMOPT_I_CUDA_RUN((norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
-                                                            memopt_cuda_stream stream) {
-    memopt_i_cuda_norm_task t;
+PUBLIC memopt_cuda_status api::memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
+                                                        memopt_cuda_stream stream) {
+    norm_task t;
     size_t each;
     unsigned block;
     memopt_cuda_status s;
 
-    if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
-    if ((s = memopt_i_cuda_norm_check(&t.n, 0)) != 0) return s;
-    memopt_i_cuda_norm_partition(&t, 0, &each, &block);
-    return MEMOPT_I_CUDA_WITH(t.n.type, memopt_i_cuda_norm_forward_of<T>(t, each, block, stream));
+    if ((s = norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
+    if ((s = norm_check(&t.n, 0)) != 0) return s;
+    norm_partition(&t, 0, &each, &block);
+    return MEMOPT_I_CUDA_WITH(t.n.type, norm_forward_of<T>(t, each, block, stream));
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm_task *t, size_t *bytes) {
+PRUNED memopt_cuda_status norm_sums_bytes(const norm_task *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
     return memopt_i_mul(t->n.width, 2 * sizeof(float), bytes) || memopt_i_mul(*bytes, groups, bytes)
            ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm,
-                                                            size_t *bytes) {
-    memopt_i_cuda_norm_task t;
+PUBLIC memopt_cuda_status api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm,
+                                                        size_t *bytes) {
+    norm_task t;
     size_t all;
     memopt_cuda_status s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &all)) != 0)
-        return s;
+    if ((s = norm_resolve(norm, 0, &t)) != 0 || (s = norm_sums_bytes(&t, &all)) != 0) return s;
     *bytes = all;
     return 0;
 }
 
 /* Rows that no block can hold: columns first, then rows. */
-template <class T, bool BACK>
-static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_norm_task &t, size_t groups,
-                                                           memopt_cuda_stream stream) {
+template <class T, bool BACK> static memopt_cuda_status norm_backward_long(const norm_task &t, size_t groups,
+                                                                           memopt_cuda_stream stream) {
     enum { TILE = MEMOPT_I_CUDA_NORM_BLOCK * 16 / sizeof(T) };
     unsigned blocks, grid, rows;
     memopt_cuda_status s;
 
-    if ((s = memopt_i_cuda_grid(t.n.width, TILE, &blocks)) != 0
-        || (s = memopt_i_cuda_grid(t.n.rows, 1, &rows)) != 0
-        || (s = memopt_i_cuda_grid(groups * blocks, 1, &grid)) != 0) return s;
+    if ((s = grid_of(t.n.width, TILE, &blocks)) != 0
+        || (s = grid_of(t.n.rows, 1, &rows)) != 0 || (s = grid_of(groups * blocks, 1, &grid)) != 0) return s;
     if (t.sums)
-        s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_columns_kernel<T, BACK>), grid, MEMOPT_I_CUDA_NORM_BLOCK, 0, stream,
-                              t, blocks);
+        s = MEMOPT_I_CUDA_RUN((norm_columns_kernel<T, BACK>), grid, MEMOPT_I_CUDA_NORM_BLOCK, 0, stream, t, blocks);
     if (s || !t.n.grad_input) return s;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_long_kernel<T, BACK>), rows,
-                             MEMOPT_I_CUDA_NORM_THREADS_MAX, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((norm_backward_long_kernel<T, BACK>), rows, MEMOPT_I_CUDA_NORM_THREADS_MAX, 0, stream, t);
 }
 
 template <class T, bool BACK>
-static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
-                                                         size_t groups, memopt_cuda_stream stream) {
+static memopt_cuda_status norm_backward_of(const norm_task &t, size_t each, unsigned block,
+                                           size_t groups, memopt_cuda_stream stream) {
     enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
 
-    if (!each) return memopt_i_cuda_norm_backward_long<T, BACK>(t, groups, stream);
-    if (each == FEW)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
+    if (!each) return norm_backward_long<T, BACK>(t, groups, stream);
+    if (each == FEW) return MEMOPT_I_CUDA_RUN((norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norm_task *t, size_t groups,
-                                                   memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status norm_total(const norm_task *t, size_t groups, memopt_cuda_stream stream) {
     unsigned blocks;
     const memopt_norm *n = &t->n;
-    const memopt_cuda_status s = memopt_i_cuda_grid(n->width, 32, &blocks);
+    const memopt_cuda_status s = grid_of(n->width, 32, &blocks);
 
     if (s || (!n->grad_scale && !n->grad_shift)) return s;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_norm_total_kernel<>, (size_t)blocks * 2, 32 * memopt_i_cuda_slices(groups),
-                             0, stream, t->sums, groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type,
-                             n->accumulate, blocks);
+    return MEMOPT_I_CUDA_RUN(norm_total_kernel<>, (size_t)blocks * 2, 32 * slice_count(groups), 0, stream, t->sums,
+                             groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type, n->accumulate, blocks);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
-                                                             memopt_cuda_stream stream) {
-    memopt_i_cuda_norm_task t;
+PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
+                                                         memopt_cuda_stream stream) {
+    norm_task t;
     size_t each, bytes, groups;
     unsigned block;
     memopt_cuda_status s;
 
-    if ((s = memopt_i_cuda_norm_resolve(norm, 1, &t)) != 0 || !t.n.width) return s;
-    if ((s = memopt_i_cuda_norm_check(&t.n, 1)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &bytes)) != 0) return s;
+    if ((s = norm_resolve(norm, 1, &t)) != 0 || !t.n.width) return s;
+    if ((s = norm_check(&t.n, 1)) != 0 || (s = norm_sums_bytes(&t, &bytes)) != 0) return s;
     if (!t.n.grad_scale && !t.n.grad_shift) bytes = 0;
-    if ((s = memopt_i_cuda_scratch(ops, bytes)) != 0 || (s = memopt_i_cuda_ready()) != 0) return s;
+    if ((s = scratch_check(ops, bytes)) != 0 || (s = ready()) != 0) return s;
     groups = memopt_i_ceil_div(t.n.rows, t.group);
     t.sums = bytes ? static_cast<float *>(ops->d_scratch) : NULL;
     if (t.n.rows && (t.n.grad_input || t.sums)) {
-        memopt_i_cuda_norm_partition(&t, 1, &each, &block);
-        s = MEMOPT_I_CUDA_WITH(t.n.type, t.n.input
-            ? memopt_i_cuda_norm_backward_of<T, false>(t, each, block, groups, stream)
-            : memopt_i_cuda_norm_backward_of<T, true>(t, each, block, groups, stream));
+        norm_partition(&t, 1, &each, &block);
+        s = MEMOPT_I_CUDA_WITH(t.n.type, t.n.input ? norm_backward_of<T,
+            false>(t, each, block, groups, stream) : norm_backward_of<T, true>(t, each, block, groups, stream));
         if (s) return s;
     }
-    return memopt_i_cuda_norm_total(&t, groups, stream);
+    return norm_total(&t, groups, stream);
 }
 
 /* @section cuda_layer : cuda_norm cuda_base api_cuda_layer
@@ -8710,164 +8290,147 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
 enum { MEMOPT_I_CUDA_LAYER_BLOCK = 256, MEMOPT_I_CUDA_LAYER_TURNS = 4 };
 
 /* N floats into an array of any type */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_put_floats_of(void *data, size_t at, const float *x, unsigned left,
-                                                                   bool wide) {
-    memopt_i_cuda_span_put(static_cast<T *>(data) + at, memopt_i_cuda_span_of<T, N>(x), left, wide);
+template <class T, int N> CU_DEVICE void put_floats_of(void *data, size_t at, const float *x, unsigned left,
+                                                       bool wide) {
+    span_put(static_cast<T *>(data) + at, span_of<T, N>(x), left, wide);
 }
 
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_put_floats(void *data, memopt_type type, size_t at, const float *x,
-                                                                unsigned left, bool wide) {
-    if (type == MEMOPT_TYPE_F32) memopt_i_cuda_put_floats_of<float, N>(data, at, x, left, wide);
-    else if (type == MEMOPT_TYPE_BF16) memopt_i_cuda_put_floats_of<memopt_i_cuda_bf16, N>(data, at, x, left, wide);
-    else memopt_i_cuda_put_floats_of<memopt_i_cuda_f16, N>(data, at, x, left, wide);
+template <int N> CU_DEVICE void put_floats(void *data, memopt_type type, size_t at, const float *x,
+                                           unsigned left, bool wide) {
+    if (type == MEMOPT_TYPE_F32) put_floats_of<float, N>(data, at, x, left, wide);
+    else if (type == MEMOPT_TYPE_BF16) put_floats_of<bf16_t, N>(data, at, x, left, wide);
+    else put_floats_of<f16_t, N>(data, at, x, left, wide);
 }
 
 /* To 16 bytes; NULL is aligned. */
-PRUNED bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); }
+PRUNED bool is_aligned(const void *p) { return !((uintptr_t)p & 15); }
 
 /* ---- activations: of N elements, so that all threads take a branch alike and there is one for N ---- */
-template <int KIND, int N> static __device__ __forceinline__ void memopt_i_cuda_act_of(float *x) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) x[i] = memopt_i_v1_act(x[i], KIND);
+template <int KIND, int N> CU_DEVICE void act_of(float *x) {
+    CU_UNROLL for (int i = 0; i < N; ++i) x[i] = memopt_i_v1_act(x[i], KIND);
 }
 
-template <int N> static __device__ __forceinline__ void memopt_i_cuda_act(memopt_activation kind, float *x) {
-    if (kind == MEMOPT_ACTIVATION_RELU) memopt_i_cuda_act_of<MEMOPT_ACTIVATION_RELU, N>(x);
-    if (kind == MEMOPT_ACTIVATION_GELU) memopt_i_cuda_act_of<MEMOPT_ACTIVATION_GELU, N>(x);
-    if (kind == MEMOPT_ACTIVATION_SILU) memopt_i_cuda_act_of<MEMOPT_ACTIVATION_SILU, N>(x);
+template <int N> CU_DEVICE void activate(memopt_activation kind, float *x) {
+    if (kind == MEMOPT_ACTIVATION_RELU) act_of<MEMOPT_ACTIVATION_RELU, N>(x);
+    if (kind == MEMOPT_ACTIVATION_GELU) act_of<MEMOPT_ACTIVATION_GELU, N>(x);
+    if (kind == MEMOPT_ACTIVATION_SILU) act_of<MEMOPT_ACTIVATION_SILU, N>(x);
 }
 
 /* g becomes the gradient of the input, and x the output. */
-template <int KIND, int N> static __device__ __forceinline__ void memopt_i_cuda_act_grad_of(float *x, float *g) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) g[i] = memopt_i_v1_act_grad(x[i], g[i], KIND, x + i);
+template <int KIND, int N> CU_DEVICE void act_grad_of(float *x, float *g) {
+    CU_UNROLL for (int i = 0; i < N; ++i) g[i] = memopt_i_v1_act_grad(x[i], g[i], KIND, x + i);
 }
 
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_act_grad(memopt_activation kind, float *x, float *g) {
-    if (kind == MEMOPT_ACTIVATION_RELU) memopt_i_cuda_act_grad_of<MEMOPT_ACTIVATION_RELU, N>(x, g);
-    if (kind == MEMOPT_ACTIVATION_GELU) memopt_i_cuda_act_grad_of<MEMOPT_ACTIVATION_GELU, N>(x, g);
-    if (kind == MEMOPT_ACTIVATION_SILU) memopt_i_cuda_act_grad_of<MEMOPT_ACTIVATION_SILU, N>(x, g);
+template <int N> CU_DEVICE void act_grad(memopt_activation kind, float *x, float *g) {
+    if (kind == MEMOPT_ACTIVATION_RELU) act_grad_of<MEMOPT_ACTIVATION_RELU, N>(x, g);
+    if (kind == MEMOPT_ACTIVATION_GELU) act_grad_of<MEMOPT_ACTIVATION_GELU, N>(x, g);
+    if (kind == MEMOPT_ACTIVATION_SILU) act_grad_of<MEMOPT_ACTIVATION_SILU, N>(x, g);
 }
 
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_act_kernel(memopt_activation kind, const T *x, T *y, size_t n, bool wide) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+act_kernel(memopt_activation kind, const T *x, T *y, size_t n, bool wide) {
     enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
-    memopt_i_cuda_span<T, N> s[TURNS];
+    row_span<T, N> s[TURNS];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < TURNS; ++k) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
-        memopt_i_cuda_span_get(&s[k], x + at, memopt_i_cuda_left<N>(n, at), wide);
+        span_get(&s[k], x + at, left_of<N>(n, at), wide);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < TURNS; ++k) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
-        const unsigned left = memopt_i_cuda_left<N>(n, at);
+        const unsigned left = left_of<N>(n, at);
         float each[N];
 
         if (!left) return;
-        memopt_i_cuda_span_floats(each, s[k]);
-        memopt_i_cuda_act<N>(kind, each);
-        memopt_i_cuda_span_put(y + at, memopt_i_cuda_span_of<T, N>(each), left, wide);
+        span_floats(each, s[k]);
+        activate<N>(kind, each);
+        span_put(y + at, span_of<T, N>(each), left, wide);
     }
 }
 
 /* y may be NULL */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_act_grad_kernel(memopt_activation kind, const T *x, const T *g, T *grad, T *y, size_t n, bool wide) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+act_grad_kernel(memopt_activation kind, const T *x, const T *g, T *grad, T *y, size_t n, bool wide) {
     enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS / 2 };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
-    memopt_i_cuda_span<T, N> xs[TURNS], gs[TURNS];
+    row_span<T, N> xs[TURNS], gs[TURNS];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < TURNS; ++k) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
-        memopt_i_cuda_span_get(&xs[k], x + at, memopt_i_cuda_left<N>(n, at), wide);
-        memopt_i_cuda_span_get(&gs[k], g + at, memopt_i_cuda_left<N>(n, at), wide);
+        span_get(&xs[k], x + at, left_of<N>(n, at), wide);
+        span_get(&gs[k], g + at, left_of<N>(n, at), wide);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < TURNS; ++k) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
-        const unsigned left = memopt_i_cuda_left<N>(n, at);
+        const unsigned left = left_of<N>(n, at);
         float each[N], slope[N];
 
         if (!left) return;
-        memopt_i_cuda_span_floats(each, xs[k]);
-        memopt_i_cuda_span_floats(slope, gs[k]);
-        memopt_i_cuda_act_grad<N>(kind, each, slope);
-        memopt_i_cuda_span_put(grad + at, memopt_i_cuda_span_of<T, N>(slope), left, wide);
-        if (y) memopt_i_cuda_span_put(y + at, memopt_i_cuda_span_of<T, N>(each), left, wide);
+        span_floats(each, xs[k]);
+        span_floats(slope, gs[k]);
+        act_grad<N>(kind, each, slope);
+        span_put(grad + at, span_of<T, N>(slope), left, wide);
+        if (y) span_put(y + at, span_of<T, N>(each), left, wide);
     }
 }
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args *x, int backward,
-                                                   memopt_cuda_stream stream) {
+template <class T> static memopt_cuda_status act_launch(const memopt_activation_args *x, int backward,
+                                                        memopt_cuda_stream stream) {
     enum { TILE = MEMOPT_I_CUDA_LAYER_BLOCK * MEMOPT_I_CUDA_LAYER_TURNS * 16 / sizeof(T) };
-    const bool wide = memopt_i_cuda_aligned(x->input) && memopt_i_cuda_aligned(x->output)
-                   && (!backward || (memopt_i_cuda_aligned(x->grad_output) && memopt_i_cuda_aligned(x->grad_input)));
+    const bool wide = is_aligned(x->input) && is_aligned(x->output)
+                   && (!backward || (is_aligned(x->grad_output) && is_aligned(x->grad_input)));
     const size_t blocks = memopt_i_ceil_div(x->n, backward ? TILE / 2 : TILE);
     const T *in = static_cast<const T *>(x->input);
     T *out = static_cast<T *>(x->output);
 
     if (backward)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_act_grad_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
+        return MEMOPT_I_CUDA_RUN(act_grad_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
                                  x->activation, in, static_cast<const T *>(x->grad_output),
                                  static_cast<T *>(x->grad_input), out, x->n, wide);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_act_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, x->activation,
+    return MEMOPT_I_CUDA_RUN(act_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, x->activation,
                              in, out, x->n, wide);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x, int backward,
-                                                memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status act_run(const memopt_activation_args *x, int backward, memopt_cuda_stream stream) {
     memopt_cuda_status s;
 
     if (!x || memopt_i_activation_is_invalid(x->activation) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
-    const memopt_i_cuda_array a[] = {
+    const array a[] = {
         { x->input, x->n, x->type, 1, 0 },
         { x->output, x->n, x->type, !backward, 1 },
         { x->grad_output, x->n, x->type, 1, 0 },
         { x->grad_input, x->n, x->type, 1, 1 } };
-    if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_act_launch<T>(x, backward, stream));
+    if ((s = arrays_check(a, backward ? 4 : 2)) != 0 || !x->n || (s = ready()) != 0) return s;
+    return MEMOPT_I_CUDA_WITH(x->type, act_launch<T>(x, backward, stream));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *,
-                                                                  const memopt_activation_args *x,
-                                                                  memopt_cuda_stream stream) {
-    return memopt_i_cuda_act_run(x, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_activation_forward(const memopt_cuda_ops *, const memopt_activation_args *x,
+                                                              memopt_cuda_stream stream) {
+    return act_run(x, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *,
-                                                                   const memopt_activation_args *x,
-                                                                   memopt_cuda_stream stream) {
-    return memopt_i_cuda_act_run(x, 1, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_activation_backward(const memopt_cuda_ops *, const memopt_activation_args *x,
+                                                               memopt_cuda_stream stream) {
+    return act_run(x, 1, stream);
 }
 
 /* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
-typedef struct memopt_i_cuda_row_tiling { unsigned shift, tiles; } memopt_i_cuda_row_tiling;
+typedef struct row_tiling { unsigned shift, tiles; } row_tiling;
 
-PRUNED memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, size_t per, memopt_i_cuda_row_tiling *t,
-                                                  unsigned *blocks) {
+PRUNED memopt_cuda_status row_tiles(size_t rows, size_t width, size_t per, row_tiling *t, unsigned *blocks) {
     const size_t spans = memopt_i_ceil_div(width, per);
     memopt_cuda_status s;
 
     t->shift = 0;
     while (t->shift < 8 && ((size_t)1 << t->shift) < spans) ++t->shift;
-    if ((s = memopt_i_cuda_grid(spans, (size_t)1 << t->shift, &t->tiles)) != 0
-        || (s = memopt_i_cuda_grid(rows, (size_t)MEMOPT_I_CUDA_LAYER_BLOCK >> t->shift, blocks)) != 0) return s;
-    return memopt_i_cuda_grid((size_t)*blocks * t->tiles, 1, blocks);
+    if ((s = grid_of(spans, (size_t)1 << t->shift, &t->tiles)) != 0
+        || (s = grid_of(rows, (size_t)MEMOPT_I_CUDA_LAYER_BLOCK >> t->shift, blocks)) != 0) return s;
+    return grid_of((size_t)*blocks * t->tiles, 1, blocks);
 }
 
-template <int N>
-static __device__ __forceinline__ size_t memopt_i_cuda_row_place(const memopt_i_cuda_row_tiling &t, size_t *at) {
+template <int N> CU_DEVICE size_t row_place(const row_tiling &t, size_t *at) {
     const unsigned turn = blockIdx.x / t.tiles;
     const unsigned tile = blockIdx.x % t.tiles;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
@@ -8878,59 +8441,54 @@ static __device__ __forceinline__ size_t memopt_i_cuda_row_place(const memopt_i_
 
 /* ---- SwiGLU ---- */
 /* g NULL: forward. Everything is read before anything is written. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const T *g, T *grad, size_t rows,
-                            size_t width, bool wide) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+swiglu_kernel(row_tiling t, const T *x, T *y, const T *g, T *grad, size_t rows, size_t width, bool wide) {
     enum { N = 16 / sizeof(T) };
     size_t at;
-    const size_t row = memopt_i_cuda_row_place<N>(t, &at);
+    const size_t row = row_place<N>(t, &at);
     const size_t first = row * 2 * width + at;
     const size_t place = row * width + at;
-    const unsigned left = memopt_i_cuda_left<N>(width, at);
-    memopt_i_cuda_span<T, N> gate, up, of;
+    const unsigned left = left_of<N>(width, at);
+    row_span<T, N> gate, up, of;
     float out[N], grad_gate[N], grad_up[N];
 
     if (row >= rows || !left) return;
-    memopt_i_cuda_span_get(&gate, x + first, left, wide);
-    memopt_i_cuda_span_get(&up, x + first + width, left, wide);
+    span_get(&gate, x + first, left, wide);
+    span_get(&up, x + first + width, left, wide);
     if (!g) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i)
-            out[i] = memopt_i_v1_swiglu(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i));
-        memopt_i_cuda_span_put_floats<T, N>(y + place, out, left, wide);
+        CU_UNROLL for (int i = 0; i < N; ++i) out[i] = memopt_i_v1_swiglu(element_at(gate, i), element_at(up, i));
+        span_put_floats<T, N>(y + place, out, left, wide);
         return;
     }
-    memopt_i_cuda_span_get(&of, g + place, left, wide);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
-        grad_gate[i] = memopt_i_v1_swiglu_grad(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i),
-                                               memopt_i_cuda_at(of, i), grad_up + i, out + i);
+    span_get(&of, g + place, left, wide);
+    CU_UNROLL for (int i = 0; i < N; ++i) {
+        grad_gate[i] = memopt_i_v1_swiglu_grad(element_at(gate, i), element_at(up, i),
+                                               element_at(of, i), grad_up + i, out + i);
     }
-    memopt_i_cuda_span_put_floats<T, N>(grad + first, grad_gate, left, wide);
-    memopt_i_cuda_span_put_floats<T, N>(grad + first + width, grad_up, left, wide);
-    if (y) memopt_i_cuda_span_put_floats<T, N>(y + place, out, left, wide);
+    span_put_floats<T, N>(grad + first, grad_gate, left, wide);
+    span_put_floats<T, N>(grad + first + width, grad_up, left, wide);
+    if (y) span_put_floats<T, N>(y + place, out, left, wide);
 }
 
 template <class T>
-static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
+static memopt_cuda_status swiglu_of(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
-    const bool wide = memopt_i_cuda_spans(x->input, x->type, x->width, N)
-                   && memopt_i_cuda_spans(x->output, x->type, x->width, N)
-                   && (!backward || (memopt_i_cuda_spans(x->grad_output, x->type, x->width, N)
-                                     && memopt_i_cuda_spans(x->grad_input, x->type, x->width, N)));
-    memopt_i_cuda_row_tiling t;
+    const bool wide = are_spans(x->input, x->type, x->width, N)
+                   && are_spans(x->output, x->type, x->width, N)
+                   && (!backward || (are_spans(x->grad_output, x->type, x->width, N)
+                                     && are_spans(x->grad_input, x->type, x->width, N)));
+    row_tiling t;
     unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
+    const memopt_cuda_status s = row_tiles(x->rows, x->width, N, &t, &blocks);
 
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
+    return MEMOPT_I_CUDA_RUN((swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
                              static_cast<const T *>(x->input), static_cast<T *>(x->output),
                              backward ? static_cast<const T *>(x->grad_output) : static_cast<const T *>(NULL),
                              static_cast<T *>(x->grad_input), x->rows, x->width, wide);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
     memopt_cuda_status s;
     size_t width, n;
 
@@ -8938,162 +8496,148 @@ PRUNED memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int b
     if (memopt_i_mul(2, x->width, &width) || memopt_i_ops_too_large(x->rows, width, x->type))
         return MEMOPT_ERR_OVERFLOW;
     n = x->rows * width;
-    const memopt_i_cuda_array a[] = {
+    const array a[] = {
         { x->input, n, x->type, 1, 0 },
         { x->output, n / 2, x->type, !backward, 1 },
         { x->grad_output, n / 2, x->type, 1, 0 },
         { x->grad_input, n, x->type, 1, 1 } };
-    if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !n || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_swiglu_of<T>(x, backward, stream));
+    if ((s = arrays_check(a, backward ? 4 : 2)) != 0 || !n || (s = ready()) != 0) return s;
+    return MEMOPT_I_CUDA_WITH(x->type, swiglu_of<T>(x, backward, stream));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x,
-                                                              memopt_cuda_stream stream) {
-    return memopt_i_cuda_swiglu_run(x, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x,
+                                                          memopt_cuda_stream stream) {
+    return swiglu_run(x, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_backward(const memopt_cuda_ops *, const memopt_swiglu *x,
-                                                               memopt_cuda_stream stream) {
-    return memopt_i_cuda_swiglu_run(x, 1, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_swiglu_backward(const memopt_cuda_ops *, const memopt_swiglu *x,
+                                                           memopt_cuda_stream stream) {
+    return swiglu_run(x, 1, stream);
 }
 
 /* ---- dropout ---- */
-typedef struct memopt_i_cuda_dropout_task {
+typedef struct dropout_task {
     size_t       n;
     memopt_noise noise;
     uint64_t     first;
     uint32_t     threshold;
     float        factor;
     bool         wide;
-} memopt_i_cuda_dropout_task;
+} dropout_task;
 
 /* A span, of which bit i of `mask` says whether element i stays. base: not there when has_base is false */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dropout_task &t, T *y, size_t at,
-                                                          const memopt_i_cuda_span<T, N> &x,
-                                                          const memopt_i_cuda_span<T, N> &base, bool has_base,
-                                                          unsigned mask, unsigned left) {
+template <class T, int N> CU_DEVICE void drop_span(const dropout_task &t, T *y, size_t at, const row_span<T, N> &x,
+                                                   const row_span<T, N> &base, bool has_base, unsigned mask,
+                                                   unsigned left) {
     float out[N];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
-        const float a = memopt_i_cuda_at(x, i);
-        const float b = memopt_i_cuda_at(base, i);
+    CU_UNROLL for (int i = 0; i < N; ++i) {
+        const float a = element_at(x, i);
+        const float b = element_at(base, i);
         const bool stays = (mask >> i & 1) != 0;
         out[i] = has_base ? (stays ? fmaf(t.factor, a, b) : b) : stays ? memopt_i_times(t.factor, a) : 0.0f;
     }
-    memopt_i_cuda_span_put_floats<T, N>(y + at, out, left, t.wide);
+    span_put_floats<T, N>(y + at, out, left, t.wide);
 }
 
 /* A thread has two spans that are 16 apart: what is drawn for one of them is drawn for both. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropout_task t, const T *x, const T *base, T *y) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+dropout_kernel(dropout_task t, const T *x, const T *base, T *y) {
     enum { N = 16 / sizeof(T), PER = 16 / N };
     const size_t pair = (size_t)blockIdx.x * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x;
     const size_t a = pair / PER * 32 + pair % PER * N;
     const size_t b = a + 16;
-    const unsigned left_a = memopt_i_cuda_left<N>(t.n, a);
-    const unsigned left_b = memopt_i_cuda_left<N>(t.n, b);
-    memopt_i_cuda_span<T, N> xa, xb, base_a, base_b;
+    const unsigned left_a = left_of<N>(t.n, a);
+    const unsigned left_b = left_of<N>(t.n, b);
+    row_span<T, N> xa, xb, base_a, base_b;
     unsigned kept_a = 0;
     unsigned kept_b = 0;
 
     if (!left_a) return;
-    memopt_i_cuda_span_get(&xa, x + a, left_a, t.wide);
-    memopt_i_cuda_span_get(&xb, x + b, left_b, t.wide);
-    memopt_i_cuda_span_get(&base_a, base + a, base ? left_a : 0, t.wide);
-    memopt_i_cuda_span_get(&base_b, base + b, base ? left_b : 0, t.wide);
+    span_get(&xa, x + a, left_a, t.wide);
+    span_get(&xb, x + b, left_b, t.wide);
+    span_get(&base_a, base + a, base ? left_a : 0, t.wide);
+    span_get(&base_b, base + b, base ? left_b : 0, t.wide);
     if (t.first % 32 == 0) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) { /* the lower half is that of the first 16 of 32 */
+        CU_UNROLL for (int i = 0; i < N; ++i) { /* the lower half is that of the first 16 of 32 */
             const uint32_t both = memopt_i_noise32(t.noise, t.first + b + (unsigned)i);
             kept_a |= (unsigned)((both & 0xffffu) >= t.threshold) << i;
             kept_b |= (unsigned)((both >> 16) >= t.threshold) << i;
         }
     } else {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) {
+        CU_UNROLL for (int i = 0; i < N; ++i) {
             kept_a |= (unsigned)(memopt_i_noise16(t.noise, t.first + a + (unsigned)i) >= t.threshold) << i;
             kept_b |= (unsigned)(memopt_i_noise16(t.noise, t.first + b + (unsigned)i) >= t.threshold) << i;
         }
     }
-    memopt_i_cuda_drop(t, y, a, xa, base_a, base != NULL, kept_a, left_a);
-    memopt_i_cuda_drop(t, y, b, xb, base_b, base != NULL, kept_b, left_b);
+    drop_span(t, y, a, xa, base_a, base != NULL, kept_a, left_a);
+    drop_span(t, y, b, xb, base_b, base != NULL, kept_b, left_b);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_dropout_task t;
+PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
+    dropout_task t;
     memopt_cuda_status s;
 
     if (!x || !(x->rate >= 0 && x->rate < 1) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
-    const memopt_i_cuda_array a[] = {
+    const array a[] = {
         { backward ? x->grad_output : x->input, x->n, x->type, 1, 0 },
         { backward ? NULL : x->residual, x->n, x->type, 0, 0 },
         { backward ? x->grad_input : x->output, x->n, x->type, 1, 1 } };
-    if ((s = memopt_i_cuda_arrays(a, 3)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
+    if ((s = arrays_check(a, 3)) != 0 || !x->n || (s = ready()) != 0) return s;
     t.n = x->n;
     t.noise = x->noise;
     t.first = x->first;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
-    t.wide = memopt_i_cuda_aligned(a[0].data) && memopt_i_cuda_aligned(a[1].data) && memopt_i_cuda_aligned(a[2].data);
+    t.wide = is_aligned(a[0].data) && is_aligned(a[1].data) && is_aligned(a[2].data);
     const size_t blocks = memopt_i_ceil_div(t.n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / memopt_type_bytes(x->type));
-    return MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
-        memopt_i_cuda_dropout_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
-        static_cast<const T *>(a[0].data), static_cast<const T *>(a[1].data),
+    return MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(dropout_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0,
+        stream, t, static_cast<const T *>(a[0].data), static_cast<const T *>(a[1].data),
         static_cast<T *>(backward ? x->grad_input : x->output)));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
-                                                               memopt_cuda_stream stream) {
-    return memopt_i_cuda_dropout_run(x, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                           memopt_cuda_stream stream) {
+    return dropout_run(x, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
-                                                                memopt_cuda_stream stream) {
-    return memopt_i_cuda_dropout_run(x, 1, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                            memopt_cuda_stream stream) {
+    return dropout_run(x, 1, stream);
 }
 
 /* ---- embeddings ---- */
-static __device__ __forceinline__ bool memopt_i_cuda_is_token(int32_t id, size_t vocabulary) {
-    return id >= 0 && (size_t)id < vocabulary;
-}
+CU_DEVICE bool is_token(int32_t id, size_t vocabulary) { return id >= 0 && (size_t)id < vocabulary; }
 
 /* 64 bits take five times as long */
-static __device__ __forceinline__ size_t memopt_i_cuda_remainder(size_t a, size_t b) {
-    return (a | b) >> 32 ? a % b : (size_t)((uint32_t)a % (uint32_t)b);
-}
+CU_DEVICE size_t remainder(size_t a, size_t b) { return (a | b) >> 32 ? a % b : (size_t)((uint32_t)a % (uint32_t)b); }
 
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, bool wide, bool wide_weights) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+embedding_kernel(row_tiling t, memopt_embedding x, bool wide, bool wide_weights) {
     enum { N = 16 / sizeof(T) };
     size_t at;
-    const size_t row = memopt_i_cuda_row_place<N>(t, &at);
-    const unsigned left = memopt_i_cuda_left<N>(x.width, at);
+    const size_t row = row_place<N>(t, &at);
+    const unsigned left = left_of<N>(x.width, at);
     float y[N], place[N];
 
     if (row >= x.rows || !left) return;
     const int32_t id = x.ids[row];
-    const bool there = memopt_i_cuda_is_token(id, x.vocabulary);
-    if (there) memopt_i_cuda_floats<N>(y, x.tokens, x.weight_type, (size_t)id * x.width + at, left, wide_weights, 0);
+    const bool there = is_token(id, x.vocabulary);
+    if (there) floats_at<N>(y, x.tokens, x.weight_type, (size_t)id * x.width + at, left, wide_weights, 0);
     if (there && x.positions) {
-        const size_t from = memopt_i_cuda_remainder(row, x.length) * x.width + at;
-        memopt_i_cuda_floats<N>(place, x.positions, x.weight_type, from, left, wide_weights, 0);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(y[i], place[i]);
+        const size_t from = remainder(row, x.length) * x.width + at;
+        floats_at<N>(place, x.positions, x.weight_type, from, left, wide_weights, 0);
+        CU_UNROLL for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(y[i], place[i]);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) y[i] = there ? y[i] : memopt_i_bits_float(0x7fc00000u);
-    memopt_i_cuda_span_put_floats<T, N>(static_cast<T *>(x.output) + row * x.width + at, y, left, wide);
+    CU_UNROLL for (int i = 0; i < N; ++i) y[i] = there ? y[i] : memopt_i_bits_float(0x7fc00000u);
+    span_put_floats<T, N>(static_cast<T *>(x.output) + row * x.width + at, y, left, wide);
 }
 
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
-PRUNED memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *x, const void *rows, const void *of,
-                                                        const void *positions, memopt_type type, int needed) {
+PRUNED memopt_cuda_status embedding_check(const memopt_embedding *x, const void *rows, const void *of,
+                                          const void *positions, memopt_type type, int needed) {
     size_t n;
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type)) return MEMOPT_ERR_ARGUMENT;
@@ -9101,135 +8645,119 @@ PRUNED memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *
         || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)
         || (positions && memopt_i_ops_too_large(x->length, x->width, type))) return MEMOPT_ERR_OVERFLOW;
     n = x->rows * x->width;
-    const memopt_i_cuda_array a[] = {
+    const array a[] = {
         { x->ids, x->rows, MEMOPT_TYPE_F32, 1, 0 }, /* 4 bytes, as ids have */
         { rows, n, x->type, 1, 0 },
         { of, n, type, needed, 0 },
         { positions, n, type, 0, 0 } };
     if (positions && x->rows && !x->length) return MEMOPT_ERR_ARGUMENT;
-    return memopt_i_cuda_arrays(a, 4);
+    return arrays_check(a, 4);
 }
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_embedding_of(const memopt_embedding *x, memopt_cuda_stream stream) {
+template <class T> static memopt_cuda_status embedding_of(const memopt_embedding *x, memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
-    memopt_i_cuda_row_tiling t;
+    row_tiling t;
     unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
-    const bool wide = memopt_i_cuda_spans(x->output, x->type, x->width, N);
-    const bool wide_weights = memopt_i_cuda_spans(x->tokens, x->weight_type, x->width, N)
-                           && memopt_i_cuda_spans(x->positions, x->weight_type, x->width, N);
+    const memopt_cuda_status s = row_tiles(x->rows, x->width, N, &t, &blocks);
+    const bool wide = are_spans(x->output, x->type, x->width, N);
+    const bool wide_weights = are_spans(x->tokens, x->weight_type, x->width, N)
+                           && are_spans(x->positions, x->weight_type, x->width, N);
 
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x,
+    return MEMOPT_I_CUDA_RUN((embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x,
                              wide, wide_weights);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
-                                                                 memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
+                                                             memopt_cuda_stream stream) {
     memopt_cuda_status s;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_cuda_embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
-        || !x->rows || !x->width || (s = memopt_i_cuda_ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_embedding_of<T>(x, stream));
+    if ((s = embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
+        || !x->rows || !x->width || (s = ready()) != 0) return s;
+    return MEMOPT_I_CUDA_WITH(x->type, embedding_of<T>(x, stream));
 }
 
 /* ---- the gradient of an embedding ---- */
 enum { MEMOPT_I_CUDA_TOKEN_BLOCK = 128, MEMOPT_I_CUDA_TOKEN_LIST = 1024, MEMOPT_I_CUDA_TOKEN_TURNS = 4 };
 
-typedef struct memopt_i_cuda_tokens { /* tables of scratch, in this order; room and those before `start` begin with 0 */
+typedef struct token_tables { /* tables of scratch, in this order; room and those before `start` begin with 0 */
     uint32_t *room;        /* of lists that has been given away */
     uint32_t *count, *last;/* of each token: its rows, and the last of them, plus 1 */
     uint32_t *start;       /* of each token: its list; when that is full, the end of it */
     uint32_t *list;        /* rows of tokens that have 2 to TOKEN_LIST of them */
     const int32_t *ids;
     size_t    rows, vocabulary;
-} memopt_i_cuda_tokens;
+} token_tables;
 
 /* The row of this thread, and its token; false where there is none. */
-static __device__ __forceinline__ bool memopt_i_cuda_token_of(const memopt_i_cuda_tokens &t, uint32_t *row,
-                                                              uint32_t *id) {
+CU_DEVICE bool token_of(const token_tables &t, uint32_t *row, uint32_t *id) {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 
-    if (i >= t.rows || !memopt_i_cuda_is_token(t.ids[i], t.vocabulary)) return false;
+    if (i >= t.rows || !is_token(t.ids[i], t.vocabulary)) return false;
     *row = (uint32_t)i;
     *id = (uint32_t)t.ids[i];
     return true;
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_token_count_kernel(memopt_i_cuda_tokens t) {
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) token_count_kernel(token_tables t) {
     uint32_t row, id;
-    if (!memopt_i_cuda_token_of(t, &row, &id)) return;
+    if (!token_of(t, &row, &id)) return;
     atomicAdd(t.count + id, 1u);
     atomicMax(t.last + id, row + 1);
 }
 
-static __device__ __forceinline__ bool memopt_i_cuda_token_listed(uint32_t count) {
-    return count > 1 && count <= MEMOPT_I_CUDA_TOKEN_LIST;
-}
+CU_DEVICE bool token_listed(uint32_t count) { return count > 1 && count <= MEMOPT_I_CUDA_TOKEN_LIST; }
 
 /* Room for lists: where one lies is left to chance, and nobody asks. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_token_room_kernel(memopt_i_cuda_tokens t) {
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) token_room_kernel(token_tables t) {
     uint32_t row, id;
-    if (!memopt_i_cuda_token_of(t, &row, &id) || t.last[id] != row + 1) return;
-    if (memopt_i_cuda_token_listed(t.count[id])) t.start[id] = atomicAdd(t.room, t.count[id]);
+    if (!token_of(t, &row, &id) || t.last[id] != row + 1) return;
+    if (token_listed(t.count[id])) t.start[id] = atomicAdd(t.room, t.count[id]);
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_token_list_kernel(memopt_i_cuda_tokens t) {
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) token_list_kernel(token_tables t) {
     uint32_t row, id;
-    if (!memopt_i_cuda_token_of(t, &row, &id) || !memopt_i_cuda_token_listed(t.count[id])) return;
+    if (!token_of(t, &row, &id) || !token_listed(t.count[id])) return;
     t.list[atomicAdd(t.start + id, 1u)] = row;
 }
 
 /* A thread's columns of a gradient. */
-template <int N> struct memopt_i_cuda_token_sum {
+template <int N> struct token_sum {
     float    x[N];
     uint32_t turn; /* of 256 rows: a sum of 16 bits is rounded at the end of each that it takes part in */
 };
 
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_token_add(memopt_i_cuda_token_sum<N> *sum,
-                                                               const memopt_i_cuda_span<T, N> &g, size_t row,
-                                                               memopt_type type) {
+template <class T, int N> CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row,
+                                                   memopt_type type) {
     const uint32_t turn = (uint32_t)(row / MEMOPT_I_LAYER_ROWS);
 
     if (type != MEMOPT_TYPE_F32 && turn != sum->turn) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < N; ++i)
+        CU_UNROLL for (int i = 0; i < N; ++i)
             sum->x[i] = type == MEMOPT_TYPE_BF16 ? memopt_from_bf16(memopt_to_bf16(sum->x[i]))
                                                  : memopt_from_f16(memopt_to_f16(sum->x[i]));
     }
     sum->turn = turn;
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) sum->x[i] = memopt_i_sum(sum->x[i], memopt_i_cuda_at(g, i));
+    CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = memopt_i_sum(sum->x[i], element_at(g, i));
 }
 
 /* `count` rows of the gradient, in the order they have in shared memory; several of them under way */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_token_rows(memopt_i_cuda_token_sum<N> *sum, const T *g,
-                                                                size_t width, const uint32_t *rows, unsigned count,
-                                                                unsigned left, bool wide, memopt_type type) {
+template <class T, int N> CU_DEVICE void token_rows(token_sum<N> *sum, const T *g, size_t width, const uint32_t *rows,
+                                                    unsigned count, unsigned left, bool wide, memopt_type type) {
     enum { TURNS = MEMOPT_I_CUDA_TOKEN_TURNS };
 
     for (unsigned k = 0; k < count; k += TURNS) {
-        memopt_i_cuda_span<T, N> s[TURNS];
+        row_span<T, N> s[TURNS];
 
-        MEMOPT_I_CUDA_UNROLL
-        for (unsigned i = 0; i < TURNS; ++i)
-            if (k + i < count) memopt_i_cuda_span_get(&s[i], g + rows[k + i] * width, left, wide);
-        MEMOPT_I_CUDA_UNROLL
-        for (unsigned i = 0; i < TURNS; ++i)
-            if (k + i < count) memopt_i_cuda_token_add(sum, s[i], rows[k + i], type);
+        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i)
+            if (k + i < count) span_get(&s[i], g + rows[k + i] * width, left, wide);
+        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i)
+            if (k + i < count) token_add(sum, s[i], rows[k + i], type);
     }
 }
 
 /* A list, sorted: each row goes to where as many are before it. `mixed` and `rows` are shared. */
-static __device__ __forceinline__ void memopt_i_cuda_token_sort(const uint32_t *list, uint32_t *mixed, uint32_t *rows,
-                                                                unsigned count) {
+CU_DEVICE void token_sort(const uint32_t *list, uint32_t *mixed, uint32_t *rows, unsigned count) {
     for (unsigned k = threadIdx.x; k < count; k += blockDim.x) mixed[k] = list[k];
     __syncthreads(); /* the list is there */
     for (unsigned k = threadIdx.x; k < count; k += blockDim.x) {
@@ -9242,8 +8770,7 @@ static __device__ __forceinline__ void memopt_i_cuda_token_sort(const uint32_t *
 }
 
 /* The rows of a token among TOKEN_LIST from `first` on, in order; each warp looks at a part. Returns how many. */
-static __device__ __forceinline__ unsigned memopt_i_cuda_token_find(const memopt_i_cuda_tokens &t, int32_t id,
-                                                                    size_t first, uint32_t *rows, unsigned *found) {
+CU_DEVICE unsigned token_find(const token_tables &t, int32_t id, size_t first, uint32_t *rows, unsigned *found) {
     const unsigned warp = threadIdx.x / 32;
     const unsigned lane = threadIdx.x % 32;
     const unsigned warps = blockDim.x / 32;
@@ -9275,10 +8802,9 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_token_find(const memopt
 }
 
 /* A block for some columns of a row's token, if that is its last row. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
-memopt_i_cuda_token_sum_kernel(memopt_i_cuda_tokens t, const T *g, void *grad, size_t width, memopt_type type,
-                               int accumulate, unsigned tiles, bool wide, bool wide_grad) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
+token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_type type,
+                 int accumulate, unsigned tiles, bool wide, bool wide_grad) {
     enum { N = 16 / sizeof(T) };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, mixed, [MEMOPT_I_CUDA_TOKEN_LIST]);
@@ -9286,63 +8812,60 @@ memopt_i_cuda_token_sum_kernel(memopt_i_cuda_tokens t, const T *g, void *grad, s
     MEMOPT_I_CUDA_SHARED(unsigned, found, [MEMOPT_I_CUDA_TOKEN_BLOCK / 32]);
     const size_t row = blockIdx.x / tiles;
     const size_t at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
-    const unsigned left = memopt_i_cuda_left<N>(width, at);
+    const unsigned left = left_of<N>(width, at);
     const int32_t id = t.ids[row];
-    memopt_i_cuda_token_sum<N> sum;
-    if (!memopt_i_cuda_is_token(id, t.vocabulary) || t.last[id] != row + 1) return; /* the whole block */
+    token_sum<N> sum;
+    if (!is_token(id, t.vocabulary) || t.last[id] != row + 1) return; /* the whole block */
     const uint32_t count = t.count[id];
     const size_t place = (size_t)id * width + at;
-    memopt_i_cuda_floats<N>(sum.x, accumulate ? grad : NULL, type, place, left, wide_grad, 0);
+    floats_at<N>(sum.x, accumulate ? grad : NULL, type, place, left, wide_grad, 0);
     sum.turn = 0xffffffffu; /* of the first, there is nothing to round */
     if (count == 1) {
-        memopt_i_cuda_span<T, N> s;
-        memopt_i_cuda_span_get(&s, g + row * width + at, left, wide);
-        memopt_i_cuda_token_add(&sum, s, row, MEMOPT_TYPE_F32);
+        row_span<T, N> s;
+        span_get(&s, g + row * width + at, left, wide);
+        token_add(&sum, s, row, MEMOPT_TYPE_F32);
     } else if (count <= MEMOPT_I_CUDA_TOKEN_LIST) {
-        memopt_i_cuda_token_sort(t.list + (t.start[id] - count), mixed, rows, count);
-        memopt_i_cuda_token_rows<T, N>(&sum, g + at, width, rows, count, left, wide, type);
+        token_sort(t.list + (t.start[id] - count), mixed, rows, count);
+        token_rows<T, N>(&sum, g + at, width, rows, count, left, wide, type);
     } else
         for (size_t first = 0; first <= row; first += MEMOPT_I_CUDA_TOKEN_LIST) {
-            const unsigned some = memopt_i_cuda_token_find(t, id, first, rows, found);
-            memopt_i_cuda_token_rows<T, N>(&sum, g + at, width, rows, some, left, wide, type);
+            const unsigned some = token_find(t, id, first, rows, found);
+            token_rows<T, N>(&sum, g + at, width, rows, some, left, wide, type);
             __syncthreads(); /* rows are used again */
         }
-    if (left) memopt_i_cuda_put_floats<N>(grad, type, place, sum.x, left, wide_grad);
+    if (left) put_floats<N>(grad, type, place, sum.x, left, wide_grad);
 }
 
 /* A block for some columns of a position: rows position, position + length, ... */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
-memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t length, size_t width, memopt_type type,
-                                  int accumulate, unsigned tiles, bool wide, bool wide_grad) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
+position_sum_kernel(const T *g, void *grad, size_t count, size_t length, size_t width, memopt_type type,
+                    int accumulate, unsigned tiles, bool wide, bool wide_grad) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_TOKEN_TURNS };
     const size_t position = blockIdx.x / tiles;
     const size_t at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
-    const unsigned left = memopt_i_cuda_left<N>(width, at);
-    memopt_i_cuda_token_sum<N> sum;
+    const unsigned left = left_of<N>(width, at);
+    token_sum<N> sum;
 
     if (!left) return;
-    memopt_i_cuda_floats<N>(sum.x, accumulate ? grad : NULL, type, position * width + at, left, wide_grad, 0);
+    floats_at<N>(sum.x, accumulate ? grad : NULL, type, position * width + at, left, wide_grad, 0);
     for (size_t k = 0; position + k * length < count; k += TURNS) {
-        memopt_i_cuda_span<T, N> s[TURNS];
+        row_span<T, N> s[TURNS];
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < TURNS; ++i) {
+        CU_UNROLL for (int i = 0; i < TURNS; ++i) {
             const size_t row = position + (k + (size_t)i) * length;
-            if (row < count) memopt_i_cuda_span_get(&s[i], g + row * width + at, left, wide);
+            if (row < count) span_get(&s[i], g + row * width + at, left, wide);
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < TURNS; ++i)
-            if (position + (k + (size_t)i) * length < count) memopt_i_cuda_token_add(&sum, s[i], 0, MEMOPT_TYPE_F32);
+        CU_UNROLL for (int i = 0; i < TURNS; ++i)
+            if (position + (k + (size_t)i) * length < count) token_add(&sum, s[i], 0, MEMOPT_TYPE_F32);
     }
-    memopt_i_cuda_put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
+    put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
-    return bytes ? memopt_i_cuda_taken(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
+PRUNED memopt_cuda_status clear(void *p, size_t bytes, memopt_cuda_stream stream) {
+    return bytes ? taken(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
 
-PRUNED void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cuda_tokens *t, memopt_carver *c) {
+PRUNED void tokens_lay_out(const memopt_embedding *x, token_tables *t, memopt_carver *c) {
     t->room = (uint32_t *)memopt_carve(c, 1, sizeof *t->room, sizeof *t->room);
     t->count = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->count, sizeof *t->count);
     t->last = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->last, sizeof *t->last);
@@ -9350,97 +8873,96 @@ PRUNED void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cud
     t->list = (uint32_t *)memopt_carve(c, x->rows, sizeof *t->list, sizeof *t->list);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, size_t *bytes) {
+PRUNED memopt_cuda_status tokens_bytes(const memopt_embedding *x, size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
-    memopt_i_cuda_tokens none;
+    token_tables none;
 
-    memopt_i_cuda_tokens_lay_out(x, &none, &c);
+    tokens_lay_out(x, &none, &c);
     *bytes = c.bytes;
     return c.overflow || x->rows > 0x7fffffffu || x->vocabulary > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *, const memopt_embedding *x,
-                                                                 size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_embedding_scratch(const memopt_cuda_ops *, const memopt_embedding *x,
+                                                             size_t *bytes) {
     size_t all;
     memopt_cuda_status s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if (!x) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_cuda_tokens_bytes(x, &all)) != 0) return s;
+    if ((s = tokens_bytes(x, &all)) != 0) return s;
     *bytes = all;
     return 0;
 }
 
 /* The tables, by three kernels. */
-PRUNED memopt_cuda_status memopt_i_cuda_tokens_make(const memopt_embedding *x, void *scratch, memopt_i_cuda_tokens *t,
-                                                    memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status tokens_make(const memopt_embedding *x, void *scratch, token_tables *t,
+                                      memopt_cuda_stream stream) {
     const size_t v = x->vocabulary;
     const size_t blocks = memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_LAYER_BLOCK);
     memopt_carver c = memopt_carver_begin(scratch);
     memopt_cuda_status s;
 
-    memopt_i_cuda_tokens_lay_out(x, t, &c);
+    tokens_lay_out(x, t, &c);
     t->ids = x->ids;
     t->rows = x->rows;
     t->vocabulary = v;
-    s = memopt_i_cuda_zero(t->room, (1 + 2 * v) * sizeof(uint32_t), stream);
-    if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_count_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_room_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_list_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    s = clear(t->room, (1 + 2 * v) * sizeof(uint32_t), stream);
+    if (!s) s = MEMOPT_I_CUDA_RUN(token_count_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = MEMOPT_I_CUDA_RUN(token_room_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = MEMOPT_I_CUDA_RUN(token_list_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
     return s;
 }
 
 /* Sums, when the tables are there. Positions that no row has, and tokens, begin with 0 unless they are added to. */
-template <class T>
-static memopt_cuda_status memopt_i_cuda_embedding_sums(const memopt_embedding *x, const memopt_i_cuda_tokens *t,
-                                                       memopt_cuda_stream stream) {
+template <class T> static memopt_cuda_status embedding_sums(const memopt_embedding *x, const token_tables *t,
+                                                            memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
     const size_t row_bytes = x->width * memopt_type_bytes(x->gradient_type);
     const size_t spans = memopt_i_ceil_div(x->width, N);
     const size_t used = memopt_i_min(x->length, x->rows);
-    const bool wide = memopt_i_cuda_spans(x->grad_output, x->type, x->width, N);
+    const bool wide = are_spans(x->grad_output, x->type, x->width, N);
     const T *g = static_cast<const T *>(x->grad_output);
     unsigned block = 32;
     unsigned tiles, blocks;
     memopt_cuda_status s;
 
     while (block < MEMOPT_I_CUDA_TOKEN_BLOCK && block < spans) block *= 2;
-    if ((s = memopt_i_cuda_grid(spans, block, &tiles)) != 0) return s;
+    if ((s = grid_of(spans, block, &tiles)) != 0) return s;
     if (x->grad_tokens) {
-        const bool whole = memopt_i_cuda_spans(x->grad_tokens, x->gradient_type, x->width, N);
+        const bool whole = are_spans(x->grad_tokens, x->gradient_type, x->width, N);
 
-        if ((s = memopt_i_cuda_grid(x->rows * tiles, 1, &blocks)) != 0) return s;
-        if (!x->accumulate) s = memopt_i_cuda_zero(x->grad_tokens, x->vocabulary * row_bytes, stream);
+        if ((s = grid_of(x->rows * tiles, 1, &blocks)) != 0) return s;
+        if (!x->accumulate) s = clear(x->grad_tokens, x->vocabulary * row_bytes, stream);
         if (!s)
-            s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens,
+            s = MEMOPT_I_CUDA_RUN((token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens,
                                   x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
         if (s) return s;
     }
     if (!x->grad_positions) return 0;
-    const bool whole = memopt_i_cuda_spans(x->grad_positions, x->gradient_type, x->width, N);
-    if ((s = memopt_i_cuda_grid(used * tiles, 1, &blocks)) != 0) return s;
-    if (!x->accumulate && (s = memopt_i_cuda_zero(static_cast<unsigned char *>(x->grad_positions) + used * row_bytes,
-                                                  (x->length - used) * row_bytes, stream)) != 0) return s;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions,
+    const bool whole = are_spans(x->grad_positions, x->gradient_type, x->width, N);
+    if ((s = grid_of(used * tiles, 1, &blocks)) != 0) return s;
+    if (!x->accumulate && (s = clear(static_cast<unsigned char *>(x->grad_positions) + used * row_bytes,
+                                     (x->length - used) * row_bytes, stream)) != 0) return s;
+    return MEMOPT_I_CUDA_RUN((position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions,
                              x->rows, x->length, x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
-                                                                  memopt_cuda_stream stream) {
-    memopt_i_cuda_tokens t;
+PUBLIC memopt_cuda_status api::memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
+                                                              memopt_cuda_stream stream) {
+    token_tables t;
     size_t bytes = 0;
     memopt_cuda_status s;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (!x->grad_tokens && !x->grad_positions) return 0;
-    if ((s = memopt_i_cuda_embedding_check(x, x->grad_output, x->grad_tokens, x->grad_positions, x->gradient_type, 0))
-        || (s = memopt_i_cuda_tokens_bytes(x, &bytes)) != 0) return s;
+    if ((s = embedding_check(x, x->grad_output, x->grad_tokens, x->grad_positions, x->gradient_type, 0))
+        || (s = tokens_bytes(x, &bytes)) != 0) return s;
     if (!x->width) return 0;
     if (!x->grad_tokens || !x->rows) bytes = 0;
-    if ((s = memopt_i_cuda_scratch(ops, bytes)) != 0 || (s = memopt_i_cuda_ready()) != 0) return s;
+    if ((s = scratch_check(ops, bytes)) != 0 || (s = ready()) != 0) return s;
     memset(&t, 0, sizeof t);
-    if (bytes && (s = memopt_i_cuda_tokens_make(x, ops->d_scratch, &t, stream)) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, memopt_i_cuda_embedding_sums<T>(x, &t, stream));
+    if (bytes && (s = tokens_make(x, ops->d_scratch, &t, stream)) != 0) return s;
+    return MEMOPT_I_CUDA_WITH(x->type, embedding_sums<T>(x, &t, stream));
 }
 
 /* @section cuda_gemm : cuda_base api_cuda_gemm
@@ -9465,34 +8987,34 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
    Trap       The preference's default alignment is 256 for all matrices; told nothing, the heuristic picks kernels that
               fault on other addresses. Its default workspace is 0, which excludes the fast ones. */
 
-typedef struct memopt_i_cuda_shape { /* in cuBLASLt's terms: D (rows x columns) = A B; compared by its bytes */
+typedef struct shape_of_product { /* in cuBLASLt's terms: D (rows x columns) = A B; compared by its bytes */
     uint64_t rows, columns, depth;
     int64_t  a_leading, b_leading, d_leading, aux_leading, a_step, b_step, d_step;
     int32_t  batch, compute, a_type, b_type, d_type, bias_type;
     uint32_t a_transposed, b_transposed, epilogue, scales, a_align, b_align, d_align, bias_align, aux_align, unused;
-} memopt_i_cuda_shape;
+} shape_of_product;
 
-typedef struct memopt_i_cuda_shape_entry {
-    memopt_i_cuda_shape          shape;
+typedef struct shape_entry {
+    shape_of_product          shape;
     cublasLtMatmulDescOpaque_t   desc;
     cublasLtMatrixLayoutOpaque_t a, b, d;
     cublasLtMatmulAlgo_t         algorithm;
     size_t                       workspace;
     int                          none; /* there is no algorithm */
-} memopt_i_cuda_shape_entry;
+} shape_entry;
 
-struct memopt_cuda_gemm {
+struct api::memopt_cuda_gemm {
     cublasLtHandle_t handle;
     memopt_cuda_gemm_desc desc;      /* with defaults filled in */
     memopt_cuda_gemm_stats counts;
     int    device, capability;       /* 90 for 9.0 */
     size_t used;                     /* entries */
     uint64_t *hashes;
-    memopt_i_cuda_shape_entry *entries;
+    shape_entry *entries;
 };
 
 /* A product with what only the device has: a batch, an epilogue, 8 bits. p.bias is not looked at. */
-typedef struct memopt_i_cuda_product {
+typedef struct matrix_product {
     memopt_product    p;
     memopt_cuda_gemm_batch batch;    /* count 0 = 1 */
     int               epilogue;      /* cublasLtEpilogue_t; 0 = none */
@@ -9501,10 +9023,10 @@ typedef struct memopt_i_cuda_product {
     int               bias_type;     /* cudaDataType */
     int               is_fp8, left_code, right_code; /* cudaDataType of operands of 8 bits */
     const float      *left_scale, *right_scale;
-} memopt_i_cuda_product;
+} matrix_product;
 
 /* An operand or a result: `stride` elements from row to row, `step` from one of a batch to the next. */
-struct memopt_i_cuda_matrix {
+struct matrix {
     const void *data;
     size_t stride;
     memopt_type type;
@@ -9512,11 +9034,9 @@ struct memopt_i_cuda_matrix {
     size_t step;
 };
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t columns, size_t depth,
-                                                      const memopt_i_cuda_matrix &left,
-                                                      const memopt_i_cuda_matrix &right,
-                                                      const memopt_i_cuda_matrix &result) {
-    memopt_i_cuda_product q;
+PRUNED matrix_product product_of(size_t rows, size_t columns, size_t depth, const matrix &left, const matrix &right,
+                                 const matrix &result) {
+    matrix_product q;
 
     memset(&q, 0, sizeof q);
     q.p.rows = rows;
@@ -9540,46 +9060,44 @@ PRUNED memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t column
 }
 
 /* ---- the object ---- */
-PRUNED memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
+PRUNED memopt_cuda_status blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
 
-PRUNED size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) {
-    return desc->shapes ? desc->shapes : 1024;
-}
+PRUNED size_t gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 1024; }
 
 /* The caller's block: the gemm itself, and its table. */
-PRUNED void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
+PRUNED void gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
     (void)memopt_carve(c, 1, sizeof *g, 8);
-    g->entries = (memopt_i_cuda_shape_entry *)memopt_carve(c, shapes, sizeof *g->entries, 8);
+    g->entries = (shape_entry *)memopt_carve(c, shapes, sizeof *g->entries, 8);
     g->hashes = (uint64_t *)memopt_carve(c, shapes, sizeof *g->hashes, 8);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_cuda_gemm none;
 
     if (!desc || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    memopt_i_cuda_gemm_lay_out(&none, memopt_i_cuda_gemm_shapes(desc), &c);
+    gemm_lay_out(&none, gemm_shapes(desc), &c);
     if (c.overflow) return MEMOPT_ERR_OVERFLOW;
     *bytes = c.bytes;
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
+PRUNED memopt_cuda_status gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
     int major = 0;
     int minor = 0;
-    memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(&g->device));
+    memopt_cuda_status s = taken(cudaGetDevice(&g->device));
 
-    if (!s) s = memopt_i_cuda_taken(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
-    if (!s) s = memopt_i_cuda_taken(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
+    if (!s) s = taken(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
+    if (!s) s = taken(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
     if (s) return s;
     g->capability = 10 * major + minor;
-    return memopt_i_cuda_blas(cublasLtCreate(&g->handle));
+    return blas(cublasLtCreate(&g->handle));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
-                                                           size_t bytes, memopt_cuda_gemm **out) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
+                                                       size_t bytes, memopt_cuda_gemm **out) {
     memopt_cuda_gemm *g = (memopt_cuda_gemm *)memory;
     memopt_carver c;
     size_t needed;
@@ -9589,55 +9107,55 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gem
     if (((uintptr_t)memory & 15) || ((uintptr_t)desc->d_workspace & 255)) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if ((s = memopt_cuda_gemm_bytes(desc, &needed)) != 0) return s;
     if (bytes < needed) return MEMOPT_ERR_BUFFER;
-    if ((s = memopt_i_cuda_ready()) != 0) return s;
+    if ((s = ready()) != 0) return s;
     memset(memory, 0, needed);
     g->desc = *desc;
-    g->desc.shapes = memopt_i_cuda_gemm_shapes(desc);
+    g->desc.shapes = gemm_shapes(desc);
     c = memopt_carver_begin(memory);
-    memopt_i_cuda_gemm_lay_out(g, g->desc.shapes, &c);
-    if ((s = memopt_i_cuda_gemm_open(g)) != 0) return s;
+    gemm_lay_out(g, g->desc.shapes, &c);
+    if ((s = gemm_open(g)) != 0) return s;
     *out = g;
     return 0;
 }
 
-MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm) {
+PUBLIC void api::memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm) {
     if (!gemm) return;
     (void)cublasLtDestroy(gemm->handle);
     gemm->handle = NULL;
 }
 
-MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_cuda_gemm *gemm) {
+PUBLIC memopt_cuda_gemm_stats api::memopt_cuda_gemm_get_stats(const memopt_cuda_gemm *gemm) {
     memopt_cuda_gemm_stats none;
     memset(&none, 0, sizeof none);
     return gemm ? gemm->counts : none;
 }
 
 /* ---- a product as a shape ---- */
-PRUNED size_t memopt_i_cuda_gemm_size(int type) { /* bytes of an element */
+PRUNED size_t gemm_size(int type) { /* bytes of an element */
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 1;
 }
 
-PRUNED int memopt_i_cuda_gemm_type(memopt_type type) {
+PRUNED int gemm_type(memopt_type type) {
     return type == MEMOPT_TYPE_BF16 ? CUDA_R_16BF : type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 /* The largest power of two, up to 256, that every matrix of a batch begins at a multiple of; step in bytes. */
-PRUNED uint32_t memopt_i_cuda_gemm_alignment(const void *p, size_t step) {
+PRUNED uint32_t gemm_alignment(const void *p, size_t step) {
     const uintptr_t x = (uintptr_t)p | (uintptr_t)step | 256;
     return (uint32_t)(x & (~x + 1));
 }
 
-PRUNED memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q) {
+PRUNED shape_of_product gemm_shape(const memopt_cuda_gemm *g, const matrix_product *q) {
     const memopt_product *p = &q->p;
-    memopt_i_cuda_shape s;
+    shape_of_product s;
 
     memset(&s, 0, sizeof s); /* it is compared by its bytes */
     s.rows = p->columns;
     s.columns = p->rows;
     s.depth = p->depth;
-    s.a_type = q->is_fp8 ? q->right_code : memopt_i_cuda_gemm_type(p->right_type);
-    s.b_type = q->is_fp8 ? q->left_code : memopt_i_cuda_gemm_type(p->left_type);
-    s.d_type = memopt_i_cuda_gemm_type(p->result_type);
+    s.a_type = q->is_fp8 ? q->right_code : gemm_type(p->right_type);
+    s.b_type = q->is_fp8 ? q->left_code : gemm_type(p->left_type);
+    s.d_type = gemm_type(p->result_type);
     s.a_transposed = p->right_transposed != 0;
     s.b_transposed = p->left_transposed != 0;
     s.a_leading = (int64_t)p->right_stride;
@@ -9652,17 +9170,17 @@ PRUNED memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, c
     s.compute = g->desc.tf32 && s.a_type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     s.epilogue = q->epilogue ? (uint32_t)q->epilogue : (uint32_t)CUBLASLT_EPILOGUE_DEFAULT;
     s.scales = (q->left_scale ? 1u : 0u) | (q->right_scale ? 2u : 0u);
-    s.a_align = memopt_i_cuda_gemm_alignment(p->right, (size_t)s.a_step * memopt_i_cuda_gemm_size(s.a_type));
-    s.b_align = memopt_i_cuda_gemm_alignment(p->left, (size_t)s.b_step * memopt_i_cuda_gemm_size(s.b_type));
-    s.d_align = memopt_i_cuda_gemm_alignment(p->result, (size_t)s.d_step * memopt_i_cuda_gemm_size(s.d_type));
+    s.a_align = gemm_alignment(p->right, (size_t)s.a_step * gemm_size(s.a_type));
+    s.b_align = gemm_alignment(p->left, (size_t)s.b_step * gemm_size(s.b_type));
+    s.d_align = gemm_alignment(p->result, (size_t)s.d_step * gemm_size(s.d_type));
     s.bias_type = q->bias ? q->bias_type : 0;
-    s.bias_align = memopt_i_cuda_gemm_alignment(q->bias, 0);
-    s.aux_align = memopt_i_cuda_gemm_alignment(q->aux, 0);
+    s.bias_align = gemm_alignment(q->bias, 0);
+    s.aux_align = gemm_alignment(q->aux, 0);
     s.aux_leading = q->aux ? (int64_t)q->aux_stride : 0;
     return s;
 }
 
-PRUNED uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
+PRUNED uint64_t gemm_hash(const shape_of_product *shape) {
     uint64_t words[sizeof *shape / 8];
     uint64_t h = 0;
     size_t i;
@@ -9675,7 +9193,7 @@ PRUNED uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
 /* ---- descriptors, and the heuristic ---- */
 #define MEMOPT_I_CUDA_SET(object, attribute, type, value)                                                              \
     do { type memopt_i_value = (type)(value);                                                                          \
-         if (!s) s = memopt_i_cuda_blas(object(attribute, &memopt_i_value, sizeof memopt_i_value)); } while (0)
+         if (!s) s = blas(object(attribute, &memopt_i_value, sizeof memopt_i_value)); } while (0)
 
 #define MEMOPT_I_CUDA_OF_DESC(attribute, ...)                                                                          \
     cublasLtMatmulDescSetAttribute(&e->desc, CUBLASLT_MATMUL_DESC_##attribute, __VA_ARGS__)
@@ -9686,10 +9204,9 @@ PRUNED uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
 #define MEMOPT_I_CUDA_OF_PREFERENCE(attribute, ...)                                                                    \
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_##attribute, __VA_ARGS__)
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows,
-                                                    uint64_t columns, int64_t leading, int32_t batch, int64_t step) {
-    memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatrixLayoutInit(layout, (cudaDataType)type, rows, columns,
-                                                                       leading));
+PRUNED memopt_cuda_status gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows,
+                                      uint64_t columns, int64_t leading, int32_t batch, int64_t step) {
+    memopt_cuda_status s = blas(cublasLtMatrixLayoutInit(layout, (cudaDataType)type, rows, columns, leading));
 
     if (batch == 1) return s;
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_LAYOUT, BATCH_COUNT, int32_t, batch);
@@ -9698,7 +9215,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_layout(cublasLtMatrixLayout_t layou
 }
 
 /* The addresses that a descriptor holds: told anew in each call. The heuristic looks at how they are aligned. */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_point(memopt_i_cuda_shape_entry *e, const memopt_i_cuda_product *q) {
+PRUNED memopt_cuda_status gemm_point(shape_entry *e, const matrix_product *q) {
     memopt_cuda_status s = 0;
 
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_POINTER, void *, q->bias);
@@ -9708,11 +9225,9 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_point(memopt_i_cuda_shape_entry *e,
     return s;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
-                                                      memopt_i_cuda_shape_entry *e) {
-    const memopt_i_cuda_shape *x = &e->shape;
-    memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute,
-                                                                     CUDA_R_32F));
+PRUNED memopt_cuda_status gemm_describe(const memopt_cuda_gemm *g, const matrix_product *q, shape_entry *e) {
+    const shape_of_product *x = &e->shape;
+    memopt_cuda_status s = blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute, CUDA_R_32F));
 
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSA, int32_t, x->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSB, int32_t, x->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -9720,17 +9235,17 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g,
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_DATA_TYPE, int32_t, x->bias_type);
     if (q->aux) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE_AUX_LD, int64_t, x->aux_leading);
     if (q->is_fp8 && g->desc.fast_fp8) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, FAST_ACCUM, int8_t, 1);
-    if (!s) s = memopt_i_cuda_gemm_point(e, q);
-    if (!s) s = memopt_i_cuda_gemm_layout(&e->a, x->a_type, x->a_transposed ? x->depth : x->rows,
-                                          x->a_transposed ? x->rows : x->depth, x->a_leading, x->batch, x->a_step);
-    if (!s) s = memopt_i_cuda_gemm_layout(&e->b, x->b_type, x->b_transposed ? x->columns : x->depth,
-                                          x->b_transposed ? x->depth : x->columns, x->b_leading, x->batch, x->b_step);
-    if (!s) s = memopt_i_cuda_gemm_layout(&e->d, x->d_type, x->rows, x->columns, x->d_leading, x->batch, x->d_step);
+    if (!s) s = gemm_point(e, q);
+    if (!s) s = gemm_layout(&e->a, x->a_type, x->a_transposed ? x->depth : x->rows,
+                            x->a_transposed ? x->rows : x->depth, x->a_leading, x->batch, x->a_step);
+    if (!s) s = gemm_layout(&e->b, x->b_type, x->b_transposed ? x->columns : x->depth,
+                            x->b_transposed ? x->depth : x->columns, x->b_leading, x->batch, x->b_step);
+    if (!s) s = gemm_layout(&e->d, x->d_type, x->rows, x->columns, x->d_leading, x->batch, x->d_step);
     return s;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_i_cuda_shape_entry *e) {
-    const memopt_i_cuda_shape *x = &e->shape;
+PRUNED memopt_cuda_status gemm_search(memopt_cuda_gemm *g, shape_entry *e) {
+    const shape_of_product *x = &e->shape;
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t found;
     cublasStatus_t status;
@@ -9738,7 +9253,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_
     const uint32_t split = g->desc.deterministic ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE
                          : (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                          | (x->d_type == CUDA_R_32F ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u);
-    memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatmulPreferenceInit(&preference));
+    memopt_cuda_status s = blas(cublasLtMatmulPreferenceInit(&preference));
 
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, MAX_WORKSPACE_BYTES, uint64_t, g->desc.workspace_bytes);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, REDUCTION_SCHEME_MASK, uint32_t, split);
@@ -9753,7 +9268,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_
                                             &count);
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED &&
         status != CUBLAS_STATUS_INVALID_VALUE)
-        return memopt_i_cuda_blas(status); /* these two: not in this library */
+        return blas(status); /* these two: not in this library */
     e->none = status != CUBLAS_STATUS_SUCCESS || count < 1 || found.state != CUBLAS_STATUS_SUCCESS;
     if (!e->none) {
         e->algorithm = found.algo;
@@ -9764,27 +9279,26 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_
 
 /* Any of them, as the count of heuristics falls: the oldest would be the very one that is needed next, in a step that
    goes through more shapes than there is room for. */
-PRUNED size_t memopt_i_cuda_gemm_victim(const memopt_cuda_gemm *g) {
+PRUNED size_t gemm_victim(const memopt_cuda_gemm *g) {
     return (size_t)(((uint64_t)g->counts.heuristics * UINT64_C(0x9e3779b97f4a7c15) >> 32) % g->desc.shapes);
 }
 
 /* The entry of a product's shape; made where there is none. A failure leaves the table as it was. */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
-                                                  memopt_i_cuda_shape_entry **out) {
-    memopt_i_cuda_shape_entry made;
+PRUNED memopt_cuda_status gemm_find(memopt_cuda_gemm *g, const matrix_product *q, shape_entry **out) {
+    shape_entry made;
     uint64_t hash;
     memopt_cuda_status s;
     size_t i;
 
     memset(&made, 0, sizeof made);
-    made.shape = memopt_i_cuda_gemm_shape(g, q);
-    hash = memopt_i_cuda_gemm_hash(&made.shape);
+    made.shape = gemm_shape(g, q);
+    hash = gemm_hash(&made.shape);
     for (i = 0; i < g->used; ++i)
         if (g->hashes[i] == hash && !memcmp(&g->entries[i].shape, &made.shape, sizeof made.shape)) break;
     if (i == g->used) {
-        if ((s = memopt_i_cuda_gemm_describe(g, q, &made)) != 0) return s;
-        if ((s = memopt_i_cuda_gemm_search(g, &made)) != 0) return s;
-        i = g->used < g->desc.shapes ? g->used++ : memopt_i_cuda_gemm_victim(g);
+        if ((s = gemm_describe(g, q, &made)) != 0) return s;
+        if ((s = gemm_search(g, &made)) != 0) return s;
+        i = g->used < g->desc.shapes ? g->used++ : gemm_victim(g);
         g->hashes[i] = hash;
         g->entries[i] = made;
     }
@@ -9793,7 +9307,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const mem
 }
 
 /* ---- products without depth: only the beginning ---- */
-PRUNED __global__ void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_i_cuda_product q, size_t blocks_a_row) {
+PRUNED __global__ void __launch_bounds__(256) begin_kernel(matrix_product q, size_t blocks_a_row) {
     const size_t row = blockIdx.x / blocks_a_row;
     const size_t j = blockIdx.x % blocks_a_row * 256 + threadIdx.x;
     const size_t at = row / q.p.rows * q.batch.result_step + row % q.p.rows * q.p.result_stride + j;
@@ -9803,68 +9317,65 @@ PRUNED __global__ void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_
     else ((uint16_t *)q.p.result)[at] = 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *q, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status gemm_begin(const matrix_product *q, memopt_cuda_stream stream) {
     const size_t a_row = memopt_i_ceil_div(q->p.columns, 256);
     size_t rows;
 
     if (memopt_i_mul(q->p.rows, memopt_i_max(q->batch.count, 1), &rows) || memopt_i_mul(rows, a_row, &rows))
         return MEMOPT_ERR_OVERFLOW;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_begin_kernel<>, rows, 256, 0, stream, *q, a_row);
+    return MEMOPT_I_CUDA_RUN(begin_kernel<>, rows, 256, 0, stream, *q, a_row);
 }
 
 /* ---- a product ---- */
 /* Only its algorithm where `plan_only`; else it is launched. Everything about it has been checked. */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int plan_only,
-                                                 memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status gemm_run(memopt_cuda_gemm *g, const matrix_product *q, int plan_only,
+                                   memopt_cuda_stream stream) {
     const float one = 1;
     const float begin = q->p.accumulate ? 1.0f : 0.0f;
-    memopt_i_cuda_shape_entry *e;
+    shape_entry *e;
     memopt_cuda_status s;
 
     if (!q->p.rows || !q->p.columns) return 0;
-    if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : memopt_i_cuda_gemm_begin(q, stream);
-    if ((s = memopt_i_cuda_gemm_find(g, q, &e)) != 0 || plan_only) return s;
-    if ((s = memopt_i_cuda_gemm_point(e, q)) != 0) return s;
-    s = memopt_i_cuda_blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin,
-                                          q->p.result, &e->d, q->p.result, &e->d, &e->algorithm, g->desc.d_workspace,
-                                          e->workspace, stream));
+    if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : gemm_begin(q, stream);
+    if ((s = gemm_find(g, q, &e)) != 0 || plan_only) return s;
+    if ((s = gemm_point(e, q)) != 0) return s;
+    s = blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin, q->p.result, &e->d,
+                            q->p.result, &e->d, &e->algorithm, g->desc.d_workspace, e->workspace, stream));
     g->counts.products += !s;
     return s;
 }
 
 /* Where no algorithm adds a bias: the result begins as the bias, and the product is added to it. */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_onto_bias(memopt_cuda_gemm *g, memopt_i_cuda_product q,
-                                                       memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status gemm_onto_bias(memopt_cuda_gemm *g, matrix_product q, memopt_cuda_stream stream) {
     memopt_cuda_status s;
 
     q.bias = NULL; /* q.p has it for the beginning */
     q.epilogue = 0;
     q.p.accumulate = 1;
-    s = memopt_i_cuda_gemm_run(g, &q, 1, stream);
-    if (!s) s = memopt_i_cuda_gemm_begin(&q, stream);
-    return s ? s : memopt_i_cuda_gemm_run(g, &q, 0, stream);
+    s = gemm_run(g, &q, 1, stream);
+    if (!s) s = gemm_begin(&q, stream);
+    return s ? s : gemm_run(g, &q, 0, stream);
 }
 
 /* Can this gemm work with such operands and results at all? */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, memopt_type operands,
-                                                   memopt_type result) {
+PRUNED memopt_cuda_status gemm_types(const memopt_cuda_gemm *g, memopt_type operands, memopt_type result) {
     if (!memopt_type_bytes(operands) || !memopt_type_bytes(result)) return MEMOPT_ERR_ARGUMENT;
     if (operands != result && result != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
     return operands == MEMOPT_TYPE_BF16 && g->capability < 80 ? MEMOPT_CUDA_ERR_TYPE : 0;
 }
 
 /* The gemm is there, and of the device that is current; no error is waiting. */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
+PRUNED memopt_cuda_status gemm_ready(const memopt_cuda_gemm *g) {
     int device = 0;
-    memopt_cuda_status s = memopt_i_cuda_ready();
-    if (!s) s = memopt_i_cuda_taken(cudaGetDevice(&device));
+    memopt_cuda_status s = ready();
+    if (!s) s = taken(cudaGetDevice(&device));
     return s ? s : device == g->device ? 0 : MEMOPT_ERR_ARGUMENT;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
+PRUNED memopt_cuda_status gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
 
 /* A matrix of a batch as one: that overlap is looked for in all of it. */
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
+PRUNED memopt_cuda_status gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
     const size_t size = memopt_type_bytes(m->type);
     size_t far;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
@@ -9881,13 +9392,13 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, siz
     return 0;
 }
 
-PRUNED int memopt_i_cuda_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
-                                      size_t b_bytes, size_t count) {
+PRUNED int gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
+                        size_t b_bytes, size_t count) {
     return count > 1 ? memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)
                      : memopt_i_gemm_overlap(a, a_bytes, b, b_bytes);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
+PRUNED memopt_cuda_status gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
     memopt_i_gemm_matrix m[4];
     size_t bytes[4], i, far;
     memopt_cuda_status s;
@@ -9895,17 +9406,17 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, cons
 
     if ((p->left_transposed | p->right_transposed | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
     if (p->accumulate && p->bias) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_cuda_gemm_dimension(p->rows) || memopt_i_cuda_gemm_dimension(p->columns) ||
-        memopt_i_cuda_gemm_dimension(p->depth) || memopt_i_cuda_gemm_dimension(batch->count))
+    if (gemm_dimension(p->rows) || gemm_dimension(p->columns) ||
+        gemm_dimension(p->depth) || gemm_dimension(batch->count))
         return MEMOPT_ERR_OVERFLOW;
     m[0] = memopt_i_gemm_matrix_of(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
     m[1] = memopt_i_gemm_matrix_of(p->left, p->rows, p->depth, p->left_transposed, p->left_stride, p->left_type);
     m[2] = memopt_i_gemm_matrix_of(p->right, p->depth, p->columns, p->right_transposed, p->right_stride, p->right_type);
     m[3] = memopt_i_gemm_matrix_of(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
     for (i = 0; i < 4; ++i)
-        if ((s = memopt_i_cuda_gemm_matrix(&m[i], batch->count, steps[i], &bytes[i])) != 0) return s;
+        if ((s = gemm_matrix(&m[i], batch->count, steps[i], &bytes[i])) != 0) return s;
     for (i = 1; i < 4; ++i)
-        if (memopt_i_cuda_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i], batch->count)) return MEMOPT_CUDA_ERR_OVERLAP;
+        if (gemm_overlap(&m[0], bytes[0], &m[i], bytes[i], batch->count)) return MEMOPT_CUDA_ERR_OVERLAP;
     if (batch->count < 2 || !p->rows || !p->columns) return 0;
     far = (batch->count - 1) * steps[0] + p->columns; /* results side by side in rows, or one after the other */
     if (steps[0] < (p->rows - 1) * p->result_stride + p->columns
@@ -9913,18 +9424,17 @@ PRUNED memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, cons
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
-                                                                   const memopt_product *product,
-                                                                   const memopt_cuda_gemm_batch *batch,
-                                                                   memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm, const memopt_product *product,
+                                                               const memopt_cuda_gemm_batch *batch,
+                                                               memopt_cuda_stream stream) {
     const memopt_product *p = product;
-    memopt_i_cuda_product q;
+    matrix_product q;
     memopt_cuda_status s;
 
     if (!gemm || !p || !batch) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_gemm_check(p, batch)) != 0) return s;
+    if ((s = gemm_check(p, batch)) != 0) return s;
     if (p->left_type != p->right_type) return MEMOPT_CUDA_ERR_TYPE;
-    if ((s = memopt_i_cuda_gemm_types(gemm, p->left_type, p->result_type)) != 0) return s;
+    if ((s = gemm_types(gemm, p->left_type, p->result_type)) != 0) return s;
     if (p->bias && p->result_type != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
     if (!batch->count) return 0;
     memset(&q, 0, sizeof q);
@@ -9935,13 +9445,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_g
         q.bias_type = CUDA_R_32F;
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
-    if ((s = memopt_i_cuda_gemm_ready(gemm)) != 0) return s;
-    s = memopt_i_cuda_gemm_run(gemm, &q, 0, stream);
-    return q.bias && s == MEMOPT_CUDA_ERR_NO_ALGORITHM ? memopt_i_cuda_gemm_onto_bias(gemm, q, stream) : s;
+    if ((s = gemm_ready(gemm)) != 0) return s;
+    s = gemm_run(gemm, &q, 0, stream);
+    return q.bias && s == MEMOPT_CUDA_ERR_NO_ALGORITHM ? gemm_onto_bias(gemm, q, stream) : s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
-                                                             memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
+                                                         memopt_cuda_stream stream) {
     memopt_cuda_gemm_batch one;
     memset(&one, 0, sizeof one);
     one.count = 1;
@@ -9949,19 +9459,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *g
 }
 
 /* ---- 8 bits: cuBLASLt takes them only as A^T B, which is left right^T of rows ---- */
-PRUNED int memopt_i_cuda_fp8_code(memopt_cuda_fp8 type) {
+PRUNED int fp8_code(memopt_cuda_fp8 type) {
     return type == MEMOPT_CUDA_FP8_E4M3 ? CUDA_R_8F_E4M3 : type == MEMOPT_CUDA_FP8_E5M2 ? CUDA_R_8F_E5M2 : -1;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product *p) {
+PRUNED memopt_cuda_status fp8_check(const memopt_cuda_fp8_product *p) {
     const size_t size = memopt_type_bytes(p->result_type);
     size_t left, right, result;
 
-    if (memopt_i_cuda_fp8_code(p->left_type) < 0 || memopt_i_cuda_fp8_code(p->right_type) < 0 || !size
+    if (fp8_code(p->left_type) < 0 || fp8_code(p->right_type) < 0 || !size
         || (p->accumulate & ~1) || (p->accumulate && p->d_bias)) return MEMOPT_ERR_ARGUMENT;
     if (p->left_type == MEMOPT_CUDA_FP8_E5M2 && p->right_type == MEMOPT_CUDA_FP8_E5M2) return MEMOPT_CUDA_ERR_TYPE;
-    if (memopt_i_cuda_gemm_dimension(p->rows) || memopt_i_cuda_gemm_dimension(p->columns)
-        || memopt_i_cuda_gemm_dimension(p->depth)) return MEMOPT_ERR_OVERFLOW;
+    if (gemm_dimension(p->rows) || gemm_dimension(p->columns) || gemm_dimension(p->depth)) return MEMOPT_ERR_OVERFLOW;
     if ((p->rows | p->columns | p->depth | p->left_stride | p->right_stride | p->result_stride * size) & 15)
         return MEMOPT_CUDA_ERR_STRIDE;
     if (p->left_stride < p->depth || p->right_stride < p->depth || p->result_stride < p->columns
@@ -9975,32 +9484,32 @@ PRUNED memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product 
     left = p->left_stride * (p->rows - 1) + p->depth;
     right = p->right_stride * (p->columns - 1) + p->depth;
     result = (p->result_stride * (p->rows - 1) + p->columns) * size;
-    if (memopt_i_cuda_no_overlap(p->d_result, result, p->d_left, left)
-        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_right, right)
-        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_bias, 2 * p->columns)
-        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_left_scale, 4)
-        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_right_scale, 4)) return MEMOPT_CUDA_ERR_OVERLAP;
+    if (no_overlap(p->d_result, result, p->d_left, left)
+        || no_overlap(p->d_result, result, p->d_right, right)
+        || no_overlap(p->d_result, result, p->d_bias, 2 * p->columns)
+        || no_overlap(p->d_result, result, p->d_left_scale, 4)
+        || no_overlap(p->d_result, result, p->d_right_scale, 4)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
-                                                                 const memopt_cuda_fp8_product *product,
-                                                                 memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
+                                                             const memopt_cuda_fp8_product *product,
+                                                             memopt_cuda_stream stream) {
     const memopt_cuda_fp8_product *p = product;
-    memopt_i_cuda_product q;
+    matrix_product q;
     memopt_cuda_status s;
     const memopt_type none = MEMOPT_TYPE_F32; /* the codes of operands say what they are */
 
     if (!gemm || !p) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_fp8_check(p)) != 0) return s;
+    if ((s = fp8_check(p)) != 0) return s;
     if (gemm->capability < 89 || (p->d_bias && !p->depth)) return MEMOPT_CUDA_ERR_TYPE;
-    q = memopt_i_cuda_product_of(p->rows, p->columns, p->depth, { p->d_left, p->left_stride, none, 0, 0 },
-                                 { p->d_right, p->right_stride, none, 1, 0 },
-                                 { p->d_result, p->result_stride, p->result_type, 0, 0 });
+    q = product_of(p->rows, p->columns, p->depth, { p->d_left, p->left_stride, none, 0, 0 },
+                   { p->d_right, p->right_stride, none, 1, 0 },
+                   { p->d_result, p->result_stride, p->result_type, 0, 0 });
     q.p.accumulate = p->accumulate;
     q.is_fp8 = 1;
-    q.left_code = memopt_i_cuda_fp8_code(p->left_type);
-    q.right_code = memopt_i_cuda_fp8_code(p->right_type);
+    q.left_code = fp8_code(p->left_type);
+    q.right_code = fp8_code(p->right_type);
     q.left_scale = p->d_left_scale;
     q.right_scale = p->d_right_scale;
     if (p->d_bias) {
@@ -10008,8 +9517,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
         q.bias_type = p->result_type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
     }
-    if ((s = memopt_i_cuda_gemm_ready(gemm)) != 0) return s;
-    return memopt_i_cuda_gemm_run(gemm, &q, 0, stream);
+    if ((s = gemm_ready(gemm)) != 0) return s;
+    return gemm_run(gemm, &q, 0, stream);
 }
 
 /* @section cuda_linear : cuda_base cuda_gemm cuda_layer api_cuda_linear
@@ -10038,39 +9547,34 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
 enum { MEMOPT_I_CUDA_SUM_PARTS = 128, MEMOPT_I_CUDA_SUM_ROWS = 64 };
 
 /* Rows of partial sums of a bias gradient. */
-PRUNED size_t memopt_i_cuda_linear_parts(const memopt_linear *x) {
+PRUNED size_t linear_parts(const memopt_linear *x) {
     const size_t tiles = memopt_i_max(memopt_i_ceil_div(x->outputs, 256), 1);
     const size_t max = memopt_i_max(memopt_i_min(1024 / tiles, MEMOPT_I_CUDA_SUM_PARTS), 1);
     return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_SUM_ROWS), max), 1);
 }
 
 /* 8 elements of `n` rows (4 or 1) `step` apart, added to sums in the order of rows; all loads come first. */
-template <typename T, int n>
-static __device__ __forceinline__ void memopt_i_cuda_sum_eight(float *sums, const T *row, size_t step) {
+template <typename T, int n> CU_DEVICE void sum_eight(float *sums, const T *row, size_t step) {
     uint4 words[n][sizeof(T) / 2];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < n; ++k)
+    CU_UNROLL for (int k = 0; k < n; ++k)
         for (int i = 0; i < (int)(sizeof(T) / 2); ++i) words[k][i] = reinterpret_cast<const uint4 *>(row + k * step)[i];
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < n; ++k) {
+    CU_UNROLL for (int k = 0; k < n; ++k) {
         T x[8];
         memcpy(x, words[k], sizeof x);
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 8; ++i) sums[i] = memopt_i_sum(sums[i], memopt_i_cuda_load(&x[i]));
+        CU_UNROLL for (int i = 0; i < 8; ++i) sums[i] = memopt_i_sum(sums[i], load_one(&x[i]));
     }
 }
 
-typedef struct memopt_i_cuda_sum {
+typedef struct sum_task {
     const void *rows;          /* count x width */
     size_t      count, width, parts, each; /* rows of a part */
     float      *partial;       /* parts x width */
     void       *sums;
     int         wide, accumulate;
-} memopt_i_cuda_sum;
+} sum_task;
 
-template <typename T>
-static __global__ void __launch_bounds__(256) memopt_i_cuda_columns_kernel(memopt_i_cuda_sum t) {
+template <typename T> static __global__ void __launch_bounds__(256) columns_kernel(sum_task t) {
     MEMOPT_I_CUDA_SHARED(float, part, [8][256 + 8]);
     const size_t tiles = (t.width + 255) / 256;
     const size_t tile = blockIdx.x % tiles;
@@ -10083,12 +9587,12 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_columns_kernel(memop
     float sums[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     size_t row = first + warp;
     if (t.wide && j + 8 <= t.width) {
-        for (; row + 24 < end; row += 32) memopt_i_cuda_sum_eight<T, 4>(sums, rows + row * t.width + j, 8 * t.width);
-        for (; row < end; row += 8) memopt_i_cuda_sum_eight<T, 1>(sums, rows + row * t.width + j, 0);
+        for (; row + 24 < end; row += 32) sum_eight<T, 4>(sums, rows + row * t.width + j, 8 * t.width);
+        for (; row < end; row += 8) sum_eight<T, 1>(sums, rows + row * t.width + j, 0);
     } else
         for (; row < end; row += 8)
             for (int i = 0; i < 8; ++i)
-                if (j + i < t.width) sums[i] = memopt_i_sum(sums[i], memopt_i_cuda_load(rows + row * t.width + j + i));
+                if (j + i < t.width) sums[i] = memopt_i_sum(sums[i], load_one(rows + row * t.width + j + i));
     for (int i = 0; i < 8; ++i) part[warp][i * 32 + lane] = sums[i]; /* lanes side by side: no bank conflicts */
     __syncthreads(); /* sums of all warps */
     float sum = 0;
@@ -10097,28 +9601,24 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_columns_kernel(memop
     if (column < t.width) t.partial[blockIdx.x / tiles * t.width + column] = sum;
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(128) memopt_i_cuda_total_kernel(memopt_i_cuda_sum t) {
+template <typename T> static __global__ void __launch_bounds__(128) total_kernel(sum_task t) {
     const size_t j = (size_t)blockIdx.x * 128 + threadIdx.x;
     T *to = (T *)t.sums + j;
 
     if (j >= t.width) return;
-    float sum = t.accumulate ? memopt_i_cuda_load(to) : 0.0f;
-    MEMOPT_I_CUDA_UNROLL
-    for (size_t i = 0; i < t.parts; ++i) sum = memopt_i_sum(sum, t.partial[i * t.width + j]);
-    memopt_i_cuda_store(to, sum);
+    float sum = t.accumulate ? load_one(to) : 0.0f;
+    CU_UNROLL for (size_t i = 0; i < t.parts; ++i) sum = memopt_i_sum(sum, t.partial[i * t.width + j]);
+    store_one(to, sum);
 }
 
 /* The partial sums of t.parts, added up in their order. */
-PRUNED memopt_cuda_status memopt_i_cuda_linear_total(const memopt_i_cuda_sum *t, memopt_type type,
-                                                     memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_WITH(type, MEMOPT_I_CUDA_RUN(memopt_i_cuda_total_kernel<T>, memopt_i_ceil_div(t->width, 128),
+PRUNED memopt_cuda_status linear_total(const sum_task *t, memopt_type type, memopt_cuda_stream stream) {
+    return MEMOPT_I_CUDA_WITH(type, MEMOPT_I_CUDA_RUN(total_kernel<T>, memopt_i_ceil_div(t->width, 128),
                                                       128, 0, stream, *t));
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x,
-                                                   memopt_cuda_stream stream) {
-    memopt_i_cuda_sum t;
+PRUNED memopt_cuda_status linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x, memopt_cuda_stream stream) {
+    sum_task t;
     memopt_cuda_status s = 0;
     const size_t size = memopt_type_bytes(x->type);
 
@@ -10129,84 +9629,81 @@ PRUNED memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, c
     t.partial = (float *)ops->d_scratch;
     t.sums = x->grad_bias;
     t.accumulate = x->accumulate != 0;
-    t.parts = x->rows ? memopt_i_cuda_linear_parts(x) : 0;
+    t.parts = x->rows ? linear_parts(x) : 0;
     t.wide = !(((uintptr_t)t.rows | t.width * size) & 15);
     if (t.parts) {
         t.each = memopt_i_ceil_div(t.count, t.parts);
         t.parts = memopt_i_ceil_div(t.count, t.each);
         s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
-            memopt_i_cuda_columns_kernel<T>, t.parts * memopt_i_ceil_div(t.width, 256), 256, 0, stream, t));
+            columns_kernel<T>, t.parts * memopt_i_ceil_div(t.width, 256), 256, 0, stream, t));
     }
-    return s ? s : memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
+    return s ? s : linear_total(&t, x->gradient_type, stream);
 }
 
 /* ---- what forward and backward have in common ---- */
-PRUNED memopt_cuda_status memopt_i_cuda_linear_resolve(const memopt_linear *x, size_t *bytes) {
+PRUNED memopt_cuda_status linear_resolve(const memopt_linear *x, size_t *bytes) {
     size_t parts;
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
     if (x->type != x->weight_type) return MEMOPT_CUDA_ERR_TYPE;
-    if (memopt_i_cuda_gemm_dimension(x->rows) || memopt_i_cuda_gemm_dimension(x->inputs)
-        || memopt_i_cuda_gemm_dimension(x->outputs) || memopt_i_ops_too_large(x->rows, x->inputs, x->type)
+    if (gemm_dimension(x->rows) || gemm_dimension(x->inputs)
+        || gemm_dimension(x->outputs) || memopt_i_ops_too_large(x->rows, x->inputs, x->type)
         || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
         || memopt_i_ops_too_large(x->outputs, x->inputs, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
-    parts = memopt_i_cuda_linear_parts(x);
+    parts = linear_parts(x);
     if (memopt_i_mul(parts, x->outputs, &parts) || memopt_i_mul(parts, sizeof(float), &parts))
         return MEMOPT_ERR_OVERFLOW;
     *bytes = x->grad_bias ? parts : 0;
     return 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_ops *, const memopt_linear *linear,
-                                                              size_t *bytes) {
+PUBLIC memopt_cuda_status api::memopt_cuda_linear_scratch(const memopt_cuda_ops *, const memopt_linear *linear,
+                                                          size_t *bytes) {
     size_t all;
     memopt_cuda_status s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_linear_resolve(linear, &all)) == 0) *bytes = all;
+    if ((s = linear_resolve(linear, &all)) == 0) *bytes = all;
     return s;
 }
 
 /* A pointer to count elements that the work cannot do without; NULL is fine where there are none. */
-PRUNED memopt_cuda_status memopt_i_cuda_linear_pointer(const void *p, memopt_type type, size_t count) {
-    return count ? memopt_i_cuda_pointer(p, memopt_type_bytes(type))
-                 : memopt_i_cuda_pointer_if(p, memopt_type_bytes(type));
+PRUNED memopt_cuda_status linear_pointer(const void *p, memopt_type type, size_t count) {
+    return count ? pointer(p, memopt_type_bytes(type))
+                 : pointer_if(p, memopt_type_bytes(type));
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
+PRUNED memopt_cuda_status linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
     return ops->scratch_bytes < bytes || (bytes && !ops->d_scratch) ? MEMOPT_ERR_BUFFER : 0;
 }
 
 /* ---- forward ---- */
-template <typename T>
-static __global__ void __launch_bounds__(256)
-    memopt_i_cuda_bias_kernel(T *z, const T *bias, size_t count, size_t width) {
+template <typename T> static __global__ void __launch_bounds__(256)
+    bias_kernel(T *z, const T *bias, size_t count, size_t width) {
     for (int i = 0; i < 4; ++i) {
         const size_t at = (size_t)blockIdx.x * 1024 + (size_t)i * 256 + threadIdx.x;
-        if (at < count)
-            memopt_i_cuda_store(z + at,
-                                memopt_i_sum(memopt_i_cuda_load(z + at), memopt_i_cuda_load(bias + at % width)));
+        if (at < count) store_one(z + at, memopt_i_sum(load_one(z + at), load_one(bias + at % width)));
     }
 }
 
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
 
-PRUNED int memopt_i_cuda_linear_can(const memopt_linear *x, const void *pre_activation) {
+PRUNED int linear_can(const memopt_linear *x, const void *pre_activation) {
     if (x->activation == MEMOPT_ACTIVATION_NONE || x->activation == MEMOPT_ACTIVATION_RELU) return !pre_activation;
     return x->activation == MEMOPT_ACTIVATION_GELU && (!pre_activation || x->outputs % 8 == 0);
 }
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *pre_activation, int how) {
-    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activation, int how) {
+    matrix_product q = product_of(
         x->rows, x->outputs, x->inputs, { x->input, x->inputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 1, 0 },
         { how == MEMOPT_I_CUDA_WHOLE || !pre_activation ? x->output : pre_activation, x->outputs, x->type, 0, 0 });
 
     if (x->bias && how != MEMOPT_I_CUDA_BARE) {
         q.bias = (void *)(uintptr_t)x->bias;
-        q.bias_type = memopt_i_cuda_gemm_type(x->type);
+        q.bias_type = gemm_type(x->type);
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
     if (how != MEMOPT_I_CUDA_WHOLE) return q;
@@ -10220,25 +9717,23 @@ PRUNED memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x
     return q;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, const memopt_linear *x,
-                                                   memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, memopt_cuda_stream stream) {
     void *pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
-    memopt_i_cuda_product q;
+    matrix_product q;
     memopt_activation_args a;
-    int how = !x->inputs ? MEMOPT_I_CUDA_BARE : memopt_i_cuda_linear_can(x, pre_activation) ? MEMOPT_I_CUDA_WHOLE
+    int how = !x->inputs ? MEMOPT_I_CUDA_BARE : linear_can(x, pre_activation) ? MEMOPT_I_CUDA_WHOLE
             : MEMOPT_I_CUDA_BIASED;
     memopt_cuda_status s;
 
     for (;; ++how) { /* the most that there is an algorithm for */
-        q = memopt_i_cuda_linear_product(x, pre_activation, how);
-        s = memopt_i_cuda_gemm_run(ops->gemm, &q, 1, stream);
+        q = linear_product(x, pre_activation, how);
+        s = gemm_run(ops->gemm, &q, 1, stream);
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == MEMOPT_I_CUDA_BARE) break;
     }
-    if (!s) s = memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
+    if (!s) s = gemm_run(ops->gemm, &q, 0, stream);
     if (!s && how == MEMOPT_I_CUDA_BARE && x->bias)
-        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
-            memopt_i_cuda_bias_kernel<T>, memopt_i_ceil_div(x->rows * x->outputs, 1024), 256, 0, stream,
-            (T *)q.p.result, (const T *)x->bias, x->rows * x->outputs, x->outputs));
+        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(bias_kernel<T>, memopt_i_ceil_div(x->rows * x->outputs, 1024),
+            256, 0, stream, (T *)q.p.result, (const T *)x->bias, x->rows * x->outputs, x->outputs));
     if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output))
         return s;
     memset(&a, 0, sizeof a);
@@ -10250,52 +9745,51 @@ PRUNED memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, c
     return memopt_cuda_activation_forward(ops, &a, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
-                                                              memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                          memopt_cuda_stream stream) {
     const memopt_linear *x = linear;
     size_t bytes, in, out, weights, size;
     memopt_cuda_status s;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_linear_resolve(x, &bytes)) != 0) return s;
-    if ((s = memopt_i_cuda_gemm_types(ops->gemm, x->type, x->type)) != 0) return s;
+    if ((s = linear_resolve(x, &bytes)) != 0) return s;
+    if ((s = gemm_types(ops->gemm, x->type, x->type)) != 0) return s;
     if (memopt_i_activation_is_invalid(x->activation)) return MEMOPT_ERR_ARGUMENT;
     if (x->residual) return MEMOPT_ERR_UNSUPPORTED;
     in = x->rows * x->inputs;
     out = x->rows * x->outputs;
     weights = out ? x->outputs * x->inputs : 0;
     size = memopt_type_bytes(x->type);
-    if ((s = memopt_i_cuda_linear_pointer(x->input, x->type, out ? in : 0)) != 0
-        || (s = memopt_i_cuda_linear_pointer(x->weights, x->type, weights)) != 0
-        || (s = memopt_i_cuda_linear_pointer(x->output, x->type, out)) != 0
-        || (s = memopt_i_cuda_pointer_if(x->bias, size)) != 0
-        || (s = memopt_i_cuda_pointer_if(x->pre_activation, size)) != 0)
+    if ((s = linear_pointer(x->input, x->type, out ? in : 0)) != 0
+        || (s = linear_pointer(x->weights, x->type, weights)) != 0
+        || (s = linear_pointer(x->output, x->type, out)) != 0
+        || (s = pointer_if(x->bias, size)) != 0
+        || (s = pointer_if(x->pre_activation, size)) != 0)
         return s;
     if (!out) return 0;
-    if (memopt_i_cuda_no_overlap(x->output, out * size, x->input, in * size)
-        || memopt_i_cuda_no_overlap(x->output, out * size, x->weights, weights * size)
-        || memopt_i_cuda_no_overlap(x->pre_activation, out * size, x->input, in * size)
-        || memopt_i_cuda_no_overlap(x->pre_activation, out * size, x->weights, weights * size)
-        || (x->pre_activation != x->output
-            && memopt_i_cuda_no_overlap(x->pre_activation, out * size, x->output, out * size)))
+    if (no_overlap(x->output, out * size, x->input, in * size)
+        || no_overlap(x->output, out * size, x->weights, weights * size)
+        || no_overlap(x->pre_activation, out * size, x->input, in * size)
+        || no_overlap(x->pre_activation, out * size, x->weights, weights * size)
+        || (x->pre_activation != x->output && no_overlap(x->pre_activation, out * size, x->output, out * size)))
         return MEMOPT_CUDA_ERR_OVERLAP;
-    if ((s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
-    return memopt_i_cuda_linear_run(ops, x, stream);
+    if ((s = gemm_ready(ops->gemm)) != 0) return s;
+    return linear_run(ops, x, stream);
 }
 
 /* ---- backward ---- */
-typedef struct memopt_i_cuda_backward {
+typedef struct backward_task {
     const memopt_cuda_ops *ops;
     const memopt_linear   *x;
     memopt_activation      activation; /* that made the input; none where its gradient is not wanted */
     const void            *pre_activation;
-    memopt_i_cuda_product  input, weights;
+    matrix_product  input, weights;
     int                    through;    /* the activation's gradient is a kernel after the product */
     int                    summed;     /* the bias' gradient comes with the weights' product */
-} memopt_i_cuda_backward;
+} backward_task;
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linear *x) {
-    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+PRUNED matrix_product linear_grad_input(const memopt_linear *x) {
+    matrix_product q = product_of(
         x->rows, x->inputs, x->outputs, { x->grad_output, x->outputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
 
@@ -10303,8 +9797,8 @@ PRUNED memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linear
     return q;
 }
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_linear *x) {
-    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
+    matrix_product q = product_of(
         x->outputs, x->inputs, x->rows, { x->grad_output, x->outputs, x->type, 1, 0 },
         { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
 
@@ -10313,67 +9807,67 @@ PRUNED memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_line
 }
 
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
-PRUNED memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) {
+PRUNED memopt_cuda_status linear_plan(backward_task *b) {
     const memopt_linear *x = b->x;
     memopt_cuda_gemm *g = b->ops->gemm;
     memopt_cuda_status s = 0;
 
     if (x->grad_input) {
-        b->input = memopt_i_cuda_linear_grad_input(x);
+        b->input = linear_grad_input(x);
         s = MEMOPT_CUDA_ERR_NO_ALGORITHM;
         if (b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
             b->input.epilogue = CUBLASLT_EPILOGUE_DGELU;
             b->input.aux = (void *)(uintptr_t)b->pre_activation;
             b->input.aux_stride = x->inputs;
-            s = memopt_i_cuda_gemm_run(g, &b->input, 1, NULL);
+            s = gemm_run(g, &b->input, 1, NULL);
         }
         if (s == MEMOPT_CUDA_ERR_NO_ALGORITHM) {
             b->input.epilogue = 0;
             b->input.aux = NULL;
             b->input.aux_stride = 0;
-            s = memopt_i_cuda_gemm_run(g, &b->input, 1, NULL);
+            s = gemm_run(g, &b->input, 1, NULL);
         }
         b->through = b->activation != MEMOPT_ACTIVATION_NONE && !b->input.epilogue;
         if (s) return s;
     }
     if (!x->grad_weights) return 0;
-    b->weights = memopt_i_cuda_linear_grad_weights(x);
+    b->weights = linear_grad_weights(x);
     if (x->grad_bias && !g->desc.deterministic && x->rows && x->inputs
         && (x->gradient_type == MEMOPT_TYPE_F32 || !x->accumulate)) {
         b->weights.epilogue = CUBLASLT_EPILOGUE_BGRADB;
         b->weights.bias = x->accumulate ? b->ops->d_scratch : x->grad_bias;
-        b->weights.bias_type = memopt_i_cuda_gemm_type(x->gradient_type);
-        s = memopt_i_cuda_gemm_run(g, &b->weights, 1, NULL);
+        b->weights.bias_type = gemm_type(x->gradient_type);
+        s = gemm_run(g, &b->weights, 1, NULL);
         b->summed = !s;
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM) return s;
         b->weights.epilogue = 0;
         b->weights.bias = NULL;
         b->weights.bias_type = 0;
     }
-    return memopt_i_cuda_gemm_run(g, &b->weights, 1, NULL);
+    return gemm_run(g, &b->weights, 1, NULL);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_linear_grad_bias(const memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status linear_grad_bias(const backward_task *b, memopt_cuda_stream stream) {
     const memopt_linear *x = b->x;
-    memopt_i_cuda_sum t;
+    sum_task t;
 
     if (!x->grad_bias || (b->summed && !x->accumulate)) return 0;
-    if (!b->summed) return memopt_i_cuda_linear_sum(b->ops, x, stream);
+    if (!b->summed) return linear_sum(b->ops, x, stream);
     memset(&t, 0, sizeof t);
     t.width = x->outputs;
     t.parts = 1;
     t.partial = (float *)b->ops->d_scratch;
     t.sums = x->grad_bias;
     t.accumulate = 1;
-    return memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
+    return linear_total(&t, x->gradient_type, stream);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status linear_back(backward_task *b, memopt_cuda_stream stream) {
     const memopt_linear *x = b->x;
     memopt_activation_args a;
-    memopt_cuda_status s = memopt_i_cuda_linear_plan(b);
+    memopt_cuda_status s = linear_plan(b);
 
-    if (!s && x->grad_input) s = memopt_i_cuda_gemm_run(b->ops->gemm, &b->input, 0, stream);
+    if (!s && x->grad_input) s = gemm_run(b->ops->gemm, &b->input, 0, stream);
     if (!s && x->grad_input && b->through && x->rows && x->inputs) {
         memset(&a, 0, sizeof a);
         a.n = x->rows * x->inputs;
@@ -10384,12 +9878,12 @@ PRUNED memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, m
         a.grad_input = x->grad_input;
         s = memopt_cuda_activation_backward(b->ops, &a, stream);
     }
-    if (!s && x->grad_weights) s = memopt_i_cuda_gemm_run(b->ops->gemm, &b->weights, 0, stream);
-    return s ? s : memopt_i_cuda_linear_grad_bias(b, stream);
+    if (!s && x->grad_weights) s = gemm_run(b->ops->gemm, &b->weights, 0, stream);
+    return s ? s : linear_grad_bias(b, stream);
 }
 
 /* Pointers and types of a backward. */
-PRUNED memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backward *b) {
+PRUNED memopt_cuda_status linear_check(const backward_task *b) {
     const memopt_linear *x = b->x;
     const int wanted = x->grad_weights || x->grad_bias;
     const size_t in = x->rows * x->inputs;
@@ -10398,48 +9892,48 @@ PRUNED memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backwar
     const size_t size = memopt_type_bytes(x->type);
     memopt_cuda_status s;
 
-    if ((s = memopt_i_cuda_linear_pointer(x->grad_output, x->type, x->grad_input || wanted ? out : 0)) != 0
-        || (s = memopt_i_cuda_pointer_if(x->grad_input, size)) != 0
-        || (s = memopt_i_cuda_linear_pointer(x->weights, x->type, x->grad_input && x->rows ? weights : 0)) != 0
-        || (s = memopt_i_cuda_linear_pointer(x->input, x->type, x->grad_weights && x->outputs ? in : 0)) != 0
-        || (s = memopt_i_cuda_gemm_types(b->ops->gemm, x->type, wanted ? x->gradient_type : x->type)) != 0)
+    if ((s = linear_pointer(x->grad_output, x->type, x->grad_input || wanted ? out : 0)) != 0
+        || (s = pointer_if(x->grad_input, size)) != 0
+        || (s = linear_pointer(x->weights, x->type, x->grad_input && x->rows ? weights : 0)) != 0
+        || (s = linear_pointer(x->input, x->type, x->grad_weights && x->outputs ? in : 0)) != 0
+        || (s = gemm_types(b->ops->gemm, x->type, wanted ? x->gradient_type : x->type)) != 0)
         return s;
-    if (wanted && ((s = memopt_i_cuda_pointer_if(x->grad_weights, memopt_type_bytes(x->gradient_type))) != 0
-        || (s = memopt_i_cuda_pointer_if(x->grad_bias, memopt_type_bytes(x->gradient_type))) != 0)) return s;
-    if (memopt_i_cuda_no_overlap(x->grad_input, in * size, x->grad_output, out * size)
-        || memopt_i_cuda_no_overlap(x->grad_input, in * size, x->weights, weights * size)
-        || (x->grad_weights && memopt_i_cuda_no_overlap(x->grad_input, in * size, x->input, in * size)))
+    if (wanted && ((s = pointer_if(x->grad_weights, memopt_type_bytes(x->gradient_type))) != 0
+        || (s = pointer_if(x->grad_bias, memopt_type_bytes(x->gradient_type))) != 0)) return s;
+    if (no_overlap(x->grad_input, in * size, x->grad_output, out * size)
+        || no_overlap(x->grad_input, in * size, x->weights, weights * size)
+        || (x->grad_weights && no_overlap(x->grad_input, in * size, x->input, in * size)))
         return MEMOPT_CUDA_ERR_OVERLAP;
     if (b->activation == MEMOPT_ACTIVATION_NONE) return 0;
     if (x->accumulate_input) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_cuda_linear_pointer(b->pre_activation, x->type, in)) != 0) return s;
-    return memopt_i_cuda_no_overlap(x->grad_input, in * size, b->pre_activation, in * size);
+    if ((s = linear_pointer(b->pre_activation, x->type, in)) != 0) return s;
+    return no_overlap(x->grad_input, in * size, b->pre_activation, in * size);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops,
-                                                                       const memopt_linear *linear,
-                                                                       memopt_activation activation,
-                                                                       const void *pre_activation,
-                                                                       memopt_cuda_stream stream) {
-    memopt_i_cuda_backward b;
+PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops,
+                                                                   const memopt_linear *linear,
+                                                                   memopt_activation activation,
+                                                                   const void *pre_activation,
+                                                                   memopt_cuda_stream stream) {
+    backward_task b;
     size_t bytes;
     memopt_cuda_status s;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_linear_resolve(linear, &bytes)) != 0) return s;
+    if ((s = linear_resolve(linear, &bytes)) != 0) return s;
     if (memopt_i_activation_is_invalid(activation)) return MEMOPT_ERR_ARGUMENT;
     memset(&b, 0, sizeof b);
     b.ops = ops;
     b.x = linear;
     b.pre_activation = pre_activation;
     b.activation = linear->grad_input ? activation : MEMOPT_ACTIVATION_NONE;
-    if ((s = memopt_i_cuda_linear_check(&b)) != 0 || (s = memopt_i_cuda_linear_scratch(ops, bytes)) != 0) return s;
-    if ((s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
-    return memopt_i_cuda_linear_back(&b, stream);
+    if ((s = linear_check(&b)) != 0 || (s = linear_scratch(ops, bytes)) != 0) return s;
+    if ((s = gemm_ready(ops->gemm)) != 0) return s;
+    return linear_back(&b, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
-                                                               memopt_cuda_stream stream) {
+PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                           memopt_cuda_stream stream) {
     return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL, stream);
 }
 
@@ -10469,7 +9963,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda
 #define MEMOPT_I_CUDA_BATCH_GRAD_PARTS 4 /* such parts of the gradient of z, between its kernel and the product */
 enum { MEMOPT_I_CUDA_BATCH_BLOCK = 256, MEMOPT_I_CUDA_BATCH_GROUPS = 1056, MEMOPT_I_CUDA_BATCH_TURNS = 4 };
 
-typedef struct memopt_i_cuda_batch { /* what kernels get, too: everything about z */
+typedef struct batch_task { /* what kernels get, too: everything about z */
     memopt_batch_norm x;      /* with defaults filled in */
     size_t   group, groups;   /* rows of one, and how many */
     size_t   part, grad_part;/* rows, whole groups */
@@ -10480,24 +9974,22 @@ typedef struct memopt_i_cuda_batch { /* what kernels get, too: everything about 
     float   *factor, *mean, *share; /* what the gradient of z is made of */
     void    *grad_z;          /* a part of the gradient of z */
     float   *weights;         /* where that is a part: sums for gradients of 16 bits, of weights, then of the bias */
-} memopt_i_cuda_batch;
+} batch_task;
 
 /* A thread's place: its columns, and of the rows that the block has, its first, its step and the end. */
-typedef struct memopt_i_cuda_batch_place {
+typedef struct batch_place {
     size_t at, row, step, end, group;
     unsigned left;
-} memopt_i_cuda_batch_place;
+} batch_place;
 
-template <int N>
-static __device__ __forceinline__ memopt_i_cuda_batch_place memopt_i_cuda_batch_at(const memopt_i_cuda_batch &t,
-                                                                                   size_t rows) {
-    memopt_i_cuda_batch_place p;
+template <int N> CU_DEVICE batch_place batch_at(const batch_task &t, size_t rows) {
+    batch_place p;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
     const size_t turn = blockIdx.x / t.tiles;
     const size_t begin = t.first + turn * rows;
 
     p.at = (((size_t)(blockIdx.x % t.tiles) << t.shift) + lane) * N;
-    p.left = memopt_i_cuda_left<N>(t.x.linear.outputs, p.at);
+    p.left = left_of<N>(t.x.linear.outputs, p.at);
     p.step = blockDim.x >> t.shift;
     p.row = begin + (threadIdx.x >> t.shift);
     p.end = memopt_i_min(begin + rows, t.first + t.count);
@@ -10506,25 +9998,20 @@ static __device__ __forceinline__ memopt_i_cuda_batch_place memopt_i_cuda_batch_
 }
 
 /* What a thread knows of its columns. */
-template <int N> struct memopt_i_cuda_batch_columns { float mean[N], inverse[N], scale[N], shift[N]; };
+template <int N> struct batch_columns { float mean[N], inverse[N], scale[N], shift[N]; };
 
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_batch_load_columns(const memopt_i_cuda_batch &t,
-                                                                        const memopt_i_cuda_batch_place &p,
-                                                                        memopt_i_cuda_batch_columns<N> *c) {
+template <int N> CU_DEVICE void batch_load_columns(const batch_task &t, const batch_place &p, batch_columns<N> *c) {
     const memopt_type f32 = MEMOPT_TYPE_F32;
     const memopt_type of_w = t.x.linear.weight_type;
 
-    memopt_i_cuda_floats<N>(c->mean, t.x.statistics, f32, p.at, p.left, t.wide_floats, 0);
-    memopt_i_cuda_floats<N>(c->inverse, t.x.statistics, f32, t.x.linear.outputs + p.at, p.left, t.wide_floats, 0);
-    memopt_i_cuda_floats<N>(c->scale, t.x.scale, of_w, p.at, p.left, t.wide_weights, 1);
-    memopt_i_cuda_floats<N>(c->shift, t.x.shift, of_w, p.at, p.left, t.wide_weights, 0);
+    floats_at<N>(c->mean, t.x.statistics, f32, p.at, p.left, t.wide_floats, 0);
+    floats_at<N>(c->inverse, t.x.statistics, f32, t.x.linear.outputs + p.at, p.left, t.wide_floats, 0);
+    floats_at<N>(c->scale, t.x.scale, of_w, p.at, p.left, t.wide_weights, 1);
+    floats_at<N>(c->shift, t.x.shift, of_w, p.at, p.left, t.wide_weights, 0);
 }
 
 /* Two sums of every slot of the block, in order, to scratch; element i of thread k is at all[i * BLOCK + k]. */
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_batch_add_slots(const memopt_i_cuda_batch &t, const float *a,
-                                                                     const float *b, size_t group) {
+template <int N> CU_DEVICE void batch_add_slots(const batch_task &t, const float *a, const float *b, size_t group) {
     const size_t n = t.x.linear.outputs;
     const size_t first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
     const unsigned lanes = 1u << t.shift;
@@ -10543,14 +10030,11 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_add_slots(const memop
     }
 }
 
-static __device__ __forceinline__ double memopt_i_cuda_batch_share(double before, double more) {
-    return more / (before + more);
-}
+CU_DEVICE double batch_share(double before, double more) { return more / (before + more); }
 
 /* The slots' means and squares, joined in order. */
-template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_batch_join_slots(const memopt_i_cuda_batch &t, const float *means,
-                                                                      const float *squares, size_t rows, size_t group) {
+template <int N> CU_DEVICE void batch_join_slots(const batch_task &t, const float *means,
+                                                 const float *squares, size_t rows, size_t group) {
     const size_t n = t.x.linear.outputs;
     const size_t first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
     const unsigned lanes = 1u << t.shift;
@@ -10565,7 +10049,7 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_join_slots(const memo
         if (first + e >= n) continue;
         for (unsigned slot = 0; slot < slots && slot < rows; ++slot) {
             const double more = (double)((rows - slot + slots - 1) / slots);
-            const double share = memopt_i_cuda_batch_share(before, more);
+            const double share = batch_share(before, more);
             memopt_i_batch_join_one(&mean, &square, means[from + (slot << t.shift)], squares[from + (slot << t.shift)],
                                     share, before * share);
             before += more;
@@ -10576,75 +10060,65 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_join_slots(const memo
 }
 
 /* A thread's spans of its next rows, all under way before the first is used. */
-template <class T, int N, int TURNS>
-static __device__ __forceinline__ void memopt_i_cuda_batch_fetch(memopt_i_cuda_span<T, N> *s, const T *from,
-                                                                 const memopt_i_cuda_batch &t,
-                                                                 const memopt_i_cuda_batch_place &p, size_t row) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < TURNS; ++k)
+template <class T, int N, int TURNS> CU_DEVICE void batch_fetch(row_span<T, N> *s, const T *from, const batch_task &t,
+                                                                const batch_place &p, size_t row) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k)
         if (row + (size_t)k * p.step < p.end)
-            memopt_i_cuda_span_get(&s[k], from + (row + (size_t)k * p.step) * t.x.linear.outputs, p.left, t.wide);
+            span_get(&s[k], from + (row + (size_t)k * p.step) * t.x.linear.outputs, p.left, t.wide);
 }
 
 /* The same of two arrays, their rows side by side. */
-template <class T, int N, int TURNS>
-static __device__ __forceinline__ void memopt_i_cuda_batch_fetch_two(memopt_i_cuda_span<T, N> *zs,
-                                                                     memopt_i_cuda_span<T, N> *gs, const T *z,
-                                                                     const T *g, const memopt_i_cuda_batch &t,
-                                                                     const memopt_i_cuda_batch_place &p, size_t row) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < TURNS; ++k)
+template <class T, int N, int TURNS> CU_DEVICE void batch_fetch_two(row_span<T, N> *zs, row_span<T, N> *gs, const T *z,
+                                                                    const T *g, const batch_task &t,
+                                                                    const batch_place &p, size_t row) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k)
         if (row + (size_t)k * p.step < p.end) {
             const size_t at = (row + (size_t)k * p.step) * t.x.linear.outputs;
 
-            memopt_i_cuda_span_get(&zs[k], z + at, p.left, t.wide);
-            memopt_i_cuda_span_get(&gs[k], g + at, p.left, t.wide);
+            span_get(&zs[k], z + at, p.left, t.wide);
+            span_get(&gs[k], g + at, p.left, t.wide);
         }
 }
 
 /* Mean and squares of the columns of a group. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-memopt_i_cuda_batch_deviations_kernel(memopt_i_cuda_batch t) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
+batch_deviations_kernel(batch_task t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
 
     MEMOPT_I_CUDA_SHARED(float, means, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, squares, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
-    const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
+    const batch_place p = batch_at<N>(t, t.group);
     const size_t begin = p.row - (threadIdx.x >> t.shift);
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     float mean[N] = { 0 };
     float square[N] = { 0 };
     float count = 0;
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
-        memopt_i_cuda_span<T, N> s[TURNS];
+        row_span<T, N> s[TURNS];
 
-        memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k) {
+        batch_fetch<T, N, TURNS>(s, z, t, p, row);
+        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;
             count = memopt_i_sum(count, 1.0f);
             const float share = memopt_i_v1_div(1.0f, count);
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) {
-                const float x = memopt_i_cuda_at(s[k], i);
+            CU_UNROLL for (int i = 0; i < N; ++i) {
+                const float x = element_at(s[k], i);
                 const float d = memopt_i_v1_sub(x, mean[i]);
                 mean[i] = fmaf(d, share, mean[i]);
                 square[i] = fmaf(d, memopt_i_v1_sub(x, mean[i]), square[i]);
             }
         }
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
+    CU_UNROLL for (int i = 0; i < N; ++i) {
         means[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = mean[i];
         squares[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = square[i];
     }
     __syncthreads(); /* every thread's squares are there */
-    memopt_i_cuda_batch_join_slots<N>(t, means, squares, p.end - begin, p.group);
+    batch_join_slots<N>(t, means, squares, p.end - begin, p.group);
 }
 
 /* Of 32 columns: slice y of n joins groups y, y + n, ...; then the slices are joined, in order. */
-PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_kernel(memopt_i_cuda_batch t) {
+PRUNED __global__ void __launch_bounds__(1024) batch_statistics_kernel(batch_task t) {
     MEMOPT_I_CUDA_SHARED(double, means, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, squares, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, counts, [32]);
@@ -10660,7 +10134,7 @@ PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_ke
     double before = 0;
     for (size_t k = slice; k < t.groups; k += slices) {
         const double more = (double)memopt_i_min(t.group, x->linear.rows - k * t.group);
-        const double share = memopt_i_cuda_batch_share(before, more);
+        const double share = batch_share(before, more);
 
         if (i < n)
             memopt_i_batch_join_one(&mean, &square, t.sums[k * 2 * n + i], t.sums[(k * 2 + 1) * n + i], share,
@@ -10673,7 +10147,7 @@ PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_ke
     __syncthreads(); /* every slice of groups is there */
     if (slice || i >= n) return;
     for (unsigned k = 1; k < slices; ++k) {
-        const double share = memopt_i_cuda_batch_share(before, counts[k]);
+        const double share = batch_share(before, counts[k]);
         memopt_i_batch_join_one(&mean, &square, means[k][lane], squares[k][lane], share, before * share);
         before += counts[k];
     }
@@ -10690,112 +10164,98 @@ PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_ke
 }
 
 /* Rows of a block, where none has to be a group. */
-static __host__ __device__ __forceinline__ size_t memopt_i_cuda_batch_rows(unsigned shift) {
+static __host__ __device__ __forceinline__ size_t batch_rows(unsigned shift) {
     return (size_t)(MEMOPT_I_CUDA_BATCH_BLOCK >> shift) * (4 * MEMOPT_I_CUDA_BATCH_TURNS);
 }
 
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
+batch_output_kernel(batch_task t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
-    const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, memopt_i_cuda_batch_rows(t.shift));
+    const batch_place p = batch_at<N>(t, batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     T *y = static_cast<T *>(t.x.linear.output) + p.at;
-    memopt_i_cuda_batch_columns<N> c;
+    batch_columns<N> c;
 
     if (!p.left) return;
-    memopt_i_cuda_batch_load_columns(t, p, &c);
+    batch_load_columns(t, p, &c);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
-        memopt_i_cuda_span<T, N> s[TURNS];
+        row_span<T, N> s[TURNS];
 
-        memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k) {
+        batch_fetch<T, N, TURNS>(s, z, t, p, row);
+        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
             float out[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) {
-                const float h = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(s[k], i), c.mean[i], c.inverse[i]);
+            CU_UNROLL for (int i = 0; i < N; ++i) {
+                const float h = memopt_i_v1_norm_normalize_of(element_at(s[k], i), c.mean[i], c.inverse[i]);
                 out[i] = fmaf(h, c.scale[i], c.shift[i]);
             }
-            memopt_i_cuda_act<N>(t.x.linear.activation, out);
-            memopt_i_cuda_span_put(y + (row + (size_t)k * p.step) * width, memopt_i_cuda_span_of<T, N>(out), p.left,
-                                   t.wide);
+            activate<N>(t.x.linear.activation, out);
+            span_put(y + (row + (size_t)k * p.step) * width, span_of<T, N>(out), p.left, t.wide);
         }
     }
 }
 
 /* ---- backward ---- */
 /* g' and h of a span. */
-template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_batch_grad_of(const memopt_i_cuda_batch &t,
-                                                                   const memopt_i_cuda_batch_columns<N> &c,
-                                                                   const memopt_i_cuda_span<T, N> &z,
-                                                                   const memopt_i_cuda_span<T, N> &g, float *u,
-                                                                   float *h) {
+template <class T, int N> CU_DEVICE void batch_grad_of(const batch_task &t, const batch_columns<N> &c, const row_span<T,
+                                                       N> &z, const row_span<T, N> &g, float *u, float *h) {
     float x[N];
 
-    memopt_i_cuda_span_floats(u, g);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
-        h[i] = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(z, i), c.mean[i], c.inverse[i]);
+    span_floats(u, g);
+    CU_UNROLL for (int i = 0; i < N; ++i) {
+        h[i] = memopt_i_v1_norm_normalize_of(element_at(z, i), c.mean[i], c.inverse[i]);
         x[i] = fmaf(h[i], c.scale[i], c.shift[i]);
     }
-    memopt_i_cuda_act_grad<N>(t.x.linear.activation, x, u);
+    act_grad<N>(t.x.linear.activation, x, u);
 }
 
 /* sum(g') and sum(g' h) of the columns of a group */
-template <class T>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_BATCH_BLOCK)
-memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
+template <class T> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_BATCH_BLOCK)
+batch_sums_kernel(batch_task t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
 
     MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, of_gh, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
-    const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
+    const batch_place p = batch_at<N>(t, t.group);
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
-    memopt_i_cuda_batch_columns<N> c;
+    batch_columns<N> c;
     float a[N] = { 0 };
     float b[N] = { 0 };
-    memopt_i_cuda_batch_load_columns(t, p, &c);
+    batch_load_columns(t, p, &c);
     for (size_t row = p.row; p.left && row < p.end; row += p.step * TURNS) {
-        memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
+        row_span<T, N> zs[TURNS], gs[TURNS];
 
-        memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k) {
+        batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
+        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
             float u[N], h[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
-            memopt_i_cuda_batch_grad_of(t, c, zs[k], gs[k], u, h);
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) {
+            batch_grad_of(t, c, zs[k], gs[k], u, h);
+            CU_UNROLL for (int i = 0; i < N; ++i) {
                 a[i] = memopt_i_sum(a[i], u[i]);
                 b[i] = fmaf(u[i], h[i], b[i]);
             }
         }
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) {
+    CU_UNROLL for (int i = 0; i < N; ++i) {
         of_g[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = a[i];
         of_gh[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = b[i];
     }
     __syncthreads(); /* every thread's sums are there */
-    memopt_i_cuda_batch_add_slots<N>(t, of_g, of_gh, p.group);
+    batch_add_slots<N>(t, of_g, of_gh, p.group);
 }
 
-static __device__ __forceinline__ void memopt_i_cuda_batch_put(void *to, memopt_type type, size_t i, double sum,
-                                                               int accumulate) {
+CU_DEVICE void batch_put(void *to, memopt_type type, size_t i, double sum, int accumulate) {
     if (!to) return;
-    if (accumulate) sum = (double)memopt_i_cuda_one(to, type, i) + sum;
-    memopt_i_cuda_put_one(to, type, i, (float)sum);
+    if (accumulate) sum = (double)one_of(to, type, i) + sum;
+    put_one(to, type, i, (float)sum);
 }
 
 /* Of 32 columns, as the statistics. */
-PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_kernel(memopt_i_cuda_batch t) {
+PRUNED __global__ void __launch_bounds__(1024) batch_gradients_kernel(batch_task t) {
     MEMOPT_I_CUDA_SHARED(double, of_g, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, of_gh, [32][32]);
     const memopt_linear *l = &t.x.linear;
@@ -10818,102 +10278,92 @@ PRUNED __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_ker
         a += of_g[k][lane];
         b += of_gh[k][lane];
     }
-    memopt_i_cuda_batch_put(t.x.grad_shift, l->gradient_type, i, a, l->accumulate);
-    memopt_i_cuda_batch_put(t.x.grad_scale, l->gradient_type, i, b, l->accumulate);
-    t.factor[i] = memopt_i_times(t.x.statistics[n + i], memopt_i_cuda_one_or(t.x.scale, l->weight_type, i, 1));
+    batch_put(t.x.grad_shift, l->gradient_type, i, a, l->accumulate);
+    batch_put(t.x.grad_scale, l->gradient_type, i, b, l->accumulate);
+    t.factor[i] = memopt_i_times(t.x.statistics[n + i], one_or(t.x.scale, l->weight_type, i, 1));
     t.mean[i] = (float)(a / (double)l->rows);
     t.share[i] = (float)(b / (double)l->rows);
 }
 
 /* The gradient of z, of a part: row t.first is the first of t.grad_z. */
-template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-memopt_i_cuda_batch_grad_kernel(memopt_i_cuda_batch t) {
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK) batch_grad_kernel(batch_task t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
-    const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, memopt_i_cuda_batch_rows(t.shift));
+    const batch_place p = batch_at<N>(t, batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
     T *y = static_cast<T *>(t.grad_z) + p.at;
-    memopt_i_cuda_batch_columns<N> c;
+    batch_columns<N> c;
     float factor[N], mean[N], share[N];
 
     if (!p.left) return;
-    memopt_i_cuda_batch_load_columns(t, p, &c);
-    memopt_i_cuda_floats<N>(factor, t.factor, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
-    memopt_i_cuda_floats<N>(mean, t.mean, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
-    memopt_i_cuda_floats<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
+    batch_load_columns(t, p, &c);
+    floats_at<N>(factor, t.factor, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
+    floats_at<N>(mean, t.mean, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
+    floats_at<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
-        memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
+        row_span<T, N> zs[TURNS], gs[TURNS];
 
-        memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k) {
+        batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
+        CU_UNROLL for (int k = 0; k < TURNS; ++k) {
             float u[N], h[N];
 
             if (row + (size_t)k * p.step >= p.end) break;
-            memopt_i_cuda_batch_grad_of(t, c, zs[k], gs[k], u, h);
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i)
+            batch_grad_of(t, c, zs[k], gs[k], u, h);
+            CU_UNROLL for (int i = 0; i < N; ++i)
                 u[i] = memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
-            memopt_i_cuda_span_put(y + (row + (size_t)k * p.step - t.first) * width, memopt_i_cuda_span_of<T, N>(u),
-                                   p.left, t.wide);
+            span_put(y + (row + (size_t)k * p.step - t.first) * width, span_of<T, N>(u), p.left, t.wide);
         }
     }
 }
 
 /* 16-bit gradients of weights and bias, from their float sums: rounded once */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
+batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
     const size_t from = (size_t)blockIdx.x * (MEMOPT_I_CUDA_LAYER_BLOCK * 4) + threadIdx.x;
 
     for (unsigned k = 0; k < 4; ++k) {
         const size_t i = from + (size_t)k * MEMOPT_I_CUDA_LAYER_BLOCK;
         if (i >= n) return;
-        const float sum = accumulate ? memopt_i_sum(memopt_i_cuda_one(to, type, i), sums[i]) : sums[i];
-        memopt_i_cuda_put_one(to, type, i, sum);
+        const float sum = accumulate ? memopt_i_sum(one_of(to, type, i), sums[i]) : sums[i];
+        put_one(to, type, i, sum);
     }
 }
 
 /* ---- stages: of z, by type ---- */
 enum { MEMOPT_I_CUDA_BATCH_SPREAD, MEMOPT_I_CUDA_BATCH_OUTPUT, MEMOPT_I_CUDA_BATCH_SUMS, MEMOPT_I_CUDA_BATCH_GRAD_Z };
 
-template <class T>
-static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &t, int stage,
-                                                     memopt_cuda_stream stream) {
+template <class T> static memopt_cuda_status batch_launch(const batch_task &t, int stage, memopt_cuda_stream stream) {
     const bool grouped = stage == MEMOPT_I_CUDA_BATCH_SPREAD || stage == MEMOPT_I_CUDA_BATCH_SUMS;
     enum { BLOCK = MEMOPT_I_CUDA_BATCH_BLOCK };
-    const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : memopt_i_cuda_batch_rows(t.shift)) * t.tiles;
+    const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : batch_rows(t.shift)) * t.tiles;
 
     if (stage == MEMOPT_I_CUDA_BATCH_SPREAD)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_deviations_kernel<T>, blocks, BLOCK, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN(batch_deviations_kernel<T>, blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_output_kernel<T>, blocks, BLOCK, 0, stream, t);
-    if (stage == MEMOPT_I_CUDA_BATCH_SUMS)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_sums_kernel<T>, blocks, BLOCK, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_grad_kernel<T>, blocks, BLOCK, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN(batch_output_kernel<T>, blocks, BLOCK, 0, stream, t);
+    if (stage == MEMOPT_I_CUDA_BATCH_SUMS) return MEMOPT_I_CUDA_RUN(batch_sums_kernel<T>, blocks, BLOCK, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN(batch_grad_kernel<T>, blocks, BLOCK, 0, stream, t);
 }
 
 /* Rows first..first + count: whole groups, but for the last */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int stage, size_t first, size_t count,
-                                                    memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status batch_stage(batch_task *t, int stage, size_t first, size_t count, memopt_cuda_stream stream) {
     t->first = first;
     t->count = count;
-    return MEMOPT_I_CUDA_WITH(t->x.linear.type, memopt_i_cuda_batch_launch<T>(*t, stage, stream));
+    return MEMOPT_I_CUDA_WITH(t->x.linear.type, batch_launch<T>(*t, stage, stream));
 }
 
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t, int backward,
-                                                   memopt_cuda_stream stream) {
-    const unsigned block = 32 * memopt_i_cuda_slices(t->groups);
+PRUNED memopt_cuda_status batch_join(const batch_task *t, int backward, memopt_cuda_stream stream) {
+    const unsigned block = 32 * slice_count(t->groups);
     const size_t blocks = memopt_i_ceil_div(t->x.linear.outputs, 32);
-    if (backward) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_gradients_kernel<>, blocks, block, 0, stream, *t);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_statistics_kernel<>, blocks, block, 0, stream, *t);
+    if (backward) return MEMOPT_I_CUDA_RUN(batch_gradients_kernel<>, blocks, block, 0, stream, *t);
+    return MEMOPT_I_CUDA_RUN(batch_statistics_kernel<>, blocks, block, 0, stream, *t);
 }
 
 /* ---- the host's part ---- */
 /* How rows are cut: fixed by shape and type. There is at least one output. part: bytes of z of one */
-PRUNED void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
+PRUNED void batch_cut(batch_task *t, size_t part) {
     const memopt_linear *l = &t->x.linear;
     const size_t bytes = memopt_type_bytes(l->type);
     const size_t n = l->outputs;
@@ -10933,7 +10383,7 @@ PRUNED void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
 }
 
 /* Where it all lies in scratch: `linear` bytes for linear, then ours. */
-PRUNED void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, memopt_carver *c) {
+PRUNED void batch_lay_out(batch_task *t, size_t linear, memopt_carver *c) {
     const memopt_linear *l = &t->x.linear;
     const size_t n = l->outputs;
     const int narrow = l->gradient_type != MEMOPT_TYPE_F32 && t->grad_part < l->rows;
@@ -10949,7 +10399,7 @@ PRUNED void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, m
 }
 
 /* The numbers, without the pointers. */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
+PRUNED memopt_cuda_status batch_resolve(const memopt_batch_norm *x, batch_task *t) {
     memopt_linear *l = &t->x.linear;
     size_t n;
 
@@ -10968,9 +10418,9 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x
     return 0;
 }
 
-/* Scratch: linear's, then ours. *linear: the bytes of the former. part: see memopt_i_cuda_batch_cut() */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops, memopt_i_cuda_batch *t, size_t part,
-                                                      size_t *linear, size_t *bytes) {
+/* Scratch: linear's, then ours. *linear: the bytes of the former. part: see batch_cut() */
+PRUNED memopt_cuda_status batch_scratch(const memopt_cuda_ops *ops, batch_task *t, size_t part,
+                                        size_t *linear, size_t *bytes) {
     memopt_linear l = t->x.linear;
     memopt_cuda_status s;
     size_t other;
@@ -10985,27 +10435,27 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops
     l.gradient_type = MEMOPT_TYPE_F32;
     if ((s = memopt_cuda_linear_scratch(ops, &l, &other)) != 0) return s;
     *linear = memopt_i_max(*linear, other);
-    if (l.outputs) memopt_i_cuda_batch_cut(t, part);
-    memopt_i_cuda_batch_lay_out(t, *linear, &c);
+    if (l.outputs) batch_cut(t, part);
+    batch_lay_out(t, *linear, &c);
     *bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_scratch(const memopt_cuda_ops *ops,
-                                                                  const memopt_batch_norm *x, size_t *bytes) {
-    memopt_i_cuda_batch t;
+PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_scratch(const memopt_cuda_ops *ops,
+                                                              const memopt_batch_norm *x, size_t *bytes) {
+    batch_task t;
     size_t linear, all;
     memopt_cuda_status s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_batch_resolve(x, &t)) != 0
-        || (s = memopt_i_cuda_batch_scratch(ops, &t, MEMOPT_I_CUDA_BATCH_PART, &linear, &all)) != 0) return s;
+    if ((s = batch_resolve(x, &t)) != 0
+        || (s = batch_scratch(ops, &t, MEMOPT_I_CUDA_BATCH_PART, &linear, &all)) != 0) return s;
     *bytes = all;
     return 0;
 }
 
 /* The pointers. There is at least one output. */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, int backward) {
+PRUNED memopt_cuda_status batch_check(const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear;
     const memopt_type f32 = MEMOPT_TYPE_F32;
     const memopt_type type = l->type;
@@ -11014,8 +10464,8 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, 
     const size_t n = l->outputs;
     const size_t in = l->rows * l->inputs;
     const size_t out = l->rows * n;
-    const memopt_i_cuda_array none = { NULL, 0, type, 0, 0 }; /* twice, where two arrays might be one */
-    const memopt_i_cuda_array forward_arrays[] = {
+    const array none = { NULL, 0, type, 0, 0 }; /* twice, where two arrays might be one */
+    const array forward_arrays[] = {
         none, none,
         { l->pre_activation, out, type, 1, 1 },
         { x->statistics, 2 * n, f32, 1, 1 },
@@ -11027,7 +10477,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, 
         { l->output, out, type, 1, 1 },
         { x->running_mean, n, f32, 0, 1 },
         { x->running_variance, n, f32, 0, 1 } };
-    const memopt_i_cuda_array backward_arrays[] = {
+    const array backward_arrays[] = {
         { l->grad_output, out, type, 1, 0 },
         none,
         { l->pre_activation, out, type, 1, 0 },
@@ -11043,98 +10493,95 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, 
         { x->grad_scale, n, of_g, 0, 1 },
         { x->grad_shift, n, of_g, 0, 1 } };
 
-    return backward ? memopt_i_cuda_arrays_no_overlap(backward_arrays, 14)
-        : memopt_i_cuda_arrays_no_overlap(forward_arrays, 12);
+    return backward ? arrays_no_overlap(backward_arrays, 14)
+        : arrays_no_overlap(forward_arrays, 12);
 }
 
 /* Which arrays are whole spans. */
-PRUNED void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
+PRUNED void batch_align(batch_task *t, int backward) {
     const memopt_linear *l = &t->x.linear;
     const memopt_type type = l->type;
     const memopt_type f32 = MEMOPT_TYPE_F32;
     const size_t n = l->outputs;
     const size_t per = 16 / memopt_type_bytes(type);
 
-    t->wide = memopt_i_cuda_spans(l->pre_activation, type, n, per)
-           && memopt_i_cuda_spans(backward ? l->grad_output : l->output, type, n, per);
-    t->wide_weights = memopt_i_cuda_spans(t->x.scale, l->weight_type, n, per)
-                   && memopt_i_cuda_spans(t->x.shift, l->weight_type, n, per);
-    t->wide_floats = memopt_i_cuda_spans(t->x.statistics, f32, n, per);
+    t->wide = are_spans(l->pre_activation, type, n, per)
+           && are_spans(backward ? l->grad_output : l->output, type, n, per);
+    t->wide_weights = are_spans(t->x.scale, l->weight_type, n, per)
+                   && are_spans(t->x.shift, l->weight_type, n, per);
+    t->wide_floats = are_spans(t->x.statistics, f32, n, per);
 }
 
 /* Everything is made sure of. inner: what linear runs with */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                                    int backward, size_t part, memopt_i_cuda_batch *t,
-                                                    memopt_cuda_ops *inner) {
+PRUNED memopt_cuda_status batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x, int backward, size_t part,
+                                      batch_task *t, memopt_cuda_ops *inner) {
     size_t linear, bytes;
     memopt_carver c;
     memopt_cuda_status s;
 
-    if ((s = memopt_i_cuda_batch_resolve(x, t)) != 0) return s;
+    if ((s = batch_resolve(x, t)) != 0) return s;
     if (t->x.linear.rows < 2) return MEMOPT_ERR_ARGUMENT;
     if (!t->x.linear.outputs) return 0;
-    if ((s = memopt_i_cuda_batch_check(&t->x, backward)) != 0) return s;
+    if ((s = batch_check(&t->x, backward)) != 0) return s;
     if (!ops) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_batch_scratch(ops, t, part, &linear, &bytes)) != 0
-        || (s = memopt_i_cuda_scratch(ops, bytes)) != 0) return s;
+    if ((s = batch_scratch(ops, t, part, &linear, &bytes)) != 0 || (s = scratch_check(ops, bytes)) != 0) return s;
     *inner = *ops;
     inner->scratch_bytes = linear;
     c = memopt_carver_begin(ops->d_scratch);
-    memopt_i_cuda_batch_lay_out(t, linear, &c);
-    memopt_i_cuda_batch_align(t, backward);
-    return memopt_i_cuda_ready();
+    batch_lay_out(t, linear, &c);
+    batch_align(t, backward);
+    return ready();
 }
 
-PRUNED const void *memopt_i_cuda_batch_row(const void *p, memopt_type type, size_t at) {
+PRUNED const void *batch_row(const void *p, memopt_type type, size_t at) {
     return p ? memopt_i_row_at(p, type, at) : NULL;
 }
 
 /* z of a part: linear, without the activation */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_product(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
-                                                      size_t first, size_t count, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status batch_product(const memopt_cuda_ops *ops, const batch_task *t,
+                                        size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
 
     l.rows = count;
     l.activation = MEMOPT_ACTIVATION_NONE;
     l.pre_activation = NULL;
-    l.input = memopt_i_cuda_batch_row(l.input, l.type, first * l.inputs);
+    l.input = batch_row(l.input, l.type, first * l.inputs);
     l.output = memopt_i_row_to(t->x.linear.pre_activation, l.type, first * l.outputs);
     return memopt_cuda_linear_forward(ops, &l, stream);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                                      size_t part, memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t;
+PRUNED memopt_cuda_status batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                        size_t part, memopt_cuda_stream stream) {
+    batch_task t;
     memopt_cuda_ops inner;
-    memopt_cuda_status s = memopt_i_cuda_batch_begin(ops, x, 0, part, &t, &inner);
+    memopt_cuda_status s = batch_begin(ops, x, 0, part, &t, &inner);
     const size_t rows = s ? 0 : t.x.linear.rows;
 
     if (s || !t.x.linear.outputs) return s;
     for (size_t first = 0, count; first < rows; first += count) {
         count = memopt_i_min(t.part, rows - first);
-        if ((s = memopt_i_cuda_batch_product(&inner, &t, first, count, stream)) != 0
-            || (s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SPREAD, first, count, stream)) != 0) return s;
+        if ((s = batch_product(&inner, &t, first, count, stream)) != 0
+            || (s = batch_stage(&t, MEMOPT_I_CUDA_BATCH_SPREAD, first, count, stream)) != 0) return s;
     }
-    if ((s = memopt_i_cuda_batch_join(&t, 0, stream)) != 0) return s;
-    return memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, stream);
+    if ((s = batch_join(&t, 0, stream)) != 0) return s;
+    return batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_forward(const memopt_cuda_ops *ops,
-                                                                  const memopt_batch_norm *x,
-                                                                  memopt_cuda_stream stream) {
-    return memopt_i_cuda_batch_forward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                                              memopt_cuda_stream stream) {
+    return batch_forward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
 }
 
 /* Linear's backward of a part; its gradients go on from part to part, as floats. */
-PRUNED memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
-                                                     size_t first, size_t count, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status batch_linear(const memopt_cuda_ops *ops, const batch_task *t,
+                                       size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
 
     l.rows = count;
     l.activation = MEMOPT_ACTIVATION_NONE;
     l.pre_activation = NULL;
     l.grad_output = t->grad_z;
-    l.input = memopt_i_cuda_batch_row(l.input, l.type, first * l.inputs);
+    l.input = batch_row(l.input, l.type, first * l.inputs);
     if (l.grad_input) l.grad_input = memopt_i_row_to(l.grad_input, l.type, first * l.inputs);
     if (t->weights) {
         l.gradient_type = MEMOPT_TYPE_F32;
@@ -11146,81 +10593,76 @@ PRUNED memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops,
     return memopt_cuda_linear_backward(ops, &l, stream);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
-                                                    memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status batch_store(const batch_task *t, void *to, const float *sums, size_t n,
+                                      memopt_cuda_stream stream) {
     if (!to || !t->weights) return 0;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_store_kernel<>, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
+    return MEMOPT_I_CUDA_RUN(batch_store_kernel<>, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
                              MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, sums, to, t->x.linear.gradient_type, n,
                              t->x.linear.accumulate);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                                       size_t part, memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t;
+PRUNED memopt_cuda_status batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                         size_t part, memopt_cuda_stream stream) {
+    batch_task t;
     memopt_cuda_ops inner;
-    memopt_cuda_status s = memopt_i_cuda_batch_begin(ops, x, 1, part, &t, &inner);
+    memopt_cuda_status s = batch_begin(ops, x, 1, part, &t, &inner);
     const memopt_linear *l = &t.x.linear;
 
     if (s || !l->outputs) return s;
-    if ((s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SUMS, 0, l->rows, stream)) != 0
-        || (s = memopt_i_cuda_batch_join(&t, 1, stream)) != 0) return s;
+    if ((s = batch_stage(&t, MEMOPT_I_CUDA_BATCH_SUMS, 0, l->rows, stream)) != 0
+        || (s = batch_join(&t, 1, stream)) != 0) return s;
     if (!l->grad_input && !l->grad_weights && !l->grad_bias) return 0;
     for (size_t first = 0, count; first < l->rows; first += count) {
         count = memopt_i_min(t.grad_part, l->rows - first);
-        if ((s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, stream)) != 0
-            || (s = memopt_i_cuda_batch_linear(&inner, &t, first, count, stream)) != 0) return s;
+        if ((s = batch_stage(&t, MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, stream)) != 0
+            || (s = batch_linear(&inner, &t, first, count, stream)) != 0) return s;
     }
-    if ((s = memopt_i_cuda_batch_store(&t, l->grad_weights, t.weights, l->outputs * l->inputs, stream)) != 0) return s;
-    return memopt_i_cuda_batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL,
-                                     l->outputs, stream);
+    if ((s = batch_store(&t, l->grad_weights, t.weights, l->outputs * l->inputs, stream)) != 0) return s;
+    return batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops,
-                                                                   const memopt_batch_norm *x,
-                                                                   memopt_cuda_stream stream) {
-    return memopt_i_cuda_batch_backward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                                               memopt_cuda_stream stream) {
+    return batch_backward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
 }
 
 /* ---- inference ---- */
 PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x, float *weights, float *bias,
-                                bool wide) {
+batch_fold_kernel(row_tiling t, memopt_batch_norm x, float *weights, float *bias, bool wide) {
     enum { N = 4 };
     const memopt_linear *l = &x.linear;
     size_t at;
-    const size_t row = memopt_i_cuda_row_place<N>(t, &at);
-    const unsigned left = memopt_i_cuda_left<N>(l->inputs, at);
+    const size_t row = row_place<N>(t, &at);
+    const unsigned left = left_of<N>(l->inputs, at);
     float w[N];
 
     if (row >= l->outputs || (!left && at)) return;
     const float variance = memopt_i_sum(x.running_variance[row], x.eps);
     const float inverse = memopt_i_v1_div(1.0f, memopt_i_v1_sqrt(variance));
-    const float factor = memopt_i_times(inverse, memopt_i_cuda_one_or(x.scale, l->weight_type, row, 1));
+    const float factor = memopt_i_times(inverse, one_or(x.scale, l->weight_type, row, 1));
     if (!at) {
-        const float old = memopt_i_cuda_one_or(l->bias, l->weight_type, row, 0);
-        const float shift = memopt_i_cuda_one_or(x.shift, l->weight_type, row, 0);
+        const float old = one_or(l->bias, l->weight_type, row, 0);
+        const float shift = one_or(x.shift, l->weight_type, row, 0);
         bias[row] = fmaf(memopt_i_v1_sub(old, x.running_mean[row]), factor, shift);
     }
-    memopt_i_cuda_floats<N>(w, left ? l->weights : NULL, l->weight_type, row * l->inputs + at, left, wide, 0);
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N; ++i) w[i] = memopt_i_times(factor, w[i]);
-    memopt_i_cuda_span_put_floats<float, N>(weights + row * l->inputs + at, w, left, wide);
+    floats_at<N>(w, left ? l->weights : NULL, l->weight_type, row * l->inputs + at, left, wide, 0);
+    CU_UNROLL for (int i = 0; i < N; ++i) w[i] = memopt_i_times(factor, w[i]);
+    span_put_floats<float, N>(weights + row * l->inputs + at, w, left, wide);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,
-                                                               float *d_weights, float *d_bias,
-                                                               memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t;
-    memopt_i_cuda_row_tiling r;
+PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,
+                                                           float *d_weights, float *d_bias, memopt_cuda_stream stream) {
+    batch_task t;
+    row_tiling r;
     unsigned blocks;
-    memopt_cuda_status s = memopt_i_cuda_batch_resolve(x, &t);
+    memopt_cuda_status s = batch_resolve(x, &t);
     const memopt_linear *l = &t.x.linear;
     const memopt_type f32 = MEMOPT_TYPE_F32;
 
     if (s || !l->outputs) return s;
     const size_t n = l->outputs;
     const size_t all = n * l->inputs;
-    const memopt_i_cuda_array a[] = {
+    const array a[] = {
         { l->weights, all, l->weight_type, 1, 0 },
         { l->bias, n, l->weight_type, 0, 0 },
         { d_weights, all, f32, 1, 1 },
@@ -11229,11 +10671,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
         { t.x.running_variance, n, f32, 1, 0 },
         { t.x.scale, n, l->weight_type, 0, 0 },
         { t.x.shift, n, l->weight_type, 0, 0 } };
-    if ((s = memopt_i_cuda_arrays_no_overlap(a, 8)) != 0
-        || (s = memopt_i_cuda_row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0) return s;
-    const bool wide = memopt_i_cuda_spans(l->weights, l->weight_type, l->inputs, 4)
-                   && memopt_i_cuda_spans(d_weights, f32, l->inputs, 4);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_fold_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, r, t.x,
+    if ((s = arrays_no_overlap(a, 8)) != 0
+        || (s = row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0) return s;
+    const bool wide = are_spans(l->weights, l->weight_type, l->inputs, 4)
+                   && are_spans(d_weights, f32, l->inputs, 4);
+    return MEMOPT_I_CUDA_RUN(batch_fold_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, r, t.x,
                              d_weights, d_bias, wide);
 }
 
@@ -11260,7 +10702,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
 enum { MEMOPT_I_CUDA_HEAD_ROWS = 2048, MEMOPT_I_CUDA_HEAD_TILE = 128 };
 #define MEMOPT_I_CUDA_HEAD_LOGITS ((size_t)448 << 20) /* bytes of logits in scratch, where nobody says how many rows */
 
-typedef struct memopt_i_cuda_head {
+typedef struct head_task {
     memopt_head h;       /* with defaults filled in */
     memopt_cuda_gemm *gemm;
     size_t  bytes;       /* of scratch */
@@ -11268,9 +10710,9 @@ typedef struct memopt_i_cuda_head {
     unsigned char *logits;
     double *row_losses;
     size_t *count;
-} memopt_i_cuda_head;
+} head_task;
 
-PRUNED size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size_t size) {
+PRUNED size_t head_chunk(const memopt_head *h, size_t stride, size_t size) {
     size_t rows = h->chunk;
 
     if (!rows) {
@@ -11280,14 +10722,14 @@ PRUNED size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size
     return memopt_i_min(rows, h->rows);
 }
 
-PRUNED void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) {
+PRUNED void head_lay_out(head_task *t, memopt_carver *c) {
     t->logits = (unsigned char *)memopt_carve(c, t->h.chunk, t->stride * memopt_type_bytes(t->h.type), 256);
     t->row_losses = (double *)memopt_carve(c, t->h.rows, sizeof *t->row_losses, 256);
     t->count = (size_t *)memopt_carve(c, 256, 1, 256);
 }
 
 /* Shapes and types, and the bytes of scratch. */
-PRUNED memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, memopt_i_cuda_head *t) {
+PRUNED memopt_cuda_status head_resolve(const memopt_head *head, head_task *t) {
     memopt_head *h = &t->h;
     memopt_carver scratch = memopt_carver_begin(NULL);
     size_t size;
@@ -11302,21 +10744,21 @@ PRUNED memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, me
     *h = *head;
     if (!h->padded) h->padded = h->vocabulary;
     if (h->padded < h->vocabulary) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_cuda_gemm_dimension(h->rows) || memopt_i_cuda_gemm_dimension(h->width)
+    if (gemm_dimension(h->rows) || gemm_dimension(h->width)
         || h->padded > 0x7fffffff - 16 || memopt_i_ops_too_large(h->rows, h->width, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(h->padded, h->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     size = memopt_type_bytes(h->type);
     t->stride = memopt_i_align_down(h->padded + 16 / size - 1, 16 / size);
-    h->chunk = memopt_i_cuda_head_chunk(h, t->stride, size);
-    memopt_i_cuda_head_lay_out(t, &scratch);
+    h->chunk = head_chunk(h, t->stride, size);
+    head_lay_out(t, &scratch);
     t->bytes = scratch.bytes;
     return scratch.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head,
-                                                            size_t *bytes) {
-    memopt_i_cuda_head t;
-    const memopt_cuda_status s = memopt_i_cuda_head_resolve(head, &t);
+PUBLIC memopt_cuda_status api::memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head,
+                                                        size_t *bytes) {
+    head_task t;
+    const memopt_cuda_status s = head_resolve(head, &t);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -11324,8 +10766,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_op
     return 0;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const memopt_cuda_ops *ops,
-                                                   const memopt_loss *d_out) {
+PRUNED memopt_cuda_status head_check(const memopt_head *h, const memopt_cuda_ops *ops, const memopt_loss *d_out) {
     const size_t in = h->rows * h->width;
     const size_t weights = h->padded * h->width;
     const size_t row = memopt_type_bytes(h->type);
@@ -11340,56 +10781,52 @@ PRUNED memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
         { d_out, sizeof *d_out, 1, NULL } };
     memopt_cuda_status s;
 
-    if ((s = memopt_i_cuda_pointer(d_out, 8)) != 0
-        || (s = memopt_i_cuda_linear_pointer(h->weights, h->weight_type, h->rows ? weights : 0)) != 0
-        || (s = memopt_i_cuda_linear_pointer(h->input, h->type, in)) != 0
-        || (s = memopt_i_cuda_linear_pointer(h->targets, MEMOPT_TYPE_F32, h->rows)) != 0
-        || (s = memopt_i_cuda_pointer_if(h->grad_input, memopt_type_bytes(h->type))) != 0
-        || (s = memopt_i_cuda_pointer_if(h->grad_weights, memopt_type_bytes(h->gradient_type))) != 0
-        || (s = memopt_i_cuda_pointer_if(h->losses, 4)) != 0) return s;
-    return memopt_i_cuda_no_overlap(a, 8);
+    if ((s = pointer(d_out, 8)) != 0
+        || (s = linear_pointer(h->weights, h->weight_type, h->rows ? weights : 0)) != 0
+        || (s = linear_pointer(h->input, h->type, in)) != 0
+        || (s = linear_pointer(h->targets, MEMOPT_TYPE_F32, h->rows)) != 0
+        || (s = pointer_if(h->grad_input, memopt_type_bytes(h->type))) != 0
+        || (s = pointer_if(h->grad_weights, memopt_type_bytes(h->gradient_type))) != 0
+        || (s = pointer_if(h->losses, 4)) != 0) return s;
+    return no_overlap(a, 8);
 }
 
 /* ---- the three products of a chunk ---- */
-PRUNED memopt_i_cuda_matrix memopt_i_cuda_head_logits(const memopt_i_cuda_head *t, int turned) {
-    return { t->logits, t->stride, t->h.type, turned, 0 };
-}
+PRUNED matrix head_logits(const head_task *t, int turned) { return { t->logits, t->stride, t->h.type, turned, 0 }; }
 
-PRUNED memopt_i_cuda_matrix memopt_i_cuda_head_rows(const memopt_i_cuda_head *t, const void *rows, size_t first) {
+PRUNED matrix head_rows(const head_task *t, const void *rows, size_t first) {
     return { memopt_i_row_at(rows, t->h.type, first * t->h.width), t->h.width, t->h.type, 0, 0 };
 }
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_head_forward(const memopt_i_cuda_head *t, size_t first, size_t rows) {
+PRUNED matrix_product head_forward(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    return memopt_i_cuda_product_of(rows, h->vocabulary, h->width, memopt_i_cuda_head_rows(t, h->input, first),
-                                    { h->weights, h->width, h->type, 1, 0 }, memopt_i_cuda_head_logits(t, 0));
+    return product_of(rows, h->vocabulary, h->width, head_rows(t, h->input, first),
+                      { h->weights, h->width, h->type, 1, 0 }, head_logits(t, 0));
 }
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_head_weights(const memopt_i_cuda_head *t, size_t first, size_t rows) {
+PRUNED matrix_product head_weights(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    memopt_i_cuda_product q = memopt_i_cuda_product_of(
-        h->vocabulary, h->width, rows, memopt_i_cuda_head_logits(t, 1), memopt_i_cuda_head_rows(t, h->input, first),
+    matrix_product q = product_of(h->vocabulary, h->width, rows, head_logits(t, 1), head_rows(t, h->input, first),
         { h->grad_weights, h->width, h->gradient_type, 0, 0 });
 
     q.p.accumulate = h->accumulate || first;
     return q;
 }
 
-PRUNED memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head *t, size_t first, size_t rows) {
+PRUNED matrix_product head_input(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    return memopt_i_cuda_product_of(rows, h->width, h->vocabulary, memopt_i_cuda_head_logits(t, 0),
-                                    { h->weights, h->width, h->type, 0, 0 },
-                                    memopt_i_cuda_head_rows(t, h->grad_input, first));
+    return product_of(rows, h->width, h->vocabulary, head_logits(t, 0),
+                      { h->weights, h->width, h->type, 0, 0 },
+                      head_rows(t, h->grad_input, first));
 }
 
 /* Of a chunk, first only its algorithms, then all of it. The input's gradient is last: it may take its place. */
-PRUNED memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int plan_only,
-                                                  memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status head_part(const head_task *t, size_t first, int plan_only, memopt_cuda_stream stream) {
     const memopt_head *h = &t->h;
     const size_t rows = memopt_i_min(h->chunk, h->rows - first);
-    memopt_i_cuda_product q = memopt_i_cuda_head_forward(t, first, rows);
+    matrix_product q = head_forward(t, first, rows);
     memopt_cross_entropy x = {};
-    memopt_cuda_status s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
+    memopt_cuda_status s = gemm_run(t->gemm, &q, plan_only, stream);
 
     x.rows = rows;
     x.vocabulary = h->vocabulary;
@@ -11400,31 +10837,31 @@ PRUNED memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, s
     x.targets = h->targets + first;
     x.losses = h->losses ? h->losses + first : NULL;
     x.rule = h->rule;
-    if (!s && !plan_only) s = memopt_i_cuda_cross_entropy_rows(&x, t->count, t->row_losses + first, stream);
+    if (!s && !plan_only) s = cross_entropy_rows(&x, t->count, t->row_losses + first, stream);
     if (!s && h->grad_weights) {
-        q = memopt_i_cuda_head_weights(t, first, rows);
-        s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
+        q = head_weights(t, first, rows);
+        s = gemm_run(t->gemm, &q, plan_only, stream);
     }
     if (!s && h->grad_input) {
-        q = memopt_i_cuda_head_input(t, first, rows);
-        s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
+        q = head_input(t, first, rows);
+        s = gemm_run(t->gemm, &q, plan_only, stream);
     }
     return s;
 }
 
 /* Gradients of rows of weights that no product writes. */
-PRUNED memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status head_clear(const memopt_head *h, memopt_cuda_stream stream) {
     const size_t begin = h->rows ? h->vocabulary : 0;
     const size_t size = memopt_type_bytes(h->gradient_type);
 
     if (!h->grad_weights || h->accumulate || begin == h->padded) return 0;
-    return memopt_i_cuda_taken(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
-                                               (h->padded - begin) * h->width * size, stream));
+    return taken(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
+                                 (h->padded - begin) * h->width * size, stream));
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
-                                                         memopt_loss *d_out, memopt_cuda_stream stream) {
-    memopt_i_cuda_head t;
+PUBLIC memopt_cuda_status api::memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
+                                                     memopt_loss *d_out, memopt_cuda_stream stream) {
+    head_task t;
     const memopt_head *h = &t.h;
     memopt_carver c;
     size_t first;
@@ -11432,51 +10869,50 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *
     int plan_only;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_head_resolve(head, &t)) != 0 || (s = memopt_i_cuda_head_check(h, ops, d_out)) != 0
-        || (s = memopt_i_cuda_gemm_types(ops->gemm, h->type, h->gradient_type)) != 0
-        || (s = memopt_i_cuda_linear_scratch(ops, t.bytes)) != 0
-        || (s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
+    if ((s = head_resolve(head, &t)) != 0 || (s = head_check(h, ops, d_out)) != 0
+        || (s = gemm_types(ops->gemm, h->type, h->gradient_type)) != 0
+        || (s = linear_scratch(ops, t.bytes)) != 0
+        || (s = gemm_ready(ops->gemm)) != 0) return s;
     t.gemm = ops->gemm;
     c = memopt_carver_begin(ops->d_scratch);
-    memopt_i_cuda_head_lay_out(&t, &c);
+    head_lay_out(&t, &c);
     for (plan_only = 1; plan_only >= 0 && !s; --plan_only) {
-        if (!plan_only) s = memopt_i_cuda_head_clear(h, stream);
-        if (!plan_only && !s) s = memopt_i_cuda_cross_entropy_count(h->targets, h->rows, t.count, stream);
+        if (!plan_only) s = head_clear(h, stream);
+        if (!plan_only && !s) s = cross_entropy_count(h->targets, h->rows, t.count, stream);
         for (first = 0; first < h->rows && !s; first += memopt_i_min(h->chunk, h->rows - first))
-            s = memopt_i_cuda_head_part(&t, first, plan_only, stream);
+            s = head_part(&t, first, plan_only, stream);
     }
-    return s ? s : memopt_i_cuda_cross_entropy_total(t.row_losses, h->rows, &h->rule, t.count, d_out, stream);
+    return s ? s : cross_entropy_total(t.row_losses, h->rows, &h->rule, t.count, d_out, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head,
-                                                           size_t first, size_t count, float *d_logits,
-                                                           memopt_cuda_stream stream) {
-    memopt_i_cuda_head t;
-    memopt_i_cuda_product q;
+PUBLIC memopt_cuda_status api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head,
+                                                       size_t first, size_t count, float *d_logits,
+                                                       memopt_cuda_stream stream) {
+    head_task t;
+    matrix_product q;
     memopt_cuda_status s;
     size_t bytes;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_head_resolve(head, &t)) != 0) return s;
+    if ((s = head_resolve(head, &t)) != 0) return s;
     if (first > t.h.rows || count > t.h.rows - first) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(count, t.h.vocabulary, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!count) return 0;
     bytes = count * t.h.vocabulary * sizeof(float);
-    if ((s = memopt_i_cuda_pointer(t.h.input, memopt_type_bytes(t.h.type))) != 0 ||
-        (s = memopt_i_cuda_pointer(t.h.weights, memopt_type_bytes(t.h.type))) != 0 ||
-        (s = memopt_i_cuda_pointer(d_logits, sizeof(float))) != 0 ||
-        (s = memopt_i_cuda_gemm_types(ops->gemm, t.h.type, MEMOPT_TYPE_F32)) != 0 ||
-        (s = memopt_i_cuda_no_overlap(d_logits, bytes, t.h.input, t.h.rows * t.h.width * memopt_type_bytes(t.h.type)))
+    if ((s = pointer(t.h.input, memopt_type_bytes(t.h.type))) != 0 ||
+        (s = pointer(t.h.weights, memopt_type_bytes(t.h.type))) != 0 ||
+        (s = pointer(d_logits, sizeof(float))) != 0 ||
+        (s = gemm_types(ops->gemm, t.h.type, MEMOPT_TYPE_F32)) != 0 ||
+        (s = no_overlap(d_logits, bytes, t.h.input, t.h.rows * t.h.width * memopt_type_bytes(t.h.type)))
             != 0 ||
-        (s = memopt_i_cuda_no_overlap(d_logits, bytes, t.h.weights,
-                                      t.h.vocabulary * t.h.width * memopt_type_bytes(t.h.type))) != 0 ||
-        (s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0)
+        (s = no_overlap(d_logits, bytes, t.h.weights, t.h.vocabulary * t.h.width * memopt_type_bytes(t.h.type))) != 0 ||
+        (s = gemm_ready(ops->gemm)) != 0)
         return s;
-    q = memopt_i_cuda_head_forward(&t, first, count);
+    q = head_forward(&t, first, count);
     q.p.result = d_logits;
     q.p.result_stride = t.h.vocabulary;
     q.p.result_type = MEMOPT_TYPE_F32;
-    return memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
+    return gemm_run(ops->gemm, &q, 0, stream);
 }
 
 /* @section cuda_tensor : cuda_base
@@ -11507,12 +10943,11 @@ PRUNED __device__ __forceinline__ void memopt_i_cuda_copy_commit(void) {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-template <int GROUPS> static __device__ __forceinline__ void memopt_i_cuda_copy_wait(void) {
+template <int GROUPS> CU_DEVICE void memopt_i_cuda_copy_wait(void) {
     asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
 }
 
-template <int TRANSPOSED>
-static __device__ __forceinline__ void memopt_i_cuda_matrices(uint32_t *part, const void *row) {
+template <int TRANSPOSED> CU_DEVICE void memopt_i_cuda_matrices(uint32_t *part, const void *row) {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
 
     if (TRANSPOSED)
@@ -11523,19 +10958,15 @@ static __device__ __forceinline__ void memopt_i_cuda_matrices(uint32_t *part, co
                      : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3]) : "r"(at) : "memory");
 }
 
-template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_multiply(float *sums, const uint32_t *left,
-                                                              const uint32_t *right) {
+template <typename T> CU_DEVICE void memopt_i_cuda_multiply(float *sums, const uint32_t *left, const uint32_t *right) {
     if (T::is_bf16)
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-            : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+            "{%0, %1, %2, %3};" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) : "r"(left[0]),
+            "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
     else
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-            : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+            "{%0, %1, %2, %3};" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) : "r"(left[0]),
+            "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
 
 PRUNED __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 2^-22; 0 below 2^-126 */
@@ -11548,7 +10979,7 @@ PRUNED __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 
 
 /* A number the compiler knows nothing of: what is made of it is made where it is used, and not kept in registers
    through a whole loop. */
-PRUNED __device__ __forceinline__ int memopt_i_cuda_anew(int x) {
+PRUNED __device__ __forceinline__ int anew(int x) {
 #if defined(__CUDA_ARCH__)
     asm volatile("" : "+r"(x));
 #endif
@@ -11556,7 +10987,7 @@ PRUNED __device__ __forceinline__ int memopt_i_cuda_anew(int x) {
 }
 
 /* Two floats, rounded to nearest even, as a word: the first one in its lower half. */
-template <typename T> static __device__ __forceinline__ uint32_t memopt_i_cuda_pair(float first, float second) {
+template <typename T> CU_DEVICE uint32_t packed_pair(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t word;
 
@@ -11566,8 +10997,8 @@ template <typename T> static __device__ __forceinline__ uint32_t memopt_i_cuda_p
 #else
     T x[2];
 
-    memopt_i_cuda_store(x, first);
-    memopt_i_cuda_store(x + 1, second);
+    store_one(x, first);
+    store_one(x + 1, second);
     return x[0].code | (uint32_t)x[1].code << 16;
 #endif
 }
@@ -11593,7 +11024,7 @@ template <typename T> static __device__ __forceinline__ uint32_t memopt_i_cuda_p
 
 enum { MEMOPT_I_CUDA_FLASH_WIDTH = 128, MEMOPT_I_CUDA_FLASH_ROWS = 64, MEMOPT_I_CUDA_FLASH_THREADS = 128 };
 
-typedef struct memopt_i_cuda_flash {
+typedef struct flash_state {
     const void *queries, *keys, *values, *grads; /* grads: grad_output */
     void   *output, *grad_queries, *grad_keys, *grad_values;
     float  *statistics, *means;                  /* batch x heads x length; means: sum(P dP) */
@@ -11603,33 +11034,28 @@ typedef struct memopt_i_cuda_flash {
     float   scale;
     int     causal;
     int     wide;                                /* rows are whole chunks of 16 bytes, and aligned to them */
-} memopt_i_cuda_flash;
+} flash_state;
 
 /* Rows of one head. */
-template <typename T> struct memopt_i_cuda_flash_rows {
+template <typename T> struct flash_rows {
     T     *data;
     size_t stride;
     int    rows, width, wide; /* rows: from this one on there is nothing */
 };
 
-template <typename T>
-static __device__ __forceinline__ memopt_i_cuda_flash_rows<T> memopt_i_cuda_flash_of(const memopt_i_cuda_flash &t,
-                                                                                     T *data, size_t stride,
-                                                                                     size_t sequence, size_t head,
-                                                                                     int rows) {
+template <typename T> CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t sequence,
+                                                       size_t head, int rows) {
     return { data + sequence * t.length * stride + head * t.width, stride, rows, (int)t.width, t.wide };
 }
 
 /* What a block owns. */
-struct memopt_i_cuda_flash_place {
+struct flash_place {
     size_t sequence, head;
     int    first, used; /* its first row; rows in use of the sequence */
 };
 
 /* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
-PRUNED __device__ __forceinline__ memopt_i_cuda_flash_place memopt_i_cuda_flash_begin(const memopt_i_cuda_flash &t,
-                                                                                      size_t heads, int own,
-                                                                                      int last_first) {
+PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, size_t heads, int own, int last_first) {
     const size_t tile = blockIdx.x % t.tiles;
     const size_t head = blockIdx.x / t.tiles;
     const size_t sequence = head / heads;
@@ -11639,68 +11065,61 @@ PRUNED __device__ __forceinline__ memopt_i_cuda_flash_place memopt_i_cuda_flash_
 }
 
 /* Of the others, those that an own row sees: from <= i < to. */
-struct memopt_i_cuda_flash_span { int from, to; };
+struct flash_span { int from, to; };
 
 /* ---- tiles ---- */
-template <int D> static MEMOPT_I_HOST_DEVICE int memopt_i_cuda_flash_at(int row, int chunk) {
+template <int D> static MEMOPT_I_HOST_DEVICE int flash_at(int row, int chunk) {
     return (row * (D / 8) + (chunk ^ (row & 7))) * 16;
 }
 
 /* A chunk of eight elements, or zeros, one by one. */
-template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_flash_gather(unsigned char *to, const T *from, int elements) {
+template <typename T> CU_DEVICE void flash_gather(unsigned char *to, const T *from, int elements) {
     uint32_t word[4] = { 0, 0, 0, 0 };
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 8; ++i)
+    CU_UNROLL for (int i = 0; i < 8; ++i)
         if (i < elements) word[i / 2] |= (uint32_t)from[i].code << (i % 2 * 16);
     *(uint4 *)(void *)to = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 /* Rows of a thread are a multiple of eight apart: all at the same place of their row. Of a copy of 0 bytes nothing is
    read, wherever it is from. */
-template <typename T, int D, int ROWS>
-static __device__ __forceinline__ void memopt_i_cuda_flash_load(unsigned char *tile,
-                                                                const memopt_i_cuda_flash_rows<const T> &r, int first) {
+template <typename T, int D, int ROWS> CU_DEVICE void flash_load(unsigned char *tile,
+                                                                 const flash_rows<const T> &r, int first) {
     enum { STEP = MEMOPT_I_CUDA_FLASH_THREADS / (D / 8) };
-    const int thread = memopt_i_cuda_anew((int)threadIdx.x);
+    const int thread = anew((int)threadIdx.x);
     const int row = thread / (D / 8);
     const int chunk = thread % (D / 8);
     const int rows = chunk * 8 < r.width ? r.rows - first - row : 0; /* that are there, from this one on */
     const T *from = r.data + (size_t)(first + row) * r.stride + chunk * 8;
 
-    tile += memopt_i_cuda_flash_at<D>(row, chunk);
+    tile += flash_at<D>(row, chunk);
     if (r.wide) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < ROWS; i += STEP)
+        CU_UNROLL for (int i = 0; i < ROWS; i += STEP)
             memopt_i_cuda_copy(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? 16 : 0);
         return;
     }
     for (int i = 0; i < ROWS; i += STEP)
-        memopt_i_cuda_flash_gather(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? r.width - chunk * 8 : 0);
+        flash_gather(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? r.width - chunk * 8 : 0);
 }
 
 /* A warp's 16 M rows of sums, rounded, by way of its own tile, which nobody else reads. Rows not in use are 0. */
-template <typename T, int D, int M>
-static __device__ __forceinline__ void memopt_i_cuda_flash_store(unsigned char *tile, const float (&sums)[M][D / 8][4],
-                                                                 const memopt_i_cuda_flash_rows<T> &r, int first,
-                                                                 int used) {
+template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *tile, const float (&sums)[M][D / 8][4],
+                                                               const flash_rows<T> &r, int first, int used) {
     const int lane = (int)threadIdx.x % 32;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 2 * M * (D / 8); ++i) {
+    CU_UNROLL for (int i = 0; i < 2 * M * (D / 8); ++i) {
         const int row = i % 2 * 8 + i / 2 % M * 16 + lane / 4;
         const int n = i / 2 / M;
         const float *x = sums[i / 2 % M][n] + i % 2 * 2;
-        const uint32_t word = memopt_i_cuda_pair<T>(x[0], x[1]);
+        const uint32_t word = packed_pair<T>(x[0], x[1]);
 
-        *(uint32_t *)(void *)(tile + memopt_i_cuda_flash_at<D>(row, n) + lane % 4 * 4) = first + row < used ? word : 0;
+        *(uint32_t *)(void *)(tile + flash_at<D>(row, n) + lane % 4 * 4) = first + row < used ? word : 0;
     }
     __syncwarp();
     for (int i = lane; i < 16 * M * (D / 8); i += 32) {
         const int row = i / (D / 8);
         const int column = i % (D / 8) * 8;
-        const unsigned char *from = tile + memopt_i_cuda_flash_at<D>(row, column / 8);
+        const unsigned char *from = tile + flash_at<D>(row, column / 8);
         T *to = r.data + (size_t)(first + row) * r.stride + column;
 
         if (first + row >= r.rows || column >= r.width) continue;
@@ -11712,27 +11131,21 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_store(unsigned char *
 /* ---- products of a warp ---- */
 /* scores = own rows (16 M) times the transposed of others (N) */
 template <typename T, int D, int M, int N>
-static __device__ __forceinline__ void memopt_i_cuda_flash_cross(float (&scores)[M][N / 8][4], const unsigned char *own,
-                                                                 const unsigned char *others) {
-    const int lane = memopt_i_cuda_anew((int)threadIdx.x % 32);
+CU_DEVICE void flash_cross(float (&scores)[M][N / 8][4], const unsigned char *own, const unsigned char *others) {
+    const int lane = anew((int)threadIdx.x % 32);
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < M * (N / 8) * 4; ++i) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = 0;
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < D / 16; ++k) {
+    CU_UNROLL for (int i = 0; i < M * (N / 8) * 4; ++i) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = 0;
+    CU_UNROLL for (int k = 0; k < D / 16; ++k) {
         uint32_t left[M][4];
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int m = 0; m < M; ++m)
-            memopt_i_cuda_matrices<0>(left[m], own + memopt_i_cuda_flash_at<D>(16 * m + lane % 16, 2 * k + lane / 16));
-        MEMOPT_I_CUDA_UNROLL
-        for (int n = 0; n < N / 16; ++n) {
+        CU_UNROLL for (int m = 0; m < M; ++m)
+            memopt_i_cuda_matrices<0>(left[m], own + flash_at<D>(16 * m + lane % 16, 2 * k + lane / 16));
+        CU_UNROLL for (int n = 0; n < N / 16; ++n) {
             uint32_t right[4];
 
-            memopt_i_cuda_matrices<0>(right, others + memopt_i_cuda_flash_at<D>(16 * n + lane % 8 + lane / 16 * 8,
-                                                                                2 * k + lane / 8 % 2));
-            MEMOPT_I_CUDA_UNROLL
-            for (int m = 0; m < M; ++m) {
+            memopt_i_cuda_matrices<0>(right, others + flash_at<D>(16 * n + lane % 8 + lane / 16 * 8,
+                                                                  2 * k + lane / 8 % 2));
+            CU_UNROLL for (int m = 0; m < M; ++m) {
                 memopt_i_cuda_multiply<T>(scores[m][2 * n], left[m], right);
                 memopt_i_cuda_multiply<T>(scores[m][2 * n + 1], left[m], right + 2);
             }
@@ -11741,28 +11154,23 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_cross(float (&scores)
 }
 
 /* sums += weights (16 M x N), rounded to the type, times others (N x D) */
-template <typename T, int D, int M, int N>
-static __device__ __forceinline__ void memopt_i_cuda_flash_mix(float (&sums)[M][D / 8][4],
-                                                               const float (&weights)[M][N / 8][4],
-                                                               const unsigned char *others) {
-    const int lane = memopt_i_cuda_anew((int)threadIdx.x % 32);
+template <typename T, int D, int M, int N> CU_DEVICE void flash_mix(float (&sums)[M][D / 8][4],
+                                                                    const float (&weights)[M][N / 8][4],
+                                                                    const unsigned char *others) {
+    const int lane = anew((int)threadIdx.x % 32);
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < N / 16; ++k) {
+    CU_UNROLL for (int k = 0; k < N / 16; ++k) {
         uint32_t left[M][4];
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4 * M; ++i) {
+        CU_UNROLL for (int i = 0; i < 4 * M; ++i) {
             const float *x = weights[i / 4][2 * k + i % 4 / 2] + i % 2 * 2;
-            left[i / 4][i % 4] = memopt_i_cuda_pair<T>(x[0], x[1]);
+            left[i / 4][i % 4] = packed_pair<T>(x[0], x[1]);
         }
-        MEMOPT_I_CUDA_UNROLL
-        for (int n = 0; n < D / 16; ++n) {
+        CU_UNROLL for (int n = 0; n < D / 16; ++n) {
             uint32_t right[4];
 
-            memopt_i_cuda_matrices<1>(right, others + memopt_i_cuda_flash_at<D>(16 * k + lane % 16, 2 * n + lane / 16));
-            MEMOPT_I_CUDA_UNROLL
-            for (int m = 0; m < M; ++m) {
+            memopt_i_cuda_matrices<1>(right, others + flash_at<D>(16 * k + lane % 16, 2 * n + lane / 16));
+            CU_UNROLL for (int m = 0; m < M; ++m) {
                 memopt_i_cuda_multiply<T>(sums[m][2 * n], left[m], right);
                 memopt_i_cuda_multiply<T>(sums[m][2 * n + 1], left[m], right + 2);
             }
@@ -11771,21 +11179,20 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_mix(float (&sums)[M][
 }
 
 /* ---- what is not finite, in a tile that crosses the diagonal ---- */
-template <typename T> static __device__ __forceinline__ bool memopt_i_cuda_flash_odd(uint32_t code) {
+template <typename T> CU_DEVICE bool flash_odd(uint32_t code) {
     const uint32_t exponent = T::is_bf16 ? 0x7f80 : 0x7c00;
     return (code & exponent) == exponent;
 }
 
 /* Whether this thread's words have any. CLEAR: it becomes 0. */
-template <typename T, int D, int N, int CLEAR>
-static __device__ __forceinline__ bool memopt_i_cuda_flash_look(unsigned char *tile) {
+template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigned char *tile) {
     bool any = false;
 
     for (int i = (int)threadIdx.x; i < N * D / 2; i += MEMOPT_I_CUDA_FLASH_THREADS) {
         uint32_t *word = (uint32_t *)(void *)tile + i;
         const uint32_t x = *word;
-        const bool low = memopt_i_cuda_flash_odd<T>(x);
-        const bool high = memopt_i_cuda_flash_odd<T>(x >> 16);
+        const bool low = flash_odd<T>(x);
+        const bool high = flash_odd<T>(x >> 16);
 
         any |= low || high;
         if (CLEAR && (low || high)) *word = (low ? 0 : x & 0xffff) | (high ? 0 : x & 0xffff0000u);
@@ -11794,34 +11201,29 @@ static __device__ __forceinline__ bool memopt_i_cuda_flash_look(unsigned char *t
 }
 
 /* sums += weights times what is not finite of others, for the rows that see it. */
-template <typename T, int D, int M, int N>
-static __device__ __forceinline__ void memopt_i_cuda_flash_add_odd(float (&sums)[M][D / 8][4],
-                                                                   const float (&weights)[M][N / 8][4],
-                                                                   const unsigned char *others,
-                                                                   const memopt_i_cuda_flash_span (&sees)[M][2],
-                                                                   int first) {
+template <typename T, int D, int M, int N> CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4],
+                                                                        const float (&weights)[M][N / 8][4],
+                                                                        const unsigned char *others,
+                                                                        const flash_span (&sees)[M][2], int first) {
     const int lane = (int)threadIdx.x % 32;
 
     for (int j = 0; j < N; ++j) {
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 2 * M; ++i) {
-            const memopt_i_cuda_flash_span see = sees[i / 2][i % 2];
+        CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
+            const flash_span see = sees[i / 2][i % 2];
             const bool seen = first + j >= see.from && first + j < see.to;
             uint32_t bits = 0; /* a sum of masks: the compiler would make an index of anything else, and an array */
             float weight;
 
-            MEMOPT_I_CUDA_UNROLL
-            for (int n = 0; n < N / 8; ++n)
+            CU_UNROLL for (int n = 0; n < N / 8; ++n)
                 bits |= (0u - (uint32_t)(n == j / 8))
                       & __float_as_uint(j % 2 ? weights[i / 2][n][i % 2 * 2 + 1] : weights[i / 2][n][i % 2 * 2]);
             weight = __uint_as_float(__shfl_sync(MEMOPT_I_CUDA_ALL, bits, (lane & ~3) | j % 8 / 2));
-            MEMOPT_I_CUDA_UNROLL
-            for (int n = 0; n < D / 4; ++n) {
-                const void *at = others + memopt_i_cuda_flash_at<D>(j, n / 2) + lane % 4 * 4 + n % 2 * 2;
+            CU_UNROLL for (int n = 0; n < D / 4; ++n) {
+                const void *at = others + flash_at<D>(j, n / 2) + lane % 4 * 4 + n % 2 * 2;
                 const uint32_t code = *(const uint16_t *)at;
                 const uint32_t nan = code & (T::is_bf16 ? 0x007f : 0x03ff) ? 0x00400000 : 0;
 
-                if (seen && memopt_i_cuda_flash_odd<T>(code))
+                if (seen && flash_odd<T>(code))
                     sums[i / 2][n / 2][i % 2 * 2 + n % 2] +=
                         weight * __uint_as_float((code & 0x8000) << 16 | 0x7f800000 | nan);
             }
@@ -11830,42 +11232,38 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_add_odd(float (&sums)
 }
 
 /* As _mix(), of a tile of which some rows do not see all. All threads come here, and are done with the tile. */
-template <typename T, int D, int M, int N>
-static __device__ __forceinline__ void memopt_i_cuda_flash_mix_some(float (&sums)[M][D / 8][4],
-                                                                    const float (&weights)[M][N / 8][4],
-                                                                    unsigned char *others,
-                                                                    const memopt_i_cuda_flash_span (&sees)[M][2],
-                                                                    int first, bool crosses) {
-    if (crosses && __syncthreads_or(memopt_i_cuda_flash_look<T, D, N, 0>(others))) {
-        memopt_i_cuda_flash_add_odd<T, D, M, N>(sums, weights, others, sees, first);
+template <typename T, int D, int M, int N> CU_DEVICE void flash_mix_some(float (&sums)[M][D / 8][4],
+                                                                         const float (&weights)[M][N / 8][4],
+                                                                         unsigned char *others,
+                                                                         const flash_span (&sees)[M][2],
+                                                                         int first, bool crosses) {
+    if (crosses && __syncthreads_or(flash_look<T, D, N, 0>(others))) {
+        flash_add_odd<T, D, M, N>(sums, weights, others, sees, first);
         __syncthreads(); /* all have read what is not finite */
-        (void)memopt_i_cuda_flash_look<T, D, N, 1>(others);
+        (void)flash_look<T, D, N, 1>(others);
         __syncthreads(); /* and it is gone */
     }
-    memopt_i_cuda_flash_mix<T, D, M, N>(sums, weights, others);
+    flash_mix<T, D, M, N>(sums, weights, others);
 }
 
 /* What a row does not see becomes `value`. */
-template <int M, int N>
-static __device__ __forceinline__ void memopt_i_cuda_flash_hide(float (&scores)[M][N / 8][4],
-                                                                const memopt_i_cuda_flash_span (&sees)[M][2], int first,
-                                                                float value) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < M * (N / 8) * 4; ++i) {
+template <int M, int N> CU_DEVICE void flash_hide(float (&scores)[M][N / 8][4], const flash_span (&sees)[M][2],
+                                                  int first, float value) {
+    CU_UNROLL for (int i = 0; i < M * (N / 8) * 4; ++i) {
         const int other = first + i / 4 % (N / 8) * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
-        const memopt_i_cuda_flash_span see = sees[i / 4 / (N / 8)][i % 4 / 2];
+        const flash_span see = sees[i / 4 / (N / 8)][i % 4 / 2];
 
         if (other < see.from || other >= see.to) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = value;
     }
 }
 
 /* Over the four lanes that share a row. */
-PRUNED __device__ __forceinline__ float memopt_i_cuda_flash_row_sum(float x) {
+PRUNED __device__ __forceinline__ float flash_row_sum(float x) {
     x += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 1);
     return x + __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 2);
 }
 
-PRUNED __device__ __forceinline__ float memopt_i_cuda_flash_row_max(float x) {
+PRUNED __device__ __forceinline__ float flash_row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 1));
     return fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, 2));
 }
@@ -11873,12 +11271,9 @@ PRUNED __device__ __forceinline__ float memopt_i_cuda_flash_row_max(float x) {
 /* ---- forward ---- */
 /* Scores become exp(scale (x - largest so far)); what a row has so far shrinks to a larger one. `total` is the lane's
    own part of the row's sum. */
-template <int D, int M, int N>
-static __device__ __forceinline__ void memopt_i_cuda_flash_weigh(float (&scores)[M][N / 8][4],
-                                                                 float (&sums)[M][D / 8][4], float (&most)[M][2],
-                                                                 float (&total)[M][2], float scale) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 2 * M; ++i) {
+template <int D, int M, int N> CU_DEVICE void flash_weigh(float (&scores)[M][N / 8][4], float (&sums)[M][D / 8][4],
+                                                          float (&most)[M][2], float (&total)[M][2], float scale) {
+    CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
         const int m = i / 2;
         const int h = i % 2;
         const float before = most[m][h];
@@ -11886,13 +11281,11 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_weigh(float (&scores)
         float sum = 0;
         float base, shrink;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int n = 0; n < N / 8; ++n) max = fmaxf(max, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
-        most[m][h] = max = memopt_i_cuda_flash_row_max(max);
+        CU_UNROLL for (int n = 0; n < N / 8; ++n) max = fmaxf(max, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
+        most[m][h] = max = flash_row_max(max);
         base = (__float_as_uint(max) == 0xff800000u ? 0.0f : max) * scale; /* -infinity is no place to count from */
         shrink = memopt_i_cuda_exp2(fmaf(before, scale, -base));
-        MEMOPT_I_CUDA_UNROLL
-        for (int n = 0; n < N / 8; ++n) {
+        CU_UNROLL for (int n = 0; n < N / 8; ++n) {
             const float a = memopt_i_cuda_exp2(fmaf(scores[m][n][2 * h], scale, -base));
             const float b = memopt_i_cuda_exp2(fmaf(scores[m][n][2 * h + 1], scale, -base));
 
@@ -11901,53 +11294,45 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_weigh(float (&scores)
             sum += a + b;
         }
         total[m][h] = fmaf(total[m][h], shrink, sum);
-        MEMOPT_I_CUDA_UNROLL
-        for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= shrink;
+        CU_UNROLL for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= shrink;
     }
 }
 
 /* sum(dO O) of the rows of a lane's quarter, as backward wants it. */
-template <typename T, int D>
-static __device__ __forceinline__ float memopt_i_cuda_flash_mean(const float (&sums)[D / 8][4], int h,
-                                                                 const memopt_i_cuda_flash_rows<const T> &grads,
-                                                                 int row) {
+template <typename T, int D> CU_DEVICE float flash_mean(const float (&sums)[D / 8][4], int h,
+                                                        const flash_rows<const T> &grads, int row) {
     float mean = 0;
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int n = 0; n < D / 4; ++n) {
+    CU_UNROLL for (int n = 0; n < D / 4; ++n) {
         const int column = n / 2 * 8 + (int)threadIdx.x % 4 * 2 + n % 2;
 
         if (row < grads.rows && column < grads.width)
-            mean = fmaf(sums[n / 2][2 * h + n % 2],
-                        memopt_i_cuda_load(grads.data + (size_t)row * grads.stride + column), mean);
+            mean = fmaf(sums[n / 2][2 * h + n % 2], load_one(grads.data + (size_t)row * grads.stride + column), mean);
     }
-    return memopt_i_cuda_flash_row_sum(mean);
+    return flash_row_sum(mean);
 }
 
 /* Output is divided by the row's sum; statistics are kept, and GRADS: sum(P dP), and no output. */
-template <typename T, int D, int M, int GRADS>
-static __device__ __forceinline__ void memopt_i_cuda_flash_finish(const memopt_i_cuda_flash &t,
-                                                                  const memopt_i_cuda_flash_place &p,
-                                                                  float (&sums)[M][D / 8][4], const float (&most)[M][2],
-                                                                  const float (&total)[M][2], int first) {
-    const memopt_i_cuda_flash_rows<const T> grads =
-        memopt_i_cuda_flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
-    const int lane = memopt_i_cuda_anew((int)threadIdx.x % 32);
+template <typename T, int D, int M, int GRADS> CU_DEVICE void flash_finish(const flash_state &t,
+                                                                           const flash_place &p,
+                            float (&sums)[M][D / 8][4], const float (&most)[M][2],
+                                                                           const float (&total)[M][2], int first) {
+    const flash_rows<const T> grads =
+        flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
+    const int lane = anew((int)threadIdx.x % 32);
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 2 * M; ++i) {
+    CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
         const int m = i / 2;
         const int h = i % 2;
         const int row = first + 16 * m + 8 * h + lane / 4;
         const size_t at = (p.sequence * t.heads + p.head) * t.length + (size_t)row;
-        const float sum = memopt_i_cuda_flash_row_sum(total[m][h]);
+        const float sum = flash_row_sum(total[m][h]);
         const float factor = 1 / sum;
 
-        MEMOPT_I_CUDA_UNROLL
-        for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= factor;
+        CU_UNROLL for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= factor;
         if (t.statistics && lane % 4 == 0 && row < p.used) t.statistics[at] = most[m][h] + logf(sum) / t.scale;
         if (GRADS) {
-            const float mean = memopt_i_cuda_flash_mean<T, D>(sums[m], h, grads, row);
+            const float mean = flash_mean<T, D>(sums[m], h, grads, row);
 
             if (lane % 4 == 0 && row < p.used) t.means[at] = mean;
         }
@@ -11957,38 +11342,35 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_finish(const memopt_i
 #define MEMOPT_I_CUDA_LOG2_E 1.4426950408889634f
 
 template <typename T, int D, int M, int N, int GRADS>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS)
-memopt_i_cuda_flash_forward_kernel(memopt_i_cuda_flash t) {
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS) flash_forward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
-    const memopt_i_cuda_flash_place p = memopt_i_cuda_flash_begin(t, t.heads, OWN, 1);
+    const flash_place p = flash_begin(t, t.heads, OWN, 1);
     const size_t key_head = p.head / (t.heads / t.kv_heads);
-    const memopt_i_cuda_flash_rows<const T> keys =
-        memopt_i_cuda_flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
-    const memopt_i_cuda_flash_rows<const T> values =
-        memopt_i_cuda_flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
+    const flash_rows<const T> keys =
+        flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
+    const flash_rows<const T> values =
+        flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
     const int end = p.first >= p.used ? 0 : t.causal ? min(p.first + OWN, p.used) : p.used;
     const int own_row = (int)threadIdx.x / 32 * 16 * M;
     unsigned char *own = memory + own_row * D * 2;
     unsigned char *tiles = memory + OWN * D * 2;
-    memopt_i_cuda_flash_span sees[M][2];
+    flash_span sees[M][2];
     float sums[M][D / 8][4], most[M][2], total[M][2];
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 2 * M; ++i) {
+    CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
         const int row = p.first + own_row + i * 8 + (int)threadIdx.x % 32 / 4;
 
         sees[i / 2][i % 2] = { 0, t.causal ? min(row + 1, p.used) : p.used };
         most[i / 2][i % 2] = __uint_as_float(0xff800000u);
         total[i / 2][i % 2] = 0;
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < M * (D / 2); ++i) sums[i / (D / 2)][i % (D / 2) / 4][i % 4] = 0;
-    memopt_i_cuda_flash_load<T, D, OWN>(memory, memopt_i_cuda_flash_of(t, (const T *)t.queries, t.query_stride,
-                                                                       p.sequence, p.head, p.used), p.first);
-    memopt_i_cuda_flash_load<T, D, N>(tiles, keys, 0);
-    memopt_i_cuda_flash_load<T, D, N>(tiles + BYTES, values, 0);
+    CU_UNROLL for (int i = 0; i < M * (D / 2); ++i) sums[i / (D / 2)][i % (D / 2) / 4][i % 4] = 0;
+    flash_load<T, D, OWN>(memory, flash_of(t, (const T *)t.queries, t.query_stride,
+                                           p.sequence, p.head, p.used), p.first);
+    flash_load<T, D, N>(tiles, keys, 0);
+    flash_load<T, D, N>(tiles + BYTES, values, 0);
     memopt_i_cuda_copy_commit();
     for (int first = 0; first < end; first += N) {
         unsigned char *tile = tiles + first / N % 2 * 2 * BYTES;
@@ -11997,25 +11379,24 @@ memopt_i_cuda_flash_forward_kernel(memopt_i_cuda_flash t) {
         float scores[M][N / 8][4];
 
         if (first + N < end) {
-            memopt_i_cuda_flash_load<T, D, N>(next, keys, first + N);
-            memopt_i_cuda_flash_load<T, D, N>(next + BYTES, values, first + N);
+            flash_load<T, D, N>(next, keys, first + N);
+            flash_load<T, D, N>(next + BYTES, values, first + N);
         }
         memopt_i_cuda_copy_commit();
         memopt_i_cuda_copy_wait<1>();
         __syncthreads(); /* everybody's part of this tile is there */
-        memopt_i_cuda_flash_cross<T, D, M, N>(scores, own, tile);
-        if (crosses || first + N > p.used)
-            memopt_i_cuda_flash_hide<M, N>(scores, sees, first, __uint_as_float(0xff800000u));
-        memopt_i_cuda_flash_weigh<D, M, N>(scores, sums, most, total, t.scale * MEMOPT_I_CUDA_LOG2_E);
-        memopt_i_cuda_flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sees, first, crosses);
+        flash_cross<T, D, M, N>(scores, own, tile);
+        if (crosses || first + N > p.used) flash_hide<M, N>(scores, sees, first, __uint_as_float(0xff800000u));
+        flash_weigh<D, M, N>(scores, sums, most, total, t.scale * MEMOPT_I_CUDA_LOG2_E);
+        flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sees, first, crosses);
         __syncthreads(); /* nobody needs it any more: the next but one may come */
     }
     memopt_i_cuda_copy_wait<0>();
     __syncthreads(); /* with no tiles, nobody has waited */
-    memopt_i_cuda_flash_finish<T, D, M, GRADS>(t, p, sums, most, total, p.first + own_row);
+    flash_finish<T, D, M, GRADS>(t, p, sums, most, total, p.first + own_row);
     if (!GRADS)
-        memopt_i_cuda_flash_store<T, D, M>(own, sums, memopt_i_cuda_flash_of(t, (T *)t.output, t.output_stride,
-                                           p.sequence, p.head, (int)t.length), p.first + own_row, p.used);
+        flash_store<T, D, M>(own, sums, flash_of(t, (T *)t.output, t.output_stride,
+                             p.sequence, p.head, (int)t.length), p.first + own_row, p.used);
 #else
     (void)t;
 #endif
@@ -12023,8 +11404,7 @@ memopt_i_cuda_flash_forward_kernel(memopt_i_cuda_flash t) {
 
 /* ---- backward ---- */
 /* sum(dO O) of a row: a warp each. */
-template <typename T>
-static __global__ void __launch_bounds__(256) memopt_i_cuda_flash_mean_kernel(memopt_i_cuda_flash t, size_t rows) {
+template <typename T> static __global__ void __launch_bounds__(256) flash_mean_kernel(flash_state t, size_t rows) {
     const size_t at = (size_t)blockIdx.x * 8 + threadIdx.x / 32; /* of the statistics */
     const size_t row = at % t.length;
     const size_t head = at / t.length % t.heads;
@@ -12035,15 +11415,14 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_flash_mean_kernel(me
     if (at >= rows) return;
     if (!t.lengths || row < t.lengths[sequence])
         for (size_t i = threadIdx.x % 32; i < t.width; i += 32)
-            sum = fmaf(memopt_i_cuda_load((const T *)t.output + first + i),
-                       memopt_i_cuda_load((const T *)t.grads + first + i), sum);
+            sum = fmaf(load_one((const T *)t.output + first + i), load_one((const T *)t.grads + first + i), sum);
     for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, i);
     if (threadIdx.x % 32 == 0) t.means[at] = sum;
 }
 
 /* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
-PRUNED __device__ __forceinline__ float2 memopt_i_cuda_flash_numbers(const memopt_i_cuda_flash &t, size_t sequence,
-                                                                     size_t head, int row, int used) {
+PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, size_t sequence,
+                                                       size_t head, int row, int used) {
     const size_t at = (sequence * t.heads + head) * t.length + (size_t)row;
 
     if (row >= used) return make_float2(0, 0);
@@ -12052,12 +11431,9 @@ PRUNED __device__ __forceinline__ float2 memopt_i_cuda_flash_numbers(const memop
 
 /* Scores become probabilities, and their gradients, which were those of probabilities, what belongs to scores. COLUMNS:
    numbers are those of the others, else of the two own rows of a lane. */
-template <int N, int COLUMNS>
-static __device__ __forceinline__ void memopt_i_cuda_flash_slopes(float (&scores)[1][N / 8][4],
-                                                                  float (&grads)[1][N / 8][4], const float2 *numbers,
-                                                                  float scale) {
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < N / 2; ++i) {
+template <int N, int COLUMNS> CU_DEVICE void flash_slopes(float (&scores)[1][N / 8][4], float (&grads)[1][N / 8][4],
+                                                          const float2 *numbers, float scale) {
+    CU_UNROLL for (int i = 0; i < N / 2; ++i) {
         const int n = i / 4;
         const float2 x = numbers[COLUMNS ? n * 8 + (int)threadIdx.x % 4 * 2 + i % 2 : i % 4 / 2];
         const float p = memopt_i_cuda_exp2(fmaf(scores[0][n][i % 4], scale * MEMOPT_I_CUDA_LOG2_E, x.x));
@@ -12068,18 +11444,17 @@ static __device__ __forceinline__ void memopt_i_cuda_flash_slopes(float (&scores
 }
 
 /* Rows (COLUMNS 0) or columns: own is queries and grad_output, or keys and values; the others are the others. */
-template <typename T, int COLUMNS> struct memopt_i_cuda_flash_walk {
-    const memopt_i_cuda_flash &t;
-    const memopt_i_cuda_flash_place p;
+template <typename T, int COLUMNS> struct flash_walk {
+    const flash_state &t;
+    const flash_place p;
     int from, per, count; /* the first tile of the others; tiles of a head; in all */
 
     __device__ __forceinline__ size_t group(void) const { return t.heads / t.kv_heads; }
 
-    __device__ __forceinline__ memopt_i_cuda_flash_rows<const T> rows(int second, int of_keys, size_t head) const {
-        return of_keys ? memopt_i_cuda_flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, p.sequence,
-                                                head, p.used)
-                       : memopt_i_cuda_flash_of(t, (const T *)(second ? t.grads : t.queries),
-                                                second ? t.output_stride : t.query_stride, p.sequence, head, p.used);
+    __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, size_t head) const {
+        return of_keys ? flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, p.sequence, head, p.used)
+                       : flash_of(t, (const T *)(second ? t.grads : t.queries),
+                                  second ? t.output_stride : t.query_stride, p.sequence, head, p.used);
     }
 
     __device__ __forceinline__ size_t head(int n) const {
@@ -12089,19 +11464,17 @@ template <typename T, int COLUMNS> struct memopt_i_cuda_flash_walk {
     template <int D, int N> __device__ __forceinline__ void load(unsigned char *tile, float2 *numbers, int n) const {
         const int first = (from + n % per) * N;
 
-        memopt_i_cuda_flash_load<T, D, N>(tile, rows(0, !COLUMNS, head(n)), first);
-        memopt_i_cuda_flash_load<T, D, N>(tile + N * D * 2, rows(1, !COLUMNS, head(n)), first);
+        flash_load<T, D, N>(tile, rows(0, !COLUMNS, head(n)), first);
+        flash_load<T, D, N>(tile + N * D * 2, rows(1, !COLUMNS, head(n)), first);
         if (COLUMNS && threadIdx.x < N)
             numbers[threadIdx.x] =
-                memopt_i_cuda_flash_numbers(t, p.sequence, head(n), first + (int)threadIdx.x, p.used);
+                flash_numbers(t, p.sequence, head(n), first + (int)threadIdx.x, p.used);
     }
 };
 
-template <typename T, int N, int COLUMNS>
-static __device__ __forceinline__ memopt_i_cuda_flash_walk<T, COLUMNS>
-memopt_i_cuda_flash_walk_begin(const memopt_i_cuda_flash &t) {
-    const memopt_i_cuda_flash_place p =
-        memopt_i_cuda_flash_begin(t, COLUMNS ? t.kv_heads : t.heads, MEMOPT_I_CUDA_FLASH_ROWS, !COLUMNS);
+template <typename T, int N, int COLUMNS> CU_DEVICE flash_walk<T, COLUMNS> flash_walk_begin(const flash_state &t) {
+    const flash_place p =
+        flash_begin(t, COLUMNS ? t.kv_heads : t.heads, MEMOPT_I_CUDA_FLASH_ROWS, !COLUMNS);
     const int from = COLUMNS && t.causal ? p.first / N : 0;
     const int end = !COLUMNS && t.causal ? min(p.first + MEMOPT_I_CUDA_FLASH_ROWS, p.used) : p.used;
     const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
@@ -12109,36 +11482,33 @@ memopt_i_cuda_flash_walk_begin(const memopt_i_cuda_flash &t) {
     return { t, p, from, per, per * (COLUMNS ? (int)(t.heads / t.kv_heads) : 1) };
 }
 
-template <typename T, int D, int N, int COLUMNS>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS)
-memopt_i_cuda_flash_backward_kernel(memopt_i_cuda_flash t) {
+template <typename T, int D, int N, int COLUMNS> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS)
+flash_backward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = MEMOPT_I_CUDA_FLASH_ROWS, OWN_BYTES = OWN * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
-    const memopt_i_cuda_flash_walk<T, COLUMNS> w = memopt_i_cuda_flash_walk_begin<T, N, COLUMNS>(t);
+    const flash_walk<T, COLUMNS> w = flash_walk_begin<T, N, COLUMNS>(t);
     const int own_row = (int)threadIdx.x / 32 * 16;
     unsigned char *own = memory + own_row * D * 2;
     unsigned char *tiles = memory + 2 * OWN_BYTES;
     float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles */
     float2 mine[2];
-    memopt_i_cuda_flash_span sees[1][2];
+    flash_span sees[1][2];
     float sums[1][D / 8][4];                    /* gradients of queries, or of keys */
     float more[1][MORE / 8][4];                 /* of values, for columns */
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    CU_UNROLL for (int h = 0; h < 2; ++h) {
         const int row = w.p.first + own_row + 8 * h + (int)threadIdx.x % 32 / 4;
 
         sees[0][h] = { COLUMNS && t.causal ? row : 0, !COLUMNS && t.causal ? min(row + 1, w.p.used) : w.p.used };
-        if (!COLUMNS) mine[h] = memopt_i_cuda_flash_numbers(t, w.p.sequence, w.p.head, row, w.p.used);
+        if (!COLUMNS) mine[h] = flash_numbers(t, w.p.sequence, w.p.head, row, w.p.used);
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < D / 2; ++i) {
+    CU_UNROLL for (int i = 0; i < D / 2; ++i) {
         sums[0][i / 4][i % 4] = 0;
         if (COLUMNS || i < 4) more[0][i / 4][i % 4] = 0;
     }
-    memopt_i_cuda_flash_load<T, D, OWN>(memory, w.rows(0, COLUMNS, w.p.head), w.p.first);
-    memopt_i_cuda_flash_load<T, D, OWN>(memory + OWN_BYTES, w.rows(1, COLUMNS, w.p.head), w.p.first);
+    flash_load<T, D, OWN>(memory, w.rows(0, COLUMNS, w.p.head), w.p.first);
+    flash_load<T, D, OWN>(memory + OWN_BYTES, w.rows(1, COLUMNS, w.p.head), w.p.first);
     if (w.count) w.template load<D, N>(tiles, numbers, 0);
     memopt_i_cuda_copy_commit();
     for (int n = 0; n < w.count; ++n) {
@@ -12148,32 +11518,29 @@ memopt_i_cuda_flash_backward_kernel(memopt_i_cuda_flash t) {
             t.causal && (COLUMNS ? first < w.p.first + OWN - 1 : first + N - 1 > w.p.first);
         float scores[1][N / 8][4], grads[1][N / 8][4];
 
-        if (n + 1 < w.count)
-            w.template load<D, N>(tiles + (n + 1) % 2 * 2 * BYTES, numbers + (n + 1) % 2 * N, n + 1);
+        if (n + 1 < w.count) w.template load<D, N>(tiles + (n + 1) % 2 * 2 * BYTES, numbers + (n + 1) % 2 * N, n + 1);
         memopt_i_cuda_copy_commit();
         memopt_i_cuda_copy_wait<1>();
         __syncthreads(); /* everybody's part of this tile is there */
-        memopt_i_cuda_flash_cross<T, D, 1, N>(scores, own, tile);
-        memopt_i_cuda_flash_cross<T, D, 1, N>(grads, own + OWN_BYTES, tile + BYTES);
-        memopt_i_cuda_flash_slopes<N, COLUMNS>(scores, grads, COLUMNS ? numbers + n % 2 * N : mine, t.scale);
+        flash_cross<T, D, 1, N>(scores, own, tile);
+        flash_cross<T, D, 1, N>(grads, own + OWN_BYTES, tile + BYTES);
+        flash_slopes<N, COLUMNS>(scores, grads, COLUMNS ? numbers + n % 2 * N : mine, t.scale);
         if (crosses || first + N > w.p.used) {
-            memopt_i_cuda_flash_hide<1, N>(scores, sees, first, 0);
-            memopt_i_cuda_flash_hide<1, N>(grads, sees, first, 0);
+            flash_hide<1, N>(scores, sees, first, 0);
+            flash_hide<1, N>(grads, sees, first, 0);
         }
-        if (COLUMNS)
-            memopt_i_cuda_flash_mix_some<T, MORE, 1, N>(more, scores, tile + BYTES, sees, first, crosses);
-        memopt_i_cuda_flash_mix_some<T, D, 1, N>(sums, grads, tile, sees, first, crosses);
+        if (COLUMNS) flash_mix_some<T, MORE, 1, N>(more, scores, tile + BYTES, sees, first, crosses);
+        flash_mix_some<T, D, 1, N>(sums, grads, tile, sees, first, crosses);
         __syncthreads(); /* nobody needs it any more: the next but one may come */
     }
     memopt_i_cuda_copy_wait<0>();
     __syncthreads(); /* with no tiles, nobody has waited */
-    memopt_i_cuda_flash_store<T, D, 1>(own, sums, memopt_i_cuda_flash_of(t, (T *)(COLUMNS ? t.grad_keys
-                                       : t.grad_queries), COLUMNS ? t.kv_stride : t.query_stride, w.p.sequence,
-                                       w.p.head, (int)t.length), w.p.first + own_row, w.p.used);
+    flash_store<T, D, 1>(own, sums, flash_of(t, (T *)(COLUMNS ? t.grad_keys
+                         : t.grad_queries), COLUMNS ? t.kv_stride : t.query_stride, w.p.sequence,
+                         w.p.head, (int)t.length), w.p.first + own_row, w.p.used);
     if (COLUMNS)
-        memopt_i_cuda_flash_store<T, MORE, 1>(own + OWN_BYTES, more, memopt_i_cuda_flash_of(t,
-                                       (T *)t.grad_values, t.kv_stride, w.p.sequence, w.p.head, (int)t.length),
-                                       w.p.first + own_row, w.p.used);
+        flash_store<T, MORE, 1>(own + OWN_BYTES, more, flash_of(t, (T *)t.grad_values, t.kv_stride, w.p.sequence,
+                         w.p.head, (int)t.length), w.p.first + own_row, w.p.used);
 #else
     (void)t;
 #endif
@@ -12207,7 +11574,7 @@ memopt_i_cuda_flash_backward_kernel(memopt_i_cuda_flash t) {
 
 enum { MEMOPT_I_CUDA_ATTENTION_BLOCK = 256 };
 
-typedef struct memopt_i_cuda_attention {
+typedef struct attention_task {
     memopt_attention  a;         /* with defaults filled in */
     memopt_cuda_gemm *gemm;
     memopt_cuda_stream stream;
@@ -12221,16 +11588,16 @@ typedef struct memopt_i_cuda_attention {
     int    backward;
     int    flash;                /* by cuda_flash, with nothing of the above but: */
     float *statistics, *means;   /* batch x heads x length each, in a backward; statistics: unless they are kept */
-} memopt_i_cuda_attention;
+} attention_task;
 
 /* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. */
-PRUNED memopt_cuda_status memopt_i_cuda_attention_flashes(const memopt_attention *a, int *flash) {
+PRUNED memopt_cuda_status attention_flashes(const memopt_attention *a, int *flash) {
     struct cudaFuncAttributes code;
     memopt_cuda_status s;
 
     *flash = a->type != MEMOPT_TYPE_F32 && a->width <= MEMOPT_I_CUDA_FLASH_WIDTH;
     if (!*flash) return 0;
-    s = memopt_i_cuda_taken(cudaFuncGetAttributes(&code, memopt_i_cuda_flash_mean_kernel<memopt_i_cuda_bf16>));
+    s = taken(cudaFuncGetAttributes(&code, flash_mean_kernel<bf16_t>));
     if (s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorNoDevice
         || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInsufficientDriver
         || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInitializationError) return 0;
@@ -12238,7 +11605,7 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_flashes(const memopt_attention
     return s;
 }
 
-PRUNED void memopt_i_cuda_attention_lay_out_flash(memopt_i_cuda_attention *t, memopt_carver *c) {
+PRUNED void attention_lay_out_flash(attention_task *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
     const size_t row = a->length * sizeof(float) * (t->backward != 0);
 
@@ -12249,7 +11616,7 @@ PRUNED void memopt_i_cuda_attention_lay_out_flash(memopt_i_cuda_attention *t, me
 }
 
 /* Where everything is in scratch. Heads, block and row are below 2^31 each, as strides and length are. */
-PRUNED void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
+PRUNED void attention_lay_out(attention_task *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
     const size_t narrow = size < 4;
@@ -12261,7 +11628,7 @@ PRUNED void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_c
     const size_t sums = t->row * 4 * narrow * backward;
 
     if (t->flash) {
-        memopt_i_cuda_attention_lay_out_flash(t, c);
+        attention_lay_out_flash(t, c);
         return;
     }
     t->scores = (float *)memopt_carve(c, rows, wide, 256);
@@ -12281,8 +11648,7 @@ PRUNED void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_c
     (void)memopt_carve(c, 0, 1, 256);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention *x, int backward,
-                                                          memopt_i_cuda_attention *t) {
+PRUNED memopt_cuda_status attention_resolve(const memopt_attention *x, int backward, attention_task *t) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_attention y;
     memopt_i_attention same;
@@ -12304,28 +11670,28 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention
         || t->a.output_stride > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     t->stride = memopt_i_align_down(t->a.length + 63, 64);
     if (t->stride > 0x7fffffff / 2) return MEMOPT_ERR_OVERFLOW; /* of a row of 16 bits in the place of floats */
-    if ((s2 = memopt_i_cuda_attention_flashes(&t->a, &t->flash)) != 0) return s2;
-    memopt_i_cuda_attention_lay_out(t, &c);
+    if ((s2 = attention_flashes(&t->a, &t->flash)) != 0) return s2;
+    attention_lay_out(t, &c);
     t->bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *, const memopt_attention *x,
-                                                                 size_t *bytes) {
-    memopt_i_cuda_attention t;
+PUBLIC memopt_cuda_status api::memopt_cuda_attention_scratch(const memopt_cuda_ops *, const memopt_attention *x,
+                                                             size_t *bytes) {
+    attention_task t;
     memopt_cuda_status s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_attention_resolve(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
+    if ((s = attention_resolve(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
     return s;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
+PRUNED memopt_cuda_status attention_check(const attention_task *t, const memopt_cuda_ops *ops) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
     size_t i;
     const void *p[7];
-    memopt_cuda_status s = memopt_i_cuda_pointer_if(a->lengths, sizeof *a->lengths);
+    memopt_cuda_status s = pointer_if(a->lengths, sizeof *a->lengths);
 
     p[0] = a->queries;
     p[1] = a->keys;
@@ -12334,16 +11700,16 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_atte
     p[4] = a->grad_queries;
     p[5] = a->grad_keys;
     p[6] = a->grad_values;
-    for (i = 0; i < (t->backward ? 7u : 4u) && !s; ++i) s = memopt_i_cuda_pointer(p[i], size);
-    if (!s && t->flash) s = memopt_i_cuda_pointer_if(a->statistics, sizeof *a->statistics);
-    if (!s && t->flash && t->backward && a->statistics) s = memopt_i_cuda_pointer(a->output, size);
-    if (!s) s = memopt_i_cuda_gemm_types(ops->gemm, a->type, a->type);
-    if (!s) s = memopt_i_cuda_linear_scratch(ops, t->bytes);
-    return s ? s : memopt_i_cuda_gemm_ready(ops->gemm);
+    for (i = 0; i < (t->backward ? 7u : 4u) && !s; ++i) s = pointer(p[i], size);
+    if (!s && t->flash) s = pointer_if(a->statistics, sizeof *a->statistics);
+    if (!s && t->flash && t->backward && a->statistics) s = pointer(a->output, size);
+    if (!s) s = gemm_types(ops->gemm, a->type, a->type);
+    if (!s) s = linear_scratch(ops, t->bytes);
+    return s ? s : gemm_ready(ops->gemm);
 }
 
 /* ---- kernels: a row of scores by a warp, a block, or, where it is longer than registers hold, a larger block ---- */
-typedef struct memopt_i_cuda_attention_rows_task {
+typedef struct attention_rows_task {
     float  *scores;          /* or their gradients */
     const void *p;           /* slopes: the probabilities */
     void   *to;
@@ -12351,72 +11717,65 @@ typedef struct memopt_i_cuda_attention_rows_task {
     size_t  sequence, length, first, rows, heads, block, columns, stride, pitch;
     float   scale;
     int     causal;
-} memopt_i_cuda_attention_rows_task;
+} attention_rows_task;
 
 /* How many columns a row of the block has; 0 for one that is not in use. */
-static __device__ __forceinline__ size_t memopt_i_cuda_attend_valid(const memopt_i_cuda_attention_rows_task &t,
-                                                                    size_t i) {
+CU_DEVICE size_t attend_valid(const attention_rows_task &t, size_t i) {
     const size_t used = t.lengths ? memopt_i_min(t.lengths[t.sequence], t.length) : t.length;
     const size_t row = t.first + i;
     return row >= used ? 0 : t.causal ? row + 1 : used;
 }
 
-template <int LANES, int SLOPES, typename T>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512)
-memopt_i_cuda_attend_kernel(memopt_i_cuda_attention_rows_task t) {
+template <int LANES, int SLOPES, typename T> static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512)
+attend_kernel(attention_rows_task t) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
     const size_t at = row / t.rows * t.block + row % t.rows;
-    const size_t n = memopt_i_cuda_attend_valid(t, row % t.rows);
+    const size_t n = attend_valid(t, row % t.rows);
     float *x = t.scores + at * t.stride;
     T *y = (T *)t.to + at * t.pitch;
     const T *p = (const T *)t.p + at * t.pitch;
-    if (SLOPES) memopt_i_cuda_softmax_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
-    else memopt_i_cuda_softmax_any<LANES>(x, y, n, t.columns, t.scale, red);
+    if (SLOPES) softmax_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
+    else softmax_any<LANES>(x, y, n, t.columns, t.scale, red);
 }
 
-template <int SLOPES, typename T>
-static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attention_rows_task *t,
-                                                    memopt_cuda_stream stream) {
+template <int SLOPES, typename T> static memopt_cuda_status attend_rows(const attention_rows_task *t,
+                                                                        memopt_cuda_stream stream) {
     const size_t rows = t->rows * t->heads;
 
     if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<32, SLOPES, T>), memopt_i_ceil_div(rows, 8), 256, 0,
-                                 stream, *t);
+        return MEMOPT_I_CUDA_RUN((attend_kernel<32, SLOPES, T>), memopt_i_ceil_div(rows, 8), 256, 0, stream, *t);
     if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<256, SLOPES, T>), rows, 256, 0, stream, *t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<0, SLOPES, T>), rows, 512, 0, stream, *t);
+        return MEMOPT_I_CUDA_RUN((attend_kernel<256, SLOPES, T>), rows, 256, 0, stream, *t);
+    return MEMOPT_I_CUDA_RUN((attend_kernel<0, SLOPES, T>), rows, 512, 0, stream, *t);
 }
 
-template <int SLOPES>
-static memopt_cuda_status memopt_i_cuda_attention_soft(const memopt_i_cuda_attention *t, size_t sequence, size_t first,
-                                                       size_t rows, size_t columns) {
+template <int SLOPES> static memopt_cuda_status attention_soft(const attention_task *t, size_t sequence, size_t first,
+                                                               size_t rows, size_t columns) {
     const memopt_attention *a = &t->a;
-    const memopt_i_cuda_attention_rows_task k = {
+    const attention_rows_task k = {
         SLOPES ? t->grad_scores : t->scores, t->p, SLOPES ? t->g : t->p, a->lengths, sequence, a->length, first, rows,
         a->kv_heads, a->block, columns, t->stride, t->pitch, a->scale, a->causal };
 
-    return MEMOPT_I_CUDA_WITH(a->type, memopt_i_cuda_attend_rows<SLOPES, T>(&k, t->stream));
+    return MEMOPT_I_CUDA_WITH(a->type, attend_rows<SLOPES, T>(&k, t->stream));
 }
 
 /* Rows of all key heads side by side, copied; those that are not in use become 0. Heads lie `step` apart. */
-typedef struct memopt_i_cuda_mask {
+typedef struct mask_task {
     const void *from;
     void  *to;
     const size_t *lengths;
     size_t sequence, first, rows, row, width, step, stride;
-} memopt_i_cuda_mask;
+} mask_task;
 
-template <typename T>
-static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i_cuda_mask t) {
+template <typename T> static __global__ void __launch_bounds__(256) mask_kernel(mask_task t) {
     const size_t used = t.lengths[t.sequence];
     const size_t n = t.rows * t.row;
     const size_t first = (size_t)blockIdx.x * 1024 + threadIdx.x;
     T x[4]; /* all loads come first */
 
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    CU_UNROLL for (int i = 0; i < 4; ++i) {
         const size_t at = first + (size_t)i * 256;
         const size_t row = at / t.row;
         const size_t j = at % t.row;
@@ -12425,155 +11784,140 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i
         if (at < n && t.first + row < used)
             x[i] = ((const T *)t.from)[row * t.stride + j / t.width * t.step + j % t.width];
     }
-    MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < 4; ++i)
+    CU_UNROLL for (int i = 0; i < 4; ++i)
         if (first + (size_t)i * 256 < n) ((T *)t.to)[first + (size_t)i * 256] = x[i];
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, const memopt_i_cuda_mask &k) {
+PRUNED memopt_cuda_status mask_rows(const attention_task *t, const mask_task &k) {
     const size_t blocks = memopt_i_ceil_div(k.rows * t->row, 1024);
 
-    if (t->a.type == MEMOPT_TYPE_F32)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
+    if (t->a.type == MEMOPT_TYPE_F32) return MEMOPT_I_CUDA_RUN(mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
+    return MEMOPT_I_CUDA_RUN(mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
 }
 
 /* Sums as rows of a type. */
-typedef struct memopt_i_cuda_round {
+typedef struct round_task {
     const float *from;
     void *to;
     size_t n, row, stride;
     int wide;
-} memopt_i_cuda_round;
+} round_task;
 
-template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cuda_round_kernel(memopt_i_cuda_round t) {
+template <typename T> static __global__ void __launch_bounds__(256) round_kernel(round_task t) {
     const size_t at = ((size_t)blockIdx.x * 256 + threadIdx.x) * 4;
     const size_t left = at < t.n ? memopt_i_min(t.n - at, 4) : 0;
 
     if (t.wide && left == 4) { /* rows are multiples of 4 then */
         float x[4];
 
-        memopt_i_cuda_load_four(t.from + at, x);
-        memopt_i_cuda_store_four((T *)t.to + at / t.row * t.stride + at % t.row, x);
+        load_four(t.from + at, x);
+        store_four((T *)t.to + at / t.row * t.stride + at % t.row, x);
         return;
     }
-    for (size_t i = at; i < at + left; ++i)
-        memopt_i_cuda_store((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
+    for (size_t i = at; i < at + left; ++i) store_one((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_attention *t, const float *sums, void *to) {
+PRUNED memopt_cuda_status attention_round(const attention_task *t, const float *sums, void *to) {
     const size_t n = t->a.length * t->row;
     const size_t blocks = memopt_i_ceil_div(n, 1024);
     const int wide = !(t->row % 4 || t->a.kv_stride % 4 || ((uintptr_t)to & 7));
-    const memopt_i_cuda_round k = { sums, to, n, t->row, t->a.kv_stride, wide };
+    const round_task k = { sums, to, n, t->row, t->a.kv_stride, wide };
 
-    if (t->a.type == MEMOPT_TYPE_BF16)
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, t->stream, k);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_f16>, blocks, 256, 0, t->stream, k);
+    if (t->a.type == MEMOPT_TYPE_BF16) return MEMOPT_I_CUDA_RUN(round_kernel<bf16_t>, blocks, 256, 0, t->stream, k);
+    return MEMOPT_I_CUDA_RUN(round_kernel<f16_t>, blocks, 256, 0, t->stream, k);
 }
 
 /* ---- a block: rows of one query head of each group ---- */
-typedef struct memopt_i_cuda_attention_worker {
-    const memopt_i_cuda_attention *t;
+typedef struct attention_worker {
+    const attention_task *t;
     int    plan_only;                /* only for algorithms */
     size_t sequence, head, first, rows, columns;
-    memopt_i_cuda_matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
-} memopt_i_cuda_attention_worker;
+    matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
+} attention_worker;
 
-PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
-                                                         size_t stride, size_t step) {
+PRUNED matrix attention_rows(const attention_task *t, const void *data, size_t at, size_t stride, size_t step) {
     return { memopt_i_row_at(data, t->a.type, at), stride, t->a.type, 0, step };
 }
 
 /* Scores of all key heads, in floats; and what a softmax made of them. */
-PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_scores(const memopt_i_cuda_attention *t, const float *scores) {
+PRUNED matrix attention_scores(const attention_task *t, const float *scores) {
     return { scores, t->stride, MEMOPT_TYPE_F32, 0, t->a.block * t->stride };
 }
 
-PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_shares(const memopt_i_cuda_attention *t, const void *p,
-                                                           int turned) {
+PRUNED matrix attention_shares(const attention_task *t, const void *p, int turned) {
     return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attention_worker *w,
-                                                           memopt_i_cuda_product *q) {
+PRUNED memopt_cuda_status attention_multiply(const attention_worker *w, matrix_product *q) {
     q->batch.count = w->t->a.kv_heads;
-    return memopt_i_cuda_gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
+    return gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
 }
 
 /* scores = rows * others^T */
-PRUNED memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attention_worker *w,
-                                                        const memopt_i_cuda_matrix &left, memopt_i_cuda_matrix right,
-                                                        float *scores) {
-    memopt_i_cuda_product q;
+PRUNED memopt_cuda_status attention_cross(const attention_worker *w, const matrix &left, matrix right, float *scores) {
+    matrix_product q;
 
     right.turned = 1;
-    q = memopt_i_cuda_product_of(w->rows, w->columns, w->t->a.width, left, right,
-                                 memopt_i_cuda_attention_scores(w->t, scores));
-    return memopt_i_cuda_attention_multiply(w, &q);
+    q = product_of(w->rows, w->columns, w->t->a.width, left, right, attention_scores(w->t, scores));
+    return attention_multiply(w, &q);
 }
 
 /* result = probabilities (or slopes) * others, of the type */
-PRUNED memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attention_worker *w, const void *p,
-                                                      const memopt_i_cuda_matrix &right,
-                                                      const memopt_i_cuda_matrix &result) {
-    memopt_i_cuda_product q = memopt_i_cuda_product_of(
-        w->rows, w->t->a.width, w->columns, memopt_i_cuda_attention_shares(w->t, p, 0), right, result);
-    return memopt_i_cuda_attention_multiply(w, &q);
+PRUNED memopt_cuda_status attention_mix(const attention_worker *w, const void *p, const matrix &right,
+                                        const matrix &result) {
+    matrix_product q = product_of(w->rows, w->t->a.width, w->columns, attention_shares(w->t, p, 0), right, result);
+    return attention_multiply(w, &q);
 }
 
 /* sums (+)= probabilities^T * rows, in float */
-PRUNED memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attention_worker *w, const void *p,
-                                                         const memopt_i_cuda_matrix &right, float *sums, void *place) {
-    const memopt_i_cuda_attention *t = w->t;
+PRUNED memopt_cuda_status attention_gather(const attention_worker *w, const void *p,
+                                           const matrix &right, float *sums, void *place) {
+    const attention_task *t = w->t;
     const memopt_attention *a = &t->a;
     const int whole = a->type == MEMOPT_TYPE_F32;
-    memopt_i_cuda_product q = memopt_i_cuda_product_of(
-        w->columns, a->width, w->rows, memopt_i_cuda_attention_shares(t, p, 1), right,
+    matrix_product q = product_of(
+        w->columns, a->width, w->rows, attention_shares(t, p, 1), right,
         { whole ? memopt_i_row_to(place, a->type, w->sequence * a->length * a->kv_stride) : (void *)sums,
           whole ? a->kv_stride : t->row, MEMOPT_TYPE_F32, 0, a->width });
 
     q.p.accumulate = w->head > 0 || w->first + w->rows < a->length;
-    return memopt_i_cuda_attention_multiply(w, &q);
+    return attention_multiply(w, &q);
 }
 
 /* In place of rows, a copy where those not in use are 0. */
-PRUNED memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attention_worker *w, memopt_i_cuda_matrix *r,
-                                                       void *to, size_t first, size_t rows) {
-    const memopt_i_cuda_attention *t = w->t;
-    const memopt_i_cuda_mask k = { r->data, to, t->a.lengths, w->sequence, first, rows, t->row, t->a.width, r->step,
+PRUNED memopt_cuda_status attention_mask(const attention_worker *w, matrix *r, void *to, size_t first, size_t rows) {
+    const attention_task *t = w->t;
+    const mask_task k = { r->data, to, t->a.lengths, w->sequence, first, rows, t->row, t->a.width, r->step,
                                    r->stride };
 
     if (!t->a.lengths) return 0;
-    *r = memopt_i_cuda_attention_rows(t, to, 0, t->row, t->a.width);
-    return w->plan_only ? 0 : memopt_i_cuda_mask_rows(t, k);
+    *r = attention_rows(t, to, 0, t->row, t->a.width);
+    return w->plan_only ? 0 : mask_rows(t, k);
 }
 
-PRUNED memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int plan_only,
-                                                                    size_t sequence) {
+PRUNED attention_worker attention_begin(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
     const size_t at = sequence * a->length * a->kv_stride;
-    memopt_i_cuda_attention_worker w;
+    attention_worker w;
 
     memset(&w, 0, sizeof w);
     w.t = t;
     w.plan_only = plan_only;
     w.sequence = sequence;
-    w.keys = memopt_i_cuda_attention_rows(t, a->keys, at, a->kv_stride, a->width);
-    w.values = memopt_i_cuda_attention_rows(t, a->values, at, a->kv_stride, a->width);
+    w.keys = attention_rows(t, a->keys, at, a->kv_stride, a->width);
+    w.values = attention_rows(t, a->values, at, a->kv_stride, a->width);
     return w;
 }
 
 /* The rows of a block: its operands, and the place of its results. */
-PRUNED memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attention_worker *w, const void *data,
-                                                       size_t stride) {
-    const memopt_i_cuda_attention *t = w->t;
-    return memopt_i_cuda_attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
-                                        stride, t->group * t->a.width);
+PRUNED matrix attention_at(const attention_worker *w, const void *data, size_t stride) {
+    const attention_task *t = w->t;
+    return attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
+                          stride, t->group * t->a.width);
 }
 
 /* Scores, and their probabilities. */
-PRUNED memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention_worker *w, size_t head, size_t first) {
+PRUNED memopt_cuda_status attention_weigh(attention_worker *w, size_t head, size_t first) {
     const memopt_attention *a = &w->t->a;
     memopt_cuda_status s;
 
@@ -12581,63 +11925,58 @@ PRUNED memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention_
     w->first = first;
     w->rows = memopt_i_min(a->block, a->length - first);
     w->columns = a->causal ? first + w->rows : a->length;
-    w->queries = memopt_i_cuda_attention_at(w, a->queries, a->query_stride);
-    s = memopt_i_cuda_attention_cross(w, w->queries, w->keys, w->t->scores);
-    return s || w->plan_only ? s : memopt_i_cuda_attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
+    w->queries = attention_at(w, a->queries, a->query_stride);
+    s = attention_cross(w, w->queries, w->keys, w->t->scores);
+    return s || w->plan_only ? s : attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_i_cuda_attention *t, int plan_only,
-                                                                   size_t sequence) {
+PRUNED memopt_cuda_status attention_forward_sequence(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
-    memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
-    memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &w.values, t->kept, 0, a->length);
+    attention_worker w = attention_begin(t, plan_only, sequence);
+    memopt_cuda_status s = attention_mask(&w, &w.values, t->kept, 0, a->length);
     size_t head, first;
 
     for (head = 0; head < t->group; ++head)
         for (first = 0; first < a->length && !s; first += memopt_i_min(a->block, a->length - first)) {
-            s = memopt_i_cuda_attention_weigh(&w, head, first);
-            if (!s) s = memopt_i_cuda_attention_mix(&w, t->p, w.values,
-                                                    memopt_i_cuda_attention_at(&w, a->output, a->output_stride));
+            s = attention_weigh(&w, head, first);
+            if (!s) s = attention_mix(&w, t->p, w.values, attention_at(&w, a->output, a->output_stride));
         }
     return s;
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attention_worker *w,
-                                                                 memopt_i_cuda_matrix keys, size_t head, size_t first) {
-    const memopt_i_cuda_attention *t = w->t;
+PRUNED memopt_cuda_status attention_backward_block(attention_worker *w, matrix keys, size_t head, size_t first) {
+    const attention_task *t = w->t;
     const memopt_attention *a = &t->a;
-    memopt_cuda_status s = memopt_i_cuda_attention_weigh(w, head, first);
+    memopt_cuda_status s = attention_weigh(w, head, first);
 
-    w->grads = memopt_i_cuda_attention_at(w, a->grad_output, a->output_stride);
-    if (!s) s = memopt_i_cuda_attention_mask(w, &w->grads, t->grads, first, w->rows);
-    if (!s) s = memopt_i_cuda_attention_gather(w, t->p, w->grads, t->values, a->grad_values);
-    if (!s) s = memopt_i_cuda_attention_cross(w, w->grads, w->values, t->grad_scores);
-    if (!s && !w->plan_only) s = memopt_i_cuda_attention_soft<1>(t, w->sequence, first, w->rows, w->columns);
-    if (!s)
-        s = memopt_i_cuda_attention_mix(w, t->g, keys, memopt_i_cuda_attention_at(w, a->grad_queries, a->query_stride));
-    if (!s) s = memopt_i_cuda_attention_mask(w, &w->queries, t->left, first, w->rows);
-    return s ? s : memopt_i_cuda_attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
+    w->grads = attention_at(w, a->grad_output, a->output_stride);
+    if (!s) s = attention_mask(w, &w->grads, t->grads, first, w->rows);
+    if (!s) s = attention_gather(w, t->p, w->grads, t->values, a->grad_values);
+    if (!s) s = attention_cross(w, w->grads, w->values, t->grad_scores);
+    if (!s && !w->plan_only) s = attention_soft<1>(t, w->sequence, first, w->rows, w->columns);
+    if (!s) s = attention_mix(w, t->g, keys, attention_at(w, a->grad_queries, a->query_stride));
+    if (!s) s = attention_mask(w, &w->queries, t->left, first, w->rows);
+    return s ? s : attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int plan_only,
-                                                                    size_t sequence) {
+PRUNED memopt_cuda_status attention_backward_sequence(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
-    memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
-    memopt_i_cuda_matrix keys = w.keys;
+    attention_worker w = attention_begin(t, plan_only, sequence);
+    matrix keys = w.keys;
     const size_t at = sequence * a->length * a->kv_stride;
     size_t head, block;
-    memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &keys, t->kept, 0, a->length);
+    memopt_cuda_status s = attention_mask(&w, &keys, t->kept, 0, a->length);
 
     for (head = 0; head < t->group; ++head)
         for (block = memopt_i_ceil_div(a->length, a->block); block-- && !s; )
-            s = memopt_i_cuda_attention_backward_block(&w, keys, head, block * a->block);
+            s = attention_backward_block(&w, keys, head, block * a->block);
     if (s || plan_only || a->type == MEMOPT_TYPE_F32) return s;
-    s = memopt_i_cuda_attention_round(t, t->keys, memopt_i_row_to(a->grad_keys, a->type, at));
-    return s ? s : memopt_i_cuda_attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
+    s = attention_round(t, t->keys, memopt_i_row_to(a->grad_keys, a->type, at));
+    return s ? s : attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
 }
 
 /* ---- by cuda_flash ---- */
-PRUNED int memopt_i_cuda_flash_is_wide(const memopt_attention *a) {
+PRUNED int flash_is_wide(const memopt_attention *a) {
     const void *p[8];
     uintptr_t all = (uintptr_t)(16 * (a->width % 8 || a->query_stride % 8 || a->kv_stride % 8 || a->output_stride % 8));
     size_t i;
@@ -12654,9 +11993,9 @@ PRUNED int memopt_i_cuda_flash_is_wide(const memopt_attention *a) {
     return all == 0;
 }
 
-PRUNED memopt_i_cuda_flash memopt_i_cuda_flash_task(const memopt_i_cuda_attention *t) {
+PRUNED flash_state flash_task(const attention_task *t) {
     const memopt_attention *a = &t->a;
-    memopt_i_cuda_flash k;
+    flash_state k;
 
     memset(&k, 0, sizeof k);
     k.queries = a->queries;
@@ -12679,96 +12018,94 @@ PRUNED memopt_i_cuda_flash memopt_i_cuda_flash_task(const memopt_i_cuda_attentio
     k.output_stride = a->output_stride;
     k.scale = a->scale;
     k.causal = a->causal;
-    k.wide = memopt_i_cuda_flash_is_wide(a);
+    k.wide = flash_is_wide(a);
     return k;
 }
 
 /* A block for `own` rows of each head. */
-template <class KERNEL>
-static memopt_cuda_status memopt_i_cuda_flash_run(const memopt_i_cuda_attention *t, KERNEL kernel, size_t heads,
-                                                  size_t own, size_t shared) {
-    memopt_i_cuda_flash k = memopt_i_cuda_flash_task(t);
+template <class KERNEL> static memopt_cuda_status flash_run(const attention_task *t, KERNEL kernel, size_t heads,
+                                                            size_t own, size_t shared) {
+    flash_state k = flash_task(t);
     memopt_cuda_status s;
 
     k.tiles = memopt_i_ceil_div(t->a.length, own);
-    s = memopt_i_cuda_taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    s = taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     if (s) return s;
     return MEMOPT_I_CUDA_RUN(kernel, t->a.batch * heads * k.tiles, MEMOPT_I_CUDA_FLASH_THREADS, shared, t->stream, k);
 }
 
 /* GRADS: statistics for a backward. */
-template <typename T, int D, int GRADS>
-static memopt_cuda_status memopt_i_cuda_flash_forward(const memopt_i_cuda_attention *t) {
+template <typename T, int D, int GRADS> static memopt_cuda_status flash_forward(const attention_task *t) {
     enum { OWN = 128, N = D == 64 ? 64 : 32 }; /* with 64 there are not enough registers */
-    return memopt_i_cuda_flash_run(t, memopt_i_cuda_flash_forward_kernel<T, D, OWN / 64, N, GRADS>, t->a.heads, OWN,
-                                   (OWN + 4 * N) * D * 2);
+    return flash_run(t, flash_forward_kernel<T, D, OWN / 64, N, GRADS>, t->a.heads, OWN, (OWN + 4 * N) * D * 2);
 }
 
-template <typename T, int D, int COLUMNS>
-static memopt_cuda_status memopt_i_cuda_flash_backward(const memopt_i_cuda_attention *t) {
+template <typename T, int D, int COLUMNS> static memopt_cuda_status flash_backward(const attention_task *t) {
     enum { OWN = MEMOPT_I_CUDA_FLASH_ROWS, N = D == 64 || !COLUMNS ? 64 : 32 };
-    return memopt_i_cuda_flash_run(t, memopt_i_cuda_flash_backward_kernel<T, D, N, COLUMNS>,
-                                   COLUMNS ? t->a.kv_heads : t->a.heads, OWN,
-                                   (2 * OWN + 4 * N) * D * 2 + 2 * N * sizeof(float2));
+    return flash_run(t, flash_backward_kernel<T, D, N, COLUMNS>, COLUMNS ? t->a.kv_heads : t->a.heads, OWN,
+                     (2 * OWN + 4 * N) * D * 2 + 2 * N * sizeof(float2));
 }
 
-template <typename T> static memopt_cuda_status memopt_i_cuda_flash_means(const memopt_i_cuda_attention *t) {
+template <typename T> static memopt_cuda_status flash_means(const attention_task *t) {
     const size_t rows = t->a.batch * t->a.heads * t->a.length;
-    const memopt_i_cuda_flash k = memopt_i_cuda_flash_task(t);
+    const flash_state k = flash_task(t);
 
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_flash_mean_kernel<T>, memopt_i_ceil_div(rows, 8), 256, 0, t->stream, k,
-                             rows);
+    return MEMOPT_I_CUDA_RUN(flash_mean_kernel<T>, memopt_i_ceil_div(rows, 8), 256, 0, t->stream, k, rows);
 }
 
-template <typename T, int D> static memopt_cuda_status memopt_i_cuda_flash_any(const memopt_i_cuda_attention *t) {
+template <typename T, int D> static memopt_cuda_status flash_any(const attention_task *t) {
     memopt_cuda_status s;
 
-    if (!t->backward) return memopt_i_cuda_flash_forward<T, D, 0>(t);
-    s = t->a.statistics ? memopt_i_cuda_flash_means<T>(t) : memopt_i_cuda_flash_forward<T, D, 1>(t);
-    if (!s) s = memopt_i_cuda_flash_backward<T, D, 0>(t);
-    return s ? s : memopt_i_cuda_flash_backward<T, D, 1>(t);
+    if (!t->backward) return flash_forward<T, D, 0>(t);
+    s = t->a.statistics ? flash_means<T>(t) : flash_forward<T, D, 1>(t);
+    if (!s) s = flash_backward<T, D, 0>(t);
+    return s ? s : flash_backward<T, D, 1>(t);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_flash(const memopt_i_cuda_attention *t) {
+PRUNED memopt_cuda_status attention_flash(const attention_task *t) {
     if (t->a.type == MEMOPT_TYPE_BF16)
-        return t->a.width <= 64 ? memopt_i_cuda_flash_any<memopt_i_cuda_bf16, 64>(t)
-                                : memopt_i_cuda_flash_any<memopt_i_cuda_bf16, 128>(t);
-    return t->a.width <= 64 ? memopt_i_cuda_flash_any<memopt_i_cuda_f16, 64>(t)
-                            : memopt_i_cuda_flash_any<memopt_i_cuda_f16, 128>(t);
+        return t->a.width <= 64 ? flash_any<bf16_t, 64>(t)
+                                : flash_any<bf16_t, 128>(t);
+    return t->a.width <= 64 ? flash_any<f16_t, 64>(t)
+                            : flash_any<f16_t, 128>(t);
 }
 
-PRUNED memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                                      int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_attention t;
+PRUNED memopt_cuda_status attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
+                                        int backward, memopt_cuda_stream stream) {
+    attention_task t;
     memopt_carver c;
     memopt_cuda_status s;
     size_t i;
     int plan_only;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_attention_resolve(x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
-    if ((s = memopt_i_cuda_attention_check(&t, ops)) != 0) return s;
+    if ((s = attention_resolve(x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
+    if ((s = attention_check(&t, ops)) != 0) return s;
     c = memopt_carver_begin(ops->d_scratch);
-    memopt_i_cuda_attention_lay_out(&t, &c);
+    attention_lay_out(&t, &c);
     t.gemm = ops->gemm;
     t.stream = stream;
-    if (t.flash) return memopt_i_cuda_attention_flash(&t);
+    if (t.flash) return attention_flash(&t);
     for (plan_only = 1; plan_only >= 0; --plan_only)
         for (i = 0; i < t.a.batch && !s; ++i)
-            s = backward ? memopt_i_cuda_attention_backward_sequence(&t, plan_only, i)
-                         : memopt_i_cuda_attention_forward_sequence(&t, plan_only, i);
+            s = backward ? attention_backward_sequence(&t, plan_only, i)
+                         : attention_forward_sequence(&t, plan_only, i);
     return s;
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                                                 memopt_cuda_stream stream) {
-    return memopt_i_cuda_attention_run(ops, x, 0, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,
+                                                             memopt_cuda_stream stream) {
+    return attention_run(ops, x, 0, stream);
 }
 
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                                                  memopt_cuda_stream stream) {
-    return memopt_i_cuda_attention_run(ops, x, 1, stream);
+PUBLIC memopt_cuda_status api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, const memopt_attention *x,
+                                                              memopt_cuda_stream stream) {
+    return attention_run(ops, x, 1, stream);
 }
 #undef PRUNED
+#undef PUBLIC
+#undef CU_DEVICE
+#undef CU_UNROLL
+} /* namespace memopt_i_cuda */
 #endif /* MEMOPT_I_CUDA_IMPLEMENTED */
 #endif /* MEMOPT_CUDA_IMPLEMENTATION */

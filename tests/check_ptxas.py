@@ -7,8 +7,8 @@ no kernel at all."""
 import re, subprocess, sys
 
 ALLOWED = {  # kernels, without their arguments, and architectures that may have a local stack (never spills), and why
-    ("memopt_i_cuda_norm_backward_kernel", "sm_100"): "rows of floats: 16 to 48 bytes that ptxas moves there by itself",
-    ("memopt_i_cuda_norm_backward_kernel", "sm_120"): "the same",
+    ("norm_backward_kernel", "sm_100"): "rows of floats: 16 to 48 bytes that ptxas moves there by itself",
+    ("norm_backward_kernel", "sm_120"): "the same",
 }
 
 def demangled(names):
@@ -40,7 +40,7 @@ def main():
     bad = 0
     for mangled, arch, stack, stores, loads, registers in sorted(found, key=lambda k: (k[1], k[0])):
         name = re.sub(r"\(.*", "", names[mangled].replace("(anonymous namespace)::", "").replace("static ", ""))
-        plain = re.sub(r"^.*?(memopt_i_cuda_\w+).*$", r"\1", name)
+        plain = re.sub(r"^.*?memopt_i_cuda::(\w+).*$", r"\1", name)
         wrong = stores or loads or (stack and (plain, arch) not in ALLOWED)
         bad += bool(wrong)
         if wrong or "--table" in sys.argv:

@@ -9,10 +9,10 @@ static void exhaustive_differs(const char *what, uint32_t u, uint32_t got, uint3
 }
 template <int kind> static void exhaustive_nearest(const char *what) {
     for (uint32_t m = 0; m <= 0x7f800000; ++m) { /* the sign is put on afterwards: here every other one is negative */
-        const uint32_t u = m | m << 31, sign = u >> 31 << (sizeof(typename memopt_i_cuda_format<kind>::one) * 8 - 1);
+        const uint32_t u = m | m << 31, sign = u >> 31 << (sizeof(typename memopt_i_cuda::format_of<kind>::one) * 8 - 1);
         for (int saturate = 0; saturate < (kind == MEMOPT_I_F16 ? 1 : 2); ++saturate) {
-            const uint32_t got = memopt_i_cuda_nearest<kind>(u, saturate) | sign;
-            const uint32_t want = memopt_i_cuda_code<kind>(u, saturate, 0, 0);
+            const uint32_t got = memopt_i_cuda::nearest_code<kind>(u, saturate) | sign;
+            const uint32_t want = memopt_i_cuda::code_for<kind>(u, saturate, 0, 0);
             if (got != want) exhaustive_differs(what, u, got, want);
         }
     }
@@ -20,14 +20,14 @@ template <int kind> static void exhaustive_nearest(const char *what) {
     fflush(stdout);
 }
 template <int kind> static void exhaustive_dither(const char *what) {
-    typedef memopt_i_cuda_format<kind> f; uint64_t seed = kind;
+    typedef memopt_i_cuda::format_of<kind> f; uint64_t seed = kind;
     for (uint32_t m = 0; m <= (uint32_t)f::largest; ++m) {
         const int e = (int)(m >> 23), d = 23 - f::bits + (f::lowest > e ? f::lowest - e : 0);
         const uint32_t mantissa = (m & 0x7fffff) | 0x800000, r = (uint32_t)test_random(&seed);
         const uint32_t near_carry = d < 32 ? ~(mantissa << (32 - d)) : d < 56 ? ~(mantissa >> (d - 32)) : 0xffffffff;
         const uint32_t randoms[3] = { r, near_carry + (r & 3) - 1, near_carry };
         for (int k = 0; k < 3; ++k) {
-            const uint32_t got = memopt_i_cuda_dither<kind>(m, randoms[k]), want = memopt_i_cuda_code<kind>(m, 0, 1, randoms[k]);
+            const uint32_t got = memopt_i_cuda::dither<kind>(m, randoms[k]), want = memopt_i_cuda::code_for<kind>(m, 0, 1, randoms[k]);
             if (got != want) exhaustive_differs(what, m, got, want);
         }
     }
@@ -38,8 +38,8 @@ static void exhaustive_bf16(void) {
     uint32_t u = 0;
     do {
         if ((u & 0x7fffffff) > 0x7f800000) continue;
-        if (memopt_i_cuda_bf16_upper(u) >> 16 != memopt_i_bf16_code(u, 0, 0))
-            exhaustive_differs("bf16", u, memopt_i_cuda_bf16_upper(u) >> 16, memopt_i_bf16_code(u, 0, 0));
+        if (memopt_i_cuda::bf16_upper(u) >> 16 != memopt_i_bf16_code(u, 0, 0))
+            exhaustive_differs("bf16", u, memopt_i_cuda::bf16_upper(u) >> 16, memopt_i_bf16_code(u, 0, 0));
         if ((u + 0x8000) >> 16 != memopt_i_split_high(u)) exhaustive_differs("split", u, (u + 0x8000) >> 16, memopt_i_split_high(u));
     } while (++u);
     printf("bf16 and split: all floats\n");
@@ -49,8 +49,8 @@ static void exhaustive_bf16(void) {
 static void exhaustive_range(memopt_quant_map map, uint32_t from, uint32_t count) {
     const uint8_t first = memopt_i_encode_one(map, memopt_i_bits_float(from));
     const uint8_t last = memopt_i_encode_one(map, memopt_i_bits_float(from + count - 1));
-    const uint32_t *bins = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_unsigned_bins
-                         : map == MEMOPT_QUANT_LINEAR ? memopt_i_cuda_linear_bins : memopt_i_cuda_signed_bins;
+    const uint32_t *bins = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda::unsigned_bins
+                         : map == MEMOPT_QUANT_LINEAR ? memopt_i_cuda::linear_bins : memopt_i_cuda::signed_bins;
     if (first != last) {
         exhaustive_range(map, from, count / 2);
         exhaustive_range(map, from + count / 2, count - count / 2);
@@ -59,7 +59,7 @@ static void exhaustive_range(memopt_quant_map map, uint32_t from, uint32_t count
     for (uint32_t i = 0; i < count; ++i) {
         float4 y; uint32_t got;
         y.x = memopt_i_bits_float(from + i); y.y = -y.x; y.z = 0.5f; y.w = y.x;
-        got = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_encode<false>(bins, y) : memopt_i_cuda_encode<true>(bins, y);
+        got = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda::encode<false>(bins, y) : memopt_i_cuda::encode<true>(bins, y);
         if ((got & 0xff) != first || got >> 24 != first) exhaustive_differs("code", from + i, got, first);
     }
 }

@@ -304,19 +304,19 @@ static void test_cuda_attention_long(void) {
     if (test_on_card()) return; /* there 16 bits have no rows of scores */
     for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
         const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
-        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes = 0; float *scores, *grad_scores; unsigned char *p, *g;
+        memopt_attention x; memopt_i_cuda::attention_task t; memopt_cuda_ops ops; memopt_carver c; size_t bytes = 0; float *scores, *grad_scores; unsigned char *p, *g;
         const int mark = test_device_mark();
         memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
         x.batch = x.heads = 1; x.length = n; x.width = 4; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;
         CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0);
         ops.d_scratch = test_device(bytes); ops.scratch_bytes = bytes;
-        CHECK(memopt_i_cuda_attention_resolve(&x, 1, &t) == 0 && t.bytes == bytes);
-        c = memopt_carver_begin(ops.d_scratch); memopt_i_cuda_attention_lay_out(&t, &c);
+        CHECK(memopt_i_cuda::attention_resolve(&x, 1, &t) == 0 && t.bytes == bytes);
+        c = memopt_carver_begin(ops.d_scratch); memopt_i_cuda::attention_lay_out(&t, &c);
         scores = (float *)malloc(6 * t.stride * 4); grad_scores = scores + 3 * t.stride; p = (unsigned char *)malloc(12 * t.stride); g = (unsigned char *)malloc(12 * t.stride);
         TEST_SCHEDULES(n > 2000 ? 2 : 8) {
             for (i = 0; i < 6 * t.stride; ++i) scores[i] = i % t.stride < n ? (float)((double)(test_random(&seed) >> 11) * 0x1p-50 - 4) : memopt_i_bits_float(0x7fc00000u);
             test_put(t.scores, scores, 12 * t.stride); test_put(t.grad_scores, grad_scores, 12 * t.stride);
-            CHECK(memopt_i_cuda_attention_soft<0>(&t, 0, first, 3, n) == 0 && memopt_i_cuda_attention_soft<1>(&t, 0, first, 3, n) == 0);
+            CHECK(memopt_i_cuda::attention_soft<0>(&t, 0, first, 3, n) == 0 && memopt_i_cuda::attention_soft<1>(&t, 0, first, 3, n) == 0);
             for (i = 0; i < 3; ++i) {
                 const size_t valid = x.causal ? first + i + 1 : n, size = memopt_type_bytes(of);
                 test_get(p, (char *)t.p + i * t.pitch * size, n * size); test_get(g, (char *)t.g + i * t.pitch * size, n * size);

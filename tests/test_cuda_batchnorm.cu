@@ -40,12 +40,12 @@ static void cuda_batch_make(cuda_batch_model *m, int k, size_t count, memopt_typ
     }
     test_put(s->there, s->here, s->bytes);
 }
-static void cuda_batch_place(memopt_i_cuda_batch *t) { /* scratch of its own, without linear's */
+static void cuda_batch_place(memopt_i_cuda::batch_task *t) { /* scratch of its own, without linear's */
     memopt_carver c = memopt_carver_begin(NULL);
-    memopt_i_cuda_batch_lay_out(t, 0, &c);
+    memopt_i_cuda::batch_lay_out(t, 0, &c);
     CHECK(!c.overflow);
     c = memopt_carver_begin(test_device(c.bytes));
-    memopt_i_cuda_batch_lay_out(t, 0, &c);
+    memopt_i_cuda::batch_lay_out(t, 0, &c);
 }
 static void cuda_batch_open(cuda_batch_model *m, const cuda_batch_spec *s) {
     const size_t n = s->outputs, out = s->rows * n, in = s->rows * s->inputs; const memopt_type f32 = MEMOPT_TYPE_F32;
@@ -173,29 +173,29 @@ static uint64_t cuda_batch_hash(uint64_t hash, const void *data, size_t bytes) {
 }
 /* All stages, in parts; checked unless the bits are known. */
 static uint64_t cuda_batch_z_case(const cuda_batch_spec *s, int known) {
-    const size_t n = s->outputs, rows = s->rows; cuda_batch_model m; memopt_i_cuda_batch t; size_t count; uint64_t hash = 1;
+    const size_t n = s->outputs, rows = s->rows; cuda_batch_model m; memopt_i_cuda::batch_task t; size_t count; uint64_t hash = 1;
     float *old = (float *)malloc(4 * n * sizeof *old), *three = (float *)malloc(3 * n * sizeof *three);
     cuda_batch_open(&m, s);
     for (size_t c = 0; c < n; ++c) { old[c] = cuda_batch_get(&m.slot[CUDA_BATCH_MEAN], c); old[n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_VARIANCE], c);
         old[2 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSHIFT], c); old[3 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSCALE], c); }
-    CHECK(memopt_i_cuda_batch_resolve(&m.x, &t) == 0);
-    memopt_i_cuda_batch_cut(&t, s->part);
+    CHECK(memopt_i_cuda::batch_resolve(&m.x, &t) == 0);
+    memopt_i_cuda::batch_cut(&t, s->part);
     cuda_batch_place(&t);
-    memopt_i_cuda_batch_align(&t, 0);
+    memopt_i_cuda::batch_align(&t, 0);
     for (size_t first = 0; first < rows; first += count) {
         count = memopt_i_min(t.part, rows - first);
-        CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SPREAD, first, count, NULL) == 0);
+        CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_SPREAD, first, count, NULL) == 0);
     }
-    CHECK(memopt_i_cuda_batch_join(&t, 0, NULL) == 0);
-    CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, NULL) == 0);
-    memopt_i_cuda_batch_align(&t, 1);
-    CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SUMS, 0, rows, NULL) == 0);
-    CHECK(memopt_i_cuda_batch_join(&t, 1, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_join(&t, 0, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, NULL) == 0);
+    memopt_i_cuda::batch_align(&t, 1);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_SUMS, 0, rows, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_join(&t, 1, NULL) == 0);
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) if (k != CUDA_BATCH_SLOPE) cuda_batch_fetch(&m, k);
     test_get(three, t.factor, 3 * n * sizeof *three);
     for (size_t first = 0; first < rows; first += count) {
         count = memopt_i_min(t.grad_part, rows - first);
-        CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, NULL) == 0);
+        CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, NULL) == 0);
         test_get(m.slot[CUDA_BATCH_SLOPE].here + first * n * memopt_type_bytes(s->type), t.grad_z, count * n * memopt_type_bytes(s->type));
     }
     if (!known) {
@@ -241,7 +241,7 @@ static void cuda_batch_z_same_bits(void) {
 }
 /* A mean that is much larger than the deviation, an even column, a NaN, an infinity: each for itself. */
 static void cuda_batch_z_hard(void) {
-    cuda_batch_spec s = cuda_batch_spec_of(3); cuda_batch_model m; memopt_i_cuda_batch t; float old[16];
+    cuda_batch_spec s = cuda_batch_spec_of(3); cuda_batch_model m; memopt_i_cuda::batch_task t; float old[16];
     memset(old, 0, sizeof old);
     s.rows = 700; s.outputs = 8; s.type = MEMOPT_TYPE_F32; s.kind = MEMOPT_ACTIVATION_NONE; s.misaligned = 0; s.no_update = 0; s.scaled = s.shifted = 1;
     cuda_batch_open(&m, &s);
@@ -251,12 +251,12 @@ static void cuda_batch_z_hard(void) {
         z[3] = r == 699 ? memopt_i_bits_float(0x7f800000u) : z[3]; z[4] = r == 0 ? 1000.0f : z[4]; z[5] = 1e-30f * (float)(r % 7);
     }
     test_put(m.slot[CUDA_BATCH_Z].there, m.slot[CUDA_BATCH_Z].here, m.slot[CUDA_BATCH_Z].bytes);
-    CHECK(memopt_i_cuda_batch_resolve(&m.x, &t) == 0);
-    memopt_i_cuda_batch_cut(&t, 1 << 20);
+    CHECK(memopt_i_cuda::batch_resolve(&m.x, &t) == 0);
+    memopt_i_cuda::batch_cut(&t, 1 << 20);
     cuda_batch_place(&t);
-    memopt_i_cuda_batch_align(&t, 0);
-    CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SPREAD, 0, 700, NULL) == 0 && memopt_i_cuda_batch_join(&t, 0, NULL) == 0);
-    CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, 700, NULL) == 0);
+    memopt_i_cuda::batch_align(&t, 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_SPREAD, 0, 700, NULL) == 0 && memopt_i_cuda::batch_join(&t, 0, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_OUTPUT, 0, 700, NULL) == 0);
     for (int k = 0; k <= CUDA_BATCH_VARIANCE; ++k) cuda_batch_fetch(&m, k);
     for (size_t c = 0; c < 8; ++c) {
         double sum = 0, squares = 0; const float mean = cuda_batch_get(&m.slot[CUDA_BATCH_STATISTICS], c), inverse = cuda_batch_get(&m.slot[CUDA_BATCH_STATISTICS], 8 + c);
@@ -299,7 +299,7 @@ static void cuda_batch_rig_close(cuda_batch_rig *r) {
 /* Products of few multiples of 1/32 are exact: z is, and dx and dW are sums of the slopes that z's formulas give. */
 static void cuda_batch_whole_case(const cuda_batch_spec *s) {
     const size_t n = s->outputs, in = s->inputs, rows = s->rows; cuda_batch_model m, before; size_t bytes = 0, linear, all;
-    memopt_i_cuda_batch t; float *old = (float *)malloc(4 * n * sizeof *old), *three = (float *)malloc(3 * n * sizeof *three);
+    memopt_i_cuda::batch_task t; float *old = (float *)malloc(4 * n * sizeof *old), *three = (float *)malloc(3 * n * sizeof *three);
     cuda_batch_open(&m, s);
     before = m;
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) {
@@ -308,12 +308,12 @@ static void cuda_batch_whole_case(const cuda_batch_spec *s) {
     }
     for (size_t c = 0; c < n; ++c) { old[c] = cuda_batch_get(&m.slot[CUDA_BATCH_MEAN], c); old[n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_VARIANCE], c);
         old[2 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSHIFT], c); old[3 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSCALE], c); }
-    CHECK(memopt_i_cuda_batch_resolve(&m.x, &t) == 0);
-    CHECK(memopt_i_cuda_batch_scratch(NULL, &t, s->part, &linear, &all) == 0);
+    CHECK(memopt_i_cuda::batch_resolve(&m.x, &t) == 0);
+    CHECK(memopt_i_cuda::batch_scratch(NULL, &t, s->part, &linear, &all) == 0);
     CHECK(memopt_cuda_batch_norm_scratch(NULL, &m.x, &bytes) == 0 && (s->part != MEMOPT_I_CUDA_BATCH_PART || bytes == all));
     cuda_batch_rig r = cuda_batch_rig_open(all);
     if (s->part == MEMOPT_I_CUDA_BATCH_PART) CHECK(memopt_cuda_batch_norm_forward(&r.ops, &m.x, NULL) == 0);
-    else CHECK(memopt_i_cuda_batch_forward(&r.ops, &m.x, s->part, NULL) == 0);
+    else CHECK(memopt_i_cuda::batch_forward(&r.ops, &m.x, s->part, NULL) == 0);
     test_synchronize();
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) cuda_batch_fetch(&m, k);
     for (size_t i = 0; i < rows * n; ++i) {
@@ -325,12 +325,12 @@ static void cuda_batch_whole_case(const cuda_batch_spec *s) {
     cuda_batch_check_statistics(&m, old);
     cuda_batch_check_output(&m);
     if (s->part == MEMOPT_I_CUDA_BATCH_PART) CHECK(memopt_cuda_batch_norm_backward(&r.ops, &m.x, NULL) == 0);
-    else CHECK(memopt_i_cuda_batch_backward(&r.ops, &m.x, s->part, NULL) == 0);
+    else CHECK(memopt_i_cuda::batch_backward(&r.ops, &m.x, s->part, NULL) == 0);
     test_synchronize();
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) cuda_batch_fetch(&m, k);
     cuda_batch_check_sums(&m, old + 2 * n, NULL);
     memopt_carver carver = memopt_carver_begin(r.ops.d_scratch);
-    memopt_i_cuda_batch_lay_out(&t, linear, &carver);
+    memopt_i_cuda::batch_lay_out(&t, linear, &carver);
     test_get(three, t.factor, 3 * n * sizeof *three);
     for (size_t i = 0; i < rows * n; ++i) cuda_batch_set(&m.slot[CUDA_BATCH_SLOPE], i, cuda_batch_slope(&m, i, three));
     for (size_t i = 0; i < rows * in; ++i) {

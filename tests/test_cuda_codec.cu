@@ -59,7 +59,7 @@ static void cuda_codec_same(const char *what, const void *want, const void *d, s
 static memopt_cuda_status cuda_codec_do(memopt_device_codec *k, memopt_codec_op op, memopt_codec codec, void *x, size_t bytes,
                                         void *copy, uint32_t rounds) {
     if (rounds && op != MEMOPT_CODEC_OP_DECODE)
-        return memopt_i_cuda_codec_encode((float *)x, bytes / 4, copy, rounds, NULL);
+        return memopt_i_cuda::codec_encode((float *)x, bytes / 4, copy, rounds, NULL);
     return k->run_fn(k->user, op, codec, x, bytes, copy);
 }
 /* All three operations on `bytes` bytes; x lies `offset` bytes into an aligned block, the copy as many. */
@@ -116,7 +116,7 @@ static void cuda_codec_rounds(void) { /* several passes of a CUDA block, whole o
 /* So long that a CUDA block makes several passes: which is the device codec's own choice. */
 static void cuda_codec_long(void) {
     enum { TAIL = 2 * 8192 + 300 };
-    const size_t n = (size_t)3 * MEMOPT_I_CUDA_QUANT_PASSES * 8192 + TAIL, blocks = memopt_quantize_blocks(n, 256);
+    const size_t n = (size_t)3 * memopt_i_cuda::MEMOPT_I_CUDA_QUANT_PASSES * 8192 + TAIL, blocks = memopt_quantize_blocks(n, 256);
     const size_t tail = TAIL % 256, first = n - (TAIL - tail) - tail; float *x = cuda_codec_values(TAIL, 4), *want = (float *)malloc(TAIL * 4);
     memopt_cuda_codec state; memopt_device_codec device_codec; float *d = NULL; unsigned char *copy = NULL, *host = (unsigned char *)malloc(2 * TAIL);
     CHECK(first % 256 == 0 && cudaMalloc((void **)&d, n * 4) == cudaSuccess && cudaMalloc((void **)&copy, n + 4 * blocks) == cudaSuccess);
@@ -223,7 +223,7 @@ static memopt_status cuda_codec_work(cuda_codec_net *net, float *to, size_t sums
     j.to = to; j.sums = net->sums + sums * CUDA_CODEC_FLOATS; j.a = a; j.b = b; j.weight = 0.8f - 0.05f * (float)sums; j.what = what;
     if (!net->on_device) { for (i = 0; i < CUDA_CODEC_FLOATS; ++i) cuda_codec_one(&j, i); return MEMOPT_OK; }
     MEMOPT_I_CUDA_LAUNCH(cuda_codec_kernel, (CUDA_CODEC_FLOATS + 63) / 64, 64, 0, net->stream, j);
-    return memopt_cuda_to_status(memopt_i_cuda_launched());
+    return memopt_cuda_to_status(memopt_i_cuda::launched());
 }
 static memopt_status cuda_codec_forward(const memopt_tape_call *s) {
     cuda_codec_net *net = (cuda_codec_net *)s->user;

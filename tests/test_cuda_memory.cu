@@ -732,8 +732,8 @@ static void cuda_memory_broken_transfers(void) {
             if (down) CHECK_AT(cuda_memory_all(back, 2000, 0x3C), k);
             else if (!up) CHECK_AT(!memcmp(back, host, 2000), k);
             if (!first) CHECK_AT(cuda_memory_all(earlier, 300, 0xFF), k); /* not taken along */
-            s = memopt_i_cuda_first(up, down);
-            s = memopt_i_cuda_first(s, first);
+            s = memopt_i_cuda::first_error(up, down);
+            s = memopt_i_cuda::first_error(s, first);
         } else made = cuda_memory_calls() - calls;
         cuda_memory_fail_call(0);
         CHECK_AT(cudaGetLastError() == cudaSuccess, k);
@@ -1019,7 +1019,7 @@ static memopt_status cuda_mlp_do(cuda_mlp *m, int what, float *to, float *extra,
     j.to = to; j.extra = extra; j.a = a; j.b = b; j.n = n; j.what = what;
     if (!m->on_device) { for (i = 0; i < n; ++i) cuda_mlp_one(&j, i); return MEMOPT_OK; }
     MEMOPT_I_CUDA_LAUNCH(cuda_mlp_kernel, (unsigned)((n + 63) / 64), 64, 0, m->stream, j);
-    return memopt_cuda_to_status(memopt_i_cuda_launched());
+    return memopt_cuda_to_status(memopt_i_cuda::launched());
 }
 static memopt_status cuda_mlp_forward(const memopt_tape_call *s) {
     cuda_mlp *m = (cuda_mlp *)s->user;

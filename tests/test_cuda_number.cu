@@ -183,7 +183,7 @@ static void cuda_number_roundings(void) {
 }
 /* Noise with chosen bits cannot be asked for; so the lanes that serve it are compared with the definition directly. */
 template <int kind> static void cuda_number_dither_as(uint64_t seed) {
-    typedef memopt_i_cuda_format<kind> f;
+    typedef memopt_i_cuda::format_of<kind> f;
     static const uint32_t edges[] = { 0, 1, 2, 3, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff, 0xffff0000, 0xff800000 };
     for (uint32_t e = 0; e < 256; ++e)
         for (int k = 0; k < 400; ++k) {
@@ -199,7 +199,7 @@ template <int kind> static void cuda_number_dither_as(uint64_t seed) {
                 else if (d < 56) random = ~(mantissa >> (d - 32)) + (uint32_t)(r >> 40) % 5 - 1;
             }
             if (m > (uint32_t)f::largest) continue;
-            CHECK_AT(memopt_i_cuda_dither<kind>(m, random) == memopt_i_cuda_code<kind>(m, 0, 1, random),
+            CHECK_AT(memopt_i_cuda::dither<kind>(m, random) == memopt_i_cuda::code_for<kind>(m, 0, 1, random),
                      (uint64_t)m << 32 | random);
         }
 }

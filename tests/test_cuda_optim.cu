@@ -612,9 +612,9 @@ static void cuda_optim_left_out(const cuda_optim_pair *p, memopt_cuda_stream str
     cuda_optim_same_bytes(p, at);
 }
 static void cuda_optim_zero_sums(const cuda_optim_pair *p) { /* of all tensors */
-    const size_t n = memopt_i_optim_sum_count(p->gpu.optim); memopt_i_cuda_optim_call c; size_t i, off = 0;
+    const size_t n = memopt_i_optim_sum_count(p->gpu.optim); memopt_i_cuda::optim_call c; size_t i, off = 0;
     double *got = (double *)malloc(n * sizeof *got + 1);
-    CHECK(memopt_i_cuda_optim_call_of(&c, p->gpu.optim, p->d_scratch, p->scratch_bytes, NULL) == 0 && n);
+    CHECK(memopt_i_cuda::optim_call_of(&c, p->gpu.optim, p->d_scratch, p->scratch_bytes, NULL) == 0 && n);
     test_get(got, c.at.sums, n * sizeof *got);
     for (i = 0; i < n; ++i) off += !(got[i] == 0);
     CHECK(!off);

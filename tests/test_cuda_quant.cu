@@ -43,8 +43,8 @@ typedef struct cuda_quant_case {
 } cuda_quant_case;
 static int cuda_quant_quantize(const cuda_quant_case *c, memopt_quant_map map, uint8_t *codes, float *absmax, const void *src) {
     if (c->rounds && c->bf16)
-        return memopt_i_cuda_quantize(codes, absmax, (const memopt_i_cuda_bf16 *)src, c->n, map, c->block, c->rounds, NULL);
-    if (c->rounds) return memopt_i_cuda_quantize(codes, absmax, (const float *)src, c->n, map, c->block, c->rounds, NULL);
+        return memopt_i_cuda::quantize(codes, absmax, (const memopt_i_cuda::bf16_t *)src, c->n, map, c->block, c->rounds, NULL);
+    if (c->rounds) return memopt_i_cuda::quantize(codes, absmax, (const float *)src, c->n, map, c->block, c->rounds, NULL);
     if (c->bf16) return memopt_cuda_quantize_bf16(codes, absmax, (const uint16_t *)src, c->n, map, c->block, NULL);
     return memopt_cuda_quantize_f32(codes, absmax, (const float *)src, c->n, map, c->block, NULL);
 }
@@ -110,7 +110,7 @@ static void cuda_quant_rounds(void) { /* several passes of a CUDA block, whole o
 }
 /* Many more blocks than one pass of the grid: the number of rounds that a call chooses itself. */
 static void cuda_quant_long(void) {
-    const size_t n = (size_t)2 * MEMOPT_I_CUDA_QUANT_PASSES * 8192 + 4099, tail = 8192 + 4099; uint8_t want[8192 + 4099], got[8192 + 4099];
+    const size_t n = (size_t)2 * memopt_i_cuda::MEMOPT_I_CUDA_QUANT_PASSES * 8192 + 4099, tail = 8192 + 4099; uint8_t want[8192 + 4099], got[8192 + 4099];
     float *x = (float *)malloc(tail * 4), absmax[49], got_absmax[49], *d_x = NULL, *d_absmax = NULL; uint8_t *d_codes = NULL;
     CHECK(cudaMalloc((void **)&d_x, n * 4) == cudaSuccess && cudaMalloc((void **)&d_absmax, n / 64 + 4) == cudaSuccess);
     CHECK(cudaMalloc((void **)&d_codes, n) == cudaSuccess);
@@ -157,7 +157,7 @@ static void cuda_quant_middles(void) {
         }
         now.n = n;
         cuda_quant_try(&now, cuda_quant_maps[m], x, (uint64_t)m);
-        CHECK(memopt_i_cuda_below(memopt_i_cuda_unsigned_middles, 0xffffffff, 0, 255) == 255);
+        CHECK(memopt_i_cuda::count_below(memopt_i_cuda::unsigned_middles, 0xffffffff, 0, 255) == 255);
     }
     free(x);
 }

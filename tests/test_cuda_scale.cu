@@ -175,16 +175,16 @@ static void cuda_scale_joins(void) {
     test_put(d, parts, sizeof parts);
     for (i = 0; i < N - 1; ++i) want += parts[i].squares;
     TEST_SCHEDULES(8) {
-        CHECK(memopt_i_cuda_scale_joins_run(&list, d, d_sums, NULL) == 0);
+        CHECK(memopt_i_cuda::scale_joins_run(&list, d, d_sums, NULL) == 0);
         test_get(got, d_sums, sizeof got);
         CHECK(cuda_scale_same(got[0].squares, want) && got[0].nonfinite == 0 && cuda_scale_same(got[1].squares, parts[N - 1].squares));
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scale_total_kernel<>, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
+        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda::scale_total_kernel<>, 1, memopt_i_cuda::MEMOPT_I_CUDA_SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
         test_get(&total, d_total, sizeof total);
         CHECK(cuda_scale_same(total.squares, want + parts[N - 1].squares) && !total.overflow);
     }
     parts[1500].nonfinite = ((size_t)1 << 33) + 1; parts[2000].nonfinite = 7;
     test_put(d, parts, sizeof parts);
-    CHECK(memopt_i_cuda_scale_joins_run(&list, d, d_sums, NULL) == 0);
+    CHECK(memopt_i_cuda::scale_joins_run(&list, d, d_sums, NULL) == 0);
     test_get(got, d_sums, sizeof got);
     CHECK(got[0].nonfinite == ((size_t)1 << 33) + 8 && got[0].squares == HUGE_VAL);
 }

@@ -221,7 +221,7 @@ static void cusim_sums(void) {
     TEST_SCHEDULES(8) {
         MEMOPT_I_CUDA_LAUNCH(cusim_layernorm<0>, ROWS, 256, 0, 0, d_out, d_x, WIDTH);
         MEMOPT_I_CUDA_LAUNCH(cusim_block_sum, 3, 96, 0, 0, d_sum, d_x, WIDTH * ROWS);
-        CHECK(!memopt_i_cuda_launched());
+        CHECK(!memopt_i_cuda::launched());
         const std::vector<float> out = cusim_get(d_out, WIDTH * ROWS), sum = cusim_get(d_sum, 3);
         double all = 0, expected = 0;
         for (int row = 0; row < ROWS; ++row) {
@@ -426,9 +426,9 @@ static void cusim_seeded_errors(void) {
     void *p = NULL;
     simulator_fail_launch(2);
     MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, 0, d, 0L, 1.0f);
-    CHECK(!memopt_i_cuda_launched());
+    CHECK(!memopt_i_cuda::launched());
     MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, 0, d, 0L, 2.0f);
-    CHECK(memopt_i_cuda_launched() == MEMOPT_CUDA_BASE_RUNTIME + cudaErrorLaunchOutOfResources &&
+    CHECK(memopt_i_cuda::launched() == MEMOPT_CUDA_BASE_RUNTIME + cudaErrorLaunchOutOfResources &&
           cusim_get(d, 1)[0] == 1);
     simulator_fail_malloc(2);
     CHECK(cudaMalloc(&p, 8) == cudaSuccess && cudaFree(p) == cudaSuccess);
@@ -439,10 +439,10 @@ static void cusim_seeded_errors(void) {
           !cudaMemset(d, 0, 4));
     CHECK(simulator_calls() - before == 4 && cudaGetLastError() == cudaErrorInvalidValue);
     simulator_pending_error(cudaErrorIllegalAddress);
-    CHECK(memopt_i_cuda_ready() == MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress &&
+    CHECK(memopt_i_cuda::ready() == MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress &&
           cudaPeekAtLastError() == cudaErrorIllegalAddress);
     simulator_pending_error(0);
-    CHECK(!memopt_i_cuda_ready());
+    CHECK(!memopt_i_cuda::ready());
     CHECK(cudaMalloc(&p, (size_t)142 << 30) == cudaErrorMemoryAllocation &&
           cudaMalloc(&p, SIZE_MAX) == cudaErrorMemoryAllocation);
     simulator_memory(1000);
@@ -840,8 +840,8 @@ template <typename T, int HOW> static void cusim_multiply(void) {
 }
 static void cusim_tensor(void) {
     TEST_SCHEDULES(4) {
-        cusim_multiply<memopt_i_cuda_bf16, 0>(); cusim_multiply<memopt_i_cuda_bf16, 1>(); cusim_multiply<memopt_i_cuda_bf16, 2>();
-        cusim_multiply<memopt_i_cuda_f16, 0>(); cusim_multiply<memopt_i_cuda_f16, 1>(); cusim_multiply<memopt_i_cuda_f16, 2>();
+        cusim_multiply<memopt_i_cuda::bf16_t, 0>(); cusim_multiply<memopt_i_cuda::bf16_t, 1>(); cusim_multiply<memopt_i_cuda::bf16_t, 2>();
+        cusim_multiply<memopt_i_cuda::f16_t, 0>(); cusim_multiply<memopt_i_cuda::f16_t, 1>(); cusim_multiply<memopt_i_cuda::f16_t, 2>();
     }
     CHECK(simulator_bank_conflicts() == 2); /* rows of 32 bytes one after another: of eight, two to each bank */
 }

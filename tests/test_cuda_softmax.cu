@@ -150,14 +150,14 @@ static void cuda_softmax_huge(void) { /* told apart by their difference only; a 
     CHECK(p[0] == 1 && p[1] > 0 && p[2] == 0 && p[3] == 0); /* below exp(-69) */
 }
 /* 16-bit results, also over the scores themselves: what attention does. */
-template <int LANES> static __global__ void cuda_softmax_rows16(float *x, memopt_i_cuda_bf16 *y, memopt_i_cuda_f16 *z, const float *g, size_t n, size_t columns) {
+template <int LANES> static __global__ void cuda_softmax_rows16(float *x, memopt_i_cuda::bf16_t *y, memopt_i_cuda::f16_t *z, const float *g, size_t n, size_t columns) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES == 32 ? threadIdx.x / 32 : 0;
     x += row * columns; g += row * columns; z += row * columns;
-    memopt_i_cuda_bf16 *const p = y ? y + row * columns : (memopt_i_cuda_bf16 *)(void *)x;
-    memopt_i_cuda_softmax_row<LANES>(x, p, n, columns, 0.5f, red);
+    memopt_i_cuda::bf16_t *const p = y ? y + row * columns : (memopt_i_cuda::bf16_t *)(void *)x;
+    memopt_i_cuda::softmax_row<LANES>(x, p, n, columns, 0.5f, red);
     if (LANES == 256) __syncthreads(); else __syncwarp();
-    memopt_i_cuda_softmax_slope_row<LANES>(p, g, z, n, columns, 0.5f, red);
+    memopt_i_cuda::softmax_slope_row<LANES>(p, g, z, n, columns, 0.5f, red);
 }
 static void cuda_softmax_narrow(void) {
     static const size_t shapes[][2] = { { 100, 100 }, { 63, 100 }, { 64, 64 }, { 1000, 1024 }, { 0, 8 }, { 513, 515 } }; uint64_t seed = 5; size_t k, i, row; int in_place, wide;
@@ -168,8 +168,8 @@ static void cuda_softmax_narrow(void) {
         test_put(d_g, g, all * 4);
         TEST_SCHEDULES(8) {
             test_put(d_x, x, all * 4);
-            if (wide) MEMOPT_I_CUDA_LAUNCH(cuda_softmax_rows16<256>, 1, 256, 0, 0, d_x, in_place ? (memopt_i_cuda_bf16 *)NULL : (memopt_i_cuda_bf16 *)(void *)d_y, (memopt_i_cuda_f16 *)(void *)d_z, d_g, n, c);
-            else MEMOPT_I_CUDA_LAUNCH(cuda_softmax_rows16<32>, 1, 64, 0, 0, d_x, in_place ? (memopt_i_cuda_bf16 *)NULL : (memopt_i_cuda_bf16 *)(void *)d_y, (memopt_i_cuda_f16 *)(void *)d_z, d_g, n, c);
+            if (wide) MEMOPT_I_CUDA_LAUNCH(cuda_softmax_rows16<256>, 1, 256, 0, 0, d_x, in_place ? (memopt_i_cuda::bf16_t *)NULL : (memopt_i_cuda::bf16_t *)(void *)d_y, (memopt_i_cuda::f16_t *)(void *)d_z, d_g, n, c);
+            else MEMOPT_I_CUDA_LAUNCH(cuda_softmax_rows16<32>, 1, 64, 0, 0, d_x, in_place ? (memopt_i_cuda::bf16_t *)NULL : (memopt_i_cuda::bf16_t *)(void *)d_y, (memopt_i_cuda::f16_t *)(void *)d_z, d_g, n, c);
             test_get(y, in_place ? (void *)d_x : (void *)d_y, all * (in_place ? 4 : 2)); test_get(z, d_z, all * 2);
             for (row = 0; row < rows; ++row) {
                 const uint16_t *const q = y + row * c * (in_place ? 2 : 1); double most = -HUGE_VAL, sum = 0, mean = 0;

@@ -24,7 +24,7 @@ static void bench_check(memopt_cuda_status status, const char *what) {
     fprintf(stderr, "bench_cuda: %s: %s\n", what, memopt_cuda_status_text(status));
     exit(1);
 }
-static void bench_runtime(cudaError_t error, const char *what) { bench_check(memopt_i_cuda_runtime(error), what); }
+static void bench_runtime(cudaError_t error, const char *what) { bench_check(memopt_i_cuda::runtime(error), what); }
 static void *bench_device(size_t bytes) { /* about 1 in every float, whatever the type */
     void *d = NULL;
     bench_runtime(cudaMalloc(&d, bytes), "cudaMalloc");

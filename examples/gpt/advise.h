@@ -114,7 +114,7 @@ static int advise(const adviser *a, advised *best) {
     }
     if (!best->peak)
         snprintf(a->message, a->capacity, "Nothing fits into %.1f MB: the least is %.1f MB; a smaller --batch or --context needs less.",
-                 (double)a->asked.advise / 1e6, ceil((double)advised_least(a) / 1e5) / 10);
+                 (double)a->asked.advise / 1e6, ceil((double)(advised_least(a) + advised_slack(a)) / 1e5) / 10); /* also in the next process */
     return !best->peak;
 }
 /* Of budgets from the least to the one that was asked for, the first format that fits; those that differ. */

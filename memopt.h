@@ -44082,7 +44082,7 @@ static memopt_status memopt_i_advise_multiply(memopt_i_advise_watch *w) {
 static memopt_status memopt_i_advise_rate_of(memopt_i_advise_watch *w, memopt_type type, double *rate) {
     const size_t side = MEMOPT_I_ADVISE_SIDE, bytes = side * side * sizeof(float);
     memopt_product *p = &w->product;
-    double seconds;
+    double seconds = 0;
 
     memset(p, 0, sizeof *p);
     p->rows = p->columns = p->depth = p->left_stride = p->right_stride = p->result_stride = side;
@@ -44111,7 +44111,7 @@ static memopt_status memopt_i_advise_copy(memopt_i_advise_watch *w) {
 
 static memopt_status memopt_i_advise_products(memopt_i_advise_watch *w, memopt_advise_machine *m) {
     size_t bytes;
-    double seconds;
+    double seconds = 0;
 
     w->scratch = memopt_gemm_scratch(w->trial->threads);
     bytes = MEMOPT_I_ADVISE_COPY + w->scratch;

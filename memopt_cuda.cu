@@ -11224,8 +11224,9 @@ template <typename T, int D, int M, int N> CU_DEVICE void flash_add_odd(float (&
                 const uint32_t nan = code & (T::is_bf16 ? 0x007f : 0x03ff) ? 0x00400000 : 0;
 
                 if (seen && flash_odd<T>(code))
-                    sums[i / 2][n / 2][i % 2 * 2 + n % 2] +=
-                        weight * __uint_as_float((code & 0x8000) << 16 | 0x7f800000 | nan);
+                    sums[i / 2][n / 2][i % 2 * 2 + n % 2] =
+                        fmaf(weight, __uint_as_float((code & 0x8000) << 16 | 0x7f800000 | nan),
+                             sums[i / 2][n / 2][i % 2 * 2 + n % 2]);
             }
         }
     }

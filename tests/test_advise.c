@@ -650,7 +650,11 @@ static memopt_status advise_begin(void *user, const memopt_comm_call *call, size
 }
 static memopt_status advise_wait(void *user, size_t slot, memopt_error *error) { (void)user; (void)slot; (void)error; return MEMOPT_OK; }
 static void advise_abort(void *user) { ++((advise_world *)user)->aborted; }
-static memopt_status advise_forward(const memopt_tape_call *call) { ((advise_world *)call->user)->now += 2000000; return MEMOPT_OK; }
+static memopt_status advise_forward(const memopt_tape_call *call) {
+    if (call->output) memset(call->output, 0, 64);
+    ((advise_world *)call->user)->now += 2000000;
+    return MEMOPT_OK;
+}
 static memopt_status advise_backward(const memopt_tape_call *call) { ((advise_world *)call->user)->now += 3000000; return MEMOPT_OK; }
 static memopt_comm *advise_comm(advise_world *w) {
     memopt_comm_desc d; memopt_comm *comm = NULL;
@@ -676,7 +680,7 @@ static void advise_calibrated(void) {
     CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK); /* each try takes one look at the clock: a millisecond */
     CHECK(fabs(m.f32_rate / (2 * 512.0 * 512 * 512 * 1000) - 1) < 1e-9 && m.bf16_rate >= m.f32_rate && m.bf16_rate <= m.f32_rate && m.efficiency >= 1 && m.efficiency <= 1);
     CHECK(fabs(m.bandwidth / (1000.0 * 67108864) - 1) < 1e-9 && !m.memory && !(m.local.bandwidth > 0));
-    w.tick = 0; t.products = 0; t.tape = tape = advise_tape(&w, &host); t.input = input; t.operations = 5e6;
+    t.error = &test_why; w.tick = 0; t.products = 0; t.tape = tape = advise_tape(&w, &host); t.input = input; t.operations = 5e6;
     CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && fabs(m.f32_rate / 1e9 - 1) < 1e-9 && m.bf16_rate > 1e11); /* 5 ms */
     t.is_16 = 1;
     CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK && fabs(m.bf16_rate / 1e9 - 1) < 1e-9);

@@ -1034,10 +1034,10 @@ static void optim_bf16_noise_adds_up(void) {
     }
     for (k = 1; k <= 64; ++k) {
         const memopt_optim_run run = optim_run(&h, (uint64_t)(640 + k - 1));
-        for (i = 0; i < N; ++i) optim_set_gradient(&m, 0, i, (float)i / N - 0.5f); /* a quarter of a place at most */
+        for (i = 0; i < N; ++i) optim_set_gradient(&m, 0, i, (float)i / (float)N - 0.5f); /* a quarter of a place at most */
         CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_OK, k);
         for (i = 0; i < N; ++i) {
-            const double places = ((double)optim_weight(&m, 0, i) - 1.25) * 128 + 0.5 * k * ((double)i / N - 0.5);
+            const double places = ((double)optim_weight(&m, 0, i) - 1.25) * 128 + 0.5 * k * ((double)i / (double)N - 0.5);
             CHECK_AT(fabs(places) < (k == 64 ? 1.0 : 3.5), i);
         }
     }

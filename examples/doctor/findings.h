@@ -785,7 +785,7 @@ static inline void finding_classify(findings *f) {
 }
 
 static inline int finding_arenas(findings *f) { /* the better of two: by marks or by whole layers. 1: no memory */
-    size_t by_layers;
+    size_t by_layers = SIZE_MAX;
 
     if (finding_arena(f, &f->peaks[FINDING_ARENA])) return 1;
     finding_items(f);

@@ -3008,7 +3008,7 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
 /**
  * Begin anew after a failure, or because a step is not to count: waits for all transfers, forgets what was written
  * since the last commit, and the failure. With no_atomic, tiles whose write succeeded have their new bytes, those whose
- * write failed have none.
+ * write failed have none, nor have any of them after a commit that could not sync the file.
  *
  * returns OK, ERR_IO (after a commit that failed: the file's table could not be put right; call it again)
  */

@@ -40,6 +40,7 @@
      scale         norm, finite check, loss scaling, clipping, accumulation; the host never waits   the CPU's bits
      softmax       softmax, and softmax + cross-entropy in place                                    a bound
      norm          layer norm and RMS norm                                                          a bound
+     fused         passes of your own over arrays of any types: a functor on their elements         the CPU's bits
      layer         activations, SwiGLU, residual + dropout, embedding                               the CPU's bits
      gemm          products by cuBLASLt, planned once a shape; fp8                                  a bound
      linear        linear layers, bias and activation in the product                                a bound
@@ -698,6 +699,41 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_op
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                              memopt_cuda_stream stream);
 
+/* @section api_cuda_fused : api_cuda_base
+   A pass of your own over memory: the twin of memopt_fused_run(), with a functor in the place of the text. It is C++,
+   for files that nvcc compiles with the implementation (MEMOPT_CUDA_STATIC compiles nothing else of it).
+
+     struct block_end {                                             y = residual + dropout(gelu(x * scale + bias))
+         float scale;
+         memopt_cuda_fused_noise noise;
+
+         __device__ void operator()(size_t i, float x, float bias, float residual, float &y) const {
+             const float a = memopt_cuda_fused_gelu(fmaf(x, scale, bias));
+             y = memopt_cuda_fused_dropout_onto(noise, i, a, residual);
+         }
+     };
+     const block_end f = { 0.5f, memopt_cuda_fused_dropout_make(0.1f, memopt_noise_make(seed, layer), 0) };
+     status = memopt_cuda_fused_run(f, rows, columns, memopt_cuda_fused_arrays(
+                  memopt_cuda_fused_each(d_x), memopt_cuda_fused_row(d_bias),
+                  memopt_cuda_fused_each(d_residual), memopt_cuda_fused_each(d_y)), stream);
+
+   Names       The functor's parameters, in the order of the arrays, behind the element's number in rows x columns. It is
+               called for numbers behind the end, too: their elements are 0, and what is made of them goes nowhere.
+   Arrays      of float, memopt_cuda_bf16, memopt_cuda_f16, of any mixture; const T * is read, T * is written, and
+               rounded once to nearest even. In place is an array that is listed twice, as read and as written.
+                   memopt_cuda_fused_each(p)           rows x columns; with a second argument, that stride
+                   memopt_cuda_fused_row(p)            `columns` numbers, which all rows take, such as a bias
+                   memopt_cuda_fused_column(p)         a number for each row
+                   memopt_cuda_fused_one(p)            a number, read on the device
+                   memopt_cuda_fused_row_sum(p)        receives for each row the sum of what the functor assigns to it,
+                   memopt_cuda_fused_row_max(p)        and the maximum, NaN where one is, never -0
+   Memory      16 bytes at a time where all arrays and strides are aligned to 16, one by one else.
+   Bits        Those of memopt_fused_run(), if products and sums go through fmaf, __fmul_rn and __fadd_rn, or are
+               compiled with -fmad=false; sums of rows have an order of their own, which columns and types fix.
+   Returns     OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _STRIDE (below columns), _OVERLAP (of what is written, unless in
+               place); MEMOPT_ERR_OVERFLOW; what CUDA said. rows, columns may be 0: a sum is 0 then, a maximum
+               -infinity. */
+
 /* @section api_cuda_layer : api_cuda_base
    What stands between the large operators, on the device: activations, SwiGLU, residual + dropout, embeddings. Structs
    are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a NaN is. ops may be
@@ -1008,6 +1044,7 @@ using namespace memopt_i_cuda::api;
 
 #define PRUNED template <int = 0> static
 #define CU_DEVICE static __device__ __forceinline__
+#define CU_MEMBER __device__ __forceinline__
 #if MEMOPT_I_CUDA_STATIC
 #  define PUBLIC template <int> /* linkage and the default stand at the declaration */
 #else
@@ -7677,25 +7714,34 @@ PRUNED unsigned row_shift(size_t spans, size_t each) {
 /* ---- sums over the threads of a row ---- */
 enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_THREADS_MAX = 512 };
 
-CU_DEVICE float near_sum(float x, unsigned lanes) {
+/* What a row is folded by: a sum, or a maximum, which is NaN where an element is. */
+template <bool IS_MAX> struct row_total {
+    static CU_MEMBER float none(void) { return IS_MAX ? memopt_i_bits_float(0xff800000u) : 0.0f; }
+    static CU_MEMBER float of(float a, float b) { return !IS_MAX ? memopt_i_sum(a, b) : b > a || b != b ? b : a; }
+};
+
+template <class FOLD> CU_DEVICE float near_fold(float x, unsigned lanes) {
     CU_UNROLL for (unsigned apart = 16; apart; apart /= 2)
-        if (apart < lanes) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, (int)apart));
+        if (apart < lanes) x = FOLD::of(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, (int)apart));
     return x;
 }
 
 /* Of 1 << shift threads next to each other; all of the block call it, with a `red` that nobody else uses. */
-CU_DEVICE float row_sum(float x, unsigned shift, float *red) {
+template <class FOLD> CU_DEVICE float row_fold(float x, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
 
-    x = near_sum(x, 1u << shift);
+    x = near_fold<FOLD>(x, 1u << shift);
     if (shift <= 5) return x;
     if (threadIdx.x % 32 == 0) red[warp] = x;
-    __syncthreads(); /* every warp's sum is there */
+    __syncthreads(); /* every warp's part is there */
     const unsigned first = (threadIdx.x >> shift) << (shift - 5);
     x = red[first];
-    for (unsigned i = 1; i < 1u << (shift - 5); ++i) x = memopt_i_sum(x, red[first + i]);
+    for (unsigned i = 1; i < 1u << (shift - 5); ++i) x = FOLD::of(x, red[first + i]);
     return x;
 }
+
+CU_DEVICE float near_sum(float x, unsigned lanes) { return near_fold<row_total<false> >(x, lanes); }
+CU_DEVICE float row_sum(float x, unsigned shift, float *red) { return row_fold<row_total<false> >(x, shift, red); }
 
 CU_DEVICE void two_row_sums(float *a, float *b, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
@@ -8260,7 +8306,544 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *
     return norm_total(&t, groups, stream);
 }
 
-/* @section cuda_layer : cuda_norm cuda_base api_cuda_layer
+/* @section cuda_fused : cuda_norm cuda_base api_cuda_fused
+   A pass over memory: arrays are read once, a functor works on the elements, and what it makes is written once.
+   Problem    Every operator that works on elements has the same outside: which elements a thread has, wide loads, several
+              of them under way before the first is used, what is behind the end, wide stores; and a user's own chain of
+              such operators wants to be one pass, which no library can have ready.
+   Idea       The outside is written once, over a list of arrays that the compiler knows: how each takes part and what
+              it is stored as. The functor is called with a float for each of them, in their order. Storage is opened on
+              the way in and closed on the way out, one array at a time, by a recursion over the list that the compiler
+              takes apart.
+   Forms      flat  the places are one row: a thread has several spans of 16 bytes of what is read, 4 in all
+              rows  arrays with a stride, or one that rows share: blocks of rows and columns, a span a thread
+              sums  something is added up at the end of a row: its threads walk along it, a warp if that is enough
+   Bits       A maximum is the CPU's, a sum has the order of the row's threads: that of the columns and the storage.
+   Ours       Activations, SwiGLU, dropout and biases, in `layer` and `linear`, are functors of this: they take a span at
+              a time, because a branch for a span costs less than one for an element. */
+
+enum { MEMOPT_I_CUDA_FUSED_BLOCK = 256 };
+
+/* To 16 bytes; NULL is aligned. */
+PRUNED bool is_aligned(const void *p) { return !((uintptr_t)p & 15); }
+
+/* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
+typedef struct row_tiling { unsigned shift, tiles; } row_tiling;
+
+PRUNED memopt_cuda_status row_tiles(size_t rows, size_t width, size_t per, row_tiling *t, unsigned *blocks) {
+    const size_t spans = memopt_i_ceil_div(width, per);
+    memopt_cuda_status s;
+
+    t->shift = 0;
+    while (t->shift < 8 && ((size_t)1 << t->shift) < spans) ++t->shift;
+    if ((s = grid_of(spans, (size_t)1 << t->shift, &t->tiles)) != 0
+        || (s = grid_of(rows, (size_t)MEMOPT_I_CUDA_FUSED_BLOCK >> t->shift, blocks)) != 0) return s;
+    return grid_of((size_t)*blocks * t->tiles, 1, blocks);
+}
+
+template <int N> CU_DEVICE size_t row_place(const row_tiling &t, size_t *at) {
+    const unsigned turn = blockIdx.x / t.tiles;
+    const unsigned tile = blockIdx.x % t.tiles;
+    const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
+
+    *at = (((size_t)tile << t.shift) + lane) * N;
+    return ((size_t)turn * MEMOPT_I_CUDA_FUSED_BLOCK + threadIdx.x) >> t.shift;
+}
+
+/* ---- the arrays ---- */
+/* How an array takes part: a place each; for each column, which all rows share; for each row; one for all; or a row's
+   sum or maximum. Of the last two, what the functor makes of a place is a term. MAYBE: as EACH, and data may be NULL. */
+enum { FUSED_EACH, FUSED_MAYBE, FUSED_STRIDED, FUSED_ROW, FUSED_COLUMN, FUSED_ONE, FUSED_SUM, FUSED_MAX };
+enum { FUSED_FLAT, FUSED_ROWS, FUSED_SUMS };               /* the form of a pass */
+enum { FUSED_READ, FUSED_NUMBER, FUSED_WRITE, FUSED_TOTAL }; /* what a thread does with an array */
+
+template <class T> struct stored { typedef T type; static const bool IS_INPUT = false; };
+template <class T> struct stored<const T> { typedef T type; static const bool IS_INPUT = true; };
+
+template <class T> struct type_of;
+template <> struct type_of<float> { static const memopt_type CODE = MEMOPT_TYPE_F32; };
+template <> struct type_of<bf16_t> { static const memopt_type CODE = MEMOPT_TYPE_BF16; };
+template <> struct type_of<f16_t> { static const memopt_type CODE = MEMOPT_TYPE_F16; };
+
+template <class T, int S> struct fused_array { /* an input where T is const */
+    typedef typename stored<T>::type type;
+    static const int SHAPE = S;
+    static const int SIZE = sizeof(type);
+    static const bool IS_INPUT = stored<T>::IS_INPUT;
+    static const bool IS_SPAN = S <= FUSED_ROW;
+    static const int FORM = S >= FUSED_SUM ? FUSED_SUMS : S <= FUSED_MAYBE || S == FUSED_ONE ? FUSED_FLAT : FUSED_ROWS;
+    static const int PART = S >= FUSED_SUM ? FUSED_TOTAL : !IS_INPUT ? FUSED_WRITE : IS_SPAN ? FUSED_READ : FUSED_NUMBER;
+
+    T     *data;
+    size_t stride; /* from row to row; 0 where they share it */
+
+    CU_MEMBER bool is_there(void) const { return S != FUSED_MAYBE || data; }
+    CU_MEMBER T *at(size_t row, size_t column) const { return data + (row * stride + column); }
+};
+
+template <class... A> struct fused_arrays;
+
+template <> struct fused_arrays<> {
+    static const int SIZE = 4, BYTES = 0, FORM = FUSED_FLAT, TOTALS = 0;
+};
+
+template <class A, class... REST> struct fused_arrays<A, REST...> {
+    typedef fused_arrays<REST...> others;
+    static const int SIZE = A::SIZE < others::SIZE ? A::SIZE : others::SIZE; /* of the smallest element */
+    static const int BYTES = others::BYTES + (A::PART == FUSED_READ ? A::SIZE : 0); /* read for a place */
+    static const int FORM = A::FORM > others::FORM ? A::FORM : others::FORM;
+    static const int TOTALS = others::TOTALS + (A::PART == FUSED_TOTAL);
+    static const int SPAN = 16 / SIZE; /* elements of a thread side by side */
+    static const int TURNS = BYTES > 2 * SIZE ? 1 : BYTES > SIZE ? 2 : 4; /* such spans under way */
+
+    A      first;
+    others rest;
+};
+
+PRUNED fused_arrays<> fused_list(void) { return fused_arrays<>(); }
+
+template <class A, class... REST> static fused_arrays<A, REST...> fused_list(const A &first, const REST &...rest) {
+    fused_arrays<A, REST...> list = { first, fused_list(rest...) };
+    return list;
+}
+
+template <int S, class T> static fused_array<T, S> array_of(T *data, size_t stride) {
+    fused_array<T, S> a = { data, stride };
+    return a;
+}
+
+/* ---- what a thread holds of them ---- */
+template <int N> struct fused_place { /* of N elements */
+    size_t    row, at, index; /* index: in all of them, row after row */
+    unsigned  left, turn;     /* how many there are; which of the thread's spans */
+    bool      wide;
+    uint32_t *kept;           /* a word for each turn, which the turns before may set */
+};
+
+template <class A, int N, int TURNS, int PART = A::PART> struct fused_held;
+
+template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_READ> {
+    row_span<typename A::type, N> span[TURNS];
+
+    CU_MEMBER void begin(const A &, size_t) {}
+    CU_MEMBER void fetch(const A &a, const fused_place<N> &p) {
+        span_get(&span[p.turn], a.at(p.row, p.at), a.is_there() ? p.left : 0, p.wide);
+    }
+    CU_MEMBER void open(float *x, unsigned turn) const { span_floats(x, span[turn]); }
+    CU_MEMBER void close(const A &, const float *, const fused_place<N> &) {}
+    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+};
+
+template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_NUMBER> {
+    float value;
+
+    CU_MEMBER void begin(const A &a, size_t row) { value = load_one(a.at(row, 0)); }
+    CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
+    CU_MEMBER void open(float *x, unsigned) const {
+        CU_UNROLL for (int i = 0; i < N; ++i) x[i] = value;
+    }
+    CU_MEMBER void close(const A &, const float *, const fused_place<N> &) {}
+    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+};
+
+template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_WRITE> {
+    CU_MEMBER void begin(const A &, size_t) {}
+    CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
+    CU_MEMBER void open(float *, unsigned) const {}
+    CU_MEMBER void close(const A &a, const float *x, const fused_place<N> &p) {
+        if (a.is_there()) span_put_floats<typename A::type, N>(a.at(p.row, p.at), x, p.left, p.wide);
+    }
+    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+};
+
+template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_TOTAL> {
+    typedef row_total<A::SHAPE == FUSED_MAX> fold;
+    float sum;
+
+    CU_MEMBER void begin(const A &, size_t) { sum = fold::none(); }
+    CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
+    CU_MEMBER void open(float *, unsigned) const {}
+    CU_MEMBER void close(const A &, const float *x, const fused_place<N> &p) {
+        CU_UNROLL for (int i = 0; i < N; ++i)
+            if ((unsigned)i < p.left) sum = fold::of(sum, x[i]);
+    }
+    CU_MEMBER void total(const A &a, size_t row, bool writes, unsigned shift, float (*red)[MEMOPT_I_CUDA_NORM_WARPS]) {
+        const float all = row_fold<fold>(sum, shift, *red);
+        if (writes) store_one(a.at(row, 0), memopt_i_sum(all, 0.0f)); /* 0 for -0 */
+    }
+};
+
+/* All of them, from the first to the last. */
+template <int N, int TURNS, class... A> struct fused_thread;
+
+template <int N, int TURNS> struct fused_thread<N, TURNS> {
+    CU_MEMBER void begin(const fused_arrays<> &, size_t) {}
+    CU_MEMBER void fetch(const fused_arrays<> &, const fused_place<N> &) {}
+    template <class F, class... X>
+    CU_MEMBER void run(const F &f, const fused_arrays<> &, const fused_place<N> &p, X &...x) {
+        f(p, x...);
+    }
+    CU_MEMBER void total(const fused_arrays<> &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+};
+
+template <int N, int TURNS, class A, class... REST> struct fused_thread<N, TURNS, A, REST...> {
+    fused_held<A, N, TURNS> held;
+    fused_thread<N, TURNS, REST...> rest;
+
+    CU_MEMBER void begin(const fused_arrays<A, REST...> &a, size_t row) {
+        held.begin(a.first, row);
+        rest.begin(a.rest, row);
+    }
+    CU_MEMBER void fetch(const fused_arrays<A, REST...> &a, const fused_place<N> &p) {
+        held.fetch(a.first, p);
+        rest.fetch(a.rest, p);
+    }
+    /* The floats of the arrays before, of this one, and of those that follow; then the functor; then back. */
+    template <class F, class... X>
+    CU_MEMBER void run(const F &f, const fused_arrays<A, REST...> &a, const fused_place<N> &p, X &...before) {
+        float x[N];
+
+        held.open(x, p.turn);
+        rest.run(f, a.rest, p, before..., x);
+        held.close(a.first, x, p);
+    }
+    CU_MEMBER void total(const fused_arrays<A, REST...> &a, size_t row, bool writes, unsigned shift,
+                         float (*red)[MEMOPT_I_CUDA_NORM_WARPS]) {
+        held.total(a.first, row, writes, shift, red);
+        rest.total(a.rest, row, writes, shift, red + (A::PART == FUSED_TOTAL));
+    }
+};
+
+template <int N, int TURNS, class... A> fused_thread<N, TURNS, A...> thread_of(const fused_arrays<A...> &); /* the type */
+
+/* ---- the kernels ---- */
+typedef struct fused_task {
+    size_t     rows, columns; /* flat: 1 x all of them */
+    row_tiling tiling;        /* sums: only the shift */
+    bool       wide;
+} fused_task;
+
+/* Which elements a thread of a flat pass has at a turn. A functor that wants others has a place_of() of its own. */
+struct fused_spans {
+    template <int N, int TURNS> CU_MEMBER static size_t place_of(unsigned turn) {
+        enum { STEP = MEMOPT_I_CUDA_FUSED_BLOCK * N };
+        return (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N + (size_t)turn * STEP;
+    }
+};
+
+template <int FORM, int N, int TURNS, class F> CU_DEVICE fused_place<N> place_of(const fused_task &t, unsigned turn) {
+    fused_place<N> p;
+
+    p.row = FORM == FUSED_FLAT ? 0 : row_place<N>(t.tiling, &p.at);
+    if (FORM == FUSED_FLAT) p.at = F::template place_of<N, TURNS>(turn);
+    p.index = FORM == FUSED_FLAT ? p.at : p.row * t.columns + p.at;
+    p.left = p.row < t.rows ? left_of<N>(t.columns, p.at) : 0;
+    p.turn = turn;
+    p.wide = t.wide;
+    return p;
+}
+
+template <int FORM, class F, class ARRAYS> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FUSED_BLOCK)
+fused_kernel(F f, ARRAYS a, fused_task t) {
+    enum { N = ARRAYS::SPAN, TURNS = FORM == FUSED_FLAT ? ARRAYS::TURNS : 1 };
+    decltype(thread_of<N, TURNS>(a)) thread;
+    uint32_t kept[TURNS] = { 0 };
+
+    CU_UNROLL for (unsigned k = 0; k < TURNS; ++k) {
+        const fused_place<N> p = place_of<FORM, N, TURNS, F>(t, k);
+        if (!k && !p.left) return;
+        if (!k) thread.begin(a, p.row);
+        thread.fetch(a, p);
+    }
+    CU_UNROLL for (unsigned k = 0; k < TURNS; ++k) {
+        fused_place<N> p = place_of<FORM, N, TURNS, F>(t, k);
+        if (!p.left) return;
+        p.kept = kept;
+        thread.run(f, a, p);
+    }
+}
+
+/* Threads of rows that are not there find nothing, and take part in the barriers. */
+template <class F, class ARRAYS> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FUSED_BLOCK)
+fused_sums_kernel(F f, ARRAYS a, fused_task t) {
+    enum { N = ARRAYS::SPAN, TURNS = ARRAYS::TURNS };
+    MEMOPT_I_CUDA_SHARED(float, red, [ARRAYS::TOTALS][MEMOPT_I_CUDA_NORM_WARPS]);
+    decltype(thread_of<N, TURNS>(a)) thread;
+    const size_t row = ((size_t)blockIdx.x * MEMOPT_I_CUDA_FUSED_BLOCK + threadIdx.x) >> t.tiling.shift;
+    const unsigned lane = threadIdx.x & ((1u << t.tiling.shift) - 1);
+    const bool there = row < t.rows;
+    uint32_t kept[TURNS] = { 0 };
+    fused_place<N> p;
+
+    p.row = there ? row : 0;
+    p.wide = t.wide;
+    p.kept = kept;
+    thread.begin(a, p.row);
+    for (size_t first = lane * N; first < t.columns; first += (size_t)(TURNS * N) << t.tiling.shift) {
+        CU_UNROLL for (p.turn = 0; p.turn < TURNS; ++p.turn) {
+            p.at = first + ((size_t)(p.turn * N) << t.tiling.shift);
+            p.left = there ? left_of<N>(t.columns, p.at) : 0;
+            thread.fetch(a, p);
+        }
+        CU_UNROLL for (p.turn = 0; p.turn < TURNS; ++p.turn) {
+            p.at = first + ((size_t)(p.turn * N) << t.tiling.shift);
+            p.left = there ? left_of<N>(t.columns, p.at) : 0;
+            p.index = row * t.columns + p.at;
+            if (p.left) thread.run(f, a, p);
+        }
+    }
+    thread.total(a, row, there && !lane, t.tiling.shift, red);
+}
+
+/* ---- the host's part ---- */
+PRUNED bool fused_wide(const fused_arrays<> &, int) { return true; }
+
+template <class A, class... REST> static bool fused_wide(const fused_arrays<A, REST...> &a, int n) {
+    const size_t bytes = memopt_i_min(16, (size_t)(A::SIZE * n));
+    const bool wide = !A::IS_SPAN || !a.first.data
+                   || !(((uintptr_t)a.first.data | a.first.stride * A::SIZE) & (bytes - 1));
+    return wide && fused_wide(a.rest, n);
+}
+
+template <int FORM> struct fused_launch {
+    template <class F, class ARRAYS>
+    static memopt_cuda_status run(const F &f, const ARRAYS &a, fused_task t, memopt_cuda_stream stream) {
+        unsigned blocks;
+        const memopt_cuda_status s = row_tiles(t.rows, t.columns, ARRAYS::SPAN, &t.tiling, &blocks);
+
+        if (s) return s;
+        return MEMOPT_I_CUDA_RUN((fused_kernel<FORM, F, ARRAYS>), blocks, MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream, f, a, t);
+    }
+};
+
+template <> struct fused_launch<FUSED_FLAT> {
+    template <class F, class ARRAYS>
+    static memopt_cuda_status run(const F &f, const ARRAYS &a, fused_task t, memopt_cuda_stream stream) {
+        enum { TILE = MEMOPT_I_CUDA_FUSED_BLOCK * ARRAYS::SPAN * ARRAYS::TURNS };
+
+        t.columns *= t.rows; /* one row; no array has another's */
+        t.rows = 1;
+        return MEMOPT_I_CUDA_RUN((fused_kernel<FUSED_FLAT, F, ARRAYS>), memopt_i_ceil_div(t.columns, TILE),
+                                 MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream, f, a, t);
+    }
+};
+
+template <> struct fused_launch<FUSED_SUMS> {
+    template <class F, class ARRAYS>
+    static memopt_cuda_status run(const F &f, const ARRAYS &a, fused_task t, memopt_cuda_stream stream) {
+        t.tiling.shift = row_shift(memopt_i_ceil_div(t.columns, ARRAYS::SPAN), 2 * ARRAYS::TURNS);
+        t.tiling.shift = (unsigned)memopt_i_min(t.tiling.shift, 8);
+        return MEMOPT_I_CUDA_RUN((fused_sums_kernel<F, ARRAYS>),
+                                 memopt_i_ceil_div(t.rows, (size_t)MEMOPT_I_CUDA_FUSED_BLOCK >> t.tiling.shift),
+                                 MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream, f, a, t);
+    }
+};
+
+/* Everything has been checked. */
+template <class F, class... A>
+static memopt_cuda_status fused_run(const F &f, size_t rows, size_t columns, const fused_arrays<A...> &a,
+                                    memopt_cuda_stream stream) {
+    typedef fused_arrays<A...> arrays;
+    fused_task t;
+
+    memset(&t, 0, sizeof t);
+    t.rows = rows;
+    t.columns = columns;
+    t.wide = fused_wide(a, arrays::SPAN);
+    if (!rows || (!columns && arrays::FORM != FUSED_SUMS)) return 0;
+    return fused_launch<arrays::FORM>::run(f, a, t, stream);
+}
+
+/* ---- dropout: which elements stay, and what becomes of them ---- */
+struct drawn {
+    memopt_noise noise;
+    uint64_t     first;
+    uint32_t     threshold;
+    float        factor;
+
+    CU_MEMBER bool stays_at(uint64_t index) const { return memopt_i_noise16(noise, first + index) >= threshold; }
+    CU_MEMBER float times(bool stays, float x) const { return stays ? memopt_i_times(factor, x) : 0.0f; }
+    CU_MEMBER float onto(bool stays, float x, float base) const { return stays ? fmaf(factor, x, base) : base; }
+};
+
+PRUNED drawn drawn_with(float rate, memopt_noise noise, uint64_t first) {
+    drawn d;
+
+    d.noise = noise;
+    d.first = first;
+    d.threshold = (uint32_t)memopt_i_min(65535, (size_t)memopt_i_round(rate * 65536.0f + 0.5f));
+    d.factor = memopt_i_round(65536.0f / (float)(65536 - d.threshold));
+    return d;
+}
+
+/* A thread has spans that are 16 apart, in pairs: what is drawn for one of them is drawn for both. */
+struct dropout : drawn {
+    bool has_base;
+
+    template <int N, int TURNS> CU_MEMBER static size_t place_of(unsigned turn) {
+        enum { PER = 16 / N };
+        const size_t pair = (size_t)blockIdx.x * MEMOPT_I_CUDA_FUSED_BLOCK + threadIdx.x;
+        return pair / PER * 32 + pair % PER * N + turn * 16;
+    }
+
+    /* Bit i says whether element i of a span stays. The upper half of a word drawn is that of the second 16 of 32. */
+    template <int N> CU_MEMBER uint32_t stay(const fused_place<N> &p) const {
+        uint32_t stays = 0;
+
+        if (first % 32) {
+            CU_UNROLL for (int i = 0; i < N; ++i)
+                stays |= (uint32_t)stays_at(p.at + (unsigned)i) << i;
+            return stays;
+        }
+        if (p.turn) return p.kept[p.turn];
+        CU_UNROLL for (int i = 0; i < N; ++i) {
+            const uint32_t both = memopt_i_noise32(noise, first + p.at + 16 + (unsigned)i);
+            stays |= (uint32_t)((both & 0xffffu) >= threshold) << i;
+            p.kept[1] |= (uint32_t)((both >> 16) >= threshold) << i;
+        }
+        return stays;
+    }
+
+    template <int N>
+    CU_MEMBER void operator()(const fused_place<N> &p, float (&x)[N], float (&base)[N], float (&y)[N]) const {
+        const uint32_t stays = stay(p);
+
+        CU_UNROLL for (int i = 0; i < N; ++i) {
+            const bool is = (stays >> i & 1) != 0;
+            y[i] = has_base ? onto(is, x[i], base[i]) : times(is, x[i]);
+        }
+    }
+};
+
+/* ---- a functor of the user's, which works on one element ---- */
+template <class F> struct fused_functor : fused_spans {
+    F f;
+
+    explicit fused_functor(const F &of) : f(of) {}
+
+    template <int N, class... X> CU_MEMBER void operator()(const fused_place<N> &p, X &...x) const {
+        CU_UNROLL for (int i = 0; i < N; ++i) f(p.index + (size_t)i, x[i]...);
+    }
+};
+
+/* An array as the matrix that it is; MATRIX is a rows x columns part of memory. */
+typedef struct fused_matrix {
+    const void *data;
+    size_t      rows, columns, stride, bytes;
+    int         type, is_result;
+} fused_matrix;
+
+PRUNED memopt_cuda_status fused_matrix_check(fused_matrix *m) {
+    const size_t size = memopt_type_bytes((memopt_type)m->type);
+
+    m->bytes = 0;
+    if (m->stride < m->columns) return MEMOPT_CUDA_ERR_STRIDE;
+    if (!m->rows || !m->columns) return 0;
+    if (memopt_i_mul(m->rows - 1, m->stride, &m->bytes) || memopt_i_add(m->bytes, m->columns, &m->bytes)
+        || memopt_i_mul(m->bytes, size, &m->bytes) || m->bytes > SIZE_MAX / 2) return MEMOPT_ERR_OVERFLOW;
+    return pointer(m->data, size);
+}
+
+/* Two arrays may be the same elements, if only one of them is a result; else a result has nothing of another. */
+PRUNED bool fused_overlap(const fused_matrix *a, const fused_matrix *b) {
+    const memopt_i_gemm_matrix x = memopt_i_gemm_matrix_of(a->data, a->rows, a->columns, 0, a->stride,
+                                                           (memopt_type)a->type);
+    const memopt_i_gemm_matrix y = memopt_i_gemm_matrix_of(b->data, b->rows, b->columns, 0, b->stride,
+                                                           (memopt_type)b->type);
+    const bool same = a->data == b->data && a->type == b->type && a->rows == b->rows && a->columns == b->columns
+                   && a->stride == b->stride && !(a->is_result && b->is_result);
+
+    return (a->is_result || b->is_result) && !same && memopt_i_gemm_overlap(&x, a->bytes, &y, b->bytes);
+}
+
+PRUNED memopt_cuda_status fused_resolve(fused_arrays<> *, fused_matrix *, size_t, size_t) { return 0; }
+
+/* Strides, and the arrays as matrices. */
+template <class A, class... REST>
+static memopt_cuda_status fused_resolve(fused_arrays<A, REST...> *a, fused_matrix *m, size_t rows, size_t columns) {
+    const bool shared = A::SHAPE == FUSED_ROW || A::SHAPE == FUSED_ONE;
+    memopt_cuda_status s;
+
+    if (A::SHAPE == FUSED_EACH) a->first.stride = columns;
+    m->data = a->first.data;
+    m->type = type_of<typename A::type>::CODE;
+    m->is_result = !A::IS_INPUT;
+    m->rows = !shared ? rows : rows != 0;
+    m->columns = A::IS_SPAN ? columns : columns || A::PART == FUSED_TOTAL;
+    m->stride = shared ? m->columns : a->first.stride;
+    if ((s = fused_matrix_check(m)) != 0) return s;
+    return fused_resolve(&a->rest, m + 1, rows, columns);
+}
+
+namespace api {
+/* See `fused` above. What storage of 16 bits holds; cast pointers of __nv_bfloat16 and __half to these. */
+typedef bf16_t memopt_cuda_bf16;
+typedef f16_t  memopt_cuda_f16;
+
+template <class T> static fused_array<T, FUSED_EACH> memopt_cuda_fused_each(T *d) { return array_of<FUSED_EACH>(d, 0); }
+template <class T> static fused_array<T, FUSED_STRIDED> memopt_cuda_fused_each(T *d, size_t stride) {
+    return array_of<FUSED_STRIDED>(d, stride);
+}
+
+template <class T> static fused_array<const T, FUSED_ROW> memopt_cuda_fused_row(const T *d) {
+    return array_of<FUSED_ROW>(d, 0);
+}
+
+template <class T> static fused_array<const T, FUSED_COLUMN> memopt_cuda_fused_column(const T *d) {
+    return array_of<FUSED_COLUMN>(d, 1);
+}
+
+template <class T> static fused_array<const T, FUSED_ONE> memopt_cuda_fused_one(const T *d) {
+    return array_of<FUSED_ONE>(d, 0);
+}
+
+template <class T> static fused_array<T, FUSED_SUM> memopt_cuda_fused_row_sum(T *d) { return array_of<FUSED_SUM>(d, 1); }
+template <class T> static fused_array<T, FUSED_MAX> memopt_cuda_fused_row_max(T *d) { return array_of<FUSED_MAX>(d, 1); }
+
+template <class... A> static fused_arrays<A...> memopt_cuda_fused_arrays(const A &...a) { return fused_list(a...); }
+
+template <class F, class... A>
+static memopt_cuda_status memopt_cuda_fused_run(const F &f, size_t rows, size_t columns, fused_arrays<A...> arrays,
+                                                memopt_cuda_stream stream) {
+    enum { COUNT = sizeof...(A) };
+    fused_matrix m[COUNT + 1];
+    memopt_cuda_status s = fused_resolve(&arrays, m, rows, columns);
+
+    if (s) return s;
+    for (int i = 0; i < COUNT; ++i)
+        for (int j = 0; j < i; ++j)
+            if (fused_overlap(&m[i], &m[j])) return MEMOPT_CUDA_ERR_OVERLAP;
+    return fused_run(fused_functor<F>(f), rows, columns, arrays, stream);
+}
+
+/* What a functor calls: the CPU's bits. g: the gradient that comes back. */
+CU_DEVICE float memopt_cuda_fused_exp(float x) { return memopt_i_v1_exp(x); }
+CU_DEVICE float memopt_cuda_fused_relu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_RELU); }
+CU_DEVICE float memopt_cuda_fused_gelu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_GELU); }
+CU_DEVICE float memopt_cuda_fused_silu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_SILU); }
+
+CU_DEVICE float memopt_cuda_fused_gradient(memopt_activation kind, float x, float g) {
+    float y;
+    return memopt_i_v1_act_grad(x, g, kind, &y);
+}
+
+/* Dropout: made on the host, a member of the functor; i: the first argument of its call. */
+typedef drawn memopt_cuda_fused_noise;
+
+PRUNED memopt_cuda_fused_noise memopt_cuda_fused_dropout_make(float rate, memopt_noise noise, uint64_t first) {
+    return drawn_with(rate, noise, first);
+}
+
+CU_DEVICE float memopt_cuda_fused_dropout(const memopt_cuda_fused_noise &d, size_t i, float x) {
+    return d.times(d.stays_at(i), x);
+}
+
+CU_DEVICE float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_noise &d, size_t i, float x, float base) {
+    return d.onto(d.stays_at(i), x, base);
+}
+} /* namespace api */
+
+/* @section cuda_layer : cuda_fused cuda_norm cuda_base api_cuda_layer
    What stands between the large operators: activations, SwiGLU, residual + dropout, embeddings.
    Problem    Elements that are read, worked on and written once take the memory's time: the kernel's part is to ask for
               enough of them, and not to spend more instructions than that leaves time for. The gradient of an embedding
@@ -8302,9 +8885,6 @@ template <int N> CU_DEVICE void put_floats(void *data, memopt_type type, size_t 
     else put_floats_of<f16_t, N>(data, at, x, left, wide);
 }
 
-/* To 16 bytes; NULL is aligned. */
-PRUNED bool is_aligned(const void *p) { return !((uintptr_t)p & 15); }
-
 /* ---- activations: of N elements, so that all threads take a branch alike and there is one for N ---- */
 template <int KIND, int N> CU_DEVICE void act_of(float *x) {
     CU_UNROLL for (int i = 0; i < N; ++i) x[i] = memopt_i_v1_act(x[i], KIND);
@@ -8327,69 +8907,42 @@ template <int N> CU_DEVICE void act_grad(memopt_activation kind, float *x, float
     if (kind == MEMOPT_ACTIVATION_SILU) act_grad_of<MEMOPT_ACTIVATION_SILU, N>(x, g);
 }
 
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-act_kernel(memopt_activation kind, const T *x, T *y, size_t n, bool wide) {
-    enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS };
-    const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
-    row_span<T, N> s[TURNS];
+struct activation : fused_spans {
+    memopt_activation kind;
 
-    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
-        const size_t at = from + (size_t)k * STEP;
-        span_get(&s[k], x + at, left_of<N>(n, at), wide);
+    explicit activation(memopt_activation k) : kind(k) {}
+
+    template <int N> CU_MEMBER void operator()(const fused_place<N> &, float (&x)[N], float (&y)[N]) const {
+        activate<N>(kind, x);
+        CU_UNROLL for (int i = 0; i < N; ++i) y[i] = x[i];
     }
-    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
-        const size_t at = from + (size_t)k * STEP;
-        const unsigned left = left_of<N>(n, at);
-        float each[N];
+};
 
-        if (!left) return;
-        span_floats(each, s[k]);
-        activate<N>(kind, each);
-        span_put(y + at, span_of<T, N>(each), left, wide);
+struct activation_gradient : fused_spans { /* y: the output once more */
+    memopt_activation kind;
+
+    explicit activation_gradient(memopt_activation k) : kind(k) {}
+
+    template <int N>
+    CU_MEMBER void operator()(const fused_place<N> &, float (&x)[N], float (&g)[N], float (&grad)[N], float (&y)[N]) const {
+        act_grad<N>(kind, x, g);
+        CU_UNROLL for (int i = 0; i < N; ++i) {
+            grad[i] = g[i];
+            y[i] = x[i];
+        }
     }
-}
-
-/* y may be NULL */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-act_grad_kernel(memopt_activation kind, const T *x, const T *g, T *grad, T *y, size_t n, bool wide) {
-    enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS / 2 };
-    const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
-    row_span<T, N> xs[TURNS], gs[TURNS];
-
-    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
-        const size_t at = from + (size_t)k * STEP;
-        span_get(&xs[k], x + at, left_of<N>(n, at), wide);
-        span_get(&gs[k], g + at, left_of<N>(n, at), wide);
-    }
-    CU_UNROLL for (int k = 0; k < TURNS; ++k) {
-        const size_t at = from + (size_t)k * STEP;
-        const unsigned left = left_of<N>(n, at);
-        float each[N], slope[N];
-
-        if (!left) return;
-        span_floats(each, xs[k]);
-        span_floats(slope, gs[k]);
-        act_grad<N>(kind, each, slope);
-        span_put(grad + at, span_of<T, N>(slope), left, wide);
-        if (y) span_put(y + at, span_of<T, N>(each), left, wide);
-    }
-}
+};
 
 template <class T> static memopt_cuda_status act_launch(const memopt_activation_args *x, int backward,
                                                         memopt_cuda_stream stream) {
-    enum { TILE = MEMOPT_I_CUDA_LAYER_BLOCK * MEMOPT_I_CUDA_LAYER_TURNS * 16 / sizeof(T) };
-    const bool wide = is_aligned(x->input) && is_aligned(x->output)
-                   && (!backward || (is_aligned(x->grad_output) && is_aligned(x->grad_input)));
-    const size_t blocks = memopt_i_ceil_div(x->n, backward ? TILE / 2 : TILE);
-    const T *in = static_cast<const T *>(x->input);
+    const fused_array<const T, FUSED_EACH> in = array_of<FUSED_EACH>((const T *)x->input, 0);
     T *out = static_cast<T *>(x->output);
 
-    if (backward)
-        return MEMOPT_I_CUDA_RUN(act_grad_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
-                                 x->activation, in, static_cast<const T *>(x->grad_output),
-                                 static_cast<T *>(x->grad_input), out, x->n, wide);
-    return MEMOPT_I_CUDA_RUN(act_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, x->activation,
-                             in, out, x->n, wide);
+    if (!backward)
+        return fused_run(activation(x->activation), 1, x->n, fused_list(in, array_of<FUSED_EACH>(out, 0)), stream);
+    return fused_run(activation_gradient(x->activation), 1, x->n,
+                     fused_list(in, array_of<FUSED_EACH>((const T *)x->grad_output, 0),
+                                array_of<FUSED_EACH>((T *)x->grad_input, 0), array_of<FUSED_MAYBE>(out, 0)), stream);
 }
 
 PRUNED memopt_cuda_status act_run(const memopt_activation_args *x, int backward, memopt_cuda_stream stream) {
@@ -8416,76 +8969,39 @@ PUBLIC memopt_cuda_status api::memopt_cuda_activation_backward(const memopt_cuda
     return act_run(x, 1, stream);
 }
 
-/* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
-typedef struct row_tiling { unsigned shift, tiles; } row_tiling;
-
-PRUNED memopt_cuda_status row_tiles(size_t rows, size_t width, size_t per, row_tiling *t, unsigned *blocks) {
-    const size_t spans = memopt_i_ceil_div(width, per);
-    memopt_cuda_status s;
-
-    t->shift = 0;
-    while (t->shift < 8 && ((size_t)1 << t->shift) < spans) ++t->shift;
-    if ((s = grid_of(spans, (size_t)1 << t->shift, &t->tiles)) != 0
-        || (s = grid_of(rows, (size_t)MEMOPT_I_CUDA_LAYER_BLOCK >> t->shift, blocks)) != 0) return s;
-    return grid_of((size_t)*blocks * t->tiles, 1, blocks);
-}
-
-template <int N> CU_DEVICE size_t row_place(const row_tiling &t, size_t *at) {
-    const unsigned turn = blockIdx.x / t.tiles;
-    const unsigned tile = blockIdx.x % t.tiles;
-    const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
-
-    *at = (((size_t)tile << t.shift) + lane) * N;
-    return ((size_t)turn * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x) >> t.shift;
-}
-
 /* ---- SwiGLU ---- */
-/* g NULL: forward. Everything is read before anything is written. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-swiglu_kernel(row_tiling t, const T *x, T *y, const T *g, T *grad, size_t rows, size_t width, bool wide) {
-    enum { N = 16 / sizeof(T) };
-    size_t at;
-    const size_t row = row_place<N>(t, &at);
-    const size_t first = row * 2 * width + at;
-    const size_t place = row * width + at;
-    const unsigned left = left_of<N>(width, at);
-    row_span<T, N> gate, up, of;
-    float out[N], grad_gate[N], grad_up[N];
+struct swiglu : fused_spans {
+    template <int N>
+    CU_MEMBER void operator()(const fused_place<N> &, float (&gate)[N], float (&up)[N], float (&y)[N]) const {
+        CU_UNROLL for (int i = 0; i < N; ++i) y[i] = memopt_i_v1_swiglu(gate[i], up[i]);
+    }
+};
 
-    if (row >= rows || !left) return;
-    span_get(&gate, x + first, left, wide);
-    span_get(&up, x + first + width, left, wide);
-    if (!g) {
-        CU_UNROLL for (int i = 0; i < N; ++i) out[i] = memopt_i_v1_swiglu(element_at(gate, i), element_at(up, i));
-        span_put_floats<T, N>(y + place, out, left, wide);
-        return;
+struct swiglu_gradient : fused_spans {
+    template <int N>
+    CU_MEMBER void operator()(const fused_place<N> &, float (&gate)[N], float (&up)[N], float (&g)[N],
+                              float (&grad_gate)[N], float (&grad_up)[N], float (&y)[N]) const {
+        CU_UNROLL for (int i = 0; i < N; ++i)
+            grad_gate[i] = memopt_i_v1_swiglu_grad(gate[i], up[i], g[i], grad_up + i, y + i);
     }
-    span_get(&of, g + place, left, wide);
-    CU_UNROLL for (int i = 0; i < N; ++i) {
-        grad_gate[i] = memopt_i_v1_swiglu_grad(element_at(gate, i), element_at(up, i),
-                                               element_at(of, i), grad_up + i, out + i);
-    }
-    span_put_floats<T, N>(grad + first, grad_gate, left, wide);
-    span_put_floats<T, N>(grad + first + width, grad_up, left, wide);
-    if (y) span_put_floats<T, N>(y + place, out, left, wide);
-}
+};
 
 template <class T>
 static memopt_cuda_status swiglu_of(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
-    enum { N = 16 / sizeof(T) };
-    const bool wide = are_spans(x->input, x->type, x->width, N)
-                   && are_spans(x->output, x->type, x->width, N)
-                   && (!backward || (are_spans(x->grad_output, x->type, x->width, N)
-                                     && are_spans(x->grad_input, x->type, x->width, N)));
-    row_tiling t;
-    unsigned blocks;
-    const memopt_cuda_status s = row_tiles(x->rows, x->width, N, &t, &blocks);
+    const size_t width = x->width;
+    const T *in = static_cast<const T *>(x->input);
+    T *grad = static_cast<T *>(x->grad_input);
+    const fused_array<const T, FUSED_STRIDED> gate = array_of<FUSED_STRIDED>(in, 2 * width);
+    const fused_array<const T, FUSED_STRIDED> up = array_of<FUSED_STRIDED>(in + width, 2 * width);
+    T *y = static_cast<T *>(x->output);
 
-    if (s) return s;
-    return MEMOPT_I_CUDA_RUN((swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
-                             static_cast<const T *>(x->input), static_cast<T *>(x->output),
-                             backward ? static_cast<const T *>(x->grad_output) : static_cast<const T *>(NULL),
-                             static_cast<T *>(x->grad_input), x->rows, x->width, wide);
+    if (!backward)
+        return fused_run(swiglu(), x->rows, width, fused_list(gate, up, array_of<FUSED_EACH>(y, width)), stream);
+    return fused_run(swiglu_gradient(), x->rows, width,
+                     fused_list(gate, up, array_of<FUSED_EACH>((const T *)x->grad_output, width),
+                                array_of<FUSED_STRIDED>(grad, 2 * width),
+                                array_of<FUSED_STRIDED>(grad + width, 2 * width), array_of<FUSED_MAYBE>(y, width)),
+                     stream);
 }
 
 PRUNED memopt_cuda_status swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
@@ -8516,66 +9032,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_swiglu_backward(const memopt_cuda_ops
 }
 
 /* ---- dropout ---- */
-typedef struct dropout_task {
-    size_t       n;
-    memopt_noise noise;
-    uint64_t     first;
-    uint32_t     threshold;
-    float        factor;
-    bool         wide;
-} dropout_task;
-
-/* A span, of which bit i of `mask` says whether element i stays. base: not there when has_base is false */
-template <class T, int N> CU_DEVICE void drop_span(const dropout_task &t, T *y, size_t at, const row_span<T, N> &x,
-                                                   const row_span<T, N> &base, bool has_base, unsigned mask,
-                                                   unsigned left) {
-    float out[N];
-
-    CU_UNROLL for (int i = 0; i < N; ++i) {
-        const float a = element_at(x, i);
-        const float b = element_at(base, i);
-        const bool stays = (mask >> i & 1) != 0;
-        out[i] = has_base ? (stays ? fmaf(t.factor, a, b) : b) : stays ? memopt_i_times(t.factor, a) : 0.0f;
-    }
-    span_put_floats<T, N>(y + at, out, left, t.wide);
-}
-
-/* A thread has two spans that are 16 apart: what is drawn for one of them is drawn for both. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-dropout_kernel(dropout_task t, const T *x, const T *base, T *y) {
-    enum { N = 16 / sizeof(T), PER = 16 / N };
-    const size_t pair = (size_t)blockIdx.x * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x;
-    const size_t a = pair / PER * 32 + pair % PER * N;
-    const size_t b = a + 16;
-    const unsigned left_a = left_of<N>(t.n, a);
-    const unsigned left_b = left_of<N>(t.n, b);
-    row_span<T, N> xa, xb, base_a, base_b;
-    unsigned kept_a = 0;
-    unsigned kept_b = 0;
-
-    if (!left_a) return;
-    span_get(&xa, x + a, left_a, t.wide);
-    span_get(&xb, x + b, left_b, t.wide);
-    span_get(&base_a, base + a, base ? left_a : 0, t.wide);
-    span_get(&base_b, base + b, base ? left_b : 0, t.wide);
-    if (t.first % 32 == 0) {
-        CU_UNROLL for (int i = 0; i < N; ++i) { /* the lower half is that of the first 16 of 32 */
-            const uint32_t both = memopt_i_noise32(t.noise, t.first + b + (unsigned)i);
-            kept_a |= (unsigned)((both & 0xffffu) >= t.threshold) << i;
-            kept_b |= (unsigned)((both >> 16) >= t.threshold) << i;
-        }
-    } else {
-        CU_UNROLL for (int i = 0; i < N; ++i) {
-            kept_a |= (unsigned)(memopt_i_noise16(t.noise, t.first + a + (unsigned)i) >= t.threshold) << i;
-            kept_b |= (unsigned)(memopt_i_noise16(t.noise, t.first + b + (unsigned)i) >= t.threshold) << i;
-        }
-    }
-    drop_span(t, y, a, xa, base_a, base != NULL, kept_a, left_a);
-    drop_span(t, y, b, xb, base_b, base != NULL, kept_b, left_b);
-}
-
 PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
-    dropout_task t;
+    dropout t;
     memopt_cuda_status s;
 
     if (!x || !(x->rate >= 0 && x->rate < 1) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
@@ -8585,17 +9043,12 @@ PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, mem
         { backward ? NULL : x->residual, x->n, x->type, 0, 0 },
         { backward ? x->grad_input : x->output, x->n, x->type, 1, 1 } };
     if ((s = arrays_check(a, 3)) != 0 || !x->n || (s = ready()) != 0) return s;
-    t.n = x->n;
-    t.noise = x->noise;
-    t.first = x->first;
-    t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
-    if (t.threshold > 65535) t.threshold = 65535;
-    t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
-    t.wide = is_aligned(a[0].data) && is_aligned(a[1].data) && is_aligned(a[2].data);
-    const size_t blocks = memopt_i_ceil_div(t.n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / memopt_type_bytes(x->type));
-    return MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(dropout_kernel<T>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0,
-        stream, t, static_cast<const T *>(a[0].data), static_cast<const T *>(a[1].data),
-        static_cast<T *>(backward ? x->grad_input : x->output)));
+    static_cast<drawn &>(t) = drawn_with(x->rate, x->noise, x->first);
+    t.has_base = a[1].data != NULL;
+    return MEMOPT_I_CUDA_WITH(x->type, fused_run(
+        t, 1, x->n,
+        fused_list(array_of<FUSED_EACH>((const T *)a[0].data, 0), array_of<FUSED_MAYBE>((const T *)a[1].data, 0),
+                   array_of<FUSED_EACH>((T *)(backward ? x->grad_input : x->output), 0)), stream));
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
@@ -9521,7 +9974,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *g
     return gemm_run(gemm, &q, 0, stream);
 }
 
-/* @section cuda_linear : cuda_base cuda_gemm cuda_layer api_cuda_linear
+/* @section cuda_linear : cuda_base cuda_fused cuda_gemm cuda_layer api_cuda_linear
    Linear layers.
    Problem    Bias, activation, their gradients: each a pass over the outputs, of which the product alone needs one.
    Idea       cuBLASLt works them out in the product's epilogue, while the sums are in registers. What it has no
@@ -9679,13 +10132,12 @@ PRUNED memopt_cuda_status linear_scratch(const memopt_cuda_ops *ops, size_t byte
 }
 
 /* ---- forward ---- */
-template <typename T> static __global__ void __launch_bounds__(256)
-    bias_kernel(T *z, const T *bias, size_t count, size_t width) {
-    for (int i = 0; i < 4; ++i) {
-        const size_t at = (size_t)blockIdx.x * 1024 + (size_t)i * 256 + threadIdx.x;
-        if (at < count) store_one(z + at, memopt_i_sum(load_one(z + at), load_one(bias + at % width)));
+struct biased : fused_spans {
+    template <int N>
+    CU_MEMBER void operator()(const fused_place<N> &, float (&z)[N], float (&bias)[N], float (&y)[N]) const {
+        CU_UNROLL for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(z[i], bias[i]);
     }
-}
+};
 
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
@@ -9732,8 +10184,11 @@ PRUNED memopt_cuda_status linear_run(const memopt_cuda_ops *ops, const memopt_li
     }
     if (!s) s = gemm_run(ops->gemm, &q, 0, stream);
     if (!s && how == MEMOPT_I_CUDA_BARE && x->bias)
-        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(bias_kernel<T>, memopt_i_ceil_div(x->rows * x->outputs, 1024),
-            256, 0, stream, (T *)q.p.result, (const T *)x->bias, x->rows * x->outputs, x->outputs));
+        s = MEMOPT_I_CUDA_WITH(x->type, fused_run(
+            biased(), x->rows, x->outputs,
+            fused_list(array_of<FUSED_EACH>((const T *)q.p.result, x->outputs),
+                       array_of<FUSED_ROW>((const T *)x->bias, 0),
+                       array_of<FUSED_EACH>((T *)q.p.result, x->outputs)), stream));
     if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output))
         return s;
     memset(&a, 0, sizeof a);
@@ -9937,7 +10392,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward(const memopt_cuda_ops
     return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL, stream);
 }
 
-/* @section cuda_batchnorm : cuda_layer cuda_norm cuda_linear cuda_base api_cuda_batchnorm
+/* @section cuda_batchnorm : cuda_fused cuda_layer cuda_norm cuda_linear cuda_base api_cuda_batchnorm
    A linear layer, batch norm and an activation, as one operator: the product z of `linear`, and what is done to z here.
    Problem    One by one, z is written by the product, read for the mean, read for the variance, read and written by
               the norm, read and written by the activation: seven times over its memory, and sums run down the columns.

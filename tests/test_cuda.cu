@@ -9,6 +9,7 @@
 #include "test_cuda_scale.cu"
 #include "test_cuda_softmax.cu"
 #include "test_cuda_norm.cu"
+#include "test_cuda_fused.cu"
 #include "test_cuda_layer.cu"
 #include "test_cuda_gemm.cu"
 #include "test_cuda_batchnorm.cu"
@@ -31,6 +32,7 @@ int main(void) {
     test_cuda_scale();
     test_cuda_softmax();
     test_cuda_norm();
+    test_cuda_fused();
     test_cuda_layer();
     test_cuda_gemm();
     test_cuda_batchnorm();

@@ -717,8 +717,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
                   memopt_cuda_fused_each(d_x), memopt_cuda_fused_row(d_bias),
                   memopt_cuda_fused_each(d_residual), memopt_cuda_fused_each(d_y)), stream);
 
-   Names       The functor's parameters, in the order of the arrays, behind the element's number in rows x columns. It is
-               called for numbers behind the end, too: their elements are 0, and what is made of them goes nowhere.
+   Names       The functor's parameters, in the order of the arrays, behind the element's number in rows x columns. It
+               is called for numbers behind the end, too: their elements are 0, and what is made of them goes nowhere.
    Arrays      of float, memopt_cuda_bf16, memopt_cuda_f16, of any mixture; const T * is read, T * is written, and
                rounded once to nearest even. In place is an array that is listed twice, as read and as written.
                    memopt_cuda_fused_each(p)           rows x columns; with a second argument, that stride
@@ -8308,9 +8308,9 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *
 
 /* @section cuda_fused : cuda_norm cuda_base api_cuda_fused
    A pass over memory: arrays are read once, a functor works on the elements, and what it makes is written once.
-   Problem    Every operator that works on elements has the same outside: which elements a thread has, wide loads, several
-              of them under way before the first is used, what is behind the end, wide stores; and a user's own chain of
-              such operators wants to be one pass, which no library can have ready.
+   Problem    Every operator that works on elements has the same outside: which elements a thread has, wide loads,
+              several of them under way before the first is used, what is behind the end, wide stores; and a user's own
+              chain of such operators wants to be one pass, which no library can have ready.
    Idea       The outside is written once, over a list of arrays that the compiler knows: how each takes part and what
               it is stored as. The functor is called with a float for each of them, in their order. Storage is opened on
               the way in and closed on the way out, one array at a time, by a recursion over the list that the compiler
@@ -8319,8 +8319,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *
               rows  arrays with a stride, or one that rows share: blocks of rows and columns, a span a thread
               sums  something is added up at the end of a row: its threads walk along it, a warp if that is enough
    Bits       A maximum is the CPU's, a sum has the order of the row's threads: that of the columns and the storage.
-   Ours       Activations, SwiGLU, dropout and biases, in `layer` and `linear`, are functors of this: they take a span at
-              a time, because a branch for a span costs less than one for an element. */
+   Ours       Activations, SwiGLU, dropout and biases, in `layer` and `linear`, are functors of this: they take a span
+              at a time, because a branch for a span costs less than one for an element. */
 
 enum { MEMOPT_I_CUDA_FUSED_BLOCK = 256 };
 
@@ -8351,8 +8351,8 @@ template <int N> CU_DEVICE size_t row_place(const row_tiling &t, size_t *at) {
 }
 
 /* ---- the arrays ---- */
-/* How an array takes part: a place each; for each column, which all rows share; for each row; one for all; or a row's
-   sum or maximum. Of the last two, what the functor makes of a place is a term. MAYBE: as EACH, and data may be NULL. */
+/* How an array takes part: a number for each place (MAYBE: and data may be NULL); for each column, which all rows
+   share; for each row; one for all; or a row's sum or maximum, of which what the functor makes of a place is a term. */
 enum { FUSED_EACH, FUSED_MAYBE, FUSED_STRIDED, FUSED_ROW, FUSED_COLUMN, FUSED_ONE, FUSED_SUM, FUSED_MAX };
 enum { FUSED_FLAT, FUSED_ROWS, FUSED_SUMS };               /* the form of a pass */
 enum { FUSED_READ, FUSED_NUMBER, FUSED_WRITE, FUSED_TOTAL }; /* what a thread does with an array */
@@ -8372,7 +8372,8 @@ template <class T, int S> struct fused_array { /* an input where T is const */
     static const bool IS_INPUT = stored<T>::IS_INPUT;
     static const bool IS_SPAN = S <= FUSED_ROW;
     static const int FORM = S >= FUSED_SUM ? FUSED_SUMS : S <= FUSED_MAYBE || S == FUSED_ONE ? FUSED_FLAT : FUSED_ROWS;
-    static const int PART = S >= FUSED_SUM ? FUSED_TOTAL : !IS_INPUT ? FUSED_WRITE : IS_SPAN ? FUSED_READ : FUSED_NUMBER;
+    static const int PART = S >= FUSED_SUM ? FUSED_TOTAL : !IS_INPUT ? FUSED_WRITE
+                          : IS_SPAN ? FUSED_READ : FUSED_NUMBER;
 
     T     *data;
     size_t stride; /* from row to row; 0 where they share it */
@@ -8514,7 +8515,8 @@ template <int N, int TURNS, class A, class... REST> struct fused_thread<N, TURNS
     }
 };
 
-template <int N, int TURNS, class... A> fused_thread<N, TURNS, A...> thread_of(const fused_arrays<A...> &); /* the type */
+/* Only for its type. */
+template <int N, int TURNS, class... A> fused_thread<N, TURNS, A...> thread_of(const fused_arrays<A...> &);
 
 /* ---- the kernels ---- */
 typedef struct fused_task {
@@ -8612,7 +8614,8 @@ template <int FORM> struct fused_launch {
         const memopt_cuda_status s = row_tiles(t.rows, t.columns, ARRAYS::SPAN, &t.tiling, &blocks);
 
         if (s) return s;
-        return MEMOPT_I_CUDA_RUN((fused_kernel<FORM, F, ARRAYS>), blocks, MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream, f, a, t);
+        return MEMOPT_I_CUDA_RUN((fused_kernel<FORM, F, ARRAYS>), blocks, MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream,
+                                 f, a, t);
     }
 };
 
@@ -8797,8 +8800,13 @@ template <class T> static fused_array<const T, FUSED_ONE> memopt_cuda_fused_one(
     return array_of<FUSED_ONE>(d, 0);
 }
 
-template <class T> static fused_array<T, FUSED_SUM> memopt_cuda_fused_row_sum(T *d) { return array_of<FUSED_SUM>(d, 1); }
-template <class T> static fused_array<T, FUSED_MAX> memopt_cuda_fused_row_max(T *d) { return array_of<FUSED_MAX>(d, 1); }
+template <class T> static fused_array<T, FUSED_SUM> memopt_cuda_fused_row_sum(T *d) {
+    return array_of<FUSED_SUM>(d, 1);
+}
+
+template <class T> static fused_array<T, FUSED_MAX> memopt_cuda_fused_row_max(T *d) {
+    return array_of<FUSED_MAX>(d, 1);
+}
 
 template <class... A> static fused_arrays<A...> memopt_cuda_fused_arrays(const A &...a) { return fused_list(a...); }
 
@@ -8924,7 +8932,8 @@ struct activation_gradient : fused_spans { /* y: the output once more */
     explicit activation_gradient(memopt_activation k) : kind(k) {}
 
     template <int N>
-    CU_MEMBER void operator()(const fused_place<N> &, float (&x)[N], float (&g)[N], float (&grad)[N], float (&y)[N]) const {
+    CU_MEMBER void operator()(const fused_place<N> &, float (&x)[N], float (&g)[N], float (&grad)[N],
+                              float (&y)[N]) const {
         act_grad<N>(kind, x, g);
         CU_UNROLL for (int i = 0; i < N; ++i) {
             grad[i] = g[i];

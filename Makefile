@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: demo-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -105,6 +105,9 @@ mutants: $(BUILD)/flags ## break header and kernels, a line each, and see the se
 
 cuda: $(BUILD)/test_cuda $(BUILD)/bench_cuda ## with nvcc: the kernels' tests and benches for the card of this machine, and run the tests
 	@$(BUILD)/test_cuda
+
+demo-cuda: $(BUILD)/train_gpt_cuda ## with nvcc and a card: train GPT-2 124M there, in 16 and 8 bits (ARGS=--help: all switches; --dry-run needs no card)
+	@$(BUILD)/train_gpt_cuda --preset gpt2-124m --batch 8 --steps $(or $(STEPS),50) --weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048 $(ARGS)
 
 fuzz: ## let every fuzzer search for FUZZ_SECONDS (default 60), with clang's libFuzzer
 	@for fuzzer in $(FUZZERS); do echo "$$fuzzer"; sh tests/check.sh fuzz $$fuzzer $(FUZZ_SECONDS) || exit 1; done
@@ -253,6 +256,7 @@ $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@ $$(LIBS_$(1))
 endef
 $(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
+$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda: $(wildcard examples/gpt/*.h examples/parts/*.h)
 comma := ,
 LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(comma)-rpath$(comma),$(wildcard /usr/local/cuda/lib64)) -lcublasLt
 
@@ -260,6 +264,8 @@ LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(
 CUDA_ARCH ?= $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d . | sed 's/^/sm_/')
 NVCC_FLAGS = -std=c++17 -O2 -arch=$(or $(CUDA_ARCH),sm_90) -I. -Itests -Itests/simulator
 $(BUILD)/test_cuda: tests/test_cuda.cu $(wildcard tests/test_cuda_*.cu tests/*.h tests/simulator/*.h) memopt_cuda.cu $(COMMON)
+	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt
+$(BUILD)/train_gpt_cuda: examples/train_gpt.cu memopt_cuda.cu $(COMMON)
 	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt
 $(BUILD)/bench_cuda: tests/bench/bench_cuda.cu $(wildcard tests/bench/*.h) memopt_cuda.cu $(COMMON)
 	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt

@@ -5,7 +5,7 @@
    bits are the same; its page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run`
    plans any size at once.
    How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is made of parts/, in
-   gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
+   gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/engine.h. On a card: train_gpt.cu.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
    With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl.
    Many ranks: --ranks 4 (gpt/ranks.h); as processes: mpicc -DTRAIN_GPT_MPI. */
@@ -32,10 +32,13 @@
 #include "parts/head.h"
 #include "gpt/attention.h"
 #include "gpt/model.h"
+#include "gpt/patches.h"
 #include "gpt/conventional.h"
+#include "gpt/engine.h"
 #include "gpt/process.h"
-#include "gpt/plan.h"
 #include "gpt/report.h"
+#include "gpt/plan.h"
+#include "gpt/steps.h"
 #ifdef TRAIN_GPT_CBLAS
 #  include <cblas.h>
 #  include "adapters/cblas.h"
@@ -46,17 +49,6 @@
 #endif
 
 /* ---- to open: the same code twice, over a source that only counts and over pages ---- */
-static int budget_is_below(engine *e, const options *o, size_t least_arena) {
-    const int is_lean = o->lean_attention && o->head_chunk && o->mlp_chunk && o->fuse_step && o->weights == WEIGHTS_BF16;
-    const size_t least_peak = predicted_peak(&e->beside, in_pages(least_arena, 1));
-
-    if (o->budget >= least_peak) return 0; /* what is told is a little more, so that it is enough in the next run, too */
-    snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; "
-             "%s less.", (double)o->budget / 1e6, ceil((double)(least_peak + PROCESS_SLACK) / 1e5) / 10,
-             is_lean ? "a smaller --batch or --context needs" : "--attention lean, --head chunk:64, --mlp chunk:512, "
-             "--fuse-step, --optimizer adamw8 and --weights bf16 need");
-    return 1;
-}
 /* What is left of the budget for the tape; `need` is there. */
 static size_t budget_left(const engine *e, const options *o, size_t held, size_t need) {
     const size_t other = e->beside.process + PROCESS_SLACK, arena = o->budget > other ? o->budget - other : 0;
@@ -71,7 +63,8 @@ static int open_tape(engine *e, const options *o) {
     if (o->keep == KEEP_BUDGET || o->keep == KEEP_LEAST) {
         s = memopt_tape_min_budget(&d, &need);                           /* memopt 1: the least that is possible */
         if (said(e, "The plan of the activations", s)) return 1;
-        if (o->keep == KEEP_BUDGET && budget_is_below(e, o, held + need)) return 1;
+        if (o->keep == KEEP_BUDGET && budget_is_below(e, o, predicted_peak(&e->beside, in_pages(held + need, 1)), PROCESS_SLACK))
+            return 1;
         d.budget = o->keep == KEEP_BUDGET ? budget_left(e, o, held, need) : need;
     }
     s = memopt_tape_create(&d, &e->tape);                                /* memopt 2: what to keep, what to make again */
@@ -97,7 +90,7 @@ static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_
     size_t bytes;
     memset(e, 0, sizeof *e);
     e->beside = *b; e->host = process_host();
-    describe_model(e, o, ops);
+    describe_cpu_model(e, o, ops);
     if (take_tables(e)) return 1;
     if (open_arena(e, capacity)) return 1;
     if (push_parameters(e) || push_optimizer(e, o) || push_list(e, o) || push_batch(e)) return 1;
@@ -114,44 +107,20 @@ static size_t planned_arena(const options *o, const memopt_ops *ops, const besid
     engine_close(&e);
     return peak;
 }
-/* The largest batch whose plan fits; 0: not even one. */
-static size_t fit_batch(const options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
-    options x = *o; size_t fits = 0, over = 1, peak;
-    for (;;) {
-        x.batch = over;
-        peak = planned_arena(&x, ops, b, message, capacity);
-        if (!peak || predicted_peak(b, peak) + PROCESS_SLACK > o->fit) break;
-        fits = over; over *= 2;
-    }
-    while (over - fits > 1) {
-        x.batch = fits + (over - fits) / 2;
-        peak = planned_arena(&x, ops, b, message, capacity);
-        if (peak && predicted_peak(b, peak) + PROCESS_SLACK <= o->fit) fits = x.batch;
-        else over = x.batch;
-    }
-    return fits;
+typedef struct fitting { const memopt_ops *ops; const beside *b; char *message; size_t capacity; } fitting;
+static int batch_fits(const options *o, void *user) {
+    const fitting *f = (const fitting *)user; const size_t peak = planned_arena(o, f->ops, f->b, f->message, f->capacity);
+    return peak && predicted_peak(f->b, peak) + PROCESS_SLACK <= o->fit;
 }
 
 /* ---- one step ---- */
-static double rate_at(const options *o, size_t step) { /* step 0 is the first */
-    const double whole = o->rate * (o->scale_rate ? (double)(o->batch * o->accumulate) / (double)o->scale_rate : 1);
-    const double after = o->steps > o->warmup ? (double)(o->steps - o->warmup) : 1;
-    const double gone = (double)(step - least(step, o->warmup)) / after;
-    if (step < o->warmup) return whole * (double)(step + 1) / (double)o->warmup;
-    return o->schedule == RATE_CONSTANT ? whole : o->schedule == RATE_LINEAR ? whole * (1 - gone)
-        : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
-}
-enum { HELD_SEQUENCES = 128 /* at least, in whole batches */ };
 #define HELD_IMAGES ((uint64_t)1 << 40) /* no training gets that far */
 
-static size_t held_batches(const options *o) { return (HELD_SEQUENCES + o->batch - 1) / o->batch; }
 /* first: the number of a sequence, of those that are trained on, or of those that are not. */
 static int load_batch(engine *e, const options *o, data *d, uint64_t first, int held_back) {
     const model *m = &e->m; const transformer *t = &m->shape; size_t side = 1; memopt_status s = MEMOPT_OK;
     int32_t *const ids = (int32_t *)e->input; char *const message = e->message; const size_t n = sizeof e->message;
-    if (!m->vit && held_back)
-        return data_held_back(d, held_batches(o) * o->batch, (size_t)first, t->batch, t->length, ids, e->targets, message, n);
-    if (!m->vit) return data_batch(d, o->seed, first, t->batch, t->length, ids, e->targets, message, n);
+    if (!m->vit) return load_tokens(o, d, first, held_back, t->batch, ids, e->targets, message, n);
     while (side * side < o->context) ++side;
     data_images(o->seed, first + (held_back ? HELD_IMAGES : 0), t->batch, side, PATCH_SIDE, e->pixels, e->targets);
     if (t->type == MEMOPT_TYPE_BF16)
@@ -159,7 +128,7 @@ static int load_batch(engine *e, const options *o, data *d, uint64_t first, int 
     return said(e, "The images", s);
 }
 static int pass(engine *e) { /* forward and backward of one micro-batch */
-    memopt_status s = e->tape ? MEMOPT_OK : conventional_pass(&e->m, &e->plain, e->input, 0);
+    memopt_status s = e->tape ? MEMOPT_OK : conventional_pass(&e->m, e->plain, e->input, 0);
     if (e->tape) s = memopt_tape_forward(e->tape, e->input);             /* memopt 7: what fits is kept */
     if (e->tape && !s) s = memopt_tape_backward(e->tape, NULL, NULL);    /* memopt 8: the rest is made again */
     if (e->tape && s) e->error = memopt_tape_error(e->tape);
@@ -290,12 +259,8 @@ static int look_beside(const options *o, const memopt_ops *ops, beside *b, char 
     return wrong;
 }
 static int fit(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
-    o->batch = fit_batch(o, ops, b, message, capacity);
-    if (!o->batch && !message[0])
-        snprintf(message, capacity, "Not even a batch of 1 fits into %.1f MB; --attention lean, "
-                 "--head chunk:64, --mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.",
-                 (double)o->fit / 1e6);
-    return !o->batch;
+    fitting f; f.ops = ops; f.b = b; f.message = message; f.capacity = capacity;
+    return fit_batch(o, batch_fits, &f, message, capacity);
 }
 /* The plan, and, unless it is a dry run, the training. Everything is given back at the end. known: what was beside the
    arena when this was advised, or NULL. strip may be NULL. */

@@ -731,6 +731,11 @@ simulated() { # kind test: the kernels on the CPU
     # shellcheck disable=SC2086
     $MAKE -s "build/simulator/$1/$2" && $run "build/simulator/$1/$2"
 }
+train_gpt_cuda() { # kind: the GPT on a simulated card, beside the CPU's: losses, bytes, bits, refusals
+    can "$CXX" "-x c++"
+    $MAKE -s build/train_gpt "build/simulator/$1/example_train_gpt" || fail "does not compile"
+    python3 tests/check_train_gpt_cuda.py build/train_gpt "build/simulator/$1/example_train_gpt"
+}
 need_nvcc() { command -v "$NVCC" >/dev/null 2>&1 || skip "no nvcc here: install the CUDA Toolkit, or set NVCC"; }
 cuda() { # architecture...: without a warning, a spill or a local stack; on sm_90, what the hot kernels issue and move
     need_nvcc
@@ -787,7 +792,7 @@ cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation:
 }
 cuda_programs() { # what `make cuda` builds, compiled only
     need_nvcc
-    for source in tests/test_cuda.cu tests/bench/bench_cuda.cu examples/cuda.cu; do
+    for source in tests/test_cuda.cu tests/bench/bench_cuda.cu examples/cuda.cu examples/train_gpt.cu; do
         "$NVCC" -std=c++17 -gencode arch=compute_90,code=compute_90 -I. -Itests -Itests/simulator -c "$source" \
             -o "$work/x.o" || fail "$source does not compile"
     done

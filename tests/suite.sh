@@ -88,6 +88,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
     row "example cuda, simulated" "$check simulated plain example_cuda"
+    row "example train_gpt.cu, simulated, beside train_gpt.c" "$check train_gpt_cuda plain"
     row "three copies in one program" "$check two_copies"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"

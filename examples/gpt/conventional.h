@@ -16,7 +16,6 @@ typedef struct conventional {
     size_t *valid; memopt_ops ops;
 } conventional;
 static int of_each_layer(int which) { return which >= NORM1 && which <= RESIDUAL3; }
-static size_t target_count(const model *m) { return m->vit ? m->shape.batch : transformer_rows(&m->shape); }
 static void conventional_count(const model *m, conventional *x) {
     const size_t rows = transformer_rows(&m->shape), n = rows * m->shape.width, targets = target_count(m);
     size_t *c = x->counts; int i;
@@ -112,7 +111,7 @@ static memopt_status head_both(model *m, const conventional *x, memopt_tape_call
     memopt_product p = { 0 };
     w.rows = n;
     if (m->vit) { /* the rows of class tokens, behind their normed form */
-        transformer_head_copy(&w, x->acts[NORMED] + n * c, 1, in, t->length);
+        (void)transformer_head_copy(&w, x->acts[NORMED] + n * c, 1, in, t->length);
         in = x->acts[NORMED] + n * c; grad_in = x->grads[NORMED] + n * c;
     }
     p.rows = n; p.columns = t->padded; p.depth = c; p.left = x->acts[NORMED]; p.left_stride = p.right_stride = c;
@@ -139,7 +138,7 @@ static memopt_status head_both(model *m, const conventional *x, memopt_tape_call
     if ((s = multiply(&w.ops, p)) != MEMOPT_OK) return s;
     s = transformer_norm_backward(&w, TRANSFORMER_FINAL_SCALE, in, x->acts[NORMED_STATISTICS], x->grads[NORMED],
                                   grad_in, 1);
-    if (m->vit) transformer_head_copy(&w, out, t->length, grad_in, 1);
+    if (m->vit) (void)transformer_head_copy(&w, out, t->length, grad_in, 1);
     return s;
 }
 /* dry: nothing is computed, and ops.count_scratch says how much scratch it takes. */

@@ -32,8 +32,8 @@ static int  data_batch(data *d, uint64_t seed, uint64_t first, size_t batch, siz
 static int  data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
                            int32_t *targets, char *message, size_t capacity);
 /** Images number first, ...: batch * side * side patches (rows) of patch * patch * 3 numbers around 0; a label each. */
-static void data_images(uint64_t seed, uint64_t first, size_t batch, size_t side, size_t patch, float *pixels,
-                        int32_t *labels);
+static inline void data_images(uint64_t seed, uint64_t first, size_t batch, size_t side, size_t patch, float *pixels,
+                               int32_t *labels);
 enum { IMAGE_CLASSES = 10 };
 
 #define DATA_REFUSE(condition, ...) \
@@ -202,7 +202,7 @@ static float data_pattern(int label, float x, float y, float phase, float middle
     default: return 2.0f * x - 1.0f;
     }
 }
-static void data_image(uint64_t seed, uint64_t number, size_t side, size_t patch, float *pixels, int32_t *label) {
+static inline void data_image(uint64_t seed, uint64_t number, size_t side, size_t patch, float *pixels, int32_t *label) {
     const size_t count = side * side * patch * patch * 3; const uint64_t r = data_random(seed, 1, number);
     const float edge = (float)(side * patch), phase = (float)(r >> 16 & 255) / 256.0f;
     const float middle_x = 0.35f + 0.3f * (float)(r >> 24 & 255) / 256.0f;
@@ -219,8 +219,8 @@ static void data_image(uint64_t seed, uint64_t number, size_t side, size_t patch
                   + 0.6f * data_wave(1.0f + hue + (float)c / 3.0f) + 0.5f * (pixels[i] - 0.5f);
     }
 }
-static void data_images(uint64_t seed, uint64_t first, size_t batch, size_t side, size_t patch, float *pixels,
-                        int32_t *labels) {
+static inline void data_images(uint64_t seed, uint64_t first, size_t batch, size_t side, size_t patch, float *pixels,
+                               int32_t *labels) {
     size_t i;
     for (i = 0; i < batch; ++i)
         data_image(seed, first + i, side, patch, pixels + i * side * side * patch * patch * 3, labels + i);

@@ -369,7 +369,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     return options_wrong(o, given, message, capacity);
 }
 /* What was asked of --advise is no part of the answer. */
-static void options_advised(options *o) {
+static inline void options_advised(options *o) {
     if (!o->advise) return;
     o->advise = 0; o->dry_run = o->frontier = 0; o->speeds = NULL;
 }

@@ -1,81 +1,20 @@
-/* plan.h - everything a run allocates, handed out by the same functions twice: over memopt_source_counting() they
-   tell the bytes, over pages they are the run. So any size is planned at once, and the plan is what happens. */
+/* plan.h - what an engine on the CPU has beside engine.h: pages, the optimizer, a conventional engine's activations, what a
+   pass does, figures that are the CPU's. */
 #ifndef GPT_PLAN_H
 #define GPT_PLAN_H
-#include <errno.h>
 
-typedef struct engine {
-    memopt_source source; memopt_arena *arena; memopt_ledger *ledger; /* NULL: nobody counts what is pushed */
-    model m; conventional plain;
-    memopt_tape_layer *layers; memopt_segment *segments; size_t segment_count;
-    memopt_tape *tape;                 /* NULL: conventional */
-    memopt_optim_desc optim_desc; memopt_optim *optim;
-    memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
-    void *input; float *pixels; int32_t *targets;
-    beside beside;                     /* what the process has without the arena */
-    unsigned char *base; memopt_mark empty; /* of the arena: its first push, and before it */
-    size_t alignment;                  /* of the arena's pushes and the tape's buffers; 0: the usual */
-    memopt_host host;                  /* of the tape's own memory */
-    size_t by_tag[TAGS], peak;         /* of the arena, in whole pages; tags without the activations */
-    memopt_error error;                /* why an operator, a creation or a step failed */
-    char   message[400];
-} engine;
-enum { TAG_PROCESS, TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_WORKING, TAG_DATA };
+static memopt_status step_tensor(void *user, size_t tensor, const void *gradients) {
+    return memopt_optim_apply_with(((const model *)user)->optim, tensor, gradients);
+}
+static void describe_cpu_model(engine *e, const options *o, const memopt_ops *ops) {
+    describe_model(e, o, ops, o->vit ? add_patches : transformer_add_embedding,
+                   o->lean_attention ? NULL : &whole_attention,
+                   o->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32);
+    if (!e->m.fuse) return;
+    e->m.shape.done_fn = step_tensor;
+    e->m.shape.user = &e->m;
+}
 
-static int said(engine *e, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
-    char why[256];
-
-    if (s && e->optim && e->error.status != s) e->error = memopt_optim_error(e->optim);
-    if (!s || e->error.status != s || memopt_error_text(&e->error, why, sizeof why, NULL))
-        snprintf(why, sizeof why, "%s", memopt_status_text(s));
-    if (s && !e->message[0]) snprintf(e->message, sizeof e->message, "%s: %s.", what, why);
-    return s != MEMOPT_OK;
-}
-static memopt_type activation_type(const options *o) { return o->weights == WEIGHTS_BF16
-    ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; }
-static void describe_model(engine *e, const options *o, const memopt_ops *ops) {
-    model *m = &e->m; transformer *t = &m->shape;
-    m->layers = o->layers; m->vit = o->vit; m->split = o->weights == WEIGHTS_SPLIT; m->fuse = o->fuse_step;
-    t->batch = o->batch; t->length = o->context + (o->vit ? 1 : 0); t->width = o->width; t->heads = o->heads;
-    t->vocabulary = o->vit ? IMAGE_CLASSES : o->vocab; t->padded = (t->vocabulary + 127) / 128 * 128;
-    t->not_causal = t->untied = o->vit; t->dropout = (float)o->dropout; t->mlp_chunk = o->mlp_chunk;
-    t->attention = o->lean_attention ? NULL : &whole_attention;
-    t->type = activation_type(o); t->weight_type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
-    t->gradient_type = o->gradients;
-    t->ops = *ops; t->ops.error = &e->error;
-    if (m->fuse) { t->done_fn = step_tensor; t->user = m; }
-    m->head.classes = o->vit; m->head.chunk = o->head_chunk ? o->head_chunk : target_count(m);
-    m->head.rule.count = target_count(m) * o->accumulate;
-}
-/* Tables of pointers and sizes: a few hundred bytes a layer, from malloc, and part of the process. */
-static int take_tables(engine *e) {
-    model *m = &e->m;
-    e->segment_count = segment_count(m);
-    m->blocks = (transformer_block *)calloc(m->layers, sizeof *m->blocks);
-    if (m->blocks) describe_chain(m, NULL, NULL); /* counts */
-    m->tensors = (memopt_optim_tensor *)calloc(m->tensor_count, sizeof *m->tensors);
-    e->listed = (memopt_gradient *)calloc(m->tensor_count, sizeof *e->listed);
-    e->layers = (memopt_tape_layer *)calloc(e->segment_count, sizeof *e->layers);
-    e->segments = (memopt_segment *)calloc(e->segment_count, sizeof *e->segments);
-    if (m->blocks && m->tensors && e->listed && e->layers && e->segments) return 0;
-    return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
-}
-static void engine_close(engine *e) {
-    memopt_tape_destroy(e->tape);
-    memopt_arena_destroy(e->arena);
-    free(e->m.blocks); free(e->m.tensors); free(e->listed); free(e->layers); free(e->segments);
-}
-static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves a message */
-    static const memopt_tag tags[TAGS] = { MEMOPT_TAG_OTHER, MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS,
-        MEMOPT_TAG_OPTIMIZER,
-                                           MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_OTHER };
-    const size_t unit = e->alignment ? e->alignment : 64, whole = (bytes + unit - 1) & ~(unit - 1);
-    void *p = memopt_arena_push(e->arena, whole ? whole : unit, tags[tag]);
-    if (!p) (void)said(e, "Memory for the model", memopt_arena_error(e->arena).status);
-    else e->by_tag[tag] += whole;
-    if (!e->base) e->base = (unsigned char *)p;
-    return p;
-}
 /* Every page of the arena is had now: what is planned is there, and no page fault, no lack of memory, comes later. */
 static int touch_arena(engine *e) {
     const memopt_arena_stats stats = memopt_arena_get_stats(e->arena); const memopt_mark mark = memopt_arena_mark(e->arena);
@@ -90,57 +29,27 @@ static int touch_arena(engine *e) {
     }
     return said(e, "Memory for the activations", memopt_arena_rewind(e->arena, mark));
 }
-static size_t predicted_peak(const beside *b, size_t arena) { return most(b->process + arena, b->highest); }
-static int push_parameters(engine *e) {
-    model *m = &e->m; const size_t bytes = m->elements * memopt_type_bytes(m->shape.weight_type);
-    const size_t gradients = gradient_elements(m) * memopt_type_bytes(m->shape.gradient_type);
-    if (!(m->weights = push(e, bytes, TAG_PARAMETERS))) return 1;
-    if (m->split && !(m->extra = push(e, bytes, TAG_PARAMETERS))) return 1;
-    if (gradients && !(m->gradients = push(e, gradients, TAG_GRADIENTS))) return 1;
-    describe_chain(m, e->layers, e->segments); /* places */
-    return 0;
-}
-static memopt_optim_desc describe_optimizer(const engine *e, const options *o) { /* but for its tensors */
-    memopt_optim_desc d = { 0 };
-    d.kind = o->optimizer; d.state = o->states; d.weights = e->m.shape.weight_type; d.seed = o->seed;
-    d.extra = o->weights == WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d.gradients = o->gradients;
-    if (e->m.shape.ops.threads) d.threads = *e->m.shape.ops.threads;
-    return d;
-}
 static int push_optimizer(engine *e, const options *o) { /* with its states; where bytes are only counted it stays NULL */
     memopt_optim_desc *d = &e->optim_desc; const size_t below = memopt_arena_get_stats(e->arena).used_low;
-    *d = describe_optimizer(e, o);
+    *d = describe_optimizer(e, o, e->m.shape.ops.threads);
     d->tensors = e->m.tensors; d->tensor_count = e->m.tensor_count;
     d->error = &e->error;
     if (said(e, "The optimizer", memopt_optim_open(d, e->arena, &e->optim))) return 1;
     e->by_tag[TAG_OPTIMIZER] += memopt_arena_get_stats(e->arena).used_low - below;
     return 0;
 }
-static int push_list(engine *e, const options *o) { /* of all gradients, for clipping and loss scaling */
-    size_t i, bytes = 0;
-    for (i = 0; i < e->m.tensor_count; ++i) {
-        e->listed[i].values = (void *)(uintptr_t)e->m.tensors[i].gradients; e->listed[i].count = e->m.tensors[i].count;
-        e->listed[i].type = e->m.shape.gradient_type;
-    }
-    e->list.tensors = e->listed; e->list.count = e->m.tensor_count; e->list.error = &e->error;
+static int push_list(engine *e, const options *o) { /* of all gradients, and what it takes to look at them */
+    size_t bytes = 0;
+    list_gradients(e);
     if (!(o->clip > 0) && o->gradients != MEMOPT_TYPE_F16) return 0;
     if (said(e, "The gradients", memopt_gradients_scratch(&e->list, &bytes))) return 1;
     e->list.scratch_bytes = bytes;
     return !(e->list.scratch = push(e, bytes, TAG_WORKING));
 }
-static size_t pixel_count(const model *m) { return m->shape.batch * (m->shape.length - 1) * PATCH; }
-static size_t input_bytes(const model *m) {
-    return m->vit ? pixel_count(m) * memopt_type_bytes(m->shape.type) : transformer_rows(&m->shape) * sizeof(int32_t);
-}
-static int push_batch(engine *e) {
-    const model *m = &e->m;
-    if (m->vit && !(e->pixels = (float *)push(e, pixel_count(m) * sizeof(float), TAG_DATA))) return 1;
-    e->input = e->pixels;
-    if (!m->vit || m->shape.type != MEMOPT_TYPE_F32) e->input = push(e, input_bytes(m), TAG_DATA);
-    return !e->input || !(e->targets = (int32_t *)push(e, target_count(m) * sizeof(int32_t), TAG_DATA));
-}
 static int push_conventional(engine *e) {
-    conventional *x = &e->plain; size_t scratch = 0; int i;
+    conventional *const x = (conventional *)calloc(1, sizeof *x); size_t scratch = 0; int i;
+    if (!x) return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
+    e->plain = x;
     conventional_count(&e->m, x);
     for (i = 0; i < ACTIVATIONS; ++i) {
         const size_t bytes = x->counts[i] * (of_each_layer(i) ? e->m.layers : 1) * sizeof(float);
@@ -153,17 +62,6 @@ static int push_conventional(engine *e) {
     x->ops.count_scratch = NULL; x->ops.scratch_bytes = scratch;
     return !(x->ops.scratch = push(e, scratch, TAG_WORKING));
 }
-static memopt_tape_desc describe_tape(engine *e, const options *o) {
-    memopt_tape_desc d = { 0 };
-    d.chain.segments = e->segments; d.chain.count = e->segment_count; d.layers = e->layers;
-    d.chain.input_bytes = input_bytes(&e->m);
-    d.arena = e->arena; d.seed = o->seed;
-    d.rule = o->keep == KEEP_ARENA ? MEMOPT_SCHEDULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_SCHEDULE_EVERY : MEMOPT_SCHEDULE_EXTENDED;
-    d.every = 2 * o->every; /* a block is two segments */
-    d.budget = SIZE_MAX; d.host = &e->host;
-    if (o->keep == KEEP_OVERHEAD) { d.budget = 0; d.overhead = o->overhead; }
-    return d;
-}
 /* ---- what a pass does: which segments how often ---- */
 enum { EMBEDDING_KIND, ATTENTION_KIND, MLP_KIND, HEAD_KIND, KINDS, /* of segments */
        PIECES = 2 * KINDS /* forwards, then backwards */ };
@@ -174,8 +72,9 @@ static size_t kind_of(size_t segment, size_t count) {
     return !segment ? EMBEDDING_KIND : segment + 1 == count ? HEAD_KIND : segment % 2 ? ATTENTION_KIND : MLP_KIND;
 }
 static work pass_work(const engine *e) {
-    work w = { { 0 }, 0 }; size_t count = 0, i; const memopt_action *actions = memopt_tape_actions(e->tape, &count);
+    work w; size_t count = 0, i; const memopt_action *actions = memopt_tape_actions(e->tape, &count);
 
+    memset(&w, 0, sizeof w);
     w.cost = memopt_tape_get_stats(e->tape).cost;
     for (i = 0; i < count; ++i) {
         const size_t kind = kind_of(actions[i].index, e->segment_count);
@@ -185,60 +84,42 @@ static work pass_work(const engine *e) {
     }
     return w;
 }
-/* ---- memory through one training step: what the tape's actions hold, one after the other ---- */
-typedef struct walk { /* most: bytes beside what is always there, at their highest; and then by tag */
-    const engine *e; outcome *out; double cost, whole; size_t held, most, kept_then, gradients_then;
-} walk;
-static void moment_add(walk *w, size_t working, size_t gradients) {
-    const size_t n = w->out->moment_count; int t;
-    if (w->held + working + gradients > w->most) {
-        w->most = w->held + working + gradients; w->kept_then = w->held; w->gradients_then = gradients;
-    }
-    if (n == MOST_MOMENTS) return;
-    for (t = 0; t < TAGS; ++t) w->out->moments[n].bytes[t] = (float)w->e->by_tag[t];
-    w->out->moments[n].bytes[TAG_PROCESS] = (float)w->e->beside.process;
-    w->out->moments[n].bytes[TAG_KEPT] += (float)w->held;
-    w->out->moments[n].bytes[TAG_WORKING] += (float)working;
-    w->out->moments[n].bytes[TAG_GRADIENTS] += (float)gradients;
-    w->out->moments[n].when = (float)(w->cost / w->whole);
-    ++w->out->moment_count;
+/* ---- figures of a run ---- */
+static void held_now(const engine *e, size_t *bytes, size_t *peak) {
+    (void)e;
+    *bytes = process_bytes("/proc/self/status", "VmRSS:");
+    *peak = process_bytes("/proc/self/status", "VmHWM:");
 }
-static void walk_action(walk *w, memopt_action a) {
-    const memopt_segment *s = &w->e->segments[a.index];
-    const size_t fused = fused_bytes(&w->e->m, (const transformer_part *)w->e->layers[a.index].user);
-    const size_t grad_in = a.index && !s->grad_in_place ? w->e->segments[a.index - 1].grad_bytes : 0;
-    switch ((memopt_action_kind)a.op) {
-    case MEMOPT_ACTION_FORWARD: case MEMOPT_ACTION_FORWARD_SAVE:
-        moment_add(w, (a.op == MEMOPT_ACTION_FORWARD ? s->plain_scratch : s->forward_scratch) + s->output_bytes, 0);
-        w->held += a.op == MEMOPT_ACTION_FORWARD ? s->output_bytes : s->saved_bytes;
-        w->cost += s->forward_cost;
-        break;
-    case MEMOPT_ACTION_BACKWARD:
-        moment_add(w, s->backward_scratch - fused + s->grad_bytes + grad_in, fused);
-        w->held -= s->saved_bytes; w->cost += s->backward_cost;
-        break;
-    case MEMOPT_ACTION_READ: if (a.index) w->held += w->e->segments[a.index - 1].output_bytes; break;
-    case MEMOPT_ACTION_DROP: if (a.index) w->held -= w->e->segments[a.index - 1].output_bytes; break;
-    default: break;
+/* Operations a second of products as this network has them, in the arena of a training that is over. */
+static double gemm_peak(engine *e) {
+    enum { TRIES = 60 }; /* the first ones wake the workers */
+    const int wrong = memopt_arena_rewind(e->arena, e->empty) || memopt_arena_trim(e->arena);
+    const size_t scratch = gemm_bytes(&e->m.shape.ops), bytes = memopt_arena_get_stats(e->arena).capacity;
+    memopt_product p = { 0 }; memopt_ops ops = e->m.shape.ops; double best = 0, since, begin; size_t n = 512; float *x;
+    int i;
+
+    while (n > 16 && 3 * n * n * sizeof *x + scratch + 64 > bytes) n /= 2;
+    x = (float *)memopt_arena_push_zero(e->arena, 3 * n * n * sizeof *x, MEMOPT_TAG_OTHER);
+    ops.scratch = scratch ? memopt_arena_push(e->arena, scratch, MEMOPT_TAG_SCRATCH) : NULL;
+    if (wrong || !x || (scratch && !ops.scratch)) return 0;
+    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = n; p.right_transposed = 1;
+    p.left = x; p.right = x + n * n; p.result = x + 2 * n * n;
+    begin = now();
+    for (i = 0; i < TRIES && now() - begin < 0.3; ++i) {
+        since = now();
+        if (multiply(&ops, p)) break;
+        if (2.0 * (double)(n * n * n) / (now() - since) > best) best = 2.0 * (double)(n * n * n) / (now() - since);
     }
+    return best;
 }
-/* Fills in moments and bytes at the peak: of the plan, so that they add up to the predicted peak to the byte. */
-static void tell_memory(const engine *e, outcome *out) {
-    walk w = { 0 }; size_t count = 0, i, rest; const memopt_action *actions; int t;
-    w.e = e; w.out = out;
-    out->predicted_peak = predicted_peak(&e->beside, e->peak); out->moment_count = 0;
-    w.whole = e->tape ? memopt_tape_get_stats(e->tape).cost : 1;
-    moment_add(&w, 0, 0);
-    actions = e->tape ? memopt_tape_actions(e->tape, &count) : NULL;
-    for (i = 0; i < count; ++i) walk_action(&w, actions[i]);
-    w.cost = w.whole; w.held = 0;
-    moment_add(&w, 0, 0);
-    for (t = 0, rest = (size_t)out->predicted_peak; t < TAGS; ++t) {
-        out->at_peak[t] = t == TAG_PROCESS ? rest - e->peak : t == TAG_WORKING ? 0 : e->by_tag[t];
-        if (t == TAG_KEPT) out->at_peak[t] += w.kept_then;
-        if (t == TAG_GRADIENTS) out->at_peak[t] += w.gradients_then;
-        rest -= (size_t)out->at_peak[t];
+static uint64_t weights_hash(const model *m) {
+    uint64_t h = HASH_BEGIN; size_t i;
+    for (i = 0; i < m->tensor_count; ++i) {
+        const memopt_optim_tensor *t = &m->tensors[i];
+        const size_t bytes = t->count * memopt_type_bytes(m->shape.weight_type);
+        h = hash_bytes(h, (const unsigned char *)t->weights, bytes);
+        if (t->extra) h = hash_bytes(h, (const unsigned char *)t->extra, bytes);
     }
-    out->at_peak[TAG_WORKING] = rest; /* with the gaps between buffers, and the last page */
+    return h;
 }
 #endif

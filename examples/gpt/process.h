@@ -5,7 +5,6 @@
 #ifndef GPT_PROCESS_H
 #define GPT_PROCESS_H
 
-typedef struct beside { size_t process, highest; } beside; /* bytes without the arena; the process's peak so far */
 #define PROCESS_SLACK ((size_t)512 << 10) /* which pages of code and stack come in differs a little from run to run */
 #define STACK_TOUCHED ((size_t)64 << 10)  /* of each worker; operators take less */
 #define LARGE_BLOCK   ((size_t)64 << 10)

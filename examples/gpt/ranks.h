@@ -261,7 +261,7 @@ static int rank_open_model(rank *r, size_t capacity) {
     model *m = &e->m;
 
     e->host = process_host();
-    describe_model(e, &r->o, &r->ops);
+    describe_cpu_model(e, &r->o, &r->ops);
     m->shape.grain = RANK_GRAIN;
     if (r->o.offload & OFFLOAD_WEIGHTS) m->shape.grain = RANK_SECTOR / memopt_type_bytes(m->shape.weight_type);
     m->split = m->fuse = 0; /* both are the shard's to do */
@@ -303,7 +303,7 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
     d.use_count = r->use_count;
     d.units = r->o.units;
     d.gradients = r->o.gradients;
-    d.optim = describe_optimizer(&r->e, &r->o);
+    d.optim = describe_optimizer(&r->e, &r->o, r->e.m.shape.ops.threads);
     d.optim.gradients = MEMOPT_TYPE_F32; /* a single unit is its own sum */
     if (r->o.units == 1 && r->o.replicas == 1 && r->o.gradients == MEMOPT_TYPE_BF16) d.optim.gradients = MEMOPT_TYPE_BF16;
     d.comm = r->comms[r->comms[OWN_SET] ? OWN_SET : ALL_RANKS];

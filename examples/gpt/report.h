@@ -2,6 +2,8 @@
 #ifndef GPT_REPORT_H
 #define GPT_REPORT_H
 
+static void held_now(const engine *e, size_t *now, size_t *peak); /* bytes, of the process or of the card */
+
 static double seconds_of(clockid_t which) {
     struct timespec t;
     clock_gettime(which, &t);
@@ -9,28 +11,6 @@ static double seconds_of(clockid_t which) {
 }
 static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
 static double seconds_worked(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); } /* by all threads */
-/* Operations a second of products as this network has them, in the arena of a training that is over. */
-static double gemm_peak(engine *e) {
-    enum { TRIES = 60 }; /* the first ones wake the workers */
-    const int wrong = memopt_arena_rewind(e->arena, e->empty) || memopt_arena_trim(e->arena);
-    const size_t scratch = gemm_bytes(&e->m.shape.ops), bytes = memopt_arena_get_stats(e->arena).capacity;
-    memopt_product p = { 0 }; memopt_ops ops = e->m.shape.ops; double best = 0, since, begin; size_t n = 512; float *x;
-    int i;
-
-    while (n > 16 && 3 * n * n * sizeof *x + scratch + 64 > bytes) n /= 2;
-    x = (float *)memopt_arena_push_zero(e->arena, 3 * n * n * sizeof *x, MEMOPT_TAG_OTHER);
-    ops.scratch = scratch ? memopt_arena_push(e->arena, scratch, MEMOPT_TAG_SCRATCH) : NULL;
-    if (wrong || !x || (scratch && !ops.scratch)) return 0;
-    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = n; p.right_transposed = 1;
-    p.left = x; p.right = x + n * n; p.result = x + 2 * n * n;
-    begin = now();
-    for (i = 0; i < TRIES && now() - begin < 0.3; ++i) {
-        since = now();
-        if (multiply(&ops, p)) break;
-        if (2.0 * (double)(n * n * n) / (now() - since) > best) best = 2.0 * (double)(n * n * n) / (now() - since);
-    }
-    return best;
-}
 static double step_flops(const engine *e, const options *o) { /* of forward and backward, without what is made again */
     const model *m = &e->m; const transformer *t = &m->shape; double products = 0; size_t i;
     for (i = 0; i < m->tensor_count; ++i) /* matrices; of the embedding only its use as the head */
@@ -43,28 +23,18 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n) { /
     for (; n; --n) h = (h ^ *bytes++) * UINT64_C(0x100000001b3);
     return h;
 }
-static uint64_t weights_hash(const model *m) {
-    uint64_t h = HASH_BEGIN; size_t i;
-    for (i = 0; i < m->tensor_count; ++i) {
-        const memopt_optim_tensor *t = &m->tensors[i];
-        const size_t bytes = t->count * memopt_type_bytes(m->shape.weight_type);
-        h = hash_bytes(h, (const unsigned char *)t->weights, bytes);
-        if (t->extra) h = hash_bytes(h, (const unsigned char *)t->extra, bytes);
-    }
-    return h;
-}
 static int in_a_table(const options *o) { return o->ladder || o->batch_table; }
 /* A line on the terminal that is written over; into a file, a line for every tenth part. own: steps of those done that
    this process made, in so many seconds. */
 static void progress(const engine *e, const options *o, size_t own, size_t done, double seconds) {
-    const int terminal = isatty(2), last = done == o->steps;
+    const int terminal = isatty(2), last = done == o->steps; size_t held, peak;
     if (o->quiet || (!terminal && (in_a_table(o) || done * 10 / o->steps == (done - 1) * 10 / o->steps))) return;
+    held_now(e, &held, &peak);
     fprintf(stderr, "%sstep %zu/%zu  loss %.4f  %.0f tokens/s  memory %.0f MB, peak %.0f MB  %.0f s left%s",
         terminal ? "\r" : "",
             done, o->steps, e->m.loss,
                 (double)own * (double)(transformer_rows(&e->m.shape) * o->accumulate) / seconds,
-            (double)process_bytes("/proc/self/status", "VmRSS:") / 1e6,
-            (double)process_bytes("/proc/self/status", "VmHWM:") / 1e6,
+            (double)held / 1e6, (double)peak / 1e6,
             seconds / (double)own * (double)(o->steps - done),
                 !terminal ? "\n" : !last ? "   " : in_a_table(o) ? "\r\033[K" : "\n");
 }
@@ -84,9 +54,10 @@ static void describe_outcome(const engine *e, const options *o, outcome *out) {
     out->parameters = e->m.elements; out->tokens = transformer_rows(&e->m.shape) * o->accumulate; out->batch = o->batch;
     tell_memory(e, out);
 }
-static char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there is none, or no memory for it */
-    memopt_chain chain = { 0 }; size_t count, length = 0; const memopt_action *actions; char *text = NULL;
+static inline char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there is none, or no memory for it */
+    memopt_chain chain; size_t count, length = 0; const memopt_action *actions; char *text = NULL;
     if (!e->tape) return NULL;
+    memset(&chain, 0, sizeof chain);
     actions = memopt_tape_actions(e->tape, &count);
     chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = 64;
     (void)memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, NULL, 0, &length);

@@ -71,8 +71,8 @@ static inline memopt_status transformer_embedding_backward(const memopt_tape_cal
     e.grad_tokens = NULL;
     e.grad_positions = w.gradients[TRANSFORMER_POSITIONS];
     e.accumulate = w.shape->accumulate;
-    if (e.grad_positions && !e.accumulate && !call->describing)
-        memset(e.grad_positions, 0, positions);
+    if (!s && e.grad_positions && !e.accumulate && !call->describing)
+        s = transformer_zero(&w.ops, e.grad_positions, positions);
     if (!s && e.grad_positions) s = memopt_embedding_backward(&w.ops, &e);
     return transformer_done(&w, s);
 }

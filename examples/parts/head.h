@@ -40,21 +40,23 @@ static inline size_t transformer_head_tensors(const transformer *t, transformer_
 }
 
 /* With `classes`: one row in `length` of the stream to rows side by side, or back. The steps are in rows. */
-static inline void transformer_head_copy(const transformer_work *w, void *to, size_t to_step, const void *from,
-                                         size_t from_step) {
+static inline memopt_status transformer_head_copy(const transformer_work *w, void *to, size_t to_step,
+                                                  const void *from, size_t from_step) {
     const transformer *t = w->shape;
+    memopt_status s = MEMOPT_OK;
     size_t i;
 
-    for (i = 0; i < w->rows && !w->call->describing; ++i)
-        memcpy(transformer_at(to, i * to_step * t->width, t->type),
-               transformer_at(from, i * from_step * t->width, t->type), t->width * memopt_type_bytes(t->type));
+    for (i = 0; i < w->rows && !s && !w->call->describing; ++i)
+        s = transformer_copy(&w->ops, transformer_at(to, i * to_step * t->width, t->type),
+                             transformer_at(from, i * from_step * t->width, t->type),
+                             t->width * memopt_type_bytes(t->type));
+    return s;
 }
 
 /* The rows that have a target, which may be all; `room` is for them. */
-static inline const void *transformer_head_input(const transformer_work *w, void *room) {
-    if (!room) return w->call->input;
-    transformer_head_copy(w, room, 1, w->call->input, w->shape->length);
-    return room;
+static inline memopt_status transformer_head_input(const transformer_work *w, void *room, const void **input) {
+    *input = room ? room : w->call->input;
+    return room ? transformer_head_copy(w, room, 1, w->call->input, w->shape->length) : MEMOPT_OK;
 }
 
 static inline memopt_head transformer_head_of(const transformer_work *w, void *normed) {
@@ -81,29 +83,30 @@ static inline memopt_head transformer_head_of(const transformer_work *w, void *n
 static inline memopt_status transformer_head_forward(const memopt_tape_call *call) {
     transformer_head *x = (transformer_head *)call->user;
     transformer_work w = transformer_begin(call, transformer_head_tensors, 0);
-    float value = 0;
+    float value;
     memopt_loss loss;
     memopt_head h;
     void *normed, *room;
-    memopt_status s;
+    const void *input;
+    memopt_status s = MEMOPT_OK;
 
     if (!w.shape->untied && !x->tied) return transformer_refuse(call, "the head is neither tied nor untied");
-    if (!call->describing) memcpy(call->output, &value, sizeof value);
-    if (call->saves || (!call->evaluating && !call->describing)) return MEMOPT_OK;
+    if (!call->describing) s = transformer_zero(&w.shape->ops, call->output, sizeof value);
+    if (s || call->saves || (!call->evaluating && !call->describing)) return s;
     if (x->classes) w.rows = w.shape->batch;
     normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);
     room = transformer_take(&w, MEMOPT_TAPE_SCRATCH, x->classes ? w.shape->width : 0);
     w.ops = memopt_ops_in(call, &w.shape->ops);
     h = transformer_head_of(&w, normed);
-    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, transformer_head_input(&w, room), normed, NULL);
+    s = transformer_head_input(&w, room, &input);
+    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, input, normed, NULL);
     if (!s && x->logits && !call->describing)
         return memopt_head_logits(&w.ops, &h, x->first_row, x->row_count, x->logits);
     if (!s) s = memopt_head_loss(&w.ops, &h, &loss);
     if (s || call->describing) return s;
     x->loss = loss.loss;
     value = (float)loss.loss;
-    memcpy(call->output, &value, sizeof value);
-    return MEMOPT_OK;
+    return transformer_copy(&w.ops, call->output, &value, sizeof value);
 }
 
 static inline memopt_status transformer_head_backward(const memopt_tape_call *call) {
@@ -126,16 +129,16 @@ static inline memopt_status transformer_head_backward(const memopt_tape_call *ca
     h.grad_input = normed; /* in place */
     h.grad_weights = t->untied ? w.gradients[TRANSFORMER_HEAD] : x->tied->gradients;
     h.accumulate = t->accumulate || (call->describing && !t->done_fn); /* which may need more scratch */
-    input = transformer_head_input(&w, room);
     grad_input = x->classes ? normed : call->grad_input;
-    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, input, normed, statistics);
+    s = transformer_head_input(&w, room, &input);
+    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, input, normed, statistics);
     if (!s) s = memopt_head_loss(&w.ops, &h, &loss);
     if (!s) s = transformer_norm_backward(&w, TRANSFORMER_FINAL_SCALE, input, statistics, normed, grad_input, 0);
     if (s || call->describing) return s;
     x->loss = loss.loss;
     if (x->classes && call->grad_input) {
-        memset(call->grad_input, 0, transformer_bytes(t, t->width));
-        transformer_head_copy(&w, call->grad_input, t->length, normed, 1);
+        s = transformer_zero(&w.ops, call->grad_input, transformer_bytes(t, t->width));
+        if (!s) s = transformer_head_copy(&w, call->grad_input, t->length, normed, 1);
     }
     return transformer_done(&w, s);
 }

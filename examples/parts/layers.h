@@ -137,11 +137,12 @@ static inline memopt_status transformer_half_end(const transformer_work *w, floa
                                                  const void *grad_normed) {
     const memopt_tape_call *call = w->call;
     void *grad_input = transformer_row(w, call->grad_input);
+    memopt_status s = MEMOPT_OK;
 
     if (grad_input && call->grad_input != call->grad_output)
-        memcpy(grad_input, transformer_row(w, call->grad_output),
-               w->rows * w->shape->width * memopt_type_bytes(w->shape->type));
-    return transformer_norm_backward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, call->input), statistics,
-                                     grad_normed, grad_input, grad_input != NULL);
+        s = transformer_copy(&w->ops, grad_input, transformer_row(w, call->grad_output),
+                             w->rows * w->shape->width * memopt_type_bytes(w->shape->type));
+    return s ? s : transformer_norm_backward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, call->input), statistics,
+                                             grad_normed, grad_input, grad_input != NULL);
 }
 #endif

@@ -16,17 +16,35 @@
                     transformer_add_head(&chain, &head, &embedding);
                 Now chain.elements and chain.tensor_count are known. Set the arrays and `elements`, `tensor_count` and
                 `count` to 0, do the same again, and memopt_tape_describe(layers, segments, chain.count, &why).
-                examples/transformer.c is a whole program. Include memopt.h before these files. */
+                examples/transformer.c is a whole program. Include memopt.h before these files.
+   On a card    device.h, included before these files, is the same network on a CUDA device. */
 #ifndef PARTS_TRANSFORMER_H
 #define PARTS_TRANSFORMER_H
 #include <string.h>
+
+/* ---- what operators run with, and the memory they work in; device.h has its own ---- */
+#ifndef PARTS_DEVICE_H
+typedef memopt_ops transformer_ops;
+
+static inline memopt_status transformer_copy(const transformer_ops *ops, void *to, const void *from, size_t bytes) {
+    (void)ops;
+    memcpy(to, from, bytes);
+    return MEMOPT_OK;
+}
+
+static inline memopt_status transformer_zero(const transformer_ops *ops, void *to, size_t bytes) {
+    (void)ops;
+    memset(to, 0, bytes);
+    return MEMOPT_OK;
+}
+#endif
 
 /* An attention of your own, in forward and backward (call->is_backward). What it works in it takes first, with
    memopt_tape_take(). While call->describing it does nothing but raise *ops->count_scratch to the scratch it needs. */
 typedef struct transformer_attention_fns {
     void (*take_fn)(const memopt_tape_call *call, const memopt_attention *attention, void *room[2]);
-    memopt_status (*run_fn)(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *attention,
-                            void *const room[2]);
+    memopt_status (*run_fn)(const memopt_tape_call *call, const transformer_ops *ops,
+                            const memopt_attention *attention, void *const room[2]);
 } transformer_attention_fns;
 
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */
@@ -53,7 +71,7 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     const transformer_attention_fns *attention; /* NULL: memopt_attention_forward() and _backward() */
     float  dropout;          /* rate, of what a half of a block adds to its input; an evaluation has none */
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */
-    memopt_ops  ops;         /* threads and gemm; scratch comes from the tape */
+    transformer_ops ops;     /* threads and gemm; scratch comes from the tape */
     int         accumulate;  /* 1: a pass adds to the gradients of the pass before; not with done_fn */
     /* NULL, or told when the gradients of a tensor are complete, in its part's backward; with `user` an optimizer, all
        it does is to call memopt_optim_apply_with(). Not called in a calibration */
@@ -178,7 +196,7 @@ typedef struct transformer_work {
     transformer_tensor      list[TRANSFORMER_TENSORS_MAX];
     void                   *gradients[TRANSFORMER_TENSORS_MAX]; /* of a backward */
     size_t                  row, rows; /* the rows in work: all, unless a part goes through them in chunks */
-    memopt_ops              ops;       /* set once everything has been taken */
+    transformer_ops         ops;       /* set once everything has been taken */
 } transformer_work;
 
 /* Begin a callback. A backward takes room for gradients here, if its part has none. */

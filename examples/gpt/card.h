@@ -1,0 +1,200 @@
+/* card.h - what an engine on a CUDA device has beside engine.h: its memory, cuBLASLt, the optimizer's states and
+   scratch, and the ways between host and device. */
+#ifndef GPT_CARD_H
+#define GPT_CARD_H
+
+enum {
+    CARD_ALIGNMENT = 256, /* of all pushes: what kernels and cuBLASLt want */
+    CARD_STAGE = 1 << 20  /* bytes that cross the bus at a time */
+};
+
+typedef struct card {
+    engine e;
+    memopt_cuda_memory    memory;   /* of the device, behind e.source */
+    memopt_cuda_transfer *transfer; /* between host and device, through pinned memory */
+    memopt_cuda_gemm     *gemm;
+    /* of the host */
+    void *gemm_table, *optim_table;
+    void *stage;                    /* CARD_STAGE bytes of weights, and as many of their extra bits */
+    int32_t *tokens;                /* a batch's ids, then its targets */
+    /* of the device */
+    void *d_workspace;              /* cuBLASLt's */
+    void *d_scratch;                /* the optimizer's, of so many bytes */
+    size_t scratch_bytes;
+    memopt_gradient_total *d_total; /* --clip: squares of all gradients, and */
+    double *d_factor;               /* what the step multiplies them by */
+    float *d_output;                /* of an evaluation */
+    memopt_loss *d_losses, *losses; /* one for each batch of a step; a copy on the host */
+} card;
+
+static int card_said(card *c, const char *what, memopt_cuda_status s) {
+    if (s && !c->e.message[0]) snprintf(c->e.message, sizeof c->e.message, "%s: %s.", what, memopt_cuda_status_text(s));
+    return s != 0;
+}
+
+static size_t card_aligned(size_t bytes) {
+    return (bytes + CARD_ALIGNMENT - 1) & ~(size_t)(CARD_ALIGNMENT - 1);
+}
+
+static void held_now(const engine *e, size_t *now, size_t *peak) {
+    const memopt_arena_stats stats = memopt_arena_get_stats(e->arena);
+
+    *now = stats.used_low;
+    *peak = stats.capacity;
+}
+
+/* ---- what lies on the device ---- */
+static int card_table(void **table, size_t bytes) { /* of the host, zeroed; 0: no memory */
+    *table = aligned_alloc(CARD_ALIGNMENT, card_aligned(bytes));
+    if (*table) memset(*table, 0, bytes);
+    return *table != NULL;
+}
+
+/* The object is the host's, where bytes are only counted, too: it tells what its states take. */
+static int push_optimizer(card *c, const options *o) {
+    engine *e = &c->e;
+    memopt_optim_desc *d = &e->optim_desc;
+    memopt_status s;
+    size_t bytes, i;
+
+    *d = describe_optimizer(e, o, NULL);
+    d->tensors = e->m.tensors;
+    d->tensor_count = e->m.tensor_count;
+    d->error = &e->error;
+    s = memopt_optim_bytes(d, &bytes);
+    if (!s && !card_table(&c->optim_table, bytes)) s = MEMOPT_ERR_MEMORY;
+    if (!s) s = memopt_optim_create(d, c->optim_table, bytes, &e->optim);
+    for (i = 0; !s && i < e->m.tensor_count; ++i) {
+        s = memopt_optim_state_bytes(d, i, &bytes);
+        if (!s && bytes && !(e->m.tensors[i].state = push(e, bytes, TAG_OPTIMIZER))) return 1;
+    }
+    if (said(e, "The optimizer", s)) return 1;
+    if (card_said(c, "The optimizer", memopt_cuda_optim_scratch(e->optim, &c->scratch_bytes))) return 1;
+    return !(c->d_scratch = push(e, c->scratch_bytes, TAG_WORKING));
+}
+
+static int push_norm(card *c, const options *o) { /* --clip */
+    engine *e = &c->e;
+    size_t bytes = 0;
+
+    list_gradients(e);
+    if (!(o->clip > 0)) return 0;
+    if (card_said(c, "The gradients", memopt_cuda_gradients_scratch(&e->list, &bytes))) return 1;
+    e->list.scratch_bytes = bytes;
+    return !(e->list.scratch = push(e, bytes, TAG_WORKING))
+        || !(c->d_total = (memopt_gradient_total *)push(e, sizeof *c->d_total, TAG_WORKING))
+        || !(c->d_factor = (double *)push(e, sizeof *c->d_factor, TAG_WORKING));
+}
+
+static int push_results(card *c, const options *o) {
+    return !(c->d_workspace = push(&c->e, MEMOPT_CUDA_GEMM_WORKSPACE, TAG_WORKING))
+        || !(c->d_losses = (memopt_loss *)push(&c->e, o->accumulate * sizeof *c->d_losses, TAG_DATA))
+        || !(c->d_output = (float *)push(&c->e, sizeof *c->d_output, TAG_DATA));
+}
+
+/* ---- what it takes to work there ---- */
+static int open_gemm(card *c) {
+    memopt_cuda_gemm_desc d;
+    memopt_cuda_status s;
+    size_t bytes;
+
+    memset(&d, 0, sizeof d);
+    d.d_workspace = c->d_workspace;
+    d.workspace_bytes = MEMOPT_CUDA_GEMM_WORKSPACE;
+    d.deterministic = 1; /* what is made again has the same bits */
+    s = memopt_cuda_gemm_bytes(&d, &bytes);
+    if (!s && !card_table(&c->gemm_table, bytes)) s = MEMOPT_ERR_MEMORY;
+    if (!s) s = memopt_cuda_gemm_create(&d, c->gemm_table, bytes, &c->gemm);
+    c->e.m.shape.ops.gemm = c->gemm;
+    return card_said(c, "cuBLASLt", s);
+}
+
+static int open_host(card *c, const options *o) {
+    const size_t rows = transformer_rows(&c->e.m.shape);
+    memopt_cuda_transfer_desc d;
+    void *losses = NULL, *tokens = NULL;
+    memopt_cuda_status s;
+
+    if (!card_table(&c->stage, 2 * CARD_STAGE) || !card_table(&losses, o->accumulate * sizeof *c->losses)
+        || !card_table(&tokens, 2 * rows * sizeof *c->tokens)) s = MEMOPT_ERR_MEMORY;
+    else {
+        memset(&d, 0, sizeof d);
+        d.bucket_bytes = CARD_STAGE;
+        s = memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, &d, &c->transfer);
+    }
+    c->losses = (memopt_loss *)losses;
+    c->tokens = (int32_t *)tokens;
+    return card_said(c, "Buffers of the host", s);
+}
+
+static void card_close(card *c) {
+    (void)memopt_cuda_transfer_destroy(c->transfer);
+    memopt_cuda_gemm_destroy(c->gemm);
+    engine_close(&c->e);
+    free(c->gemm_table);
+    free(c->optim_table);
+    free(c->stage);
+    free(c->losses);
+    free(c->tokens);
+}
+
+/* ---- weights on their way ---- */
+/* Part by part of all tensors, weights and then their 16 bits more: fn gets it in the host's memory. */
+typedef int part_fn(card *c, size_t tensor, memopt_optim_tensor *part, void *d_bytes, void *d_extra, void *user);
+
+static int each_part(card *c, part_fn *fn, void *user) {
+    const model *m = &c->e.m;
+    const size_t size = memopt_type_bytes(m->shape.weight_type);
+    size_t i, at;
+    int wrong = 0;
+
+    for (i = 0; i < m->tensor_count && !wrong; ++i)
+        for (at = 0; at < m->tensors[i].count && !wrong; at += CARD_STAGE / size) {
+            const memopt_optim_tensor *t = &m->tensors[i];
+            memopt_optim_tensor part = *t;
+
+            part.first = at;
+            part.held = least(t->count - at, CARD_STAGE / size);
+            part.weights = c->stage;
+            part.extra = t->extra ? (unsigned char *)c->stage + CARD_STAGE : NULL;
+            wrong = fn(c, i, &part, (unsigned char *)t->weights + at * size,
+                       t->extra ? (unsigned char *)t->extra + at * size : NULL, user);
+        }
+    return wrong;
+}
+
+static int put_part(card *c, size_t tensor, memopt_optim_tensor *part, void *d_bytes, void *d_extra, void *user) {
+    const model *m = &c->e.m;
+    const size_t bytes = part->held * memopt_type_bytes(m->shape.weight_type);
+    memopt_cuda_status s;
+
+    if (said(&c->e, "The weights", init_tensor(m, tensor, part, *(const uint64_t *)user))) return 1;
+    s = memopt_cuda_transfer_in(c->transfer, d_bytes, part->weights, bytes, NULL);
+    if (!s && d_extra) s = memopt_cuda_transfer_in(c->transfer, d_extra, part->extra, bytes, NULL);
+    return card_said(c, "The weights", s);
+}
+
+/* Weights as the CPU's train_gpt begins with, and states of zeros. */
+static int put_weights(card *c, uint64_t seed) {
+    size_t i;
+
+    if (each_part(c, put_part, &seed)) return 1;
+    for (i = 0; i < c->e.m.tensor_count; ++i)
+        if (card_said(c, "The optimizer", memopt_cuda_optim_state_init(c->e.optim, i, NULL))) return 1;
+    return 0;
+}
+
+static int hash_part(card *c, size_t tensor, memopt_optim_tensor *part, void *d_bytes, void *d_extra, void *user) {
+    const size_t bytes = part->held * memopt_type_bytes(c->e.m.shape.weight_type);
+    uint64_t *hash = (uint64_t *)user;
+    memopt_cuda_status s = memopt_cuda_transfer_out(c->transfer, part->weights, d_bytes, bytes, NULL);
+
+    (void)tensor;
+    if (!s && d_extra) s = memopt_cuda_transfer_out(c->transfer, part->extra, d_extra, bytes, NULL);
+    if (!s) s = memopt_cuda_transfer_wait(c->transfer);
+    if (card_said(c, "The weights", s)) return 1;
+    *hash = hash_bytes(*hash, (const unsigned char *)part->weights, bytes);
+    if (d_extra) *hash = hash_bytes(*hash, (const unsigned char *)part->extra, bytes);
+    return 0;
+}
+#endif

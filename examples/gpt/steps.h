@@ -1,0 +1,42 @@
+/* steps.h - what a step is made of: its batch, its rate, the tokens. */
+#ifndef GPT_STEPS_H
+#define GPT_STEPS_H
+#include <math.h>
+
+/* --fit: the largest batch with which a run fits. 1: not even one does. */
+static int fit_batch(options *o, int (*fits_fn)(const options *o, void *user), void *user, char *message, size_t n) {
+    options x = *o; size_t fits = 0, over = 1;
+
+    for (x.batch = over; fits_fn(&x, user); x.batch = over) { fits = over; over *= 2; }
+    while (over - fits > 1) {
+        x.batch = fits + (over - fits) / 2;
+        if (fits_fn(&x, user)) fits = x.batch;
+        else over = x.batch;
+    }
+    o->batch = fits;
+    if (!fits && !message[0])
+        snprintf(message, n, "Not even a batch of 1 fits into %.1f MB; --attention lean, --head chunk:64, --mlp chunk:512, "
+                 "--fuse-step, --keep overhead:33 and --weights bf16 need less.", (double)o->fit / 1e6);
+    return !fits;
+}
+
+static double rate_at(const options *o, size_t step) { /* step 0 is the first */
+    const double whole = o->rate * (o->scale_rate ? (double)(o->batch * o->accumulate) / (double)o->scale_rate : 1);
+    const double after = o->steps > o->warmup ? (double)(o->steps - o->warmup) : 1;
+    const double gone = (double)(step - least(step, o->warmup)) / after;
+    if (step < o->warmup) return whole * (double)(step + 1) / (double)o->warmup;
+    return o->schedule == RATE_CONSTANT ? whole : o->schedule == RATE_LINEAR ? whole * (1 - gone)
+        : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
+}
+
+enum { HELD_SEQUENCES = 128 /* at least, in whole batches */ };
+
+static size_t held_batches(const options *o) { return (HELD_SEQUENCES + o->batch - 1) / o->batch; }
+
+/* first: the number of a sequence, of those that are trained on, or of those that are not. */
+static int load_tokens(const options *o, data *d, uint64_t first, int held_back, size_t batch, int32_t *ids, int32_t *targets,
+                       char *message, size_t n) {
+    if (!held_back) return data_batch(d, o->seed, first, batch, o->context, ids, targets, message, n);
+    return data_held_back(d, held_batches(o) * o->batch, (size_t)first, batch, o->context, ids, targets, message, n);
+}
+#endif

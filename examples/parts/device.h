@@ -1,0 +1,179 @@
+/* device.h - the parts on a CUDA device: in a .cu file, include it behind memopt_cuda.cu and before the other parts.
+
+   What it is     What operators of a device run with, under the name that the parts have for it; and for every operator
+                  that they call, an overload that takes that and calls the twin in memopt_cuda.cu. A twin takes the same
+                  struct, its pointers being the device's. So block.h, head.h and embedding.h are the network here, too.
+   How to use it  As on the CPU, on a tape whose arena is the device's. Set in the shape's ops
+                      gemm     of memopt_cuda_gemm_create(); NULL while only bytes are counted
+                      stream   in which everything is launched; nothing waits
+                      d_loss   a memopt_loss on the device, that of the last pass: head.loss stays 0
+                  Targets and ids are the device's. type, weight_type are one, gradient_type is that or float32.
+   What it costs  No byte: scratch is counted by what the twins say they need. A linear layer's residual is added in a
+                  pass of its own. */
+#ifndef PARTS_DEVICE_H
+#define PARTS_DEVICE_H
+#include <cuda_runtime.h>
+
+typedef struct transformer_ops {
+    memopt_cuda_gemm   *gemm;
+    memopt_cuda_stream  stream;
+    memopt_loss        *d_loss;
+    memopt_error       *error; /* NULL, or filled in when a call fails */
+    memopt_cuda_ops     cuda;          /* set by memopt_ops_in(), and so is: */
+    size_t             *count_scratch; /* not NULL: nothing is launched, this is raised to the scratch it would need */
+} transformer_ops;
+
+enum { DEVICE_SCRATCH = 256 /* what scratch is aligned to; a tape aligns to 64 */ };
+
+/* What a twin said, for a tape; and while scratch is counted, how much it needs. */
+static inline memopt_status device_told(const transformer_ops *ops, size_t bytes, memopt_cuda_status s) {
+    if (ops->count_scratch && bytes && *ops->count_scratch < bytes + DEVICE_SCRATCH - 64)
+        *ops->count_scratch = bytes + DEVICE_SCRATCH - 64;
+    if (s && ops->error) {
+        ops->error->status = memopt_cuda_to_status(s);
+        ops->error->reason = memopt_cuda_status_text(s);
+    }
+    return memopt_cuda_to_status(s);
+}
+
+static inline transformer_ops memopt_ops_in(const memopt_tape_call *call, const transformer_ops *ops) {
+    const memopt_ops in = memopt_ops_in(call, (const memopt_ops *)NULL);
+    const size_t gap = (size_t)(0 - (uintptr_t)in.scratch) % DEVICE_SCRATCH;
+    transformer_ops o = *ops;
+
+    o.error = in.error;
+    o.count_scratch = in.count_scratch;
+    o.cuda.gemm = ops->gemm;
+    if (in.scratch_bytes <= gap) return o;
+    o.cuda.d_scratch = (unsigned char *)in.scratch + gap;
+    o.cuda.scratch_bytes = in.scratch_bytes - gap;
+    return o;
+}
+
+/* ---- memory: from the device, or from the host's ---- */
+static inline memopt_cuda_status device_status(cudaError_t e) {
+    return e == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)e;
+}
+
+static inline memopt_status transformer_copy(const transformer_ops *ops, void *to, const void *from, size_t bytes) {
+    return device_told(ops, 0, device_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, ops->stream)));
+}
+
+static inline memopt_status transformer_zero(const transformer_ops *ops, void *to, size_t bytes) {
+    return device_told(ops, 0, device_status(cudaMemsetAsync(to, 0, bytes, ops->stream)));
+}
+
+/* ---- operators that need no scratch ---- */
+static inline memopt_status memopt_norm_forward(const transformer_ops *ops, const memopt_norm *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_norm_forward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_activation_forward(const transformer_ops *ops, const memopt_activation_args *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_activation_forward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_activation_backward(const transformer_ops *ops, const memopt_activation_args *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_activation_backward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_swiglu_forward(const transformer_ops *ops, const memopt_swiglu *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_swiglu_forward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_swiglu_backward(const transformer_ops *ops, const memopt_swiglu *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_swiglu_backward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_dropout_forward(const transformer_ops *ops, const memopt_dropout *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_dropout_forward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_dropout_backward(const transformer_ops *ops, const memopt_dropout *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_dropout_backward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_embedding_forward(const transformer_ops *ops, const memopt_embedding *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_embedding_forward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_head_logits(const transformer_ops *ops, const memopt_head *x, size_t first,
+                                               size_t count, float *d_logits) {
+    return device_told(ops, 0, memopt_cuda_head_logits(&ops->cuda, x, first, count, d_logits, ops->stream));
+}
+
+/* There is no twin yet. */
+static inline memopt_status memopt_rotary_forward(const transformer_ops *ops, const memopt_rotary *) {
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+}
+
+static inline memopt_status memopt_rotary_backward(const transformer_ops *ops, const memopt_rotary *) {
+    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+}
+
+/* ---- operators with scratch ---- */
+static inline memopt_status memopt_norm_backward(const transformer_ops *ops, const memopt_norm *x) {
+    size_t bytes = 0;
+    const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_norm_scratch(&ops->cuda, x, &bytes)
+                                                    : memopt_cuda_norm_backward(&ops->cuda, x, ops->stream);
+
+    return device_told(ops, bytes, s);
+}
+
+static inline memopt_status memopt_embedding_backward(const transformer_ops *ops, const memopt_embedding *x) {
+    size_t bytes = 0;
+    const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_embedding_scratch(&ops->cuda, x, &bytes)
+                                                    : memopt_cuda_embedding_backward(&ops->cuda, x, ops->stream);
+
+    return device_told(ops, bytes, s);
+}
+
+/* output = input * weights^T + bias, and + residual by dropout that drops nothing. */
+static inline memopt_status memopt_linear_forward(const transformer_ops *ops, const memopt_linear *x) {
+    memopt_linear product = *x;
+    memopt_dropout sum;
+    memopt_status s;
+
+    product.residual = NULL;
+    s = device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_linear_forward(&ops->cuda, &product, ops->stream));
+    if (s || !x->residual) return s;
+    memset(&sum, 0, sizeof sum);
+    sum.n = x->rows * x->outputs;
+    sum.type = x->type;
+    sum.input = sum.output = x->output;
+    sum.residual = x->residual;
+    return memopt_dropout_forward(ops, &sum);
+}
+
+static inline memopt_status memopt_linear_backward(const transformer_ops *ops, const memopt_linear *x) {
+    size_t bytes = 0;
+    const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_linear_scratch(&ops->cuda, x, &bytes)
+                                                    : memopt_cuda_linear_backward(&ops->cuda, x, ops->stream);
+
+    return device_told(ops, bytes, s);
+}
+
+static inline memopt_status memopt_attention_forward(const transformer_ops *ops, const memopt_attention *x) {
+    size_t bytes = 0;
+    const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_attention_scratch(&ops->cuda, x, &bytes)
+                                                    : memopt_cuda_attention_forward(&ops->cuda, x, ops->stream);
+
+    return device_told(ops, bytes, s);
+}
+
+static inline memopt_status memopt_attention_backward(const transformer_ops *ops, const memopt_attention *x) {
+    size_t bytes = 0;
+    const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_attention_scratch(&ops->cuda, x, &bytes)
+                                                    : memopt_cuda_attention_backward(&ops->cuda, x, ops->stream);
+
+    return device_told(ops, bytes, s);
+}
+
+static inline memopt_status memopt_head_loss(const transformer_ops *ops, const memopt_head *x, memopt_loss *loss) {
+    size_t bytes = 0;
+    const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_head_scratch(&ops->cuda, x, &bytes)
+                                                    : memopt_cuda_head_loss(&ops->cuda, x, ops->d_loss, ops->stream);
+
+    memset(loss, 0, sizeof *loss);
+    return device_told(ops, bytes, s);
+}
+#endif

@@ -1,0 +1,362 @@
+/* train_gpt.cu - train_gpt.c on a CUDA device: the same network, switches, data and first weights.
+
+   What to see: `train_gpt_cuda --dry-run` tells the bytes of the device, without a device; a training takes exactly
+   those. Its losses are the CPU's but for rounding: products are cuBLASLt's, and in 16 bits attention runs on tensor
+   cores. What is kept and what is made again changes no bit here either.
+   How it works: the network is examples/parts, as on the CPU; parts/device.h makes their operators the device's. The
+   arena has another source, and what is not kept is made again by the same tape. Lines that differ from train_gpt.c are
+   marked from cuda 1 to cuda 10. A step waits for the device once, for its loss.
+   Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
+   (memopt.h and memopt_cuda.cu beside it or with -I) */
+#define MEMOPT_CUDA_STATIC /* one file: what it does not call is not compiled */
+#include "memopt_cuda.cu"                                                /* cuda 1: memopt.h is in it */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "gpt/options.h"
+#include "gpt/data.h"
+#include "gpt/outcome.h"
+#include "gpt/json.h"
+#include "parts/device.h"                                                /* cuda 2: the parts' operators */
+#include "parts/block.h"
+#include "parts/embedding.h"
+#include "parts/head.h"
+#include "gpt/model.h"
+#include "gpt/engine.h"
+#include "gpt/report.h"
+#include "gpt/steps.h"
+#include "gpt/card.h"
+
+/* ---- to open: the same code twice, over a source that only counts and over the device ---- */
+static int open_arena(card *c, size_t capacity) {
+    engine *e = &c->e;
+    memopt_arena_desc desc;
+    memopt_cuda_status s;
+    memopt_status created;
+
+    if (!capacity) s = memopt_source_counting(&e->source);
+    else s = memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &c->memory, &e->source); /* cuda 3 */
+    if (card_said(c, "The card", s)) return 1;
+    memset(&desc, 0, sizeof desc);
+    desc.source = &e->source;
+    desc.capacity = capacity;
+    desc.alignment = e->alignment;
+    desc.error = &e->error;
+    created = memopt_arena_create(&desc, &e->arena);
+    if (created == MEMOPT_ERR_MEMORY)
+        snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the card has %.1f MB free; --fit BYTES finds "
+                 "the largest batch that fits; --keep overhead:33, --head chunk:1024, --fuse-step need less.",
+                 (double)capacity / 1e6, (double)c->memory.free_bytes / 1e6);
+    return said(e, "Memory", created);
+}
+
+static int open_tape(card *c, const options *o) {
+    engine *e = &c->e;
+    const size_t held = memopt_arena_get_stats(e->arena).used_low;
+    size_t need = 0;
+    memopt_tape_desc d;
+    memopt_status s = memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error);
+
+    if (said(e, "The layers", s)) return 1;
+    d = describe_tape(e, o);
+    if (o->keep == KEEP_BUDGET) {
+        s = memopt_tape_min_budget(&d, &need);
+        if (said(e, "The plan of the activations", s) || budget_is_below(e, o, held + need, 0)) return 1;
+        d.budget = o->budget - held;
+    }
+    s = memopt_tape_create(&d, &e->tape);                                /* as on the CPU */
+    return said(e, "The plan of the activations", s);
+}
+
+/* Within a backward: a tensor's gradients are complete, and in scratch. */
+static memopt_status step_tensor(void *user, size_t tensor, const void *gradients) {
+    card *c = (card *)user;
+    memopt_optim_tensor *t = &c->e.m.tensors[tensor];
+    const void *own = t->gradients;
+    memopt_cuda_status s;
+
+    t->gradients = gradients;
+    s = memopt_cuda_optim_apply(c->e.optim, tensor, 0, t->count, c->d_scratch, c->scratch_bytes, NULL); /* cuda 4 */
+    t->gradients = own;
+    return memopt_cuda_to_status(s);
+}
+
+/* capacity 0: a dry run, for which no device is needed. Else the arena has that many bytes, exactly. */
+static int card_open(card *c, const options *o, size_t capacity) {
+    const memopt_type type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+    engine *e = &c->e;
+    transformer_ops ops;
+    size_t bytes;
+
+    memset(c, 0, sizeof *c);
+    memset(&ops, 0, sizeof ops);
+    e->alignment = CARD_ALIGNMENT;
+    describe_model(e, o, &ops, transformer_add_embedding, NULL, type);
+    e->m.shape.done_fn = o->fuse_step ? step_tensor : NULL;
+    e->m.shape.user = c;
+    if (take_tables(e) || open_arena(c, capacity)) return 1;
+    if (push_parameters(e) || push_optimizer(c, o) || push_norm(c, o) || push_batch(e)) return 1;
+    if (push_results(c, o) || open_tape(c, o)) return 1;
+    bytes = memopt_tape_get_stats(e->tape).peak;                         /* known before anything has run */
+    e->peak = memopt_arena_get_stats(e->arena).used_low + card_aligned(bytes);
+    return capacity && (open_gemm(c) || open_host(c, o));
+}
+
+/* Bytes by dry run; 0, and a message: there is no such plan. */
+static size_t planned_arena(const options *o, char *message, size_t capacity) {
+    card c;
+    size_t peak = 0;
+
+    if (!card_open(&c, o, 0)) peak = c.e.peak;
+    else snprintf(message, capacity, "%s", c.e.message);
+    card_close(&c);
+    return peak;
+}
+
+static int batch_fits(const options *o, void *user) {
+    char *const message = (char *)user;
+    const size_t peak = planned_arena(o, message, sizeof((engine *)0)->message);
+
+    return peak && peak <= o->fit;
+}
+
+/* ---- one step ---- */
+static int load_batch(card *c, const options *o, data *d, uint64_t first, int held_back) {
+    engine *e = &c->e;
+    const size_t rows = transformer_rows(&e->m.shape), bytes = rows * sizeof(int32_t);
+    int32_t *const targets = c->tokens + rows;
+    memopt_cuda_status s;
+
+    if (load_tokens(o, d, first, held_back, o->batch, c->tokens, targets, e->message, sizeof e->message)) return 1;
+    s = memopt_cuda_transfer_in(c->transfer, e->input, c->tokens, bytes, NULL); /* cuda 5 */
+    if (!s) s = memopt_cuda_transfer_in(c->transfer, e->targets, targets, bytes, NULL);
+    return card_said(c, "The batch", s);
+}
+
+static int pass(card *c) { /* forward and backward of one micro-batch */
+    engine *e = &c->e;
+    memopt_status s = memopt_tape_forward(e->tape, e->input);
+
+    if (!s) s = memopt_tape_backward(e->tape, NULL, NULL);               /* queued: nothing has waited */
+    if (s) e->error = memopt_tape_error(e->tape);
+    return said(e, "A pass", s);
+}
+
+/* All gradients are there: clip where that is asked for, on the device, then step. */
+static int apply(card *c, const options *o, const memopt_optim_run *run) {
+    engine *e = &c->e;
+    memopt_cuda_status s;
+
+    if (!(o->clip > 0)) {
+        s = memopt_cuda_optim_step(e->optim, run, c->d_scratch, c->scratch_bytes, NULL); /* cuda 6 */
+        return card_said(c, "The step", s);
+    }
+    s = memopt_cuda_gradients_measure(&e->list, c->d_total, NULL, NULL); /* cuda 7: the host never sees the norm */
+    if (!s) s = memopt_cuda_clip_norm(c->d_total, 1, o->clip, c->d_factor, NULL);
+    if (!s) s = memopt_cuda_optim_step_with_factor(e->optim, run, c->d_factor, c->d_scratch, c->scratch_bytes, NULL);
+    return card_said(c, "The step", s);
+}
+
+/* The losses of so many batches. Here, and nowhere else, the host waits for the device. */
+static int read_losses(card *c, size_t count, double *sum) {
+    const size_t bytes = count * sizeof *c->losses;
+    memopt_cuda_status s = memopt_cuda_transfer_out(c->transfer, c->losses, c->d_losses, bytes, NULL);
+    size_t i;
+
+    if (!s) s = memopt_cuda_transfer_wait(c->transfer);                  /* cuda 8 */
+    for (*sum = 0, i = 0; i < count; ++i) *sum += c->losses[i].loss;
+    return card_said(c, "The loss", s);
+}
+
+static int step_is_whole(card *c, const options *o) { /* with gradients that are not finite it is not */
+    memopt_cuda_optim_outcome result = {};
+    memopt_cuda_status s;
+
+    if (!o->fuse_step && !(o->clip > 0)) return 1;
+    s = memopt_cuda_optim_result(c->e.optim, c->d_scratch, c->scratch_bytes, &result, NULL);
+    if (card_said(c, "The step", s)) return 0;
+    if (!result.stopped && !result.left_out) return 1;
+    snprintf(c->e.message, sizeof c->e.message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
+    return 0;
+}
+
+static int step(card *c, const options *o, data *d, size_t number) {
+    engine *e = &c->e;
+    memopt_optim_group group = memopt_optim_group_default(o->optimizer);
+    memopt_optim_run run;
+    memopt_cuda_status s = 0;
+    size_t i;
+
+    group.rate = rate_at(o, number);
+    memset(&run, 0, sizeof run);
+    run.step = number + 1;
+    run.groups = &group;
+    run.group_count = 1;
+    run.fused = o->fuse_step;
+    run.clips_norm = o->clip > 0;
+    run.accumulates = o->accumulate > 1;
+    e->m.head.targets = e->targets;
+    if (o->fuse_step) s = memopt_cuda_optim_begin(e->optim, &run, c->d_scratch, c->scratch_bytes, NULL); /* cuda 9 */
+    if (card_said(c, "The step", s)) return 1;
+    for (i = 0; i < o->accumulate; ++i) {
+        e->m.shape.accumulate = i > 0;
+        e->m.shape.ops.d_loss = c->d_losses + i;
+        if (load_batch(c, o, d, ((uint64_t)number * o->accumulate + i) * o->batch, 0) || pass(c)) return 1;
+    }
+    if (o->fuse_step ? card_said(c, "The step", memopt_cuda_optim_end(e->optim)) : apply(c, o, &run)) return 1;
+    return read_losses(c, o->accumulate, &e->m.loss) || !step_is_whole(c, o);
+}
+
+/* The mean loss of what is held back, which is the same in every run. */
+static int validate(card *c, const options *o, data *d, outcome *out) {
+    engine *e = &c->e;
+    const size_t batches = held_batches(o);
+    double sum = 0, loss;
+    size_t i;
+
+    e->m.shape.ops.d_loss = c->d_losses;
+    for (i = 0; i < batches; ++i) {
+        if (load_batch(c, o, d, (uint64_t)i * o->batch, 1)) return 1;
+        if (said(e, "An evaluation", memopt_tape_evaluate(e->tape, e->input, c->d_output))) return 1; /* cuda 10 */
+        if (read_losses(c, 1, &loss)) return 1;
+        sum += loss * (double)o->accumulate; /* a batch counts as a part of its step */
+    }
+    out->held_steps = (uint32_t)o->validate;
+    out->held[out->held_count++] = (float)(sum / (double)batches);
+    return 0;
+}
+
+/* ---- a whole run ---- */
+static int train(card *c, const options *o, data *d, outcome *out) {
+    double since, worked, begin, begun;
+    size_t i;
+
+    if (put_weights(c, o->seed)) return 1;
+    since = now();
+    worked = seconds_worked();
+    for (i = 0; i < o->steps; ++i) {
+        if (step(c, o, d, i)) return 1;
+        outcome_loss(out, c->e.m.loss);
+        progress(&c->e, o, i + 1, i + 1, now() - since);
+        begin = now(); /* which is not training */
+        begun = seconds_worked();
+        if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(c, o, d, out)) return 1;
+        since += now() - begin;
+        worked += seconds_worked() - begun;
+    }
+    out->seconds_per_step = (now() - since) / (double)o->steps;
+    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)o->steps;
+    out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
+    out->flops_per_step = step_flops(&c->e, o);
+    out->weights_hash = HASH_BEGIN;
+    return each_part(c, hash_part, &out->weights_hash);
+}
+
+/* Bytes of the card that are taken. */
+static size_t card_taken(card *c) {
+    size_t free_bytes = 0, total = 0;
+
+    (void)card_said(c, "The card", memopt_cuda_memory_available(MEMOPT_CUDA_CURRENT_DEVICE, &free_bytes, &total));
+    return total - free_bytes;
+}
+
+/* The plan, and, unless it is a dry run, the training. Everything is given back at the end. */
+static int run_with(card *c, options *o, data *d, outcome *out) {
+    char *const message = c->e.message;
+    const size_t n = sizeof c->e.message;
+    options shown = *o;
+    size_t peak, before = 0;
+
+    if (!o->dry_run && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
+    if (o->validate && d->file && data_hold_back(d, o->context, message, n)) return 1;
+    if (o->fit && fit_batch(o, batch_fits, message, message, n)) return 1;
+    shown.batch = o->batch;
+    shown.quiet = 0;
+    tell_switches(&shown, out);
+    if (!(peak = planned_arena(o, message, n))) return 1;
+    if (!o->dry_run) before = card_taken(c);
+    if (card_open(c, o, o->dry_run ? 0 : peak)) return 1;
+    describe_outcome(&c->e, o, out);
+    if (o->dry_run) return 0;
+    if (train(c, o, d, out)) return 1;
+    out->measured_peak = card_taken(c) - before;
+    return 0;
+}
+
+static int run(const options *asked, outcome *out) {
+    options o = *asked;
+    card c;
+    data d;
+    int wrong;
+
+    memset(&c, 0, sizeof c);
+    memset(&d, 0, sizeof d);
+    wrong = run_with(&c, &o, &d, out);
+    if (wrong) snprintf(out->message, sizeof out->message, "%s", c.e.message);
+    out->ok = !wrong;
+    data_close(&d);
+    card_close(&c);
+    return wrong;
+}
+
+/* ---- what a card does not do, or not so ---- */
+static int card_wrong(options *o, char *message, size_t capacity) {
+    static const int not_here[] = {
+        ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_SPEEDS, ON_FRONTIER, ON_LADDER, ON_ENDS,
+        ON_BATCH_TABLE, ON_SAMPLE, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM };
+    const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
+        || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
+    const memopt_type type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+    const uint64_t given = o->given;
+    size_t i;
+
+    for (i = 0; i < sizeof not_here / sizeof *not_here; ++i)
+        REFUSE(GIVEN(not_here[i]), "--%s is the CPU's: take train_gpt, or leave it out.",
+               switch_rows[not_here[i]].name);
+    REFUSE(o->vit, "--model vit is the CPU's: take train_gpt, or leave it out.");
+    REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is the CPU's: take train_gpt, or --keep arena.");
+    REFUSE(GIVEN(ON_ATTENTION) && !o->lean_attention,
+           "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.");
+    REFUSE(o->gradients != MEMOPT_TYPE_F32 && o->gradients != type,
+           "--gradients: on a card they are f32, or as the --weights; leave it out.");
+    REFUSE(o->fuse_step && whole, "--fuse-step cannot measure whole tensors on a card, as lamb, lars and adafactor do: "
+           "leave it out, or take adamw.");
+    o->lean_attention = 1;
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static outcome out;
+    options o;
+    char message[400] = "";
+
+    if (options_parse(argc, argv, &o, message, sizeof message)
+        || (!o.help && card_wrong(&o, message, sizeof message))) {
+        fprintf(stderr, "train_gpt: %s\n", message);
+        return 2;
+    }
+    if (o.help) {
+        options_help(stdout);
+        return 0;
+    }
+    if (run(&o, &out)) {
+        fprintf(stderr, "train_gpt: %s\n", out.message);
+        return 1;
+    }
+    tell_plan(&out);
+    if (out.loss_count)
+        printf("measured %.3f MB, %.1f tokens/s, loss %.5f, weights %016llx\n", (double)out.measured_peak / 1e6,
+               out.tokens_per_second, (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
+    if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
+    if (o.json && json_write(o.json, &out)) {
+        fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
+        return 1;
+    }
+    if (!fflush(stdout) && !ferror(stdout)) return 0;
+    fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
+    return 1;
+}

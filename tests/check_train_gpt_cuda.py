@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""check_train_gpt_cuda.py CPU CARD - examples/train_gpt.cu, run by CARD (on the simulator, or on a card), beside
+examples/train_gpt.c, run by CPU: the losses of both within a bound, bytes as planned, and the same bits whatever is kept."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+CPU, CARD = sys.argv[1:3]
+TINY = "--layers 2 --width 32 --heads 2 --context 32 --batch 2 --steps 4 --attention lean --quiet".split()
+BF16 = TINY + "--weights bf16 --gradients f32".split()
+
+# Switches, and the bound of |loss - the CPU's loss| of any step. A loss of about 5.5 in fp32: four of its own roundings
+# (2^-22 of it each). Signs and 8-bit codes turn on a rounding, and move a weight by a step. In 16 bits scores, logits and
+# their gradients are rounded on the card and not on the CPU: 2^-9 of a logit, of which a row has 256 with any sign.
+FP32, TURNS, BF16_BOUND = 6e-6, 1e-4, 2e-3
+BESIDE_CPU = [
+    ("", FP32),
+    ("--keep overhead:33 --head chunk:24 --mlp chunk:16", FP32),
+    ("--fuse-step --keep every:1", FP32),
+    ("--accumulate 3 --clip 0.5 --warmup 2 --schedule cosine", FP32),
+    ("--optimizer lion8 --dropout 0.1 --seed 7", TURNS),
+    ("--optimizer adamw8 --validate 4", TURNS),
+    ("--optimizer lamb", FP32),
+    ("--optimizer adafactor --scale-lr 4", FP32),
+    ("--weights bf16", BF16_BOUND),
+    ("--weights split --optimizer adamw16", BF16_BOUND),
+]
+# the same bits: the first of a row and all others
+SAME_BITS = [
+    (TINY, ["", "--keep every:1", "--keep overhead:33", "--keep budget:{less}",
+            "--fuse-step --keep overhead:50"]),
+    (BF16, ["", "--keep every:1", "--fuse-step --keep overhead:33"]),
+]
+REFUSED = {
+    "--model vit --context 25": "--model vit is the CPU's: take train_gpt, or leave it out.",
+    "--ranks 2": "--ranks is the CPU's: take train_gpt, or leave it out.",
+    "--save here": "--save is the CPU's: take train_gpt, or leave it out.",
+    "--keep conventional": "--keep conventional is the CPU's: take train_gpt, or --keep arena.",
+    "--attention full": "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.",
+    "--gradients f16": "--gradients: on a card they are f32, or as the --weights; leave it out.",
+    "--fuse-step --optimizer lamb": "--fuse-step cannot measure whole tensors on a card, as lamb, lars and adafactor do: "
+                                    "leave it out, or take adamw.",
+    "--width 30 --heads 4": "--width 30 does not divide into --heads 4: take 28, or another number of heads.",
+    "--steps 0": "--steps 0: give a whole number from 1 to 1000000000.",
+    "--fuse-step --clip 1": "--fuse-step has changed weights before the norm for --clip is known: leave out one.",
+    "--keep budget:1k": "A budget of 0.0 MB is too small: the least is 34.3 MB with these switches; --attention lean, "
+                        "--head chunk:64, --mlp chunk:512, --fuse-step, --optimizer adamw8 and --weights bf16 need less.",
+    "--data /none": "/none: No such file or directory; give --data a file that can be read.",
+}
+failures = 0
+
+
+def check(fine, what):
+    global failures
+    if not fine:
+        failures += 1
+        print("FAILED:", what)
+
+
+def run(program, switches):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out.json")
+        done = subprocess.run([program, *switches, "--json", out], capture_output=True, text=True)
+        if done.returncode:
+            check(False, f"{program} {' '.join(switches)}: {done.returncode}: {done.stderr}")
+            return None
+        with open(out, encoding="utf-8") as f:
+            return json.load(f)
+
+
+def planned(switches):
+    """Bytes are told without training, and without a device; by tag they are all."""
+    told = run(CARD, switches + ["--dry-run"])
+    check(told and sum(told["bytes_at_peak"].values()) == told["predicted_peak_bytes"], f"{switches}: bytes by tag")
+    return told and told["predicted_peak_bytes"]
+
+
+def trained(switches):
+    told = run(CARD, switches)
+    if told:
+        check(told["measured_peak_bytes"] == told["predicted_peak_bytes"] == planned(switches), f"{switches}: bytes of the device")
+    return told
+
+
+def farthest(a, b):
+    return max(abs(x - y) for x, y in zip(a, b, strict=True)) if a else 0
+
+
+for text, bound in BESIDE_CPU:
+    card, cpu = trained(TINY + text.split()), run(CPU, TINY + text.split())
+    if not card or not cpu:
+        continue
+    far = max(farthest(card["losses"], cpu["losses"]), farthest(card["held_back_losses"], cpu["held_back_losses"]))
+    print(f"{text or 'no switch':60} at most {far:.1e} from the CPU, bound {bound:.0e}")
+    check(far <= bound, f"{text}: {far} from the CPU's losses")
+    check("dropout" in text or card["losses"][-1] < card["losses"][0], f"{text}: the loss does not fall")
+    check(("--validate" in text) == (len(card["held_back_losses"]) > 0), f"{text}: held back")
+
+for base, rows in SAME_BITS:
+    first = None
+    for text in rows:
+        less = planned(base + "--keep overhead:33".split())
+        told = trained(base + text.format(less=less).split())
+        first = first or told
+        if not told:
+            continue
+        check(told["losses"] == first["losses"] and told["weights_hash"] == first["weights_hash"], f"{text}: other bits")
+        check(told is first or told["predicted_peak_bytes"] < first["predicted_peak_bytes"], f"{text}: no less memory")
+
+fit = run(CARD, TINY[:6] + ["--context", "32", "--attention", "lean", "--steps", "1", "--quiet", "--fit", "36M"])
+more = planned(TINY[:6] + ["--context", "32", "--batch", str(fit["batch"] + 1)]) if fit else 0
+check(fit and fit["predicted_peak_bytes"] <= 36e6 < more, "--fit")
+
+for text, want in REFUSED.items():
+    done = subprocess.run([CARD, *TINY[:-3], *text.split()], capture_output=True, text=True)
+    check(done.returncode in (1, 2) and done.stderr == f"train_gpt: {want}\n", f"{text}: {done.returncode} {done.stderr}")
+
+big = planned("--preset gpt2-124m --batch 32 --weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048".split())
+print(f"GPT-2 124M, 32 x 1024, everything on: {big / 1e6:.0f} MB of the card, planned")
+print("train_gpt.cu:", f"{failures} failed" if failures else "all as the CPU, as planned")
+sys.exit(failures != 0)

@@ -12348,10 +12348,15 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap
 #    include <immintrin.h>
 #    define MEMOPT_I_X86 1
 #    define MEMOPT_I_AVX2        __attribute__((target("avx2,fma,f16c")))
-#    define MEMOPT_I_AVX512_SET  "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2"
+#    if defined(MEMOPT_I_LANES_EMULATED) /* a test brings functions in their place */
+#      define MEMOPT_I_AVX512_SET  "avx2,fma,f16c"
+#      define MEMOPT_I_AVX512_BF16 MEMOPT_I_AVX2
+#    else
+#      define MEMOPT_I_AVX512_SET  "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2"
+#      define MEMOPT_I_AVX512_BF16 __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16")))
+#    endif
 #    define MEMOPT_I_AVX512      __attribute__((target(MEMOPT_I_AVX512_SET)))
-#    define MEMOPT_I_AVX512_BF16 __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16")))
-#    if defined(MEMOPT_I_TILES_EMULATED) /* a test brings functions in their place */
+#    if defined(MEMOPT_I_TILES_EMULATED) /* and here */
 #      define MEMOPT_I_AMX MEMOPT_I_AVX512_BF16
 #    elif defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
         && (defined(__clang__) ? __clang_major__ + 0 >= 12 : __GNUC__ >= 11)
@@ -12453,10 +12458,12 @@ static int memopt_i_simd_widest(int asked) {
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
+#  if !defined(MEMOPT_I_LANES_EMULATED)
     if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
         || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
     if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
+#  endif
 #  if defined(MEMOPT_I_TILES_EMULATED)
     return MEMOPT_SIMD_AMX;
 #  elif defined(MEMOPT_I_AMX)

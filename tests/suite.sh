@@ -101,9 +101,12 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
     row "fuzz_tensors, 20 million inputs" "$check fuzz fuzz_tensors 0 20000000"
     row "coverage: 97% of lines, 90% of branches" "$check measured 97 90"
-    for test in test_layer test_attention test_head test_batchnorm test_parts; do
-        row "$test, matrix units emulated" "$check emulated $test"
+    row "all that is wide, AVX-512 and matrix units emulated" "$check emulated test_combined -DTEST_WIDE=1"
+    tier=ci
+    for test in test_optim test_quant test_softmax; do
+        [ "$wanted" = all ] || row "$test, AVX-512 emulated" "$check emulated $test -DMEMOPT_STATIC" # of all that is wide
     done
+    tier=all
     row "refusals: the text of every one is read" "$check refusals"
     row "gcc -fanalyzer" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_PTHREADS -pthread'"
     row "gcc -fanalyzer, MEMOPT_DEBUG 3" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_DEBUG=3'"

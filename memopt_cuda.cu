@@ -41,7 +41,7 @@
      softmax       softmax, and softmax + cross-entropy in place                                    a bound
      norm          layer norm and RMS norm                                                          a bound
      fused         passes of your own over arrays of any types: a functor on their elements         the CPU's bits
-     layer         activations, SwiGLU, residual + dropout, embedding                               the CPU's bits
+     layer         activations, SwiGLU, residual + dropout, embedding, rotary positions             the CPU's bits
      gemm          products by cuBLASLt, planned once a shape; fp8                                  a bound
      linear        linear layers, bias and activation in the product                                a bound
      batchnorm     linear + batch norm + activation                                                 a bound
@@ -735,7 +735,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
                -infinity. */
 
 /* @section api_cuda_layer : api_cuda_base
-   What stands between the large operators, on the device: activations, SwiGLU, residual + dropout, embeddings. Structs
+   What stands between the large operators, on the device: activations, SwiGLU, residual + dropout, embeddings, rotary
+   positions. Structs
    are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a NaN is. ops may be
    NULL where no scratch is needed. Overlap that a struct does not allow is on you: nothing looks for it.
 
@@ -773,6 +774,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cu
     beforehand, or an id that is none, which no token gets. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                   memopt_cuda_stream stream);
+
+/** One launch for each 128 pairs of a head. Queries and keys side by side are one call, as on the CPU. At most 2^26 heads:
+    else MEMOPT_ERR_OVERFLOW. */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_forward(const memopt_cuda_ops *ops, const memopt_rotary *x,
+                                                              memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_backward(const memopt_cuda_ops *ops, const memopt_rotary *x,
+                                                               memopt_cuda_stream stream);
 
 /* @section api_cuda_gemm : api_cuda_base
    Products by cuBLASLt. A memopt_cuda_gemm is what they run with: a cuBLASLt handle, a workspace on the device, and a
@@ -891,11 +899,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
                                                               size_t *bytes);
 
 /**
- * output = activation(input * weights^T + bias), and `pre_activation` what goes into the activation.
+ * output = activation(input * weights^T + bias) + residual, and `pre_activation` what goes into the activation.
  *
+ * residual  without activation and pre_activation the product is added to it, in the epilogue; else a pass adds it in
+ *           the place of the activation's kernel, with one rounding. It may be output where memopt.h lets it
  * returns OK; MEMOPT_CUDA_ERR_NULL (gemm, pointers), _ALIGNMENT, _TYPE; MEMOPT_ERR_ARGUMENT (linear NULL, a type or
- *         activation that there is not), _BUFFER, _OVERFLOW, _UNSUPPORTED (a residual: add it yourself, as with
- *         memopt_cuda_dropout_forward() of rate 0); and what memopt_cuda_gemm_multiply() returns
+ *         activation that there is not), _BUFFER, _OVERFLOW; and what memopt_cuda_gemm_multiply() returns
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               memopt_cuda_stream stream);
@@ -8852,7 +8861,7 @@ CU_DEVICE float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_noise &d,
 } /* namespace api */
 
 /* @section cuda_layer : cuda_fused cuda_norm cuda_base api_cuda_layer
-   What stands between the large operators: activations, SwiGLU, residual + dropout, embeddings.
+   What stands between the large operators: activations, SwiGLU, residual + dropout, embeddings, rotary positions.
    Problem    Elements that are read, worked on and written once take the memory's time: the kernel's part is to ask for
               enough of them, and not to spend more instructions than that leaves time for. The gradient of an embedding
               is a sum over the rows of each token, which lie anywhere, and atomic sums of floats come out differently
@@ -8873,6 +8882,8 @@ CU_DEVICE float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_noise &d,
                               launches. A token of more than 1,024 rows has no list: its blocks look at all ids, and
                               there are less than n / 1,024 such tokens
               Counted, not timed: not measured on a card.
+   Rotary     A block has some rows: it makes their sines once, in shared memory, and all heads take them from there.
+              Frequencies are the host's, 1 KiB of a launch's arguments.
    Bits       The CPU's: its formulas, and its order of sums; a token's gradient of 16 bits is rounded at the end of 256
               rows as there.
    Cost       GELU and SiLU are about 50 instructions an element: in 16 bits these take longer than the memory.
@@ -9427,6 +9438,171 @@ PUBLIC memopt_cuda_status api::memopt_cuda_embedding_backward(const memopt_cuda_
     return MEMOPT_I_CUDA_WITH(x->type, embedding_sums<T>(x, &t, stream));
 }
 
+/* ---- rotary positions ---- */
+enum { MEMOPT_I_CUDA_ROTARY_ANGLES = 1024, MEMOPT_I_CUDA_ROTARY_ROWS = 32 }; /* of a block, at most */
+
+typedef struct rotary_task {
+    memopt_rotary x;     /* with defaults filled in; backward as well: the gradients are input and output */
+    unsigned pair, pairs; /* the first, and how many, under way */
+    unsigned rows, pitch; /* of a block; of its table of angles, from row to row */
+    unsigned shift;      /* 1 << shift threads have a head */
+    float    sign;       /* -1: rotate back */
+    bool     wide;
+    uint64_t frequencies[MEMOPT_I_ROTARY_PAIRS]; /* of these pairs; 2^64 is a turn a position */
+} rotary_task;
+
+/* The angles of a block's rows, which serve all heads. */
+CU_DEVICE void rotary_angles(const rotary_task &t, float *cosines, float *sines, size_t first, unsigned count) {
+    for (unsigned i = threadIdx.x; i < count * t.pairs; i += MEMOPT_I_CUDA_LAYER_BLOCK) {
+        const unsigned row = i / t.pairs;
+        const unsigned pair = i % t.pairs;
+        const uint64_t position = t.x.first + remainder(first + row, t.x.length);
+        const uint64_t angle = position * t.frequencies[pair] + ((uint64_t)1 << 31); /* to nearest */
+        float sine;
+
+        cosines[row * t.pitch + pair] = memopt_i_v1_cosine((uint32_t)(angle >> 32), &sine);
+        sines[row * t.pitch + pair] = memopt_i_times(t.sign, sine);
+    }
+}
+
+CU_DEVICE void rotate(float *a, float *b, float cosine, float sine) {
+    const float x = *a;
+
+    *a = fmaf(x, cosine, memopt_i_times(*b, -sine));
+    *b = fmaf(*b, cosine, memopt_i_times(x, sine));
+}
+
+/* N pairs from `at` on: two spans, as far apart as half of what is rotated. */
+template <class T, int N> CU_DEVICE void rotary_split(const rotary_task &t, const float *cosines, const float *sines,
+                                                      size_t head, unsigned at) {
+    const size_t first = head + t.pair + at;
+    const size_t second = first + t.x.rotated / 2;
+    const unsigned left = left_of<N>(t.pairs, at);
+    const T *from = static_cast<const T *>(t.x.input);
+    T *to = static_cast<T *>(t.x.output);
+    row_span<T, N> sa, sb;
+    row_span<float, N> c, s;
+    float a[N], b[N];
+
+    span_get(&sa, from + first, left, t.wide);
+    span_get(&sb, from + second, left, t.wide);
+    span_get(&c, cosines + at, left, true);
+    span_get(&s, sines + at, left, true);
+    span_floats(a, sa);
+    span_floats(b, sb);
+    CU_UNROLL for (int i = 0; i < N; ++i) rotate(a + i, b + i, element_at(c, i), element_at(s, i));
+    span_put_floats<T, N>(to + first, a, left, t.wide);
+    span_put_floats<T, N>(to + second, b, left, t.wide);
+}
+
+/* N / 2 pairs from `at` on: a span. */
+template <class T, int N> CU_DEVICE void rotary_interleaved(const rotary_task &t, const float *cosines,
+                                                            const float *sines, size_t head, unsigned at) {
+    const size_t first = head + 2 * (t.pair + at);
+    const unsigned left = left_of<N>(2 * t.pairs, 2 * at);
+    row_span<T, N> both;
+    row_span<float, N / 2> c, s;
+    float x[N];
+
+    span_get(&both, static_cast<const T *>(t.x.input) + first, left, t.wide);
+    span_get(&c, cosines + at, left / 2, true);
+    span_get(&s, sines + at, left / 2, true);
+    span_floats(x, both);
+    CU_UNROLL for (int i = 0; i < N / 2; ++i) rotate(x + 2 * i, x + 2 * i + 1, element_at(c, i), element_at(s, i));
+    span_put_floats<T, N>(static_cast<T *>(t.x.output) + first, x, left, t.wide);
+}
+
+/* What is not rotated. */
+template <class T, int N> CU_DEVICE void rotary_rest(const rotary_task &t, size_t head, unsigned lane, unsigned lanes) {
+    row_span<T, N> s;
+
+    for (size_t at = t.x.rotated + lane * N; at < t.x.width; at += (size_t)lanes * N) {
+        const unsigned left = left_of<N>(t.x.width, at);
+
+        span_get(&s, static_cast<const T *>(t.x.input) + head + at, left, t.wide);
+        span_put(static_cast<T *>(t.x.output) + head + at, s, left, t.wide);
+    }
+}
+
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) rotary_kernel(rotary_task t) {
+    enum { N = 16 / sizeof(T), FLOATS = MEMOPT_I_CUDA_ROTARY_ANGLES };
+
+    MEMOPT_I_CUDA_SHARED(uint4, angles, [2 * FLOATS / 4]); /* aligned */
+    float *cosines = (float *)angles;
+    float *sines = cosines + FLOATS;
+    const size_t first = (size_t)blockIdx.x * t.rows;
+    const unsigned count = (unsigned)memopt_i_min(t.rows, t.x.rows - first);
+    const unsigned heads = (unsigned)t.x.heads;
+    const unsigned lanes = 1u << t.shift;
+    const unsigned lane = threadIdx.x & (lanes - 1);
+    rotary_angles(t, cosines, sines, first, count);
+    __syncthreads(); /* every angle is there */
+    for (unsigned i = threadIdx.x >> t.shift; i < count * heads; i += MEMOPT_I_CUDA_LAYER_BLOCK >> t.shift) {
+        const unsigned row = i / heads;
+        const size_t head = (first + row) * t.x.stride + (size_t)(i % heads) * t.x.width;
+        const float *c = cosines + row * t.pitch;
+        const float *s = sines + row * t.pitch;
+
+        if (t.x.interleaved)
+            for (unsigned at = lane * (N / 2); at < t.pairs; at += lanes * (N / 2))
+                rotary_interleaved<T, N>(t, c, s, head, at);
+        else
+            for (unsigned at = lane * N; at < t.pairs; at += lanes * N) rotary_split<T, N>(t, c, s, head, at);
+        if (!t.pair && t.x.input != t.x.output) rotary_rest<T, N>(t, head, lane, lanes);
+    }
+}
+
+/* The defaults, and what the CPU's twin refuses; then the pointers. */
+PRUNED memopt_cuda_status rotary_resolve(const memopt_rotary *rotary, int backward, rotary_task *t, size_t *n) {
+    memopt_rotary *x = &t->x;
+    memopt_i_ops o;
+
+    memset(t, 0, sizeof *t);
+    if (memopt_i_ops_resolve(NULL, "rotary", rotary, &o)) return (memopt_cuda_status)o.c.status;
+    *x = *rotary;
+    x->input = backward ? rotary->grad_output : rotary->input;
+    x->output = backward ? rotary->grad_input : rotary->output;
+    if (memopt_i_rotary_check(&o, x, "input")) return (memopt_cuda_status)o.c.status;
+    if (x->heads > 0x7fffffff / MEMOPT_I_CUDA_ROTARY_ROWS || x->width > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
+    t->sign = backward ? -1.0f : 1.0f;
+    *n = x->rows * x->heads * x->width;
+    const array a[] = { { x->input, *n, x->type, 1, 0 }, { x->output, *n, x->type, 1, 1 } };
+    return arrays_check(a, 2);
+}
+
+PRUNED memopt_cuda_status rotary_run(const memopt_rotary *rotary, int backward, memopt_cuda_stream stream) {
+    rotary_task t;
+    const memopt_rotary *x = &t.x;
+    size_t n = 0;
+    memopt_cuda_status s = rotary_resolve(rotary, backward, &t, &n);
+
+    if (s || !n || (s = ready()) != 0) return s;
+    const size_t per = 16 / memopt_type_bytes(x->type);
+    const size_t half = x->rotated / 2;
+    t.wide = is_aligned(x->input) && is_aligned(x->output)
+          && (x->stride | x->width | x->rotated | (x->interleaved ? 0 : half)) % per == 0;
+    for (; t.pair < half && !s; t.pair += t.pairs) {
+        t.pairs = (unsigned)memopt_i_min(MEMOPT_I_ROTARY_PAIRS, half - t.pair);
+        t.pitch = (t.pairs + 3) & ~3u;
+        t.rows = (unsigned)memopt_i_min(MEMOPT_I_CUDA_ROTARY_ROWS, MEMOPT_I_CUDA_ROTARY_ANGLES / t.pitch);
+        t.shift = row_shift(memopt_i_ceil_div(t.pairs * (x->interleaved ? 2 : 1), per), 1);
+        for (unsigned i = 0; i < t.pairs; ++i) t.frequencies[i] = memopt_i_rotary_frequency(x, t.pair + i);
+        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(rotary_kernel<T>, memopt_i_ceil_div(x->rows, t.rows),
+                                                          MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t));
+    }
+    return s;
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_rotary_forward(const memopt_cuda_ops *, const memopt_rotary *x,
+                                                          memopt_cuda_stream stream) {
+    return rotary_run(x, 0, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const memopt_rotary *x,
+                                                           memopt_cuda_stream stream) {
+    return rotary_run(x, 1, stream);
+}
+
 /* @section cuda_gemm : cuda_base api_cuda_gemm
    Products by cuBLASLt.
    Problem    cuBLASLt wants four descriptors and an algorithm for each product. Made anew each time they cost three to
@@ -9480,6 +9656,7 @@ typedef struct matrix_product {
     memopt_product    p;
     memopt_cuda_gemm_batch batch;    /* count 0 = 1 */
     int               epilogue;      /* cublasLtEpilogue_t; 0 = none */
+    const void       *onto;          /* p.accumulate: NULL = the result, or what the product is added to instead */
     void             *bias, *aux;    /* the epilogue's: read or written */
     size_t            aux_stride;
     int               bias_type;     /* cudaDataType */
@@ -9634,7 +9811,8 @@ PRUNED shape_of_product gemm_shape(const memopt_cuda_gemm *g, const matrix_produ
     s.scales = (q->left_scale ? 1u : 0u) | (q->right_scale ? 2u : 0u);
     s.a_align = gemm_alignment(p->right, (size_t)s.a_step * gemm_size(s.a_type));
     s.b_align = gemm_alignment(p->left, (size_t)s.b_step * gemm_size(s.b_type));
-    s.d_align = gemm_alignment(p->result, (size_t)s.d_step * gemm_size(s.d_type));
+    s.d_align = gemm_alignment((const void *)((uintptr_t)p->result | (uintptr_t)q->onto),
+                               (size_t)s.d_step * gemm_size(s.d_type));
     s.bias_type = q->bias ? q->bias_type : 0;
     s.bias_align = gemm_alignment(q->bias, 0);
     s.aux_align = gemm_alignment(q->aux, 0);
@@ -9801,8 +9979,8 @@ PRUNED memopt_cuda_status gemm_run(memopt_cuda_gemm *g, const matrix_product *q,
     if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : gemm_begin(q, stream);
     if ((s = gemm_find(g, q, &e)) != 0 || plan_only) return s;
     if ((s = gemm_point(e, q)) != 0) return s;
-    s = blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin, q->p.result, &e->d,
-                            q->p.result, &e->d, &e->algorithm, g->desc.d_workspace, e->workspace, stream));
+    s = blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin,
+                            q->onto ? q->onto : q->p.result, &e->d, q->p.result, &e->d, &e->algorithm, g->desc.d_workspace, e->workspace, stream));
     g->counts.products += !s;
     return s;
 }
@@ -10148,10 +10326,30 @@ struct biased : fused_spans {
     }
 };
 
+/* An activation, or none, and a residual: rounded once. */
+struct activation_onto : fused_spans {
+    memopt_activation kind;
+
+    explicit activation_onto(memopt_activation k) : kind(k) {}
+
+    template <int N>
+    CU_MEMBER void operator()(const fused_place<N> &, float (&z)[N], float (&residual)[N], float (&y)[N]) const {
+        activate<N>(kind, z);
+        CU_UNROLL for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(z[i], residual[i]);
+    }
+};
+
+/* Is the residual what the product is added to? */
+PRUNED bool linear_adds(const memopt_linear *x, const void *pre_activation) {
+    return x->residual && !pre_activation && x->activation == MEMOPT_ACTIVATION_NONE
+        && (x->inputs || x->residual == x->output);
+}
+
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
 
 PRUNED int linear_can(const memopt_linear *x, const void *pre_activation) {
+    if (x->residual) return linear_adds(x, pre_activation);
     if (x->activation == MEMOPT_ACTIVATION_NONE || x->activation == MEMOPT_ACTIVATION_RELU) return !pre_activation;
     return x->activation == MEMOPT_ACTIVATION_GELU && (!pre_activation || x->outputs % 8 == 0);
 }
@@ -10162,6 +10360,10 @@ PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activatio
         { x->weights, x->inputs, x->type, 1, 0 },
         { how == MEMOPT_I_CUDA_WHOLE || !pre_activation ? x->output : pre_activation, x->outputs, x->type, 0, 0 });
 
+    if (linear_adds(x, pre_activation)) {
+        q.p.accumulate = 1;
+        q.onto = x->residual;
+    }
     if (x->bias && how != MEMOPT_I_CUDA_BARE) {
         q.bias = (void *)(uintptr_t)x->bias;
         q.bias_type = gemm_type(x->type);
@@ -10198,8 +10400,13 @@ PRUNED memopt_cuda_status linear_run(const memopt_cuda_ops *ops, const memopt_li
             fused_list(array_of<FUSED_EACH>((const T *)q.p.result, x->outputs),
                        array_of<FUSED_ROW>((const T *)x->bias, 0),
                        array_of<FUSED_EACH>((T *)q.p.result, x->outputs)), stream));
-    if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output))
-        return s;
+    if (s || how == MEMOPT_I_CUDA_WHOLE || linear_adds(x, pre_activation)) return s;
+    if (x->residual)
+        return MEMOPT_I_CUDA_WITH(x->type, fused_run(
+            activation_onto(x->activation), 1, x->rows * x->outputs,
+            fused_list(array_of<FUSED_EACH>((const T *)q.p.result, 0), array_of<FUSED_EACH>((const T *)x->residual, 0),
+                       array_of<FUSED_EACH>((T *)x->output, 0)), stream));
+    if (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output) return 0;
     memset(&a, 0, sizeof a);
     a.n = x->rows * x->outputs;
     a.activation = x->activation;
@@ -10213,13 +10420,14 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_forward(const memopt_cuda_ops 
                                                           memopt_cuda_stream stream) {
     const memopt_linear *x = linear;
     size_t bytes, in, out, weights, size;
+    const void *pre; /* where it is not the output */
+    bool in_place;   /* the residual's elements become the output's */
     memopt_cuda_status s;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = linear_resolve(x, &bytes)) != 0) return s;
     if ((s = gemm_types(ops->gemm, x->type, x->type)) != 0) return s;
     if (memopt_i_activation_is_invalid(x->activation)) return MEMOPT_ERR_ARGUMENT;
-    if (x->residual) return MEMOPT_ERR_UNSUPPORTED;
     in = x->rows * x->inputs;
     out = x->rows * x->outputs;
     weights = out ? x->outputs * x->inputs : 0;
@@ -10228,14 +10436,17 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_forward(const memopt_cuda_ops 
         || (s = linear_pointer(x->weights, x->type, weights)) != 0
         || (s = linear_pointer(x->output, x->type, out)) != 0
         || (s = pointer_if(x->bias, size)) != 0
+        || (s = pointer_if(x->residual, size)) != 0
         || (s = pointer_if(x->pre_activation, size)) != 0)
         return s;
     if (!out) return 0;
+    pre = x->pre_activation == x->output ? NULL : x->pre_activation;
+    in_place = x->residual == x->output && (pre || linear_adds(x, NULL));
     if (no_overlap(x->output, out * size, x->input, in * size)
         || no_overlap(x->output, out * size, x->weights, weights * size)
-        || no_overlap(x->pre_activation, out * size, x->input, in * size)
-        || no_overlap(x->pre_activation, out * size, x->weights, weights * size)
-        || (x->pre_activation != x->output && no_overlap(x->pre_activation, out * size, x->output, out * size)))
+        || no_overlap(pre, out * size, x->input, in * size) || no_overlap(pre, out * size, x->weights, weights * size)
+        || no_overlap(pre, out * size, x->output, out * size) || no_overlap(pre, out * size, x->residual, out * size)
+        || (!in_place && no_overlap(x->residual, out * size, x->output, out * size)))
         return MEMOPT_CUDA_ERR_OVERLAP;
     if ((s = gemm_ready(ops->gemm)) != 0) return s;
     return linear_run(ops, x, stream);

@@ -468,6 +468,7 @@ static void test_cuda_gemm_forward_check(test_cuda_gemm_layer *l, uint64_t at) {
         if (x->pre_activation)
             CHECK_AT(fabs(test_cuda_gemm_now(&l->pre_activation, e) - z) <= error + 2.01 * half * most, at);
         y = test_cuda_gemm_act(x->activation, z); /* no activation is steeper than 1.13; bias and z may be rounded first */
+        if (x->residual) { y += l->grad_output.x[e]; most += fabs(l->grad_output.x[e]); }
         CHECK_AT(fabs(test_cuda_gemm_now(&l->output, e) - y) <= 1.13 * (error + 2.01 * half * most) + 1.01 * half * fabs(y)
                  + (test_on_card() ? fabs(z) * ldexp(1, -11) : 0), at);
     }
@@ -484,6 +485,11 @@ static void test_cuda_gemm_forward(void) {
             if (n % 5 == 0) l.x.bias = NULL;
             if (n % 7 == 0 && l.x.pre_activation) l.x.pre_activation = l.x.output; /* in place: as without */
             test_cuda_gemm_poison(&l.pre_activation); test_cuda_gemm_poison(&l.output);
+            if (n % 3) l.x.residual = l.grad_output.d; /* for its numbers */
+            if (n % 3 == 2 && (l.x.pre_activation ? l.x.pre_activation != l.x.output : !act)) {
+                test_put(l.output.d, l.grad_output.host, l.output.bytes);
+                l.x.residual = l.output.d;
+            }
             CHECK_AT(memopt_cuda_linear_forward(&r.ops, &l.x, NULL) == 0, n);
             if (l.x.pre_activation == l.x.output) l.x.pre_activation = NULL;
             test_cuda_gemm_forward_check(&l, (uint64_t)n);
@@ -516,6 +522,13 @@ static void test_cuda_gemm_epilogues(void) { /* which are used: as much as there
     FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_GELU);
     CHECK(simulator_launches() == launches);
     l.x.bias = l.bias.d;
+    l.x.residual = l.grad_output.d;
+    FORWARD(MEMOPT_ACTIVATION_NONE, CUBLASLT_EPILOGUE_BIAS);
+    CHECK(simulator_launches() == launches); /* added by the product */
+    FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_BIAS);
+    CHECK(simulator_launches() == launches + 1); /* activation and residual in one pass */
+    l.x.residual = NULL;
+    launches = simulator_launches();
     FORWARD(MEMOPT_ACTIVATION_SILU, CUBLASLT_EPILOGUE_BIAS);
     CHECK(simulator_launches() == launches + 1);
     odd.x.activation = MEMOPT_ACTIVATION_GELU; /* `before` has rows of 12 */
@@ -636,7 +649,11 @@ static void test_cuda_gemm_linear_bad(void) {
     FORWARD(x.weight_type = MEMOPT_TYPE_F32, MEMOPT_CUDA_ERR_TYPE);
     FORWARD(x.type = (memopt_type)3, MEMOPT_ERR_ARGUMENT);
     FORWARD(x.rows = SIZE_MAX, MEMOPT_ERR_OVERFLOW);
-    FORWARD(x.residual = x.output, MEMOPT_ERR_UNSUPPORTED);
+    FORWARD((x.residual = x.output, x.pre_activation = NULL, x.activation = MEMOPT_ACTIVATION_SILU), MEMOPT_CUDA_ERR_OVERLAP);
+    FORWARD((x.residual = x.output, x.pre_activation = x.output, x.activation = MEMOPT_ACTIVATION_RELU), MEMOPT_CUDA_ERR_OVERLAP);
+    FORWARD((x.residual = (char *)x.output + 2, x.pre_activation = NULL), MEMOPT_CUDA_ERR_OVERLAP);
+    FORWARD(x.residual = x.pre_activation, MEMOPT_CUDA_ERR_OVERLAP);
+    FORWARD(x.residual = (char *)x.output + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
     FORWARD(x.output = (void *)(uintptr_t)x.input, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD(x.pre_activation = (char *)x.output + 2, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD((x.rows = 0, x.input = x.output = NULL), 0);

@@ -374,12 +374,63 @@ static void cuda_layer_refused_embedding(void) {
     CHECK(cuda_layer_same(y));
     cuda_layer_end();
 }
+/* ---- rotary positions ---- */
+static void cuda_layer_rotary_case(size_t rows, size_t heads, size_t width, size_t rotated, size_t more, memopt_type type, int how) {
+    const size_t stride = heads * width + more, n = rows * stride, size = memopt_type_bytes(type);
+    cuda_layer_array *x = cuda_layer_new(n, type, how & 1, n + 3, how & 16), *y = cuda_layer_new(n, type, how & 1, n + 4, 0); memopt_rotary here, there;
+    memset(&here, 0, sizeof here);
+    here.rows = rows; here.heads = heads; here.width = width; here.rotated = rotated; here.stride = more ? stride : 0; here.type = type;
+    here.interleaved = (how & 2) / 2; here.base = how & 4 ? 500000 : 0; here.length = how & 8 ? 1 + rows / 2 : 0; here.first = how & 4 ? (size_t)1 << 33 : 0;
+    there = here;
+    here.input = x->here; there.input = x->there;
+    here.output = how & 8 ? x->here : y->here; there.output = how & 8 ? x->there : y->there; /* in place: only a whole one */
+    CHECK(memopt_rotary_forward(NULL, &here) == MEMOPT_OK);
+    CHECK(memopt_cuda_rotary_forward(NULL, &there, NULL) == 0);
+    CHECK_AT(cuda_layer_same(y) && cuda_layer_same(x), n * 100 + (size_t)how);
+    here.grad_output = here.output; there.grad_output = there.output; here.grad_input = x->here; there.grad_input = x->there;
+    if (!(how & 8)) { memset(x->here, 0xFF, n * size); test_put(x->there, x->here, n * size); }
+    CHECK(memopt_rotary_backward(NULL, &here) == MEMOPT_OK);
+    CHECK(memopt_cuda_rotary_backward(NULL, &there, NULL) == 0);
+    CHECK_AT(cuda_layer_same(y) && cuda_layer_same(x), n * 100 + (size_t)how);
+    cuda_layer_end();
+}
+static void cuda_layer_rotaries(void) {
+    static const size_t shapes[][5] = { { 1, 1, 2, 0, 0 }, { 5, 3, 64, 0, 0 }, { 33, 2, 24, 16, 8 }, { 3, 4, 10, 6, 3 }, { 2, 1, 520, 0, 0 }, { 3, 1, 300, 290, 4 }, { 70, 5, 16, 0, 16 }, { 9, 40, 128, 0, 128 } };
+    int i = 0;
+    TEST_SCHEDULES(2)
+        for (int type = 0; type < 3; ++type) for (int k = 0; k < 8; ++k) for (int how = 0; how < 8; ++how, ++i)
+            cuda_layer_rotary_case(shapes[k][0], shapes[k][1], shapes[k][2], shapes[k][3], shapes[k][4], (memopt_type)type, how | (i % 3 ? 8 : 0) | (i % 2 ? 16 : 0));
+}
+static void cuda_layer_refused_rotary(void) {
+    cuda_layer_array *x = cuda_layer_new(64, MEMOPT_TYPE_F32, 0, 3, 0), *y = cuda_layer_new(64, MEMOPT_TYPE_F32, 0, 4, 0); memopt_rotary r;
+    memset(&r, 0, sizeof r);
+    r.rows = 4; r.heads = 2; r.width = 8; r.input = r.grad_output = x->there; r.output = r.grad_input = y->there;
+    CUDA_LAYER_FAILS(memopt_cuda_rotary_forward(NULL, &r, NULL), y);
+    CUDA_LAYER_FAILS(memopt_cuda_rotary_backward(NULL, &r, NULL), y);
+    CHECK(memopt_cuda_rotary_forward(NULL, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->type = (memopt_type)3, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->rotated = 10, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->rotated = 3, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->stride = 15, memopt_cuda_rotary_backward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->base = 0.5, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->interleaved = 2, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->input = NULL, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->grad_input = NULL, memopt_cuda_rotary_backward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->output = y->there + 2, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_ALIGNMENT);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, bad->rows = SIZE_MAX / 8, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, (bad->heads = (size_t)1 << 27, bad->width = 2), memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, (bad->rows = 0, bad->input = NULL), memopt_cuda_rotary_forward(NULL, bad, NULL), 0);
+    CHECK(cuda_layer_same(y));
+    cuda_layer_end();
+}
 static void test_cuda_layer(void) {
     RUN(cuda_layer_activations);
     RUN(cuda_layer_swiglus);
     RUN(cuda_layer_dropouts);
     RUN(cuda_layer_embeddings);
     RUN(cuda_layer_many_rows);
+    RUN(cuda_layer_rotaries);
+    RUN(cuda_layer_refused_rotary);
     RUN(cuda_layer_empty);
     RUN(cuda_layer_refused_elements);
     RUN(cuda_layer_refused_embedding);

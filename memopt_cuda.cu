@@ -775,8 +775,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cu
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                   memopt_cuda_stream stream);
 
-/** One launch for each 128 pairs of a head. Queries and keys side by side are one call, as on the CPU. At most 2^26 heads:
-    else MEMOPT_ERR_OVERFLOW. */
+/** One launch for each 128 pairs of a head. Queries and keys side by side are one call, as on the CPU. More than 2^26
+    heads are MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_forward(const memopt_cuda_ops *ops, const memopt_rotary *x,
                                                               memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_backward(const memopt_cuda_ops *ops, const memopt_rotary *x,
@@ -9980,7 +9980,8 @@ PRUNED memopt_cuda_status gemm_run(memopt_cuda_gemm *g, const matrix_product *q,
     if ((s = gemm_find(g, q, &e)) != 0 || plan_only) return s;
     if ((s = gemm_point(e, q)) != 0) return s;
     s = blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin,
-                            q->onto ? q->onto : q->p.result, &e->d, q->p.result, &e->d, &e->algorithm, g->desc.d_workspace, e->workspace, stream));
+                            q->onto ? q->onto : q->p.result, &e->d, q->p.result, &e->d, &e->algorithm,
+                            g->desc.d_workspace, e->workspace, stream));
     g->counts.products += !s;
     return s;
 }

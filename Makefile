@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: demo-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: demo-cuda peers-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -122,6 +122,9 @@ bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) $(PEERS) ## measure every section aga
 
 peers: $(BUILD)/bench_optim $(BUILD)/bench_number $(BUILD)/quant_tool $(BUILD)/train_gpt ## time torch and bitsandbytes beside memopt, in a throw-away environment (needs PyPI)
 	@sh tests/bench/peers/run.sh
+
+peers-cuda: ## with nvcc, a card and torch: train_gpt.cu beside torch, eager, compiled, checkpointed and FSDP2, into tests/bench/results/cuda-peers.md
+	@sh tests/bench/peers/run_cuda.sh
 
 bench-json: ## the same, one JSON object a line
 	@$(MAKE) -s bench BENCH=--json

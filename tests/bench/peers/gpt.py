@@ -3,7 +3,7 @@
 the same tokens a step, AdamW; each run a process of its own, in turns; medians. Started by run.sh.
   PEERS_GPT="12 768 12 1024 50257 4"   layers, width, heads, context, vocabulary, batch: 124M
   PEERS_GPT_STEPS=2   steps that are timed, after one that is not      PEERS_GPT_ROUNDS=3"""
-import json, os, resource, statistics, subprocess, sys, tempfile, time
+import json, os, resource, statistics, subprocess, sys, tempfile
 sys.dont_write_bytecode = True
 
 LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, BATCH = map(int, os.environ.get('PEERS_GPT', '12 768 12 1024 50257 4').split())
@@ -20,7 +20,7 @@ ROWS = [('torch, fp32', 'f32'), ('torch, fp32, checkpoints', 'f32 checkpoints'),
 def torch_run(mode, threads):
     """Prints tokens a second, CPU seconds a step and peak bytes of this process."""
     import torch
-    from torch_gpt import GPT
+    from torch_gpt import GPT, train
     torch.set_num_threads(threads)
     torch.manual_seed(1)
 
@@ -29,14 +29,7 @@ def torch_run(mode, threads):
         model = model.bfloat16()
     optim = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=True)
     ids = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
-    for step in range(STEPS + 1):
-        if step == 1:
-            begin, cpu = time.perf_counter(), time.process_time()
-        loss = model(ids[:, :-1], ids[:, 1:])
-        loss.backward()
-        optim.step()
-        optim.zero_grad(set_to_none=True)
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    seconds, cpu, _ = train(model, optim, [(ids[:, :-1], ids[:, 1:])] * (STEPS + 1))
     print(json.dumps([STEPS * TOKENS / seconds, cpu / STEPS, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
 
 

@@ -1,5 +1,7 @@
 """torch_gpt.py - GPT-2 in torch, as train_gpt has it: learned positions, tied head, GELU by tanh. Its weights are random: torch's
 seed comes before."""
+import time
+
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -37,3 +39,19 @@ class GPT(nn.Module):
             x = checkpoint(block, x, use_reentrant=False) if self.checkpoints else block(x)
         logits = F.linear(self.norm(x), self.tokens.weight)
         return F.cross_entropy(logits.flatten(0, 1), targets.reshape(-1))
+
+
+def train(model, optim, batches, wait=lambda: None):
+    """A step for each batch, of which the first is not timed. Returns seconds and CPU seconds of the others, and their losses."""
+    losses = []
+    for step, (ids, targets) in enumerate(batches):
+        if step == 1:
+            wait()
+            begin, cpu = time.perf_counter(), time.process_time()
+        loss = model(ids, targets)
+        loss.backward()
+        optim.step()
+        optim.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
+    wait()
+    return time.perf_counter() - begin, time.process_time() - cpu, [float(loss) for loss in losses]

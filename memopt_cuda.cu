@@ -8834,12 +8834,12 @@ static memopt_cuda_status memopt_cuda_fused_run(const F &f, size_t rows, size_t 
 }
 
 /* What a functor calls: the CPU's bits. g: the gradient that comes back. */
-CU_DEVICE float memopt_cuda_fused_exp(float x) { return memopt_i_v1_exp(x); }
-CU_DEVICE float memopt_cuda_fused_relu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_RELU); }
-CU_DEVICE float memopt_cuda_fused_gelu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_GELU); }
-CU_DEVICE float memopt_cuda_fused_silu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_SILU); }
+PRUNED CU_MEMBER float memopt_cuda_fused_exp(float x) { return memopt_i_v1_exp(x); }
+PRUNED CU_MEMBER float memopt_cuda_fused_relu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_RELU); }
+PRUNED CU_MEMBER float memopt_cuda_fused_gelu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_GELU); }
+PRUNED CU_MEMBER float memopt_cuda_fused_silu(float x) { return memopt_i_v1_act(x, MEMOPT_ACTIVATION_SILU); }
 
-CU_DEVICE float memopt_cuda_fused_gradient(memopt_activation kind, float x, float g) {
+PRUNED CU_MEMBER float memopt_cuda_fused_gradient(memopt_activation kind, float x, float g) {
     float y;
     return memopt_i_v1_act_grad(x, g, kind, &y);
 }
@@ -8851,11 +8851,11 @@ PRUNED memopt_cuda_fused_noise memopt_cuda_fused_dropout_make(float rate, memopt
     return drawn_with(rate, noise, first);
 }
 
-CU_DEVICE float memopt_cuda_fused_dropout(const memopt_cuda_fused_noise &d, size_t i, float x) {
+PRUNED CU_MEMBER float memopt_cuda_fused_dropout(const memopt_cuda_fused_noise &d, size_t i, float x) {
     return d.times(d.stays_at(i), x);
 }
 
-CU_DEVICE float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_noise &d, size_t i, float x, float base) {
+PRUNED CU_MEMBER float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_noise &d, size_t i, float x, float base) {
     return d.onto(d.stays_at(i), x, base);
 }
 } /* namespace api */

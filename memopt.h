@@ -3961,8 +3961,9 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
    renamed at the end, so at any moment the newest generation is whole; at least two whose manifests hold are kept.
    Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. One
-   run at a time saves into a directory: two take each other's begun generations for leftovers. Nothing else in it is
-   removed than what a save makes: links are not followed, files of yours stay, and the generation that they are in.
+   run at a time saves into a directory: two take each other's begun generations for leftovers, and saves of one fail.
+   Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
+   that they are in.
    Beside a rank's files, if you list one, the model for others: model.safetensors, or several files and an index, of
    whole tensors under the names that they know. No load looks at it, and it has no checksum.
 
@@ -6535,14 +6536,22 @@ static int memopt_i_files_dirs_set(const memopt_files *f) {
     return !!f->reserve_fn + !!f->align_fn + !!f->make_dir_fn + !!f->list_dir_fn + !!f->sync_dir_fn;
 }
 
+static int memopt_i_is_separator(char c) { /* of names in a path; elsewhere \ may be a letter of one */
+#if defined(MEMOPT_I_WINDOWS)
+    return c == '/' || c == '\\';
+#else
+    return c == '/';
+#endif
+}
+
 /* The directory that a path is in: until then a new name may be gone after a power cut. */
 static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *path) {
     size_t end = strlen(path);
     memopt_status s;
     char cut;
 
-    while (end > 1 && (path[end - 1] == '/' || path[end - 1] == '\\')) --end; /* "run/" is in "." */
-    while (end && path[end - 1] != '/' && path[end - 1] != '\\') --end;
+    while (end > 1 && memopt_i_is_separator(path[end - 1])) --end; /* "run/" is in "." */
+    while (end && !memopt_i_is_separator(path[end - 1])) --end;
     if (!end) return f->sync_dir_fn(f->user, ".");
     cut = path[end];
     path[end] = 0;
@@ -40269,8 +40278,10 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               read, in its order, the content's checksum is made once more of what is in memory then.
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
-              What is removed may be a link to what is dear to somebody, so the name itself goes first; and the run's
-              own directory, when it is new, has a name that must be synced, too. */
+              What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
+              may still write it, so a leftover's number is not used again, its name goes in one step, and before a
+              generation gets its name it is looked at by names. The run's own directory, when it is new, has a name
+              that must be synced, too. */
 
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
 #define MEMOPT_I_SAVE_VERSION 1
@@ -40486,15 +40497,24 @@ static void memopt_i_save_remove(const memopt_host *host, memopt_i_save_path *p)
     (void)f->remove_fn(f->user, p->text);
 }
 
+/* It loses its name in one step, so that nobody takes it, or goes on writing it, when it is half removed. */
+static void memopt_i_save_discard(const memopt_host *host, const char *run, const memopt_i_generation *g,
+                                  const char *suffix, memopt_i_save_path *p, memopt_i_save_path *old) {
+    const memopt_files *f = &host->files;
+    const char *from = memopt_i_save_dir(p, run, g, suffix);
+    const char *to = memopt_i_save_dir(old, run, g, ".old");
+
+    if (strcmp(from, to) == 0 || !f->rename_fn(f->user, from, to)) memopt_i_save_remove(host, old);
+}
+
 /* What was begun and not ended, and what was not removed to the end. */
-static void memopt_i_save_clean(const memopt_host *host, const char *run, const char *suffix, memopt_i_save_path *p) {
+static void memopt_i_save_clean(const memopt_host *host, const char *run, const char *suffix, memopt_i_save_path *p,
+                                memopt_i_save_path *old) {
     memopt_i_save_search search;
 
     search.found = memopt_i_save_above_all();
-    while (!memopt_i_save_newest(host, run, search.found, suffix, &search) && search.is_found) {
-        (void)memopt_i_save_dir(p, run, &search.found, suffix);
-        memopt_i_save_remove(host, p);
-    }
+    while (!memopt_i_save_newest(host, run, search.found, suffix, &search) && search.is_found)
+        memopt_i_save_discard(host, run, &search.found, suffix, p, old);
 }
 
 /* ---- a save ---- */
@@ -40631,6 +40651,7 @@ static int memopt_i_save_is_little_endian(void) {
 /* What saving and loading ask of a desc. */
 static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_save_desc *d, memopt_host *host) {
     memopt_i_must(c, d->path != NULL, "path", "is NULL");
+    memopt_i_must(c, !d->path || d->path[0], "path", "is empty");
     if (c->status || memopt_i_host_resolve(c, d->host, host)) return c->status;
     if (!MEMOPT_I_FILES_HAVE_DIRS(&host->files))
         return memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "host.files", "have no directories");
@@ -40638,19 +40659,25 @@ static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_
         : memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "processor", "is not little endian");
 }
 
-static memopt_status memopt_i_save_check(memopt_i_save *s) {
-    memopt_save_desc *d = &s->desc;
-    memopt_i_checks *c = &s->checks;
-    size_t i;
+/* How large a header is going to be; places are told to its tensors. */
+static memopt_status memopt_i_save_header_bytes(memopt_i_save *s, const memopt_tensors_desc *desc, size_t *bytes) {
+    memopt_tensors_desc d = *desc;
+    memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
 
-    if (!d->keep) d->keep = 2;
-    if (!d->tile) d->tile = (size_t)1 << 20;
-    if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
-    memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
-    memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
-                         "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
-    memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
-    memopt_i_must(c, d->beside == 0 || d->beside == 1, "beside", "is neither 0 nor 1");
+    d.error = &why;
+    s->checks.status = memopt_tensors_write(&d, NULL, 0, bytes);
+    if (s->checks.status == MEMOPT_ERR_BUFFER) s->checks.status = MEMOPT_OK; /* of none at all */
+    else if (s->checks.error) *s->checks.error = why;
+    return s->checks.status;
+}
+
+/* Texts of the engine; that no key occurs twice is found by whoever writes headers. */
+static void memopt_i_save_check_metadata(memopt_i_save *s) {
+    const memopt_save_desc *d = &s->desc;
+    memopt_i_checks *c = &s->checks;
+    memopt_tensors_desc header;
+    size_t i, bytes;
+
     memopt_i_must_be_at_most(c, "metadata_count", d->metadata_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
     memopt_i_must(c, d->metadata != NULL || !d->metadata_count, "metadata", "is NULL");
     for (i = 0; i < d->metadata_count && !c->status; ++i) {
@@ -40661,6 +40688,27 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
             (void)memopt_i_must(c, strncmp(d->metadata[i].key, "memopt.", 7) != 0, "key", "begins with \"memopt.\"");
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
+    if (c->status || !d->metadata_count) return;
+    memset(&header, 0, sizeof header);
+    header.metadata = d->metadata;
+    header.metadata_count = d->metadata_count;
+    header.host = &s->host;
+    (void)memopt_i_save_header_bytes(s, &header, &bytes);
+}
+
+static memopt_status memopt_i_save_check(memopt_i_save *s) {
+    memopt_save_desc *d = &s->desc;
+    memopt_i_checks *c = &s->checks;
+
+    if (!d->keep) d->keep = 2;
+    if (!d->tile) d->tile = (size_t)1 << 20;
+    if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
+    memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
+    memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
+                         "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
+    memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
+    memopt_i_must(c, d->beside == 0 || d->beside == 1, "beside", "is neither 0 nor 1");
+    memopt_i_save_check_metadata(s);
     (void)memopt_i_save_check_items(c, d);
     s->item_count = d->item_count + d->model_count;
     return memopt_i_save_check_model(c, d);
@@ -40999,18 +41047,6 @@ static memopt_tensors_desc memopt_i_save_describe_model(memopt_i_save *s, size_t
         s->sources[i] = (uint32_t)i;
     }
     return d;
-}
-
-/* How large a header is going to be; places are told to its tensors. */
-static memopt_status memopt_i_save_header_bytes(memopt_i_save *s, const memopt_tensors_desc *desc, size_t *bytes) {
-    memopt_tensors_desc d = *desc;
-    memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
-
-    d.error = &why;
-    s->checks.status = memopt_tensors_write(&d, NULL, 0, bytes);
-    if (s->checks.status == MEMOPT_ERR_BUFFER) s->checks.status = MEMOPT_OK; /* of none at all */
-    else if (s->checks.error) *s->checks.error = why;
-    return s->checks.status;
 }
 
 static uint64_t memopt_i_save_tensor_begin(const void *tensors, uint32_t i) {
@@ -41552,10 +41588,11 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     if (s->rank || c->status) return;
     (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, s->desc.path), "path", "could not be made");
     if (c->status) return;
-    memopt_i_save_clean(&s->host, s->desc.path, ".tmp", &s->path);
-    memopt_i_save_clean(&s->host, s->desc.path, ".old", &s->path);
     (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
                                                             &search), "path", "could not be listed");
+    if (c->status) return;
+    memopt_i_save_clean(&s->host, s->desc.path, ".tmp", &s->path, &s->other); /* not before: the name is a new one */
+    memopt_i_save_clean(&s->host, s->desc.path, ".old", &s->path, &s->other);
     s->generation.number = search.is_found ? search.found.number + 1 : 1;
     (void)memopt_i_must_fit(c, s->generation.number <= MEMOPT_I_SAVE_LAST, "path", "has the last number that there is");
     if (!search.is_found && !c->status) memopt_i_save_sync_run(s);
@@ -41564,6 +41601,61 @@ static void memopt_i_save_begin(memopt_i_save *s) {
                                                                                  &s->generation, ".tmp")),
                                     "generation", "could not be made");
     for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
+}
+
+/* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
+   checksum? It is read piece by piece into the buffer of the tiles. */
+static int memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
+    const memopt_files *f = &s->host.files;
+    uint64_t size = 0;
+    uint64_t at = 0;
+    uint32_t found = 0;
+    size_t done = 0;
+
+    if (f->size_fn(f->user, file, &size) || size < 12 || (bytes && size != bytes)) return 0;
+    if (!count) count = size;
+    while (at < count) {
+        const uint64_t left = count - at;
+        const size_t next = left < s->desc.tile ? (size_t)left : s->desc.tile;
+
+        if (f->read_fn(f->user, file, at, s->stage, next, &done) || done < next) return 0;
+        found = memopt_crc32c(found, s->stage, next);
+        at += next;
+    }
+    return found == crc;
+}
+
+static int memopt_i_save_finds(memopt_i_save *s, const char *path, uint64_t bytes, uint64_t count, uint32_t crc) {
+    const memopt_files *f = &s->host.files;
+    void *file = NULL;
+    int has;
+
+    if (f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
+    has = memopt_i_save_has(s, file, bytes, count, crc);
+    (void)f->close_fn(f->user, file); /* it was only read */
+    return has;
+}
+
+static int memopt_i_save_is_whole(memopt_i_save *s, const memopt_i_generation *g, const char *suffix) {
+    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, g, suffix);
+
+    return memopt_i_save_finds(s, path, 0, 0, MEMOPT_I_SAVE_RESIDUE);
+}
+
+/* Do the names of the generation still lead to what was written? Another run that saves here takes it for a leftover,
+   removes it, and may have begun one of the same name. */
+static memopt_status memopt_i_save_look_back(memopt_i_save *s) {
+    int is_ours = memopt_i_save_is_whole(s, &s->generation, ".tmp");
+    size_t r;
+
+    for (r = 0; r < s->ranks && is_ours; ++r) {
+        const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
+        const char *path = memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
+
+        is_ours = memopt_i_save_finds(s, path, of[0], of[1], (uint32_t)of[2]);
+    }
+    return is_ours ? MEMOPT_OK : memopt_i_refuse(&s->checks, MEMOPT_ERR_IO, "generation",
+                                                 "is not what was written: does another run save here?");
 }
 
 /* From here on the generation is there. */
@@ -41576,7 +41668,8 @@ static void memopt_i_save_commit(memopt_i_save *s) {
     if (memopt_i_save_write_manifest(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
     (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
-    if (c->status) return;
+    if (c->status || memopt_i_save_look_back(s)) return;
+    from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
     (void)memopt_i_save_refuse_host(c, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
                                                                                      &s->generation, "")),
                                     "generation", "could not be renamed");
@@ -41591,52 +41684,17 @@ static void memopt_i_save_give_up(memopt_i_save *s) {
     memopt_i_save_remove(&s->host, &s->path);
 }
 
-/* A manifest that holds? It is read piece by piece into the buffer of the tiles. */
-static int memopt_i_save_holds(memopt_i_save *s, void *file) {
-    const memopt_files *f = &s->host.files;
-    uint64_t size = 0;
-    uint64_t at = 0;
-    uint32_t crc = 0;
-    size_t done = 0;
-
-    if (f->size_fn(f->user, file, &size) || size < 12) return 0;
-    while (at < size) {
-        const uint64_t left = size - at;
-        const size_t count = left < s->desc.tile ? (size_t)left : s->desc.tile;
-
-        if (f->read_fn(f->user, file, at, s->stage, count, &done) || done < count) return 0;
-        crc = memopt_crc32c(crc, s->stage, count);
-        at += count;
-    }
-    return crc == MEMOPT_I_SAVE_RESIDUE;
-}
-
-static int memopt_i_save_is_whole(memopt_i_save *s, const memopt_i_generation *g) {
-    const memopt_files *f = &s->host.files;
-    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, g, "");
-    void *file = NULL;
-    int holds;
-
-    if (f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
-    holds = memopt_i_save_holds(s, file);
-    (void)f->close_fn(f->user, file); /* it was only read */
-    return holds;
-}
-
 /* Generations beyond those that are kept; one whose manifest is damaged takes no other's place. What fails here is
    tried again by the next save. */
 static void memopt_i_save_retire(memopt_i_save *s) {
-    const memopt_files *f = &s->host.files;
     const char *run = s->desc.path;
     size_t keep = s->desc.keep;
     memopt_i_save_search search;
 
     search.found = memopt_i_save_above_all();
     while (!memopt_i_save_newest(&s->host, run, search.found, "", &search) && search.is_found) {
-        if (keep) keep -= (size_t)memopt_i_save_is_whole(s, &search.found);
-        else if (!f->rename_fn(f->user, memopt_i_save_dir(&s->path, run, &search.found, ""),
-                               memopt_i_save_dir(&s->other, run, &search.found, ".old")))
-            memopt_i_save_remove(&s->host, &s->other);
+        if (keep) keep -= (size_t)memopt_i_save_is_whole(s, &search.found, "");
+        else memopt_i_save_discard(&s->host, run, &search.found, "", &s->path, &s->other);
     }
 }
 

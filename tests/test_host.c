@@ -449,6 +449,27 @@ static void host_files_dirs(void) {
     CHECK(h.files.remove_fn(h.files.user, c) == MEMOPT_OK && h.files.remove_fn(h.files.user, dir) == MEMOPT_OK);
     CHECK(h.files.remove_fn(h.files.user, dir) == MEMOPT_ERR_IO);
 }
+static memopt_status host_parent_told(void *user, const char *path) {
+    strcpy((char *)user, path);
+    return MEMOPT_ERR_STATE;
+}
+static void host_parents(void) { /* the directory that a path is in: what is a separator depends on the system */
+    static const struct { const char *path, *posix, *windows; } paths[] = {
+        { "run", ".", "." }, { "run//", ".", "." }, { "", ".", "." }, { "/", "/", "/" }, { "/run", "/", "/" }, { "a/b/", "a/", "a/" },
+        { "a/b\\c", "a/", "a/b\\" }, { "b\\c", ".", "b\\" }, { "a/c\\", "a/", "a/" }, { "C:\\run", ".", "C:\\" } };
+    size_t i; char path[20], told[20]; memopt_files f;
+    memset(&f, 0, sizeof f);
+    f.sync_dir_fn = host_parent_told; f.user = told;
+    for (i = 0; i < sizeof paths / sizeof *paths; ++i) {
+        strcpy(path, paths[i].path);
+        CHECK_AT(memopt_i_files_sync_parent(&f, path) == MEMOPT_ERR_STATE && !strcmp(path, paths[i].path), i);
+#if defined(_WIN32)
+        CHECK_AT(!strcmp(told, paths[i].windows), i);
+#else
+        CHECK_AT(!strcmp(told, paths[i].posix), i);
+#endif
+    }
+}
 static void host_files_reserve(void) {
     memopt_host h; void *file = NULL; char path[600], bytes[8]; uint64_t size = 99; size_t done = 0, i;
     static const uint64_t rooms[] = { 0, 1, 4096, 100, 5000, 20000, 8192, 40960 };
@@ -1246,6 +1267,7 @@ static void test_host_section(void) {
     RUN(host_files_apart);
 #endif
     RUN(host_files_dirs);
+    RUN(host_parents);
     RUN(host_files_reserve);
     RUN(host_files_direct);
     RUN(host_files_failing);

@@ -93,7 +93,7 @@ static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_
     describe_cpu_model(e, o, ops);
     if (take_tables(e)) return 1;
     if (open_arena(e, capacity)) return 1;
-    if (push_parameters(e) || push_optimizer(e, o) || push_list(e, o) || push_batch(e)) return 1;
+    if (push_parameters(e) || push_optimizer(e, o) || push_list(e, o) || push_batch(e) || push_ahead(e)) return 1;
     if (o->keep == KEEP_CONVENTIONAL ? push_conventional(e) : open_tape(e, o)) return 1;
     bytes = memopt_tape_get_stats(e->tape).peak;                         /* memopt 6: known before anything has run */
     e->peak = in_pages(memopt_arena_get_stats(e->arena).used_low + ((bytes + 63) & ~(size_t)63), 1);
@@ -116,11 +116,12 @@ static int batch_fits(const options *o, void *user) {
 /* ---- one step ---- */
 #define HELD_IMAGES ((uint64_t)1 << 40) /* no training gets that far */
 
-/* first: the number of a sequence, of those that are trained on, or of those that are not. */
-static int load_batch(engine *e, const options *o, data *d, uint64_t first, int held_back) {
+/* number: of a batch, of those that are trained on, or of those that are not. */
+static int load_batch(engine *e, const options *o, data *d, uint64_t number, int held_back) {
     const model *m = &e->m; const transformer *t = &m->shape; size_t side = 1; memopt_status s = MEMOPT_OK;
     int32_t *const ids = (int32_t *)e->input; char *const message = e->message; const size_t n = sizeof e->message;
-    if (!m->vit) return load_tokens(o, d, first, held_back, t->batch, ids, e->targets, message, n);
+    const uint64_t first = number * t->batch;
+    if (!m->vit) return load_tokens(o, d, number, held_back, t->batch, ids, e->targets, message, n);
     while (side * side < o->context) ++side;
     data_images(o->seed, first + (held_back ? HELD_IMAGES : 0), t->batch, side, PATCH_SIDE, e->pixels, e->targets);
     if (t->type == MEMOPT_TYPE_BF16)
@@ -166,7 +167,7 @@ static int step(engine *e, const options *o, data *d, size_t number) {
     if (said(e, "The step", s)) return 1;                                /* and its gradients are gone: step_tensor() */
     for (i = 0; i < o->accumulate; ++i) {
         e->m.shape.accumulate = i > 0;
-        if (load_batch(e, o, d, ((uint64_t)number * o->accumulate + i) * o->batch, 0) || pass(e)) return 1;
+        if (load_batch(e, o, d, (uint64_t)number * o->accumulate + i, 0) || pass(e)) return 1;
     }
     if (!o->fuse_step) return apply(e, o, &run);
     return said(e, "The step", memopt_optim_end(e->optim));              /* memopt 12 */
@@ -182,7 +183,7 @@ static int evaluate(engine *e) { /* a forward alone; in a conventional engine a 
 static int validate(engine *e, const options *o, data *d, outcome *out) {
     const size_t batches = held_batches(o); double sum = 0; size_t i;
     for (i = 0; i < batches; ++i) {
-        if (load_batch(e, o, d, (uint64_t)i * o->batch, 1) || evaluate(e)) return 1;
+        if (load_batch(e, o, d, i, 1) || evaluate(e)) return 1;
         sum += e->m.head.loss * (double)o->accumulate; /* a batch counts as a part of its step */
     }
     out->held_steps = (uint32_t)o->validate;
@@ -218,7 +219,7 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; saves s; int wrong;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
-    if (init_scale(e)) return 1;
+    if (init_scale(e) || open_feed(e, o, d, o->accumulate, 0, 1)) return 1;
     wrong = saves_open(&s, e, o, NULL, NULL) || train_from(e, o, d, out, &s);
     saves_close(&s);
     return wrong;
@@ -285,6 +286,7 @@ static int run_with(options *o, const memopt_ops *ops, const beside *known, data
     describe_outcome(e, o, out);
     if (!o->dry_run) {
         if (train(e, o, d, out) || (o->sample && sample(e, o, d, 1))) return 1;
+        outcome_feed(out, data_end_feed(d)); /* its place in the arena is used for something else now */
         out->gemm_flops = gemm_peak(e);
         out->mfu = out->gemm_flops > 0 ? out->flops_per_step / out->seconds_per_step / out->gemm_flops : 0;
         out->measured_peak = process_highest();
@@ -333,6 +335,7 @@ static int run_and_tell(int argc, char **argv) {
         printf("measured %.3f MB, %.1f tokens/s, %.0f %% of the product's speed, loss %.5f, weights %016llx\n",
                (double)out.measured_peak / 1e6, out.tokens_per_second, 100 * out.mfu,
                (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
+    if (out.batches) tell_feed(&out);
     if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
     if (o.json && json_write(o.json, &out)) {
         fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);

@@ -125,13 +125,13 @@ static int batch_fits(const options *o, void *user) {
 }
 
 /* ---- one step ---- */
-static int load_batch(card *c, const options *o, data *d, uint64_t first, int held_back) {
+static int load_batch(card *c, const options *o, data *d, uint64_t number, int held_back) {
     engine *e = &c->e;
     const size_t rows = transformer_rows(&e->m.shape), bytes = rows * sizeof(int32_t);
     int32_t *const targets = c->tokens + rows;
     memopt_cuda_status s;
 
-    if (load_tokens(o, d, first, held_back, o->batch, c->tokens, targets, e->message, sizeof e->message)) return 1;
+    if (load_tokens(o, d, number, held_back, o->batch, c->tokens, targets, e->message, sizeof e->message)) return 1;
     s = memopt_cuda_transfer_in(c->transfer, e->input, c->tokens, bytes, NULL); /* cuda 5 */
     if (!s) s = memopt_cuda_transfer_in(c->transfer, e->targets, targets, bytes, NULL);
     return card_said(c, "The batch", s);
@@ -205,7 +205,7 @@ static int step(card *c, const options *o, data *d, size_t number) {
     for (i = 0; i < o->accumulate; ++i) {
         e->m.shape.accumulate = i > 0;
         e->m.shape.ops.d_loss = c->d_losses + i;
-        if (load_batch(c, o, d, ((uint64_t)number * o->accumulate + i) * o->batch, 0) || pass(c)) return 1;
+        if (load_batch(c, o, d, (uint64_t)number * o->accumulate + i, 0) || pass(c)) return 1;
     }
     if (o->fuse_step ? card_said(c, "The step", memopt_cuda_optim_end(e->optim)) : apply(c, o, &run)) return 1;
     return read_losses(c, o->accumulate, &e->m.loss) || !step_is_whole(c, o);
@@ -220,7 +220,7 @@ static int validate(card *c, const options *o, data *d, outcome *out) {
 
     e->m.shape.ops.d_loss = c->d_losses;
     for (i = 0; i < batches; ++i) {
-        if (load_batch(c, o, d, (uint64_t)i * o->batch, 1)) return 1;
+        if (load_batch(c, o, d, i, 1)) return 1;
         if (said(e, "An evaluation", memopt_tape_evaluate(e->tape, e->input, c->d_output))) return 1; /* cuda 10 */
         if (read_losses(c, 1, &loss)) return 1;
         sum += loss * (double)o->accumulate; /* a batch counts as a part of its step */
@@ -235,7 +235,7 @@ static int train(card *c, const options *o, data *d, outcome *out) {
     double since, worked, begin, begun;
     size_t i;
 
-    if (put_weights(c, o->seed)) return 1;
+    if (put_weights(c, o->seed) || open_feed(&c->e, o, d, o->accumulate, 0, 1)) return 1;
     since = now();
     worked = seconds_worked();
     for (i = 0; i < o->steps; ++i) {
@@ -283,6 +283,7 @@ static int run_with(card *c, options *o, data *d, outcome *out) {
     describe_outcome(&c->e, o, out);
     if (o->dry_run) return 0;
     if (train(c, o, d, out)) return 1;
+    outcome_feed(out, data_end_feed(d));
     out->measured_peak = card_taken(c) - before;
     return 0;
 }

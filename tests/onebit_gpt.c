@@ -29,7 +29,7 @@ static int learner_train(learner *l, memopt_comm *comm) {
     l->e.m.head.rule.scale = 1; l->e.m.head.targets = l->e.targets;
     for (i = 0; !s && i < l->o.steps; ++i) {
         l->e.m.loss = 0; group.rate = rate_at(&l->o, i); group.beta2 = 0.95;
-        if (load_batch(&l->e, &l->o, &l->d, (i * RANKS + l->rank) * l->o.batch, 0) || pass(&l->e)) return 1;
+        if (load_batch(&l->e, &l->o, &l->d, i * RANKS + l->rank, 0) || pass(&l->e)) return 1;
         if (i >= STEPS - LAST) l->loss += l->e.m.loss / LAST;
         s = memopt_onebit_step(x, &run);
         if (s) l->e.error = memopt_onebit_error(x);
@@ -43,7 +43,8 @@ static void *learner_main(void *user) {
     learner *l = (learner *)user; memopt_comm_desc c = { 0 }; memopt_comm *comm = NULL; beside b = { 0, 0 }; memopt_ops ops = { 0 }; size_t peak; int k;
     c.transport = memopt_ranks_transport(l->ranks, l->rank);
     l->wrong = memopt_comm_create(&c, &comm) || data_open(l->o.data, l->o.vocab, l->o.context, &l->d, l->e.message, sizeof l->e.message)
-            || !(peak = planned_arena(&l->o, &ops, &b, l->e.message, sizeof l->e.message)) || engine_open(&l->e, &l->o, &ops, peak, &b) || learner_train(l, comm);
+            || !(peak = planned_arena(&l->o, &ops, &b, l->e.message, sizeof l->e.message)) || engine_open(&l->e, &l->o, &ops, peak, &b)
+            || open_feed(&l->e, &l->o, &l->d, RANKS, l->rank, RANKS) || learner_train(l, comm);
     for (k = 0; k < 3; ++k) l->sent += memopt_comm_get_stats(comm).sent[k];
     if (l->wrong) { fprintf(stderr, "rank %zu: %s\n", l->rank, l->e.message); memopt_comm_abort(comm); }
     return NULL;
@@ -72,7 +73,7 @@ int main(void) {
            (unsigned long long)learners[0].sent, (unsigned long long)want, (unsigned long long)(2 * chunk + 8) * (RANKS - 1), (unsigned long long)elements * 4 * (RANKS - 1) / RANKS);
     for (r = 0; r < RANKS; ++r) wrong |= learners[r].sent != want || learners[r].stats.exact != WARMUP || learners[r].stats.compressed != STEPS - WARMUP;
     wrong |= !(fabs(loss) < 0.02) || weights_hash(&learners[0].e.m) != weights_hash(&learners[1].e.m);
-    for (r = 0; r < RANKS; ++r) { engine_close(&learners[r].e); data_close(&learners[r].d); }
+    for (r = 0; r < RANKS; ++r) { data_close(&learners[r].d); engine_close(&learners[r].e); }
     memopt_ranks_destroy(ranks);
     puts(wrong ? "NOT as it should" : "as it should");
     return wrong;

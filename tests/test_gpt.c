@@ -310,41 +310,70 @@ static void gpt_data_errors(void) {
 #endif
     remove(gpt_file("d")); remove(gpt_file("d.u16"));
 }
+static unsigned char gpt_place[65536]; /* of what a feed reads ahead */
+static void gpt_feed(data *d, uint64_t seed, size_t batch, size_t context, size_t units, size_t rank, size_t ranks) {
+    const data_shape shape = { seed, batch, context, units, rank, ranks };
+    const size_t bytes = data_feed_bytes(batch, context);
+
+    (void)data_end_feed(d);
+    memset(gpt_place, 0xA5, sizeof gpt_place);
+    CHECK(bytes > 2 * batch * (context + 1) * 2 && bytes < sizeof gpt_place);
+    CHECK(data_feed(d, &shape, gpt_place, gpt_message, sizeof gpt_message) == 0);
+    CHECK(gpt_place[bytes] == 0xA5); /* no more than was told */
+}
 static void gpt_data_shrinks(void) { /* a file that is changed while it is read */
     data d; int32_t in[64], out[64]; const size_t n = gpt_tokens(20240520, 1, 4000, 4000); const char *path;
     CHECK(data_open(gpt_put("d", gpt_bytes, n), 1000, 8, &d, gpt_message, sizeof gpt_message) == 0);
     memset(gpt_bytes + 1024, 255, n - 1024);
     path = gpt_put("d", gpt_bytes, n); /* other tokens in the same place */
-    CHECK(data_batch(&d, 1, 0, 8, 8, in, out, gpt_message, sizeof gpt_message) == 1 && strstr(gpt_message, "65535"));
+    gpt_feed(&d, 1, 8, 8, 1, 0, 1);
+    CHECK(data_batch(&d, 0, in, out, gpt_message, sizeof gpt_message) == 1 && strstr(gpt_message, "65535"));
     gpt_put("d", gpt_bytes, 1030);
-    CHECK(data_batch(&d, 1, 0, 8, 8, in, out, gpt_message, sizeof gpt_message) == 1 && strstr(gpt_message, "changed"));
+    CHECK(data_batch(&d, 7, in, out, gpt_message, sizeof gpt_message) == 1 && strstr(gpt_message, "shorter"));
+    CHECK(strstr(gpt_message, path) && gpt_message[strlen(gpt_message) - 1] == '?');
+    (void)data_end_feed(&d);
+    {
+        const data_shape shape = { 1, 8, 8, 1, 0, 1 };
+
+        CHECK(data_feed(&d, &shape, gpt_place, gpt_message, sizeof gpt_message) == 1 && !d.feed);
+        CHECK(strstr(gpt_message, "tokens") && strstr(gpt_message, "changed"));
+    }
     data_close(&d); remove(path);
 }
 enum { GPT_BATCH = 64, GPT_CONTEXT = 24 };
 static int32_t gpt_in[GPT_BATCH * GPT_CONTEXT], gpt_out[GPT_BATCH * GPT_CONTEXT], gpt_in2[GPT_BATCH * GPT_CONTEXT],
     gpt_out2[GPT_BATCH * GPT_CONTEXT];
 static void gpt_batches(const char *path, size_t tokens) { /* of tokens i * 7 % 1000 */
-    data d; size_t i, at, low = 0, high = 0;
+    enum { WINDOWS = 999 / GPT_CONTEXT };
+    data d; size_t i, at, rank, seen[WINDOWS] = { 0 };
     CHECK(data_open(path, 1000, GPT_CONTEXT, &d, gpt_message, sizeof gpt_message) == 0 && d.tokens == tokens);
     if (!d.file) return;
-    CHECK(data_batch(&d, 5, 1000, GPT_BATCH, GPT_CONTEXT, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
+    gpt_feed(&d, 5, GPT_BATCH, GPT_CONTEXT, 1, 0, 1);
+    CHECK(data_batch(&d, 16, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0); /* as when a run is resumed */
     for (i = 0; i < GPT_BATCH * GPT_CONTEXT; ++i) {
         const int32_t next = (gpt_in[i] + 7) % 1000; /* what follows in the file */
         CHECK_AT(gpt_in[i] >= 0 && gpt_in[i] < 1000 && gpt_out[i] == next, i);
         CHECK_AT(i % GPT_CONTEXT == 0 || gpt_in[i] == gpt_out[i - 1], i);
     }
-    for (at = 0; at < GPT_BATCH; at += 4) { /* any part of it is the same alone */
-        CHECK(data_batch(&d, 5, 1000 + at, 4, GPT_CONTEXT, gpt_in2 + at * GPT_CONTEXT, gpt_out2 + at * GPT_CONTEXT,
-                         gpt_message,
-                         sizeof gpt_message) == 0);
+    for (rank = 0; rank < 5; ++rank) { /* the same in micro-batches, over ranks of which the last has none in a step of 4 */
+        gpt_feed(&d, 5, 4, GPT_CONTEXT, 4, rank, 5);
+        CHECK((d.feed == NULL) == (rank == 4));
+        for (at = rank; d.feed && at < 16; at += 4)
+            CHECK(data_batch(&d, 16 * 16 + at, gpt_in2 + at * 4 * GPT_CONTEXT, gpt_out2 + at * 4 * GPT_CONTEXT, gpt_message, sizeof gpt_message) == 0);
     }
     CHECK(!memcmp(gpt_in, gpt_in2, sizeof gpt_in) && !memcmp(gpt_out, gpt_out2, sizeof gpt_out));
-    CHECK(data_batch(&d, 6, 1000, GPT_BATCH, GPT_CONTEXT, gpt_in2, gpt_out2, gpt_message, sizeof gpt_message) == 0);
+    gpt_feed(&d, 6, GPT_BATCH, GPT_CONTEXT, 1, 0, 1);
+    CHECK(data_batch(&d, 16, gpt_in2, gpt_out2, gpt_message, sizeof gpt_message) == 0);
     CHECK(memcmp(gpt_in, gpt_in2, sizeof gpt_in) != 0); /* another seed */
-    for (i = 0; i < GPT_BATCH; ++i) { /* windows lie all over the file */
-        low += gpt_in[i * GPT_CONTEXT] * 143 % 1000 < 500; high += gpt_in[i * GPT_CONTEXT] * 143 % 1000 >= 500;
+    gpt_feed(&d, 6, 1, GPT_CONTEXT, 1, 0, 1);
+    for (i = 0; i < 3 * WINDOWS; ++i) { /* an epoch has every window once: of token 7 t is 7 * 24 * window % 1000 */
+        CHECK(data_batch(&d, i, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
+        for (at = 0; at < WINDOWS && (int32_t)(at * GPT_CONTEXT * 7 % 1000) != gpt_in[0]; ++at) {}
+        CHECK_AT(at < WINDOWS, i);
+        if (at < WINDOWS) ++seen[at];
+        CHECK_AT(at == WINDOWS || seen[at] == i / WINDOWS + 1, i);
     }
-    CHECK(low > GPT_BATCH / 4 && high > GPT_BATCH / 4);
+    CHECK(memopt_feed_get_stats(d.feed).units == 3 * WINDOWS && data_end_feed(&d).units == 3 * WINDOWS && !d.feed);
     data_close(&d);
 }
 static void gpt_data_batches(void) {
@@ -353,7 +382,8 @@ static void gpt_data_batches(void) {
     path = gpt_put("d.u16", gpt_bytes + 1024, 2000); gpt_batches(path, 1000); remove(path);
     path = gpt_put("d", "abcdefghi", 9); /* exactly a context and one more: there is one window */
     CHECK(data_open(path, 256, 8, &d, gpt_message, sizeof gpt_message) == 0 && d.bytes == 1 && d.tokens == 9);
-    if (d.file) CHECK(data_batch(&d, 1, 77, 2, 8, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0
+    gpt_feed(&d, 1, 2, 8, 1, 0, 1);
+    if (d.file) CHECK(data_batch(&d, 77, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0
                       && gpt_in[0] == 'a' && gpt_in[15] == 'h' && gpt_out[0] == 'b' && gpt_out[15] == 'i');
     data_close(&d); remove(path);
 }
@@ -365,8 +395,9 @@ static void gpt_data_held(void) { /* the last tenth is for looking only, and all
     CHECK(data_hold_back(&d, 100, gpt_message, sizeof gpt_message) == 1 && d.training == 1000); /* a hundred: none follows */
     CHECK(strstr(gpt_message, "--validate") && gpt_message[strlen(gpt_message) - 1] == '.');
     CHECK(data_hold_back(&d, 99, gpt_message, sizeof gpt_message) == 0 && d.training == 900 && d.tokens == 1000);
+    gpt_feed(&d, 3, GPT_BATCH, 24, 1, 0, 1);
     for (i = 0; i < 30; ++i) {
-        CHECK(data_batch(&d, 3, i * GPT_BATCH, GPT_BATCH, 24, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
+        CHECK(data_batch(&d, i, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);
         CHECK(gpt_out[GPT_BATCH * 24 - 1] < 900 && gpt_in[0] < 876);
         if (gpt_in[0] > high) high = gpt_in[0];
     }

@@ -1,6 +1,6 @@
-/* data.h - tokens from a file, and drawn images. Nothing is held in memory: windows are read where they lie, so that
-   the bytes of a training are those of the network. Which window is sequence number n depends on seed and n alone: any
-   part of a batch can be had by itself, and a batch in micro-batches is the same sequences. */
+/* data.h - tokens from a file, and drawn images. What is trained on comes through a feed, which reads two batches ahead:
+   each epoch is all windows of the file once, in an order of its own. Which sequences a batch has depends on the seed and
+   its number alone, so a run that was resumed, and one over more ranks, see the same. */
 #ifndef GPT_DATA_H
 #define GPT_DATA_H
 #include "memopt.h"
@@ -10,12 +10,18 @@
 
 typedef struct data {
     FILE    *file;
-    char     name[256];
+    char     name[4096];
     uint64_t tokens, training; /* training: so many at the beginning are trained on, which are all, or nine tenths */
     long     begin;    /* of the tokens, in the file */
     int      bytes;    /* of a token: 1 = text, 2 */
     size_t   vocab;    /* every token is below */
+    memopt_feed *feed; /* NULL: data_feed() was not called */
+    size_t   units;    /* its batches a step */
 } data;
+typedef struct data_shape { /* of what data_feed() hands out; ranks may be more than units: the last ones have none */
+    uint64_t seed;
+    size_t   batch, context, units, rank, ranks;
+} data_shape;
 /**
  * Open a file: of llm.c (.bin, magic 20240520), of 16-bit tokens (.u16), or else of bytes, each a token. path NULL:
  * the text of memopt.h, looked for above the source and the current folder. Every token is compared with the
@@ -25,9 +31,13 @@ static int  data_open(const char *path, size_t vocab, size_t context, data *out,
 /** The last tenth is trained on no more. 1: it is too short for a sequence. */
 static int  data_hold_back(data *d, size_t context, char *message, size_t capacity);
 static void data_close(data *d); /* also of one that is zeroed, or did not open */
-/** Sequences number first, first + 1, ...: `batch` times `context` inputs; targets are the tokens that follow them. */
-static int  data_batch(data *d, uint64_t seed, uint64_t first, size_t batch, size_t context, int32_t *inputs,
-                       int32_t *targets, char *message, size_t capacity);
+/** How many bytes data_feed() wants at `place`, whatever the file has; 0: they do not fit a size_t. */
+static inline size_t data_feed_bytes(size_t batch, size_t context);
+/** Begin to read ahead what is trained on; `place` stays the feed's until data_end_feed() or data_close(). NULL: malloc. */
+static int  data_feed(data *d, const data_shape *shape, void *place, char *message, size_t capacity);
+static memopt_feed_stats data_end_feed(data *d); /* all zero where there is none */
+/** Batch number 0, 1, ... of the run: inputs, and targets, the tokens that follow them. In order they have been read. */
+static int  data_batch(data *d, uint64_t number, int32_t *inputs, int32_t *targets, char *message, size_t capacity);
 /** The same of sequences first, first + 1, ... of `count` that lie evenly in what is held back. */
 static int  data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
                            int32_t *targets, char *message, size_t capacity);
@@ -132,6 +142,7 @@ static int data_open_file(const char *path, size_t vocab, size_t context, data *
     return 0;
 }
 static void data_close(data *d) {
+    (void)data_end_feed(d);
     if (d->file) fclose(d->file);
     d->file = NULL;
 }
@@ -151,6 +162,57 @@ static int data_hold_back(data *d, size_t context, char *message, size_t capacit
     d->training = d->tokens - held;
     return 0;
 }
+/* ---- what is trained on ---- */
+static inline size_t data_feed_bytes(size_t batch, size_t context) {
+    memopt_feed_desc desc; size_t bytes = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.token_bytes = 2; desc.length = context; desc.samples = batch;
+    (void)memopt_feed_bytes(&desc, &bytes);
+    return bytes;
+}
+static void *data_take(void *place, size_t bytes, size_t alignment) { (void)bytes; (void)alignment; return place; }
+static void data_give(void *place, void *block, size_t bytes, size_t alignment) {
+    (void)place; (void)block; (void)bytes; (void)alignment;
+}
+static int data_failed(const data *d, const char *what, memopt_status status, const memopt_error *error, char *message,
+                       size_t capacity) {
+    char why[256];
+    if (error->status != status || memopt_error_text(error, why, sizeof why, NULL))
+        snprintf(why, sizeof why, "%s", memopt_status_text(status));
+    DATA_REFUSE(status, "%.100s: %s: %.180s; was the file changed?", d->name, what, why);
+    return 0;
+}
+static int data_feed(data *d, const data_shape *shape, void *place, char *message, size_t capacity) {
+    memopt_feed_desc desc; memopt_host host; memopt_error error; memopt_status status;
+    if (shape->rank >= shape->units) return 0;
+    memset(&desc, 0, sizeof desc);
+    memset(&host, 0, sizeof host);
+    memset(&error, 0, sizeof error);
+    if (place) { host.allocator.alloc_fn = data_take; host.allocator.free_fn = data_give; host.allocator.user = place; }
+    desc.path = d->name; desc.offset = (uint64_t)d->begin; desc.tokens = d->training;
+    desc.token_bytes = (size_t)d->bytes; desc.vocabulary = d->vocab;
+    desc.length = shape->context; desc.samples = shape->batch;
+    desc.units = d->units = shape->units; desc.rank = shape->rank;
+    desc.ranks = shape->ranks < shape->units ? shape->ranks : shape->units;
+    desc.shuffle = 1; desc.seed = shape->seed;
+    desc.host = &host; desc.error = &error;
+    status = memopt_feed_create(&desc, &d->feed);
+    return data_failed(d, "the batches", status, &error, message, capacity);
+}
+static memopt_feed_stats data_end_feed(data *d) {
+    const memopt_feed_stats stats = memopt_feed_get_stats(d->feed);
+    memopt_feed_destroy(d->feed);
+    d->feed = NULL;
+    return stats;
+}
+static int data_batch(data *d, uint64_t number, int32_t *inputs, int32_t *targets, char *message, size_t capacity) {
+    const memopt_feed_stats next = memopt_feed_get_stats(d->feed); const uint64_t step = number / d->units;
+    const size_t unit = (size_t)(number % d->units); memopt_status status = MEMOPT_OK; memopt_error error;
+    if (next.step != step || next.unit != unit) status = memopt_feed_seek(d->feed, step, unit);
+    if (!status) status = memopt_feed_next(d->feed, inputs, targets);
+    error = memopt_feed_error(d->feed);
+    return data_failed(d, "a batch", status, &error, message, capacity);
+}
 /* A sequence, and the tokens that follow its own. */
 static int data_sequence(data *d, uint64_t at, size_t context, int32_t *inputs, int32_t *targets, char *message,
                          size_t capacity) {
@@ -160,15 +222,6 @@ static int data_sequence(data *d, uint64_t at, size_t context, int32_t *inputs, 
     memcpy(targets, inputs + 1, (context - 1) * sizeof *targets);
     return data_beyond(d, at, inputs, context, message, capacity)
         || data_beyond(d, at + context, targets + context - 1, 1, message, capacity);
-}
-static int data_batch(data *d, uint64_t seed, uint64_t first, size_t batch, size_t context, int32_t *inputs,
-                      int32_t *targets, char *message, size_t capacity) {
-    size_t i;
-    for (i = 0; i < batch; ++i, inputs += context, targets += context) {
-        const uint64_t at = data_random(seed, 0, first + i) % (d->training - context);
-        if (data_sequence(d, at, context, inputs, targets, message, capacity)) return 1;
-    }
-    return 0;
 }
 static int data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
                           int32_t *targets, char *message, size_t capacity) {

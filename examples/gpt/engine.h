@@ -15,6 +15,7 @@ typedef struct engine {
     memopt_optim_desc optim_desc; memopt_optim *optim;
     memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
     void *input; float *pixels; int32_t *targets;
+    void *ahead;                       /* of the batches that are read ahead */
     struct beside beside;              /* what the process has without the arena */
     unsigned char *base; memopt_mark empty; /* of the arena: its first push, and before it */
     size_t alignment;                  /* of the arena's pushes and the tape's buffers; 0: the usual */

@@ -43,6 +43,10 @@ static void json_losses(FILE *f, const char *name, const float *losses, uint32_t
     }
     fputc(']', f);
 }
+static void json_feed(FILE *f, const outcome *o) {
+    json_count(f, "batches_read_ahead", o->batches); json_count(f, "batches_waited_for", o->batches_late);
+    json_real(f, "seconds_waited_for_batches", o->seconds_late);
+}
 static void json_command(FILE *f, const char *words) { /* a list of arguments */
     fputs(",\n  \"command\": [\"train_gpt\"", f);
     while (*words) {
@@ -76,6 +80,7 @@ static void json_put(FILE *f, const outcome *o) {
     json_known(f, "mfu", o->mfu); json_known(f, "gemm_flops_per_second", o->gemm_flops);
     json_count(f, "steps", o->steps); json_count(f, "steps_of_a_loss", o->loss_steps);
     json_losses(f, "losses", o->losses, o->loss_count);
+    json_feed(f, o);
     json_count(f, "steps_between_held_back", o->held_steps);
     json_losses(f, "held_back_losses", o->held, o->held_count);
     fprintf(f, ",\n  \"weights_hash\": \"%016llx\"\n}", (unsigned long long)o->weights_hash);

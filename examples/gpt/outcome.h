@@ -2,7 +2,7 @@
    hand it to another through a pipe. */
 #ifndef GPT_OUTCOME_H
 #define GPT_OUTCOME_H
-#include <stdint.h>
+#include "memopt.h"
 
 enum { TAGS = 7, MOST_LOSSES = 1000, MOST_MOMENTS = 1200 };
 static const char *const tag_names[TAGS] = { "process", "parameters", "gradients", "optimizer", "kept activations",
@@ -24,7 +24,16 @@ typedef struct outcome {
     uint32_t moment_count;             /* memory through one training step, in the order of what happens */
     struct moment { float bytes[TAGS]; float when; } moments[MOST_MOMENTS]; /* when: 0 to 1 */
     uint64_t batch;                    /* sequences */
+    uint64_t batches, batches_late;    /* read ahead; of these, waited for; 0: images, or a dry run */
+    double   seconds_late;
 } outcome;
+
+/* What a feed says at its end, of each rank. */
+static inline void outcome_feed(outcome *o, memopt_feed_stats f) {
+    o->batches += f.units;
+    o->batches_late += f.stalls;
+    o->seconds_late += 1e-9 * (double)f.nanoseconds;
+}
 
 /* A step more. A long training has more of them than there is room for: then two become one. */
 static inline void outcome_loss(outcome *o, double loss) {

@@ -38,6 +38,12 @@ static int push_optimizer(engine *e, const options *o) { /* with its states; whe
     e->by_tag[TAG_OPTIMIZER] += memopt_arena_get_stats(e->arena).used_low - below;
     return 0;
 }
+static int push_ahead(engine *e) { /* the place of batches that are read ahead */
+    const size_t bytes = e->m.vit ? 0 : data_feed_bytes(e->m.shape.batch, e->m.shape.length);
+
+    if (!e->m.vit && !bytes) return said(e, "The batches", MEMOPT_ERR_OVERFLOW);
+    return bytes && !(e->ahead = push(e, bytes, TAG_DATA));
+}
 static int push_list(engine *e, const options *o) { /* of all gradients, and what it takes to look at them */
     size_t bytes = 0;
     list_gradients(e);

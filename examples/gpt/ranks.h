@@ -33,6 +33,7 @@ typedef struct rank_report { /* plain values: ranks send them to each other */
     traffic  others;           /* norms and losses: counted only */
     uint64_t slow_room, slow_planned[2], slow_counted[2]; /* bytes of the stores; that all steps read and write */
     uint64_t slow_memory;      /* that stores in files take beside the arena */
+    memopt_feed_stats feed;
     uint64_t process;          /* highest, with all that is beside the arena; of threads that of all of them */
 } rank_report;
 
@@ -272,7 +273,7 @@ static int rank_open_model(rank *r, size_t capacity) {
     r->tensors = (memopt_shard_tensor *)calloc(m->tensor_count, sizeof *r->tensors);
     if (!r->layers || !r->calls || !r->tensors) return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
     e->alignment = pushed(&r->o, 1);
-    if (open_arena(e, capacity) || push_batch(e)) return 1;
+    if (open_arena(e, capacity) || push_batch(e) || push_ahead(e)) return 1;
     m->weights = m->gradients = e->input; /* until a callback knows better: sizes alone are asked for */
     describe_chain(m, e->layers, e->segments);
     rank_round_outputs(r);
@@ -346,6 +347,7 @@ static void rank_close(rank *r) {
     int i;
 
     saves_close(&r->saves);
+    data_close(&r->d); /* batches that come lie in the arena */
     memopt_shard_close(r->shard);
     memopt_store_destroy(r->store);
     engine_close(&r->e); /* the tape waits for its transfers */
@@ -353,7 +355,6 @@ static void rank_close(rank *r) {
     memopt_ledger_destroy(r->e.ledger);
     for (i = 0; i < COMMS; ++i) memopt_comm_destroy(r->comms[i]);
     memopt_thread_pool_destroy(r->pool);
-    data_close(&r->d);
     free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers);
     free(r->losses); free(r->reports);
 }
@@ -565,7 +566,7 @@ static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
     e->m.loss = 0;
     if (unit == MEMOPT_SHARD_NO_UNIT) return rank_walk(r);
     if (said(e, "A pass", memopt_tape_seek(e->tape, number))) return 1;
-    if (load_batch(e, &r->o, &r->d, number * r->o.batch, 0) || pass(e)) return 1;
+    if (load_batch(e, &r->o, &r->d, number, 0) || pass(e)) return 1;
     rank_losses(r, r->number)[round] = e->m.loss;
     return 0;
 }
@@ -690,6 +691,7 @@ static void rank_measure(rank *r, traffic counted, uint64_t steps) {
     own->counted = counted;
     own->others = r->others;
     own->process = process_highest();
+    own->feed = memopt_feed_get_stats(r->d.feed);
     rank_planned_for(own, r->o.steps, steps);
     if (d.slow && !memopt_shard_plan(&d, &b)) { /* a step left out moves and says nothing */
         own->slow_planned[0] -= r->skipped * b.slow_written;
@@ -725,7 +727,7 @@ static int rank_validate(rank *r) {
     for (i = 0; i < batches; i += r->o.ranks) {
         const size_t own = least(i + r->number, batches - 1); /* beyond the last: all use the same weights together */
 
-        if (load_batch(&r->e, &r->o, &r->d, (uint64_t)own * r->o.batch, 1) || evaluate(&r->e)) return 1;
+        if (load_batch(&r->e, &r->o, &r->d, own, 1) || evaluate(&r->e)) return 1;
         r->losses[r->number] = r->e.m.head.loss * (double)r->o.units;
         if (rank_gather(r, "The loss", r->losses, sizeof *r->losses)) return 1;
         for (k = 0; k < r->o.ranks && i + k < batches; ++k) sum += r->losses[k];
@@ -796,6 +798,7 @@ static int rank_train(rank *r) {
     if (rank_hash(r, &hash)) return 1;
     if (r->o.sample && sample(&r->e, &r->o, &r->d, r->out != NULL)) return 1;
     if (!r->out) return 0;
+    for (i = 0; i < r->o.ranks; ++i) outcome_feed(r->out, r->reports[i].feed);
     r->out->weights_hash = hash;
     r->out->seconds_per_step = trained / (double)steps;
     r->out->cpu_seconds_per_step = worked / (double)steps; /* of all ranks that are threads of this process */
@@ -825,6 +828,7 @@ static int rank_open(rank *r, const ranks_plan *p) {
     if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
     if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
     if (rank_open_model(r, bytes) || rank_open_kept(r, &told, &r->kept) || rank_open_tape(r, p->budget)) return 1;
+    if (open_feed(&r->e, &r->o, &r->d, r->o.units, r->number, r->o.ranks)) return 1;
     d = rank_describe_shard(r);
     if (d.slow && rank_open_tiles(r, &d, &p->bytes[r->number], &told, &r->store)) return 1;
     d.store = r->store;

@@ -80,6 +80,7 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
     if (o->dry_run) return;
     printf("%s; norms and losses are in what was sent, not in the plan\n",
            as_planned(p) ? "held as planned, to the byte" : "NOT held as planned");
+    if (out->batches) tell_feed(out);
     if (out->held_count) printf("held back: loss %.5f\n", (double)out->held[out->held_count - 1]);
     printf("%.1f tokens/s, loss %.5f, weights %016llx\n", out->tokens_per_second,
            (double)out->losses[out->loss_count - 1], (unsigned long long)out->weights_hash);
@@ -150,6 +151,7 @@ static void ranks_json_put(FILE *f, const void *what) {
     json_known(f, "cpu_seconds_per_step", out->cpu_seconds_per_step);
     json_known(f, "predicted_cpu_seconds_per_step", out->predicted_seconds);
     json_losses(f, "losses", out->losses, out->loss_count);
+    json_feed(f, out);
     json_losses(f, "held_back_losses", out->held, out->held_count);
     if (o->dry_run) fputs(",\n  \"weights_hash\": null", f);
     else fprintf(f, ",\n  \"weights_hash\": \"%016llx\"", (unsigned long long)out->weights_hash);

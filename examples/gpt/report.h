@@ -46,6 +46,10 @@ static void tell_plan(const outcome *out) {
         (double)out->predicted_peak / 1e6,
            (unsigned long long)out->parameters, (unsigned long long)out->tokens, (unsigned long long)out->batch);
 }
+static void tell_feed(const outcome *out) {
+    printf("data: %llu batches read ahead, %llu of them waited for, %.3f s\n", (unsigned long long)out->batches,
+           (unsigned long long)out->batches_late, out->seconds_late);
+}
 static void tell_switches(const options *o, outcome *out) {
     options_describe(o, out->switches, sizeof out->switches);
     options_list(o, "\n", out->command, sizeof out->command);

@@ -115,6 +115,7 @@ static int trial_open(trial *t, const options *o) {
     if (!o->vit && data_open(o->data, o->vocab, o->context, &t->d, message, n)) return 1;
     peak = planned_arena(o, &t->ops, &nothing, message, n);
     if (!peak || engine_open(&t->e, o, &t->ops, peak, &nothing) || init_scale(&t->e)) return 1;
+    if (open_feed(&t->e, o, &t->d, 1, 0, 1)) return 1;
     for (i = 0; i < t->e.m.tensor_count; ++i)
         if (said(&t->e, "The weights", init_tensor(&t->e.m, i, &t->e.m.tensors[i], o->seed))) return 1;
     t->e.m.head.rule.scale = 1; t->e.m.head.targets = t->e.targets; t->e.m.optim = t->e.optim;

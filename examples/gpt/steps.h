@@ -33,10 +33,25 @@ enum { HELD_SEQUENCES = 128 /* at least, in whole batches */ };
 
 static size_t held_batches(const options *o) { return (HELD_SEQUENCES + o->batch - 1) / o->batch; }
 
-/* first: the number of a sequence, of those that are trained on, or of those that are not. */
-static int load_tokens(const options *o, data *d, uint64_t first, int held_back, size_t batch, int32_t *ids, int32_t *targets,
+/* From here on batches are read ahead: this rank's, of `units` of all ranks a step. */
+static int open_feed(engine *e, const options *o, data *d, size_t units, size_t rank, size_t ranks) {
+    data_shape shape;
+    shape.seed = o->seed; shape.batch = o->batch; shape.context = o->context;
+    shape.units = units; shape.rank = rank; shape.ranks = ranks;
+    return !o->vit && data_feed(d, &shape, e->ahead, e->message, sizeof e->message);
+}
+
+/* number: of a batch, of those that are trained on, or of those that are not. Without a feed, in a rehearsal and on a
+   rank that never has a batch, nobody looks at what is in it. */
+static int load_tokens(const options *o, data *d, uint64_t number, int held_back, size_t batch, int32_t *ids, int32_t *targets,
                        char *message, size_t n) {
-    if (!held_back) return data_batch(d, o->seed, first, batch, o->context, ids, targets, message, n);
-    return data_held_back(d, held_batches(o) * o->batch, (size_t)first, batch, o->context, ids, targets, message, n);
+    const size_t bytes = batch * o->context * sizeof *ids;
+
+    if (held_back)
+        return data_held_back(d, held_batches(o) * o->batch, (size_t)number * batch, batch, o->context, ids, targets, message, n);
+    if (d->feed) return data_batch(d, number, ids, targets, message, n);
+    memset(ids, 0, bytes);
+    memset(targets, 0, bytes);
+    return 0;
 }
 #endif

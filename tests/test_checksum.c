@@ -86,6 +86,17 @@ static void checksum_longer(void) { /* around the places where scalar code goes 
     }
     free(bytes);
 }
+static void checksum_streams(void) { /* the instruction alone, as on processors that multiply no registers */
+#if defined(MEMOPT_I_HAS_CRC)
+    const size_t three = 3 * 4096; unsigned char *bytes = checksum_bytes(2 * three + 20, 8); size_t n;
+    if (memopt_i_crc_level(memopt_simd_best()) == MEMOPT_SIMD_SCALAR) { SKIP("no instruction"); free(bytes); return; }
+    for (n = three - 20; n <= 2 * three + 20; n += n == three + 20 ? three - 40 : 1)
+        CHECK_AT(~memopt_i_crc_instruction(~9u, bytes, n) == checksum_defined_long(9, bytes, n), n);
+    free(bytes);
+#else
+    SKIP("no instruction");
+#endif
+}
 static void checksum_workers(void) { /* one value for any workers and level; what it is cut into depends on the bytes alone */
     static const int workers[] = { 0, 1, 3, 8 };
     const size_t k = (size_t)256 << 10, full = 64 * k;
@@ -247,7 +258,7 @@ static void checksum_levels(void) { /* only what the processor has; and the inst
 static void test_checksum(void) {
     RUN(checksum_published);
     RUN(checksum_lengths);
-    RUN(checksum_longer);
+    RUN(checksum_longer); RUN(checksum_streams);
     RUN(checksum_workers);
     RUN(checksum_refused);
     RUN(checksum_pieces);

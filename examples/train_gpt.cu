@@ -352,6 +352,7 @@ int main(int argc, char **argv) {
     if (out.loss_count)
         printf("measured %.3f MB, %.1f tokens/s, loss %.5f, weights %016llx\n", (double)out.measured_peak / 1e6,
                out.tokens_per_second, (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
+    if (out.batches) tell_feed(&out);
     if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
     if (o.json && json_write(o.json, &out)) {
         fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);

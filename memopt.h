@@ -13724,7 +13724,7 @@ MEMOPT_I_HOST_DEVICE static void memopt_i_philox(uint32_t *out, uint64_t seed, u
     out[3] = d;
 }
 
-MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
+MEMOPT_I_HOST_DEVICE static memopt_noise memopt_i_noise_of(uint64_t seed, uint64_t stream) {
     memopt_noise noise;
     uint32_t words[4];
 
@@ -13734,6 +13734,8 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
     noise.shift = 0;
     return noise;
 }
+
+MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) { return memopt_i_noise_of(seed, stream); }
 
 #define MEMOPT_I_LOG_0 0.333339095f
 #define MEMOPT_I_LOG_1 (-0.250013381f)
@@ -18809,15 +18811,24 @@ MEMOPT_I_HOST_DEVICE static int memopt_i_within(double x, double least, double m
     return x >= least && x <= max;
 }
 
+/* A product that no processor keeps wider and no compiler fuses. */
+MEMOPT_I_HOST_DEVICE static double memopt_i_times_double(double a, double b) {
+#if defined(__CUDA_ARCH__)
+    return __dmul_rn(a, b);
+#else
+    const volatile double product = a * b;
+    return product;
+#endif
+}
+
 /* b to the power of t by squaring: pow() differs between C libraries. */
-static double memopt_i_optim_power(double b, uint64_t t) {
-    /* stored, so that no processor keeps it wider and no compiler fuses it */
-    volatile double result = 1;
-    volatile double square = b;
+MEMOPT_I_HOST_DEVICE static double memopt_i_optim_power(double b, uint64_t t) {
+    double result = 1;
+    double square = b;
 
     for (; t; t >>= 1) {
-        if (t & 1) result = result * square;
-        square = square * square;
+        if (t & 1) result = memopt_i_times_double(result, square);
+        square = memopt_i_times_double(square, square);
     }
     return result;
 }
@@ -18880,13 +18891,32 @@ MEMOPT_I_HOST_DEVICE static int memopt_i_gradient_terms_allowed(double f) {
     return memopt_i_within(f, 1 / 281474976710656.0, 281474976710656.0);
 }
 
+/* What a rule has of the step's number and of its rate; a device that counts steps itself works it out there. */
+typedef struct memopt_i_step_terms { float step, decay, ic1, ic2; } memopt_i_step_terms;
+
+MEMOPT_I_HOST_DEVICE static memopt_i_step_terms memopt_i_step_terms_of(memopt_optim_kind kind, double beta1,
+                                                                       double beta2, double rate, double weight_decay,
+                                                                       uint64_t step) {
+    const double c1 = memopt_i_sum_double(1, -memopt_i_optim_power(beta1, step));
+    const double c2 = memopt_i_sum_double(1, -memopt_i_optim_power(beta2, step));
+    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION;
+    const int plain = kind == MEMOPT_OPTIM_LION || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
+    memopt_i_step_terms x;
+
+    x.step = (float)(plain ? rate : rate / c1);
+    x.decay = (float)(decoupled ? memopt_i_sum_double(1, -memopt_i_times_double(rate, weight_decay)) : 1);
+    x.ic1 = (float)(1 / c1);
+    x.ic2 = (float)(1 / sqrt(c2));
+    return x;
+}
+
 static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, memopt_state_format format,
                                                     const memopt_optim_group *g,
                                                     const memopt_optim_run *run) {
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
-    const double c1 = 1 - memopt_i_optim_power(g->beta1, run->step);
-    const double c2 = 1 - memopt_i_optim_power(g->beta2, run->step);
     const int decoupled = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_LION;
+    const memopt_i_step_terms at = memopt_i_step_terms_of(d->kind, g->beta1, g->beta2, g->rate, g->weight_decay,
+                                                          run->step);
     const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(d->kind, g->beta1, g->beta2, f);
     memopt_i_update_rule r;
 
@@ -18900,15 +18930,14 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     r.nesterov = d->kind == MEMOPT_OPTIM_SGD && g->nesterov;
     r.b1 = (float)g->beta1;
     r.b2 = (float)(format == MEMOPT_STATE_8BIT && memopt_i_kind_keeps(d, 1) ? sqrt(g->beta2) : g->beta2);
-    r.ic1 = (float)(1 / c1);
-    r.ic2 = (float)(1 / sqrt(c2));
+    r.ic1 = at.ic1;
+    r.ic2 = at.ic2;
     r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
     r.coupled_decay = (float)(decoupled ? 0 : g->weight_decay);
     if (r.coupled || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_LARS)
         r.weight_limit = (float)((double)MEMOPT_I_GRADIENT_MAX / (g->weight_decay > 1e-15 ? g->weight_decay : 1e-15));
-    r.decay = (float)(decoupled ? 1 - g->rate * g->weight_decay : 1);
-    r.step = (float)(d->kind == MEMOPT_OPTIM_LION || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_RMSPROP
-                     ? g->rate : g->rate / c1);
+    r.decay = at.decay;
+    r.step = at.step;
     if (d->kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
     return r;
 }
@@ -18969,8 +18998,8 @@ static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_op
 /* By what a step's results are rounded. Noise that is new at each step would add up: after n steps a weight is the root
    of n / 4 places off. So an element keeps its 16 bits for 64 steps, XORed with the step's 6 digits in reverse order,
    van der Corput's sequence: of equal updates as many are rounded up as their sum wants, and the mean stays right. */
-static memopt_noise memopt_i_optim_noise(uint64_t seed, uint64_t stream, uint64_t step) {
-    memopt_noise noise = memopt_noise_make(seed + (step >> 6) * UINT64_C(0x9e3779b97f4a7c15), stream);
+MEMOPT_I_HOST_DEVICE static memopt_noise memopt_i_optim_noise(uint64_t seed, uint64_t stream, uint64_t step) {
+    memopt_noise noise = memopt_i_noise_of(seed + (step >> 6) * UINT64_C(0x9e3779b97f4a7c15), stream);
     uint32_t digit = 0x80008000u; /* in both halves */
 
     for (step &= 63; step; step >>= 1, digit >>= 1)

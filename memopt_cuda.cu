@@ -56,8 +56,8 @@
                  (targets, ids, lengths) is read by kernels only: see each section for what a bad one does.
      Streams     Work is launched into the stream, of the calling thread's device, and the call returns. Nothing waits
                  and nothing is allocated unless it says so. So kernels can be captured into a graph; what a host brings
-                 to them cannot: transfers, stores and sources. A captured call repeats its arguments: an optimizer's
-                 step number and the places of random bits stay as they were.
+                 to them cannot: transfers, stores and sources. A captured call repeats its arguments. What has to go
+                 on reads it on the device: memopt_cuda_optim_step_with_progress(), memopt_cuda_noise_make().
      Errors      0, or why not: memopt_cuda_status_text(). What is refused has launched nothing. An error of somebody
                  else that is pending in CUDA is told (MEMOPT_CUDA_BASE_PENDING) and left pending, by every call that
                  has something to launch.
@@ -406,6 +406,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_normal(float *d_dst, size_
                                                              uint64_t stream_number, uint64_t first,
                                                              memopt_cuda_stream stream);
 
+/**
+ * Noise on the device, for graphs that are captured once: d_noise[i] = memopt_noise_make(seed, *d_step * count + i),
+ * made when the stream comes to it. memopt_cuda_dropout_forward_with_noise() and _backward_with_noise() read one there.
+ *
+ * d_step   a number that changes, such as memopt_cuda_optim_progress.steps; aligned to 8
+ * d_noise  count of them, such as one for each layer; may be NULL when count is 0
+ * returns  OK, MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP, MEMOPT_ERR_OVERFLOW, or CUDA's
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_noise_make(memopt_noise *d_noise, size_t count, uint64_t seed,
+                                                          const uint64_t *d_step, memopt_cuda_stream stream);
+
 /* @section api_cuda_quant : api_cuda_base
    The twins of memopt_quantize_f32 and its like: the same codes and absmax, bit for bit, for any values. See api_quant
    in memopt.h for maps, blocks and what a code is. */
@@ -474,7 +485,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
    (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), what CUDA said, and
    MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor: a part that begins or ends where slices to be measured may not).
    A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its
-   own number: rates, corrections and random bits are arguments of its kernels, so capture it anew or update it. */
+   own number, rates, corrections and random bits, which are arguments of its kernels: take _step_with_progress(). */
 
 /** Bytes of device scratch: what was skipped, tables, sums and means. Kept from begin to end, and until _result(). */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes);
@@ -541,6 +552,32 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_opt
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
                                                                        const double *d_factor, void *d_scratch,
                                                                        size_t scratch_bytes, memopt_cuda_stream stream);
+
+typedef struct memopt_cuda_optim_progress { /* of the device: what changes from step to step */
+    uint64_t steps;  /* taken so far; the next one has number steps + 1, and counts itself unless it is left out */
+    double   factor; /* as *d_factor above, where memopt_cuda_clip_norm() may write it */
+    double   rate;   /* all groups' rates are multiplied by it: a schedule. 1 = as they are */
+} memopt_cuda_optim_progress;
+
+/**
+ * The step, or its begin, with all that changes read on the device: captured into a graph once, it is every step. The
+ * bits of a step whose run has that number, that factor and those rates. Step number, corrections and the noise of
+ * rounding follow `steps`; run->step only has to be at least 1.
+ *
+ * d_progress  yours, made by the host once; read and counted up when the stream comes to the begin. A rate that is not
+ *             from 0 to 1e30 leaves the step out, too
+ * returns     as with_factor; MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor)
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_progress(memopt_optim *optim,
+                                                                        const memopt_optim_run *run,
+                                                                        memopt_cuda_optim_progress *d_progress,
+                                                                        void *d_scratch, size_t scratch_bytes,
+                                                                        memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_progress(memopt_optim *optim,
+                                                                         const memopt_optim_run *run,
+                                                                         memopt_cuda_optim_progress *d_progress,
+                                                                         void *d_scratch, size_t scratch_bytes,
+                                                                         memopt_cuda_stream stream);
 
 /** What came of the step. WAITS for the stream. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
@@ -759,6 +796,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda
                                                                memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cuda_ops *ops, const memopt_dropout *x,
                                                                 memopt_cuda_stream stream);
+
+/** The same by noise that lies on the device: x->noise is not looked at. d_noise: not NULL, aligned to 4. */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward_with_noise(const memopt_cuda_ops *ops,
+                                                                          const memopt_dropout *x,
+                                                                          const memopt_noise *d_noise,
+                                                                          memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward_with_noise(const memopt_cuda_ops *ops,
+                                                                           const memopt_dropout *x,
+                                                                           const memopt_noise *d_noise,
+                                                                           memopt_cuda_stream stream);
 
 /** The ids are the device's, and nobody looks at them before the kernels do: the output of an id that is negative, or
     vocabulary or more, becomes NaN, and its gradient goes to no token. Nothing is read or written out of bounds. */
@@ -3215,6 +3262,26 @@ PUBLIC memopt_cuda_status api::memopt_cuda_random_normal(float *d_dst, size_t n,
     return random_run<MEMOPT_I_RANDOM_NORMAL>(d_dst, n, seed, stream_number, first, stream);
 }
 
+/* ---- noise ---- */
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
+noise_make_kernel(memopt_noise *noise, size_t count, uint64_t seed, const uint64_t *step) {
+    const size_t i = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
+    if (i < count) noise[i] = memopt_i_noise_of(seed, *step * count + i);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count, uint64_t seed,
+                                                      const uint64_t *d_step, memopt_cuda_stream stream) {
+    size_t bytes;
+    memopt_cuda_status s = pointer(d_step, sizeof *d_step);
+
+    if (!s && count) s = pointer(d_noise, sizeof(uint32_t));
+    if (!s && memopt_i_mul(count, sizeof *d_noise, &bytes)) s = MEMOPT_ERR_OVERFLOW;
+    if (!s) s = no_overlap(d_noise, bytes, d_step, sizeof *d_step);
+    if (s || !count) return s;
+    return MEMOPT_I_CUDA_RUN(noise_make_kernel<>, memopt_i_ceil_div(count, MEMOPT_I_CUDA_NUMBER_THREADS),
+                             MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, d_noise, count, seed, d_step);
+}
+
 /* @section cuda_quant : cuda_number api_cuda_quant
    Blocks of floats as bytes, on the device. What a code is stands at `quant` in memopt.h.
    Problem    A code is the number of middles, between neighbouring levels, below y: exactly, with middles that are no
@@ -4043,6 +4110,14 @@ struct optim_codes { /* of both moments: levels, which may be bitsandbytes', and
     float level[2][256], grid[2][32];
 };
 
+/* What the rule of a tensor has of things that the device knows: the factor, the step's number and rate. */
+struct optim_terms {
+    float4       gradient; /* limit, factor, g1, g2 */
+    float4       step;     /* step, decay, ic1, ic2 */
+    memopt_noise noise[MEMOPT_I_NOISES];
+    uint32_t     unused[3];
+};
+
 struct optim_slice {
     void       *weights, *extra;
     const void *gradients;
@@ -4061,7 +4136,7 @@ struct optim_table {
     optim_control     *control;
     const optim_codes *codes;
     const float *pace;      /* of each tensor that was measured */
-    const float4 *by;       /* memopt_i_gradient_terms of each tensor; NULL: the rules have it */
+    const optim_terms *by;  /* of each tensor; NULL: the rules have it */
     uint64_t     chunk;
     uint32_t     count, rules, kind, family, weights, gradients, state, moments, block, tile;
     uint32_t     stops;     /* control->stopped is looked at */
@@ -4076,23 +4151,33 @@ struct optim_four { float m[4], v[4]; };
 CU_DEVICE int optim_stopped(const optim_table &t) { return t.stops && t.control->stopped; }
 
 /* Before something is measured: is the whole step left out? The sums stay as begin has left them. */
-CU_DEVICE int optim_left_out(const float4 *by, const optim_control *control) {
+CU_DEVICE int optim_left_out(const optim_terms *by, const optim_control *control) {
     return by && control->stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
 }
 
-/* With a factor that only the device knows. moments: g1 and g2 depend on it, too. */
-CU_DEVICE void optim_by(memopt_i_update_rule *r, const float4 *by, int moments) {
+/* With what only the device knows. all: not only the factor. */
+CU_DEVICE void optim_by(memopt_i_update_rule *r, const optim_terms *by, int all) {
     if (!by) return;
-    const float4 x = *by;
+    const float4 x = by->gradient;
     r->limit = x.x;
     r->factor = x.y;
-    if (moments) {
-        r->g1 = x.z;
-        r->g2 = x.w;
-    }
+    if (!all) return;
+    const float4 y = by->step;
+    r->g1 = x.z;
+    r->g2 = x.w;
+    r->step = y.x;
+    r->decay = y.y;
+    r->ic1 = y.z;
+    r->ic2 = y.w;
 }
 
-CU_DEVICE const float4 *optim_by_at(const optim_table &t, int k) { return t.by ? t.by + t.slice[k].tensor : NULL; }
+CU_DEVICE const optim_terms *optim_by_at(const optim_table &t, int k) {
+    return t.by ? t.by + t.slice[k].tensor : NULL;
+}
+
+CU_DEVICE const memopt_noise &optim_noise_of(const optim_table &t, int k, int which) {
+    return t.by ? t.by[t.slice[k].tensor].noise[which] : t.slice[k].noise[which];
+}
 
 /* The family of a kind: KIND where the compiler knows it. */
 template <int KIND> CU_DEVICE int optim_kind(const optim_table &t) {
@@ -4104,7 +4189,7 @@ template <int KIND, int WIDE> CU_DEVICE memopt_i_update_rule optim_rule(const op
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
     const int kind = optim_kind<KIND>(t);
 
-    optim_by(&r, optim_by_at(t, k), kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR);
+    optim_by(&r, optim_by_at(t, k), kind != MEMOPT_I_CUDA_ADAFACTOR);
     if (WIDE) { /* it is AdamW, and the compiler may know it */
         r.coupled = r.decay_after = 0;
         r.weight_limit = 0;
@@ -4217,8 +4302,9 @@ CU_DEVICE float optim_gradient_of(uint32_t format, const uint32_t *g, int e) {
     return memopt_i_bits_float(g[e]);
 }
 
-CU_DEVICE void optim_store_weights(const optim_slice &s, uint32_t format, const float *w, uint64_t i, unsigned plus,
-                                   int whole) {
+CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format, const float *w, uint64_t i,
+                                   unsigned plus, int whole) {
+    const optim_slice &s = t.slice[k];
     uint32_t code[4];
     int e;
 
@@ -4231,7 +4317,7 @@ CU_DEVICE void optim_store_weights(const optim_slice &s, uint32_t format, const 
         return;
     }
     if (format == MEMOPT_I_WEIGHTS_BF16)
-        optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS], s.place + i + plus);
+        optim_noisy(code, w, optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + i + plus);
     else {
         CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
         optim_put16(s.extra, code, i, plus, s.count, whole);
@@ -4382,7 +4468,7 @@ template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, cons
         x->m[e] = (unsigned)e < left ? one[e].m : 0;
         x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
-    optim_store_weights(s, format, w, i, plus, whole);
+    optim_store_weights(t, k, format, w, i, plus, whole);
     if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
     return skipped;
 }
@@ -4413,11 +4499,11 @@ template <int KIND, int WIDE> CU_DEVICE void optim_floats4(const optim_raw &raw,
     }
     *skipped += optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
-        optim_noisy(code, x.m, s.noise[MEMOPT_I_NOISE_FIRST], s.place + i + plus);
+        optim_noisy(code, x.m, optim_noise_of(t, k, MEMOPT_I_NOISE_FIRST), s.place + i + plus);
         optim_put16(s.moment[0], code, i, plus, s.count, whole);
     } else if (first) optim_put32(s.moment[0], x.m, i, plus, s.count, whole);
     if (second && bf16) {
-        optim_noisy(code, x.v, s.noise[MEMOPT_I_NOISE_SECOND], s.place + i + plus);
+        optim_noisy(code, x.v, optim_noise_of(t, k, MEMOPT_I_NOISE_SECOND), s.place + i + plus);
         optim_put16(s.moment[1], code, i, plus, s.count, whole);
     } else if (second) optim_put32(s.moment[1], x.v, i, plus, s.count, whole);
 }
@@ -4713,7 +4799,7 @@ optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     int j, e;
     int bad = 0;
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
-    const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit;
+    const float limit = t.by ? t.by[s.tensor].gradient.x : t.rule[s.rule].limit;
     uint32_t raw[2][4];
 
     CU_UNROLL for (j = 0; j < 2; ++j) {
@@ -4890,7 +4976,7 @@ enum { MEMOPT_I_CUDA_OPTIM_TRUSTS = 32 };
 struct optim_trusts {
     optim_trust of[MEMOPT_I_CUDA_OPTIM_TRUSTS];
     float *pace;
-    const float4 *by;
+    const optim_terms *by;
     int    is_lamb;
 };
 
@@ -4900,7 +4986,7 @@ PRUNED __global__ void __launch_bounds__(32) optim_trust_kernel(const MEMOPT_I_C
     const optim_trust &x = t.of[blockIdx.x];
     const double w = optim_ordered(0, x.sums, x.count, 2);
     const double u = optim_ordered(0, x.sums + 1, x.count, 2);
-    const float factor = t.by ? t.by[x.tensor].y : x.factor;
+    const float factor = t.by ? t.by[x.tensor].gradient.y : x.factor;
 
     if (threadIdx.x == 0) t.pace[x.tensor] = memopt_i_trust_of(t.is_lamb, &x.group, factor, w, u);
 }
@@ -4929,7 +5015,7 @@ struct adafactor_slice {
     double     *groups;                   /* two for each 256 elements of a row */
     double     *mean;                     /* of C */
     float      *pace;
-    const float4 *by;                     /* memopt_i_gradient_terms; NULL: the rule has it */
+    const optim_terms *by;                /* NULL: the rule has it */
     memopt_optim_group group;
     uint64_t    step, all, count;         /* all: of the whole tensor */
     uint64_t    columns, panel_size;      /* 0: a vector; elements of a panel */
@@ -5211,7 +5297,7 @@ struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */
     optim_control *control;
     optim_codes   *codes;
     float  *pace;             /* this and the next two: one for each tensor */
-    float4 *by;
+    optim_terms *by;
     double *mean, *sums;
     double *groups;           /* two for each of group_count */
     size_t  group_count, bytes;
@@ -5251,7 +5337,7 @@ PRUNED void optim_lay_out(const memopt_optim *o, optim_parts *p, memopt_carver *
     p->control = (optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
     p->codes = (optim_codes *)memopt_carve(c, 1, sizeof *p->codes, 256);
     p->pace = (float *)memopt_carve(c, tensors, sizeof *p->pace, 256);
-    p->by = (float4 *)memopt_carve(c, tensors, sizeof *p->by, 256);
+    p->by = (optim_terms *)memopt_carve(c, tensors, sizeof *p->by, 256);
     p->mean = (double *)memopt_carve(c, tensors, sizeof *p->mean, 256);
     p->sums = (double *)memopt_carve(c, memopt_i_optim_sum_count(o), sizeof *p->sums, 256);
     p->groups = (double *)memopt_carve(c, p->group_count, 2 * sizeof *p->groups, 256);
@@ -5319,7 +5405,7 @@ PRUNED memopt_cuda_status optim_run_of(optim_call *c, memopt_optim *o, const mem
     return s || run ? s : MEMOPT_CUDA_ERR_NULL;
 }
 
-PRUNED float4 *optim_by_of(const optim_call *c) { /* NULL: the host has the factor */
+PRUNED optim_terms *optim_by_of(const optim_call *c) { /* NULL: the host has all of it */
     return c->o->by_device ? c->at.by : NULL;
 }
 
@@ -5822,89 +5908,138 @@ PRUNED optim_codes optim_codes_of(const memopt_optim *o) {
     return codes;
 }
 
-/* What the rules of up to 240 tensors have of a factor that is on the device. */
-enum { MEMOPT_I_CUDA_OPTIM_BETAS = 240 };
+/* What the rules of up to 90 tensors are made of, where the device knows the factor, or all that changes. */
+enum { MEMOPT_I_CUDA_OPTIM_RATES = 90 };
 
-struct optim_betas {
-    double of[MEMOPT_I_CUDA_OPTIM_BETAS][2];
-    uint32_t count, kind;
+struct optim_rates {
+    struct { double beta1, beta2, rate, weight_decay, dampening; } of[MEMOPT_I_CUDA_OPTIM_RATES];
+    uint64_t seed, first, step; /* the first tensor; step: where the host counts */
+    uint32_t count, kind, last; /* last: of a step's launches, that which counts it */
 };
 
-static_assert(sizeof(optim_betas) <= 3900, "the argument of a kernel");
+static_assert(sizeof(optim_rates) <= 3900, "the argument of a kernel");
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-optim_by_kernel(optim_control *control, float4 *by, const double *d_factor,
-                const MEMOPT_I_CUDA_ARGUMENT optim_betas betas) {
-    const unsigned i = threadIdx.x;
-    const double f = *d_factor;
-    const int allowed = memopt_i_gradient_terms_allowed(f);
+CU_DEVICE optim_terms optim_terms_of(const optim_rates &r, unsigned i, double factor, double rate, uint64_t step) {
+    const memopt_optim_kind kind = (memopt_optim_kind)r.kind;
+    const memopt_i_gradient_terms g = memopt_i_gradient_terms_of(kind, r.of[i].beta1, r.of[i].beta2, factor);
+    const memopt_i_step_terms s = memopt_i_step_terms_of(kind, r.of[i].beta1, r.of[i].beta2,
+                                                         memopt_i_times_double(r.of[i].rate, rate),
+                                                         r.of[i].weight_decay, step);
+    const bool sgd = kind == MEMOPT_OPTIM_SGD;
+    optim_terms x;
 
-    if (i == 0 && !allowed) control->stopped = MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
-    if (i >= betas.count) return;
-    const memopt_i_gradient_terms x =
-        memopt_i_gradient_terms_of((memopt_optim_kind)betas.kind, betas.of[i][0], betas.of[i][1], allowed ? f : 1);
-    by[i] = make_float4(x.limit, x.factor, x.g1, x.g2);
+    x.gradient = make_float4(g.limit, g.factor, !sgd ? g.g1 : step == 1 ? 1.0f : (float)(1 - r.of[i].dampening), g.g2);
+    x.step = make_float4(s.step, s.decay, s.ic1, s.ic2);
+    for (unsigned n = 0; n < MEMOPT_I_NOISES; ++n)
+        x.noise[n] = memopt_i_optim_noise(r.seed, (r.first + i) * MEMOPT_I_NOISES + n, step);
+    x.unused[0] = x.unused[1] = x.unused[2] = 0;
+    return x;
 }
 
-PRUNED memopt_cuda_status optim_begin_factor(const optim_call *c, const memopt_optim_run *run, const double *d_factor) {
-    const memopt_optim_desc *d = &c->o->desc;
-    optim_betas betas;
-    memopt_cuda_status s = 0;
-    size_t at, i;
+/* progress: NULL where the host counts. All read it before its number of steps is counted up. */
+PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+optim_by_kernel(optim_control *control, optim_terms *by, const double *d_factor, memopt_cuda_optim_progress *progress,
+                const MEMOPT_I_CUDA_ARGUMENT optim_rates rates) {
+    const unsigned i = threadIdx.x;
+    const double f = *d_factor;
+    const double rate = progress ? progress->rate : 1;
+    const uint64_t step = progress ? progress->steps + 1 : rates.step;
+    const int allowed = memopt_i_gradient_terms_allowed(f) && memopt_i_within(rate, 0, 1e30);
 
-    memset(&betas, 0, sizeof betas);
-    betas.kind = (uint32_t)d->kind;
-    for (at = 0; at < d->tensor_count && !s; at += i) {
-        for (i = 0; i < MEMOPT_I_CUDA_OPTIM_BETAS && at + i < d->tensor_count; ++i) {
-            const memopt_optim_group *g = &run->groups[d->tensors[at + i].group];
-            betas.of[i][0] = g->beta1;
-            betas.of[i][1] = g->beta2;
+    __syncthreads(); /* progress has been read */
+    if (i == 0 && !allowed) control->stopped = MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
+    if (i == 0 && allowed && progress && rates.last) progress->steps = step;
+    if (i < rates.count) by[i] = optim_terms_of(rates, i, allowed ? f : 1, allowed ? rate : 1, step);
+}
+
+/* What of a step only the device knows; both NULL: nothing. */
+struct optim_known {
+    const double *d_factor;
+    memopt_cuda_optim_progress *d_progress;
+};
+
+PRUNED memopt_cuda_status optim_begin_terms(const optim_call *c, const memopt_optim_run *run,
+                                            const optim_known &known) {
+    const memopt_optim_desc *d = &c->o->desc;
+    optim_rates r;
+    memopt_cuda_status s = 0;
+    size_t i;
+
+    memset(&r, 0, sizeof r);
+    r.kind = (uint32_t)d->kind;
+    r.seed = d->seed;
+    r.step = run->step;
+    for (; r.first < d->tensor_count && !s; r.first += i) {
+        for (i = 0; i < MEMOPT_I_CUDA_OPTIM_RATES && r.first + i < d->tensor_count; ++i) {
+            const memopt_optim_group *g = &run->groups[d->tensors[r.first + i].group];
+
+            r.of[i].beta1 = g->beta1;
+            r.of[i].beta2 = g->beta2;
+            r.of[i].rate = g->rate;
+            r.of[i].weight_decay = g->weight_decay;
+            r.of[i].dampening = g->dampening;
         }
-        betas.count = (uint32_t)i;
-        s = MEMOPT_I_CUDA_RUN(optim_by_kernel<>, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
-                              c->at.control, c->at.by + at, d_factor, betas);
+        r.count = (uint32_t)i;
+        r.last = r.first + i == d->tensor_count;
+        s = MEMOPT_I_CUDA_RUN(optim_by_kernel<>, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream, c->at.control,
+                              c->at.by + r.first, known.d_factor, known.d_progress, r);
     }
     return s;
 }
 
-/* d_factor: NULL where the run has the factor. */
-PRUNED memopt_cuda_status optim_begin(const optim_call *c, const memopt_optim_run *run, const double *d_factor) {
+PRUNED memopt_cuda_status optim_begin(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
     const size_t count = memopt_i_optim_sum_count(c->o);
     memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
 
-    if (!s && d_factor && run->gradient_factor != 0)
+    if (!s && known.d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
+    if (!s && known.d_progress && memopt_i_kind_measures(c->o->desc.kind))
+        s = memopt_i_optim_fail(c->o, MEMOPT_ERR_UNSUPPORTED, "this kind's steps cannot be counted by the device");
     if (!s)
         s = MEMOPT_I_CUDA_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, MEMOPT_I_CUDA_OPTIM_THREADS) + 1,
                               MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream, c->at.control, c->at.codes, c->at.sums, count,
                               optim_codes_of(c->o));
-    if (!s && d_factor) s = optim_begin_factor(c, run, d_factor);
+    if (!s && known.d_factor) s = optim_begin_terms(c, run, known);
     if (s) return s;
     memopt_i_optim_begin_set(c->o, run);
-    c->o->by_device = d_factor != NULL;
+    c->o->by_device = known.d_factor != NULL;
     return 0;
 }
 
-PRUNED memopt_cuda_status optim_factor_there(const optim_call *c, const double *d_factor) {
-    const memopt_cuda_status s = pointer(d_factor, sizeof *d_factor);
-    return s ? s : no_overlap(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
+/* A factor, or all of what changes, that lies on the device and not in the scratch. */
+PRUNED memopt_cuda_status optim_known_there(const optim_call *c, const void *d, size_t bytes) {
+    const memopt_cuda_status s = pointer(d, sizeof(double));
+    return s ? s : no_overlap(d, bytes, c->at.control, c->at.bytes);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
                                                        void *d_scratch, size_t scratch_bytes,
                                                        memopt_cuda_stream stream) {
+    const optim_known none = { NULL, NULL };
     optim_call c;
     const memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    return s ? s : optim_begin(&c, run, NULL);
+    return s ? s : optim_begin(&c, run, none);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
                                                                    const double *d_factor, void *d_scratch,
                                                                    size_t scratch_bytes, memopt_cuda_stream stream) {
+    const optim_known known = { d_factor, NULL };
     optim_call c;
     memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = optim_factor_there(&c, d_factor);
-    return s ? s : optim_begin(&c, run, d_factor);
+    if (!s) s = optim_known_there(&c, d_factor, sizeof *d_factor);
+    return s ? s : optim_begin(&c, run, known);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin_with_progress(memopt_optim *optim, const memopt_optim_run *run,
+                                                                     memopt_cuda_optim_progress *d_progress,
+                                                                     void *d_scratch, size_t scratch_bytes,
+                                                                     memopt_cuda_stream stream) {
+    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
+    optim_call c;
+    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
+    return s ? s : optim_begin(&c, run, known);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
@@ -6047,10 +6182,10 @@ PRUNED memopt_cuda_status optim_all(const optim_call *c) {
     return s;
 }
 
-PRUNED memopt_cuda_status optim_step(const optim_call *c, const memopt_optim_run *run, const double *d_factor) {
+PRUNED memopt_cuda_status optim_step(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
     memopt_cuda_status s = memopt_i_optim_step_check(c->o, run);
 
-    if (!s) s = optim_begin(c, run, d_factor);
+    if (!s) s = optim_begin(c, run, known);
     if (s) return s;
     s = optim_all(c);
     (void)memopt_optim_end(c->o);
@@ -6059,18 +6194,31 @@ PRUNED memopt_cuda_status optim_step(const optim_call *c, const memopt_optim_run
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
                                                       size_t scratch_bytes, memopt_cuda_stream stream) {
+    const optim_known none = { NULL, NULL };
     optim_call c;
     const memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    return s ? s : optim_step(&c, run, NULL);
+    return s ? s : optim_step(&c, run, none);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
                                                                   const double *d_factor, void *d_scratch,
                                                                   size_t scratch_bytes, memopt_cuda_stream stream) {
+    const optim_known known = { d_factor, NULL };
     optim_call c;
     memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = optim_factor_there(&c, d_factor);
-    return s ? s : optim_step(&c, run, d_factor);
+    if (!s) s = optim_known_there(&c, d_factor, sizeof *d_factor);
+    return s ? s : optim_step(&c, run, known);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_optim_step_with_progress(memopt_optim *optim, const memopt_optim_run *run,
+                                                                    memopt_cuda_optim_progress *d_progress,
+                                                                    void *d_scratch, size_t scratch_bytes,
+                                                                    memopt_cuda_stream stream) {
+    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
+    optim_call c;
+    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
+    return s ? s : optim_step(&c, run, known);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
@@ -8691,6 +8839,7 @@ PRUNED drawn drawn_with(float rate, memopt_noise noise, uint64_t first) {
 /* A thread has spans that are 16 apart, in pairs: what is drawn for one of them is drawn for both. */
 struct dropout : drawn {
     bool has_base;
+    const memopt_noise *d_noise; /* NULL: it has it */
 
     template <int N, int TURNS> CU_MEMBER static size_t place_of(unsigned turn) {
         enum { PER = 16 / N };
@@ -8700,16 +8849,17 @@ struct dropout : drawn {
 
     /* Bit i says whether element i of a span stays. The upper half of a word drawn is that of the second 16 of 32. */
     template <int N> CU_MEMBER uint32_t stay(const fused_place<N> &p) const {
+        const memopt_noise by = d_noise ? *d_noise : noise;
         uint32_t stays = 0;
 
         if (first % 32) {
             CU_UNROLL for (int i = 0; i < N; ++i)
-                stays |= (uint32_t)stays_at(p.at + (unsigned)i) << i;
+                stays |= (uint32_t)(memopt_i_noise16(by, first + p.at + (unsigned)i) >= threshold) << i;
             return stays;
         }
         if (p.turn) return p.kept[p.turn];
         CU_UNROLL for (int i = 0; i < N; ++i) {
-            const uint32_t both = memopt_i_noise32(noise, first + p.at + 16 + (unsigned)i);
+            const uint32_t both = memopt_i_noise32(by, first + p.at + 16 + (unsigned)i);
             stays |= (uint32_t)((both & 0xffffu) >= threshold) << i;
             p.kept[1] |= (uint32_t)((both >> 16) >= threshold) << i;
         }
@@ -9052,7 +9202,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_swiglu_backward(const memopt_cuda_ops
 }
 
 /* ---- dropout ---- */
-PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
+PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, const memopt_noise *d_noise,
+                                      memopt_cuda_stream stream) {
     dropout t;
     memopt_cuda_status s;
 
@@ -9065,6 +9216,7 @@ PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, mem
     if ((s = arrays_check(a, 3)) != 0 || !x->n || (s = ready()) != 0) return s;
     static_cast<drawn &>(t) = drawn_with(x->rate, x->noise, x->first);
     t.has_base = a[1].data != NULL;
+    t.d_noise = d_noise;
     return MEMOPT_I_CUDA_WITH(x->type, fused_run(
         t, 1, x->n,
         fused_list(array_of<FUSED_EACH>((const T *)a[0].data, 0), array_of<FUSED_MAYBE>((const T *)a[1].data, 0),
@@ -9073,12 +9225,26 @@ PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, mem
 
 PUBLIC memopt_cuda_status api::memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
                                                            memopt_cuda_stream stream) {
-    return dropout_run(x, 0, stream);
+    return dropout_run(x, 0, NULL, stream);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
                                                             memopt_cuda_stream stream) {
-    return dropout_run(x, 1, stream);
+    return dropout_run(x, 1, NULL, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_dropout_forward_with_noise(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                                      const memopt_noise *d_noise,
+                                                                      memopt_cuda_stream stream) {
+    const memopt_cuda_status s = pointer(d_noise, sizeof(uint32_t));
+    return s ? s : dropout_run(x, 0, d_noise, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_dropout_backward_with_noise(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                                       const memopt_noise *d_noise,
+                                                                       memopt_cuda_stream stream) {
+    const memopt_cuda_status s = pointer(d_noise, sizeof(uint32_t));
+    return s ? s : dropout_run(x, 1, d_noise, stream);
 }
 
 /* ---- embeddings ---- */

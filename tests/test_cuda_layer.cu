@@ -374,6 +374,48 @@ static void cuda_layer_refused_embedding(void) {
     CHECK(cuda_layer_same(y));
     cuda_layer_end();
 }
+/* Forward and backward captured once; each replay draws by the number on the device. */
+static void cuda_layer_captured(void) {
+    enum { N = 1000, LAYERS = 3 }; const uint64_t seed = 9; int type;
+    for (type = 0; type < 3; ++type) {
+        cuda_layer_array *x = cuda_layer_new(N, (memopt_type)type, type & 1, 3, 0), *y = cuda_layer_new(N, (memopt_type)type, 0, 0, 0), *g = cuda_layer_new(N, (memopt_type)type, 0, 4, 0), *d = cuda_layer_new(N, (memopt_type)type, 0, 0, 0);
+        memopt_dropout here, there; memopt_noise *noise = (memopt_noise *)test_device(LAYERS * sizeof *noise), back[LAYERS]; uint64_t *step = (uint64_t *)test_device(8), t;
+        cudaStream_t stream; cudaGraph_t graph; cudaGraphExec_t exec;
+        test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        memset(&here, 0, sizeof here);
+        here.n = N; here.rate = 0.25f; here.first = type == 2 ? 5 : 64; here.type = (memopt_type)type;
+        there = here;
+        here.input = x->here; here.residual = g->here; here.output = y->here; here.grad_output = g->here; here.grad_input = d->here;
+        there.input = x->there; there.residual = g->there; there.output = y->there; there.grad_output = g->there; there.grad_input = d->there;
+        test_synchronize();
+        test_cuda_must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        CHECK(memopt_cuda_noise_make(noise, LAYERS, seed, step, stream) == 0);
+        CHECK(memopt_cuda_dropout_forward_with_noise(NULL, &there, noise + 1, stream) == 0);
+        CHECK(memopt_cuda_dropout_backward_with_noise(NULL, &there, noise + 1, stream) == 0);
+        test_cuda_must(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+        test_cuda_must(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+        for (t = 5; t < 9; ++t) {
+            test_put(step, &t, 8);
+            test_synchronize();
+            test_cuda_must(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+            test_cuda_must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            here.noise = memopt_noise_make(seed, t * LAYERS + 1);
+            CHECK(memopt_dropout_forward(NULL, &here) == MEMOPT_OK && memopt_dropout_backward(NULL, &here) == MEMOPT_OK);
+            CHECK_AT(cuda_layer_same(y) && cuda_layer_same(d), t);
+            test_get(back, noise, sizeof back);
+            for (uint64_t k = 0; k < LAYERS; ++k) { const memopt_noise want = memopt_noise_make(seed, t * LAYERS + k); CHECK_AT(!memcmp(&want, &back[k], sizeof want), k); }
+        }
+        CHECK(memopt_cuda_noise_make(noise, LAYERS, seed, NULL, NULL) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_noise_make(NULL, 1, seed, step, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_noise_make(noise, 1, seed, (const uint64_t *)(const void *)((const char *)step + 4), NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
+        CHECK(memopt_cuda_noise_make((memopt_noise *)(void *)step, 1, seed, step, NULL) == MEMOPT_CUDA_ERR_OVERLAP && memopt_cuda_noise_make(noise, SIZE_MAX, seed, step, NULL) == MEMOPT_ERR_OVERFLOW);
+        CHECK(memopt_cuda_noise_make(NULL, 0, seed, step, NULL) == 0);
+        CHECK(memopt_cuda_dropout_forward_with_noise(NULL, &there, NULL, NULL) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_dropout_backward_with_noise(NULL, &there, NULL, NULL) == MEMOPT_CUDA_ERR_NULL);
+        test_cuda_must(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+        test_cuda_must(cudaGraphDestroy(graph), "cudaGraphDestroy");
+        test_cuda_must(cudaStreamDestroy(stream), "cudaStreamDestroy");
+        cuda_layer_end();
+    }
+}
 /* ---- rotary positions ---- */
 static void cuda_layer_rotary_case(size_t rows, size_t heads, size_t width, size_t rotated, size_t more, memopt_type type, int how) {
     const size_t stride = heads * width + more, n = rows * stride, size = memopt_type_bytes(type);
@@ -429,6 +471,7 @@ static void test_cuda_layer(void) {
     RUN(cuda_layer_dropouts);
     RUN(cuda_layer_embeddings);
     RUN(cuda_layer_many_rows);
+    RUN(cuda_layer_captured);
     RUN(cuda_layer_rotaries);
     RUN(cuda_layer_refused_rotary);
     RUN(cuda_layer_empty);

@@ -675,6 +675,97 @@ static void cuda_optim_by(void) {
         test_device_free(0);
     }
 }
+/* A step, captured once, is every step: number, rate, factor and noise are read on the device. Ten of them, across the
+   64th, where the noise of rounding gets another key; and three that are left out, which count as none. */
+static void cuda_optim_captured(void) {
+    int i, state, n = 0; uint64_t t;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 4; ++state, ++n) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state, cuda_optim_kinds[i].moment);
+        memopt_cuda_optim_progress progress = { 58, 0.5, 1 }, *d_progress, told; memopt_optim_group g[2], now[2]; memopt_optim_run run;
+        cudaStream_t stream; cudaGraph_t graph; cudaGraphExec_t exec; cuda_optim_pair *p;
+        if (memopt_i_kind_measures(s.kind) || (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb)) continue;
+        s.weights = (memopt_i_weights)(n % 4); s.gradients = (memopt_type)(n % 3);
+        s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
+        simulator_schedule(n % 8);
+        simulator_streams(n % 2 ? MODE_LAZY : MODE_RANDOM, (uint64_t)n + 1);
+        test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        p = cuda_optim_open(&s);
+        d_progress = (memopt_cuda_optim_progress *)test_device(sizeof *d_progress);
+        test_put(d_progress, &progress, sizeof progress);
+        cuda_optim_groups(g, s.kind, s.moment);
+        run = cuda_optim_run(g, 1);
+        run.gradient_factor = 0;
+        test_synchronize();
+        test_cuda_must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        CHECK_AT(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, d_progress, p->d_scratch, p->scratch_bytes, stream) == 0, n);
+        test_cuda_must(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+        test_cuda_must(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+        for (t = 59; t < 72; ++t) {
+            const int out = t == 61 ? 1 : t == 66 ? 2 : t == 67 ? 3 : 0; uint64_t nan = UINT64_C(0x7ff8000000000000);
+            progress.factor = out == 1 ? 0 : 0.5 + 0.01 * (double)t; progress.rate = out == 3 ? -1 : 1 / (double)(t - 50);
+            if (out == 2) memcpy(&progress.rate, &nan, sizeof nan);
+            cuda_optim_feed(p, t, t % 4 == 3 ? 3 : 0);
+            test_put(&d_progress->factor, &progress.factor, 2 * sizeof(double));
+            test_synchronize();
+            test_cuda_must(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+            test_cuda_must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+            if (!out) {
+                for (int k = 0; k < 2; ++k) { now[k] = g[k]; now[k].rate = g[k].rate * progress.rate; }
+                run.groups = now; run.step = ++progress.steps; run.gradient_factor = progress.factor;
+                CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+                cuda_optim_same(p, (uint64_t)n * 100 + t);
+            } else cuda_optim_left_out(p, stream, (uint64_t)n * 100 + t);
+            test_get(&told, d_progress, sizeof told);
+            CHECK_AT(told.steps == progress.steps, (uint64_t)n * 100 + t);
+        }
+        CHECK(progress.steps == 68);
+        test_cuda_must(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+        test_cuda_must(cudaGraphDestroy(graph), "cudaGraphDestroy");
+        test_cuda_must(cudaStreamDestroy(stream), "cudaStreamDestroy");
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* The first step, which SGD takes whole; in parts; and what is refused. */
+static void cuda_optim_progresses(void) {
+    static const memopt_optim_kind kinds[] = { MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_ADAMW };
+    for (int i = 0; i < 2; ++i) {
+        cuda_optim_spec s = cuda_optim_of(kinds[i], MEMOPT_STATE_F32, 1); memopt_cuda_optim_progress progress = { 0, 1, 1 }, *d;
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        d = (memopt_cuda_optim_progress *)test_device(sizeof *d);
+        test_put(d, &progress, sizeof progress);
+        for (uint64_t t = 1; t < 4; ++t) {
+            run = cuda_optim_run(g, t); run.gradient_factor = 1;
+            cuda_optim_feed(p, t, 0);
+            CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+            run.gradient_factor = 0; run.step = 7;
+            CHECK(memopt_cuda_optim_begin_with_progress(p->gpu.optim, &run, d, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(memopt_cuda_optim_apply(p->gpu.optim, 0, 0, p->held[0], p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
+            cuda_optim_same(p, (uint64_t)i * 10 + t);
+        }
+        run.gradient_factor = 1;
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, d, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_ARGUMENT);
+        run.gradient_factor = 0;
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, NULL, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, (memopt_cuda_optim_progress *)(void *)((char *)d + 4), p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, (memopt_cuda_optim_progress *)p->d_scratch, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+        CHECK(memopt_cuda_optim_begin_with_progress(p->gpu.optim, &run, NULL, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, NULL, d, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_CUDA_ERR_NULL);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+    {
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, 0); memopt_optim_group g[2]; memopt_optim_run run;
+        cuda_optim_pair *p = cuda_optim_open(&s); void *d = test_device(sizeof(memopt_cuda_optim_progress));
+        cuda_optim_groups(g, s.kind, s.moment);
+        run = cuda_optim_run(g, 1); run.gradient_factor = 0;
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, (memopt_cuda_optim_progress *)d, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_UNSUPPORTED);
+        CHECK(test_error_says(memopt_optim_error(p->gpu.optim), MEMOPT_ERR_UNSUPPORTED, "this kind's steps cannot be counted by the device"));
+        cuda_optim_close(p);
+    }
+}
 /* More tensors than one launch gives factors to, with rules of their own. */
 static void cuda_optim_crowd(void) {
     cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 0);
@@ -691,6 +782,16 @@ static void cuda_optim_crowd(void) {
         cuda_optim_feed(p, run.step, 1);
         CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
         CHECK(cuda_optim_begin(p, &run, 1, 1) == 0);
+        cuda_optim_same(p, run.step);
+    }
+    { /* and counts of its own: all launches of a begin have the same */
+        memopt_cuda_optim_progress progress = { 2, 0.7, 1 }, *d = (memopt_cuda_optim_progress *)test_device(sizeof *d);
+        test_put(d, &progress, sizeof progress);
+        run = cuda_optim_run(g, 3); run.group_count = 7; run.gradient_factor = 0.7;
+        cuda_optim_feed(p, run.step, 1);
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+        run.gradient_factor = 0;
+        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, d, p->d_scratch, p->scratch_bytes, NULL) == 0);
         cuda_optim_same(p, run.step);
     }
     cuda_optim_close(p);
@@ -990,6 +1091,8 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_parts);
     RUN(cuda_optim_fused);
     RUN(cuda_optim_by);
+    RUN(cuda_optim_captured);
+    RUN(cuda_optim_progresses);
     RUN(cuda_optim_crowd);
     RUN(cuda_optim_never_waits);
     RUN(cuda_optim_states);

@@ -1152,6 +1152,11 @@ struct CUstream_st {
     bool is_default, destroyed;
     std::deque<operation> queue;
     uint64_t done;                  /* the last sequence that ran */
+    CUgraph_st *capture;            /* NULL, or what takes the operations instead */
+};
+struct CUgraph_st { /* one stream's operations, in order; CUgraphExec_st is the same object */
+    std::vector<operation> operations;
+    bool graph_destroyed, exec_made, exec_destroyed;
 };
 struct CUevent_st {
     int device;
@@ -1164,6 +1169,7 @@ struct CUevent_st {
 };
 static std::vector<CUstream_st *> streams; /* destroyed ones too, until the end of the test */
 static std::vector<CUevent_st *> events;
+static std::vector<CUgraph_st *> graphs; /* until the end of the test: launches that wait may need their arguments */
 static CUstream_st *default_streams[MAX_DEVICES];
 static uint64_t operations;
 static int streams_mode = MODE_EAGER;
@@ -1235,8 +1241,17 @@ static void run_some(void) {
     for (unsigned n = streams_luck.below(4); n > 0 && !streams[favoured]->queue.empty(); --n)
         stream_run_first(streams[favoured]);
 }
+/* Into a graph: kernels, copies and sets. A copy reads its source when the graph is launched. */
+static void graph_add(CUgraph_st *graph, operation *o) {
+    if (o->kind != operation::LAUNCH && o->kind != operation::COPY && o->kind != operation::SET)
+        finding(NULL, 0, "events and callbacks cannot be captured in this simulator");
+    free(o->staged);
+    o->staged = NULL;
+    graph->operations.push_back(*o);
+}
 static uint64_t stream_add(CUstream_st *s, operation *o) {
     o->sequence = ++operations;
+    if (s->capture) { graph_add(s->capture, o); return o->sequence; }
     s->queue.push_back(*o);
     if (streams_mode == MODE_EAGER) stream_run(s);
     else if (streams_mode == MODE_RANDOM) run_some();
@@ -1353,6 +1368,8 @@ static const struct {
     { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
     { cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found" },
     { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
+    { cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+      "operation not permitted when stream is capturing" },
     { cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered" },
     { cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch" },
     { cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated" },
@@ -1663,8 +1680,75 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (call_fails()) return told(cudaErrorUnknown);
     CUstream_st *const s = stream_of(stream);
     if (!s) return told(cudaErrorInvalidResourceHandle);
+    if (s->capture) return told(cudaErrorStreamCaptureUnsupported);
     stream_run(s);
     return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode) {
+    CUstream_st *const s = stream_of(stream);
+    if (call_fails() || !s) return told(cudaErrorInvalidValue);
+    if (s->is_default || s->capture) return told(cudaErrorStreamCaptureUnsupported);
+    s->capture = new CUgraph_st();
+    graphs.push_back(s->capture);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    CUstream_st *const s = stream_of(stream);
+    if (call_fails() || !s || !s->capture || !graph) return told(cudaErrorInvalidValue);
+    *graph = s->capture;
+    s->capture = NULL;
+    return cudaSuccess;
+}
+static CUgraph_st *graph_of(const void *handle) {
+    for (size_t i = 0; i < graphs.size(); ++i)
+        if (graphs[i] == handle) return graphs[i];
+    finding(NULL, 0, "a graph that was never captured");
+    return NULL;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
+    CUgraph_st *const g = graph_of(graph);
+    if (call_fails() || !out || !g || g->graph_destroyed || flags) return told(cudaErrorInvalidValue);
+    g->exec_made = true;
+    *out = reinterpret_cast<cudaGraphExec_t>(g);
+    return cudaSuccess;
+}
+static void nothing(void *) {}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    CUgraph_st *const g = graph_of(graph);
+    CUstream_st *const s = stream_of(stream);
+    if (call_fails() || !g || !g->exec_made || g->exec_destroyed || !s) return told(cudaErrorInvalidValue);
+    for (size_t i = 0; i < g->operations.size(); ++i) {
+        operation o = g->operations[i];
+        if (o.kind == operation::LAUNCH) {
+            o.launch.destroy = nothing; /* the graph keeps the arguments */
+            launch_pointers(&o.launch, s->device);
+        }
+        stream_add(s, &o);
+    }
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    CUgraph_st *const g = graph_of(graph);
+    if (!g || g->exec_destroyed) return told(cudaErrorInvalidValue);
+    g->exec_destroyed = true;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    CUgraph_st *const g = graph_of(graph);
+    if (!g || g->graph_destroyed) return told(cudaErrorInvalidValue);
+    g->graph_destroyed = true;
+    return cudaSuccess;
+}
+static void graphs_free(void) {
+    for (size_t i = 0; i < graphs.size(); ++i) {
+        CUgraph_st *const g = graphs[i];
+        if (!g->graph_destroyed || (g->exec_made && !g->exec_destroyed)) finding(NULL, 0, "a graph was not destroyed");
+        for (size_t k = 0; k < g->operations.size(); ++k)
+            if (g->operations[k].kind == operation::LAUNCH)
+                g->operations[k].launch.destroy(g->operations[k].launch.arguments);
+        delete g;
+    }
+    graphs.clear();
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) { /* not yet; but who asks again and again gets there */
     if (call_fails()) return told(cudaErrorUnknown);
@@ -2096,6 +2180,7 @@ static void free_everything(void) {
 }
 size_t simulator_end_test(void) {
     device_run(-1);
+    graphs_free();
     report_leaks();
     free_everything();
     machine.devices = 2;

@@ -107,11 +107,6 @@ static size_t planned_arena(const options *o, const memopt_ops *ops, const besid
     engine_close(&e);
     return peak;
 }
-typedef struct fitting { const memopt_ops *ops; const beside *b; char *message; size_t capacity; } fitting;
-static int batch_fits(const options *o, void *user) {
-    const fitting *f = (const fitting *)user; const size_t peak = planned_arena(o, f->ops, f->b, f->message, f->capacity);
-    return peak && predicted_peak(f->b, peak) + PROCESS_SLACK <= o->fit;
-}
 
 /* ---- one step ---- */
 #define HELD_IMAGES ((uint64_t)1 << 40) /* no training gets that far */
@@ -195,35 +190,7 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 #include "gpt/rehearse.h"
 #include "gpt/saves.h"
 
-/* ---- a whole run ---- */
-static int train_from(engine *e, const options *o, data *d, outcome *out, saves *s) {
-    const size_t first = (size_t)s->first; size_t i; double since, worked, begin, begun;
-    since = now(); worked = seconds_worked();
-    for (i = first; i < o->steps && !saves_stop; ++i) {
-        if (step(e, o, d, i)) return 1;
-        outcome_loss(out, e->m.loss);
-        progress(e, o, i + 1 - first, i + 1, now() - since);
-        begin = now(); begun = seconds_worked(); /* which is not training */
-        if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(e, o, d, out)) return 1;
-        if (saves_after(s, e, o, i + 1, saves_stop)) return 1;
-        since += now() - begin; worked += seconds_worked() - begun;
-    }
-    out->seconds_per_step = (now() - since) / (double)(i - first);
-    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)(i - first);
-    out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
-    out->flops_per_step = step_flops(e, o);
-    out->weights_hash = weights_hash(&e->m);
-    return 0;
-}
-static int train(engine *e, const options *o, data *d, outcome *out) {
-    size_t i; saves s; int wrong;
-    for (i = 0; i < e->m.tensor_count; ++i)
-        if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
-    if (init_scale(e) || open_feed(e, o, d, o->accumulate, 0, 1)) return 1;
-    wrong = saves_open(&s, e, o, NULL, NULL) || train_from(e, o, d, out, &s);
-    saves_close(&s);
-    return wrong;
-}
+/* ---- what is there before a plan ---- */
 /* Workers and the product. 0: fine; else a message. */
 static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads *threads, memopt_ops *ops,
                     char *message, size_t capacity) {
@@ -259,9 +226,37 @@ static int look_beside(const options *o, const memopt_ops *ops, beside *b, char 
     engine_close(&e);
     return wrong;
 }
-static int fit(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
-    fitting f; f.ops = ops; f.b = b; f.message = message; f.capacity = capacity;
-    return fit_batch(o, batch_fits, &f, message, capacity);
+#include "gpt/ranks.h"
+#include "gpt/advise.h"
+
+/* ---- a whole run ---- */
+static int train_from(engine *e, const options *o, data *d, outcome *out, saves *s) {
+    const size_t first = (size_t)s->first; size_t i; double since, worked, begin, begun;
+    since = now(); worked = seconds_worked();
+    for (i = first; i < o->steps && !saves_stop; ++i) {
+        if (step(e, o, d, i)) return 1;
+        outcome_loss(out, e->m.loss);
+        progress(e, o, i + 1 - first, i + 1, now() - since);
+        begin = now(); begun = seconds_worked(); /* which is not training */
+        if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(e, o, d, out)) return 1;
+        if (saves_after(s, e, o, i + 1, saves_stop)) return 1;
+        since += now() - begin; worked += seconds_worked() - begun;
+    }
+    out->seconds_per_step = (now() - since) / (double)(i - first);
+    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)(i - first);
+    out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
+    out->flops_per_step = step_flops(e, o);
+    out->weights_hash = weights_hash(&e->m);
+    return 0;
+}
+static int train(engine *e, const options *o, data *d, outcome *out) {
+    size_t i; saves s; int wrong;
+    for (i = 0; i < e->m.tensor_count; ++i)
+        if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
+    if (init_scale(e) || open_feed(e, o, d, o->accumulate, 0, 1)) return 1;
+    wrong = saves_open(&s, e, o, NULL, NULL) || train_from(e, o, d, out, &s);
+    saves_close(&s);
+    return wrong;
 }
 /* The plan, and, unless it is a dry run, the training. Everything is given back at the end. known: what was beside the
    arena when this was advised, or NULL. strip may be NULL. */
@@ -308,9 +303,8 @@ static int run_beside(const options *asked, const beside *known, outcome *out, c
     return wrong;
 }
 static int run(const options *asked, outcome *out, char **strip) { return run_beside(asked, NULL, out, strip); }
-#include "gpt/ranks.h"
 #include "gpt/tables.h"
-#include "gpt/advise.h"
+#include "gpt/frontier.h"
 
 static int run_and_tell(int argc, char **argv) {
     static outcome out; options o; char message[400] = ""; beside known;
@@ -319,8 +313,8 @@ static int run_and_tell(int argc, char **argv) {
         return 2;
     }
     if (o.help) { if (!own_rank()) options_help(stdout); return 0; }
-    if (o.advise && advise_open(&o, &known, &out)) {
-        fprintf(stderr, "train_gpt: %s\n", out.message);
+    if ((o.advise && advise_open(&o, &known, &out)) || (o.ranks && o.fit && fit(&o, NULL, NULL, out.message, sizeof out.message))) {
+        if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;
     }
     if (o.ranks) return ranks_main(&o, &out);

@@ -208,7 +208,6 @@ END
     refused 2 "stage 3" --offload weights --stage 2
     refused 2 "leave --offload" --offload states --ladder
     refused 2 "leave" --ranks 2 --ladder
-    refused 2 "leave" --ranks 2 --fit 900M
     refused 2 "--units" --ranks 2 --accumulate 4
     refused 2 "leave" --ranks 2 --keep conventional
     refused 2 "measure" --ranks 2 --fuse-step --optimizer lamb
@@ -263,6 +262,27 @@ END
         case $line in *--advise* | *--dry-run* | '') fail "no command to run: $line" ;; esac
         planned "$line" ${budget}000000
     done
+    # plans with less memory, in processes of their own: as told, within their budgets, and slower with less
+    # shellcheck disable=SC2086
+    gpt $small --advise 40M --frontier --threads 2 >"$work/said" 2>&1 || fail "--frontier: $(cat "$work/said")"
+    sed -n '/^predicted MB .*measured MB/,/^build\|^--/p' "$work/said" | awk '/^[0-9].*--keep budget/ { d = $1 - $3; split($0, x, "budget:"); if (d < 0) d = -d
+         if (d > 1 && d > 0.01 * $1 || $3 * 1e6 > x[2] + 0 || $3 <= before || !($4 > 0)) bad = 1; before = $3; ++rows } END { exit bad || rows < 3 }' || fail "the frontier is not as told: $(cat "$work/said")"
+    # the largest batch, of a process with some slack or of a rank: one more does not fit
+    while read -r slack more; do
+        # shellcheck disable=SC2086
+        gpt --dry-run --layers 2 $more --fit 30M --json "$work/run.json" >"$work/said" 2>&1 || fail "--fit $more: $(cat "$work/said")"
+        batch=$(sed -n 's/.*"--batch", "\([0-9]*\)".*/\1/p' "$work/run.json")
+        ! grep -q '"--fit"' "$work/run.json" || fail "a command with --fit and --batch, which is refused"
+        for plus in 0 1; do
+            # shellcheck disable=SC2086
+            gpt --dry-run --layers 2 $more --batch $((batch + plus)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+            [ $(($(field predicted_peak_bytes) + slack > 30000000)) = $plus ] || fail "--fit $more: $(field predicted_peak_bytes) bytes with a batch of $((batch + plus))"
+        done
+    done <<END
+500000 --keep overhead:33
+0 --ranks 2 --stage 2
+0 --ranks 3 --units 4 --keep overhead:33
+END
     # what is known from elsewhere: the inventory of a usual engine, GPT-2 124M with 4 x 1024 tokens, is 20,440 MB
     gpt --dry-run --preset gpt2-124m --batch 4 --keep conventional --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
     awk -v p="$(field predicted_peak_bytes)" 'BEGIN { exit !(p > 20440e6 * 0.99 && p < 20440e6 * 1.01) }' || fail "not 20,440 MB: $(field predicted_peak_bytes)"

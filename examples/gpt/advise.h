@@ -2,7 +2,7 @@
    what they round; of each the fastest plan, then the smallest: by CPU seconds where --speeds has them, else by
    operations. The first format that fits is the advice. Switches that were given stay as they are; with --ranks the
    budget is that of a rank, and the lowest stage that fits is taken, as it sends least. The frontier is what the same
-   rule says of smaller budgets. */
+   rule says of smaller budgets. --fit is the other way round: switches stay, and the largest batch that fits is found. */
 #ifndef GPT_ADVISE_H
 #define GPT_ADVISE_H
 
@@ -22,8 +22,8 @@ static const struct advised_format { const char *name; weights_kind weights; mem
 enum { ADVISED_FORMATS = sizeof advised_formats / sizeof *advised_formats, ADVISED_FORMS = 16 };
 
 static int was_given(const options *o, int id) { return (int)(o->given >> id & 1); }
-/* A combination; 1: it is none, or not one that was asked for. */
-static int advised_options(const options *asked, int format, int form, options *x) {
+/* A combination within a budget, 0 for the least; 1: it is none, or not one that was asked for. */
+static int advised_options(const options *asked, size_t budget, int format, int form, options *x) {
     static const int ids[4] = { ON_HEAD, ON_ATTENTION, ON_MLP, ON_FUSE_STEP }; char ignored[400]; int i;
     *x = *asked;
     for (i = 0; i < 4; ++i) if ((form >> i & 1) && was_given(asked, ids[i])) return 1;
@@ -35,14 +35,14 @@ static int advised_options(const options *asked, int format, int form, options *
     if (was_given(asked, ON_WEIGHTS) && x->weights != asked->weights) return 1;
     if (was_given(asked, ON_OPTIMIZER) && format && advised_formats[format - 1].weights == x->weights) return 1; /* states stay */
     if (!was_given(asked, ON_OPTIMIZER)) x->states = advised_formats[format].states;
+    if (!was_given(asked, ON_KEEP)) { x->keep = budget ? KEEP_BUDGET : KEEP_LEAST; x->budget = budget; }
     if (!was_given(asked, ON_GRADIENTS)) x->gradients = x->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     return options_wrong(x, 0, ignored, sizeof ignored);
 }
 /* Which pages come in differs from run to run; what a rank's arena holds does not. */
 static size_t advised_slack(const adviser *a) { return a->asked.ranks ? 0 : PROCESS_SLACK; }
-/* The plan of a combination within a budget; 0 bytes: the least. 1: there is none. */
+/* The plan of x->o. 1: there is none within the budget; 0 bytes: whatever it takes. */
 static int advised_plan(const adviser *a, size_t budget, advised *x, work *w) {
-    if (!was_given(&a->asked, ON_KEEP)) { x->o.keep = budget ? KEEP_BUDGET : KEEP_LEAST; x->o.budget = budget; }
     if (x->o.ranks) x->peak = planned_rank(&x->o, w);
     else {
         engine e;
@@ -66,7 +66,7 @@ static int is_better(const advised *x, const advised *than) {
 static int advise_stage(const adviser *a, size_t budget, int format, size_t stage, advised *best) {
     int form; advised x; work w;
     for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(&a->asked, format, form, &x.o)) continue;
+        if (advised_options(&a->asked, budget, format, form, &x.o)) continue;
         x.o.stage = stage;
         if (advised_plan(a, budget, &x, &w)) continue;
         x.seconds = a->s ? step_seconds(a->s, &x.o, &w) : 0;
@@ -88,7 +88,7 @@ static int advise_format(const adviser *a, size_t budget, int format, advised *b
 static size_t advised_least(const adviser *a) {
     size_t least_peak = 0; int format, form; advised x; work w;
     for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(&a->asked, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
+        if (advised_options(&a->asked, 0, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
         if (!least_peak || x.peak < least_peak) least_peak = x.peak;
     }
     return least_peak ? least_peak + advised_slack(a) : 0;
@@ -130,80 +130,17 @@ static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
     return 0;
 }
 
-/* ---- the frontier, run ---- */
-/* Each plan in a process of its own. */
-static void frontier_run(const advised *x, outcome *out) {
-    options o = x->o; char *strip = NULL;
-    options_advised(&o);
-    o.quiet = 1;
-    run_apart(&o, "", out, &strip);
-    free(strip);
+/* ---- --fit ---- */
+static int fits_plan(const options *o, void *user) {
+    const adviser *a = (const adviser *)user; advised x; work w;
+    x.o = *o;
+    return !advised_plan(a, o->fit, &x, &w);
 }
-/* Prints the rows, trains them where that is asked for, and draws both. */
-static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
-    frontier shown = { 0 }; options o = a->asked; char about[400]; size_t i; outcome *out = (outcome *)calloc(1, sizeof *out); int wrong = !out;
-    const double tokens = (double)(a->asked.batch * (a->asked.ranks ? a->asked.units : a->asked.accumulate) * (a->asked.context + (a->asked.vit ? 1 : 0)));
-
-    printf("\n%-12s %10s %12s %10s  %s\n", "predicted MB", "tokens/s", a->asked.frontier ? "measured MB" : "", a->asked.frontier ? "tokens/s" : "",
-           a->s ? "with less memory; tokens of a CPU second" : "with less memory: --speeds FILE tells its speed");
-    for (i = 0; i < count && !wrong; ++i) {
-        frontier_point *p = &shown.of[i]; char text[400]; options row = rows[i].o;
-
-        options_advised(&row);
-        row.json = NULL;
-        options_describe(&row, text, sizeof text);
-        p->predicted_bytes = (double)rows[i].peak;
-        if (rows[i].seconds > 0) p->predicted_speed = tokens / rows[i].seconds;
-        if (a->asked.frontier) {
-            frontier_run(&rows[i], out);
-            if (!out->ok) { snprintf(a->message, a->capacity, "%s", out->message); wrong = 1; break; }
-            p->measured_bytes = (double)out->measured_peak;
-            p->measured_speed = tokens / out->cpu_seconds_per_step;
-        }
-        printf("%-12.1f ", p->predicted_bytes / 1e6);
-        if (p->predicted_speed > 0) printf("%10.1f ", p->predicted_speed);
-        else printf("%10s ", "-");
-        if (a->asked.frontier) printf("%12.1f %10.1f  %s\n", p->measured_bytes / 1e6, p->measured_speed, text);
-        else printf("%12s %10s  %s\n", "", "", text);
-        fflush(stdout);
-        snprintf(p->switches, sizeof p->switches, "%s", text);
-    }
-    free(out);
-    options_describe(&o, about, sizeof about);
-    shown.about = about; shown.count = count;
-    if (wrong || !a->s) return wrong;
-    (void)mkdir("build", 0777);
-    if (!frontier_write("build/frontier.html", &shown)) { puts("build/frontier.html shows it."); return 0; }
-    snprintf(a->message, a->capacity, "build/frontier.html could not be written; is this folder writable?");
-    return 1;
-}
-
-/* ---- what --advise does ---- */
-static int advise_with(const adviser *a, options *o, double *seconds) {
-    static advised rows[FRONTIER]; advised best; size_t count;
-    if (advise(a, &best) || advise_frontier(a, rows, &count) || frontier_tell(a, rows, count)) return 1;
-    *o = best.o;
-    *seconds = best.seconds;
-    return 0;
-}
-/* 0: *o is the advice, for a process that has *known beside the arena. */
-static int advise_open(options *o, beside *known, outcome *out) {
-    adviser a; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; int wrong; speeds *s = NULL;
-    memset(&a, 0, sizeof a); memset(&threads, 0, sizeof threads);
-    a.asked = *o; a.ops = &ops; a.message = out->message; a.capacity = sizeof out->message;
-    wrong = open_ops(o, &pool, &threads, &ops, out->message, sizeof out->message);
-    touch_stacks(ops.threads);
-    if (!wrong) wrong = look_beside(o, &ops, &a.b, a.message, a.capacity); /* before there is anything that training has not */
-    if (!wrong && o->speeds) {
-        a.s = s = (speeds *)calloc(1, sizeof *s);
-        wrong = !s || speeds_open(o->speeds, s, a.message, a.capacity);
-        if (!s) snprintf(a.message, a.capacity, "No memory for --speeds.");
-    }
-    if (!wrong) wrong = advise_with(&a, o, &out->predicted_seconds);
-    if (s && s->count) wrong |= speeds_close(a.asked.speeds, s, a.message, a.capacity); /* what has been measured is kept */
-    *known = a.b;
-    memopt_thread_pool_destroy(pool);
-    free(s);
-    return wrong;
+static int fit(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
+    adviser a;
+    memset(&a, 0, sizeof a);
+    a.asked = *o; a.ops = ops; a.message = message; a.capacity = capacity;
+    if (b) a.b = *b;
+    return fit_batch(o, fits_plan, &a, message, capacity);
 }
 #endif

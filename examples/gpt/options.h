@@ -368,10 +368,10 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
     return options_wrong(o, given, message, capacity);
 }
-/* What was asked of --advise is no part of the answer. */
+/* What was asked of --advise and --fit is no part of the answer. */
 static inline void options_advised(options *o) {
-    if (!o->advise) return;
-    o->advise = 0; o->dry_run = o->frontier = 0; o->speeds = NULL;
+    if (o->advise) { o->dry_run = o->frontier = 0; o->speeds = NULL; }
+    o->advise = o->fit = 0;
 }
 #include "options_text.h" /* options_describe(), options_help() */
 #endif

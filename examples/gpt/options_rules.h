@@ -47,7 +47,7 @@ static int options_table_wrong(const options *o, uint64_t given, char *message, 
 }
 static int options_ranks_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
-    const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : o->fit ? "--fit" : NULL;
+    const char *const table = o->ladder ? "--ladder" : o->batch_table ? "--batch-table" : NULL;
     REFUSE(table, "%s looks at one process: leave %s out, or %s.", table, o->offload ? "--offload" : "--ranks", table);
     REFUSE(GIVEN(ON_ACCUMULATE), "--accumulate: with --ranks and --offload the batches of a step are its --units; give --units %zu, and leave "
            "--accumulate out.", o->accumulate);

@@ -86,6 +86,7 @@ static int speed_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* PIECES numbers from a process of its own; 0: they are there. */
 static int speed_apart(speed_fn *measure, const options *o, double *seconds) {
     const size_t bytes = PIECES * sizeof *seconds; int to[2]; pid_t child; ssize_t got;
 

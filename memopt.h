@@ -3218,7 +3218,12 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
                of in memory: states, extra, and in stage 3 weights. A step reads it tile by tile, steps it and writes
                it: the next tile arrives while this one is stepped and the one before leaves. Weights of the group
                after the next arrive while this one computes. One process alone is a shard of one rank: nothing travels
-               but to the tier. No bit of the result changes. */
+               but to the tier. No bit of the result changes.
+   Device      Weights, gradients and what travels may lie in a device's memory, in the arena that is given to
+               memopt_shard_open(), while sums, states, extra and the weights that are stepped lie in the host's
+               (ZeRO-Offload): two bytes a parameter go out as gradients, beside backward, and two come back as
+               weights, beside the step, which the CPU does. memopt_shard_part() and saves see the host's; pointers of
+               memopt_shard_weights() and memopt_shard_gradients() are the device's. No bit of the result changes. */
 
 typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twice is listed once */
     size_t count;   /* elements */
@@ -3237,6 +3242,26 @@ typedef struct memopt_shard_use { /* of a group, in a unit */
     size_t group;
     int    is_backward; /* 1: its gradients are written or added to */
 } memopt_shard_use;
+
+/* What a shard needs of a device: memopt_cuda_shard_open() fills it in for a CUDA stream, the engine's. Copies run beside
+   that stream. A copy has a slot, which the shard waits for before it gives it another one. Sizes are in bytes; what lies
+   on the host is pinned where memopt_shard_desc.pinned is. A status that is not OK ends the shard. */
+enum { MEMOPT_SHARD_SLOTS = 5 };
+
+typedef struct memopt_shard_device {
+    /* In the engine's stream. */
+    memopt_status (*zero_fn)(void *user, void *d_to, size_t bytes);
+    /* To the host. Runs after what the engine's stream was given before; is_there: the bytes are there already, and it
+       waits for nobody. */
+    memopt_status (*copy_out_fn)(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot);
+    /* To the device, after what the engine's stream was given before. */
+    memopt_status (*copy_in_fn)(void *user, void *d_to, const void *from, size_t bytes, size_t slot);
+    /* The host waits for the last copy of the slot; for one that was never used: not. */
+    memopt_status (*wait_fn)(void *user, size_t slot);
+    /* What the engine's stream is given from now on finds all that was copied in. */
+    memopt_status (*join_fn)(void *user);
+    void *user;
+} memopt_shard_device;
 
 typedef struct memopt_shard_desc { /* zero it, then set what you need */
     int                        stage;        /* 0 to 3 */
@@ -3274,6 +3299,11 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
                                                 measure step whole tensors: a larger one is a tile */
     size_t                     tile_buffers; /* tiles in memory at a time, at most 8; 0 = 3: one that arrives, one that
                                                 is stepped, one that leaves */
+    const memopt_shard_device *device;       /* copied. One set; stage 1 to 3 where there are several ranks; weights are
+                                                not slow. NULL: all is the host's */
+    /* With a device, what lies on the host: in `pinned` the staging buckets, in `host_arena` all else. NULL = malloc for
+       host_arena, and host_arena for pinned: right, but copies then take turns with what they should run beside */
+    memopt_arena              *host_arena, *pinned;
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_shard_desc;
 
@@ -3284,8 +3314,11 @@ typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a
     size_t   tiles;                  /* tag OPTIMIZER: those in memory */
     size_t   landings;               /* tag PARAMETERS: slow weights of two parts, before they are gathered */
     size_t   buckets;                /* tag COMMUNICATION */
+    size_t   masters;                /* tag PARAMETERS: with a device, the rank's part of the weights, on the host */
+    size_t   staging;                /* tag COMMUNICATION: with a device, what is copied out and in, pinned */
     size_t   tables;                 /* tag OTHER: of the shard itself */
     size_t   total;                  /* each rounded up to 64 */
+    size_t   host;                   /* of total, with a device: all but weights, window, gradients and buckets; else 0 */
     size_t   grain;                  /* a tensor of a group begins at a multiple of so many elements */
     size_t   pads;                   /* elements of groups that belong to no tensor: zero, and in no norm */
     size_t   rounds;                 /* of a step */
@@ -3307,7 +3340,8 @@ typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a
  * returns OK, ERR_ARGUMENT (NULL, a stage that is none, a tensor of 0 elements, groups out of order, a use of a group
  *         that does not exist, a group without a backward, uses that end with a forward, BF16 sums of several rounds
  *         or sets, a bucket that is too small, slow weights outside of stage 3, steps_inside with several rounds or a
- *         kind that measures, and what memopt_optim_bytes() refuses), ERR_OVERFLOW, ERR_MEMORY
+ *         kind that measures, a device that lacks a function or with what it excludes, and what memopt_optim_bytes()
+ *         refuses), ERR_OVERFLOW, ERR_MEMORY
  */
 MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes);
 
@@ -3338,7 +3372,7 @@ typedef struct memopt_shard_seconds { /* of a step */
  *
  * desc    as for a plan; of communicators only the number of ranks is looked at
  * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, seconds or a bandwidth outside of their range, a
- *         slow tier, steps_inside)
+ *         slow tier, steps_inside, a device)
  * memory  the tables'; nothing is as large as the model
  * time    as many calls as a step has
  */
@@ -3378,7 +3412,7 @@ typedef struct memopt_shard_choice {
  * What of a rank must go to slow tiers so that it fits its memory: of all ways that fit, the one whose transfers take
  * the least seconds; of equal ones the one that moves less, then that with less memory.
  *
- * desc    as for a plan; its `slow` is what is looked for, and not read. Weights only leave in stage 3
+ * desc    as for a plan, without a device; its `slow` is what is looked for, and not read. Weights only leave in stage 3
  * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, too many tiers, rates below 1, no such flag),
  *         ERR_MEMORY (nothing fits: the error has the least bytes that would, on tiers with this room)
  * memory  the tables'
@@ -3395,9 +3429,11 @@ typedef struct memopt_shard memopt_shard;
 /**
  * The shard of one rank, its optimizer with it: weights are zero, states begun.
  *
- * arena   at its low end, in pushes with the tags above; not a device's. NULL = malloc, until memopt_shard_close()
- * out     receives the object; NULL where the arena only counts. Untouched on failure
- * returns as memopt_shard_plan(); what memopt_arena_error() says of a push; ERR_UNSUPPORTED (a device's arena);
+ * arena   at its low end, in pushes with the tags above; a device's where desc.device is set, and only there. NULL =
+ *         malloc, until memopt_shard_close()
+ * out     receives the object; NULL where the arena only counts, as the others of desc then do. Untouched on failure
+ * returns as memopt_shard_plan(); what memopt_arena_error() says of a push; ERR_UNSUPPORTED (a device's arena without
+ *         desc.device); ERR_ARGUMENT (no arena with one);
  *         ERR_ARGUMENT (no store where anything is slow, or one with other tiles); ERR_FORMAT (a store that holds
  *         tiles, and not all); nothing has been taken then
  * threads one at a time; all ranks make the same calls in the same order
@@ -34408,7 +34444,14 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
               finish one after the other: one pass over the tier instead of one for each pass of measuring.
    Slow       weights of the next group arrive while this one computes: with one rank in the window, where a step
               inside backward also steps them; with more in a landing, and are gathered from there a group later.
-   Atomic     All ranks say that their tiles have left before any commits. Until then a store has the step before. */
+   Atomic     All ranks say that their tiles have left before any commits. Until then a store has the step before.
+   Device     All that reads or changes values works on the host, as without one: a bucket of gradients is copied out
+              and added there, and of a step each tile that was stepped is copied in. So buckets are there twice, the
+              staging buckets with the same places in it, and what ranks tell each other passes through both. The
+              weights a rank steps are there twice, too: masters, and the device's. A copy out that no call of a
+              communicator was before waits for the engine's stream, by its order; one after such a call finds the
+              bytes there, and would wait in vain for work that was queued since. A failed copy ends the shard, since
+              weights of the device may be of two steps then; the masters are whole once the step has returned OK. */
 
 #define MEMOPT_I_SHARD_FOLD    ((size_t)16384) /* elements a worker folds at a time */
 #define MEMOPT_I_SHARD_SECTOR  ((size_t)4096)  /* memory that a tier moves begins at multiples of it */
@@ -34438,6 +34481,7 @@ typedef struct memopt_i_shard_flight { /* a bucket on its way */
     uint64_t number; /* of the call; 0: there is none, because nobody else is there */
     size_t   group, at, count;
     unsigned char *room;
+    size_t   slot;   /* of its copy to the host */
 } memopt_i_shard_flight;
 
 /* ---- simulated time ---- */
@@ -34511,7 +34555,8 @@ struct memopt_shard {
     int    sums_of_group;     /* there are those of one group at a time */
     int    steps_in_window;   /* slow weights are stepped where they were computed with */
     int    is_atomic;         /* a step changes nothing in memory: all is slow, and a tier has the old until it ends */
-    int    is_owned;
+    int    counts;            /* a dry run */
+    int    owns_host, owns_staging; /* from malloc */
     memopt_i_shard_group *groups;
     size_t *places;           /* of tensors in their group */
     size_t *first_pieces;     /* of tensors, and one more: all of them */
@@ -34523,6 +34568,10 @@ struct memopt_shard {
     size_t *order;            /* groups as their last backwards come */
     size_t *queue;            /* groups that are reduced, in their order */
     unsigned char *weights, *window, *extra, *gradients, *sums, *buckets;
+    unsigned char *wire;      /* the buckets as calls of communicators see them: a device's, or the same */
+    memopt_shard_device device;
+    unsigned char *masters;   /* with a device: the rank's part of the weights, on the host */
+    size_t uploads;           /* copies to the device so far */
     double *chain;            /* at the begin of the buckets; see memopt_i_shard_chain_count() */
     memopt_optim *optim;
     int state, is_broken, is_fused, is_changed;
@@ -34569,6 +34618,20 @@ static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shar
                          "is 1: a step inside backward cannot measure whole tensors");
 }
 
+static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, const memopt_shard *x) {
+    const memopt_shard_desc *d = &x->desc;
+    const memopt_shard_device *device = d->device;
+
+    if (!device) return c->status;
+    memopt_i_must(c, device->zero_fn && device->copy_out_fn && device->copy_in_fn && device->wait_fn && device->join_fn,
+                  "device", "lacks a function");
+    memopt_i_must_be_at_most(c, "replica_count", x->sets, "beside a device, at most", 1);
+    memopt_i_must_number(c, d->stage || x->ranks == 1, "stage", memopt_i_signed(d->stage),
+                         "of several ranks, beside a device, must be", memopt_i_count(1));
+    return memopt_i_must(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS), "slow",
+                         "has weights: those of a device do not come from a store");
+}
+
 static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
     memopt_comm_stats all;
     memopt_shard_desc *d = &x->desc;
@@ -34598,7 +34661,7 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
     if (c->status) return c->status;
     if (!d->units) d->units = x->ranks * x->sets;
     x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
-    if (memopt_i_shard_resolve_slow(c, x)) return c->status;
+    if (memopt_i_shard_resolve_slow(c, x) || memopt_i_shard_resolve_device(c, x)) return c->status;
     x->group_count = d->tensors[d->tensor_count - 1].group;
     memopt_i_must_number(c, x->group_count < d->tensor_count, "groups of tensors", memopt_i_count(x->group_count),
                          "the last must be below tensor_count", memopt_i_count(d->tensor_count));
@@ -34631,7 +34694,7 @@ static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
     x->arrives = x->desc.stage == 3 && (x->ranks > 1 || slow);
     x->sums_of_group = x->desc.stage > 1 && x->desc.steps_inside;
     x->sums_in_place = (x->desc.stage < 2 || x->sums_of_group) && x->rounds == 1 && x->sets == 1
-                    && x->desc.gradients == o->gradients;
+                    && x->desc.gradients == o->gradients && !x->desc.device;
     x->steps_in_window = slow && x->desc.steps_inside && x->ranks == 1;
     x->is_atomic = slow && memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)
                 && (!x->extra_bytes || memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_EXTRA))
@@ -34799,6 +34862,12 @@ static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
     return memopt_i_round64((memopt_i_shard_chain_count(x) + scratch) * sizeof(double));
 }
 
+/* Behind the chain: two rooms for gradients that arrive, of all ranks. In staging buckets, behind them, two for weights
+   that go to the device. */
+static size_t memopt_i_shard_room_bytes(const memopt_shard *x) { return x->ranks * x->bucket * x->gradient_bytes; }
+
+static size_t memopt_i_shard_upload_bytes(const memopt_shard *x) { return x->bucket * x->weight_bytes; }
+
 /* What travels from rank to rank where the optimizer measures: the most that a tensor of each group needs. */
 static void memopt_i_shard_place_carries(memopt_shard *x) {
     const memopt_optim_kind kind = x->desc.optim.kind;
@@ -34954,6 +35023,15 @@ static void memopt_i_shard_measure_tiles(memopt_shard *x) {
     x->bytes.tiles = MEMOPT_I_SHARD_SECTOR + x->desc.tile_buffers * x->tile_bytes;
 }
 
+/* What a device adds; one rank alone has no calls, and no buckets there. */
+static void memopt_i_shard_measure_device(memopt_shard *x) {
+    memopt_shard_bytes *b = &x->bytes;
+
+    if (x->ranks == 1) b->buckets = 0;
+    b->masters = (x->desc.stage ? x->part : x->whole) * x->weight_bytes;
+    b->staging = memopt_i_shard_chain_bytes(x) + 2 * memopt_i_shard_room_bytes(x) + 2 * memopt_i_shard_upload_bytes(x);
+}
+
 static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
     const int stage = x->desc.stage;
@@ -34975,14 +35053,18 @@ static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_sh
     b->gradients = (stage < 2 ? x->whole : memopt_i_shard_window(x, 1) + x->tied) * x->gradient_bytes;
     b->sums = (x->sums_in_place ? 0 : x->sums_of_group ? memopt_i_shard_largest(x) : stage ? x->part : x->whole)
             * x->sum_bytes;
-    b->buckets = memopt_i_shard_chain_bytes(x) + (x->ranks > 1 ? 2 * x->ranks * x->bucket * x->gradient_bytes : 0);
+    b->buckets = memopt_i_shard_chain_bytes(x) + (x->ranks > 1 ? 2 * memopt_i_shard_room_bytes(x) : 0);
     b->tables = x->table_bytes;
+    if (x->desc.device) memopt_i_shard_measure_device(x);
     b->grain = x->grain;
     b->rounds = x->rounds;
     b->total = memopt_i_round64(b->weights) + memopt_i_round64(b->window) + memopt_i_round64(b->landings)
              + memopt_i_round64(b->extra) + memopt_i_round64(b->gradients) + memopt_i_round64(b->sums)
-             + memopt_i_round64(b->states) + memopt_i_round64(b->tiles)
-             + memopt_i_round64(b->buckets) + memopt_i_round64(b->tables);
+             + memopt_i_round64(b->states) + memopt_i_round64(b->tiles) + memopt_i_round64(b->masters)
+             + memopt_i_round64(b->buckets) + memopt_i_round64(b->staging) + memopt_i_round64(b->tables);
+    if (x->desc.device)
+        b->host = b->total - memopt_i_round64(b->weights) - memopt_i_round64(b->window)
+                - memopt_i_round64(b->gradients) - memopt_i_round64(b->buckets);
     return memopt_i_must_fit(c, x->rounds <= UINT64_MAX / 64 / x->whole / (x->desc.use_count + x->sets), "units",
                              "are so many that the bytes a step sends do not fit 64 bits");
 }
@@ -35089,6 +35171,8 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     memopt_i_shard_carve(&room, &of, &x);
     memcpy(x->tensors, desc->tensors, desc->tensor_count * sizeof *x->tensors);
     x->desc.tensors = x->tensors;
+    if (desc->device) x->device = *desc->device;
+    if (desc->device) x->desc.device = &x->device;
     x->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     if (!memopt_i_shard_types(c, x) && !memopt_i_shard_lay_out(c, x) && !memopt_i_shard_uses(c, x)
         && !memopt_i_shard_bucket(c, x)) {
@@ -35121,7 +35205,7 @@ static unsigned char *memopt_i_shard_take(memopt_i_checks *c, memopt_shard *x, m
     memopt_push_options push;
     unsigned char *p;
 
-    if (c->status || !bytes) return NULL;
+    if (c->status || !bytes || (x->counts && !arena)) return NULL;
     memset(&push, 0, sizeof push);
     push.tag = tag;
     push.alignment = 64;
@@ -35146,6 +35230,7 @@ static memopt_status memopt_i_shard_open_optim(memopt_i_checks *c, memopt_shard 
     unsigned char *memory;
 
     o.error = c->error;
+    if (x->counts && !arena) return c->status;
     if (x->desc.slow) {
         memcpy(x->slices, x->parts, o.tensor_count * sizeof *x->slices);
         o.tensors = x->slices;
@@ -35153,38 +35238,74 @@ static memopt_status memopt_i_shard_open_optim(memopt_i_checks *c, memopt_shard 
     if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES))
         return c->status = memopt_optim_open(&o, arena, &x->optim);
     memory = memopt_i_shard_take(c, x, arena, x->bytes.states, MEMOPT_TAG_OPTIMIZER, "shard: optim");
-    if (!memory || (arena && !arena->source->host_visible)) return c->status;
+    if (!memory || x->counts) return c->status;
     return c->status = memopt_optim_create(&o, memory, x->bytes.states, &x->optim);
 }
 
-static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena) {
+/* Where memory comes from. NULL = malloc, until the shard is closed. */
+typedef struct memopt_i_shard_arenas {
+    memopt_arena *all;          /* weights, gradients and what travels: a device's, where there is one */
+    memopt_arena *host, *pinned;
+    memopt_mark   marks[3];
+} memopt_i_shard_arenas;
+
+static memopt_i_shard_arenas memopt_i_shard_arenas_of(const memopt_shard_desc *desc, memopt_arena *arena) {
+    memopt_i_shard_arenas a;
+
+    a.all = a.host = a.pinned = arena;
+    if (desc->device) {
+        a.host = desc->host_arena;
+        a.pinned = desc->pinned ? desc->pinned : a.host;
+    }
+    a.marks[0] = memopt_arena_mark(a.all);
+    a.marks[1] = memopt_arena_mark(a.host);
+    a.marks[2] = memopt_arena_mark(a.pinned);
+    return a;
+}
+
+static void memopt_i_shard_rewind(const memopt_i_shard_arenas *a) {
+    if (a->pinned) (void)memopt_arena_rewind(a->pinned, a->marks[2]);
+    if (a->host) (void)memopt_arena_rewind(a->host, a->marks[1]);
+    if (a->all) (void)memopt_arena_rewind(a->all, a->marks[0]);
+}
+
+static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x, const memopt_i_shard_arenas *a) {
     const memopt_shard_bytes *b = &x->bytes;
-    x->weights = memopt_i_shard_take(c, x, arena, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
-    x->window = memopt_i_shard_take(c, x, arena, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
-    x->landings = memopt_i_shard_take(c, x, arena, b->landings, MEMOPT_TAG_PARAMETERS, "shard: two parts");
-    x->extra = memopt_i_shard_take(c, x, arena, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
-    x->gradients = memopt_i_shard_take(c, x, arena, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
-    x->sums = memopt_i_shard_take(c, x, arena, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
-    x->buckets = memopt_i_shard_take(c, x, arena, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
-    x->tiles = memopt_i_shard_take(c, x, arena, b->tiles, MEMOPT_TAG_OPTIMIZER, "shard: tiles");
-    return c->status ? c->status : memopt_i_shard_open_optim(c, x, arena);
+
+    x->weights = memopt_i_shard_take(c, x, a->all, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
+    x->window = memopt_i_shard_take(c, x, a->all, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
+    x->landings = memopt_i_shard_take(c, x, a->all, b->landings, MEMOPT_TAG_PARAMETERS, "shard: two parts");
+    x->masters = memopt_i_shard_take(c, x, a->host, b->masters, MEMOPT_TAG_PARAMETERS, "shard: masters");
+    x->extra = memopt_i_shard_take(c, x, a->host, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
+    x->gradients = memopt_i_shard_take(c, x, a->all, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
+    x->sums = memopt_i_shard_take(c, x, a->host, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
+    x->wire = memopt_i_shard_take(c, x, a->all, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
+    x->buckets = x->wire;
+    if (x->desc.device)
+        x->buckets = memopt_i_shard_take(c, x, a->pinned, b->staging, MEMOPT_TAG_COMMUNICATION, "shard: staging");
+    x->tiles = memopt_i_shard_take(c, x, a->host, b->tiles, MEMOPT_TAG_OPTIMIZER, "shard: tiles");
+    return c->status ? c->status : memopt_i_shard_open_optim(c, x, a->host);
 }
 
 static void memopt_i_shard_give_back(memopt_shard *x) {
     const memopt_shard_bytes *b = &x->bytes;
+    const int is_apart = x->desc.device != NULL; /* there, these come from an arena in any case */
 
-    if (x->is_owned) {
+    if (x->owns_host) {
         memopt_optim_close(x->optim);
         if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_free(&x->host, x->optim, b->states, 64);
         memopt_i_free(&x->host, x->tile_room ? x->tile_room : x->tiles, b->tiles, 64);
+        memopt_i_free(&x->host, x->masters, b->masters, 64);
+        memopt_i_free(&x->host, x->extra, b->extra, 64);
+        memopt_i_free(&x->host, x->sums, b->sums, 64);
+    }
+    if (x->owns_host && !is_apart) {
         memopt_i_free(&x->host, x->weights, b->weights, 64);
         memopt_i_free(&x->host, x->window_room ? x->window_room : x->window, b->window, 64);
         memopt_i_free(&x->host, x->landing_room ? x->landing_room : x->landings, b->landings, 64);
-        memopt_i_free(&x->host, x->extra, b->extra, 64);
         memopt_i_free(&x->host, x->gradients, b->gradients, 64);
-        memopt_i_free(&x->host, x->sums, b->sums, 64);
-        memopt_i_free(&x->host, x->buckets, b->buckets, 64);
     }
+    if (x->owns_staging) memopt_i_free(&x->host, x->buckets, is_apart ? b->staging : b->buckets, 64);
     memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
 }
 
@@ -35200,6 +35321,10 @@ static unsigned char *memopt_i_shard_own_weights(const memopt_shard *x, size_t g
     return memopt_i_shard_at(x, x->weights, x->desc.stage < 3, group, at, x->weight_bytes);
 }
 
+static unsigned char *memopt_i_shard_own_masters(const memopt_shard *x, size_t group, size_t at) {
+    return memopt_i_shard_at(x, x->masters, !x->desc.stage, group, at, x->weight_bytes);
+}
+
 static unsigned char *memopt_i_shard_own_sums(const memopt_shard *x, size_t group, size_t at) {
     if (x->sums_in_place && x->sums_of_group) return x->groups[group].gradients + at * x->sum_bytes;
     if (x->sums_of_group) return x->sums + (at - x->rank * x->groups[group].piece) * x->sum_bytes;
@@ -35213,6 +35338,7 @@ static void memopt_i_shard_point_at(const memopt_shard *x, size_t t, memopt_opti
     const size_t at = x->places[t] + part->first;
 
     part->weights = x->weights ? memopt_i_shard_own_weights(x, group, at) : NULL;
+    if (x->masters) part->weights = memopt_i_shard_own_masters(x, group, at);
     part->extra = x->extra ? memopt_i_shard_at(x, x->extra, !x->desc.stage, group, at, x->extra_bytes) : NULL;
     part->gradients = x->sums_of_group ? NULL : memopt_i_shard_own_sums(x, group, at);
 }
@@ -35355,27 +35481,49 @@ static void memopt_i_shard_align(memopt_shard *x) {
     x->landings = memopt_i_shard_sector(x->landings);
 }
 
+static void memopt_i_shard_check_arenas(memopt_i_checks *c, const memopt_shard_desc *desc,
+                                        const memopt_i_shard_arenas *a) {
+    const int counts = a->all && memopt_i_source_not_host_visible(a->all->source) == 1;
+    const memopt_arena *of_host[2];
+    int i;
+
+    if (!desc->device) {
+        if (a->all && memopt_i_source_not_host_visible(a->all->source) == 2)
+            (void)memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "arena", "is a device's");
+        return;
+    }
+    memopt_i_must(c, a->all != NULL, "arena", "is NULL, and desc.device is set");
+    of_host[0] = a->host;
+    of_host[1] = a->pinned;
+    for (i = 0; i < 2; ++i)
+        memopt_i_must(c, counts ? !of_host[i] || memopt_i_source_not_host_visible(of_host[i]->source) == 1
+                         : !of_host[i] || of_host[i]->source->host_visible, i ? "pinned" : "host_arena",
+                      counts ? "does not only count, and the arena does" : "is not the host's");
+}
+
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc *desc, memopt_arena *arena,
                                                          memopt_shard **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
-    const memopt_mark mark = memopt_arena_mark(arena);
-    const int counts = arena && !arena->source->host_visible;
+    const int counts = arena && memopt_i_source_not_host_visible(arena->source) == 1;
+    memopt_i_shard_arenas arenas;
     memopt_shard *x;
 
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    if (arena && memopt_i_source_not_host_visible(arena->source) == 2)
-        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "arena", "is a device's");
     x = memopt_i_shard_make(&c, desc);
     if (!x) return c.status;
-    if (!arena || arena->source->host_visible) {
+    arenas = memopt_i_shard_arenas_of(desc, arena);
+    memopt_i_shard_check_arenas(&c, desc, &arenas);
+    if (!counts) {
         memopt_i_must_be_at_most(&c, "rank_count", desc->comm ? 1 : x->ranks, "without a comm, but in a plan,", 1);
         memopt_i_must_be_at_most(&c, "replica_count", desc->replicas ? 1 : x->sets, "without replicas, but in a plan,",
                                  1);
     }
-    x->is_owned = !arena;
-    if ((x->desc.slow && !counts && memopt_i_shard_check_store(&c, x)) || memopt_i_shard_take_all(&c, x, arena)) {
+    x->counts = counts;
+    x->owns_host = !arenas.host && !counts;
+    x->owns_staging = !arenas.pinned && !counts;
+    if ((x->desc.slow && !counts && memopt_i_shard_check_store(&c, x)) || memopt_i_shard_take_all(&c, x, &arenas)) {
         memopt_i_shard_give_back(x);
-        if (arena) (void)memopt_arena_rewind(arena, mark);
+        memopt_i_shard_rewind(&arenas);
         return c.status;
     }
     if (counts) {
@@ -35402,6 +35550,102 @@ static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *co
     memopt_comm_abort(x->desc.comm);
     memopt_comm_abort(x->desc.replicas);
     return status;
+}
+
+/* ---- a device ---- */
+enum { MEMOPT_I_SHARD_UPLOADS = 2, MEMOPT_I_SHARD_MESSAGE = 4 }; /* slots; the first two are of flights */
+
+/* A copy failed: weights there may be of two steps. */
+static memopt_status memopt_i_shard_break_device(memopt_shard *x, memopt_status status) {
+    if (!status) return status;
+    (void)memopt_i_shard_break(x, NULL, status);
+    x->error = memopt_i_error(status, "a copy to or from the device failed");
+    return status;
+}
+
+static memopt_status memopt_i_shard_copy_wait(memopt_shard *x, size_t slot) {
+    return memopt_i_shard_break_device(x, x->device.wait_fn(x->device.user, slot));
+}
+
+static memopt_status memopt_i_shard_copy_out(memopt_shard *x, void *to, const void *d_from, size_t bytes, int is_there,
+                                             size_t slot) {
+    const memopt_shard_device *d = &x->device;
+
+    return memopt_i_shard_break_device(x, d->copy_out_fn(d->user, to, d_from, bytes, is_there, slot));
+}
+
+static memopt_status memopt_i_shard_copy_in(memopt_shard *x, void *d_to, const void *from, size_t bytes, size_t slot) {
+    return memopt_i_shard_break_device(x, x->device.copy_in_fn(x->device.user, d_to, from, bytes, slot));
+}
+
+static memopt_status memopt_i_shard_join(memopt_shard *x) {
+    return x->desc.device ? memopt_i_shard_break_device(x, x->device.join_fn(x->device.user)) : MEMOPT_OK;
+}
+
+static memopt_status memopt_i_shard_zero(memopt_shard *x, unsigned char *at, size_t bytes) {
+    if (x->desc.device && bytes) return memopt_i_shard_break_device(x, x->device.zero_fn(x->device.user, at, bytes));
+    memset(at, 0, bytes);
+    return MEMOPT_OK;
+}
+
+/* Where a place of the buckets is for calls. */
+static unsigned char *memopt_i_shard_wire(const memopt_shard *x, const void *p) {
+    return x->wire ? x->wire + ((const unsigned char *)p - x->buckets) : NULL; /* one rank on a device has none */
+}
+
+/* Values in the buckets which the CPU reads and writes, through those of the device. */
+static memopt_status memopt_i_shard_run_through(memopt_shard *x, memopt_comm *comm, const memopt_comm_call *call) {
+    const int tells = call->kind == MEMOPT_COMM_BROADCAST;
+    const size_t out = call->kind == MEMOPT_COMM_ALL_TO_ALL ? x->ranks : 1;
+    memopt_comm_call own = *call;
+    memopt_status s = MEMOPT_OK;
+
+    own.send = memopt_i_shard_wire(x, call->send);
+    own.receive = memopt_i_shard_wire(x, call->receive);
+    if (!tells || call->root == x->rank)
+        s = memopt_i_shard_copy_in(x, memopt_i_shard_wire(x, call->send), call->send, call->bytes * out,
+                                   MEMOPT_I_SHARD_MESSAGE);
+    if (!s) s = memopt_i_shard_join(x);
+    if (!s) s = memopt_i_shard_break(x, comm, memopt_comm_run(comm, &own));
+    if (!s) s = memopt_i_shard_copy_wait(x, MEMOPT_I_SHARD_MESSAGE); /* what was sent may be written from here on */
+    if (!s) s = memopt_i_shard_copy_out(x, call->receive, own.receive, call->bytes * (tells ? 1 : x->ranks), 1,
+                                        MEMOPT_I_SHARD_MESSAGE);
+    return s ? s : memopt_i_shard_copy_wait(x, MEMOPT_I_SHARD_MESSAGE);
+}
+
+/* A call over values that the CPU reads and writes; with a device they lie in the buckets. */
+static memopt_status memopt_i_shard_run(memopt_shard *x, memopt_comm *comm, const memopt_comm_call *call) {
+    if (x->desc.device) return memopt_i_shard_run_through(x, comm, call);
+    return memopt_i_shard_break(x, comm, memopt_comm_run(comm, call));
+}
+
+/* Weights of this rank go to the device, from `at` on, of what it steps of a group. */
+static memopt_status memopt_i_shard_upload(memopt_shard *x, size_t group, size_t at, size_t count) {
+    unsigned char *const rooms = x->buckets + memopt_i_shard_chain_bytes(x) + 2 * memopt_i_shard_room_bytes(x);
+    const size_t own = memopt_i_shard_own_at(x, group), end = at + count;
+    memopt_status s = MEMOPT_OK;
+    size_t n;
+
+    for (; !s && at < end; at += n) {
+        const size_t turn = x->uploads++ % 2, slot = MEMOPT_I_SHARD_UPLOADS + turn;
+        unsigned char *room = rooms + turn * memopt_i_shard_upload_bytes(x);
+
+        n = memopt_i_min(end - at, x->bucket);
+        s = memopt_i_shard_copy_wait(x, slot);
+        if (s) return s;
+        memcpy(room, memopt_i_shard_own_masters(x, group, own + at), n * x->weight_bytes);
+        s = memopt_i_shard_copy_in(x, memopt_i_shard_own_weights(x, group, own + at), room, n * x->weight_bytes, slot);
+    }
+    return s;
+}
+
+static memopt_status memopt_i_shard_upload_all(memopt_shard *x) {
+    memopt_status s = MEMOPT_OK;
+    size_t g;
+
+    for (g = 0; !s && x->desc.device && g < x->group_count; ++g)
+        s = memopt_i_shard_upload(x, g, 0, memopt_i_shard_own(x, g));
+    return s;
 }
 
 static memopt_status memopt_i_shard_refuse_state(memopt_shard *x, const char *reason) {
@@ -35656,8 +35900,11 @@ static memopt_status memopt_i_shard_take_tile(memopt_shard *x, const memopt_i_sh
 
 /* The tile is stepped, and leaves. */
 static memopt_status memopt_i_shard_leave_tile(memopt_shard *x) {
-    const memopt_status s = memopt_i_shard_buffer_write(x, x->stepped % x->desc.tile_buffers);
+    const size_t buffer = x->stepped % x->desc.tile_buffers;
+    const memopt_i_shard_tile tile = x->in[buffer];
+    memopt_status s = memopt_i_shard_buffer_write(x, buffer);
 
+    if (!s && x->desc.device) s = memopt_i_shard_upload(x, tile.group, tile.at, tile.count);
     if (s) return s;
     ++x->stepped;
     return memopt_i_shard_read_ahead(x);
@@ -35775,7 +36022,7 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
 
     f.shard = x;
     f.sums = memopt_i_shard_own_sums(x, flight->group, x->rank * g->piece + flight->at);
-    f.pieces = flight->number ? flight->room : g->gradients + flight->at * x->gradient_bytes;
+    f.pieces = flight->number || x->desc.device ? flight->room : g->gradients + flight->at * x->gradient_bytes;
     f.stride = flight->count * x->gradient_bytes;
     f.count = flight->count;
     f.level = memopt_i_simd_level(&x->desc.optim.threads);
@@ -35836,6 +36083,28 @@ static memopt_status memopt_i_shard_step_tiles(memopt_shard *x, size_t group) {
     return s;
 }
 
+/* Slices of a tile whose weights then go to the device, beside the next tile's step. */
+static memopt_status memopt_i_shard_step_upload(memopt_shard *x, size_t group) {
+    memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, group);
+    const memopt_i_shard_group *g = &x->groups[group];
+    memopt_optim_tensor slice;
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+
+    do {
+        for (t = g->first; !s && t < g->first + g->count; ++t) {
+            if (!memopt_i_shard_slice(x, &tile, t, &slice)) continue;
+            x->is_changed = 1;
+            if (x->sums_of_group)
+                x->parts[t].gradients = memopt_i_shard_own_sums(x, group, x->places[t] + x->parts[t].first);
+            s = memopt_optim_apply(x->optim, t, slice.first, slice.held);
+        }
+        s = memopt_i_shard_break_step(x, s);
+        if (!s) s = memopt_i_shard_upload(x, group, tile.at, tile.count);
+    } while (!s && memopt_i_shard_tile_next(x, &tile));
+    return s;
+}
+
 /* A step inside backward: the sums of this group are complete, of all that this rank steps. */
 static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     const memopt_i_shard_group *g = &x->groups[group];
@@ -35843,6 +36112,7 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     size_t t;
 
     if (x->desc.slow) return memopt_i_shard_step_tiles(x, group);
+    if (x->desc.device) return memopt_i_shard_step_upload(x, group);
     for (t = g->first; !s && t < g->first + g->count; ++t)
         if (x->parts[t].held) {
             x->is_changed = 1;
@@ -35863,6 +36133,10 @@ static memopt_status memopt_i_shard_land(memopt_shard *x) {
     --x->flying;
     if (flight.number)
         s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, flight.number));
+    if (!s && flight.number && x->desc.device)
+        s = memopt_i_shard_copy_out(x, flight.room, memopt_i_shard_wire(x, flight.room),
+                                    x->ranks * flight.count * x->gradient_bytes, 1, flight.slot);
+    if (!s && x->desc.device) s = memopt_i_shard_copy_wait(x, flight.slot);
     if (!s) s = memopt_i_shard_add(x, &flight);
     if (s || flight.at + flight.count < g->piece) return s;
     g->is_summed = 1;
@@ -35897,17 +36171,20 @@ static memopt_status memopt_i_shard_send(memopt_shard *x) {
     flight.group = group;
     flight.at = x->begun_at;
     flight.count = memopt_i_min(x->bucket, g->piece - x->begun_at);
-    flight.room = x->buckets + memopt_i_shard_chain_bytes(x)
-                + (x->flown++ % 2) * x->ranks * x->bucket * x->gradient_bytes;
+    flight.slot = x->flown++ % 2;
+    flight.room = x->buckets + memopt_i_shard_chain_bytes(x) + flight.slot * memopt_i_shard_room_bytes(x);
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_ALL_TO_ALL;
     call.bytes = flight.count * x->gradient_bytes;
     call.stride = g->piece * x->gradient_bytes;
     call.send = g->gradients + flight.at * x->gradient_bytes;
-    call.receive = flight.room;
+    call.receive = memopt_i_shard_wire(x, flight.room);
     if (x->ranks > 1 && memopt_i_shard_valid(x, x->round, x->set)) {
         s = memopt_i_shard_make_room(x);
         if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &flight.number));
+        if (s) return s;
+    } else if (x->desc.device) {
+        s = memopt_i_shard_copy_out(x, flight.room, call.send, call.bytes, 0, flight.slot);
         if (s) return s;
     }
     x->flights[x->flying++] = flight;
@@ -36048,13 +36325,13 @@ static memopt_status memopt_i_shard_ready(memopt_shard *x, size_t group) {
         ++x->windowed;
         g->gradients = memopt_i_shard_end(x, x->gradients, window, group, x->gradient_bytes, high);
     }
-    for (t = g->first; !x->time && t < g->first + g->count; ++t) { /* pads are zero */
+    for (t = g->first; !s && !x->time && t < g->first + g->count; ++t) { /* pads are zero */
         const size_t end = x->places[t] + x->tensors[t].count;
         const size_t next = t + 1 < g->first + g->count ? x->places[t + 1] : g->piece * x->ranks;
 
-        memset(g->gradients + end * x->gradient_bytes, 0, (next - end) * x->gradient_bytes);
+        s = memopt_i_shard_zero(x, g->gradients + end * x->gradient_bytes, (next - end) * x->gradient_bytes);
     }
-    return MEMOPT_OK;
+    return s;
 }
 
 static int memopt_i_shard_is_complete(const memopt_shard *x, size_t group) { /* its gradients, in this round */
@@ -36332,7 +36609,7 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
         if (ranks == 1 || r == x->rank)
             for (t = 0; t < x->desc.tensor_count; ++t) if (x->parts[t].held) memopt_i_shard_continue_tensor(x, &n, t);
         call.root = r;
-        if (ranks > 1) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        if (ranks > 1) s = memopt_i_shard_run(x, x->desc.comm, &call);
     }
     return s;
 }
@@ -36375,7 +36652,7 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
 /* ---- kinds that measure ---- */
 /* Sums of which each is some rank's, and 0 on all others. Added by the owner of a piece of them, and gathered. */
 static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t count) {
-    const size_t half = x->ranks * x->bucket * x->gradient_bytes;
+    const size_t half = memopt_i_shard_room_bytes(x);
     const size_t most = half / (x->ranks * sizeof(double));
     double *all = (double *)(void *)(x->buckets + memopt_i_shard_chain_bytes(x));
     double *received = (double *)(void *)((unsigned char *)(void *)all + half);
@@ -36395,14 +36672,14 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
         call.bytes = piece * sizeof *all;
         call.send = all;
         call.receive = received;
-        s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        s = memopt_i_shard_run(x, x->desc.comm, &call);
         for (i = 0; !s && i < piece; ++i)
             for (own[i] = received[i], r = 1; r < x->ranks; ++r)
                 own[i] = memopt_i_sum_double(own[i], received[r * piece + i]);
         call.kind = MEMOPT_COMM_ALL_GATHER;
         call.send = own;
         call.receive = all;
-        if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        if (!s) s = memopt_i_shard_run(x, x->desc.comm, &call);
         if (!s) memcpy(sums + at, all, n * sizeof *all);
     }
     return s;
@@ -36426,7 +36703,7 @@ static memopt_status memopt_i_shard_measure_tensor(memopt_shard *x, size_t t) {
     for (r = 0; !s && r < x->ranks; ++r) {
         if (r == x->rank) (void)memopt_optim_measure_part(x->optim, t, carries);
         call.root = r;
-        if (r + 1 < x->ranks) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        if (r + 1 < x->ranks) s = memopt_i_shard_run(x, x->desc.comm, &call);
     }
     (void)memopt_optim_sums(x->optim, t, &sums, &count);
     return s ? s : memopt_i_shard_add_up(x, sums, count);
@@ -36451,7 +36728,7 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
             if (x->parts[t].held)
                 (void)memopt_optim_measure_part(x->optim, t, carries + x->groups[x->tensors[t].group].carry_at);
         call.root = r;
-        if (r + 1 < x->ranks) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+        if (r + 1 < x->ranks) s = memopt_i_shard_run(x, x->desc.comm, &call);
     }
     return s;
 }
@@ -36541,6 +36818,25 @@ static memopt_status memopt_i_shard_step_slow(memopt_shard *x, const memopt_opti
     return s ? s : memopt_optim_end(x->optim);
 }
 
+/* As memopt_optim_step(), group by group, whose weights go to the device meanwhile. */
+static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_optim_run *run) {
+    const int measures = memopt_i_kind_measures(x->desc.optim.kind);
+    memopt_status s;
+    size_t g;
+
+    if (measures) {
+        s = x->ranks > 1 ? memopt_i_shard_step_measured(x, run) : memopt_optim_step(x->optim, run);
+        if (s && !x->is_broken) x->error = memopt_optim_error(x->optim);
+        x->is_changed |= !s;
+        return s ? s : memopt_i_shard_upload_all(x);
+    }
+    if (run && run->fused)
+        return memopt_i_fail(&x->error, MEMOPT_ERR_ARGUMENT, "the step is fused: memopt_shard_step_inside()");
+    s = memopt_i_shard_optim_begin(x, run);
+    for (g = 0; !s && g < x->group_count; ++g) s = memopt_i_shard_step_upload(x, g);
+    return s ? s : memopt_optim_end(x->optim);
+}
+
 /* All tiles have left on all ranks: what is new counts from here on. */
 static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     unsigned char *said = x->buckets + memopt_i_shard_chain_bytes(x);
@@ -36552,7 +36848,7 @@ static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     call.bytes = 1;
     call.send = said + x->rank;
     call.receive = said;
-    if (!s && x->ranks > 1) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_run(x->desc.comm, &call));
+    if (!s && x->ranks > 1) s = memopt_i_shard_run(x, x->desc.comm, &call);
     if (s) return s;
     return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, x->optim->parts[0].step), SIZE_MAX);
 }
@@ -36572,8 +36868,9 @@ static memopt_status memopt_i_shard_forget(memopt_shard *x) {
 
 /* Every rank has changed its part of the weights. */
 static memopt_status memopt_i_shard_renew(memopt_shard *x) {
-    const memopt_status s = memopt_i_shard_forget(x);
+    memopt_status s = memopt_i_shard_forget(x);
 
+    if (!s) s = memopt_i_shard_join(x);
     if (s || x->desc.stage == 3 || !x->desc.stage || x->ranks == 1) return s;
     return memopt_i_shard_make_whole(x, x->weights, x->weight_bytes);
 }
@@ -36671,13 +36968,17 @@ static void memopt_i_shard_describe(const memopt_shard *x, uint64_t *words) {
 
 static memopt_status memopt_i_shard_tell(memopt_shard *x, memopt_comm *comm, size_t root, uint64_t *words, size_t n) {
     memopt_comm_call call;
+    memopt_status s;
 
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_BROADCAST;
     call.root = root;
     call.bytes = n * sizeof *words;
-    call.send = call.receive = words;
-    return memopt_i_shard_break(x, comm, memopt_comm_run(comm, &call));
+    call.send = call.receive = x->chain; /* which no norm needs now, and has room for so many */
+    memcpy(x->chain, words, call.bytes);
+    s = memopt_i_shard_run(x, comm, &call);
+    memcpy(words, x->chain, call.bytes);
+    return s;
 }
 
 /* odd[0]: 0, or which word of a rank differs, + 1; odd[1]: which rank. Becomes the first one's that has any. */
@@ -36735,6 +37036,7 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
             memopt_i_from_f32(memopt_i_simd_level(&o->threads), shard->parts[t].extra,
                               (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
     s = shard->desc.slow ? memopt_i_shard_share_slow(shard) : MEMOPT_OK;
+    if (!s) s = memopt_i_shard_upload_all(shard);
     return s ? s : memopt_i_shard_renew(shard);
 }
 
@@ -36768,9 +37070,10 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
     if (x->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(x, "a round is missing");
     if (x->is_fused) s = memopt_optim_end(x->optim);
     else if (x->desc.slow) s = memopt_i_shard_step_slow(x, run);
+    else if (x->desc.device) s = memopt_i_shard_step_device(x, run);
     else if (x->carry_count && x->ranks > 1) s = memopt_i_shard_step_measured(x, run);
     else s = memopt_optim_step(x->optim, run);
-    if (s && !x->is_broken && !x->desc.slow) x->error = memopt_optim_error(x->optim);
+    if (s && !x->is_broken && !x->desc.slow && !x->desc.device) x->error = memopt_optim_error(x->optim);
     if (!s && x->desc.slow) s = memopt_i_shard_commit(x);
     if (s) return s;
     x->is_changed = 1;
@@ -36806,6 +37109,7 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
     (void)memopt_i_shard_settle(shard);
     for (i = 0; i < shard->flying; ++i)
         if (shard->flights[i].number) (void)memopt_comm_wait(shard->desc.comm, shard->flights[i].number);
+    for (i = 0; shard->desc.device && i < MEMOPT_SHARD_SLOTS; ++i) (void)shard->device.wait_fn(shard->device.user, i);
     memopt_i_shard_give_back(shard);
 }
 
@@ -36929,10 +37233,12 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
                                                     const memopt_shard_desc *desc) {
     memopt_shard_desc d;
     memopt_arena_desc a;
+    memopt_i_shard_arenas arenas;
     memopt_shard counts;
 
     if (memopt_i_shard_resolve(c, desc, &counts)) return c->status;
     memopt_i_must(c, !desc->slow, "slow", "is not 0: a simulation has no tier");
+    memopt_i_must(c, !desc->device, "device", "is not NULL: a simulation has none");
     if (memopt_i_must(c, !desc->steps_inside, "steps_inside", "is 1: a simulation steps at the end")) return c->status;
     c->status = memopt_i_shard_open_line(w, 0, counts.ranks, &w->time.machine->comm, c->error);
     if (!c->status) c->status = memopt_i_shard_open_line(w, 1, counts.sets, &w->time.machine->replicas, c->error);
@@ -36946,7 +37252,10 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
     d.comm = w->comms[0];
     d.replicas = w->comms[1];
     w->shard = memopt_i_shard_make(c, &d);
-    if (!w->shard || memopt_i_shard_take_all(c, w->shard, w->arena)) return c->status;
+    if (!w->shard) return c->status;
+    w->shard->counts = 1;
+    arenas = memopt_i_shard_arenas_of(&d, w->arena);
+    if (memopt_i_shard_take_all(c, w->shard, &arenas)) return c->status;
     memopt_i_shard_point(w->shard);
     w->shard->time = &w->time;
     return memopt_i_shard_check_machine(c, w->shard);
@@ -37130,6 +37439,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_choose(const memopt_shard_de
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     memopt_i_must(&c, target != NULL, "target", "is NULL");
+    memopt_i_must(&c, !desc->device, "device", "is not NULL: what must be slow there is not chosen");
     if (memopt_i_must(&c, choice != NULL, "choice", "is NULL")) return c.status;
     memopt_i_shard_check_target(&c, target);
     memset(&found, 0, sizeof found);

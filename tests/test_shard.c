@@ -80,6 +80,46 @@ static void shard_disk_end(shard_disk *x) {
     memopt_store_destroy(x->store);
     free(x->bytes); free(x->tiles);
 }
+/* A device whose copies are done as late as they may, or at once: what is read, or written again, before it is waited for
+   is seen. Its n-th call fails. */
+typedef struct shard_device { int is_late; uint64_t calls, fail, zeroed; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
+static int shard_device_fails(void *user) { shard_device *x = (shard_device *)user; return ++x->calls == x->fail; }
+static void shard_device_do(shard_device *x, size_t slot) {
+    if (x->slots[slot].bytes) memcpy(x->slots[slot].to, x->slots[slot].from, x->slots[slot].bytes);
+    x->slots[slot].bytes = 0;
+}
+static memopt_status shard_device_zero(void *user, void *d_to, size_t bytes) {
+    CHECK(bytes > 0);
+    ((shard_device *)user)->zeroed += bytes;
+    if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
+    memset(d_to, 0, bytes);
+    return MEMOPT_OK;
+}
+static memopt_status shard_device_copy(shard_device *x, void *to, const void *from, size_t bytes, size_t slot, int is_in) {
+    CHECK(slot < MEMOPT_SHARD_SLOTS && !x->slots[slot].bytes && bytes > 0);
+    if (shard_device_fails(x)) return MEMOPT_ERR_DEVICE;
+    x->slots[slot].to = to; x->slots[slot].from = from; x->slots[slot].bytes = bytes; x->slots[slot].is_in = is_in;
+    if (!is_in) memset(to, 0xA5, bytes);
+    if (!x->is_late) shard_device_do(x, slot);
+    return MEMOPT_OK;
+}
+static memopt_status shard_device_out(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot) { CHECK(is_there == 0 || is_there == 1); return shard_device_copy((shard_device *)user, to, d_from, bytes, slot, 0); }
+static memopt_status shard_device_in(void *user, void *d_to, const void *from, size_t bytes, size_t slot) { return shard_device_copy((shard_device *)user, d_to, from, bytes, slot, 1); }
+static memopt_status shard_device_wait(void *user, size_t slot) {
+    shard_device_do((shard_device *)user, slot);
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
+}
+static memopt_status shard_device_join(void *user) {
+    shard_device *x = (shard_device *)user; size_t i;
+    for (i = 0; i < MEMOPT_SHARD_SLOTS; ++i) if (x->slots[i].is_in && x->slots[i].bytes) { memcpy(x->slots[i].to, x->slots[i].from, x->slots[i].bytes); x->slots[i].bytes = 0; }
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
+}
+static memopt_shard_device shard_device_table(shard_device *x) {
+    memopt_shard_device t;
+    memset(&t, 0, sizeof t);
+    t.zero_fn = shard_device_zero; t.copy_out_fn = shard_device_out; t.copy_in_fn = shard_device_in; t.wait_fn = shard_device_wait; t.join_fn = shard_device_join; t.user = x;
+    return t;
+}
 #if defined(MEMOPT_I_POOL)
 enum { SHARD_TENSORS = 9, SHARD_GROUPS = 4, SHARD_MOST = 16 };
 static const memopt_shard_tensor shard_model[SHARD_TENSORS] = { /* count, columns, rates, group */
@@ -95,7 +135,8 @@ typedef struct shard_case {
     int stage; size_t ranks, sets, units, steps; int walks, clips, inside, cancels; /* cancels: a first step, given up while its gradients travel */
     memopt_optim_kind kind; memopt_state_format state; memopt_i_weights form; memopt_type gradients, sums;
     size_t bucket, block;
-    uint64_t disk_fail; /* call number of that rank's disk that fails */
+    uint64_t disk_fail, device_fail; /* call number of that rank's disk that fails; of its device */
+    int device; /* 1: one that copies late; 2: at once */
     int slow, in_place, promises; size_t buffers; /* what lies on the slow tier; promises: steps_inside */
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
 } shard_case;
@@ -216,6 +257,7 @@ static void shard_reference(const shard_case *c, shard_whole *w) {
 typedef struct shard_world {
     const shard_case *c; const shard_whole *whole, *start; memopt_ranks *rows[SHARD_MOST], *columns[SHARD_MOST]; /* of a set; of those with the same part */
     memopt_status status[SHARD_MOST]; int wrong[SHARD_MOST]; int intact[SHARD_MOST]; uint64_t calls[SHARD_MOST]; memopt_shard_bytes bytes;
+    memopt_error error[SHARD_MOST];
 } shard_world;
 typedef struct shard_failing { memopt_transport inner; uint64_t begins, fail; const memopt_shard *shard; uint64_t looks; } shard_failing; /* a transport whose n-th begin fails */
 /* Sums go on to the next rank: those behind it have measured already what does not depend on them. */
@@ -370,9 +412,9 @@ static int shard_same(const shard_world *w, const shard_whole *r, memopt_shard *
     return same;
 }
 static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b) {
-    return memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS).now == b->weights + b->window + b->landings + b->extra
+    return memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS).now == b->weights + b->window + b->landings + b->extra + b->masters
         && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles
-        && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets;
+        && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets + b->staging;
 }
 enum { SHARD_TOLD = 16, SHARD_FIRST = 128 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
 static int shard_holds(const memopt_shard *x) {
@@ -399,11 +441,13 @@ static int shard_goes_back(const shard_world *w, memopt_shard_desc d, shard_disk
 static void shard_rank(void *task, size_t index, int worker) {
     shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
     memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
-    shard_disk disk; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
+    shard_disk disk; shard_device device; memopt_shard_device table; memopt_arena *apart[3] = { NULL, NULL, NULL }; size_t wanted[3] = { 0, 0, 0 }; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
     (void)worker;
     memset(&ad, 0, sizeof ad); memset(&plan, 0, sizeof plan);
     d.comm = shard_comm(memopt_ranks_transport(w->rows[set], rank), &f[0], fail);
     if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[rank], set), &f[1], fail);
+    memset(&device, 0, sizeof device); device.is_late = c->device == 1; table = shard_device_table(&device);
+    if (c->device) d.device = &table;
     CHECK(memopt_shard_plan(&d, &plan) == MEMOPT_OK);
     shard_disk_make(&disk, &d, c->in_place, index % 3 == 2);
     d.store = disk.store; disk.fail = c->disk_fail && c->fail_rank == index ? disk.calls + c->disk_fail : 0;
@@ -412,12 +456,22 @@ static void shard_rank(void *task, size_t index, int worker) {
         ad.capacity = plan.total; ad.ledger = ledger;
         CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
     }
-    CHECK(memopt_shard_open(&d, arena, &x) == MEMOPT_OK && memopt_shard_is_intact(x));
+    if (c->device) { /* the device's arena has not a byte too many; beside it malloc, or two of the host's that know the same ledger */
+        memopt_arena_desc of = ad;
+        wanted[0] = plan.total - plan.host; wanted[1] = memopt_i_round64(plan.staging); wanted[2] = plan.host - wanted[1] - memopt_i_round64(plan.tables);
+        for (k = 0; k < (ledger ? 3 : 1); ++k) { of.capacity = wanted[k]; CHECK(memopt_arena_create(&of, &apart[k]) == MEMOPT_OK); }
+        d.pinned = apart[1]; d.host_arena = apart[2];
+    } else CHECK(plan.host == 0 && plan.masters == 0 && plan.staging == 0);
+    CHECK(memopt_shard_open(&d, c->device ? apart[0] : arena, &x) == MEMOPT_OK && memopt_shard_is_intact(x));
+    for (k = 0; k < 3; ++k) if (apart[k]) CHECK(wanted[k] - memopt_arena_get_stats(apart[k]).used_low < 64);
+    device.fail = c->device_fail && c->fail_rank == index ? device.calls + c->device_fail : 0;
     if (ledger) CHECK(shard_tags_right(ledger, &plan));
     f[0].shard = x;
     before = memopt_comm_get_stats(d.comm);
     s = w->status[index] = x ? shard_train(w, x) : MEMOPT_ERR_MEMORY;
-    w->calls[index] = disk.calls;
+    w->calls[index] = c->device ? device.calls : disk.calls;
+    w->error[index] = memopt_shard_error(x);
+    device.fail = 0;
     if (!s) disk.fail = 0;
     after = memopt_comm_get_stats(d.comm);
     f[0].shard = NULL;
@@ -437,7 +491,7 @@ static void shard_rank(void *task, size_t index, int worker) {
         if ((c->stage == 1 || c->stage == 2) && c->ranks > 1) { expected += plan.sent_weights - (c->slow ? c->ranks - 1 : 0); calls -= SHARD_GROUPS; }
         CHECK_AT(sent == expected, index); CHECK_AT(calls == c->steps * plan.calls, index);
     }
-    for (k = 0; !s && !c->fail && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
+    for (k = 0; !s && !c->fail && !c->device_fail && k < SHARD_GROUPS; ++k) { /* an evaluation: all weights, whole, in an order of its own */
         const size_t g = (size_t)(k * 3 + 1) % SHARD_GROUPS; size_t t;
         CHECK(memopt_shard_forward(x, g) == MEMOPT_OK);
         for (t = 0; t < SHARD_TENSORS; ++t) if (shard_model[t].group == g) {
@@ -449,6 +503,8 @@ static void shard_rank(void *task, size_t index, int worker) {
     if (!x) { memopt_comm_abort(d.comm); memopt_comm_abort(d.replicas); } /* else the shard has told all, of other sets too */
     memopt_shard_close(x);
     if (s && c->slow == 7 && !c->in_place) w->wrong[index] |= !shard_goes_back(w, d, &disk, rank);
+    for (k = 0; k < MEMOPT_SHARD_SLOTS; ++k) CHECK(!device.slots[k].bytes);
+    for (k = 0; k < 3; ++k) memopt_arena_destroy(apart[k]);
     memopt_arena_destroy(arena); memopt_ledger_destroy(ledger);
     memopt_comm_destroy(d.replicas); memopt_comm_destroy(d.comm);
     shard_disk_end(&disk);
@@ -606,6 +662,51 @@ static void shard_slow_promises(void) {
         }
         shard_free_whole(&whole);
     }
+}
+/* Weights and gradients on a device, all else on the host: any stage, ranks, form; states and extra may be on a disk. */
+static void shard_device_same(void) {
+    shard_case c = shard_usual(); shard_whole whole; int form; size_t turn = 1;
+    for (form = 0; form < 4; ++form) {
+        c.form = (memopt_i_weights)form; c.units = 4; c.ranks = 1; c.stage = 0; c.device = c.slow = 0; c.inside = c.promises = 0; c.clips = form % 2; c.walks = form % 3;
+        c.gradients = form % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        shard_reference(&c, &whole);
+        for (c.ranks = 1; c.ranks < 5; ++c.ranks) for (c.stage = c.ranks > 1; c.stage < 4; ++c.stage) {
+            c.device = 1 + (int)(turn % 2); c.slow = (int)(turn / 2 % 4); c.inside = !c.clips; c.promises = c.inside && c.ranks == 4; c.cancels = !c.inside && turn % 5 == 1;
+            c.bucket = turn % 3 ? 300000 : c.ranks * 2 * 256 * 4; /* a grain at a time */
+            shard_check(&c, &whole);
+            turn = turn * 5 + 3;
+        }
+        shard_free_whole(&whole);
+    }
+}
+static void shard_device_kinds(void) {
+    shard_case c = shard_usual(); shard_whole whole; int kind;
+    for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) {
+        c.kind = (memopt_optim_kind)kind; c.state = (memopt_state_format)(kind % 2 ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32); c.form = (memopt_i_weights)(kind % 4); c.ranks = 1; c.clips = kind % 2; c.units = 3; c.device = c.slow = 0;
+        shard_reference(&c, &whole);
+        c.device = 1 + kind % 2; c.stage = 1 + kind % 3; c.slow = kind % 2; shard_check(&c, &whole);
+        c.ranks = 3; shard_check(&c, &whole);
+        shard_free_whole(&whole);
+    }
+}
+/* Every call of the device fails once: all ranks get a status, and the host's weights are whole where it says so. */
+static void shard_device_fails_once(void) {
+    shard_case c = shard_usual(); shard_whole whole, start; shard_world w; size_t i; uint64_t n; int mode, told[2] = { 0, 0 };
+    c.ranks = 1; c.steps = 1; c.units = 2; c.form = MEMOPT_I_WEIGHTS_SPLIT; c.clips = 1; c.gradients = MEMOPT_TYPE_BF16;
+    shard_reference(&c, &whole);
+    c.steps = 0; shard_reference(&c, &start); c.steps = 1;
+    for (mode = 0; mode < 3; ++mode) for (n = 1; n < 1000; ++n) {
+        int over = 1;
+        c.ranks = 1 + (size_t)(mode > 0); c.stage = 1 + mode; c.device = 1 + (int)(n % 2); c.device_fail = n; c.fail_rank = c.ranks - 1; c.slow = mode == 2;
+        if (!shard_play(&c, &whole, &start, &w)) return;
+        for (i = 0; i < c.ranks; ++i) over &= w.status[i] == MEMOPT_OK && !w.wrong[i];
+        if (over && n > w.calls[c.fail_rank]) break; /* there is no n-th call */
+        CHECK_AT(w.status[c.fail_rank] == MEMOPT_ERR_DEVICE && test_error_says(w.error[c.fail_rank], MEMOPT_ERR_DEVICE, "a copy to or from the device failed"), 1000 * (uint64_t)mode + n);
+        for (i = 0; i < c.ranks; ++i) CHECK_AT(!w.wrong[i], 1000 * (uint64_t)mode + n);
+        if (w.status[c.fail_rank]) ++told[w.intact[c.fail_rank]];
+    }
+    CHECK(mode == 3 && told[0] > 10 && told[1] > 10);
+    shard_free_whole(&whole); shard_free_whole(&start);
 }
 /* In every call, on each rank: all get a status; weights are as they were where it says so. */
 static void shard_fails(void) {
@@ -1548,7 +1649,7 @@ void test_shard(void);
 void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

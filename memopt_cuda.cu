@@ -38,6 +38,7 @@
      adafactor     Adafactor's rows and columns                                                     the CPU's bits
      optim         every kind and format, many tensors a launch, 8 bits in one pass                 the CPU's bits
      scale         norm, finite check, loss scaling, clipping, accumulation; the host never waits   the CPU's bits
+     shard         weights and gradients of a shard on a device: ZeRO, offload to the host          the CPU's bits
      softmax       softmax, and softmax + cross-entropy in place                                    a bound
      norm          layer norm and RMS norm                                                          a bound
      fused         passes of your own over arrays of any types: a functor on their elements         the CPU's bits
@@ -672,6 +673,44 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
                                                                     const memopt_micro_batch *batch,
                                                                     memopt_accumulation *accumulation,
                                                                     memopt_cuda_stream stream);
+
+/* @section api_cuda_shard : api_cuda_base
+   A device for a memopt_shard: weights, gradients and what travels lie there, and the step is the host's.
+
+     memopt_cuda_shard_open(device, stream, &cuda, &table);
+     desc.device = &table;                        (desc.pinned: an arena over memopt_cuda_source_pinned(), as large as
+     memopt_shard_open(&desc, d_arena, &shard);    memopt_shard_bytes.staging; d_arena: over one of the device)
+     ... as without a device: see api_shard; kernels of a group are launched into `stream` after its
+         memopt_shard_forward() or _backward(), and before its memopt_shard_reduce() ...
+     memopt_shard_close(shard);
+     memopt_cuda_shard_close(&cuda);
+
+   Ranks       examples/adapters/nccl.h, opened with the same stream. A group's weights are gathered while the group
+               before computes: the host waits for them and launches ahead of the device meanwhile.
+   Order       A bucket of gradients crosses behind the kernels that were launched before memopt_shard_reduce(), beside
+               those launched after it; weights cross beside the step of the next ones. What is launched after
+               memopt_shard_step() finds them. */
+
+typedef struct memopt_cuda_shard { /* yours; outlives the shard and stays where it is */
+    memopt_cuda_stream stream; /* the engine's */
+    int                device;
+    memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
+    void              *streams[2], *events[2 + MEMOPT_SHARD_SLOTS]; /* private */
+} memopt_cuda_shard;
+
+/**
+ * device  a number, or MEMOPT_CUDA_CURRENT_DEVICE: that of `stream`
+ * shard   receives what the table knows: two streams, and an event for each slot
+ * out     receives the table, for memopt_shard_desc.device
+ * returns OK; MEMOPT_CUDA_ERR_NULL; MEMOPT_ERR_ARGUMENT (no such device); what CUDA said: nothing is open then
+ * threads one thread at a time
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cuda_stream stream,
+                                                          memopt_cuda_shard *shard, memopt_shard_device *out);
+
+/** After memopt_shard_close(). Waits for what is on its way. NULL, and one that is not open, are fine; returns what CUDA
+    said, and has freed all it could. */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_close(memopt_cuda_shard *shard);
 
 /* @section api_cuda_softmax : api_cuda_base
    Softmax of rows, and softmax + cross-entropy in place: the twins, with the CPU's structs, their pointers being of the
@@ -6995,6 +7034,174 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gra
     accumulation->tokens += batch->tokens;
     ++accumulation->micro_batches;
     return 0;
+}
+
+/* @section cuda_shard : cuda_memory cuda_base api_cuda_shard
+   What a shard asks of a device, over streams and events.
+   Order      A copy out waits for an event recorded now in the engine's stream, so for the kernels that wrote what it
+              reads; unless it is told that the bytes are there: they have come by a call which the host has waited for,
+              and behind the engine's stream the copy would wait for all that was queued meanwhile. A copy in waits so
+              for the last kernels that read what it overwrites. The engine's stream waits for copies in at a join, so
+              kernels of a backward run on beside weights that come back. The host waits for a slot's event before it
+              reads, or writes again, the slot's bytes.
+   Failure    A call that fails waits for its stream: nothing of it is on its way any more. */
+
+enum { MEMOPT_I_CUDA_SHARD_BEFORE, MEMOPT_I_CUDA_SHARD_JOINED, MEMOPT_I_CUDA_SHARD_AFTER }; /* events; those of slots follow */
+
+PRUNED cudaStream_t shard_stream(const memopt_cuda_shard *x, int way) { return (cudaStream_t)x->streams[way]; }
+
+PRUNED cudaEvent_t shard_event(const memopt_cuda_shard *x, size_t event) { return (cudaEvent_t)x->events[event]; }
+
+PRUNED memopt_status shard_status(memopt_cuda_shard *x, int before, memopt_cuda_status s) {
+    s = first_error(s, leave_device(x->device, before));
+    if (s) x->status = s;
+    return memopt_cuda_to_status(s);
+}
+
+PRUNED memopt_status shard_enter(memopt_cuda_shard *x, int *before) {
+    const memopt_cuda_status s = enter_device(x->device, before);
+
+    if (s) x->status = s;
+    return memopt_cuda_to_status(s);
+}
+
+PRUNED memopt_status shard_zero(void *user, void *d_to, size_t bytes) {
+    memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
+    int before;
+    const memopt_status s = shard_enter(x, &before);
+
+    return s ? s : shard_status(x, before, taken(cudaMemsetAsync(d_to, 0, bytes, x->stream)));
+}
+
+/* behind: after what the engine's stream was given so far. */
+PRUNED memopt_status shard_copy(memopt_cuda_shard *x, int way, void *to, const void *from, size_t bytes, int behind,
+                                size_t slot) {
+    const cudaMemcpyKind kind = way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    const cudaStream_t stream = shard_stream(x, way);
+    int before;
+    const memopt_status failed = shard_enter(x, &before);
+    memopt_cuda_status s = 0;
+
+    if (failed) return failed;
+    if (behind) s = taken(cudaEventRecord(shard_event(x, MEMOPT_I_CUDA_SHARD_BEFORE), x->stream));
+    if (behind && !s) s = await(stream, shard_event(x, MEMOPT_I_CUDA_SHARD_BEFORE));
+    if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
+    if (!s) s = taken(cudaEventRecord(shard_event(x, MEMOPT_I_CUDA_SHARD_AFTER + slot), stream));
+    if (s) (void)taken(cudaStreamSynchronize(stream));
+    return shard_status(x, before, s);
+}
+
+PRUNED memopt_status shard_copy_out(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot) {
+    return shard_copy((memopt_cuda_shard *)user, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, !is_there, slot);
+}
+
+PRUNED memopt_status shard_copy_in(void *user, void *d_to, const void *from, size_t bytes, size_t slot) {
+    return shard_copy((memopt_cuda_shard *)user, MEMOPT_I_CUDA_UP, d_to, from, bytes, 1, slot);
+}
+
+PRUNED memopt_cuda_status shard_settle(const memopt_cuda_shard *x) {
+    memopt_cuda_status s = 0;
+    int way;
+
+    for (way = 0; way < 2; ++way)
+        if (x->streams[way]) s = first_error(s, taken(cudaStreamSynchronize(shard_stream(x, way))));
+    return s;
+}
+
+PRUNED memopt_status shard_wait(void *user, size_t slot) {
+    memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
+    int before;
+    const memopt_status failed = shard_enter(x, &before);
+    memopt_cuda_status s;
+
+    if (failed) return failed;
+    s = taken(cudaEventSynchronize(shard_event(x, MEMOPT_I_CUDA_SHARD_AFTER + slot)));
+    if (s) (void)shard_settle(x);
+    return shard_status(x, before, s);
+}
+
+PRUNED memopt_status shard_join(void *user) {
+    memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
+    const cudaEvent_t event = shard_event(x, MEMOPT_I_CUDA_SHARD_JOINED);
+    int before;
+    const memopt_status failed = shard_enter(x, &before);
+    memopt_cuda_status s;
+
+    if (failed) return failed;
+    s = taken(cudaEventRecord(event, shard_stream(x, MEMOPT_I_CUDA_UP)));
+    if (!s) s = await(x->stream, event);
+    return shard_status(x, before, s);
+}
+
+PRUNED memopt_cuda_status shard_give_back(memopt_cuda_shard *x) {
+    memopt_cuda_status s = shard_settle(x);
+    size_t i;
+
+    for (i = 0; i < 2 + MEMOPT_SHARD_SLOTS; ++i)
+        if (x->events[i]) s = first_error(s, taken(cudaEventDestroy(shard_event(x, i))));
+    for (i = 0; i < 2; ++i)
+        if (x->streams[i]) s = first_error(s, taken(cudaStreamDestroy(shard_stream(x, (int)i))));
+    return s;
+}
+
+PRUNED memopt_cuda_status shard_make(memopt_cuda_shard *x) {
+    memopt_cuda_status s = 0;
+    size_t i;
+
+    for (i = 0; i < 2 && !s; ++i) {
+        cudaStream_t stream = NULL;
+
+        s = taken(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        x->streams[i] = stream;
+    }
+    for (i = 0; i < 2 + MEMOPT_SHARD_SLOTS && !s; ++i) {
+        cudaEvent_t event = NULL;
+
+        s = event_create(&event);
+        x->events[i] = event;
+    }
+    return s;
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_shard_open(int device, memopt_cuda_stream stream, memopt_cuda_shard *shard,
+                                                      memopt_shard_device *out) {
+    memopt_cuda_shard x;
+    int before;
+    memopt_cuda_status s = shard && out ? device_of(&device) : (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL;
+
+    if (s) return s;
+    memset(&x, 0, sizeof x);
+    x.stream = stream;
+    x.device = device;
+    s = enter_device(device, &before);
+    if (s) return s;
+    s = shard_make(&x);
+    s = first_error(s, leave_device(device, before));
+    if (s) {
+        (void)shard_give_back(&x);
+        return s;
+    }
+    *shard = x;
+    memset(out, 0, sizeof *out);
+    out->zero_fn = shard_zero;
+    out->copy_out_fn = shard_copy_out;
+    out->copy_in_fn = shard_copy_in;
+    out->wait_fn = shard_wait;
+    out->join_fn = shard_join;
+    out->user = shard;
+    return 0;
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
+    int before;
+    memopt_cuda_status s;
+
+    if (!shard || !shard->streams[0]) return 0;
+    s = enter_anyway(shard->device, &before);
+    s = first_error(s, shard_give_back(shard));
+    s = first_error(s, leave_device(shard->device, before));
+    memset(shard, 0, sizeof *shard);
+    return s;
 }
 
 /* @section cuda_softmax : cuda_base api_cuda_softmax

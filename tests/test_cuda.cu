@@ -7,6 +7,7 @@
 #include "test_cuda_codec.cu"
 #include "test_cuda_optim.cu"
 #include "test_cuda_scale.cu"
+#include "test_cuda_shard.cu"
 #include "test_cuda_softmax.cu"
 #include "test_cuda_norm.cu"
 #include "test_cuda_fused.cu"
@@ -30,6 +31,7 @@ int main(void) {
     test_cuda_codec();
     test_cuda_optim();
     test_cuda_scale();
+    test_cuda_shard();
     test_cuda_softmax();
     test_cuda_norm();
     test_cuda_fused();

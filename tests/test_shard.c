@@ -1075,7 +1075,7 @@ static void shard_plan_refuses(void) {
         large[2] = { { SIZE_MAX / 2, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0 } };
     static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0 } };
     static const memopt_shard_use trailing[3] = { { 1, 1 }, { 0, 1 }, { 1, 0 } }, other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
-    const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL;
+    const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL; memopt_shard_device device;
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
     ACCEPTS(x.error, (void)0, memopt_shard_plan(&x, &b));
     memset(&b, 7, sizeof b);
@@ -1116,6 +1116,13 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.uses = flag, x.use_count = 1), MEMOPT_ERR_ARGUMENT, "shard: is_backward 2 at use 0, must be 0 or 1");
     SHARD_REFUSES((x.uses = forward, x.use_count = 3), MEMOPT_ERR_ARGUMENT, "shard: group 0, has no backward among the uses");
     SHARD_REFUSES((x.rank_count = 3, x.bucket_bytes = 6143), MEMOPT_ERR_ARGUMENT, "shard: bucket_bytes 6143, at least two grains for each rank, 6144");
+    device = shard_device_table(NULL); device.join_fn = NULL;
+    SHARD_REFUSES(x.device = &device, MEMOPT_ERR_ARGUMENT, "shard: device lacks a function");
+    device = shard_device_table(NULL);
+    SHARD_REFUSES((x.device = &device, x.replica_count = 2), MEMOPT_ERR_ARGUMENT, "shard: replica_count 2, beside a device, at most 1");
+    SHARD_REFUSES((x.device = &device, x.stage = 0, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: stage 0, of several ranks, beside a device, must be 1");
+    SHARD_REFUSES((x.device = &device, x.stage = 3, x.slow = 5), MEMOPT_ERR_ARGUMENT, "shard: slow has weights: those of a device do not come from a store");
+    x = right; x.device = &device; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: arena is NULL, and desc.device is set");
 }
 static void shard_tied_bytes(void) { /* the largest group is tied: its gradients are not in the window */
     static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };
@@ -1397,6 +1404,43 @@ static void shard_memory_of(int slow) {
     shard_disk_end(&disk);
 }
 static void shard_memory(void) { shard_memory_of(0); shard_memory_of(7); }
+/* With a device: each of three arenas a step too small takes nothing of any; dry runs tell the byte; whose memory it is. */
+static void shard_device_memory(void) {
+    memopt_shard_device device = shard_device_table(NULL); memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_shard_bytes b; memopt_arena_desc ad; memopt_arena *arenas[3], *counting[2]; memopt_source source[2]; size_t room[3]; int small, i; memopt_error why;
+    shard_device fake;
+    memset(&fake, 0, sizeof fake); memset(&ad, 0, sizeof ad);
+    device.user = &fake;
+    d.rank_count = 1; d.optim.extra = MEMOPT_OPTIM_EXTRA_COPY; d.device = &device; d.error = &why;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && b.buckets == 0 && b.masters && b.staging > 4 * 256 && b.host < b.total);
+    CHECK(b.total - b.host == memopt_i_round64(b.weights) + memopt_i_round64(b.window) + memopt_i_round64(b.gradients));
+    room[0] = b.total - b.host; room[1] = memopt_i_round64(b.staging); room[2] = b.host - room[1] - memopt_i_round64(b.tables);
+    for (small = 0; small < 4; ++small) {
+        for (i = 0; i < 3; ++i) { ad.capacity = room[i] - (small == i ? 64 : 0); CHECK(memopt_arena_create(&ad, &arenas[i]) == MEMOPT_OK); }
+        d.pinned = arenas[1]; d.host_arena = arenas[2];
+        for (i = 0; i < 3; ++i) if (small == i && memopt_arena_get_stats(arenas[i]).capacity >= room[i]) CHECK(memopt_arena_push(arenas[i], memopt_arena_get_stats(arenas[i]).capacity - room[i] + 64, MEMOPT_TAG_OTHER) != NULL);
+        {
+            const size_t used[3] = { memopt_arena_get_stats(arenas[0]).used_low, memopt_arena_get_stats(arenas[1]).used_low, memopt_arena_get_stats(arenas[2]).used_low };
+            CHECK_AT(memopt_shard_open(&d, arenas[0], &x) == (small < 3 ? MEMOPT_ERR_MEMORY : MEMOPT_OK) && !x == (small < 3), small);
+            for (i = 0; x == NULL && i < 3; ++i) CHECK_AT(memopt_arena_get_stats(arenas[i]).used_low == used[i], small);
+        }
+        memopt_shard_close(x); x = NULL;
+        for (i = 0; i < 3; ++i) memopt_arena_destroy(arenas[i]);
+    }
+    ad.capacity = 0;
+    for (i = 0; i < 2; ++i) { CHECK(memopt_source_counting(&source[i]) == MEMOPT_OK); ad.source = &source[i]; CHECK(memopt_arena_create(&ad, &counting[i]) == MEMOPT_OK); }
+    d.pinned = NULL; d.host_arena = counting[1];
+    CHECK(memopt_shard_open(&d, counting[0], &x) == MEMOPT_OK && !x);
+    CHECK(memopt_arena_get_stats(counting[0]).peak == b.total - b.host && memopt_arena_get_stats(counting[1]).peak == b.host - memopt_i_round64(b.tables));
+    d.host_arena = NULL; CHECK(memopt_shard_open(&d, counting[0], &x) == MEMOPT_OK && !x); /* what is not there is not counted */
+    ad.source = NULL; ad.capacity = 4096;
+    CHECK(memopt_arena_create(&ad, &arenas[0]) == MEMOPT_OK);
+    d.error = NULL;
+    d.host_arena = arenas[0]; REFUSES(d.error, (void)0, memopt_shard_open(&d, counting[0], &x), MEMOPT_ERR_ARGUMENT, "shard: host_arena does not only count, and the arena does");
+    d.host_arena = NULL; d.pinned = arenas[0]; REFUSES(d.error, (void)0, memopt_shard_open(&d, counting[0], &x), MEMOPT_ERR_ARGUMENT, "shard: pinned does not only count, and the arena does");
+    d.pinned = NULL; d.host_arena = counting[1]; REFUSES(d.error, (void)0, memopt_shard_open(&d, arenas[0], &x), MEMOPT_ERR_ARGUMENT, "shard: host_arena is not the host's");
+    d.host_arena = NULL; d.pinned = counting[1]; REFUSES(d.error, (void)0, memopt_shard_open(&d, arenas[0], &x), MEMOPT_ERR_ARGUMENT, "shard: pinned is not the host's");
+    memopt_arena_destroy(arenas[0]); memopt_arena_destroy(counting[0]); memopt_arena_destroy(counting[1]);
+}
 /* ---- what must be slow: 8 groups of 65,536 floats, Adam in floats, stage 3, one rank ----
    A group: weights 262,144 bytes; states 64 + 8 * 65,536 = 524,352, in a file 528,384. A step uses the weights of 15
    groups (the last one's stay for its backward) and, where they are slow, reads all to step them: 23 * 262,144. */
@@ -1487,7 +1531,7 @@ static void shard_choice(void) {
     CHECK(memopt_shard_choose(&d, &target, &x) == MEMOPT_ERR_MEMORY);
 }
 static void shard_choice_refuses(void) {
-    memopt_shard_desc right = shard_plain(), x; memopt_shard_target target, t; memopt_shard_tier tiers[2]; memopt_shard_choice out, before; char text[120]; size_t least, i; static const int ways[3] = { 1, 4, 5 };
+    memopt_shard_desc right = shard_plain(), x; memopt_shard_target target, t; memopt_shard_tier tiers[2]; memopt_shard_choice out, before; memopt_shard_device device; char text[120]; size_t least, i; static const int ways[3] = { 1, 4, 5 };
     memset(&target, 0, sizeof target); memset(tiers, 0, sizeof tiers); memset(&out, 0x5a, sizeof out);
     before = out;
     tiers[0].room = tiers[1].room = 1u << 30;
@@ -1497,6 +1541,7 @@ static void shard_choice_refuses(void) {
     x = right; REFUSES(x.error, (void)0, memopt_shard_choose(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: target is NULL");
     x = right; REFUSES(x.error, (void)0, memopt_shard_choose(&x, &target, NULL), MEMOPT_ERR_ARGUMENT, "shard: choice is NULL");
     x = right; REFUSES(x.error, x.stage = 4, memopt_shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: stage 4, is none: 0 to 3");
+    x = right; device = shard_device_table(NULL); REFUSES(x.error, x.device = &device, memopt_shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: device is not NULL: what must be slow there is not chosen");
     x = right; t = target; REFUSES(x.error, t.tier_count = 9, memopt_shard_choose(&x, &t, &out), MEMOPT_ERR_ARGUMENT, "shard: tier_count 9, at most 8");
     x = right; t = target; REFUSES(x.error, t.tiers = NULL, memopt_shard_choose(&x, &t, &out), MEMOPT_ERR_ARGUMENT, "shard: tiers is NULL");
     x = right; REFUSES(x.error, tiers[1].in_memory = 2, memopt_shard_choose(&x, &target, &out), MEMOPT_ERR_ARGUMENT, "shard: in_memory 2 at tier 1, must be 0 or 1");
@@ -1513,6 +1558,7 @@ static void shard_choice_refuses(void) {
 }
 /* ---- what is slow ---- */
 static void shard_slow_refuses(void) {
+    const memopt_shard_device device = shard_device_table(NULL);
     memopt_shard_desc d = shard_plain(), right, x; memopt_shard_bytes b; memopt_shard *out = NULL; shard_disk disk, other; size_t tiles[64], unit, odd; memopt_store_desc sd; memopt_store *store = NULL;
     memopt_optim_tensor slice; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); memopt_optim_run run; memopt_gradient_total total; memopt_optim_view view; unsigned char zeros[64] = { 0 }; char text[80];
     memset(&run, 0, sizeof run); memset(&total, 0, sizeof total); memset(&slice, 0, sizeof slice); memset(&sd, 0, sizeof sd);
@@ -1532,6 +1578,7 @@ static void shard_slow_refuses(void) {
     { static const double uses[4] = { 0, 0, 0, 0 }; memopt_shard_machine machine; memopt_shard_seconds seconds;
     memset(&machine, 0, sizeof machine); machine.comm.bandwidth = 1; machine.uses = uses;
     x = right; REFUSES(x.error, (void)0, memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: slow is not 0: a simulation has no tier");
+    x = right; x.slow = 0; REFUSES(x.error, x.device = &device, memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: device is not NULL: a simulation has none");
     x = right; REFUSES(x.error, (x.slow = 0, x.steps_inside = 1), memopt_shard_simulate(&x, &machine, &seconds), MEMOPT_ERR_ARGUMENT, "shard: steps_inside is 1: a simulation steps at the end"); }
     CHECK(memopt_shard_plan(&right, &b) == MEMOPT_OK && b.grain == 1024 && b.slow_tiles <= 64 && b.slow_tiles > 4 && memopt_shard_tiles(&right, tiles) == MEMOPT_OK);
     shard_disk_make(&disk, &right, 0, 0); shard_disk_make(&other, &right, 0, 1);
@@ -1647,7 +1694,7 @@ static void shard_slow_or_not(void) {
 
 void test_shard(void);
 void test_shard(void) {
-    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
+    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
 #else

@@ -136,7 +136,7 @@ static size_t memopt_nccl_missing(const memopt_nccl *m) {
 static memopt_status memopt_nccl_fail(memopt_nccl *m, ncclResult_t why, memopt_error *error) {
     const int is_own = why != ncclInProgress && why != ncclRemoteError && why != ncclSystemError;
     const size_t culprit = is_own ? (size_t)m->rank : why == ncclInProgress ? memopt_nccl_missing(m) : SIZE_MAX;
-    const cudaError_t wrong = why == ncclUnhandledCudaError ? cudaPeekAtLastError() : cudaSuccess;
+    const cudaError_t wrong = why == ncclUnhandledCudaError ? cudaGetLastError() : cudaSuccess; /* it is told here */
     const char *reason = wrong ? cudaGetErrorString(wrong) : ncclGetErrorString(why);
 
     if (why == ncclInProgress) reason = culprit == SIZE_MAX ? "not all ranks have come before the deadline"

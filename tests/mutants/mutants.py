@@ -191,7 +191,7 @@ class Kernels:
     def objects(self, build, folder):
         """The simulator's objects. It is not instrumented: it tells the sanitizers of its fibers."""
         objects = []
-        for part in "simulator", "cublaslt_mock":
+        for part in "simulator", "cublaslt_mock", "nccl":
             objects.append(os.path.join(folder, f"{part}_{build.name}.o"))
             subprocess.run([*build.compiler, *self.common, "-O2", "-fno-builtin", *build.object_flags, "-c",
                             os.path.join(SIMULATOR, part + ".cpp"), "-o", objects[-1]], check=True)

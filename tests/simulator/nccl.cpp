@@ -1,0 +1,167 @@
+/* nccl.cpp - NCCL on the simulator: ranks are threads of which one runs at a time, each with streams of its own on the one
+   device. A call begins when its last rank has come to it; until then ncclCommGetAsyncError() says ncclInProgress. It is
+   then in every rank's stream, behind an event of each of them, and what a rank is sent arrives as late as the simulator's
+   streams like. A rank that aborts, or a call that CUDA refuses, is a remote error to all. */
+#include "simulator.h"
+#include "nccl.h"
+#include <string.h>
+#include <memory>
+#include <vector>
+
+enum { RANKS = 8, PIECES = 2 * RANKS };
+enum { PIECES_OF, ALL_GATHER, BROADCAST, ALL_TO_ALL };
+struct piece { bool is_send; int peer; const void *from; void *to; size_t bytes; };
+struct call {
+    int kind, root, piece_count;
+    const void *send; void *receive; size_t bytes;
+    piece pieces[PIECES];
+    cudaStream_t stream;
+};
+struct world {
+    int id, count, joined, arrived, lives;
+    bool is_connected, is_lost;
+    call calls[RANKS];
+    bool waits[RANKS];
+    cudaEvent_t came[RANKS], went[RANKS];
+};
+struct ncclComm { world *w; int rank; };
+struct delivery { call calls[RANKS]; int count, to; };
+
+static std::vector<world *> worlds;
+static int ids, depth;
+static call grouped;
+static ncclComm_t group_comm;
+
+/* What rank d->to receives, from memory of all of them. */
+static void deliver(void *argument) {
+    std::unique_ptr<delivery> d((delivery *)argument);
+    const call &own = d->calls[d->to];
+    for (int from = 0; from < d->count; ++from) {
+        const call &c = d->calls[from];
+        unsigned char *const to = (unsigned char *)own.receive;
+        if (c.kind == ALL_GATHER) memmove(to + (size_t)from * c.bytes, c.send, c.bytes);
+        else if (c.kind == ALL_TO_ALL) memmove(to + (size_t)from * c.bytes, (const unsigned char *)c.send + (size_t)d->to * c.bytes, c.bytes);
+        else if (c.kind == BROADCAST && from == c.root) memmove(to, c.send, c.bytes);
+        else if (c.kind == PIECES_OF)
+            for (int i = 0; i < c.piece_count; ++i)
+                for (int k = 0; c.pieces[i].is_send && c.pieces[i].peer == d->to && k < own.piece_count; ++k)
+                    if (!own.pieces[k].is_send && own.pieces[k].peer == from) memmove(own.pieces[k].to, c.pieces[i].from, c.pieces[i].bytes);
+    }
+}
+static bool start(world *w) {
+    bool wrong = false;
+    for (int r = 0; r < w->count; ++r) wrong |= cudaEventRecord(w->came[r], w->calls[r].stream) != cudaSuccess;
+    for (int r = 0; r < w->count; ++r) {
+        for (int q = 0; q < w->count && q != r; ++q) wrong |= cudaStreamWaitEvent(w->calls[r].stream, w->came[q], 0) != cudaSuccess;
+        for (int q = r + 1; q < w->count; ++q) wrong |= cudaStreamWaitEvent(w->calls[r].stream, w->came[q], 0) != cudaSuccess;
+        if (wrong) return false;
+        delivery *d = new delivery;
+        memcpy(d->calls, w->calls, sizeof d->calls);
+        d->count = w->count;
+        d->to = r;
+        if (simulator_host_function(w->calls[r].stream, deliver, d)) { delete d; return false; }
+        if (cudaEventRecord(w->went[r], w->calls[r].stream) != cudaSuccess) return false;
+    }
+    for (int r = 0; r < w->count; ++r) /* what is sent is read until then */
+        for (int q = 0; q < w->count; ++q) wrong |= q != r && cudaStreamWaitEvent(w->calls[r].stream, w->went[q], 0) != cudaSuccess;
+    return !wrong;
+}
+static ncclResult_t arrive(ncclComm_t comm, const call &c) {
+    world *w = comm->w;
+    if (w->is_lost) return ncclRemoteError;
+    w->calls[comm->rank] = c;
+    w->waits[comm->rank] = true;
+    if (++w->arrived < w->count) return ncclInProgress;
+    w->arrived = 0;
+    memset(w->waits, 0, sizeof w->waits);
+    if (start(w)) return ncclSuccess;
+    (void)cudaGetLastError();
+    w->is_lost = true;
+    return ncclUnhandledCudaError;
+}
+static ncclResult_t whole(int kind, const void *send, void *receive, size_t bytes, int root, ncclComm_t comm, cudaStream_t stream) {
+    call c;
+    memset(&c, 0, sizeof c);
+    c.kind = kind; c.root = root; c.send = send; c.receive = receive; c.bytes = bytes; c.stream = stream;
+    return arrive(comm, c);
+}
+ncclResult_t ncclAllGather(const void *send, void *receive, size_t count, ncclDataType_t, ncclComm_t comm, cudaStream_t stream) {
+    return whole(ALL_GATHER, send, receive, count, 0, comm, stream);
+}
+ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t, int root, ncclComm_t comm, cudaStream_t stream) {
+    return whole(BROADCAST, send, receive, count, root, comm, stream);
+}
+ncclResult_t ncclAlltoAll(const void *send, void *receive, size_t count, ncclDataType_t, ncclComm_t comm, cudaStream_t stream) {
+    return whole(ALL_TO_ALL, send, receive, count, 0, comm, stream);
+}
+ncclResult_t ncclGroupStart(void) {
+    if (!depth++) { memset(&grouped, 0, sizeof grouped); group_comm = NULL; }
+    return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd(void) { return --depth || !group_comm ? ncclSuccess : arrive(group_comm, grouped); }
+static ncclResult_t add(bool is_send, const void *from, void *to, size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
+    piece *p = &grouped.pieces[grouped.piece_count++];
+    if (!depth || grouped.piece_count > PIECES) return ncclInvalidUsage;
+    p->is_send = is_send; p->peer = peer; p->from = from; p->to = to; p->bytes = bytes;
+    grouped.kind = PIECES_OF; grouped.stream = stream;
+    group_comm = comm;
+    return ncclSuccess;
+}
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+    return add(true, from, NULL, count, peer, comm, stream);
+}
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+    return add(false, NULL, to, count, peer, comm, stream);
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    memset(id, 0, sizeof *id);
+    ++ids;
+    memcpy(id->internal, &ids, sizeof ids);
+    return ncclSuccess;
+}
+static world *world_of(int id, int count) {
+    for (world *w : worlds) if (w->id == id) return w;
+    world *w = new world();
+    w->id = id;
+    w->count = count;
+    for (int r = 0; r < count; ++r)
+        w->is_lost |= cudaEventCreateWithFlags(&w->came[r], cudaEventDisableTiming) != cudaSuccess
+                   || cudaEventCreateWithFlags(&w->went[r], cudaEventDisableTiming) != cudaSuccess;
+    if (w->is_lost) (void)cudaGetLastError();
+    worlds.push_back(w);
+    return w;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank, ncclConfig_t *) {
+    int number;
+    memcpy(&number, id.internal, sizeof number);
+    *comm = new ncclComm;
+    (*comm)->w = world_of(number, count);
+    (*comm)->rank = rank;
+    ++(*comm)->w->lives;
+    (*comm)->w->is_connected = ++(*comm)->w->joined == count;
+    return (*comm)->w->is_lost ? ncclSystemError : (*comm)->w->is_connected ? ncclSuccess : ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
+    const world *w = comm->w;
+    *result = w->is_lost ? ncclRemoteError : !w->is_connected || w->waits[comm->rank] ? ncclInProgress : ncclSuccess;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->w->is_lost ? ncclRemoteError : ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    world *w = comm->w;
+    delete comm;
+    if (--w->lives || (w->joined < w->count && !w->is_lost)) return ncclSuccess;
+    for (int r = 0; r < w->count; ++r) {
+        if (w->came[r]) (void)cudaEventDestroy(w->came[r]);
+        if (w->went[r]) (void)cudaEventDestroy(w->went[r]);
+    }
+    for (size_t i = 0; i < worlds.size(); ++i) if (worlds[i] == w) worlds.erase(worlds.begin() + (long)i--);
+    delete w;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    comm->w->is_lost = true;
+    return ncclCommDestroy(comm);
+}
+const char *ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote error" : "an error of NCCL"; }

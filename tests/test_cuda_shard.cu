@@ -1,0 +1,347 @@
+/* test_cuda_shard.cu - a shard whose weights and gradients lie on a device: the bits of a shard of one rank on the CPU, under
+   streams that run as late as they may, at once, or at random. Ranks are threads that take turns, over the NCCL adapter. */
+#include "test_cuda.h"
+#ifndef __CUDACC__
+#  include <nccl.h>
+#  include <pthread.h>
+/* Of all ranks one runs at a time; who waits hands on. */
+enum { CUDA_SHARD_RANKS = 4 };
+static struct cuda_shard_turns { pthread_mutex_t lock; pthread_cond_t turn; int now, count, is_over[CUDA_SHARD_RANKS]; } cuda_shard_turns = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, { 0 } };
+static __thread int cuda_shard_me;
+static void cuda_shard_await(void) { while (cuda_shard_turns.now != cuda_shard_me) (void)pthread_cond_wait(&cuda_shard_turns.turn, &cuda_shard_turns.lock); }
+static void cuda_shard_hand_on(void) {
+    int i, next = cuda_shard_me;
+    for (i = 0; i < cuda_shard_turns.count; ++i) { next = (next + 1) % cuda_shard_turns.count; if (!cuda_shard_turns.is_over[next]) break; }
+    cuda_shard_turns.now = next;
+    (void)pthread_cond_broadcast(&cuda_shard_turns.turn);
+}
+static int cuda_shard_yield(void) {
+    if (cuda_shard_turns.count > 1) { cuda_shard_hand_on(); cuda_shard_await(); }
+    return 0;
+}
+static int cuda_shard_thread(pthread_t *, const pthread_attr_t *, void *(*fn)(void *), void *user) { (void)fn(user); return 0; } /* of the adapter: at once */
+#  define sched_yield cuda_shard_yield
+#  define pthread_create cuda_shard_thread
+#  define pthread_join(thread, result) ((void)(thread), 0)
+#  define pthread_detach(thread) ((void)(thread), 0)
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wunused-parameter"
+#  include "examples/adapters/nccl.h"
+#  pragma GCC diagnostic pop
+#  undef sched_yield
+#  undef pthread_create
+#  undef pthread_join
+#  undef pthread_detach
+#endif
+
+enum { CUDA_SHARD_TENSORS = 6, CUDA_SHARD_GROUPS = 4, CUDA_SHARD_ALL = 8192 };
+static const memopt_shard_tensor cuda_shard_model[CUDA_SHARD_TENSORS] = { /* count, columns, rates, group */
+    { 700, 70, 0, 0 }, { 96, 0, 1, 0 }, { 1500, 50, 0, 1 }, { 1, 0, 1, 1 }, { 1024, 256, 0, 2 }, { 300, 0, 1, 3 } };
+
+typedef struct cuda_shard_case {
+    int stage; size_t ranks, units, steps; int clips, inside; memopt_i_weights form; memopt_type gradients; memopt_state_format state; memopt_optim_kind kind;
+    size_t bucket;
+} cuda_shard_case;
+/* What is left of a run: weights and extra whole, and the norm. */
+typedef struct cuda_shard_end { unsigned char weights[CUDA_SHARD_TENSORS][CUDA_SHARD_ALL], extra[CUDA_SHARD_TENSORS][CUDA_SHARD_ALL], used[CUDA_SHARD_TENSORS][CUDA_SHARD_ALL]; float moments[CUDA_SHARD_TENSORS][2][2048], probe[256]; double norm; } cuda_shard_end;
+
+/* ---- the engine: a gradient from the weights as they are computed with ---- */
+MEMOPT_I_HOST_DEVICE static float cuda_shard_gradient(const void *weights, int is_16, size_t i, uint32_t key) {
+    const float w = is_16 ? memopt_i_bits_float((uint32_t)((const uint16_t *)weights)[i] << 16) : ((const float *)weights)[i];
+    uint32_t x = ((uint32_t)i + 1) * 2654435761u ^ key * 0x9e3779b9u;
+    x ^= x >> 15; x *= 0x85ebca6bu; x ^= x >> 13;
+    return memopt_i_sum((float)((int)(x % 4001u) - 2000) / 1024, memopt_i_times(0.25f, w));
+}
+static __global__ void cuda_shard_kernel(const void *weights, int is_16, void *out, int out_16, size_t n, uint32_t key) {
+    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    if (out_16) ((uint16_t *)out)[i] = memopt_to_bf16(cuda_shard_gradient(weights, is_16, i, key));
+    else ((float *)out)[i] = cuda_shard_gradient(weights, is_16, i, key);
+}
+static uint32_t cuda_shard_key(size_t tensor, size_t unit, size_t step) { return (uint32_t)(tensor + 16 * unit + 256 * step + 1); }
+static int cuda_shard_is_16(const cuda_shard_case *c) { return c->form != MEMOPT_I_WEIGHTS_F32; }
+static memopt_status cuda_shard_compute(const cuda_shard_case *c, memopt_shard *x, size_t t, size_t unit, size_t step, cudaStream_t stream, int on_device) {
+    const void *w = memopt_shard_weights(x, t); void *out = memopt_shard_gradients(x, t); const size_t n = cuda_shard_model[t].count; const uint32_t key = cuda_shard_key(t, unit, step);
+    const int from_16 = cuda_shard_is_16(c), to_16 = c->gradients == MEMOPT_TYPE_BF16; size_t i;
+    if (!w || !out) return MEMOPT_ERR_CORRUPT;
+    if (on_device) {
+        MEMOPT_I_CUDA_LAUNCH(cuda_shard_kernel, (unsigned)((n + 63) / 64), 64, 0, stream, w, from_16, out, to_16, n, key);
+        return cudaGetLastError() == cudaSuccess ? MEMOPT_OK : MEMOPT_ERR_DEVICE;
+    }
+    for (i = 0; i < n; ++i) {
+        if (to_16) ((uint16_t *)out)[i] = memopt_to_bf16(cuda_shard_gradient(w, from_16, i, key));
+        else ((float *)out)[i] = cuda_shard_gradient(w, from_16, i, key);
+    }
+    return MEMOPT_OK;
+}
+static memopt_status cuda_shard_unit(const cuda_shard_case *c, memopt_shard *x, size_t unit, size_t step, cudaStream_t stream, int on_device) {
+    memopt_status s = MEMOPT_OK; size_t g, t;
+    if (unit == MEMOPT_SHARD_NO_UNIT) return memopt_shard_skip_unit(x);
+    for (g = 0; !s && g < CUDA_SHARD_GROUPS; ++g) s = memopt_shard_forward(x, g);
+    while (!s && g-- > 0) {
+        s = memopt_shard_backward(x, g);
+        for (t = 0; !s && t < CUDA_SHARD_TENSORS; ++t) if (cuda_shard_model[t].group == g) s = cuda_shard_compute(c, x, t, unit, step, stream, on_device);
+        if (!s) s = memopt_shard_reduce(x, g);
+    }
+    return s;
+}
+/* Weights are read once more before the step: what it brings back must not come too early. */
+static memopt_status cuda_shard_probe(const cuda_shard_case *c, memopt_shard *x, cudaStream_t stream, int on_device, void *to) {
+    const memopt_status s = memopt_shard_forward(x, 0); const void *w = memopt_shard_weights(x, 0); size_t i;
+    if (s || !w) return s;
+    for (i = 0; !on_device && i < 256; ++i) ((float *)to)[i] = cuda_shard_gradient(w, cuda_shard_is_16(c), i, 5);
+    if (!on_device) return MEMOPT_OK;
+    MEMOPT_I_CUDA_LAUNCH(cuda_shard_kernel, 4, 64, 0, stream, w, cuda_shard_is_16(c), to, 0, (size_t)256, 5u);
+    return cudaGetLastError() == cudaSuccess ? MEMOPT_OK : MEMOPT_ERR_DEVICE;
+}
+static memopt_status cuda_shard_train(const cuda_shard_case *c, memopt_shard *x, cudaStream_t stream, int on_device, double *norm, void *probe) {
+    memopt_optim_group rates[2]; memopt_optim_run run; memopt_gradient_total total; memopt_status s; size_t t, i, step, unit = 0; double clip = 1;
+    rates[0] = rates[1] = memopt_optim_group_default(c->kind);
+    rates[1].rate *= 0.5; rates[1].weight_decay = 0;
+    for (t = 0; t < CUDA_SHARD_TENSORS; ++t) {
+        memopt_optim_tensor part;
+        CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
+        for (i = 0; i < part.held; ++i) {
+            const float w = (float)((double)(((part.first + i) * 40503u + t * 977u) % 4093) / 2048 - 1);
+            if (c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16) ((float *)part.weights)[i] = w;
+            else if (c->form == MEMOPT_I_WEIGHTS_SPLIT) CHECK(memopt_f32_split((uint16_t *)part.weights + i, (uint16_t *)part.extra + i, &w, 1, NULL) == MEMOPT_OK);
+            else ((uint16_t *)part.weights)[i] = memopt_to_bf16(w);
+        }
+    }
+    s = memopt_shard_share(x);
+    for (step = 1; !s && step <= c->steps; ++step) {
+        size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units, c->ranks);
+        memset(&run, 0, sizeof run);
+        run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = 1 / (double)c->units;
+        for (;; ++round) {
+            if (c->inside && round + 1 == rounds) s = memopt_shard_step_inside(x, &run);
+            if (!s) s = memopt_shard_next_unit(x, &unit);
+            if (s || unit == MEMOPT_SHARD_DONE) break;
+            s = cuda_shard_unit(c, x, unit, step, stream, on_device);
+            if (s) break;
+        }
+        if (!s && c->clips) {
+            s = memopt_shard_measure(x, NULL, &total);
+            if (s) break;
+            *norm = total.squares;
+            CHECK(memopt_clip_norm(sqrt(total.squares) / (double)c->units, 3, &clip) == MEMOPT_OK);
+            run.gradient_factor = clip / (double)c->units;
+        }
+        if (!s && !c->inside) s = cuda_shard_probe(c, x, stream, on_device, probe);
+        if (!s) s = memopt_shard_step(x, &run);
+    }
+    return s;
+}
+/* This rank's part of what is left; and of all what a forward would compute with. */
+static memopt_status cuda_shard_look(const cuda_shard_case *c, memopt_shard *x, cudaStream_t stream, int on_device, cuda_shard_end *end) {
+    const size_t stored = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? 4 : 2, used = cuda_shard_is_16(c) ? 2 : 4; size_t t, m; memopt_status s = MEMOPT_OK;
+    for (t = 0; t < CUDA_SHARD_TENSORS; ++t) {
+        memopt_optim_tensor part; memopt_optim_view view;
+        CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
+        if (!part.held) continue;
+        memcpy(end->weights[t] + part.first * stored, part.weights, part.held * stored);
+        if (part.extra) memcpy(end->extra[t] + part.first * 2, part.extra, part.held * 2);
+        if (memopt_optim_state_view(memopt_shard_optim(x), t, &view)) continue;
+        for (m = 0; m < 2; ++m) if (view.moment[m]) memcpy((unsigned char *)end->moments[t][m] + part.first * (size_t)view.bits / 8, view.moment[m], part.held * (size_t)view.bits / 8);
+    }
+    for (t = 0; !s && t < CUDA_SHARD_TENSORS; ++t) {
+        s = memopt_shard_forward(x, cuda_shard_model[t].group);
+        if (s) break;
+        if (!on_device) { memcpy(end->used[t], memopt_shard_weights(x, t), cuda_shard_model[t].count * used); continue; }
+        if (cudaMemcpyAsync(end->used[t], memopt_shard_weights(x, t), cuda_shard_model[t].count * used, cudaMemcpyDeviceToHost, stream) || cudaStreamSynchronize(stream)) { (void)cudaGetLastError(); s = MEMOPT_ERR_DEVICE; }
+    }
+    return s;
+}
+static memopt_shard_desc cuda_shard_desc(const cuda_shard_case *c) {
+    memopt_shard_desc d;
+    memset(&d, 0, sizeof d);
+    d.stage = c->stage; d.tensors = cuda_shard_model; d.tensor_count = CUDA_SHARD_TENSORS; d.units = c->units; d.gradients = c->gradients; d.bucket_bytes = c->bucket; d.tile = 512;
+    d.optim.kind = c->kind; d.optim.state = c->state; d.optim.seed = 77; d.optim.min_quantized = 1000;
+    test_set_weights(&d.optim, c->form);
+    return d;
+}
+static void cuda_shard_reference(const cuda_shard_case *c, cuda_shard_end *end) {
+    cuda_shard_case one = *c; memopt_shard_desc d; memopt_shard *x = NULL;
+    one.ranks = 1; one.stage = 0;
+    memset(end, 0, sizeof *end);
+    d = cuda_shard_desc(&one);
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+    CHECK(x && cuda_shard_train(&one, x, NULL, 0, &end->norm, end->probe) == MEMOPT_OK && cuda_shard_look(&one, x, NULL, 0, end) == MEMOPT_OK);
+    memopt_shard_close(x);
+}
+
+/* ---- a rank on the device ---- */
+typedef struct cuda_shard_run { const cuda_shard_case *c; cuda_shard_end end; memopt_status status[4]; int is_opened[4]; size_t fail; } cuda_shard_run; /* fail: the call that fails, from when all are open */
+static memopt_arena *cuda_shard_arena(memopt_source *source, size_t bytes) {
+    memopt_arena_desc d; memopt_arena *a = NULL;
+    memset(&d, 0, sizeof d);
+    d.source = source; d.capacity = bytes;
+    CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK);
+    return a;
+}
+static void cuda_shard_rank(cuda_shard_run *r, int rank) {
+    const cuda_shard_case *c = r->c; memopt_shard_desc d = cuda_shard_desc(c); memopt_shard_bytes b; memopt_shard *x = NULL; memopt_cuda_shard cuda; memopt_shard_device table;
+    memopt_cuda_memory memory[2]; memopt_source sources[2]; memopt_arena *arenas[2]; cudaStream_t stream = NULL; double norm = 0; memopt_status s = MEMOPT_OK; void *probe = NULL;
+#ifndef __CUDACC__
+    static ncclUniqueId id; memopt_nccl nccl; memopt_comm_desc cd; int i;
+    memset(&cd, 0, sizeof cd);
+#endif
+    test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    test_cuda_must(cudaMalloc(&probe, sizeof r->end.probe), "probe"); test_cuda_must(cudaMemsetAsync(probe, 0, sizeof r->end.probe, stream), "probe");
+    CHECK(memopt_cuda_shard_open(0, stream, &cuda, &table) == 0);
+    d.device = &table;
+#ifndef __CUDACC__
+    if (c->ranks > 1) {
+        if (!rank) CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+        else while (!r->is_opened[0]) (void)cuda_shard_yield();
+        r->is_opened[rank] = 1;
+        CHECK(memopt_nccl_open(&nccl, &id, rank, (int)c->ranks, stream, 60, &cd.transport) == MEMOPT_OK && memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
+    }
+#endif
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK);
+    CHECK(memopt_cuda_source_malloc(0, &memory[0], &sources[0]) == 0 && memopt_cuda_source_pinned(0, &memory[1], &sources[1]) == 0);
+    arenas[0] = cuda_shard_arena(&sources[0], b.total - b.host);
+    arenas[1] = cuda_shard_arena(&sources[1], b.staging);
+    d.pinned = arenas[1];
+    CHECK(memopt_shard_open(&d, arenas[0], &x) == MEMOPT_OK);
+#ifndef __CUDACC__
+    r->is_opened[rank] = 2;
+    for (i = 0; i < (int)c->ranks; ++i) while (r->is_opened[i] < 2) (void)cuda_shard_yield();
+#endif
+#ifndef __CUDACC__
+    if (!rank && r->fail) simulator_fail_call(r->fail);
+#endif
+    s = x ? cuda_shard_train(c, x, stream, 1, &norm, probe) : MEMOPT_ERR_MEMORY;
+    if (!s) s = cuda_shard_look(c, x, stream, 1, &r->end);
+    if (!s && (cudaMemcpyAsync(r->end.probe, probe, sizeof r->end.probe, cudaMemcpyDeviceToHost, stream) || cudaStreamSynchronize(stream))) { (void)cudaGetLastError(); s = MEMOPT_ERR_DEVICE; }
+    if (norm > 0) r->end.norm = norm;
+    r->status[rank] = s;
+    if (s && !memopt_shard_error(x).status && d.comm) memopt_comm_abort(d.comm); /* the engine's own failure */
+#ifndef __CUDACC__
+    if (s) simulator_fail_call(0);
+#endif
+    memopt_shard_close(x);
+#ifndef __CUDACC__
+    if (c->ranks > 1) { memopt_comm_destroy(d.comm); CHECK(memopt_nccl_close(&nccl) == MEMOPT_OK); }
+#endif
+    memopt_arena_destroy(arenas[1]); memopt_arena_destroy(arenas[0]);
+    test_cuda_must(cudaFree(probe), "probe");
+    CHECK((memopt_cuda_shard_close(&cuda) == 0 || r->fail) && memopt_cuda_shard_close(&cuda) == 0);
+    test_cuda_must(cudaStreamDestroy(stream), "stream");
+}
+#ifndef __CUDACC__
+static cuda_shard_run *cuda_shard_running;
+static void *cuda_shard_thread_of(void *user) {
+    (void)pthread_mutex_lock(&cuda_shard_turns.lock);
+    cuda_shard_me = (int)(uintptr_t)user;
+    cuda_shard_await();
+    cuda_shard_rank(cuda_shard_running, cuda_shard_me);
+    cuda_shard_turns.is_over[cuda_shard_me] = 1;
+    cuda_shard_hand_on();
+    (void)pthread_mutex_unlock(&cuda_shard_turns.lock);
+    return NULL;
+}
+#endif
+/* All ranks; returns 1 where all of them have trained. */
+static int cuda_shard_play(const cuda_shard_case *c, cuda_shard_run *r, size_t fail) {
+    size_t i; int fine = 1;
+    memset(r, 0, sizeof *r);
+    r->c = c; r->fail = fail;
+#ifndef __CUDACC__
+    if (c->ranks > 1) {
+        pthread_t threads[CUDA_SHARD_RANKS];
+        cuda_shard_running = r;
+        cuda_shard_turns.now = 0; cuda_shard_turns.count = (int)c->ranks;
+        memset(cuda_shard_turns.is_over, 0, sizeof cuda_shard_turns.is_over);
+        for (i = 0; i < c->ranks; ++i) if (pthread_create(&threads[i], NULL, cuda_shard_thread_of, (void *)(uintptr_t)i)) exit(2);
+        for (i = 0; i < c->ranks; ++i) (void)pthread_join(threads[i], NULL);
+        cuda_shard_turns.count = 0;
+    } else
+#endif
+    cuda_shard_rank(r, 0);
+    for (i = 0; i < c->ranks; ++i) fine &= !r->status[i];
+    return fine;
+}
+static void cuda_shard_order(int i) { simulator_streams(i == 0 ? MODE_LAZY : i == 1 ? MODE_EAGER : MODE_RANDOM, (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) + 1); }
+static cuda_shard_case cuda_shard_usual(void) {
+    cuda_shard_case c;
+    memset(&c, 0, sizeof c);
+    c.ranks = 1; c.units = 3; c.steps = 2; c.form = MEMOPT_I_WEIGHTS_SPLIT; c.gradients = MEMOPT_TYPE_BF16; c.state = MEMOPT_STATE_8BIT; c.kind = MEMOPT_OPTIM_ADAMW; c.bucket = 4096 * 2;
+    return c;
+}
+static uint64_t cuda_shard_id(const cuda_shard_case *c, int order) { return (uint64_t)order + 1000 * c->ranks + 10000 * (uint64_t)c->stage + 100000 * (uint64_t)c->form + 1000000 * (uint64_t)c->kind; }
+static void cuda_shard_check(const cuda_shard_case *c, const cuda_shard_end *want, int orders) {
+    static cuda_shard_run r; int i;
+    for (i = 0; i < (test_on_card() ? 1 : orders); ++i) {
+        cuda_shard_order(i);
+        CHECK_AT(cuda_shard_play(c, &r, 0), cuda_shard_id(c, i));
+        CHECK_AT(!memcmp(&r.end, want, sizeof *want), cuda_shard_id(c, i));
+    }
+    simulator_streams(MODE_EAGER, 0);
+}
+
+/* ---- the tests ---- */
+static void cuda_shard_offload(void) { /* every form, stage and number of ranks */
+    cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; int form;
+    for (form = 0; form < 4; ++form) {
+        c.form = (memopt_i_weights)form; c.clips = form % 2; c.inside = 0; c.gradients = form % 2 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+        cuda_shard_reference(&c, &want);
+        c.inside = !c.clips; /* weights of the device are not looked at before its end */
+        if (c.inside) memset(want.probe, 0, sizeof want.probe);
+        for (c.ranks = 1; c.ranks <= (test_on_card() ? 1u : 4u); ++c.ranks) for (c.stage = c.ranks > 1; c.stage < 4; ++c.stage) { c.bucket = c.ranks * 2 * 256 * (c.stage == 1 ? 4 : 8); cuda_shard_check(&c, &want, form ? 3 : 10); }
+        c.ranks = 1;
+    }
+}
+static void cuda_shard_kinds(void) {
+    static const memopt_optim_kind kinds[3] = { MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_ADAFACTOR, MEMOPT_OPTIM_LION }; cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; int i;
+    for (i = 0; i < 3; ++i) {
+        c.kind = kinds[i]; c.ranks = 1; c.stage = 2;
+        cuda_shard_reference(&c, &want);
+        cuda_shard_check(&c, &want, 3);
+        c.ranks = 2; c.stage = 1 + i;
+        if (!test_on_card()) cuda_shard_check(&c, &want, 4);
+    }
+}
+/* Every call of the runtime fails once, from the first sharing of weights on, of all ranks: who is told of it has a status, nothing hangs, nothing is left. */
+static void cuda_shard_fails(void) {
+    cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; static cuda_shard_run r; size_t n, failed = 0;
+    if (test_on_card()) SKIP("a card does not fail on demand");
+    c.steps = 1; c.clips = 1;
+    cuda_shard_reference(&c, &want);
+    for (c.ranks = 1; c.ranks < 3; ++c.ranks) {
+        c.stage = c.ranks == 1 ? 2 : 3;
+        for (n = 1; n < 5000; n += c.ranks == 1 || n < 20 ? 1 : 11) {
+            const size_t before = simulator_calls(); int fine;
+            cuda_shard_order((int)(n % 12));
+            fine = cuda_shard_play(&c, &r, n);
+            simulator_fail_call(0);
+            CHECK_AT(cudaGetLastError() == cudaSuccess, n);
+            if (!fine) { ++failed; continue; }
+            CHECK_AT(!memcmp(&r.end, &want, sizeof want), n); /* a query that failed was asked again, or there was no n-th call */
+            if (simulator_calls() - before < n) break;
+        }
+        CHECK(n < 5000 && failed > 40);
+    }
+    simulator_streams(MODE_EAGER, 0);
+}
+static void cuda_shard_refuses(void) {
+    memopt_cuda_shard x; memopt_shard_device table; size_t n;
+    CHECK(memopt_cuda_shard_open(0, NULL, NULL, &table) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_shard_open(0, NULL, &x, NULL) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_shard_open(99, NULL, &x, &table) == MEMOPT_ERR_ARGUMENT && memopt_cuda_shard_close(NULL) == 0);
+    for (n = 1; !test_on_card() && n < 100; ++n) {
+        memopt_cuda_status s;
+        simulator_fail_call(n);
+        s = memopt_cuda_shard_open(0, NULL, &x, &table);
+        simulator_fail_call(0);
+        if (!s) break;
+        CHECK_AT(s >= MEMOPT_CUDA_BASE_RUNTIME && !simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS), n);
+    }
+    if (!test_on_card()) CHECK(n > 9 && n < 100 && memopt_cuda_shard_close(&x) == 0);
+    CHECK(!simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS));
+}
+static void test_cuda_shard(void) {
+    RUN(cuda_shard_refuses); RUN(cuda_shard_offload); RUN(cuda_shard_kinds); RUN(cuda_shard_fails);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_cuda_shard(); return test_totals(); }
+#endif

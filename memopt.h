@@ -3243,9 +3243,9 @@ typedef struct memopt_shard_use { /* of a group, in a unit */
     int    is_backward; /* 1: its gradients are written or added to */
 } memopt_shard_use;
 
-/* What a shard needs of a device: memopt_cuda_shard_open() fills it in for a CUDA stream, the engine's. Copies run beside
-   that stream. A copy has a slot, which the shard waits for before it gives it another one. Sizes are in bytes; what lies
-   on the host is pinned where memopt_shard_desc.pinned is. A status that is not OK ends the shard. */
+/* What a shard needs of a device: memopt_cuda_shard_open() fills it in for a CUDA stream, the engine's. Copies run
+   beside that stream. A copy has a slot, which the shard waits for before it gives it another one. What lies on the
+   host is pinned where memopt_shard_desc.pinned is. A status that is not OK ends the shard. */
 enum { MEMOPT_SHARD_SLOTS = 5 };
 
 typedef struct memopt_shard_device {
@@ -3299,10 +3299,10 @@ typedef struct memopt_shard_desc { /* zero it, then set what you need */
                                                 measure step whole tensors: a larger one is a tile */
     size_t                     tile_buffers; /* tiles in memory at a time, at most 8; 0 = 3: one that arrives, one that
                                                 is stepped, one that leaves */
-    const memopt_shard_device *device;       /* copied. One set; stage 1 to 3 where there are several ranks; weights are
-                                                not slow. NULL: all is the host's */
-    /* With a device, what lies on the host: in `pinned` the staging buckets, in `host_arena` all else. NULL = malloc for
-       host_arena, and host_arena for pinned: right, but copies then take turns with what they should run beside */
+    const memopt_shard_device *device;       /* copied. One set; stage 1 to 3 where there are several ranks; weights
+                                                are not slow. NULL: all is the host's */
+    /* With a device, what lies on the host: in `pinned` the staging buckets, in `host_arena` all else. NULL = malloc
+       for host_arena, and host_arena for pinned: right, but copies then take turns with what they should run beside */
     memopt_arena              *host_arena, *pinned;
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_shard_desc;
@@ -3314,11 +3314,11 @@ typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a
     size_t   tiles;                  /* tag OPTIMIZER: those in memory */
     size_t   landings;               /* tag PARAMETERS: slow weights of two parts, before they are gathered */
     size_t   buckets;                /* tag COMMUNICATION */
-    size_t   masters;                /* tag PARAMETERS: with a device, the rank's part of the weights, on the host */
+    size_t   masters;                /* tag PARAMETERS: with a device, the host's: the rank's part of the weights */
     size_t   staging;                /* tag COMMUNICATION: with a device, what is copied out and in, pinned */
     size_t   tables;                 /* tag OTHER: of the shard itself */
     size_t   total;                  /* each rounded up to 64 */
-    size_t   host;                   /* of total, with a device: all but weights, window, gradients and buckets; else 0 */
+    size_t   host;                   /* with a device, of total: all but weights, window, gradients, buckets; else 0 */
     size_t   grain;                  /* a tensor of a group begins at a multiple of so many elements */
     size_t   pads;                   /* elements of groups that belong to no tensor: zero, and in no norm */
     size_t   rounds;                 /* of a step */
@@ -3412,7 +3412,8 @@ typedef struct memopt_shard_choice {
  * What of a rank must go to slow tiers so that it fits its memory: of all ways that fit, the one whose transfers take
  * the least seconds; of equal ones the one that moves less, then that with less memory.
  *
- * desc    as for a plan, without a device; its `slow` is what is looked for, and not read. Weights only leave in stage 3
+ * desc    as for a plan, without a device; its `slow` is what is looked for, and not read. Weights only leave in
+ *         stage 3
  * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, too many tiers, rates below 1, no such flag),
  *         ERR_MEMORY (nothing fits: the error has the least bytes that would, on tiers with this room)
  * memory  the tables'

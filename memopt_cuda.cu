@@ -686,7 +686,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
      memopt_cuda_shard_close(&cuda);
 
    Ranks       examples/adapters/nccl.h, opened with the same stream. A group's weights are gathered while the group
-               before computes: the host waits for them and launches ahead of the device meanwhile.
+               before computes: the host waits for them alone.
    Order       A bucket of gradients crosses behind the kernels that were launched before memopt_shard_reduce(), beside
                those launched after it; weights cross beside the step of the next ones. What is launched after
                memopt_shard_step() finds them. */
@@ -708,8 +708,8 @@ typedef struct memopt_cuda_shard { /* yours; outlives the shard and stays where 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cuda_stream stream,
                                                           memopt_cuda_shard *shard, memopt_shard_device *out);
 
-/** After memopt_shard_close(). Waits for what is on its way. NULL, and one that is not open, are fine; returns what CUDA
-    said, and has freed all it could. */
+/** After memopt_shard_close(). Waits for what is on its way. NULL, and one that is not open, are fine; returns what
+    CUDA said, and has freed all it could. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_close(memopt_cuda_shard *shard);
 
 /* @section api_cuda_softmax : api_cuda_base
@@ -7046,7 +7046,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gra
               reads, or writes again, the slot's bytes.
    Failure    A call that fails waits for its stream: nothing of it is on its way any more. */
 
-enum { MEMOPT_I_CUDA_SHARD_BEFORE, MEMOPT_I_CUDA_SHARD_JOINED, MEMOPT_I_CUDA_SHARD_AFTER }; /* events; those of slots follow */
+/* Events; those of slots follow the last. */
+enum { MEMOPT_I_CUDA_SHARD_BEFORE, MEMOPT_I_CUDA_SHARD_JOINED, MEMOPT_I_CUDA_SHARD_AFTER };
 
 PRUNED cudaStream_t shard_stream(const memopt_cuda_shard *x, int way) { return (cudaStream_t)x->streams[way]; }
 

@@ -1044,6 +1044,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
    float: else MEMOPT_CUDA_ERR_TYPE. Logits of a chunk are of `type`: with 16 bits they are rounded once before the
    softmax and their gradient once after it, 2^-9 (bf16) or 2^-12 (fp16) of each. Targets are read by kernels only: one
    of vocabulary or more is read nowhere out of bounds; see memopt_cuda_cross_entropy_loss() for what it counts as.
+   Products take in all `padded` rows of weights: those behind the vocabulary must hold finite numbers, such as 0, and
+   have no influence then; their gradient is 0 (if the input is finite), or stays as it is where it is added onto.
    chunk 0 = as many rows as 448 MiB of logits hold, a multiple of 128, at most 2048 (not 512 as on the CPU: a product
    of few rows leaves the card idle, and each chunk passes over grad_weights once). A grad_weights of 16 bits is rounded
    to nearest with every chunk: give it float, or few chunks. */
@@ -7215,9 +7217,10 @@ PUBLIC memopt_cuda_status api::memopt_cuda_shard_close(memopt_cuda_shard *shard)
    Idea       The largest and the sum are found in one read: a running largest, and a sum that is multiplied down when a
               larger one comes. The second read is not from memory: as much of the row as half a multiprocessor's shared
               memory holds (112 KiB on an H200: all of 50,304 bf16) stays there, the rest, read a moment ago, is still
-              in the cache: two blocks on each of 132 multiprocessors leave 38 MB of 128,256 bf16 behind, of 50 MB. So
-              memory sees 2 bytes read and 2 written for a bf16 logit. Two blocks a multiprocessor, so that one loads
-              while the other reduces, or writes.
+              in the cache. So memory sees 2 bytes read and 2 written for a bf16 logit. Two blocks a multiprocessor, so
+              that one loads while the other reduces, or writes. Of 128,256 bf16 two blocks on each of 132
+              multiprocessors would leave 38 MB to a cache of 50 MB, of which a half serves a half of the card: there
+              one block has all of the shared memory, and 4 MB are left. Floats of that many leave 38 MB then, too.
    exp        is exp2f(log2(e) x): 2 units in the last place and 5 instructions, instead of memopt.h's. Counted for
               bf16: 9 instructions in the first read (half a word, largest, difference, product, exp, sum), 13 in the
               second (the same, slope, rounding), 3 for addresses and loops: 25 a logit, where 0.8 of a copy's rate
@@ -7793,20 +7796,26 @@ cross_entropy_kernel(const cross_entropy t) {
     softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
 }
 
-/* Pieces of a row that stay in shared memory: half of a multiprocessor's, for two blocks. */
+/* Pieces of a row that stay in shared memory: of half a multiprocessor's, for two blocks; of all of it where what two
+   blocks leave to the cache is more than half of that, because each half of it holds what its own side reads. */
 template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_t pieces) {
+    static const cudaDeviceAttr asked[] = { cudaDevAttrMaxSharedMemoryPerBlockOptin, cudaDevAttrMultiProcessorCount,
+                                            cudaDevAttrL2CacheSize };
     int device = 0;
-    int max = 0;
+    int is[3] = { 0, 0, 0 };
     size_t bytes = 32768;
+    cudaError_t error = cudaGetDevice(&device);
 
-    if (cudaGetDevice(&device) == cudaSuccess
-        && cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess
-        && max > 65536) /* less 1 KiB for the system, and 1 for what else the kernel has */
-        bytes = memopt_i_align_down((size_t)(max + 1024) / 2 - 2048, 16);
-    if (pieces * 16 > 47 * 1024 && bytes > 47 * 1024 /* always to the same: threads with other rows launch it, too */
-        && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) != cudaSuccess)
-        bytes = 32768;
-    (void)cudaGetLastError(); /* of these three: there was none before */
+    for (int i = 0; i < 3 && error == cudaSuccess; ++i) error = cudaDeviceGetAttribute(&is[i], asked[i], device);
+    if (error == cudaSuccess && is[0] > 65536 && pieces * 16 > 47 * 1024) {
+        const size_t all = memopt_i_align_down((size_t)is[0] - 2048, 16); /* 2 KiB for what else the kernel has */
+        const size_t half = memopt_i_align_down((size_t)(is[0] + 1024) / 2 - 2048, 16); /* and 1 of them the system's */
+        const size_t left = pieces * 16 - memopt_i_min(pieces * 16, half);
+        /* always to the same: threads with other rows launch it, too */
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)all);
+        if (error == cudaSuccess) bytes = left * 2 * (size_t)is[1] <= (size_t)is[2] / 2 ? half : all;
+    }
+    (void)cudaGetLastError(); /* of these calls: there was none before */
     return memopt_i_min(pieces, bytes / 16);
 }
 
@@ -11746,8 +11755,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops
               engines that train in bf16 live with. The sums over them are double all the same. See `cuda_softmax`.
    Order      Sums over a chunk's rows are cuBLASLt's, chunks follow each other, rows of losses are added in their
               order.
-   Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read, and their gradient
-              is 0, or stays where it is added onto. */
+   Padding    Products are `padded` wide and deep, which suits tensor cores where the vocabulary does not (50,304 for
+              50,257); softmax looks at `vocabulary` logits and makes the gradient of the others 0. */
 
 enum { MEMOPT_I_CUDA_HEAD_ROWS = 2048, MEMOPT_I_CUDA_HEAD_TILE = 128 };
 #define MEMOPT_I_CUDA_HEAD_LOGITS ((size_t)448 << 20) /* bytes of logits in scratch, where nobody says how many rows */
@@ -11850,13 +11859,13 @@ PRUNED matrix head_rows(const head_task *t, const void *rows, size_t first) {
 
 PRUNED matrix_product head_forward(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    return product_of(rows, h->vocabulary, h->width, head_rows(t, h->input, first),
+    return product_of(rows, h->padded, h->width, head_rows(t, h->input, first),
                       { h->weights, h->width, h->type, 1, 0 }, head_logits(t, 0));
 }
 
 PRUNED matrix_product head_weights(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    matrix_product q = product_of(h->vocabulary, h->width, rows, head_logits(t, 1), head_rows(t, h->input, first),
+    matrix_product q = product_of(h->padded, h->width, rows, head_logits(t, 1), head_rows(t, h->input, first),
         { h->grad_weights, h->width, h->gradient_type, 0, 0 });
 
     q.p.accumulate = h->accumulate || first;
@@ -11865,7 +11874,7 @@ PRUNED matrix_product head_weights(const head_task *t, size_t first, size_t rows
 
 PRUNED matrix_product head_input(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    return product_of(rows, h->width, h->vocabulary, head_logits(t, 0),
+    return product_of(rows, h->width, h->padded, head_logits(t, 0),
                       { h->weights, h->width, h->type, 0, 0 },
                       head_rows(t, h->grad_input, first));
 }
@@ -11899,14 +11908,12 @@ PRUNED memopt_cuda_status head_part(const head_task *t, size_t first, int plan_o
     return s;
 }
 
-/* Gradients of rows of weights that no product writes. */
+/* Gradients of weights that no product writes, because there is no row. */
 PRUNED memopt_cuda_status head_clear(const memopt_head *h, memopt_cuda_stream stream) {
-    const size_t begin = h->rows ? h->vocabulary : 0;
     const size_t size = memopt_type_bytes(h->gradient_type);
 
-    if (!h->grad_weights || h->accumulate || begin == h->padded) return 0;
-    return taken(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
-                                 (h->padded - begin) * h->width * size, stream));
+    if (!h->grad_weights || h->accumulate || h->rows) return 0;
+    return taken(cudaMemsetAsync(h->grad_weights, 0, h->padded * h->width * size, stream));
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
@@ -11959,6 +11966,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_head_logits(const memopt_cuda_ops *op
         (s = gemm_ready(ops->gemm)) != 0)
         return s;
     q = head_forward(&t, first, count);
+    q.p.columns = t.h.vocabulary;
     q.p.result = d_logits;
     q.p.result_stride = t.h.vocabulary;
     q.p.result_type = MEMOPT_TYPE_F32;

@@ -168,6 +168,29 @@ static void test_cuda_head_losses(void) {
         test_cuda_head_close(&r);
     }
 }
+static void test_cuda_head_padded(void) { /* products are as wide and as deep as the padding; without rows all of the gradient is 0 */
+#ifndef __CUDACC__
+    uint64_t seed = 6; size_t i; int accumulate;
+    for (accumulate = 0; accumulate < 2; ++accumulate) {
+        test_cuda_head_rig r = test_cuda_head_open();
+        test_cuda_head_case c = test_cuda_head_case_make(&seed, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, 9, 8, 50, 14, 0);
+        test_cuda_head_scratch(&r, &c.h);
+        CHECK(memopt_cuda_head_loss(&r.ops, &c.h, c.d_out, NULL) == 0 && cublaslt_mock_last().depth == 64);
+        c.h.grad_input = NULL;
+        CHECK(memopt_cuda_head_loss(&r.ops, &c.h, c.d_out, NULL) == 0 && cublaslt_mock_last().columns == 64);
+        c.h.grad_weights = NULL;
+        CHECK(memopt_cuda_head_loss(&r.ops, &c.h, c.d_out, NULL) == 0 && cublaslt_mock_last().rows == 64);
+        c.h.grad_weights = c.grad_weights.d; c.h.rows = 0; c.h.accumulate = accumulate;
+        test_cuda_head_fetch(&c.grad_weights);
+        for (i = 0; i < c.grad_weights.n; ++i) c.grad_weights.x[i] = accumulate ? test_cuda_head_now(&c.grad_weights, i) : 0;
+        CHECK(memopt_cuda_head_loss(&r.ops, &c.h, c.d_out, NULL) == 0);
+        test_cuda_head_fetch(&c.grad_weights);
+        for (i = 0; i < c.grad_weights.n; ++i) CHECK_AT(test_cuda_head_now(&c.grad_weights, i) == c.grad_weights.x[i], i);
+        test_cuda_head_case_drop(&c);
+        test_cuda_head_close(&r);
+    }
+#endif
+}
 static void test_cuda_head_in_place(void) { /* grad_input in the place of input; the loss alone; no rows */
     uint64_t seed = 2; size_t i;
     test_cuda_head_rig r = test_cuda_head_open();
@@ -303,6 +326,7 @@ static void test_cuda_head_faults(void) { /* the k-th call into cuBLASLt, the k-
 }
 static void test_cuda_head(void) {
     RUN(test_cuda_head_losses);
+    RUN(test_cuda_head_padded);
     RUN(test_cuda_head_in_place);
     RUN(test_cuda_head_logits);
     RUN(test_cuda_head_bytes);

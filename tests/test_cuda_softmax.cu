@@ -304,6 +304,20 @@ static void cuda_softmax_large(void) { /* vocabularies as they are: kept in shar
     cuda_softmax_case(MEMOPT_TYPE_F32, 2, 50257, 47, 1, &rule, 0, 9, 1, 9);
     cuda_softmax_case(MEMOPT_TYPE_F16, 2, 50257, 0, 3, &rule, 0, 9, 1, 9);
 }
+/* What of a row stays in shared memory of an H200 (227 KiB a block, 132 multiprocessors, 50 MiB): two blocks' where that is enough */
+static void cuda_softmax_kept(void) {
+#ifndef __CUDACC__
+    const auto kernel = memopt_i_cuda::cross_entropy_kernel<memopt_i_cuda::bf16_t, 0>; memopt_loss_rule rule;
+    CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 50304 / 8) == 50304 / 8);
+    CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 64000 / 8) == (233472 / 2 - 2048) / 16); /* 13 KiB a row are left */
+    CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 128256 / 8) == (232448 - 2048) / 16);
+    CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 2000) == 2000);
+    memset(&rule, 0, sizeof rule);
+    simulator_attribute(cudaDevAttrL2CacheSize, 1 << 20);
+    CHECK(memopt_i_cuda::cross_entropy_kept(kernel, 64000 / 8) == 8000); /* one block */
+    cuda_softmax_case(MEMOPT_TYPE_BF16, 1, 64000, 0, 0, &rule, 0, 9, 1, 9);
+#endif
+}
 static void cuda_softmax_rising(void) { /* every logit is the largest so far: the sum is multiplied down each time */
     const size_t n = 33000; float *x = (float *)cuda_softmax_alloc(n * 4), *d = (float *)test_device(n * 4); double want; size_t i; int32_t target = 5, *d_target = (int32_t *)test_device(4); memopt_cross_entropy e; memopt_loss out;
     for (i = 0; i < n; ++i) { x[i] = (float)i * 0.01f; cuda_softmax_x[i] = (double)x[i]; }
@@ -503,6 +517,7 @@ static void test_cuda_softmax(void) {
     RUN(cuda_softmax_bad);
     RUN(cuda_softmax_cases);
     RUN(cuda_softmax_large);
+    RUN(cuda_softmax_kept);
     RUN(cuda_softmax_rising);
     RUN(cuda_softmax_scales);
     RUN(cuda_softmax_special);

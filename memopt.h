@@ -14776,7 +14776,7 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
               one of 64, is times x^32. So the first half of a lane of 128 bits, 64 bits before the other, takes
               x^(d + 31), and the other x^(d - 33).
    Levels     The instruction and multiplication without carries belong to no level: the processor is asked for each.
-   Memory     A cache line is asked for some iterations before it is folded: folding takes about as long as it comes.
+              Where registers cannot be multiplied (AVX2, AVX-512 without VPCLMULQDQ, NEON without PMULL) there is the
               instruction alone, in three streams side by side, and without that the level is scalar.
    Scalar     Four streams walk through the table side by side. Streams are joined as memopt_crc32c_join() does it.
    Memory     A cache line is asked for some iterations before it is folded, as folding takes about as long as it comes.

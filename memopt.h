@@ -39439,47 +39439,92 @@ static uint32_t memopt_i_feed_token(const unsigned char *b, size_t bytes) {
     return bytes < 4 ? low : low | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
+/* Returns the largest of them. A loop for each size, without a branch: compilers make wide code of it. */
+static uint32_t memopt_i_feed_widen(const unsigned char *from, size_t bytes, size_t count, int32_t *to) {
+    uint32_t largest = 0;
+    size_t i;
+
+    if (bytes == 1)
+        for (i = 0; i < count; ++i) {
+            to[i] = from[i];
+            largest = from[i] > largest ? from[i] : largest;
+        }
+    else if (bytes == 2)
+        for (i = 0; i < count; ++i) {
+            const uint32_t token = (uint32_t)from[2 * i] | (uint32_t)from[2 * i + 1] << 8;
+
+            to[i] = (int32_t)token;
+            largest = token > largest ? token : largest;
+        }
+    else
+        for (i = 0; i < count; ++i) {
+            const uint32_t token = memopt_i_feed_token(from + 4 * i, 4);
+
+            to[i] = (int32_t)(token & 0x7fffffff);
+            largest = token > largest ? token : largest;
+        }
+    return largest;
+}
+
+static memopt_status memopt_i_feed_beyond(memopt_feed *x, uint64_t n, const unsigned char *from) {
+    memopt_i_checks c = memopt_i_checks_begin(&x->error, "feed");
+    uint32_t token = 0;
+    size_t i;
+
+    for (i = 0; i <= x->desc.length && token < x->desc.vocabulary; ++i)
+        token = memopt_i_feed_token(from + i * x->desc.token_bytes, x->desc.token_bytes);
+    memopt_i_checks_at(&c, "the file's token", (size_t)memopt_i_feed_first(x, n) + i - 1);
+    (void)memopt_i_refuse_number(&c, MEMOPT_ERR_FORMAT, "token", memopt_i_count(token), "vocabulary",
+                                 memopt_i_count(x->desc.vocabulary));
+    return memopt_i_feed_stop(x, MEMOPT_ERR_FORMAT);
+}
+
 static memopt_status memopt_i_feed_convert(memopt_feed *x, uint64_t n, int32_t *inputs, int32_t *targets) {
     const unsigned char *from = x->slots + n % x->desc.ahead * x->slot_bytes;
     const size_t length = x->desc.length, bytes = x->desc.token_bytes;
+    const uint32_t last = memopt_i_feed_token(from + length * bytes, bytes);
+    const uint32_t largest = memopt_i_feed_widen(from, bytes, length, inputs);
+
+    if (memopt_i_max(largest, last) >= x->desc.vocabulary) return memopt_i_feed_beyond(x, n, from);
+    if (!targets) return MEMOPT_OK;
+    memcpy(targets, inputs + 1, (length - 1) * sizeof *targets);
+    targets[length - 1] = (int32_t)last;
+    return MEMOPT_OK;
+}
+
+/* As many windows as are read ahead: all are waited for, then converted, and the next ones are begun. */
+static memopt_status memopt_i_feed_take(memopt_feed *x, uint64_t first, size_t count, int32_t *inputs, int32_t *targets,
+                                        uint64_t *waited) {
+    const size_t length = x->desc.length;
+    memopt_status s = MEMOPT_OK;
     size_t i;
 
-    for (i = 0; i <= length; ++i) {
-        const uint32_t token = memopt_i_feed_token(from + i * bytes, bytes);
-
-        if (token >= x->desc.vocabulary) {
-            memopt_i_checks c = memopt_i_checks_begin(&x->error, "feed");
-
-            memopt_i_checks_at(&c, "the file's token", (size_t)memopt_i_feed_first(x, n) + i);
-            (void)memopt_i_refuse_number(&c, MEMOPT_ERR_FORMAT, "token", memopt_i_count(token), "vocabulary",
-                                         memopt_i_count(x->desc.vocabulary));
-            return memopt_i_feed_stop(x, MEMOPT_ERR_FORMAT);
-        }
-        if (i < length) inputs[i] = (int32_t)token;
-        if (i && targets) targets[i - 1] = (int32_t)token;
-    }
-    return MEMOPT_OK;
+    (void)memopt_i_feed_passed(x);
+    for (i = 0; !s && i < count; ++i) s = memopt_i_feed_wait(x, first + i);
+    *waited += memopt_i_feed_passed(x);
+    for (i = 0; !s && i < count; ++i)
+        s = memopt_i_feed_convert(x, first + i, inputs + i * length, targets ? targets + i * length : NULL);
+    if (s) return s;
+    (void)memopt_i_feed_passed(x);
+    memopt_i_feed_fill(x);
+    *waited += memopt_i_feed_passed(x);
+    return s;
 }
 
 MEMOPT_API memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs, int32_t *targets) {
     memopt_i_checks c = memopt_i_checks_begin(feed ? &feed->error : NULL, "feed");
     uint64_t waited = 0;
-    size_t i;
+    size_t i, count;
 
     memopt_i_must(&c, feed != NULL, "feed", "is NULL");
     if (memopt_i_must(&c, inputs != NULL, "inputs", "is NULL")) return c.status;
-    for (i = 0; i < feed->desc.samples; ++i) {
+    for (i = 0; i < feed->desc.samples; i += count) {
         const size_t at = i * feed->desc.length;
         memopt_status s;
 
-        (void)memopt_i_feed_passed(feed);
-        s = memopt_i_feed_wait(feed, feed->unit + i);
-        waited += memopt_i_feed_passed(feed);
-        if (!s) s = memopt_i_feed_convert(feed, feed->unit + i, inputs + at, targets ? targets + at : NULL);
+        count = memopt_i_min(feed->desc.samples - i, feed->desc.ahead);
+        s = memopt_i_feed_take(feed, feed->unit + i, count, inputs + at, targets ? targets + at : NULL, &waited);
         if (s) return s;
-        (void)memopt_i_feed_passed(feed);
-        memopt_i_feed_fill(feed);
-        waited += memopt_i_feed_passed(feed);
     }
     feed->unit += feed->desc.samples;
     ++feed->stats.units;

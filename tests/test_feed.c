@@ -547,10 +547,10 @@ static void feed_stalls(void) {
         d.samples = 2;
         feed_disks.delay = 49000;
         CHECK(memopt_feed_create(&d, &x) == MEMOPT_OK);
-        for (k = 0; k < 10; ++k) CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_OK); /* 2 x 49,000, and the clock's 2 x 20 */
+        for (k = 0; k < 10; ++k) CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_OK); /* 2 x 49,000, and the clock's 2 x 10 */
         s = memopt_feed_get_stats(x);
-        CHECK(s.units == 10 && s.stalls == 0 && s.nanoseconds == 10 * (2 * 49000 + 40));
-        feed_disks.delay = MEMOPT_FEED_STALL / 2 - 20; /* just not one */
+        CHECK(s.units == 10 && s.stalls == 0 && s.nanoseconds == 10 * (2 * 49000 + 20));
+        feed_disks.delay = MEMOPT_FEED_STALL / 2 - 10; /* just not one */
         CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_OK && memopt_feed_get_stats(x).stalls == 0);
         ++feed_disks.delay;
         CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_OK && memopt_feed_get_stats(x).stalls == 1);

@@ -3,7 +3,8 @@
    What to see: a Llama-shaped decoder (RMS norm, SwiGLU, rotary positions, no biases, untied head), in bf16 with states
    in 8 bits, is a shard of one rank with a slow tier: a layer's weights arrive while the one before computes, and each
    is stepped inside backward, so gradients of one layer exist at a time. Before it starts, it tells memory, disk, bytes
-   a step moves, and how long that takes at the rates of this machine, and it refuses where the machine has not as much.
+   a step moves, and how long that takes, by steps of a few layers just before; and it refuses where the machine has not
+   as much. When a tenth of the first step is done, that tells its time again.
    At the end it compares what was told with what was: bytes must be equal, or the exit status is 1.
    Step     A step is written beside what the file holds, and counts as a whole or not at all. --no-atomic writes over
             it: half the disk, and a step that is cut off has destroyed the file, which is then not opened again.
@@ -14,7 +15,7 @@
 #include "memopt.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include "seven/time.h"
+#include "seven/rehearsal.h"
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ typedef struct told { /* before the run */
     walk   first, step; /* the first step writes to a part of the file that was never written */
     double begin;    /* seconds before the first step */
     double *done_at; /* seconds into a step, of each use */
+    rehearsal few;   /* steps of few layers */
+    told_time first_time, step_time;
 } told;
 
 /* ---- what the machine has; 0 where the system does not say ---- */
@@ -138,12 +141,25 @@ static int plan_by_time(model *m, const char *path, rates *r) {
     return model_plan(m, m->o->memory);
 }
 
+/* By the rehearsal; of a model that is not larger than one by the walk. */
+static void know_times(const model *m, int reopen, told *t) {
+    const int is_first = !reopen && !m->o->no_atomic;
+
+    t->step_time.seconds = t->step.computing;
+    t->first_time.seconds = t->first.computing;
+    t->begin = seconds_to_begin(m, &t->r);
+    if (!t->few.steps) return;
+    t->step_time = rehearsed_time(&t->few, m, 0);
+    t->first_time = rehearsed_time(&t->few, m, is_first);
+    t->begin = t->few.begin * model_parameters(m);
+}
+
 static int tell_time(model *m, int reopen, told *t) {
     t->done_at = (double *)calloc(m->use_count, sizeof *t->done_at);
     if (!t->done_at) return refuse(m, "There is no memory for the times.");
     t->first = walk_step(m, &t->r, !reopen && !m->o->no_atomic, NULL);
     t->step = walk_step(m, &t->r, 0, t->done_at);
-    t->begin = seconds_to_begin(m, &t->r);
+    know_times(m, reopen, t);
     if (!m->o->in_memory)
         printf("rates    the disk reads %.2f GB/s, writes %.2f, new places %.2f, both %.2f in sum; checksums %.1f\n",
                t->r.disk.read / 1e9, t->r.disk.write / 1e9, t->r.first_write / 1e9, t->r.disk.both / 1e9,
@@ -153,7 +169,10 @@ static int tell_time(model *m, int reopen, told *t) {
            1e-6 / t->r.step);
     if (!m->o->in_memory && tell_choices(m, &t->r)) return 1;
     printf("time     %.1f s until the first step, which takes %.1f s, others %.1f: %.1f computing, %.1f on the disk\n",
-           t->begin, t->first.computing, t->step.computing, t->step.busy, t->step.moving);
+           t->begin, t->first_time.seconds, t->step_time.seconds, t->step.busy, t->step.moving);
+    if (t->few.steps)
+        printf("         from %.1f to %.1f s the first, from %.1f to %.1f others, by %d steps of %d layers\n", t->first_time.low,
+               t->first_time.high, t->step_time.low, t->step_time.high, t->few.steps, REHEARSED_LAYERS);
     return 0;
 }
 
@@ -164,10 +183,15 @@ static size_t step_number;
 
 static void progress(model *m) { /* after a callback: a second or more after the last time */
     static double last;
+    static int again;
     const double t = now(), planned = shown->done_at[m->told - 1], share = planned / shown->step.computing;
     const double left = (t - step_began) * (1 / share - 1)
                       + (double)(m->o->steps - step_number) * (t - step_began) / share;
 
+    if (!again && share >= 0.1 && step_number == 1) {
+        printf("again    after %.0f %% of the step: %.1f s\n", 100 * share, (t - step_began) / share);
+        again = 1;
+    }
     if (t < last + 1 || !(share > 0)) return;
     last = t;
     fprintf(stderr, "\rstep %lu of %lu: %.0f %%, %.0f s left   ", (unsigned long)step_number,
@@ -189,7 +213,7 @@ static int train(model *m, told *t) {
         step_began = now();
         if (model_step(m, begun + i)) return 1;
         printf("step %lu  loss %.9g  %.2f s, told %.2f\n", (unsigned long)(begun + i), m->head.loss,
-               now() - step_began, i > 1 ? t->step.computing : t->first.computing);
+               now() - step_began, i > 1 ? t->step_time.seconds : t->first_time.seconds);
         fflush(stdout);
     }
     after = memopt_store_get_stats(m->store);
@@ -235,7 +259,7 @@ static int work(model *m, const options *o) {
     reopen = o->keep && is_file(path);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
-    wrong = is_there(m, reopen) || plan_by_time(m, scratch, &t.r);
+    wrong = is_there(m, reopen) || plan_by_time(m, scratch, &t.r) || rehearse(m, scratch, &t.few);
     tell_needs(m);
     fflush(stdout);
     wrong = wrong || tell_time(m, reopen, &t);

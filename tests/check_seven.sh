@@ -42,7 +42,10 @@ done
 # Little memory: layers are computed again, and their weights read again.
 long="--context 256 --layers 6 --steps 2"
 trains $long --in-memory; bits >"$work/memory"
-trains $long; reads=$(field 'a step' reads); most=$(sed -n 's/^memory   \([0-9]*\) bytes:.*/\1/p' "$work/out")
+trains $long; grep -q '^  *from [0-9.]* to [0-9.]* s the first, .* by 3 steps of 2 layers' "$work/out" || fail "nothing was rehearsed"
+awk '/^time / { first = $10 } / s the first, from / { fine = $2 <= first && first <= $4 } END { exit !fine }' "$work/out" || fail "the range is beside the time"
+grep -q '^again    after [1-9][0-9]* % of the step: [0-9.]* s' "$work/out" || fail "the time is not told again"
+reads=$(field 'a step' reads); most=$(sed -n 's/^memory   \([0-9]*\) bytes:.*/\1/p' "$work/out")
 run $long --memory 1K && fail "1 KB of memory is enough"
 least=$(sed -n 's/.*needs \([0-9.]*\) GB.*/\1/p' "$work/said" | awk '{ printf "%.0f", $1 * 1e9 + 1e5 }')
 [ "$least" -lt "$most" ] || fail "the least memory is not below $most: $least"
@@ -62,6 +65,8 @@ done
 run --dry-run || fail "--dry-run"
 grep -q '^a step   reads' "$work/out" && grep -q '^time ' "$work/out" || fail "--dry-run tells too little"
 ! grep -q '^step' "$work/out" || fail "--dry-run trains"
+grep -q '^  *from [0-9.]* to [0-9.]* s the first' "$work/out" && fail "three layers are rehearsed"
+[ ! -e "$work/seven_b.rates" ] || fail "the rehearsal's file is left"
 grep -q '^choices .* nothing on the disk; 0.000 GB moved' "$work/out" && grep -q 'weights and states on the disk; ' "$work/out" ||
     fail "--dry-run tells no choices"
 

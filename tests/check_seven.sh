@@ -75,6 +75,7 @@ trains --steps 6; bits | tail -n 1 >"$work/one"
 run --steps 2 --keep || fail "--keep"
 trains --steps 4 --keep; bits | tail -n 1 | cmp - "$work/one" || fail "other bits after --keep"
 rm "$work/seven_b.tiles"
+: >"$work/out" # of the run before, until this one begins
 "$program" --dir "$work" $tiny --steps 100000 --keep >"$work/out" 2>"$work/said" & pid=$!
 until [ "$(grep -c '^step' "$work/out")" -ge 3 ] || ! kill -0 $pid; do sleep 0.05; done
 kill -9 $pid; wait $pid 2>"$work/said"

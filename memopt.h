@@ -14141,12 +14141,13 @@ V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
 #define MEMOPT_I_AHEAD_2(p) (MEMOPT_I_AHEAD(p), MEMOPT_I_FETCH_L2(p, 8192 + 64))
 #define MEMOPT_I_AHEAD_4(p) (MEMOPT_I_AHEAD_2(p), MEMOPT_I_FETCH_L2(p, 8192 + 128), MEMOPT_I_FETCH_L2(p, 8192 + 192))
 
-V_FN V(ints) V(bf16_upper)(const float *src) { /* in the upper halves; NaN included */
-    const V(floats) x = V(load)(src);
+V_FN V(ints) V(bf16_nearest)(V(floats) x) { /* in the upper halves; NaN included */
     const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
     const V(ints) rounded = V(i_add)(V(i_add)(u, V(i_set)(0x7fff)), odd);
     return V(i_if)(V(m_nan)(x), V(i_or)(u, V(i_set)(0x400000)), rounded);
 }
+
+V_FN V(ints) V(bf16_upper)(const float *src) { return V(bf16_nearest)(V(load)(src)); }
 
 V_FN void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
     const size_t two = 2 * V(width);
@@ -17170,9 +17171,12 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
               element, without those: they keep weight and moments, and harm no other element of their block. Weights
               are looked at as well where they enter the moments (decay that is added to the gradient).
    Rounding   Weights of 16 bits are rounded in memopt_i_optim_store(), states in memopt_i_optim_encode(); in a step
-              with 8-bit states on AVX2 and AVX-512, in V(pipeline_store) and V(pipeline_of).
-   Pipeline   With 8-bit states on AVX2 and AVX-512, four vectors stay in registers from their codes to their weights,
-              one function for each kind: by way of memory each phase waits for the stores of the one before.
+              with 8-bit states on AVX2 and AVX-512, in V(pipeline_store) and V(pipeline_encode).
+   Pipeline   With 8-bit states on AVX2 and AVX-512, one function for each kind takes a tile of a block at once. Four
+              vectors stay in registers from their codes to their weights; of Adam and LAMB with AVX2 only in three
+              loops: Zen 3 looks 128 vector operations ahead, which is less than one group, and met nothing but the
+              root that it waited for. A group that holds what the wide code cannot do is left to the definition, out
+              of the loop: a call inside costs the loop its registers.
    Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
               larger blocks have theirs in the object.
    Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead,
@@ -17371,22 +17375,6 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass 
     }
 }
 
-#if defined(MEMOPT_I_X86)
-/* The same for elements of the pipeline, whose moments are decoded anew. j: the place in the block. */
-MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    memopt_i_optim_load(k, at, j, n);
-    memopt_i_optim_step_nonfinite(k, &k->tile);
-    memopt_i_optim_store(k, at);
-}
-
-/* Weights that are not plain floats, and too large for the wide code. */
-MEMOPT_I_NOINLINE static void memopt_i_optim_store_large(memopt_i_optim_pass *k, float *w, size_t at, size_t n) {
-    k->tile.w = w;
-    k->tile.count = n;
-    memopt_i_optim_store(k, at);
-}
-#endif
-
 /* The tile's moments; sets k->stepped where the weights are done as well. */
 static void memopt_i_optim_step_tile(memopt_i_optim_pass *k) {
     const memopt_i_tile *q = &k->tile;
@@ -17440,9 +17428,7 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH >= 8 /* where codes are looked up in registers */
-/* The pipeline: 8-bit states, four vectors at a time, all of them in registers from their codes to the weights. By way
-   of memory, as in memopt_i_optim_pass_apply(), each phase waits for the stores of the one before, and calls would cost
-   a third of a step. The formulas are those of `optim_kernels`. */
+/* The pipeline: 8-bit states, four vectors at a time. The formulas are those of `optim_kernels`. */
 typedef struct V(pipeline_rule) {
     V(floats) b1, b2, g1, g2, factor, coupled_decay, lookahead, ic1, ic2, eps, decay, step;
     int coupled, nesterov, first; /* first: there is a first moment */
@@ -17524,8 +17510,11 @@ V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
     return V(all_below)(worst, V(set)(limit));
 }
 
-/* V(bf16_stochastic) of finite weights in registers. Returns the counter of the next ones. */
-V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counter, V(ints) key, V(ints) shift) {
+/* Where the noise of the next weights begins. */
+typedef struct V(pipeline_noise) { V(ints) counter, key, shift; } V(pipeline_noise);
+
+/* V(bf16_stochastic) of finite weights in registers. */
+V_FN void V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) *noise) {
     enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
     const V(ints) words = V(i_set)(0xffff), next = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     V(ints) sum[4];
@@ -17534,233 +17523,323 @@ V_FN V(ints) V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(ints) counte
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
         if (i % (2 * HALF) < HALF) {
-            const V(ints) h = V(noise_hash)(counter, key, shift);
+            const V(ints) h = V(noise_hash)(noise->counter, noise->key, noise->shift);
 
             sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, words));
             sum[i + HALF] = V(i_add)(V(bits)(w[i + HALF]), V_SHR(h, 16));
-            counter = V(i_add)(counter, next);
+            noise->counter = V(i_add)(noise->counter, next);
         }
     }
     V(w_put_upper)(dst, sum[0], sum[1], 0);
     V(w_put_upper)(dst + 2 * V(width), sum[2], sum[3], 0);
-    return counter;
 }
 
-/* The weights at..at+N of the part. */
-V_FN void V(pipeline_weights)(memopt_i_optim_pass *k, V(floats) *w, size_t at) {
-    enum { N = 4 * V(width) };
-    const memopt_optim_tensor *t = k->tensor;
-    const uint16_t *high = (const uint16_t *)t->weights + at;
-    const uint16_t *low = t->extra ? (const uint16_t *)t->extra + at : NULL;
+/* Four vectors of weights; 0 if one of them can only be joined by the definition. */
+V_FN int V(pipeline_weights)(memopt_i_weights kind, V(floats) *w, const void *weights, const void *extra) {
+    const uint16_t *high = (const uint16_t *)weights, *low = (const uint16_t *)extra;
     size_t i;
 
-    if (k->weights == MEMOPT_I_WEIGHTS_BF16) V(pipeline_read)(w, high, MEMOPT_TYPE_BF16);
-    else if (k->weights != MEMOPT_I_WEIGHTS_SPLIT)
-        V(pipeline_read)(w, (const float *)t->weights + at, MEMOPT_TYPE_F32);
-    else {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) w[i] = V(floats_of)(V(join_bits)(high + V(width) * i, low + V(width) * i));
-        if (MEMOPT_I_LIKELY(V(pipeline_below)(w, MEMOPT_I_BF16_LARGE))) return;
-        memopt_i_v1_join(k->w, high, low, N, 0);
-        V(pipeline_read)(w, k->w, MEMOPT_TYPE_F32);
+    if (kind != MEMOPT_I_WEIGHTS_SPLIT) {
+        V(pipeline_read)(w, weights, kind == MEMOPT_I_WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32);
+        return 1;
     }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) w[i] = V(floats_of)(V(join_bits)(high + V(width) * i, low + V(width) * i));
+    return V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
 }
 
-/* Stores them; returns the counter of the next ones' noise. */
-V_FN V(ints) V(pipeline_store)(memopt_i_optim_pass *k, const V(floats) *w, size_t at, V(ints) counter, V(ints) key,
-                            V(ints) shift) {
-    enum { N = 4 * V(width) };
-    const memopt_optim_tensor *t = k->tensor;
+/* Stores them; nothing, and returns 0, if one of them is too large to be rounded here. */
+V_FN int V(pipeline_store)(memopt_i_weights kind, const V(floats) *w, void *weights, void *extra,
+                           V(pipeline_noise) *noise) {
     const V(ints) half = V(i_set)(0x8000);
-    float *floats = k->weight_bytes == 4 ? (float *)t->weights + at : k->w;
-    uint16_t *words = (uint16_t *)t->weights + at, *extra = t->extra ? (uint16_t *)t->extra + at : NULL;
-    const int large = k->weights != MEMOPT_I_WEIGHTS_F32 && !V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
+    uint16_t *words = (uint16_t *)weights, *more = (uint16_t *)extra;
     size_t i;
 
-    if (k->weights == MEMOPT_I_WEIGHTS_BF16 && !large) return V(pipeline_round)(words, w, counter, key, shift);
-    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT && !large) {
+    if (kind != MEMOPT_I_WEIGHTS_F32 && MEMOPT_I_UNLIKELY(!V(pipeline_below)(w, MEMOPT_I_BF16_LARGE))) return 0;
+    if (kind == MEMOPT_I_WEIGHTS_BF16) V(pipeline_round)(words, w, noise);
+    else if (kind == MEMOPT_I_WEIGHTS_SPLIT) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; i += 2) {
             const V(ints) a = V(bits)(w[i]), b = V(bits)(w[i + 1]);
 
             V(w_put_upper)(words + V(width) * i, V(i_add)(a, half), V(i_add)(b, half), 0);
-            V(w_put_lower)(extra + V(width) * i, a, b, 0);
+            V(w_put_lower)(more + V(width) * i, a, b, 0);
         }
-        return counter;
+    } else {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) V(store)((float *)weights + V(width) * i, w[i]);
+        if (kind == MEMOPT_I_WEIGHTS_F32_BF16)
+            for (i = 0; i < 4; i += 2)
+                V(w_put_upper)(more + V(width) * i, V(bf16_nearest)(w[i]), V(bf16_nearest)(w[i + 1]), 0);
     }
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) V(store)(floats + V(width) * i, w[i]);
-    if (MEMOPT_I_UNLIKELY(large)) memopt_i_optim_store_large(k, floats, at, N);
-    else if (k->weights == MEMOPT_I_WEIGHTS_F32_BF16)
-        for (i = 0; i < N; i += 2 * V(width))
-            V(w_put_upper)(extra + i, V(bf16_upper)(floats + i), V(bf16_upper)(floats + i + V(width)), 0);
-    return V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
+    return 1;
 }
 
-/* One kind, told to the compiler. Roots and quotients take as long as the rest together: what does not wait for them
-   stands between. What the loop needs of k it has for itself: a store of codes could change k, for all that the
-   compiler knows. ADAMW is ADAM as well, SGD is LARS. */
-V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_of)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
-                                                size_t n) {
-    enum { N = 4 * V(width) };
-    const memopt_i_update_rule r = k->part->rule;
-    const memopt_i_state_codec *const cm = k->codes[0], *const cv = k->codes[1];
+/* What the loops need of a pass: they have it for themselves, as a store of codes could change the pass, for all that
+   the compiler knows. */
+typedef struct V(pipeline_state) {
+    V(pipeline_rule) c;
+    V(pipeline_noise) noise;
+    V(ints) largest_v;
+    V(floats) largest_m;
+    const memopt_i_state_codec *cm, *cv;
+    memopt_i_weights w_kind;
+    memopt_type g_type;
+    int two, first_w;          /* is there a second moment; are weights needed before the moments */
+    float limit, weight_limit;
+    float quiet;               /* if every root is below this, no gradient exceeds the limit */
+    float inverse_m, inverse_v;
+    size_t wide, grad;         /* bytes of a weight, of a gradient */
+    size_t back;               /* from codes to waiting ones, 0 if none waits */
+    char *weights, *extra;
+    const char *gradients;
+    uint8_t *codes_m, *codes_v;
+    float *new_m, *new_v;
+    const float *old_m, *old_v;
+} V(pipeline_state);
+
+V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_pass *k, memopt_optim_kind kind,
+                                                                size_t at, size_t j) {
+    const memopt_i_update_rule *r = &k->part->rule;
+    const memopt_optim_tensor *t = k->tensor;
     const size_t block = at / k->desc->block, other = (k->half ? 0 : k->desc->block) + j;
-    const size_t back = k->waiting > j ? at - k->waiting_at - j : 0; /* from codes to waiting ones */
     const int two = kind != MEMOPT_OPTIM_LION && kind != MEMOPT_OPTIM_SGD;
     const int one = kind != MEMOPT_OPTIM_RMSPROP || k->view.moment[0];
-    const int first_w = r.coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP; /* before the moments */
     const float scale_m = one ? k->view.scale[0][block] : 1, scale_v = two ? k->view.scale[1][block] : scale_m;
-    const float *old_m = k->scratch[0] + other, *old_v = k->scratch[1] + other;
-    const float inverse_m = k->inverse[0], inverse_v = k->inverse[1];
-    /* If every root is below this, no gradient exceeds the limit, and gradients are not looked at. */
-    const float quiet = two && !r.coupled ? 0.5f * r.limit * r.factor * sqrtf(1 - r.b2 * r.b2) : 0;
-    const memopt_type g_type = k->desc->gradients;
-    const size_t wide = k->weight_bytes, grad = k->gradient_bytes;
-    const char *weights = (const char *)k->tensor->weights + at * wide;
-    const char *gradients = (const char *)k->tensor->gradients + at * grad;
-    uint8_t *codes_m = (uint8_t *)k->view.moment[!one] + at; /* one that is not kept: the other's, only fetched */
-    uint8_t *codes_v = (uint8_t *)k->view.moment[two] + at;
-    float *new_m = k->scratch[0] + k->half + j, *new_v = k->scratch[1] + k->half + j;
-    const memopt_i_noise_run run = memopt_i_noise_from(k->part->noise[MEMOPT_I_NOISE_WEIGHTS],
-                                                       (uint64_t)k->tensor->first + at);
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
-    V(ints) counter = V(noise_counter)(run), largest_v = V(bits)(V(set)(k->largest[1]));
-    V(floats) largest_m = V(set)(k->largest[0]), w[4], g[4], m[4], v[4], u[4];
-    V(pipeline_rule) c;
-    size_t i;
+    const memopt_i_noise_run run = memopt_i_noise_from(k->part->noise[MEMOPT_I_NOISE_WEIGHTS], (uint64_t)t->first + at);
+    V(pipeline_state) p;
 
-    c.b1 = V(set)(memopt_i_times(r.b1, scale_m));
-    c.b2 = V(set)(memopt_i_times(r.b2, scale_v));
-    c.g1 = V(set)(r.g1);
-    c.g2 = V(set)(r.g2);
-    c.factor = V(set)(r.factor);
-    c.coupled_decay = V(set)(r.coupled_decay);
-    c.lookahead = V(set)(r.b1);
-    c.ic1 = V(set)(r.ic1);
-    c.ic2 = V(set)(r.ic2);
-    c.eps = V(set)(r.eps);
-    c.decay = V(set)(r.decay);
-    c.step = V(set)(-r.step);
-    c.coupled = r.coupled;
-    c.nesterov = r.nesterov;
-    c.first = one;
-    for (; n; n -= N, j += N, at += N) {
-        V(floats) top_m = largest_m;
-        V(ints) top_v = largest_v;
-        int finite;
+    p.c.b1 = V(set)(memopt_i_times(r->b1, scale_m));
+    p.c.b2 = V(set)(memopt_i_times(r->b2, scale_v));
+    p.c.g1 = V(set)(r->g1);
+    p.c.g2 = V(set)(r->g2);
+    p.c.factor = V(set)(r->factor);
+    p.c.coupled_decay = V(set)(r->coupled_decay);
+    p.c.lookahead = V(set)(r->b1);
+    p.c.ic1 = V(set)(r->ic1);
+    p.c.ic2 = V(set)(r->ic2);
+    p.c.eps = V(set)(r->eps);
+    p.c.decay = V(set)(r->decay);
+    p.c.step = V(set)(-r->step);
+    p.c.coupled = r->coupled;
+    p.c.nesterov = r->nesterov;
+    p.c.first = one;
+    p.noise.counter = V(noise_counter)(run);
+    p.noise.key = V(i_set)(run.key);
+    p.noise.shift = V(i_set)(run.shift);
+    p.largest_m = V(set)(k->largest[0]);
+    p.largest_v = V(bits)(V(set)(k->largest[1]));
+    p.cm = k->codes[0];
+    p.cv = k->codes[1];
+    p.w_kind = k->weights;
+    p.g_type = k->desc->gradients;
+    p.two = two;
+    p.first_w = r->coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
+    p.limit = r->limit;
+    p.weight_limit = r->weight_limit;
+    p.quiet = two && !r->coupled ? 0.5f * r->limit * r->factor * sqrtf(1 - r->b2 * r->b2) : 0;
+    p.inverse_m = k->inverse[0];
+    p.inverse_v = k->inverse[1];
+    p.wide = k->weight_bytes;
+    p.grad = k->gradient_bytes;
+    p.back = k->waiting > j ? at - k->waiting_at - j : 0;
+    p.weights = (char *)t->weights + at * p.wide;
+    p.extra = (char *)t->extra + (t->extra ? 2 * at : 0);
+    p.gradients = (const char *)t->gradients + at * p.grad;
+    p.codes_m = (uint8_t *)k->view.moment[!one] + at; /* of a moment that is not kept: the other's, only fetched */
+    p.codes_v = (uint8_t *)k->view.moment[two] + at;
+    p.new_m = k->scratch[0] + k->half + j;
+    p.new_v = k->scratch[1] + k->half + j;
+    p.old_m = k->scratch[0] + other;
+    p.old_v = k->scratch[1] + other;
+    return p;
+}
 
-        if (one) V(state_codec_levels)(cm, m, codes_m, 1);
-        if (two) V(state_codec_levels)(cv, v, codes_v, 0);
-        V(pipeline_read)(g, gradients, g_type);
-        if (first_w) V(pipeline_weights)(k, w, at);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) {
-            V(pipeline_moments)(&c, kind, g[i], w[i], &m[i], &v[i], &u[i]);
-            if (!one) continue;
-            top_m = V(larger)(top_m, m[i]);
-            V(store)(new_m + V(width) * i, m[i]);
-        }
-        if (back) {
-            if (one) V(state_codec_encode_as)(cm, codes_m - back, old_m, N, inverse_m, 1);
-            if (two) V(state_codec_encode_as)(cv, codes_v - back, old_v, N, inverse_v, 0);
-        }
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < N / 16; ++i) { /* fetch what is 1024 elements further on */
-            MEMOPT_I_FETCH(weights, 1024 * wide + 64 * i);
-            MEMOPT_I_FETCH(gradients, 1024 * grad + 64 * i);
-        }
-        MEMOPT_I_FETCH(codes_m, 1024);
-        MEMOPT_I_FETCH(codes_v, 1024);
-        if (two) {
-            MEMOPT_I_UNROLL_ALL
-            for (i = 0; i < 4; ++i) {
-                top_v = V(i_max)(top_v, V(bits)(v[i]));
-                V(store)(new_v + V(width) * i, v[i]);
-            }
-        }
-        V(pipeline_weights)(k, w, at); /* not before: registers */
-        finite = two && V(all_below)(V(floats_of)(top_v), V(set)(quiet));
-        if (!finite) {
-            V(pipeline_read)(g, gradients, g_type);
-            finite = V(pipeline_below)(g, r.limit) && (!(r.weight_limit > 0) || V(pipeline_below)(w, r.weight_limit));
-        }
-        if (MEMOPT_I_LIKELY(finite)) {
-            MEMOPT_I_UNROLL_ALL
-            for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&c, kind, w[i], m[i], v[i], u[i]);
-            counter = V(pipeline_store)(k, w, at, counter, key, shift);
-        } else { /* the codes are still there: once more, element by element */
-            memopt_i_optim_step_again(k, at, j, N);
-            counter = V(i_add)(counter, V(i_set)(N / 2 * MEMOPT_I_NOISE_STEP));
-            top_m = largest_m;
-            top_v = largest_v;
-            MEMOPT_I_UNROLL_ALL
-            for (i = 0; i < 4; ++i) {
-                if (one) top_m = V(larger)(top_m, V(load)(new_m + V(width) * i));
-                if (two) top_v = V(i_max)(top_v, V(bits)(V(load)(new_v + V(width) * i)));
-            }
-        }
-        largest_m = top_m;
-        largest_v = top_v;
-        weights += N * wide;
-        gradients += N * grad;
-        codes_m += N;
-        codes_v += N;
-        old_m += N;
-        old_v += N;
-        new_m += N;
-        new_v += N;
-    }
-    k->largest[0] = memopt_i_bits_float(V(i_largest)(V(bits)(largest_m)));
-    k->largest[1] = memopt_i_bits_float(V(i_largest)(largest_v));
+V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_end)(memopt_i_optim_pass *k, const V(pipeline_state) *p) {
+    k->largest[0] = memopt_i_bits_float(V(i_largest)(V(bits)(p->largest_m)));
+    k->largest[1] = memopt_i_bits_float(V(i_largest)(p->largest_v));
     V(end)();
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_of)(k, MEMOPT_OPTIM_ADAMW, at, j, n);
+/* The waiting codes `done` elements after the begin. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_encode)(const V(pipeline_state) *p, size_t done, size_t n) {
+    if (!p->back) return;
+    if (p->c.first) V(state_codec_encode_as)(p->cm, p->codes_m + done - p->back, p->old_m + done, n, p->inverse_m, 1);
+    if (p->two) V(state_codec_encode_as)(p->cv, p->codes_v + done - p->back, p->old_v + done, n, p->inverse_v, 0);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline_lamb)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_of)(k, MEMOPT_OPTIM_LAMB, at, j, n);
+V_FN MEMOPT_I_ALWAYS_INLINE int V(pipeline_finite)(const V(pipeline_state) *p, V(ints) top_v, const V(floats) *w) {
+    V(floats) g[4];
+
+    if (p->two && V(all_below)(V(floats_of)(top_v), V(set)(p->quiet))) return 1;
+    V(pipeline_read)(g, p->gradients, p->g_type);
+    return V(pipeline_below)(g, p->limit) && (!(p->weight_limit > 0) || V(pipeline_below)(w, p->weight_limit));
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline_lion)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_of)(k, MEMOPT_OPTIM_LION, at, j, n);
+/* One kind, told to the compiler. Returns how many elements are done: fewer than n where the next group holds something
+   that only the definition can do. Nothing is called in the loops, which leaves them the registers. Roots and quotients
+   take as long as the rest together: what does not wait for them stands between. ADAMW is ADAM as well, SGD is LARS. */
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
+                                                  size_t n) {
+    enum { N = 4 * V(width) };
+    V(pipeline_state) p = V(pipeline_begin)(k, kind, at, j);
+    V(floats) w[4], g[4], m[4], v[4], u[4];
+    size_t i, done;
+
+    for (done = 0; done < n; done += N) {
+        V(floats) top_m = p.largest_m;
+        V(ints) top_v = p.largest_v;
+        int whole = 1;
+
+        if (p.c.first) V(state_codec_levels)(p.cm, m, p.codes_m + done, 1);
+        if (p.two) V(state_codec_levels)(p.cv, v, p.codes_v + done, 0);
+        V(pipeline_read)(g, p.gradients, p.g_type);
+        if (p.first_w) whole = V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) {
+            V(pipeline_moments)(&p.c, kind, g[i], w[i], &m[i], &v[i], &u[i]);
+            if (!p.c.first) continue;
+            top_m = V(larger)(top_m, m[i]);
+            V(store)(p.new_m + done + V(width) * i, m[i]);
+        }
+        V(pipeline_encode)(&p, done, N);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < N / 16; ++i) {
+            MEMOPT_I_FETCH(p.weights, 4096 + 64 * i);
+            MEMOPT_I_FETCH(p.gradients, 4096 + 64 * i);
+        }
+        MEMOPT_I_FETCH(p.codes_m + done, 1024);
+        MEMOPT_I_FETCH(p.codes_v + done, 1024);
+        if (p.two) {
+            MEMOPT_I_UNROLL_ALL
+            for (i = 0; i < 4; ++i) {
+                top_v = V(i_max)(top_v, V(bits)(v[i]));
+                V(store)(p.new_v + done + V(width) * i, v[i]);
+            }
+        }
+        whole &= V(pipeline_weights)(p.w_kind, w, p.weights, p.extra); /* not before: registers */
+        if (MEMOPT_I_UNLIKELY(!whole || !V(pipeline_finite)(&p, top_v, w))) break;
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&p.c, kind, w[i], m[i], v[i], u[i]);
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_store)(p.w_kind, w, p.weights, p.extra, &p.noise))) break;
+        p.largest_m = top_m;
+        p.largest_v = top_v;
+        p.weights += N * p.wide;
+        p.extra += 2 * N;
+        p.gradients += N * p.grad;
+    }
+    V(pipeline_end)(k, &p);
+    return done;
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline_sgd)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_of)(k, MEMOPT_OPTIM_SGD, at, j, n);
+#  if MEMOPT_I_WIDTH == 8
+/* The same of Adam and LAMB in loops of their own for codes, moments and weights (see the essay). */
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at,
+                                                     size_t j, size_t n) {
+    enum { N = 4 * V(width) };
+    V(pipeline_state) p = V(pipeline_begin)(k, kind, at, j);
+    V(floats) w[4], g[4], m, v, u = V(set)(0);
+    size_t i, done, stepped;
+
+    V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
+    V(state_codec_decode_as)(p.cv, p.new_v, p.codes_v, n, 0);
+    for (stepped = 0; stepped < n; stepped += N) {
+        V(floats) top_m = p.largest_m;
+        V(ints) top_v = p.largest_v;
+        float *new_m = p.new_m + stepped, *new_v = p.new_v + stepped;
+
+        V(pipeline_read)(g, p.gradients, p.g_type);
+        if (p.first_w && MEMOPT_I_UNLIKELY(!V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide,
+                                                                p.extra + 2 * stepped))) break;
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) {
+            m = V(load)(new_m + V(width) * i);
+            v = V(load)(new_v + V(width) * i);
+            V(pipeline_moments)(&p.c, kind, g[i], w[i], &m, &v, &u);
+            top_m = V(larger)(top_m, m);
+            top_v = V(i_max)(top_v, V(bits)(v));
+            V(store)(new_m + V(width) * i, m);
+            V(store)(new_v + V(width) * i, v);
+        }
+        V(pipeline_encode)(&p, stepped, N);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < N / 16; ++i) MEMOPT_I_FETCH(p.gradients, 4096 + 64 * i);
+        MEMOPT_I_FETCH(p.codes_m + stepped, 1024);
+        MEMOPT_I_FETCH(p.codes_v + stepped, 1024);
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_finite)(&p, top_v, w))) break;
+        p.largest_m = top_m;
+        p.largest_v = top_v;
+        p.gradients += N * p.grad;
+    }
+    for (done = 0; done < stepped; done += N) {
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_weights)(p.w_kind, w, p.weights, p.extra))) break;
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < N / 16; ++i) MEMOPT_I_FETCH(p.weights, 4096 + 64 * i);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i)
+            w[i] = V(pipeline_weight)(&p.c, kind, w[i], V(load)(p.new_m + done + V(width) * i),
+                                      V(load)(p.new_v + done + V(width) * i), u);
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_store)(p.w_kind, w, p.weights, p.extra, &p.noise))) break;
+        p.weights += N * p.wide;
+        p.extra += 2 * N;
+    }
+    V(pipeline_end)(k, &p);
+    return done;
+}
+#  endif
+
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
+                                                   size_t n) {
+#  if MEMOPT_I_WIDTH == 8
+    return V(pipeline_apart)(k, kind, at, j, n);
+#  else
+    return V(pipeline_of)(k, kind, at, j, n);
+#  endif
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, at, j, n);
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, at, j, n);
 }
 
-V_FN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_lamb)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_two)(k, MEMOPT_OPTIM_LAMB, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_lion)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_of)(k, MEMOPT_OPTIM_LION, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_sgd)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_of)(k, MEMOPT_OPTIM_SGD, at, j, n);
+}
+
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, at, j, n);
+}
+
+V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     switch (k->desc->kind) {
-    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM:
-        V(pipeline_adam)(k, at, j, n);
-        break;
-    case MEMOPT_OPTIM_LAMB:
-        V(pipeline_lamb)(k, at, j, n);
-        break;
-    case MEMOPT_OPTIM_LION:
-        V(pipeline_lion)(k, at, j, n);
-        break;
-    case MEMOPT_OPTIM_RMSPROP:
-        V(pipeline_rmsprop)(k, at, j, n);
-        break;
-    default:
-        V(pipeline_sgd)(k, at, j, n);
-        break;
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: return V(pipeline_adam)(k, at, j, n);
+    case MEMOPT_OPTIM_LAMB:                          return V(pipeline_lamb)(k, at, j, n);
+    case MEMOPT_OPTIM_LION:                          return V(pipeline_lion)(k, at, j, n);
+    case MEMOPT_OPTIM_RMSPROP:                       return V(pipeline_rmsprop)(k, at, j, n);
+    default:                                         return V(pipeline_sgd)(k, at, j, n);
     }
 }
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 #if defined(MEMOPT_I_X86)
-MEMOPT_I_AVX2 static void memopt_i_v8_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
-MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
+MEMOPT_I_AVX2 static size_t memopt_i_v8_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
+MEMOPT_I_AVX512 static size_t memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
+
+/* A group that the pipeline left, element by element. j: the place in the block. */
+MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    memopt_i_optim_load(k, at, j, n);
+    memopt_i_optim_step_nonfinite(k, &k->tile);
+    memopt_i_optim_store(k, at);
+    memopt_i_optim_find_largest(k);
+}
 #endif
 
 /* Runs the pipeline on the tile; returns 0 if it does not apply. Its maxima may be infinite, which only states from
@@ -17768,12 +17847,18 @@ MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
     const float before[2] = { k->largest[0], k->largest[1] };
+    const int is_512 = k->level >= MEMOPT_SIMD_AVX512;
+    const size_t group = is_512 ? 64 : 32;
+    size_t done;
     float largest;
     int i;
 
     if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
-    if (k->level >= MEMOPT_SIMD_AVX512) memopt_i_v16_pipeline(k, at, j, n);
-    else memopt_i_v8_pipeline(k, at, j, n);
+    for (done = 0; done < n; done += group) {
+        done += is_512 ? memopt_i_v16_pipeline(k, at + done, j + done, n - done)
+                       : memopt_i_v8_pipeline(k, at + done, j + done, n - done);
+        if (done < n) memopt_i_optim_step_again(k, at + done, j + done, group);
+    }
     for (i = 0; i < 2; ++i)
         if (memopt_i_float_bits(k->largest[i]) >= 0x7f800000u) {
             largest = memopt_i_v1_absmax(k->scratch[i] + k->half + j, n, 0);

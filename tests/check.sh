@@ -662,9 +662,9 @@ parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's obje
         tried=yes
     done <<'END'
 gcc ARENA 28000
-gcc ADAM8 140000
+gcc ADAM8 130000
 clang ARENA 35000
-clang ADAM8 190000
+clang ADAM8 180000
 END
     [ "$tried" ] || skip "neither gcc nor clang here: make deps"
 }

@@ -2405,17 +2405,21 @@ MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_codec codec);
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out);
 
+/** Where the arena is a device's: who copies and rounds there from now on, all of it, exact copies too;
+    memopt_cuda_codec_make() makes one of a stream. x is the device's, then. OK, ERR_ARGUMENT (NULL, no function) */
+MEMOPT_API memopt_status memopt_stash_set_codec(memopt_stash *stash, const memopt_device_codec *codec);
+
 /* Pops what is left, if nothing was pushed on top of it; NULL is fine. */
 MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
 
 /** Copy x in; a lossy codec also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW, ERR_UNSUPPORTED (the
-    arena is a device's: the stash cannot copy there) */
+    arena is a device's, and the stash has no codec for it), what the codec says (nothing is pushed; x may be rounded) */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec);
 
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
-    push left it). When a rewind of yours has taken copies away, as when a step is given up, they cannot be popped, nor
-    those below them: destroy the stash and create it again. */
+    push left it), what a device's codec says: nothing was popped. When a rewind of yours has taken copies away, as when
+    a step is given up, they cannot be popped, nor those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
 /* @section api_gemm : api_number
@@ -25879,6 +25883,7 @@ typedef struct memopt_i_stash_entry { /* 48 bytes: where the arena was, and what
 struct memopt_stash {
     memopt_arena *arena;
     memopt_host   host;
+    memopt_device_codec device; /* all zero: none */
     size_t count, depth, memory;
     memopt_i_stash_entry *entries;
 };
@@ -25901,6 +25906,7 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
         return MEMOPT_ERR_MEMORY;
     stash = (memopt_stash *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!stash) return MEMOPT_ERR_MEMORY;
+    memset(&stash->device, 0, sizeof stash->device);
     stash->arena = arena;
     stash->host = h;
     stash->count = 0;
@@ -25908,6 +25914,24 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
     stash->memory = bytes;
     stash->entries = (memopt_i_stash_entry *)(void *)((unsigned char *)stash + head);
     *out = stash;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_stash_set_codec(memopt_stash *stash, const memopt_device_codec *codec) {
+    if (!stash || !codec || !codec->run_fn) return MEMOPT_ERR_ARGUMENT;
+    stash->device = *codec;
+    return MEMOPT_OK;
+}
+
+/* Where the arena only counts there is nothing to do. */
+static memopt_status memopt_i_stash_copy(const memopt_stash *stash, memopt_codec_op op, memopt_codec codec, float *x,
+                                         size_t n, void *copy) {
+    const memopt_device_codec *const device = &stash->device;
+    const memopt_source *const source = stash->arena->source;
+
+    if (memopt_i_source_not_host_visible(source) == 2)
+        return device->run_fn(device->user, op, codec, x, n * sizeof *x, copy);
+    if (source->host_visible) memopt_i_codec_run(op, codec, x, n * sizeof *x, copy, &stash->host.threads);
     return MEMOPT_OK;
 }
 
@@ -25940,6 +25964,7 @@ MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
 
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec) {
     memopt_i_stash_entry *e;
+    memopt_status s;
     size_t bytes;
     void *copy;
 
@@ -25947,7 +25972,8 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     bytes = memopt_stash_bytes(n, codec);
     if (!bytes) return MEMOPT_ERR_OVERFLOW;
     if (stash->count == stash->depth) return MEMOPT_ERR_STATE;
-    if (memopt_i_source_not_host_visible(stash->arena->source) == 2) return MEMOPT_ERR_UNSUPPORTED;
+    if (memopt_i_source_not_host_visible(stash->arena->source) == 2 && !stash->device.run_fn)
+        return MEMOPT_ERR_UNSUPPORTED;
     e = &stash->entries[stash->count];
     e->below = memopt_arena_mark(stash->arena).used;
     e->n = n;
@@ -25956,26 +25982,23 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     if (!copy) return memopt_arena_error(stash->arena).status;
     ++stash->count;
     memopt_i_guard_set(stash->arena, &e->guard);
-    if (stash->arena->source->host_visible) {
-        memopt_i_codec_run(MEMOPT_CODEC_OP_ENCODE, codec, x, n * sizeof *x, copy, &stash->host.threads);
-        if (codec != MEMOPT_CODEC_EXACT)
-            memopt_i_codec_run(MEMOPT_CODEC_OP_DECODE, codec, x, n * sizeof *x, copy, &stash->host.threads);
-    }
-    return MEMOPT_OK;
+    s = memopt_i_stash_copy(stash, MEMOPT_CODEC_OP_ENCODE, codec, x, n, copy);
+    if (!s && codec != MEMOPT_CODEC_EXACT) s = memopt_i_stash_copy(stash, MEMOPT_CODEC_OP_DECODE, codec, x, n, copy);
+    if (s) (void)memopt_i_stash_rewind(stash);
+    return s;
 }
 
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n) {
     const memopt_i_stash_entry *e;
+    memopt_status s;
     size_t offset;
 
     if (!stash || !x || !n) return MEMOPT_ERR_ARGUMENT;
     e = stash->count ? &stash->entries[stash->count - 1] : NULL;
     if (!e || e->n != n || !memopt_i_stash_is_last(stash)) return MEMOPT_ERR_STATE;
     (void)memopt_i_align_up(e->below, stash->arena->alignment, &offset); /* as it was pushed */
-    if (stash->arena->source->host_visible)
-        memopt_i_codec_run(MEMOPT_CODEC_OP_DECODE, e->codec, x, n * sizeof *x, stash->arena->base + offset,
-                           &stash->host.threads);
-    return memopt_i_stash_rewind(stash);
+    s = memopt_i_stash_copy(stash, MEMOPT_CODEC_OP_DECODE, e->codec, x, n, stash->arena->base + offset);
+    return s ? s : memopt_i_stash_rewind(stash);
 }
 
 /* @section gemm : optim_kernels number api_gemm

@@ -364,9 +364,58 @@ static void cuda_codec_queued(void) {
     CHECK(simulator_live(LIVE_DEVICE_BYTES) == calls + 2 * 1208);
     test_cuda_must(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
+/* ---- a stash on the device: one buffer that is updated in place, as on the CPU ---- */
+static void cuda_codec_stash(void) {
+    enum { N = 700, DEPTH = 4 };
+    float *const x = cuda_codec_values(N, 11), *const at = (float *)malloc(N * sizeof *x); float want[DEPTH][N]; int codec, i; size_t k;
+    for (codec = MEMOPT_CODEC_EXACT; codec <= MEMOPT_CODEC_8BIT; ++codec) TEST_SCHEDULES(3) {
+        memopt_cuda_memory memory; memopt_source source; memopt_arena_desc ad; memopt_arena *arena = NULL, *host = NULL; memopt_stash *s = NULL, *cpu = NULL; memopt_cuda_codec c; memopt_device_codec device; float *d; cudaStream_t stream = NULL;
+        simulator_streams(MODE_RANDOM, 3 + (uint64_t)codec);
+        test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+        memset(&ad, 0, sizeof ad); ad.capacity = 1 << 20;
+        CHECK(memopt_arena_create(&ad, &host) == MEMOPT_OK && memopt_cuda_source_malloc(0, &memory, &source) == 0);
+        ad.source = &source;
+        CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK && memopt_stash_create(arena, DEPTH, NULL, &s) == MEMOPT_OK && memopt_stash_create(host, DEPTH, NULL, &cpu) == MEMOPT_OK);
+        d = (float *)test_device(N * sizeof *d);
+        CHECK(memopt_stash_push(s, d, N, (memopt_codec)codec) == MEMOPT_ERR_UNSUPPORTED && memopt_arena_get_stats(arena).used_low == 0);
+        CHECK(memopt_cuda_codec_make(&c, &device, stream) == 0 && memopt_stash_set_codec(s, &device) == MEMOPT_OK);
+        CHECK(memopt_stash_set_codec(NULL, &device) == MEMOPT_ERR_ARGUMENT && memopt_stash_set_codec(s, NULL) == MEMOPT_ERR_ARGUMENT);
+        memcpy(at, x, N * sizeof *x);
+        test_cuda_must(cudaMemcpyAsync(d, at, N * sizeof *x, cudaMemcpyHostToDevice, stream), "copy");
+        for (i = 0; i < DEPTH; ++i) { /* the next value is half of what the push has left */
+            CHECK(memopt_stash_push(cpu, at, N, (memopt_codec)codec) == MEMOPT_OK && memopt_stash_push(s, d, N, (memopt_codec)codec) == MEMOPT_OK);
+            memcpy(want[i], at, sizeof want[i]);
+            test_cuda_must(cudaStreamSynchronize(stream), "wait"); cuda_codec_same("pushed", want[i], d, sizeof want[i], (size_t)i);
+            for (k = 0; k < N; ++k) at[k] *= 0.5f;
+            test_cuda_must(cudaMemcpyAsync(d, at, N * sizeof *x, cudaMemcpyHostToDevice, stream), "copy");
+        }
+        CHECK(memopt_arena_get_stats(arena).used_low >= DEPTH * memopt_stash_bytes(N, (memopt_codec)codec) && memopt_stash_push(s, d, N, (memopt_codec)codec) == MEMOPT_ERR_STATE);
+        if (!test_on_card()) { /* what failed has popped nothing, and pushed nothing */
+            const size_t used = memopt_arena_get_stats(arena).used_low;
+            simulator_fail_call(1); CHECK(memopt_stash_pop(s, d, N) == MEMOPT_ERR_DEVICE && c.status != 0 && memopt_arena_get_stats(arena).used_low == used); simulator_fail_call(0);
+        }
+        for (i = DEPTH; i-- > 0;) {
+            CHECK(memopt_stash_pop(s, d, N) == MEMOPT_OK);
+            test_cuda_must(cudaStreamSynchronize(stream), "wait"); cuda_codec_same("popped", want[i], d, sizeof want[i], (size_t)i);
+        }
+        CHECK(memopt_stash_pop(s, d, N) == MEMOPT_ERR_STATE && memopt_arena_get_stats(arena).used_low == 0);
+        for (k = 1; !test_on_card() && k < 9; ++k) {
+            memopt_status failed;
+            simulator_fail_call(k); failed = memopt_stash_push(s, d, N, (memopt_codec)codec); simulator_fail_call(0);
+            if (!failed) break;
+            CHECK_AT(failed == MEMOPT_ERR_DEVICE && memopt_arena_get_stats(arena).used_low == 0, k);
+        }
+        CHECK(test_on_card() || (k > 1 && k < 9));
+        memopt_stash_destroy(cpu); memopt_stash_destroy(s); memopt_arena_destroy(arena); memopt_arena_destroy(host);
+        test_cuda_must(cudaStreamSynchronize(stream), "wait"); test_cuda_must(cudaStreamDestroy(stream), "stream");
+    }
+    simulator_streams(MODE_EAGER, 0);
+    free(x); free(at);
+}
+
 static void test_cuda_codec(void) {
     RUN(cuda_codec_shapes); RUN(cuda_codec_bytes); RUN(cuda_codec_schedules); RUN(cuda_codec_rounds); RUN(cuda_codec_long);
-    RUN(cuda_codec_refused); RUN(cuda_codec_errors); RUN(cuda_codec_tapes); RUN(cuda_codec_queued);
+    RUN(cuda_codec_stash); RUN(cuda_codec_refused); RUN(cuda_codec_errors); RUN(cuda_codec_tapes); RUN(cuda_codec_queued);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_codec(); return test_totals(); }

@@ -2757,6 +2757,36 @@ static void tape_stash_two(void) {
     tape_rig_close(&r);
 }
 
+/* Where the CPU cannot copy: all of it goes to the codec; where that fails, nothing was pushed or popped. */
+static int tape_stash_calls, tape_stash_fail;
+static memopt_status tape_stash_run(void *user, memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy) {
+    CHECK(user == &tape_stash_calls && value && copy && bytes == 64 * sizeof(float) && (op == MEMOPT_CODEC_OP_ENCODE || op == MEMOPT_CODEC_OP_DECODE) && codec != MEMOPT_CODEC_BF16);
+    return ++tape_stash_calls == tape_stash_fail ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
+}
+static void tape_stash_elsewhere(void) {
+    static unsigned char block[4096]; memopt_source source; memopt_arena_desc d; memopt_arena *a = NULL; memopt_stash *s = NULL; memopt_device_codec codec; float x[64]; int keep;
+    memset(&d, 0, sizeof d); memset(&codec, 0, sizeof codec); memset(x, 0, sizeof x);
+    CHECK(memopt_source_block(block + (0 - (uintptr_t)block) % 64, 2048, &source) == MEMOPT_OK);
+    source.host_visible = 0; d.source = &source;
+    CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK && memopt_stash_create(a, 3, NULL, &s) == MEMOPT_OK);
+    CHECK(memopt_stash_push(s, x, 64, MEMOPT_CODEC_EXACT) == MEMOPT_ERR_UNSUPPORTED && memopt_stash_set_codec(s, &codec) == MEMOPT_ERR_ARGUMENT);
+    codec.run_fn = tape_stash_run; codec.user = &tape_stash_calls;
+    CHECK(memopt_stash_set_codec(s, &codec) == MEMOPT_OK && memopt_stash_set_codec(NULL, &codec) == MEMOPT_ERR_ARGUMENT && memopt_stash_set_codec(s, NULL) == MEMOPT_ERR_ARGUMENT);
+    for (keep = 0; keep < 3; keep += 2) {
+        tape_stash_calls = tape_stash_fail = 0;
+        CHECK(memopt_stash_push(s, x, 64, (memopt_codec)keep) == MEMOPT_OK && tape_stash_calls == (keep ? 2 : 1));
+        for (tape_stash_fail = tape_stash_calls + 1; tape_stash_fail <= tape_stash_calls + (keep ? 2 : 1);) {
+            const int now = tape_stash_calls, next = tape_stash_fail + 1;
+            CHECK(memopt_stash_push(s, x, 64, (memopt_codec)keep) == MEMOPT_ERR_DEVICE && s->count == 1);
+            if (tape_stash_calls - now == (keep ? 2 : 1)) break;
+            tape_stash_fail = next + tape_stash_calls - now;
+        }
+        tape_stash_fail = tape_stash_calls + 1;
+        CHECK(memopt_stash_pop(s, x, 64) == MEMOPT_ERR_DEVICE && s->count == 1);
+        CHECK(memopt_stash_pop(s, x, 64) == MEMOPT_OK && s->count == 0 && memopt_arena_get_stats(a).used_low == 0);
+    }
+    memopt_stash_destroy(s); memopt_arena_destroy(a);
+}
 static void tape_stash_bad(void) {
     tape_rig r; memopt_stash *s = NULL, *const none = (memopt_stash *)&r; float x[64]; test_faults f; memopt_host h;
     size_t n; int keep;
@@ -4519,7 +4549,7 @@ static void test_tape(void) {
     RUN(tape_stash_many_levels);
     RUN(tape_stash_two);
     RUN(tape_rewound_many_levels);
-    RUN(tape_stash_bad);
+    RUN(tape_stash_elsewhere); RUN(tape_stash_bad);
     RUN(tape_table_is_a_guest);
     RUN(tape_table_up_to_the_mark);
     RUN(tape_table_and_failures);

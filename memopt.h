@@ -2414,7 +2414,7 @@ MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
 
 /** Copy x in; a lossy codec also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW, ERR_UNSUPPORTED (the
-    arena is a device's, and the stash has no codec for it), what the codec says (nothing is pushed; x may be rounded) */
+    arena is a device's, and the stash has no codec for it), what the codec says (nothing is pushed) */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec);
 
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the

@@ -270,6 +270,9 @@ typedef memopt_status memopt_name_fn(void *context, const char *name);
 
 typedef enum memopt_transfer { MEMOPT_TRANSFER_READ, MEMOPT_TRANSFER_WRITE } memopt_transfer;
 
+/* The system's files take a path as the system's own calls do: on Windows in the code page of the process, up to 259
+   characters. Under a limit on the size of files (RLIMIT_FSIZE) ignore SIGXFSZ, which would end the process: then calls
+   that meet it return ERR_MEMORY or ERR_IO. */
 typedef struct memopt_files { /* all zero = the system's files; else set the first nine, and each group or none of it */
     memopt_status (*open_fn)(void *user, const char *path, memopt_open_mode mode, void **file);
     memopt_status (*close_fn)(void *user, void *file); /* the file is closed whatever this returns */
@@ -3918,7 +3921,7 @@ typedef struct memopt_tensors { /* what a header says */
 #define MEMOPT_TENSORS_HEADER_MAX 100000000 /* bytes of the text */
 
 typedef struct memopt_tensors_source { /* zero it, then set what you need */
-    const void   *header;       /* the first bytes of the file */
+    const void   *header;       /* the first bytes of the file; nobody changes them during a call */
     size_t        header_bytes; /* how many of them there are */
     uint64_t      file_bytes;   /* of the whole file */
     memopt_error *error;        /* NULL, or filled in when a call fails; its place is a byte of the file */
@@ -4170,7 +4173,8 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  * moments ("m/", "v/", with blocks "m.scale/" and "v.scale/"; of MEMOPT_STATE_BNB "state1/", "state2/", "absmax1/",
  * "absmax2/"), Adafactor's means ("rows/", "columns/"). Each part as this process holds it: of a shard the rank's. The
  * states have been begun, and are, after memopt_saved_read(), those that were saved. The numbers of a run, such as its
- * step and rates, are the engine's to save.
+ * step and rates, are the engine's to save; and what kind of optimizer it is, as one that keeps less finds all that it
+ * asks for: a text of the metadata, for memopt_saved_value().
  *
  * name    of the tensor; stays where it is
  * items   with room for MEMOPT_SAVE_OPTIM_ITEMS more

@@ -532,6 +532,11 @@ resumes() { # the weights of a run that never stopped, whatever the switches, an
 --layers 1 --batch 2 --keep conventional --optimizer lion
 --layers 1 --batch 2 --optimizer adafactor --clip 0.5 --model vit
 END
+    for other in "--optimizer lion" "--optimizer adamw" "--seed 2"; do # some of Adam's states would fit others, too
+        # shellcheck disable=SC2086
+        gpt --layers 2 --batch 2 --weights bf16 --optimizer adamw8 $other --steps 10 --resume "$work/run2" >"$work/said" 2>&1 && fail "resumed with $other"
+        grep -q "it was saved with --optimizer adamw8 --seed 1, which are to stay" "$work/said" || fail "$other: $(cat "$work/said")"
+    done
     # a step each on other ranks, in other stages, with and without slow tiers
     for kind in "--optimizer adamw8 --weights bf16 --clip 0.5" "--optimizer lion16 --weights split" "--optimizer adafactor"; do
         common="--layers 1 --width 64 --heads 2 --context 32 --batch 1 --units 4 --dropout 0.1 $kind" step=0 run="$work/moves" more=

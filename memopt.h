@@ -5640,13 +5640,15 @@ static memopt_status memopt_i_system_remove(void *user, const char *path) {
     return remove(path) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 
-/* Asks the system for room: 0, or an errno. Where it has no call for that, or not for this file system, EOPNOTSUPP. */
+/* Asks the system for room: 0, or an errno. Where it has no call for that, or not for this file system, EOPNOTSUPP; nor
+   where a timer's signals come so fast that it never gets to its end: tmpfs begins anew after each. */
 static int memopt_i_file_allocate(int number, uint64_t bytes) {
 #  if defined(__linux__)
-    int error;
+    int error = EINTR;
+    int tries;
 
-    do error = posix_fallocate(number, 0, (off_t)bytes);
-    while (error == EINTR);
+    for (tries = 0; error == EINTR && tries < 100; ++tries) error = posix_fallocate(number, 0, (off_t)bytes);
+    if (error == EINTR) return EOPNOTSUPP;
     return error == EINVAL ? EOPNOTSUPP : error; /* EINVAL: glibc's own way, which is not for direct files */
 #  elif defined(F_PREALLOCATE)
     fstore_t room;

@@ -507,6 +507,9 @@ static void host_files_reserve(void) {
       host_short = 1; /* a disk that takes one byte more */
       CHECK(h.files.reserve_fn(h.files.user, file, 50000) == MEMOPT_ERR_MEMORY && host_short == 0);
       CHECK(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 40960);
+      host_room = EIO; /* would be met if it were asked for ever */
+      host_interrupt = 150;
+      CHECK(h.files.reserve_fn(h.files.user, file, 45000) == MEMOPT_OK && host_interrupt == 0);
       host_room = 0; /* the file grows whatever the system's call did to its length */
       CHECK(h.files.reserve_fn(h.files.user, file, 50000) == MEMOPT_OK);
       CHECK(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 50000); }

@@ -2,16 +2,18 @@
    step_host    states in other memory of the host
    step_disk    states in a file of the working directory
    step_both    states and weights in a file, stepped inside backward where they were computed with
-   Their limit is the larger of the same step with all in memory, and what the bytes that it moves take at the rate that
-   the same tier was measured to have, reading and writing at once, just before and after; of other memory, whose copies
-   the thread that steps makes itself, the sum of both. */
+   Their limit is the larger of the same step with all in memory, and the transfers of the step alone: what it asked of the
+   disk, in its order, at its places and as many at once, from another file that was written before. All three are timed in
+   turn, round by round. Of other memory, whose copies the thread that steps makes itself, the limit is the sum of the step
+   in memory and of the bytes at memcpy's rate. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
 
-enum { BENCH_GROUPS = 16, BENCH_STEPS = 5, BENCH_TILES = 64 };
+enum { BENCH_GROUPS = 16, BENCH_STEPS = 7, BENCH_REQUESTS = 4096 };
 #define BENCH_COUNT ((size_t)4 << 20) /* parameters of a group */
 #define BENCH_FILE  "bench_offload.tiles"
+#define BENCH_PLAIN "bench_offload.plain"
 
 static void bench_must(memopt_status s, const char *what) {
     if (!s) return;
@@ -19,31 +21,160 @@ static void bench_must(memopt_status s, const char *what) {
     exit(1);
 }
 
-static memopt_store *bench_store(const memopt_shard_desc *d, const char *path, size_t **tiles) {
-    memopt_shard_bytes b;
-    memopt_store_desc s;
-    memopt_store *store = NULL;
+/* ---- what a step asks of the disk ---- */
+typedef struct bench_request { memopt_transfer kind; uint64_t offset; size_t count; } bench_request;
 
-    memset(&s, 0, sizeof s);
-    bench_must(memopt_shard_plan(d, &b), "plan");
-    *tiles = (size_t *)malloc(b.slow_tiles * sizeof **tiles);
-    if (!*tiles) exit(1);
-    bench_must(memopt_shard_tiles(d, *tiles), "tiles");
-    s.tiles = b.slow_tiles;
-    s.each_bytes = *tiles;
-    s.transfers = b.slow_transfers;
-    s.aligned = 1;
-    s.path = path;
-    bench_must(memopt_store_create(&s, &store), "store");
-    return store;
+static struct bench_log {
+    bench_request list[BENCH_REQUESTS];
+    size_t count, largest;
+    uint64_t end;
+    int records;
+} bench_log;
+
+static memopt_status bench_asked(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset,
+                                 void *bytes, size_t count) {
+    bench_request *r = &bench_log.list[bench_log.count];
+
+    if (bench_log.records) {
+        bench_must(bench_log.count == BENCH_REQUESTS ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK, "requests");
+        r->kind = kind;
+        r->offset = offset;
+        r->count = count;
+        ++bench_log.count;
+        if (count > bench_log.largest) bench_log.largest = count;
+        if (offset + count > bench_log.end) bench_log.end = offset + count;
+    }
+    return memopt_i_system_begin(user, queue, slot, file, kind, offset, bytes, count);
 }
 
-/* A unit whose gradients are there already, and its step. */
-static double bench_step(memopt_shard *x, const memopt_optim_run *run) {
+typedef struct bench_disk { void *file, *queue; unsigned char *bytes; size_t depth, room; } bench_disk;
+
+static memopt_status bench_move(const bench_disk *d, size_t number, bench_request r) {
+    const size_t slot = number % d->depth;
+    size_t done;
+
+    if (number >= d->depth) bench_must(memopt_i_system_wait(NULL, d->queue, (int)slot, &done), "plain file");
+    return memopt_i_system_begin(NULL, d->queue, (int)slot, d->file, r.kind, r.offset, d->bytes + slot * d->room, r.count);
+}
+
+static void bench_wait(const bench_disk *d, size_t number) {
+    size_t slot, done;
+
+    for (slot = 0; slot < d->depth && slot < number; ++slot)
+        bench_must(memopt_i_system_wait(NULL, d->queue, (int)slot, &done), "plain file");
+}
+
+/* A file as long as what was asked for, all of it written: what never was is read without the disk. */
+static void bench_open_plain(bench_disk *d, size_t depth) {
+    const memopt_files f = memopt_i_system_files();
+    bench_request r = { MEMOPT_TRANSFER_WRITE, 0, 0 };
+    size_t n = 0;
+
+    (void)f.remove_fn(NULL, BENCH_PLAIN);
+    bench_must(f.open_fn(NULL, BENCH_PLAIN, MEMOPT_OPEN_WRITE_DIRECT, &d->file), "plain file");
+    bench_must(f.reserve_fn(NULL, d->file, bench_log.end), "plain file");
+    bench_must(f.queue_open_fn(NULL, (int)depth, &d->queue), "plain file");
+    d->depth = depth;
+    d->room = (bench_log.largest + 4095) / 4096 * 4096;
+    d->bytes = (unsigned char *)memopt_i_system_alloc(NULL, depth * d->room, 4096);
+    if (!d->bytes) exit(1);
+    memset(d->bytes, 7, depth * d->room);
+    for (; r.offset < bench_log.end; r.offset += r.count, ++n) {
+        r.count = (size_t)memopt_i_min(d->room, (size_t)(bench_log.end - r.offset));
+        bench_must(bench_move(d, n, r), "plain file");
+    }
+    bench_wait(d, n);
+}
+
+static void bench_close_plain(bench_disk *d) {
+    const memopt_files f = memopt_i_system_files();
+
+    memopt_i_system_queue_close(NULL, d->queue);
+    (void)f.close_fn(NULL, d->file);
+    (void)f.remove_fn(NULL, BENCH_PLAIN);
+    memopt_i_system_free(NULL, d->bytes, d->depth * d->room, 4096);
+}
+
+static double bench_again(const bench_disk *d) { /* seconds of the step's transfers alone */
     const uint64_t begin = bench_now();
+    size_t i;
+
+    for (i = 0; i < bench_log.count; ++i) bench_must(bench_move(d, i, bench_log.list[i]), "plain file");
+    bench_wait(d, i);
+    return (double)(bench_now() - begin) * 1e-9;
+}
+
+/* ---- a step ---- */
+typedef struct bench_shard {
+    memopt_shard_tensor tensors[BENCH_GROUPS];
+    memopt_optim_group rates;
+    memopt_optim_run run;
+    memopt_shard_bytes bytes;
+    memopt_store *store;
+    memopt_shard *shard;
+    memopt_host host;
+} bench_shard;
+
+static void bench_store(bench_shard *x, memopt_shard_desc *d, const char *path) {
+    memopt_store_desc s;
+    size_t *tiles;
+
+    memset(&s, 0, sizeof s);
+    bench_must(memopt_shard_plan(d, &x->bytes), "plan");
+    tiles = (size_t *)malloc(x->bytes.slow_tiles * sizeof *tiles);
+    if (!tiles) exit(1);
+    bench_must(memopt_shard_tiles(d, tiles), "tiles");
+    x->host.files = memopt_i_system_files();
+    x->host.files.begin_fn = bench_asked;
+    s.tiles = x->bytes.slow_tiles;
+    s.each_bytes = tiles;
+    s.transfers = x->bytes.slow_transfers;
+    s.aligned = 1;
+    s.path = path;
+    s.host = &x->host;
+    bench_must(memopt_store_create(&s, &x->store), "store");
+    free(tiles);
+    d->store = x->store;
+}
+
+static void bench_open(bench_shard *x, int slow, int inside, const char *path) {
+    memopt_shard_desc d;
+    size_t i;
+
+    memset(x, 0, sizeof *x);
+    memset(&d, 0, sizeof d);
+    x->rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
+    for (i = 0; i < BENCH_GROUPS; ++i) {
+        x->tensors[i].count = BENCH_COUNT;
+        x->tensors[i].group = i;
+    }
+    d.stage = inside ? 3 : 1;
+    d.tensors = x->tensors;
+    d.tensor_count = BENCH_GROUPS;
+    d.optim.state = MEMOPT_STATE_8BIT;
+    d.slow = slow;
+    d.steps_inside = inside;
+    if (slow) bench_store(x, &d, path);
+    bench_must(memopt_shard_open(&d, NULL, &x->shard), "open");
+    bench_must(memopt_shard_share(x->shard), "share");
+    x->run.groups = &x->rates;
+    x->run.group_count = 1;
+    x->run.fused = inside;
+}
+
+static void bench_close(bench_shard *x) {
+    memopt_shard_close(x->shard);
+    memopt_store_destroy(x->store);
+}
+
+/* A unit whose gradients are there already, and its step: seconds. */
+static double bench_step(bench_shard *b) {
+    const uint64_t begin = bench_now();
+    memopt_shard *x = b->shard;
     size_t unit, g;
 
-    if (run->fused) bench_must(memopt_shard_step_inside(x, run), "step inside");
+    ++b->run.step;
+    if (b->run.fused) bench_must(memopt_shard_step_inside(x, &b->run), "step inside");
     bench_must(memopt_shard_next_unit(x, &unit), "unit");
     for (g = 0; g < BENCH_GROUPS; ++g) bench_must(memopt_shard_forward(x, g), "forward");
     for (g = BENCH_GROUPS; g-- > 0;) {
@@ -51,72 +182,55 @@ static double bench_step(memopt_shard *x, const memopt_optim_run *run) {
         bench_must(memopt_shard_reduce(x, g), "reduce");
     }
     bench_must(memopt_shard_next_unit(x, &unit), "round");
-    bench_must(memopt_shard_step(x, run), "step");
+    bench_must(memopt_shard_step(x, &b->run), "step");
     return (double)(bench_now() - begin) * 1e-9;
 }
 
-/* Seconds of a step; *moved: bytes that it reads and writes. */
-static double bench_run(int slow, int inside, const char *path, double *moved) {
-    static memopt_shard_tensor tensors[BENCH_GROUPS];
-    memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
-    memopt_optim_run run;
-    memopt_shard_desc d;
-    memopt_shard_bytes b;
-    memopt_shard *x = NULL;
-    double seconds[BENCH_STEPS];
-    size_t *tiles = NULL, i;
+static double bench_copy(double bytes) { /* seconds of so many bytes read and written by memcpy */
+    static unsigned char *from, *to;
+    const size_t room = (size_t)64 << 20;
+    uint64_t begin;
 
-    memset(&run, 0, sizeof run);
-    memset(&d, 0, sizeof d);
-    for (i = 0; i < BENCH_GROUPS; ++i) {
-        tensors[i].count = BENCH_COUNT;
-        tensors[i].group = i;
+    if (!from) {
+        from = (unsigned char *)calloc(1, room);
+        to = (unsigned char *)malloc(room);
+        if (!from || !to) exit(1);
+        memcpy(to, from, room);
     }
-    d.stage = inside ? 3 : 1;
-    d.tensors = tensors;
-    d.tensor_count = BENCH_GROUPS;
-    d.optim.state = MEMOPT_STATE_8BIT;
-    d.slow = slow;
-    d.steps_inside = inside;
-    if (slow) d.store = bench_store(&d, path, &tiles);
-    bench_must(memopt_shard_plan(&d, &b), "plan");
-    bench_must(memopt_shard_open(&d, NULL, &x), "open");
-    bench_must(memopt_shard_share(x), "share");
-    run.groups = &rates;
-    run.group_count = 1;
-    run.fused = inside;
-    for (i = 0; i <= BENCH_STEPS; ++i) { /* the first one touches memory */
-        run.step = i + 1;
-        seconds[i ? i - 1 : 0] = bench_step(x, &run);
-    }
-    memopt_shard_close(x);
-    memopt_store_destroy(d.store);
-    free(tiles);
-    *moved = (double)(b.slow_read + b.slow_written);
-    return bench_median(seconds, BENCH_STEPS);
-}
-
-static double bench_rate(const char *path) { /* bytes a second, both ways at once */
-    memopt_store_desc s;
-    memopt_store_rates rates = { 0, 0, 0 };
-
-    memset(&s, 0, sizeof s);
-    s.tiles = BENCH_TILES;
-    s.tile_bytes = (size_t)4 << 20;
-    s.aligned = 1;
-    s.path = path;
-    bench_must(memopt_store_measure(&s, 500000000, &rates), "rates");
-    return rates.both;
+    begin = bench_now();
+    memcpy(to, from, room);
+    return (double)(bench_now() - begin) * 1e-9 * bytes / (double)room;
 }
 
 static void bench_tier(const bench *b, const char *name, int slow, int inside, const char *path) {
-    double moved;
-    const double memory = bench_run(0, inside, NULL, &moved), before = bench_rate(path);
-    const double value = bench_run(slow, inside, path, &moved);
-    const double moving = moved / (0.5 * (before + bench_rate(path)));
+    static bench_shard here, there;
+    double values[BENCH_STEPS], limits[BENCH_STEPS];
+    bench_disk disk;
+    size_t i;
 
-    bench_row(b, name, 1, BENCH_GROUPS * BENCH_COUNT, value, "s",
-              !path ? memory + moving : memory > moving ? memory : moving, 0);
+    bench_open(&here, 0, inside, NULL);
+    bench_open(&there, slow, inside, path);
+    for (i = 0; i < 3; ++i) { /* memory is touched, both regions of the file are written, then its requests are noted */
+        memset(&bench_log, 0, sizeof bench_log);
+        bench_log.records = i == 2;
+        (void)bench_step(&here);
+        (void)bench_step(&there);
+    }
+    bench_log.records = 0;
+    if (path) bench_open_plain(&disk, there.bytes.slow_transfers);
+    for (i = 0; i < BENCH_STEPS; ++i) {
+        const double memory = bench_step(&here);
+        double moving;
+
+        values[i] = bench_step(&there);
+        moving = path ? bench_again(&disk) : bench_copy((double)(there.bytes.slow_read + there.bytes.slow_written));
+        limits[i] = !path ? memory + moving : memory > moving ? memory : moving;
+    }
+    bench_row(b, name, 1, BENCH_GROUPS * BENCH_COUNT, bench_median(values, BENCH_STEPS), "s",
+              bench_median(limits, BENCH_STEPS), 0);
+    if (path) bench_close_plain(&disk);
+    bench_close(&there);
+    bench_close(&here);
 }
 
 int main(int argc, char **argv) {

@@ -259,10 +259,10 @@ static int work(model *m, const options *o) {
     reopen = o->keep && is_file(path);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
-    wrong = is_there(m, reopen) || plan_by_time(m, scratch, &t.r) || rehearse(m, scratch, &t.few);
+    wrong = is_there(m, reopen) || plan_by_time(m, scratch, &t.r);
     tell_needs(m);
     fflush(stdout);
-    wrong = wrong || tell_time(m, reopen, &t);
+    wrong = wrong || rehearse(m, scratch, &t.few) || tell_time(m, reopen, &t);
     fflush(stdout);
     wrong = wrong || (!o->dry_run && run(m, path, reopen, &t));
     free(t.done_at);

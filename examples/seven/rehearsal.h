@@ -7,7 +7,7 @@
 #define SEVEN_REHEARSAL_H
 #include "time.h"
 
-enum { REHEARSED_LAYERS = 2, REHEARSED_STEPS = 3 };
+enum { REHEARSED_LAYERS = 2, REHEARSED_STEPS = 3 /* fewer where they take long */, REHEARSED_SECONDS = 20 };
 
 typedef struct uses { /* forwards and backwards of each kind in a step */
     double count[KINDS][2], seconds[KINDS][2];
@@ -37,13 +37,14 @@ static void rehearsal_use(model *m) { /* after a callback */
 }
 
 static int rehearse_steps(model *m, rehearsal *r) {
-    double begin = now();
+    double begin = now(), start;
 
     if (model_write_weights(m)) return 1;
-    r->begin = (now() - begin) / model_parameters(m);
+    start = now();
+    r->begin = (start - begin) / model_parameters(m);
     rehearsed = r;
     m->told_fn = rehearsal_use;
-    for (r->steps = 0; r->steps < REHEARSED_STEPS; ++r->steps) {
+    for (r->steps = 0; r->steps < REHEARSED_STEPS && now() - start < REHEARSED_SECONDS; ++r->steps) {
         begin = r->last = now();
         if (model_step(m, (size_t)r->steps + 1)) return 1;
         r->whole[r->steps] = now() - begin;
@@ -88,7 +89,7 @@ static double rehearsed_seconds(const rehearsal *r, int step, const model *m) {
 
 /* The steps of a rehearsal differ, and so will those of the run: at least by a tenth both ways. */
 static told_time rehearsed_time(const rehearsal *r, const model *m, int is_first) {
-    const double a = rehearsed_seconds(r, 1, m), b = rehearsed_seconds(r, 2, m);
+    const double a = rehearsed_seconds(r, r->steps > 1, m), b = rehearsed_seconds(r, r->steps - 1, m);
     const double spread = a < b ? b / a : a / b;
     told_time t;
 

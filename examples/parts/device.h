@@ -1,15 +1,14 @@
 /* device.h - the parts on a CUDA device: in a .cu file, include it behind memopt_cuda.cu and before the other parts.
 
    What it is     What operators of a device run with, under the name that the parts have for it; and for every operator
-                  that they call, an overload that takes that and calls the twin in memopt_cuda.cu. A twin takes the same
-                  struct, its pointers being the device's. So block.h, head.h and embedding.h are the network here, too.
+                  that they call, an overload that takes that and calls the twin in memopt_cuda.cu. A twin takes the
+                  same struct, its pointers being the device's. So block.h, head.h and embedding.h are the network here, too.
    How to use it  As on the CPU, on a tape whose arena is the device's. Set in the shape's ops
                       gemm     of memopt_cuda_gemm_create(); NULL while only bytes are counted
                       stream   in which everything is launched; nothing waits
                       d_loss   a memopt_loss on the device, that of the last pass: head.loss stays 0
                   Targets and ids are the device's. type, weight_type are one, gradient_type is that or float32.
-   What it costs  No byte: scratch is counted by what the twins say they need. A linear layer's residual is added in a
-                  pass of its own. */
+   What it costs  No byte: scratch is counted by what the twins say they need. */
 #ifndef PARTS_DEVICE_H
 #define PARTS_DEVICE_H
 #include <cuda_runtime.h>
@@ -101,13 +100,16 @@ static inline memopt_status memopt_head_logits(const transformer_ops *ops, const
     return device_told(ops, 0, memopt_cuda_head_logits(&ops->cuda, x, first, count, d_logits, ops->stream));
 }
 
-/* There is no twin yet. */
-static inline memopt_status memopt_rotary_forward(const transformer_ops *ops, const memopt_rotary *) {
-    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+static inline memopt_status memopt_rotary_forward(const transformer_ops *ops, const memopt_rotary *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_rotary_forward(&ops->cuda, x, ops->stream));
 }
 
-static inline memopt_status memopt_rotary_backward(const transformer_ops *ops, const memopt_rotary *) {
-    return device_told(ops, 0, MEMOPT_ERR_UNSUPPORTED);
+static inline memopt_status memopt_rotary_backward(const transformer_ops *ops, const memopt_rotary *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_rotary_backward(&ops->cuda, x, ops->stream));
+}
+
+static inline memopt_status memopt_linear_forward(const transformer_ops *ops, const memopt_linear *x) {
+    return device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_linear_forward(&ops->cuda, x, ops->stream));
 }
 
 /* ---- operators with scratch ---- */
@@ -125,23 +127,6 @@ static inline memopt_status memopt_embedding_backward(const transformer_ops *ops
                                                     : memopt_cuda_embedding_backward(&ops->cuda, x, ops->stream);
 
     return device_told(ops, bytes, s);
-}
-
-/* output = input * weights^T + bias, and + residual by dropout that drops nothing. */
-static inline memopt_status memopt_linear_forward(const transformer_ops *ops, const memopt_linear *x) {
-    memopt_linear product = *x;
-    memopt_dropout sum;
-    memopt_status s;
-
-    product.residual = NULL;
-    s = device_told(ops, 0, ops->count_scratch ? 0 : memopt_cuda_linear_forward(&ops->cuda, &product, ops->stream));
-    if (s || !x->residual) return s;
-    memset(&sum, 0, sizeof sum);
-    sum.n = x->rows * x->outputs;
-    sum.type = x->type;
-    sum.input = sum.output = x->output;
-    sum.residual = x->residual;
-    return memopt_dropout_forward(ops, &sum);
 }
 
 static inline memopt_status memopt_linear_backward(const transformer_ops *ops, const memopt_linear *x) {

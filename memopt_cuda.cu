@@ -66,8 +66,8 @@
      Overlap     of results with anything else is looked for where a declaration has MEMOPT_CUDA_ERR_OVERLAP for it;
                  with linear, attention, layer and lists of gradients it is on you.
      Bits        "The CPU's bits": those of memopt.h for every shape and alignment; which NaN a NaN is, too, unless a
-                 section says otherwise. "A bound": it stands at the declarations, against float64; the same bits in
-                 every run on the same card.
+                 section says otherwise. "A bound": it stands at the declarations, against float64, and a NaN is any NaN;
+                 the same bits in every run on the same card.
      Threads     Nothing global: any threads at once, but one at a time for each object.
      Tested      without a GPU, every kernel on the CPU under sanitizers and hostile schedules: make simulator. With
                  one: make cuda.
@@ -1015,7 +1015,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
 /* @section api_cuda_batchnorm : api_cuda_norm api_cuda_layer api_cuda_linear
    Linear + batch norm + activation on the device, as on the CPU, pointers being the device's. The product is that of
    memopt_cuda_linear_forward() and _backward(): their types, their statuses. Given z and the statistics, output is the
-   CPU's bits; the statistics differ by rounding. Running statistics are updated on the device.
+   CPU's bits, but for which NaN a NaN is; the statistics differ by rounding. Running statistics are updated on the device.
 
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP; MEMOPT_ERR_ARGUMENT (x NULL, fewer than 2 rows, a number
    outside its range), _OVERFLOW, _BUFFER; and what linear returns. When a product is refused after others have been
@@ -1278,22 +1278,57 @@ struct f16_t {
 
 CU_DEVICE float load_one(const bf16_t *p) { return memopt_from_bf16(p->code); }
 
-/* memopt_from_f16 by the processor's own instruction, which is free to choose a NaN. The optimizers' kernels, short of
-   registers, would spill with it. */
-CU_DEVICE float from_f16(uint32_t code) {
+/* By the processor's own instructions, which are free to choose a NaN. */
+CU_DEVICE float load_one(const f16_t *p) {
 #if defined(__CUDA_ARCH__)
     float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((uint16_t)code));
-    if (x == x) return x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(p->code));
+    return x;
+#else
+    return memopt_from_f16(p->code);
 #endif
-    return memopt_from_f16((uint16_t)code);
 }
 
-CU_DEVICE float load_one(const f16_t *p) { return from_f16(p->code); }
+/* Two floats as two codes of 16 bits, the first in the lower half. */
+CU_DEVICE uint32_t two(const bf16_t *, float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return memopt_to_bf16(low) | (uint32_t)memopt_to_bf16(high) << 16;
+#endif
+}
 
-CU_DEVICE void store_one(bf16_t *p, float x) { p->code = memopt_to_bf16(x); }
+CU_DEVICE uint32_t two(const f16_t *, float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return memopt_to_f16(low) | (uint32_t)memopt_to_f16(high) << 16;
+#endif
+}
 
-CU_DEVICE void store_one(f16_t *p, float x) { p->code = memopt_to_f16(x); }
+CU_DEVICE void store_one(bf16_t *p, float x) { p->code = (uint16_t)two(p, x, x); }
+
+CU_DEVICE void store_one(f16_t *p, float x) { p->code = (uint16_t)two(p, x, x); }
+
+/* The same where a NaN is to be memopt.h's: one comparison more. The optimizers' kernels, short of registers, would
+   spill with from_f16. */
+CU_DEVICE float from_f16(uint32_t code) {
+    const f16_t one = { (uint16_t)code };
+    const float x = load_one(&one);
+    return x == x ? x : memopt_from_f16(one.code);
+}
+
+CU_DEVICE uint32_t code_of(const bf16_t *, float x) { return memopt_to_bf16(x); }
+CU_DEVICE uint32_t code_of(const f16_t *, float x) { return memopt_to_f16(x); }
+
+template <class T> CU_DEVICE uint32_t two_exact(const T *type, float low, float high) {
+    const uint32_t both = two(type, low, high);
+    return low == low && high == high ? both : code_of(type, low) | code_of(type, high) << 16;
+}
 
 /* ---- vectors: elements side by side, as they are stored ---- */
 /* A store of four numbers is four stores to the compiler, which joins them again only where no branch is near, and
@@ -1392,25 +1427,6 @@ template <class T, int N> CU_DEVICE float element_at(const row_span<T, N> &s, in
 template <class T, int N> CU_DEVICE void set_code(row_span<T, N> *s, int i, uint32_t code) {
     if (sizeof(T) == 4) s->word[i] = code;
     else s->word[i / 2] = i % 2 ? (s->word[i / 2] & 0xffffu) | code << 16 : code;
-}
-
-/* Two floats as two codes of 16 bits, the first in the lower half: one instruction and one comparison for NaN. */
-CU_DEVICE uint32_t two(const bf16_t *, float low, float high) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    uint32_t both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    if (low == low && high == high) return both;
-#endif
-    return memopt_to_bf16(low) | (uint32_t)memopt_to_bf16(high) << 16;
-}
-
-CU_DEVICE uint32_t two(const f16_t *, float low, float high) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    uint32_t both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    if (low == low && high == high) return both;
-#endif
-    return memopt_to_f16(low) | (uint32_t)memopt_to_f16(high) << 16;
 }
 
 /* A span as floats, and back. */
@@ -2857,14 +2873,18 @@ template <int kind> struct narrow_op {
     }
 };
 
+template <class T> CU_DEVICE void narrow_four(uint16_t *to, const float4 &v) {
+    const T *type = NULL;
+    const uint32_t w[2] = { two_exact(type, v.x, v.y), two_exact(type, v.z, v.w) };
+    write<2>(to, w);
+}
+
 template <> __device__ __forceinline__ void narrow_op<MEMOPT_I_BF16>::store(const float4 &v, size_t i) const {
-    const float x[4] = { v.x, v.y, v.z, v.w };
-    store_four((bf16_t *)(void *)(dst + i), x);
+    narrow_four<bf16_t>(dst + i, v);
 }
 
 template <> __device__ __forceinline__ void narrow_op<MEMOPT_I_F16>::store(const float4 &v, size_t i) const {
-    const float x[4] = { v.x, v.y, v.z, v.w };
-    store_four((f16_t *)(void *)(dst + i), x);
+    narrow_four<f16_t>(dst + i, v);
 }
 
 template <int kind> struct stochastic {
@@ -4353,8 +4373,9 @@ CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format,
         optim_put32(s.weights, w, i, plus, s.count, whole);
     if (format == MEMOPT_I_WEIGHTS_F32) return;
     if (format == MEMOPT_I_WEIGHTS_F32_BF16) {
-        const row_span<bf16_t, 4> nearest = span_of<bf16_t, 4>(w);
-        optim_put<2>(s.extra, nearest.word, i, plus, s.count, whole);
+        const bf16_t *type = NULL;
+        const uint32_t nearest[2] = { two_exact(type, w[0], w[1]), two_exact(type, w[2], w[3]) };
+        optim_put<2>(s.extra, nearest, i, plus, s.count, whole);
         return;
     }
     if (format == MEMOPT_I_WEIGHTS_BF16)
@@ -6422,9 +6443,9 @@ template <int TYPE> CU_DEVICE uint32_t scale_word(uint32_t w, float factor) {
     const uint16_t low = (uint16_t)w;
     const uint16_t high = (uint16_t)(w >> 16);
     if (TYPE == MEMOPT_TYPE_BF16)
-        return two((const bf16_t *)0, scale_times(memopt_from_bf16(low), factor),
-                   scale_times(memopt_from_bf16(high), factor));
-    return two((const f16_t *)0, scale_times(from_f16(low), factor), scale_times(from_f16(high), factor));
+        return two_exact((const bf16_t *)0, scale_times(memopt_from_bf16(low), factor),
+                         scale_times(memopt_from_bf16(high), factor));
+    return two_exact((const f16_t *)0, scale_times(from_f16(low), factor), scale_times(from_f16(high), factor));
 }
 
 /* Nonzero where an exponent of the word is all ones: its complement is 0, and 1 less than that has the top bit. */
@@ -6857,13 +6878,19 @@ struct sum_list {
     memopt_noise noise;
 };
 
+/* A NaN is memopt.h's here. */
+template <typename T> CU_DEVICE float sum_element(const row_span<T, 4> &s, int i) { return element_at(s, i); }
+CU_DEVICE float sum_element(const row_span<f16_t, 4> &s, int i) { return from_f16(s.word[i / 2] >> i % 2 * 16); }
+
 /* Up to 4 elements of a thread: `n` of them, `step` apart; 4 and 1 when they are aligned. */
 template <typename T> CU_DEVICE void sum_load(const T *p, unsigned n, unsigned step, int wide, float *x) {
-    if (wide) {
-        load_four(p, x);
-        return;
-    }
-    CU_UNROLL for (unsigned i = 0; i < 4; ++i) x[i] = i < n ? load_one(p + (size_t)i * step) : 0;
+    row_span<T, 4> s;
+
+    if (wide) span_get(&s, p, 4, true);
+    else
+        CU_UNROLL for (unsigned i = 0; i < 4; ++i)
+            set_code(&s, (int)i, i < n ? element<sizeof(T)>(p + (size_t)i * step, 0) : 0);
+    CU_UNROLL for (int i = 0; i < 4; ++i) x[i] = sum_element(s, i);
 }
 
 /* code: what is stored of each */
@@ -7245,30 +7272,16 @@ PUBLIC memopt_cuda_status api::memopt_cuda_shard_close(memopt_cuda_shard *shard)
 
    What others may use, by name and signature:
 
-   A row of floats by a group of LANES threads that hold it in registers (32 floats each: LANES 32, a warp, up to 1,024
-   columns; LANES 256, a block, up to 8,192). All threads of the group call it. `n` take part, the others of `columns`
-   become 0; y may be x (also of 16 bits: its row then is the first half of the scores' bytes, because all of a row is
-   read before any of it is written). red: 16 floats of shared memory of the group's block, used by LANES 256 only.
-     template <int LANES, typename OUT>   // OUT: float, bf16_t, f16_t
-     static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
-                                                   float *red);
-   y = scale p (g - sum(p g)), p and g of float or 16 bits; y may be p or g.
-     template <int LANES, typename P, typename G, typename OUT>
-     static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                                         float scale, float *red);
-   A row that other threads of the group have written is read behind a barrier of the caller's.
+   A row of floats by a group of `lanes` threads that hold it in registers (32 floats each: 32 lanes, a warp, up to
+   1,024 columns; 256, a block, up to 8,192): softmax_row. All threads of the group call it. `n` take part, the others
+   of `columns` become 0; y may be x (also of 16 bits: its row then is the first half of the scores' bytes, because all
+   of a row is read before any of it is written). red: 32 floats of shared memory of the group's block.
+   y = scale p (g - sum(p g)), p and g of float or 16 bits: softmax_slope_row; y may be p or g. A row that other threads
+   of the group have written is read behind a barrier of the caller's.
    Longer rows, by a block of any multiple of 32 up to 512 threads, from memory twice; y apart from x, or y == x:
-     template <typename OUT>
-     static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float
-     scale,
-                                                        float *red);   // red: 32 floats
-     template <typename P, typename G, typename OUT>
-     static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t
-     columns,
-                                                              float scale, float *red);
-   Rows of any length: softmax_any and softmax_slope_any, with LANES 0 for those from
-   memory. Cross-entropy, for chunks of rows (no scratch; statuses of launches):
-   cross_entropy_count/_rows/_total. */
+   softmax_long_row, softmax_long_slope_row.
+   Rows of any length: softmax_rows says how they are dealt out, softmax_any and softmax_slope_any do them.
+   Cross-entropy, for chunks of rows (no scratch; statuses of launches): cross_entropy_count/_rows/_total. */
 
 enum { MEMOPT_I_CUDA_SOFTMAX_GROUPS = 8, MEMOPT_I_CUDA_SOFTMAX_WARP = 1024, MEMOPT_I_CUDA_SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
@@ -7345,25 +7358,25 @@ CU_DEVICE float softmax_share_out(float x, float none, float *red) {
     return lane < warps ? red[lane] : none;
 }
 
-template <int LANES> CU_DEVICE float softmax_sum(float x, float *red) {
+CU_DEVICE float softmax_sum(float x, unsigned lanes, float *red) {
     x = softmax_warp_sum(x);
-    if (LANES == 32) return x;
+    if (lanes == 32) return x;
     return softmax_warp_sum(softmax_share_out(x, 0, red));
 }
 
-template <int LANES> CU_DEVICE float softmax_max(float x, float *red) {
+CU_DEVICE float softmax_max(float x, unsigned lanes, float *red) {
     x = softmax_warp_max(x);
-    if (LANES == 32) return x;
+    if (lanes == 32) return x;
     return softmax_warp_max(softmax_share_out(x, memopt_i_bits_float(0xff800000u), red));
 }
 
 /* ---- rows in registers ---- */
-#define MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)                                                                  \
-    for (int k = 0; k < MEMOPT_I_CUDA_SOFTMAX_GROUPS; ++k) if ((size_t)(k * 4 * LANES) < (columns))
+#define MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)                                                                  \
+    for (int k = 0; k < MEMOPT_I_CUDA_SOFTMAX_GROUPS; ++k) if (k * 4 * lanes < (columns))
 
-template <int LANES, typename OUT>
-static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale, float *red) {
-    const unsigned lane = threadIdx.x % LANES;
+template <typename OUT> static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns,
+                                                           float scale, unsigned lanes, float *red) {
+    const unsigned lane = threadIdx.x & (lanes - 1);
     const float none = memopt_i_bits_float(0xff800000u);
     const int aligned = softmax_aligned(x) && softmax_aligned(y);
     float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
@@ -7371,47 +7384,47 @@ static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t colu
     float sum = 0;
     float part;
 
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
-    softmax_load(x, softmax_place(k, lane, LANES, aligned), n, none, v[k]);
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)
+    softmax_load(x, softmax_place(k, lane, lanes, aligned), n, none, v[k]);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)
     max = fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
-    max = softmax_max<LANES>(max, red);
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+    max = softmax_max(max, lanes, red);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
         CU_UNROLL for (int i = 0; i < 4; ++i)
             v[k][i] = softmax_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -max)));
         part = memopt_i_sum(memopt_i_sum(v[k][0], v[k][1]), memopt_i_sum(v[k][2], v[k][3]));
         sum = memopt_i_sum(sum, part);
     }
-    sum = memopt_i_v1_div(1.0f, softmax_sum<LANES>(sum, red));
-    if (LANES == 32 && sizeof(OUT) != 4) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+    sum = memopt_i_v1_div(1.0f, softmax_sum(sum, lanes, red));
+    if (lanes == 32 && sizeof(OUT) != 4) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
         CU_UNROLL for (int i = 0; i < 4; ++i) v[k][i] = memopt_i_times(v[k][i], sum);
-        softmax_store(y, softmax_place(k, lane, LANES, aligned), n, columns, v[k]);
+        softmax_store(y, softmax_place(k, lane, lanes, aligned), n, columns, v[k]);
     }
 }
 
-template <int LANES, typename P, typename G, typename OUT>
-static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                         float scale, float *red) {
-    const unsigned lane = threadIdx.x % LANES;
+template <typename P, typename G, typename OUT>
+static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale,
+                                         unsigned lanes, float *red) {
+    const unsigned lane = threadIdx.x & (lanes - 1);
     const int aligned = softmax_aligned(p) && softmax_aligned(g)
         && softmax_aligned(y);
     float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], w[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
     float mean = 0;
 
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
-        const softmax_at q = softmax_place(k, lane, LANES, aligned);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
+        const softmax_at q = softmax_place(k, lane, lanes, aligned);
         softmax_load(p, q, n, 0, v[k]);
         softmax_load(g, q, n, 0, w[k]);
     }
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)
     CU_UNROLL for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
-    mean = softmax_sum<LANES>(mean, red);
-    if (LANES == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+    mean = softmax_sum(mean, lanes, red);
+    if (lanes == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
         float z[4];
         CU_UNROLL for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v[k] + i, w[k] + i, scale, mean, 1);
-        softmax_store(y, softmax_place(k, lane, LANES, aligned), n, columns, z);
+        softmax_store(y, softmax_place(k, lane, lanes, aligned), n, columns, z);
     }
 }
 
@@ -7522,7 +7535,7 @@ static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, si
         softmax_load(g, q, n, 0, w);
         CU_UNROLL for (int i = 0; i < 4; ++i) mean = fmaf(v[i], w[i], mean);
     }
-    mean = softmax_sum<0>(mean, red);
+    mean = softmax_sum(mean, lanes, red);
     for (size_t k = 0; k * all < columns; ++k) {
         const softmax_at q = softmax_place(k, threadIdx.x, lanes, aligned);
         float z[4];
@@ -7534,17 +7547,32 @@ static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, si
     }
 }
 
-/* ---- rows of any length: by LANES threads that hold them, or, where LANES is 0, by a block from memory ---- */
-template <int LANES, typename OUT> CU_DEVICE void softmax_any(const float *x, OUT *y, size_t n, size_t columns,
-                                                              float scale, float *red) {
-    if (LANES) softmax_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
+/* ---- rows of any length: held by `lanes` threads, or, where those are 512, by a block from memory ---- */
+template <bool HELD, typename OUT> CU_DEVICE void softmax_any(const float *x, OUT *y, size_t n, size_t columns,
+                                                              float scale, unsigned lanes, float *red) {
+    if (HELD) softmax_row(x, y, n, columns, scale, lanes, red);
     else softmax_long_row(x, y, n, columns, scale, red);
 }
 
-template <int LANES, typename P, typename G, typename OUT>
-CU_DEVICE void softmax_slope_any(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale, float *red) {
-    if (LANES) softmax_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
+template <bool HELD, typename P, typename G, typename OUT>
+CU_DEVICE void softmax_slope_any(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale, unsigned lanes,
+                                 float *red) {
+    if (HELD) softmax_slope_row(p, g, y, n, columns, scale, lanes, red);
     else softmax_long_slope_row(p, g, y, n, columns, scale, red);
+}
+
+PRUNED unsigned softmax_lanes(size_t columns) {
+    return columns <= MEMOPT_I_CUDA_SOFTMAX_WARP ? 32 : columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK ? 256 : 512;
+}
+
+/* A kernel for rows: HELD, 256 threads for 8 rows or one; or 512 for one. */
+#define MEMOPT_I_CUDA_SOFTMAX_RUN(held, longer, rows, lanes, stream, task)                                             \
+    ((lanes) == 512 ? MEMOPT_I_CUDA_RUN(longer, rows, 512, 0, stream, task, lanes)                                     \
+                    : MEMOPT_I_CUDA_RUN(held, memopt_i_ceil_div(rows, 256 / (lanes)), 256, 0, stream, task, lanes))
+
+/* Its row. */
+CU_DEVICE size_t softmax_row_of(unsigned lanes) {
+    return lanes == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
 }
 
 /* ---- softmax ---- */
@@ -7552,27 +7580,22 @@ CU_DEVICE size_t softmax_valid(const memopt_softmax *s, size_t row) {
     return s->valid ? memopt_i_min(s->valid[row], s->columns) : s->columns;
 }
 
-/* LANES threads a row; 0: a block, from memory twice. SLOPE: the gradient. */
-template <int LANES, bool SLOPE>
-static __global__ void __launch_bounds__(LANES ? 256 : 512) softmax_kernel(const memopt_softmax s) {
+template <bool HELD, bool SLOPE>
+static __global__ void __launch_bounds__(HELD ? 256 : 512) softmax_kernel(const memopt_softmax s, unsigned lanes) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
-    const size_t row = LANES ? (size_t)blockIdx.x * (256 / (LANES ? LANES : 256)) + threadIdx.x / (LANES ? LANES : 256)
-                             : blockIdx.x;
+    const size_t row = softmax_row_of(lanes);
     const size_t at = row * s.stride;
     if (row >= s.rows) return; /* whole warps, and no barriers then */
+    const size_t n = softmax_valid(&s, row);
     if (SLOPE)
-        softmax_slope_any<LANES>(s.input + at, s.grad_output + at, s.output + at,
-                                 softmax_valid(&s, row), s.columns, s.scale, red);
-    else
-        softmax_any<LANES>(s.input + at, s.output + at, softmax_valid(&s, row), s.columns, s.scale, red);
+        softmax_slope_any<HELD>(s.input + at, s.grad_output + at, s.output + at, n, s.columns, s.scale, lanes, red);
+    else softmax_any<HELD>(s.input + at, s.output + at, n, s.columns, s.scale, lanes, red);
 }
 
 template <bool SLOPE> static memopt_cuda_status softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
-    if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
-        return MEMOPT_I_CUDA_RUN((softmax_kernel<32, SLOPE>), memopt_i_ceil_div(s.rows, 8), 256, 0, stream, s);
-    if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK)
-        return MEMOPT_I_CUDA_RUN((softmax_kernel<256, SLOPE>), s.rows, 256, 0, stream, s);
-    return MEMOPT_I_CUDA_RUN((softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
+    const unsigned lanes = softmax_lanes(s.columns);
+    return MEMOPT_I_CUDA_SOFTMAX_RUN((softmax_kernel<true, SLOPE>), (softmax_kernel<false, SLOPE>), s.rows, lanes,
+                                     stream, s);
 }
 
 PRUNED memopt_cuda_status softmax_check(const memopt_softmax *s, int backward) {
@@ -12785,29 +12808,25 @@ CU_DEVICE size_t attend_valid(const attention_rows_task &t, size_t i) {
     return row >= used ? 0 : t.causal ? row + 1 : used;
 }
 
-template <int LANES, int SLOPES, typename T> static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512)
-attend_kernel(attention_rows_task t) {
+template <bool HELD, int SLOPES, typename T> static __global__ void MEMOPT_I_CUDA_BOUNDS(HELD ? 256 : 512)
+attend_kernel(attention_rows_task t, unsigned lanes) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
-    const size_t row = LANES == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
+    const size_t row = softmax_row_of(lanes);
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
     const size_t at = row / t.rows * t.block + row % t.rows;
     const size_t n = attend_valid(t, row % t.rows);
     float *x = t.scores + at * t.stride;
     T *y = (T *)t.to + at * t.pitch;
     const T *p = (const T *)t.p + at * t.pitch;
-    if (SLOPES) softmax_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
-    else softmax_any<LANES>(x, y, n, t.columns, t.scale, red);
+    if (SLOPES) softmax_slope_any<HELD>(p, x, y, n, t.columns, t.scale, lanes, red);
+    else softmax_any<HELD>(x, y, n, t.columns, t.scale, lanes, red);
 }
 
 template <int SLOPES, typename T> static memopt_cuda_status attend_rows(const attention_rows_task *t,
                                                                         memopt_cuda_stream stream) {
-    const size_t rows = t->rows * t->heads;
-
-    if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
-        return MEMOPT_I_CUDA_RUN((attend_kernel<32, SLOPES, T>), memopt_i_ceil_div(rows, 8), 256, 0, stream, *t);
-    if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK)
-        return MEMOPT_I_CUDA_RUN((attend_kernel<256, SLOPES, T>), rows, 256, 0, stream, *t);
-    return MEMOPT_I_CUDA_RUN((attend_kernel<0, SLOPES, T>), rows, 512, 0, stream, *t);
+    const unsigned lanes = softmax_lanes(t->columns);
+    return MEMOPT_I_CUDA_SOFTMAX_RUN((attend_kernel<true, SLOPES, T>), (attend_kernel<false, SLOPES, T>),
+                                     t->rows * t->heads, lanes, stream, *t);
 }
 
 template <int SLOPES> static memopt_cuda_status attention_soft(const attention_task *t, size_t sequence, size_t first,

@@ -155,9 +155,9 @@ template <int LANES> static __global__ void cuda_softmax_rows16(float *x, memopt
     const size_t row = LANES == 32 ? threadIdx.x / 32 : 0;
     x += row * columns; g += row * columns; z += row * columns;
     memopt_i_cuda::bf16_t *const p = y ? y + row * columns : (memopt_i_cuda::bf16_t *)(void *)x;
-    memopt_i_cuda::softmax_row<LANES>(x, p, n, columns, 0.5f, red);
+    memopt_i_cuda::softmax_row(x, p, n, columns, 0.5f, LANES, red);
     if (LANES == 256) __syncthreads(); else __syncwarp();
-    memopt_i_cuda::softmax_slope_row<LANES>(p, g, z, n, columns, 0.5f, red);
+    memopt_i_cuda::softmax_slope_row(p, g, z, n, columns, 0.5f, LANES, red);
 }
 static void cuda_softmax_narrow(void) {
     static const size_t shapes[][2] = { { 100, 100 }, { 63, 100 }, { 64, 64 }, { 1000, 1024 }, { 0, 8 }, { 513, 515 } }; uint64_t seed = 5; size_t k, i, row; int in_place, wide;

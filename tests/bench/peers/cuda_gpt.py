@@ -68,7 +68,7 @@ def torch_run(mode):
 def memopt_run(program, switches):
     size = dict(layers=LAYERS, width=WIDTH, heads=HEADS, context=CONTEXT, vocab=VOCABULARY, batch=BATCH, lr=RATE, steps=STEPS + 1)
     with tempfile.NamedTemporaryFile(suffix='.json') as file:
-        subprocess.run([program, '--quiet', '--json', file.name, *switches, *(w for k, v in size.items() for w in ('--' + k, str(v)))],
+        subprocess.run([program, '--quiet', '--json', file.name, '--data', TEXT, *switches, *(w for k, v in size.items() for w in ('--' + k, str(v)))],
                        check=True, stdout=subprocess.DEVNULL)
         run = json.load(open(file.name))
     return run['tokens_per_second'], run['measured_peak_bytes'], run['losses'][1:]

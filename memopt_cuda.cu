@@ -66,8 +66,8 @@
      Overlap     of results with anything else is looked for where a declaration has MEMOPT_CUDA_ERR_OVERLAP for it;
                  with linear, attention, layer and lists of gradients it is on you.
      Bits        "The CPU's bits": those of memopt.h for every shape and alignment; which NaN a NaN is, too, unless a
-                 section says otherwise. "A bound": it stands at the declarations, against float64, and a NaN is any NaN;
-                 the same bits in every run on the same card.
+                 section says otherwise. "A bound": it stands at the declarations, against float64; a NaN is any
+                 NaN; the same bits in every run on the same card.
      Threads     Nothing global: any threads at once, but one at a time for each object.
      Tested      without a GPU, every kernel on the CPU under sanitizers and hostile schedules: make simulator. With
                  one: make cuda.
@@ -1015,7 +1015,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
 /* @section api_cuda_batchnorm : api_cuda_norm api_cuda_layer api_cuda_linear
    Linear + batch norm + activation on the device, as on the CPU, pointers being the device's. The product is that of
    memopt_cuda_linear_forward() and _backward(): their types, their statuses. Given z and the statistics, output is the
-   CPU's bits, but for which NaN a NaN is; the statistics differ by rounding. Running statistics are updated on the device.
+   CPU's bits, but for which NaN a NaN is; the statistics differ by rounding. Running statistics are updated on the
+   device.
 
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP; MEMOPT_ERR_ARGUMENT (x NULL, fewer than 2 rows, a number
    outside its range), _OVERFLOW, _BUFFER; and what linear returns. When a product is refused after others have been

@@ -60,6 +60,7 @@
      api_number   number        float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
      api_checksum checksum      CRC-32C of bytes: in pieces, by workers, joined
      api_quant    quant         8-bit blocks: signed and unsigned dynamic maps, linear
+     api_fp8      fp8           a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
                   state_codec   the 8-bit codes of optimizer states
                   optim_kernels the arithmetic of a step, written once for every width
                   state         a tensor's state, byte by byte
@@ -1330,6 +1331,52 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
                                                memopt_quant_map map, size_t block, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_quant_map map, size_t block, const memopt_threads *threads);
+
+/* @section api_fp8 : api_number
+   A matrix as 8-bit floats with one scale, for products of 8 bits: x = scale * code, code in e4m3 or e5m2. Such
+   products want both operands with their depth side by side, so backward needs them transposed; both forms come from
+   one reading.
+
+   A linear layer   forward   codes of input and weights, e4m3
+                    backward  codes of the gradient, e5m2, and transposed weights, for the gradient of the input;
+                              transposed gradient and transposed input, for that of the weights
+   Scale            a power of two, so that nothing is rounded but the code, once, to nearest even: the smallest for
+                    which the largest magnitude is no larger than the largest code (e4m3: 448, e5m2: 57344).
+   Current          by this matrix' own largest magnitude: it is read twice.
+   Delayed          by that of the last 16 that this scale has seen; what is larger becomes the largest code. It is read
+                    once, and measured on the way. The first is by its own.
+   Not finite       NaN stays NaN; infinities are NaN in e4m3, infinities in e5m2; neither counts for the scale. */
+
+typedef enum memopt_fp8_format { MEMOPT_FP8_E4M3, MEMOPT_FP8_E5M2 } memopt_fp8_format;
+
+typedef struct memopt_fp8_scale { /* of one matrix of a network: zero it, and keep it from step to step */
+    float    scale;       /* what a code of 1 stands for */
+    float    amax;        /* the largest finite magnitude of the last matrix */
+    float    basis;       /* what the scale was made for; below 0: amax */
+    uint32_t count;       /* matrices so far */
+    float    history[16]; /* amax of those before, matrix i at i % 16 */
+} memopt_fp8_scale;
+
+typedef struct memopt_fp8 {
+    size_t            rows, columns;
+    memopt_type       type;
+    memopt_fp8_format format;
+    int               delayed;     /* 1: see above */
+    const void       *input;       /* rows x columns */
+    uint8_t          *codes;       /* rows x columns; NULL = not wanted */
+    uint8_t          *transposed;  /* columns x rows; NULL = not wanted */
+    memopt_fp8_scale *scale;
+} memopt_fp8;
+
+/**
+ * Quantise a matrix. The same bytes for any workers, and on a device.
+ *
+ * returns OK, ERR_ARGUMENT (NULL, misaligned, a type, format or flag that there is not, codes or scale that share a
+ *         byte with anything, half a thread table), ERR_OVERFLOW; then nothing is written. Empty: only the scale is
+ * memory  no allocation, 4 KiB of stack a worker
+ * threads NULL = the calling thread; chunks of whole rows, 256 at most
+ */
+MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_threads *threads);
 
 /* @section api_optim : api_arena api_number
    One optimizer object steps all tensors of a model. memopt_optim_open() makes it with all states in one call; or its
@@ -16218,6 +16265,158 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
 
     q.to_bf16 = dst;
     return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
+}
+
+/* @section fp8 : number simd base api_fp8
+   A matrix as 8-bit floats, in its own order and transposed.
+   Problem    A product in 8 bits takes its operands with the depth side by side only. What backward needs is what
+              forward has read, transposed: two more passes, of which one reads or writes single bytes far apart.
+   Idea       A tile of 64 x 64 codes is made once and written twice: row by row, and from where it lay transposed.
+   Invariant  A code depends on the element and the scale alone; a maximum has no order. So workers change nothing.
+   Cost       scalar code, some 3 ns an element: this is what the device's twin is held to. */
+
+enum { MEMOPT_I_FP8_TILE = 64, MEMOPT_I_FP8_CHUNKS = 256, MEMOPT_I_FP8_HISTORY = 16 };
+
+/* The smallest power of two by which amax, which is finite and not negative, is at most the format's largest. */
+MEMOPT_I_HOST_DEVICE static float memopt_i_fp8_scale_of(float amax, memopt_fp8_format format) {
+    const uint32_t bits = memopt_i_float_bits(amax);
+    int e = (int)(bits >> 23) - 127 - (format == MEMOPT_FP8_E4M3 ? 8 : 15) + ((bits & 0x7fffffu) > 0x600000u);
+
+    if (!bits) e = 0;
+    if (e < -100) e = -100; /* so that its inverse is a float, too */
+    return memopt_i_bits_float((uint32_t)(e + 127) << 23);
+}
+
+MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_fp8_code(float x, float inverse, memopt_fp8_format format) {
+    const int finite = memopt_i_finite(x); /* too large becomes the largest, infinity does not */
+    const uint32_t u = memopt_i_float_bits(memopt_i_times(x, inverse));
+
+    return format == MEMOPT_FP8_E4M3 ? memopt_i_e4m3_code(u, finite, 0, 0) : memopt_i_e5m2_code(u, finite, 0, 0);
+}
+
+/* max |x| so far, with one more; what is not finite does not count */
+MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_fp8_larger(uint32_t so_far, float x) {
+    const uint32_t bits = memopt_i_float_bits(x) & 0x7fffffffu;
+    return bits < 0x7f800000u && bits > so_far ? bits : so_far;
+}
+
+/* The last matrix goes into the history, and the next one begins. */
+MEMOPT_I_HOST_DEVICE static void memopt_i_fp8_begin(memopt_fp8_scale *s, int delayed) {
+    uint32_t i;
+
+    if (s->count) s->history[(s->count - 1) % MEMOPT_I_FP8_HISTORY] = s->amax;
+    s->basis = delayed && s->count ? 0.0f : -1.0f;
+    for (i = 0; delayed && i < s->count && i < MEMOPT_I_FP8_HISTORY; ++i)
+        if (s->history[i] > s->basis) s->basis = s->history[i];
+    s->amax = 0;
+    ++s->count;
+}
+
+MEMOPT_I_HOST_DEVICE static float memopt_i_fp8_now(const memopt_fp8_scale *s, memopt_fp8_format format) {
+    return memopt_i_fp8_scale_of(s->basis < 0 ? s->amax : s->basis, format);
+}
+
+typedef struct memopt_i_fp8 {
+    const memopt_fp8 *x;
+    size_t            rows; /* of a chunk */
+    float             inverse;
+    uint32_t          amax[MEMOPT_I_FP8_CHUNKS];
+} memopt_i_fp8;
+
+static float memopt_i_fp8_load(const memopt_fp8 *x, size_t at) {
+    if (x->type == MEMOPT_TYPE_F32) return ((const float *)x->input)[at];
+    if (x->type == MEMOPT_TYPE_BF16) return memopt_from_bf16(((const uint16_t *)x->input)[at]);
+    return memopt_from_f16(((const uint16_t *)x->input)[at]);
+}
+
+static void memopt_i_fp8_measure(void *task, size_t chunk, int worker) {
+    memopt_i_fp8 *t = (memopt_i_fp8 *)task;
+    const size_t first = chunk * t->rows * t->x->columns;
+    const size_t n = memopt_i_min(t->rows, t->x->rows - chunk * t->rows) * t->x->columns;
+    size_t i;
+
+    (void)worker;
+    for (i = 0; i < n; ++i) t->amax[chunk] = memopt_i_fp8_larger(t->amax[chunk], memopt_i_fp8_load(t->x, first + i));
+}
+
+/* A tile whose first element is (row, column); returns the largest magnitude so far. */
+static uint32_t memopt_i_fp8_tile(const memopt_i_fp8 *t, size_t row, size_t column, uint32_t amax) {
+    const memopt_fp8 *x = t->x;
+    const size_t rows = memopt_i_min(MEMOPT_I_FP8_TILE, x->rows - row);
+    const size_t columns = memopt_i_min(MEMOPT_I_FP8_TILE, x->columns - column);
+    uint8_t tile[MEMOPT_I_FP8_TILE][MEMOPT_I_FP8_TILE]; /* transposed */
+    size_t i, j;
+
+    for (i = 0; i < rows; ++i)
+        for (j = 0; j < columns; ++j) {
+            const size_t at = (row + i) * x->columns + column + j;
+            const float value = memopt_i_fp8_load(x, at);
+
+            amax = memopt_i_fp8_larger(amax, value);
+            tile[j][i] = (uint8_t)memopt_i_fp8_code(value, t->inverse, x->format);
+            if (x->codes) x->codes[at] = tile[j][i];
+        }
+    for (j = 0; x->transposed && j < columns; ++j) memcpy(x->transposed + (column + j) * x->rows + row, tile[j], rows);
+    return amax;
+}
+
+static void memopt_i_fp8_chunk(void *task, size_t chunk, int worker) {
+    memopt_i_fp8 *t = (memopt_i_fp8 *)task;
+    const size_t end = memopt_i_min((chunk + 1) * t->rows, t->x->rows);
+    size_t row, column;
+
+    (void)worker;
+    for (row = chunk * t->rows; row < end; row += MEMOPT_I_FP8_TILE)
+        for (column = 0; column < t->x->columns; column += MEMOPT_I_FP8_TILE)
+            t->amax[chunk] = memopt_i_fp8_tile(t, row, column, t->amax[chunk]);
+}
+
+/* A pass over all rows; then the scale has its largest magnitude. */
+static void memopt_i_fp8_pass(memopt_i_fp8 *t, memopt_task_fn *fn, const memopt_threads *threads) {
+    uint32_t amax = 0;
+    int i;
+
+    memset(t->amax, 0, sizeof t->amax);
+    memopt_i_parallel_for(threads, memopt_i_ceil_div(t->x->rows, t->rows), fn, t);
+    for (i = 0; i < MEMOPT_I_FP8_CHUNKS; ++i)
+        if (t->amax[i] > amax) amax = t->amax[i];
+    t->x->scale->amax = memopt_i_bits_float(amax);
+}
+
+/* What the device looks at as well, but for threads. */
+static memopt_status memopt_i_fp8_check(const memopt_fp8 *x) {
+    const size_t size = x ? memopt_type_bytes(x->type) : 0;
+    size_t n, bytes;
+
+    if (!size || !x->scale || ((x->delayed | (int)x->format) & ~1)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(x->rows, x->columns, &n) || memopt_i_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
+        return MEMOPT_ERR_OVERFLOW;
+    if ((n && !x->input) || ((uintptr_t)x->input & (size - 1)) || ((uintptr_t)x->scale & 3)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_overlaps(x->input, bytes, x->scale, sizeof *x->scale)
+        || memopt_i_overlaps(x->input, bytes, x->codes, x->codes ? n : 0)
+        || memopt_i_overlaps(x->input, bytes, x->transposed, x->transposed ? n : 0)
+        || memopt_i_overlaps(x->codes, x->codes ? n : 0, x->transposed, x->transposed ? n : 0)
+        || memopt_i_overlaps(x->codes, x->codes ? n : 0, x->scale, sizeof *x->scale)
+        || memopt_i_overlaps(x->transposed, x->transposed ? n : 0, x->scale, sizeof *x->scale))
+        return MEMOPT_ERR_ARGUMENT;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_threads *threads) {
+    const memopt_status s = memopt_i_fp8_check(x);
+    memopt_i_fp8 t;
+
+    if (s) return s;
+    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
+    t.x = x;
+    t.rows = memopt_i_ceil_div(memopt_i_ceil_div(x->rows, MEMOPT_I_FP8_TILE), MEMOPT_I_FP8_CHUNKS) * MEMOPT_I_FP8_TILE;
+    if (!t.rows) t.rows = MEMOPT_I_FP8_TILE;
+    memopt_i_fp8_begin(x->scale, x->delayed);
+    if (x->scale->basis < 0) memopt_i_fp8_pass(&t, memopt_i_fp8_measure, threads);
+    x->scale->scale = memopt_i_fp8_now(x->scale, x->format);
+    t.inverse = 1 / x->scale->scale;
+    memopt_i_fp8_pass(&t, memopt_i_fp8_chunk, threads);
+    return MEMOPT_OK;
 }
 
 /* @section state_codec : vec

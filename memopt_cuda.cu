@@ -33,6 +33,7 @@
      memory        sources: device, growing, pinned, managed; transfers in buckets; a store for tapes
      number        fp32 to and from bf16, fp16, fp8: nearest, stochastic, split; random numbers     the CPU's bits
      quant         8-bit blocks                                                                     the CPU's bits
+     fp8           a matrix as 8-bit floats with a scale, and transposed                            the CPU's bits
      codec         lossy codecs of tapes: outputs in bf16 or 8 bits                                 the CPU's bits
      optim_kernels a step over slices of tensors: load, step, store in one pass                     the CPU's bits
      adafactor     Adafactor's rows and columns                                                     the CPU's bits
@@ -451,6 +452,20 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, cons
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
                                                                const float *d_absmax, size_t n, memopt_quant_map map,
                                                                size_t block, memopt_cuda_stream stream);
+
+/* @section api_cuda_fp8 : api_cuda_base
+   The twin of memopt_fp8_quantize(): the same codes, transposed codes and scale, bit for bit. See api_fp8 in memopt.h
+   for scales, and for which of the codes forward and backward of a layer multiply with memopt_cuda_gemm_multiply_fp8():
+   scale->scale is what its d_left_scale and d_right_scale point to. */
+
+/**
+ * Quantise a matrix on the device: three launches, of which one does nothing where the scale is delayed.
+ *
+ * x       input, codes, transposed and scale are of the device; input aligned as its type. Fastest where all are aligned
+ *         to 16, and rows and columns are multiples of 16, as products of 8 bits want it
+ * returns OK; MEMOPT_CUDA_ERR_NULL (x, input, scale), _ALIGNMENT; MEMOPT_ERR_ARGUMENT (as the twin), _OVERFLOW; CUDA's
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_fp8_quantize(const memopt_fp8 *x, memopt_cuda_stream stream);
 
 /* @section api_cuda_codec : api_cuda_base
    A device codec for tapes over memory of a device: with it MEMOPT_CODEC_BF16 and MEMOPT_CODEC_8BIT work there as well,
@@ -3851,6 +3866,141 @@ PUBLIC memopt_cuda_status api::memopt_cuda_dequantize_bf16(uint16_t *d_dst, cons
                                                            const float *d_absmax, size_t n, memopt_quant_map map,
                                                            size_t block, memopt_cuda_stream stream) {
     return dequantize((bf16_t *)d_dst, d_codes, d_absmax, n, map, block, stream);
+}
+
+/* @section cuda_fp8 : cuda_base api_cuda_fp8
+   A matrix as 8-bit floats, in its own order and transposed, in one pass.
+   Problem    A product of 8 bits wants its operands with the depth side by side, so backward wants them transposed:
+              bytes that lie a row apart. A scale wants the largest magnitude before the first code is made.
+   Idea       A block has a tile of 64 x 64. Codes go out as they are made, and to shared memory by columns, from where
+              16 of a column at a time go out transposed. The largest magnitude is an atomic maximum of bits, which has
+              no order. The scale's state is on the device: a kernel of one thread begins it, and the pass that measures
+              looks there whether it is needed.
+   Cost       3 bytes of bf16 read and written, 4 with the transposed, and 2 more where the scale is its own.
+   Banks      A column of the tile has 68 bytes: the codes of a warp's spans, 8 columns apart in 4 rows, are two a
+              bank. */
+
+enum { MEMOPT_I_CUDA_FP8_BLOCK = 256, MEMOPT_I_CUDA_FP8_TILE = 64, MEMOPT_I_CUDA_FP8_PITCH = 68,
+       MEMOPT_I_CUDA_FP8_TURNS = 4 };
+
+PRUNED __global__ void __launch_bounds__(32) fp8_begin_kernel(memopt_fp8_scale *scale, int delayed) {
+    if (!threadIdx.x) memopt_i_fp8_begin(scale, delayed);
+}
+
+/* The largest of a block's magnitudes, as bits, to the scale. All threads of the block call it. */
+CU_DEVICE void fp8_add(memopt_fp8_scale *scale, uint32_t amax) {
+    CU_UNROLL for (int far = 16; far; far /= 2) {
+        const uint32_t other = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, amax, far);
+        if (other > amax) amax = other;
+    }
+    if (threadIdx.x % 32 == 0 && amax) atomicMax((unsigned *)&scale->amax, (unsigned)amax);
+}
+
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FP8_BLOCK)
+fp8_measure_kernel(memopt_fp8_scale *scale, const T *x, size_t n, bool wide) {
+    enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_FP8_BLOCK * N, TURNS = MEMOPT_I_CUDA_FP8_TURNS };
+    const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
+    row_span<T, N> s[TURNS];
+    uint32_t amax = 0;
+
+    if (scale->basis >= 0) return; /* the whole grid: it has one */
+    CU_UNROLL for (int k = 0; k < TURNS; ++k)
+        span_get(&s[k], x + from + (size_t)k * STEP, left_of<N>(n, from + (size_t)k * STEP), wide);
+    CU_UNROLL for (int k = 0; k < TURNS; ++k)
+        CU_UNROLL for (int i = 0; i < N; ++i) amax = memopt_i_fp8_larger(amax, element_at(s[k], i));
+    fp8_add(scale, amax);
+}
+
+typedef struct fp8_task {
+    memopt_fp8 x;
+    unsigned   tiles; /* of a row */
+    bool       wide, wide_codes, wide_transposed;
+} fp8_task;
+
+/* 16 codes of a column of the tile, transposed. */
+CU_DEVICE void fp8_turn(const fp8_task &t, const uint8_t *tile, size_t row, size_t column) {
+    const unsigned c = threadIdx.x / 4;
+    const unsigned r = threadIdx.x % 4 * 16;
+    const unsigned left = column + c < t.x.columns ? left_of<16>(t.x.rows, row + r) : 0;
+    const uint32_t *from = (const uint32_t *)(const void *)(tile + c * MEMOPT_I_CUDA_FP8_PITCH + r);
+    uint32_t w[4];
+
+    CU_UNROLL for (int i = 0; i < 4; ++i) w[i] = from[i];
+    if (!left) return;
+    put<1, 4>(t.x.transposed + (column + c) * t.x.rows + row + r, w, 0u, left, t.wide_transposed && left == 16);
+}
+
+/* A block for each tile, row after row of them. */
+template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FP8_BLOCK) fp8_kernel(fp8_task t) {
+    enum { N = 16 / sizeof(T), TILE = MEMOPT_I_CUDA_FP8_TILE, SPANS = TILE / N, PITCH = MEMOPT_I_CUDA_FP8_PITCH };
+
+    MEMOPT_I_CUDA_SHARED(uint32_t, words, [TILE * PITCH / 4]);
+    uint8_t *tile = (uint8_t *)words;
+    const size_t row = (size_t)(blockIdx.x / t.tiles) * TILE;
+    const size_t column = (size_t)(blockIdx.x % t.tiles) * TILE;
+    const float now = memopt_i_fp8_now(t.x.scale, t.x.format);
+    const float inverse = memopt_i_quotient(1.0f, now);
+    const bool measures = t.x.scale->basis >= 0;
+    uint32_t amax = 0;
+    for (unsigned k = threadIdx.x; k < TILE * SPANS; k += MEMOPT_I_CUDA_FP8_BLOCK) {
+        const unsigned r = k / SPANS;
+        const unsigned c = k % SPANS * N;
+        const unsigned left = row + r < t.x.rows ? left_of<N>(t.x.columns, column + c) : 0;
+        const size_t at = (row + r) * t.x.columns + column + c;
+        row_span<T, N> s;
+        uint32_t w[N / 4] = { 0 };
+
+        span_get(&s, static_cast<const T *>(t.x.input) + at, left, t.wide);
+        CU_UNROLL for (int i = 0; i < N; ++i) {
+            const float x = element_at(s, i);
+            const uint32_t code = memopt_i_fp8_code(x, inverse, t.x.format);
+
+            amax = memopt_i_fp8_larger(amax, x);
+            tile[(c + i) * PITCH + r] = (uint8_t)code;
+            w[i / 4] |= code << i % 4 * 8;
+        }
+        if (t.x.codes && left) put<1, N / 4>(t.x.codes + at, w, 0u, left, t.wide_codes && left == N);
+    }
+    if (measures) fp8_add(t.x.scale, amax);
+    if (!blockIdx.x && !threadIdx.x) t.x.scale->scale = now;
+    if (!t.x.transposed) return;
+    __syncthreads(); /* the tile is there */
+    fp8_turn(t, tile, row, column);
+}
+
+template <class T> static memopt_cuda_status fp8_run(const memopt_fp8 *x, memopt_cuda_stream stream) {
+    enum { N = 16 / sizeof(T), TILE = MEMOPT_I_CUDA_FP8_TILE };
+    const size_t n = x->rows * x->columns;
+    const T *in = static_cast<const T *>(x->input);
+    fp8_task t;
+    size_t blocks;
+    memopt_cuda_status s;
+
+    t.x = *x;
+    s = grid_of(memopt_i_max(x->columns, 1), TILE, &t.tiles);
+    blocks = memopt_i_max(memopt_i_ceil_div(x->rows, TILE) * t.tiles, 1); /* an empty one has a scale */
+    t.wide = x->columns % N == 0 && !((uintptr_t)in & 15);
+    t.wide_codes = x->columns % N == 0 && !((uintptr_t)x->codes & (N - 1));
+    t.wide_transposed = x->rows % 16 == 0 && !((uintptr_t)x->transposed & 15);
+    if (!s && blocks > 0x7fffffff) s = MEMOPT_ERR_OVERFLOW;
+    if (!s) s = MEMOPT_I_CUDA_RUN(fp8_begin_kernel<>, 1, 32, 0, stream, x->scale, x->delayed);
+    if (!s)
+        s = MEMOPT_I_CUDA_RUN(fp8_measure_kernel<T>,
+                              memopt_i_ceil_div(n, MEMOPT_I_CUDA_FP8_BLOCK * N * MEMOPT_I_CUDA_FP8_TURNS),
+                              MEMOPT_I_CUDA_FP8_BLOCK, 0, stream, x->scale, in, n, !((uintptr_t)in & 15));
+    if (!s) s = MEMOPT_I_CUDA_RUN(fp8_kernel<T>, blocks, MEMOPT_I_CUDA_FP8_BLOCK, 0, stream, t);
+    return s;
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, memopt_cuda_stream stream) {
+    memopt_cuda_status s;
+
+    if (!x) return MEMOPT_CUDA_ERR_NULL;
+    if ((s = pointer(x->scale, 4)) != 0) return s;
+    if (memopt_type_bytes(x->type) && x->rows && x->columns
+        && (s = pointer(x->input, memopt_type_bytes(x->type))) != 0) return s;
+    if ((s = (memopt_cuda_status)memopt_i_fp8_check(x)) != 0 || (s = ready()) != 0) return s;
+    return MEMOPT_I_CUDA_WITH(x->type, fp8_run<T>(x, stream));
 }
 
 /* @section cuda_codec : cuda_quant cuda_number cuda_memory cuda_base api_cuda_codec

@@ -4,6 +4,7 @@
 #include "test_cuda_memory.cu"
 #include "test_cuda_number.cu"
 #include "test_cuda_quant.cu"
+#include "test_cuda_fp8.cu"
 #include "test_cuda_codec.cu"
 #include "test_cuda_optim.cu"
 #include "test_cuda_scale.cu"
@@ -28,6 +29,7 @@ int main(void) {
     test_cuda_memory();
     test_cuda_number();
     test_cuda_quant();
+    test_cuda_fp8();
     test_cuda_codec();
     test_cuda_optim();
     test_cuda_scale();

@@ -461,8 +461,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
 /**
  * Quantise a matrix on the device: three launches, of which one does nothing where the scale is delayed.
  *
- * x       input, codes, transposed and scale are of the device; input aligned as its type. Fastest where all are aligned
- *         to 16, and rows and columns are multiples of 16, as products of 8 bits want it
+ * x       input, codes, transposed and scale are of the device; input aligned as its type. Fastest where all are
+ *         aligned to 16, and rows and columns are multiples of 16, as products of 8 bits want it
  * returns OK; MEMOPT_CUDA_ERR_NULL (x, input, scale), _ALIGNMENT; MEMOPT_ERR_ARGUMENT (as the twin), _OVERFLOW; CUDA's
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_fp8_quantize(const memopt_fp8 *x, memopt_cuda_stream stream);

@@ -4146,8 +4146,9 @@ typedef struct memopt_saving memopt_saving; /* a generation that is being writte
 
 /**
  * Begin to write a generation beside what the engine does next. What is saved has been copied when this returns, and
- * may change: with desc.beside at once; without, when all but the last four tiles are written. Whatever else desc
- * points to stays as it is until memopt_save_wait(). One save at a time in a directory.
+ * may change: with desc.beside at once (the parts of a model that several ranks write may wait for the disk); without,
+ * when all but the last four tiles are written. Whatever else desc points to stays as it is until memopt_save_wait().
+ * One save at a time in a directory.
  *
  * out     receives what memopt_save_wait() ends; untouched on failure
  * returns as memopt_save_write(), all ranks alike: nothing is under way then. A disk that fails is told by the wait

@@ -790,6 +790,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_op
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                              memopt_cuda_stream stream);
 
+/**
+ * The end of a block and the norm of the next one, in one pass: d_residual = input + branch, rounded to `type`, and
+ * output = norm(d_residual): the bits of memopt_cuda_dropout_forward() of rate 0, and then memopt_cuda_norm_forward().
+ * Backward is memopt_cuda_norm_backward() of d_residual as the input, with accumulate_input; what comes out of that is
+ * the gradient of input and of branch.
+ *
+ * d_branch, d_residual  rows x width of `type`. d_residual may be input or d_branch; output is none of them
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_residual_forward(const memopt_cuda_ops *ops,
+                                                                     const memopt_norm *norm, const void *d_branch,
+                                                                     void *d_residual, memopt_cuda_stream stream);
+
 /* @section api_cuda_fused : api_cuda_base
    A pass of your own over memory: the twin of memopt_fused_run(), with a functor in the place of the text. It is C++,
    for files that nvcc compiles with the implementation (MEMOPT_CUDA_STATIC compiles nothing else of it).
@@ -8318,6 +8330,8 @@ typedef struct norm_task {
     size_t      group; /* backward: rows of a block */
     float      *sums;  /* of groups: `width` of scale, then of shift; NULL = not wanted */
     bool        wide, wide_weights;
+    const void *branch; /* forward: NULL, or what is added to the input first, ... */
+    void       *residual; /* ... and receives the sum */
 } norm_task;
 
 CU_DEVICE float norm_inverse(float squares, const memopt_norm *n) {
@@ -8339,6 +8353,16 @@ template <class T, int N> CU_DEVICE void norm_affine(const norm_task &t, const r
     span_put_floats<T, N>(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
 }
 
+/* A span of the branch is added to one of the input, rounded, and goes to the residual stream. */
+template <class T, int N> CU_DEVICE void norm_add(const norm_task &t, row_span<T, N> *s, const row_span<T, N> &branch,
+                                                  size_t place, unsigned left) {
+    float x[N];
+
+    CU_UNROLL for (int i = 0; i < N; ++i) x[i] = memopt_i_sum(element_at(branch, i), element_at(*s, i));
+    set_all(s, x);
+    span_put(static_cast<T *>(t.residual) + place, *s, left, t.wide);
+}
+
 /* K spans a thread. Threads of rows that are not there work on zeros. */
 template <class T, int K> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
 norm_forward_kernel(norm_task t) {
@@ -8357,6 +8381,18 @@ norm_forward_kernel(norm_task t) {
     CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
         span_get(&s[k], x + at, there ? left_of<N>(width, at) : 0, t.wide);
+    }
+    if (t.branch && there) {
+        row_span<T, N> branch[K];
+
+        CU_UNROLL for (int k = 0; k < K; ++k) {
+            const size_t at = (((size_t)k << t.shift) + lane) * N;
+            span_get(&branch[k], static_cast<const T *>(t.branch) + row * width + at, left_of<N>(width, at), t.wide);
+        }
+        CU_UNROLL for (int k = 0; k < K; ++k) {
+            const size_t at = (((size_t)k << t.shift) + lane) * N;
+            norm_add<T, N>(t, &s[k], branch[k], row * width + at, left_of<N>(width, at));
+        }
     }
     if (!t.n.rms) {
         CU_UNROLL for (int k = 0; k < K; ++k)
@@ -8393,11 +8429,20 @@ norm_forward_long_kernel(norm_task t) {
     const size_t row = blockIdx.x;
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
-    const T *x = static_cast<const T *>(t.n.input) + row * width;
+    const T *x = static_cast<const T *>(t.n.input) + row * width; /* then the sum with the branch */
     row_span<T, N> s;
     float sum = 0;
     float squares = 0;
     float mean = 0;
+    if (t.branch) { /* a thread reads again what it has written itself */
+        for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
+            row_span<T, N> branch;
+            span_get(&s, x + at, left_of<N>(width, at), t.wide);
+            span_get(&branch, static_cast<const T *>(t.branch) + row * width + at, left_of<N>(width, at), t.wide);
+            norm_add<T, N>(t, &s, branch, row * width + at, left_of<N>(width, at));
+        }
+        x = static_cast<const T *>(t.residual) + row * width;
+    }
     if (!t.n.rms) {
         for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
             span_get(&s, x + at, left_of<N>(width, at), t.wide);
@@ -8766,17 +8811,48 @@ template <class T> static memopt_cuda_status norm_forward_of(const norm_task &t,
     return MEMOPT_I_CUDA_RUN((norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
 
+PRUNED memopt_cuda_status norm_forward(norm_task *t, memopt_cuda_stream stream) {
+    const size_t per = 16 / memopt_type_bytes(t->n.type);
+    size_t each;
+    unsigned block;
+
+    norm_partition(t, 0, &each, &block);
+    t->wide = t->wide && are_spans(t->branch, t->n.type, t->n.width, per)
+           && are_spans(t->residual, t->n.type, t->n.width, per);
+    return MEMOPT_I_CUDA_WITH(t->n.type, norm_forward_of<T>(*t, each, block, stream));
+}
+
 PUBLIC memopt_cuda_status api::memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
                                                         memopt_cuda_stream stream) {
     norm_task t;
-    size_t each;
-    unsigned block;
     memopt_cuda_status s;
 
     if ((s = norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
     if ((s = norm_check(&t.n, 0)) != 0) return s;
-    norm_partition(&t, 0, &each, &block);
-    return MEMOPT_I_CUDA_WITH(t.n.type, norm_forward_of<T>(t, each, block, stream));
+    return norm_forward(&t, stream);
+}
+
+PUBLIC memopt_cuda_status api::memopt_cuda_norm_residual_forward(const memopt_cuda_ops *, const memopt_norm *norm,
+                                                                 const void *d_branch, void *d_residual,
+                                                                 memopt_cuda_stream stream) {
+    norm_task t;
+    memopt_cuda_status s;
+
+    if ((s = norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
+    const memopt_norm *n = &t.n;
+    const size_t all = n->rows * n->width;
+    const array a[] = { /* the first two may be one; what the sum is written over is listed once, as the sum */
+        { n->scale, n->width, n->weight_type, 0, 0 },
+        { n->shift, n->width, n->weight_type, 0, 0 },
+        { d_residual, all, n->type, 1, 1 },
+        { n->output, all, n->type, 1, 1 },
+        { n->statistics, 2 * n->rows, MEMOPT_TYPE_F32, 0, 1 },
+        { n->input == d_residual ? NULL : n->input, all, n->type, n->input != d_residual, 0 },
+        { d_branch == d_residual ? NULL : d_branch, all, n->type, d_branch != d_residual, 0 } };
+    if ((s = arrays_no_overlap(a, 7)) != 0) return s;
+    t.branch = d_branch;
+    t.residual = d_residual;
+    return norm_forward(&t, stream);
 }
 
 PRUNED memopt_cuda_status norm_sums_bytes(const norm_task *t, size_t *bytes) {

@@ -437,12 +437,60 @@ static void cuda_norm_refused(void) {
     CHECK(cuda_norm_hash(&m) == before);
     cuda_norm_close(&m);
 }
+/* Residual and norm in one pass: the sum is the CPU's, and its norm that of the norm alone. */
+static void cuda_norm_residual_case(size_t rows, size_t width, memopt_type type, int rms, int where, int misaligned) {
+    const size_t n = rows * width; cuda_norm_slot x, branch, sum, y, want, statistics, also; memopt_norm norm; memopt_dropout add; uint64_t seed = n + 1;
+    cuda_norm_make(&x, n, type, misaligned & 1); cuda_norm_make(&branch, n, type, misaligned & 2); cuda_norm_make(&sum, n, type, misaligned & 4);
+    cuda_norm_make(&y, n, type, misaligned & 8); cuda_norm_make(&want, n, type, 0); cuda_norm_make(&statistics, 2 * rows, MEMOPT_TYPE_F32, 0); cuda_norm_make(&also, 2 * rows, MEMOPT_TYPE_F32, 0);
+    cuda_norm_fill(&x, seed, 2, 0.5f); cuda_norm_fill(&branch, seed + 1, 1, 0);
+    test_put(x.there, x.here, x.bytes); test_put(branch.there, branch.here, branch.bytes);
+    memset(&add, 0, sizeof add); memset(&norm, 0, sizeof norm);
+    add.n = n; add.type = type; add.input = branch.here; add.residual = x.here; add.output = sum.here;
+    CHECK(memopt_dropout_forward(NULL, &add) == MEMOPT_OK);
+    norm.rows = rows; norm.width = width; norm.type = type; norm.rms = rms;
+    unsigned char *const to = where == 1 ? x.there : where == 2 ? branch.there : sum.there, *const back = (unsigned char *)malloc(n * 4 + 8 * rows);
+    norm.input = x.there; norm.output = y.there; norm.statistics = (float *)(void *)statistics.there;
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, branch.there, to, NULL) == 0);
+    test_get(back, to, sum.bytes);
+    CHECK_AT(!memcmp(back, sum.here, sum.bytes), width * 10 + (size_t)where);
+    norm.input = to; norm.output = want.there; norm.statistics = (float *)(void *)also.there;
+    CHECK(memopt_cuda_norm_forward(NULL, &norm, NULL) == 0);
+    test_get(want.here, want.there, want.bytes); test_get(back, y.there, y.bytes);
+    CHECK_AT(!memcmp(back, want.here, want.bytes), width * 10 + (size_t)where);
+    test_get(also.here, also.there, also.bytes); test_get(back, statistics.there, also.bytes);
+    CHECK_AT(!memcmp(back, also.here, also.bytes), width * 10 + (size_t)where);
+    free(x.here); free(branch.here); free(sum.here); free(y.here); free(want.here); free(statistics.here); free(also.here); free(back);
+    test_device_free(0);
+}
+static void cuda_norm_residual(void) {
+    static const size_t widths[] = { 1, 8, 33, 256, 768, 1031, 4096, 16640 };
+    int n = 0;
+    TEST_SCHEDULES(3)
+        for (int k = 0; k < 8; ++k) for (int type = 0; type < 3; ++type, ++n)
+            cuda_norm_residual_case(k > 5 ? 2 : 5, widths[k], (memopt_type)type, n % 2, n % 3, n % 4 ? 0 : 1 << n / 4 % 4);
+    memopt_norm norm; float *d = (float *)test_device(4 * 64);
+    memset(&norm, 0, sizeof norm);
+    norm.rows = 1; norm.width = 16; norm.input = d; norm.output = d + 16;
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, d + 48, NULL) == 0);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, NULL, d + 32, d + 48, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, NULL, d + 48, NULL) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, NULL, NULL) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, (char *)(d + 48) + 2, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, d + 16, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, d + 33, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 17, d + 48, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+    norm.output = d;
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, d + 32, d + 48, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+    norm.rows = 0;
+    CHECK(memopt_cuda_norm_residual_forward(NULL, &norm, NULL, NULL, NULL) == 0);
+}
 static void test_cuda_norm(void) {
     RUN(cuda_norm_values);
     RUN(cuda_norm_large);
     RUN(cuda_norm_same_bits);
     RUN(cuda_norm_parts);
     RUN(cuda_norm_not_finite);
+    RUN(cuda_norm_residual);
     RUN(cuda_norm_empty);
     RUN(cuda_norm_refused);
 }

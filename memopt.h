@@ -13007,6 +13007,12 @@ V_FN __m128i V(w_ints)(__m256i x) {
 }
 
 V_FN __m256 V(from_bf16)(__m128i x) { return V(floats_of)(_mm256_slli_epi32(V(i_words)(x), 16)); }
+V_FN void V(from_bf16_two)(const uint16_t *p, __m256 *a, __m256 *b) {
+    const __m256i x = _mm256_permute4x64_epi64(V(w_pairs)(p), 0xd8), zero = _mm256_setzero_si256();
+    *a = V(floats_of)(_mm256_unpacklo_epi16(zero, x));
+    *b = V(floats_of)(_mm256_unpackhi_epi16(zero, x));
+}
+
 V_FN __m256 V(from_f16)(__m128i x) { return _mm256_cvtph_ps(x); }
 V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
 
@@ -13060,9 +13066,17 @@ V_FN void V(i_put)(void *p, __m256i x, int stream) {
 
 /* The upper halves of a, then of b; the lower ones; the lowest bytes of what is below 256. Packing works on halves of a
    register, so they are put in order after. */
-V_FN void V(w_put_upper)(uint16_t *p, __m256i a, __m256i b, int stream) {
+V_FN __m256i V(w_upper)(__m256i a, __m256i b) {
     const __m256i all = _mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
-    V(i_put)(p, _mm256_permute4x64_epi64(all, 0xd8), stream);
+    return _mm256_permute4x64_epi64(all, 0xd8);
+}
+
+V_FN void V(w_put_upper)(uint16_t *p, __m256i a, __m256i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
+
+V_FN int V(w_finite)(__m256i a, __m256i b) { /* are all of these words, as bf16? */
+    const __m256i size = _mm256_set1_epi16(0x7fff);
+    const __m256i largest = _mm256_max_epi16(_mm256_and_si256(a, size), _mm256_and_si256(b, size));
+    return !_mm256_movemask_epi8(_mm256_cmpgt_epi16(largest, _mm256_set1_epi16(0x7f7f)));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m256i a, __m256i b, int stream) {
@@ -13309,6 +13323,11 @@ V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(v
 V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); }
 V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
 V_FN __m512 V(from_bf16)(__m256i x) { return V(floats_of)(_mm512_maskz_slli_epi32(0xffff, V(i_words)(x), 16)); }
+V_FN void V(from_bf16_two)(const uint16_t *p, __m512 *a, __m512 *b) {
+    *a = V(from_bf16)(V(w_load)(p));
+    *b = V(from_bf16)(V(w_load)(p + 16));
+}
+
 V_FN __m512 V(from_f16)(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
 V_FN __m256i V(to_f16)(__m512 x) { return _mm512_maskz_cvtps_ph(0xffff, x, 0); }
 
@@ -13345,10 +13364,18 @@ V_FN void V(i_put)(void *p, __m512i x, int stream) {
     else _mm512_storeu_si512(p, x);
 }
 
-V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) {
+V_FN __m512i V(w_upper)(__m512i a, __m512i b) {
     const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
                                          31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    V(i_put)(p, _mm512_permutex2var_epi16(a, odd, b), stream);
+    return _mm512_permutex2var_epi16(a, odd, b);
+}
+
+V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
+
+V_FN int V(w_finite)(__m512i a, __m512i b) {
+    const __m512i size = _mm512_set1_epi16(0x7fff);
+    const __m512i largest = _mm512_max_epi16(_mm512_and_si512(a, size), _mm512_and_si512(b, size));
+    return !_mm512_cmpgt_epi16_mask(largest, _mm512_set1_epi16(0x7f7f));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m512i a, __m512i b, int stream) {
@@ -16692,15 +16719,17 @@ V_FN __m256i V(state_codec_bytes)(const uint8_t *bytes, __m256i octave, __m256i 
                               _mm256_shuffle_epi8(V(state_codec_table)(bytes + 16), octave), upper);
 }
 
-/* y + C of 32: the octaves are packed to bytes, and three bytes of C looked up for all of them at once. */
+/* y + C of 32: the octaves are packed to bytes, and three bytes of C looked up for all of them at once. What lies below
+   the table's octaves is 0 with the C of the lowest one. */
 V_FN void V(state_codec_sums)(const memopt_i_state_codec *t, const __m256 *y, __m256i *sums) {
     const __m256i zero = _mm256_setzero_si256(), low = _mm256_set1_epi32(255);
     __m256i e[4], octave, upper, lowest, a, b, c[4];
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) e[i] = _mm256_srli_epi32(_mm256_castps_si256(y[i]), 23); /* 96 to 127 */
+    for (i = 0; i < 4; ++i) e[i] = _mm256_srli_epi32(_mm256_castps_si256(y[i]), 23);
     octave = _mm256_packus_epi16(_mm256_packus_epi32(e[0], e[1]), _mm256_packus_epi32(e[2], e[3]));
+    octave = _mm256_max_epu8(octave, _mm256_set1_epi8(96));
     upper = _mm256_slli_epi16(octave, 3); /* bit 4 chooses the table, where a blend looks */
     lowest = V(state_codec_bytes)(t->grid_bytes[0], octave, upper);
     a = V(state_codec_bytes)(t->grid_bytes[1], octave, upper);
@@ -16725,8 +16754,7 @@ V_FN void V(state_codec_put)(const memopt_i_state_codec *t, uint8_t *codes, cons
 
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i)
-        y[i] = is_signed ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(V(load)(x + 8 * i), scale), positive),
-                                         _mm256_set1_ps(MEMOPT_I_STATE_CODEC_TINY))
+        y[i] = is_signed ? _mm256_and_ps(_mm256_mul_ps(V(load)(x + 8 * i), scale), positive)
                          : _mm256_fmadd_ps(V(load)(x + 8 * i), scale, _mm256_set1_ps(MEMOPT_I_STATE_CODEC_LIFT));
     V(state_codec_sums)(t, y, k);
     all = _mm256_packus_epi16(_mm256_packus_epi32(k[0], k[1]), _mm256_packus_epi32(k[2], k[3]));
@@ -16734,8 +16762,7 @@ V_FN void V(state_codec_put)(const memopt_i_state_codec *t, uint8_t *codes, cons
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) k[i] = V(bits)(V(load)(x + 8 * i));
         k[0] = _mm256_packs_epi16(_mm256_packs_epi32(k[0], k[1]), _mm256_packs_epi32(k[2], k[3])); /* keeps signs */
-        k[0] = _mm256_and_si256(_mm256_srli_epi16(k[0], 7), _mm256_set1_epi8(1));
-        all = _mm256_or_si256(_mm256_add_epi8(all, all), k[0]);
+        all = _mm256_sub_epi8(_mm256_add_epi8(all, all), _mm256_cmpgt_epi8(_mm256_setzero_si256(), k[0]));
     }
     _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(all, order));
 }
@@ -17422,6 +17449,7 @@ typedef struct memopt_i_optim_pass {
     size_t                     weight_bytes, gradient_bytes; /* of an element */
     int                        direct;     /* no format but float: stepped where it lies */
     int                        pipelined;  /* by memopt_i_optim_pipeline() */
+    float                      quiet; /* if every root is below this, no gradient exceeds the limit */
     float                      w[MEMOPT_I_TILE], g[MEMOPT_I_TILE], u[MEMOPT_I_TILE];
     float                      own[2 * MEMOPT_I_OWN_SCRATCH + 16]; /* scratch, aligned by hand */
 } memopt_i_optim_pass;
@@ -17703,8 +17731,8 @@ V_FN void V(pipeline_read)(V(floats) *x, const void *p, memopt_type type) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) x[i] = V(load)((const float *)p + V(width) * i);
     } else if (type == MEMOPT_TYPE_BF16) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) x[i] = V(from_bf16)(V(w_load)(words + V(width) * i));
+        V(from_bf16_two)(words, &x[0], &x[1]);
+        V(from_bf16_two)(words + 2 * V(width), &x[2], &x[3]);
     } else {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) x[i] = V(from_f16)(V(w_load)(words + V(width) * i));
@@ -17723,11 +17751,12 @@ V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
 /* Where the noise of the next weights begins. */
 typedef struct V(pipeline_noise) { V(ints) counter, key, shift; } V(pipeline_noise);
 
-/* V(bf16_stochastic) of finite weights in registers. */
-V_FN void V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) *noise) {
+/* V(bf16_stochastic) of weights in registers; nothing, and 0, if one of them does not become finite. The noise does not
+   hide one that was not: what is not finite here has zeros in its lower half. */
+V_FN int V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) *noise) {
     enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
     const V(ints) words = V(i_set)(0xffff), next = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
-    V(ints) sum[4];
+    V(ints) sum[4], low, high;
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
@@ -17740,8 +17769,12 @@ V_FN void V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise)
             noise->counter = V(i_add)(noise->counter, next);
         }
     }
-    V(w_put_upper)(dst, sum[0], sum[1], 0);
-    V(w_put_upper)(dst + 2 * V(width), sum[2], sum[3], 0);
+    low = V(w_upper)(sum[0], sum[1]);
+    high = V(w_upper)(sum[2], sum[3]);
+    if (MEMOPT_I_UNLIKELY(!V(w_finite)(low, high))) return 0;
+    V(i_put)(dst, low, 0);
+    V(i_put)(dst + 2 * V(width), high, 0);
+    return 1;
 }
 
 /* Four vectors of weights; 0 if one of them can only be joined by the definition. */
@@ -17765,9 +17798,9 @@ V_FN int V(pipeline_store)(memopt_i_weights kind, const V(floats) *w, void *weig
     uint16_t *words = (uint16_t *)weights, *more = (uint16_t *)extra;
     size_t i;
 
+    if (kind == MEMOPT_I_WEIGHTS_BF16) return V(pipeline_round)(words, w, noise);
     if (kind != MEMOPT_I_WEIGHTS_F32 && MEMOPT_I_UNLIKELY(!V(pipeline_below)(w, MEMOPT_I_BF16_LARGE))) return 0;
-    if (kind == MEMOPT_I_WEIGHTS_BF16) V(pipeline_round)(words, w, noise);
-    else if (kind == MEMOPT_I_WEIGHTS_SPLIT) {
+    if (kind == MEMOPT_I_WEIGHTS_SPLIT) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; i += 2) {
             const V(ints) a = V(bits)(w[i]), b = V(bits)(w[i + 1]);
@@ -17847,7 +17880,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.first_w = r->coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     p.limit = r->limit;
     p.weight_limit = r->weight_limit;
-    p.quiet = two && !r->coupled ? 0.5f * r->limit * r->factor * sqrtf(1 - r->b2 * r->b2) : 0;
+    p.quiet = two && !r->coupled ? k->quiet : 0;
     p.inverse_m = k->inverse[0];
     p.inverse_v = k->inverse[1];
     p.wide = k->weight_bytes;
@@ -18187,6 +18220,7 @@ struct memopt_optim {
 static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim *o, size_t tensor, int worker,
                                       int measures) {
     const size_t lane = o->lane ? o->lane : MEMOPT_I_OWN_SCRATCH;
+    const memopt_i_update_rule *rule = &o->parts[tensor].rule;
     float *scratch = o->lane ? o->scratch + (size_t)worker * 2 * lane
                              : k->own + (0 - (uintptr_t)k->own) % 64 / sizeof(float);
 
@@ -18211,6 +18245,7 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
     k->direct = k->part->format == MEMOPT_STATE_F32 && k->gradient_bytes == 4 && k->weight_bytes == 4;
     k->pipelined = o->level >= MEMOPT_SIMD_AVX2 && k->part->format == MEMOPT_STATE_8BIT
             && o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_TILE == 0;
+    k->quiet = 0.5f * rule->limit * rule->factor * sqrtf(1 - rule->b2 * rule->b2);
 }
 
 /* @section adafactor : optim_pass

@@ -117,7 +117,11 @@ static int advise(const adviser *a, advised *best) {
                  (double)a->asked.advise / 1e6, ceil((double)(advised_least(a) + advised_slack(a)) / 1e5) / 10); /* also in the next process */
     return !best->peak;
 }
-/* Of budgets from the least to the one that was asked for, the first format that fits; those that differ. */
+/* A plan of the same format that is smaller and as fast, as where a lower stage fits again. */
+static int is_dominated(const advised *x, const advised *by) {
+    return x->peak == by->peak || (x->o.weights == by->o.weights && x->o.states == by->o.states && x->cost >= by->cost);
+}
+/* Of budgets from the least to the one that was asked for, the first format that fits; those that are worth it. */
 static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
     const double least_peak = (double)advised_least(a), ratio = (double)a->asked.advise / least_peak; int format, i;
     for (i = 0, *count = 0; i < FRONTIER; ++i) {
@@ -125,7 +129,7 @@ static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
         const size_t budget = i == FRONTIER - 1 ? a->asked.advise : (size_t)ceil(least_peak * pow(ratio, (double)i / (FRONTIER - 1)));
         for (format = 0, x->peak = 0; format < ADVISED_FORMATS && !x->peak; ++format)
             if (advise_format(a, budget, format, x)) return 1;
-        if (x->peak && (!*count || x->peak != x[-1].peak)) ++*count;
+        if (x->peak && !(*count && is_dominated(x, x - 1))) ++*count;
     }
     return 0;
 }

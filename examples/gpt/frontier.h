@@ -64,6 +64,8 @@ static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
         fflush(stdout);
         snprintf(p->switches, sizeof p->switches, "%s", text);
     }
+    options_advised(&o);
+    o.json = NULL;
     options_describe(&o, about, sizeof about);
     shown.about = about; shown.count = count;
     if (wrong || !a->s) return wrong;

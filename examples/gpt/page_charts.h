@@ -9,8 +9,8 @@ static void page_grid(FILE *f, double low, double high, double tick, int bytes) 
     const char *const name = !bytes ? "" : unit < 2 ? " B" : unit < 1e4 ? " kB" : unit < 1e7 ? " MB" : " GB";
     for (at = ceil(low / tick - 1e-9) * tick; at <= high + 1e-9 * (high - low); at += tick) {
         const double number = fabs(at) < tick / 2 ? 0 : at / unit;
-        fprintf(f, "<span style=\"bottom:%.2f%%\">%.4g%s</span>", 100 * (at - low) / (high - low), number,
-                number != 0 ? name : "");
+        fprintf(f, fabs(number) < 1000 ? "<span style=\"bottom:%.2f%%\">%.4g%s</span>" : "<span style=\"bottom:%.2f%%\">%.0f%s</span>",
+                100 * (at - low) / (high - low), number, number != 0 ? name : "");
     }
     fputs("<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">", f);
     for (at = ceil(low / tick - 1e-9) * tick; at <= high + 1e-9 * (high - low); at += tick)

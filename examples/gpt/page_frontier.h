@@ -22,15 +22,18 @@ static frontier_axes frontier_reach(const frontier *p) {
     a.speed = ceil(a.speed / page_tick(a.speed)) * page_tick(a.speed);
     return a;
 }
-static void frontier_curve(FILE *f, const frontier *p, frontier_axes a, int measured) {
+/* A line through the points; dots: each as a dot instead. */
+static void frontier_curve(FILE *f, const frontier *p, frontier_axes a, int measured, int dots) {
     const char *pen = "M"; size_t i;
-    fputs("<path class=\"curve\" ", f); page_pen(f, (size_t)measured); fputs(" d=\"", f);
+    fputs("<path class=\"curve\" ", f); page_pen(f, (size_t)measured);
+    if (dots) fputs(" style=\"stroke-width:9;stroke-linecap:round\"", f);
+    fputs(" d=\"", f);
     for (i = 0; i < p->count; ++i) {
         const frontier_point *x = &p->of[i];
         if (measured && !(x->measured_speed > 0)) continue;
-        fprintf(f, "%s%.4g %.4g", pen, 1000 * (measured ? x->measured_bytes : x->predicted_bytes) / a.bytes,
-                1000 - 1000 * (measured ? x->measured_speed : x->predicted_speed) / a.speed);
-        pen = "L";
+        fprintf(f, "%s%.4g %.4g%s", pen, 1000 * (measured ? x->measured_bytes : x->predicted_bytes) / a.bytes,
+                1000 - 1000 * (measured ? x->measured_speed : x->predicted_speed) / a.speed, dots ? "h0" : "");
+        if (!dots) pen = "L";
     }
     fprintf(f, "\"><title>%s</title></path>", measured ? "measured" : "predicted");
 }
@@ -45,7 +48,7 @@ static void frontier_row(FILE *f, const frontier_point *x) {
     fputs("<td class=\"why\">", f); page_switches(f, x->switches); fputs("</td></tr>\n", f);
 }
 static void frontier_put(FILE *f, const void *what) {
-    const frontier *const p = (const frontier *)what; const frontier_axes a = frontier_reach(p); const words reach = page_bytes(a.bytes);
+    const frontier *const p = (const frontier *)what; const frontier_axes a = frontier_reach(p); enum { TICKS = 4 };
     size_t i; int m, any = 0;
     for (i = 0; i < p->count; ++i) any |= p->of[i].measured_speed > 0;
     fputs("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" "
@@ -57,14 +60,20 @@ static void frontier_put(FILE *f, const void *what) {
         fputs("<span><svg viewBox=\"0 0 32 12\"><path d=\"M0 6H32\" ", f); page_pen(f, (size_t)m);
         fprintf(f, "/></svg>%s</span>", m ? "measured" : "predicted");
     }
-    fputs("</div><figure><figcaption>tokens of a CPU second</figcaption><div class=\"plot\" style=\"--h:320px\">", f);
+    fputs("</div><figure><figcaption>tokens of a CPU second, against the peak of memory</figcaption><div class=\"plot\" style=\"--h:320px\">", f);
     page_grid(f, 0, a.speed, page_tick(a.speed), 0);
-    for (m = 0; m <= any; ++m) frontier_curve(f, p, a, m);
-    fprintf(f, "</svg></div><div class=\"x\"><span>0 MB</span><span>%s</span></div></figure></section>\n", reach.text);
-    fputs("<section class=\"wide\"><table><tr><th>predicted<br/>peak</th><th>measured<br/>peak</th><th>predicted,<br/>tokens of a CPU second</th>"
+    for (m = 0; m <= any; ++m) { frontier_curve(f, p, a, m, 0); frontier_curve(f, p, a, m, 1); }
+    fputs("</svg></div><div class=\"x\" style=\"position:relative;height:1.2rem\">", f);
+    for (i = 0; i <= TICKS; ++i) {
+        const words at = page_bytes(a.bytes * (double)i / TICKS);
+        fprintf(f, "<span style=\"position:absolute;white-space:nowrap;left:%d%%;transform:translateX(-%d%%)\">%s</span>", 100 * (int)i / TICKS, i == TICKS ? 100 : 50,
+                i ? at.text : "0");
+    }
+    fputs("</div></figure></section>\n", f);
+    fputs("<section><div class=\"wide\" tabindex=\"0\"><table><tr><th>predicted<br/>peak</th><th>measured<br/>peak</th><th>predicted,<br/>tokens of a CPU second</th>"
           "<th>measured</th><th>switches</th></tr>\n", f);
     for (i = 0; i < p->count; ++i) frontier_row(f, &p->of[i]);
-    fputs("</table></section>\n<footer>Made by train_gpt --advise of memopt.h. Bytes are in powers of 1000.</footer>\n</main></body></html>\n", f);
+    fputs("</table></div></section>\n<footer>Made by train_gpt --advise of memopt.h. Bytes are in powers of 1000.</footer>\n</main></body></html>\n", f);
 }
 static inline int frontier_write(const char *path, const frontier *p) { return !p->count || file_replace(path, frontier_put, p); }
 #endif

@@ -3277,7 +3277,9 @@ MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
                memopt_shard_open(), while sums, states, extra and the weights that are stepped lie in the host's
                (ZeRO-Offload): two bytes a parameter go out as gradients, beside backward, and two come back as
                weights, beside the step, which the CPU does. memopt_shard_part() and saves see the host's; pointers of
-               memopt_shard_weights() and memopt_shard_gradients() are the device's. No bit of the result changes. */
+               memopt_shard_weights() and memopt_shard_gradients() are the device's. With memopt_shard_device.kernels
+               the device adds and steps, too: it has all but tables, memopt_shard_part() points there, and saves
+               are refused. No bit of the result changes. */
 
 typedef struct memopt_shard_tensor { /* of the model; a tensor that is used twice is listed once */
     size_t count;   /* elements */
@@ -3315,7 +3317,32 @@ typedef struct memopt_shard_device {
     /* What the engine's stream is given from now on finds all that was copied in. */
     memopt_status (*join_fn)(void *user);
     void *user;
+    const struct memopt_shard_kernels *kernels; /* copied; NULL: the host adds and steps */
 } memopt_shard_device;
+
+typedef struct memopt_shard_square { /* of a piece of 64 Ki elements of a tensor */
+    double squares;   /* their sum as memopt_gradients_measure() adds it; not looked at where any is not finite */
+    size_t nonfinite;
+} memopt_shard_square;
+
+/* Of a device that adds and steps, too: memopt_cuda_shard_kernels(). All of it in the engine's stream, with the CPU's
+   bits. Sums are floats. */
+typedef struct memopt_shard_kernels {
+    /* What a step needs beside: bytes of d_scratch, aligned to 256. */
+    memopt_status (*scratch_fn)(void *user, const memopt_optim_desc *optim, size_t *bytes);
+    /* d_sums += so many pieces, `stride` bytes apart, one after another; start: there are no sums yet. */
+    memopt_status (*add_fn)(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride,
+                            size_t count, size_t pieces, int start);
+    memopt_status (*square_fn)(void *user, const float *d_values, size_t count, memopt_shard_square *d_squares);
+    memopt_status (*round_fn)(void *user, uint16_t *d_to, const float *d_from, size_t count); /* to bf16 */
+    memopt_status (*state_fn)(void *user, memopt_optim *optim, size_t tensor);                /* begin it */
+    /* As memopt_optim_begin(), _apply() and _end(). A fused step that was stopped is ERR_STATE at its end. */
+    memopt_status (*begin_fn)(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                              size_t bytes);
+    memopt_status (*apply_fn)(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count,
+                              void *d_scratch, size_t bytes);
+    memopt_status (*end_fn)(void *user, memopt_optim *optim, void *d_scratch, size_t bytes);
+} memopt_shard_kernels;
 
 typedef struct memopt_shard_desc { /* zero it, then set what you need */
     int                        stage;        /* 0 to 3 */
@@ -3372,7 +3399,9 @@ typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a
     size_t   staging;                /* tag COMMUNICATION: with a device, what is copied out and in, pinned */
     size_t   tables;                 /* tag OTHER: of the shard itself */
     size_t   total;                  /* each rounded up to 64 */
-    size_t   host;                   /* with a device, of total: all but weights, window, gradients, buckets; else 0 */
+    size_t   scratch;                /* tag OPTIMIZER: of a device that steps */
+    size_t   object;                 /* tag OPTIMIZER: the host's tables of an optimizer whose states a device has */
+    size_t   host;                   /* with a device, of total: what is not there; else 0 */
     size_t   grain;                  /* a tensor of a group begins at a multiple of so many elements */
     size_t   pads;                   /* elements of groups that belong to no tensor: zero, and in no norm */
     size_t   rounds;                 /* of a step */
@@ -34795,7 +34824,8 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
    Slow       weights of the next group arrive while this one computes: with one rank in the window, where a step
               inside backward also steps them; with more in a landing, and are gathered from there a group later.
    Atomic     All ranks say that their tiles have left before any commits. Until then a store has the step before.
-   Device     All that reads or changes values works on the host, as without one: a bucket of gradients is copied out
+   Device     All that reads or changes values works on the host, as without one, or is one of the device's kernels;
+              of a norm the host adds what borders cut. Without kernels a bucket of gradients is copied out
               and added there, and of a step each tile that was stepped is copied in. So buckets are there twice, the
               staging buckets with the same places in it, and what ranks tell each other passes through both. The
               weights a rank steps are there twice, too: masters, and the device's. A copy out that no call of a
@@ -34806,6 +34836,7 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #define MEMOPT_I_SHARD_FOLD    ((size_t)16384) /* elements a worker folds at a time */
 #define MEMOPT_I_SHARD_SECTOR  ((size_t)4096)  /* memory that a tier moves begins at multiples of it */
 #define MEMOPT_I_SHARD_BUFFERS 8
+#define MEMOPT_I_SHARD_SCRATCH ((size_t)256)   /* a multiple of it is where a device's scratch begins */
 
 enum { MEMOPT_I_SHARD_IDLE, MEMOPT_I_SHARD_ROUND, MEMOPT_I_SHARD_SUMMED };
 
@@ -34920,6 +34951,10 @@ struct memopt_shard {
     unsigned char *weights, *window, *extra, *gradients, *sums, *buckets;
     unsigned char *wire;      /* the buckets as calls of communicators see them: a device's, or the same */
     memopt_shard_device device;
+    memopt_shard_kernels kernels; /* of a device that steps; `steps_there` tells */
+    int steps_there;
+    unsigned char *states, *scratch; /* there; the scratch is aligned */
+    unsigned char *object;
     unsigned char *masters;   /* with a device: the rank's part of the weights, on the host */
     size_t uploads;           /* copies to the device so far */
     double *chain;            /* at the begin of the buckets; see memopt_i_shard_chain_count() */
@@ -34968,9 +35003,10 @@ static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shar
                          "is 1: a step inside backward cannot measure whole tensors");
 }
 
-static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, const memopt_shard *x) {
+static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, memopt_shard *x) {
     const memopt_shard_desc *d = &x->desc;
     const memopt_shard_device *device = d->device;
+    const memopt_shard_kernels *k = device ? device->kernels : NULL;
 
     if (!device) return c->status;
     memopt_i_must(c, device->zero_fn && device->copy_out_fn && device->copy_in_fn && device->wait_fn && device->join_fn,
@@ -34978,8 +35014,16 @@ static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, const mem
     memopt_i_must_be_at_most(c, "replica_count", x->sets, "beside a device, at most", 1);
     memopt_i_must_number(c, d->stage || x->ranks == 1, "stage", memopt_i_signed(d->stage),
                          "of several ranks, beside a device, must be", memopt_i_count(1));
-    return memopt_i_must(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS), "slow",
-                         "has weights: those of a device do not come from a store");
+    memopt_i_must(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS), "slow",
+                  "has weights: those of a device do not come from a store");
+    x->steps_there = k != NULL;
+    if (!k) return c->status;
+    memopt_i_must(c, k->scratch_fn && k->add_fn && k->square_fn && k->round_fn && k->state_fn && k->begin_fn
+                     && k->apply_fn && k->end_fn, "device.kernels", "lack a function");
+    memopt_i_must(c, !d->slow, "slow", "is not 0: the device steps, and has no tier");
+    memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32, "optim.gradients", "is BF16: sums of a device are F32");
+    return memopt_i_must(c, !memopt_i_kind_measures(d->optim.kind), "optim.kind",
+                         "measures whole tensors: that is stepped by the host");
 }
 
 static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
@@ -35044,7 +35088,7 @@ static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
     x->arrives = x->desc.stage == 3 && (x->ranks > 1 || slow);
     x->sums_of_group = x->desc.stage > 1 && x->desc.steps_inside;
     x->sums_in_place = (x->desc.stage < 2 || x->sums_of_group) && x->rounds == 1 && x->sets == 1
-                    && x->desc.gradients == o->gradients && !x->desc.device;
+                    && x->desc.gradients == o->gradients && (!x->desc.device || x->steps_there);
     x->steps_in_window = slow && x->desc.steps_inside && x->ranks == 1;
     x->is_atomic = slow && memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)
                 && (!x->extra_bytes || memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_EXTRA))
@@ -35378,8 +35422,32 @@ static void memopt_i_shard_measure_device(memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
 
     if (x->ranks == 1) b->buckets = 0;
+    b->staging = memopt_i_shard_chain_bytes(x);
+    if (x->steps_there) {
+        b->staging += x->piece_count * sizeof(memopt_shard_square) + MEMOPT_I_SCALE_PIECE * sizeof(float);
+        return;
+    }
     b->masters = (x->desc.stage ? x->part : x->whole) * x->weight_bytes;
-    b->staging = memopt_i_shard_chain_bytes(x) + 2 * memopt_i_shard_room_bytes(x) + 2 * memopt_i_shard_upload_bytes(x);
+    b->staging += 2 * memopt_i_shard_room_bytes(x) + 2 * memopt_i_shard_upload_bytes(x);
+}
+
+/* States and scratch of a device that steps. Behind the scratch: what it finds of each piece of a norm. */
+static memopt_status memopt_i_shard_measure_stepper(memopt_i_checks *c, memopt_shard *x) {
+    memopt_shard_bytes *b = &x->bytes;
+    memopt_optim_desc o = x->desc.optim;
+    size_t t, bytes = 0;
+
+    o.place_states = 0;
+    o.error = c->error;
+    c->status = memopt_optim_bytes(&o, &b->object);
+    b->states = 0;
+    for (t = 0; !c->status && t < o.tensor_count; ++t) {
+        c->status = memopt_optim_state_bytes(&o, t, &bytes);
+        b->states += memopt_i_round64(bytes);
+    }
+    if (!c->status) c->status = x->kernels.scratch_fn(x->device.user, &o, &bytes);
+    b->scratch = MEMOPT_I_SHARD_SCRATCH + memopt_i_round64(bytes) + x->piece_count * sizeof(memopt_shard_square);
+    return c->status;
 }
 
 static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_shard *x) {
@@ -35406,15 +35474,19 @@ static memopt_status memopt_i_shard_measure_memory(memopt_i_checks *c, memopt_sh
     b->buckets = memopt_i_shard_chain_bytes(x) + (x->ranks > 1 ? 2 * memopt_i_shard_room_bytes(x) : 0);
     b->tables = x->table_bytes;
     if (x->desc.device) memopt_i_shard_measure_device(x);
+    if (x->steps_there && memopt_i_shard_measure_stepper(c, x)) return c->status;
     b->grain = x->grain;
     b->rounds = x->rounds;
     b->total = memopt_i_round64(b->weights) + memopt_i_round64(b->window) + memopt_i_round64(b->landings)
              + memopt_i_round64(b->extra) + memopt_i_round64(b->gradients) + memopt_i_round64(b->sums)
              + memopt_i_round64(b->states) + memopt_i_round64(b->tiles) + memopt_i_round64(b->masters)
-             + memopt_i_round64(b->buckets) + memopt_i_round64(b->staging) + memopt_i_round64(b->tables);
+             + memopt_i_round64(b->buckets) + memopt_i_round64(b->staging) + memopt_i_round64(b->tables)
+             + memopt_i_round64(b->scratch) + memopt_i_round64(b->object);
     if (x->desc.device)
         b->host = b->total - memopt_i_round64(b->weights) - memopt_i_round64(b->window)
                 - memopt_i_round64(b->gradients) - memopt_i_round64(b->buckets);
+    if (x->steps_there)
+        b->host = memopt_i_round64(b->staging) + memopt_i_round64(b->object) + memopt_i_round64(b->tables);
     return memopt_i_must_fit(c, x->rounds <= UINT64_MAX / 64 / x->whole / (x->desc.use_count + x->sets), "units",
                              "are so many that the bytes a step sends do not fit 64 bits");
 }
@@ -35523,6 +35595,7 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     x->desc.tensors = x->tensors;
     if (desc->device) x->device = *desc->device;
     if (desc->device) x->desc.device = &x->device;
+    if (x->steps_there) x->kernels = *desc->device->kernels;
     x->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     if (!memopt_i_shard_types(c, x) && !memopt_i_shard_lay_out(c, x) && !memopt_i_shard_uses(c, x)
         && !memopt_i_shard_bucket(c, x)) {
@@ -35619,22 +35692,50 @@ static void memopt_i_shard_rewind(const memopt_i_shard_arenas *a) {
     if (a->all) (void)memopt_arena_rewind(a->all, a->marks[0]);
 }
 
+/* An optimizer whose states a device has. */
+static memopt_status memopt_i_shard_open_there(memopt_i_checks *c, memopt_shard *x, const memopt_i_shard_arenas *a) {
+    const memopt_shard_bytes *b = &x->bytes;
+    memopt_optim_desc o = x->desc.optim;
+    unsigned char *at;
+    size_t t, bytes = 0;
+
+    x->states = memopt_i_shard_take(c, x, a->all, b->states, MEMOPT_TAG_OPTIMIZER, "shard: states");
+    x->scratch = memopt_i_shard_take(c, x, a->all, b->scratch, MEMOPT_TAG_OPTIMIZER, "shard: scratch");
+    x->object = memopt_i_shard_take(c, x, a->host, b->object, MEMOPT_TAG_OPTIMIZER, "shard: optim");
+    if (c->status || x->counts) return c->status;
+    x->scratch += (MEMOPT_I_SHARD_SCRATCH - ((uintptr_t)x->scratch & (MEMOPT_I_SHARD_SCRATCH - 1)))
+                & (MEMOPT_I_SHARD_SCRATCH - 1);
+    o.error = c->error;
+    for (at = x->states, t = 0; t < o.tensor_count; ++t) {
+        (void)memopt_optim_state_bytes(&o, t, &bytes); /* as when it was measured */
+        x->parts[t].state = bytes ? at : NULL;
+        at = bytes ? at + memopt_i_round64(bytes) : at;
+    }
+    c->status = memopt_optim_create(&o, x->object, b->object, &x->optim);
+    for (t = 0; !c->status && t < o.tensor_count; ++t)
+        if (x->parts[t].state && x->kernels.state_fn(x->device.user, x->optim, t))
+            (void)memopt_i_refuse(c, MEMOPT_ERR_DEVICE, "device", "failed to begin a state");
+    return c->status;
+}
+
 static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x, const memopt_i_shard_arenas *a) {
     const memopt_shard_bytes *b = &x->bytes;
+    memopt_arena *const stepped = x->steps_there ? a->all : a->host;
 
     x->weights = memopt_i_shard_take(c, x, a->all, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
     x->window = memopt_i_shard_take(c, x, a->all, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
     x->landings = memopt_i_shard_take(c, x, a->all, b->landings, MEMOPT_TAG_PARAMETERS, "shard: two parts");
     x->masters = memopt_i_shard_take(c, x, a->host, b->masters, MEMOPT_TAG_PARAMETERS, "shard: masters");
-    x->extra = memopt_i_shard_take(c, x, a->host, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
+    x->extra = memopt_i_shard_take(c, x, stepped, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
     x->gradients = memopt_i_shard_take(c, x, a->all, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
-    x->sums = memopt_i_shard_take(c, x, a->host, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
+    x->sums = memopt_i_shard_take(c, x, stepped, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
     x->wire = memopt_i_shard_take(c, x, a->all, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
     x->buckets = x->wire;
     if (x->desc.device)
         x->buckets = memopt_i_shard_take(c, x, a->pinned, b->staging, MEMOPT_TAG_COMMUNICATION, "shard: staging");
     x->tiles = memopt_i_shard_take(c, x, a->host, b->tiles, MEMOPT_TAG_OPTIMIZER, "shard: tiles");
-    return c->status ? c->status : memopt_i_shard_open_optim(c, x, a->host);
+    if (c->status) return c->status;
+    return x->steps_there ? memopt_i_shard_open_there(c, x, a) : memopt_i_shard_open_optim(c, x, a->host);
 }
 
 static void memopt_i_shard_give_back(memopt_shard *x) {
@@ -35642,10 +35743,13 @@ static void memopt_i_shard_give_back(memopt_shard *x) {
     const int is_apart = x->desc.device != NULL; /* there, these come from an arena in any case */
 
     if (x->owns_host) {
-        memopt_optim_close(x->optim);
+        if (!x->steps_there) memopt_optim_close(x->optim);
+        memopt_i_free(&x->host, x->object, b->object, 64);
         if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_free(&x->host, x->optim, b->states, 64);
         memopt_i_free(&x->host, x->tile_room ? x->tile_room : x->tiles, b->tiles, 64);
         memopt_i_free(&x->host, x->masters, b->masters, 64);
+    }
+    if (x->owns_host && !x->steps_there) {
         memopt_i_free(&x->host, x->extra, b->extra, 64);
         memopt_i_free(&x->host, x->sums, b->sums, 64);
     }
@@ -35903,13 +36007,16 @@ static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *co
 }
 
 /* ---- a device ---- */
+/* The host steps what a device has. */
+static int memopt_i_shard_steps_here(const memopt_shard *x) { return x->desc.device && !x->steps_there; }
+
 enum { MEMOPT_I_SHARD_UPLOADS = 2, MEMOPT_I_SHARD_MESSAGE = 4 }; /* slots; the first two are of flights */
 
 /* A copy failed: weights there may be of two steps. */
 static memopt_status memopt_i_shard_break_device(memopt_shard *x, memopt_status status) {
     if (!status) return status;
     (void)memopt_i_shard_break(x, NULL, status);
-    x->error = memopt_i_error(status, "a copy to or from the device failed");
+    x->error = memopt_i_error(status, "a copy or a launch on the device failed");
     return status;
 }
 
@@ -35993,7 +36100,7 @@ static memopt_status memopt_i_shard_upload_all(memopt_shard *x) {
     memopt_status s = MEMOPT_OK;
     size_t g;
 
-    for (g = 0; !s && x->desc.device && g < x->group_count; ++g)
+    for (g = 0; !s && x->masters && g < x->group_count; ++g)
         s = memopt_i_shard_upload(x, g, 0, memopt_i_shard_own(x, g));
     return s;
 }
@@ -36287,10 +36394,52 @@ static memopt_i_shard_tile memopt_i_shard_tile_of(const memopt_shard *x, size_t 
     return tile;
 }
 
-static memopt_status memopt_i_shard_optim_begin(memopt_shard *x, const memopt_optim_run *run) {
-    const memopt_status s = memopt_i_optim_begin(x->optim, run, memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)
-                                                 ? MEMOPT_I_STATES_ELSEWHERE : MEMOPT_I_STATES_HERE);
+static size_t memopt_i_shard_scratch_bytes(const memopt_shard *x) { /* of the optimizer's */
+    return x->bytes.scratch - MEMOPT_I_SHARD_SCRATCH - x->piece_count * sizeof(memopt_shard_square);
+}
 
+/* What the optimizer refuses is its reason, and changes nothing; else a launch failed. */
+static memopt_status memopt_i_shard_begin_there(memopt_shard *x, const memopt_optim_run *run) {
+    const memopt_status s = x->kernels.begin_fn(x->device.user, x->optim, run, x->scratch,
+                                                memopt_i_shard_scratch_bytes(x));
+
+    if (s == MEMOPT_ERR_DEVICE) return memopt_i_shard_break_device(x, s);
+    if (s) x->error = memopt_optim_error(x->optim);
+    return s;
+}
+
+static memopt_status memopt_i_shard_apply_there(memopt_shard *x, size_t group) {
+    const memopt_i_shard_group *g = &x->groups[group];
+    memopt_status s = MEMOPT_OK;
+    size_t t;
+
+    for (t = g->first; !s && t < g->first + g->count; ++t) {
+        if (!x->parts[t].held) continue;
+        x->is_changed = 1;
+        if (x->sums_of_group)
+            x->parts[t].gradients = memopt_i_shard_own_sums(x, group, x->places[t] + x->parts[t].first);
+        s = x->kernels.apply_fn(x->device.user, x->optim, t, x->parts[t].first, x->parts[t].held, x->scratch,
+                                memopt_i_shard_scratch_bytes(x));
+    }
+    return memopt_i_shard_break_device(x, s);
+}
+
+static memopt_status memopt_i_shard_end_there(memopt_shard *x) {
+    const memopt_status s = x->kernels.end_fn(x->device.user, x->optim, x->scratch, memopt_i_shard_scratch_bytes(x));
+
+    if (!s) return s;
+    (void)memopt_i_shard_break_device(x, s);
+    if (s == MEMOPT_ERR_STATE) x->error = memopt_i_error(s, "a gradient is not finite in a step inside backward");
+    return s;
+}
+
+static memopt_status memopt_i_shard_optim_begin(memopt_shard *x, const memopt_optim_run *run) {
+    const memopt_i_states_are where = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES) ? MEMOPT_I_STATES_ELSEWHERE
+                                    : MEMOPT_I_STATES_HERE;
+    memopt_status s;
+
+    if (x->steps_there) return memopt_i_shard_begin_there(x, run);
+    s = memopt_i_optim_begin(x->optim, run, where);
     if (s) x->error = memopt_optim_error(x->optim);
     return s;
 }
@@ -36354,12 +36503,17 @@ static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
 }
 
 /* Own pieces; in a simulation the time that any set takes. */
-static void memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
+static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
     if (x->time)
         memopt_i_shard_pass(x->time, (double)f->count * (double)f->sources * x->time->machine->add, is_own);
+    else if (x->steps_there)
+        return memopt_i_shard_break_device(x, x->kernels.add_fn(x->device.user, (float *)(void *)f->sums, f->pieces,
+                                                                x->desc.gradients, f->stride, f->count, f->sources,
+                                                                f->start));
     else if (is_own)
         memopt_i_parallel_for(&x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
                               memopt_i_shard_fold_chunk, f);
+    return MEMOPT_OK;
 }
 
 /* The pieces of one bucket onto the sums: those of this set, and with replicas those of each set in its turn. */
@@ -36372,7 +36526,8 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
 
     f.shard = x;
     f.sums = memopt_i_shard_own_sums(x, flight->group, x->rank * g->piece + flight->at);
-    f.pieces = flight->number || x->desc.device ? flight->room : g->gradients + flight->at * x->gradient_bytes;
+    f.pieces = flight->number || memopt_i_shard_steps_here(x) ? flight->room
+             : g->gradients + flight->at * x->gradient_bytes;
     f.stride = flight->count * x->gradient_bytes;
     f.count = flight->count;
     f.level = memopt_i_simd_level(&x->desc.optim.threads);
@@ -36384,9 +36539,9 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
         f.sources = memopt_i_shard_valid(x, x->round, set);
         if (!f.sources) break;
         f.start = !x->round && !set;
-        if (!x->sums_in_place || flight->number) memopt_i_shard_fold_bucket(x, &f, set == x->set);
+        if (!x->sums_in_place || flight->number) s = memopt_i_shard_fold_bucket(x, &f, set == x->set);
         call.root = set;
-        if (x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
+        if (!s && x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
     }
     return s;
 }
@@ -36462,6 +36617,7 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     size_t t;
 
     if (x->desc.slow) return memopt_i_shard_step_tiles(x, group);
+    if (x->steps_there) return memopt_i_shard_apply_there(x, group);
     if (x->desc.device) return memopt_i_shard_step_upload(x, group);
     for (t = g->first; !s && t < g->first + g->count; ++t)
         if (x->parts[t].held) {
@@ -36483,10 +36639,10 @@ static memopt_status memopt_i_shard_land(memopt_shard *x) {
     --x->flying;
     if (flight.number)
         s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, flight.number));
-    if (!s && flight.number && x->desc.device)
+    if (!s && flight.number && memopt_i_shard_steps_here(x))
         s = memopt_i_shard_copy_out(x, flight.room, memopt_i_shard_wire(x, flight.room),
                                     x->ranks * flight.count * x->gradient_bytes, 1, flight.slot);
-    if (!s && x->desc.device) s = memopt_i_shard_copy_wait(x, flight.slot);
+    if (!s && memopt_i_shard_steps_here(x)) s = memopt_i_shard_copy_wait(x, flight.slot);
     if (!s) s = memopt_i_shard_add(x, &flight);
     if (s || flight.at + flight.count < g->piece) return s;
     g->is_summed = 1;
@@ -36509,6 +36665,13 @@ static memopt_status memopt_i_shard_make_room(memopt_shard *x) {
     return s;
 }
 
+/* Where a bucket is added from: the host's, or a device's that steps, which one rank alone does not have. */
+static unsigned char *memopt_i_shard_room(const memopt_shard *x, size_t slot) {
+    unsigned char *const base = x->steps_there ? x->wire : x->buckets;
+
+    return base ? base + memopt_i_shard_chain_bytes(x) + slot * memopt_i_shard_room_bytes(x) : NULL;
+}
+
 /* Send the next bucket of the group whose turn it is. */
 static memopt_status memopt_i_shard_send(memopt_shard *x) {
     const size_t group = x->queue[x->begun];
@@ -36522,18 +36685,18 @@ static memopt_status memopt_i_shard_send(memopt_shard *x) {
     flight.at = x->begun_at;
     flight.count = memopt_i_min(x->bucket, g->piece - x->begun_at);
     flight.slot = x->flown++ % 2;
-    flight.room = x->buckets + memopt_i_shard_chain_bytes(x) + flight.slot * memopt_i_shard_room_bytes(x);
+    flight.room = memopt_i_shard_room(x, flight.slot);
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_ALL_TO_ALL;
     call.bytes = flight.count * x->gradient_bytes;
     call.stride = g->piece * x->gradient_bytes;
     call.send = g->gradients + flight.at * x->gradient_bytes;
-    call.receive = memopt_i_shard_wire(x, flight.room);
+    call.receive = x->steps_there ? flight.room : memopt_i_shard_wire(x, flight.room);
     if (x->ranks > 1 && memopt_i_shard_valid(x, x->round, x->set)) {
         s = memopt_i_shard_make_room(x);
         if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &flight.number));
         if (s) return s;
-    } else if (x->desc.device) {
+    } else if (memopt_i_shard_steps_here(x)) {
         s = memopt_i_shard_copy_out(x, flight.room, call.send, call.bytes, 0, flight.slot);
         if (s) return s;
     }
@@ -36917,8 +37080,79 @@ static void memopt_i_shard_square(void *task, size_t index, int worker) {
     memopt_i_wide_end(level);
 }
 
+/* What a device has found of each piece, on the host; behind it there is room for the values of one. */
+static memopt_shard_square *memopt_i_shard_squares(const memopt_shard *x) {
+    return (memopt_shard_square *)(void *)(x->buckets + memopt_i_shard_chain_bytes(x));
+}
+
+/* The host's copy of a piece that a border cuts. */
+static memopt_status memopt_i_shard_fetch_piece(memopt_shard *x, memopt_i_shard_piece *p) {
+    unsigned char *to = (unsigned char *)(memopt_i_shard_squares(x) + x->piece_count);
+    const memopt_status s = memopt_i_shard_copy_out(x, to, p->values, p->count * sizeof(float), 0,
+                                                    MEMOPT_I_SHARD_MESSAGE);
+
+    p->values = to;
+    return s ? s : memopt_i_shard_copy_wait(x, MEMOPT_I_SHARD_MESSAGE);
+}
+
+/* Whole pieces of a tensor: those that begin and end here lie one behind the other. */
+static memopt_status memopt_i_shard_square_tensor(memopt_shard *x, size_t t, memopt_shard_square *d_squares) {
+    const size_t first = x->first_pieces[t], count = x->first_pieces[t + 1] - first;
+    size_t i, from = count, end = 0, elements = 0;
+    memopt_i_shard_piece p;
+    void *values = NULL;
+
+    for (i = 0; i < count; ++i) {
+        p = memopt_i_shard_piece_of(x, t, i);
+        if (!p.begins || !p.ends) continue;
+        if (!end) values = p.values;
+        from = memopt_i_min(from, i);
+        end = i + 1;
+        elements += p.count;
+    }
+    if (!end) return MEMOPT_OK;
+    return memopt_i_shard_break_device(x, x->kernels.square_fn(x->device.user, (const float *)values, elements,
+                                                               d_squares + first + from));
+}
+
+/* As memopt_i_shard_square() of all pieces, by a device. */
+static memopt_status memopt_i_shard_square_there(memopt_shard *x) {
+    const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
+    const int level = memopt_i_simd_level(&x->desc.optim.threads);
+    memopt_shard_square *const squares = memopt_i_shard_squares(x);
+    memopt_shard_square *d_squares = (memopt_shard_square *)(void *)(x->scratch + memopt_i_shard_scratch_bytes(x));
+    memopt_status s = MEMOPT_OK;
+    size_t t, i;
+
+    for (t = 0; !s && t < x->desc.tensor_count; ++t) s = memopt_i_shard_square_tensor(x, t, d_squares);
+    if (!s && x->piece_count)
+        s = memopt_i_shard_copy_out(x, squares, d_squares, x->piece_count * sizeof *squares, 0, MEMOPT_I_SHARD_MESSAGE);
+    if (!s) s = memopt_i_shard_copy_wait(x, MEMOPT_I_SHARD_MESSAGE);
+    for (t = 0; !s && t < x->desc.tensor_count; ++t)
+        for (i = 0; !s && i < x->first_pieces[t + 1] - x->first_pieces[t]; ++i) {
+            memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i);
+            double sums[16] = { 0 };
+
+            n.pieces[x->first_pieces[t] + i] = squares[x->first_pieces[t] + i].nonfinite
+                                             ? (double)memopt_i_bits_float(0x7F800000u)
+                                             : squares[x->first_pieces[t] + i].squares;
+            if (!p.begins || p.ends) continue;
+            s = memopt_i_shard_fetch_piece(x, &p);
+            if (!s) MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0, sums));
+            memcpy(n.cut + 16 * x->tensors[t].group, sums, sizeof sums);
+        }
+    memopt_i_wide_end(level);
+    return s;
+}
+
+/* How many values of a piece are not finite. */
+static double memopt_i_shard_nonfinite(const memopt_shard *x, const memopt_i_shard_piece *p, size_t index) {
+    if (x->steps_there && p->begins && p->ends) return (double)memopt_i_shard_squares(x)[index].nonfinite;
+    return (double)memopt_i_gradients_nonfinite(x->desc.optim.gradients, p->values, p->count);
+}
+
 /* One tensor's pieces, in their order, from the sums that the rank before has left to those that the next one gets. */
-static void memopt_i_shard_continue_tensor(const memopt_shard *x, const memopt_i_shard_chain *n, size_t t) {
+static memopt_status memopt_i_shard_continue_tensor(memopt_shard *x, const memopt_i_shard_chain *n, size_t t) {
     const int level = memopt_i_simd_level(&x->desc.optim.threads);
     double *carried = n->carried + 17 * x->tensors[t].group;
     double total = x->parts[t].first ? carried[16] : 0;
@@ -36926,20 +37160,24 @@ static void memopt_i_shard_continue_tensor(const memopt_shard *x, const memopt_i
     size_t i;
 
     for (i = 0; i < x->first_pieces[t + 1] - x->first_pieces[t]; ++i) {
-        const memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i);
+        memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i);
+        memopt_status s = MEMOPT_OK;
         double sum;
 
+        if (x->steps_there && (!p.begins || !p.ends)) s = memopt_i_shard_fetch_piece(x, &p);
+        if (s) return s;
         if (!p.begins) MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0,
                                                                carried));
         else if (!p.ends) memcpy(carried, n->cut + 16 * x->tensors[t].group, 16 * sizeof *carried);
         memcpy(sums, carried, sizeof sums);
         sum = p.begins && p.ends ? n->pieces[x->first_pieces[t] + i] : memopt_i_sums_join(sums);
         if (!memopt_i_finite_double(sum))
-            *n->nonfinite += (double)memopt_i_gradients_nonfinite(x->desc.optim.gradients, p.values, p.count);
+            *n->nonfinite += memopt_i_shard_nonfinite(x, &p, x->first_pieces[t] + i);
         if (p.ends) total = memopt_i_sum_double(total, sum);
     }
     carried[16] = total;
     if (x->parts[t].first + x->parts[t].held == x->parts[t].count) n->squares[t] = total;
+    return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_shard_norm(memopt_shard *x) {
@@ -36950,16 +37188,18 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
     size_t r, t;
 
     memset(n.squares, 0, memopt_i_shard_chain_count(x) * sizeof(double));
-    memopt_i_parallel_for(&x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
+    if (x->steps_there) s = memopt_i_shard_square_there(x);
+    else memopt_i_parallel_for(&x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_BROADCAST;
     call.bytes = memopt_i_shard_chain_count(x) * sizeof(double);
     call.send = call.receive = n.squares;
     for (r = 0; !s && r < ranks; ++r) {
         if (ranks == 1 || r == x->rank)
-            for (t = 0; t < x->desc.tensor_count; ++t) if (x->parts[t].held) memopt_i_shard_continue_tensor(x, &n, t);
+            for (t = 0; !s && t < x->desc.tensor_count; ++t)
+                if (x->parts[t].held) s = memopt_i_shard_continue_tensor(x, &n, t);
         call.root = r;
-        if (ranks > 1) s = memopt_i_shard_run(x, x->desc.comm, &call);
+        if (!s && ranks > 1) s = memopt_i_shard_run(x, x->desc.comm, &call);
     }
     return s;
 }
@@ -37183,8 +37423,9 @@ static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_op
     if (run && run->fused)
         return memopt_i_fail(&x->error, MEMOPT_ERR_ARGUMENT, "the step is fused: memopt_shard_step_inside()");
     s = memopt_i_shard_optim_begin(x, run);
-    for (g = 0; !s && g < x->group_count; ++g) s = memopt_i_shard_step_upload(x, g);
-    return s ? s : memopt_optim_end(x->optim);
+    for (g = 0; !s && g < x->group_count; ++g) s = memopt_i_shard_step_group(x, g);
+    if (s) return s;
+    return x->steps_there ? memopt_i_shard_end_there(x) : memopt_optim_end(x->optim);
 }
 
 /* All tiles have left on all ranks: what is new counts from here on. */
@@ -37381,11 +37622,14 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
     if (shard->state != MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "a step has begun");
     s = memopt_i_shard_agree(shard);
     if (s) return s;
-    for (t = 0; o->extra == MEMOPT_OPTIM_EXTRA_COPY && t < shard->desc.tensor_count; ++t)
-        if (shard->parts[t].held && shard->weights && shard->extra)
+    for (t = 0; !s && o->extra == MEMOPT_OPTIM_EXTRA_COPY && t < shard->desc.tensor_count; ++t)
+        if (shard->parts[t].held && shard->steps_there)
+            s = memopt_i_shard_break_device(shard, shard->kernels.round_fn(shard->device.user,
+                    (uint16_t *)shard->parts[t].extra, (const float *)shard->parts[t].weights, shard->parts[t].held));
+        else if (shard->parts[t].held && shard->weights && shard->extra)
             memopt_i_from_f32(memopt_i_simd_level(&o->threads), shard->parts[t].extra,
                               (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
-    s = shard->desc.slow ? memopt_i_shard_share_slow(shard) : MEMOPT_OK;
+    if (!s && shard->desc.slow) s = memopt_i_shard_share_slow(shard);
     if (!s) s = memopt_i_shard_upload_all(shard);
     return s ? s : memopt_i_shard_renew(shard);
 }
@@ -37418,7 +37662,7 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (x->is_broken) return MEMOPT_ERR_STATE;
     if (x->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(x, "a round is missing");
-    if (x->is_fused) s = memopt_optim_end(x->optim);
+    if (x->is_fused) s = x->steps_there ? memopt_i_shard_end_there(x) : memopt_optim_end(x->optim);
     else if (x->desc.slow) s = memopt_i_shard_step_slow(x, run);
     else if (x->desc.device) s = memopt_i_shard_step_device(x, run);
     else if (x->carry_count && x->ranks > 1) s = memopt_i_shard_step_measured(x, run);
@@ -43498,6 +43742,8 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
     memopt_status s;
 
     if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->steps_there)
+        return memopt_i_fail(&shard->error, MEMOPT_ERR_UNSUPPORTED, "what is stepped lies on a device");
     if (!shard->desc.slow) {
         s = memopt_save_optim_items(shard->optim, tensor, name, items, count);
         if (s) shard->error = memopt_optim_error(shard->optim);

@@ -689,8 +689,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
                                                                     memopt_accumulation *accumulation,
                                                                     memopt_cuda_stream stream);
 
-/* @section api_cuda_shard : api_cuda_base
-   A device for a memopt_shard: weights, gradients and what travels lie there, and the step is the host's.
+/* @section api_cuda_shard : api_cuda_optim api_cuda_scale api_cuda_number
+   A device for a memopt_shard: weights, gradients and what travels lie there, and the step is the host's, or the
+   device's: then table.kernels = memopt_cuda_shard_kernels() before memopt_shard_open().
 
      memopt_cuda_shard_open(device, stream, &cuda, &table);
      desc.device = &table;                        (desc.pinned: an arena over memopt_cuda_source_pinned(), as large as
@@ -722,6 +723,14 @@ typedef struct memopt_cuda_shard { /* yours; outlives the shard and stays where 
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cuda_stream stream,
                                                           memopt_cuda_shard *shard, memopt_shard_device *out);
+
+/**
+ * A device that adds and steps, too, for memopt_shard_device.kernels: all optimizers but LAMB, LARS and Adafactor, the
+ * sums floats. Every bit is the CPU's. A step waits for nothing; where one inside backward is ended the host waits for
+ * the stream, since only the device knows whether a gradient was not finite: the step is ERR_STATE then, and what was
+ * stepped before that gradient is stepped.
+ */
+MEMOPT_CUDA_API void memopt_cuda_shard_kernels(memopt_shard_kernels *out);
 
 /** After memopt_shard_close(). Waits for what is on its way. NULL, and one that is not open, are fine; returns what
     CUDA said, and has freed all it could. */
@@ -5556,15 +5565,13 @@ PRUNED int optim_group_count(memopt_optim *o, size_t *count) {
     return 0;
 }
 
-PRUNED void optim_lay_out(const memopt_optim *o, optim_parts *p, memopt_carver *c) {
-    const size_t tensors = o->desc.tensor_count;
-
+PRUNED void optim_lay_out(size_t tensors, size_t sums, optim_parts *p, memopt_carver *c) {
     p->control = (optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
     p->codes = (optim_codes *)memopt_carve(c, 1, sizeof *p->codes, 256);
     p->pace = (float *)memopt_carve(c, tensors, sizeof *p->pace, 256);
     p->by = (optim_terms *)memopt_carve(c, tensors, sizeof *p->by, 256);
     p->mean = (double *)memopt_carve(c, tensors, sizeof *p->mean, 256);
-    p->sums = (double *)memopt_carve(c, memopt_i_optim_sum_count(o), sizeof *p->sums, 256);
+    p->sums = (double *)memopt_carve(c, sums, sizeof *p->sums, 256);
     p->groups = (double *)memopt_carve(c, p->group_count, 2 * sizeof *p->groups, 256);
     (void)memopt_carve(c, 0, 1, 256);
     p->bytes = c->bytes;
@@ -5574,7 +5581,7 @@ PRUNED memopt_cuda_status optim_count(memopt_optim *o, optim_parts *p) {
     memopt_carver c = memopt_carver_begin(NULL);
 
     if (optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
-    optim_lay_out(o, p, &c);
+    optim_lay_out(o->desc.tensor_count, memopt_i_optim_sum_count(o), p, &c);
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
@@ -5617,7 +5624,7 @@ PRUNED memopt_cuda_status optim_call_of(optim_call *c, memopt_optim *o,
     if (!s) s = optim_left_in(o);
     if (!s) s = optim_uncut(o);
     if (s) return s;
-    optim_lay_out(o, &c->at, &carver);
+    optim_lay_out(o->desc.tensor_count, memopt_i_optim_sum_count(o), &c->at, &carver);
     c->o = o;
     c->stream = (cudaStream_t)stream;
     return 0;
@@ -7228,7 +7235,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gra
     return 0;
 }
 
-/* @section cuda_shard : cuda_memory cuda_base api_cuda_shard
+/* @section cuda_shard : cuda_optim cuda_scale cuda_number cuda_memory cuda_base api_cuda_shard
    What a shard asks of a device, over streams and events.
    Order      A copy out waits for an event recorded now in the engine's stream, so for the kernels that wrote what it
               reads; unless it is told that the bytes are there: they have come by a call which the host has waited for,
@@ -7383,6 +7390,120 @@ PUBLIC memopt_cuda_status api::memopt_cuda_shard_open(int device, memopt_cuda_st
     out->join_fn = shard_join;
     out->user = shard;
     return 0;
+}
+
+/* ---- a device that adds and steps ---- */
+PRUNED memopt_status shard_told(void *user, memopt_cuda_status s) {
+    if (s) ((memopt_cuda_shard *)user)->status = s;
+    return memopt_cuda_to_status(s);
+}
+
+PRUNED memopt_cuda_stream shard_engine(const void *user) { return ((const memopt_cuda_shard *)user)->stream; }
+
+/* As memopt_cuda_optim_scratch() of kinds that do not measure. */
+PRUNED memopt_status shard_scratch(void *user, const memopt_optim_desc *optim, size_t *bytes) {
+    memopt_carver c = memopt_carver_begin(NULL);
+    optim_parts parts;
+
+    memset(&parts, 0, sizeof parts);
+    optim_lay_out(optim->tensor_count, 0, &parts, &c);
+    if (c.overflow) return shard_told(user, MEMOPT_ERR_OVERFLOW);
+    *bytes = parts.bytes;
+    return MEMOPT_OK;
+}
+
+PRUNED memopt_status shard_add(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride,
+                               size_t count, size_t pieces, int start) {
+    memopt_gradient sum, piece;
+    memopt_gradients sums, from;
+    memopt_micro_batch batch;
+    memopt_accumulation so_far;
+    memopt_cuda_status s = 0;
+    size_t i;
+
+    memset(&sum, 0, sizeof sum);
+    memset(&sums, 0, sizeof sums);
+    memset(&batch, 0, sizeof batch);
+    memset(&so_far, 0, sizeof so_far);
+    sum.values = d_sums;
+    sum.count = count;
+    sum.type = MEMOPT_TYPE_F32;
+    sums.tensors = &sum;
+    sums.count = 1;
+    piece = sum;
+    piece.type = type;
+    from = sums;
+    from.tensors = &piece;
+    batch.tokens = 1;
+    so_far.micro_batches = !start;
+    for (i = 0; i < pieces && !s; ++i) {
+        piece.values = (unsigned char *)(uintptr_t)d_pieces + i * stride;
+        s = memopt_cuda_gradients_accumulate(&sums, &from, &batch, &so_far, shard_engine(user));
+    }
+    return shard_told(user, s);
+}
+
+PRUNED memopt_status shard_square(void *user, const float *d_values, size_t count, memopt_shard_square *d_squares) {
+    memopt_gradient values;
+    memopt_gradients list;
+    scale_list part;
+    size_t next = 0;
+    unsigned blocks;
+
+    static_assert(sizeof *d_squares == sizeof(memopt_cuda_gradient_sum), "the same in both");
+    memset(&values, 0, sizeof values);
+    memset(&list, 0, sizeof list);
+    values.values = (void *)(uintptr_t)d_values;
+    values.count = count;
+    values.type = MEMOPT_TYPE_F32;
+    list.tensors = &values;
+    list.count = 1;
+    blocks = scale_take(&list, MEMOPT_I_SCALE_PIECE, &next, &part);
+    return shard_told(user, MEMOPT_I_CUDA_RUN(scale_kernel<>, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0,
+                                              (cudaStream_t)shard_engine(user), part, (const memopt_scaler *)NULL, 1.0f,
+                                              (memopt_cuda_gradient_sum *)(void *)d_squares));
+}
+
+PRUNED memopt_status shard_round(void *user, uint16_t *d_to, const float *d_from, size_t count) {
+    return shard_told(user, memopt_cuda_bf16_from_f32(d_to, d_from, count, shard_engine(user)));
+}
+
+PRUNED memopt_status shard_state(void *user, memopt_optim *optim, size_t tensor) {
+    return shard_told(user, memopt_cuda_optim_state_init(optim, tensor, shard_engine(user)));
+}
+
+PRUNED memopt_status shard_begin(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                                 size_t bytes) {
+    return shard_told(user, memopt_cuda_optim_begin(optim, run, d_scratch, bytes, shard_engine(user)));
+}
+
+PRUNED memopt_status shard_apply(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count,
+                                 void *d_scratch, size_t bytes) {
+    return shard_told(user, memopt_cuda_optim_apply(optim, tensor, first, count, d_scratch, bytes,
+                                                    shard_engine(user)));
+}
+
+PRUNED memopt_status shard_end(void *user, memopt_optim *optim, void *d_scratch, size_t bytes) {
+    memopt_cuda_optim_outcome outcome;
+    memopt_cuda_status s = 0;
+
+    memset(&outcome, 0, sizeof outcome);
+    if (optim->fused) s = memopt_cuda_optim_result(optim, d_scratch, bytes, &outcome, shard_engine(user));
+    s = first_error(s, memopt_cuda_optim_end(optim));
+    if (!s && outcome.stopped) s = MEMOPT_ERR_STATE;
+    return shard_told(user, s);
+}
+
+PUBLIC void api::memopt_cuda_shard_kernels(memopt_shard_kernels *out) {
+    if (!out) return;
+    out->scratch_fn = shard_scratch;
+    out->add_fn = shard_add;
+    out->square_fn = shard_square;
+    out->round_fn = shard_round;
+    out->state_fn = shard_state;
+    out->begin_fn = shard_begin;
+    out->apply_fn = shard_apply;
+    out->end_fn = shard_end;
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {

@@ -82,7 +82,7 @@ static void shard_disk_end(shard_disk *x) {
 }
 /* A device whose copies are done as late as they may, or at once: what is read, or written again, before it is waited for
    is seen. Its n-th call fails. */
-typedef struct shard_device { int is_late; uint64_t calls, fail, zeroed; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
+typedef struct shard_device { int is_late, stops; uint64_t calls, fail, zeroed; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
 static int shard_device_fails(void *user) { shard_device *x = (shard_device *)user; return ++x->calls == x->fail; }
 static void shard_device_do(shard_device *x, size_t slot) {
     if (x->slots[slot].bytes) memcpy(x->slots[slot].to, x->slots[slot].from, x->slots[slot].bytes);
@@ -114,6 +114,55 @@ static memopt_status shard_device_join(void *user) {
     for (i = 0; i < MEMOPT_SHARD_SLOTS; ++i) if (x->slots[i].is_in && x->slots[i].bytes) { memcpy(x->slots[i].to, x->slots[i].from, x->slots[i].bytes); x->slots[i].bytes = 0; }
     return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
 }
+/* Its kernels: by the CPU's functions, each call of which can fail. */
+static memopt_status shard_device_scratch(void *user, const memopt_optim_desc *optim, size_t *bytes) { (void)user; *bytes = 256 + 64 * optim->tensor_count; return MEMOPT_OK; }
+static memopt_status shard_device_add(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride, size_t count, size_t pieces, int start) {
+    size_t i, p;
+    if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
+    for (p = 0; p < pieces; ++p) for (i = 0; i < count; ++i) {
+        const unsigned char *from = (const unsigned char *)d_pieces + p * stride + i * memopt_type_bytes(type); float x;
+        if (type == MEMOPT_TYPE_F32) memcpy(&x, from, 4); else memopt_i_to_f32(MEMOPT_SIMD_SCALAR, &x, (const uint16_t *)(const void *)from, type, 1);
+        memopt_i_v1_add_weighted(d_sums + i, &x, 1, 1, start && !p);
+    }
+    return MEMOPT_OK;
+}
+static memopt_status shard_device_square(void *user, const float *d_values, size_t count, memopt_shard_square *d_squares) {
+    size_t i;
+    if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
+    for (i = 0; i * 65536 < count; ++i) {
+        memopt_gradient g; memopt_gradients list; memopt_gradient_total total; size_t scratch[8];
+        memset(&g, 0, sizeof g); memset(&list, 0, sizeof list);
+        g.values = (void *)(uintptr_t)(d_values + i * 65536); g.count = count - i * 65536 < 65536 ? count - i * 65536 : 65536; g.type = MEMOPT_TYPE_F32; list.tensors = &g; list.count = 1; list.scratch = scratch; list.scratch_bytes = sizeof scratch;
+        CHECK(memopt_gradients_measure(&list, &total, NULL) == MEMOPT_OK);
+        d_squares[i].squares = total.nonfinite ? 12345 : total.squares; d_squares[i].nonfinite = total.nonfinite; /* any number */
+    }
+    return MEMOPT_OK;
+}
+static memopt_status shard_device_round(void *user, uint16_t *d_to, const float *d_from, size_t count) {
+    if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
+    memopt_i_from_f32(MEMOPT_SIMD_SCALAR, d_to, d_from, MEMOPT_TYPE_BF16, count);
+    return MEMOPT_OK;
+}
+static memopt_status shard_device_state(void *user, memopt_optim *optim, size_t tensor) { return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : memopt_optim_state_init(optim, tensor); }
+static memopt_status shard_device_begin(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch, size_t bytes) {
+    CHECK((uintptr_t)d_scratch % 256 == 0 && bytes == memopt_i_round64(256 + 64 * optim->desc.tensor_count));
+    memset(d_scratch, 0x5A, bytes);
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : memopt_optim_begin(optim, run);
+}
+static memopt_status shard_device_apply(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count, void *d_scratch, size_t bytes) {
+    CHECK(d_scratch && ((unsigned char *)d_scratch)[bytes - 1] == 0x5A);
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : memopt_optim_apply(optim, tensor, first, count);
+}
+static memopt_status shard_device_end(void *user, memopt_optim *optim, void *d_scratch, size_t bytes) {
+    const memopt_status s = ((shard_device *)user)->stops ? (memopt_optim_end(optim), MEMOPT_ERR_STATE) : memopt_optim_end(optim);
+    CHECK(d_scratch && ((unsigned char *)d_scratch)[bytes - 1] == 0x5A);
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : s;
+}
+static memopt_shard_kernels shard_device_kernels(void) {
+    memopt_shard_kernels k;
+    k.scratch_fn = shard_device_scratch; k.add_fn = shard_device_add; k.square_fn = shard_device_square; k.round_fn = shard_device_round; k.state_fn = shard_device_state; k.begin_fn = shard_device_begin; k.apply_fn = shard_device_apply; k.end_fn = shard_device_end;
+    return k;
+}
 static memopt_shard_device shard_device_table(shard_device *x) {
     memopt_shard_device t;
     memset(&t, 0, sizeof t);
@@ -136,7 +185,7 @@ typedef struct shard_case {
     memopt_optim_kind kind; memopt_state_format state; memopt_i_weights form; memopt_type gradients, sums;
     size_t bucket, block;
     uint64_t disk_fail, device_fail; /* call number of that rank's disk that fails; of its device */
-    int device; /* 1: one that copies late; 2: at once */
+    int device; /* 1: one that copies late; 2: at once; 3, 4: the same, and it steps */
     int slow, in_place, promises; size_t buffers; /* what lies on the slow tier; promises: steps_inside */
     uint64_t fail; size_t fail_rank; /* call number of that rank that fails; 0: none */
 } shard_case;
@@ -413,7 +462,7 @@ static int shard_same(const shard_world *w, const shard_whole *r, memopt_shard *
 }
 static int shard_tags_right(const memopt_ledger *l, const memopt_shard_bytes *b) {
     return memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS).now == b->weights + b->window + b->landings + b->extra + b->masters
-        && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles
+        && memopt_ledger_usage(l, MEMOPT_TAG_GRADIENTS).now == b->gradients + b->sums && memopt_ledger_usage(l, MEMOPT_TAG_OPTIMIZER).now == b->states + b->tiles + b->scratch + b->object
         && memopt_ledger_usage(l, MEMOPT_TAG_COMMUNICATION).now == b->buckets + b->staging;
 }
 enum { SHARD_TOLD = 16, SHARD_FIRST = 128 }; /* bytes that each rank tells all others when weights are shared; rank 0 before that */
@@ -441,12 +490,13 @@ static int shard_goes_back(const shard_world *w, memopt_shard_desc d, shard_disk
 static void shard_rank(void *task, size_t index, int worker) {
     shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
     memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
-    shard_disk disk; shard_device device; memopt_shard_device table; memopt_arena *apart[3] = { NULL, NULL, NULL }; size_t wanted[3] = { 0, 0, 0 }; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
+    shard_disk disk; shard_device device; memopt_shard_device table; memopt_shard_kernels kernels; memopt_arena *apart[3] = { NULL, NULL, NULL }; size_t wanted[3] = { 0, 0, 0 }; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
     (void)worker;
     memset(&ad, 0, sizeof ad); memset(&plan, 0, sizeof plan);
     d.comm = shard_comm(memopt_ranks_transport(w->rows[set], rank), &f[0], fail);
     if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[rank], set), &f[1], fail);
-    memset(&device, 0, sizeof device); device.is_late = c->device == 1; table = shard_device_table(&device);
+    memset(&device, 0, sizeof device); device.is_late = c->device % 2 == 1; table = shard_device_table(&device); kernels = shard_device_kernels();
+    if (c->device > 2) table.kernels = &kernels;
     if (c->device) d.device = &table;
     CHECK(memopt_shard_plan(&d, &plan) == MEMOPT_OK);
     shard_disk_make(&disk, &d, c->in_place, index % 3 == 2);
@@ -464,7 +514,8 @@ static void shard_rank(void *task, size_t index, int worker) {
     } else CHECK(plan.host == 0 && plan.masters == 0 && plan.staging == 0);
     CHECK(memopt_shard_open(&d, c->device ? apart[0] : arena, &x) == MEMOPT_OK && memopt_shard_is_intact(x));
     for (k = 0; k < 3; ++k) if (apart[k]) CHECK(wanted[k] - memopt_arena_get_stats(apart[k]).used_low < 64);
-    device.fail = c->device_fail && c->fail_rank == index ? device.calls + c->device_fail : 0;
+    device.fail = c->device_fail && c->fail_rank == index ? c->device_fail : 0;
+    device.calls = 0;
     if (ledger) CHECK(shard_tags_right(ledger, &plan));
     f[0].shard = x;
     before = memopt_comm_get_stats(d.comm);
@@ -679,6 +730,23 @@ static void shard_device_same(void) {
         shard_free_whole(&whole);
     }
 }
+/* The same where the device steps. */
+static void shard_device_steps(void) {
+    shard_case c = shard_usual(); shard_whole whole; int form; size_t turn = 1;
+    static const memopt_optim_kind kinds[4] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_LION, MEMOPT_OPTIM_RMSPROP };
+    for (form = 0; form < 4; ++form) {
+        c.form = (memopt_i_weights)form; c.kind = kinds[form]; c.units = 4; c.ranks = 1; c.stage = 0; c.device = 0; c.inside = c.promises = 0; c.clips = form % 2; c.walks = form % 3;
+        c.gradients = form % 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        shard_reference(&c, &whole);
+        for (c.ranks = 1; c.ranks < 5; ++c.ranks) for (c.stage = c.ranks > 1; c.stage < 4; ++c.stage) {
+            c.device = 3 + (int)(turn % 2); c.inside = !c.clips; c.promises = c.inside && c.ranks == 4; c.cancels = !c.inside && turn % 5 == 1;
+            c.bucket = turn % 3 ? 300000 : c.ranks * 2 * 256 * 4;
+            shard_check(&c, &whole);
+            turn = turn * 5 + 3;
+        }
+        shard_free_whole(&whole);
+    }
+}
 static void shard_device_kinds(void) {
     shard_case c = shard_usual(); shard_whole whole; int kind;
     for (kind = 0; kind <= (int)MEMOPT_OPTIM_RMSPROP; ++kind) {
@@ -695,17 +763,17 @@ static void shard_device_fails_once(void) {
     c.ranks = 1; c.steps = 1; c.units = 2; c.form = MEMOPT_I_WEIGHTS_SPLIT; c.clips = 1; c.gradients = MEMOPT_TYPE_BF16;
     shard_reference(&c, &whole);
     c.steps = 0; shard_reference(&c, &start); c.steps = 1;
-    for (mode = 0; mode < 3; ++mode) for (n = 1; n < 1000; ++n) {
+    for (mode = 0; mode < 5; ++mode) for (n = 1; n < 1000; n += mode < 3 ? 1 : 2) {
         int over = 1;
-        c.ranks = 1 + (size_t)(mode > 0); c.stage = 1 + mode; c.device = 1 + (int)(n % 2); c.device_fail = n; c.fail_rank = c.ranks - 1; c.slow = mode == 2;
+        c.ranks = 1 + (size_t)(mode > 0 && mode < 4); c.stage = mode < 3 ? 1 + mode : 6 - mode; c.device = 1 + (int)(n % 2) + (mode < 3 ? 0 : 2); c.device_fail = n; c.fail_rank = c.ranks - 1; c.slow = mode == 2;
         if (!shard_play(&c, &whole, &start, &w)) return;
         for (i = 0; i < c.ranks; ++i) over &= w.status[i] == MEMOPT_OK && !w.wrong[i];
         if (over && n > w.calls[c.fail_rank]) break; /* there is no n-th call */
-        CHECK_AT(w.status[c.fail_rank] == MEMOPT_ERR_DEVICE && test_error_says(w.error[c.fail_rank], MEMOPT_ERR_DEVICE, "a copy to or from the device failed"), 1000 * (uint64_t)mode + n);
+        CHECK_AT(w.status[c.fail_rank] == MEMOPT_ERR_DEVICE && test_error_says(w.error[c.fail_rank], MEMOPT_ERR_DEVICE, "a copy or a launch on the device failed"), 1000 * (uint64_t)mode + n);
         for (i = 0; i < c.ranks; ++i) CHECK_AT(!w.wrong[i], 1000 * (uint64_t)mode + n);
         if (w.status[c.fail_rank]) ++told[w.intact[c.fail_rank]];
     }
-    CHECK(mode == 3 && told[0] > 10 && told[1] > 10);
+    CHECK(mode == 5 && told[0] > 10 && told[1] > 10);
     shard_free_whole(&whole); shard_free_whole(&start);
 }
 /* In every call, on each rank: all get a status; weights are as they were where it says so. */
@@ -1075,7 +1143,7 @@ static void shard_plan_refuses(void) {
         large[2] = { { SIZE_MAX / 2, 0, 0, 0 }, { SIZE_MAX / 2 + 9, 0, 0, 1 } }, huge[1] = { { SIZE_MAX - 100, 0, 0, 0 } };
     static const memopt_shard_tensor wide[1] = { { SIZE_MAX / 40, 0, 0, 0 } };
     static const memopt_shard_use trailing[3] = { { 1, 1 }, { 0, 1 }, { 1, 0 } }, other[1] = { { 2, 1 } }, flag[1] = { { 0, 2 } }, forward[3] = { { 0, 0 }, { 1, 0 }, { 1, 1 } };
-    const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL; memopt_shard_device device;
+    const memopt_shard_desc right = shard_plain(); memopt_shard_desc x = right; memopt_shard_bytes b; memopt_shard *out = NULL; memopt_shard_device device; memopt_shard_kernels kernels = shard_device_kernels();
     CHECK(memopt_shard_plan(NULL, &b) == MEMOPT_ERR_ARGUMENT && memopt_shard_open(NULL, NULL, &out) == MEMOPT_ERR_ARGUMENT);
     ACCEPTS(x.error, (void)0, memopt_shard_plan(&x, &b));
     memset(&b, 7, sizeof b);
@@ -1123,6 +1191,12 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.device = &device, x.stage = 0, x.rank_count = 2), MEMOPT_ERR_ARGUMENT, "shard: stage 0, of several ranks, beside a device, must be 1");
     SHARD_REFUSES((x.device = &device, x.stage = 3, x.slow = 5), MEMOPT_ERR_ARGUMENT, "shard: slow has weights: those of a device do not come from a store");
     x = right; x.device = &device; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: arena is NULL, and desc.device is set");
+    device.kernels = &kernels; kernels.square_fn = NULL;
+    SHARD_REFUSES(x.device = &device, MEMOPT_ERR_ARGUMENT, "shard: device.kernels lack a function");
+    kernels = shard_device_kernels();
+    SHARD_REFUSES((x.device = &device, x.slow = 1), MEMOPT_ERR_ARGUMENT, "shard: slow is not 0: the device steps, and has no tier");
+    SHARD_REFUSES((x.device = &device, x.optim.gradients = MEMOPT_TYPE_BF16), MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is BF16: sums of a device are F32");
+    SHARD_REFUSES((x.device = &device, x.optim.kind = MEMOPT_OPTIM_LAMB), MEMOPT_ERR_ARGUMENT, "shard: optim.kind measures whole tensors: that is stepped by the host");
 }
 static void shard_tied_bytes(void) { /* the largest group is tied: its gradients are not in the window */
     static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };
@@ -1406,7 +1480,7 @@ static void shard_memory_of(int slow) {
 static void shard_memory(void) { shard_memory_of(0); shard_memory_of(7); }
 /* With a device: each of three arenas a step too small takes nothing of any; dry runs tell the byte; whose memory it is. */
 static void shard_device_memory(void) {
-    memopt_shard_device device = shard_device_table(NULL); memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_shard_bytes b; memopt_arena_desc ad; memopt_arena *arenas[3], *counting[2]; memopt_source source[2]; size_t room[3]; int small, i; memopt_error why;
+    const memopt_shard_kernels kernels = shard_device_kernels(); memopt_shard_device device = shard_device_table(NULL); memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_shard_bytes b; memopt_arena_desc ad; memopt_arena *arenas[3], *counting[2]; memopt_source source[2]; size_t room[3]; int small, i; memopt_error why;
     shard_device fake;
     memset(&fake, 0, sizeof fake); memset(&ad, 0, sizeof ad);
     device.user = &fake;
@@ -1439,6 +1513,32 @@ static void shard_device_memory(void) {
     d.host_arena = NULL; d.pinned = arenas[0]; REFUSES(d.error, (void)0, memopt_shard_open(&d, counting[0], &x), MEMOPT_ERR_ARGUMENT, "shard: pinned does not only count, and the arena does");
     d.pinned = NULL; d.host_arena = counting[1]; REFUSES(d.error, (void)0, memopt_shard_open(&d, arenas[0], &x), MEMOPT_ERR_ARGUMENT, "shard: host_arena is not the host's");
     d.host_arena = NULL; d.pinned = counting[1]; REFUSES(d.error, (void)0, memopt_shard_open(&d, arenas[0], &x), MEMOPT_ERR_ARGUMENT, "shard: pinned is not the host's");
+    d.pinned = NULL;
+    memopt_arena_destroy(arenas[0]);
+    device.kernels = &kernels; /* it steps: what lies where, a state that cannot be begun, a save, a gradient that is not finite */
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && !b.masters && b.scratch > 256 && b.object && b.host == memopt_i_round64(b.staging) + memopt_i_round64(b.object) + memopt_i_round64(b.tables));
+    CHECK(memopt_shard_open(&d, counting[0], &x) == MEMOPT_OK && !x);
+    ad.capacity = b.total - b.host;
+    CHECK(memopt_arena_create(&ad, &arenas[0]) == MEMOPT_OK);
+    fake.calls = 0; fake.fail = 1; d.error = &why;
+    CHECK(memopt_shard_open(&d, arenas[0], &x) == MEMOPT_ERR_DEVICE && test_error_says(why, MEMOPT_ERR_DEVICE, "shard: device failed to begin a state"));
+    d.error = NULL;
+    CHECK(memopt_arena_get_stats(arenas[0]).used_low == 0);
+    fake.fail = 0;
+    CHECK(memopt_shard_open(&d, arenas[0], &x) == MEMOPT_OK && x);
+    if (x) {
+        memopt_save_item items[8]; size_t n = 8, unit = 0; memopt_optim_run run; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); memopt_error e; memopt_status s;
+        CHECK(memopt_save_shard_items(x, 0, "a", items, &n) == MEMOPT_ERR_UNSUPPORTED);
+        e = memopt_shard_error(x); CHECK(test_error_says(e, MEMOPT_ERR_UNSUPPORTED, "what is stepped lies on a device"));
+        memset(&run, 0, sizeof run); run.step = 1; run.groups = &rates; run.group_count = 1; run.fused = 1;
+        CHECK(memopt_shard_share(x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+        fake.stops = 1;
+        s = memopt_shard_skip_unit(x);
+        if (!s) s = memopt_shard_next_unit(x, &unit);
+        CHECK(s == MEMOPT_OK && memopt_shard_step(x, &run) == MEMOPT_ERR_STATE && !memopt_shard_is_intact(x));
+        e = memopt_shard_error(x); CHECK(test_error_says(e, MEMOPT_ERR_STATE, "a gradient is not finite in a step inside backward"));
+        memopt_shard_close(x);
+    }
     memopt_arena_destroy(arenas[0]); memopt_arena_destroy(counting[0]); memopt_arena_destroy(counting[1]);
 }
 /* ---- what must be slow: 8 groups of 65,536 floats, Adam in floats, stage 3, one rank ----
@@ -1696,7 +1796,7 @@ void test_shard(void);
 void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

@@ -4154,7 +4154,7 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
  * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that.
  *
  * memory, disk  untouched on failure; may be NULL
- * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_MEMORY (it lends itself what it needs)
+ * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it lends itself what it needs)
  */
 MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk);
 
@@ -4210,9 +4210,9 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
  *
  * desc    path, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
- * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT (those that are there are
- *         damaged, or of a newer format; the error says why the newest is refused), ERR_MEMORY, ERR_UNSUPPORTED, and
- *         what memopt_comm_run() returns
+ * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT or ERR_IO (those that are
+ *         there are damaged, of a newer format, or cannot be read; the error says why the newest is refused), ERR_IO
+ *         also where the directory cannot be listed, ERR_MEMORY, ERR_UNSUPPORTED, and what memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out);
 
@@ -4237,9 +4237,10 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
  * desc    its items and error are read: each rank lists what it wants to hold. What the save has besides stays there
- * returns OK; ERR_ARGUMENT, ERR_FORMAT (an item is not there, or has another type or shape), ERR_MEMORY: nothing has
- *         changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the items have another
- *         checksum): items are undefined then, and are to be read again; what memopt_comm_run() returns
+ * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
+ *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
+ *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
+ *         returns
  */
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc);
 

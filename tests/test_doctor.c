@@ -696,6 +696,7 @@ static void doctor_recorded(size_t p) { /* the trace of the engine's second step
     CHECK(b[8].touch_count == 1 && doctor_is(8, 0, 3, 0, 1) && b[8].block == 4);
     CHECK(b[0].born == 0 && b[0].died == doctor_t.end && !strcmp(b[2].where, "acts:2"));
     CHECK(doctor_t.cost_count == 5 && doctor_t.cost >= 5 && doctor_t.marks[2].cost > 0); /* of the first step, rounded up */
+    CHECK(doctor_t.marks[4].cost > 1); /* the last mark's as well: two pages take more than a microsecond */
 }
 
 static void doctor_engine_free(const doctor_engine *e) {

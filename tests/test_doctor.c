@@ -276,7 +276,13 @@ static void doctor_cheap(void) {
 
 static void doctor_prices(void) {
     static const char x[] = "touch 0 r 0\ntouch 5 r 0\n";
+    finding_maker small = { 3, 2, 1, 0 }, large = { 1, 100, 60, 0 };
     char body[1024];
+
+    /* 2 bytes a microsecond come before 1.7; alike, the mark that comes first */
+    CHECK(finding_by_gain(&small, &large) == -1 && finding_by_gain(&large, &small) == 1);
+    large.bytes = 120;
+    CHECK(finding_by_gain(&small, &large) == 1 && finding_by_gain(&large, &small) == -1);
 
     /* g before u: as many bytes in less time; with u at the price of nothing, n and u are what g needs u for: it stays */
     snprintf(body, sizeof body, doctor_operators, "20", x, "");

@@ -3088,13 +3088,14 @@ struct join {
 
 /* What is left where a tile is cut off, and all of an array that is not aligned: the threads' elements side by side. */
 template <class OP> static __device__ void number_ones(const OP &op, size_t begin, size_t n) {
-    typename OP::one v[8];
-    for (int part = 0; part < MEMOPT_I_CUDA_NUMBER_TILE / (8 * MEMOPT_I_CUDA_NUMBER_THREADS); ++part) {
-        const size_t at = begin + (size_t)part * 8 * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
+    enum { AT_ONCE = 4 };
+    typename OP::one v[AT_ONCE];
+    for (int part = 0; part < MEMOPT_I_CUDA_NUMBER_TILE / (AT_ONCE * MEMOPT_I_CUDA_NUMBER_THREADS); ++part) {
+        const size_t at = begin + (size_t)part * AT_ONCE * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
 
-        CU_UNROLL for (int k = 0; k < 8; ++k)
+        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k)
             if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.load(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
-        CU_UNROLL for (int k = 0; k < 8; ++k)
+        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k)
             if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.store(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
     }
 }
@@ -3606,28 +3607,28 @@ typedef struct quant_task {
     size_t n, blocks;    /* elements; blocks of the tensor */
     uint32_t block;      /* elements of one */
     uint32_t team, rounds; /* threads that share a block, a power of two from 8 to 128; passes */
+    uint32_t fours;      /* groups of four that a thread has of a block: 1, 2, 4 or 8 */
     uint32_t linear, vector;
 } quant_task;
+
+CU_DEVICE uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* The largest of a team: shuffles, and shared memory where a team is more than a warp. Two rows of `red`, so that one
    barrier a pass is enough. */
 CU_DEVICE uint32_t team_max(uint32_t max, uint32_t team, uint32_t *red) {
-    for (uint32_t o = team < 32 ? team / 2 : 16; o; o /= 2) {
-        const uint32_t other = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, max, (int)o);
-        max = max > other ? max : other;
-    }
+    for (uint32_t o = team < 32 ? team / 2 : 16; o; o /= 2)
+        max = larger(max, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, max, (int)o));
     if (team <= 32) return max;
     if (threadIdx.x % 32 == 0) red[threadIdx.x / 32] = max;
     __syncthreads();
     for (uint32_t w = threadIdx.x / team * (team / 32), end = w + team / 32; w < end; ++w)
-        max = max > red[w] ? max : red[w];
+        max = larger(max, red[w]);
     return max;
 }
 
 /* Twice a magnitude, with 2^24 added: what is not finite wraps around and is less than any number. */
 CU_DEVICE uint32_t max_key(uint32_t max, float x) {
-    const uint32_t key = memopt_i_bits_of(x) * 2 + 0x01000000;
-    return max > key ? max : key;
+    return larger(max, memopt_i_bits_of(x) * 2 + 0x01000000);
 }
 
 /* COUNT groups of four, scaled in place. */
@@ -3650,34 +3651,32 @@ template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
     }
 }
 
-/* A thread holds FOURS groups of four of each of 8 / FOURS blocks; blocks go to the teams in turn. TEAM: threads that
-   share a block; 0: as many as t says. */
-template <class T, int FOURS, int TEAM, bool SIGNED>
+/* A thread holds eight groups of four: of one block, or, where those are SMALL, t.fours of each of 8 / t.fours blocks;
+   blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. */
+template <class T, bool SMALL, int TEAM, bool SIGNED>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) quantize_kernel(quant_task t) {
-    enum { count = bins_of<SIGNED>::count, at_once = MEMOPT_I_CUDA_QUANT_FOURS / FOURS };
+    enum { count = bins_of<SIGNED>::count, ALL = MEMOPT_I_CUDA_QUANT_FOURS, ALONE = SMALL ? 1 : ALL };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [bins_of<SIGNED>::count]);
     MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * MEMOPT_I_CUDA_QUANT_THREADS / 32]);
     const uint32_t team = TEAM ? (uint32_t)TEAM : t.team;
     const uint32_t teams = MEMOPT_I_CUDA_QUANT_THREADS / team;
     const uint32_t lane = threadIdx.x % team;
-    const size_t pass = (size_t)teams * at_once;
+    const uint32_t fours = SMALL ? t.fours : (uint32_t)ALL;
+    const size_t pass = (size_t)teams * (ALL / fours);
     const size_t first = blockIdx.x * pass * t.rounds + threadIdx.x / team;
-    const bool whole = t.vector && t.block == team * FOURS * 4
+    const bool whole = t.vector && t.block == team * fours * 4
                     && (blockIdx.x + (size_t)1) * pass * t.rounds * t.block <= t.n;
-    float4 x[MEMOPT_I_CUDA_QUANT_FOURS];
+    float4 x[ALL];
     for (uint32_t round = 0; round < t.rounds; ++round) {
         const size_t here = first + round * pass;
 
-        CU_UNROLL for (int g = 0; g < at_once; ++g) {
-            const size_t b = here + (size_t)g * teams;
+        CU_UNROLL for (uint32_t k = 0; k < ALL; ++k) {
+            const size_t b = here + (size_t)(k / fours) * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
-            const T *const src = (const T *)t.src + b * t.block;
-
-            CU_UNROLL for (int k = 0; k < FOURS; ++k) {
-                const uint32_t offset = (k * team + lane) * 4;
-                x[g * FOURS + k] = four_of_each(src, offset, end, whole || (t.vector && offset + 4 <= end));
-            }
+            const uint32_t offset = (k % fours * team + lane) * 4;
+            x[k] = four_of_each((const T *)t.src + b * t.block, offset, end,
+                                whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
             const uint32_t *from = !SIGNED ? unsigned_bins
@@ -3685,26 +3684,29 @@ static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) quantize_k
             for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = from[i];
             __syncthreads(); /* bins */
         }
-        CU_UNROLL for (int g = 0; g < at_once; ++g) {
-            const size_t b = here + (size_t)g * teams;
-            const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
-            uint8_t *const to = t.codes + b * t.block;
-            float4 *const v = x + g * FOURS;
-            uint32_t max = 0x01000000;
-            float absmax;
-
-            CU_UNROLL for (int k = 0; k < FOURS; ++k) {
-                max = max_key(max_key(max, v[k].x), v[k].y);
-                max = max_key(max_key(max, v[k].z), v[k].w);
+        uint32_t max[ALL];
+        CU_UNROLL for (int k = 0; k < ALL; ++k) {
+            const uint32_t so_far = SMALL || !k ? 0x01000000 : max[0];
+            max[SMALL ? k : 0] = max_key(max_key(max_key(max_key(so_far, x[k].x), x[k].y), x[k].z), x[k].w);
+        }
+        for (uint32_t near = 1; SMALL && near < fours; near *= 2) /* of all groups that are of one block */
+            CU_UNROLL for (int k = 0; k < ALL; ++k) {
+                if (near == 1 && k % 2 == 0) max[k] = max[k + 1] = larger(max[k], max[k + 1]);
+                if (near == 2 && k % 4 < 2) max[k] = max[k + 2] = larger(max[k], max[k + 2]);
             }
-            max = team_max(max, team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
-            absmax = memopt_i_float_of((max - 0x01000000) / 2);
+        CU_UNROLL for (int g = 0; g < ALL; g += ALONE) {
+            const size_t b = here + (size_t)((uint32_t)g / fours) * teams;
+            const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
+            const uint32_t largest = team_max(max[g], team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
+            const float absmax = memopt_i_float_of((largest - 0x01000000) / 2);
+
             if (end && lane == 0) t.absmax[b] = absmax;
-            scale_fours<FOURS>(v, memopt_i_inverse(absmax));
-            CU_UNROLL for (int k = 0; k < FOURS; ++k) {
-                const uint32_t offset = (k * team + lane) * 4;
-                const uint32_t codes = encode<SIGNED>(bins, v[k]);
-                put<1, 1>(to + offset, &codes, offset, end, whole || (t.vector && offset + 4 <= end));
+            scale_fours<ALONE>(x + g, memopt_i_inverse(absmax));
+            CU_UNROLL for (int k = g; k < g + ALONE; ++k) {
+                const uint32_t offset = ((uint32_t)k % fours * team + lane) * 4;
+                const uint32_t codes = encode<SIGNED>(bins, x[k]);
+                put<1, 1>(t.codes + b * t.block + offset, &codes, offset, end,
+                          whole || (t.vector && offset + 4 <= end));
             }
         }
     }
@@ -3821,18 +3823,17 @@ PRUNED uint32_t quant_rounds(size_t passes) {
     return (uint32_t)memopt_i_max(memopt_i_min(passes / MEMOPT_I_CUDA_QUANT_PASSES, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
 }
 
-template <class T, int FOURS, int TEAM, bool SIGNED>
-static memopt_cuda_status quantize_launch(quant_task t, memopt_cuda_stream stream) {
-    const size_t pass = (size_t)(MEMOPT_I_CUDA_QUANT_THREADS / t.team) * (MEMOPT_I_CUDA_QUANT_FOURS / FOURS);
+template <class T, bool SIGNED> static memopt_cuda_status quantize_launch(quant_task t, memopt_cuda_stream stream) {
+    const size_t pass = (size_t)(MEMOPT_I_CUDA_QUANT_THREADS / t.team) * (MEMOPT_I_CUDA_QUANT_FOURS / t.fours);
     if (!t.rounds) t.rounds = quant_rounds(memopt_i_ceil_div(t.blocks, pass));
-    return MEMOPT_I_CUDA_RUN((quantize_kernel<T, FOURS, TEAM, SIGNED>),
-                             memopt_i_ceil_div(t.blocks, pass * t.rounds), MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
-}
+    const size_t blocks = memopt_i_ceil_div(t.blocks, pass * t.rounds);
+    enum { THREADS = MEMOPT_I_CUDA_QUANT_THREADS };
 
-template <class T, int FOURS, int TEAM>
-static memopt_cuda_status quantize_map(const quant_task &t, memopt_quant_map map, memopt_cuda_stream stream) {
-    return map == MEMOPT_QUANT_UNSIGNED ? quantize_launch<T, FOURS, TEAM, false>(t, stream)
-                                      : quantize_launch<T, FOURS, TEAM, true>(t, stream);
+    if (t.block <= 128)
+        return MEMOPT_I_CUDA_RUN((quantize_kernel<T, true, 8, SIGNED>), blocks, THREADS, 0, stream, t);
+    if (t.block <= 256)
+        return MEMOPT_I_CUDA_RUN((quantize_kernel<T, false, 8, SIGNED>), blocks, THREADS, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((quantize_kernel<T, false, 0, SIGNED>), blocks, THREADS, 0, stream, t);
 }
 
 /* rounds 0: as many as the size wants; tests ask for others */
@@ -3845,12 +3846,9 @@ template <class T> static memopt_cuda_status quantize(uint8_t *codes, float *abs
     if (s) return s;
     if (!n) return ready();
     const quant_task t = { src, codes, absmax, n, memopt_quantize_blocks(n, block), (uint32_t)block,
-                                    quant_team(block), rounds, map == MEMOPT_QUANT_LINEAR, vector };
-    if (block <= 32) return quantize_map<T, 1, 8>(t, map, stream);
-    if (block <= 64) return quantize_map<T, 2, 8>(t, map, stream);
-    if (block <= 128) return quantize_map<T, 4, 8>(t, map, stream);
-    if (block <= 256) return quantize_map<T, 8, 8>(t, map, stream);
-    return quantize_map<T, 8, 0>(t, map, stream);
+                           quant_team(block), rounds, block <= 32 ? 1u : block <= 64 ? 2u : block <= 128 ? 4u : 8u,
+                           map == MEMOPT_QUANT_LINEAR, vector };
+    return map == MEMOPT_QUANT_UNSIGNED ? quantize_launch<T, false>(t, stream) : quantize_launch<T, true>(t, stream);
 }
 
 template <class T> static memopt_cuda_status dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,

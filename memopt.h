@@ -13037,12 +13037,6 @@ V_FN __m128i V(w_ints)(__m256i x) {
 }
 
 V_FN __m256 V(from_bf16)(__m128i x) { return V(floats_of)(_mm256_slli_epi32(V(i_words)(x), 16)); }
-V_FN void V(from_bf16_two)(const uint16_t *p, __m256 *a, __m256 *b) {
-    const __m256i x = _mm256_permute4x64_epi64(V(w_pairs)(p), 0xd8), zero = _mm256_setzero_si256();
-    *a = V(floats_of)(_mm256_unpacklo_epi16(zero, x));
-    *b = V(floats_of)(_mm256_unpackhi_epi16(zero, x));
-}
-
 V_FN __m256 V(from_f16)(__m128i x) { return _mm256_cvtph_ps(x); }
 V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
 
@@ -13353,11 +13347,6 @@ V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(v
 V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); }
 V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
 V_FN __m512 V(from_bf16)(__m256i x) { return V(floats_of)(_mm512_maskz_slli_epi32(0xffff, V(i_words)(x), 16)); }
-V_FN void V(from_bf16_two)(const uint16_t *p, __m512 *a, __m512 *b) {
-    *a = V(from_bf16)(V(w_load)(p));
-    *b = V(from_bf16)(V(w_load)(p + 16));
-}
-
 V_FN __m512 V(from_f16)(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
 V_FN __m256i V(to_f16)(__m512 x) { return _mm512_maskz_cvtps_ph(0xffff, x, 0); }
 
@@ -17761,8 +17750,8 @@ V_FN void V(pipeline_read)(V(floats) *x, const void *p, memopt_type type) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) x[i] = V(load)((const float *)p + V(width) * i);
     } else if (type == MEMOPT_TYPE_BF16) {
-        V(from_bf16_two)(words, &x[0], &x[1]);
-        V(from_bf16_two)(words + 2 * V(width), &x[2], &x[3]);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) x[i] = V(from_bf16)(V(w_load)(words + V(width) * i));
     } else {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) x[i] = V(from_f16)(V(w_load)(words + V(width) * i));

@@ -16433,9 +16433,11 @@ static void memopt_i_fp8_pass(memopt_i_fp8 *t, memopt_task_fn *fn, const memopt_
 /* What the device looks at as well, but for threads. */
 static memopt_status memopt_i_fp8_check(const memopt_fp8 *x) {
     const size_t size = x ? memopt_type_bytes(x->type) : 0;
+    unsigned format = 0; /* by its bytes: C++ lets an enum of two have no other value */
     size_t n, bytes;
 
-    if (!size || !x->scale || ((x->delayed | (int)x->format) & ~1)) return MEMOPT_ERR_ARGUMENT;
+    if (x) memcpy(&format, &x->format, sizeof format < sizeof x->format ? sizeof format : sizeof x->format);
+    if (!size || !x->scale || (x->delayed & ~1) || format > 1) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(x->rows, x->columns, &n) || memopt_i_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
         return MEMOPT_ERR_OVERFLOW;
     if ((n && !x->input) || ((uintptr_t)x->input & (size - 1)) || ((uintptr_t)x->scale & 3)) return MEMOPT_ERR_ARGUMENT;

@@ -48,8 +48,8 @@ static void cuda_fp8_matrices(void) {
     TEST_SCHEDULES(3)
         for (int k = 0; k < 9; ++k) for (int type = 0; type < 3; ++type) for (int format = 0; format < 2; ++format, ++n) {
             cuda_fp8_pair p = cuda_fp8_open(shapes[k][0], shapes[k][1], (memopt_type)type, (memopt_fp8_format)format, n % 3 ? 0 : n % 8);
-            if (n % 5 == 1) p.here.codes = p.there.codes = NULL;
-            if (n % 7 == 1) p.here.transposed = p.there.transposed = NULL;
+            if (n % 5 == 1) { free(p.here.codes); p.here.codes = p.there.codes = NULL; }
+            if (n % 7 == 1) { free(p.here.transposed); p.here.transposed = p.there.transposed = NULL; }
             p.here.delayed = p.there.delayed = n % 2;
             for (int t = 0; t < 3; ++t) { /* the first by its own, then by those before */
                 cuda_fp8_feed(&p, (uint64_t)n * 10 + (uint64_t)t, n % 3 == 1, t == 1 ? 4.0f : 1.0f);
@@ -80,7 +80,7 @@ static void cuda_fp8_refused(void) {
     REFUSED(x.input = (const char *)x.input + 2, MEMOPT_CUDA_ERR_ALIGNMENT);
     REFUSED(x.scale = (memopt_fp8_scale *)(void *)((char *)x.scale + 2), MEMOPT_CUDA_ERR_ALIGNMENT);
     REFUSED(x.type = (memopt_type)3, MEMOPT_ERR_ARGUMENT);
-    REFUSED(x.format = (memopt_fp8_format)2, MEMOPT_ERR_ARGUMENT);
+    REFUSED(memset(&x.format, 2, 1), MEMOPT_ERR_ARGUMENT);
     REFUSED(x.delayed = 2, MEMOPT_ERR_ARGUMENT);
     REFUSED(x.transposed = x.codes + 255, MEMOPT_ERR_ARGUMENT);
     REFUSED(x.rows = SIZE_MAX / 4, MEMOPT_ERR_OVERFLOW);

@@ -56,14 +56,14 @@ static memopt_fused_array fused_of(const char *name, const fused_memory *m, memo
     memopt_fused_array a = { name, m->type, shape, reads ? m->here : NULL, writes ? m->here : NULL, stride };
     return a;
 }
-#define CODE(T) (memopt_i_cuda::type_of<T>::CODE)
+#define FUSED_CODE(T) (memopt_i_cuda::type_of<T>::CODE)
 
 /* Rows with a stride, a bias, numbers of rows and of all; A, B: types of input and output */
 template <class A, class B> static void fused_end_case(size_t rows, size_t columns, size_t more, int misaligned) {
     const size_t stride = columns + more, first = 7 * columns; const memopt_noise noise = memopt_noise_make(3, rows);
-    fused_memory x = fused_make(rows * stride, CODE(A), misaligned & 1, 1 + columns), residual = fused_make(rows * columns, CODE(B), misaligned & 2, 2 + columns);
-    fused_memory bias = fused_make(columns, CODE(B), misaligned & 1, 3), scale = fused_make(1, MEMOPT_TYPE_F32, 0, 4), center = fused_make(rows, CODE(A), 0, 5);
-    fused_memory y = fused_make(rows * columns, CODE(B), misaligned & 4, 0), z = fused_make(rows * stride, CODE(A), misaligned & 1, 6);
+    fused_memory x = fused_make(rows * stride, FUSED_CODE(A), misaligned & 1, 1 + columns), residual = fused_make(rows * columns, FUSED_CODE(B), misaligned & 2, 2 + columns);
+    fused_memory bias = fused_make(columns, FUSED_CODE(B), misaligned & 1, 3), scale = fused_make(1, MEMOPT_TYPE_F32, 0, 4), center = fused_make(rows, FUSED_CODE(A), 0, 5);
+    fused_memory y = fused_make(rows * columns, FUSED_CODE(B), misaligned & 4, 0), z = fused_make(rows * stride, FUSED_CODE(A), misaligned & 1, 6);
     const memopt_fused_array arrays[] = { fused_of("x", &x, MEMOPT_FUSED_EACH, 1, 0, stride), fused_of("bias", &bias, MEMOPT_FUSED_ROW, 1, 0, 0),
         fused_of("scale", &scale, MEMOPT_FUSED_ONE, 1, 0, 0), fused_of("residual", &residual, MEMOPT_FUSED_EACH, 1, 0, 0),
         fused_of("center", &center, MEMOPT_FUSED_COLUMN, 1, 0, 0), fused_of("y", &y, MEMOPT_FUSED_EACH, 0, 1, 0), fused_of("z", &z, MEMOPT_FUSED_EACH, 0, 1, stride) };
@@ -90,8 +90,8 @@ static void fused_rows(void) {
 /* Sums and maxima of rows, and dx in the place of dy */
 template <class A, class B> static void fused_sums_case(size_t rows, size_t columns, int misaligned) {
     const memopt_noise noise = memopt_noise_make(5, columns); size_t r, c;
-    fused_memory x = fused_make(rows * columns, CODE(A), misaligned & 1, 1 + columns), dy = fused_make(rows * columns, CODE(B), misaligned & 2, 2 + columns);
-    fused_memory sums = fused_make(rows, MEMOPT_TYPE_F32, 0, 0), most = fused_make(rows, CODE(A), 0, 0);
+    fused_memory x = fused_make(rows * columns, FUSED_CODE(A), misaligned & 1, 1 + columns), dy = fused_make(rows * columns, FUSED_CODE(B), misaligned & 2, 2 + columns);
+    fused_memory sums = fused_make(rows, MEMOPT_TYPE_F32, 0, 0), most = fused_make(rows, FUSED_CODE(A), 0, 0);
     const memopt_fused_array arrays[] = { fused_of("x", &x, MEMOPT_FUSED_EACH, 1, 0, 0), fused_of("dy", &dy, MEMOPT_FUSED_EACH, 1, 1, 0), fused_of("most", &most, MEMOPT_FUSED_COLUMN, 0, 1, 0) };
     memopt_fused pass = { "dy = gelu_gradient(x, dropout(dy)); most = row_max(x)", rows, columns, arrays, 3, 0.5f, noise, 0 };
     const fused_back f = { memopt_cuda_fused_dropout_make(0.5f, noise, 0) };
@@ -102,7 +102,7 @@ template <class A, class B> static void fused_sums_case(size_t rows, size_t colu
     test_get(sums.back, sums.there, sums.bytes);
     for (r = 0; r < rows; ++r) {
         double sum = 0;
-        for (c = 0; c < columns; ++c) { const double v = (double)fused_at(x.here, CODE(A), r * columns + c); sum += v * v; }
+        for (c = 0; c < columns; ++c) { const double v = (double)fused_at(x.here, FUSED_CODE(A), r * columns + c); sum += v * v; }
         CHECK_AT(fabs((double)fused_at(sums.back, MEMOPT_TYPE_F32, r) - sum) <= 1e-6 * sum, r * 10000 + columns);
     }
     fused_drop(&x); fused_drop(&dy); fused_drop(&sums); fused_drop(&most);
@@ -147,12 +147,25 @@ static void fused_flat(void) { /* one long row, mixed types */
             const memopt_fused_array arrays[] = { fused_of("a", &a, MEMOPT_FUSED_EACH, 1, 0, 0), fused_of("b", &b, MEMOPT_FUSED_EACH, 1, 0, 0), fused_of("c", &c, MEMOPT_FUSED_EACH, 1, 0, 0), fused_of("y", &y, MEMOPT_FUSED_EACH, 0, 1, 0) };
             const memopt_fused pass = { "y = silu(a) * b + exp(relu(c))", 1, n, arrays, 4, 0, memopt_noise_make(1, 1), 0 };
             CHECK(memopt_fused_run(NULL, &pass) == MEMOPT_OK);
-            CHECK(memopt_cuda_fused_run(fused_flat_chain(), n % 3 == 1 ? 1 : n, n % 3 == 1 ? n : 1, memopt_cuda_fused_arrays(memopt_cuda_fused_each((const memopt_cuda_bf16 *)a.there),
+            CHECK(memopt_cuda_fused_run(fused_flat_chain(), n % 2 ? 1 : n, n % 2 ? n : 1, memopt_cuda_fused_arrays(memopt_cuda_fused_each((const memopt_cuda_bf16 *)a.there),
                 memopt_cuda_fused_each((const memopt_cuda_f16 *)b.there), memopt_cuda_fused_each((const float *)c.there), memopt_cuda_fused_each((memopt_cuda_bf16 *)y.there)), NULL) == 0);
             CHECK_AT(fused_same(&y), n);
             fused_drop(&a); fused_drop(&b); fused_drop(&c); fused_drop(&y);
             test_device_free(0);
         }
+}
+struct fused_one_array { __device__ void operator()(size_t, float a, float &y) const { y = memopt_cuda_fused_silu(a); } };
+static void fused_turns(void) { /* one array: four spans of a thread */
+    for (size_t n = 1000; n < 40000; n = n * 3 + 1) {
+        fused_memory a = fused_make(n, MEMOPT_TYPE_BF16, 0, 1), y = fused_make(n, MEMOPT_TYPE_BF16, 0, 0);
+        const memopt_fused_array arrays[] = { fused_of("a", &a, MEMOPT_FUSED_EACH, 1, 0, 0), fused_of("y", &y, MEMOPT_FUSED_EACH, 0, 1, 0) };
+        const memopt_fused pass = { "y = silu(a)", 1, n, arrays, 2, 0, memopt_noise_make(1, 1), 0 };
+        CHECK(memopt_fused_run(NULL, &pass) == MEMOPT_OK);
+        CHECK(memopt_cuda_fused_run(fused_one_array(), 1, n, memopt_cuda_fused_arrays(memopt_cuda_fused_each((const memopt_cuda_bf16 *)a.there), memopt_cuda_fused_each((memopt_cuda_bf16 *)y.there)), NULL) == 0);
+        CHECK_AT(fused_same(&y), n);
+        fused_drop(&a); fused_drop(&y);
+        test_device_free(0);
+    }
 }
 static void fused_refused(void) {
     float *d = (float *)test_device(4096); unsigned char *bytes = (unsigned char *)d;
@@ -182,12 +195,17 @@ static void fused_refused(void) {
     CHECK(RUN_IT(2, 16, IN(d, 16), IN(d + 32, 16), OUT(d + 64, 16), d + 96, d + 98) == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
     simulator_fail_launch(0);
 #endif
+#undef RUN_IT
+#undef IN
+#undef OUT
 }
+#undef FUSED_CODE
 static void test_cuda_fused(void) {
     RUN(fused_rows);
     RUN(fused_sums);
     RUN(fused_hard);
     RUN(fused_flat);
+    RUN(fused_turns);
     RUN(fused_refused);
 }
 #ifndef TEST_COMBINED

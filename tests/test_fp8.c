@@ -127,7 +127,7 @@ static void fp8_refused(void) {
     REFUSED(x.input = NULL, MEMOPT_ERR_ARGUMENT);
     REFUSED(x.scale = NULL, MEMOPT_ERR_ARGUMENT);
     REFUSED(x.type = (memopt_type)3, MEMOPT_ERR_ARGUMENT);
-    REFUSED(x.format = (memopt_fp8_format)2, MEMOPT_ERR_ARGUMENT);
+    REFUSED(memset(&x.format, 2, 1), MEMOPT_ERR_ARGUMENT);
     REFUSED(x.delayed = 2, MEMOPT_ERR_ARGUMENT);
     REFUSED(x.input = (const char *)in + 1, MEMOPT_ERR_ARGUMENT);
     REFUSED(x.codes = (uint8_t *)in + 5, MEMOPT_ERR_ARGUMENT);

@@ -113,6 +113,8 @@ typedef struct bench_shard {
     memopt_store *store;
     memopt_shard *shard;
     memopt_host host;
+    memopt_source source;
+    memopt_arena *arena; /* of huge pages, which the kernel notes quickly for each transfer */
 } bench_shard;
 
 static void bench_store(bench_shard *x, memopt_shard_desc *d, const char *path) {
@@ -120,7 +122,6 @@ static void bench_store(bench_shard *x, memopt_shard_desc *d, const char *path) 
     size_t *tiles;
 
     memset(&s, 0, sizeof s);
-    bench_must(memopt_shard_plan(d, &x->bytes), "plan");
     tiles = (size_t *)malloc(x->bytes.slow_tiles * sizeof *tiles);
     if (!tiles) exit(1);
     bench_must(memopt_shard_tiles(d, tiles), "tiles");
@@ -139,10 +140,12 @@ static void bench_store(bench_shard *x, memopt_shard_desc *d, const char *path) 
 
 static void bench_open(bench_shard *x, int slow, int inside, const char *path) {
     memopt_shard_desc d;
+    memopt_arena_desc a;
     size_t i;
 
     memset(x, 0, sizeof *x);
     memset(&d, 0, sizeof d);
+    memset(&a, 0, sizeof a);
     x->rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     for (i = 0; i < BENCH_GROUPS; ++i) {
         x->tensors[i].count = BENCH_COUNT;
@@ -154,8 +157,13 @@ static void bench_open(bench_shard *x, int slow, int inside, const char *path) {
     d.optim.state = MEMOPT_STATE_8BIT;
     d.slow = slow;
     d.steps_inside = inside;
+    bench_must(memopt_shard_plan(&d, &x->bytes), "plan");
     if (slow) bench_store(x, &d, path);
-    bench_must(memopt_shard_open(&d, NULL, &x->shard), "open");
+    bench_must(memopt_source_pages(NULL, &x->source), "memory");
+    a.source = &x->source;
+    a.capacity = (x->bytes.total / x->source.granularity + 2) * x->source.granularity;
+    bench_must(memopt_arena_create(&a, &x->arena), "memory");
+    bench_must(memopt_shard_open(&d, x->arena, &x->shard), "open");
     bench_must(memopt_shard_share(x->shard), "share");
     x->run.groups = &x->rates;
     x->run.group_count = 1;
@@ -165,6 +173,7 @@ static void bench_open(bench_shard *x, int slow, int inside, const char *path) {
 static void bench_close(bench_shard *x) {
     memopt_shard_close(x->shard);
     memopt_store_destroy(x->store);
+    memopt_arena_destroy(x->arena);
 }
 
 /* A unit whose gradients are there already, and its step: seconds. */

@@ -508,31 +508,35 @@ static void feed_failures(void) {
             }
 }
 static void feed_vocabulary(void) {
-    static const struct { size_t bytes, vocabulary, limit; unsigned char token[4]; const char *text; } rows[] = {
-        { 1, 200, 199, { 200, 0, 0, 0 }, "feed: token 200 at the file\'s token 14, vocabulary 200" },
-        { 2, 0x1234, 0x1233, { 0x34, 0x12, 0, 0 }, "feed: token 4660 at the file\'s token 14, vocabulary 4660" },
-        { 4, 0, 0, { 0, 0, 0, 0x80 }, "feed: token 2147483648 at the file\'s token 14, vocabulary 2147483648" },
-        { 4, 100, 0, { 0xff, 0xff, 0xff, 0xff }, "feed: token 4294967295 at the file\'s token 14, vocabulary 100" },
+    static const struct { size_t bytes, vocabulary, limit; unsigned char token[4]; unsigned long is, below; } rows[] = {
+        { 1, 200, 199, { 200, 0, 0, 0 }, 200, 200 },
+        { 2, 0x1234, 0x1233, { 0x34, 0x12, 0, 0 }, 4660, 4660 },
+        { 4, 0, 0, { 0, 0, 0, 0x80 }, 2147483648ul, 2147483648ul },
+        { 4, 100, 0, { 0xff, 0xff, 0xff, 0xff }, 4294967295ul, 100 },
     };
     int32_t inputs[7], targets[7];
-    size_t i;
+    size_t i, place;
+    char text[100];
 
-    for (i = 0; i < sizeof rows / sizeof *rows; ++i) {
-        memopt_feed_desc d = feed_desc(0);
-        unsigned char *at = feed_disks.bytes + 6 + 14 * rows[i].bytes; /* the target of the second window's last */
-        memopt_feed *x = NULL;
+    for (i = 0; i < sizeof rows / sizeof *rows; ++i)
+        for (place = 8; place <= 14; place += 6) { /* within the second window; the target of its last */
+            memopt_feed_desc d = feed_desc(0);
+            unsigned char *at = feed_disks.bytes + 6 + place * rows[i].bytes;
+            memopt_feed *x = NULL;
 
-        d.token_bytes = rows[i].bytes; d.vocabulary = rows[i].vocabulary; d.tokens = 15;
-        memset(feed_disks.bytes, 0, sizeof feed_disks.bytes);
-        memcpy(at, rows[i].token, rows[i].bytes);
-        CHECK(memopt_feed_create(&d, &x) == MEMOPT_OK && memopt_feed_next(x, inputs, targets) == MEMOPT_OK);
-        CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_ERR_FORMAT && test_error_says(memopt_feed_error(x), MEMOPT_ERR_FORMAT, rows[i].text));
-        CHECK(memopt_feed_next(x, inputs, NULL) == MEMOPT_ERR_FORMAT && test_error_says(memopt_feed_error(x), MEMOPT_ERR_FORMAT, rows[i].text));
-        memset(at, 0, rows[i].bytes);
-        for (; i < 2 && !at[0]; ++at[0]) at[0] = (unsigned char)(rows[i].limit - 1), at[1] = rows[i].bytes == 2 ? (unsigned char)(rows[i].limit >> 8) : at[1];
-        CHECK(memopt_feed_seek(x, 1, 0) == MEMOPT_OK && memopt_feed_next(x, inputs, targets) == MEMOPT_OK && targets[6] == (int32_t)rows[i].limit);
-        memopt_feed_destroy(x);
-    }
+            sprintf(text, "feed: token %lu at the file's token %lu, vocabulary %lu", rows[i].is, (unsigned long)place, rows[i].below);
+            d.token_bytes = rows[i].bytes; d.vocabulary = rows[i].vocabulary; d.tokens = 15;
+            memset(feed_disks.bytes, 0, sizeof feed_disks.bytes);
+            memcpy(at, rows[i].token, rows[i].bytes);
+            CHECK(memopt_feed_create(&d, &x) == MEMOPT_OK && memopt_feed_next(x, inputs, targets) == MEMOPT_OK);
+            CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_ERR_FORMAT && test_error_says(memopt_feed_error(x), MEMOPT_ERR_FORMAT, text));
+            CHECK(memopt_feed_next(x, inputs, NULL) == MEMOPT_ERR_FORMAT && test_error_says(memopt_feed_error(x), MEMOPT_ERR_FORMAT, text));
+            memset(at, 0, rows[i].bytes);
+            if (i < 2) at[0] = (unsigned char)rows[i].limit; /* the last one that there is */
+            if (i == 1) at[1] = (unsigned char)(rows[i].limit >> 8);
+            CHECK(memopt_feed_seek(x, 1, 0) == MEMOPT_OK && memopt_feed_next(x, inputs, targets) == MEMOPT_OK && targets[place - 8] == (int32_t)rows[i].limit);
+            memopt_feed_destroy(x);
+        }
 }
 /* Time that is waited for is counted, and which units it was too long for. */
 static void feed_stalls(void) {

@@ -4,7 +4,8 @@
    step_both    states and weights in a file, stepped inside backward where they were computed with
    Their limit is the larger of the same step with all in memory, and the transfers of the step alone: what it asked of the
    disk, in its order, at its places and as many at once, from another file that was written before. All three are timed in
-   turn, round by round. Of other memory, whose copies the thread that steps makes itself, the limit is the sum of the step
+   turn, round by round, and what moves on the disk after the same rest: many disks are faster for a while after one.
+   Of other memory, whose copies the thread that steps makes itself, the limit is the sum of the step
    in memory and of the bytes at memcpy's rate. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
@@ -24,30 +25,31 @@ static void bench_must(memopt_status s, const char *what) {
 /* ---- what a step asks of the disk ---- */
 typedef struct bench_request { memopt_transfer kind; uint64_t offset; size_t count; } bench_request;
 
-static struct bench_log {
-    bench_request list[BENCH_REQUESTS];
-    size_t count, largest;
+static struct bench_log { /* of two steps, as what one writes the next one reads */
+    bench_request list[2][BENCH_REQUESTS];
+    size_t count[2], largest;
     uint64_t end;
-    int records;
+    int records; /* 0: nothing; 1 + which step */
 } bench_log;
 
 static memopt_status bench_asked(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset,
                                  void *bytes, size_t count) {
-    bench_request *r = &bench_log.list[bench_log.count];
-
     if (bench_log.records) {
-        bench_must(bench_log.count == BENCH_REQUESTS ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK, "requests");
+        const int step = bench_log.records - 1;
+        bench_request *r = &bench_log.list[step][bench_log.count[step]];
+
+        bench_must(bench_log.count[step] + 1 == BENCH_REQUESTS ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK, "requests");
         r->kind = kind;
         r->offset = offset;
         r->count = count;
-        ++bench_log.count;
+        ++bench_log.count[step];
         if (count > bench_log.largest) bench_log.largest = count;
         if (offset + count > bench_log.end) bench_log.end = offset + count;
     }
     return memopt_i_system_begin(user, queue, slot, file, kind, offset, bytes, count);
 }
 
-typedef struct bench_disk { void *file, *queue; unsigned char *bytes; size_t depth, room; } bench_disk;
+typedef struct bench_disk { void *file, *queue; memopt_source pages; unsigned char *bytes; size_t depth, room, all; } bench_disk;
 
 static memopt_status bench_move(const bench_disk *d, size_t number, bench_request r) {
     const size_t slot = number % d->depth;
@@ -68,6 +70,7 @@ static void bench_wait(const bench_disk *d, size_t number) {
 static void bench_open_plain(bench_disk *d, size_t depth) {
     const memopt_files f = memopt_i_system_files();
     bench_request r = { MEMOPT_TRANSFER_WRITE, 0, 0 };
+    void *place = NULL;
     size_t n = 0;
 
     (void)f.remove_fn(NULL, BENCH_PLAIN);
@@ -76,9 +79,12 @@ static void bench_open_plain(bench_disk *d, size_t depth) {
     bench_must(f.queue_open_fn(NULL, (int)depth, &d->queue), "plain file");
     d->depth = depth;
     d->room = (bench_log.largest + 4095) / 4096 * 4096;
-    d->bytes = (unsigned char *)memopt_i_system_alloc(NULL, depth * d->room, 4096);
-    if (!d->bytes) exit(1);
-    memset(d->bytes, 7, depth * d->room);
+    bench_must(memopt_source_pages(NULL, &d->pages), "memory"); /* as those of the step: small ones make a disk slower */
+    d->all = (depth * d->room / d->pages.granularity + 1) * d->pages.granularity;
+    bench_must(d->pages.reserve_fn(&d->pages, d->all, &place), "memory");
+    bench_must(d->pages.commit_fn(&d->pages, place, d->all), "memory");
+    d->bytes = (unsigned char *)place;
+    memset(d->bytes, 7, d->all);
     for (; r.offset < bench_log.end; r.offset += r.count, ++n) {
         r.count = (size_t)memopt_i_min(d->room, (size_t)(bench_log.end - r.offset));
         bench_must(bench_move(d, n, r), "plain file");
@@ -92,14 +98,15 @@ static void bench_close_plain(bench_disk *d) {
     memopt_i_system_queue_close(NULL, d->queue);
     (void)f.close_fn(NULL, d->file);
     (void)f.remove_fn(NULL, BENCH_PLAIN);
-    memopt_i_system_free(NULL, d->bytes, d->depth * d->room, 4096);
+    d->pages.release_fn(&d->pages, d->bytes, d->all);
 }
 
-static double bench_again(const bench_disk *d) { /* seconds of the step's transfers alone */
+static double bench_again(const bench_disk *d, size_t step) { /* seconds of its transfers alone */
     const uint64_t begin = bench_now();
     size_t i;
 
-    for (i = 0; i < bench_log.count; ++i) bench_must(bench_move(d, i, bench_log.list[i]), "plain file");
+    for (i = 0; i < bench_log.count[step]; ++i)
+        bench_must(bench_move(d, i, bench_log.list[step][i]), "plain file");
     bench_wait(d, i);
     return (double)(bench_now() - begin) * 1e-9;
 }
@@ -211,6 +218,15 @@ static double bench_copy(double bytes) { /* seconds of so many bytes read and wr
     return (double)(bench_now() - begin) * 1e-9 * bytes / (double)room;
 }
 
+/* Of the disk: steps in memory, each of which takes what is returned. */
+static double bench_rest(bench_shard *here) {
+    double sum = 0;
+    size_t count = 0;
+
+    for (; sum < 0.3; ++count) sum += bench_step(here);
+    return sum / (double)count;
+}
+
 static void bench_tier(const bench *b, const char *name, int slow, int inside, const char *path) {
     static bench_shard here, there;
     double values[BENCH_STEPS], limits[BENCH_STEPS];
@@ -219,20 +235,21 @@ static void bench_tier(const bench *b, const char *name, int slow, int inside, c
 
     bench_open(&here, 0, inside, NULL);
     bench_open(&there, slow, inside, path);
-    for (i = 0; i < 3; ++i) { /* memory is touched, both regions of the file are written, then its requests are noted */
-        memset(&bench_log, 0, sizeof bench_log);
-        bench_log.records = i == 2;
+    memset(&bench_log, 0, sizeof bench_log);
+    for (i = 0; i < 4; ++i) { /* memory is touched, both regions of the file are written, then requests are noted */
+        bench_log.records = i < 2 ? 0 : (int)i - 1;
         (void)bench_step(&here);
         (void)bench_step(&there);
     }
     bench_log.records = 0;
     if (path) bench_open_plain(&disk, there.bytes.slow_transfers);
     for (i = 0; i < BENCH_STEPS; ++i) {
-        const double memory = bench_step(&here);
+        const double memory = bench_rest(&here);
         double moving;
 
         values[i] = bench_step(&there);
-        moving = path ? bench_again(&disk) : bench_copy((double)(there.bytes.slow_read + there.bytes.slow_written));
+        if (path) (void)bench_rest(&here);
+        moving = path ? bench_again(&disk, i % 2) : bench_copy((double)(there.bytes.slow_read + there.bytes.slow_written));
         limits[i] = !path ? memory + moving : memory > moving ? memory : moving;
     }
     bench_row(b, name, 1, BENCH_GROUPS * BENCH_COUNT, bench_median(values, BENCH_STEPS), "s",

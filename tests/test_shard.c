@@ -1531,7 +1531,10 @@ static void shard_device_memory(void) {
         CHECK(memopt_save_shard_items(x, 0, "a", items, &n) == MEMOPT_ERR_UNSUPPORTED);
         e = memopt_shard_error(x); CHECK(test_error_says(e, MEMOPT_ERR_UNSUPPORTED, "what is stepped lies on a device"));
         memset(&run, 0, sizeof run); run.step = 1; run.groups = &rates; run.group_count = 1; run.fused = 1;
-        CHECK(memopt_shard_share(x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+        CHECK(memopt_shard_share(x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_skip_unit(x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
+        CHECK(memopt_shard_step(x, &run) == MEMOPT_ERR_ARGUMENT);
+        e = memopt_shard_error(x); CHECK(test_error_says(e, MEMOPT_ERR_ARGUMENT, "the step is fused: memopt_shard_step_inside()"));
+        CHECK(memopt_shard_cancel(x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
         fake.stops = 1;
         s = memopt_shard_skip_unit(x);
         if (!s) s = memopt_shard_next_unit(x, &unit);

@@ -13097,10 +13097,10 @@ V_FN __m256i V(w_upper)(__m256i a, __m256i b) {
 
 V_FN void V(w_put_upper)(uint16_t *p, __m256i a, __m256i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
 
-V_FN int V(w_finite)(__m256i a, __m256i b) { /* are all of these words, as bf16? */
+V_FN int V(w_small)(__m256i a, __m256i b) { /* are all of these words, as bf16, below the largest finite one? */
     const __m256i size = _mm256_set1_epi16(0x7fff);
     const __m256i largest = _mm256_max_epi16(_mm256_and_si256(a, size), _mm256_and_si256(b, size));
-    return !_mm256_movemask_epi8(_mm256_cmpgt_epi16(largest, _mm256_set1_epi16(0x7f7f)));
+    return !_mm256_movemask_epi8(_mm256_cmpgt_epi16(largest, _mm256_set1_epi16(0x7f7e)));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m256i a, __m256i b, int stream) {
@@ -13391,10 +13391,10 @@ V_FN __m512i V(w_upper)(__m512i a, __m512i b) {
 
 V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
 
-V_FN int V(w_finite)(__m512i a, __m512i b) {
+V_FN int V(w_small)(__m512i a, __m512i b) {
     const __m512i size = _mm512_set1_epi16(0x7fff);
     const __m512i largest = _mm512_max_epi16(_mm512_and_si512(a, size), _mm512_and_si512(b, size));
-    return !_mm512_cmpgt_epi16_mask(largest, _mm512_set1_epi16(0x7f7f));
+    return !_mm512_cmpgt_epi16_mask(largest, _mm512_set1_epi16(0x7f7e));
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m512i a, __m512i b, int stream) {
@@ -17772,8 +17772,8 @@ V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
 /* Where the noise of the next weights begins. */
 typedef struct V(pipeline_noise) { V(ints) counter, key, shift; } V(pipeline_noise);
 
-/* V(bf16_stochastic) of weights in registers; nothing, and 0, if one of them does not become finite. The noise does not
-   hide one that was not: what is not finite here has zeros in its lower half. */
+/* V(bf16_stochastic) of weights in registers; nothing, and 0, if one of them reaches the largest bf16: those beyond it
+   are rounded to nearest. Noise does not hide one that is not finite, which has zeros in its lower half here. */
 V_FN int V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) *noise) {
     enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
     const V(ints) words = V(i_set)(0xffff), next = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
@@ -17792,7 +17792,7 @@ V_FN int V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) 
     }
     low = V(w_upper)(sum[0], sum[1]);
     high = V(w_upper)(sum[2], sum[3]);
-    if (MEMOPT_I_UNLIKELY(!V(w_finite)(low, high))) return 0;
+    if (MEMOPT_I_UNLIKELY(!V(w_small)(low, high))) return 0;
     V(i_put)(dst, low, 0);
     V(i_put)(dst + 2 * V(width), high, 0);
     return 1;

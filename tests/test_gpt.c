@@ -151,7 +151,7 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--ranks 0", "--ranks" }, { "--ranks 1025", "--ranks" }, { "--ranks 2 --stage 4", "--stage" },
     { "--ranks 2 --units 0", "--units" }, { "--stage 1", "--stage" }, { "--units 2", "--units" },
     { "--ranks 2 --ladder", "--ladder" }, { "--ranks 2 --batch-table --fit 1G", "--batch-table" },
-    { "--ranks 2 --fit 1G", "--fit" }, { "--offload activations --keep arena", "--keep" }, { "--offload both", "--offload" },
+    { "--offload activations --keep arena", "--keep" }, { "--offload both", "--offload" },
     { "--ranks 2 --accumulate 2", "--accumulate" }, { "--ranks 2 --keep conventional", "--keep" },
     { "--ranks 2 --fuse-step --optimizer lars", "--fuse-step" },
     { "--ranks 2 --fuse-step --clip 1", "--fuse-step" },

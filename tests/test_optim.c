@@ -740,32 +740,35 @@ static uint32_t optim_hash(const optim_model *m) {
     }
     return h;
 }
-/* Weights that are not finite, or round to what is not, in a tile among others: 8-bit states, each format of weights. */
+/* Weights that are not finite, or round to what is not, in a tile among others: 8-bit states, each format of weights; bf16
+   once more with a decay that takes the largest one beyond the middle to infinity, where nothing is left to chance. */
 static void optim_large_weights(void) {
     enum { N = 512 };
     static const uint16_t odd[] = { 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffff, 0x7f7e };
     static unsigned char object[65536], state[2][64 * 32]; static float g[N], w32[2][N]; static uint16_t w16[2][N], extra[2][N];
     int weights, level, k; size_t i;
-    for (weights = 0; weights < 3; ++weights) for (level = 1; level <= memopt_simd_best(); ++level) {
+    for (weights = 0; weights < 4; ++weights) for (level = 1; level <= memopt_simd_best(); ++level) {
         for (k = 0; k < 2; ++k) { /* the definition, then the level */
             memopt_optim_desc d; memopt_optim_tensor t; memopt_optim *o = NULL; memopt_optim_group group; memopt_optim_run run;
             memset(&d, 0, sizeof d); memset(&t, 0, sizeof t); memset(&run, 0, sizeof run);
             for (i = 0; i < N; ++i) {
                 w16[k][i] = i % 100 == 7 ? odd[i / 100] : (uint16_t)(0x3f00 + i % 120);
+                if (weights == 3) w16[k][i] = i % 61 ? 0x3f00 : 0x7f7f; /* one in a group of 32 */
                 extra[k][i] = (uint16_t)(i * 40503); g[i] = 0.01f * (float)(i % 9) - 0.03f;
                 w32[k][i] = memopt_i_bits_float((uint32_t)w16[k][i] << 16 | 0xfffe);
             }
-            w16[k][300] = odd[5]; w16[k][301] = odd[6]; w16[k][302] = odd[7];
+            for (i = 5; i < 8 && weights < 3; ++i) w16[k][295 + i] = odd[i];
             d.kind = MEMOPT_OPTIM_ADAMW; d.state = MEMOPT_STATE_8BIT; d.min_quantized = 1; d.tensors = &t; d.tensor_count = 1;
-            d.weights = weights < 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; d.threads.simd_level = k ? level : 1;
-            d.extra = weights == 0 ? MEMOPT_OPTIM_EXTRA_NONE : weights == 1 ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_COPY;
-            t.weights = weights < 2 ? (void *)w16[k] : (void *)w32[k]; t.extra = extra[k]; t.gradients = g; t.count = N;
+            d.weights = weights != 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; d.threads.simd_level = k ? level : 1;
+            d.extra = weights % 3 == 0 ? MEMOPT_OPTIM_EXTRA_NONE : weights == 1 ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_COPY;
+            t.weights = weights != 2 ? (void *)w16[k] : (void *)w32[k]; t.extra = extra[k]; t.gradients = g; t.count = N;
             t.state = state[k] + (64 - (uintptr_t)state[k] % 64) % 64;
             CHECK(!memopt_optim_create(&d, object + (64 - (uintptr_t)object % 64) % 64, sizeof object - 64, &o));
             CHECK(!memopt_optim_state_init(o, 0));
             group = memopt_optim_group_default(d.kind);
+            if (weights == 3) { group.rate = 1e-3; group.weight_decay = 2002.05; } /* times -1.00205 */
             run.groups = &group; run.group_count = 1;
-            for (run.step = 1; run.step <= 3; ++run.step) CHECK(!memopt_optim_step(o, &run));
+            for (run.step = 1; run.step <= (weights == 3 ? 1u : 3u); ++run.step) CHECK(!memopt_optim_step(o, &run));
         }
         CHECK_AT(!memcmp(w16[0], w16[1], sizeof w16[0]) && !memcmp(extra[0], extra[1], sizeof extra[0]), weights * 10 + level);
         for (i = 0; i < N; ++i) CHECK_AT(w32[0][i] != w32[0][i] ? w32[1][i] != w32[1][i]

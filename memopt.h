@@ -35321,8 +35321,8 @@ static int memopt_i_shard_slice(const memopt_shard *x, const memopt_i_shard_tile
     const size_t low = memopt_i_max(begin, x->places[t] + x->parts[t].first);
     const size_t high = memopt_i_min(begin + tile->count, x->places[t] + x->parts[t].first + x->parts[t].held);
 
+    if (!x->parts[t].held || low >= high) return 0;
     *slice = x->parts[t];
-    if (!slice->held || low >= high) return 0;
     slice->first = low - x->places[t];
     slice->held = high - low;
     return 1;
@@ -35365,21 +35365,37 @@ static size_t memopt_i_shard_tile_rest(const memopt_shard *x, const memopt_i_sha
     return memopt_i_shard_tile_extra(x, tile) + memopt_i_shard_tile_states(x, tile, &slices);
 }
 
-static void memopt_i_shard_count_tile(memopt_shard *x, const memopt_i_shard_tile *tile, size_t *largest) {
+/* How many tiles from this one on are alike: those within one tensor. */
+static size_t memopt_i_shard_tiles_alike(const memopt_shard *x, const memopt_i_shard_tile *tile) {
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    const size_t begin = memopt_i_shard_own_at(x, tile->group) + tile->at;
+    size_t t;
+
+    if (memopt_i_kind_measures(x->desc.optim.kind)) return 1;
+    for (t = g->first; t < g->first + g->count; ++t) {
+        const size_t first = x->places[t] + x->parts[t].first, end = first + x->parts[t].held;
+
+        if (first <= begin && begin + tile->count <= end) return (end - begin) / tile->count;
+    }
+    return 1;
+}
+
+static void memopt_i_shard_count_tiles(memopt_shard *x, const memopt_i_shard_tile *tile, size_t times,
+                                       size_t *largest) {
     memopt_shard_bytes *b = &x->bytes;
     const size_t weights = memopt_i_shard_tile_weights(x, tile), extra = memopt_i_shard_tile_extra(x, tile);
     size_t slices;
     const size_t states = memopt_i_shard_tile_states(x, tile, &slices);
 
-    b->slow_weights += weights;
-    b->slow_extra += extra;
-    b->slow_states += states;
+    b->slow_weights += times * weights;
+    b->slow_extra += times * extra;
+    b->slow_states += times * states;
     *largest = memopt_i_max(*largest, extra + states);
     if (!x->steps_in_window) x->tile_weights = memopt_i_max(x->tile_weights, weights);
     if (!slices) return; /* pads alone: they stay as they are */
-    x->groups[tile->group].slow_weights += weights;
-    b->slow_read += extra + states + (x->steps_in_window ? 0 : weights);
-    b->slow_written += extra + states + weights;
+    x->groups[tile->group].slow_weights += times * weights;
+    b->slow_read += times * (extra + states + (x->steps_in_window ? 0 : weights));
+    b->slow_written += times * (extra + states + weights);
 }
 
 /* How many tiles there are, the buffers' sizes, and what a step moves. */
@@ -35397,8 +35413,13 @@ static void memopt_i_shard_measure_tiles(memopt_shard *x) {
 
         x->groups[g].first_tile = x->tile_count;
         tile = memopt_i_shard_tile_first(x, g);
-        do memopt_i_shard_count_tile(x, &tile, &largest);
-        while (memopt_i_shard_tile_next(x, &tile));
+        do {
+            const size_t alike = memopt_i_shard_tiles_alike(x, &tile);
+
+            memopt_i_shard_count_tiles(x, &tile, alike, &largest);
+            tile.number += alike - 1;
+            tile.at += (alike - 1) * tile.count;
+        } while (memopt_i_shard_tile_next(x, &tile));
         x->groups[g].tile_count = tile.number - x->tile_count;
         x->tile_count = tile.number;
         if (slow_weights) most = memopt_i_max(most, x->groups[g].tile_count);

@@ -1233,6 +1233,25 @@ static void shard_bytes_by_formula(void) {
     }
 }
 /* A step of many rounds: the first and the last, and all between them alike; told at once. */
+/* A tensor of three tiles and a half: each tile has the states of a tensor of its size. */
+static void shard_slow_tile_bytes(void) {
+    enum { TILE = 4096, COUNT = 3 * TILE + TILE / 2 };
+    memopt_shard_tensor tensor; memopt_optim_tensor part; memopt_shard_desc desc; memopt_optim_desc optim; memopt_shard_bytes bytes;
+    size_t whole = 0, half = 0;
+    memset(&tensor, 0, sizeof tensor); memset(&part, 0, sizeof part); memset(&desc, 0, sizeof desc); memset(&optim, 0, sizeof optim);
+    optim.tensors = &part; optim.tensor_count = 1;
+    part.count = TILE; CHECK(memopt_optim_state_bytes(&optim, 0, &whole) == MEMOPT_OK);
+    part.count = TILE / 2; CHECK(memopt_optim_state_bytes(&optim, 0, &half) == MEMOPT_OK);
+    CHECK(whole > 8 * TILE && half > 4 * TILE);
+    tensor.count = COUNT;
+    desc.tensors = &tensor; desc.tensor_count = 1; desc.tile = TILE;
+    desc.stage = 3; desc.slow = MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_WEIGHTS;
+    CHECK(memopt_shard_plan(&desc, &bytes) == MEMOPT_OK);
+    CHECK(bytes.slow_states == 3 * whole + half);
+    CHECK(bytes.slow_weights == COUNT * sizeof(float));
+    CHECK(bytes.slow_tiles == 2 * 4);
+    CHECK(bytes.slow_written == bytes.slow_states + bytes.slow_weights);
+}
 static void shard_many_rounds(void) {
 #if SIZE_MAX > 0xffffffffu
     memopt_shard_desc d = shard_plain(); memopt_shard_bytes few, more, all; const size_t rounds = (size_t)1 << 30;
@@ -1797,7 +1816,7 @@ static void shard_slow_or_not(void) {
 
 void test_shard(void);
 void test_shard(void) {
-    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
+    RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
     RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
 #else

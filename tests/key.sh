@@ -37,7 +37,7 @@ files() { # command: its files, one a line
     "sh tests/check.sh exhaustive "* | "sh tests/check.sh big_endian "*) # programs for the CPU
         grep -v -E '\.cu$|^README\.md$|^tests/(run|key)\.sh$|^tests/simulator/|^tests/mutants' ;;
     "sh tests/check.sh simulated "* | "sh tests/check.sh cuda"*) # the kernels, and the header they are compared with
-        grep -v -E '\.c$|^README\.md$|^tests/(run|key)\.sh$|^tests/mutants|^examples/.*\.h$|\.py$|\.txt$|^tests/check_gpt\.sh$'
+        grep -v -E '\.c$|^README\.md$|^tests/(run|key)\.sh$|^tests/mutants|\.py$|\.txt$|^tests/check_gpt\.sh$'
         echo tests/check_ptxas.py; echo tests/check_fuses.py ;;
     *" mutants" | *" mutants "*) grep -v -E '^README\.md$|^examples/|^tests/(run|key)\.sh$|^tests/(bench|fuzz)/' ;;
     *) cat ;;

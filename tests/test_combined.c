@@ -34,6 +34,7 @@
 #include "test_layer.c"
 #include "test_batchnorm.c"
 #include "test_fused.c"
+#include "test_fp8.c"
 #include "test_comm.c"
 #include "test_shard.c"
 #include "test_pieces.c"
@@ -72,6 +73,7 @@ static void test_narrow(void) {
     test_store();
     test_advise();
     test_doctor();
+    test_fp8();
 #ifndef __FAST_MATH__
     test_shard();
 #else

@@ -141,10 +141,12 @@ static void fp8_refused(void) {
     x = good; x.rows = 0; x.input = NULL;
     CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.count == 1 && scale.scale == 1);
 }
-int main(void) {
+static void test_fp8(void) {
     RUN(fp8_current);
     RUN(fp8_delayed);
     RUN(fp8_workers);
     RUN(fp8_refused);
-    return test_totals();
 }
+#ifndef TEST_COMBINED
+int main(void) { test_fp8(); return test_totals(); }
+#endif

@@ -2560,8 +2560,8 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
    With float32 weights the scratch is memopt_gemm_scratch(threads) bytes, whatever the shape.
 
    Gradients of parameters are added up in the order of rows. accumulate 0: they are overwritten; 1: added onto what is
-   there, so that a batch in parts gives the bits of the whole (where gradient_type is float32; with bf16 activations
-   the parts of a product are multiples of 32 rows, see `api_gemm`). NULL: nobody wants it.
+   there, so that a batch in parts gives the bits of the whole (where gradient_type is float32; the parts of a norm, and
+   with bf16 activations of a product, are multiples of 32 rows, see `api_gemm`). NULL: nobody wants it.
 
    All return OK; ERR_ARGUMENT (NULL, bad type, misaligned, a number outside its range, bad threads or gemm);
    ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: _scratch() tells); and what the gemm
@@ -2722,6 +2722,9 @@ typedef struct memopt_norm {
     int         accumulate;
 } memopt_norm;
 
+/** Of a backward with gradients of scale or shift, whose sums over each 32 rows lie there until they are added up: at
+    most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. Without them, and forward: nothing. */
+MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt_norm *norm, size_t *bytes);
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
 
 /** From the output, (y - shift) / scale stands for the normalised input: exact but for rounding, and useless where a
@@ -13036,7 +13039,13 @@ V_FN __m128i V(w_ints)(__m256i x) {
     return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }
 
-V_FN __m256 V(from_bf16)(__m128i x) { return V(floats_of)(_mm256_slli_epi32(V(i_words)(x), 16)); }
+/* Both halves of a register load all 8, and a shuffle within them takes 4 each: no lane is crossed. */
+V_FN __m256 V(from_bf16)(__m128i x) {
+    const __m256i places = _mm256_set_epi8(15, 14, -1, -1, 13, 12, -1, -1, 11, 10, -1, -1, 9, 8, -1, -1,
+                                           7, 6, -1, -1, 5, 4, -1, -1, 3, 2, -1, -1, 1, 0, -1, -1);
+    return V(floats_of)(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(x), places));
+}
+
 V_FN __m256 V(from_f16)(__m128i x) { return _mm256_cvtph_ps(x); }
 V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
 
@@ -27967,23 +27976,6 @@ V_FN MEMOPT_I_FLATTEN void V(row_dot)(float *sums, const float *x, const float *
     V(end)();
 }
 
-V_FN R(floats) R(squared_deviations_of)(R(floats) sum, const float *x, R(floats) mean, size_t n) {
-    const R(floats) d = R(sub)(R(read)(x, n), mean);
-    return R(first)(n, R(fma)(d, d, sum), sum);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(row_squared_deviations)(float *sums, const float *x, float mean, size_t n) {
-    const R(floats) m = R(set)(mean);
-
-    R(floats) s = R(read)(sums, 16);
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) s = R(squared_deviations_of)(s, x + i, m, 16);
-    if (i < n) s = R(squared_deviations_of)(s, x + i, m, n - i);
-    R(write)(sums, s, 16);
-    V(end)();
-}
-
 V_FN void R(largest_of)(R(floats) *largest, R(floats) *seen, R(floats) x) {
     *largest = R(max)(*largest, x);
     *seen = R(nan)(*seen, x);
@@ -28036,15 +28028,6 @@ static void V(row_sum)(float *sums, const float *x, size_t n) {
 static void V(row_dot)(float *sums, const float *x, const float *y, size_t n) {
     size_t i;
     for (i = 0; i < n; ++i) sums[i % 16] = fmaf(x[i], y[i], sums[i % 16]);
-}
-
-static void V(row_squared_deviations)(float *sums, const float *x, float mean, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        const float d = memopt_i_round(x[i] - mean);
-        sums[i % 16] = fmaf(d, d, sums[i % 16]);
-    }
 }
 
 static float V(row_largest)(float max, const float *x, size_t n) {
@@ -28114,37 +28097,104 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
     V(end)();
 }
 
-/* From bf16 to bf16 by way of no floats in memory: whole groups of 32; returns how many elements. Only what is short:
-   a long chain of operations holds the processor's queues, and is faster a pass after the other. The single float
-   leaves all of it to the functions above. */
+/* Elements of any type, in registers. In wide code what decides between types, or between operations, is gone at
+   compile time where it is a constant. */
+#undef MEMOPT_I_INLINE_FN
 #if defined(MEMOPT_I_WIDTH)
-V_FN MEMOPT_I_ALWAYS_INLINE R(floats) R(read_bf16)(const uint16_t *p) {
-    float all[16];
+#  define MEMOPT_I_INLINE_FN V_FN MEMOPT_I_ALWAYS_INLINE
+#else
+#  define MEMOPT_I_INLINE_FN V_HOST_FN
+#endif
+
+/* `count` times V(row) elements of 16 bits. */
+MEMOPT_I_INLINE_FN void R(words_read)(R(floats) *to, const uint16_t *p, int is_bf16, size_t count) {
+    float all[V(row)];
+    size_t i, k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < count; ++i) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(row); k += V(width)) {
+            const V(words) w = V(w_load)(p + i * V(row) + k);
+            V(store)(all + k, is_bf16 ? V(from_bf16)(w) : V(from_f16)(w));
+        }
+        to[i] = R(read)(all, V(row));
+    }
+}
+
+#if defined(MEMOPT_I_WIDTH)
+MEMOPT_I_INLINE_FN void R(words_write)(uint16_t *p, const R(floats) *x, int is_bf16, size_t count) {
+    float all[4 * V(row)];
+    const size_t n = count * V(row);
     size_t k;
 
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 16; k += V(width)) V(store)(all + k, V(from_bf16)(V(w_load)(p + k)));
-    return R(read)(all, 16);
+    for (k = 0; k < count; ++k) R(write)(all + k * V(row), x[k], V(row));
+    if (!is_bf16) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < n; k += V(width)) V(w_store)(p + k, V(to_f16)(V(load)(all + k)));
+        return;
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < n; k += 2 * V(width))
+        if (n - k > V(width)) V(w_put_upper)(p + k, V(bf16_upper)(all + k), V(bf16_upper)(all + k + V(width)), 0);
+        else V(w_store)(p + k, V(w_ints)(V_SHR(V(bf16_upper)(all + k), 16)));
 }
+#else
+V_HOST_FN void R(words_write)(uint16_t *p, const float *x, int is_bf16, size_t count) {
+    size_t k;
+    for (k = 0; k < count; ++k) p[k] = is_bf16 ? V(to_bf16)(x[k]) : V(to_f16)(x[k]);
+}
+#endif
 
-V_FN MEMOPT_I_ALWAYS_INLINE void R(write_bf16)(uint16_t *p, R(floats) a, R(floats) b) {
-    float all[32];
+/* n elements of an array from `at` on: whole times V(row), or fewer than that, behind which are zeros. */
+MEMOPT_I_INLINE_FN void R(typed_read)(R(floats) *to, const void *from, memopt_type type, size_t at, size_t n) {
+    const size_t count = n < V(row) ? 1 : n / V(row);
+    uint16_t rest[V(row)] = { 0 };
+    const uint16_t *p = (const uint16_t *)from + at;
     size_t k;
 
-    R(write)(all, a, 16);
-    R(write)(all + 16, b, 16);
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 32; k += 2 * V(width))
-        V(w_put_upper)(p + k, V(bf16_upper)(all + k), V(bf16_upper)(all + k + V(width)), 0);
+    if (type == MEMOPT_TYPE_F32) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k)
+            to[k] = R(read)((const float *)from + at + k * V(row), n < V(row) ? n : (size_t)V(row));
+        return;
+    }
+    if (n < V(row)) p = (const uint16_t *)memcpy(rest, p, n * sizeof *p);
+    if (type == MEMOPT_TYPE_BF16) R(words_read)(to, p, 1, count);
+    else R(words_read)(to, p, 0, count);
 }
 
+MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, const R(floats) *x, size_t n) {
+    const size_t count = n < V(row) ? 1 : n / V(row);
+    uint16_t rest[V(row)];
+    uint16_t *p = n < V(row) ? rest : (uint16_t *)to + at;
+    size_t k;
+
+    if (type == MEMOPT_TYPE_F32) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k)
+            R(write)((float *)to + at + k * V(row), x[k], n < V(row) ? n : (size_t)V(row));
+        return;
+    }
+    if (type == MEMOPT_TYPE_BF16) R(words_write)(p, x, 1, count);
+    else R(words_write)(p, x, 0, count);
+    if (n < V(row)) memcpy((uint16_t *)to + at, rest, n * sizeof *p);
+}
+
+/* From bf16 to bf16: whole groups of 32; returns how many elements. Only what is short: a long chain of operations
+   holds the processor's queues, and is faster a pass after the other. The single float leaves all of it to the
+   functions above. */
+#if defined(MEMOPT_I_WIDTH)
 V_FN MEMOPT_I_FLATTEN size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t n) {
-    size_t i;
+    R(floats) a[32 / V(row)];
+    size_t i, k;
 
     for (i = 0; i + 32 <= n; i += 32) {
-        const R(floats) a = R(read_bf16)(x + i), b = R(read_bf16)(x + i + 16);
-
-        R(write_bf16)(y + i, R(act)(a, MEMOPT_ACTIVATION_RELU), R(act)(b, MEMOPT_ACTIVATION_RELU));
+        R(words_read)(a, x + i, 1, 32 / V(row));
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32 / V(row); ++k) a[k] = R(act)(a[k], MEMOPT_ACTIVATION_RELU);
+        R(words_write)(y + i, a, 1, 32 / V(row));
     }
     V(end)();
     return i;
@@ -28152,16 +28202,16 @@ V_FN MEMOPT_I_FLATTEN size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t
 
 V_FN MEMOPT_I_FLATTEN size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g,
                                                size_t n) {
-    size_t i;
+    R(floats) a[32 / V(row)], b[32 / V(row)], y[32 / V(row)];
+    size_t i, k;
 
     for (i = 0; i + 32 <= n; i += 32) {
-        R(floats) y, z;
-        const R(floats) a = R(act_grad)(R(read_bf16)(x + i), R(read_bf16)(g + i), MEMOPT_ACTIVATION_RELU, &y);
-        const R(floats) b = R(act_grad)(R(read_bf16)(x + i + 16), R(read_bf16)(g + i + 16), MEMOPT_ACTIVATION_RELU,
-                                        &z);
-
-        R(write_bf16)(grad + i, a, b);
-        if (out) R(write_bf16)(out + i, y, z);
+        R(words_read)(a, x + i, 1, 32 / V(row));
+        R(words_read)(b, g + i, 1, 32 / V(row));
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32 / V(row); ++k) b[k] = R(act_grad)(a[k], b[k], MEMOPT_ACTIVATION_RELU, y + k);
+        R(words_write)(grad + i, b, 1, 32 / V(row));
+        if (out) R(words_write)(out + i, y, 1, 32 / V(row));
     }
     V(end)();
     return i;
@@ -28187,26 +28237,9 @@ enum {
     V(group) = V(strip) * V(row)
 };
 
-V_HOST_FN void R(strip_read)(R(floats) *to, const void *from, int is_bf16, size_t at) {
-    float all[V(row)];
-    size_t i, k;
-
-    if (!is_bf16) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < V(strip); ++i) to[i] = R(read)((const float *)from + at + i * V(row), V(row));
-        return;
-    }
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < V(strip); ++i) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(row); k += V(width))
-            V(store)(all + k, V(from_bf16)(V(w_load)((const uint16_t *)from + at + i * V(row) + k)));
-        to[i] = R(read)(all, V(row));
-    }
-}
-
 /* Returns the columns done, whole groups of n. */
-MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, int is_bf16, size_t rows, size_t stride, size_t n) {
+MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+                                       size_t n) {
     R(floats) sum[V(strip)], y[V(strip)];
     size_t i, k, row;
 
@@ -28214,7 +28247,7 @@ MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, int is_bf16, s
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k) sum[k] = R(read)(sums + i + k * V(row), V(row));
         for (row = 0; row < rows; ++row) {
-            R(strip_read)(y, x, is_bf16, row * stride + i);
+            R(typed_read)(y, x, type, row * stride + i, V(group));
             MEMOPT_I_UNROLL_ALL
             for (k = 0; k < V(strip); ++k) sum[k] = R(add)(y[k], sum[k]);
         }
@@ -28226,10 +28259,10 @@ MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, int is_bf16, s
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(size_t, row_columns, (float *sums, const void *x, int is_bf16, size_t rows, size_t stride, size_t n))
+MEMOPT_I_WIDTHS(size_t, row_columns, (float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+                                      size_t n))
 MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
-MEMOPT_I_WIDTHS(void, row_squared_deviations, (float *sums, const float *x, float mean, size_t n))
 MEMOPT_I_WIDTHS(float, row_largest, (float max, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_exp, (float *sums, float *y, const float *x, float from, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t n))
@@ -28347,11 +28380,6 @@ static void memopt_i_row_dot(int level, float *sums, const float *x, const float
     MEMOPT_I_DISPATCH(level, row_dot, (sums, x, y, n));
 }
 
-/* the sum of (x - mean)^2 */
-static void memopt_i_row_squared_deviations(int level, float *sums, const float *x, float mean, size_t n) {
-    MEMOPT_I_DISPATCH(level, row_squared_deviations, (sums, x, mean, n));
-}
-
 /* The largest of `max` and n elements: NaN when one of them is, and never -0. */
 static float memopt_i_row_max(int level, float max, const float *x, size_t n) {
     return memopt_i_round(MEMOPT_I_DISPATCH(level, row_largest, (max, x, n)) + 0.0f);
@@ -28372,18 +28400,16 @@ static void memopt_i_row_add(int level, float *y, const float *x, float a, size_
     MEMOPT_I_DISPATCH(level, row_add, (y, x, a, n));
 }
 
-/* Rows `stride` elements apart, added up in their order: the first of n columns, onto sums. Returns how many columns;
-   none of float16. */
+/* Rows `stride` elements apart, added up in their order: the first of n columns, onto sums. Returns how many. */
 static size_t memopt_i_row_columns(int level, float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
                                    size_t n) {
     size_t row, count;
     size_t done = 0;
 
-    if (type == MEMOPT_TYPE_F16) return 0;
     for (row = 0; row < rows; row += count) { /* all columns of a few rows, while their pages are known */
         count = memopt_i_min(64, rows - row);
-        done = MEMOPT_I_DISPATCH(level, row_columns, (sums, memopt_i_row_at(x, type, row * stride),
-                                                      type == MEMOPT_TYPE_BF16, count, stride, n));
+        done = MEMOPT_I_DISPATCH(level, row_columns, (sums, memopt_i_row_at(x, type, row * stride), type, count,
+                                                      stride, n));
     }
     return done;
 }
@@ -30083,393 +30109,327 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
    Formulas   mean = sum(x) / n;  d = 1 / sqrt(sum((x - mean)^2) / n + eps): two passes over a row in the first cache,
               so that nothing cancels;  h = (x - mean) d;  y = h scale + shift.
               s = g scale;  of x: d ((s - mean(s)) - h mean(s h)). RMS norm has 0 for the means of x and of s.
-              of scale: sum(g h), of shift: sum(g), over the rows in their order.
-   Order      Sums over rows are dealt out by columns, in float. With float32 gradients the rows come in blocks that
-              stay in the cache: first the sums over a block, then its rows; so memory is read once, and the gradients
-              themselves hold the sums between two blocks. 16-bit ones would be rounded at each: all rows are one block,
-              read twice. Sums come first, because a gradient in place would be gone.
-   Storage    16-bit rows are converted a piece at a time, on the stack: rows up to 1024 wide once, wider ones for each
-              of their sums. No scratch. h is made in registers wherever it is used: two instructions, not a pass.
-              V(norm_strip) reads float and bf16 where they lie and keeps the sums of 64 columns in registers.
+              of scale: sum(g h), of shift: sum(g), over rows.
+   Order      Each 32 rows have sums of their own, in float, which join the total in the rows' order. So whoever works
+              on 32 rows leaves their sums in scratch beside their gradients, and memory is read once, by all workers at a
+              time. There is scratch for some thousand rows; then the workers meet and join columns. Row by row in order
+              would mean to read everything twice, by columns first, and to meet for each block that stays in a cache:
+              half as fast with two workers.
+   Storage    Rows are read and written in registers, whatever their type, and h is made again in each pass over a row.
+              A chain of additions waits for itself three or four cycles at a time: forward takes the sums of two rows
+              at once. In backward two rows take turns, so that a row's division is over when it is needed.
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */
 
-enum { MEMOPT_I_NORM_PIECE = 1024, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 65536 /* elements */ };
-#define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
-/* Some columns of rows of float or bf16: input and gradient, whose rows are `stride` elements apart. */
-typedef struct memopt_i_norm_strip {
-    const void  *x, *g;
-    const float *statistics;
-    size_t       rows, stride;
-    int          is_bf16;
-} memopt_i_norm_strip;
-
-/* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
+enum { MEMOPT_I_NORM_GROUP = 32 /* rows */, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 65536 /* elements */ };
+#define MEMOPT_I_NORM_SUMS ((size_t)3 << 18) /* bytes: of sums of groups, at most, where a group's are not more */
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
+/* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
 V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inverse) {
     return R(mul)(R(sub)(x, mean), inverse);
-}
-
-/* n elements of a row; row: its mean and inverse deviation. */
-V_HOST_FN R(floats) R(norm_normalized)(const float *x, const float *row, size_t n) {
-    return R(norm_normalize_of)(R(read)(x, n), R(set)(row[0]), R(set)(row[1]));
 }
 
 V_FN R(floats) R(norm_from_output_of)(R(floats) y, R(floats) scale, R(floats) shift) {
     return R(if_negative)(R(negative)(scale), R(div)(R(sub)(y, shift), scale), R(set)(0));
 }
 
-V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const float *three) {
-    return R(fma)(R(set)(-three[1]), h, R(fma)(g, scale, R(set)(-three[0])));
+/* minus: the mean of g scale and that of g scale h, negative */
+V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const R(floats) *minus) {
+    return R(fma)(minus[1], h, R(fma)(g, scale, minus[0]));
 }
 
-#if defined(MEMOPT_I_WIDTH)
-/* Lanes behind the end are 0. */
-V_FN void R(norm_sums_of)(R(floats) *a, R(floats) *b, const float *g, const float *x, const float *row,
-                          const float *scale, size_t n) {
-    const R(floats) u = R(read)(g, n), s = R(read)(scale, n);
+/* Below, n elements of a row from i on are V(norm_group) of them, or up to V(row); `at` is the row's first in memory.
+   A row's 16 sums are V(sums) of R(floats); its lanes behind the end of a row change nothing. */
+enum {
+    V(sums) = 16 / V(row),
+    V(norm_strip) = V(width) >= 16 ? 2 : 1, /* more do not stay in registers */
+    V(norm_group) = V(norm_strip) * V(row)
+};
 
-    *a = R(fma)(u, s, *a);
-    *b = R(first)(n, R(fma)(R(mul)(u, s), R(norm_normalized)(x, row, n), *b), *b);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(norm_sums)(float *sums, const float *g, const float *x, const float *row,
-                                        const float *scale, size_t n) {
-    R(floats) a = R(read)(sums, 16), b = R(read)(sums + 16, 16);
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(norm_sums_of)(&a, &b, g + i, x + i, row, scale + i, 16);
-    if (i < n) R(norm_sums_of)(&a, &b, g + i, x + i, row, scale + i, n - i);
-    R(write)(sums, a, 16);
-    R(write)(sums + 16, b, 16);
-    V(end)();
-}
-#else
-static void V(norm_sums)(float *sums, const float *g, const float *x, const float *row, const float *scale, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        sums[i % 16] = fmaf(g[i], scale[i], sums[i % 16]);
-        sums[16 + i % 16] = fmaf(memopt_i_round(g[i] * scale[i]), V(norm_normalized)(x + i, row, 1), sums[16 + i % 16]);
-    }
-}
+#if !defined(MEMOPT_I_WIDTH)
+V_HOST_FN float R(first)(size_t count, float x, float y) { return count ? x : y; }
 #endif
 
-V_HOST_FN void R(norm_affine_of)(float *y, const float *x, const float *row, const float *scale, const float *shift,
-                                 size_t n) {
-    R(write)(y, R(fma)(R(norm_normalized)(x, row, n), R(read)(scale, n), R(read)(shift, n)), n);
+MEMOPT_I_INLINE_FN void R(norm_zero)(R(floats) *sums) {
+    size_t k;
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < V(sums); ++k) sums[k] = R(set)(0);
 }
 
-MEMOPT_I_ROW_FN void V(norm_affine)(float *y, const float *x, const float *row, const float *scale,
-                                    const float *shift, size_t n) {
-    const float own[2] = { row[0], row[1] }; /* what the compiler knows that no store changes */
-    size_t i = 0;
+MEMOPT_I_INLINE_FN float R(norm_average)(const R(floats) *sums, size_t width) {
+    float all[16];
+    size_t k;
 
-    for (; i + V(row) <= n; i += V(row)) R(norm_affine_of)(y + i, x + i, own, scale + i, shift + i, V(row));
-    if (i < n) R(norm_affine_of)(y + i, x + i, own, scale + i, shift + i, n - i);
-    V(end)();
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < V(sums); ++k) R(write)(all + k * V(row), sums[k], V(row));
+    return memopt_i_round(memopt_i_row_total(all) / (float)width);
 }
 
-V_HOST_FN void R(norm_from_output_row)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    R(write)(h, R(norm_from_output_of)(R(read)(y, n), R(read)(scale, n), R(read)(shift, n)), n);
-}
+MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memopt_type type, float none, size_t i,
+                                        size_t n) {
+    size_t k;
 
-MEMOPT_I_ROW_FN void V(norm_from_output)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(norm_from_output_row)(h + i, y + i, scale + i, shift + i, V(row));
-    if (i < n) R(norm_from_output_row)(h + i, y + i, scale + i, shift + i, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(norm_grad_row)(float *y, const float *old, const float *g, const float *x, const float *row,
-                                const float *scale, const float *three, size_t n) {
-    const R(floats) by = R(set)(three[2]);
-    const R(floats) u = R(norm_grad_of)(R(read)(g, n), R(norm_normalized)(x, row, n), R(read)(scale, n), three);
-
-    R(write)(y, old ? R(fma)(by, u, R(read)(old, n)) : R(mul)(by, u), n);
-}
-
-MEMOPT_I_ROW_FN void V(norm_grad)(float *y, const float *old, const float *g, const float *x, const float *row,
-                                  const float *scale, const float *three, size_t n) {
-    const float own[2] = { row[0], row[1] }, factors[3] = { three[0], three[1], three[2] };
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row))
-        R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, x + i, own, scale + i, factors, V(row));
-    if (i < n) R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, x + i, own, scale + i, factors, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(norm_add_of)(float *scale, float *shift, const float *g, const float *x, const float *row, size_t n) {
-    const R(floats) u = R(read)(g, n);
-
-    R(write)(shift, R(add)(u, R(read)(shift, n)), n);
-    R(write)(scale, R(fma)(u, R(norm_normalized)(x, row, n), R(read)(scale, n)), n);
-}
-
-MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, const float *x, const float *row,
-                                 size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(norm_add_of)(scale + i, shift + i, g + i, x + i, row, V(row));
-    if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, x + i, row, n - i);
-    V(end)();
-}
-
-/* What V(norm_add) does, of some columns. Returns the columns done, whole groups of n. */
-MEMOPT_I_ROW_FN size_t V(norm_strip)(float *scale, float *shift, const memopt_i_norm_strip *s, size_t n) {
-    R(floats) a[V(strip)], b[V(strip)], x[V(strip)], g[V(strip)];
-    size_t i, k, row;
-
-    for (i = 0; i + V(group) <= n; i += V(group)) {
+    if (weights) R(typed_read)(to, weights, type, i, n);
+    else {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(strip); ++k) {
-            a[k] = R(read)(scale + i + k * V(row), V(row));
-            b[k] = R(read)(shift + i + k * V(row), V(row));
-        }
-        for (row = 0; row < s->rows; ++row) {
-            const R(floats) mean = R(set)(s->statistics[2 * row]), inverse = R(set)(s->statistics[2 * row + 1]);
+        for (k = 0; k * V(row) < n; ++k) to[k] = R(set)(none);
+    }
+}
 
-            R(strip_read)(x, s->x, s->is_bf16, row * s->stride + i);
-            R(strip_read)(g, s->g, s->is_bf16, row * s->stride + i);
-            MEMOPT_I_UNROLL_ALL
-            for (k = 0; k < V(strip); ++k) {
-                b[k] = R(add)(g[k], b[k]);
-                a[k] = R(fma)(g[k], R(norm_normalize_of)(x[k], mean, inverse), a[k]);
-            }
-        }
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(strip); ++k) {
-            R(write)(scale + i + k * V(row), a[k], V(row));
-            R(write)(shift + i + k * V(row), b[k], V(row));
+/* ---- forward ---- */
+/* is_sum: of x, else of (x - mean)^2 */
+MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int is_sum, R(floats) mean, size_t at,
+                                    size_t i, size_t n) {
+    R(floats) x[V(norm_strip)];
+    size_t k;
+
+    R(typed_read)(x, s->input, s->type, at + i, n);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k * V(row) < n; ++k) {
+        R(floats) *sum = sums + (i / V(row) + k) % V(sums);
+        const R(floats) d = R(sub)(x[k], mean);
+
+        *sum = is_sum ? R(add)(*sum, x[k]) : R(first)(n, R(fma)(d, d, *sum), *sum);
+    }
+}
+
+/* Of two rows at a time: additions that do not wait for each other. */
+MEMOPT_I_INLINE_FN void R(norm_averages)(float *averages, const memopt_norm *s, int is_sum, const float *means,
+                                         const size_t *at) {
+    const size_t whole = s->width / V(norm_group) * V(norm_group);
+    const R(floats) mean[2] = { R(set)(means[0]), R(set)(means[1]) };
+
+    R(floats) sums[2][V(sums)];
+    size_t i, k;
+
+    R(norm_zero)(sums[0]);
+    R(norm_zero)(sums[1]);
+    for (i = 0; i < whole; i += V(norm_group)) {
+        R(norm_add)(sums[0], s, is_sum, mean[0], at[0], i, V(norm_group));
+        R(norm_add)(sums[1], s, is_sum, mean[1], at[1], i, V(norm_group));
+    }
+    for (k = 0; k < 2; ++k) {
+        for (i = whole; i < s->width; i += V(row))
+            R(norm_add)(sums[k], s, is_sum, mean[k], at[k], i, memopt_i_min(V(row), s->width - i));
+        averages[k] = R(norm_average)(sums[k], s->width);
+    }
+}
+
+MEMOPT_I_INLINE_FN void R(norm_affine)(const memopt_norm *s, R(floats) mean, R(floats) inverse, size_t at, size_t i,
+                                       size_t n) {
+    R(floats) x[V(norm_strip)], scale[V(norm_strip)], shift[V(norm_strip)];
+    size_t k;
+
+    R(typed_read)(x, s->input, s->type, at + i, n);
+    R(norm_weights)(scale, s->scale, s->weight_type, 1, i, n);
+    R(norm_weights)(shift, s->shift, s->weight_type, 0, i, n);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k * V(row) < n; ++k) x[k] = R(fma)(R(norm_normalize_of)(x[k], mean, inverse), scale[k], shift[k]);
+    R(typed_write)(s->output, s->type, at + i, x, n);
+}
+
+MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, memopt_type type, size_t row, size_t end) {
+    memopt_norm s = *norm; /* what the compiler knows that no store changes */
+    const size_t whole = s.width / V(norm_group) * V(norm_group);
+    size_t i, k;
+
+    s.type = type;
+    for (; row < end; row += 2) {
+        const size_t at[2] = { row * s.width, memopt_i_min(row + 1, end - 1) * s.width }; /* or one row twice */
+        float mean[2] = { 0, 0 };
+        float inverse[2];
+
+        if (!s.rms) R(norm_averages)(mean, &s, 1, mean, at);
+        R(norm_averages)(inverse, &s, 0, mean, at);
+        for (k = 0; k < 2 && row + k < end; ++k) {
+            inverse[k] = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse[k] + s.eps))));
+            for (i = 0; i < whole; i += V(norm_group))
+                R(norm_affine)(&s, R(set)(mean[k]), R(set)(inverse[k]), at[k], i, V(norm_group));
+            for (; i < s.width; i += V(row))
+                R(norm_affine)(&s, R(set)(mean[k]), R(set)(inverse[k]), at[k], i, memopt_i_min(V(row), s.width - i));
+            if (!s.statistics) continue;
+            s.statistics[2 * (row + k)] = mean[k];
+            s.statistics[2 * (row + k) + 1] = inverse[k];
         }
     }
+}
+
+MEMOPT_I_ROW_FN void V(norm_forward)(const memopt_norm *s, size_t row, size_t end) {
+    if (s->type == MEMOPT_TYPE_F32) R(norm_forward_of)(s, MEMOPT_TYPE_F32, row, end);
+    else if (s->type == MEMOPT_TYPE_BF16) R(norm_forward_of)(s, MEMOPT_TYPE_BF16, row, end);
+    else R(norm_forward_of)(s, MEMOPT_TYPE_F16, row, end);
     V(end)();
-    return i;
+}
+
+/* ---- backward ---- */
+/* h, g and the scale; of_row: mean, inverse deviation */
+MEMOPT_I_INLINE_FN void R(norm_load)(R(floats) *h, R(floats) *g, R(floats) *scale, const memopt_norm *s,
+                                     const R(floats) *of_row, size_t at, size_t i, size_t n) {
+    R(floats) shift[V(norm_strip)];
+    size_t k;
+
+    R(typed_read)(h, s->input ? s->input : s->output, s->type, at + i, n);
+    R(typed_read)(g, s->grad_output, s->type, at + i, n);
+    R(norm_weights)(scale, s->scale, s->weight_type, 1, i, n);
+    if (s->input) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k * V(row) < n; ++k) h[k] = R(norm_normalize_of)(h[k], of_row[0], of_row[1]);
+        return;
+    }
+    R(norm_weights)(shift, s->shift, s->weight_type, 0, i, n);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k * V(row) < n; ++k) h[k] = R(norm_from_output_of)(h[k], scale[k], shift[k]);
+}
+
+/* The sums of g scale and of g scale h. */
+MEMOPT_I_INLINE_FN void R(norm_means)(R(floats) *a, R(floats) *b, const memopt_norm *s, const R(floats) *of_row,
+                                      size_t at, size_t i, size_t n) {
+    R(floats) h[V(norm_strip)], g[V(norm_strip)], scale[V(norm_strip)];
+    size_t k;
+
+    R(norm_load)(h, g, scale, s, of_row, at, i, n);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k * V(row) < n; ++k) {
+        const size_t to = (i / V(row) + k) % V(sums);
+
+        a[to] = R(fma)(g[k], scale[k], a[to]);
+        b[to] = R(first)(n, R(fma)(R(mul)(g[k], scale[k]), h[k], b[to]), b[to]);
+    }
+}
+
+MEMOPT_I_INLINE_FN void R(norm_means_of)(float *minus, const memopt_norm *s, size_t row) {
+    const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
+    const size_t whole = s->width / V(norm_group) * V(norm_group);
+    const size_t at = row * s->width;
+
+    R(floats) a[V(sums)], b[V(sums)];
+    size_t i;
+
+    R(norm_zero)(a);
+    R(norm_zero)(b);
+    for (i = 0; i < whole; i += V(norm_group)) R(norm_means)(a, b, s, of_row, at, i, V(norm_group));
+    for (; i < s->width; i += V(row)) R(norm_means)(a, b, s, of_row, at, i, memopt_i_min(V(row), s->width - i));
+    minus[0] = s->rms ? -0.0f : -R(norm_average)(a, s->width);
+    minus[1] = -R(norm_average)(b, s->width);
+}
+
+/* The gradient of x, and what the row adds to those of scale and shift. */
+MEMOPT_I_INLINE_FN void R(norm_grad)(const memopt_norm *s, const R(floats) *minus, float *sums,
+                                     const R(floats) *of_row, size_t at, size_t i, size_t n) {
+    R(floats) h[V(norm_strip)], g[V(norm_strip)], scale[V(norm_strip)], y[V(norm_strip)], old[V(norm_strip)];
+    size_t k;
+
+    R(norm_load)(h, g, scale, s, of_row, at, i, n);
+    if (s->grad_input) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k * V(row) < n; ++k) y[k] = R(norm_grad_of)(g[k], h[k], scale[k], minus);
+        if (s->accumulate_input) R(typed_read)(old, s->grad_input, s->type, at + i, n);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k * V(row) < n; ++k)
+            y[k] = s->accumulate_input ? R(fma)(of_row[1], y[k], old[k]) : R(mul)(of_row[1], y[k]);
+        R(typed_write)(s->grad_input, s->type, at + i, y, n);
+    }
+    if (!sums) return;
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k * V(row) < n; ++k) {
+        float *to = sums + i + k * V(row);
+        const size_t count = memopt_i_min(V(row), n);
+
+        R(write)(to, R(fma)(g[k], h[k], R(read)(to, count)), count);
+        R(write)(to + s->width, R(add)(g[k], R(read)(to + s->width, count)), count);
+    }
+}
+
+/* Rows up to `end`, two at a time: while a row's sums are joined, the other one is under way. */
+MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type type, float *sums, size_t row,
+                                            size_t end) {
+    float means[2][2] = { { 0, 0 }, { 0, 0 } };
+    memopt_norm s = *norm;
+    const size_t whole = s.width / V(norm_group) * V(norm_group);
+    size_t i, k;
+
+    s.type = type;
+    for (; row < end; row += 2) {
+        for (k = 0; k < 2 && row + k < end && s.grad_input; ++k) R(norm_means_of)(means[k], &s, row + k);
+        for (k = 0; k < 2 && row + k < end; ++k) {
+            const float *two = s.statistics + 2 * (row + k);
+            const R(floats) of_row[2] = { R(set)(two[0]), R(set)(two[1]) };
+            const R(floats) minus[2] = { R(set)(means[k][0]), R(set)(means[k][1]) };
+            const size_t at = (row + k) * s.width;
+
+            for (i = 0; i < whole; i += V(norm_group)) R(norm_grad)(&s, minus, sums, of_row, at, i, V(norm_group));
+            for (; i < s.width; i += V(row))
+                R(norm_grad)(&s, minus, sums, of_row, at, i, memopt_i_min(V(row), s.width - i));
+        }
+    }
+}
+
+/* sums: NULL, or width of gradients of the scale, as many of the shift; added to */
+MEMOPT_I_ROW_FN void V(norm_backward)(const memopt_norm *s, float *sums, size_t row, size_t end) {
+    if (s->type == MEMOPT_TYPE_F32) R(norm_backward_of)(s, MEMOPT_TYPE_F32, sums, row, end);
+    else if (s->type == MEMOPT_TYPE_BF16) R(norm_backward_of)(s, MEMOPT_TYPE_BF16, sums, row, end);
+    else R(norm_backward_of)(s, MEMOPT_TYPE_F16, sums, row, end);
+    V(end)();
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(size_t, norm_strip, (float *scale, float *shift, const memopt_i_norm_strip *s, size_t n))
-MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *scale, const float *shift, size_t n))
-MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *x, const float *row, const float *scale, const float *shift,
-                                    size_t n))
-MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *x, const float *row, const float *scale,
-                                  size_t n))
-MEMOPT_I_WIDTHS(void, norm_grad, (float *y, const float *old, const float *g, const float *x, const float *row,
-                                  const float *scale, const float *three, size_t n))
-MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *x, const float *row,
-                                 size_t n))
-
-/* A row as the functions below take it: x, and the mean and inverse deviation by which it becomes h. Of what is h
-   already: */
-static const float memopt_i_norm_done[2] = { 0, 1 };
-
-/* y = h scale + shift; y may be x */
-static void memopt_i_norm_affine(int level, float *y, const float *x, const float *row, const float *scale,
-                                 const float *shift, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_affine, (y, x, row, scale, shift, n));
-}
-
-/* h = (y - shift) / scale; h may be y */
-static void memopt_i_norm_from_output(int level, float *h, const float *y, const float *scale, const float *shift,
-                                      size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_from_output, (h, y, scale, shift, n));
-}
-
-/* 16 sums of s = g scale, and 16 of s h */
-static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *x, const float *row,
-                               const float *scale, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_sums, (sums, g, x, row, scale, n));
-}
-
-/* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
-static void memopt_i_norm_grad(int level, float *y, const float *old, const float *g, const float *x,
-                               const float *row, const float *scale, const float *three, size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_grad, (y, old, g, x, row, scale, three, n));
-}
-
-/* scale += g h, shift += g */
-static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *x, const float *row,
-                              size_t n) {
-    MEMOPT_I_DISPATCH(level, norm_add, (scale, shift, g, x, row, n));
-}
+MEMOPT_I_WIDTHS(void, norm_forward, (const memopt_norm *norm, size_t row, size_t end))
+MEMOPT_I_WIDTHS(void, norm_backward, (const memopt_norm *norm, float *sums, size_t row, size_t end))
 
 typedef struct memopt_i_norm_task {
-    memopt_norm n;       /* with the defaults filled in */
-    int         level;
-    size_t      chunk_rows; /* rows of a worker's turn */
-    size_t      first, end; /* the block of rows under way */
+    memopt_norm n;      /* with the defaults filled in */
+    int         level, is_backward;
+    size_t      chunk;  /* groups of rows of a worker's turn */
+    size_t      groups; /* whose sums have room */
+    size_t      bytes;  /* of scratch: theirs, and the total's */
+    float      *total;  /* of scale, then of shift; behind it each group's. NULL: nobody wants them */
+    size_t      first, end; /* rows under way */
 } memopt_i_norm_task;
-
-/* Some columns of a row, as floats. */
-typedef struct memopt_i_norm_piece {
-    const float *x, *row; /* of h, as memopt_i_norm_affine() takes it */
-    const float *g, *scale, *shift;
-    float x_own[MEMOPT_I_NORM_PIECE], g_own[MEMOPT_I_NORM_PIECE], y[MEMOPT_I_NORM_PIECE];
-    float scale_own[MEMOPT_I_NORM_PIECE], shift_own[MEMOPT_I_NORM_PIECE]; /* 1 and 0 where there are none */
-} memopt_i_norm_piece;
-
-static void memopt_i_norm_begin(memopt_i_norm_piece *p) {
-    size_t i;
-
-    for (i = 0; i < MEMOPT_I_NORM_PIECE; ++i) {
-        p->scale_own[i] = 1;
-        p->shift_own[i] = 0;
-    }
-}
-
-static const float *memopt_i_norm_view(const memopt_i_norm_task *t, const void *x, memopt_type type, size_t at,
-                                       size_t n, float *own) {
-    return x ? memopt_i_row_view(t->level, x, type, at, n, own) : own;
-}
-
-static void memopt_i_norm_weights(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t at, size_t n) {
-    p->scale = memopt_i_norm_view(t, t->n.scale, t->n.weight_type, at, n, p->scale_own);
-    p->shift = memopt_i_norm_view(t, t->n.shift, t->n.weight_type, at, n, p->shift_own);
-}
-
-/* x and g of the columns at..at+n of a row, from input or output; the weights are there. */
-static void memopt_i_norm_load(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row, size_t at, size_t n) {
-    const memopt_norm *s = &t->n;
-    const size_t from = row * s->width + at;
-
-    p->x = memopt_i_norm_view(t, s->input ? s->input : s->output, s->type, from, n, p->x_own);
-    p->row = s->statistics + 2 * row;
-    if (!s->input) {
-        memopt_i_norm_from_output(t->level, p->x_own, p->x, p->scale, p->shift, n);
-        p->x = p->x_own;
-        p->row = memopt_i_norm_done;
-    }
-    p->g = memopt_i_norm_view(t, s->grad_output, s->type, from, n, p->g_own);
-}
-
-static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
-    const memopt_norm *s = &t->n;
-    const size_t begin = row * s->width;
-    size_t at, n;
-    float sums[16] = { 0 };
-    float of_row[2];
-    float variance;
-    const float *x = NULL;
-
-    for (at = 0; at < s->width && !s->rms; at += n) {
-        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
-        memopt_i_row_sum(t->level, sums, x, n);
-    }
-    of_row[0] = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
-    memset(sums, 0, sizeof sums);
-    for (at = 0; at < s->width; at += n) {
-        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        if (n < s->width || s->rms) x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
-        memopt_i_row_squared_deviations(t->level, sums, x, of_row[0], n);
-    }
-    variance = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
-    of_row[1] = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(variance + s->eps))));
-    for (at = 0; at < s->width; at += n) {
-        float *y = memopt_i_row_out(s->output, s->type, begin + at, p->y);
-
-        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        if (n < s->width) { /* else it is all there */
-            x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->g_own);
-            memopt_i_norm_weights(t, p, at, n);
-        }
-        memopt_i_norm_affine(t->level, y, x, of_row, p->scale, p->shift, n);
-        memopt_i_row_store(t->level, s->output, s->type, begin + at, y, n);
-    }
-    if (s->statistics) memcpy(s->statistics + 2 * row, of_row, sizeof of_row);
-}
-
-static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
-    const memopt_norm *s = &t->n;
-    const size_t begin = row * s->width;
-    size_t at, n;
-    float sums[32] = { 0 };
-    float three[3];
-    const float *old;
-
-    for (at = 0; at < s->width; at += n) {
-        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        if (n < s->width) memopt_i_norm_weights(t, p, at, n);
-        memopt_i_norm_load(t, p, row, at, n);
-        memopt_i_norm_sums(t->level, sums, p->g, p->x, p->row, p->scale, n);
-    }
-    three[0] = s->rms ? 0.0f : memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
-    three[1] = memopt_i_round(memopt_i_row_total(sums + 16) / (float)s->width);
-    three[2] = s->statistics[2 * row + 1];
-    for (at = 0; at < s->width; at += n) {
-        float *y = memopt_i_row_out(s->grad_input, s->type, begin + at, p->y);
-
-        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        if (n < s->width) { /* else it is all there */
-            memopt_i_norm_weights(t, p, at, n);
-            memopt_i_norm_load(t, p, row, at, n);
-        }
-        old = s->accumulate_input ? memopt_i_norm_view(t, s->grad_input, s->type, begin + at, n, p->y) : NULL;
-        memopt_i_norm_grad(t->level, y, old, p->g, p->x, p->row, p->scale, three, n);
-        memopt_i_row_store(t->level, s->grad_input, s->type, begin + at, y, n);
-    }
-}
 
 static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
     const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
-    const size_t end = t->first + memopt_i_min((chunk + 1) * t->chunk_rows, t->end - t->first);
-    size_t row = t->first + chunk * t->chunk_rows;
-    memopt_i_norm_piece p;
+    const memopt_norm *s = &t->n;
+    const size_t groups = memopt_i_ceil_div(t->end - t->first, MEMOPT_I_NORM_GROUP);
+    const size_t end = memopt_i_min(groups, (chunk + 1) * t->chunk);
+    size_t group;
 
     (void)worker;
-    memopt_i_norm_begin(&p);
-    if (t->n.width <= MEMOPT_I_NORM_PIECE) memopt_i_norm_weights(t, &p, 0, t->n.width);
-    for (; row < end; ++row)
-        if (t->n.grad_output) memopt_i_norm_backward_row(t, &p, row);
-        else memopt_i_norm_forward_row(t, &p, row);
+    for (group = chunk * t->chunk; group < end; ++group) {
+        const size_t row = t->first + group * MEMOPT_I_NORM_GROUP;
+        const size_t last = row + memopt_i_min(MEMOPT_I_NORM_GROUP, t->end - row);
+        float *sums = t->total ? t->total + (group + 1) * 2 * s->width : NULL;
+
+        if (sums) memset(sums, 0, 2 * s->width * sizeof *sums);
+        if (t->is_backward) MEMOPT_I_DISPATCH(t->level, norm_backward, (s, sums, row, last));
+        else MEMOPT_I_DISPATCH(t->level, norm_forward, (s, row, last));
+    }
 }
 
-/* The first of n columns, added to their sums in one go; returns how many. None where h is made from the output, or of
-   float16. */
-static size_t memopt_i_norm_strip_of(const memopt_i_norm_task *t, float *scale, float *shift, size_t at, size_t n) {
-    const memopt_norm *s = &t->n;
-    const size_t from = t->first * s->width + at;
-    memopt_i_norm_strip strip;
-
-    if (!s->input || s->type == MEMOPT_TYPE_F16) return 0;
-    strip.x = memopt_i_row_at(s->input, s->type, from);
-    strip.g = memopt_i_row_at(s->grad_output, s->type, from);
-    strip.statistics = s->statistics + 2 * t->first;
-    strip.rows = t->end - t->first;
-    strip.stride = s->width;
-    strip.is_bf16 = s->type == MEMOPT_TYPE_BF16;
-    return MEMOPT_I_DISPATCH(t->level, norm_strip, (scale, shift, &strip, n));
-}
-
-/* The sums of some columns over the block of rows. Later blocks go on with what is there. */
-static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
+/* The sums of the groups under way join some columns of the total, in their order. */
+static void memopt_i_norm_join(void *task, size_t chunk, int worker) {
     const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
     const memopt_norm *s = &t->n;
+    const size_t groups = memopt_i_ceil_div(t->end - t->first, MEMOPT_I_NORM_GROUP);
     const size_t at = chunk * MEMOPT_I_NORM_COLUMNS;
     const size_t n = memopt_i_min(MEMOPT_I_NORM_COLUMNS, s->width - at);
-    const memopt_type type = s->gradient_type;
-    const int goes_on = s->accumulate || t->first;
-    size_t row, done;
-    float scale[MEMOPT_I_NORM_COLUMNS] = { 0 };
-    float shift[MEMOPT_I_NORM_COLUMNS] = { 0 };
-    memopt_i_norm_piece p;
+    size_t group;
+    int k;
 
     (void)worker;
-    memopt_i_norm_begin(&p);
-    memopt_i_norm_weights(t, &p, at, n);
-    if (goes_on && s->grad_scale) memopt_i_row_load(t->level, scale, s->grad_scale, type, at, n);
-    if (goes_on && s->grad_shift) memopt_i_row_load(t->level, shift, s->grad_shift, type, at, n);
-    done = memopt_i_norm_strip_of(t, scale, shift, at, n);
-    for (row = t->first; row < t->end && done < n; ++row) {
-        memopt_i_norm_load(t, &p, row, at + done, n - done);
-        memopt_i_norm_add(t->level, scale + done, shift + done, p.g, p.x, p.row, n - done);
+    for (k = 0; k < 2; ++k) { /* scale, shift */
+        void *gradient = k ? s->grad_shift : s->grad_scale;
+        float *total = t->total + (size_t)k * s->width + at;
+
+        if (!gradient) continue;
+        if (!t->first && s->accumulate) memopt_i_row_load(t->level, total, gradient, s->gradient_type, at, n);
+        else if (!t->first) memset(total, 0, n * sizeof *total);
+        for (group = 0; group < groups; ++group)
+            memopt_i_row_add(t->level, total, total + (group + 1) * 2 * s->width, 1.0f, n);
+        if (t->end == s->rows) memopt_i_row_store(t->level, gradient, s->gradient_type, at, total, n);
     }
-    if (s->grad_scale) memopt_i_row_store(t->level, s->grad_scale, type, at, scale, n);
-    if (s->grad_shift) memopt_i_row_store(t->level, s->grad_shift, type, at, shift, n);
+    memopt_i_wide_end(t->level);
 }
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
@@ -30478,6 +30438,7 @@ static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s,
     const size_t w = s->width;
     const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
+    if (!w) return MEMOPT_OK;
     if (backward) {
         memopt_i_ops_take(o, "grad_output", s->grad_output, s->type, all, MEMOPT_I_OPS_READ);
         memopt_i_ops_take(o, "grad_input", s->grad_input, s->type, all, maybe);
@@ -30493,6 +30454,7 @@ static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s,
     }
     memopt_i_ops_take(o, "scale", s->scale, s->weight_type, w, MEMOPT_I_OPS_OPTIONAL);
     memopt_i_ops_take(o, "shift", s->shift, s->weight_type, w, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take_scratch(o);
     return memopt_i_ops_no_overlap(o, 1);
 }
 
@@ -30510,15 +30472,25 @@ static memopt_status memopt_i_eps_check(memopt_i_checks *c, float *eps) {
                                 memopt_i_count(0));
 }
 
+/* How rows are cut: by the shape alone. */
+static void memopt_i_norm_cut(memopt_i_norm_task *t) {
+    const size_t each = 2 * t->n.width * sizeof(float);
+    const size_t most = memopt_i_max(1, MEMOPT_I_NORM_SUMS / memopt_i_max(1, each));
+
+    t->chunk = memopt_i_max(1, MEMOPT_I_NORM_CHUNK / MEMOPT_I_NORM_GROUP / memopt_i_max(1, t->n.width));
+    t->groups = memopt_i_min(most, memopt_i_ceil_div(t->n.rows, MEMOPT_I_NORM_GROUP));
+    t->bytes = (t->groups + 1) * each;
+}
+
 static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_norm *norm, int backward,
                                            memopt_i_norm_task *t, memopt_i_ops *o) {
     memopt_norm *s = &t->n;
 
     if (memopt_i_ops_resolve(ops, "norm", norm, o)) return o->c.status;
     *s = *norm;
+    t->is_backward = backward;
     t->level = o->level;
-    t->first = 0;
-    t->end = s->rows;
+    t->total = NULL;
     memopt_i_must_be_flag(&o->c, "rms", s->rms);
     memopt_i_must_be_flag(&o->c, "accumulate", s->accumulate);
     memopt_i_must_be_flag(&o->c, "accumulate_input", s->accumulate_input);
@@ -30530,43 +30502,52 @@ static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_n
     memopt_i_ops_type(o, "gradient_type", s->gradient_type);
     memopt_i_ops_fits(o, "input", s->rows, s->width, MEMOPT_TYPE_F32);
     memopt_i_ops_fits(o, "statistics", s->rows, 2, MEMOPT_TYPE_F32);
-    if (memopt_i_ops_fits(o, "scale", 1, s->width, MEMOPT_TYPE_F32)) return o->c.status;
-    if (!s->width) {
-        s->rows = t->end = 0;
-        return MEMOPT_OK;
-    }
-    t->chunk_rows = s->width < MEMOPT_I_NORM_CHUNK ? MEMOPT_I_NORM_CHUNK / s->width : 1;
-    return memopt_i_norm_arrays(o, s, backward);
+    if (memopt_i_ops_fits(o, "scratch", 4, s->width, MEMOPT_TYPE_F32)) return o->c.status;
+    if (!s->width) s->rows = 0;
+    t->first = 0;
+    t->end = s->rows;
+    memopt_i_norm_cut(t);
+    return o->c.status;
+}
+
+MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt_norm *norm, size_t *bytes) {
+    memopt_i_norm_task t;
+    memopt_i_ops o;
+
+    if (memopt_i_norm_resolve(ops, norm, 1, &t, &o)) return o.c.status;
+    return memopt_i_ops_return_bytes(&o, t.bytes, bytes);
 }
 
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm) {
     memopt_i_ops o;
     memopt_i_norm_task t;
-    const memopt_status s = memopt_i_norm_resolve(ops, norm, 0, &t, &o);
 
-    if (s || !t.n.rows || memopt_i_ops_ends(&o, 0)) return s;
-    t.n.grad_output = NULL;
-    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.rows, t.chunk_rows), memopt_i_norm_rows, &t);
+    if (memopt_i_norm_resolve(ops, norm, 0, &t, &o) || memopt_i_norm_arrays(&o, &t.n, 0) || memopt_i_ops_ends(&o, 0))
+        return o.c.status;
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.rows, MEMOPT_I_NORM_GROUP * t.chunk), memopt_i_norm_rows,
+                          &t);
     return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm) {
     memopt_i_ops o;
     memopt_i_norm_task t;
-    size_t block, columns;
-    const memopt_status s = memopt_i_norm_resolve(ops, norm, 1, &t, &o);
-    const int sums = !s && (t.n.grad_scale || t.n.grad_shift);
+    size_t block, groups;
+    int sums;
 
-    if (s || !t.n.width || memopt_i_ops_ends(&o, 0)) return s;
-    block = t.n.rows;
-    columns = memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS);
-    if (sums && t.n.gradient_type == MEMOPT_TYPE_F32)
-        block = memopt_i_max(1, MEMOPT_I_NORM_BLOCK / memopt_type_bytes(t.n.type) / 2 / t.n.width);
+    if (memopt_i_norm_resolve(ops, norm, 1, &t, &o) || memopt_i_norm_arrays(&o, &t.n, 1)) return o.c.status;
+    sums = t.n.grad_scale || t.n.grad_shift;
+    if (memopt_i_ops_ends(&o, sums || o.count_scratch ? t.bytes : 0)) return o.c.status;
+    block = sums ? t.groups * MEMOPT_I_NORM_GROUP : t.n.rows;
+    if (sums) t.total = (float *)(void *)o.scratch;
     do {
         t.end = t.first + memopt_i_min(block, t.n.rows - t.first);
-        if (sums) memopt_i_parallel_for(o.threads, columns, memopt_i_norm_columns, &t);
-        if (t.n.grad_input)
-            memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.end - t.first, t.chunk_rows), memopt_i_norm_rows, &t);
+        groups = memopt_i_ceil_div(t.end - t.first, MEMOPT_I_NORM_GROUP);
+        if (sums || t.n.grad_input)
+            memopt_i_parallel_for(o.threads, memopt_i_ceil_div(groups, t.chunk), memopt_i_norm_rows, &t);
+        if (sums)
+            memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS), memopt_i_norm_join,
+                                  &t);
         t.first = t.end;
     } while (t.first < t.n.rows);
     return MEMOPT_OK;
@@ -31200,12 +31181,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t 
     size_t i;
 
     for (i = 0; i < n; i += 32) {
-        const R(floats) a = R(read_bf16)(x + i), b = R(read_bf16)(x + i + 16);
-        const R(floats) c = base ? R(read_bf16)(base + i) : R(set)(0), d = base ? R(read_bf16)(base + i + 16) : c;
+        R(floats) a[2], b[2] = { R(set)(0), R(set)(0) };
 
+        R(words_read)(a, x + i, 1, 2);
+        if (base) R(words_read)(b, base + i, 1, 2);
         counter = V(dropout_mask_32)(mask, counter, key, shift, step, threshold);
-        R(write_bf16)(y + i, R(masked)(mask, base ? R(fma)(f, a, c) : R(mul)(f, a), c),
-                      R(masked)(mask + 16, base ? R(fma)(f, b, d) : R(mul)(f, b), d));
+        a[0] = R(masked)(mask, base ? R(fma)(f, a[0], b[0]) : R(mul)(f, a[0]), b[0]);
+        a[1] = R(masked)(mask + 16, base ? R(fma)(f, a[1], b[1]) : R(mul)(f, a[1]), b[1]);
+        R(words_write)(y + i, a, 1, 2);
     }
 }
 
@@ -31749,6 +31732,33 @@ MEMOPT_I_ROW_FN void V(batch_squared_deviations)(float *squares, const float *z,
     V(end)();
 }
 
+V_HOST_FN void R(batch_affine_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
+}
+
+MEMOPT_I_ROW_FN void V(batch_affine)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(batch_affine_of)(y + i, h + i, scale + i, shift + i, V(row));
+    if (i < n) R(batch_affine_of)(y + i, h + i, scale + i, shift + i, n - i);
+    V(end)();
+}
+
+V_HOST_FN void R(batch_add_of)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+    const R(floats) u = R(read)(g, n);
+
+    R(write)(shift, R(add)(u, R(read)(shift, n)), n);
+    R(write)(scale, R(fma)(u, R(read)(h, n), R(read)(scale, n)), n);
+}
+
+MEMOPT_I_ROW_FN void V(batch_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(batch_add_of)(scale + i, shift + i, g + i, h + i, V(row));
+    if (i < n) R(batch_add_of)(scale + i, shift + i, g + i, h + i, n - i);
+    V(end)();
+}
+
 V_HOST_FN void R(batch_normalize_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
     R(write)(h, R(norm_normalize_of)(R(read)(z, n), R(read)(mean, n), R(read)(inverse, n)), n);
 }
@@ -31789,6 +31799,8 @@ V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_m
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, batch_squared_deviations, (float *squares, const float *z, const float *mean, size_t n))
+MEMOPT_I_WIDTHS(void, batch_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
+MEMOPT_I_WIDTHS(void, batch_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
 MEMOPT_I_WIDTHS(void, batch_normalize, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
 
 MEMOPT_I_WIDTHS(void, batch_grad, (float *y, const float *g, const float *h, const float *factor, const float *mean,
@@ -31799,6 +31811,17 @@ MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *g
 /* squares += (z - mean)^2 */
 static void memopt_i_batch_squared_deviations(int level, float *squares, const float *z, const float *mean, size_t n) {
     MEMOPT_I_DISPATCH(level, batch_squared_deviations, (squares, z, mean, n));
+}
+
+/* y = h scale + shift; y may be h */
+static void memopt_i_batch_affine(int level, float *y, const float *h, const float *scale, const float *shift,
+                                  size_t n) {
+    MEMOPT_I_DISPATCH(level, batch_affine, (y, h, scale, shift, n));
+}
+
+/* scale += g h, shift += g */
+static void memopt_i_batch_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
+    MEMOPT_I_DISPATCH(level, batch_add, (scale, shift, g, h, n));
 }
 
 /* h = (z - mean) inverse */
@@ -31992,7 +32015,7 @@ static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p
     if (!t->backward) return;
     p->g = memopt_i_row_view(t->o.level, x->grad_output, x->type, row * x->outputs + at, n, p->own);
     if (x->activation == MEMOPT_ACTIVATION_NONE) return;
-    memopt_i_norm_affine(t->o.level, p->y, p->h, memopt_i_norm_done, t->scale + at, t->shift + at, n);
+    memopt_i_batch_affine(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
     memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
     p->g = p->own;
 }
@@ -32019,7 +32042,7 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
     for (row = begin; row < end; ++row)
         if (t->backward) {
             memopt_i_batch_load(t, &p, row, at, n);
-            memopt_i_norm_add(level, b, a, p.g, p.h, memopt_i_norm_done, n);
+            memopt_i_batch_add(level, b, a, p.g, p.h, n);
         } else memopt_i_row_add(level, a, memopt_i_batch_z(t, row, at, n, p.h), 1.0f, n);
     if (t->backward) return;
     memopt_i_row_scale(level, a, a, memopt_i_round(1.0f / (float)(end - begin)), n);
@@ -32074,7 +32097,7 @@ static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
             if (t->backward)
                 memopt_i_batch_grad(level, y, p.g, p.h, t->factor + at, t->mean + at, t->share + at, n);
             else {
-                memopt_i_norm_affine(level, y, p.h, memopt_i_norm_done, t->scale + at, t->shift + at, n);
+                memopt_i_batch_affine(level, y, p.h, t->scale + at, t->shift + at, n);
                 memopt_i_row_act(level, y, y, x->activation, n);
             }
             memopt_i_row_store(level, to, x->type, place, y, n);
@@ -32400,13 +32423,6 @@ typedef struct memopt_i_fused_work {
 } memopt_i_fused_work;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
-/* In wide code what decides between operations is gone at compile time. */
-#undef MEMOPT_I_FUSED_FN
-#if defined(MEMOPT_I_WIDTH)
-#  define MEMOPT_I_FUSED_FN V_FN MEMOPT_I_ALWAYS_INLINE
-#else
-#  define MEMOPT_I_FUSED_FN V_HOST_FN
-#endif
 enum { V(fused_group) = V(width) >= 8 ? V(width) / 4 : 1 }; /* times V(row) elements: four registers */
 
 #if !defined(MEMOPT_I_WIDTH)
@@ -32415,26 +32431,11 @@ V_HOST_FN float R(masked)(const uint32_t *mask, float x, float y) { return *mask
 #endif
 
 /* `count` times V(row) elements from i on. The type is looked at once for all. */
-MEMOPT_I_FUSED_FN void R(fused_words)(R(floats) *to, const uint16_t *p, int is_bf16, size_t count) {
-    float all[V(row)];
-    size_t i, k;
-
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < count; ++i) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(row); k += V(width)) {
-            const V(words) w = V(w_load)(p + i * V(row) + k);
-            V(store)(all + k, is_bf16 ? V(from_bf16)(w) : V(from_f16)(w));
-        }
-        to[i] = R(read)(all, V(row));
-    }
-}
-
-MEMOPT_I_FUSED_FN void R(fused_read)(R(floats) *to, const memopt_i_fused_operand *x, size_t i, size_t count) {
+MEMOPT_I_INLINE_FN void R(fused_read)(R(floats) *to, const memopt_i_fused_operand *x, size_t i, size_t count) {
     size_t k;
 
-    if (x->type == MEMOPT_TYPE_BF16) R(fused_words)(to, (const uint16_t *)x->data + i, 1, count);
-    else if (x->type == MEMOPT_TYPE_F16) R(fused_words)(to, (const uint16_t *)x->data + i, 0, count);
+    if (x->type == MEMOPT_TYPE_BF16) R(words_read)(to, (const uint16_t *)x->data + i, 1, count);
+    else if (x->type == MEMOPT_TYPE_F16) R(words_read)(to, (const uint16_t *)x->data + i, 0, count);
     else {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data + ((i + k * V(row)) & x->mask), V(row));
@@ -32451,7 +32452,7 @@ V_HOST_FN R(floats) R(sigmoid)(R(floats) x) {
 V_HOST_FN R(floats) R(negate)(R(floats) x) { return R(sub)(R(set)(-0.0f), x); }
 
 /* The functions of one operand; a move is none. */
-MEMOPT_I_FUSED_FN R(floats) R(fused_unary)(memopt_i_fused_code code, R(floats) a) {
+MEMOPT_I_INLINE_FN R(floats) R(fused_unary)(memopt_i_fused_code code, R(floats) a) {
     switch ((int)code) {
     case MEMOPT_I_FUSED_NEGATE:  return R(negate)(a);
     case MEMOPT_I_FUSED_ABS:     return R(sub)(R(set)(0), R(negative)(a));
@@ -32465,7 +32466,7 @@ MEMOPT_I_FUSED_FN R(floats) R(fused_unary)(memopt_i_fused_code code, R(floats) a
     return a;
 }
 
-MEMOPT_I_FUSED_FN R(floats) R(fused_binary)(memopt_i_fused_code code, R(floats) a, R(floats) b) {
+MEMOPT_I_INLINE_FN R(floats) R(fused_binary)(memopt_i_fused_code code, R(floats) a, R(floats) b) {
     R(floats) y;
 
     switch ((int)code) {
@@ -32482,7 +32483,7 @@ MEMOPT_I_FUSED_FN R(floats) R(fused_binary)(memopt_i_fused_code code, R(floats) 
 }
 
 /* a, b, c and a mask by an operation. */
-MEMOPT_I_FUSED_FN R(floats) R(fused_value)(memopt_i_fused_code code, R(floats) a, R(floats) b, R(floats) c,
+MEMOPT_I_INLINE_FN R(floats) R(fused_value)(memopt_i_fused_code code, R(floats) a, R(floats) b, R(floats) c,
                                            const uint32_t *mask, R(floats) factor) {
     switch ((int)code) {
     case MEMOPT_I_FUSED_FMA:          return R(fma)(a, b, c);
@@ -32495,7 +32496,7 @@ MEMOPT_I_FUSED_FN R(floats) R(fused_value)(memopt_i_fused_code code, R(floats) a
 }
 
 /* An operation on `count` times V(row) elements from i on. `code` and `count` are constants wherever this is called. */
-MEMOPT_I_FUSED_FN void R(fused_do)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t i, size_t count) {
+MEMOPT_I_INLINE_FN void R(fused_do)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t i, size_t count) {
     const int operands = memopt_i_fused_count(code);
     R(floats) a[V(fused_group)], b[V(fused_group)], c[V(fused_group)];
     size_t k;
@@ -32512,7 +32513,7 @@ MEMOPT_I_FUSED_FN void R(fused_do)(memopt_i_fused_code code, const memopt_i_fuse
 
 /* n is a multiple of 16 */
 #if defined(MEMOPT_I_WIDTH)
-MEMOPT_I_FUSED_FN void V(fused_loop)(memopt_i_fused_code code, const memopt_i_fused_work *work, size_t n) {
+MEMOPT_I_INLINE_FN void V(fused_loop)(memopt_i_fused_code code, const memopt_i_fused_work *work, size_t n) {
     const memopt_i_fused_work w = *work; /* in registers: a store of floats may be one to *work */
     const size_t group = memopt_i_fused_is_short(code) ? (size_t)V(fused_group) : 1;
     size_t i = 0;

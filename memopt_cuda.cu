@@ -8625,11 +8625,12 @@ template <class T, int N> CU_DEVICE void norm_grad(const norm_task &t, const nor
                                                    unsigned left, const float *three) {
     T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
     row_span<T, N> old;
+    const float minus[2] = { -three[0], -three[1] };
     float s[N];
 
     if (t.n.accumulate_input) span_get(&old, to, left, t.wide);
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
+        const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], minus);
         s[i] = t.n.accumulate_input ? fmaf(three[2], u, element_at(old, i)) : memopt_i_times(three[2], u);
     }
     span_put_floats<T, N>(to, s, left, t.wide);

@@ -60,6 +60,7 @@ static size_t operator_needs(int which, const memopt_ops *o, const operator_set 
     case HEAD: CHECK(memopt_head_scratch(o, &s->head, &bytes) == MEMOPT_OK); break;
     case LOGITS: bytes = memopt_gemm_scratch(o->threads); break;
     case ATTENTION: case ATTENTION_BACK: CHECK(memopt_attention_scratch(o, &s->attention, &bytes) == MEMOPT_OK); break;
+    case NORM_BACK: CHECK(memopt_norm_scratch(o, &s->norm, &bytes) == MEMOPT_OK); break;
     case LINEAR: case LINEAR_BACK: CHECK(memopt_linear_scratch(o, &s->linear, &bytes) == MEMOPT_OK); break;
     case BATCH: case BATCH_BACK: CHECK(memopt_batch_norm_scratch(o, &s->batch_norm, &bytes) == MEMOPT_OK); break;
     default: break;

@@ -6,7 +6,7 @@
 #include "examples/parts/head.h"
 
 enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * 12 + 5,
-       PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 40 };
+       PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 96 };
 enum { PARTS_FUSED = 1 /* gradients in scratch, for done_fn */, PARTS_CLASSES = 2 /* a target for each sequence */ };
 
 /* A layer that remembers with which seed and stream it was called last. */
@@ -462,16 +462,16 @@ static memopt_status parts_own_run(const memopt_tape_call *call, const memopt_op
 }
 static const transformer_attention_fns parts_own = { parts_own_take, parts_own_run };
 /* Each option of a part changes no bit: the MLP some rows at a time, an attention of one's own; and targets of sequences are those
-   of their first rows. With bf16, chunks of 32 rows; with 16-bit gradients chunks round more often, so these are not here. */
+   of their first rows. Chunks become multiples of 32 rows; with 16-bit gradients they round more often, so these are not here. */
 static void parts_options(void) {
-    static const size_t chunks[4] = { 5, 1, 0, 4 };
+    static const size_t chunks[6] = { 5, 1, 0, 33, 20, 32 };
     size_t i, k;
     for (i = 0; i < 3; ++i)
         for (k = 0; k < 6; ++k) {
             transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : parts_mixed();
             t.attention = k % 2 ? &parts_own : NULL; t.dropout = k == 1 || k == 2 || k == 5 ? 0.25f : 0;
-            t.mlp_chunk = k < 4 ? chunks[k] : 32;
-            if (k >= 4) { t.type = MEMOPT_TYPE_BF16; t.batch = 2; t.length = 20; t.positions = 0; }
+            t.mlp_chunk = chunks[k]; t.batch = 2; t.length = 20; t.positions = 0;
+            if (k >= 4) t.type = MEMOPT_TYPE_BF16;
             parts_compare(&t, k == 2 || k == 3 ? PARTS_CLASSES : 0);
         }
 }
@@ -778,14 +778,14 @@ static void parts_reshape(void) {
 static void parts_chunk_sizes(int swiglu) { /* the MLP in chunks: of the batch nothing, of the chunk these planes */
     static const size_t forward[2] = { 4, 12 }, backward[2] = { 9, 13 };
     memopt_segment s[3]; transformer t = parts_gpt(); size_t i, plane, rows;
-    t.length = 4; t.width = 32; t.heads = 4; t.swiglu = swiglu;
+    t.length = 32; t.positions = 0; t.width = 8; t.heads = 1; t.swiglu = swiglu;
     for (i = 0; i < 3; ++i) {
-        t.batch = i == 1 ? 5 : 3; t.mlp_chunk = i == 2 ? 8 : 4;
+        t.batch = i == 1 ? 2 : 3; t.mlp_chunk = i == 2 ? 64 : 4; /* 32 */
         parts_open(&parts_one, &t, 1, 0);
         s[i] = parts_one.segments[2];
         CHECK_AT(s[i].saved_bytes == s[i].output_bytes && s[i].output_bytes == transformer_bytes(&t, t.width), i);
     }
-    rows = 4; plane = rows * t.width * sizeof(float);
+    rows = 32; plane = rows * t.width * sizeof(float);
     CHECK(s[0].forward_scratch == s[1].forward_scratch && s[0].plain_scratch == s[1].plain_scratch && s[0].backward_scratch == s[1].backward_scratch);
     CHECK(s[2].forward_scratch - s[0].forward_scratch == plane * forward[swiglu] && s[2].plain_scratch == s[2].forward_scratch);
     CHECK(s[2].backward_scratch - s[0].backward_scratch >= plane * backward[swiglu]

@@ -206,9 +206,12 @@ static inline memopt_status transformer_activation_backward(const transformer_wo
     return w->shape->swiglu ? memopt_swiglu_backward(&w->ops, &swiglu) : memopt_activation_backward(&w->ops, &gelu);
 }
 
-/* Rows at a time. */
+/* Rows at a time: a multiple of 32, because sums over rows are made of groups of 32. */
 static inline size_t transformer_mlp_rows(const transformer *t) {
-    return t->mlp_chunk && t->mlp_chunk < transformer_rows(t) ? t->mlp_chunk : transformer_rows(t);
+    const size_t rows = transformer_rows(t);
+    const size_t chunk = t->mlp_chunk && t->mlp_chunk < rows ? (t->mlp_chunk + 31) / 32 * 32 : rows;
+
+    return chunk < rows ? chunk : rows;
 }
 
 /* On to the first or next rows; 0: there are none. A description needs the first ones only. */

@@ -66,8 +66,8 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     float  eps;              /* of norms; 0 = 1e-5 */
     double rotary_base;      /* 0 = 10000 */
     size_t mlp_chunk;        /* 0: all rows go through the MLP at once, and what goes into its activation is kept;
-                                else so many at a time, and it is made again: the same bits with float32 gradients,
-                                in bf16 with a multiple of 32 */
+                                else so many at a time, up to a multiple of 32, and it is made again: the same bits with
+                                float32 gradients */
     const transformer_attention_fns *attention; /* NULL: memopt_attention_forward() and _backward() */
     float  dropout;          /* rate, of what a half of a block adds to its input; an evaluation has none */
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */

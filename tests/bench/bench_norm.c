@@ -20,7 +20,8 @@ static const bench_norm_kind bench_norm_kinds[] = {
     { "layer_backward_bf16",     768,  MEMOPT_TYPE_BF16, 0, BENCH_NORM_BACKWARD },
     { "layer_forward_narrow",    64,   MEMOPT_TYPE_F32,  0, BENCH_NORM_FORWARD },
     { "layer_backward_narrow",   64,   MEMOPT_TYPE_F32,  0, BENCH_NORM_BACKWARD } };
-typedef struct bench_norm_memory { float *x, *y, *g, *dx, *weights, *gradients, *statistics; } bench_norm_memory;
+typedef struct bench_norm_memory { float *x, *y, *g, *dx, *weights, *gradients, *statistics; void *scratch; } bench_norm_memory;
+enum { BENCH_NORM_SCRATCH = 1 << 20 };
 
 /* The limit moves 64-bit words. */
 typedef struct bench_norm_move { const uint64_t *a, *b; uint64_t *to; size_t words; } bench_norm_move;
@@ -41,7 +42,7 @@ static void bench_norm_limit(const memopt_threads *threads, const bench_norm_kin
 static void bench_norm_pass(const memopt_threads *threads, const bench_norm_kind *k, const bench_norm_memory *m) {
     memopt_norm n; memopt_ops ops; memopt_status s;
     memset(&n, 0, sizeof n); memset(&ops, 0, sizeof ops);
-    ops.threads = threads;
+    ops.threads = threads; ops.scratch = m->scratch; ops.scratch_bytes = BENCH_NORM_SCRATCH;
     n.rows = BENCH_NORM_COUNT / k->width; n.width = k->width; n.rms = k->rms; n.type = k->type;
     n.input = m->x; n.output = m->y; n.scale = m->weights; n.shift = k->rms ? NULL : m->weights + 4096;
     n.statistics = m->statistics;
@@ -86,7 +87,8 @@ int main(int argc, char **argv) {
     m.x = (float *)malloc(bytes); m.y = (float *)malloc(bytes); m.g = (float *)malloc(bytes); m.dx = (float *)malloc(bytes);
     m.weights = (float *)malloc(8192 * sizeof(float)); m.gradients = (float *)malloc(8192 * sizeof(float));
     m.statistics = (float *)malloc(BENCH_NORM_COUNT / 32 * sizeof(float));
-    if (!m.x || !m.y || !m.g || !m.dx || !m.weights || !m.gradients || !m.statistics) {
+    m.scratch = memopt_i_system_alloc(NULL, BENCH_NORM_SCRATCH, 64);
+    if (!m.x || !m.y || !m.g || !m.dx || !m.weights || !m.gradients || !m.statistics || !m.scratch) {
         fprintf(stderr, "bench_norm: no memory\n");
         return 1;
     }
@@ -94,5 +96,6 @@ int main(int argc, char **argv) {
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads)
         for (i = 0; i < kinds; ++i) bench_norm_measure(&b, &t, threads, &bench_norm_kinds[i], &m);
     free(m.x); free(m.y); free(m.g); free(m.dx); free(m.weights); free(m.gradients); free(m.statistics);
+    memopt_i_system_free(NULL, m.scratch, BENCH_NORM_SCRATCH, 64);
     return 0;
 }

@@ -30111,9 +30111,9 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
               s = g scale;  of x: d ((s - mean(s)) - h mean(s h)). RMS norm has 0 for the means of x and of s.
               of scale: sum(g h), of shift: sum(g), over rows.
    Order      Each 32 rows have sums of their own, in float, which join the total in the rows' order. So whoever works
-              on 32 rows leaves their sums in scratch beside their gradients, and memory is read once, by all workers at a
-              time. There is scratch for some thousand rows; then the workers meet and join columns. Row by row in order
-              would mean to read everything twice, by columns first, and to meet for each block that stays in a cache:
+              on 32 rows leaves their sums in scratch beside their gradients, and memory is read once, by all workers at
+              a time. There is scratch for some thousand rows; then the workers meet and join columns. Row by row in
+              order would mean to read everything twice, by columns first, and to meet for each block that stays in a cache:
               half as fast with two workers.
    Storage    Rows are read and written in registers, whatever their type, and h is made again in each pass over a row.
               A chain of additions waits for itself three or four cycles at a time: forward takes the sums of two rows

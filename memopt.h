@@ -28147,16 +28147,22 @@ V_HOST_FN void R(words_write)(uint16_t *p, const float *x, int is_bf16, size_t c
 }
 #endif
 
-/* n elements of an array from `at` on: whole times V(row), or fewer than that, behind which are zeros. */
+/* As many columns as have their sums in registers, a row after the other. */
+enum {
+    V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4, /* times V(row) */
+    V(group) = V(strip) * V(row)
+};
+
+/* n elements of an array from `at` on: up to V(strip) times V(row), or fewer than that, behind which are zeros. */
 MEMOPT_I_INLINE_FN void R(typed_read)(R(floats) *to, const void *from, memopt_type type, size_t at, size_t n) {
-    const size_t count = n < V(row) ? 1 : n / V(row);
+    const size_t count = n <= V(row) ? 1 : n / V(row);
     uint16_t rest[V(row)] = { 0 };
     const uint16_t *p = (const uint16_t *)from + at;
     size_t k;
 
     if (type == MEMOPT_TYPE_F32) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k)
+        for (k = 0; k < V(strip) && k < count; ++k)
             to[k] = R(read)((const float *)from + at + k * V(row), n < V(row) ? n : (size_t)V(row));
         return;
     }
@@ -28166,14 +28172,14 @@ MEMOPT_I_INLINE_FN void R(typed_read)(R(floats) *to, const void *from, memopt_ty
 }
 
 MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, const R(floats) *x, size_t n) {
-    const size_t count = n < V(row) ? 1 : n / V(row);
+    const size_t count = n <= V(row) ? 1 : n / V(row);
     uint16_t rest[V(row)];
     uint16_t *p = n < V(row) ? rest : (uint16_t *)to + at;
     size_t k;
 
     if (type == MEMOPT_TYPE_F32) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k)
+        for (k = 0; k < V(strip) && k < count; ++k)
             R(write)((float *)to + at + k * V(row), x[k], n < V(row) ? n : (size_t)V(row));
         return;
     }
@@ -28230,12 +28236,6 @@ static size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x
     return V(relu_bf16)(grad, x, n);
 }
 #endif
-
-/* As many columns as have their sums in registers, a row after the other. */
-enum {
-    V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4, /* times V(row) */
-    V(group) = V(strip) * V(row)
-};
 
 /* Returns the columns done, whole groups of n. */
 MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
@@ -30113,8 +30113,8 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
    Order      Each 32 rows have sums of their own, in float, which join the total in the rows' order. So whoever works
               on 32 rows leaves their sums in scratch beside their gradients, and memory is read once, by all workers at
               a time. There is scratch for some thousand rows; then the workers meet and join columns. Row by row in
-              order would mean to read everything twice, by columns first, and to meet for each block that stays in a cache:
-              half as fast with two workers.
+              order would mean to read everything twice, by columns first, and to meet for each block that stays in a
+              cache: half as fast with two workers.
    Storage    Rows are read and written in registers, whatever their type, and h is made again in each pass over a row.
               A chain of additions waits for itself three or four cycles at a time: forward takes the sums of two rows
               at once. In backward two rows take turns, so that a row's division is over when it is needed.
@@ -30144,7 +30144,7 @@ V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const 
    A row's 16 sums are V(sums) of R(floats); its lanes behind the end of a row change nothing. */
 enum {
     V(sums) = 16 / V(row),
-    V(norm_strip) = V(width) >= 16 ? 2 : 1, /* more do not stay in registers */
+    V(norm_strip) = V(width) == 8 || V(width) == 4 ? 1 : 2, /* more do not stay in registers */
     V(norm_group) = V(norm_strip) * V(row)
 };
 

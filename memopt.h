@@ -28106,13 +28106,16 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
 #  define MEMOPT_I_INLINE_FN V_HOST_FN
 #endif
 
+enum { V(most) = 4 }; /* times V(row), read or written at once */
+
 /* `count` times V(row) elements of 16 bits. */
 MEMOPT_I_INLINE_FN void R(words_read)(R(floats) *to, const uint16_t *p, int is_bf16, size_t count) {
     float all[V(row)];
     size_t i, k;
 
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < count; ++i) {
+    for (i = 0; i < V(most); ++i) {
+        if (i >= count) break;
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(row); k += V(width)) {
             const V(words) w = V(w_load)(p + i * V(row) + k);
@@ -28124,7 +28127,7 @@ MEMOPT_I_INLINE_FN void R(words_read)(R(floats) *to, const uint16_t *p, int is_b
 
 #if defined(MEMOPT_I_WIDTH)
 MEMOPT_I_INLINE_FN void R(words_write)(uint16_t *p, const R(floats) *x, int is_bf16, size_t count) {
-    float all[4 * V(row)];
+    float all[V(most) * V(row)];
     const size_t n = count * V(row);
     size_t k;
 
@@ -28149,7 +28152,7 @@ V_HOST_FN void R(words_write)(uint16_t *p, const float *x, int is_bf16, size_t c
 
 /* As many columns as have their sums in registers, a row after the other. */
 enum {
-    V(strip) = V(width) == 1 ? 16 : V(width) >= 16 ? 4 : V(width) / 4, /* times V(row) */
+    V(strip) = V(width) == 8 ? 2 : V(width) == 4 ? 1 : 4, /* times V(row) */
     V(group) = V(strip) * V(row)
 };
 
@@ -28162,7 +28165,8 @@ MEMOPT_I_INLINE_FN void R(typed_read)(R(floats) *to, const void *from, memopt_ty
 
     if (type == MEMOPT_TYPE_F32) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(strip) && k < count; ++k)
+        for (k = 0; k < V(strip); ++k)
+            if (k < count)
             to[k] = R(read)((const float *)from + at + k * V(row), n < V(row) ? n : (size_t)V(row));
         return;
     }
@@ -28179,7 +28183,8 @@ MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, co
 
     if (type == MEMOPT_TYPE_F32) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < V(strip) && k < count; ++k)
+        for (k = 0; k < V(strip); ++k)
+            if (k < count)
             R(write)((float *)to + at + k * V(row), x[k], n < V(row) ? n : (size_t)V(row));
         return;
     }
@@ -30174,7 +30179,8 @@ MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memo
     if (weights) R(typed_read)(to, weights, type, i, n);
     else {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k * V(row) < n; ++k) to[k] = R(set)(none);
+        for (k = 0; k < V(norm_strip); ++k)
+            if (k * V(row) < n) to[k] = R(set)(none);
     }
 }
 
@@ -30187,7 +30193,8 @@ MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int i
 
     R(typed_read)(x, s->input, s->type, at + i, n);
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k * V(row) < n; ++k) {
+    for (k = 0; k < V(norm_strip); ++k) {
+        if (k * V(row) >= n) break;
         R(floats) *sum = sums + (i / V(row) + k) % V(sums);
         const R(floats) d = R(sub)(x[k], mean);
 
@@ -30226,7 +30233,8 @@ MEMOPT_I_INLINE_FN void R(norm_affine)(const memopt_norm *s, R(floats) mean, R(f
     R(norm_weights)(scale, s->scale, s->weight_type, 1, i, n);
     R(norm_weights)(shift, s->shift, s->weight_type, 0, i, n);
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k * V(row) < n; ++k) x[k] = R(fma)(R(norm_normalize_of)(x[k], mean, inverse), scale[k], shift[k]);
+    for (k = 0; k < V(norm_strip); ++k)
+        if (k * V(row) < n) x[k] = R(fma)(R(norm_normalize_of)(x[k], mean, inverse), scale[k], shift[k]);
     R(typed_write)(s->output, s->type, at + i, x, n);
 }
 
@@ -30275,12 +30283,14 @@ MEMOPT_I_INLINE_FN void R(norm_load)(R(floats) *h, R(floats) *g, R(floats) *scal
     R(norm_weights)(scale, s->scale, s->weight_type, 1, i, n);
     if (s->input) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k * V(row) < n; ++k) h[k] = R(norm_normalize_of)(h[k], of_row[0], of_row[1]);
+        for (k = 0; k < V(norm_strip); ++k)
+            if (k * V(row) < n) h[k] = R(norm_normalize_of)(h[k], of_row[0], of_row[1]);
         return;
     }
     R(norm_weights)(shift, s->shift, s->weight_type, 0, i, n);
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k * V(row) < n; ++k) h[k] = R(norm_from_output_of)(h[k], scale[k], shift[k]);
+    for (k = 0; k < V(norm_strip); ++k)
+        if (k * V(row) < n) h[k] = R(norm_from_output_of)(h[k], scale[k], shift[k]);
 }
 
 /* The sums of g scale and of g scale h. */
@@ -30291,7 +30301,8 @@ MEMOPT_I_INLINE_FN void R(norm_means)(R(floats) *a, R(floats) *b, const memopt_n
 
     R(norm_load)(h, g, scale, s, of_row, at, i, n);
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k * V(row) < n; ++k) {
+    for (k = 0; k < V(norm_strip); ++k) {
+        if (k * V(row) >= n) break;
         const size_t to = (i / V(row) + k) % V(sums);
 
         a[to] = R(fma)(g[k], scale[k], a[to]);
@@ -30324,16 +30335,18 @@ MEMOPT_I_INLINE_FN void R(norm_grad)(const memopt_norm *s, const R(floats) *minu
     R(norm_load)(h, g, scale, s, of_row, at, i, n);
     if (s->grad_input) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k * V(row) < n; ++k) y[k] = R(norm_grad_of)(g[k], h[k], scale[k], minus);
+        for (k = 0; k < V(norm_strip); ++k)
+            if (k * V(row) < n) y[k] = R(norm_grad_of)(g[k], h[k], scale[k], minus);
         if (s->accumulate_input) R(typed_read)(old, s->grad_input, s->type, at + i, n);
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k * V(row) < n; ++k)
-            y[k] = s->accumulate_input ? R(fma)(of_row[1], y[k], old[k]) : R(mul)(of_row[1], y[k]);
+        for (k = 0; k < V(norm_strip); ++k)
+            if (k * V(row) < n) y[k] = s->accumulate_input ? R(fma)(of_row[1], y[k], old[k]) : R(mul)(of_row[1], y[k]);
         R(typed_write)(s->grad_input, s->type, at + i, y, n);
     }
     if (!sums) return;
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k * V(row) < n; ++k) {
+    for (k = 0; k < V(norm_strip); ++k) {
+        if (k * V(row) >= n) break;
         float *to = sums + i + k * V(row);
         const size_t count = memopt_i_min(V(row), n);
 

@@ -28127,7 +28127,7 @@ MEMOPT_I_INLINE_FN void R(words_read)(R(floats) *to, const uint16_t *p, int is_b
 
 #if defined(MEMOPT_I_WIDTH)
 MEMOPT_I_INLINE_FN void R(words_write)(uint16_t *p, const R(floats) *x, int is_bf16, size_t count) {
-    float all[V(most) * V(row)];
+    float all[(size_t)V(most) * V(row)];
     const size_t n = count * V(row);
     size_t k;
 
@@ -30194,11 +30194,12 @@ MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int i
     R(typed_read)(x, s->input, s->type, at + i, n);
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < V(norm_strip); ++k) {
-        if (k * V(row) >= n) break;
-        R(floats) *sum = sums + (i / V(row) + k) % V(sums);
-        const R(floats) d = R(sub)(x[k], mean);
+        if (k * V(row) < n) {
+            R(floats) *sum = sums + (i / V(row) + k) % V(sums);
+            const R(floats) d = R(sub)(x[k], mean);
 
-        *sum = is_sum ? R(add)(*sum, x[k]) : R(first)(n, R(fma)(d, d, *sum), *sum);
+            *sum = is_sum ? R(add)(*sum, x[k]) : R(first)(n, R(fma)(d, d, *sum), *sum);
+        }
     }
 }
 

@@ -28185,12 +28185,12 @@ MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, co
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k)
             if (k < count)
-            R(write)((float *)to + at + k * V(row), x[k], n < V(row) ? n : (size_t)V(row));
+                R(write)((float *)to + at + k * V(row), x[k], n < V(row) ? n : (size_t)V(row));
         return;
     }
     if (type == MEMOPT_TYPE_BF16) R(words_write)(p, x, 1, count);
     else R(words_write)(p, x, 0, count);
-    if (n < V(row)) memcpy((uint16_t *)to + at, rest, n * sizeof *p);
+    if (n < V(row)) memcpy((uint16_t *)to + at, p, n * sizeof *p);
 }
 
 /* From bf16 to bf16: whole groups of 32; returns how many elements. Only what is short: a long chain of operations
@@ -40129,7 +40129,7 @@ static memopt_status memopt_i_feed_take(memopt_feed *x, uint64_t first, size_t c
     (void)memopt_i_feed_passed(x);
     memopt_i_feed_fill(x);
     *waited += memopt_i_feed_passed(x);
-    return s;
+    return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs, int32_t *targets) {

@@ -35336,8 +35336,8 @@ static int memopt_i_shard_slice(const memopt_shard *x, const memopt_i_shard_tile
     const size_t low = memopt_i_max(begin, x->places[t] + x->parts[t].first);
     const size_t high = memopt_i_min(begin + tile->count, x->places[t] + x->parts[t].first + x->parts[t].held);
 
-    if (!x->parts[t].held || low >= high) return 0;
     *slice = x->parts[t];
+    if (!slice->held || low >= high) return 0;
     slice->first = low - x->places[t];
     slice->held = high - low;
     return 1;

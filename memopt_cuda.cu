@@ -8613,10 +8613,10 @@ template <bool BACK, class T> CU_DEVICE const T *norm_source(const norm_task &t)
     return static_cast<const T *>(BACK ? t.n.output : t.n.input);
 }
 
-/* Of a row: the means of s and of s h, and 1 / deviation, from the sums of the first two */
+/* Of a row: minus the means of s and of s h, and 1 / deviation, from the sums of the first two */
 CU_DEVICE void norm_means(const norm_task &t, float a, float b, float inverse, float *three) {
-    three[0] = t.n.rms ? 0.0f : memopt_i_v1_div(a, (float)t.n.width);
-    three[1] = memopt_i_v1_div(b, (float)t.n.width);
+    three[0] = t.n.rms ? -0.0f : -memopt_i_v1_div(a, (float)t.n.width);
+    three[1] = -memopt_i_v1_div(b, (float)t.n.width);
     three[2] = inverse;
 }
 
@@ -8625,12 +8625,11 @@ template <class T, int N> CU_DEVICE void norm_grad(const norm_task &t, const nor
                                                    unsigned left, const float *three) {
     T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
     row_span<T, N> old;
-    const float minus[2] = { -three[0], -three[1] };
     float s[N];
 
     if (t.n.accumulate_input) span_get(&old, to, left, t.wide);
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], minus);
+        const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
         s[i] = t.n.accumulate_input ? fmaf(three[2], u, element_at(old, i)) : memopt_i_times(three[2], u);
     }
     span_put_floats<T, N>(to, s, left, t.wide);

@@ -198,6 +198,7 @@ static double advise_layer(memopt_advise_model m, memopt_advise_cut cut) {
 static void advise_published_cuts(void) {
     const double gib = 1073741824.0; memopt_advise_model m = advise_llama(80, 8192, 64, 8, 28672, 128256, 8192); memopt_advise_cut cut = advise_cut(32, 8, 1, 16, MEMOPT_ADVISE_KEEP_INPUTS);
     memopt_advise_formula f; memopt_advise_use use; double fixed, first, second, logits; size_t i;
+    memset(&use, 0, sizeof use);
     static const struct { size_t data, tensor, micro; double thousand_mib; } nanotron[3] = { { 2, 4, 8, 25.8 }, { 4, 2, 8, 43.7 }, { 1, 8, 32, 60.1 } };
     /* 5: torchtitan, 70B, 32 x 8 ranks, full recompute: 71.9 GiB. Logits as in 2, in the last layer's backward. 15 % low: what
        asynchronous products and fp8 hold beside is not published. */

@@ -447,7 +447,7 @@ LANES_EACH(cvtne2ps_pbh, bh, __m512bh, (__m512 x, __m512 y), 32, (a.ps = x, b.ps
 LANES_FN int lanes_is_nan(uint32_t u) { return (u & 0x7fffffff) > 0x7f800000; }
 LANES_FN uint32_t lanes_range(uint32_t a, uint32_t b, int how) {
     const int flush = (_mm_getcsr() & 0x40) != 0; /* DAZ */
-    float x, y, p, q;
+    float x, y;
     uint32_t u, v;
 
     if (lanes_is_nan(a) && !(a & 0x400000)) return a | 0x400000;
@@ -458,12 +458,10 @@ LANES_FN uint32_t lanes_range(uint32_t a, uint32_t b, int how) {
     v = how & 2 ? b & 0x7fffffff : b;
     memcpy(&x, &u, 4);
     memcpy(&y, &v, 4);
-    p = x;
-    q = y;
     if (lanes_is_nan(a)) u = b;
     else if (lanes_is_nan(b)) u = a;
-    else if (how & 1) u = p <= q ? b : a;
-    else u = p <= q ? a : b;
+    else if (how & 1) u = x <= y ? b : a;
+    else u = x <= y ? a : b;
     switch (how >> 2) {
     case 0: return (u & 0x7fffffff) | (a & 0x80000000);
     case 1: return u;

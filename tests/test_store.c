@@ -1103,6 +1103,25 @@ static void store_rates(void) {
       CHECK(n > 20 && n < 300 && seen[0] > 8 && seen[1] > 8 && seen[2] == 2); }
 }
 
+/* Checksums are made by the host's workers, at every level, and are those of the definition. */
+static void store_workers(void) {
+    static unsigned char bytes[600000], back[600000];
+    size_t runs; int level;
+    store_content(bytes, 3, 29, sizeof bytes);
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        char path[600]; test_worker_set workers; memopt_host h = *store_host(); memopt_store_desc d = store_desc(path); memopt_store *x = NULL;
+        test_path(path, "workers");
+        h.threads = test_workers(&workers, 3, level);
+        d.tiles = 1; d.each_bytes = NULL; d.tile_bytes = sizeof bytes; d.host = &h;
+        if (memopt_store_create(&d, &x)) { CHECK(0); return; }
+        CHECK(!memopt_store_write(x, 0, bytes, sizeof bytes) && !memopt_store_commit(x, 1) && workers.chunks > 2);
+        CHECK_AT(x->tiles[0].held.crc == store_crc(0, bytes, sizeof bytes), level);
+        runs = workers.runs;
+        CHECK(!memopt_store_read(x, 0, back, sizeof back) && !memopt_store_wait(x, 0) && !memcmp(bytes, back, sizeof bytes) && workers.runs > runs);
+        memopt_store_destroy(x);
+    }
+}
+
 void test_store(void);
 void test_store(void) {
     RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
@@ -1111,7 +1130,7 @@ void test_store(void) {
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);
 #endif
-    RUN(store_tape); RUN(store_tape_fails); RUN(store_tape_forgets); RUN(store_rates); RUN(store_rates_both);
+    RUN(store_tape); RUN(store_tape_fails); RUN(store_tape_forgets); RUN(store_rates); RUN(store_rates_both); RUN(store_workers);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_store(); return test_totals(); }

@@ -324,9 +324,13 @@ static int model_open(model *m, const char *path, int reopen) {
     memopt_arena_desc a;
     memopt_store_desc s = model_store(m, path);
     memopt_shard_desc d;
+    memopt_host host;
     size_t i;
 
     memset(&a, 0, sizeof a);
+    memset(&host, 0, sizeof host);
+    host.threads = m->threads; /* they make checksums, too */
+    s.host = &host;
     a.source = &m->source;
     s.error = &m->error;
     s.reopen = reopen;

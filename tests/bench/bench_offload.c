@@ -5,8 +5,10 @@
    Their limit is the larger of the same step with all in memory, and the transfers of the step alone: what it asked of the
    disk, in its order, at its places and as many at once, from another file that was written before. All three are timed in
    turn, round by round, and what moves on the disk after the same rest: many disks are faster for a while after one.
+   The disk of a virtual machine takes its processors, and then nothing reaches that limit: the limit of a second row,
+   "beside", is the step in memory while another thread makes those transfers, none of which waits for the other.
    Of other memory, whose copies the thread that steps makes itself, the limit is the sum of the step
-   in memory and of the bytes at memcpy's rate. */
+   in memory and of the bytes at memcpy's rate. Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
@@ -112,6 +114,8 @@ static double bench_again(const bench_disk *d, size_t step) { /* seconds of its 
 }
 
 /* ---- a step ---- */
+static memopt_threads bench_workers; /* they step, and make checksums */
+
 typedef struct bench_shard {
     memopt_shard_tensor tensors[BENCH_GROUPS];
     memopt_optim_group rates;
@@ -132,6 +136,7 @@ static void bench_store(bench_shard *x, memopt_shard_desc *d, const char *path) 
     tiles = (size_t *)malloc(x->bytes.slow_tiles * sizeof *tiles);
     if (!tiles) exit(1);
     bench_must(memopt_shard_tiles(d, tiles), "tiles");
+    x->host.threads = bench_workers;
     x->host.files = memopt_i_system_files();
     x->host.files.begin_fn = bench_asked;
     s.tiles = x->bytes.slow_tiles;
@@ -162,6 +167,7 @@ static void bench_open(bench_shard *x, int slow, int inside, const char *path) {
     d.tensors = x->tensors;
     d.tensor_count = BENCH_GROUPS;
     d.optim.state = MEMOPT_STATE_8BIT;
+    d.optim.threads = bench_workers;
     d.slow = slow;
     d.steps_inside = inside;
     bench_must(memopt_shard_plan(&d, &x->bytes), "plan");
@@ -227,9 +233,41 @@ static double bench_rest(bench_shard *here) {
     return sum / (double)count;
 }
 
+#if defined(MEMOPT_I_POOL)
+typedef struct bench_mover { const bench_disk *disk; size_t step; } bench_mover;
+
+static void bench_mover_serve(void *argument) {
+    const bench_mover *m = (const bench_mover *)argument;
+
+    (void)bench_again(m->disk, m->step);
+}
+
+/* Seconds until a step in memory and the transfers of another one are both over. */
+static double bench_beside(bench_shard *here, const bench_disk *disk, size_t step) {
+    const uint64_t begin = bench_now();
+    memopt_i_thread thread;
+    bench_mover m;
+
+    m.disk = disk;
+    m.step = step;
+    thread.fn = bench_mover_serve;
+    thread.argument = &m;
+    if (memopt_i_thread_start(&thread)) exit(1);
+    (void)bench_step(here);
+    memopt_i_thread_join(&thread);
+    return (double)(bench_now() - begin) * 1e-9;
+}
+#else
+static double bench_beside(bench_shard *here, const bench_disk *disk, size_t step) {
+    return bench_step(here) + bench_again(disk, step);
+}
+#endif
+
 static void bench_tier(const bench *b, const char *name, int slow, int inside, const char *path) {
     static bench_shard here, there;
-    double values[BENCH_STEPS], limits[BENCH_STEPS];
+    const int threads = bench_workers.run_fn ? bench_workers.worker_count : 1;
+    double values[BENCH_STEPS], limits[BENCH_STEPS], beside[BENCH_STEPS], value;
+    char line[64];
     bench_disk disk;
     size_t i;
 
@@ -249,21 +287,33 @@ static void bench_tier(const bench *b, const char *name, int slow, int inside, c
 
         values[i] = bench_step(&there);
         if (path) (void)bench_rest(&here);
+        if (path) {
+            beside[i] = bench_beside(&here, &disk, i % 2);
+            (void)bench_rest(&here);
+        }
         moving = path ? bench_again(&disk, i % 2) : bench_copy((double)(there.bytes.slow_read + there.bytes.slow_written));
         limits[i] = !path ? memory + moving : memory > moving ? memory : moving;
     }
-    bench_row(b, name, 1, BENCH_GROUPS * BENCH_COUNT, bench_median(values, BENCH_STEPS), "s",
-              bench_median(limits, BENCH_STEPS), 0);
-    if (path) bench_close_plain(&disk);
+    value = bench_median(values, BENCH_STEPS);
+    bench_row(b, name, threads, BENCH_GROUPS * BENCH_COUNT, value, "s", bench_median(limits, BENCH_STEPS), 0);
+    if (path) {
+        snprintf(line, sizeof line, "%s, beside", name);
+        bench_row(b, line, threads, BENCH_GROUPS * BENCH_COUNT, value, "s", bench_median(beside, BENCH_STEPS), 0);
+        bench_close_plain(&disk);
+    }
     bench_close(&there);
     bench_close(&here);
 }
 
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "offload");
+    memopt_thread_pool *pool = NULL;
+    int threads;
 
-    bench_tier(&b, "step_host", MEMOPT_SHARD_SLOW_STATES, 0, NULL);
-    bench_tier(&b, "step_disk", MEMOPT_SHARD_SLOW_STATES, 0, BENCH_FILE);
-    bench_tier(&b, "step_both", MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_WEIGHTS, 1, BENCH_FILE);
+    for (threads = 1; bench_threads(threads, &pool, &bench_workers); ++threads) {
+        bench_tier(&b, "step_host", MEMOPT_SHARD_SLOW_STATES, 0, NULL);
+        bench_tier(&b, "step_disk", MEMOPT_SHARD_SLOW_STATES, 0, BENCH_FILE);
+        bench_tier(&b, "step_both", MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_WEIGHTS, 1, BENCH_FILE);
+    }
     return 0;
 }

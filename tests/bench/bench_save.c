@@ -32,10 +32,10 @@ static double bench_loop(const memopt_files *f, unsigned char *bytes, int writes
     return bench_rate(start);
 }
 static void bench_clean(void) {
-    const memopt_files f = memopt_i_system_files(); memopt_host h; char text[900]; memopt_i_save_path p; size_t k; static const char *const suffixes[3] = { "", ".tmp", ".old" };
+    const memopt_files f = memopt_i_system_files(); memopt_host h; char text[900], old_text[900]; memopt_i_save_path p, old; size_t k; static const char *const suffixes[3] = { "", ".tmp", ".old" };
     if (memopt_host_resolve(NULL, &h)) return;
-    p.text = text; p.bytes = sizeof text;
-    for (k = 0; k < 3; ++k) memopt_i_save_clean(&h, bench_run, suffixes[k], &p);
+    p.text = text; p.bytes = sizeof text; old.text = old_text; old.bytes = sizeof old_text;
+    for (k = 0; k < 3; ++k) memopt_i_save_clean(&h, bench_run, suffixes[k], &p, &old);
     (void)f.remove_fn(NULL, bench_run); (void)f.remove_fn(NULL, bench_plain);
 }
 static void bench_stopped(int number) { (void)number; bench_clean(); _Exit(1); }

@@ -2,7 +2,8 @@
 """Plans that are advised are run: random budgets, models, permissions and ranks, through `train_gpt --advise BUDGET
 --speeds FILE --json`; the command it prints is run, and what it holds and takes is compared with what was predicted.
 
-    check_advise.py PROGRAM [CASES [SEED]]     40 cases; SEED 1
+    check_advise.py PROGRAM [CASES [SEED [FILE]]]     40 cases; SEED 1; FILE keeps what came out, a line for each case,
+                                                      and those that are in it are not run again
 
 Fails when a run is over its budget, when memory is further off than 1 % or 1 MB, or when CPU time is off by more than
 10 % in the median or by more than 20 % in more than one of ten (ADVISE_TIME=0: times are told alone, as on a machine
@@ -34,6 +35,8 @@ def draw(pick):
     switches["--threads"] = pick.choice([n for n in (1, 1, 2, 3, 4) if n * max(ranks, 1) <= 4])
     if ranks:
         switches["--ranks"] = ranks
+        if pick.random() < 0.3:
+            switches["--processors"] = switches.pop("--ranks") * switches.pop("--threads")
         switches["--units"] = ranks * pick.choice([1, 1, 2])
         if pick.random() < 0.5:
             switches["--stage"] = pick.choice([0, 1, 2, 3])
@@ -97,50 +100,88 @@ def without(command, *names):
 
 def spread(apart):
     """The median, and what nine of ten are within."""
-    apart = sorted(apart)
+    apart = sorted(apart) or [1.0]  # nothing ran
     return apart[len(apart) // 2], apart[min(len(apart) - 1, len(apart) * 9 // 10)]
+
+
+class Case:
+    """A model with its permissions, a budget, and what came of it: `line`, for FILE."""
+    def __init__(self, pick):
+        self.model = draw(pick)
+        self.share = pick.choice([1.0, 1.05, 1.1, 1.3, 1.7, 2.5, 5.0])  # of the least that it needs
+        self.line = {}
+
+    def run(self, advice):
+        budget = int(advice.least(self.model) * self.share)
+        plan, said = advice.advise(self.model, budget)
+        run, said = advice.train(plan) if plan else (None, said)
+        self.line = {"switches": " ".join(self.model), "budget": budget, "said": said}
+        if plan:
+            self.line["command"] = " ".join(plan["command"][1:])
+        if not run:
+            return
+        predicted, measured = plan["predicted_peak_bytes"], run["measured_peak_bytes"]
+        of_all = measured * (after(plan["command"], "--ranks") if "--processors" in self.model else 1)
+        first, best = advice.seconds(self.model, budget, plan, run)
+        self.line.update(predicted=predicted, measured=measured, over=of_all > budget, seconds=best[1],
+                         first=first[0] / first[1] - 1, off=best[0] / best[1] - 1)
+
+    def wrong(self):
+        """What does not hold, in words; empty: all of it does."""
+        it = self.line
+        if "off" not in it:
+            return f"does not run: {it['said']}"
+        if it["over"]:
+            return f"over its budget: {it['measured']} bytes"
+        if abs(it["measured"] - it["predicted"]) > max(0.01 * it["measured"], 1e6):
+            return f"memory {it['measured']}, predicted {it['predicted']}"
+        return ""
+
+    def tell(self, number):
+        it, wrong = self.line, self.wrong()
+        what = f"{it['switches']} --advise {it['budget']} -> {it.get('command', '')}"
+        if wrong:
+            print(f"case {number}: {wrong}: {what}", flush=True)
+        elif abs(it["off"]) > 0.2 or os.environ.get("ADVISE_TELL"):
+            print(f"case {number}: time {1e3 * it['seconds']:.3f} ms, predicted {100 * it['off']:+.1f} % (first {100 * it['first']:+.1f} %): "
+                  f"{what}", flush=True)
+
+
+def after(words, name):
+    return int(words[words.index(name) + 1]) if name in words else 1
+
+
+def known(path):
+    if not path or not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    cases = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     pick = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
-    wrong, over, first, apart = 0, 0, [], []
+    path = sys.argv[4] if len(sys.argv) > 4 else None
+    cases = [Case(pick) for _ in range(count)]
+    for case, line in zip(cases, known(path)):
+        case.line = line
     with tempfile.TemporaryDirectory() as work:
         advice = Advice(program, work)
-        for case in range(cases):
-            model = draw(pick)
-            least = advice.least(model)
-            budget = int(least * pick.choice([1.0, 1.05, 1.1, 1.3, 1.7, 2.5, 5.0]))
-            plan, said = advice.advise(model, budget)
-            if plan is None:
-                print(f"case {case}: {' '.join(model)} --advise {budget}: {said}")
-                wrong += 1
-                continue
-            run, said = advice.train(plan)
-            if run is None:
-                print(f"case {case}: {' '.join(plan['command'])}: {said}")
-                wrong += 1
-                continue
-            predicted, measured = plan["predicted_peak_bytes"], run["measured_peak_bytes"]
-            if measured > budget:
-                print(f"case {case}: OVER: {measured} of {budget}: {' '.join(plan['command'])}")
-                over += 1
-            if abs(measured - predicted) > max(0.01 * measured, 1e6):
-                print(f"case {case}: memory {measured}, predicted {predicted}: {' '.join(plan['command'])}")
-                wrong += 1
-            tried, best = advice.seconds(model, budget, plan, run)
-            first.append(abs(tried[0] / tried[1] - 1))
-            off = best[0] / best[1] - 1
-            apart.append(abs(off))
-            if abs(off) > 0.2 or os.environ.get("ADVISE_TELL"):
-                print(f"case {case}: time {1e3 * best[1]:.3f} ms, predicted {100 * off:+.1f} % (first {100 * (tried[0] / tried[1] - 1):+.1f} %): "
-                      f"{' '.join(plan['command'][1:])}", flush=True)
-    (median, ninth), (median_first, ninth_first) = spread(apart), spread(first)
-    print(f"{cases - over - wrong} of {cases} plans hold, {over} over their budget; CPU time off by {100 * median:.1f} % in the median, 9 of 10 within "
+        for number, case in enumerate(cases):
+            if not case.line:
+                case.run(advice)
+                if path:
+                    with open(path, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(case.line) + "\n")
+            case.tell(number)
+    ran = [case.line for case in cases if "off" in case.line]
+    (median, ninth), (median_first, ninth_first) = [spread([abs(it[which]) for it in ran]) for which in ("off", "first")]
+    holding, over = sum(not case.wrong() for case in cases), sum(it["over"] for it in ran)
+    print(f"{holding} of {count} plans hold, {over} over their budget; CPU time off by {100 * median:.1f} % in the median, 9 of 10 within "
           f"{100 * ninth:.1f} %; at the first try {100 * median_first:.1f} and {100 * ninth_first:.1f} %")
     slow = os.environ.get("ADVISE_TIME") != "0" and (median > 0.1 or ninth > 0.2)
-    return 1 if wrong or over or slow else 0
+    return 1 if holding < count or slow else 0
 
 
 if __name__ == "__main__":

@@ -267,6 +267,26 @@ END
     gpt $small --advise 40M --frontier --threads 2 >"$work/said" 2>&1 || fail "--frontier: $(cat "$work/said")"
     sed -n '/^predicted MB .*measured MB/,/^build\|^--/p' "$work/said" | awk '/^[0-9].*--keep budget/ { d = $1 - $3; split($0, x, "budget:"); if (d < 0) d = -d
          if (d > 1 && d > 0.01 * $1 || $3 * 1e6 > x[2] + 0 || $3 <= before || !($4 > 0)) bad = 1; before = $3; ++rows } END { exit bad || rows < 3 }' || fail "the frontier is not as told: $(cat "$work/said")"
+    # processors dealt to ranks and threads: as many in all, the same bits, within the budget together; times decide
+    dealt="--layers 1 --width 32 --heads 2 --context 32 --batch 1 --steps 2 --weights f32 --optimizer adamw --attention full --mlp whole --head whole"
+    # shellcheck disable=SC2086
+    gpt $dealt --ranks 4 --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    hash=$(field weights_hash)
+    rm -f "$work/speeds"
+    for slow in "" "--threads 4" "--threads [24]"; do
+        # shellcheck disable=SC2086
+        gpt $dealt --processors 4 --advise 8M --speeds "$work/speeds" --json "$work/run.json" >"$work/said" 2>&1 || fail "--processors 4: $(cat "$work/said")"
+        line=$(sed -n 's/.*"command": \["train_gpt", \(.*\)\],/\1/p' "$work/run.json" | sed 's/"--json", "[^"]*"//; s/[",]//g')
+        ranks=$(echo "$line" | sed -n 's/.*--ranks \([0-9]*\).*/\1/p') threads=$(echo "$line" | sed -n 's/.*--threads \([0-9]*\).*/\1/p')
+        [ "$((ranks * ${threads:-1}))" = 4 ] || fail "not four processors: $line"
+        if [ "$slow" ]; then case "--threads ${threads:-1}" in $slow) fail "slow threads are advised: $line" ;; esac; fi
+        # shellcheck disable=SC2086
+        gpt $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        [ "$(field weights_hash)" = "$hash" ] || fail "other bits: $line"
+        [ "$(($(field measured_peak_bytes) * ranks))" -le 8000000 ] || fail "over its budget: $line"
+        [ "$slow" ] && next="--threads [24]" || next="--threads 4"
+        sed -i.was "/$next/s/: .*/: 9 9 9 9 9 9 9 9/" "$work/speeds" # as if these were slow
+    done
     # the largest batch, of a process with some slack or of a rank: one more does not fit
     while read -r slack more; do
         # shellcheck disable=SC2086

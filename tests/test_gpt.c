@@ -123,7 +123,8 @@ static const struct { const char *line, *names; } gpt_refused[] = {
     { "--keep overhead:nan", "--keep" }, { "--weights f16", "--weights" }, { "--gradients f8", "--gradients" },
     { "--head chunk:0", "--head" }, { "--head half", "--head" }, { "--mlp chunk:", "--mlp" },
     { "--attention flash", "--attention" }, { "--gemm cublas", "--gemm" }, { "--fit 0", "--fit" },
-    { "--fit much", "--fit" }, { "--json=", "--json" }, { "--speeds=", "--speeds" }, { "--speeds a", "--advise" }, { "--frontier", "--advise" }, { "--advise 9M --frontier --ranks 2", "--ranks" }, { "--advise 9M --fit 9M", "--fit" }, { "--save=", "--save" }, { "--resume=", "--resume" },
+    { "--fit much", "--fit" }, { "--json=", "--json" }, { "--speeds=", "--speeds" }, { "--speeds a", "--advise" }, { "--frontier", "--advise" }, { "--advise 9M --frontier --ranks 2", "--ranks" }, { "--processors 2", "--advise" }, { "--advise 9M --processors 2 --ranks 2", "--ranks" }, { "--advise 9M --processors 2 --threads 2", "--threads" },
+    { "--advise 9M --processors 2 --replicas 2", "--replicas" }, { "--advise 9M --processors 2 --frontier", "--frontier" }, { "--advise 9M --fit 9M", "--fit" }, { "--save=", "--save" }, { "--resume=", "--resume" },
     { "--save-every 3", "--save" }, { "--save x --save-every 0", "--save-every" }, { "--resume x --ladder", "--ladder" },
     { "--save x --dry-run", "--dry-run" }, { "--resume x --fit 1G", "--fit" }, { "--save x --batch-table --fit 1G", "--batch-table" }, { "--data=", "--data" }, { "--width 130", "--width" },
     { "--width 2 --heads 4", "--heads" }, { "--warmup 101", "--warmup" }, { "--vocab 200", "--vocab" },
@@ -203,7 +204,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
             "--ladder --dry-run --threads 3", "--ladder --ends --validate 12",
         "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
-        "--fit 2G --keep overhead:10", "--advise 800M --weights split", "--advise 8M --frontier", "--advise 8M --ranks 2", "--ranks 3", "--ranks 2 --stage 0 --units 5",
+        "--fit 2G --keep overhead:10", "--advise 800M --weights split", "--advise 8M --frontier", "--advise 8M --ranks 2", "--advise 8M --processors 4 --units 2", "--ranks 3", "--ranks 2 --stage 0 --units 5",
         "--save a --save-every 5 --resume b",
         "--offload states=host", "--offload weights=d", "--ranks 2 --offload states,weights", "--offload activations=e", "--offload states,weights,activations --keep budget:3M", "--offload states --offload weights=e" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
@@ -226,6 +227,10 @@ static void gpt_described(void) { /* text of options, read again, is the same op
     options_advised(&a);
     options_describe(&a, text, sizeof text);
     CHECK(!strcmp(text, "--steps 5"));
+    CHECK(gpt_parse("--advise 8M --processors 4", &a) == 0 && a.units == 4);
+    options_advised(&a);
+    options_describe(&a, text, sizeof text);
+    CHECK(!strcmp(text, "--ranks 4 --units 4"));
     CHECK(gpt_parse("--dry-run", &a) == 0);
     options_advised(&a);
     CHECK(a.dry_run);

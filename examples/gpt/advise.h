@@ -1,8 +1,10 @@
 /* advise.h - which switches make a model fit: every combination is planned by a dry run. Formats come in the order of
    what they round; of each the fastest plan, then the smallest: by CPU seconds where --speeds has them, else by
    operations. The first format that fits is the advice. Switches that were given stay as they are; with --ranks the
-   budget is that of a rank, and the lowest stage that fits is taken, as it sends least. The frontier is what the same
-   rule says of smaller budgets. --fit is the other way round: switches stay, and the largest batch that fits is found. */
+   budget is that of a rank, and the lowest stage that fits is taken, as it sends least. With --processors it is that of
+   all ranks, of which there may be fewer with more threads each: they hold fewer copies and send less. The frontier is
+   what the same rule says of smaller budgets. --fit is the other way round: switches stay, and the largest batch that
+   fits is found. */
 #ifndef GPT_ADVISE_H
 #define GPT_ADVISE_H
 
@@ -39,11 +41,25 @@ static int advised_options(const options *asked, size_t budget, int format, int 
     if (!was_given(asked, ON_GRADIENTS)) x->gradients = x->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     return options_wrong(x, 0, ignored, sizeof ignored);
 }
+/* The next lower number of ranks that the processors can be dealt to; 0: there is none, or they are as given. */
+static size_t fewer_ranks(const adviser *a, size_t ranks) {
+    if (!a->asked.processors) return 0;
+    do --ranks; while (ranks && a->asked.processors % ranks);
+    return ranks;
+}
+/* What is asked, with so many ranks, each of which has a share of the processors as its threads. */
+static options dealt(const adviser *a, size_t ranks, size_t stage) {
+    options o = a->asked;
+    o.ranks = ranks; o.stage = stage;
+    if (o.processors) o.threads = o.processors / ranks;
+    return o;
+}
+static size_t sharers(const adviser *a, const options *o) { return a->asked.processors ? o->ranks : 1; } /* of the budget */
 /* Which pages come in differs from run to run; what a rank's arena holds does not. */
 static size_t advised_slack(const adviser *a) { return a->asked.ranks ? 0 : PROCESS_SLACK; }
 /* The plan of x->o. 1: there is none within the budget; 0 bytes: whatever it takes. */
 static int advised_plan(const adviser *a, size_t budget, advised *x, work *w) {
-    if (x->o.ranks) x->peak = planned_rank(&x->o, w);
+    if (x->o.ranks) x->peak = planned_rank(&x->o, w) * sharers(a, &x->o);
     else {
         engine e;
 
@@ -62,18 +78,25 @@ static int is_better(const advised *x, const advised *than) {
     const uint32_t cost = cost_class(x->cost), other = cost_class(than->cost);
     return !than->peak || cost < other || (cost == other && x->peak < than->peak);
 }
-/* The best of a format, and of a stage; best->peak 0: none fits. 1: a time could not be measured. */
-static int advise_stage(const adviser *a, size_t budget, int format, size_t stage, advised *best) {
-    int form; advised x; work w;
+/* The best of a format, a stage and a number of ranks; best->peak 0: none fits. 1: a time could not be measured. */
+static int advise_ranks(const adviser *a, size_t budget, int format, const options *asked, advised *best) {
+    const size_t sharing = sharers(a, asked); int form; advised x; work w;
     for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(&a->asked, budget, format, form, &x.o)) continue;
-        x.o.stage = stage;
+        if (advised_options(asked, (budget + sharing - 1) / sharing, format, form, &x.o)) continue;
         if (advised_plan(a, budget, &x, &w)) continue;
         x.seconds = a->s ? step_seconds(a->s, &x.o, &w) : 0;
         if (x.seconds < 0) { snprintf(a->message, a->capacity, "--speeds: no time could be measured."); return 1; }
         x.cost = a->s ? x.seconds : 2 * w.cost;
         if (is_better(&x, best)) *best = x;
     }
+    return 0;
+}
+static int advise_stage(const adviser *a, size_t budget, int format, size_t stage, advised *best) {
+    size_t ranks = a->asked.ranks; options asked;
+    do {
+        asked = dealt(a, ranks, stage);
+        if (advise_ranks(a, budget, format, &asked, best)) return 1;
+    } while ((ranks = fewer_ranks(a, ranks)) != 0);
     return 0;
 }
 static int advise_format(const adviser *a, size_t budget, int format, advised *best) {
@@ -86,11 +109,14 @@ static int advise_format(const adviser *a, size_t budget, int format, advised *b
 }
 /* The least that any combination takes: all that saves is on. */
 static size_t advised_least(const adviser *a) {
-    size_t least_peak = 0; int format, form; advised x; work w;
-    for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(&a->asked, 0, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
-        if (!least_peak || x.peak < least_peak) least_peak = x.peak;
-    }
+    size_t least_peak = 0, ranks = a->asked.ranks; int format, form; advised x; work w;
+    do {
+        const options asked = dealt(a, ranks, a->asked.stage);
+        for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
+            if (advised_options(&asked, 0, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
+            if (!least_peak || x.peak < least_peak) least_peak = x.peak;
+        }
+    } while ((ranks = fewer_ranks(a, ranks)) != 0);
     return least_peak ? least_peak + advised_slack(a) : 0;
 }
 static void advised_tell(const char *name, const advised *x) {

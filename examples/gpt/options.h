@@ -33,6 +33,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     size_t      head_chunk, mlp_chunk;                /* rows; 0 = whole */
     int         lean_attention, fuse_step, dry_run, blas;
     size_t      fit, advise;                          /* bytes; 0 = off */
+    size_t      processors;                           /* of --advise: ranks times threads; 0 = as given */
     uint64_t    given;                                /* switches that were: bits of switch_id */
     const char *json;                                 /* file, or NULL */
     const char *save, *resume;                        /* directories, or NULL */
@@ -61,7 +62,7 @@ static int  options_bytes(const char *text, size_t *bytes);
 /* ---- the list: every switch once, in the order of --help ---- */
 enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_VALIDATE, ON_BATCH,
     ON_STEPS, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
-    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS,
     ON_OFFLOAD,
     ON_DRY_RUN, ON_LADDER, ON_ENDS, ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP,
     SWITCHES };
@@ -96,6 +97,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
     { NULL, "advise", "BYTES", "plan all combinations of these and tell which fits; the given ones stay" },
+    { NULL, "processors", "N", "for --advise to deal to ranks and their threads; BYTES are of all" },
     { NULL, "speeds", "FILE", "seconds of this machine for --advise; what is missing is measured" },
     { NULL, "frontier", NULL, "train the plans of --advise for less memory, too, and draw them" },
     { "Many ranks", "ranks", "R", "threads of this process, the model cut among them; default off" },
@@ -265,7 +267,7 @@ static const count_row count_rows[] = {
     { ON_VALIDATE, offsetof(options, validate), 1, 1000000000 }, { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
     { ON_RANKS, offsetof(options, ranks), 1, 1024 }, { ON_STAGE, offsetof(options, stage), 0, 3 },
     { ON_UNITS, offsetof(options, units), 1, 1048576 }, { ON_REPLICAS, offsetof(options, replicas), 1, 1024 }, { ON_SAMPLE, offsetof(options, sample), 1, 1048576 },
-    { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
+    { ON_SAVE_EVERY, offsetof(options, save_every), 1, 1000000000 }, { ON_PROCESSORS, offsetof(options, processors), 1, 1024 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
 static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
 static const count_row *count_find(int id, size_t *row) {
     for (*row = 0; *row < sizeof count_rows / sizeof *count_rows; ++*row)
@@ -362,6 +364,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
     if (o->help) return 0;
     if (o->offload && !o->ranks) o->ranks = 1;
     if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }
+    if (o->processors) o->ranks = o->processors; /* at most */
     if (!o->units) o->units = o->ranks;
     if (o->advise) o->dry_run = 1;
     o->given = given;
@@ -371,7 +374,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
 /* What was asked of --advise and --fit is no part of the answer. */
 static inline void options_advised(options *o) {
     if (o->advise) { o->dry_run = o->frontier = 0; o->speeds = NULL; }
-    o->advise = o->fit = 0;
+    o->advise = o->fit = o->processors = 0;
 }
 #include "options_text.h" /* options_describe(), options_help() */
 #endif

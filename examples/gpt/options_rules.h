@@ -109,6 +109,9 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            : o->ladder || o->batch_table ? "tables" : o->save || o->resume ? "--save and --resume" : "--validate and --sample");
     REFUSE((o->speeds || o->frontier) && !o->advise, "--%s goes with --advise BYTES: give that as well, or leave it out.",
            o->speeds ? "speeds" : "frontier");
+    REFUSE(o->processors && !o->advise, "--processors are for --advise BYTES to deal: give that as well, or leave it out.");
+    REFUSE(o->processors && (GIVEN(ON_RANKS) || GIVEN(ON_THREADS) || GIVEN(ON_REPLICAS)), "--processors are dealt to ranks and "
+           "threads by --advise: leave --%s out.", GIVEN(ON_RANKS) ? "ranks" : GIVEN(ON_THREADS) ? "threads" : "replicas");
     REFUSE(o->frontier && o->ranks, "--frontier measures the memory of one process: leave --ranks and --offload out.");
     REFUSE(o->fit && GIVEN(ON_BATCH), "--fit looks for the largest --batch itself: leave one of them out.");
     REFUSE(o->fit && o->keep == KEEP_BUDGET,

@@ -13,6 +13,7 @@ static void options_value(const options *o, int id, char *v, size_t n) {
     const double x = id == ON_LR ? o->rate : id == ON_CLIP ? o->clip : id == ON_DROPOUT ? o->dropout
                    : o->overhead * 100;
     char number[32];
+    if (o->processors) copy.ranks = 0; /* which follow */
     do snprintf(number, sizeof number, "%.*g", digits, x); while (strtod(number, NULL) != x && ++digits < 18);
     if (count_find(id, &row)) { snprintf(v, n, "%zu", *count_at(&copy, row)); return; }
     switch (id) {

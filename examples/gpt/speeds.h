@@ -224,7 +224,7 @@ static options trial_options(const options *o, size_t layers) {
     options x = *o;
 
     x.layers = layers; x.steps = x.accumulate = x.seed = 1; x.warmup = x.scale_rate = 0; x.schedule = RATE_CONSTANT;
-    x.keep = KEEP_ARENA; x.fuse_step = x.dry_run = x.frontier = 0; x.advise = x.fit = 0;
+    x.keep = KEEP_ARENA; x.fuse_step = x.dry_run = x.frontier = 0; x.advise = x.fit = x.processors = 0;
     x.json = x.speeds = NULL; x.quiet = 0;
     return x;
 }

@@ -2727,6 +2727,14 @@ typedef struct memopt_norm {
 MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt_norm *norm, size_t *bytes);
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
 
+/** The end of a block and the norm of the next one, in one pass: residual = input + branch, rounded to `type`, and
+    output = norm(residual): the bits of memopt_dropout_forward() of rate 0, and then memopt_norm_forward(). Backward is
+    memopt_norm_backward() of residual as the input, with accumulate_input; what comes out of that is the gradient of
+    input and of branch. branch and residual are rows x width of `type`; residual may be input or branch, output is none
+    of them. A linear layer without dropout adds its residual for nothing: then this would be a pass more. */
+MEMOPT_API memopt_status memopt_norm_residual_forward(const memopt_ops *ops, const memopt_norm *norm,
+                                                      const void *branch, void *residual);
+
 /** From the output, (y - shift) / scale stands for the normalised input: exact but for rounding, and useless where a
     scale is 0; there the normalised value counts as 0. */
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm);
@@ -2765,6 +2773,14 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes);
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
+
+/** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
+    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call. The built-in gemm
+    does it to what a cache holds of the product; a gemm of yours is followed by a pass. With NULL grad_input, or
+    MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are ERR_ARGUMENT;
+    pre_activation must not overlap grad_input. */
+MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
+                                                        memopt_activation activation, const void *pre_activation);
 
 typedef struct memopt_activation_args { /* an activation by itself, whose backward needs its input only */
     size_t            n;
@@ -26290,8 +26306,9 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
               blocks of depth its elements are floats: in the result itself, or, where that is 16-bit, in scratch.
    Begin      A tile takes its beginning from some row of floats and leaves its end in another. Zeros and bias are rows
               too, with a stride of 0.
-   Residual   What comes after the sum is added when a chunk is done, from scratch to the result. So the result itself
-              may hold it: nothing else is written there before.
+   End        What an operator does with sums, such as adding a residual or an activation, it does when a chunk is done,
+              while that is in the cache. Where it reads the result's memory for that, sums of floats, too, wait in
+              scratch until then.
    bf16       Two operands of bf16 are added as matrix units do it (tdpbf16ps): for each 32 depths two chains from 0, of
               the even and of the odd ones; joined, and added. Denormals count as 0, which wide code leaves to the
               processor for the time of a tile. memopt_i_chain_tile() is the definition. A chain that a flushed negative
@@ -26827,20 +26844,19 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     return &kernels;
 }
 
-V_HOST_FN size_t V(gemm_add)(float *y, const float *a, const float *b, size_t n) {
-    size_t i;
-
-    for (i = 0; i + V(width) <= n; i += V(width)) V(store)(y + i, V(add)(V(load)(a + i), V(load)(b + i)));
-    return i;
-}
-
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
 
-MEMOPT_I_WIDTHS(size_t, gemm_add, (float *y, const float *a, const float *b, size_t n))
-
 static const memopt_i_gemm_kernels *memopt_i_gemm_kernels_at(int level) { return MEMOPT_I_DISPATCH(level, gemm_kernels,
                                                                                                    ()); }
+
+/* What is done with sums before they are stored: rows x n of them, `stride` apart. The first belongs to element `at` of
+   the result. */
+typedef struct memopt_i_gemm_end {
+    void (*fn)(const void *user, int level, float *sums, size_t stride, size_t at, size_t rows, size_t n);
+    const void *user;
+    int         is_aside; /* it reads where the result will be, which is not written before */
+} memopt_i_gemm_end;
 
 /* One product under way. */
 typedef struct memopt_i_gemm_work {
@@ -26848,7 +26864,7 @@ typedef struct memopt_i_gemm_work {
     const memopt_i_gemm_kernels *kernels;
     memopt_i_gemm_side       left, right;
     size_t                   tall, wide, down; /* rows and columns of a chunk; chunks below one another */
-    const void              *residual; /* NULL, or what is added to the sums; it lies as the result does */
+    const memopt_i_gemm_end *end;              /* NULL = nothing more to do */
     unsigned char           *scratch;
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
     int                      is_bf16, flushes; /* both operands are; and wide code can count denormals as 0 */
@@ -27020,21 +27036,9 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     }
 }
 
-/* A row of sums and the same one of the residual: onto the sums, or, of floats, to where the result is. */
-static void memopt_i_gemm_residual(const memopt_i_gemm_chunk *c, float *sums, void *result, size_t at) {
-    const memopt_i_gemm_work *w = c->work;
-    const memopt_type type = w->product->result_type;
-    float buffer[MEMOPT_I_GEMM_COLUMNS_AS_FLOATS];
-    const float *add = buffer;
-    float *to = sums;
-    size_t done;
-
-    if (type == MEMOPT_TYPE_F32) {
-        add = (const float *)w->residual + at;
-        to = (float *)result;
-    } else memopt_i_to_f32(w->level, buffer, (const uint16_t *)w->residual + at, type, c->columns);
-    done = MEMOPT_I_DISPATCH(w->level, gemm_add, (to, sums, add, c->columns));
-    (void)memopt_i_v1_gemm_add(to + done, sums + done, add + done, c->columns - done);
+/* Are sums in scratch until a chunk is done? */
+static int memopt_i_gemm_is_aside(const memopt_i_gemm_work *w) {
+    return w->product->result_type != MEMOPT_TYPE_F32 || (w->end && w->end->is_aside);
 }
 
 static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to floats, or back */
@@ -27043,13 +27047,11 @@ static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to
     size_t i;
 
     for (i = 0; i < c->rows; ++i) {
-        const size_t at = (c->i + i) * p->result_stride + c->j;
-        void *row = (unsigned char *)p->result + at * bytes;
+        void *row = (unsigned char *)p->result + ((c->i + i) * p->result_stride + c->j) * bytes;
         float *sums = c->to + i * c->to_row;
 
-        if (!back) memopt_i_to_f32(c->work->level, sums, row, p->result_type, c->columns);
-        if (back && c->work->residual) memopt_i_gemm_residual(c, sums, row, at);
-        if (back && bytes == 2) memopt_i_from_f32(c->work->level, row, sums, p->result_type, c->columns);
+        if (back) memopt_i_from_f32(c->work->level, row, sums, p->result_type, c->columns);
+        else memopt_i_to_f32(c->work->level, sums, row, p->result_type, c->columns);
     }
 }
 
@@ -27057,7 +27059,7 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     static const float zeros[MEMOPT_I_GEMM_COLUMNS] = { 0 };
     const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task;
     const memopt_product *p = w->product;
-    const int is_aside = p->result_type != MEMOPT_TYPE_F32 || w->residual; /* sums are in scratch */
+    const int is_aside = memopt_i_gemm_is_aside(w);
     memopt_i_gemm_chunk c;
     size_t at = 0;
     size_t j, depth;
@@ -27094,6 +27096,8 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
         begin_row = c.to_row;
         at += depth;
     } while (at < p->depth);
+    if (w->end)
+        w->end->fn(w->end->user, w->level, c.to, c.to_row, c.i * p->result_stride + c.j, c.rows, c.columns);
     if (is_aside) memopt_i_gemm_result(&c, 1);
     memopt_i_wide_end(w->level);
 }
@@ -27104,8 +27108,7 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     const memopt_product *p = w->product;
     const size_t tall = w->kernels->tall;
     const size_t wide = w->kernels->wide;
-    const size_t max = p->result_type == MEMOPT_TYPE_F32 && !w->residual ? MEMOPT_I_GEMM_COLUMNS
-                                                                         : MEMOPT_I_GEMM_COLUMNS_AS_FLOATS;
+    const size_t max = memopt_i_gemm_is_aside(w) ? MEMOPT_I_GEMM_COLUMNS_AS_FLOATS : MEMOPT_I_GEMM_COLUMNS;
     const size_t wanted = workers > 1 ? 4 * workers : 1;
     size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS);
     size_t across = memopt_i_ceil_div(p->columns, max);
@@ -27122,13 +27125,14 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
 }
 
 /* A product under way. */
-static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, ptrdiff_t diagonal, const void *residual,
-                                              const memopt_threads *threads, void *scratch) {
+static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, ptrdiff_t diagonal,
+                                              const memopt_i_gemm_end *end, const memopt_threads *threads,
+                                              void *scratch) {
     memopt_i_gemm_work w;
 
     memset(&w, 0, sizeof w);
     w.diagonal = diagonal;
-    w.residual = residual;
+    w.end = end;
     w.product = p;
     w.level = memopt_i_simd_level(threads);
     w.kernels = memopt_i_gemm_kernels_at(w.level);
@@ -27164,7 +27168,7 @@ static void memopt_i_gemm_wide(memopt_i_gemm_work *w, const memopt_threads *thre
               the strip stays in the first-level cache.
    Bits       Those of `gemm`: its definition is what the unit does.
    Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
-              out and in. What will be rounded, or gets a residual, is carried in scratch.
+              out and in. What will be rounded, or worked on at the end, is carried in scratch.
    Triangle   Blocks of 32 x 32 that a diagonal crosses are for wide code, which leaves out what takes no part. In the
               unit they would be products with 0, and 0 times a later row's infinity is NaN.
    Trap       The rows of a strip lie at an odd number of lines, so that 16 rows of a tile meet different sets of the
@@ -27404,21 +27408,13 @@ static void memopt_i_tiles_write(const memopt_i_tiles_chunk *c, float *from, siz
     const int are_sums = w->diagonal == PTRDIFF_MAX || (!p->accumulate && !p->bias);
     size_t r;
 
-    if (p->result_type == MEMOPT_TYPE_BF16 && is_whole && are_sums && !w->residual) {
+    if (w->end) w->end->fn(w->end->user, w->level, from, MEMOPT_I_TILES, i * p->result_stride + j, m, n);
+    if (p->result_type == MEMOPT_TYPE_BF16 && is_whole && are_sums && !w->end) {
         memopt_i_tiles_round((uint16_t *)(void *)memopt_i_tiles_result(c, i, j), p->result_stride, from);
         return;
     }
-    for (r = 0; r < m; ++r, from += MEMOPT_I_TILES) {
-        float add[MEMOPT_I_TILES];
-        const size_t at = (i + r) * p->result_stride + j;
-
-        if (w->residual) {
-            memopt_i_to_f32(w->level, add, (const unsigned char *)w->residual + at * memopt_type_bytes(p->result_type),
-                            p->result_type, n);
-            (void)memopt_i_v1_gemm_add(from, from, add, n);
-        }
+    for (r = 0; r < m; ++r, from += MEMOPT_I_TILES)
         memopt_i_from_f32(w->level, memopt_i_tiles_result(c, i + r, j), from, p->result_type, n);
-    }
 }
 
 /* Where a tile's sums are between walks; NULL: at the edge of a result of floats, which they are copied to and from. */
@@ -27638,7 +27634,7 @@ static void memopt_i_tiles_cut(memopt_i_tiles_work *t, size_t workers) {
     const int is_middle = p->depth > 512 && p->depth <= 768;
     size_t across;
 
-    t->carries = p->result_type != MEMOPT_TYPE_F32 || t->work->residual;
+    t->carries = p->result_type != MEMOPT_TYPE_F32 || t->work->end;
     t->depth = is_middle ? 768 : 512;
     t->inner = is_middle ? 384 : 512;
     t->columns = is_middle ? 416 : 640;
@@ -27682,13 +27678,13 @@ static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threa
    A product checked, and done by the unit that is the fastest for it. */
 
 /* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
-   PTRDIFF_MAX: all of them. A residual, NULL for none, is of the result's type and strides, or the result itself. */
-static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const void *residual,
+   PTRDIFF_MAX: all of them. end: NULL, or what is done with sums before they are stored. */
+static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const memopt_i_gemm_end *end,
                               const memopt_threads *threads, void *scratch) {
     memopt_i_gemm_work w;
 
     if (!p->rows || !p->columns) return;
-    w = memopt_i_gemm_begin(p, diagonal, residual, threads, scratch);
+    w = memopt_i_gemm_begin(p, diagonal, end, threads, scratch);
     if (!memopt_i_tiles_run(&w, threads)) memopt_i_gemm_wide(&w, threads);
 }
 
@@ -28694,6 +28690,9 @@ static void memopt_i_ops_result(memopt_product *p, void *data, memopt_type type,
     p->result_type = type;
 }
 
+/* Does it take an end? */
+static int memopt_i_ops_is_builtin(const memopt_i_ops *o) { return o->gemm.multiply_fn == memopt_i_gemm_builtin; }
+
 /* A product by all workers, or by the worker that calls. */
 static memopt_status memopt_i_ops_multiply(const memopt_i_ops *o, const memopt_product *p) {
     return o->gemm.multiply_fn(o->gemm.user, p, o->threads, o->scratch);
@@ -28771,7 +28770,7 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
     memopt_status s = MEMOPT_OK;
 
     if (diagonal >= columns - 1) return memopt_i_ops_multiply_alone(o, p, worker);
-    if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
+    if (memopt_i_ops_is_builtin(o)) {
         memopt_i_gemm_run(p, diagonal, NULL, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
         return MEMOPT_OK;
     }
@@ -30134,6 +30133,12 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
 
 enum { MEMOPT_I_NORM_GROUP = 32 /* rows */, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 65536 /* elements */ };
 #define MEMOPT_I_NORM_SUMS ((size_t)3 << 18) /* bytes: of sums of groups, at most, where a group's are not more */
+
+/* A residual stream, a branch that is added to it, and where the sum goes, which is what is normalised. */
+typedef struct memopt_i_norm_onto {
+    const void *input, *branch;
+    void       *residual;
+} memopt_i_norm_onto;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
@@ -30190,6 +30195,27 @@ MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memo
 }
 
 /* ---- forward ---- */
+/* Rows of a branch are added to the input, rounded. */
+MEMOPT_I_INLINE_FN void R(norm_onto_of)(const memopt_i_norm_onto *to, const memopt_norm *s, size_t at, size_t n) {
+    R(floats) x[V(norm_strip)], branch[V(norm_strip)];
+    size_t k;
+
+    R(typed_read)(x, to->input, s->type, at, n);
+    R(typed_read)(branch, to->branch, s->type, at, n);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < V(norm_strip); ++k)
+        if (k * V(row) < n) x[k] = R(add)(branch[k], x[k]);
+    R(typed_write)(to->residual, s->type, at, x, n);
+}
+
+MEMOPT_I_INLINE_FN void R(norm_onto)(const memopt_i_norm_onto *to, const memopt_norm *s, size_t row, size_t end) {
+    const size_t last = end * s->width;
+    size_t at = row * s->width;
+
+    for (; at + V(norm_group) <= last; at += V(norm_group)) R(norm_onto_of)(to, s, at, V(norm_group));
+    for (; at < last; at += V(row)) R(norm_onto_of)(to, s, at, memopt_i_min(V(row), last - at));
+}
+
 /* is_sum: of x, else of (x - mean)^2 */
 MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int is_sum, R(floats) mean, size_t at,
                                     size_t i, size_t n) {
@@ -30244,7 +30270,8 @@ MEMOPT_I_INLINE_FN void R(norm_affine)(const memopt_norm *s, R(floats) mean, R(f
     R(typed_write)(s->output, s->type, at + i, x, n);
 }
 
-MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, memopt_type type, size_t row, size_t end) {
+MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt_i_norm_onto *onto, memopt_type type,
+                                           size_t row, size_t end) {
     memopt_norm s = *norm; /* what the compiler knows that no store changes */
     const size_t whole = s.width / V(norm_group) * V(norm_group);
     size_t i, k;
@@ -30255,6 +30282,7 @@ MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, memopt_type 
         float mean[2] = { 0, 0 };
         float inverse[2];
 
+        if (onto) R(norm_onto)(onto, &s, row, memopt_i_min(row + 2, end));
         if (!s.rms) R(norm_averages)(mean, &s, 1, mean, at);
         R(norm_averages)(inverse, &s, 0, mean, at);
         for (k = 0; k < 2 && row + k < end; ++k) {
@@ -30270,10 +30298,10 @@ MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, memopt_type 
     }
 }
 
-MEMOPT_I_ROW_FN void V(norm_forward)(const memopt_norm *s, size_t row, size_t end) {
-    if (s->type == MEMOPT_TYPE_F32) R(norm_forward_of)(s, MEMOPT_TYPE_F32, row, end);
-    else if (s->type == MEMOPT_TYPE_BF16) R(norm_forward_of)(s, MEMOPT_TYPE_BF16, row, end);
-    else R(norm_forward_of)(s, MEMOPT_TYPE_F16, row, end);
+MEMOPT_I_ROW_FN void V(norm_forward)(const memopt_norm *s, const memopt_i_norm_onto *onto, size_t row, size_t end) {
+    if (s->type == MEMOPT_TYPE_F32) R(norm_forward_of)(s, onto, MEMOPT_TYPE_F32, row, end);
+    else if (s->type == MEMOPT_TYPE_BF16) R(norm_forward_of)(s, onto, MEMOPT_TYPE_BF16, row, end);
+    else R(norm_forward_of)(s, onto, MEMOPT_TYPE_F16, row, end);
     V(end)();
 }
 
@@ -30394,11 +30422,12 @@ MEMOPT_I_ROW_FN void V(norm_backward)(const memopt_norm *s, float *sums, size_t 
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(void, norm_forward, (const memopt_norm *norm, size_t row, size_t end))
+MEMOPT_I_WIDTHS(void, norm_forward, (const memopt_norm *norm, const memopt_i_norm_onto *onto, size_t row, size_t end))
 MEMOPT_I_WIDTHS(void, norm_backward, (const memopt_norm *norm, float *sums, size_t row, size_t end))
 
 typedef struct memopt_i_norm_task {
     memopt_norm n;      /* with the defaults filled in */
+    const memopt_i_norm_onto *onto; /* NULL, or what makes the input of a forward */
     int         level, is_backward;
     size_t      chunk;  /* groups of rows of a worker's turn */
     size_t      groups; /* whose sums have room */
@@ -30422,7 +30451,7 @@ static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
 
         if (sums) memset(sums, 0, 2 * s->width * sizeof *sums);
         if (t->is_backward) MEMOPT_I_DISPATCH(t->level, norm_backward, (s, sums, row, last));
-        else MEMOPT_I_DISPATCH(t->level, norm_forward, (s, row, last));
+        else MEMOPT_I_DISPATCH(t->level, norm_forward, (s, t->onto, row, last));
     }
 }
 
@@ -30508,6 +30537,7 @@ static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_n
     if (memopt_i_ops_resolve(ops, "norm", norm, o)) return o->c.status;
     *s = *norm;
     t->is_backward = backward;
+    t->onto = NULL;
     t->level = o->level;
     t->total = NULL;
     memopt_i_must_be_flag(&o->c, "rms", s->rms);
@@ -30537,14 +30567,50 @@ MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt
     return memopt_i_ops_return_bytes(&o, t.bytes, bytes);
 }
 
+static void memopt_i_norm_run_forward(const memopt_i_ops *o, memopt_i_norm_task *t) {
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(t->n.rows, MEMOPT_I_NORM_GROUP * t->chunk), memopt_i_norm_rows,
+                          t);
+}
+
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm) {
     memopt_i_ops o;
     memopt_i_norm_task t;
 
     if (memopt_i_norm_resolve(ops, norm, 0, &t, &o) || memopt_i_norm_arrays(&o, &t.n, 0) || memopt_i_ops_ends(&o, 0))
         return o.c.status;
-    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.rows, MEMOPT_I_NORM_GROUP * t.chunk), memopt_i_norm_rows,
-                          &t);
+    memopt_i_norm_run_forward(&o, &t);
+    return MEMOPT_OK;
+}
+
+/* The pointers that a residual adds: what the sum is written over is listed once, as the sum. */
+static memopt_status memopt_i_norm_onto_arrays(memopt_i_ops *o, const memopt_norm *s, const memopt_i_norm_onto *onto) {
+    const size_t all = s->rows * s->width;
+
+    memopt_i_ops_take(o, "residual", onto->residual, s->type, all, MEMOPT_I_OPS_WRITE);
+    if (onto->input != onto->residual) memopt_i_ops_take(o, "input", onto->input, s->type, all, MEMOPT_I_OPS_READ);
+    if (onto->branch != onto->residual) memopt_i_ops_take(o, "branch", onto->branch, s->type, all, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "output", s->output, s->type, all, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take(o, "statistics", s->statistics, MEMOPT_TYPE_F32, 2 * s->rows,
+                      MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "scale", s->scale, s->weight_type, s->width, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "shift", s->shift, s->weight_type, s->width, MEMOPT_I_OPS_OPTIONAL);
+    return memopt_i_ops_no_overlap(o, 0);
+}
+
+MEMOPT_API memopt_status memopt_norm_residual_forward(const memopt_ops *ops, const memopt_norm *norm,
+                                                      const void *branch, void *residual) {
+    memopt_i_ops o;
+    memopt_i_norm_task t;
+    memopt_i_norm_onto onto;
+
+    if (memopt_i_norm_resolve(ops, norm, 0, &t, &o)) return o.c.status;
+    onto.input = t.n.input;
+    onto.branch = branch;
+    onto.residual = residual;
+    if (memopt_i_norm_onto_arrays(&o, &t.n, &onto) || memopt_i_ops_ends(&o, 0)) return o.c.status;
+    t.n.input = residual;
+    t.onto = &onto;
+    memopt_i_norm_run_forward(&o, &t);
     return MEMOPT_OK;
 }
 
@@ -30578,8 +30644,9 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               convert whole tensors to float to work on them.
    Idea       Elements are walked in pieces of a few hundred floats on the stack, each converted, worked on and written
               once. An activation's backward makes its output again on the way, as the next layer's gradient needs it.
-              Dropout draws its bits again by place. What a linear layer's activation works on is still in the cache:
-              the product is made some rows at a time. A residual is added by the product, or by the activation.
+              Dropout draws its bits again by place. A linear layer's activation and residual, and the gradient of the
+              activation before it, are the end of the product, while a chunk of it is in the cache. A gemm of the
+              caller's has no such end: there the product is made some rows at a time, and passes follow.
    Sums       of gradients over rows are in row order, so the work is dealt by columns. They are float; 16-bit gradients
               are rounded once a call. Only a token's gradient is rounded once for every 256 rows, where the token is
               among them: there is no scratch to note down where all its rows are.
@@ -30595,11 +30662,11 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               the threshold, not of the rate. What is dropped is 0 even where it was infinite.
    Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
               its speed in float32, 0.25 to 0.7 in 16 bits, where arithmetic counts. Of GELU's 53 cycles for 64 elements
-              of bf16 in the first cache (Zen 5) its four divisions take 30. Stack: 5 KiB of a worker. */
+              of bf16 in the first cache (Zen 5) its four divisions take 30. Stack: 7 KiB of a worker. */
 
 #define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
-#define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements of a linear layer's output between product and activation, */
-#define MEMOPT_I_LAYER_TALL  384               /* in multiples of rows that cost the built-in gemm nothing */
+#define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements between a product of the caller's and its activation, */
+#define MEMOPT_I_LAYER_TALL  384               /* in multiples of so many rows */
 
 /* elements on the stack */
 enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128, MEMOPT_I_BIAS_COLUMNS = 256 };
@@ -30767,6 +30834,80 @@ static memopt_i_matrix memopt_i_linear_gradients(const memopt_linear *x) {
     return memopt_i_matrix_at(x->grad_output, x->type, 0, x->outputs);
 }
 
+/* ---- the end of a product: activation and residual, or an activation's gradient ---- */
+typedef struct memopt_i_linear_end {
+    memopt_type       type;
+    memopt_activation activation;
+    size_t            columns;         /* of the result */
+    int               rounds;          /* the sums, first: what goes through an activation is what memory holds */
+    void             *pre_activation;  /* NULL, or receives what goes into the activation */
+    const void       *residual;        /* NULL, or is added last */
+    const void       *gradient_at;     /* NULL, or what went into the activation whose gradient this is */
+} memopt_i_linear_end;
+
+enum { MEMOPT_I_LINEAR_SUMS = 1024 }; /* at a time: at least as many as a chunk of a product has columns */
+
+/* Rows of an array, side by side. */
+static void memopt_i_linear_gather(const memopt_i_linear_end *t, int level, float *to, const void *from, size_t at,
+                                   size_t rows, size_t n) {
+    size_t row;
+    for (row = 0; row < rows; ++row)
+        memopt_i_row_load(level, to + row * n, from, t->type, at + row * t->columns, n);
+}
+
+static void memopt_i_linear_scatter(const memopt_i_linear_end *t, int level, void *to, const float *from, size_t at,
+                                    size_t rows, size_t n) {
+    size_t row;
+    for (row = 0; row < rows; ++row)
+        memopt_i_row_store(level, to, t->type, at + row * t->columns, from + row * n, n);
+}
+
+/* Rows of sums that lie side by side. */
+static void memopt_i_linear_end_rows(const memopt_i_linear_end *t, int level, float *sums, size_t at, size_t rows,
+                                     size_t n) {
+    const size_t all = rows * n;
+    uint16_t words[MEMOPT_I_LINEAR_SUMS];
+    float other[MEMOPT_I_LINEAR_SUMS];
+
+    if (t->rounds) {
+        memopt_i_from_f32(level, words, sums, t->type, all);
+        memopt_i_to_f32(level, sums, words, t->type, all);
+    }
+    if (t->gradient_at) {
+        memopt_i_linear_gather(t, level, other, t->gradient_at, at, rows, n);
+        memopt_i_row_act_grad(level, sums, NULL, other, sums, t->activation, all);
+        return;
+    }
+    if (t->pre_activation) memopt_i_linear_scatter(t, level, t->pre_activation, sums, at, rows, n);
+    memopt_i_row_act(level, sums, sums, t->activation, all);
+    if (!t->residual) return;
+    memopt_i_linear_gather(t, level, other, t->residual, at, rows, n);
+    memopt_i_row_add(level, sums, other, 1.0f, all);
+}
+
+static void memopt_i_linear_end_of(const void *user, int level, float *sums, size_t stride, size_t at, size_t rows,
+                                   size_t n) {
+    const memopt_i_linear_end *t = (const memopt_i_linear_end *)user;
+    const size_t step = stride == n ? memopt_i_max(1, MEMOPT_I_LINEAR_SUMS / n) : 1;
+    size_t row;
+
+    for (row = 0; row < rows; row += step)
+        memopt_i_linear_end_rows(t, level, sums + row * stride, at + row * t->columns, memopt_i_min(step, rows - row),
+                                 n);
+}
+
+/* By the built-in gemm: a product and its end. */
+static memopt_status memopt_i_linear_run(const memopt_i_ops *o, const memopt_product *p, const memopt_i_linear_end *t) {
+    memopt_i_gemm_end end;
+
+    end.fn = memopt_i_linear_end_of;
+    end.user = t;
+    end.is_aside = t->residual == p->result;
+    memopt_i_gemm_run(p, PTRDIFF_MAX, &end, o->threads, o->scratch);
+    return MEMOPT_OK;
+}
+
+/* ---- forward ---- */
 /* Residual + bias, for a gemm of the caller's to add onto. */
 typedef struct memopt_i_linear_begin {
     const memopt_linear *x;
@@ -30796,14 +30937,10 @@ static void memopt_i_linear_begin_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
-/* A product, and then the residual. The built-in gemm adds it to its sums; another adds its sums to it. */
-static memopt_status memopt_i_linear_multiply(const memopt_i_ops *o, const memopt_linear *x, memopt_product *p) {
+/* A product onto the residual, by a gemm of the caller's. */
+static memopt_status memopt_i_linear_onto(const memopt_i_ops *o, const memopt_linear *x, memopt_product *p) {
     memopt_i_linear_begin t;
 
-    if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
-        memopt_i_gemm_run(p, PTRDIFF_MAX, x->residual, o->threads, o->scratch);
-        return MEMOPT_OK;
-    }
     t.x = x;
     t.bias = p->bias;
     t.level = o->level;
@@ -30820,21 +30957,41 @@ static int memopt_i_linear_is_product(const memopt_linear *x) {
     return x->activation == MEMOPT_ACTIVATION_NONE && (!x->pre_activation || x->pre_activation == x->output);
 }
 
-/* Rows from first on; all of it where nothing follows. */
-static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
-                                          size_t first, size_t count) {
+static memopt_product memopt_i_linear_product(const memopt_linear *x, const float *bias, void *result, size_t first,
+                                              size_t count) {
     memopt_product p = memopt_i_ops_product(count, x->outputs, x->inputs,
                                             memopt_i_matrix_at(x->input, x->type, first * x->inputs, x->inputs),
                                             memopt_i_linear_weights(x));
-    memopt_activation_args a;
-    memopt_status s;
 
     p.right_transposed = 1;
     p.bias = bias;
-    memopt_i_ops_result(&p, z, x->type, first * x->outputs, x->outputs);
-    if (x->residual && memopt_i_linear_is_product(x)) return memopt_i_linear_multiply(o, x, &p);
-    s = memopt_i_ops_multiply(o, &p);
-    if (s || memopt_i_linear_is_product(x)) return s;
+    memopt_i_ops_result(&p, result, x->type, first * x->outputs, x->outputs);
+    return p;
+}
+
+/* All in the product. */
+static memopt_status memopt_i_linear_fused(const memopt_i_ops *o, const memopt_linear *x, const float *bias) {
+    const memopt_product p = memopt_i_linear_product(x, bias, x->output, 0, x->rows);
+    memopt_i_linear_end t;
+
+    memset(&t, 0, sizeof t);
+    t.type = x->type;
+    t.activation = x->activation;
+    t.columns = x->outputs;
+    t.rounds = x->type != MEMOPT_TYPE_F32 && !memopt_i_linear_is_product(x);
+    t.pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
+    t.residual = x->residual;
+    return memopt_i_linear_run(o, &p, &t);
+}
+
+/* By a gemm of the caller's: rows from first on, and their activation while they are in the cache. */
+static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
+                                          size_t first, size_t count) {
+    const memopt_product p = memopt_i_linear_product(x, bias, z, first, count);
+    memopt_activation_args a;
+    memopt_status s = memopt_i_ops_multiply(o, &p);
+
+    if (s) return s;
     memset(&a, 0, sizeof a);
     a.n = count * x->outputs;
     a.activation = x->activation;
@@ -30843,6 +31000,20 @@ static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_li
     a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
     memopt_i_activation_run(o, &a, x->residual ? memopt_i_row_at(x->residual, x->type, first * x->outputs) : NULL, 0);
     return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_linear_all(const memopt_i_ops *o, const memopt_linear *x, const float *bias) {
+    const size_t step = memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
+    void *z = x->pre_activation ? x->pre_activation : x->output;
+    memopt_product p = memopt_i_linear_product(x, bias, z, 0, x->rows);
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    if (memopt_i_linear_is_product(x))
+        return x->residual ? memopt_i_linear_onto(o, x, &p) : memopt_i_ops_multiply(o, &p);
+    for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
+        s = memopt_i_linear_rows(o, x, bias, z, i, memopt_i_min(step, x->rows - i));
+    return s;
 }
 
 /* The residual, of `count` elements. */
@@ -30866,9 +31037,8 @@ static memopt_status memopt_i_linear_residual(memopt_i_ops *o, const memopt_line
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear) {
     const memopt_linear *x = linear;
     memopt_i_ops o;
-    size_t bytes, out, step, i;
+    size_t bytes, out;
     const float *bias;
-    void *z;
     memopt_status s = memopt_i_linear_resolve(ops, x, &o, &bytes);
 
     if (s != MEMOPT_OK) return s;
@@ -30888,12 +31058,9 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
         memopt_i_to_f32(o.level, wide, x->bias, x->weight_type, x->outputs);
         bias = wide;
     }
-    z = x->pre_activation ? x->pre_activation : x->output;
-    step = memopt_i_linear_is_product(x) ? x->rows
-         : memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
-    for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
-        s = memopt_i_linear_rows(&o, x, bias, z, i, memopt_i_min(step, x->rows - i));
-    return memopt_i_ops_end(&o, s);
+    if (memopt_i_ops_is_builtin(&o) && (x->residual || !memopt_i_linear_is_product(x)))
+        return memopt_i_linear_fused(&o, x, bias);
+    return memopt_i_ops_end(&o, memopt_i_linear_all(&o, x, bias));
 }
 
 /* The sum of rows, some columns of it. */
@@ -30931,13 +31098,51 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_BIAS_COLUMNS), memopt_i_bias_chunk, &t);
 }
 
-static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
+/* The gradient of the input, or, with an activation, of what went into that. */
+static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x,
+                                                memopt_activation activation, const void *pre_activation) {
     memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_gradients(x),
                                             memopt_i_linear_weights(x));
+    memopt_i_linear_end t;
+    memopt_activation_args a;
+    memopt_status s;
 
+    if (!p.rows || !p.columns) return MEMOPT_OK;
     p.accumulate = x->accumulate_input;
     memopt_i_ops_result(&p, x->grad_input, x->type, 0, x->inputs);
-    return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
+    if (activation && memopt_i_ops_is_builtin(o)) {
+        memset(&t, 0, sizeof t);
+        t.type = x->type;
+        t.activation = activation;
+        t.columns = x->inputs;
+        t.rounds = x->type != MEMOPT_TYPE_F32;
+        t.gradient_at = pre_activation;
+        return memopt_i_linear_run(o, &p, &t);
+    }
+    s = memopt_i_ops_multiply(o, &p);
+    if (s || !activation) return s;
+    memset(&a, 0, sizeof a);
+    a.n = x->rows * x->inputs;
+    a.activation = activation;
+    a.type = x->type;
+    a.input = pre_activation;
+    a.grad_output = a.grad_input = x->grad_input;
+    memopt_i_activation_run(o, &a, NULL, 1);
+    return MEMOPT_OK;
+}
+
+/* What the activation before the layer needs. */
+static memopt_status memopt_i_linear_before(memopt_i_ops *o, const memopt_linear *x, memopt_activation activation,
+                                            const void *pre_activation) {
+    const size_t count = x->rows * x->inputs;
+    const size_t bytes = count * memopt_type_bytes(x->type);
+
+    if (memopt_i_activation_check(&o->c, activation) || !activation || !x->grad_input) return o->c.status;
+    memopt_i_must(&o->c, !x->accumulate_input, "accumulate_input", "is set, and there is an activation");
+    memopt_i_ops_take(o, "pre_activation", pre_activation, x->type, count, MEMOPT_I_OPS_READ);
+    if (!o->c.status && !o->count_scratch && memopt_i_overlaps(x->grad_input, bytes, pre_activation, bytes))
+        return memopt_i_refuse_overlap(&o->c, "grad_input", "pre_activation");
+    return o->c.status;
 }
 
 static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const memopt_linear *x) {
@@ -30950,7 +31155,8 @@ static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const m
     return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
+MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
+                                                        memopt_activation activation, const void *pre_activation) {
     const memopt_linear *x = linear;
     memopt_i_ops o;
     size_t bytes, in, out, weights;
@@ -30971,11 +31177,16 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
     memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, maybe);
     memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, maybe);
+    memopt_i_linear_before(&o, x, activation, pre_activation);
     if (memopt_i_ops_ends(&o, bytes)) return o.c.status;
-    if (x->grad_input) s = memopt_i_linear_grad_input(&o, x);
+    if (x->grad_input) s = memopt_i_linear_grad_input(&o, x, activation, pre_activation);
     if (x->grad_weights && s == MEMOPT_OK) s = memopt_i_linear_grad_weights(&o, x);
     if (x->grad_bias && s == MEMOPT_OK) memopt_i_linear_bias(&o, x);
     return memopt_i_ops_end(&o, s);
+}
+
+MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
+    return memopt_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL);
 }
 
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */

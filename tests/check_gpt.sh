@@ -10,11 +10,16 @@ gpt() { timeout 300 build/train_gpt --quiet "$@"; }
 field() { sed -n "s/.*\"$1\": *\([-0-9.e+][-0-9.e+]*\|\"[^\"]*\"\).*/\1/p" "$work/run.json" | head -n 1; } # of the run just made
 
 # ---- the same bits, whatever is saved ----
+text_for() { # common switches: runs that are compared train on one text, though memopt.h may be edited meanwhile
+    [ -e "$work/trained_on.txt" ] || cp memopt.h "$work/trained_on.txt" || exit 1
+    case $1 in *"--model vit"*) ;; *) echo "--data $work/trained_on.txt" ;; esac
+}
 family() { # common switches, then one line of switches a run on stdin: all the same losses and weights
     first=
+    data=$(text_for "$1")
     while read -r line; do
         # shellcheck disable=SC2086
-        gpt $1 $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 $line: $(cat "$work/said")"
+        gpt $1 $data $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 $line: $(cat "$work/said")"
         got=$(grep -E '"(losses|held_back_losses|weights_hash)"' "$work/run.json")
         [ -n "$got" ] || fail "no losses or hash with $1 $line"
         first=${first:-$got}
@@ -52,7 +57,8 @@ END
 --keep overhead:20 --attention lean --head chunk:77 --mlp chunk:65
 END
     hash="$(field weights_hash)" # looking at what is held back changes nothing
-    gpt --steps 7 --layers 2 --batch 3 --accumulate 2 --validate 7 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+    # shellcheck disable=SC2086
+    gpt $data --steps 7 --layers 2 --batch 3 --accumulate 2 --validate 7 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
     [ "$(field weights_hash)" = "$hash" ] || fail "other weights when looked at more often"
     family "--steps 4 --layers 2 --dropout 0.1 --fuse-step --gradients bf16 --validate 2" <<END
 --keep arena
@@ -95,9 +101,10 @@ as_planned() { # of the run just made: bytes of every rank by tag; calls and byt
 }
 ranks_family() { # common switches, and then "ranks stage more" a line on stdin: one hash, the same losses
     first=
+    data=$(text_for "$1")
     while read -r ranks stage more; do
         # shellcheck disable=SC2086
-        gpt $1 --ranks $ranks --stage $stage $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 --ranks $ranks --stage $stage $more: $(cat "$work/said")"
+        gpt $1 $data --ranks $ranks --stage $stage $more --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 --ranks $ranks --stage $stage $more: $(cat "$work/said")"
         got=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
         [ -n "$got" ] || fail "no losses or hash with $1 --ranks $ranks --stage $stage $more"
         first=${first:-$got}

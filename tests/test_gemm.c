@@ -447,7 +447,13 @@ static void gemm_triangles(void) {
         free(left); free(right); free(raw); gemm_free(&g);
     }
 }
-/* Sums and a residual, which may be what the result overwrites. */
+/* The end of a product: it adds a residual, which may be what the result overwrites. */
+typedef struct gemm_residual { const void *data; memopt_type type; size_t stride; } gemm_residual;
+static void gemm_add_residual(const void *user, int level, float *sums, size_t stride, size_t at, size_t rows, size_t n) {
+    const gemm_residual *r = (const gemm_residual *)user; size_t i, j;
+    (void)level;
+    for (i = 0; i < rows; ++i) for (j = 0; j < n; ++j) sums[i * stride + j] += gemm_get(r->data, r->type, at + i * r->stride + j);
+}
 static void gemm_residuals(void) {
     uint64_t seed = 17; int round, level;
     for (round = 0; round < 48; ++round) {
@@ -460,12 +466,14 @@ static void gemm_residuals(void) {
         for (i = 0; i < n; ++i) sums[i] = gemm_get(g.first, type, i);
         CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
         for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
-            void *residual = gemm_alloc(g.result_bytes); memopt_threads t;
+            void *residual = gemm_alloc(g.result_bytes); memopt_threads t; gemm_residual r; memopt_i_gemm_end end;
             memset(&t, 0, sizeof t);
             t.simd_level = level;
             p = g.p; p.result = gemm_alloc(g.result_bytes);
             memcpy(residual, g.first, g.result_bytes); memcpy(p.result, g.first, g.result_bytes);
-            memopt_i_gemm_run(&p, PTRDIFF_MAX, level % 2 ? residual : p.result, &t, scratch);
+            r.data = level % 2 ? residual : p.result; r.type = type; r.stride = p.result_stride;
+            end.fn = gemm_add_residual; end.user = &r; end.is_aside = r.data == p.result;
+            memopt_i_gemm_run(&p, PTRDIFF_MAX, &end, &t, scratch);
             for (wrong = 0, i = 0; i < n; ++i) {
                 const size_t column = i % p.result_stride; float want = gemm_get(g.first, type, i);
                 if (column < columns) want += sums[i];

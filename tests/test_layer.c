@@ -1004,6 +1004,44 @@ static void layer_residual_gradient(void) { /* is grad_output: backward neither 
     CHECK(!memcmp(x.grad_input, y.grad_input, 120) && !memcmp(x.grad_weights, y.grad_weights, 168) && !memcmp(x.grad_bias, y.grad_bias, 28));
     layer_done();
 }
+/* A gradient through the activation before the layer: the bits of two calls; the other gradients do not change. */
+static void layer_through_case(size_t rows, size_t inputs, size_t outputs, memopt_type type, memopt_activation activation, int asks) {
+    const size_t n = rows * inputs, bytes = memopt_type_bytes(type); test_worker_set set; int level, workers;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+        for (workers = 0; workers <= 3; workers += 3) {
+            const memopt_threads threads = test_workers(&set, workers, level); layer_asked asked = { 0, 0, 0 };
+            memopt_linear x = layer_linear(rows, inputs, outputs, type, type, type), y = x; memopt_activation_args a;
+            memopt_ops ops = layer_ops(&threads, &x); const void *before = layer_new(type, n, 21);
+            if (asks) { ops.gemm.multiply_fn = layer_asking; ops.gemm.user = &asked; ops.gemm.scratch_bytes = MEMOPT_GEMM_SCRATCH; }
+            y.grad_input = layer_new(type, n, 22); y.grad_weights = layer_new(type, outputs * inputs, 23); y.grad_bias = layer_new(type, outputs, 24);
+            memset(&a, 0, sizeof a);
+            a.n = n; a.activation = activation; a.type = type; a.input = before; a.grad_output = a.grad_input = x.grad_input;
+            CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK && memopt_activation_backward(&ops, &a) == MEMOPT_OK);
+            CHECK_AT(memopt_linear_backward_through(&ops, &y, activation, before) == MEMOPT_OK, level);
+            CHECK_AT(memcmp(x.grad_input, y.grad_input, n * bytes) == 0 && layer_end_is_kept(type, y.grad_input, n), level);
+            CHECK_AT(memcmp(x.grad_weights, y.grad_weights, outputs * inputs * bytes) == 0, level);
+            CHECK_AT(memcmp(x.grad_bias, y.grad_bias, outputs * bytes) == 0, level);
+            layer_done();
+        }
+}
+static void layer_through_values(void) { /* sizes around tiles, and chunks of 288 and 768 columns */
+    static const size_t sizes[][3] = { { 1, 1, 1 }, { 3, 5, 0 }, { 7, 33, 5 }, { 13, 40, 193 }, { 400, 9, 3 }, { 5, 300, 400 }, { 2, 801, 7 } };
+    size_t i; int k;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+        for (k = 0; k < 3; ++k)
+            layer_through_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], (memopt_activation)(1 + (i + (size_t)k) % 3), i == 3);
+}
+static void layer_through_nothing(void) { /* without an activation, or grad_input, it is the plain backward */
+    memopt_linear x = layer_linear(5, 6, 7, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; const memopt_ops ops = layer_ops(NULL, &x);
+    y.grad_input = layer_new(MEMOPT_TYPE_F32, 30, 1); y.grad_weights = layer_new(MEMOPT_TYPE_F32, 42, 1);
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    CHECK(memopt_linear_backward_through(&ops, &y, MEMOPT_ACTIVATION_NONE, NULL) == MEMOPT_OK);
+    CHECK(!memcmp(x.grad_input, y.grad_input, 120) && !memcmp(x.grad_weights, y.grad_weights, 168));
+    y.grad_input = NULL; memset(y.grad_weights, 0, 168); y.accumulate_input = 1;
+    CHECK(memopt_linear_backward_through(&ops, &y, MEMOPT_ACTIVATION_GELU, NULL) == MEMOPT_OK);
+    CHECK(!memcmp(x.grad_weights, y.grad_weights, 168));
+    layer_done();
+}
 
 /* ---- why: each change to what is right is told by its own line ---- */
 static memopt_status layer_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
@@ -1069,6 +1107,13 @@ static void layer_linear_errors(void) {
                 "residual is output, where the activation works without pre_activation");
     LINEAR_SAYS((x.residual = x.pre_activation = x.output, x.activation = MEMOPT_ACTIVATION_RELU), forward(&o, &x), ARGUMENT,
                 "residual is output, where the activation works without pre_activation");
+    LINEAR_SAYS((void)0, backward_through(&o, &x, (memopt_activation)test_number_of(7), layer_room), ARGUMENT, "activation 7, no such memopt_activation");
+    LINEAR_SAYS(x.accumulate_input = 1, backward_through(&o, &x, MEMOPT_ACTIVATION_SILU, layer_room), ARGUMENT,
+                "accumulate_input is set, and there is an activation");
+    LINEAR_SAYS((void)0, backward_through(&o, &x, MEMOPT_ACTIVATION_SILU, NULL), ARGUMENT, "pre_activation is NULL");
+    LINEAR_SAYS((void)0, backward_through(&o, &x, MEMOPT_ACTIVATION_SILU, LAYER_ODD(layer_room)), ARGUMENT, "pre_activation is misaligned");
+    LINEAR_SAYS((void)0, backward_through(&o, &x, MEMOPT_ACTIVATION_SILU, (float *)x.grad_input + 15), ARGUMENT, "grad_input overlaps pre_activation");
+    ACCEPTS(o.error, x = right, memopt_linear_backward_through(&o, &x, MEMOPT_ACTIVATION_SILU, (float *)x.grad_input + 16));
     ACCEPTS(o.error, (x = right, x.residual = x.output), memopt_linear_forward(&o, &x));
     ACCEPTS(o.error, (x = right, x.residual = x.pre_activation = x.output), memopt_linear_forward(&o, &x));
     ACCEPTS(o.error, (x = right, x.residual = layer_room + 144), memopt_linear_forward(&o, &x));
@@ -1244,6 +1289,8 @@ static void test_layer(void) {
     RUN(layer_residual_with_a_gemm);
     RUN(layer_residual_scratch);
     RUN(layer_residual_gradient);
+    RUN(layer_through_values);
+    RUN(layer_through_nothing);
     RUN(layer_sums_are_float);
     RUN(layer_activation_values);
     RUN(layer_activation_in_place);

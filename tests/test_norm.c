@@ -473,6 +473,29 @@ static void norm_in_place(void) { /* output over input; no statistics wanted; gr
         norm_close(&a); norm_close(&b);
     }
 }
+/* A branch onto the residual stream and the norm of that: the bits of two passes; the sum in memory of its own, over the input,
+   over the branch. */
+static void norm_residual(void) {
+    int i, level, workers, place; test_worker_set set;
+    for (i = 0; i < 48; ++i)
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+            for (workers = 0; workers <= 3; workers += 3) {
+                const memopt_threads t = test_workers(&set, workers, level); const memopt_ops ops = norm_ops(&t);
+                norm_spec s = norm_spec_of(i); norm_model a, b; memopt_dropout d; norm_slot *sum;
+                s.rows = i % 8 == 7 ? 67 : s.rows;
+                place = (i + workers) % 3;
+                norm_open(&a, &s); norm_open(&b, &s);
+                sum = &b.slot[place == 0 ? NORM_DX : place == 1 ? NORM_X : NORM_G];
+                memset(&d, 0, sizeof d);
+                d.n = s.rows * s.width; d.type = s.type; d.input = a.slot[NORM_G].data; d.residual = d.output = a.slot[NORM_X].data;
+                CHECK(memopt_dropout_forward(NULL, &d) == MEMOPT_OK && memopt_norm_forward(NULL, &a.n) == MEMOPT_OK);
+                CHECK(memopt_norm_residual_forward(&ops, &b.n, b.slot[NORM_G].data, sum->data) == MEMOPT_OK);
+                CHECK_AT(norm_hash(1, &a.slot[NORM_X]) == norm_hash(1, sum), i * 100 + level);
+                CHECK_AT(norm_hash(1, &a.slot[NORM_Y]) == norm_hash(1, &b.slot[NORM_Y]), i * 100 + level);
+                CHECK_AT(norm_hash(1, &a.slot[NORM_STATISTICS]) == norm_hash(1, &b.slot[NORM_STATISTICS]), i * 100 + level);
+                norm_untouched(&b); norm_close(&a); norm_close(&b);
+            }
+}
 static void norm_zero_scale(void) { /* from the output, h counts as 0 where a scale is 0 (of either sign) */
     int level; size_t i, row;
     for (level = 1; level <= memopt_simd_best(); ++level) {
@@ -674,6 +697,18 @@ static void norm_errors(void) {
     ACCEPTS(o.error, n = right, memopt_norm_scratch(&o, p, &bytes));
     REFUSES(o.error, n = right, memopt_norm_scratch(&o, p, NULL), MEMOPT_ERR_ARGUMENT, "norm: bytes is NULL");
     NORM_SAYS(n.grad_shift = o.scratch, backward, ARGUMENT, "scratch overlaps grad_shift");
+#define RESIDUAL_SAYS(change, branch, sum, text) REFUSES(o.error, (n = right, change), \
+    memopt_norm_residual_forward(&o, p, branch, sum), MEMOPT_ERR_ARGUMENT, "norm: " text)
+    ACCEPTS(o.error, n = right, memopt_norm_residual_forward(&o, p, room + 64, room + 64));
+    ACCEPTS(o.error, n = right, memopt_norm_residual_forward(&o, p, room + 64, room));
+    RESIDUAL_SAYS((void)0, NULL, room + 80, "branch is NULL");
+    RESIDUAL_SAYS((void)0, (char *)room + 257, room + 80, "branch is misaligned");
+    RESIDUAL_SAYS((void)0, room + 64, NULL, "residual is NULL");
+    RESIDUAL_SAYS((void)0, room + 64, room + 15, "residual overlaps input");
+    RESIDUAL_SAYS((void)0, room + 64, room + 65, "residual overlaps branch");
+    RESIDUAL_SAYS((void)0, room + 64, room + 16, "output overlaps residual");
+    RESIDUAL_SAYS((void)0, room + 20, room + 80, "output overlaps branch");
+    RESIDUAL_SAYS(n.input = NULL, room + 64, room + 80, "input is NULL");
     NORM_SAYS(n.input = NULL, forward, ARGUMENT, "input is NULL");
     NORM_SAYS(n.output = NULL, forward, ARGUMENT, "output is NULL");
     NORM_SAYS(n.input = n.output = NULL, backward, ARGUMENT, "output is NULL");
@@ -718,6 +753,7 @@ void test_norm(void) {
     RUN(norm_same_bits);
     RUN(norm_empty);
     RUN(norm_in_place);
+    RUN(norm_residual);
     RUN(norm_zero_scale);
     RUN(norm_hard_rows);
     RUN(norm_offset_rows);

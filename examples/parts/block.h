@@ -196,14 +196,16 @@ static inline memopt_status transformer_activation(const transformer_work *w, vo
     return w->shape->swiglu ? memopt_swiglu_forward(&w->ops, &swiglu) : memopt_activation_forward(&w->ops, &gelu);
 }
 
-/* From the gradient at hidden: of SwiGLU it comes to lie at up, of GELU at hidden. */
-static inline memopt_status transformer_activation_backward(const transformer_work *w, void *up, void *hidden) {
+/* From the gradient of the rows after DOWN to that at up: SwiGLU's comes to lie at up, GELU's, inside the product, at
+   hidden. */
+static inline memopt_status transformer_down_backward(const transformer_work *w, const void *grad, void *up,
+                                                      void *hidden) {
+    const memopt_activation inside = w->shape->swiglu ? MEMOPT_ACTIVATION_NONE : MEMOPT_ACTIVATION_GELU;
     memopt_swiglu swiglu = transformer_swiglu(w, up, hidden);
-    memopt_activation_args gelu = transformer_gelu(w, up, hidden);
+    memopt_status s = transformer_linear_backward_through(w, TRANSFORMER_DOWN, hidden, grad, hidden, inside, up);
 
     swiglu.output = NULL;
-    gelu.output = NULL;
-    return w->shape->swiglu ? memopt_swiglu_backward(&w->ops, &swiglu) : memopt_activation_backward(&w->ops, &gelu);
+    return s || !w->shape->swiglu ? s : memopt_swiglu_backward(&w->ops, &swiglu);
 }
 
 /* Rows at a time: a multiple of 32, because sums over rows are made of groups of 32. */
@@ -270,8 +272,7 @@ static inline memopt_status transformer_mlp_rows_backward(const transformer_work
     if (!s && again) s = memopt_linear_forward(&w->ops, &linear);
     if (!s) s = transformer_half_backward(w, plane, &grad);
     if (!s) s = transformer_activation(w, up, hidden); /* hidden is made again, and becomes its own gradient: */
-    if (!s) s = transformer_linear_backward(w, TRANSFORMER_DOWN, hidden, grad, hidden);
-    if (!s) s = transformer_activation_backward(w, up, hidden);
+    if (!s) s = transformer_down_backward(w, grad, up, hidden);
     if (!s) s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, input, plane, statistics);
     if (!s) s = transformer_linear_backward(w, TRANSFORMER_UP, plane, w->shape->swiglu ? up : hidden, plane);
     return s ? s : transformer_half_end(w, statistics, plane);

@@ -129,10 +129,11 @@ static inline memopt_status memopt_embedding_backward(const transformer_ops *ops
     return device_told(ops, bytes, s);
 }
 
-static inline memopt_status memopt_linear_backward(const transformer_ops *ops, const memopt_linear *x) {
+static inline memopt_status memopt_linear_backward_through(const transformer_ops *ops, const memopt_linear *x,
+                                                           memopt_activation activation, const void *pre_activation) {
     size_t bytes = 0;
     const memopt_cuda_status s = ops->count_scratch ? memopt_cuda_linear_scratch(&ops->cuda, x, &bytes)
-                                                    : memopt_cuda_linear_backward(&ops->cuda, x, ops->stream);
+        : memopt_cuda_linear_backward_through(&ops->cuda, x, activation, pre_activation, ops->stream);
 
     return device_told(ops, bytes, s);
 }

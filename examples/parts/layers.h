@@ -76,9 +76,12 @@ static inline memopt_linear transformer_linear(const transformer_work *w, size_t
     return l;
 }
 
-/* The gradients of the weights, and then, in a call of its own, that of the input: it may lie where the input lay. */
-static inline memopt_status transformer_linear_backward(const transformer_work *w, size_t i, const void *input,
-                                                        const void *grad_output, void *grad_input) {
+/* The gradients of the weights, and then, in a call of its own, that of the input, or of what went into the activation
+   that made it: it may lie where the input lay. */
+static inline memopt_status transformer_linear_backward_through(const transformer_work *w, size_t i, const void *input,
+                                                                const void *grad_output, void *grad_input,
+                                                                memopt_activation activation,
+                                                                const void *pre_activation) {
     memopt_linear l = transformer_linear(w, i, input, NULL);
     memopt_status s;
 
@@ -86,12 +89,17 @@ static inline memopt_status transformer_linear_backward(const transformer_work *
     l.grad_weights = w->gradients[i];
     l.grad_bias = w->gradients[i + 1];
     l.accumulate = transformer_accumulates(w);
-    s = memopt_linear_backward(&w->ops, &l);
+    s = memopt_linear_backward_through(&w->ops, &l, MEMOPT_ACTIVATION_NONE, NULL);
     l.grad_weights = NULL;
     l.grad_bias = NULL;
     l.input = NULL;
     l.grad_input = grad_input;
-    return s || !grad_input ? s : memopt_linear_backward(&w->ops, &l);
+    return s || !grad_input ? s : memopt_linear_backward_through(&w->ops, &l, activation, pre_activation);
+}
+
+static inline memopt_status transformer_linear_backward(const transformer_work *w, size_t i, const void *input,
+                                                        const void *grad_output, void *grad_input) {
+    return transformer_linear_backward_through(w, i, input, grad_output, grad_input, MEMOPT_ACTIVATION_NONE, NULL);
 }
 
 /* ---- the end of a half: output = x + dropout(linear(input)), and back ---- */

@@ -6265,11 +6265,13 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin_with_progress(memopt_opti
                                                                      memopt_cuda_optim_progress *d_progress,
                                                                      void *d_scratch, size_t scratch_bytes,
                                                                      memopt_cuda_stream stream) {
-    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
+    optim_known known = { NULL, d_progress };
     optim_call c;
     memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
-    return s ? s : optim_begin(&c, run, known);
+    if (s) return s;
+    known.d_factor = &d_progress->factor;
+    return optim_begin(&c, run, known);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
@@ -6444,11 +6446,13 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_step_with_progress(memopt_optim
                                                                     memopt_cuda_optim_progress *d_progress,
                                                                     void *d_scratch, size_t scratch_bytes,
                                                                     memopt_cuda_stream stream) {
-    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
+    optim_known known = { NULL, d_progress };
     optim_call c;
     memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
-    return s ? s : optim_step(&c, run, known);
+    if (s) return s;
+    known.d_factor = &d_progress->factor;
+    return optim_step(&c, run, known);
 }
 
 PUBLIC memopt_cuda_status api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,

@@ -11,7 +11,7 @@
 
 #define LANES_FN __attribute__((target("avx2,fma,f16c"), unused)) static inline
 
-typedef union lanes {
+typedef union lanes_parts {
     __m512 ps;
     __m512i si;
     __m512d pd;
@@ -27,12 +27,12 @@ typedef union lanes {
     uint16_t w[32];
     uint8_t b[64];
     int8_t c[64];
-} lanes;
+} lanes_parts;
 
 /* What AVX2 has, by halves: S is the suffix of the type, ps, si or pd. */
 #define LANES_HALVES_1(name, S, T) \
     LANES_FN T lanes_##name(T x) { \
-        lanes a; \
+        lanes_parts a; \
         a.S = x; \
         a.S##2[0] = _mm256_##name(a.S##2[0]); \
         a.S##2[1] = _mm256_##name(a.S##2[1]); \
@@ -40,7 +40,7 @@ typedef union lanes {
     }
 #define LANES_HALVES_2(name, twin, S, T) \
     LANES_FN T lanes_##name(T x, T y) { \
-        lanes a, b; \
+        lanes_parts a, b; \
         a.S = x; \
         b.S = y; \
         a.S##2[0] = _mm256_##twin(a.S##2[0], b.S##2[0]); \
@@ -49,7 +49,7 @@ typedef union lanes {
     }
 #define LANES_HALVES_3(name, S, T) \
     LANES_FN T lanes_##name(T x, T y, T z) { \
-        lanes a, b, c; \
+        lanes_parts a, b, c; \
         a.S = x; \
         b.S = y; \
         c.S = z; \
@@ -59,7 +59,7 @@ typedef union lanes {
     }
 #define LANES_SHIFT(name) \
     LANES_FN __m512i lanes_##name(__m512i x, unsigned by) { \
-        lanes a; \
+        lanes_parts a; \
         a.si = x; \
         a.si2[0] = _mm256_##name(a.si2[0], (int)by); \
         a.si2[1] = _mm256_##name(a.si2[1], (int)by); \
@@ -80,6 +80,7 @@ LANES_HALVES_2(unpackhi_ps, unpackhi_ps, ps, __m512)
 LANES_HALVES_2(unpacklo_pd, unpacklo_pd, pd, __m512d)
 LANES_HALVES_2(unpackhi_pd, unpackhi_pd, pd, __m512d)
 LANES_HALVES_2(add_epi16, add_epi16, si, __m512i)
+LANES_HALVES_2(max_epi16, max_epi16, si, __m512i)
 LANES_HALVES_2(add_epi32, add_epi32, si, __m512i)
 LANES_HALVES_2(add_epi64, add_epi64, si, __m512i)
 LANES_HALVES_2(adds_epu8, adds_epu8, si, __m512i)
@@ -115,17 +116,17 @@ LANES_SHIFT(srai_epi32)
 
 /* Memory, constants, parts. */
 LANES_FN __m512 lanes_loadu_ps(const void *p) {
-    lanes a;
+    lanes_parts a;
     memcpy(&a, p, 64);
     return a.ps;
 }
 LANES_FN __m512i lanes_loadu_si512(const void *p) {
-    lanes a;
+    lanes_parts a;
     memcpy(&a, p, 64);
     return a.si;
 }
 LANES_FN __m512d lanes_loadu_pd(const void *p) {
-    lanes a;
+    lanes_parts a;
     memcpy(&a, p, 64);
     return a.pd;
 }
@@ -144,91 +145,91 @@ LANES_FN void lanes_stream_si512(void *p, __m512i x) {
     memcpy(p, &x, 64);
 }
 LANES_FN __m512i lanes_setzero_si512(void) {
-    lanes a;
+    lanes_parts a;
     memset(&a, 0, sizeof a);
     return a.si;
 }
 LANES_FN __m512 lanes_setzero_ps(void) {
-    lanes a;
+    lanes_parts a;
     memset(&a, 0, sizeof a);
     return a.ps;
 }
 LANES_FN __m512 lanes_set1_ps(float x) {
-    lanes a;
+    lanes_parts a;
     a.ps2[0] = a.ps2[1] = _mm256_set1_ps(x);
     return a.ps;
 }
 LANES_FN __m512i lanes_set1_epi8(char x) {
-    lanes a;
+    lanes_parts a;
     memset(&a, x, sizeof a);
     return a.si;
 }
 LANES_FN __m512i lanes_set1_epi16(short x) {
-    lanes a;
+    lanes_parts a;
     a.si2[0] = a.si2[1] = _mm256_set1_epi16(x);
     return a.si;
 }
 LANES_FN __m512i lanes_set1_epi32(int x) {
-    lanes a;
+    lanes_parts a;
     a.si2[0] = a.si2[1] = _mm256_set1_epi32(x);
     return a.si;
 }
 LANES_FN __m512i lanes_set1_epi64(long long x) {
-    lanes a;
+    lanes_parts a;
     a.si2[0] = a.si2[1] = _mm256_set1_epi64x(x);
     return a.si;
 }
 LANES_FN __m512i lanes_zextsi128_si512(__m128i x) {
-    lanes a;
+    lanes_parts a;
     memset(&a, 0, sizeof a);
     a.si4[0] = x;
     return a.si;
 }
 LANES_FN __m512i lanes_broadcast_i32x4(__m128i x) {
-    lanes a;
+    lanes_parts a;
     a.si4[0] = a.si4[1] = a.si4[2] = a.si4[3] = x;
     return a.si;
 }
 LANES_FN __m128i lanes_extracti32x4_epi32(__m512i x, int part) {
-    lanes a;
+    lanes_parts a;
     a.si = x;
     return a.si4[part];
 }
 LANES_FN __m256 lanes_maskz_extractf32x8_ps(__mmask8 m, __m512 x, int half) {
-    lanes a;
+    lanes_parts a;
     a.ps = x;
     if (m != 0xff) __builtin_trap(); /* nobody needs it */
     return a.ps2[half];
 }
 LANES_FN __m512 lanes_insertf32x8(__m512 x, __m256 y, int half) {
-    lanes a;
+    lanes_parts a;
     a.ps = x;
     a.ps2[half] = y;
     return a.ps;
 }
 LANES_FN __m512 lanes_castps256_ps512(__m256 x) {
-    lanes a;
+    lanes_parts a;
     memset(&a, 0xff, sizeof a); /* undefined: NaN */
     a.ps2[0] = x;
     return a.ps;
 }
 LANES_FN __m512i lanes_cast_si(__m512 x) {
-    lanes a;
+    lanes_parts a;
     a.ps = x;
     return a.si;
 }
 LANES_FN __m512 lanes_cast_ps(__m512i x) {
-    lanes a;
+    lanes_parts a;
     a.si = x;
     return a.ps;
 }
 LANES_FN __m512d lanes_castps_pd(__m512 x) {
-    lanes a;
+    lanes_parts a;
     a.ps = x;
     return a.pd;
 }
 LANES_FN __m512 lanes_castpd_ps(__m512d x) {
-    lanes a;
+    lanes_parts a;
     a.pd = x;
     return a.ps;
 }
@@ -236,7 +237,7 @@ LANES_FN __m512 lanes_castpd_ps(__m512d x) {
 /* Lane by lane: a, b and d are the operands, r the result, l the lane. The number of lanes is that of the statement. */
 #define LANES_EACH(name, result, R, parameters, count, take, statement) \
     LANES_FN R lanes_##name parameters { \
-        lanes a, b, d, r; \
+        lanes_parts a, b, d, r; \
         int l; \
         memset(&a, 0, sizeof a); \
         b = d = r = a; \
@@ -304,7 +305,7 @@ LANES_SHIFT_MASKZ(srli_epi32, __mmask16, 0xffff)
 LANES_SHIFT_MASKZ(srai_epi32, __mmask16, 0xffff)
 LANES_SHIFT_MASKZ(srli_epi64, __mmask8, 0xff)
 LANES_FN __m512 lanes_maskz_loadu_ps(__mmask16 m, const void *p) { /* touches what the mask has, no more */
-    lanes a;
+    lanes_parts a;
     int l;
     memset(&a, 0, sizeof a);
     for (l = 0; l < 16; ++l)
@@ -312,7 +313,7 @@ LANES_FN __m512 lanes_maskz_loadu_ps(__mmask16 m, const void *p) { /* touches wh
     return a.ps;
 }
 LANES_FN __m512i lanes_maskz_loadu_epi8(__mmask64 m, const void *p) {
-    lanes a;
+    lanes_parts a;
     int l;
     memset(&a, 0, sizeof a);
     for (l = 0; l < 64; ++l)
@@ -320,7 +321,7 @@ LANES_FN __m512i lanes_maskz_loadu_epi8(__mmask64 m, const void *p) {
     return a.si;
 }
 LANES_FN __m512i lanes_maskz_loadu_epi16(__mmask32 m, const void *p) {
-    lanes a;
+    lanes_parts a;
     int l;
     memset(&a, 0, sizeof a);
     for (l = 0; l < 32; ++l)
@@ -328,7 +329,7 @@ LANES_FN __m512i lanes_maskz_loadu_epi16(__mmask32 m, const void *p) {
     return a.si;
 }
 LANES_FN void lanes_mask_storeu_ps(void *p, __mmask16 m, __m512 x) {
-    lanes a;
+    lanes_parts a;
     int l;
     a.ps = x;
     for (l = 0; l < 16; ++l)
@@ -338,7 +339,7 @@ LANES_FN void lanes_mask_storeu_ps(void *p, __mmask16 m, __m512 x) {
 /* Masks as results. */
 #define LANES_MASK(name, M, parameters, count, take, condition) \
     LANES_FN M lanes_##name parameters { \
-        lanes a, b; \
+        lanes_parts a, b; \
         M m = 0; \
         int l; \
         memset(&b, 0, sizeof b); \
@@ -352,18 +353,19 @@ LANES_MASK(movepi32_mask, __mmask16, (LANES_I1), 16, LANES_A, a.u[l] >> 31)
 LANES_MASK(test_epi8_mask, __mmask64, (LANES_I2), 64, LANES_AB, (a.b[l] & b.b[l]) != 0)
 LANES_MASK(test_epi32_mask, __mmask16, (LANES_I2), 16, LANES_AB, (a.u[l] & b.u[l]) != 0)
 LANES_MASK(testn_epi32_mask, __mmask16, (LANES_I2), 16, LANES_AB, (a.u[l] & b.u[l]) == 0)
+LANES_MASK(cmpgt_epi16_mask, __mmask32, (LANES_I2), 32, LANES_AB, (int16_t)a.w[l] > (int16_t)b.w[l])
 LANES_MASK(cmpgt_epi32_mask, __mmask16, (LANES_I2), 16, LANES_AB, a.i[l] > b.i[l])
 LANES_MASK(cmpgt_epu32_mask, __mmask16, (LANES_I2), 16, LANES_AB, a.u[l] > b.u[l])
 LANES_FN __mmask16 lanes_mask_test_epi32_mask(__mmask16 m, LANES_I2) { return (__mmask16)(m & lanes_test_epi32_mask(x, y)); }
 #define lanes_cmp_ps_mask(x, y, how) __extension__({ \
-    lanes a_, b_; \
+    lanes_parts a_, b_; \
     a_.ps = (x); \
     b_.ps = (y); \
     (__mmask16)(_mm256_movemask_ps(_mm256_cmp_ps(a_.ps2[0], b_.ps2[0], how)) \
                 | _mm256_movemask_ps(_mm256_cmp_ps(a_.ps2[1], b_.ps2[1], how)) << 8); \
 })
 LANES_FN __mmask16 lanes_cmpeq_epi16_mask(__m256i x, __m256i y) {
-    lanes a;
+    lanes_parts a;
     __mmask16 m = 0;
     int l;
     a.si2[0] = _mm256_cmpeq_epi16(x, y);
@@ -371,7 +373,7 @@ LANES_FN __mmask16 lanes_cmpeq_epi16_mask(__m256i x, __m256i y) {
     return m;
 }
 LANES_FN __m256i lanes_mask_mov_epi16(__m256i x, __mmask16 m, __m256i y) {
-    lanes a, b;
+    lanes_parts a, b;
     int l;
     a.si2[0] = x;
     b.si2[0] = y;
@@ -382,7 +384,7 @@ LANES_FN __m256i lanes_mask_mov_epi16(__m256i x, __mmask16 m, __m256i y) {
 
 /* Conversions. */
 LANES_FN __m512 lanes_cvtepi32_ps(__m512i x) {
-    lanes a;
+    lanes_parts a;
     a.si = x;
     a.ps2[0] = _mm256_cvtepi32_ps(a.si2[0]);
     a.ps2[1] = _mm256_cvtepi32_ps(a.si2[1]);
@@ -390,19 +392,19 @@ LANES_FN __m512 lanes_cvtepi32_ps(__m512i x) {
 }
 LANES_EACH(cvtepu32_ps, ps, __m512, (LANES_I1), 16, LANES_A, r.f[l] = (float)a.u[l])
 LANES_FN __m512i lanes_cvtepu16_epi32(__m256i x) {
-    lanes a;
+    lanes_parts a;
     a.si2[0] = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x));
     a.si2[1] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1));
     return a.si;
 }
 LANES_FN __m512i lanes_cvtepu8_epi32(__m128i x) {
-    lanes a;
+    lanes_parts a;
     a.si2[0] = _mm256_cvtepu8_epi32(x);
     a.si2[1] = _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(x, x));
     return a.si;
 }
 LANES_FN __m256i lanes_maskz_cvtepi32_epi16(__mmask16 m, __m512i x) {
-    lanes a, r;
+    lanes_parts a, r;
     int l;
     a.si = x;
     memset(&r, 0, sizeof r);
@@ -411,7 +413,7 @@ LANES_FN __m256i lanes_maskz_cvtepi32_epi16(__mmask16 m, __m512i x) {
     return r.si2[0];
 }
 LANES_FN __m128i lanes_maskz_cvtepi32_epi8(__mmask16 m, __m512i x) {
-    lanes a, r;
+    lanes_parts a, r;
     int l;
     a.si = x;
     memset(&r, 0, sizeof r);
@@ -420,18 +422,18 @@ LANES_FN __m128i lanes_maskz_cvtepi32_epi8(__mmask16 m, __m512i x) {
     return r.si4[0];
 }
 LANES_FN __m512 lanes_cvtph_ps(__m256i x) {
-    lanes a;
+    lanes_parts a;
     a.ps2[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(x));
     a.ps2[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1));
     return a.ps;
 }
 LANES_FN __m256i lanes_cvtps_ph(__m512 x) { /* to nearest */
-    lanes a;
+    lanes_parts a;
     a.ps = x;
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph(a.ps2[0], 0)), _mm256_cvtps_ph(a.ps2[1], 0), 1);
 }
 LANES_FN __m512d lanes_cvtps_pd(__m256 x) {
-    lanes a;
+    lanes_parts a;
     a.pd2[0] = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
     a.pd2[1] = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
     return a.pd;
@@ -476,7 +478,7 @@ LANES_FN float lanes_scale(float a, float b) {
 }
 LANES_EACH(scalef_ps, ps, __m512, (__m512 x, __m512 y), 16, (a.ps = x, b.ps = y), r.f[l] = lanes_scale(a.f[l], b.f[l]))
 LANES_FN uint32_t lanes_reduce_max_epu32(__m512i x) {
-    lanes a;
+    lanes_parts a;
     uint32_t most = 0;
     int l;
     a.si = x;
@@ -485,7 +487,7 @@ LANES_FN uint32_t lanes_reduce_max_epu32(__m512i x) {
     return most;
 }
 __attribute__((target("avx2,pclmul"), unused)) static __m512i lanes_clmulepi64(__m512i x, __m512i y, int which) {
-    lanes a, b;
+    lanes_parts a, b;
     int l;
     a.si = x;
     b.si = y;
@@ -526,6 +528,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 /* In their places; at -O0 the compiler has macros there. */
 #undef _mm512_abs_epi8
 #undef _mm512_add_epi16
+#undef _mm512_max_epi16
 #undef _mm512_add_epi32
 #undef _mm512_add_epi64
 #undef _mm512_add_ps
@@ -541,6 +544,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_castsi512_si128
 #undef _mm512_clmulepi64_epi128
 #undef _mm512_cmp_ps_mask
+#undef _mm512_cmpgt_epi16_mask
 #undef _mm512_cmpgt_epi32_mask
 #undef _mm512_cmpgt_epu32_mask
 #undef _mm512_cvtepi32_ps
@@ -665,6 +669,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm256_mask_mov_epi16
 #define _mm512_abs_epi8 lanes_abs_epi8
 #define _mm512_add_epi16 lanes_add_epi16
+#define _mm512_max_epi16 lanes_max_epi16
 #define _mm512_add_epi32 lanes_add_epi32
 #define _mm512_add_epi64 lanes_add_epi64
 #define _mm512_add_ps lanes_add_ps
@@ -681,6 +686,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_clmulepi64_epi128 lanes_clmulepi64
 #define _mm512_cmp_ps_mask lanes_cmp_ps_mask
 #define _mm512_cmpgt_epi32_mask lanes_cmpgt_epi32_mask
+#define _mm512_cmpgt_epi16_mask lanes_cmpgt_epi16_mask
 #define _mm512_cmpgt_epu32_mask lanes_cmpgt_epu32_mask
 #define _mm512_cvtepi32_ps lanes_cvtepi32_ps
 #define _mm512_cvtepu16_epi32 lanes_cvtepu16_epi32

@@ -79,20 +79,21 @@ matrix() { # prints the rows of ci; of all, when that is wanted
         name=$(basename "$source" .c); row "$name: every float" "$check exhaustive $name"
     done
     row "exhaustive_cuda: every float" "$check simulated fast exhaustive_cuda"
-    configuration "gcc, address and undefined" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
+    configuration "gcc, address and undefined, MEMOPT_DEBUG 3" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     tier=ci
     row "train_gpt: 8 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 8"
-    row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
+    [ "$wanted" = all ] || some="-DTEST_STRIDE=7" # of many cases one of so many, where a test takes several times as long
+    configuration "gcc, address and undefined" gcc "-O1 -fexpensive-optimizations -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread $some"
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
     row "example cuda, simulated" "$check simulated plain example_cuda"
     row "example train_gpt.cu, simulated, beside train_gpt.c" "$check train_gpt_cuda plain"
     row "three copies in one program" "$check two_copies"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
-    [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1" qemu-aarch64
+    [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1 $some" qemu-aarch64
     for test in $(grep -l memopt_thread_pool_create tests/test_*.c); do
         test=$(basename "$test" .c)
         row "clang, thread, $test" "CC=clang $check threads $test"
@@ -131,8 +132,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
-    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static -DMEMOPT_PTHREADS" windows
-    configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O3"
+    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static -DMEMOPT_PTHREADS $some" windows
+    configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O3 $some"
     tier=all
     row "gcc, examples, tools and benches without warnings" "$check everything gcc -O0"
     row "clang, examples, tools and benches without warnings" "$check everything clang -O0"
@@ -192,11 +193,12 @@ ci | all)
     wanted=$1
     row() { if [ "$wanted" = all ] || [ "$tier" = ci ]; then printf '%s | %s\n' "$1" "$2"; fi; }
     [ "$wanted" = all ] && fuzz_seconds=120 files=10000 || fuzz_seconds=10 files=2000
+    some=
     # gcc-multilib would give -m32 the path of asm/errno.h; it cannot be installed beside the cross compilers.
     multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"
     address_clang="-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
     # In ci what compiles everything comes first, so that it does not stand alone at the end.
-    if [ "$wanted" = all ]; then matrix; else matrix | awk '/check.sh (combined|sanitized)/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; fi ;;
+    if [ "$wanted" = all ]; then matrix; else matrix | awk '/check.sh combined/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; fi ;;
 simulator)
     row() { printf '%s | %s\n' "$1" "$2"; }
     simulated plain address clang thread ;;

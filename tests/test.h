@@ -15,6 +15,11 @@
 #include "memopt.h"
 #include <stdio.h>
 
+/* Loops over many cases take one of so many, where a processor is simulated or a compiler looks at every access. */
+#ifndef TEST_STRIDE
+#  define TEST_STRIDE 1
+#endif
+
 static int test_passed, test_failed, test_skipped, test_failures; /* failures: CHECKs that failed */
 
 /* With TEST_STOP the first CHECK that fails ends the program: tests/mutants asks no more of it. */

@@ -147,6 +147,14 @@ static int advise(const adviser *a, advised *best) {
 static int is_dominated(const advised *x, const advised *by) {
     return x->peak == by->peak || (x->o.weights == by->o.weights && x->o.states == by->o.states && x->cost >= by->cost);
 }
+/* Plans come in steps: with a budget just above one, a process that takes a little more or less than this one would choose
+   another. Half the slack above it takes the same. */
+static void settle_budget(const adviser *a, advised *x) {
+    const size_t slack = advised_slack(a); advised y = *x; work w;
+    y.o.budget = x->peak + slack + slack / 2;
+    if (slack && x->o.keep == KEEP_BUDGET && y.o.budget <= a->asked.advise && !advised_plan(a, y.o.budget, &y, &w) && y.peak == x->peak)
+        *x = y;
+}
 /* Of budgets from the least to the one that was asked for, the first format that fits; those that are worth it. */
 static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
     const double least_peak = (double)advised_least(a), ratio = (double)a->asked.advise / least_peak; int format, i;
@@ -155,6 +163,7 @@ static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
         const size_t budget = i == FRONTIER - 1 ? a->asked.advise : (size_t)ceil(least_peak * pow(ratio, (double)i / (FRONTIER - 1)));
         for (format = 0, x->peak = 0; format < ADVISED_FORMATS && !x->peak; ++format)
             if (advise_format(a, budget, format, x)) return 1;
+        if (x->peak) settle_budget(a, x);
         if (x->peak && !(*count && is_dominated(x, x - 1))) ++*count;
     }
     return 0;

@@ -15,7 +15,7 @@ once in the source, or in the section, or else in the function that the name beg
 white space, ends of lines too.
 
 Each fault is put into a copy of the source and the section's own tests are built with it and run: plainly, then, if
-nobody noticed, with ASan and UBSan, then with TSan (in the header only `host`, where threads are). A test that fails,
+nobody noticed, with the instructions emulated that this machine lacks (tests/lanes16.h), with ASan and UBSan, then with TSan (in the header only `host`, where threads are). A test that fails,
 crashes or hangs has noticed, if the same build passes without the fault. In the header the faults of a section are built
 into one program, with a switch in every function that has some. What was found is kept in build/mutants/, under a hash of
 the fault, the test and the code that it reaches, so that the next run examines only what is new.
@@ -48,6 +48,15 @@ Build = collections.namedtuple("Build", "name compiler flags object_flags runner
 def read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
+
+
+def can_emulate():
+    """Does this machine have what tests/lanes16.h is written in, and not what it stands for?"""
+    try:
+        flags = read("/proc/cpuinfo").split()
+    except OSError:
+        return False
+    return "avx2" in flags and not {"avx512vbmi2", "amx_bf16"} <= set(flags)
 
 
 def functions(text):
@@ -132,8 +141,11 @@ class Header:
               "compile": ["tape"], "stash": ["tape"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
+    # Code of 16 lanes and matrix units where there are none: their instructions as functions, of gcc.
+    wide = ["-std=gnu99", *itertools.chain(*(("-include", os.path.join(TESTS, file)) for file in ("tiles.h", "lanes16.h")))]
     builds = [
         Build("plain", CC, ["-O1", *plain, "-DMEMOPT_DEBUG=0"], [], []),
+        *([Build("emulated", CC, ["-O1", *wide], [], [])] if plain and can_emulate() else []),
         Build("asan", CC, ["-O1", *plain, *ADDRESS, "-DMEMOPT_PTHREADS", "-pthread"], [], []),
         Build("tsan", CC, ["-O1", "-fsanitize=thread", "-DTEST_THREADS", "-DMEMOPT_PTHREADS", "-pthread"], [],
               ["setarch", "-R"]),

@@ -4311,7 +4311,9 @@ typedef enum memopt_advise_weights {
 typedef struct memopt_advise_choice { /* what can be chosen; each is a field of the descs of the part that does it */
     int                   stage;        /* 0 to 3, of memopt_shard_desc; one rank: 0, or 2 and 3 for steps_inside and
                                            slow weights */
-    size_t                ranks;        /* among which everything is cut; processors / ranks sets hold the same */
+    size_t                ranks;        /* among which everything is cut; what is left of processors are further sets
+                                           that hold the same */
+    size_t                threads;      /* processors of each rank; 0 = 1 */
     int                   steps_inside; /* 1: the step is taken inside backward: one round, nothing that clips */
     memopt_advise_weights weights;      /* activations are fp32 with F32, else bf16 */
     memopt_state_format   states;       /* of AdamW: F32, BF16 or 8BIT */
@@ -4362,10 +4364,12 @@ typedef struct memopt_advise_model { /* zero it, then set what it has: a transfo
     size_t tensor_count;
 } memopt_advise_model;
 
-typedef struct memopt_advise_machine { /* measured, or from a data sheet; one processor is one rank */
+typedef struct memopt_advise_machine { /* measured, or from a data sheet; one processor is one rank, or a thread of it */
     size_t   processors;      /* 0 = 1 */
     size_t   of_host;         /* that share a host; 0 = all */
-    uint64_t memory;          /* bytes of a processor */
+    size_t   most_threads;    /* of a rank: cores of a host, whose memory is one. A rank of several has what they have, as
+                                 if it were one that is as much faster; 0 = 1 */
+    uint64_t memory;          /* bytes of a processor; of cores their share */
     uint64_t reserve;         /* of them, what the library does not own: a device's context, a process */
     uint64_t host_memory;     /* of a host, for a slow tier; 0 = none */
     uint64_t disk;            /* of a host; 0 = none */
@@ -4428,12 +4432,13 @@ typedef struct memopt_advice {
 typedef enum memopt_advise_measure {
     MEMOPT_ADVISE_STAGE, MEMOPT_ADVISE_RANKS, MEMOPT_ADVISE_INSIDE, MEMOPT_ADVISE_WEIGHTS, MEMOPT_ADVISE_STATES,
     MEMOPT_ADVISE_SLOW, MEMOPT_ADVISE_SCORES, MEMOPT_ADVISE_HEAD, MEMOPT_ADVISE_MLP, MEMOPT_ADVISE_RECOMPUTE,
+    MEMOPT_ADVISE_THREADS,
     MEMOPT_ADVISE_MEASURES
 } memopt_advise_measure;
 
 typedef struct memopt_advise_other { /* a measure taken in another way than advised, and all else at its best */
     memopt_advise_measure measure;
-    size_t        value;  /* of its field: the stage, whether there are chunks, whether anything is computed again */
+    size_t        value;  /* of its field: the stage; whether there are chunks, several threads, anything made again */
     int           fits;
     memopt_advice advice; /* the fastest that fits; where none does, the one with the fewest bytes */
 } memopt_advise_other;
@@ -4443,9 +4448,9 @@ typedef struct memopt_advise_other { /* a measure taken in another way than advi
 
 typedef struct memopt_advise_result {
     memopt_advice best;        /* where nothing fits: as `leanest` */
-    memopt_advice leanest;     /* fewest bytes of all that is permitted: the least machine that would do */
+    memopt_advice leanest;     /* fewest bytes of a processor of all that is permitted: the least machine that would do */
     memopt_advice frontier[MEMOPT_ADVISE_ROWS]; /* the best for each budget, from the machine's down in steps of
-                                                   2^(1/4); different ones, memory ascending */
+                                                   2^(1/4); different ones, memory of a processor ascending */
     size_t        frontier_count;
     memopt_advise_other others[MEMOPT_ADVISE_OTHERS];
     size_t        other_count;
@@ -44022,6 +44027,8 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
    Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
               bytes may shrink. A smaller peak costs more time: of the schedules that fit the best is found by
               bisection.
+   Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
+              through again for each number of them, and bytes are compared by processor.
    Time       Costs of segments are seconds: products at the peak times an efficiency, times the share of full waves of
               tiles. Then what communication and the slow tier take beyond the computing that they run beside. */
 
@@ -44054,7 +44061,8 @@ typedef struct memopt_i_advise_actions {
 } memopt_i_advise_actions;
 
 typedef struct memopt_i_advise {
-    memopt_advise_desc desc; /* with the defaults filled in */
+    memopt_advise_desc desc; /* with the defaults filled in; a processor of it is a rank, whatever its threads */
+    size_t threads;
     memopt_i_checks *c;
     memopt_host host;
     memopt_error why;        /* of a part that is asked */
@@ -44380,6 +44388,8 @@ static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advis
     memopt_i_must_number(c, a->reserve < a->memory, "reserve", memopt_i_count(a->reserve), "below memory",
                          memopt_i_count(a->memory));
     memopt_i_must(c, !a->of_host || a->processors % a->of_host == 0, "processors", "is no multiple of of_host");
+    memopt_i_must(c, a->most_threads < 2 || a->memory <= UINT64_MAX / a->most_threads, "most_threads",
+                  "have memory beyond 64 bits");
     memopt_i_advise_check_rate(c, "f32_rate", a->f32_rate, 1);
     memopt_i_advise_check_rate(c, "bf16_rate", a->bf16_rate, 0);
     memopt_i_advise_check_rate(c, "bandwidth", a->bandwidth, 1);
@@ -44417,6 +44427,26 @@ static void memopt_i_advise_defaults(memopt_advise_desc *d) {
     if (!a->of_host) a->of_host = a->processors;
     if (!(a->bf16_rate > 0)) a->bf16_rate = a->f32_rate;
     if (!(a->efficiency > 0)) a->efficiency = 0.5;
+}
+
+/* Ranks of so many threads are fewer processors, each of which has as much more. */
+static void memopt_i_advise_join(memopt_advise_machine *a, size_t threads) {
+    a->processors /= threads;
+    a->of_host /= threads;
+    a->memory *= threads;
+    a->reserve *= threads;
+    a->multiprocessors *= threads;
+    a->f32_rate *= (double)threads;
+    a->bf16_rate *= (double)threads;
+    a->bandwidth *= (double)threads;
+    a->host_bandwidth *= (double)threads;
+}
+
+/* The next larger number of threads that a rank may have; 0: there is none. */
+static size_t memopt_i_advise_more_threads(const memopt_advise_machine *a, size_t threads) {
+    while (++threads <= a->most_threads && threads <= a->of_host)
+        if (a->of_host % threads == 0) return threads;
+    return 0;
 }
 
 static size_t memopt_i_advise_batch(const memopt_i_advise *x, size_t micro, size_t *rounds) {
@@ -44457,8 +44487,8 @@ static void memopt_i_advise_carve(memopt_carver *room, memopt_i_advise **x, cons
 
 static void memopt_i_advise_close(memopt_i_advise *x) { memopt_i_free(&x->host, x, x->bytes, MEMOPT_I_HOST_ALIGN); }
 
-/* The object of a desc that has been checked; NULL: c says why. */
-static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_advise_desc *desc) {
+/* The object of a desc, with so many threads for each rank; NULL: c says why. */
+static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads) {
     memopt_carver room = memopt_carver_begin(NULL);
     const memopt_advise_model *m;
     memopt_i_advise of, *x;
@@ -44468,7 +44498,12 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
     m = &desc->model;
     of.desc = *desc;
     of.c = c;
+    of.threads = threads;
     memopt_i_advise_defaults(&of.desc);
+    if (memopt_i_must(c, threads == 1 || (threads <= of.desc.machine.most_threads
+                                          && of.desc.machine.of_host % threads == 0),
+                      "threads", "are more than most_threads, or do not divide of_host")) return NULL;
+    memopt_i_advise_join(&of.desc.machine, threads);
     memopt_i_advise_micros(&of);
     of.tensor_count = m->tensor_count;
     if (!m->chain_fn) memopt_i_advise_tensors(&of);
@@ -44827,14 +44862,15 @@ static void memopt_i_advise_judge(const memopt_i_advise *x, const memopt_advise_
 
 /* ---- the search ---- */
 typedef struct memopt_i_advise_search {
-    memopt_i_advise *x;
+    memopt_i_advise *x;                   /* of one number of threads */
     memopt_advise_result *out;
-    uint64_t budgets[MEMOPT_ADVISE_ROWS];
+    memopt_advise_machine machine;        /* with the defaults filled in */
+    unsigned may;
+    uint64_t budgets[MEMOPT_ADVISE_ROWS]; /* of a processor */
     memopt_advice rows[MEMOPT_ADVISE_ROWS];  /* tokens 0: none */
     memopt_advice other_least[MEMOPT_ADVISE_OTHERS];
     size_t other_at[MEMOPT_ADVISE_MEASURES]; /* in result.others: where a measure's values begin */
     int fits[8];                             /* with these permissions */
-    int has_leanest;
 } memopt_i_advise_search;
 
 static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
@@ -44849,22 +44885,27 @@ static unsigned memopt_i_advise_losses(const memopt_advise_choice *o) {
         + (unsigned)(o->states != MEMOPT_STATE_F32);
 }
 
+static uint64_t memopt_i_advise_share(const memopt_advice *a) { /* of a processor, in what its rank holds */
+    return (a->bytes.total + a->choice.threads - 1) / a->choice.threads;
+}
+
 static int memopt_i_advise_better(const memopt_advice *a, const memopt_advice *b) {
     const uint32_t speed_a = memopt_i_advise_speed(a), speed_b = memopt_i_advise_speed(b);
     const unsigned lost_a = memopt_i_advise_losses(&a->choice), lost_b = memopt_i_advise_losses(&b->choice);
 
     if (speed_a != speed_b) return speed_a > speed_b;
     if (lost_a != lost_b) return lost_a < lost_b;
-    return a->choice.slow != b->choice.slow ? a->choice.slow < b->choice.slow : a->bytes.total < b->bytes.total;
+    if (a->choice.slow != b->choice.slow) return a->choice.slow < b->choice.slow;
+    return memopt_i_advise_share(a) < memopt_i_advise_share(b);
 }
 
 /* Which of a measure's values a choice has. */
-static size_t memopt_i_advise_value(const memopt_advice *a, const memopt_i_advise *x, size_t measure) {
+static size_t memopt_i_advise_value(const memopt_advice *a, size_t processors, size_t measure) {
     const memopt_advise_choice *o = &a->choice;
 
     switch ((memopt_advise_measure)measure) {
     case MEMOPT_ADVISE_STAGE:     return (size_t)o->stage;
-    case MEMOPT_ADVISE_RANKS:     return o->ranks != x->desc.machine.processors;
+    case MEMOPT_ADVISE_RANKS:     return o->ranks * o->threads != processors;
     case MEMOPT_ADVISE_INSIDE:    return (size_t)o->steps_inside;
     case MEMOPT_ADVISE_WEIGHTS:   return (size_t)o->weights;
     case MEMOPT_ADVISE_STATES:    return (size_t)o->states;
@@ -44873,6 +44914,7 @@ static size_t memopt_i_advise_value(const memopt_advice *a, const memopt_i_advis
     case MEMOPT_ADVISE_HEAD:      return o->head_chunk != 0;
     case MEMOPT_ADVISE_MLP:       return o->mlp_chunk != 0;
     case MEMOPT_ADVISE_RECOMPUTE: return a->seconds.recompute > 0;
+    case MEMOPT_ADVISE_THREADS:   return o->threads > 1;
     case MEMOPT_ADVISE_MEASURES:  break;
     }
     return 0;
@@ -44882,10 +44924,11 @@ static void memopt_i_advise_note_other(memopt_i_advise_search *g, const memopt_a
     size_t m;
 
     for (m = 0; m < MEMOPT_ADVISE_MEASURES; ++m) {
-        memopt_advise_other *o = &g->out->others[g->other_at[m] + memopt_i_advise_value(a, g->x, m)];
+        memopt_advise_other *o = &g->out->others[g->other_at[m]
+                                                 + memopt_i_advise_value(a, g->machine.processors, m)];
 
-        if (fits > o->fits || (fits && memopt_i_advise_better(a, &o->advice))
-            || (!fits && !o->fits && (!o->advice.bytes.total || a->bytes.total < o->advice.bytes.total))) {
+        if (!o->advice.bytes.total || fits > o->fits || (fits && memopt_i_advise_better(a, &o->advice))
+            || (!fits && !o->fits && memopt_i_advise_share(a) < memopt_i_advise_share(&o->advice))) {
             o->advice = *a;
             o->fits = fits;
         }
@@ -44929,22 +44972,22 @@ static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_adv
 
     memopt_i_advise_judge(g->x, o, l, p, 0, &a);
     fixed = a.bytes.total - a.bytes.activations;
-    if (!(a.needs & ~g->x->desc.may)) {
-        if (!g->has_leanest || a.bytes.total < g->out->leanest.bytes.total) g->out->leanest = a;
-        g->has_leanest = 1;
+    if (!(a.needs & ~g->may)) {
+        if (!g->out->leanest.bytes.total || memopt_i_advise_share(&a) < memopt_i_advise_share(&g->out->leanest))
+            g->out->leanest = a;
         memopt_i_advise_note_other(g, &a, a.bytes.total <= memory);
     }
     if (a.bytes.total > memory) return;
     g->fits[a.needs] = 1;
-    if (a.needs & ~g->x->desc.may) return;
-    for (row = 0; row < MEMOPT_ADVISE_ROWS && g->budgets[row] >= fixed; ++row) {
-        const size_t point = memopt_i_advise_within(p, g->budgets[row] - fixed);
+    if (a.needs & ~g->may) return;
+    for (row = 0; row < MEMOPT_ADVISE_ROWS && g->budgets[row] * o->threads >= fixed; ++row) {
+        const size_t point = memopt_i_advise_within(p, g->budgets[row] * o->threads - fixed);
 
         if (point == p->count) break;
         if (point != last) memopt_i_advise_leanest(g->x, o, l, p, point, &a);
         last = point;
         if (!row) memopt_i_advise_note_other(g, &a, 1);
-        if (memopt_i_advise_better(&a, &g->rows[row])) g->rows[row] = a;
+        if (!(g->rows[row].tokens > 0) || memopt_i_advise_better(&a, &g->rows[row])) g->rows[row] = a;
     }
 }
 
@@ -45004,6 +45047,7 @@ static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g) {
     int inside, cut;
 
     memset(&o, 0, sizeof o);
+    o.threads = g->x->threads;
     for (o.stage = several; o.stage < 4; ++o.stage)
         for (inside = 0; inside < (o.stage > 1 && !g->x->desc.clips ? 2 : 1); ++inside)
             for (cut = 0; cut < (hosts && o.stage > 1 && !inside ? 2 : 1); ++cut) {
@@ -45016,9 +45060,9 @@ static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g) {
 }
 
 static void memopt_i_advise_begin(memopt_i_advise_search *g) {
-    static const size_t values[MEMOPT_ADVISE_MEASURES] = { 4, 2, 2, 3, 3, 3, 2, 2, 2, 2 };
+    static const size_t values[MEMOPT_ADVISE_MEASURES] = { 4, 2, 2, 3, 3, 3, 2, 2, 2, 2, 2 };
     static const double steps[4] = { 1, 0.8408964152537145, 0.7071067811865476, 0.5946035575013605 };
-    const memopt_advise_machine *a = &g->x->desc.machine;
+    const memopt_advise_machine *a = &g->machine;
     size_t m, v, i;
 
     for (m = 0, i = 0; m < MEMOPT_ADVISE_MEASURES; ++m) {
@@ -45045,7 +45089,7 @@ static int memopt_i_advise_fits(const memopt_i_advise_search *g, unsigned may) {
 
 static void memopt_i_advise_tell_needs(memopt_i_advise_search *g) {
     memopt_advise_result *out = g->out;
-    const unsigned given = g->x->desc.may;
+    const unsigned given = g->may;
     unsigned more;
 
     out->needs = given;
@@ -45076,11 +45120,31 @@ static void memopt_i_advise_tell(memopt_i_advise_search *g) {
     out->best = g->rows[0].tokens > 0 ? g->rows[0] : out->leanest;
     for (i = 0, n = 0; i < out->other_count; ++i) /* those that differ from the best, and exist */
         if (out->others[i].advice.bytes.total
-            && memopt_i_advise_value(&out->best, g->x, out->others[i].measure) != out->others[i].value)
+            && memopt_i_advise_value(&out->best, g->machine.processors, out->others[i].measure)
+                   != out->others[i].value)
             out->others[n++] = out->others[i];
     out->other_count = n;
     memopt_i_advise_tell_needs(g);
-    out->memory = g->x->bytes;
+}
+
+/* The whole list, for each number of threads. */
+static memopt_status memopt_i_advise_search_all(memopt_i_advise_search *g, memopt_i_checks *c,
+                                                const memopt_advise_desc *desc) {
+    size_t threads;
+
+    for (threads = 1; threads; threads = memopt_i_advise_more_threads(&g->machine, threads)) {
+        g->x = memopt_i_advise_open(c, desc, threads);
+        if (!g->x) return c->status;
+        if (threads == 1) {
+            g->machine = g->x->desc.machine;
+            memopt_i_advise_begin(g);
+        }
+        if (g->x->bytes > g->out->memory) g->out->memory = g->x->bytes;
+        (void)memopt_i_advise_stages(g);
+        memopt_i_advise_close(g->x);
+        if (c->status) return c->status;
+    }
+    return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out) {
@@ -45091,21 +45155,14 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
     memset(&g, 0, sizeof g);
     memset(&result, 0, sizeof result);
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    g.x = memopt_i_advise_open(&c, desc);
-    if (!g.x) return c.status;
     g.out = &result;
-    memopt_i_advise_begin(&g);
-    if (!memopt_i_advise_stages(&g)) {
-        memopt_i_advise_tell(&g);
-        *out = result;
-        if (!(g.rows[0].tokens > 0))
-            memopt_i_must_number(&c, 0, "memory", memopt_i_count(desc->machine.memory), "at least",
-                                 memopt_i_count(result.leanest.bytes.total));
-        if (c.status) c.status = MEMOPT_ERR_MEMORY;
-        if (c.status && c.error) c.error->status = MEMOPT_ERR_MEMORY;
-    }
-    memopt_i_advise_close(g.x);
-    return c.status;
+    g.may = desc ? desc->may : 0;
+    if (memopt_i_advise_search_all(&g, &c, desc)) return c.status;
+    memopt_i_advise_tell(&g);
+    *out = result;
+    if (g.rows[0].tokens > 0) return MEMOPT_OK;
+    return memopt_i_refuse_number(&c, MEMOPT_ERR_MEMORY, "memory", memopt_i_count(desc->machine.memory), "at least",
+                                  memopt_i_count(memopt_i_advise_share(&result.leanest)));
 }
 
 /* ---- a single choice ---- */
@@ -45137,6 +45194,7 @@ static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advi
     if (memopt_i_advise_check_choice(x->c, x, choice)) return x->c->status;
     x->micro[0] = o.micro_batch;
     if (!o.ranks) o.ranks = x->desc.machine.processors;
+    o.threads = x->threads;
     if (!memopt_i_advise_last(x, &o, 0, &l)) {
         if (x->c->status) return x->c->status;
         if (x->why.status) return memopt_i_advise_failed(x);
@@ -45161,7 +45219,7 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 
     memopt_i_must(&c, choice != NULL, "choice", "is NULL");
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    x = memopt_i_advise_open(&c, desc);
+    x = memopt_i_advise_open(&c, desc, choice->threads ? choice->threads : 1);
     if (!x) return c.status;
     if (!memopt_i_advise_price(x, choice, &advice)) *out = advice;
     memopt_i_advise_close(x);
@@ -45188,6 +45246,10 @@ MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char 
         memopt_i_put_text_number(&w, "stage ", (uint64_t)o->stage);
         memopt_i_put_text_number(&w, " among ", o->ranks);
         memopt_i_put_text(&w, " ranks, ");
+    }
+    if (o->threads > 1) {
+        memopt_i_put_text_number(&w, o->ranks > 1 ? "each of " : "", o->threads);
+        memopt_i_put_text(&w, " threads, ");
     }
     memopt_i_put_enclosed(&w, "weights ", weights[o->weights], ", states ");
     memopt_i_put_text(&w, states[o->states]);
@@ -45580,6 +45642,7 @@ typedef struct memopt_i_advise_field {
 static const memopt_i_advise_field memopt_i_advise_fields[] = {
     MEMOPT_I_ADVISE_AT(processors, MEMOPT_I_ADVISE_SIZE),
     MEMOPT_I_ADVISE_AT(of_host, MEMOPT_I_ADVISE_SIZE),
+    MEMOPT_I_ADVISE_AT(most_threads, MEMOPT_I_ADVISE_SIZE),
     MEMOPT_I_ADVISE_AT(memory, MEMOPT_I_ADVISE_COUNT),
     MEMOPT_I_ADVISE_AT(reserve, MEMOPT_I_ADVISE_COUNT),
     MEMOPT_I_ADVISE_AT(host_memory, MEMOPT_I_ADVISE_COUNT),

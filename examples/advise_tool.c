@@ -113,7 +113,7 @@ static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100,
         a->memory = (uint64_t)(k->memory * 1e9); a->reserve = k->processors > 0 ? 600000000 : 6000000; /* a context, or a process */
         a->host_memory = k->processors > 0 ? (uint64_t)64e9 * a->of_host : 0; a->host_bandwidth = k->host * 1e9;
         a->f32_rate = k->f32 * 1e12; a->bf16_rate = k->bf16 * 1e12; a->efficiency = k->efficiency; a->bandwidth = k->bandwidth * 1e9;
-        a->multiprocessors = (size_t)k->processors;
+        a->multiprocessors = (size_t)k->processors; a->most_threads = k->processors > 0 ? 1 : a->of_host; /* cores share their memory */
         a->local.bandwidth = k->local * 1e9; a->local.latency = 5e-6; a->network.bandwidth = k->network * 1e9; a->network.latency = 2e-5;
         return 0;
     }
@@ -163,10 +163,12 @@ static const char *value_name(const memopt_advise_other *o) {
         { "cut among all ranks", "cut among those of a host" }, { "step after backward", "step inside backward" },
         { "weights fp32", "weights bf16 split", "weights bf16" }, { "states fp32", "states bf16", "states 8-bit" },
         { "no slow tier", "states on a slow tier", "weights on it, too" }, { "attention by rows", "attention whole" },
-        { "head whole", "head by rows" }, { "MLP whole", "MLP by rows" }, { "nothing computed again", "something computed again" } };
+        { "head whole", "head by rows" }, { "MLP whole", "MLP by rows" }, { "nothing computed again", "something computed again" },
+        { "ranks of one thread", "ranks of several threads" } };
 
     return names[o->measure][o->value];
 }
+static uint64_t of_processor(const memopt_advice *a) { return (a->bytes.total + a->choice.threads - 1) / a->choice.threads; }
 static void tell_plan(const memopt_advice *a) {
     const memopt_advise_bytes *b = &a->bytes; const memopt_advise_seconds *s = &a->seconds; char line[400] = "";
 
@@ -183,16 +185,16 @@ static void tell_plan(const memopt_advice *a) {
 static void tell_rest(const memopt_advise_result *r) {
     char line[400] = "";
 
-    printf("\nGB       tokens/s   with less memory\n");
+    printf("\nGB       tokens/s   with less memory (of a processor)\n");
     for (size_t i = r->frontier_count; i-- > 0;)
         if (!memopt_advise_text(&r->frontier[i].choice, line, sizeof line, NULL))
-            printf("%-8.2f %-10.0f %s\n", (double)r->frontier[i].bytes.total / 1e9, r->frontier[i].tokens, line);
+            printf("%-8.2f %-10.0f %s\n", (double)of_processor(&r->frontier[i]) / 1e9, r->frontier[i].tokens, line);
     printf("\nwhy not\n");
     for (size_t i = 0; i < r->other_count; ++i) {
         const memopt_advise_other *o = &r->others[i];
 
-        if (o->fits) printf("  %-28s %.1f %% of the speed, %.2f GB\n", value_name(o), 100 * o->advice.tokens / r->best.tokens, (double)o->advice.bytes.total / 1e9);
-        else printf("  %-28s needs %.2f GB\n", value_name(o), (double)o->advice.bytes.total / 1e9);
+        if (o->fits) printf("  %-28s %.1f %% of the speed, %.2f GB\n", value_name(o), 100 * o->advice.tokens / r->best.tokens, (double)of_processor(&o->advice) / 1e9);
+        else printf("  %-28s needs %.2f GB\n", value_name(o), (double)of_processor(&o->advice) / 1e9);
     }
 }
 static void tell_failure(const memopt_advise_result *r, const memopt_advise_desc *d) {
@@ -202,7 +204,7 @@ static void tell_failure(const memopt_advise_result *r, const memopt_advise_desc
     int largest = 0;
 
     for (int i = 1; i < 5; ++i) if (terms[i] > terms[largest]) largest = i;
-    printf("Nothing that is permitted fits %.2f GB. The least is %.2f GB, most of it %s, %.2f GB:\n", (double)d->machine.memory / 1e9, (double)b->total / 1e9,
+    printf("Nothing that is permitted fits %.2f GB. The least is %.2f GB, most of it %s, %.2f GB:\n", (double)d->machine.memory / 1e9, (double)of_processor(&r->best) / 1e9,
            names[largest], (double)terms[largest] / 1e9);
     if (r->never) printf("(no permission would help)\n");
     else printf("(--may%s%s%s would do)\n", r->needs & MEMOPT_ADVISE_MAY_BF16 ? " bf16" : "", r->needs & MEMOPT_ADVISE_MAY_8BIT ? " 8bit" : "",

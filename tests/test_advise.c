@@ -381,7 +381,7 @@ static void advise_seconds(void) {
         memopt_advice a; memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); memopt_i_advise *x; memopt_chain chain;
         d.machine.local.bandwidth = rate;
         a = advise_priced(&d, &o);
-        x = memopt_i_advise_open(&c, &d);
+        x = memopt_i_advise_open(&c, &d, 1);
         CHECK(x != NULL);
         if (!x) return;
         memopt_i_advise_shard(x, &a.choice, 1, &s);
@@ -408,25 +408,27 @@ static void advise_seconds(void) {
 static unsigned advise_bits(unsigned x) { unsigned n = 0; for (; x; x >>= 1) n += x & 1; return n; }
 static double advise_speed(double tokens) { int e; const double part = frexp(tokens, &e); return ldexp(floor(part * 256), e); } /* 7 bits behind the first */
 static int advise_losses(const memopt_advise_choice *o) { static const int weights[3] = { 0, 1, 2 }; return weights[o->weights] + (o->states == MEMOPT_STATE_F32 ? 0 : 1); }
+static uint64_t advise_share(const memopt_advice *a) { return a->bytes.total / a->choice.threads + (a->bytes.total % a->choice.threads != 0); } /* of a processor */
 static int advise_is_better(const memopt_advice *a, const memopt_advice *b) {
     if (!(b->tokens > 0) || advise_speed(a->tokens) > advise_speed(b->tokens)) return 1;
     if (advise_speed(a->tokens) < advise_speed(b->tokens)) return 0;
     if (advise_losses(&a->choice) != advise_losses(&b->choice)) return advise_losses(&a->choice) < advise_losses(&b->choice);
-    return a->choice.slow != b->choice.slow ? a->choice.slow < b->choice.slow : a->bytes.total < b->bytes.total;
+    return a->choice.slow != b->choice.slow ? a->choice.slow < b->choice.slow : advise_share(a) < advise_share(b);
 }
 typedef struct advise_list { memopt_advice best, least; int fits[8]; size_t seen; double fastest[MEMOPT_ADVISE_ROWS]; } advise_list;
 static void advise_list_add(advise_list *l, const memopt_i_advise *x, const memopt_advise_result *r, const memopt_advice *a) {
     size_t i; const int permitted = !(a->needs & ~x->desc.may);
     ++l->seen;
     if (a->bytes.total <= x->desc.machine.memory) l->fits[a->needs] = 1;
-    if (permitted && (!l->least.bytes.total || a->bytes.total < l->least.bytes.total)) l->least = *a;
+    if (permitted && (!l->least.bytes.total || advise_share(a) < advise_share(&l->least))) l->least = *a;
     if (!permitted || a->bytes.total > x->desc.machine.memory) return;
     if (advise_is_better(a, &l->best)) l->best = *a;
-    for (i = 0; i < r->frontier_count; ++i) if (a->bytes.total <= r->frontier[i].bytes.total && a->tokens > l->fastest[i]) l->fastest[i] = a->tokens;
+    for (i = 0; i < r->frontier_count; ++i) if (advise_share(a) <= advise_share(&r->frontier[i]) && a->tokens > l->fastest[i]) l->fastest[i] = a->tokens;
 }
 static void advise_list_all(advise_list *l, memopt_i_advise *x, const memopt_advise_result *r) {
     const memopt_advise_machine *m = &x->desc.machine; memopt_advise_choice o; int w, s, slow, form; size_t b, i, cut;
     memset(&o, 0, sizeof o);
+    o.threads = x->threads;
     for (o.stage = 0; o.stage < 4; ++o.stage) for (o.steps_inside = 0; o.steps_inside < 2; ++o.steps_inside) for (cut = 0; cut < 2; ++cut)
         for (w = 0; w < 3; ++w) for (s = 0; s < 3; ++s) for (slow = 0; slow < 3; ++slow) for (form = 0; form < 8; ++form) for (b = 0; b < x->micro_count; ++b) {
             memopt_i_advise_lasting last; const memopt_i_advise_points *p; memopt_advice a;
@@ -446,7 +448,7 @@ static void advise_list_all(advise_list *l, memopt_i_advise *x, const memopt_adv
 }
 static void advise_random(uint64_t *seed, memopt_advise_desc *d, memopt_advise_convolution *v) {
     memopt_advise_model m = advise_gpt(1 + test_below(seed, 4), (size_t)32 << test_below(seed, 3), 4);
-    size_t hosts = test_below(seed, 3) ? 1 : 2, of_host = test_below(seed, 2) ? 1 : 2;
+    size_t hosts = test_below(seed, 3) ? 1 : 2, of_host = test_below(seed, 2) ? 1 : 2 + test_below(seed, 3);
     m.vocabulary = 50 + test_below(seed, 2000); m.length = (size_t)16 << test_below(seed, 4); m.gated = (int)test_below(seed, 2); m.dropout = (int)test_below(seed, 2);
     m.kv_heads = test_below(seed, 2); m.tied = (int)test_below(seed, 2); m.rms = m.no_bias = (int)test_below(seed, 2);
     if (test_below(seed, 8) == 0) {
@@ -455,7 +457,7 @@ static void advise_random(uint64_t *seed, memopt_advise_desc *d, memopt_advise_c
         m.convolutions = v; m.convolution_count = 2; m.vocabulary = 10;
     }
     *d = advise_on(m, hosts * of_host, 1);
-    d->machine.of_host = of_host; d->machine.multiprocessors = test_below(seed, 2) ? 4 : 0;
+    d->machine.of_host = of_host; d->machine.multiprocessors = test_below(seed, 2) ? 4 : 0; d->machine.most_threads = test_below(seed, 5);
     d->machine.memory = (uint64_t)1 << (17 + test_below(seed, 9)); d->machine.memory += test_random(seed) % d->machine.memory;
     d->machine.reserve = test_below(seed, 2) ? d->machine.memory / 10 : 0;
     d->machine.f32_rate = 1e9 * (double)(1 + test_below(seed, 100)); d->machine.bf16_rate = test_below(seed, 2) ? 4 * d->machine.f32_rate : 0;
@@ -466,25 +468,30 @@ static void advise_random(uint64_t *seed, memopt_advise_desc *d, memopt_advise_c
     d->may = (unsigned)test_below(seed, 8); d->batch = 1 + test_below(seed, 24); d->clips = (int)test_below(seed, 2);
 }
 static int advise_same(const memopt_advice *a, const memopt_advice *b) {
-    return advise_speed(a->tokens) == advise_speed(b->tokens) && advise_losses(&a->choice) == advise_losses(&b->choice) && a->choice.slow == b->choice.slow && a->bytes.total == b->bytes.total;
+    return advise_speed(a->tokens) == advise_speed(b->tokens) && advise_losses(&a->choice) == advise_losses(&b->choice) && a->choice.slow == b->choice.slow && advise_share(a) == advise_share(b);
 }
 /* A case: memopt_advise_solve() beside every choice, micro-batch and schedule. Returns its status. */
 static memopt_status advise_case(uint64_t number) {
     static memopt_advise_result r; static advise_list l; uint64_t seed = number * 7919 + 1; memopt_advise_desc d; memopt_advise_convolution v[2];
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); memopt_i_advise *x; memopt_status s; size_t i; unsigned may, want = 8;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); memopt_i_advise *x; memopt_status s; size_t i, threads, most; unsigned may, want = 8;
     memset(&r, 0, sizeof r); memset(&l, 0, sizeof l); memset(v, 0, sizeof v);
     advise_random(&seed, &d, v);
+    most = d.machine.most_threads ? d.machine.most_threads : 1;
     s = memopt_advise_solve(&d, &r);
     CHECK_AT(s == MEMOPT_OK || s == MEMOPT_ERR_MEMORY, number);
-    x = memopt_i_advise_open(&c, &d);
-    CHECK_AT(x != NULL, number);
-    if (!x) return s;
-    advise_list_all(&l, x, &r);
+    for (threads = 1; threads <= d.machine.of_host && threads <= most; ++threads) {
+        if (d.machine.of_host % threads) continue;
+        x = memopt_i_advise_open(&c, &d, threads);
+        CHECK_AT(x != NULL, number);
+        if (!x) return s;
+        advise_list_all(&l, x, &r);
+        memopt_i_advise_close(x);
+    }
     CHECK_AT((s == MEMOPT_OK) == (l.best.tokens > 0), number);
-    CHECK_AT((s ? r.best.bytes.total == l.least.bytes.total : advise_same(&r.best, &l.best)) && r.leanest.bytes.total == l.least.bytes.total, number);
+    CHECK_AT((s ? advise_share(&r.best) == advise_share(&l.least) : advise_same(&r.best, &l.best)) && advise_share(&r.leanest) == advise_share(&l.least), number);
     for (i = 0; i < r.frontier_count; ++i) {
         CHECK_AT(advise_speed(r.frontier[i].tokens) == advise_speed(l.fastest[i]), number);
-        CHECK_AT(!i || (r.frontier[i].bytes.total > r.frontier[i - 1].bytes.total && r.frontier[i].tokens > r.frontier[i - 1].tokens), number);
+        CHECK_AT(!i || (advise_share(&r.frontier[i]) > advise_share(&r.frontier[i - 1]) && r.frontier[i].tokens > r.frontier[i - 1].tokens), number);
     }
     CHECK_AT(s || advise_speed(r.frontier[r.frontier_count - 1].tokens) == advise_speed(r.best.tokens), number);
     for (may = 0; may < 8; ++may) {
@@ -493,8 +500,7 @@ static memopt_status advise_case(uint64_t number) {
         if (fits && (may & d.may) == d.may && (want == 8 || advise_bits(may) < advise_bits(want))) want = may;
     }
     CHECK_AT(want == 8 ? r.never : !r.never && advise_bits(r.needs) == advise_bits(want) && (r.needs & d.may) == d.may, number);
-    for (i = 0; i < r.other_count; ++i) CHECK_AT(r.others[i].fits ? advise_speed(r.others[i].advice.tokens) <= advise_speed(r.best.tokens) && !s : r.others[i].advice.bytes.total > d.machine.memory, number);
-    memopt_i_advise_close(x);
+    for (i = 0; i < r.other_count; ++i) CHECK_AT(r.others[i].fits ? advise_speed(r.others[i].advice.tokens) <= advise_speed(r.best.tokens) && !s : advise_share(&r.others[i].advice) > d.machine.memory, number);
     return s;
 }
 static void advise_exhaustive(void) {
@@ -504,11 +510,57 @@ static void advise_exhaustive(void) {
     CHECK(fit > cases / 4 && fit < cases);
 }
 
+/* ---- threads of a rank ---- */
+static void advise_threads(void) { /* four cores as one rank are one processor with four times as much */
+    memopt_advise_desc d = advise_on(advise_gpt(2, 64, 4), 4, 1), one = d; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
+    static memopt_advise_result r; memopt_error why; char line[300]; size_t i, several = 0; uint64_t least;
+    d.model.length = one.model.length = d.model.positions = one.model.positions = 16; d.batch = one.batch = 8; d.error = &why;
+    d.machine.of_host = d.machine.most_threads = 4; d.machine.multiprocessors = 1; d.machine.reserve = 1000; d.machine.host_memory = one.machine.host_memory = 100000000;
+    d.machine.host_bandwidth = 1e6;
+    one.machine = d.machine;
+    one.machine.processors = one.machine.of_host = 1; one.machine.most_threads = 0; one.machine.memory *= 4; one.machine.reserve = 4000; one.machine.multiprocessors = 4;
+    one.machine.f32_rate *= 4; one.machine.bf16_rate *= 4; one.machine.bandwidth *= 4; one.machine.host_bandwidth = 4e6;
+    o.slow = MEMOPT_SHARD_SLOW_STATES;
+    b = advise_priced(&one, &o);
+    o.threads = 4;
+    a = advise_priced(&d, &o);
+    CHECK(a.choice.threads == 4 && a.choice.ranks == 1 && b.choice.threads == 1 && a.choice.rounds == 8);
+    CHECK(!memcmp(&a.bytes, &b.bytes, sizeof a.bytes) && fabs(a.seconds.total / b.seconds.total - 1) < 1e-12 && a.seconds.offload > 0 && fabs(a.seconds.offload / b.seconds.offload - 1) < 1e-12);
+    CHECK(fabs(a.mfu / b.mfu - 1) < 1e-12);
+    o = a.choice; o.slow = 0; o.keep_budget = (size_t)3 << 30;
+    CHECK(!memopt_advise_text(&o, line, sizeof line, NULL) && !strncmp(line, "4 threads, weights fp32, ", 25));
+    o.ranks = 2; o.stage = 2; o.threads = 2;
+    CHECK(!memopt_advise_text(&o, line, sizeof line, NULL) && !strncmp(line, "stage 2 among 2 ranks, each of 2 threads, weights fp32, ", 56));
+    /* refused: more than there may be, and what the cores of a host cannot be dealt to */
+    o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1);
+    for (i = 3; i < 9; i += 5) {
+        o.threads = i;
+        CHECK(memopt_advise_price(&d, &o, &a) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: threads are more than most_threads, or do not divide of_host"));
+    }
+    d.machine.most_threads = SIZE_MAX;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: most_threads have memory beyond 64 bits"));
+    /* where little memory is left one rank holds it once: fewer bytes of a core than four ranks need, at whatever stage */
+    d.machine.most_threads = 4; d.machine.host_memory = 0; d.machine.multiprocessors = 0; d.machine.memory = 100000000;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_OK && r.leanest.choice.threads == 4);
+    least = (r.leanest.bytes.total + 3) / 4;
+    for (i = 0; i < r.other_count; ++i) several += r.others[i].measure == MEMOPT_ADVISE_THREADS;
+    CHECK(several == 1);
+    d.machine.memory = least;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_OK && r.best.choice.threads == 4 && r.best.bytes.total <= 4 * least);
+    d.machine.memory = least - 1;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_MEMORY && why.limit.count == least && r.best.choice.threads == 4);
+    d.machine.memory = least; d.machine.most_threads = 1;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_MEMORY && why.limit.count > least);
+    d.machine.most_threads = 3; /* which do not divide: two */
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_MEMORY && r.best.choice.threads == 2 && r.best.choice.ranks == 2);
+}
+
 /* ---- an engine's own chain ---- */
-typedef struct advise_engine { memopt_status status; size_t calls, wrong; int tells; } advise_engine;
+typedef struct advise_engine { memopt_status status; size_t calls, wrong, most_threads; int tells; } advise_engine;
 static memopt_status advise_engine_chain(void *user, const memopt_advise_choice *o, memopt_segment *segments, size_t *input_bytes, memopt_error *error) {
     advise_engine *e = (advise_engine *)user; size_t i;
     ++e->calls;
+    if (o->threads > e->most_threads) e->most_threads = o->threads;
     if (e->status) { if (e->tells) *error = memopt_i_error(e->status, "has no such kernel"); return e->status; }
     for (i = 0; i < 9; ++i) {
         segments[i].output_bytes = 1024 * o->micro_batch; segments[i].saved_bytes = (o->mlp_chunk ? 2048 : 8192) * o->micro_batch; segments[i].grad_bytes = i < 8 ? 1024 * o->micro_batch : 0;
@@ -542,6 +594,10 @@ static void advise_own_chain(void) {
         CHECK_AT(memopt_tape_get_stats(made).cost * (double)r.best.choice.rounds <= (r.best.seconds.products + r.best.seconds.recompute) * 1.01, memory);
         memopt_tape_destroy(made); memopt_arena_destroy(arena);
     }
+    CHECK(e.most_threads == 1);
+    d.machine.processors = d.machine.of_host = d.machine.most_threads = 2; d.machine.local.bandwidth = 1e9;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_OK && e.most_threads == 2);
+    d.machine.processors = d.machine.of_host = d.machine.most_threads = 1;
     memset(&why, 0, sizeof why);
     e.status = MEMOPT_ERR_UNSUPPORTED; d.error = &why;
     CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_UNSUPPORTED && why.status == MEMOPT_ERR_UNSUPPORTED);
@@ -878,7 +934,7 @@ static void advise_machine_text(void) {
 void test_advise(void);
 void test_advise(void) {
     RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_seconds);
-    RUN(advise_exhaustive); RUN(advise_own_chain); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
+    RUN(advise_exhaustive); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
     RUN(advise_dimensions); RUN(advise_rates); RUN(advise_cuts);
     RUN(advise_calibrated); RUN(advise_trial_refusals); RUN(advise_machine_text);
 }

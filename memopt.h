@@ -4364,11 +4364,11 @@ typedef struct memopt_advise_model { /* zero it, then set what it has: a transfo
     size_t tensor_count;
 } memopt_advise_model;
 
-typedef struct memopt_advise_machine { /* measured, or from a data sheet; one processor is one rank, or a thread of it */
+typedef struct memopt_advise_machine { /* measured, or from a data sheet; a processor is a rank, or a thread of one */
     size_t   processors;      /* 0 = 1 */
     size_t   of_host;         /* that share a host; 0 = all */
-    size_t   most_threads;    /* of a rank: cores of a host, whose memory is one. A rank of several has what they have, as
-                                 if it were one that is as much faster; 0 = 1 */
+    size_t   most_threads;    /* of a rank: cores of a host, whose memory is one. A rank of several has what they
+                                 have, as if it were one that is as much faster; 0 = 1 */
     uint64_t memory;          /* bytes of a processor; of cores their share */
     uint64_t reserve;         /* of them, what the library does not own: a device's context, a process */
     uint64_t host_memory;     /* of a host, for a slow tier; 0 = none */
@@ -4448,7 +4448,7 @@ typedef struct memopt_advise_other { /* a measure taken in another way than advi
 
 typedef struct memopt_advise_result {
     memopt_advice best;        /* where nothing fits: as `leanest` */
-    memopt_advice leanest;     /* fewest bytes of a processor of all that is permitted: the least machine that would do */
+    memopt_advice leanest;     /* fewest bytes of a processor: the least machine that would do what is permitted */
     memopt_advice frontier[MEMOPT_ADVISE_ROWS]; /* the best for each budget, from the machine's down in steps of
                                                    2^(1/4); different ones, memory of a processor ascending */
     size_t        frontier_count;

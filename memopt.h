@@ -12621,12 +12621,10 @@ static int memopt_i_simd_widest(int asked) {
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
-#  if !defined(MEMOPT_I_LANES_EMULATED)
     if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
         || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
     if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
-#  endif
 #  if defined(MEMOPT_I_TILES_EMULATED)
     return MEMOPT_SIMD_AMX;
 #  elif defined(MEMOPT_I_AMX)

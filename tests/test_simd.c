@@ -12,16 +12,26 @@ static void simd_best(void) { /* what was compiled in, and what the compiler's o
 #elif defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
     CHECK(best != MEMOPT_SIMD_NEON);
     CHECK((best >= MEMOPT_SIMD_AVX2) == (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
-#  if defined(MEMOPT_I_LANES_EMULATED)
-    CHECK(best >= MEMOPT_SIMD_AVX512_BF16);
-#  else
     CHECK((best >= MEMOPT_SIMD_AVX512) == (best >= MEMOPT_SIMD_AVX2 && __builtin_cpu_supports("avx512f")
           && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
           && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")));
     CHECK((best >= MEMOPT_SIMD_AVX512_BF16) == (best >= MEMOPT_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16")));
-#  endif
 #else
     CHECK(best == MEMOPT_SIMD_SCALAR);
+#endif
+}
+static void simd_without(void) { /* each instruction set that a level needs */
+#if defined(MEMOPT_I_LANES_EMULATED)
+    static const struct { const char *set; int best; } cases[] = {
+        { "avx2", MEMOPT_SIMD_SCALAR }, { "fma", MEMOPT_SIMD_SCALAR }, { "avx512bw", MEMOPT_SIMD_AVX2 }, { "avx512dq", MEMOPT_SIMD_AVX2 },
+        { "avx512vl", MEMOPT_SIMD_AVX2 }, { "avx512vbmi", MEMOPT_SIMD_AVX2 }, { "avx512vbmi2", MEMOPT_SIMD_AVX2 }, { "avx512bf16", MEMOPT_SIMD_AVX512 } };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        lanes_without = cases[i].set;
+        CHECK_AT(memopt_simd_best() == cases[i].best, i);
+    }
+    lanes_without = "";
+    CHECK(memopt_simd_best() >= MEMOPT_SIMD_AVX512_BF16);
 #endif
 }
 static void simd_tiles(void) { /* what the system says of the processor; it may still refuse */
@@ -55,7 +65,7 @@ static void simd_text(void) {
         if (other < 1 || other > 6) CHECK_AT(!strcmp(memopt_simd_text(other), "not a level of memopt"), other + 2);
 }
 static void test_simd(void) {
-    RUN(simd_best);
+    RUN(simd_best); RUN(simd_without);
     RUN(simd_tiles);
     RUN(simd_level);
     RUN(simd_text);

@@ -1164,7 +1164,7 @@ using namespace memopt_i_cuda::api;
    What all kernels stand on.
    Simulator  Four macros are all that is not plain CUDA, so that the same file runs on a CPU, a fiber for each thread,
               under sanitizers. Whoever brings a simulator defines them first.
-   Launch     One way for all kernels: MEMOPT_I_CUDA_RUN(), with as many blocks as a size_t says. A launch that fails
+   Launch     One way for all kernels: CU_RUN(), with as many blocks as a size_t says. A launch that fails
               leaves CUDA's error, which is taken and returned. An error that was there before is somebody else's: it is
               returned as well, and left where it is, and nothing is launched.
    Tiles      A block does one tile, and there are as many blocks as tiles: 2^31 of them, of a thousand elements and up.
@@ -1201,14 +1201,14 @@ using namespace memopt_i_cuda::api;
 /* Blocks on a multiprocessor, asked of ptxas: before Blackwell, and from it on, where code takes more registers. And
    bounds that ask for one: left alone, it spills a register or two of some kernels there to make room for another. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#  define MEMOPT_I_CUDA_RESIDENT(before, blackwell) (blackwell)
+#  define CU_RESIDENT(before, blackwell) (blackwell)
 #else
-#  define MEMOPT_I_CUDA_RESIDENT(before, blackwell) (before)
+#  define CU_RESIDENT(before, blackwell) (before)
 #endif
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1000)
-#  define MEMOPT_I_CUDA_BOUNDS(threads) __launch_bounds__(threads, 1)
+#  define CU_BOUNDS(threads) __launch_bounds__(threads, 1)
 #else
-#  define MEMOPT_I_CUDA_BOUNDS(threads) __launch_bounds__(threads)
+#  define CU_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 #if defined(__CUDACC__)
 #  define CU_UNROLL _Pragma("unroll")
@@ -1218,18 +1218,18 @@ using namespace memopt_i_cuda::api;
 
 namespace memopt_i_cuda {
 
-PRUNED memopt_cuda_status runtime(cudaError_t error) {
-    return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)error;
-}
+typedef memopt_cuda_status status_t;
+
+PRUNED status_t runtime(cudaError_t error) { return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)error; }
 
 /* What a runtime call said; its error is taken away, since it is told here. */
-PRUNED memopt_cuda_status taken(cudaError_t error) {
+PRUNED status_t taken(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
     return runtime(error);
 }
 
 /* Before the first launch of a call. Where there is no device it is this very look that finds it out. */
-PRUNED memopt_cuda_status ready(void) {
+PRUNED status_t ready(void) {
     const cudaError_t error = cudaPeekAtLastError();
     if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInitializationError)
         return taken(error);
@@ -1237,11 +1237,11 @@ PRUNED memopt_cuda_status ready(void) {
 }
 
 /* After each launch: takes what this launch left. */
-PRUNED memopt_cuda_status launched(void) { return runtime(cudaGetLastError()); }
+PRUNED status_t launched(void) { return runtime(cudaGetLastError()); }
 
 /* No blocks: nothing is launched. More than 2^31 - 1 are ERR_OVERFLOW. */
-template <class LAUNCH> static memopt_cuda_status launch_blocks(size_t blocks, const LAUNCH &launch) {
-    memopt_cuda_status s;
+template <class LAUNCH> static status_t launch_blocks(size_t blocks, const LAUNCH &launch) {
+    status_t s;
 
     if (blocks > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
     s = ready();
@@ -1251,34 +1251,34 @@ template <class LAUNCH> static memopt_cuda_status launch_blocks(size_t blocks, c
 }
 
 /* The status of an expression in which T is the type that the host knows: the one way from a memopt_type to kernels. */
-#define MEMOPT_I_CUDA_WITH(type, ...)                                                                                  \
-    ((type) == MEMOPT_TYPE_F32 ? [&]() -> memopt_cuda_status { typedef float T; return __VA_ARGS__; }()                \
+#define CU_WITH(type, ...)                                                                                  \
+    ((type) == MEMOPT_TYPE_F32 ? [&]() -> status_t { typedef float T; return __VA_ARGS__; }()                \
      : (type) == MEMOPT_TYPE_BF16                                                                                      \
-         ? [&]() -> memopt_cuda_status { typedef bf16_t T; return __VA_ARGS__; }()                         \
-         : [&]() -> memopt_cuda_status { typedef f16_t T; return __VA_ARGS__; }())
+         ? [&]() -> status_t { typedef bf16_t T; return __VA_ARGS__; }()                         \
+         : [&]() -> status_t { typedef f16_t T; return __VA_ARGS__; }())
 
 /* A macro, so that a simulator is told the kernel's name and the line. */
-#define MEMOPT_I_CUDA_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
+#define CU_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
     launch_blocks((blocks), [&](unsigned memopt_i_grid) {                                                          \
         MEMOPT_I_CUDA_LAUNCH(kernel, memopt_i_grid, threads, shared, stream, __VA_ARGS__);                             \
     })
 
 /* 0 for a pointer that is there and aligned; `alignment` is a power of two. */
-PRUNED memopt_cuda_status pointer(const void *p, size_t alignment) {
+PRUNED status_t pointer(const void *p, size_t alignment) {
     if (!p) return MEMOPT_CUDA_ERR_NULL;
     return ((uintptr_t)p & (alignment - 1)) ? MEMOPT_CUDA_ERR_ALIGNMENT : 0;
 }
 
-PRUNED memopt_cuda_status pointer_if(const void *p, size_t alignment) { /* NULL is fine */
+PRUNED status_t pointer_if(const void *p, size_t alignment) { /* NULL is fine */
     return p ? pointer(p, alignment) : 0;
 }
 
-PRUNED memopt_cuda_status no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+PRUNED status_t no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     return a && b && memopt_i_overlaps(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* Blocks for n elements, `tile` each; 0 for n = 0. More than 2^31 - 1 is ERR_OVERFLOW. */
-PRUNED memopt_cuda_status grid_of(size_t n, size_t tile, unsigned *blocks) {
+PRUNED status_t grid_of(size_t n, size_t tile, unsigned *blocks) {
     const size_t count = memopt_i_ceil_div(n, tile);
     if (count > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
     *blocks = (unsigned)count;
@@ -1389,8 +1389,7 @@ template <int WORDS> CU_DEVICE void read(uint32_t *w, const void *p) {
 
 template <int WORDS> CU_DEVICE void write(void *p, const uint32_t *w) {
     CU_UNROLL for (int i = 0; i < WORDS; ++i) {
-        if (WORDS % 4 == 0 && i % 4 == 0)
-            __stwb((uint4 *)p + i / 4, make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]));
+        if (WORDS % 4 == 0 && i % 4 == 0) __stwb((uint4 *)p + i / 4, make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]));
         else if (WORDS % 4 == 2 && i % 2 == 0) __stwb((uint2 *)p + i / 2, make_uint2(w[i], w[i + 1]));
         else if (WORDS % 2) ((uint32_t *)p)[i] = w[i];
     }
@@ -1417,8 +1416,8 @@ CU_DEVICE void get(uint32_t *w, const void *p, COUNT at, COUNT end, bool whole) 
     }
 }
 
-template <int SIZE, int WORDS, class COUNT> CU_DEVICE void put(void *p, const uint32_t *w, COUNT at, COUNT end,
-                                                               bool whole) {
+template <int SIZE, int WORDS, class COUNT>
+CU_DEVICE void put(void *p, const uint32_t *w, COUNT at, COUNT end, bool whole) {
     enum { PER = 4 / SIZE };
 
     if (whole) {
@@ -1499,7 +1498,7 @@ template <class T> CU_DEVICE void load_four(const T *p, float *x) {
 template <class T> CU_DEVICE void store_four(T *p, const float *x) { span_put_floats<T, 4>(p, x, 4, true); }
 
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
-PRUNED const char *own_text(memopt_cuda_status status) {
+PRUNED const char *own_text(status_t status) {
     switch (status) {
     case MEMOPT_CUDA_ERR_NULL:         return "a pointer that is needed is NULL";
     case MEMOPT_CUDA_ERR_ALIGNMENT:    return "a pointer is not aligned as the call needs it";
@@ -1511,7 +1510,7 @@ PRUNED const char *own_text(memopt_cuda_status status) {
     }
 }
 
-PUBLIC const char *api::memopt_cuda_status_text(memopt_cuda_status status) {
+PUBLIC const char *api::memopt_cuda_status_text(status_t status) {
     if (status <= 0 && status > -100) return memopt_status_text((memopt_status)status);
     if (status < MEMOPT_CUDA_BASE_RUNTIME) return own_text(status);
     if (status < MEMOPT_CUDA_BASE_PENDING) return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_RUNTIME));
@@ -1522,7 +1521,7 @@ PUBLIC const char *api::memopt_cuda_status_text(memopt_cuda_status status) {
     return "no such status";
 }
 
-PUBLIC memopt_status api::memopt_cuda_to_status(memopt_cuda_status status) {
+PUBLIC memopt_status api::memopt_cuda_to_status(status_t status) {
     if (status > -100 && status <= 0) return (memopt_status)status;
     if (status < 0) return MEMOPT_ERR_ARGUMENT;
     if (status == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorMemoryAllocation) return MEMOPT_ERR_MEMORY;
@@ -1563,28 +1562,26 @@ PUBLIC memopt_status api::memopt_cuda_to_status(memopt_cuda_status status) {
 
 /* -- which device, and what is pending -- */
 
-PRUNED memopt_cuda_status first_error(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
+PRUNED status_t first_error(status_t a, status_t b) { return a ? a : b; }
 
-PRUNED memopt_cuda_status enter_anyway(int device, int *before) {
-    memopt_cuda_status s = taken(cudaGetDevice(before));
+PRUNED status_t enter_anyway(int device, int *before) {
+    status_t s = taken(cudaGetDevice(before));
     if (s) *before = device; /* nothing to go back to */
     if (!s && *before != device) s = taken(cudaSetDevice(device));
     return s;
 }
 
 /* To be on `device` until leave_device(). After a failure the thread is where it was. */
-PRUNED memopt_cuda_status enter_device(int device, int *before) {
-    const memopt_cuda_status s = ready();
+PRUNED status_t enter_device(int device, int *before) {
+    const status_t s = ready();
     return s ? s : enter_anyway(device, before);
 }
 
-PRUNED memopt_cuda_status leave_device(int device, int before) {
-    return before == device ? 0 : taken(cudaSetDevice(before));
-}
+PRUNED status_t leave_device(int device, int before) { return before == device ? 0 : taken(cudaSetDevice(before)); }
 
 /* MEMOPT_CUDA_CURRENT_DEVICE becomes the number. */
-PRUNED memopt_cuda_status device_of(int *device) {
-    memopt_cuda_status s = ready();
+PRUNED status_t device_of(int *device) {
+    status_t s = ready();
     int count = 0;
 
     if (s) return s;
@@ -1594,11 +1591,11 @@ PRUNED memopt_cuda_status device_of(int *device) {
     return *device < 0 || *device >= count ? MEMOPT_ERR_ARGUMENT : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes) {
+PUBLIC status_t api::memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes) {
     size_t left = 0;
     size_t total = 0;
     int before;
-    memopt_cuda_status s = device_of(&device);
+    status_t s = device_of(&device);
 
     if (!s) s = enter_device(device, &before);
     if (s) return s;
@@ -1615,7 +1612,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_memory_available(int device, size_t *
 PRUNED memopt_cuda_memory *memory_of(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
 
 /* Writes down why, and says it in words that arenas and heaps know. We are on the device. */
-PRUNED memopt_status memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
+PRUNED memopt_status memory_status(memopt_cuda_memory *m, status_t status) {
     size_t total;
 
     if (!status) return MEMOPT_OK;
@@ -1626,26 +1623,26 @@ PRUNED memopt_status memory_status(memopt_cuda_memory *m, memopt_cuda_status sta
     return memopt_cuda_to_status(status);
 }
 
-PRUNED memopt_cuda_status settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
+PRUNED status_t settle(const memopt_cuda_memory *m, status_t status, int may_stay) {
     if (status || (may_stay && m->no_wait)) return status;
     return taken(cudaStreamSynchronize(m->stream));
 }
 
 /* What zero and the copies have in common: `work` on the device, and the wait for it. */
-typedef memopt_cuda_status work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
+typedef status_t work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
 
 PRUNED memopt_status source_work(memopt_source *source, work_fn *work, void *to,
                                  const void *from, size_t bytes, int may_stay) {
     memopt_cuda_memory *m = memory_of(source);
     int before;
-    memopt_cuda_status s = bytes ? enter_device(m->device, &before) : 0;
+    status_t s = bytes ? enter_device(m->device, &before) : 0;
 
     if (s || !bytes) return memory_status(m, s);
     s = settle(m, work(m, to, from, bytes), may_stay);
     return memory_status(m, first_error(s, leave_device(m->device, before)));
 }
 
-PRUNED memopt_cuda_status work_zero(const memopt_cuda_memory *m, void *start, const void *, size_t bytes) {
+PRUNED status_t work_zero(const memopt_cuda_memory *m, void *start, const void *, size_t bytes) {
     return taken(cudaMemsetAsync(start, 0, bytes, m->stream));
 }
 
@@ -1654,7 +1651,7 @@ PRUNED memopt_status source_zero(memopt_source *source, void *start, size_t byte
 }
 
 /* Over the bus the runtime finds out itself where each side lies. */
-PRUNED memopt_cuda_status work_across(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes) {
+PRUNED status_t work_across(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes) {
     return taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
 }
 
@@ -1691,7 +1688,7 @@ move_kernel(unsigned char *to, const unsigned char *from, size_t bytes, int upwa
 
 #define MEMOPT_I_CUDA_MOVE_PIECE ((size_t)64 << 10)
 
-PRUNED memopt_cuda_status work_move(const memopt_cuda_memory *m, void *there, const void *here, size_t bytes) {
+PRUNED status_t work_move(const memopt_cuda_memory *m, void *there, const void *here, size_t bytes) {
     unsigned char *const to = (unsigned char *)there;
     const unsigned char *const from = (const unsigned char *)here;
     const uintptr_t a = (uintptr_t)to;
@@ -1700,11 +1697,11 @@ PRUNED memopt_cuda_status work_move(const memopt_cuda_memory *m, void *there, co
     const size_t apart = a > b ? a - b : b - a;
     size_t done = 0;
     size_t n;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
 
     if (!apart) return 0;
     if (apart < bytes && apart < MEMOPT_I_CUDA_MOVE_PIECE)
-        return MEMOPT_I_CUDA_RUN(move_kernel<>, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes, a > b);
+        return CU_RUN(move_kernel<>, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes, a > b);
     for (; done < bytes && !s; done += n) {
         n = memopt_i_min(apart, bytes - done);
         const size_t at = a > b ? bytes - done - n : done;
@@ -1718,8 +1715,8 @@ PRUNED memopt_status source_copy(memopt_source *source, void *to, const void *fr
 }
 
 /* What a source is made of; the rest is filled in by its kind. */
-PRUNED memopt_cuda_status source_of(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m, memopt_source *s) {
-    memopt_cuda_status status;
+PRUNED status_t source_of(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m, memopt_source *s) {
+    status_t status;
     size_t total = 0;
 
     memset(m, 0, sizeof *m);
@@ -1750,7 +1747,7 @@ PRUNED memopt_status reserve_with(memopt_source *source, size_t bytes, void **ba
     void *block = NULL;
     int before;
     memopt_status plain;
-    memopt_cuda_status s = enter_device(m->device, &before);
+    status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
     s = taken(get(m, bytes, &block));
@@ -1769,7 +1766,7 @@ PRUNED memopt_status reserve_with(memopt_source *source, size_t bytes, void **ba
 PRUNED void release_with(memopt_source *source, void *base, give_fn *give) {
     memopt_cuda_memory *m = memory_of(source);
     int before;
-    memopt_cuda_status s, t;
+    status_t s, t;
 
     s = enter_anyway(m->device, &before);
     t = taken(cudaDeviceSynchronize());
@@ -1794,10 +1791,10 @@ PRUNED void block_release(memopt_source *s, void *base, size_t bytes) {
     release_with(s, base, block_give);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory, memopt_source *out) {
+PUBLIC status_t api::memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
-    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
     s.reserve_fn = block_reserve;
@@ -1827,7 +1824,7 @@ PRUNED void pinned_release(memopt_source *s, void *base, size_t bytes) {
 PRUNED memopt_status pinned_ready(memopt_source *source) {
     memopt_cuda_memory *m = memory_of(source);
     int before;
-    memopt_cuda_status s = enter_device(m->device, &before);
+    status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
     s = settle(m, 0, 0);
@@ -1844,10 +1841,10 @@ PRUNED memopt_status pinned_copy(memopt_source *source, void *to, const void *fr
     return status ? status : memopt_i_host_copy(source, to, from, bytes);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory, memopt_source *out) {
+PUBLIC status_t api::memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
-    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
     s.reserve_fn = pinned_reserve;
@@ -1890,12 +1887,12 @@ PRUNED memopt_status managed_reserve(memopt_source *s, size_t bytes, void **base
     return reserve_with(s, bytes, base, managed_get, block_give);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_source_managed(int device, int host_visible, memopt_cuda_memory *memory,
-                                                          memopt_source *out) {
+PUBLIC status_t api::memopt_cuda_source_managed(int device, int host_visible, memopt_cuda_memory *memory,
+                                                memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
     int managed = 0;
-    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (!status) status = taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
     if (!status && !managed) status = MEMOPT_ERR_UNSUPPORTED;
@@ -1912,8 +1909,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_source_managed(int device, int host_v
 /* -- growing: the driver's virtual memory -- */
 
 /* The driver's functions by place in memory->driver; the last one is asked once and not kept. */
-enum { MEMOPT_I_CUDA_ADDRESS_RESERVE, MEMOPT_I_CUDA_ADDRESS_FREE, MEMOPT_I_CUDA_CREATE, MEMOPT_I_CUDA_RELEASE,
-       MEMOPT_I_CUDA_MAP, MEMOPT_I_CUDA_UNMAP, MEMOPT_I_CUDA_SET_ACCESS, MEMOPT_I_CUDA_DRIVER };
+enum { DRIVER_RESERVE, DRIVER_FREE, DRIVER_CREATE, DRIVER_RELEASE,
+       DRIVER_MAP, DRIVER_UNMAP, DRIVER_ACCESS, DRIVER_COUNT };
 
 typedef CUresult (CUDAAPI *address_reserve_fn)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
 
@@ -1926,14 +1923,14 @@ typedef CUresult (CUDAAPI *map_fn)(CUdeviceptr, size_t, size_t, CUmemGenericAllo
 typedef CUresult (CUDAAPI *access_fn)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 typedef CUresult (CUDAAPI *granularity_fn)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
 
-PRUNED memopt_cuda_status driver_error(CUresult result) {
+PRUNED status_t driver_error(CUresult result) {
     return result == CUDA_SUCCESS ? 0 : MEMOPT_CUDA_BASE_DRIVER + (int)result;
 }
 
 /* By version: without it a newer runtime may give a function with other arguments. 10.2 is where they came in. */
-PRUNED memopt_cuda_status symbol(const char *name, void **out) {
+PRUNED status_t symbol(const char *name, void **out) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    memopt_cuda_status s;
+    status_t s;
 
     *out = NULL;
 #if CUDART_VERSION >= 12050
@@ -1945,13 +1942,13 @@ PRUNED memopt_cuda_status symbol(const char *name, void **out) {
     return found == cudaDriverEntryPointSuccess && *out ? 0 : MEMOPT_ERR_UNSUPPORTED;
 }
 
-PRUNED memopt_cuda_status symbols(void *functions[MEMOPT_I_CUDA_DRIVER], void **granularity) {
-    static const char *const names[MEMOPT_I_CUDA_DRIVER] = { "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",
+PRUNED status_t symbols(void *functions[DRIVER_COUNT], void **granularity) {
+    static const char *const names[DRIVER_COUNT] = { "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",
         "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess" };
-    memopt_cuda_status s = symbol("cuMemGetAllocationGranularity", granularity);
+    status_t s = symbol("cuMemGetAllocationGranularity", granularity);
     int i;
 
-    for (i = 0; i < MEMOPT_I_CUDA_DRIVER && !s; ++i) s = symbol(names[i], &functions[i]);
+    for (i = 0; i < DRIVER_COUNT && !s; ++i) s = symbol(names[i], &functions[i]);
     return s;
 }
 
@@ -1969,29 +1966,29 @@ PRUNED CUdeviceptr device_address(const void *p) { return (CUdeviceptr)(uintptr_
 
 /* A granule's memory. The handle is let go as soon as it is mapped: the mapping alone keeps the memory from then on, so
    that nothing is left to remember but which granules there are. */
-PRUNED memopt_cuda_status map_one(memopt_cuda_memory *m, unsigned char *at) {
+PRUNED status_t map_one(memopt_cuda_memory *m, unsigned char *at) {
     const CUmemAllocationProp prop = access_prop(m->device);
     CUmemGenericAllocationHandle handle = 0;
     const CUdeviceptr to = device_address(at);
-    memopt_cuda_status s, t;
+    status_t s, t;
 
-    s = driver_error(((create_fn)m->driver[MEMOPT_I_CUDA_CREATE])(&handle, m->granularity, &prop, 0));
+    s = driver_error(((create_fn)m->driver[DRIVER_CREATE])(&handle, m->granularity, &prop, 0));
     if (s) return s;
-    s = driver_error(((map_fn)m->driver[MEMOPT_I_CUDA_MAP])(to, m->granularity, 0, handle, 0));
-    t = driver_error(((handle_fn)m->driver[MEMOPT_I_CUDA_RELEASE])(handle));
-    if (!s && t) (void)((range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(to, m->granularity);
+    s = driver_error(((map_fn)m->driver[DRIVER_MAP])(to, m->granularity, 0, handle, 0));
+    t = driver_error(((handle_fn)m->driver[DRIVER_RELEASE])(handle));
+    if (!s && t) (void)((range_fn)m->driver[DRIVER_UNMAP])(to, m->granularity);
     return first_error(s, t);
 }
 
-PRUNED memopt_cuda_status unmap_one(memopt_cuda_memory *m, unsigned char *at) {
-    return driver_error(((range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(device_address(at), m->granularity));
+PRUNED status_t unmap_one(memopt_cuda_memory *m, unsigned char *at) {
+    return driver_error(((range_fn)m->driver[DRIVER_UNMAP])(device_address(at), m->granularity));
 }
 
 /* All of a range, or nothing. Memory that is mapped is not yet anybody's to use. */
-PRUNED memopt_cuda_status map_handle(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
+PRUNED status_t map_handle(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
     CUmemAccessDesc access;
     size_t done = 0;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
 
     while (done < bytes && !s) {
         s = map_one(m, start + done);
@@ -2001,8 +1998,7 @@ PRUNED memopt_cuda_status map_handle(memopt_cuda_memory *m, unsigned char *start
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = m->device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (!s) s = driver_error(((access_fn)m->driver[MEMOPT_I_CUDA_SET_ACCESS])(
-        device_address(start), bytes, &access, 1));
+    if (!s) s = driver_error(((access_fn)m->driver[DRIVER_ACCESS])(device_address(start), bytes, &access, 1));
     while (s && done) {
         done -= m->granularity;
         (void)unmap_one(m, start + done);
@@ -2034,7 +2030,7 @@ PRUNED memopt_status pages_commit(memopt_source *source, void *start, size_t byt
     memopt_cuda_memory *m = memory_of(source);
     int before;
     memopt_status plain;
-    memopt_cuda_status s = enter_device(m->device, &before);
+    status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
     s = map_handle(m, (unsigned char *)start, bytes);
@@ -2051,7 +2047,7 @@ PRUNED memopt_status pages_decommit(memopt_source *source, void *start, size_t b
     unsigned char *p = (unsigned char *)start;
     size_t done = 0;
     int before;
-    memopt_cuda_status s = enter_device(m->device, &before);
+    status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
     s = taken(cudaDeviceSynchronize());
@@ -2067,16 +2063,16 @@ PRUNED memopt_status pages_reserve(memopt_source *source, size_t bytes, void **b
     CUdeviceptr at = 0;
     size_t memory;
     int before;
-    memopt_cuda_status s = enter_device(m->device, &before);
+    status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
     memory = sizeof *r + bytes / m->granularity;
     r = (range *)memopt_i_alloc(&source->host, memory, MEMOPT_I_HOST_ALIGN);
-    s = r ? driver_error(((address_reserve_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_RESERVE])(
-            &at, bytes, source->base_alignment, 0, 0)) : MEMOPT_ERR_MEMORY;
+    s = r ? driver_error(((address_reserve_fn)m->driver[DRIVER_RESERVE])(&at, bytes, source->base_alignment, 0, 0))
+          : MEMOPT_ERR_MEMORY;
     s = first_error(s, leave_device(m->device, before));
     if (s) {
-        if (at) (void)((range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(at, bytes);
+        if (at) (void)((range_fn)m->driver[DRIVER_FREE])(at, bytes);
         if (r) memopt_i_free(&source->host, r, memory, MEMOPT_I_HOST_ALIGN);
         return memory_status(m, s);
     }
@@ -2096,14 +2092,14 @@ PRUNED void pages_release(memopt_source *source, void *base, size_t bytes) {
     range **link = (range **)(void *)&m->ranges;
     size_t i;
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!r) return; /* none of ours */
     s = enter_anyway(m->device, &before);
     s = first_error(s, taken(cudaDeviceSynchronize()));
     for (i = 0; i < bytes / m->granularity; ++i)
         if (granules(r)[i]) s = first_error(s, unmap_one(m, r->base + i * m->granularity));
-    s = first_error(s, driver_error(((range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(device_address(base), bytes)));
+    s = first_error(s, driver_error(((range_fn)m->driver[DRIVER_FREE])(device_address(base), bytes)));
     s = first_error(s, leave_device(m->device, before));
     if (s) m->status = s;
     while (*link != r) link = &(*link)->next;
@@ -2111,14 +2107,14 @@ PRUNED void pages_release(memopt_source *source, void *base, size_t bytes) {
     memopt_i_free(&source->host, r, r->memory, MEMOPT_I_HOST_ALIGN);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
-                                                        memopt_cuda_memory *memory, memopt_source *out) {
+PUBLIC status_t api::memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
+                                              memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
     memopt_source s;
     void *get_granularity = NULL;
     size_t least = 0;
     CUmemAllocationProp prop;
-    memopt_cuda_status status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+    status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
     if (memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
@@ -2145,7 +2141,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_source_pages(int device, size_t granu
 
 /* -- transfers -- */
 
-enum { MEMOPT_I_CUDA_UP, MEMOPT_I_CUDA_DOWN };
+enum { UP, DOWN };
 
 typedef struct transfer_bucket {
     unsigned char *pinned;
@@ -2168,7 +2164,7 @@ struct api::memopt_cuda_transfer {
     memopt_host    host;
 };
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes) {
     size_t bucket = desc && desc->bucket_bytes ? desc->bucket_bytes : MEMOPT_I_CUDA_BUCKET;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -2179,25 +2175,23 @@ PUBLIC memopt_cuda_status api::memopt_cuda_transfer_bytes(const memopt_cuda_tran
 }
 
 /* `stream` goes on only when `event` has come to pass; an event that was never recorded is none. */
-PRUNED memopt_cuda_status await(cudaStream_t stream, cudaEvent_t event) {
-    return taken(cudaStreamWaitEvent(stream, event, 0));
-}
+PRUNED status_t await(cudaStream_t stream, cudaEvent_t event) { return taken(cudaStreamWaitEvent(stream, event, 0)); }
 
 /* One of ours starts behind all that the caller's was given so far. */
-PRUNED memopt_cuda_status behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
-    const memopt_cuda_status s = taken(cudaEventRecord(t->came, stream));
+PRUNED status_t behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
+    const status_t s = taken(cudaEventRecord(t->came, stream));
     return s ? s : await(t->streams[way], t->came);
 }
 
 /* And the other way round. */
-PRUNED memopt_cuda_status before_stream(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
-    const memopt_cuda_status s = taken(cudaEventRecord(t->went, t->streams[way]));
+PRUNED status_t before_stream(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
+    const status_t s = taken(cudaEventRecord(t->went, t->streams[way]));
     return s ? s : await(stream, t->went);
 }
 
 /* The CPU waits for a bucket's crossing, and brings what came out to its place. */
-PRUNED memopt_cuda_status empty(transfer_bucket *b) {
-    const memopt_cuda_status s = taken(cudaEventSynchronize(b->event));
+PRUNED status_t empty(transfer_bucket *b) {
+    const status_t s = taken(cudaEventSynchronize(b->event));
 
     if (s) return s;
     if (b->to) memcpy(b->to, b->pinned, b->bytes);
@@ -2205,49 +2199,47 @@ PRUNED memopt_cuda_status empty(transfer_bucket *b) {
     return 0;
 }
 
-PRUNED memopt_cuda_status empty_all(memopt_cuda_transfer *t) { /* the oldest first */
-    const unsigned next = t->next[MEMOPT_I_CUDA_DOWN];
-    transfer_bucket *b = t->buckets[MEMOPT_I_CUDA_DOWN];
-    const memopt_cuda_status s = b[next].to ? empty(&b[next]) : 0;
+PRUNED status_t empty_all(memopt_cuda_transfer *t) { /* the oldest first */
+    const unsigned next = t->next[DOWN];
+    transfer_bucket *b = t->buckets[DOWN];
+    const status_t s = b[next].to ? empty(&b[next]) : 0;
     return s || !b[!next].to ? s : empty(&b[!next]);
 }
 
 /* After a failure in the middle of a call: nothing of it is on its way when we return. */
-PRUNED memopt_cuda_status stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
+PRUNED status_t stop(memopt_cuda_transfer *t, int way, status_t status) {
     int i;
 
     (void)taken(cudaStreamSynchronize(t->streams[way]));
     for (i = 0; i < 2; ++i)
-        if (t->buckets[MEMOPT_I_CUDA_DOWN][i].call == t->call) t->buckets[MEMOPT_I_CUDA_DOWN][i].to = NULL;
+        if (t->buckets[DOWN][i].call == t->call) t->buckets[DOWN][i].to = NULL;
     return status;
 }
 
 /* A piece of at most a bucket, either way. */
-PRUNED memopt_cuda_status piece(memopt_cuda_transfer *t, int way, unsigned char *to,
-                                const unsigned char *from, size_t n) {
+PRUNED status_t piece(memopt_cuda_transfer *t, int way, unsigned char *to, const unsigned char *from, size_t n) {
     transfer_bucket *b = &t->buckets[way][t->next[way]];
-    memopt_cuda_status s = empty(b);
+    status_t s = empty(b);
 
     if (s) return s;
-    if (way == MEMOPT_I_CUDA_UP) {
+    if (way == UP) {
         memcpy(b->pinned, from, n);
         s = taken(cudaMemcpyAsync(to, b->pinned, n, cudaMemcpyHostToDevice, t->streams[way]));
     } else s = taken(cudaMemcpyAsync(b->pinned, from, n, cudaMemcpyDeviceToHost, t->streams[way]));
     if (!s) s = taken(cudaEventRecord(b->event, t->streams[way]));
     if (s) return s;
-    b->to = way == MEMOPT_I_CUDA_UP ? NULL : to;
+    b->to = way == UP ? NULL : to;
     b->bytes = n;
     b->call = t->call;
     t->next[way] = !t->next[way];
     return 0;
 }
 
-PRUNED memopt_cuda_status cross(memopt_cuda_transfer *t, int way, void *to, const void *from,
-                                size_t bytes, cudaStream_t stream) {
+PRUNED status_t cross(memopt_cuda_transfer *t, int way, void *to, const void *from, size_t bytes, cudaStream_t stream) {
     size_t done = 0;
     size_t n;
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!t || (bytes && (!to || !from))) return MEMOPT_CUDA_ERR_NULL;
     s = enter_device(t->device, &before);
@@ -2263,27 +2255,27 @@ PRUNED memopt_cuda_status cross(memopt_cuda_transfer *t, int way, void *to, cons
     return s ? stop(t, way, s) : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from,
-                                                       size_t bytes, memopt_cuda_stream stream) {
-    return cross(transfer, MEMOPT_I_CUDA_UP, d_to, from, bytes, stream);
+PUBLIC status_t api::memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from, size_t bytes,
+                                             cudaStream_t stream) {
+    return cross(transfer, UP, d_to, from, bytes, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_out(memopt_cuda_transfer *transfer, void *to, const void *d_from,
-                                                        size_t bytes, memopt_cuda_stream stream) {
-    return cross(transfer, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, stream);
+PUBLIC status_t api::memopt_cuda_transfer_out(memopt_cuda_transfer *transfer, void *to, const void *d_from,
+                                              size_t bytes, cudaStream_t stream) {
+    return cross(transfer, DOWN, to, d_from, bytes, stream);
 }
 
-PRUNED memopt_cuda_status wait(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = empty_all(t);
+PRUNED status_t wait(memopt_cuda_transfer *t) {
+    status_t s = empty_all(t);
     int way;
 
     for (way = 0; way < 2; ++way) s = first_error(s, taken(cudaStreamSynchronize(t->streams[way])));
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
+PUBLIC status_t api::memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
     s = enter_device(transfer->device, &before);
@@ -2292,12 +2284,11 @@ PUBLIC memopt_cuda_status api::memopt_cuda_transfer_wait(memopt_cuda_transfer *t
     return first_error(s, leave_device(transfer->device, before));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
-                                                             const void *from, size_t bytes,
-                                                             memopt_cuda_stream stream) {
-    const int way = MEMOPT_I_CUDA_UP;
+PUBLIC status_t api::memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to, const void *from,
+                                                   size_t bytes, cudaStream_t stream) {
+    const int way = UP;
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!transfer || (bytes && (!d_to || !from))) return MEMOPT_CUDA_ERR_NULL;
     s = enter_device(transfer->device, &before);
@@ -2307,20 +2298,20 @@ PUBLIC memopt_cuda_status api::memopt_cuda_transfer_prefetch(memopt_cuda_transfe
     return first_error(s, leave_device(transfer->device, before));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_join(memopt_cuda_transfer *transfer, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_transfer_join(memopt_cuda_transfer *transfer, cudaStream_t stream) {
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
     s = enter_device(transfer->device, &before);
     if (s) return s;
-    s = before_stream(transfer, MEMOPT_I_CUDA_UP, stream);
+    s = before_stream(transfer, UP, stream);
     return first_error(s, leave_device(transfer->device, before));
 }
 
 /* Frees what is there: also after half a creation. */
-PRUNED memopt_cuda_status transfer_close(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = 0;
+PRUNED status_t transfer_close(memopt_cuda_transfer *t) {
+    status_t s = 0;
     int way, i;
 
     for (way = 0; way < 2; ++way) {
@@ -2336,12 +2327,12 @@ PRUNED memopt_cuda_status transfer_close(memopt_cuda_transfer *t) {
 }
 
 /* Streams that do not wait for the default stream, and events without clocks: both wait only where they are told to. */
-PRUNED memopt_cuda_status event_create(cudaEvent_t *event) {
+PRUNED status_t event_create(cudaEvent_t *event) {
     return taken(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
-PRUNED memopt_cuda_status transfer_open(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = event_create(&t->came);
+PRUNED status_t transfer_open(memopt_cuda_transfer *t) {
+    status_t s = event_create(&t->came);
     void *block = NULL;
     int way, i;
 
@@ -2353,22 +2344,22 @@ PRUNED memopt_cuda_status transfer_open(memopt_cuda_transfer *t) {
     if (!s && t->owns) {
         s = taken(cudaHostAlloc(&block, 4 * t->bucket_bytes, cudaHostAllocPortable));
         t->pinned = (unsigned char *)block;
-        if (!s) s = memopt_ledger_add(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, block,
-                                      "transfer buckets");
+        if (!s)
+            s = memopt_ledger_add(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, block, "transfer buckets");
         t->booked = !s;
     }
     for (i = 0; i < 4 && !s; ++i) t->buckets[i >> 1][i & 1].pinned = t->pinned + (size_t)i * t->bucket_bytes;
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_create(int device, const memopt_cuda_transfer_desc *desc,
-                                                           memopt_cuda_transfer **out) {
+PUBLIC status_t api::memopt_cuda_transfer_create(int device, const memopt_cuda_transfer_desc *desc,
+                                                 memopt_cuda_transfer **out) {
     memopt_cuda_transfer_desc d;
     memopt_cuda_transfer *t;
     memopt_host host;
     size_t bytes;
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!out) return MEMOPT_CUDA_ERR_NULL;
     memset(&d, 0, sizeof d);
@@ -2402,10 +2393,10 @@ PUBLIC memopt_cuda_status api::memopt_cuda_transfer_create(int device, const mem
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer) {
+PUBLIC status_t api::memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer) {
     memopt_host host;
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!transfer) return 0;
     s = enter_anyway(transfer->device, &before);
@@ -2435,12 +2426,12 @@ struct api::memopt_cuda_store {
     unsigned char *base;
     size_t slots, slot_bytes, bytes, memory;
     int    pinned;
-    memopt_cuda_status status;
+    status_t status;
     memopt_host host;
     store_slot *slot;
 };
 
-PRUNED memopt_status store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
+PRUNED memopt_status store_keep_status(memopt_cuda_store *store, status_t s) {
     if (s) store->status = s;
     return memopt_cuda_to_status(s);
 }
@@ -2467,16 +2458,16 @@ PRUNED unsigned char *slot_at(const memopt_cuda_store *store, const store_slot *
 }
 
 /* A copy between a pinned slot and the device, beside the computing; nobody waits here. */
-PRUNED memopt_cuda_status store_cross(memopt_cuda_store *store, store_slot *slot, int way,
-                                      void *to, const void *from, size_t bytes) {
+PRUNED status_t store_cross(memopt_cuda_store *store, store_slot *slot, int way, void *to, const void *from,
+                            size_t bytes) {
     memopt_cuda_transfer *t = store->transfer;
     int before;
-    memopt_cuda_status s = enter_device(t->device, &before);
+    status_t s = enter_device(t->device, &before);
 
     if (s) return s;
     s = behind(t, way, store->stream);
     if (!s) s = await(t->streams[way], slot->event);
-    if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice
+    if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, way == UP ? cudaMemcpyHostToDevice
                                                                              : cudaMemcpyDeviceToHost,
                                       t->streams[way]));
     if (!s) s = taken(cudaEventRecord(slot->event, t->streams[way]));
@@ -2492,7 +2483,7 @@ PRUNED void slot_free(memopt_cuda_store *store, store_slot *slot) {
 PRUNED memopt_status store_write(void *user, size_t value, const void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     store_slot *slot = slot_of(store, value, 1);
-    memopt_cuda_status s;
+    status_t s;
     unsigned char *at;
 
     if (!slot || count > store->slot_bytes) return store_keep_status(store, MEMOPT_ERR_MEMORY);
@@ -2503,7 +2494,7 @@ PRUNED memopt_status store_write(void *user, size_t value, const void *bytes, si
     slot->is_taken = 1;
     slot->value = value;
     slot->bytes = count;
-    s = store->pinned ? store_cross(store, slot, MEMOPT_I_CUDA_DOWN, at, bytes, count)
+    s = store->pinned ? store_cross(store, slot, DOWN, at, bytes, count)
                       : memopt_cuda_transfer_out(store->transfer, at, bytes, count, store->stream);
     if (s) slot_free(store, slot);
     return store_keep_status(store, s);
@@ -2512,12 +2503,12 @@ PRUNED memopt_status store_write(void *user, size_t value, const void *bytes, si
 PRUNED memopt_status store_read(void *user, size_t value, void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     store_slot *slot = slot_of(store, value, 0);
-    memopt_cuda_status s;
+    status_t s;
     unsigned char *at;
 
     if (!slot || count != slot->bytes) return store_keep_status(store, MEMOPT_ERR_STATE);
     at = slot_at(store, slot);
-    if (store->pinned) s = store_cross(store, slot, MEMOPT_I_CUDA_UP, bytes, at, count);
+    if (store->pinned) s = store_cross(store, slot, UP, bytes, at, count);
     else {
         s = ready();
         if (!s) s = empty_all(store->transfer); /* it may not have arrived */
@@ -2528,9 +2519,9 @@ PRUNED memopt_status store_read(void *user, size_t value, void *bytes, size_t co
 
 /* The stream waits, not the CPU: what the tape does next with the bytes is queued there. Through buckets this was done
    by the transfer itself. */
-PRUNED memopt_cuda_status store_join(memopt_cuda_store *store, const store_slot *slot) {
+PRUNED status_t store_join(memopt_cuda_store *store, const store_slot *slot) {
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!store->pinned) return 0;
     s = enter_anyway(store->transfer->device, &before);
@@ -2541,7 +2532,7 @@ PRUNED memopt_cuda_status store_join(memopt_cuda_store *store, const store_slot 
 
 PRUNED memopt_status store_wait(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_cuda_status s = ready();
+    status_t s = ready();
     store_slot *slot = slot_of(store, value, 0);
 
     if (!s) s = slot ? store_join(store, slot) : MEMOPT_ERR_STATE;
@@ -2558,13 +2549,13 @@ PRUNED void store_forget(void *user, size_t value) {
     slot_free(store, slot);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
     size_t slot, all;
 
     if (!desc || !desc->source || !bytes) return MEMOPT_CUDA_ERR_NULL;
     if (!desc->slots || !desc->slot_bytes || desc->slots > MEMOPT_CHAIN_MAX) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_source_check(&c, desc->source)) return (memopt_cuda_status)c.status;
+    if (memopt_i_source_check(&c, desc->source)) return (status_t)c.status;
     if (memopt_i_align_up(desc->slot_bytes, MEMOPT_I_CUDA_ALIGN, &slot) || memopt_i_mul(slot, desc->slots, &all)
         || memopt_i_align_up(all, desc->source->granularity, &all)) return MEMOPT_ERR_OVERFLOW;
     *bytes = all;
@@ -2572,8 +2563,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_store_bytes(const memopt_cuda_store_d
 }
 
 /* Frees what is there: also after half a creation. */
-PRUNED memopt_cuda_status store_close(memopt_cuda_store *store) {
-    memopt_cuda_status s = 0;
+PRUNED status_t store_close(memopt_cuda_store *store) {
+    status_t s = 0;
     size_t i;
     memopt_host host = store->host;
 
@@ -2586,10 +2577,10 @@ PRUNED memopt_cuda_status store_close(memopt_cuda_store *store) {
     return s;
 }
 
-PRUNED memopt_cuda_status store_open(memopt_cuda_store *store) {
+PRUNED status_t store_open(memopt_cuda_store *store) {
     void *base = NULL;
     size_t i;
-    memopt_cuda_status s = memopt_i_source_reserve(store->source, store->bytes, &base);
+    status_t s = memopt_i_source_reserve(store->source, store->bytes, &base);
 
     if (s) return s;
     s = memopt_i_source_commit(store->source, base, store->bytes);
@@ -2602,14 +2593,14 @@ PRUNED memopt_cuda_status store_open(memopt_cuda_store *store) {
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
-                                                        memopt_tape_store *table) {
+PUBLIC status_t api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
+                                              memopt_tape_store *table) {
     memopt_carver c = memopt_carver_begin(NULL);
     size_t bytes, memory;
     int before;
     memopt_cuda_store *store;
     memopt_host host;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!desc || !desc->transfer || !out || !table) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_cuda_store_bytes(desc, &bytes);
@@ -2649,9 +2640,9 @@ PUBLIC memopt_cuda_status api::memopt_cuda_store_create(const memopt_cuda_store_
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_store_destroy(memopt_cuda_store *store) {
+PUBLIC status_t api::memopt_cuda_store_destroy(memopt_cuda_store *store) {
     int before, device;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!store) return 0;
     device = store->transfer->device;
@@ -2661,7 +2652,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_store_destroy(memopt_cuda_store *stor
     return first_error(s, leave_device(device, before));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_store_status(const memopt_cuda_store *store) {
+PUBLIC status_t api::memopt_cuda_store_status(const memopt_cuda_store *store) {
     return store ? store->status : MEMOPT_CUDA_ERR_NULL;
 }
 
@@ -2670,7 +2661,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_store_status(const memopt_cuda_store 
 PRUNED memopt_status clock_now(void *user, uint64_t *nanoseconds) {
     memopt_cuda_clock *clock = (memopt_cuda_clock *)user;
     int before;
-    memopt_cuda_status s = enter_device(clock->device, &before);
+    status_t s = enter_device(clock->device, &before);
 
     if (!s) {
         s = taken(cudaStreamSynchronize(clock->stream));
@@ -2683,10 +2674,10 @@ PRUNED memopt_status clock_now(void *user, uint64_t *nanoseconds) {
     return clock->host_clock.now_fn(clock->host_clock.user, nanoseconds);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_clock_make(int device, memopt_cuda_stream stream, const memopt_host *host,
-                                                      memopt_cuda_clock *clock, memopt_clock *out) {
+PUBLIC status_t api::memopt_cuda_clock_make(int device, cudaStream_t stream, const memopt_host *host,
+                                            memopt_cuda_clock *clock, memopt_clock *out) {
     memopt_host h;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!clock || !out) return MEMOPT_CUDA_ERR_NULL;
     if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
@@ -2743,9 +2734,9 @@ PUBLIC memopt_cuda_status api::memopt_cuda_clock_make(int device, memopt_cuda_st
               and arrays that are not aligned, go one element a thread and load, side by side. */
 
 enum {
-    MEMOPT_I_CUDA_NUMBER_THREADS = 256,
-    MEMOPT_I_CUDA_NUMBER_FOURS   = 4, /* groups of four that a thread has in flight */
-    MEMOPT_I_CUDA_NUMBER_TILE    = MEMOPT_I_CUDA_NUMBER_THREADS * MEMOPT_I_CUDA_NUMBER_FOURS * 4
+    NUMBER_THREADS = 256,
+    NUMBER_FOURS   = 4, /* groups of four that a thread has in flight */
+    NUMBER_TILE    = NUMBER_THREADS * NUMBER_FOURS * 4
 };
 
 /* Four codes. */
@@ -2987,9 +2978,7 @@ template <int kind> struct widen {
 
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
     __device__ __forceinline__ void store(const one &v, size_t i) const { dst[i] = value_of<kind>(v); }
-    __device__ __forceinline__ void load(four &v, size_t i) const {
-        read<sizeof v / 4>(v.w, src + i);
-    }
+    __device__ __forceinline__ void load(four &v, size_t i) const { read<sizeof v / 4>(v.w, src + i); }
 
 
     /* codes at the left end */
@@ -3090,48 +3079,48 @@ struct join {
 template <class OP> static __device__ void number_ones(const OP &op, size_t begin, size_t n) {
     enum { AT_ONCE = 4 };
     typename OP::one v[AT_ONCE];
-    for (int part = 0; part < MEMOPT_I_CUDA_NUMBER_TILE / (AT_ONCE * MEMOPT_I_CUDA_NUMBER_THREADS); ++part) {
-        const size_t at = begin + (size_t)part * AT_ONCE * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
+    for (int part = 0; part < NUMBER_TILE / (AT_ONCE * NUMBER_THREADS); ++part) {
+        const size_t at = begin + (size_t)part * AT_ONCE * NUMBER_THREADS + threadIdx.x;
 
-        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k)
-            if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.load(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
-        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k)
-            if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.store(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
+        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k) if (at + k * NUMBER_THREADS < n)
+            op.load(v[k], at + k * NUMBER_THREADS);
+        CU_UNROLL for (int k = 0; k < AT_ONCE; ++k) if (at + k * NUMBER_THREADS < n)
+            op.store(v[k], at + k * NUMBER_THREADS);
     }
 }
 
-template <class OP> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
-number_kernel(OP op, size_t n, int vector) {
-    const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE;
+template <class OP>
+static __global__ void __launch_bounds__(NUMBER_THREADS) number_kernel(OP op, size_t n, int vector) {
+    const size_t begin = (size_t)blockIdx.x * NUMBER_TILE;
     const size_t at = begin + 4 * threadIdx.x;
 
-    typename OP::four v[MEMOPT_I_CUDA_NUMBER_FOURS];
-    if (!vector || n - begin < MEMOPT_I_CUDA_NUMBER_TILE) {
+    typename OP::four v[NUMBER_FOURS];
+    if (!vector || n - begin < NUMBER_TILE) {
         number_ones(op, begin, n);
         return;
     }
     CU_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) op.load(v[k], at + k * 4 * MEMOPT_I_CUDA_NUMBER_THREADS);
+    for (int k = 0; k < NUMBER_FOURS; ++k) op.load(v[k], at + k * 4 * NUMBER_THREADS);
     CU_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) op.store(v[k], at + k * 4 * MEMOPT_I_CUDA_NUMBER_THREADS);
+    for (int k = 0; k < NUMBER_FOURS; ++k) op.store(v[k], at + k * 4 * NUMBER_THREADS);
 }
 
 /* The same where `first` is a multiple of 32: a thread takes four elements and the four that are 16 further, which the
    same four words of noise serve. A pair of rounds covers 64 groups of 32. */
-template <int kind> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
-noise_kernel(stochastic<kind> op, size_t n) {
-    const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE;
+template <int kind>
+static __global__ void __launch_bounds__(NUMBER_THREADS) noise_kernel(stochastic<kind> op, size_t n) {
+    const size_t begin = (size_t)blockIdx.x * NUMBER_TILE;
     const uint32_t lane = threadIdx.x % 4 * 4;
     const uint32_t group = threadIdx.x / 4;
-    float4 v[MEMOPT_I_CUDA_NUMBER_FOURS];
+    float4 v[NUMBER_FOURS];
 
-    if (n - begin < MEMOPT_I_CUDA_NUMBER_TILE) {
+    if (n - begin < NUMBER_TILE) {
         number_ones(op, begin, n);
         return;
     }
-    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k)
+    CU_UNROLL for (int k = 0; k < NUMBER_FOURS; ++k)
         op.load(v[k], begin + (group + k / 2 * 64) * 32 + k % 2 * 16 + lane);
-    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; k += 2) {
+    CU_UNROLL for (int k = 0; k < NUMBER_FOURS; k += 2) {
         const size_t at = begin + (group + k / 2 * 64) * 32 + lane;
         const uint64_t groups = (op.first + begin) / 32 + group + k / 2 * 64;
         uint32_t random[4];
@@ -3150,8 +3139,8 @@ typedef struct number_arrays {
 } number_arrays;
 
 /* All that can be wrong. `joined`: the last two are both read, and may overlap. */
-PRUNED memopt_cuda_status number_check(const number_arrays *x, size_t n, int saturate, int joined) {
-    memopt_cuda_status s = 0;
+PRUNED status_t number_check(const number_arrays *x, size_t n, int saturate, int joined) {
+    status_t s = 0;
 
     for (int i = 0; i < 3; ++i)
         if (x->bytes[i]) {
@@ -3174,114 +3163,103 @@ PRUNED int number_vector(const number_arrays *x) {
     return odd == 0;
 }
 
-template <class OP> static memopt_cuda_status number_run(const OP &op, const number_arrays *x, size_t n,
-                                                         int saturate, int joined, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = number_check(x, n, saturate, joined);
-    return s ? s : MEMOPT_I_CUDA_RUN((number_kernel<OP>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
-                                     MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n, number_vector(x));
+template <class OP> static status_t number_run(const OP &op, const number_arrays *x, size_t n,
+                                               int saturate, int joined, cudaStream_t stream) {
+    const status_t s = number_check(x, n, saturate, joined);
+    return s ? s : CU_RUN((number_kernel<OP>), memopt_i_ceil_div(n, NUMBER_TILE),
+                                     NUMBER_THREADS, 0, stream, op, n, number_vector(x));
 }
 
-template <int kind> static memopt_cuda_status number_narrow(typename format_of<kind>::one *dst, const float *src,
-                                                            size_t n, int saturate, memopt_cuda_stream stream) {
+template <int kind> static status_t number_narrow(typename format_of<kind>::one *dst, const float *src,
+                                                  size_t n, int saturate, cudaStream_t stream) {
     const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
     const narrow_op<kind> op = { dst, src, saturate };
     return number_run(op, &x, n, saturate, 0, stream);
 }
 
-template <int kind> static memopt_cuda_status number_noise(typename format_of<kind>::one *dst, const float *src,
-                                                           size_t n, int saturate, memopt_noise noise, uint64_t first,
-                                                           memopt_cuda_stream stream) {
+template <int kind>
+static status_t number_noise(typename format_of<kind>::one *dst, const float *src, size_t n, int saturate,
+                             memopt_noise noise, uint64_t first, cudaStream_t stream) {
     const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
     const stochastic<kind> op = { dst, src, saturate, noise, first };
-    memopt_cuda_status s;
+    status_t s;
 
     if (first % 32 || !number_vector(&x)) return number_run(op, &x, n, saturate, 0, stream);
     s = number_check(&x, n, saturate, 0);
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN((noise_kernel<kind>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
-                             MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n);
+    return CU_RUN((noise_kernel<kind>), memopt_i_ceil_div(n, NUMBER_TILE), NUMBER_THREADS, 0, stream, op, n);
 }
 
-template <int kind> static memopt_cuda_status number_widen(float *dst, const typename format_of<kind>::one *src,
-                                                           size_t n, memopt_cuda_stream stream) {
+template <int kind>
+static status_t number_widen(float *dst, const typename format_of<kind>::one *src, size_t n, cudaStream_t stream) {
     const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
     const widen<kind> op = { dst, src };
     return number_run(op, &x, n, 0, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n, cudaStream_t stream) {
     return number_narrow<MEMOPT_I_BF16>(d_dst, d_src, n, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
-                                                        memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f16_from_f32(uint16_t *d_dst, const float *d_src, size_t n, cudaStream_t stream) {
     return number_narrow<MEMOPT_I_F16>(d_dst, d_src, n, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_e4m3_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_e4m3_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
+                                               cudaStream_t stream) {
     return number_narrow<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_e5m2_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_e5m2_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
+                                               cudaStream_t stream) {
     return number_narrow<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_bf16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
-                                                                    memopt_noise noise, uint64_t first,
-                                                                    memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_bf16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
+                                                          memopt_noise noise, uint64_t first, cudaStream_t stream) {
     return number_noise<MEMOPT_I_BF16>(d_dst, d_src, n, 0, noise, first, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
-                                                                   memopt_noise noise, uint64_t first,
-                                                                   memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
+                                                         memopt_noise noise, uint64_t first, cudaStream_t stream) {
     return number_noise<MEMOPT_I_F16>(d_dst, d_src, n, 0, noise, first, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_e4m3_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
-                                                                    int saturate, memopt_noise noise,
-                                                                    uint64_t first, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_e4m3_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
+                                                          memopt_noise noise, uint64_t first, cudaStream_t stream) {
     return number_noise<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, noise, first, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_e5m2_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
-                                                                    int saturate, memopt_noise noise,
-                                                                    uint64_t first, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_e5m2_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
+                                                          memopt_noise noise, uint64_t first, cudaStream_t stream) {
     return number_noise<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, noise, first, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_bf16(float *d_dst, const uint16_t *d_src, size_t n,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f32_from_bf16(float *d_dst, const uint16_t *d_src, size_t n, cudaStream_t stream) {
     return number_widen<MEMOPT_I_BF16>(d_dst, d_src, n, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_f16(float *d_dst, const uint16_t *d_src, size_t n,
-                                                        memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f32_from_f16(float *d_dst, const uint16_t *d_src, size_t n, cudaStream_t stream) {
     return number_widen<MEMOPT_I_F16>(d_dst, d_src, n, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_e4m3(float *d_dst, const uint8_t *d_src, size_t n,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f32_from_e4m3(float *d_dst, const uint8_t *d_src, size_t n, cudaStream_t stream) {
     return number_widen<MEMOPT_I_E4M3>(d_dst, d_src, n, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f32_from_e5m2(float *d_dst, const uint8_t *d_src, size_t n,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f32_from_e5m2(float *d_dst, const uint8_t *d_src, size_t n, cudaStream_t stream) {
     return number_widen<MEMOPT_I_E5M2>(d_dst, d_src, n, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f32_split(uint16_t *d_high, uint16_t *d_low, const float *d_src,
-                                                     size_t n, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f32_split(uint16_t *d_high, uint16_t *d_low, const float *d_src, size_t n,
+                                           cudaStream_t stream) {
     const number_arrays x = { { d_high, d_low, d_src }, { 2, 2, 4 } };
     const split_op op = { d_high, d_low, d_src };
     return number_run(op, &x, n, 0, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low,
-                                                    size_t n, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low, size_t n,
+                                          cudaStream_t stream) {
     const number_arrays x = { { d_dst, d_high, d_low }, { 4, 2, 2 } };
     const join op = { d_dst, d_high, d_low };
     return number_run(op, &x, n, 0, 1, stream);
@@ -3305,13 +3283,12 @@ template <int kind> CU_DEVICE void random_four(uint32_t *words, const random_tas
     }
 }
 
-template <int kind> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
-random_kernel(random_task t, int vector) {
-    const size_t at = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_THREADS * MEMOPT_I_CUDA_NUMBER_FOURS + threadIdx.x;
+template <int kind> static __global__ void __launch_bounds__(NUMBER_THREADS) random_kernel(random_task t, int vector) {
+    const size_t at = (size_t)blockIdx.x * NUMBER_THREADS * NUMBER_FOURS + threadIdx.x;
     uint32_t *const dst = (uint32_t *)t.dst;
 
-    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) {
-        const size_t block = at + k * MEMOPT_I_CUDA_NUMBER_THREADS;
+    CU_UNROLL for (int k = 0; k < NUMBER_FOURS; ++k) {
+        const size_t block = at + k * NUMBER_THREADS;
         const size_t i = 4 * block; /* of value i - skip */
 
         uint32_t v[4];
@@ -3323,16 +3300,14 @@ random_kernel(random_task t, int vector) {
             write<4>(dst + (i - t.skip), v);
             continue;
         }
-        CU_UNROLL for (int e = 0; e < 4; ++e)
-            if (i + e >= t.skip && i + e < t.n + t.skip) dst[i + e - t.skip] = v[e];
+        CU_UNROLL for (int e = 0; e < 4; ++e) if (i + e >= t.skip && i + e < t.n + t.skip) dst[i + e - t.skip] = v[e];
     }
 }
 
 template <int kind>
-static memopt_cuda_status random_run(void *dst, size_t n, uint64_t seed, uint64_t number, uint64_t first,
-                                     memopt_cuda_stream stream) {
+static status_t random_run(void *dst, size_t n, uint64_t seed, uint64_t number, uint64_t first, cudaStream_t stream) {
     random_task t;
-    const memopt_cuda_status s = n ? pointer(dst, 4) : pointer_if(dst, 4);
+    const status_t s = n ? pointer(dst, 4) : pointer_if(dst, 4);
 
     if (s) return s;
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
@@ -3342,43 +3317,43 @@ static memopt_cuda_status random_run(void *dst, size_t n, uint64_t seed, uint64_
     t.seed = seed;
     t.stream = number;
     t.first = first >> 2;
-    return MEMOPT_I_CUDA_RUN((random_kernel<kind>), n ? memopt_i_ceil_div(n + t.skip, MEMOPT_I_CUDA_NUMBER_TILE) : 0,
-                             MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, t, (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
+    return CU_RUN((random_kernel<kind>), n ? memopt_i_ceil_div(n + t.skip, NUMBER_TILE) : 0, NUMBER_THREADS, 0, stream,
+                  t, (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
-                                                       uint64_t first, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
+                                             uint64_t first, cudaStream_t stream) {
     return random_run<MEMOPT_I_RANDOM_BITS>(d_dst, n, seed, stream_number, first, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_random_uniform(float *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
-                                                          uint64_t first, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_random_uniform(float *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
+                                                uint64_t first, cudaStream_t stream) {
     return random_run<MEMOPT_I_RANDOM_UNIFORM>(d_dst, n, seed, stream_number, first, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
-                                                         uint64_t first, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t seed, uint64_t stream_number,
+                                               uint64_t first, cudaStream_t stream) {
     return random_run<MEMOPT_I_RANDOM_NORMAL>(d_dst, n, seed, stream_number, first, stream);
 }
 
 /* ---- noise ---- */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
+PRUNED __global__ void __launch_bounds__(NUMBER_THREADS)
 noise_make_kernel(memopt_noise *noise, size_t count, uint64_t seed, const uint64_t *step) {
-    const size_t i = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * NUMBER_THREADS + threadIdx.x;
     if (i < count) noise[i] = memopt_i_noise_of(seed, *step * count + i);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count, uint64_t seed,
-                                                      const uint64_t *d_step, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_noise_make(memopt_noise *d_noise, size_t count, uint64_t seed, const uint64_t *d_step,
+                                            cudaStream_t stream) {
     size_t bytes;
-    memopt_cuda_status s = pointer(d_step, sizeof *d_step);
+    status_t s = pointer(d_step, sizeof *d_step);
 
     if (!s && count) s = pointer(d_noise, sizeof(uint32_t));
     if (!s && memopt_i_mul(count, sizeof *d_noise, &bytes)) s = MEMOPT_ERR_OVERFLOW;
     if (!s) s = no_overlap(d_noise, bytes, d_step, sizeof *d_step);
     if (s || !count) return s;
-    return MEMOPT_I_CUDA_RUN(noise_make_kernel<>, memopt_i_ceil_div(count, MEMOPT_I_CUDA_NUMBER_THREADS),
-                             MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, d_noise, count, seed, d_step);
+    return CU_RUN(noise_make_kernel<>, memopt_i_ceil_div(count, NUMBER_THREADS), NUMBER_THREADS, 0, stream, d_noise,
+                  count, seed, d_step);
 }
 
 /* @section cuda_quant : cuda_number api_cuda_quant
@@ -3431,15 +3406,15 @@ PUBLIC memopt_cuda_status api::memopt_cuda_noise_make(memopt_noise *d_noise, siz
               their own and take code 0. A barrier between passes is spared by two rows of `red`. */
 
 enum {
-    MEMOPT_I_CUDA_QUANT_THREADS = 256,
-    MEMOPT_I_CUDA_QUANT_FOURS   = 8, /* groups of four elements that a thread holds */
-    MEMOPT_I_CUDA_QUANT_TILE    = MEMOPT_I_CUDA_QUANT_THREADS * MEMOPT_I_CUDA_QUANT_FOURS * 4,
-    MEMOPT_I_CUDA_QUANT_PASSES  = 2048, /* so many CUDA blocks before one of them makes a second pass */
-    MEMOPT_I_CUDA_QUANT_ROUNDS  = 8, /* passes of a CUDA block at most */
+    QUANT_THREADS = 256,
+    QUANT_FOURS   = 8, /* groups of four elements that a thread holds */
+    QUANT_TILE    = QUANT_THREADS * QUANT_FOURS * 4,
+    QUANT_PASSES  = 2048, /* so many CUDA blocks before one of them makes a second pass */
+    QUANT_ROUNDS  = 8, /* passes of a CUDA block at most */
     /* Bins: octaves of a key, each cut into as many as give a bin one middle at most; the last octave, from 1 on, has
        one. Signed keys are shifted left by one, with the sign below. */
-    MEMOPT_I_CUDA_SIGNED_SHIFT   = 18, MEMOPT_I_CUDA_SIGNED_FIRST   = 105, MEMOPT_I_CUDA_SIGNED_BINS   = 22 * 64 + 1,
-    MEMOPT_I_CUDA_UNSIGNED_SHIFT = 16, MEMOPT_I_CUDA_UNSIGNED_FIRST = 104, MEMOPT_I_CUDA_UNSIGNED_BINS = 23 * 128 + 1
+    SIGNED_SHIFT   = 18, SIGNED_FIRST   = 105, SIGNED_BINS   = 22 * 64 + 1,
+    UNSIGNED_SHIFT = 16, UNSIGNED_FIRST = 104, UNSIGNED_BINS = 23 * 128 + 1
 };
 
 /* ---- the tables, made by the compiler from the levels of memopt.h ---- */
@@ -3466,8 +3441,7 @@ static constexpr uint32_t less(uint64_t x, unsigned top) { return (x & (((uint64
 
 static constexpr uint32_t middle_of(memopt_quant_map map, uint64_t sum) {
     return map == MEMOPT_QUANT_UNSIGNED ? floor(sum, top_bit(sum))
-         : floor(sum, top_bit(sum)) << 1
-         | less(sum, top_bit(sum));
+                                        : floor(sum, top_bit(sum)) << 1 | less(sum, top_bit(sum));
 }
 
 /* Keys above it are above the middle between level i and the next. */
@@ -3511,48 +3485,47 @@ static constexpr uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t wi
     return bin_of(middles, key, width, count, count_below(middles, key, 0, count));
 }
 
-#define MEMOPT_I_CUDA_SIGNED_KEY(i) ((uint32_t)(MEMOPT_I_CUDA_SIGNED_FIRST * 64 + (i)) << MEMOPT_I_CUDA_SIGNED_SHIFT)
+#define MEMOPT_I_CUDA_SIGNED_KEY(i) ((uint32_t)(SIGNED_FIRST * 64 + (i)) << SIGNED_SHIFT)
 
 #define MEMOPT_I_CUDA_SIGNED_BIN(i) bin(signed_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
-    1u << MEMOPT_I_CUDA_SIGNED_SHIFT, 128)
+    1u << SIGNED_SHIFT, 128)
 
 #define MEMOPT_I_CUDA_LINEAR_BIN(i) bin(linear_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
-    1u << MEMOPT_I_CUDA_SIGNED_SHIFT, 128)
+    1u << SIGNED_SHIFT, 128)
 
 #define MEMOPT_I_CUDA_UNSIGNED_BIN(i) bin(unsigned_middles, \
-    (uint32_t)(MEMOPT_I_CUDA_UNSIGNED_FIRST * 128 + (i)) << MEMOPT_I_CUDA_UNSIGNED_SHIFT, \
-    1u << MEMOPT_I_CUDA_UNSIGNED_SHIFT, 255)
+    (uint32_t)(UNSIGNED_FIRST * 128 + (i)) << UNSIGNED_SHIFT, \
+    1u << UNSIGNED_SHIFT, 255)
 
 #define MEMOPT_I_CUDA_512(f, i) MEMOPT_I_CUDA_128(f, i), MEMOPT_I_CUDA_128(f, (i) + 128), \
     MEMOPT_I_CUDA_128(f, (i) + 256), MEMOPT_I_CUDA_128(f, (i) + 384)
 
-MEMOPT_I_CUDA_TABLE(uint32_t, signed_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
+MEMOPT_I_CUDA_TABLE(uint32_t, signed_bins, [SIGNED_BINS]) = {
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 512),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1152),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1280), MEMOPT_I_CUDA_SIGNED_BIN(1408) };
-MEMOPT_I_CUDA_TABLE(uint32_t, linear_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
+MEMOPT_I_CUDA_TABLE(uint32_t, linear_bins, [SIGNED_BINS]) = {
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_LINEAR_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_LINEAR_BIN, 512),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1152),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1280), MEMOPT_I_CUDA_LINEAR_BIN(1408) };
-MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_bins, [MEMOPT_I_CUDA_UNSIGNED_BINS]) = {
-    MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 512),
+MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_bins, [UNSIGNED_BINS]) = { MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 0),
+                                                                  MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 512),
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 1024), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 1536),
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 2048), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2560),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2688), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2816),
     MEMOPT_I_CUDA_UNSIGNED_BIN(2944) };
-MEMOPT_I_CUDA_TABLE(uint32_t, signed_decode, [129]) = {
-    MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
+MEMOPT_I_CUDA_TABLE(uint32_t, signed_decode, [129]) = { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
 MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_decode, [256]) = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
 /* ---- encode ---- */
 template <bool SIGNED> struct bins_of {
-    enum { count = MEMOPT_I_CUDA_SIGNED_BINS, shift = MEMOPT_I_CUDA_SIGNED_SHIFT,
-           first = MEMOPT_I_CUDA_SIGNED_FIRST * 64 };
+    enum { count = SIGNED_BINS, shift = SIGNED_SHIFT,
+           first = SIGNED_FIRST * 64 };
 };
 
 template <> struct bins_of<false> {
-    enum { count = MEMOPT_I_CUDA_UNSIGNED_BINS, shift = MEMOPT_I_CUDA_UNSIGNED_SHIFT,
-           first = MEMOPT_I_CUDA_UNSIGNED_FIRST * 128 };
+    enum { count = UNSIGNED_BINS, shift = UNSIGNED_SHIFT,
+           first = UNSIGNED_FIRST * 128 };
 };
 
 /* The index of y in the uppermost byte: that of the nearest level, counted from zero up; ties of the signed maps count
@@ -3621,15 +3594,12 @@ CU_DEVICE uint32_t team_max(uint32_t max, uint32_t team, uint32_t *red) {
     if (team <= 32) return max;
     if (threadIdx.x % 32 == 0) red[threadIdx.x / 32] = max;
     __syncthreads();
-    for (uint32_t w = threadIdx.x / team * (team / 32), end = w + team / 32; w < end; ++w)
-        max = larger(max, red[w]);
+    for (uint32_t w = threadIdx.x / team * (team / 32), end = w + team / 32; w < end; ++w) max = larger(max, red[w]);
     return max;
 }
 
 /* Twice a magnitude, with 2^24 added: what is not finite wraps around and is less than any number. */
-CU_DEVICE uint32_t max_key(uint32_t max, float x) {
-    return larger(max, memopt_i_bits_of(x) * 2 + 0x01000000);
-}
+CU_DEVICE uint32_t max_key(uint32_t max, float x) { return larger(max, memopt_i_bits_of(x) * 2 + 0x01000000); }
 
 /* COUNT groups of four, scaled in place. */
 template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
@@ -3654,13 +3624,13 @@ template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
 /* A thread holds eight groups of four: of one block, or, where those are SMALL, t.fours of each of 8 / t.fours blocks;
    blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. */
 template <class T, bool SMALL, int TEAM, bool SIGNED>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) quantize_kernel(quant_task t) {
-    enum { count = bins_of<SIGNED>::count, ALL = MEMOPT_I_CUDA_QUANT_FOURS, ALONE = SMALL ? 1 : ALL };
+static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
+    enum { count = bins_of<SIGNED>::count, ALL = QUANT_FOURS, ALONE = SMALL ? 1 : ALL };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [bins_of<SIGNED>::count]);
-    MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * MEMOPT_I_CUDA_QUANT_THREADS / 32]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * QUANT_THREADS / 32]);
     const uint32_t team = TEAM ? (uint32_t)TEAM : t.team;
-    const uint32_t teams = MEMOPT_I_CUDA_QUANT_THREADS / team;
+    const uint32_t teams = QUANT_THREADS / team;
     const uint32_t lane = threadIdx.x % team;
     const uint32_t fours = SMALL ? t.fours : (uint32_t)ALL;
     const size_t pass = (size_t)teams * (ALL / fours);
@@ -3675,13 +3645,11 @@ static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) quantize_k
             const size_t b = here + (size_t)(k / fours) * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
             const uint32_t offset = (k % fours * team + lane) * 4;
-            x[k] = four_of_each((const T *)t.src + b * t.block, offset, end,
-                                whole || (t.vector && offset + 4 <= end));
+            x[k] = four_of_each((const T *)t.src + b * t.block, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
-            const uint32_t *from = !SIGNED ? unsigned_bins
-                                 : t.linear ? linear_bins : signed_bins;
-            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = from[i];
+            const uint32_t *from = !SIGNED ? unsigned_bins : t.linear ? linear_bins : signed_bins;
+            for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = from[i];
             __syncthreads(); /* bins */
         }
         uint32_t max[ALL];
@@ -3697,7 +3665,7 @@ static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) quantize_k
         CU_UNROLL for (int g = 0; g < ALL; g += ALONE) {
             const size_t b = here + (size_t)((uint32_t)g / fours) * teams;
             const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * t.block, t.block) : 0;
-            const uint32_t largest = team_max(max[g], team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
+            const uint32_t largest = team_max(max[g], team, red + round % 2 * (QUANT_THREADS / 32));
             const float absmax = memopt_i_float_of((largest - 0x01000000) / 2);
 
             if (end && lane == 0) t.absmax[b] = absmax;
@@ -3752,8 +3720,7 @@ CU_DEVICE void words_of(uint32_t *w, const bf16_t *, const float *x, bool odd) {
 
 /* A tile: blocks of the tensor, up to 8 groups of four a thread. Codes and absmax are asked for before anything is
    waited for. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
-dequantize_kernel(dequant_task t) {
+template <class T> static __global__ void __launch_bounds__(QUANT_THREADS) dequantize_kernel(dequant_task t) {
     MEMOPT_I_CUDA_SHARED(float, levels, [256]);
     const uint32_t tile = t.blocks * t.block;
     const size_t begin = (size_t)blockIdx.x * tile;
@@ -3762,11 +3729,11 @@ dequantize_kernel(dequant_task t) {
     const float *const absmax = t.absmax + (size_t)blockIdx.x * t.blocks;
     const uint8_t *const from = t.codes + begin;
     T *const to = (T *)t.dst + begin;
-    const bool whole = t.vector && size == MEMOPT_I_CUDA_QUANT_TILE;
-    uint32_t codes[MEMOPT_I_CUDA_QUANT_FOURS];
-    float max[MEMOPT_I_CUDA_QUANT_FOURS];
-    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
-        const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
+    const bool whole = t.vector && size == QUANT_TILE;
+    uint32_t codes[QUANT_FOURS];
+    float max[QUANT_FOURS];
+    CU_UNROLL for (int k = 0; k < QUANT_FOURS; ++k) {
+        const uint32_t offset = (k * QUANT_THREADS + threadIdx.x) * 4;
 
         max[k] = 0;
         get<1, 1>(codes + k, from + offset, offset, size, whole || (t.vector && offset + 4 <= size));
@@ -3774,8 +3741,8 @@ dequantize_kernel(dequant_task t) {
     }
     levels[threadIdx.x] = memopt_i_float_of(decode_bits(t.map, threadIdx.x));
     __syncthreads(); /* levels */
-    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
-        const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
+    CU_UNROLL for (int k = 0; k < QUANT_FOURS; ++k) {
+        const uint32_t offset = (k * QUANT_THREADS + threadIdx.x) * 4;
         const bool odd = (memopt_i_bits_of(max[k]) & 0x7f800000) == 0x7f800000;
         uint32_t words[sizeof(T)];
         float x[4];
@@ -3790,10 +3757,10 @@ dequantize_kernel(dequant_task t) {
 
 /* ---- the host's side ---- */
 /* All that can be wrong; floats are `width` bytes an element. */
-PRUNED memopt_cuda_status quant_check(const void *floats, size_t width, const void *codes,
-                                      const void *absmax, size_t n, memopt_quant_map map, size_t *block) {
+PRUNED status_t quant_check(const void *floats, size_t width, const void *codes, const void *absmax, size_t n,
+                            memopt_quant_map map, size_t *block) {
     size_t bytes, blocks;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!*block) *block = MEMOPT_I_QUANT_BLOCK;
     if (map != MEMOPT_QUANT_SIGNED && map != MEMOPT_QUANT_UNSIGNED && map != MEMOPT_QUANT_LINEAR)
@@ -3814,33 +3781,31 @@ PRUNED memopt_cuda_status quant_check(const void *floats, size_t width, const vo
 /* Threads for a block: as few as hold it with eight groups of four each. */
 PRUNED uint32_t quant_team(size_t block) {
     uint32_t team = 8;
-    while (team * 4 * MEMOPT_I_CUDA_QUANT_FOURS < block) team *= 2;
+    while (team * 4 * QUANT_FOURS < block) team *= 2;
     return team;
 }
 
 /* Passes of a CUDA block, where there are so many in all. */
 PRUNED uint32_t quant_rounds(size_t passes) {
-    return (uint32_t)memopt_i_max(memopt_i_min(passes / MEMOPT_I_CUDA_QUANT_PASSES, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
+    return (uint32_t)memopt_i_max(memopt_i_min(passes / QUANT_PASSES, QUANT_ROUNDS), 1);
 }
 
-template <class T, bool SIGNED> static memopt_cuda_status quantize_launch(quant_task t, memopt_cuda_stream stream) {
-    const size_t pass = (size_t)(MEMOPT_I_CUDA_QUANT_THREADS / t.team) * (MEMOPT_I_CUDA_QUANT_FOURS / t.fours);
+template <class T, bool SIGNED> static status_t quantize_launch(quant_task t, cudaStream_t stream) {
+    const size_t pass = (size_t)(QUANT_THREADS / t.team) * (QUANT_FOURS / t.fours);
     if (!t.rounds) t.rounds = quant_rounds(memopt_i_ceil_div(t.blocks, pass));
     const size_t blocks = memopt_i_ceil_div(t.blocks, pass * t.rounds);
-    enum { THREADS = MEMOPT_I_CUDA_QUANT_THREADS };
+    enum { THREADS = QUANT_THREADS };
 
-    if (t.block <= 128)
-        return MEMOPT_I_CUDA_RUN((quantize_kernel<T, true, 8, SIGNED>), blocks, THREADS, 0, stream, t);
-    if (t.block <= 256)
-        return MEMOPT_I_CUDA_RUN((quantize_kernel<T, false, 8, SIGNED>), blocks, THREADS, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((quantize_kernel<T, false, 0, SIGNED>), blocks, THREADS, 0, stream, t);
+    if (t.block <= 128) return CU_RUN((quantize_kernel<T, true, 8, SIGNED>), blocks, THREADS, 0, stream, t);
+    if (t.block <= 256) return CU_RUN((quantize_kernel<T, false, 8, SIGNED>), blocks, THREADS, 0, stream, t);
+    return CU_RUN((quantize_kernel<T, false, 0, SIGNED>), blocks, THREADS, 0, stream, t);
 }
 
 /* rounds 0: as many as the size wants; tests ask for others */
-template <class T> static memopt_cuda_status quantize(uint8_t *codes, float *absmax, const T *src, size_t n,
-                                                      memopt_quant_map map,
-                                                      size_t block, uint32_t rounds, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = quant_check(src, sizeof *src, codes, absmax, n, map, &block);
+template <class T>
+static status_t quantize(uint8_t *codes, float *absmax, const T *src, size_t n, memopt_quant_map map, size_t block,
+                         uint32_t rounds, cudaStream_t stream) {
+    const status_t s = quant_check(src, sizeof *src, codes, absmax, n, map, &block);
     const uint32_t vector = !((uintptr_t)src & (4 * sizeof *src - 1)) && !((uintptr_t)codes & 3);
 
     if (s) return s;
@@ -3851,39 +3816,35 @@ template <class T> static memopt_cuda_status quantize(uint8_t *codes, float *abs
     return map == MEMOPT_QUANT_UNSIGNED ? quantize_launch<T, false>(t, stream) : quantize_launch<T, true>(t, stream);
 }
 
-template <class T> static memopt_cuda_status dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                                        memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
+template <class T> static status_t dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
+                                              memopt_quant_map map, size_t block, cudaStream_t stream) {
+    const status_t s = quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
     const uint32_t vector = !((uintptr_t)dst & (4 * sizeof *dst - 1)) && !((uintptr_t)codes & 3);
 
     if (s) return s;
     const dequant_task t = { dst, codes, absmax, n, (uint32_t)block,
-                                      (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block),
+                                      (uint32_t)(QUANT_TILE / block),
                                       0xffffffffu / (uint32_t)block + 1, (uint32_t)map, vector };
-    return MEMOPT_I_CUDA_RUN((dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block),
-                             MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
+    return CU_RUN((dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block), QUANT_THREADS, 0, stream, t);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src, size_t n,
-                                                        memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src, size_t n,
+                                              memopt_quant_map map, size_t block, cudaStream_t stream) {
     return quantize(d_codes, d_absmax, d_src, n, map, block, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
-                                                         size_t n, memopt_quant_map map, size_t block,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src, size_t n,
+                                               memopt_quant_map map, size_t block, cudaStream_t stream) {
     return quantize(d_codes, d_absmax, (const bf16_t *)d_src, n, map, block, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes,
-                                                          const float *d_absmax, size_t n, memopt_quant_map map,
-                                                          size_t block, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes, const float *d_absmax, size_t n,
+                                                memopt_quant_map map, size_t block, cudaStream_t stream) {
     return dequantize(d_dst, d_codes, d_absmax, n, map, block, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
-                                                           const float *d_absmax, size_t n, memopt_quant_map map,
-                                                           size_t block, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes, const float *d_absmax,
+                                                 size_t n, memopt_quant_map map, size_t block, cudaStream_t stream) {
     return dequantize((bf16_t *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
 
@@ -3899,8 +3860,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_dequantize_bf16(uint16_t *d_dst, cons
    Banks      A column of the tile has 68 bytes: the codes of a warp's spans, 8 columns apart in 4 rows, are two a
               bank. */
 
-enum { MEMOPT_I_CUDA_FP8_BLOCK = 256, MEMOPT_I_CUDA_FP8_TILE = 64, MEMOPT_I_CUDA_FP8_PITCH = 68,
-       MEMOPT_I_CUDA_FP8_TURNS = 4 };
+enum { FP8_BLOCK = 256, FP8_TILE = 64, FP8_PITCH = 68,
+       FP8_TURNS = 4 };
 
 PRUNED __global__ void __launch_bounds__(32) fp8_begin_kernel(memopt_fp8_scale *scale, int delayed) {
     if (!threadIdx.x) memopt_i_fp8_begin(scale, delayed);
@@ -3915,9 +3876,9 @@ CU_DEVICE void fp8_add(memopt_fp8_scale *scale, uint32_t amax) {
     if (threadIdx.x % 32 == 0 && amax) atomicMax((unsigned *)&scale->amax, (unsigned)amax);
 }
 
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FP8_BLOCK)
+template <class T> static __global__ void __launch_bounds__(FP8_BLOCK)
 fp8_measure_kernel(memopt_fp8_scale *scale, const T *x, size_t n, bool wide) {
-    enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_FP8_BLOCK * N, TURNS = MEMOPT_I_CUDA_FP8_TURNS };
+    enum { N = 16 / sizeof(T), STEP = FP8_BLOCK * N, TURNS = FP8_TURNS };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
     row_span<T, N> s[TURNS];
     uint32_t amax = 0;
@@ -3925,8 +3886,8 @@ fp8_measure_kernel(memopt_fp8_scale *scale, const T *x, size_t n, bool wide) {
     if (scale->basis >= 0) return; /* the whole grid: it has one */
     CU_UNROLL for (int k = 0; k < TURNS; ++k)
         span_get(&s[k], x + from + (size_t)k * STEP, left_of<N>(n, from + (size_t)k * STEP), wide);
-    CU_UNROLL for (int k = 0; k < TURNS; ++k)
-        CU_UNROLL for (int i = 0; i < N; ++i) amax = memopt_i_fp8_larger(amax, element_at(s[k], i));
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) CU_UNROLL for (int i = 0; i < N; ++i) amax =
+        memopt_i_fp8_larger(amax, element_at(s[k], i));
     fp8_add(scale, amax);
 }
 
@@ -3941,7 +3902,7 @@ CU_DEVICE void fp8_turn(const fp8_task &t, const uint8_t *tile, size_t row, size
     const unsigned c = threadIdx.x / 4;
     const unsigned r = threadIdx.x % 4 * 16;
     const unsigned left = column + c < t.x.columns ? left_of<16>(t.x.rows, row + r) : 0;
-    const uint32_t *from = (const uint32_t *)(const void *)(tile + c * MEMOPT_I_CUDA_FP8_PITCH + r);
+    const uint32_t *from = (const uint32_t *)(const void *)(tile + c * FP8_PITCH + r);
     uint32_t w[4];
 
     CU_UNROLL for (int i = 0; i < 4; ++i) w[i] = from[i];
@@ -3950,8 +3911,8 @@ CU_DEVICE void fp8_turn(const fp8_task &t, const uint8_t *tile, size_t row, size
 }
 
 /* A block for each tile, row after row of them. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FP8_BLOCK) fp8_kernel(fp8_task t) {
-    enum { N = 16 / sizeof(T), TILE = MEMOPT_I_CUDA_FP8_TILE, SPANS = TILE / N, PITCH = MEMOPT_I_CUDA_FP8_PITCH };
+template <class T> static __global__ void __launch_bounds__(FP8_BLOCK) fp8_kernel(fp8_task t) {
+    enum { N = 16 / sizeof(T), TILE = FP8_TILE, SPANS = TILE / N, PITCH = FP8_PITCH };
 
     MEMOPT_I_CUDA_SHARED(uint32_t, words, [TILE * PITCH / 4]);
     uint8_t *tile = (uint8_t *)words;
@@ -3961,7 +3922,7 @@ template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FP8_BL
     const float inverse = memopt_i_quotient(1.0f, now);
     const bool measures = t.x.scale->basis >= 0;
     uint32_t amax = 0;
-    for (unsigned k = threadIdx.x; k < TILE * SPANS; k += MEMOPT_I_CUDA_FP8_BLOCK) {
+    for (unsigned k = threadIdx.x; k < TILE * SPANS; k += FP8_BLOCK) {
         const unsigned r = k / SPANS;
         const unsigned c = k % SPANS * N;
         const unsigned left = row + r < t.x.rows ? left_of<N>(t.x.columns, column + c) : 0;
@@ -3987,13 +3948,13 @@ template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FP8_BL
     fp8_turn(t, tile, row, column);
 }
 
-template <class T> static memopt_cuda_status fp8_run(const memopt_fp8 *x, memopt_cuda_stream stream) {
-    enum { N = 16 / sizeof(T), TILE = MEMOPT_I_CUDA_FP8_TILE };
+template <class T> static status_t fp8_run(const memopt_fp8 *x, cudaStream_t stream) {
+    enum { N = 16 / sizeof(T), TILE = FP8_TILE };
     const size_t n = x->rows * x->columns;
     const T *in = static_cast<const T *>(x->input);
     fp8_task t;
     size_t blocks;
-    memopt_cuda_status s;
+    status_t s;
 
     t.x = *x;
     s = grid_of(memopt_i_max(x->columns, 1), TILE, &t.tiles);
@@ -4002,24 +3963,23 @@ template <class T> static memopt_cuda_status fp8_run(const memopt_fp8 *x, memopt
     t.wide_codes = x->columns % N == 0 && !((uintptr_t)x->codes & (N - 1));
     t.wide_transposed = x->rows % 16 == 0 && !((uintptr_t)x->transposed & 15);
     if (!s && blocks > 0x7fffffff) s = MEMOPT_ERR_OVERFLOW;
-    if (!s) s = MEMOPT_I_CUDA_RUN(fp8_begin_kernel<>, 1, 32, 0, stream, x->scale, x->delayed);
+    if (!s) s = CU_RUN(fp8_begin_kernel<>, 1, 32, 0, stream, x->scale, x->delayed);
     if (!s)
-        s = MEMOPT_I_CUDA_RUN(fp8_measure_kernel<T>,
-                              memopt_i_ceil_div(n, MEMOPT_I_CUDA_FP8_BLOCK * N * MEMOPT_I_CUDA_FP8_TURNS),
-                              MEMOPT_I_CUDA_FP8_BLOCK, 0, stream, x->scale, in, n, !((uintptr_t)in & 15));
-    if (!s) s = MEMOPT_I_CUDA_RUN(fp8_kernel<T>, blocks, MEMOPT_I_CUDA_FP8_BLOCK, 0, stream, t);
+        s = CU_RUN(fp8_measure_kernel<T>, memopt_i_ceil_div(n, FP8_BLOCK * N * FP8_TURNS), FP8_BLOCK, 0, stream,
+                   x->scale, in, n, !((uintptr_t)in & 15));
+    if (!s) s = CU_RUN(fp8_kernel<T>, blocks, FP8_BLOCK, 0, stream, t);
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, memopt_cuda_stream stream) {
-    memopt_cuda_status s;
+PUBLIC status_t api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, cudaStream_t stream) {
+    status_t s;
 
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     if ((s = pointer(x->scale, 4)) != 0) return s;
     if (memopt_type_bytes(x->type) && x->rows && x->columns
         && (s = pointer(x->input, memopt_type_bytes(x->type))) != 0) return s;
-    if ((s = (memopt_cuda_status)memopt_i_fp8_check(x)) != 0 || (s = ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, fp8_run<T>(x, stream));
+    if ((s = (status_t)memopt_i_fp8_check(x)) != 0 || (s = ready()) != 0) return s;
+    return CU_WITH(x->type, fp8_run<T>(x, stream));
 }
 
 /* @section cuda_codec : cuda_quant cuda_number cuda_memory cuda_base api_cuda_codec
@@ -4047,9 +4007,9 @@ PUBLIC memopt_cuda_status api::memopt_cuda_fp8_quantize(const memopt_fp8 *x, mem
    Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see decode(). */
 
 enum {
-    MEMOPT_I_CUDA_CODEC_TEAM = 8, /* threads that share a block */
-    MEMOPT_I_CUDA_CODEC_TEAMS = MEMOPT_I_CUDA_QUANT_THREADS / MEMOPT_I_CUDA_CODEC_TEAM,
-    MEMOPT_I_CUDA_CODEC_FOURS = MEMOPT_I_CODEC_BLOCK / (4 * MEMOPT_I_CUDA_CODEC_TEAM)
+    CODEC_TEAM = 8, /* threads that share a block */
+    CODEC_TEAMS = QUANT_THREADS / CODEC_TEAM,
+    CODEC_FOURS = MEMOPT_I_CODEC_BLOCK / (4 * CODEC_TEAM)
 };
 
 /* ---- bf16: for number_kernel ---- */
@@ -4094,13 +4054,13 @@ CU_DEVICE void codec_more(ends *e, float x) {
 CU_DEVICE ends codec_ends(const float4 *x) {
     ends e = { 0, 0 };
 
-    CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+    CU_UNROLL for (int k = 0; k < CODEC_FOURS; ++k) {
         codec_more(&e, x[k].x);
         codec_more(&e, x[k].y);
         codec_more(&e, x[k].z);
         codec_more(&e, x[k].w);
     }
-    CU_UNROLL for (int o = MEMOPT_I_CUDA_CODEC_TEAM / 2; o; o /= 2) {
+    CU_UNROLL for (int o = CODEC_TEAM / 2; o; o /= 2) {
         const int32_t up = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.up, o);
         const int32_t down = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.down, o);
         e.up = e.up > up ? e.up : up;
@@ -4140,37 +4100,35 @@ CU_DEVICE void codec_put(float *to, uint32_t offset, size_t end, const float *le
 }
 
 /* Blocks go to the teams in turn. */
-template <bool ROUND> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS) codec_kernel(codec_task t) {
-    enum { count = MEMOPT_I_CUDA_SIGNED_BINS, block = MEMOPT_I_CODEC_BLOCK };
+template <bool ROUND> static __global__ void __launch_bounds__(QUANT_THREADS) codec_kernel(codec_task t) {
+    enum { count = SIGNED_BINS, block = MEMOPT_I_CODEC_BLOCK };
 
-    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [MEMOPT_I_CUDA_SIGNED_BINS]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [SIGNED_BINS]);
     MEMOPT_I_CUDA_SHARED(float, levels, [ROUND ? 256 : 1]);
-    const size_t first = (size_t)blockIdx.x * MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds
-                       + threadIdx.x / MEMOPT_I_CUDA_CODEC_TEAM;
-    const uint32_t lane = threadIdx.x % MEMOPT_I_CUDA_CODEC_TEAM;
-    const bool whole = t.vector
-                    && (blockIdx.x + (size_t)1) * MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds * block <= t.n;
-    float4 x[MEMOPT_I_CUDA_CODEC_FOURS];
+    const size_t first = (size_t)blockIdx.x * CODEC_TEAMS * t.rounds + threadIdx.x / CODEC_TEAM;
+    const uint32_t lane = threadIdx.x % CODEC_TEAM;
+    const bool whole = t.vector && (blockIdx.x + (size_t)1) * CODEC_TEAMS * t.rounds * block <= t.n;
+    float4 x[CODEC_FOURS];
     float inverse;
     for (uint32_t round = 0; round < t.rounds; ++round) {
-        const size_t b = first + (size_t)round * MEMOPT_I_CUDA_CODEC_TEAMS;
+        const size_t b = first + (size_t)round * CODEC_TEAMS;
         const uint32_t end = b < t.blocks ? (uint32_t)memopt_i_min(t.n - b * block, block) : 0;
         float *const at = t.x + b * block;
 
-        CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
-            const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
+        CU_UNROLL for (int k = 0; k < CODEC_FOURS; ++k) {
+            const uint32_t offset = (k * CODEC_TEAM + lane) * 4;
             x[k] = four_of_each(at, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* tables come while the numbers are on their way */
-            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = signed_bins[i];
+            for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = signed_bins[i];
             if (ROUND) levels[threadIdx.x] = memopt_i_float_of(decode_bits(MEMOPT_QUANT_SIGNED, threadIdx.x));
             __syncthreads(); /* bins, levels */
         }
         const float scale = codec_scale(bins, codec_ends(x), &inverse);
         if (!ROUND && end && lane == 0) t.scales[b] = scale;
-        scale_fours<MEMOPT_I_CUDA_CODEC_FOURS>(x, inverse);
-        CU_UNROLL for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
-            const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
+        scale_fours<CODEC_FOURS>(x, inverse);
+        CU_UNROLL for (int k = 0; k < CODEC_FOURS; ++k) {
+            const uint32_t offset = (k * CODEC_TEAM + lane) * 4;
             const uint32_t codes = encode<true>(bins, x[k]);
             const bool four = whole || (t.vector && offset + 4 <= end);
 
@@ -4184,13 +4142,13 @@ template <bool ROUND> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUA
 }
 
 /* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
-PRUNED memopt_cuda_status codec_encode(float *x, size_t n, void *copy, uint32_t rounds, memopt_cuda_stream stream) {
+PRUNED status_t codec_encode(float *x, size_t n, void *copy, uint32_t rounds, cudaStream_t stream) {
     codec_task t;
     size_t grid;
-    memopt_cuda_status s = pointer(x, sizeof *x);
+    status_t s = pointer(x, sizeof *x);
 
     if (!s) s = pointer_if(copy, sizeof(float));
-    const unsigned threads = MEMOPT_I_CUDA_QUANT_THREADS;
+    const unsigned threads = QUANT_THREADS;
     t.x = x;
     t.n = n;
     t.blocks = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK);
@@ -4198,29 +4156,29 @@ PRUNED memopt_cuda_status codec_encode(float *x, size_t n, void *copy, uint32_t 
     t.codes = copy ? (uint8_t *)copy + t.blocks * sizeof(float) : NULL;
     if (!s) s = no_overlap(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
     if (s) return s;
-    t.rounds = rounds ? rounds : quant_rounds(t.blocks / MEMOPT_I_CUDA_CODEC_TEAMS);
+    t.rounds = rounds ? rounds : quant_rounds(t.blocks / CODEC_TEAMS);
     t.vector = !((uintptr_t)x & 15);
-    grid = memopt_i_ceil_div(t.blocks, (size_t)MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds);
-    if (copy) return MEMOPT_I_CUDA_RUN(codec_kernel<false>, grid, threads, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN(codec_kernel<true>, grid, threads, 0, stream, t);
+    grid = memopt_i_ceil_div(t.blocks, (size_t)CODEC_TEAMS * t.rounds);
+    if (copy) return CU_RUN(codec_kernel<false>, grid, threads, 0, stream, t);
+    return CU_RUN(codec_kernel<true>, grid, threads, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
+PRUNED status_t codec_round_bf16(float *x, size_t n, cudaStream_t stream) {
     const number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
     const codec_bf16 op = { x };
     return number_run(op, &arrays, n, 0, 0, stream);
 }
 
-PRUNED memopt_cuda_status codec_plain(void *to, const void *from, size_t bytes, memopt_cuda_stream stream) {
-    memopt_cuda_status s = !to || !from ? (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL : 0;
+PRUNED status_t codec_plain(void *to, const void *from, size_t bytes, cudaStream_t stream) {
+    status_t s = !to || !from ? (status_t)MEMOPT_CUDA_ERR_NULL : 0;
     if (!s) s = no_overlap(to, bytes, from, bytes);
     if (!s) s = ready();
     return s ? s : taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 /* The twin of memopt_i_codec_run. */
-PRUNED memopt_cuda_status codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
-                                    void *copy, memopt_cuda_stream stream) {
+PRUNED status_t codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy,
+                          cudaStream_t stream) {
     float *const x = (float *)value;
     const size_t n = bytes / sizeof *x;
 
@@ -4232,8 +4190,7 @@ PRUNED memopt_cuda_status codec_run(memopt_codec_op op, memopt_codec codec, void
                                         : codec_plain(value, copy, bytes, stream);
     }
     if (op == MEMOPT_CODEC_OP_ROUND)
-        return codec == MEMOPT_CODEC_BF16 ? codec_round_bf16(x, n, stream)
-                                        : codec_encode(x, n, NULL, 0, stream);
+        return codec == MEMOPT_CODEC_BF16 ? codec_round_bf16(x, n, stream) : codec_encode(x, n, NULL, 0, stream);
     if (!copy) return MEMOPT_CUDA_ERR_NULL;
     if (codec == MEMOPT_CODEC_BF16)
         return op == MEMOPT_CODEC_OP_ENCODE ? memopt_cuda_bf16_from_f32((uint16_t *)copy, x, n, stream)
@@ -4247,13 +4204,13 @@ PRUNED memopt_cuda_status codec_run(memopt_codec_op op, memopt_codec codec, void
 PRUNED memopt_status codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
                                 size_t bytes, void *copy) {
     memopt_cuda_codec *const device_codec = (memopt_cuda_codec *)user;
-    const memopt_cuda_status s = codec_run(op, codec, value, bytes, copy, device_codec->stream);
+    const status_t s = codec_run(op, codec, value, bytes, copy, device_codec->stream);
     if (s) device_codec->status = s;
     return memopt_cuda_to_status(s);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
-                                                      memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
+                                            cudaStream_t stream) {
     if (!device_codec || !out) return MEMOPT_CUDA_ERR_NULL;
     device_codec->stream = stream;
     device_codec->status = 0;
@@ -4297,9 +4254,9 @@ PUBLIC memopt_cuda_status api::memopt_cuda_codec_make(memopt_cuda_codec *device_
               unless it is a __grid_constant__. A moment that a kind does not have has no scales in any format. */
 
 #if defined(__CUDACC__)
-#  define MEMOPT_I_CUDA_ARGUMENT __grid_constant__
+#  define CU_ARGUMENT __grid_constant__
 #else
-#  define MEMOPT_I_CUDA_ARGUMENT
+#  define CU_ARGUMENT
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -4309,24 +4266,24 @@ PUBLIC memopt_cuda_status api::memopt_cuda_codec_make(memopt_cuda_codec *device_
 #endif
 
 /* families of kinds; ANY: a kernel that asks the table */
-enum { MEMOPT_I_CUDA_ANY = -1, MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION,
-       MEMOPT_I_CUDA_ADAFACTOR, MEMOPT_I_CUDA_RMSPROP };
+enum { OPTIM_ANY = -1, OPTIM_ADAM, OPTIM_LAMB, OPTIM_SGD, OPTIM_LION,
+       OPTIM_ADAFACTOR, OPTIM_RMSPROP };
 
 #ifdef MEMOPT_CUDA_ONLY_ADAMW
-enum { MEMOPT_I_CUDA_OTHERS = MEMOPT_I_CUDA_ADAM };
+enum { OPTIM_OTHERS = OPTIM_ADAM };
 #else
-enum { MEMOPT_I_CUDA_OTHERS = MEMOPT_I_CUDA_ANY };
+enum { OPTIM_OTHERS = OPTIM_ANY };
 #endif
 
 /* moments */
-enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB };
+enum { OPTIM_FLOATS, OPTIM_8BIT, OPTIM_BNB };
 
-enum { MEMOPT_I_CUDA_OPTIM_THREADS = 256, MEMOPT_I_CUDA_OPTIM_TILE = 2048, /* elements, where no moment is coded */
-       MEMOPT_I_CUDA_OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
-       MEMOPT_I_CUDA_OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 7 such blocks fit where
+enum { OPTIM_THREADS = 256, OPTIM_TILE = 2048, /* elements, where no moment is coded */
+       OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
+       OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 7 such blocks fit where
                                                    ... */
-       MEMOPT_I_CUDA_OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
-       MEMOPT_I_CUDA_OPTIM_SLICES = 24, MEMOPT_I_CUDA_OPTIM_RULES = 5 };
+       OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
+       OPTIM_SLICES = 24, OPTIM_RULES = 5 };
 
 /* The front of the scratch, on the device. */
 struct optim_control {
@@ -4335,7 +4292,7 @@ struct optim_control {
 };
 
 /* in `stopped`; a fused step; all of it */
-enum { MEMOPT_I_CUDA_OPTIM_STOPPED = 1, MEMOPT_I_CUDA_OPTIM_LEFT_OUT = 2 };
+enum { OPTIM_STOPPED = 1, OPTIM_LEFT_OUT = 2 };
 
 struct optim_codes { /* of both moments: levels, which may be bitsandbytes', and octaves */
     float level[2][256], grid[2][32];
@@ -4362,8 +4319,8 @@ struct optim_slice {
 };
 
 struct optim_table {
-    optim_slice slice[MEMOPT_I_CUDA_OPTIM_SLICES];
-    memopt_i_update_rule      rule[MEMOPT_I_CUDA_OPTIM_RULES];
+    optim_slice slice[OPTIM_SLICES];
+    memopt_i_update_rule      rule[OPTIM_RULES];
     optim_control     *control;
     const optim_codes *codes;
     const float *pace;      /* of each tensor that was measured */
@@ -4383,7 +4340,7 @@ CU_DEVICE int optim_stopped(const optim_table &t) { return t.stops && t.control-
 
 /* Before something is measured: is the whole step left out? The sums stay as begin has left them. */
 CU_DEVICE int optim_left_out(const optim_terms *by, const optim_control *control) {
-    return by && control->stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
+    return by && control->stopped == OPTIM_LEFT_OUT;
 }
 
 /* With what only the device knows. all: not only the factor. */
@@ -4402,31 +4359,27 @@ CU_DEVICE void optim_by(memopt_i_update_rule *r, const optim_terms *by, int all)
     r->ic2 = y.w;
 }
 
-CU_DEVICE const optim_terms *optim_by_at(const optim_table &t, int k) {
-    return t.by ? t.by + t.slice[k].tensor : NULL;
-}
+CU_DEVICE const optim_terms *optim_by_at(const optim_table &t, int k) { return t.by ? t.by + t.slice[k].tensor : NULL; }
 
 CU_DEVICE const memopt_noise &optim_noise_of(const optim_table &t, int k, int which) {
     return t.by ? t.by[t.slice[k].tensor].noise[which] : t.slice[k].noise[which];
 }
 
 /* The family of a kind: KIND where the compiler knows it. */
-template <int KIND> CU_DEVICE int optim_kind(const optim_table &t) {
-    return KIND == MEMOPT_I_CUDA_ANY ? (int)t.family : KIND;
-}
+template <int KIND> CU_DEVICE int optim_kind(const optim_table &t) { return KIND == OPTIM_ANY ? (int)t.family : KIND; }
 
 /* With what was measured. */
 template <int KIND, int WIDE> CU_DEVICE memopt_i_update_rule optim_rule(const optim_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
     const int kind = optim_kind<KIND>(t);
 
-    optim_by(&r, optim_by_at(t, k), kind != MEMOPT_I_CUDA_ADAFACTOR);
+    optim_by(&r, optim_by_at(t, k), kind != OPTIM_ADAFACTOR);
     if (WIDE) { /* it is AdamW, and the compiler may know it */
         r.coupled = r.decay_after = 0;
         r.weight_limit = 0;
     }
-    if (kind == MEMOPT_I_CUDA_LAMB || kind == MEMOPT_I_CUDA_ADAFACTOR) r.step = t.pace[t.slice[k].tensor];
-    if (kind == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_OPTIM_LARS) {
+    if (kind == OPTIM_LAMB || kind == OPTIM_ADAFACTOR) r.step = t.pace[t.slice[k].tensor];
+    if (kind == OPTIM_SGD && t.kind == MEMOPT_OPTIM_LARS) {
         r.g1 = t.pace[t.slice[k].tensor];
         r.step = 1;
     }
@@ -4434,13 +4387,13 @@ template <int KIND, int WIDE> CU_DEVICE memopt_i_update_rule optim_rule(const op
 }
 
 /* ---- loads and stores of four elements of SIZE bytes; whole: they are all there, and aligned ---- */
-template <int SIZE> CU_DEVICE void optim_get(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
-                                             uint64_t n, int whole) {
+template <int SIZE>
+CU_DEVICE void optim_get(uint32_t *raw, const void *p, uint64_t i, unsigned plus, uint64_t n, int whole) {
     get<SIZE, SIZE>(raw, (const char *)p + (i + plus) * SIZE, i + plus, n, whole);
 }
 
-template <int SIZE> CU_DEVICE void optim_put(void *p, const uint32_t *raw, uint64_t i, unsigned plus,
-                                             uint64_t n, int whole) {
+template <int SIZE>
+CU_DEVICE void optim_put(void *p, const uint32_t *raw, uint64_t i, unsigned plus, uint64_t n, int whole) {
     put<SIZE, SIZE>((char *)p + (i + plus) * SIZE, raw, i + plus, n, whole);
 }
 
@@ -4465,22 +4418,20 @@ CU_DEVICE uint16_t optim_half(const uint32_t *raw, int e) { return (uint16_t)(ra
 /* bfloat16 codes of four floats, rounded by their places */
 CU_DEVICE void optim_noisy(uint32_t *code, const float *x, memopt_noise noise, uint64_t place) {
     int e;
-    CU_UNROLL for (e = 0; e < 4; ++e)
-        code[e] = memopt_to_bf16_stochastic(x[e], memopt_i_noise32(noise, place + (unsigned)e));
+    CU_UNROLL for (e = 0; e < 4; ++e) code[e] =
+        memopt_to_bf16_stochastic(x[e], memopt_i_noise32(noise, place + (unsigned)e));
 }
 
 /* ---- what a kind has, where the compiler knows it ---- */
 CU_DEVICE int optim_has_first(int kind, uint32_t moments) {
-    if (kind == MEMOPT_I_CUDA_RMSPROP) return moments > 1;
-    return kind != MEMOPT_I_CUDA_SGD && kind != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
+    if (kind == OPTIM_RMSPROP) return moments > 1;
+    return kind != OPTIM_SGD && kind != OPTIM_ADAFACTOR ? 1 : moments > 0;
 }
 
 /* The same where a moment is coded: that is the first, unless there is a second. */
-CU_DEVICE int optim_codes_first(int kind, uint32_t moments) { return kind == MEMOPT_I_CUDA_RMSPROP ? moments > 1 : 1; }
+CU_DEVICE int optim_codes_first(int kind, uint32_t moments) { return kind == OPTIM_RMSPROP ? moments > 1 : 1; }
 
-CU_DEVICE int optim_has_second(int kind) {
-    return kind == MEMOPT_I_CUDA_ADAM || kind == MEMOPT_I_CUDA_LAMB || kind == MEMOPT_I_CUDA_RMSPROP;
-}
+CU_DEVICE int optim_has_second(int kind) { return kind == OPTIM_ADAM || kind == OPTIM_LAMB || kind == OPTIM_RMSPROP; }
 
 template <int WIDE> CU_DEVICE uint32_t optim_weights(const optim_table &t) {
     return WIDE ? (uint32_t)MEMOPT_I_WEIGHTS_F32 : t.weights;
@@ -4491,8 +4442,8 @@ template <int WIDE> CU_DEVICE uint32_t optim_gradients(const optim_table &t) {
 }
 
 /* Everything of four elements, nothing of it looked at: all of it is under way before the first is needed. */
-template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k,
-                                                                   uint64_t i, unsigned plus, int whole) {
+template <int KIND, int CODES, int WIDE>
+CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t i, unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
     const uint64_t n = s.count;
     const uint32_t weights = optim_weights<WIDE>(t);
@@ -4500,14 +4451,13 @@ template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_load(optim_raw *ra
     const int first = optim_has_first(kind, t.moments);
     const int second = optim_has_second(kind);
 
-    if (optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32)
-        optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
+    if (optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32) optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
     else optim_get<2>(raw->g, s.gradients, i, plus, n, whole);
     if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
         optim_get<4>(raw->w, s.weights, i, plus, n, whole);
     else optim_get<2>(raw->w, s.weights, i, plus, n, whole);
     if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_get<2>(raw->extra, s.extra, i, plus, n, whole);
-    if (CODES != MEMOPT_I_CUDA_FLOATS) {
+    if (CODES != OPTIM_FLOATS) {
         if (first) optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
         if (second) optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
     } else if (!WIDE && t.state == MEMOPT_STATE_BF16) {
@@ -4517,7 +4467,7 @@ template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_load(optim_raw *ra
         if (first) optim_get<4>(raw->m, s.moment[0], i, plus, n, whole);
         if (second) optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
     }
-    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
+    if (kind == OPTIM_ADAFACTOR && !s.columns) optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
 }
 
 CU_DEVICE float optim_weight_of(uint32_t format, const uint32_t *w, const uint32_t *extra, int e) {
@@ -4583,35 +4533,34 @@ template <int KIND> CU_DEVICE int optim_one(const memopt_i_update_rule &rule, op
     if (careful && (!memopt_i_v1_finite(&x->g, 1, r->limit)
                     || (r->weight_limit > 0 && !memopt_i_v1_finite(&x->w, 1, r->weight_limit)))) {
         x->m = memopt_i_times(x->m, x->scale_m);
-        if (KIND != MEMOPT_I_CUDA_ADAFACTOR) x->v = memopt_i_times(x->v, x->scale_v);
+        if (KIND != OPTIM_ADAFACTOR) x->v = memopt_i_times(x->v, x->scale_v);
         x->u = 0;
         return 1;
     }
-    if (KIND == MEMOPT_I_CUDA_ADAM || KIND == MEMOPT_I_CUDA_LAMB) memopt_i_v1_moments(r, &q);
-    if (KIND == MEMOPT_I_CUDA_ADAM) memopt_i_v1_update(r, &q);
-    if (KIND == MEMOPT_I_CUDA_LAMB) memopt_i_v1_direction(r, &q);
-    if (KIND == MEMOPT_I_CUDA_LION) memopt_i_v1_lion(r, &q);
-    if (KIND == MEMOPT_I_CUDA_SGD) {
+    if (KIND == OPTIM_ADAM || KIND == OPTIM_LAMB) memopt_i_v1_moments(r, &q);
+    if (KIND == OPTIM_ADAM) memopt_i_v1_update(r, &q);
+    if (KIND == OPTIM_LAMB) memopt_i_v1_direction(r, &q);
+    if (KIND == OPTIM_LION) memopt_i_v1_lion(r, &q);
+    if (KIND == OPTIM_SGD) {
         if (x->first) memopt_i_v1_sgd(r, &q);
         else {
             q.m = NULL;
             memopt_i_v1_sgd(r, &q);
         }
     }
-    if (KIND == MEMOPT_I_CUDA_RMSPROP) {
+    if (KIND == OPTIM_RMSPROP) {
         if (x->first) memopt_i_v1_rmsprop(r, &q);
         else {
             q.m = NULL;
             memopt_i_v1_rmsprop(r, &q);
         }
     }
-    if (KIND == MEMOPT_I_CUDA_ADAFACTOR) {
+    if (KIND == OPTIM_ADAFACTOR) {
         if (x->factored) {
             q.old_v = &x->column;
             q.scale_v = x->row;
             memopt_i_v1_adafactor_part(r, &q);
-        }
-        else {
+        } else {
             q.scale_v = r->step;
             memopt_i_v1_adafactor_whole(r, &q);
         }
@@ -4621,13 +4570,13 @@ template <int KIND> CU_DEVICE int optim_one(const memopt_i_update_rule &rule, op
             memopt_i_v1_adafactor_finish(r, &q);
         }
     }
-    if (KIND != MEMOPT_I_CUDA_ADAM && KIND != MEMOPT_I_CUDA_ADAFACTOR) memopt_i_v1_axpy(r, &q);
+    if (KIND != OPTIM_ADAM && KIND != OPTIM_ADAFACTOR) memopt_i_v1_axpy(r, &q);
     return 0;
 }
 
 /* All four, which are looked at together. Returns how many were skipped. */
-template <int KIND> CU_DEVICE unsigned optim_four_of(const memopt_i_update_rule &rule,
-                                                     optim_element *one, int careful) {
+template <int KIND>
+CU_DEVICE unsigned optim_four_of(const memopt_i_update_rule &rule, optim_element *one, int careful) {
     unsigned skipped = 0;
     int e;
 
@@ -4635,16 +4584,16 @@ template <int KIND> CU_DEVICE unsigned optim_four_of(const memopt_i_update_rule 
     return skipped;
 }
 
-template <int KIND> CU_DEVICE unsigned optim_all_four(int kind, const memopt_i_update_rule &rule, optim_element *one,
-                                                      int careful) {
-    if (KIND != MEMOPT_I_CUDA_ANY) return optim_four_of<KIND>(rule, one, careful);
+template <int KIND>
+CU_DEVICE unsigned optim_all_four(int kind, const memopt_i_update_rule &rule, optim_element *one, int careful) {
+    if (KIND != OPTIM_ANY) return optim_four_of<KIND>(rule, one, careful);
     switch (kind) {
-    case MEMOPT_I_CUDA_LAMB: return optim_four_of<MEMOPT_I_CUDA_LAMB>(rule, one, careful);
-    case MEMOPT_I_CUDA_SGD: return optim_four_of<MEMOPT_I_CUDA_SGD>(rule, one, careful);
-    case MEMOPT_I_CUDA_LION: return optim_four_of<MEMOPT_I_CUDA_LION>(rule, one, careful);
-    case MEMOPT_I_CUDA_ADAFACTOR: return optim_four_of<MEMOPT_I_CUDA_ADAFACTOR>(rule, one, careful);
-    case MEMOPT_I_CUDA_RMSPROP: return optim_four_of<MEMOPT_I_CUDA_RMSPROP>(rule, one, careful);
-    default: return optim_four_of<MEMOPT_I_CUDA_ADAM>(rule, one, careful);
+    case OPTIM_LAMB: return optim_four_of<OPTIM_LAMB>(rule, one, careful);
+    case OPTIM_SGD: return optim_four_of<OPTIM_SGD>(rule, one, careful);
+    case OPTIM_LION: return optim_four_of<OPTIM_LION>(rule, one, careful);
+    case OPTIM_ADAFACTOR: return optim_four_of<OPTIM_ADAFACTOR>(rule, one, careful);
+    case OPTIM_RMSPROP: return optim_four_of<OPTIM_RMSPROP>(rule, one, careful);
+    default: return optim_four_of<OPTIM_ADAM>(rule, one, careful);
     }
 }
 
@@ -4663,7 +4612,7 @@ template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, cons
     uint64_t row = 0;
     uint64_t column = 0;
     int e;
-    const int factored = kind == MEMOPT_I_CUDA_ADAFACTOR && s.columns;
+    const int factored = kind == OPTIM_ADAFACTOR && s.columns;
 
     if (factored) {
         row = (i + plus) / s.columns;
@@ -4701,7 +4650,7 @@ template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, cons
         x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
     optim_store_weights(t, k, format, w, i, plus, whole);
-    if (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
+    if (kind == OPTIM_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
     return skipped;
 }
 
@@ -4710,9 +4659,9 @@ CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
 }
 
 /* ---- moments in 32 or 16 bits: a tile is 2048 elements, two vectors a thread ---- */
-template <int KIND, int WIDE> CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k,
-                                                           const memopt_i_update_rule &rule, uint64_t i, unsigned plus,
-                                                           int whole, unsigned *skipped) {
+template <int KIND, int WIDE>
+CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, const memopt_i_update_rule &rule,
+                             uint64_t i, unsigned plus, int whole, unsigned *skipped) {
     const optim_slice &s = t.slice[k];
     const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
     const int kind = optim_kind<KIND>(t);
@@ -4724,10 +4673,9 @@ template <int KIND, int WIDE> CU_DEVICE void optim_floats4(const optim_raw &raw,
     int e;
 
     CU_UNROLL for (e = 0; e < 4; ++e) {
-        x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(optim_half(raw.m, e))
-               : memopt_i_bits_float(raw.m[e]);
+        x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(optim_half(raw.m, e)) : memopt_i_bits_float(raw.m[e]);
         x.v[e] = second && bf16 ? memopt_from_bf16(optim_half(raw.v, e))
-               : second || (kind == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
+               : second || (kind == OPTIM_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
     }
     *skipped += optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
@@ -4741,9 +4689,8 @@ template <int KIND, int WIDE> CU_DEVICE void optim_floats4(const optim_raw &raw,
 }
 
 /* WHOLE: all vectors of the tile are, which the compiler then knows. */
-template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_floats_tile(const optim_table &t, int k,
-                                                                              const memopt_i_update_rule &rule,
-                                                                              uint64_t i) {
+template <int KIND, int WIDE, int WHOLE>
+CU_DEVICE unsigned optim_floats_tile(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i) {
     const uint64_t n = t.slice[k].count;
     const int aligned = (int)t.slice[k].aligned;
     optim_raw raw[2];
@@ -4751,12 +4698,12 @@ template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_floats_tile(co
     int j;
 
     CU_UNROLL for (j = 0; j < 2; ++j) {
-        const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
-        if (WHOLE || i + plus < n) optim_load<KIND, MEMOPT_I_CUDA_FLOATS, WIDE>(&raw[j], t, k, i, plus,
-            WHOLE || (aligned && i + plus + 4 <= n));
+        const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
+        if (WHOLE || i + plus < n)
+            optim_load<KIND, OPTIM_FLOATS, WIDE>(&raw[j], t, k, i, plus, WHOLE || (aligned && i + plus + 4 <= n));
     }
     CU_UNROLL for (j = 0; j < 2; ++j) {
-        const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
+        const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
         if (WHOLE || i + plus < n) optim_floats4<KIND, WIDE>(raw[j], t, k, rule, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n), &skipped);
     }
@@ -4764,14 +4711,14 @@ template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_floats_tile(co
 }
 
 template <int KIND, int WIDE>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, KIND == MEMOPT_I_CUDA_ANY ? 2 : 3)
-optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+static __global__ void __launch_bounds__(OPTIM_THREADS, KIND == OPTIM_ANY ? 2 : 3)
+optim_floats_kernel(const CU_ARGUMENT optim_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const memopt_i_update_rule rule = optim_rule<KIND, WIDE>(t, k);
-    const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * MEMOPT_I_CUDA_OPTIM_TILE;
+    const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * OPTIM_TILE;
 
     if (optim_stopped(t)) return;
-    optim_count(t, t.slice[k].aligned && first + MEMOPT_I_CUDA_OPTIM_TILE <= t.slice[k].count
+    optim_count(t, t.slice[k].aligned && first + OPTIM_TILE <= t.slice[k].count
         ? optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
         : optim_floats_tile<KIND, WIDE, 0>(t, k, rule, first + 4 * threadIdx.x));
 }
@@ -4781,15 +4728,14 @@ optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
 template <int CODES> CU_DEVICE void optim_tables(const optim_codes *codes, float *level, float *grid) {
     unsigned i;
     for (i = threadIdx.x; i < 512; i += blockDim.x) level[i] = codes->level[i / 256][i % 256];
-    if (CODES != MEMOPT_I_CUDA_BNB && threadIdx.x < 64)
-        grid[threadIdx.x] = codes->grid[threadIdx.x / 32][threadIdx.x % 32];
+    if (CODES != OPTIM_BNB && threadIdx.x < 64) grid[threadIdx.x] = codes->grid[threadIdx.x / 32][threadIdx.x % 32];
 }
 
 /* The level of code e of four. Shifted and masked to where it lies in bytes: two instructions and the lookup. */
 template <int CODES> CU_DEVICE float optim_decode(const float *level, int moment, uint32_t four, int e, float absmax) {
     const uint32_t byte = (e ? four >> (8 * e - 2) : four << 2) & 0x3fc;
     const float x = *(const float *)(const void *)((const char *)(level + 256 * moment) + byte);
-    return CODES == MEMOPT_I_CUDA_BNB ? memopt_i_times(x, absmax) : x;
+    return CODES == OPTIM_BNB ? memopt_i_times(x, absmax) : x;
 }
 
 /* The number of middles between neighbouring levels that y is above: they rise, so 8 comparisons find it. */
@@ -4805,14 +4751,13 @@ CU_DEVICE uint32_t optim_bnb_code(const float *level, int moment, float y) {
     return code;
 }
 
-template <int CODES> CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid,
-                                                      int moment, const float *x, float inverse) {
+template <int CODES>
+CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid, int moment, const float *x, float inverse) {
     uint32_t four = 0;
     int e;
 
     CU_UNROLL for (e = 0; e < 4; ++e) {
-        if (CODES == MEMOPT_I_CUDA_BNB)
-            four |= optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
+        if (CODES == OPTIM_BNB) four |= optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
         else four |= (uint32_t)memopt_i_state_codec_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
     }
     return four;
@@ -4853,10 +4798,9 @@ CU_DEVICE uint32_t optim_block_largest(const float *a, const float *b, int a_the
 }
 
 /* Decode and step four elements of a block whose scales are those. */
-template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw,
-                                                                     const optim_table &t, int k,
-                                                                     const memopt_i_update_rule &rule, uint64_t i,
-                                                                     unsigned plus, int whole, const float *level,
+template <int KIND, int CODES, int WIDE>
+CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
+                            const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *level,
                                                                      const float *absmax, unsigned *skipped) {
     const int kind = optim_kind<KIND>(t);
     const int first = optim_has_first(kind, t.moments);
@@ -4867,24 +4811,24 @@ template <int KIND, int CODES, int WIDE> CU_DEVICE void optim_coded4(optim_four 
     CU_UNROLL for (e = 0; e < 4; ++e) {
         x->m[e] = first ? optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
         x->v[e] = second ? optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
-                : kind == MEMOPT_I_CUDA_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
+                : kind == OPTIM_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    *skipped += optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole, CODES == MEMOPT_I_CUDA_BNB ? one : absmax,
-                                        CODES == MEMOPT_I_CUDA_8BIT);
+    *skipped += optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax,
+                                        CODES == OPTIM_8BIT);
 }
 
 /* Blocks of any size: a tile is as many as 4096 elements hold, four vectors a thread. */
-template <int KIND, int CODES> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 2)
-optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+template <int KIND, int CODES>
+static __global__ void __launch_bounds__(OPTIM_THREADS, 2) optim_coded_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
-    MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * OPTIM_CODED / 32]);
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
     const int one = optim_codes_first(kind, t.moments);
     const int two = optim_has_second(kind);
-    const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
+    const unsigned half = OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
     unsigned skipped = 0;
     int j;
@@ -4896,14 +4840,14 @@ optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     float *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     if (optim_stopped(t)) return;
     CU_UNROLL for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
+        const unsigned i = 4 * (threadIdx.x + OPTIM_THREADS * (unsigned)j);
         if (i < count) optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
     }
     optim_tables<CODES>(t.codes, level, grid);
     maximum[threadIdx.x] = 0;
     __syncthreads();
     CU_UNROLL for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
+        const unsigned i = 4 * (threadIdx.x + OPTIM_THREADS * (unsigned)j);
         const unsigned b = i / t.block;
         uint32_t largest[2] = { 0, 0 };
         int far;
@@ -4926,7 +4870,7 @@ optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     }
     __syncthreads(); /* scales are all read, and known anew */
     CU_UNROLL for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
+        const unsigned i = 4 * (threadIdx.x + OPTIM_THREADS * (unsigned)j);
         const unsigned b = i / t.block;
         const int whole = s.aligned && i + 4 <= count;
 
@@ -4945,11 +4889,11 @@ optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     optim_count(t, skipped);
 }
 
-/* Blocks of 256: a warp does a block, two vectors a lane, and MEMOPT_I_CUDA_OPTIM_ROUNDS of them one after another. */
-template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_coded256(const optim_table &t, int k,
-                                                                           const memopt_i_update_rule &rule, uint64_t b,
-                                                                           const float *level, const float *grid) {
-    enum { CODES = MEMOPT_I_CUDA_8BIT };
+/* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. */
+template <int KIND, int WIDE, int WHOLE>
+CU_DEVICE unsigned optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t b,
+                                  const float *level, const float *grid) {
+    enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
     const int one = optim_codes_first(kind, t.moments);
@@ -4999,49 +4943,44 @@ template <int KIND, int WIDE, int WHOLE> CU_DEVICE unsigned optim_coded256(const
     return skipped;
 }
 
-template <int KIND, int WIDE> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_CODED_THREADS,
-                                         MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_ANY ? 5
-                                                                : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
-optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+template <int KIND, int WIDE> static __global__ void __launch_bounds__(OPTIM_CODED_THREADS,
+                                         CU_RESIDENT(KIND == OPTIM_ANY ? 5 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
+optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
-    enum { WARPS = MEMOPT_I_CUDA_OPTIM_CODED_THREADS / 32 };
+    enum { WARPS = OPTIM_CODED_THREADS / 32 };
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const uint64_t n = t.slice[k].count;
     unsigned skipped = 0;
     int round;
     const memopt_i_update_rule rule = optim_rule<KIND, WIDE>(t, k);
-    uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * MEMOPT_I_CUDA_OPTIM_ROUNDS)
-               + threadIdx.x / 32;
+    uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * OPTIM_ROUNDS) + threadIdx.x / 32;
     if (optim_stopped(t)) return;
-    optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
+    optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
-    for (round = 0; round < MEMOPT_I_CUDA_OPTIM_ROUNDS && b * 256 < n; ++round, b += WARPS)
-        skipped += t.slice[k].aligned && b * 256 + 256 <= n
-                 ? optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
+    for (round = 0; round < OPTIM_ROUNDS && b * 256 < n; ++round, b += WARPS)
+        skipped += t.slice[k].aligned && b * 256 + 256 <= n ? optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
                  : optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
     optim_count(t, skipped);
 }
 
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) optim_scan_kernel(const CU_ARGUMENT optim_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const optim_slice &s = t.slice[k];
     int j, e;
     int bad = 0;
-    const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
+    const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * OPTIM_TILE + 4 * threadIdx.x;
     const float limit = t.by ? t.by[s.tensor].gradient.x : t.rule[s.rule].limit;
     uint32_t raw[2][4];
 
     CU_UNROLL for (j = 0; j < 2; ++j) {
-        const uint64_t at = i + 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
+        const uint64_t at = i + 4u * OPTIM_THREADS * (unsigned)j;
         const int whole = s.aligned && at + 4 <= s.count;
 
         if (at >= s.count) {
             CU_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0;
-        }
-        else if (t.gradients == MEMOPT_TYPE_F32) optim_get<4>(raw[j], s.gradients, at, 0, s.count, whole);
+        } else if (t.gradients == MEMOPT_TYPE_F32) optim_get<4>(raw[j], s.gradients, at, 0, s.count, whole);
         else optim_get<2>(raw[j], s.gradients, at, 0, s.count, whole);
     }
     CU_UNROLL for (j = 0; j < 2; ++j) {
@@ -5050,7 +4989,7 @@ optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
             bad |= !memopt_i_v1_finite(&g, 1, limit);
         }
     }
-    if (bad && atomicCAS(&t.control->stopped, 0u, (unsigned)MEMOPT_I_CUDA_OPTIM_STOPPED) == 0) { /* the first tells */
+    if (bad && atomicCAS(&t.control->stopped, 0u, (unsigned)OPTIM_STOPPED) == 0) { /* the first tells */
         t.control->tensor = s.tensor;
         t.control->first = s.place;
     }
@@ -5091,8 +5030,7 @@ CU_DEVICE float optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
 
 CU_DEVICE float optim_moment_at(const optim_table &t, int k, int moment, uint64_t i, const float *level) {
     const void *p = t.slice[k].moment[moment];
-    if (t.state == MEMOPT_STATE_8BIT)
-        return optim_decode<MEMOPT_I_CUDA_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
+    if (t.state == MEMOPT_STATE_8BIT) return optim_decode<OPTIM_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
     return t.state == MEMOPT_STATE_BF16 ? memopt_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
@@ -5127,8 +5065,8 @@ template <int LAMB> CU_DEVICE float optim_direction(const optim_table &t, int k,
 
 /* A block does a chunk as the CPU's worker does it: spans of at most 256 elements, none of them across an 8-bit block,
    a warp each; then their sums in order. */
-template <int LAMB> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
+template <int LAMB>
+static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(double, squares, [512]);
@@ -5147,12 +5085,12 @@ optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_table t) {
     unsigned base, span, i;
     if (optim_left_out(t.by, t.control)) return;
     optim_by(&rule, optim_by_at(t, k), LAMB);
-    if (LAMB && coded) optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
+    if (LAMB && coded) optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
     for (base = 0; base < spans; base += 256) {
         const unsigned end = spans - base < 256 ? spans - base : 256;
 
-        for (span = threadIdx.x / 32; span < end; span += MEMOPT_I_CUDA_OPTIM_THREADS / 32) {
+        for (span = threadIdx.x / 32; span < end; span += OPTIM_THREADS / 32) {
             const unsigned first = (base + span) / parts * block + (base + span) % parts * 256;
             const unsigned left = block - (base + span) % parts * 256;
             const unsigned maximum = left < n - first ? left : n - first;
@@ -5203,10 +5141,10 @@ struct optim_trust {
     uint32_t      tensor;
 };
 
-enum { MEMOPT_I_CUDA_OPTIM_TRUSTS = 32 };
+enum { OPTIM_TRUSTS = 32 };
 
 struct optim_trusts {
-    optim_trust of[MEMOPT_I_CUDA_OPTIM_TRUSTS];
+    optim_trust of[OPTIM_TRUSTS];
     float *pace;
     const optim_terms *by;
     int    is_lamb;
@@ -5214,7 +5152,7 @@ struct optim_trusts {
 
 static_assert(sizeof(optim_trusts) <= 4000, "the argument of a kernel");
 
-PRUNED __global__ void __launch_bounds__(32) optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT optim_trusts t) {
+PRUNED __global__ void __launch_bounds__(32) optim_trust_kernel(const CU_ARGUMENT optim_trusts t) {
     const optim_trust &x = t.of[blockIdx.x];
     const double w = optim_ordered(0, x.sums, x.count, 2);
     const double u = optim_ordered(0, x.sums + 1, x.count, 2);
@@ -5238,7 +5176,7 @@ PRUNED __global__ void __launch_bounds__(32) optim_trust_kernel(const MEMOPT_I_C
    Launches   For 14 tensors: 2 for sums, 3 for their join, 2 for squares, 1 for the pace, 1 for the state's means; and
               the apply, for 28. Not measured on a card. */
 
-enum { MEMOPT_I_CUDA_ADAFACTOR_SLICES = 14, MEMOPT_I_CUDA_ADAFACTOR_RULES = 4, MEMOPT_I_CUDA_ADAFACTOR_GROUPS = 32 };
+enum { ADAFACTOR_SLICES = 14, ADAFACTOR_RULES = 4, ADAFACTOR_GROUPS = 32 };
 
 struct adafactor_slice {
     const void *weights, *extra, *gradients;
@@ -5256,16 +5194,15 @@ struct adafactor_slice {
 };
 
 struct adafactor_table {
-    adafactor_slice slice[MEMOPT_I_CUDA_ADAFACTOR_SLICES];
-    memopt_i_update_rule rule[MEMOPT_I_CUDA_ADAFACTOR_RULES];
+    adafactor_slice slice[ADAFACTOR_SLICES];
+    memopt_i_update_rule rule[ADAFACTOR_RULES];
     optim_control *control;
     uint32_t count, rules, weights, gradients, stops;
 };
 
 static_assert(sizeof(adafactor_table) <= 4000, "the argument of a kernel");
 
-CU_DEVICE memopt_i_update_rule
-adafactor_rule(const adafactor_table &t, int k) {
+CU_DEVICE memopt_i_update_rule adafactor_rule(const adafactor_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
     optim_by(&r, t.slice[k].by, 0);
     return r;
@@ -5280,8 +5217,7 @@ CU_DEVICE float adafactor_gradient(const adafactor_table &t, int k, uint64_t i, 
 }
 
 /* Sums of rows: two for each warp, 16 for a block. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_rows_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const unsigned lane = threadIdx.x % 32;
@@ -5311,8 +5247,7 @@ adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
 }
 
 /* Sums of a panel's columns: 256 of them for a block. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_columns_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const uint64_t wide = (s.columns + 255) / 256;
@@ -5339,8 +5274,8 @@ adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
 }
 
 /* Panels added up; C of this step, and its multipliers: in the double of the column's first panel. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS)
+adafactor_join_columns_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const uint64_t column = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
@@ -5360,7 +5295,7 @@ adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
 
 PRUNED __global__ void __launch_bounds__(32)
 /* a warp for a tensor */
-adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+adafactor_mean_kernel(const CU_ARGUMENT adafactor_table t) {
     const adafactor_slice &s = t.slice[blockIdx.x];
     const float *c = (const float *)(const void *)s.column_sums;
     double sum = 0;
@@ -5376,8 +5311,8 @@ adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
     if (threadIdx.x == 0) *s.mean = sum / (double)s.columns;
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS)
+adafactor_join_rows_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const uint64_t row = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
@@ -5396,8 +5331,7 @@ adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
    does a group, a block 32 of them. */
 CU_DEVICE uint64_t adafactor_width(const adafactor_slice &s) { return s.columns ? s.columns : s.panel_size; }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_squares_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const uint64_t width = adafactor_width(s);
@@ -5405,12 +5339,12 @@ adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
     const uint64_t last = (s.count + width - 1) / width * wide;
     const float *multiplier = (const float *)(const void *)s.column_sums;
     const unsigned lane = threadIdx.x % 32;
-    uint64_t group = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_ADAFACTOR_GROUPS + threadIdx.x / 32;
+    uint64_t group = (uint64_t)(blockIdx.x - s.first_tile) * ADAFACTOR_GROUPS + threadIdx.x / 32;
     int round, j;
     const memopt_i_update_rule rule = adafactor_rule(t, k);
 
     if (adafactor_left_out(t)) return;
-    for (round = 0; round < MEMOPT_I_CUDA_ADAFACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
+    for (round = 0; round < ADAFACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
         const uint64_t in_row = group % wide * 256;
         const uint64_t at = group / wide * width + in_row;
         double sum = 0;
@@ -5444,7 +5378,7 @@ adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
 }
 
 /* A warp for each panel of the slice: groups to rows, rows to the panel, in their order. */
-PRUNED __global__ void __launch_bounds__(32) adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(32) adafactor_fold_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const uint64_t width = adafactor_width(s);
@@ -5486,8 +5420,7 @@ PRUNED __global__ void __launch_bounds__(32) adafactor_fold_kernel(const MEMOPT_
 }
 
 /* How far each tensor goes: a block for each. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_pace_kernel(const CU_ARGUMENT adafactor_table t) {
     const adafactor_slice &s = t.slice[blockIdx.x];
     uint64_t row;
     const double pace = memopt_i_adafactor_pace(&s.group, s.step, s.squares, s.panels, s.all);
@@ -5495,13 +5428,12 @@ adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
 
     if (adafactor_left_out(t)) return;
     if (threadIdx.x == 0) *s.pace = (float)pace;
-    for (row = threadIdx.x; row < s.held_rows; row += MEMOPT_I_CUDA_OPTIM_THREADS)
+    for (row = threadIdx.x; row < s.held_rows; row += OPTIM_THREADS)
         multiplier[2 * row + 1] = (float)((double)multiplier[2 * row + 1] * pace);
 }
 
 /* The means go into the state with a tensor's first slice. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT adafactor_table t) {
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_keep_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const adafactor_slice &s = t.slice[k];
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
@@ -5575,7 +5507,7 @@ PRUNED void optim_lay_out(size_t tensors, size_t sums, optim_parts *p, memopt_ca
     p->bytes = c->bytes;
 }
 
-PRUNED memopt_cuda_status optim_count(memopt_optim *o, optim_parts *p) {
+PRUNED status_t optim_count(memopt_optim *o, optim_parts *p) {
     memopt_carver c = memopt_carver_begin(NULL);
 
     if (optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
@@ -5584,7 +5516,7 @@ PRUNED memopt_cuda_status optim_count(memopt_optim *o, optim_parts *p) {
 }
 
 /* Sums under way at a border do not travel between devices: kinds that measure need parts of whole chunks or panels. */
-PRUNED memopt_cuda_status optim_uncut(memopt_optim *o) {
+PRUNED status_t optim_uncut(memopt_optim *o) {
     size_t i;
 
     for (i = 0; i < o->desc.tensor_count && memopt_i_kind_measures(o->desc.kind); ++i)
@@ -5595,7 +5527,7 @@ PRUNED memopt_cuda_status optim_uncut(memopt_optim *o) {
 }
 
 /* What MEMOPT_CUDA_ONLY_ADAMW leaves out. */
-PRUNED memopt_cuda_status optim_left_in(memopt_optim *o) {
+PRUNED status_t optim_left_in(memopt_optim *o) {
 #ifdef MEMOPT_CUDA_ONLY_ADAMW
     const memopt_optim_desc *d = &o->desc;
     const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM;
@@ -5610,10 +5542,10 @@ PRUNED memopt_cuda_status optim_left_in(memopt_optim *o) {
 }
 
 /* What all calls with a scratch look at first. */
-PRUNED memopt_cuda_status optim_call_of(optim_call *c, memopt_optim *o,
-                                        const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
+PRUNED status_t optim_call_of(optim_call *c, memopt_optim *o, const void *d_scratch, size_t bytes,
+                              cudaStream_t stream) {
     memopt_carver carver = memopt_carver_begin((void *)(uintptr_t)d_scratch);
-    memopt_cuda_status s;
+    status_t s;
 
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     s = pointer(d_scratch, 256);
@@ -5624,14 +5556,14 @@ PRUNED memopt_cuda_status optim_call_of(optim_call *c, memopt_optim *o,
     if (s) return s;
     optim_lay_out(o->desc.tensor_count, memopt_i_optim_sum_count(o), &c->at, &carver);
     c->o = o;
-    c->stream = (cudaStream_t)stream;
+    c->stream = stream;
     return 0;
 }
 
 /* The same for calls that begin a step. */
-PRUNED memopt_cuda_status optim_run_of(optim_call *c, memopt_optim *o, const memopt_optim_run *run,
-                                       const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
-    const memopt_cuda_status s = optim_call_of(c, o, d_scratch, bytes, stream);
+PRUNED status_t optim_run_of(optim_call *c, memopt_optim *o, const memopt_optim_run *run, const void *d_scratch,
+                             size_t bytes, cudaStream_t stream) {
+    const status_t s = optim_call_of(c, o, d_scratch, bytes, stream);
     return s || run ? s : MEMOPT_CUDA_ERR_NULL;
 }
 
@@ -5641,9 +5573,9 @@ PRUNED optim_terms *optim_by_of(const optim_call *c) { /* NULL: the host has all
 
 PRUNED double *optim_sums_of(const optim_call *c, size_t tensor) { return c->at.sums + c->o->parts[tensor].sums; }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes) {
     optim_parts parts;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!optim || !bytes) return MEMOPT_CUDA_ERR_NULL;
     s = optim_count((memopt_optim *)(uintptr_t)optim, &parts);
@@ -5652,7 +5584,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_scratch(const memopt_optim *opt
 }
 
 /* ---- many slices in one launch ---- */
-enum { MEMOPT_I_CUDA_OPTIM_APPLY, MEMOPT_I_CUDA_OPTIM_MEASURE, MEMOPT_I_CUDA_OPTIM_SCAN };
+enum { OPTIM_APPLY, OPTIM_MEASURE, OPTIM_SCAN };
 
 struct optim_batch {
     optim_table table;
@@ -5662,12 +5594,12 @@ struct optim_batch {
 
 PRUNED uint32_t optim_family(memopt_optim_kind kind) {
     switch (kind) {
-    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return MEMOPT_I_CUDA_SGD;
-    case MEMOPT_OPTIM_LION: return MEMOPT_I_CUDA_LION;
-    case MEMOPT_OPTIM_LAMB: return MEMOPT_I_CUDA_LAMB;
-    case MEMOPT_OPTIM_ADAFACTOR: return MEMOPT_I_CUDA_ADAFACTOR;
-    case MEMOPT_OPTIM_RMSPROP: return MEMOPT_I_CUDA_RMSPROP;
-    default: return MEMOPT_I_CUDA_ADAM;
+    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return OPTIM_SGD;
+    case MEMOPT_OPTIM_LION: return OPTIM_LION;
+    case MEMOPT_OPTIM_LAMB: return OPTIM_LAMB;
+    case MEMOPT_OPTIM_ADAFACTOR: return OPTIM_ADAFACTOR;
+    case MEMOPT_OPTIM_RMSPROP: return OPTIM_RMSPROP;
+    default: return OPTIM_ADAM;
     }
 }
 
@@ -5692,49 +5624,45 @@ PRUNED void optim_batch_of(const optim_call *c, optim_batch *b, int mode, memopt
     t->moments = (uint32_t)memopt_i_kind_moments(&o->desc);
     t->by = optim_by_of(c);
     t->stops = (uint32_t)(o->fused || o->by_device);
-    if (mode == MEMOPT_I_CUDA_OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
-    else if (mode == MEMOPT_I_CUDA_OPTIM_SCAN || !memopt_i_is_coded(format)) t->tile = MEMOPT_I_CUDA_OPTIM_TILE;
-    else if (format == MEMOPT_STATE_8BIT && t->block == 256) t->tile =
-        8 * MEMOPT_I_CUDA_OPTIM_CODED_THREADS * MEMOPT_I_CUDA_OPTIM_ROUNDS;
-    else t->tile = (uint32_t)(MEMOPT_I_CUDA_OPTIM_CODED / t->block * t->block);
+    if (mode == OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
+    else if (mode == OPTIM_SCAN || !memopt_i_is_coded(format)) t->tile = OPTIM_TILE;
+    else if (format == MEMOPT_STATE_8BIT && t->block == 256) t->tile = 8 * OPTIM_CODED_THREADS * OPTIM_ROUNDS;
+    else t->tile = (uint32_t)(OPTIM_CODED / t->block * t->block);
 }
 
 /* AdamW over floats, and 8-bit AdamW, have kernels of their own; the others share one for each format of moments. */
-PRUNED memopt_cuda_status optim_launch(const optim_batch *b, cudaStream_t stream) {
-    enum { ADAM = MEMOPT_I_CUDA_ADAM, OTHERS = MEMOPT_I_CUDA_OTHERS };
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
-    const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
+PRUNED status_t optim_launch(const optim_batch *b, cudaStream_t stream) {
+    const unsigned threads = OPTIM_THREADS;
+    const unsigned fewer = OPTIM_CODED_THREADS;
     const optim_table &t = b->table;
-    const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_I_WEIGHTS_F32
-        && t.gradients == MEMOPT_TYPE_F32;
+    const int wide =
+        t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_I_WEIGHTS_F32 && t.gradients == MEMOPT_TYPE_F32;
 
     if (wide && b->format == MEMOPT_STATE_F32)
-        return MEMOPT_I_CUDA_RUN((optim_floats_kernel<ADAM, 1>), b->tiles, threads, 0, stream, t);
+        return CU_RUN((optim_floats_kernel<OPTIM_ADAM, 1>), b->tiles, threads, 0, stream, t);
     if (!memopt_i_is_coded((memopt_state_format)b->format))
-        return MEMOPT_I_CUDA_RUN((optim_floats_kernel<OTHERS, 0>), b->tiles, threads, 0, stream, t);
+        return CU_RUN((optim_floats_kernel<OPTIM_OTHERS, 0>), b->tiles, threads, 0, stream, t);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
     if (b->format == MEMOPT_STATE_BNB)
-        return MEMOPT_I_CUDA_RUN((optim_coded_kernel<ADAM, MEMOPT_I_CUDA_BNB>), b->tiles, threads, 0, stream, t);
-    if (t.block != 256)
-        return MEMOPT_I_CUDA_RUN((optim_coded_kernel<OTHERS, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0, stream, t);
+        return CU_RUN((optim_coded_kernel<OPTIM_ADAM, OPTIM_BNB>), b->tiles, threads, 0, stream, t);
+    if (t.block != 256) return CU_RUN((optim_coded_kernel<OPTIM_OTHERS, OPTIM_8BIT>), b->tiles, threads, 0, stream, t);
 #endif
-    if (wide) return MEMOPT_I_CUDA_RUN((optim_coded256_kernel<ADAM, 1>), b->tiles, fewer, 0, stream, t);
-    if (t.family == ADAM) return MEMOPT_I_CUDA_RUN((optim_coded256_kernel<ADAM, 0>), b->tiles, fewer, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((optim_coded256_kernel<OTHERS, 0>), b->tiles, fewer, 0, stream, t);
+    if (wide) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, 1>), b->tiles, fewer, 0, stream, t);
+    if (t.family == OPTIM_ADAM) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, 0>), b->tiles, fewer, 0, stream, t);
+    return CU_RUN((optim_coded256_kernel<OPTIM_OTHERS, 0>), b->tiles, fewer, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status optim_flush(const optim_call *c, optim_batch *b) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
-    memopt_cuda_status s;
+PRUNED status_t optim_flush(const optim_call *c, optim_batch *b) {
+    const unsigned threads = OPTIM_THREADS;
+    status_t s;
 
     if (!b->table.count) return 0;
-    if (b->mode == MEMOPT_I_CUDA_OPTIM_SCAN)
-        s = MEMOPT_I_CUDA_RUN(optim_scan_kernel<>, b->tiles, threads, 0, c->stream, b->table);
-    else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = optim_launch(b, c->stream);
+    if (b->mode == OPTIM_SCAN) s = CU_RUN(optim_scan_kernel<>, b->tiles, threads, 0, c->stream, b->table);
+    else if (b->mode == OPTIM_APPLY) s = optim_launch(b, c->stream);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
     else if (c->o->desc.kind == MEMOPT_OPTIM_LAMB)
-        s = MEMOPT_I_CUDA_RUN((optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
-    else s = MEMOPT_I_CUDA_RUN((optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
+        s = CU_RUN((optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
+    else s = CU_RUN((optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
 #else
     else s = MEMOPT_ERR_UNSUPPORTED;
 #endif
@@ -5779,8 +5707,7 @@ PRUNED void optim_slice_of(const optim_call *c, size_t tensor, size_t at, size_t
     s->count = count;
     s->tensor = (uint32_t)tensor;
     for (i = 0; i < MEMOPT_I_NOISES; ++i) s->noise[i] = part->noise[i];
-    s->aligned = !optim_misaligned(s->weights, 4 * wide)
-        && !optim_misaligned(s->gradients, 4 * gradient)
+    s->aligned = !optim_misaligned(s->weights, 4 * wide) && !optim_misaligned(s->gradients, 4 * gradient)
               && !optim_misaligned(s->extra, 8);
 }
 
@@ -5797,20 +5724,20 @@ PRUNED uint32_t optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint
     return i;
 }
 
-PRUNED memopt_cuda_status optim_add(const optim_call *c, optim_batch *b, size_t tensor, size_t at, size_t count) {
+PRUNED status_t optim_add(const optim_call *c, optim_batch *b, size_t tensor, size_t at, size_t count) {
     optim_table *t = &b->table;
     optim_slice slice;
     uint32_t rule;
-    memopt_cuda_status s;
+    status_t s;
     const uint64_t tiles = memopt_i_ceil_div(count, t->tile);
 
     if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     optim_slice_of(c, tensor, at, count, &slice);
-    rule = optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
-    if (rule == MEMOPT_I_CUDA_OPTIM_RULES || t->count == MEMOPT_I_CUDA_OPTIM_SLICES || b->tiles + tiles > 0x7fffffff) {
+    rule = optim_rule_at(t->rule, &t->rules, OPTIM_RULES, &c->o->parts[tensor].rule);
+    if (rule == OPTIM_RULES || t->count == OPTIM_SLICES || b->tiles + tiles > 0x7fffffff) {
         s = optim_flush(c, b);
         if (s) return s;
-        rule = optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
+        rule = optim_rule_at(t->rule, &t->rules, OPTIM_RULES, &c->o->parts[tensor].rule);
     }
     slice.first_tile = (uint32_t)b->tiles;
     slice.rule = rule;
@@ -5820,19 +5747,19 @@ PRUNED memopt_cuda_status optim_add(const optim_call *c, optim_batch *b, size_t 
 }
 
 /* One slice, or all tensors whose moments have that format. */
-PRUNED memopt_cuda_status optim_pass(const optim_call *c, int mode, size_t tensor, size_t at, size_t count) {
+PRUNED status_t optim_pass(const optim_call *c, int mode, size_t tensor, size_t at, size_t count) {
     optim_batch b;
-    memopt_cuda_status s;
+    status_t s;
 
     optim_batch_of(c, &b, mode, c->o->parts[tensor].format);
     s = optim_add(c, &b, tensor, at, count);
     return s ? s : optim_flush(c, &b);
 }
 
-PRUNED memopt_cuda_status optim_pass_all(const optim_call *c, int mode) {
+PRUNED status_t optim_pass_all(const optim_call *c, int mode) {
     const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 };
     optim_batch b;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
     size_t i;
     int k;
 
@@ -5848,9 +5775,9 @@ PRUNED memopt_cuda_status optim_pass_all(const optim_call *c, int mode) {
 
 /* ---- Adafactor's passes over many tensors ---- */
 enum {
-    MEMOPT_I_CUDA_ADAFACTOR_ROWS, MEMOPT_I_CUDA_ADAFACTOR_COLUMNS, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS,
-    MEMOPT_I_CUDA_ADAFACTOR_MEAN, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS, MEMOPT_I_CUDA_ADAFACTOR_SQUARES,
-    MEMOPT_I_CUDA_ADAFACTOR_FOLD, MEMOPT_I_CUDA_ADAFACTOR_PACE, MEMOPT_I_CUDA_ADAFACTOR_KEEP
+    ADAFACTOR_ROWS, ADAFACTOR_COLUMNS, ADAFACTOR_JOIN_COLUMNS,
+    ADAFACTOR_MEAN, ADAFACTOR_JOIN_ROWS, ADAFACTOR_SQUARES,
+    ADAFACTOR_FOLD, ADAFACTOR_PACE, ADAFACTOR_KEEP
 };
 
 struct adafactor_batch {
@@ -5863,20 +5790,19 @@ PRUNED uint64_t adafactor_tiles(const adafactor_slice *s, int which) {
     const uint64_t wide = memopt_i_ceil_div(width, 256);
 
     switch (which) {
-    case MEMOPT_I_CUDA_ADAFACTOR_ROWS: return memopt_i_ceil_div(s->count / s->columns, 16);
-    case MEMOPT_I_CUDA_ADAFACTOR_COLUMNS: return memopt_i_ceil_div(s->count, s->panel_size) * wide;
-    case MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS: return wide;
-    case MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS: return memopt_i_ceil_div(s->held_rows, 256);
-    case MEMOPT_I_CUDA_ADAFACTOR_SQUARES: return memopt_i_ceil_div(memopt_i_ceil_div(s->count, width) * wide,
-                                                                   MEMOPT_I_CUDA_ADAFACTOR_GROUPS);
-    case MEMOPT_I_CUDA_ADAFACTOR_FOLD: return memopt_i_ceil_div(s->count, s->panel_size);
-    case MEMOPT_I_CUDA_ADAFACTOR_KEEP: return memopt_i_ceil_div(s->held_rows + s->columns, 256);
+    case ADAFACTOR_ROWS: return memopt_i_ceil_div(s->count / s->columns, 16);
+    case ADAFACTOR_COLUMNS: return memopt_i_ceil_div(s->count, s->panel_size) * wide;
+    case ADAFACTOR_JOIN_COLUMNS: return wide;
+    case ADAFACTOR_JOIN_ROWS: return memopt_i_ceil_div(s->held_rows, 256);
+    case ADAFACTOR_SQUARES: return memopt_i_ceil_div(memopt_i_ceil_div(s->count, width) * wide, ADAFACTOR_GROUPS);
+    case ADAFACTOR_FOLD: return memopt_i_ceil_div(s->count, s->panel_size);
+    case ADAFACTOR_KEEP: return memopt_i_ceil_div(s->held_rows + s->columns, 256);
     default: return 1; /* a block for a tensor */
     }
 }
 
-PRUNED memopt_cuda_status adafactor_launch(const optim_call *c, adafactor_table *t, int which) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
+PRUNED status_t adafactor_launch(const optim_call *c, adafactor_table *t, int which) {
+    const unsigned threads = OPTIM_THREADS;
     uint64_t tiles = 0;
     uint32_t i;
 
@@ -5887,8 +5813,8 @@ PRUNED memopt_cuda_status adafactor_launch(const optim_call *c, adafactor_table 
     }
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
 #  define MEMOPT_I_CUDA_ADAFACTOR_CASE(label, kernel, size) \
-    case MEMOPT_I_CUDA_ADAFACTOR_##label: \
-        return MEMOPT_I_CUDA_RUN(adafactor_##kernel##_kernel<>, tiles, size, 0, c->stream, *t)
+    case ADAFACTOR_##label: \
+        return CU_RUN(adafactor_##kernel##_kernel<>, tiles, size, 0, c->stream, *t)
     switch (which) {
         MEMOPT_I_CUDA_ADAFACTOR_CASE(ROWS, rows, threads);
         MEMOPT_I_CUDA_ADAFACTOR_CASE(COLUMNS, columns, threads);
@@ -5926,9 +5852,9 @@ PRUNED int adafactor_add(const optim_call *c, adafactor_batch *b, size_t tensor,
     optim_slice slice;
     uint32_t rule;
 
-    if (t->count == MEMOPT_I_CUDA_ADAFACTOR_SLICES || groups > c->at.group_count - b->groups) return 0;
-    rule = optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_ADAFACTOR_RULES, &f.part->rule);
-    if (rule == MEMOPT_I_CUDA_ADAFACTOR_RULES) return 0;
+    if (t->count == ADAFACTOR_SLICES || groups > c->at.group_count - b->groups) return 0;
+    rule = optim_rule_at(t->rule, &t->rules, ADAFACTOR_RULES, &f.part->rule);
+    if (rule == ADAFACTOR_RULES) return 0;
     s = &t->slice[t->count++];
     optim_slice_of(c, tensor, at, count, &slice);
     s->weights = slice.weights;
@@ -5958,44 +5884,44 @@ PRUNED int adafactor_add(const optim_call *c, adafactor_batch *b, size_t tensor,
     return 1;
 }
 
-PRUNED memopt_cuda_status adafactor_measure(const optim_call *c, adafactor_batch *b, int phase) {
-    const int then = phase ? MEMOPT_I_CUDA_ADAFACTOR_FOLD : MEMOPT_I_CUDA_ADAFACTOR_COLUMNS;
-    memopt_cuda_status s;
+PRUNED status_t adafactor_measure(const optim_call *c, adafactor_batch *b, int phase) {
+    const int then = phase ? ADAFACTOR_FOLD : ADAFACTOR_COLUMNS;
+    status_t s;
 
-    s = adafactor_launch(c, &b->table, phase ? MEMOPT_I_CUDA_ADAFACTOR_SQUARES : MEMOPT_I_CUDA_ADAFACTOR_ROWS);
+    s = adafactor_launch(c, &b->table, phase ? ADAFACTOR_SQUARES : ADAFACTOR_ROWS);
     return s ? s : adafactor_launch(c, &b->table, then);
 }
 
-PRUNED memopt_cuda_status adafactor_join(const optim_call *c, adafactor_batch *b, int phase) {
-    memopt_cuda_status s;
+PRUNED status_t adafactor_join(const optim_call *c, adafactor_batch *b, int phase) {
+    status_t s;
 
-    if (phase) return adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_PACE);
-    s = adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS);
-    if (!s) s = adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_MEAN);
-    return s ? s : adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS);
+    if (phase) return adafactor_launch(c, &b->table, ADAFACTOR_PACE);
+    s = adafactor_launch(c, &b->table, ADAFACTOR_JOIN_COLUMNS);
+    if (!s) s = adafactor_launch(c, &b->table, ADAFACTOR_MEAN);
+    return s ? s : adafactor_launch(c, &b->table, ADAFACTOR_JOIN_ROWS);
 }
 
 /* One of the passes over all tensors; a vector has no first one, and no means to keep. */
-enum { MEMOPT_I_CUDA_ADAFACTOR_FIRST, MEMOPT_I_CUDA_ADAFACTOR_SECOND, MEMOPT_I_CUDA_ADAFACTOR_MEANS };
+enum { ADAFACTOR_FIRST, ADAFACTOR_SECOND, ADAFACTOR_MEANS };
 
-PRUNED memopt_cuda_status adafactor_run(const optim_call *c, adafactor_batch *b, int pass) {
-    memopt_cuda_status s;
+PRUNED status_t adafactor_run(const optim_call *c, adafactor_batch *b, int pass) {
+    status_t s;
 
     if (!b->table.count) return 0;
-    if (pass == MEMOPT_I_CUDA_ADAFACTOR_MEANS) return adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_KEEP);
-    s = adafactor_measure(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
-    return s ? s : adafactor_join(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+    if (pass == ADAFACTOR_MEANS) return adafactor_launch(c, &b->table, ADAFACTOR_KEEP);
+    s = adafactor_measure(c, b, pass == ADAFACTOR_SECOND);
+    return s ? s : adafactor_join(c, b, pass == ADAFACTOR_SECOND);
 }
 
-PRUNED memopt_cuda_status adafactor_all(const optim_call *c, int pass) {
+PRUNED status_t adafactor_all(const optim_call *c, int pass) {
     adafactor_batch b;
-    memopt_cuda_status s;
+    status_t s;
     size_t i;
 
     adafactor_begin(c, &b);
     for (i = 0; i < c->o->desc.tensor_count; ++i) {
         if (!c->o->parts[i].held) continue;
-        if (pass != MEMOPT_I_CUDA_ADAFACTOR_SECOND && !memopt_i_adafactor_is_matrix(&c->o->desc.tensors[i])) continue;
+        if (pass != ADAFACTOR_SECOND && !memopt_i_adafactor_is_matrix(&c->o->desc.tensors[i])) continue;
         if (adafactor_add(c, &b, i, 0, c->o->parts[i].held)) continue;
         s = adafactor_run(c, &b, pass);
         if (s) return s;
@@ -6014,9 +5940,9 @@ CU_DEVICE uint32_t optim_zeros(uint64_t at, uint64_t n) {
 }
 
 /* Zeros, a header, and BNB's code of zero in `coded` bytes from 16-byte word `first` on. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS) optim_state_kernel(uint4 *state, uint64_t words,
-                   const MEMOPT_I_CUDA_ARGUMENT optim_header header, uint64_t first, uint64_t coded) {
-    const uint64_t i = (uint64_t)blockIdx.x * MEMOPT_I_CUDA_OPTIM_THREADS + threadIdx.x;
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) optim_state_kernel(uint4 *state, uint64_t words,
+                   const CU_ARGUMENT optim_header header, uint64_t first, uint64_t coded) {
+    const uint64_t i = (uint64_t)blockIdx.x * OPTIM_THREADS + threadIdx.x;
     uint4 word = make_uint4(0, 0, 0, 0);
 
     if (i >= words) return;
@@ -6030,14 +5956,13 @@ PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS) optim_stat
     state[i] = word;
 }
 
-PRUNED memopt_cuda_status optim_tensor(memopt_optim *o, size_t tensor) {
+PRUNED status_t optim_tensor(memopt_optim *o, size_t tensor) {
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     return memopt_i_optim_has(o, tensor) ? MEMOPT_ERR_ARGUMENT : memopt_i_state_there(o, tensor);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
-                                                            memopt_cuda_stream stream) {
-    const memopt_cuda_status s = optim_tensor(optim, tensor);
+PUBLIC status_t api::memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor, cudaStream_t stream) {
+    const status_t s = optim_tensor(optim, tensor);
     memopt_optim_view view;
     size_t bytes;
     const memopt_optim_tensor *t;
@@ -6056,25 +5981,24 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_state_init(memopt_optim *optim,
     }
     want = memopt_i_state_expected(&optim->parts[tensor], &optim->desc, t);
     memcpy(&header, &want, sizeof header);
-    return MEMOPT_I_CUDA_RUN(optim_state_kernel<>,
-                             memopt_i_ceil_div(bytes / 16, MEMOPT_I_CUDA_OPTIM_THREADS), MEMOPT_I_CUDA_OPTIM_THREADS, 0,
-                             (cudaStream_t)stream, (uint4 *)t->state, bytes / 16, header, first, coded);
+    return CU_RUN(optim_state_kernel<>, memopt_i_ceil_div(bytes / 16, OPTIM_THREADS), OPTIM_THREADS, 0, stream,
+                  (uint4 *)t->state, bytes / 16, header, first, coded);
 }
 
-PRUNED memopt_cuda_status optim_fetch(void *to, const void *d_from, size_t bytes, memopt_cuda_stream stream) {
-    cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
-    if (e == cudaSuccess) e = cudaStreamSynchronize((cudaStream_t)stream);
+PRUNED status_t optim_fetch(void *to, const void *d_from, size_t bytes, cudaStream_t stream) {
+    cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, stream);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
     return taken(e);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
-                                                             memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
+                                                   cudaStream_t stream) {
     memopt_i_state_header header;
     memopt_optim_view view;
     float scale[1024];
     size_t need, i, n, k;
     int m;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!optim) return MEMOPT_CUDA_ERR_NULL;
     if (tensor < optim->desc.tensor_count) {
@@ -6099,11 +6023,11 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_state_check(memopt_optim *optim
 }
 
 /* ---- a step ---- */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS)
 optim_begin_kernel(optim_control *control, optim_codes *to, double *sums,
-                   uint64_t count, const MEMOPT_I_CUDA_ARGUMENT optim_codes codes) {
+                   uint64_t count, const CU_ARGUMENT optim_codes codes) {
     const unsigned i = threadIdx.x;
-    const uint64_t at = ((uint64_t)blockIdx.x - 1) * MEMOPT_I_CUDA_OPTIM_THREADS + i;
+    const uint64_t at = ((uint64_t)blockIdx.x - 1) * OPTIM_THREADS + i;
 
     if (blockIdx.x) {
         if (at < count) sums[at] = 0;
@@ -6130,8 +6054,8 @@ PRUNED optim_codes optim_codes_of(const memopt_optim *o) {
     for (m = 0; m < 2; ++m) {
         for (i = 0; i < 256; ++i) {
             codes.level[m][i] = o->desc.state == MEMOPT_STATE_BNB
-                              ? memopt_i_map_level(m ? MEMOPT_QUANT_UNSIGNED : MEMOPT_QUANT_SIGNED,
-                                                   (unsigned)i) : o->codes[m].value[i];
+                                  ? memopt_i_map_level(m ? MEMOPT_QUANT_UNSIGNED : MEMOPT_QUANT_SIGNED, (unsigned)i)
+                                  : o->codes[m].value[i];
         }
         for (i = 0; i < 32; ++i) codes.grid[m][i] = o->codes[m].grid[i];
     }
@@ -6139,10 +6063,10 @@ PRUNED optim_codes optim_codes_of(const memopt_optim *o) {
 }
 
 /* What the rules of up to 90 tensors are made of, where the device knows the factor, or all that changes. */
-enum { MEMOPT_I_CUDA_OPTIM_RATES = 90 };
+enum { OPTIM_RATES = 90 };
 
 struct optim_rates {
-    struct { double beta1, beta2, rate, weight_decay, dampening; } of[MEMOPT_I_CUDA_OPTIM_RATES];
+    struct { double beta1, beta2, rate, weight_decay, dampening; } of[OPTIM_RATES];
     uint64_t seed, first, step; /* the first tensor; step: where the host counts */
     uint32_t count, kind, last; /* last: of a step's launches, that which counts it */
 };
@@ -6152,9 +6076,8 @@ static_assert(sizeof(optim_rates) <= 3900, "the argument of a kernel");
 CU_DEVICE optim_terms optim_terms_of(const optim_rates &r, unsigned i, double factor, double rate, uint64_t step) {
     const memopt_optim_kind kind = (memopt_optim_kind)r.kind;
     const memopt_i_gradient_terms g = memopt_i_gradient_terms_of(kind, r.of[i].beta1, r.of[i].beta2, factor);
-    const memopt_i_step_terms s = memopt_i_step_terms_of(kind, r.of[i].beta1, r.of[i].beta2,
-                                                         memopt_i_times_double(r.of[i].rate, rate),
-                                                         r.of[i].weight_decay, step);
+    const memopt_i_step_terms s = memopt_i_step_terms_of(
+        kind, r.of[i].beta1, r.of[i].beta2, memopt_i_times_double(r.of[i].rate, rate), r.of[i].weight_decay, step);
     const bool sgd = kind == MEMOPT_OPTIM_SGD;
     optim_terms x;
 
@@ -6167,9 +6090,9 @@ CU_DEVICE optim_terms optim_terms_of(const optim_rates &r, unsigned i, double fa
 }
 
 /* progress: NULL where the host counts. All read it before its number of steps is counted up. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
+PRUNED __global__ void __launch_bounds__(OPTIM_THREADS)
 optim_by_kernel(optim_control *control, optim_terms *by, const double *d_factor, memopt_cuda_optim_progress *progress,
-                const MEMOPT_I_CUDA_ARGUMENT optim_rates rates) {
+                const CU_ARGUMENT optim_rates rates) {
     const unsigned i = threadIdx.x;
     const double f = *d_factor;
     const double rate = progress ? progress->rate : 1;
@@ -6177,7 +6100,7 @@ optim_by_kernel(optim_control *control, optim_terms *by, const double *d_factor,
     const int allowed = memopt_i_gradient_terms_allowed(f) && memopt_i_within(rate, 0, 1e30);
 
     __syncthreads(); /* progress has been read */
-    if (i == 0 && !allowed) control->stopped = MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
+    if (i == 0 && !allowed) control->stopped = OPTIM_LEFT_OUT;
     if (i == 0 && allowed && progress && rates.last) progress->steps = step;
     if (i < rates.count) by[i] = optim_terms_of(rates, i, allowed ? f : 1, allowed ? rate : 1, step);
 }
@@ -6188,11 +6111,10 @@ struct optim_known {
     memopt_cuda_optim_progress *d_progress;
 };
 
-PRUNED memopt_cuda_status optim_begin_terms(const optim_call *c, const memopt_optim_run *run,
-                                            const optim_known &known) {
+PRUNED status_t optim_begin_terms(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
     const memopt_optim_desc *d = &c->o->desc;
     optim_rates r;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
     size_t i;
 
     memset(&r, 0, sizeof r);
@@ -6200,7 +6122,7 @@ PRUNED memopt_cuda_status optim_begin_terms(const optim_call *c, const memopt_op
     r.seed = d->seed;
     r.step = run->step;
     for (; r.first < d->tensor_count && !s; r.first += i) {
-        for (i = 0; i < MEMOPT_I_CUDA_OPTIM_RATES && r.first + i < d->tensor_count; ++i) {
+        for (i = 0; i < OPTIM_RATES && r.first + i < d->tensor_count; ++i) {
             const memopt_optim_group *g = &run->groups[d->tensors[r.first + i].group];
 
             r.of[i].beta1 = g->beta1;
@@ -6211,24 +6133,23 @@ PRUNED memopt_cuda_status optim_begin_terms(const optim_call *c, const memopt_op
         }
         r.count = (uint32_t)i;
         r.last = r.first + i == d->tensor_count;
-        s = MEMOPT_I_CUDA_RUN(optim_by_kernel<>, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream, c->at.control,
-                              c->at.by + r.first, known.d_factor, known.d_progress, r);
+        s = CU_RUN(optim_by_kernel<>, 1, OPTIM_THREADS, 0, c->stream, c->at.control, c->at.by + r.first, known.d_factor,
+                   known.d_progress, r);
     }
     return s;
 }
 
-PRUNED memopt_cuda_status optim_begin(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
+PRUNED status_t optim_begin(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
     const size_t count = memopt_i_optim_sum_count(c->o);
-    memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
+    status_t s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
 
     if (!s && known.d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
     if (!s && known.d_progress && memopt_i_kind_measures(c->o->desc.kind))
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_UNSUPPORTED, "this kind's steps cannot be counted by the device");
     if (!s)
-        s = MEMOPT_I_CUDA_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, MEMOPT_I_CUDA_OPTIM_THREADS) + 1,
-                              MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream, c->at.control, c->at.codes, c->at.sums, count,
-                              optim_codes_of(c->o));
+        s = CU_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, OPTIM_THREADS) + 1, OPTIM_THREADS, 0, c->stream,
+                   c->at.control, c->at.codes, c->at.sums, count, optim_codes_of(c->o));
     if (!s && known.d_factor) s = optim_begin_terms(c, run, known);
     if (s) return s;
     memopt_i_optim_begin_set(c->o, run);
@@ -6237,48 +6158,45 @@ PRUNED memopt_cuda_status optim_begin(const optim_call *c, const memopt_optim_ru
 }
 
 /* A factor, or all of what changes, that lies on the device and not in the scratch. */
-PRUNED memopt_cuda_status optim_known_there(const optim_call *c, const void *d, size_t bytes) {
-    const memopt_cuda_status s = pointer(d, sizeof(double));
+PRUNED status_t optim_known_there(const optim_call *c, const void *d, size_t bytes) {
+    const status_t s = pointer(d, sizeof(double));
     return s ? s : no_overlap(d, bytes, c->at.control, c->at.bytes);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
-                                                       void *d_scratch, size_t scratch_bytes,
-                                                       memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                                             size_t scratch_bytes, cudaStream_t stream) {
     const optim_known none = { NULL, NULL };
     optim_call c;
-    const memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    const status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : optim_begin(&c, run, none);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
-                                                                   const double *d_factor, void *d_scratch,
-                                                                   size_t scratch_bytes, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                         const double *d_factor, void *d_scratch,
+                                                         size_t scratch_bytes, cudaStream_t stream) {
     const optim_known known = { d_factor, NULL };
     optim_call c;
-    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = optim_known_there(&c, d_factor, sizeof *d_factor);
     return s ? s : optim_begin(&c, run, known);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_begin_with_progress(memopt_optim *optim, const memopt_optim_run *run,
-                                                                     memopt_cuda_optim_progress *d_progress,
-                                                                     void *d_scratch, size_t scratch_bytes,
-                                                                     memopt_cuda_stream stream) {
-    optim_known known = { NULL, d_progress };
+PUBLIC status_t api::memopt_cuda_optim_begin_with_progress(memopt_optim *optim, const memopt_optim_run *run,
+                                                           memopt_cuda_optim_progress *d_progress, void *d_scratch,
+                                                           size_t scratch_bytes, cudaStream_t stream) {
+    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
     optim_call c;
-    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
     if (s) return s;
     known.d_factor = &d_progress->factor;
     return optim_begin(&c, run, known);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
-                                                         size_t count, void *d_scratch, size_t scratch_bytes,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first, size_t count,
+                                               void *d_scratch, size_t scratch_bytes, cudaStream_t stream) {
     optim_call c;
-    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     adafactor_batch b;
     size_t at = 0;
 
@@ -6288,8 +6206,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_measure(memopt_optim *optim, si
                                 "this kind does not measure, or the tensor is measured already");
     if (!s) s = ready();
     if (s) return s;
-    if (optim->desc.kind != MEMOPT_OPTIM_ADAFACTOR)
-        return optim_pass(&c, MEMOPT_I_CUDA_OPTIM_MEASURE, tensor, at, count);
+    if (optim->desc.kind != MEMOPT_OPTIM_ADAFACTOR) return optim_pass(&c, OPTIM_MEASURE, tensor, at, count);
     if (!optim->parts[tensor].phase && !memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) return 0;
     adafactor_begin(&c, &b);
     (void)adafactor_add(&c, &b, tensor, at, count);
@@ -6297,9 +6214,9 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_measure(memopt_optim *optim, si
 }
 
 /* Trust ratios of the tensors from..end. */
-PRUNED memopt_cuda_status optim_trust_run(const optim_call *c, size_t from, size_t end) {
+PRUNED status_t optim_trust_run(const optim_call *c, size_t from, size_t end) {
     optim_trusts t;
-    memopt_cuda_status s;
+    status_t s;
     size_t i;
 
     memset(&t, 0, sizeof t);
@@ -6307,7 +6224,7 @@ PRUNED memopt_cuda_status optim_trust_run(const optim_call *c, size_t from, size
     t.is_lamb = c->o->desc.kind == MEMOPT_OPTIM_LAMB;
     t.by = optim_by_of(c);
     for (; from < end; from += i) {
-        for (i = 0; i < MEMOPT_I_CUDA_OPTIM_TRUSTS && from + i < end; ++i) {
+        for (i = 0; i < OPTIM_TRUSTS && from + i < end; ++i) {
             const memopt_i_tensor_part *part = &c->o->parts[from + i];
 
             t.of[i].sums = optim_sums_of(c, from + i);
@@ -6317,7 +6234,7 @@ PRUNED memopt_cuda_status optim_trust_run(const optim_call *c, size_t from, size
             t.of[i].tensor = (uint32_t)(from + i);
         }
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
-        s = MEMOPT_I_CUDA_RUN(optim_trust_kernel<>, i, 32, 0, c->stream, t);
+        s = CU_RUN(optim_trust_kernel<>, i, 32, 0, c->stream, t);
 #else
         s = MEMOPT_ERR_UNSUPPORTED;
 #endif
@@ -6326,10 +6243,10 @@ PRUNED memopt_cuda_status optim_trust_run(const optim_call *c, size_t from, size
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, int *again, void *d_scratch,
-                                                      size_t scratch_bytes, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, int *again, void *d_scratch,
+                                            size_t scratch_bytes, cudaStream_t stream) {
     optim_call c;
-    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     memopt_i_tensor_part *part, was;
     adafactor_batch b;
 
@@ -6355,30 +6272,29 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_join(memopt_optim *optim, size_
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first,
-                                                       size_t count, void *d_scratch, size_t scratch_bytes,
-                                                       memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first, size_t count,
+                                             void *d_scratch, size_t scratch_bytes, cudaStream_t stream) {
     optim_call c;
-    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     adafactor_batch b;
     size_t at = 0;
 
     if (!s) s = memopt_i_optim_apply_slice(optim, tensor, first, count, &at);
     if (!s) s = ready();
-    if (!s && optim->fused) s = optim_pass(&c, MEMOPT_I_CUDA_OPTIM_SCAN, tensor, at, count);
+    if (!s && optim->fused) s = optim_pass(&c, OPTIM_SCAN, tensor, at, count);
     if (!s && optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR && !optim->parts[tensor].applied
         && memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) {
         adafactor_begin(&c, &b);
         (void)adafactor_add(&c, &b, tensor, 0, optim->parts[tensor].held);
-        s = adafactor_run(&c, &b, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
+        s = adafactor_run(&c, &b, ADAFACTOR_MEANS);
     }
-    if (!s) s = optim_pass(&c, MEMOPT_I_CUDA_OPTIM_APPLY, tensor, at, count);
+    if (!s) s = optim_pass(&c, OPTIM_APPLY, tensor, at, count);
     if (!s) optim->parts[tensor].applied += count;
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_end(memopt_optim *optim) {
-    return optim ? (memopt_cuda_status)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
+PUBLIC status_t api::memopt_cuda_optim_end(memopt_optim *optim) {
+    return optim ? (status_t)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
 }
 
 PRUNED void adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
@@ -6390,32 +6306,31 @@ PRUNED void adafactor_joined(memopt_optim *o) { /* what the host knows of a join
     }
 }
 
-PRUNED memopt_cuda_status optim_all(const optim_call *c) {
+PRUNED status_t optim_all(const optim_call *c) {
     memopt_optim *o = c->o;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
     size_t i;
 
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
         adafactor_joined(o); /* the rules are read at the launch */
-        s = adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_FIRST);
-        if (!s) s = adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+        s = adafactor_all(c, ADAFACTOR_FIRST);
+        if (!s) s = adafactor_all(c, ADAFACTOR_SECOND);
         adafactor_joined(o);
-        if (!s) s = adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
+        if (!s) s = adafactor_all(c, ADAFACTOR_MEANS);
     } else if (memopt_i_kind_measures(o->desc.kind)) {
-        s = optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_MEASURE);
+        s = optim_pass_all(c, OPTIM_MEASURE);
         if (!s) s = optim_trust_run(c, 0, o->desc.tensor_count);
     }
-    if (!s) s = optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_APPLY);
-    for (i = 0; i < o->desc.tensor_count && !s; ++i)
-    {
+    if (!s) s = optim_pass_all(c, OPTIM_APPLY);
+    for (i = 0; i < o->desc.tensor_count && !s; ++i) {
         o->parts[i].applied = o->parts[i].held;
         o->parts[i].phase = o->parts[i].phases;
     }
     return s;
 }
 
-PRUNED memopt_cuda_status optim_step(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
-    memopt_cuda_status s = memopt_i_optim_step_check(c->o, run);
+PRUNED status_t optim_step(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
+    status_t s = memopt_i_optim_step_check(c->o, run);
 
     if (!s) s = optim_begin(c, run, known);
     if (s) return s;
@@ -6424,41 +6339,40 @@ PRUNED memopt_cuda_status optim_step(const optim_call *c, const memopt_optim_run
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
-                                                      size_t scratch_bytes, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                                            size_t scratch_bytes, cudaStream_t stream) {
     const optim_known none = { NULL, NULL };
     optim_call c;
-    const memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    const status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : optim_step(&c, run, none);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
-                                                                  const double *d_factor, void *d_scratch,
-                                                                  size_t scratch_bytes, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                        const double *d_factor, void *d_scratch,
+                                                        size_t scratch_bytes, cudaStream_t stream) {
     const optim_known known = { d_factor, NULL };
     optim_call c;
-    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = optim_known_there(&c, d_factor, sizeof *d_factor);
     return s ? s : optim_step(&c, run, known);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_step_with_progress(memopt_optim *optim, const memopt_optim_run *run,
-                                                                    memopt_cuda_optim_progress *d_progress,
-                                                                    void *d_scratch, size_t scratch_bytes,
-                                                                    memopt_cuda_stream stream) {
-    optim_known known = { NULL, d_progress };
+PUBLIC status_t api::memopt_cuda_optim_step_with_progress(memopt_optim *optim, const memopt_optim_run *run,
+                                                          memopt_cuda_optim_progress *d_progress, void *d_scratch,
+                                                          size_t scratch_bytes, cudaStream_t stream) {
+    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
     optim_call c;
-    memopt_cuda_status s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
+    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
     if (s) return s;
     known.d_factor = &d_progress->factor;
     return optim_step(&c, run, known);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
-                                                      size_t scratch_bytes, double **d_sums, size_t *count) {
+PUBLIC status_t api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch, size_t scratch_bytes,
+                                            double **d_sums, size_t *count) {
     optim_call c;
-    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, NULL);
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, NULL);
     double *sums = NULL;
 
     if (!s && (!d_sums || !count)) s = MEMOPT_CUDA_ERR_NULL;
@@ -6467,20 +6381,19 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_sums(memopt_optim *optim, size_
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
-                                                        size_t scratch_bytes, memopt_cuda_optim_outcome *out,
-                                                        memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch, size_t scratch_bytes,
+                                              memopt_cuda_optim_outcome *out, cudaStream_t stream) {
     optim_call c;
     optim_control control;
-    memopt_cuda_status s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
 
     if (!s && !out) s = MEMOPT_CUDA_ERR_NULL;
     if (!s) s = ready();
     if (!s) s = optim_fetch(&control, d_scratch, sizeof control, stream);
     if (s) return s;
     out->skipped = control.skipped;
-    out->stopped = control.stopped == MEMOPT_I_CUDA_OPTIM_STOPPED;
-    out->left_out = control.stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
+    out->stopped = control.stopped == OPTIM_STOPPED;
+    out->left_out = control.stopped == OPTIM_LEFT_OUT;
     out->tensor = control.tensor;
     out->first = control.first;
     optim->skipped = control.skipped;
@@ -6518,13 +6431,13 @@ PUBLIC memopt_cuda_status api::memopt_cuda_optim_result(memopt_optim *optim, con
               still while 16 threads add. */
 
 enum {
-    MEMOPT_I_CUDA_SCALE_THREADS = 128, MEMOPT_I_CUDA_SCALE_LOADS = 4, /* of 16 bytes, a thread and tile */
-    MEMOPT_I_CUDA_SCALE_TILE = MEMOPT_I_CUDA_SCALE_THREADS * MEMOPT_I_CUDA_SCALE_LOADS, /* of 16 bytes */
-    MEMOPT_I_CUDA_SCALE_LISTED = 150, /* tensors a launch: arguments have 4,000 bytes */
-    MEMOPT_I_CUDA_SUMS_LISTED = 80,
-    MEMOPT_I_CUDA_CLIP_TILE = 4096,   /* elements a block */
-    MEMOPT_I_CUDA_SUM_TILE = 4096,
-    MEMOPT_I_CUDA_JOIN_PARTS = 1024   /* sums in shared memory at a time */
+    SCALE_THREADS = 128, SCALE_LOADS = 4, /* of 16 bytes, a thread and tile */
+    SCALE_TILE = SCALE_THREADS * SCALE_LOADS, /* of 16 bytes */
+    SCALE_LISTED = 150, /* tensors a launch: arguments have 4,000 bytes */
+    SUMS_LISTED = 80,
+    CLIP_TILE = 4096,   /* elements a block */
+    SUM_TILE = 4096,
+    JOIN_PARTS = 1024   /* sums in shared memory at a time */
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -6541,11 +6454,11 @@ struct scale_tensor {
 };
 
 struct scale_list {
-    scale_tensor tensors[MEMOPT_I_CUDA_SCALE_LISTED];
+    scale_tensor tensors[SCALE_LISTED];
     unsigned count;
 };
 
-PRUNED memopt_cuda_status gradient_check(const memopt_gradient *g) {
+PRUNED status_t gradient_check(const memopt_gradient *g) {
     const size_t bytes = memopt_type_bytes(g->type);
     size_t all;
 
@@ -6553,16 +6466,16 @@ PRUNED memopt_cuda_status gradient_check(const memopt_gradient *g) {
     if (g->count && !g->values) return MEMOPT_CUDA_ERR_NULL;
     if ((uintptr_t)g->values % bytes || (uintptr_t)g->compensation % 2) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if (memopt_i_mul(g->count, bytes, &all)) return MEMOPT_ERR_OVERFLOW;
-    return memopt_i_ceil_div(g->count, MEMOPT_I_CUDA_CLIP_TILE) > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
+    return memopt_i_ceil_div(g->count, CLIP_TILE) > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PRUNED memopt_cuda_status gradients_check(const memopt_gradients *list, size_t *pieces) {
+PRUNED status_t gradients_check(const memopt_gradients *list, size_t *pieces) {
     size_t i;
 
     *pieces = 0;
     if (!list || (list->count && !list->tensors)) return MEMOPT_CUDA_ERR_NULL;
     for (i = 0; i < list->count; ++i) {
-        const memopt_cuda_status s = gradient_check(list->tensors + i);
+        const status_t s = gradient_check(list->tensors + i);
         if (s) return s;
         if (memopt_i_add(*pieces, memopt_i_ceil_div(list->tensors[i].count, MEMOPT_I_SCALE_PIECE), pieces))
             return MEMOPT_ERR_OVERFLOW;
@@ -6574,7 +6487,7 @@ PRUNED memopt_cuda_status gradients_check(const memopt_gradients *list, size_t *
 PRUNED unsigned scale_take(const memopt_gradients *list, size_t unit, size_t *next, scale_list *part) {
     size_t blocks = 0;
 
-    for (part->count = 0; *next < list->count && part->count < MEMOPT_I_CUDA_SCALE_LISTED; ++*next) {
+    for (part->count = 0; *next < list->count && part->count < SCALE_LISTED; ++*next) {
         const memopt_gradient *g = list->tensors + *next;
         scale_tensor *to = part->tensors + part->count;
         const size_t more = memopt_i_ceil_div(g->count, unit);
@@ -6633,10 +6546,8 @@ template <int TYPE> CU_DEVICE double scale_double(const uint4 *tile, unsigned i)
     uint64_t bits;
     double x;
 
-    if (TYPE == MEMOPT_TYPE_F32)
-        bits = (uint64_t)(((const uint32_t *)(const void *)tile)[i] & 0x7fffffffu) << 29;
-    else
-        bits = (uint64_t)(((const uint16_t *)(const void *)tile)[i] & 0x7fffu) << (TYPE == MEMOPT_TYPE_F16 ? 42 : 45);
+    if (TYPE == MEMOPT_TYPE_F32) bits = (uint64_t)(((const uint32_t *)(const void *)tile)[i] & 0x7fffffffu) << 29;
+    else bits = (uint64_t)(((const uint16_t *)(const void *)tile)[i] & 0x7fffu) << (TYPE == MEMOPT_TYPE_F16 ? 42 : 45);
     memcpy(&x, &bits, sizeof x);
     return x * up;
 }
@@ -6644,15 +6555,15 @@ template <int TYPE> CU_DEVICE double scale_double(const uint4 *tile, unsigned i)
 /* One of 16 chains goes on over a tile's rows, 8 at a time: those behind the end are 0. */
 template <int TYPE> CU_DEVICE double scale_chain(const uint4 *tile, unsigned rows, unsigned lane, double sum) {
     for (unsigned row = 0; row < rows; row += 8)
-        CU_UNROLL for (unsigned k = 0; k < 8; ++k)
-                sum = memopt_i_add_square(sum, scale_double<TYPE>(tile, (row + k) * 16 + lane));
+        CU_UNROLL for (unsigned k = 0; k < 8; ++k) sum =
+            memopt_i_add_square(sum, scale_double<TYPE>(tile, (row + k) * 16 + lane));
     return sum;
 }
 
 template <int TYPE> static __device__ unsigned scale_count(const unsigned char *p, size_t n) {
     unsigned found = 0;
 
-    for (size_t i = threadIdx.x; i < n; i += MEMOPT_I_CUDA_SCALE_THREADS)
+    for (size_t i = threadIdx.x; i < n; i += SCALE_THREADS)
         if (TYPE == MEMOPT_TYPE_F32) found += !memopt_i_finite(((const float *)(const void *)p)[i]);
         else {
             const uint16_t infinity = TYPE == MEMOPT_TYPE_BF16 ? 0x7f80 : 0x7c00;
@@ -6663,19 +6574,17 @@ template <int TYPE> static __device__ unsigned scale_count(const unsigned char *
 
 /* The warp that adds up what its block has loaded: not the same one in all blocks of a multiprocessor, or one of its
    four schedulers would issue all additions. Their numbers are often a multiple of 132 apart, so they are mixed. */
-CU_DEVICE unsigned scale_adder(void) {
-    return __umulhi(blockIdx.x * 0x9e3779b9u, MEMOPT_I_CUDA_SCALE_THREADS) / 32 * 32;
-}
+CU_DEVICE unsigned scale_adder(void) { return __umulhi(blockIdx.x * 0x9e3779b9u, SCALE_THREADS) / 32 * 32; }
 
 CU_DEVICE bool scale_adds(void) { return threadIdx.x - scale_adder() < 16; }
 
 /* A piece of `bytes` bytes by a block. tiles: two of them. The first thread of the adding warp has the result. */
 template <int TYPE> static __device__ void scale_piece(unsigned char *p, size_t bytes, float factor, uint4 *tiles,
                                                        unsigned *found, memopt_cuda_gradient_sum *result) {
-    enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2, LOADS = MEMOPT_I_CUDA_SCALE_LOADS };
-    const size_t step = (size_t)MEMOPT_I_CUDA_SCALE_TILE * 16;
+    enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2, LOADS = SCALE_LOADS };
+    const size_t step = (size_t)SCALE_TILE * 16;
     const size_t mine = (size_t)threadIdx.x * 16;
-    const size_t next = (size_t)MEMOPT_I_CUDA_SCALE_THREADS * 16;
+    const size_t next = (size_t)SCALE_THREADS * 16;
     const int aligned = ((uintptr_t)p & 15) == 0;
     const int write = factor != 1;
     uint4 v[LOADS];
@@ -6684,7 +6593,7 @@ template <int TYPE> static __device__ void scale_piece(unsigned char *p, size_t 
 
     CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] = scale_load<SIZE>(p, mine + (size_t)k * next, bytes, aligned);
     for (size_t at = 0; at < bytes; at += step) {
-        uint4 *const tile = tiles + (at & step ? MEMOPT_I_CUDA_SCALE_TILE : 0);
+        uint4 *const tile = tiles + (at & step ? SCALE_TILE : 0);
 
         CU_UNROLL for (int k = 0; k < LOADS; ++k) {
             if (write) {
@@ -6696,12 +6605,12 @@ template <int TYPE> static __device__ void scale_piece(unsigned char *p, size_t 
             }
             special |= scale_special<TYPE>(v[k].x) | scale_special<TYPE>(v[k].y)
                      | scale_special<TYPE>(v[k].z) | scale_special<TYPE>(v[k].w);
-            tile[threadIdx.x + (unsigned)k * MEMOPT_I_CUDA_SCALE_THREADS] = v[k];
+            tile[threadIdx.x + (unsigned)k * SCALE_THREADS] = v[k];
         }
         __syncthreads(); /* the one barrier: what is added up here is overwritten two tiles later, behind the next */
         if (at + step < bytes)
-            CU_UNROLL for (int k = 0; k < LOADS; ++k)
-                    v[k] = scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
+            CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] =
+                scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
         if (scale_adds()) {
             const size_t left = (memopt_i_min(step, bytes - at) + SIZE * 16 - 1) / (SIZE * 16);
             sum = scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x % 32, sum);
@@ -6724,12 +6633,11 @@ static __device__ int scaler_ready(const memopt_scaler *d_scaler) {
     return !memopt_i_scaler_check(d_scaler) && !d_scaler->unscaled;
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
+PRUNED __global__ void __launch_bounds__(SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
 scale_kernel(const scale_list list, const memopt_scaler *d_scaler, float factor, memopt_cuda_gradient_sum *d_pieces) {
-    MEMOPT_I_CUDA_SHARED(uint4, tiles, [2 * MEMOPT_I_CUDA_SCALE_TILE]);
+    MEMOPT_I_CUDA_SHARED(uint4, tiles, [2 * SCALE_TILE]);
     MEMOPT_I_CUDA_SHARED(unsigned, found, [1]);
-    const scale_tensor *t =
-        list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
+    const scale_tensor *t = list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
     const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_SCALE_PIECE;
     const size_t n = memopt_i_min(MEMOPT_I_SCALE_PIECE, t->count - first);
     memopt_cuda_gradient_sum sum;
@@ -6750,11 +6658,11 @@ static __device__ void scale_join(const memopt_cuda_gradient_sum *parts, size_t 
     unsigned long long nonfinite = 0;
 
     if (threadIdx.x == 0) *found = 0;
-    for (size_t at = 0; at < n; at += MEMOPT_I_CUDA_JOIN_PARTS) {
-        const unsigned some = (unsigned)memopt_i_min(MEMOPT_I_CUDA_JOIN_PARTS, n - at);
+    for (size_t at = 0; at < n; at += JOIN_PARTS) {
+        const unsigned some = (unsigned)memopt_i_min(JOIN_PARTS, n - at);
 
         __syncthreads(); /* the sums before have been added */
-        for (unsigned i = threadIdx.x; i < some; i += MEMOPT_I_CUDA_SCALE_THREADS) {
+        for (unsigned i = threadIdx.x; i < some; i += SCALE_THREADS) {
             squares[i] = parts[at + i].squares;
             nonfinite += parts[at + i].nonfinite;
         }
@@ -6772,19 +6680,19 @@ struct scale_joins { /* of up to so many tensors */
     struct { size_t first, count; } tensors[240]; /* among the pieces */
 };
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
+PRUNED __global__ void __launch_bounds__(SCALE_THREADS)
 scale_join_kernel(const scale_joins joins, const memopt_cuda_gradient_sum *d_pieces, memopt_cuda_gradient_sum *d_sums) {
-    MEMOPT_I_CUDA_SHARED(double, squares, [MEMOPT_I_CUDA_JOIN_PARTS]);
+    MEMOPT_I_CUDA_SHARED(double, squares, [JOIN_PARTS]);
     MEMOPT_I_CUDA_SHARED(unsigned long long, found, [1]);
     memopt_cuda_gradient_sum sum;
     scale_join(d_pieces + joins.tensors[blockIdx.x].first, joins.tensors[blockIdx.x].count, squares, found, &sum);
     if (threadIdx.x == 0) d_sums[blockIdx.x] = sum;
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
+PRUNED __global__ void __launch_bounds__(SCALE_THREADS)
 scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scaler *d_scaler,
                    int in_place, memopt_gradient_total *d_total) {
-    MEMOPT_I_CUDA_SHARED(double, squares, [MEMOPT_I_CUDA_JOIN_PARTS]);
+    MEMOPT_I_CUDA_SHARED(double, squares, [JOIN_PARTS]);
     MEMOPT_I_CUDA_SHARED(unsigned long long, found, [1]);
     memopt_cuda_gradient_sum sum;
     scale_join(d_sums, n, squares, found, &sum);
@@ -6804,23 +6712,22 @@ scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scal
     d_scaler->found_nonfinite = sum.nonfinite != 0;
 }
 
-PRUNED memopt_cuda_status scale_joins_run(const memopt_gradients *list, const memopt_cuda_gradient_sum *d_pieces,
-                                          memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
+PRUNED status_t scale_joins_run(const memopt_gradients *list, const memopt_cuda_gradient_sum *d_pieces,
+                                memopt_cuda_gradient_sum *d_sums, cudaStream_t stream) {
     const size_t max = sizeof(scale_joins) / 16;
     scale_joins joins;
     size_t i, n;
     size_t at = 0;
 
     for (i = 0; i < list->count; i += n) {
-        memopt_cuda_status s;
+        status_t s;
 
         for (n = 0; n < max && i + n < list->count; ++n) {
             joins.tensors[n].first = at;
             joins.tensors[n].count = memopt_i_ceil_div(list->tensors[i + n].count, MEMOPT_I_SCALE_PIECE);
             at += joins.tensors[n].count;
         }
-        s = MEMOPT_I_CUDA_RUN(scale_join_kernel<>, n, MEMOPT_I_CUDA_SCALE_THREADS, 0, stream, joins,
-                              d_pieces, d_sums + i);
+        s = CU_RUN(scale_join_kernel<>, n, SCALE_THREADS, 0, stream, joins, d_pieces, d_sums + i);
         if (s) return s;
     }
     return 0;
@@ -6833,12 +6740,12 @@ struct scale_call { /* one pass over a list */
     int                       in_place; /* with a scaler: values are divided by the scale */
     memopt_gradient_total    *d_total;
     memopt_cuda_gradient_sum *d_sums;
-    memopt_cuda_stream        stream;
+    cudaStream_t        stream;
 };
 
-PRUNED memopt_cuda_status scale_check(const scale_call *c) {
+PRUNED status_t scale_check(const scale_call *c) {
     size_t pieces;
-    memopt_cuda_status s = gradients_check(c->list, &pieces);
+    status_t s = gradients_check(c->list, &pieces);
 
     if (!s && c->list->count) s = pointer(c->list->scratch, 16);
     if (!s && c->list->scratch_bytes / sizeof(memopt_cuda_gradient_sum) < pieces + c->list->count)
@@ -6848,32 +6755,32 @@ PRUNED memopt_cuda_status scale_check(const scale_call *c) {
     return s ? s : pointer_if(c->d_scaler, sizeof(double));
 }
 
-PRUNED memopt_cuda_status scale_run(const scale_call *c) {
+PRUNED status_t scale_run(const scale_call *c) {
     memopt_cuda_gradient_sum *const d_sums = (memopt_cuda_gradient_sum *)c->list->scratch;
     memopt_cuda_gradient_sum *d_pieces;
     memopt_cuda_gradient_sum *const d_to = c->d_sums ? c->d_sums : d_sums;
     scale_list part;
     size_t next = 0;
     size_t at = 0;
-    memopt_cuda_status s = ready();
+    status_t s = ready();
 
     d_pieces = c->list->count ? d_sums + c->list->count : NULL;
     while (!s && next < c->list->count) {
         const unsigned blocks = scale_take(c->list, MEMOPT_I_SCALE_PIECE, &next, &part);
-        s = MEMOPT_I_CUDA_RUN(scale_kernel<>, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, part,
-                              c->in_place ? c->d_scaler : NULL, c->factor, d_pieces + at);
+        s = CU_RUN(scale_kernel<>, blocks, SCALE_THREADS, 0, c->stream, part, c->in_place ? c->d_scaler : NULL,
+                   c->factor, d_pieces + at);
         at += blocks;
     }
     if (s || (!c->d_total && !c->d_sums)) return s;
     s = scale_joins_run(c->list, d_pieces, d_to, c->stream);
     if (s || !c->d_total) return s;
-    return MEMOPT_I_CUDA_RUN(scale_total_kernel<>, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, d_to,
-                             c->list->count, c->d_scaler, c->in_place, c->d_total);
+    return CU_RUN(scale_total_kernel<>, 1, SCALE_THREADS, 0, c->stream, d_to, c->list->count, c->d_scaler, c->in_place,
+                  c->d_total);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
     size_t pieces;
-    const memopt_cuda_status s = gradients_check(list, &pieces);
+    const status_t s = gradients_check(list, &pieces);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -6881,45 +6788,41 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_scratch(const memopt_gradie
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gradients_scale(const memopt_gradients *list, double factor,
-                                                           memopt_gradient_total *d_total,
-                                                           memopt_cuda_gradient_sum *d_sums,
-                                                           memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gradients_scale(const memopt_gradients *list, double factor,
+                                                 memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums,
+                                                           cudaStream_t stream) {
     const scale_call c = { list, NULL, (float)factor, 0, d_total, d_sums, stream };
-    memopt_cuda_status s;
+    status_t s;
 
     if (!memopt_i_finite_double(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
     s = scale_check(&c);
     return s ? s : scale_run(&c);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gradients_measure(const memopt_gradients *list,
-                                                             memopt_gradient_total *d_total,
-                                                             memopt_cuda_gradient_sum *d_sums,
-                                                             memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gradients_measure(const memopt_gradients *list, memopt_gradient_total *d_total,
+                                                   memopt_cuda_gradient_sum *d_sums, cudaStream_t stream) {
     return d_total ? memopt_cuda_gradients_scale(list, 1, d_total, d_sums, stream) : MEMOPT_CUDA_ERR_NULL;
 }
 
-PRUNED memopt_cuda_status scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
-                                      memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums,
-                                      memopt_cuda_stream stream) {
+PRUNED status_t scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
+                            memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums, cudaStream_t stream) {
     const scale_call c = { list, d_scaler, 1, in_place, d_total, d_sums, stream };
-    memopt_cuda_status s;
+    status_t s;
 
     if (!d_scaler || !d_total) return MEMOPT_CUDA_ERR_NULL;
     s = scale_check(&c);
     return s ? s : scale_run(&c);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_scaler_unscale(memopt_scaler *d_scaler, const memopt_gradients *list,
-                                                          memopt_gradient_total *d_total,
-                                                          memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_scaler_unscale(memopt_scaler *d_scaler, const memopt_gradients *list,
+                                                memopt_gradient_total *d_total,
+                                                memopt_cuda_gradient_sum *d_sums, cudaStream_t stream) {
     return scaler_pass(d_scaler, list, 1, d_total, d_sums, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_scaler_measure(memopt_scaler *d_scaler, const memopt_gradients *list,
-                                                          memopt_gradient_total *d_total,
-                                                          memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_scaler_measure(memopt_scaler *d_scaler, const memopt_gradients *list,
+                                                memopt_gradient_total *d_total,
+                                                memopt_cuda_gradient_sum *d_sums, cudaStream_t stream) {
     return scaler_pass(d_scaler, list, 0, d_total, d_sums, stream);
 }
 
@@ -6932,14 +6835,14 @@ PRUNED __global__ void __launch_bounds__(32) clip_norm_kernel(const memopt_gradi
     if (threadIdx.x == 0) *d_factor = skip ? 0 : factor * memopt_i_clip_factor(norm, max_norm);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean,
-                                                     double max_norm, double *d_factor, memopt_cuda_stream stream) {
-    memopt_cuda_status s = pointer(d_total, sizeof(double));
+PUBLIC status_t api::memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean, double max_norm,
+                                           double *d_factor, cudaStream_t stream) {
+    status_t s = pointer(d_total, sizeof(double));
 
     if (!s) s = pointer(d_factor, sizeof(double));
     if (s) return s;
     if (!memopt_i_scale_limit(max_norm) || !memopt_i_finite_double(mean) || mean <= 0) return MEMOPT_ERR_ARGUMENT;
-    return MEMOPT_I_CUDA_RUN(clip_norm_kernel<>, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
+    return CU_RUN(clip_norm_kernel<>, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
 }
 
 PRUNED __global__ void __launch_bounds__(32) scaler_update_kernel(memopt_scaler *d_scaler,
@@ -6952,14 +6855,14 @@ PRUNED __global__ void __launch_bounds__(32) scaler_update_kernel(memopt_scaler 
     if (d_status) *d_status = (int)s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_scaler_update(memopt_scaler *d_scaler, const int *d_overflow,
-                                                         int *d_status, memopt_cuda_stream stream) {
-    memopt_cuda_status s = pointer(d_scaler, sizeof(double));
+PUBLIC status_t api::memopt_cuda_scaler_update(memopt_scaler *d_scaler, const int *d_overflow, int *d_status,
+                                               cudaStream_t stream) {
+    status_t s = pointer(d_scaler, sizeof(double));
 
     if (!s) s = pointer(d_overflow, sizeof(int));
     if (!s) s = pointer_if(d_status, sizeof(int));
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN(scaler_update_kernel<>, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
+    return CU_RUN(scaler_update_kernel<>, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
 }
 
 /* ---- clipping ---- */
@@ -6982,12 +6885,12 @@ template <int SIZE> CU_DEVICE int clip_word(uint32_t *w, uint32_t limit, uint32_
 
 template <int SIZE> static __device__ void clip_tile(unsigned char *p, size_t bytes, uint32_t limit,
                                                      uint32_t infinity) {
-    enum { LOADS = MEMOPT_I_CUDA_CLIP_TILE * SIZE / 16 / 256 };
+    enum { LOADS = CLIP_TILE * SIZE / 16 / 256 };
     const int aligned = ((uintptr_t)p & 15) == 0;
     uint4 v[LOADS];
 
-    CU_UNROLL for (int k = 0; k < LOADS; ++k)
-        v[k] = scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
+    CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] =
+        scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
     CU_UNROLL for (int k = 0; k < LOADS; ++k) {
         int cut = clip_word<SIZE>(&v[k].x, limit, infinity);
         cut |= clip_word<SIZE>(&v[k].y, limit, infinity);
@@ -6999,38 +6902,35 @@ template <int SIZE> static __device__ void clip_tile(unsigned char *p, size_t by
 
 PRUNED __global__ void __launch_bounds__(256) clip_kernel(const scale_list list, uint32_t limit, uint32_t limit_bf16,
                                                           uint32_t limit_f16) {
-    const scale_tensor *t =
-        list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
-    const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_CUDA_CLIP_TILE;
-    const size_t n = memopt_i_min(MEMOPT_I_CUDA_CLIP_TILE, t->count - first);
+    const scale_tensor *t = list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
+    const size_t first = (size_t)(blockIdx.x - t->first_tile) * CLIP_TILE;
+    const size_t n = memopt_i_min(CLIP_TILE, t->count - first);
 
     if (t->type == MEMOPT_TYPE_F32) clip_tile<4>(t->values + first * 4, n * 4, limit, 0);
-    else if (t->type == MEMOPT_TYPE_BF16)
-        clip_tile<2>(t->values + first * 2, n * 2, limit_bf16, 0x7f80);
+    else if (t->type == MEMOPT_TYPE_BF16) clip_tile<2>(t->values + first * 2, n * 2, limit_bf16, 0x7f80);
     else clip_tile<2>(t->values + first * 2, n * 2, limit_f16, 0x7c00);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit,
-                                                                memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit, cudaStream_t stream) {
     scale_list part;
     size_t pieces;
     size_t next = 0;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!memopt_i_scale_limit((double)limit)) return MEMOPT_ERR_ARGUMENT;
     limit = memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu);
     s = gradients_check(list, &pieces);
     if (!s) s = ready();
     while (!s && next < list->count) {
-        const unsigned blocks = scale_take(list, MEMOPT_I_CUDA_CLIP_TILE, &next, &part);
-        s = MEMOPT_I_CUDA_RUN(clip_kernel<>, blocks, 256, 0, stream, part, memopt_i_float_bits(limit),
+        const unsigned blocks = scale_take(list, CLIP_TILE, &next, &part);
+        s = CU_RUN(clip_kernel<>, blocks, 256, 0, stream, part, memopt_i_float_bits(limit),
                               (uint32_t)memopt_to_bf16(limit), (uint32_t)memopt_to_f16(limit));
     }
     return s;
 }
 
 /* ---- accumulation ---- */
-enum { MEMOPT_I_CUDA_SUM_F32, MEMOPT_I_CUDA_SUM_PAIR, MEMOPT_I_CUDA_SUM_NOISE };
+enum { SUM_F32, SUM_PAIR, SUM_NOISE };
 
 struct sum_tensor {
     unsigned char *sum;
@@ -7043,7 +6943,7 @@ struct sum_tensor {
 };
 
 struct sum_list {
-    sum_tensor tensors[MEMOPT_I_CUDA_SUMS_LISTED];
+    sum_tensor tensors[SUMS_LISTED];
     unsigned count;
     float weight;
     int start;
@@ -7074,8 +6974,8 @@ template <typename T> CU_DEVICE void sum_store(T *p, unsigned n, unsigned step, 
         span_put(p, s, 4, true);
         return;
     }
-    CU_UNROLL for (unsigned i = 0; i < 4; ++i)
-        if (i < n) put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0u, 1u, false);
+    CU_UNROLL for (unsigned i = 0; i < 4; ++i) if (i < n)
+        put<sizeof(T), 1>(p + (size_t)i * step, code + i, 0u, 1u, false);
 }
 
 /* A group of a thread, `at` elements into its tile. */
@@ -7095,11 +6995,11 @@ CU_DEVICE sum_at sum_place(unsigned g, unsigned left, int aligned) {
 }
 
 template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_at,
-        const sum_list &list, uint64_t place, sum_at q, const float *from) {
+                                            const sum_list &list, uint64_t place, sum_at q, const float *from) {
     float x[4] = { 0, 0, 0, 0 };
     uint32_t code[4];
 
-    if (HOW == MEMOPT_I_CUDA_SUM_F32) {
+    if (HOW == SUM_F32) {
         float *const to = (float *)(void *)sum + q.at;
 
         if (!list.start) sum_load(to, q.n, q.step, q.wide, x);
@@ -7112,7 +7012,7 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
     }
     bf16_t *const to = (bf16_t *)(void *)sum + q.at;
     if (!list.start) sum_load(to, q.n, q.step, q.wide, x);
-    if (HOW == MEMOPT_I_CUDA_SUM_PAIR) {
+    if (HOW == SUM_PAIR) {
         bf16_t *const rest_to = (bf16_t *)(void *)rest_at + q.at;
         float y[4] = { 0, 0, 0, 0 };
         uint32_t rests[4];
@@ -7127,8 +7027,7 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
             rests[i] = rest;
         }
         sum_store(rest_to, q.n, q.step, q.wide, rests);
-    } else
-        CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
+    } else CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
                 memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
                 code[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
             }
@@ -7137,39 +7036,37 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
 
 /* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
 template <int HOW> static __device__ void sum_tile(const sum_list &list, const sum_tensor &t, size_t first) {
-    const unsigned left = (unsigned)memopt_i_min(t.count - first, MEMOPT_I_CUDA_SUM_TILE);
+    const unsigned left = (unsigned)memopt_i_min(t.count - first, SUM_TILE);
     float from[4][4];
-    unsigned char *const sum = t.sum + first * (HOW == MEMOPT_I_CUDA_SUM_F32 ? 4 : 2);
+    unsigned char *const sum = t.sum + first * (HOW == SUM_F32 ? 4 : 2);
 
     CU_UNROLL for (unsigned g = 0; g < 4; ++g) {
         const sum_at q = sum_place(g, left, t.aligned);
         const size_t at = first + q.at;
 
-        if (t.type == MEMOPT_TYPE_F32)
-            sum_load((const float *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
+        if (t.type == MEMOPT_TYPE_F32) sum_load((const float *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
         else if (t.type == MEMOPT_TYPE_BF16)
             sum_load((const bf16_t *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
         else sum_load((const f16_t *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
     }
     CU_UNROLL for (unsigned g = 0; g < 4; ++g)
-        sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.compensation + first : NULL, list,
-                       t.place + first, sum_place(g, left, t.aligned), from[g]);
+        sum_group<HOW>(sum, HOW == SUM_PAIR ? t.compensation + first : NULL, list, t.place + first,
+                       sum_place(g, left, t.aligned), from[g]);
 }
 
 PRUNED __global__ void __launch_bounds__(256, 4) sum_kernel(const sum_list list) {
-    const sum_tensor &t =
-        list.tensors[find_entry(list.tensors, list.count, blockIdx.x)];
-    const size_t first = (size_t)(blockIdx.x - t.first_tile) * MEMOPT_I_CUDA_SUM_TILE;
+    const sum_tensor &t = list.tensors[find_entry(list.tensors, list.count, blockIdx.x)];
+    const size_t first = (size_t)(blockIdx.x - t.first_tile) * SUM_TILE;
 
-    if (t.how == MEMOPT_I_CUDA_SUM_F32) sum_tile<MEMOPT_I_CUDA_SUM_F32>(list, t, first);
-    else if (t.how == MEMOPT_I_CUDA_SUM_PAIR) sum_tile<MEMOPT_I_CUDA_SUM_PAIR>(list, t, first);
-    else sum_tile<MEMOPT_I_CUDA_SUM_NOISE>(list, t, first);
+    if (t.how == SUM_F32) sum_tile<SUM_F32>(list, t, first);
+    else if (t.how == SUM_PAIR) sum_tile<SUM_PAIR>(list, t, first);
+    else sum_tile<SUM_NOISE>(list, t, first);
 }
 
-PRUNED memopt_cuda_status sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
-                                    const memopt_micro_batch *batch, const memopt_accumulation *accumulation) {
+PRUNED status_t sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
+                          const memopt_micro_batch *batch, const memopt_accumulation *accumulation) {
     size_t i, pieces;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!batch || !accumulation) return MEMOPT_CUDA_ERR_NULL;
     s = gradients_check(sums, &pieces);
@@ -7196,20 +7093,17 @@ PRUNED void sum_entry(sum_tensor *to, const memopt_gradient *sum, const memopt_g
     to->count = sum->count;
     to->place = sum->first;
     to->type = (unsigned char)g->type;
-    to->how = sum->type == MEMOPT_TYPE_F32 ? MEMOPT_I_CUDA_SUM_F32
-            : sum->compensation ? MEMOPT_I_CUDA_SUM_PAIR : MEMOPT_I_CUDA_SUM_NOISE;
+    to->how = sum->type == MEMOPT_TYPE_F32 ? SUM_F32 : sum->compensation ? SUM_PAIR : SUM_NOISE;
     to->aligned = !((uintptr_t)sum->values & of_sum) && !((uintptr_t)g->values & of_g)
         && !((uintptr_t)sum->compensation & 7);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gradients *sums,
-                                                                const memopt_gradients *gradients,
-                                                                const memopt_micro_batch *batch,
-                                                                memopt_accumulation *accumulation,
-                                                                memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
+                                                      const memopt_micro_batch *batch,
+                                            memopt_accumulation *accumulation, cudaStream_t stream) {
     sum_list list;
     size_t next = 0;
-    memopt_cuda_status s = sum_check(sums, gradients, batch, accumulation);
+    status_t s = sum_check(sums, gradients, batch, accumulation);
 
     if (s || !batch->tokens) return s;
     if ((s = ready()) != 0) return s;
@@ -7220,8 +7114,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gra
     while (next < sums->count) {
         size_t blocks = 0;
 
-        for (list.count = 0; next < sums->count && list.count < MEMOPT_I_CUDA_SUMS_LISTED; ++next) {
-            const size_t more = memopt_i_ceil_div(sums->tensors[next].count, MEMOPT_I_CUDA_SUM_TILE);
+        for (list.count = 0; next < sums->count && list.count < SUMS_LISTED; ++next) {
+            const size_t more = memopt_i_ceil_div(sums->tensors[next].count, SUM_TILE);
 
             if (!more) continue;
             if (blocks + more > 0x7fffffffu) break;
@@ -7229,7 +7123,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gra
             list.tensors[list.count++].first_tile = (unsigned)blocks;
             blocks += more;
         }
-        s = MEMOPT_I_CUDA_RUN(sum_kernel<>, blocks, 256, 0, stream, list);
+        s = CU_RUN(sum_kernel<>, blocks, 256, 0, stream, list);
         if (s) return s;
     }
     accumulation->tokens += batch->tokens;
@@ -7248,20 +7142,20 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gradients_accumulate(const memopt_gra
    Failure    A call that fails waits for its stream: nothing of it is on its way any more. */
 
 /* Events; those of slots follow the last. */
-enum { MEMOPT_I_CUDA_SHARD_BEFORE, MEMOPT_I_CUDA_SHARD_JOINED, MEMOPT_I_CUDA_SHARD_AFTER };
+enum { SHARD_BEFORE, SHARD_JOINED, SHARD_AFTER };
 
 PRUNED cudaStream_t shard_stream(const memopt_cuda_shard *x, int way) { return (cudaStream_t)x->streams[way]; }
 
 PRUNED cudaEvent_t shard_event(const memopt_cuda_shard *x, size_t event) { return (cudaEvent_t)x->events[event]; }
 
-PRUNED memopt_status shard_status(memopt_cuda_shard *x, int before, memopt_cuda_status s) {
+PRUNED memopt_status shard_status(memopt_cuda_shard *x, int before, status_t s) {
     s = first_error(s, leave_device(x->device, before));
     if (s) x->status = s;
     return memopt_cuda_to_status(s);
 }
 
 PRUNED memopt_status shard_enter(memopt_cuda_shard *x, int *before) {
-    const memopt_cuda_status s = enter_device(x->device, before);
+    const status_t s = enter_device(x->device, before);
 
     if (s) x->status = s;
     return memopt_cuda_to_status(s);
@@ -7278,31 +7172,31 @@ PRUNED memopt_status shard_zero(void *user, void *d_to, size_t bytes) {
 /* behind: after what the engine's stream was given so far. */
 PRUNED memopt_status shard_copy(memopt_cuda_shard *x, int way, void *to, const void *from, size_t bytes, int behind,
                                 size_t slot) {
-    const cudaMemcpyKind kind = way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    const cudaMemcpyKind kind = way == UP ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
     const cudaStream_t stream = shard_stream(x, way);
     int before;
     const memopt_status failed = shard_enter(x, &before);
-    memopt_cuda_status s = 0;
+    status_t s = 0;
 
     if (failed) return failed;
-    if (behind) s = taken(cudaEventRecord(shard_event(x, MEMOPT_I_CUDA_SHARD_BEFORE), x->stream));
-    if (behind && !s) s = await(stream, shard_event(x, MEMOPT_I_CUDA_SHARD_BEFORE));
+    if (behind) s = taken(cudaEventRecord(shard_event(x, SHARD_BEFORE), x->stream));
+    if (behind && !s) s = await(stream, shard_event(x, SHARD_BEFORE));
     if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
-    if (!s) s = taken(cudaEventRecord(shard_event(x, MEMOPT_I_CUDA_SHARD_AFTER + slot), stream));
+    if (!s) s = taken(cudaEventRecord(shard_event(x, SHARD_AFTER + slot), stream));
     if (s) (void)taken(cudaStreamSynchronize(stream));
     return shard_status(x, before, s);
 }
 
 PRUNED memopt_status shard_copy_out(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot) {
-    return shard_copy((memopt_cuda_shard *)user, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, !is_there, slot);
+    return shard_copy((memopt_cuda_shard *)user, DOWN, to, d_from, bytes, !is_there, slot);
 }
 
 PRUNED memopt_status shard_copy_in(void *user, void *d_to, const void *from, size_t bytes, size_t slot) {
-    return shard_copy((memopt_cuda_shard *)user, MEMOPT_I_CUDA_UP, d_to, from, bytes, 1, slot);
+    return shard_copy((memopt_cuda_shard *)user, UP, d_to, from, bytes, 1, slot);
 }
 
-PRUNED memopt_cuda_status shard_settle(const memopt_cuda_shard *x) {
-    memopt_cuda_status s = 0;
+PRUNED status_t shard_settle(const memopt_cuda_shard *x) {
+    status_t s = 0;
     int way;
 
     for (way = 0; way < 2; ++way)
@@ -7314,29 +7208,29 @@ PRUNED memopt_status shard_wait(void *user, size_t slot) {
     memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
     int before;
     const memopt_status failed = shard_enter(x, &before);
-    memopt_cuda_status s;
+    status_t s;
 
     if (failed) return failed;
-    s = taken(cudaEventSynchronize(shard_event(x, MEMOPT_I_CUDA_SHARD_AFTER + slot)));
+    s = taken(cudaEventSynchronize(shard_event(x, SHARD_AFTER + slot)));
     if (s) (void)shard_settle(x);
     return shard_status(x, before, s);
 }
 
 PRUNED memopt_status shard_join(void *user) {
     memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
-    const cudaEvent_t event = shard_event(x, MEMOPT_I_CUDA_SHARD_JOINED);
+    const cudaEvent_t event = shard_event(x, SHARD_JOINED);
     int before;
     const memopt_status failed = shard_enter(x, &before);
-    memopt_cuda_status s;
+    status_t s;
 
     if (failed) return failed;
-    s = taken(cudaEventRecord(event, shard_stream(x, MEMOPT_I_CUDA_UP)));
+    s = taken(cudaEventRecord(event, shard_stream(x, UP)));
     if (!s) s = await(x->stream, event);
     return shard_status(x, before, s);
 }
 
-PRUNED memopt_cuda_status shard_give_back(memopt_cuda_shard *x) {
-    memopt_cuda_status s = shard_settle(x);
+PRUNED status_t shard_give_back(memopt_cuda_shard *x) {
+    status_t s = shard_settle(x);
     size_t i;
 
     for (i = 0; i < 2 + MEMOPT_SHARD_SLOTS; ++i)
@@ -7346,8 +7240,8 @@ PRUNED memopt_cuda_status shard_give_back(memopt_cuda_shard *x) {
     return s;
 }
 
-PRUNED memopt_cuda_status shard_make(memopt_cuda_shard *x) {
-    memopt_cuda_status s = 0;
+PRUNED status_t shard_make(memopt_cuda_shard *x) {
+    status_t s = 0;
     size_t i;
 
     for (i = 0; i < 2 && !s; ++i) {
@@ -7365,11 +7259,11 @@ PRUNED memopt_cuda_status shard_make(memopt_cuda_shard *x) {
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_shard_open(int device, memopt_cuda_stream stream, memopt_cuda_shard *shard,
-                                                      memopt_shard_device *out) {
+PUBLIC status_t api::memopt_cuda_shard_open(int device, cudaStream_t stream, memopt_cuda_shard *shard,
+                                            memopt_shard_device *out) {
     memopt_cuda_shard x;
     int before;
-    memopt_cuda_status s = shard && out ? device_of(&device) : (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL;
+    status_t s = shard && out ? device_of(&device) : (status_t)MEMOPT_CUDA_ERR_NULL;
 
     if (s) return s;
     memset(&x, 0, sizeof x);
@@ -7395,12 +7289,12 @@ PUBLIC memopt_cuda_status api::memopt_cuda_shard_open(int device, memopt_cuda_st
 }
 
 /* ---- a device that adds and steps ---- */
-PRUNED memopt_status shard_told(void *user, memopt_cuda_status s) {
+PRUNED memopt_status shard_told(void *user, status_t s) {
     if (s) ((memopt_cuda_shard *)user)->status = s;
     return memopt_cuda_to_status(s);
 }
 
-PRUNED memopt_cuda_stream shard_engine(const void *user) { return ((const memopt_cuda_shard *)user)->stream; }
+PRUNED cudaStream_t shard_engine(const void *user) { return ((const memopt_cuda_shard *)user)->stream; }
 
 /* As memopt_cuda_optim_scratch() of kinds that do not measure. */
 PRUNED memopt_status shard_scratch(void *user, const memopt_optim_desc *optim, size_t *bytes) {
@@ -7420,7 +7314,7 @@ PRUNED memopt_status shard_add(void *user, float *d_sums, const void *d_pieces, 
     memopt_gradients sums, from;
     memopt_micro_batch batch;
     memopt_accumulation so_far;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
     size_t i;
 
     memset(&sum, 0, sizeof sum);
@@ -7461,9 +7355,8 @@ PRUNED memopt_status shard_square(void *user, const float *d_values, size_t coun
     list.tensors = &values;
     list.count = 1;
     blocks = scale_take(&list, MEMOPT_I_SCALE_PIECE, &next, &part);
-    return shard_told(user, MEMOPT_I_CUDA_RUN(scale_kernel<>, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0,
-                                              (cudaStream_t)shard_engine(user), part, (const memopt_scaler *)NULL, 1.0f,
-                                              (memopt_cuda_gradient_sum *)(void *)d_squares));
+    return shard_told(user, CU_RUN(scale_kernel<>, blocks, SCALE_THREADS, 0, shard_engine(user), part,
+                                   (const memopt_scaler *)NULL, 1.0f, (memopt_cuda_gradient_sum *)(void *)d_squares));
 }
 
 PRUNED memopt_status shard_round(void *user, uint16_t *d_to, const float *d_from, size_t count) {
@@ -7481,13 +7374,12 @@ PRUNED memopt_status shard_begin(void *user, memopt_optim *optim, const memopt_o
 
 PRUNED memopt_status shard_apply(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count,
                                  void *d_scratch, size_t bytes) {
-    return shard_told(user, memopt_cuda_optim_apply(optim, tensor, first, count, d_scratch, bytes,
-                                                    shard_engine(user)));
+    return shard_told(user, memopt_cuda_optim_apply(optim, tensor, first, count, d_scratch, bytes, shard_engine(user)));
 }
 
 PRUNED memopt_status shard_end(void *user, memopt_optim *optim, void *d_scratch, size_t bytes) {
     memopt_cuda_optim_outcome outcome;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
 
     memset(&outcome, 0, sizeof outcome);
     if (optim->fused) s = memopt_cuda_optim_result(optim, d_scratch, bytes, &outcome, shard_engine(user));
@@ -7508,9 +7400,9 @@ PUBLIC void api::memopt_cuda_shard_kernels(memopt_shard_kernels *out) {
     out->end_fn = shard_end;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
+PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
     int before;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!shard || !shard->streams[0]) return 0;
     s = enter_anyway(shard->device, &before);
@@ -7569,7 +7461,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_shard_close(memopt_cuda_shard *shard)
    Rows of any length: softmax_rows says how they are dealt out, softmax_any and softmax_slope_any do them.
    Cross-entropy, for chunks of rows (no scratch; statuses of launches): cross_entropy_count/_rows/_total. */
 
-enum { MEMOPT_I_CUDA_SOFTMAX_GROUPS = 8, MEMOPT_I_CUDA_SOFTMAX_WARP = 1024, MEMOPT_I_CUDA_SOFTMAX_BLOCK = 8192 };
+enum { SOFTMAX_GROUPS = 8, SOFTMAX_WARP = 1024, SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
 
 CU_DEVICE float softmax_exp(float x) { return exp2f(memopt_i_times(x, MEMOPT_I_EXP_LOG2E)); }
@@ -7658,26 +7550,26 @@ CU_DEVICE float softmax_max(float x, unsigned lanes, float *red) {
 
 /* ---- rows in registers ---- */
 #define MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)                                                                  \
-    for (int k = 0; k < MEMOPT_I_CUDA_SOFTMAX_GROUPS; ++k) if (k * 4 * lanes < (columns))
+    for (int k = 0; k < SOFTMAX_GROUPS; ++k) if (k * 4 * lanes < (columns))
 
 template <typename OUT> static __device__ void softmax_row(const float *x, OUT *y, size_t n, size_t columns,
                                                            float scale, unsigned lanes, float *red) {
     const unsigned lane = threadIdx.x & (lanes - 1);
     const float none = memopt_i_bits_float(0xff800000u);
     const int aligned = softmax_aligned(x) && softmax_aligned(y);
-    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
+    float v[SOFTMAX_GROUPS][4];
     float max = none;
     float sum = 0;
     float part;
 
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)
     softmax_load(x, softmax_place(k, lane, lanes, aligned), n, none, v[k]);
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)
-    max = fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) max =
+        fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
     max = softmax_max(max, lanes, red);
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
-        CU_UNROLL for (int i = 0; i < 4; ++i)
-            v[k][i] = softmax_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -max)));
+        CU_UNROLL for (int i = 0; i < 4; ++i) v[k][i] =
+            softmax_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -max)));
         part = memopt_i_sum(memopt_i_sum(v[k][0], v[k][1]), memopt_i_sum(v[k][2], v[k][3]));
         sum = memopt_i_sum(sum, part);
     }
@@ -7693,9 +7585,8 @@ template <typename P, typename G, typename OUT>
 static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns, float scale,
                                          unsigned lanes, float *red) {
     const unsigned lane = threadIdx.x & (lanes - 1);
-    const int aligned = softmax_aligned(p) && softmax_aligned(g)
-        && softmax_aligned(y);
-    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], w[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
+    const int aligned = softmax_aligned(p) && softmax_aligned(g) && softmax_aligned(y);
+    float v[SOFTMAX_GROUPS][4], w[SOFTMAX_GROUPS][4];
     float mean = 0;
 
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
@@ -7703,8 +7594,8 @@ static __device__ void softmax_slope_row(const P *p, const G *g, OUT *y, size_t 
         softmax_load(p, q, n, 0, v[k]);
         softmax_load(g, q, n, 0, w[k]);
     }
-    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes)
-    CU_UNROLL for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
+    CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) CU_UNROLL for (int i = 0; i < 4; ++i) mean =
+        fmaf(v[k][i], w[k][i], mean);
     mean = softmax_sum(mean, lanes, red);
     if (lanes == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
     CU_UNROLL MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, lanes) {
@@ -7742,8 +7633,7 @@ template <int N, int TOTAL> CU_DEVICE void softmax_take(softmax_sums *s, const f
         e[i] = softmax_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->max)));
         if (TOTAL) t[i] = memopt_i_times(x[i], 0.125f); /* no more than 8 of them: no overflow, one conversion */
     }
-    CU_UNROLL for (int half = N / 2; half; half /= 2)
-        CU_UNROLL for (int i = 0; i < half; ++i) {
+    CU_UNROLL for (int half = N / 2; half; half /= 2) CU_UNROLL for (int i = 0; i < half; ++i) {
                 e[i] = memopt_i_sum(e[i], e[i + half]);
                 if (TOTAL) t[i] = memopt_i_sum(t[i], t[i + half]);
             }
@@ -7793,14 +7683,12 @@ static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t
     }
     softmax_agree(&s, scale, red);
     inverse = memopt_i_v1_div(1.0f, s.sum);
-    for (size_t k = 0; k * all < columns; k += 2)
-        CU_UNROLL for (int u = 0; u < 2; ++u) {
+    for (size_t k = 0; k * all < columns; k += 2) CU_UNROLL for (int u = 0; u < 2; ++u) {
                 const softmax_at q = softmax_place(k + u, threadIdx.x, lanes, aligned);
 
                 softmax_load(x, q, n, 0, v[u]);
-                CU_UNROLL for (int i = 0; i < 4; ++i)
-                    v[u][i] = memopt_i_times(inverse, softmax_share(
-                        memopt_i_times(scale, memopt_i_sum(v[u][i], -s.max))));
+            CU_UNROLL for (int i = 0; i < 4; ++i) v[u][i] =
+                memopt_i_times(inverse, softmax_share(memopt_i_times(scale, memopt_i_sum(v[u][i], -s.max))));
                 softmax_store(y, q, n, columns, v[u]);
             }
 }
@@ -7812,8 +7700,7 @@ static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, si
     const size_t all = (size_t)lanes * 4;
     float v[4], w[4];
     float mean = 0;
-    const int aligned = softmax_aligned(p) && softmax_aligned(g)
-        && softmax_aligned(y);
+    const int aligned = softmax_aligned(p) && softmax_aligned(g) && softmax_aligned(y);
 
     for (size_t k = 0; k * all < n; ++k) {
         const softmax_at q = softmax_place(k, threadIdx.x, lanes, aligned);
@@ -7834,8 +7721,8 @@ static __device__ void softmax_long_slope_row(const P *p, const G *g, OUT *y, si
 }
 
 /* ---- rows of any length: held by `lanes` threads, or, where those are 512, by a block from memory ---- */
-template <bool HELD, typename OUT> CU_DEVICE void softmax_any(const float *x, OUT *y, size_t n, size_t columns,
-                                                              float scale, unsigned lanes, float *red) {
+template <bool HELD, typename OUT>
+CU_DEVICE void softmax_any(const float *x, OUT *y, size_t n, size_t columns, float scale, unsigned lanes, float *red) {
     if (HELD) softmax_row(x, y, n, columns, scale, lanes, red);
     else softmax_long_row(x, y, n, columns, scale, red);
 }
@@ -7848,13 +7735,13 @@ CU_DEVICE void softmax_slope_any(const P *p, const G *g, OUT *y, size_t n, size_
 }
 
 PRUNED unsigned softmax_lanes(size_t columns) {
-    return columns <= MEMOPT_I_CUDA_SOFTMAX_WARP ? 32 : columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK ? 256 : 512;
+    return columns <= SOFTMAX_WARP ? 32 : columns <= SOFTMAX_BLOCK ? 256 : 512;
 }
 
 /* A kernel for rows: HELD, 256 threads for 8 rows or one; or 512 for one. */
 #define MEMOPT_I_CUDA_SOFTMAX_RUN(held, longer, rows, lanes, stream, task)                                             \
-    ((lanes) == 512 ? MEMOPT_I_CUDA_RUN(longer, rows, 512, 0, stream, task, lanes)                                     \
-                    : MEMOPT_I_CUDA_RUN(held, memopt_i_ceil_div(rows, 256 / (lanes)), 256, 0, stream, task, lanes))
+    ((lanes) == 512 ? CU_RUN(longer, rows, 512, 0, stream, task, lanes)                                     \
+                    : CU_RUN(held, memopt_i_ceil_div(rows, 256 / (lanes)), 256, 0, stream, task, lanes))
 
 /* Its row. */
 CU_DEVICE size_t softmax_row_of(unsigned lanes) {
@@ -7878,15 +7765,15 @@ static __global__ void __launch_bounds__(HELD ? 256 : 512) softmax_kernel(const 
     else softmax_any<HELD>(s.input + at, s.output + at, n, s.columns, s.scale, lanes, red);
 }
 
-template <bool SLOPE> static memopt_cuda_status softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
+template <bool SLOPE> static status_t softmax_launch(const memopt_softmax &s, cudaStream_t stream) {
     const unsigned lanes = softmax_lanes(s.columns);
     return MEMOPT_I_CUDA_SOFTMAX_RUN((softmax_kernel<true, SLOPE>), (softmax_kernel<false, SLOPE>), s.rows, lanes,
                                      stream, s);
 }
 
-PRUNED memopt_cuda_status softmax_check(const memopt_softmax *s, int backward) {
+PRUNED status_t softmax_check(const memopt_softmax *s, int backward) {
     const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float);
-    memopt_cuda_status r = pointer(s->input, 4);
+    status_t r = pointer(s->input, 4);
 
     if (!r) r = pointer(s->output, 4);
     if (!r && backward) r = pointer(s->grad_output, 4);
@@ -7896,10 +7783,10 @@ PRUNED memopt_cuda_status softmax_check(const memopt_softmax *s, int backward) {
     return r ? r : no_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
 }
 
-PRUNED memopt_cuda_status softmax_run(const memopt_softmax *softmax, int backward, memopt_cuda_stream stream) {
+PRUNED status_t softmax_run(const memopt_softmax *softmax, int backward, cudaStream_t stream) {
     memopt_softmax s;
     size_t bytes;
-    memopt_cuda_status r;
+    status_t r;
 
     if (!softmax) return MEMOPT_CUDA_ERR_NULL;
     s = *softmax;
@@ -7914,13 +7801,13 @@ PRUNED memopt_cuda_status softmax_run(const memopt_softmax *softmax, int backwar
     return backward ? softmax_launch<true>(s, stream) : softmax_launch<false>(s, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_softmax_forward(const memopt_cuda_ops *, const memopt_softmax *softmax,
-                                                           memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_softmax_forward(const memopt_cuda_ops *, const memopt_softmax *softmax,
+                                                 cudaStream_t stream) {
     return softmax_run(softmax, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_softmax_backward(const memopt_cuda_ops *, const memopt_softmax *softmax,
-                                                            memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_softmax_backward(const memopt_cuda_ops *, const memopt_softmax *softmax,
+                                                  cudaStream_t stream) {
     return softmax_run(softmax, 1, stream);
 }
 
@@ -7933,8 +7820,7 @@ template <typename T> CU_DEVICE void softmax_unpack(const T *, uint4 v, float *x
 }
 
 template <typename T> CU_DEVICE uint4 softmax_packed(const T *, const float *x) {
-    const row_span<T, softmax_pack<T>::N> s =
-        span_of<T, softmax_pack<T>::N>(x);
+    const row_span<T, softmax_pack<T>::N> s = span_of<T, softmax_pack<T>::N>(x);
     return make_uint4(s.word[0], s.word[1], s.word[2], s.word[3]);
 }
 
@@ -7969,7 +7855,7 @@ template <typename T> static __device__ void softmax_fill(T *x, size_t n, float 
     for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) store_one(x + n - r.tail + i, value);
 }
 
-enum { MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS = 4, MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS = 512 };
+enum { CROSS_ENTROPY_LOADS = 4, CROSS_ENTROPY_THREADS = 512 };
 
 struct cross_entropy {
     memopt_cross_entropy x;      /* with its stride */
@@ -7982,14 +7868,14 @@ struct cross_entropy {
 template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_measure(softmax_span<T> r, uint4 *kept,
                                                                                       size_t some, float *red,
                                                                                       double *totals) {
-    enum { N = softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
+    enum { N = softmax_pack<T>::N, LOADS = CROSS_ENTROPY_LOADS };
     softmax_sums s = softmax_begin();
     uint4 v[LOADS];
     float x[N];
 
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-        CU_UNROLL for (int k = 0; k < LOADS; ++k)
-            if (at + (size_t)k * blockDim.x < r.body) v[k] = r.pieces[at + (size_t)k * blockDim.x];
+        CU_UNROLL for (int k = 0; k < LOADS; ++k) if (at + (size_t)k * blockDim.x < r.body) v[k] =
+            r.pieces[at + (size_t)k * blockDim.x];
         CU_UNROLL for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x;
             if (i >= r.body) continue;
@@ -8016,10 +7902,9 @@ struct cross_entropy_found {
     float max, at_target;
 };
 
-template <typename T> static __device__ void cross_entropy_decide(const cross_entropy &t,
-                                                                  const softmax_sums &s,
-                                            size_t row, int32_t target, const T *x, const double *totals,
-                                                                  cross_entropy_found *found) {
+template <typename T>
+static __device__ void cross_entropy_decide(const cross_entropy &t, const softmax_sums &s, size_t row, int32_t target,
+                                            const T *x, const double *totals, cross_entropy_found *found) {
     const memopt_loss_rule *rule = &t.x.rule;
     memopt_i_cross_entropy_row r;
     double loss, lse;
@@ -8053,7 +7938,7 @@ template <typename T> CU_DEVICE void cross_entropy_grads(float *x, int n, const 
 /* Second read: the gradient in place. */
 template <typename T> static __device__ void cross_entropy_write(softmax_span<T> r, const uint4 *kept, size_t some,
                                                                  size_t target, const cross_entropy_found f) {
-    enum { N = softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
+    enum { N = softmax_pack<T>::N, LOADS = CROSS_ENTROPY_LOADS };
     uint4 v[LOADS];
     float x[N];
 
@@ -8081,8 +7966,8 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
     }
 }
 
-template <typename T, int TOTAL> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS, 2)
-cross_entropy_kernel(const cross_entropy t) {
+template <typename T, int TOTAL>
+static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy_kernel(const cross_entropy t) {
     MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept);
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     MEMOPT_I_CUDA_SHARED(double, totals, [16]);
@@ -8128,25 +8013,23 @@ template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_
     return memopt_i_min(pieces, bytes / 16);
 }
 
-template <typename T, int TOTAL>
-static memopt_cuda_status cross_entropy_launch(cross_entropy t, memopt_cuda_stream stream) {
+template <typename T, int TOTAL> static status_t cross_entropy_launch(cross_entropy t, cudaStream_t stream) {
     const size_t pieces = t.x.vocabulary / softmax_pack<T>::N;
     unsigned threads = 64;
 
-    while (threads < MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
+    while (threads < CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
     t.kept = t.x.keep_logits ? 0 : cross_entropy_kept(cross_entropy_kernel<T, TOTAL>, pieces);
-    return MEMOPT_I_CUDA_RUN((cross_entropy_kernel<T, TOTAL>), t.x.rows, threads,
-                             memopt_i_max(t.kept, 1) * 16, stream, t);
+    return CU_RUN((cross_entropy_kernel<T, TOTAL>), t.x.rows, threads, memopt_i_max(t.kept, 1) * 16, stream, t);
 }
 
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
-PRUNED memopt_cuda_status cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
-                                             double *d_row_losses, memopt_cuda_stream stream) {
+PRUNED status_t cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count, double *d_row_losses,
+                                   cudaStream_t stream) {
     const cross_entropy t = { *x, d_count, d_row_losses, 0 };
 
     if (!x->rows) return 0;
-    return MEMOPT_I_CUDA_WITH(x->type, x->rule.smoothing > 0 ? cross_entropy_launch<T, 1>(t, stream)
+    return CU_WITH(x->type, x->rule.smoothing > 0 ? cross_entropy_launch<T, 1>(t, stream)
                                                              : cross_entropy_launch<T, 0>(t, stream));
 }
 
@@ -8164,9 +8047,8 @@ PRUNED __global__ void __launch_bounds__(1024) cross_entropy_count_kernel(const 
 }
 
 /* A target that is too large counts: its loss is NaN. */
-PRUNED memopt_cuda_status cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
-                                              memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(cross_entropy_count_kernel<>, 1, 1024, 0, stream, targets, rows, d_count);
+PRUNED status_t cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count, cudaStream_t stream) {
+    return CU_RUN(cross_entropy_count_kernel<>, 1, 1024, 0, stream, targets, rows, d_count);
 }
 
 PRUNED __global__ void __launch_bounds__(1024) cross_entropy_total_kernel(const double *d_row_losses, size_t rows,
@@ -8184,10 +8066,9 @@ PRUNED __global__ void __launch_bounds__(1024) cross_entropy_total_kernel(const 
     if (threadIdx.x == 0) *d_out = memopt_i_loss_rule_loss(&rule, *d_count, sum);
 }
 
-PRUNED memopt_cuda_status cross_entropy_total(const double *d_row_losses, size_t rows, const memopt_loss_rule *rule,
-                                              const size_t *d_count, memopt_loss *d_out, memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(cross_entropy_total_kernel<>, 1, 1024, 0, stream, d_row_losses, rows, *rule,
-                             d_count, d_out);
+PRUNED status_t cross_entropy_total(const double *d_row_losses, size_t rows, const memopt_loss_rule *rule,
+                                    const size_t *d_count, memopt_loss *d_out, cudaStream_t stream) {
+    return CU_RUN(cross_entropy_total_kernel<>, 1, 1024, 0, stream, d_row_losses, rows, *rule, d_count, d_out);
 }
 
 /* ---- cross-entropy ---- */
@@ -8201,8 +8082,7 @@ PRUNED void cross_entropy_lay_out(size_t rows, cross_entropy_parts *p, memopt_ca
     p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
 }
 
-PRUNED memopt_cuda_status cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
-                                                size_t *bytes) {
+PRUNED status_t cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out, size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     cross_entropy_parts none;
     memopt_i_cross_entropy t;
@@ -8210,18 +8090,18 @@ PRUNED memopt_cuda_status cross_entropy_resolve(const memopt_cross_entropy *x, m
 
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     (void)memopt_i_ops_resolve(NULL, NULL, x, &o);
-    if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (memopt_cuda_status)o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (status_t)o.c.status;
     cross_entropy_lay_out(x->rows, &none, &c);
     *bytes = c.bytes;
     *out = t.x;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *,
-                                                                 const memopt_cross_entropy *x, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *, const memopt_cross_entropy *x,
+                                                       size_t *bytes) {
     memopt_cross_entropy e;
     size_t b;
-    const memopt_cuda_status s = cross_entropy_resolve(x, &e, &b);
+    const status_t s = cross_entropy_resolve(x, &e, &b);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -8229,8 +8109,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_cross_entropy_scratch(const memopt_cu
     return 0;
 }
 
-PRUNED memopt_cuda_status cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
-                                              const memopt_loss *d_out) {
+PRUNED status_t cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
+                                    const memopt_loss *d_out) {
     const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type);
     const size_t row = x->rows * 4;
     size_t i, k;
@@ -8240,8 +8120,7 @@ PRUNED memopt_cuda_status cross_entropy_check(const memopt_cross_entropy *x, con
         { x->losses, row, 4, 1 } };
 
     for (i = 0; i < 5; ++i) {
-        const memopt_cuda_status s = a[i].optional ? pointer_if(a[i].p, a[i].alignment)
-                                                   : pointer(a[i].p, a[i].alignment);
+        const status_t s = a[i].optional ? pointer_if(a[i].p, a[i].alignment) : pointer(a[i].p, a[i].alignment);
         if (s) return s;
     }
     for (i = 0; i < 5; ++i)
@@ -8250,14 +8129,14 @@ PRUNED memopt_cuda_status cross_entropy_check(const memopt_cross_entropy *x, con
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, const memopt_cross_entropy *x,
-                                                              memopt_loss *d_out, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, const memopt_cross_entropy *x,
+                                                    memopt_loss *d_out, cudaStream_t stream) {
     memopt_cross_entropy e;
     cross_entropy_parts d;
     memopt_carver c;
     size_t bytes;
     unsigned blocks;
-    memopt_cuda_status s = cross_entropy_resolve(x, &e, &bytes);
+    status_t s = cross_entropy_resolve(x, &e, &bytes);
 
     if (s) return s;
     if (!ops || ops->scratch_bytes < bytes) return MEMOPT_ERR_BUFFER;
@@ -8342,27 +8221,26 @@ struct array {
     int needed, is_result;
 };
 
-PRUNED memopt_cuda_status arrays_check(const array *a, int count) {
+PRUNED status_t arrays_check(const array *a, int count) {
     for (int i = 0; i < count; ++i) {
         const size_t bytes = memopt_type_bytes(a[i].type);
         if (!bytes) return MEMOPT_ERR_ARGUMENT;
-        const memopt_cuda_status s = a[i].needed && a[i].count ? pointer(a[i].data, bytes)
-                                                               : pointer_if(a[i].data, bytes);
+        const status_t s = a[i].needed && a[i].count ? pointer(a[i].data, bytes) : pointer_if(a[i].data, bytes);
         if (s) return s;
     }
     return 0;
 }
 
-PRUNED memopt_cuda_status no_overlap(const memopt_i_ops_array *a, int count) {
+PRUNED status_t no_overlap(const memopt_i_ops_array *a, int count) {
     int first, second;
 
     return memopt_i_ops_find_overlap(a, count, 1, &first, &second) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* The same, and no result shares a byte with anything else; only the first two may be one and the same. */
-PRUNED memopt_cuda_status arrays_no_overlap(const array *a, int count) {
+PRUNED status_t arrays_no_overlap(const array *a, int count) {
     memopt_i_ops_array plain[16];
-    const memopt_cuda_status s = arrays_check(a, count);
+    const status_t s = arrays_check(a, count);
 
     if (s) return s;
     for (int i = 0; i < count; ++i) {
@@ -8374,7 +8252,7 @@ PRUNED memopt_cuda_status arrays_no_overlap(const array *a, int count) {
 }
 
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
-PRUNED memopt_cuda_status scratch_check(const memopt_cuda_ops *ops, size_t bytes) {
+PRUNED status_t scratch_check(const memopt_cuda_ops *ops, size_t bytes) {
     if (!bytes) return 0;
     if (!ops || !ops->d_scratch) return MEMOPT_ERR_BUFFER;
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
@@ -8395,7 +8273,7 @@ PRUNED unsigned row_shift(size_t spans, size_t each) {
 }
 
 /* ---- sums over the threads of a row ---- */
-enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_THREADS_MAX = 512 };
+enum { NORM_WARPS = 16, NORM_BLOCK = 256, NORM_THREADS_MAX = 512 };
 
 /* What a row is folded by: a sum, or a maximum, which is NaN where an element is. */
 template <bool IS_MAX> struct row_total {
@@ -8404,8 +8282,8 @@ template <bool IS_MAX> struct row_total {
 };
 
 template <class FOLD> CU_DEVICE float near_fold(float x, unsigned lanes) {
-    CU_UNROLL for (unsigned apart = 16; apart; apart /= 2)
-        if (apart < lanes) x = FOLD::of(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, (int)apart));
+    CU_UNROLL for (unsigned apart = 16; apart; apart /= 2) if (apart < lanes) x =
+        FOLD::of(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, (int)apart));
     return x;
 }
 
@@ -8434,15 +8312,15 @@ CU_DEVICE void two_row_sums(float *a, float *b, unsigned shift, float *red) {
     if (shift <= 5) return;
     if (threadIdx.x % 32 == 0) {
         red[warp] = *a;
-        red[MEMOPT_I_CUDA_NORM_WARPS + warp] = *b;
+        red[NORM_WARPS + warp] = *b;
     }
     __syncthreads(); /* both of every warp are there */
     const unsigned first = (threadIdx.x >> shift) << (shift - 5);
     *a = red[first];
-    *b = red[MEMOPT_I_CUDA_NORM_WARPS + first];
+    *b = red[NORM_WARPS + first];
     for (unsigned i = 1; i < 1u << (shift - 5); ++i) {
         *a = memopt_i_sum(*a, red[first + i]);
-        *b = memopt_i_sum(*b, red[MEMOPT_I_CUDA_NORM_WARPS + first + i]);
+        *b = memopt_i_sum(*b, red[NORM_WARPS + first + i]);
     }
 }
 
@@ -8487,11 +8365,10 @@ template <class T, int N> CU_DEVICE void norm_add(const norm_task &t, row_span<T
 }
 
 /* K spans a thread. Threads of rows that are not there work on zeros. */
-template <class T, int K> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
-norm_forward_kernel(norm_task t) {
+template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_forward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
-    MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(float, red, [2][NORM_WARPS]);
     const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) >> t.shift;
     const size_t width = t.n.width;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
@@ -8518,8 +8395,8 @@ norm_forward_kernel(norm_task t) {
         }
     }
     if (!t.n.rms) {
-        CU_UNROLL for (int k = 0; k < K; ++k)
-            CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s[k], i));
+        CU_UNROLL for (int k = 0; k < K; ++k) CU_UNROLL for (int i = 0; i < N; ++i) sum =
+            memopt_i_sum(sum, element_at(s[k], i));
         mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
     }
     CU_UNROLL for (int k = 0; k < K; ++k) {
@@ -8544,11 +8421,10 @@ norm_forward_kernel(norm_task t) {
 }
 
 /* A block for a row that no block can hold. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_THREADS_MAX)
-norm_forward_long_kernel(norm_task t) {
+template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) norm_forward_long_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
-    MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(float, red, [2][NORM_WARPS]);
     const size_t row = blockIdx.x;
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
@@ -8598,8 +8474,8 @@ norm_forward_long_kernel(norm_task t) {
 /* What a span is made of: the normalised elements, the gradient, the weights. BACK: x is the output. */
 template <int N> struct norm_parts { float h[N], g[N], scale[N], shift[N]; };
 
-template <bool BACK, int N> CU_DEVICE void norm_weights(norm_parts<N> *p, const norm_task &t, size_t at,
-                                                        unsigned left) {
+template <bool BACK, int N>
+CU_DEVICE void norm_weights(norm_parts<N> *p, const norm_task &t, size_t at, unsigned left) {
     floats_at<N>(p->scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
     if (BACK) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
 }
@@ -8651,25 +8527,25 @@ template <int E, int N> CU_DEVICE void norm_slots(const norm_task &t, const floa
         }
         return;
     }
-    CU_UNROLL for (int e = 0; e < E; ++e) all[e * MEMOPT_I_CUDA_NORM_BLOCK + threadIdx.x] = sum[e];
+    CU_UNROLL for (int e = 0; e < E; ++e) all[e * NORM_BLOCK + threadIdx.x] = sum[e];
     __syncthreads(); /* every slot's sums are there */
     for (unsigned k = threadIdx.x; k < E * lanes; k += blockDim.x) {
         const unsigned e = k >> t.shift;
         const unsigned lane = k & (lanes - 1);
         const size_t at = (((size_t)(e / N) << t.shift) + lane) * N + e % N;
-        float x = all[e * MEMOPT_I_CUDA_NORM_BLOCK + lane];
+        float x = all[e * NORM_BLOCK + lane];
 
         for (unsigned slot = 1; slot < slots; ++slot)
-            x = memopt_i_sum(x, all[e * MEMOPT_I_CUDA_NORM_BLOCK + (slot << t.shift) + lane]);
+            x = memopt_i_sum(x, all[e * NORM_BLOCK + (slot << t.shift) + lane]);
         if (at < t.n.width) to[at] = x;
     }
     __syncthreads(); /* `all` is used again */
 }
 
 /* A thread's spans of a row and its gradient; zeros where there is no such row. */
-template <class T, int K> CU_DEVICE void norm_fetch(const norm_task &t, row_span<T, 16 / sizeof(T)> *xs, row_span<T,
-                                                    16 / sizeof(T)> *gs, const T *x, const T *g, size_t row, size_t end,
-                                                    unsigned lane) {
+template <class T, int K>
+CU_DEVICE void norm_fetch(const norm_task &t, row_span<T, 16 / sizeof(T)> *xs, row_span<T, 16 / sizeof(T)> *gs,
+                          const T *x, const T *g, size_t row, size_t end, unsigned lane) {
     enum { N = 16 / sizeof(T) };
 
     CU_UNROLL for (int k = 0; k < K; ++k) {
@@ -8682,14 +8558,13 @@ template <class T, int K> CU_DEVICE void norm_fetch(const norm_task &t, row_span
 
 /* K spans a thread; the slots of a block take the rows of its group in turns. */
 template <class T, int K, bool BACK>
-static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_NORM_THREADS_MAX
-                                         : MEMOPT_I_CUDA_NORM_BLOCK,
-                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : MEMOPT_I_CUDA_RESIDENT(3, 2))
+static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX : NORM_BLOCK,
+                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : CU_RESIDENT(3, 2))
 norm_backward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
 
-    MEMOPT_I_CUDA_SHARED(float, red, [2][2 * MEMOPT_I_CUDA_NORM_WARPS]);
-    MEMOPT_I_CUDA_SHARED(float, all, [E * MEMOPT_I_CUDA_NORM_BLOCK]);
+    MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(float, all, [E * NORM_BLOCK]);
     const size_t width = t.n.width;
     const size_t slots = blockDim.x >> t.shift;
     const size_t first = (size_t)blockIdx.x * t.group;
@@ -8752,8 +8627,8 @@ norm_backward_kernel(norm_task t) {
 }
 
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
-template <class T, bool BACK> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_BLOCK)
-norm_columns_kernel(norm_task t, unsigned blocks) {
+template <class T, bool BACK>
+static __global__ void __launch_bounds__(NORM_BLOCK) norm_columns_kernel(norm_task t, unsigned blocks) {
     enum { N = 16 / sizeof(T) };
     const size_t width = t.n.width;
     const size_t group = blockIdx.x / blocks;
@@ -8777,18 +8652,17 @@ norm_columns_kernel(norm_task t, unsigned blocks) {
             shift[i] = memopt_i_sum(shift[i], p.g[i]);
         }
     }
-    CU_UNROLL for (int i = 0; i < N; ++i)
-        if ((unsigned)i < left) {
+    CU_UNROLL for (int i = 0; i < N; ++i) if ((unsigned)i < left) {
             to[i] = scale[i];
             to[width + i] = shift[i];
         }
 }
 
-template <class T, bool BACK> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
-norm_backward_long_kernel(norm_task t) {
+template <class T, bool BACK>
+static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
-    MEMOPT_I_CUDA_SHARED(float, red, [2 * MEMOPT_I_CUDA_NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(float, red, [2 * NORM_WARPS]);
     const size_t row = blockIdx.x;
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
@@ -8856,26 +8730,22 @@ norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, v
 
 /* ---- the host's part ---- */
 /* groups at most; rows of one at least */
-enum { MEMOPT_I_CUDA_NORM_GROUPS = 1056, MEMOPT_I_CUDA_NORM_ROWS = 8 };
+enum { NORM_GROUPS = 1056, NORM_ROWS = 8 };
 
-PRUNED size_t norm_group(size_t rows) {
-    return memopt_i_max(MEMOPT_I_CUDA_NORM_ROWS, memopt_i_ceil_div(rows, MEMOPT_I_CUDA_NORM_GROUPS));
-}
+PRUNED size_t norm_group(size_t rows) { return memopt_i_max(NORM_ROWS, memopt_i_ceil_div(rows, NORM_GROUPS)); }
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
-PRUNED memopt_cuda_status norm_check(const memopt_norm *n, int backward) {
+PRUNED status_t norm_check(const memopt_norm *n, int backward) {
     const size_t all = n->rows * n->width;
     const size_t w = n->width;
     const memopt_type type = n->type;
     const memopt_type f32 = MEMOPT_TYPE_F32;
-    const array forward_arrays[] = {
-        { n->input, all, type, 1, 0 },
+    const array forward_arrays[] = { { n->input, all, type, 1, 0 },
         { n->output, all, type, 1, 1 },
         { n->scale, w, n->weight_type, 0, 0 },
         { n->shift, w, n->weight_type, 0, 0 },
         { n->statistics, 2 * n->rows, f32, 0, 1 } };
-    const array backward_arrays[] = {
-        { n->grad_output, all, type, 1, 0 },
+    const array backward_arrays[] = { { n->grad_output, all, type, 1, 0 },
         { n->grad_input, all, type, 0, 1 },
         { n->input ? n->input : n->output, all, type, 1, 0 },
         { n->scale, w, n->weight_type, 0, 0 },
@@ -8884,11 +8754,10 @@ PRUNED memopt_cuda_status norm_check(const memopt_norm *n, int backward) {
         { n->grad_scale, w, n->gradient_type, 0, 1 },
         { n->grad_shift, w, n->gradient_type, 0, 1 } };
 
-    return backward ? arrays_no_overlap(backward_arrays, 8)
-        : arrays_no_overlap(forward_arrays, 5);
+    return backward ? arrays_no_overlap(backward_arrays, 8) : arrays_no_overlap(forward_arrays, 5);
 }
 
-PRUNED memopt_cuda_status norm_resolve(const memopt_norm *norm, int backward, norm_task *t) {
+PRUNED status_t norm_resolve(const memopt_norm *norm, int backward, norm_task *t) {
     memopt_norm *n = &t->n;
 
     if (!norm) return MEMOPT_ERR_ARGUMENT;
@@ -8913,10 +8782,10 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     const size_t max = (backward ? 16 : 32) / per;
     const size_t few = backward ? 8 / per : 1;
 
-    *each = spans <= (backward ? (size_t)MEMOPT_I_CUDA_NORM_BLOCK : 32) * few ? few
-          : spans <= (size_t)MEMOPT_I_CUDA_NORM_THREADS_MAX * max ? max : 0;
+    *each = spans <= (backward ? (size_t)NORM_BLOCK : 32) * few ? few
+          : spans <= (size_t)NORM_THREADS_MAX * max ? max : 0;
     t->shift = *each ? row_shift(spans, *each) : 9;
-    *block = memopt_i_max(MEMOPT_I_CUDA_NORM_BLOCK, (size_t)1 << t->shift);
+    *block = memopt_i_max(NORM_BLOCK, (size_t)1 << t->shift);
     t->wide = are_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
            && are_spans(backward ? n->grad_output : n->output, n->type, n->width, per)
            && (!backward || are_spans(n->grad_input, n->type, n->width, per));
@@ -8924,17 +8793,17 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
                    && are_spans(n->shift, n->weight_type, n->width, per);
 }
 
-template <class T> static memopt_cuda_status norm_forward_of(const norm_task &t, size_t each, unsigned block,
-                                                             memopt_cuda_stream stream) {
+template <class T>
+static status_t norm_forward_of(const norm_task &t, size_t each, unsigned block, cudaStream_t stream) {
     enum { MOST = 32 * sizeof(T) / 16 };
     const size_t blocks = memopt_i_ceil_div(t.n.rows, (size_t)block >> t.shift);
 
-    if (!each) return MEMOPT_I_CUDA_RUN((norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
-    if (each == 1) return MEMOPT_I_CUDA_RUN((norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
+    if (!each) return CU_RUN((norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
+    if (each == 1) return CU_RUN((norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
+    return CU_RUN((norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status norm_forward(norm_task *t, memopt_cuda_stream stream) {
+PRUNED status_t norm_forward(norm_task *t, cudaStream_t stream) {
     const size_t per = 16 / memopt_type_bytes(t->n.type);
     size_t each;
     unsigned block;
@@ -8942,24 +8811,22 @@ PRUNED memopt_cuda_status norm_forward(norm_task *t, memopt_cuda_stream stream) 
     norm_partition(t, 0, &each, &block);
     t->wide = t->wide && are_spans(t->branch, t->n.type, t->n.width, per)
            && are_spans(t->residual, t->n.type, t->n.width, per);
-    return MEMOPT_I_CUDA_WITH(t->n.type, norm_forward_of<T>(*t, each, block, stream));
+    return CU_WITH(t->n.type, norm_forward_of<T>(*t, each, block, stream));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
-                                                        memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm, cudaStream_t stream) {
     norm_task t;
-    memopt_cuda_status s;
+    status_t s;
 
     if ((s = norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
     if ((s = norm_check(&t.n, 0)) != 0) return s;
     return norm_forward(&t, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_norm_residual_forward(const memopt_cuda_ops *, const memopt_norm *norm,
-                                                                 const void *d_branch, void *d_residual,
-                                                                 memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_norm_residual_forward(const memopt_cuda_ops *, const memopt_norm *norm,
+                                                       const void *d_branch, void *d_residual, cudaStream_t stream) {
     norm_task t;
-    memopt_cuda_status s;
+    status_t s;
 
     if ((s = norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
     const memopt_norm *n = &t.n;
@@ -8978,17 +8845,16 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_residual_forward(const memopt_cu
     return norm_forward(&t, stream);
 }
 
-PRUNED memopt_cuda_status norm_sums_bytes(const norm_task *t, size_t *bytes) {
+PRUNED status_t norm_sums_bytes(const norm_task *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
     return memopt_i_mul(t->n.width, 2 * sizeof(float), bytes) || memopt_i_mul(*bytes, groups, bytes)
            ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm,
-                                                        size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm, size_t *bytes) {
     norm_task t;
     size_t all;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = norm_resolve(norm, 0, &t)) != 0 || (s = norm_sums_bytes(&t, &all)) != 0) return s;
@@ -8997,46 +8863,44 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_scratch(const memopt_cuda_ops *,
 }
 
 /* Rows that no block can hold: columns first, then rows. */
-template <class T, bool BACK> static memopt_cuda_status norm_backward_long(const norm_task &t, size_t groups,
-                                                                           memopt_cuda_stream stream) {
-    enum { TILE = MEMOPT_I_CUDA_NORM_BLOCK * 16 / sizeof(T) };
+template <class T, bool BACK>
+static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream_t stream) {
+    enum { TILE = NORM_BLOCK * 16 / sizeof(T) };
     unsigned blocks, grid, rows;
-    memopt_cuda_status s;
+    status_t s;
 
     if ((s = grid_of(t.n.width, TILE, &blocks)) != 0
         || (s = grid_of(t.n.rows, 1, &rows)) != 0 || (s = grid_of(groups * blocks, 1, &grid)) != 0) return s;
-    if (t.sums)
-        s = MEMOPT_I_CUDA_RUN((norm_columns_kernel<T, BACK>), grid, MEMOPT_I_CUDA_NORM_BLOCK, 0, stream, t, blocks);
+    if (t.sums) s = CU_RUN((norm_columns_kernel<T, BACK>), grid, NORM_BLOCK, 0, stream, t, blocks);
     if (s || !t.n.grad_input) return s;
-    return MEMOPT_I_CUDA_RUN((norm_backward_long_kernel<T, BACK>), rows, MEMOPT_I_CUDA_NORM_THREADS_MAX, 0, stream, t);
+    return CU_RUN((norm_backward_long_kernel<T, BACK>), rows, NORM_THREADS_MAX, 0, stream, t);
 }
 
 template <class T, bool BACK>
-static memopt_cuda_status norm_backward_of(const norm_task &t, size_t each, unsigned block,
-                                           size_t groups, memopt_cuda_stream stream) {
+static status_t norm_backward_of(const norm_task &t, size_t each, unsigned block, size_t groups, cudaStream_t stream) {
     enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
 
     if (!each) return norm_backward_long<T, BACK>(t, groups, stream);
-    if (each == FEW) return MEMOPT_I_CUDA_RUN((norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
+    if (each == FEW) return CU_RUN((norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
+    return CU_RUN((norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
 
-PRUNED memopt_cuda_status norm_total(const norm_task *t, size_t groups, memopt_cuda_stream stream) {
+PRUNED status_t norm_total(const norm_task *t, size_t groups, cudaStream_t stream) {
     unsigned blocks;
     const memopt_norm *n = &t->n;
-    const memopt_cuda_status s = grid_of(n->width, 32, &blocks);
+    const status_t s = grid_of(n->width, 32, &blocks);
 
     if (s || (!n->grad_scale && !n->grad_shift)) return s;
-    return MEMOPT_I_CUDA_RUN(norm_total_kernel<>, (size_t)blocks * 2, 32 * slice_count(groups), 0, stream, t->sums,
-                             groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type, n->accumulate, blocks);
+    return CU_RUN(norm_total_kernel<>, (size_t)blocks * 2, 32 * slice_count(groups), 0, stream, t->sums, groups,
+                  n->width, n->grad_scale, n->grad_shift, n->gradient_type, n->accumulate, blocks);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
+                                               cudaStream_t stream) {
     norm_task t;
     size_t each, bytes, groups;
     unsigned block;
-    memopt_cuda_status s;
+    status_t s;
 
     if ((s = norm_resolve(norm, 1, &t)) != 0 || !t.n.width) return s;
     if ((s = norm_check(&t.n, 1)) != 0 || (s = norm_sums_bytes(&t, &bytes)) != 0) return s;
@@ -9046,8 +8910,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *
     t.sums = bytes ? static_cast<float *>(ops->d_scratch) : NULL;
     if (t.n.rows && (t.n.grad_input || t.sums)) {
         norm_partition(&t, 1, &each, &block);
-        s = MEMOPT_I_CUDA_WITH(t.n.type, t.n.input ? norm_backward_of<T,
-            false>(t, each, block, groups, stream) : norm_backward_of<T, true>(t, each, block, groups, stream));
+        s = CU_WITH(t.n.type, t.n.input ? norm_backward_of<T, false>(t, each, block, groups, stream)
+                                        : norm_backward_of<T, true>(t, each, block, groups, stream));
         if (s) return s;
     }
     return norm_total(&t, groups, stream);
@@ -9069,7 +8933,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_norm_backward(const memopt_cuda_ops *
    Ours       Activations, SwiGLU, dropout and biases, in `layer` and `linear`, are functors of this: they take a span
               at a time, because a branch for a span costs less than one for an element. */
 
-enum { MEMOPT_I_CUDA_FUSED_BLOCK = 256 };
+enum { FUSED_BLOCK = 256 };
 
 /* To 16 bytes; NULL is aligned. */
 PRUNED bool is_aligned(const void *p) { return !((uintptr_t)p & 15); }
@@ -9077,14 +8941,14 @@ PRUNED bool is_aligned(const void *p) { return !((uintptr_t)p & 15); }
 /* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
 typedef struct row_tiling { unsigned shift, tiles; } row_tiling;
 
-PRUNED memopt_cuda_status row_tiles(size_t rows, size_t width, size_t per, row_tiling *t, unsigned *blocks) {
+PRUNED status_t row_tiles(size_t rows, size_t width, size_t per, row_tiling *t, unsigned *blocks) {
     const size_t spans = memopt_i_ceil_div(width, per);
-    memopt_cuda_status s;
+    status_t s;
 
     t->shift = 0;
     while (t->shift < 8 && ((size_t)1 << t->shift) < spans) ++t->shift;
     if ((s = grid_of(spans, (size_t)1 << t->shift, &t->tiles)) != 0
-        || (s = grid_of(rows, (size_t)MEMOPT_I_CUDA_FUSED_BLOCK >> t->shift, blocks)) != 0) return s;
+        || (s = grid_of(rows, (size_t)FUSED_BLOCK >> t->shift, blocks)) != 0) return s;
     return grid_of((size_t)*blocks * t->tiles, 1, blocks);
 }
 
@@ -9094,7 +8958,7 @@ template <int N> CU_DEVICE size_t row_place(const row_tiling &t, size_t *at) {
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
 
     *at = (((size_t)tile << t.shift) + lane) * N;
-    return ((size_t)turn * MEMOPT_I_CUDA_FUSED_BLOCK + threadIdx.x) >> t.shift;
+    return ((size_t)turn * FUSED_BLOCK + threadIdx.x) >> t.shift;
 }
 
 /* ---- the arrays ---- */
@@ -9131,9 +8995,7 @@ template <class T, int S> struct fused_array { /* an input where T is const */
 
 template <class... A> struct fused_arrays;
 
-template <> struct fused_arrays<> {
-    static const int SIZE = 4, BYTES = 0, FORM = FUSED_FLAT, TOTALS = 0;
-};
+template <> struct fused_arrays<> { static const int SIZE = 4, BYTES = 0, FORM = FUSED_FLAT, TOTALS = 0; };
 
 template <class A, class... REST> struct fused_arrays<A, REST...> {
     typedef fused_arrays<REST...> others;
@@ -9179,7 +9041,7 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_READ> 
     }
     CU_MEMBER void open(float *x, unsigned turn) const { span_floats(x, span[turn]); }
     CU_MEMBER void close(const A &, const float *, const fused_place<N> &) {}
-    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
 
 template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_NUMBER> {
@@ -9187,11 +9049,9 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_NUMBER
 
     CU_MEMBER void begin(const A &a, size_t row) { value = load_one(a.at(row, 0)); }
     CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
-    CU_MEMBER void open(float *x, unsigned) const {
-        CU_UNROLL for (int i = 0; i < N; ++i) x[i] = value;
-    }
+    CU_MEMBER void open(float *x, unsigned) const { CU_UNROLL for (int i = 0; i < N; ++i) x[i] = value; }
     CU_MEMBER void close(const A &, const float *, const fused_place<N> &) {}
-    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
 
 template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_WRITE> {
@@ -9201,7 +9061,7 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_WRITE>
     CU_MEMBER void close(const A &a, const float *x, const fused_place<N> &p) {
         if (a.is_there()) span_put_floats<typename A::type, N>(a.at(p.row, p.at), x, p.left, p.wide);
     }
-    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+    CU_MEMBER void total(const A &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
 
 template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_TOTAL> {
@@ -9212,10 +9072,9 @@ template <class A, int N, int TURNS> struct fused_held<A, N, TURNS, FUSED_TOTAL>
     CU_MEMBER void fetch(const A &, const fused_place<N> &) {}
     CU_MEMBER void open(float *, unsigned) const {}
     CU_MEMBER void close(const A &, const float *x, const fused_place<N> &p) {
-        CU_UNROLL for (int i = 0; i < N; ++i)
-            if ((unsigned)i < p.left) sum = fold::of(sum, x[i]);
+        CU_UNROLL for (int i = 0; i < N; ++i) if ((unsigned)i < p.left) sum = fold::of(sum, x[i]);
     }
-    CU_MEMBER void total(const A &a, size_t row, bool writes, unsigned shift, float (*red)[MEMOPT_I_CUDA_NORM_WARPS]) {
+    CU_MEMBER void total(const A &a, size_t row, bool writes, unsigned shift, float (*red)[NORM_WARPS]) {
         const float all = row_fold<fold>(sum, shift, *red);
         if (writes) store_one(a.at(row, 0), memopt_i_sum(all, 0.0f)); /* 0 for -0 */
     }
@@ -9231,7 +9090,7 @@ template <int N, int TURNS> struct fused_thread<N, TURNS> {
     CU_MEMBER void run(const F &f, const fused_arrays<> &, const fused_place<N> &p, X &...x) {
         f(p, x...);
     }
-    CU_MEMBER void total(const fused_arrays<> &, size_t, bool, unsigned, float (*)[MEMOPT_I_CUDA_NORM_WARPS]) {}
+    CU_MEMBER void total(const fused_arrays<> &, size_t, bool, unsigned, float (*)[NORM_WARPS]) {}
 };
 
 template <int N, int TURNS, class A, class... REST> struct fused_thread<N, TURNS, A, REST...> {
@@ -9256,7 +9115,7 @@ template <int N, int TURNS, class A, class... REST> struct fused_thread<N, TURNS
         held.close(a.first, x, p);
     }
     CU_MEMBER void total(const fused_arrays<A, REST...> &a, size_t row, bool writes, unsigned shift,
-                         float (*red)[MEMOPT_I_CUDA_NORM_WARPS]) {
+                         float (*red)[NORM_WARPS]) {
         held.total(a.first, row, writes, shift, red);
         rest.total(a.rest, row, writes, shift, red + (A::PART == FUSED_TOTAL));
     }
@@ -9275,7 +9134,7 @@ typedef struct fused_task {
 /* Which elements a thread of a flat pass has at a turn. A functor that wants others has a place_of() of its own. */
 struct fused_spans {
     template <int N, int TURNS> CU_MEMBER static size_t place_of(unsigned turn) {
-        enum { STEP = MEMOPT_I_CUDA_FUSED_BLOCK * N };
+        enum { STEP = FUSED_BLOCK * N };
         return (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N + (size_t)turn * STEP;
     }
 };
@@ -9292,8 +9151,8 @@ template <int FORM, int N, int TURNS, class F> CU_DEVICE fused_place<N> place_of
     return p;
 }
 
-template <int FORM, class F, class ARRAYS> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FUSED_BLOCK)
-fused_kernel(F f, ARRAYS a, fused_task t) {
+template <int FORM, class F, class ARRAYS>
+static __global__ void __launch_bounds__(FUSED_BLOCK) fused_kernel(F f, ARRAYS a, fused_task t) {
     enum { N = ARRAYS::SPAN, TURNS = FORM == FUSED_FLAT ? ARRAYS::TURNS : 1 };
     decltype(thread_of<N, TURNS>(a)) thread;
     uint32_t kept[TURNS] = { 0 };
@@ -9313,12 +9172,12 @@ fused_kernel(F f, ARRAYS a, fused_task t) {
 }
 
 /* Threads of rows that are not there find nothing, and take part in the barriers. */
-template <class F, class ARRAYS> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FUSED_BLOCK)
-fused_sums_kernel(F f, ARRAYS a, fused_task t) {
+template <class F, class ARRAYS>
+static __global__ void __launch_bounds__(FUSED_BLOCK) fused_sums_kernel(F f, ARRAYS a, fused_task t) {
     enum { N = ARRAYS::SPAN, TURNS = ARRAYS::TURNS };
-    MEMOPT_I_CUDA_SHARED(float, red, [ARRAYS::TOTALS][MEMOPT_I_CUDA_NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(float, red, [ARRAYS::TOTALS][NORM_WARPS]);
     decltype(thread_of<N, TURNS>(a)) thread;
-    const size_t row = ((size_t)blockIdx.x * MEMOPT_I_CUDA_FUSED_BLOCK + threadIdx.x) >> t.tiling.shift;
+    const size_t row = ((size_t)blockIdx.x * FUSED_BLOCK + threadIdx.x) >> t.tiling.shift;
     const unsigned lane = threadIdx.x & ((1u << t.tiling.shift) - 1);
     const bool there = row < t.rows;
     uint32_t kept[TURNS] = { 0 };
@@ -9349,50 +9208,47 @@ PRUNED bool fused_wide(const fused_arrays<> &, int) { return true; }
 
 template <class A, class... REST> static bool fused_wide(const fused_arrays<A, REST...> &a, int n) {
     const size_t bytes = memopt_i_min(16, (size_t)(A::SIZE * n));
-    const bool wide = !A::IS_SPAN || !a.first.data
-                   || !(((uintptr_t)a.first.data | a.first.stride * A::SIZE) & (bytes - 1));
+    const bool wide =
+        !A::IS_SPAN || !a.first.data || !(((uintptr_t)a.first.data | a.first.stride * A::SIZE) & (bytes - 1));
     return wide && fused_wide(a.rest, n);
 }
 
 template <int FORM> struct fused_launch {
     template <class F, class ARRAYS>
-    static memopt_cuda_status run(const F &f, const ARRAYS &a, fused_task t, memopt_cuda_stream stream) {
+    static status_t run(const F &f, const ARRAYS &a, fused_task t, cudaStream_t stream) {
         unsigned blocks;
-        const memopt_cuda_status s = row_tiles(t.rows, t.columns, ARRAYS::SPAN, &t.tiling, &blocks);
+        const status_t s = row_tiles(t.rows, t.columns, ARRAYS::SPAN, &t.tiling, &blocks);
 
         if (s) return s;
-        return MEMOPT_I_CUDA_RUN((fused_kernel<FORM, F, ARRAYS>), blocks, MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream,
-                                 f, a, t);
+        return CU_RUN((fused_kernel<FORM, F, ARRAYS>), blocks, FUSED_BLOCK, 0, stream, f, a, t);
     }
 };
 
 template <> struct fused_launch<FUSED_FLAT> {
     template <class F, class ARRAYS>
-    static memopt_cuda_status run(const F &f, const ARRAYS &a, fused_task t, memopt_cuda_stream stream) {
-        enum { TILE = MEMOPT_I_CUDA_FUSED_BLOCK * ARRAYS::SPAN * ARRAYS::TURNS };
+    static status_t run(const F &f, const ARRAYS &a, fused_task t, cudaStream_t stream) {
+        enum { TILE = FUSED_BLOCK * ARRAYS::SPAN * ARRAYS::TURNS };
 
         t.columns *= t.rows; /* one row; no array has another's */
         t.rows = 1;
-        return MEMOPT_I_CUDA_RUN((fused_kernel<FUSED_FLAT, F, ARRAYS>), memopt_i_ceil_div(t.columns, TILE),
-                                 MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream, f, a, t);
+        return CU_RUN((fused_kernel<FUSED_FLAT, F, ARRAYS>), memopt_i_ceil_div(t.columns, TILE), FUSED_BLOCK, 0, stream,
+                      f, a, t);
     }
 };
 
 template <> struct fused_launch<FUSED_SUMS> {
     template <class F, class ARRAYS>
-    static memopt_cuda_status run(const F &f, const ARRAYS &a, fused_task t, memopt_cuda_stream stream) {
+    static status_t run(const F &f, const ARRAYS &a, fused_task t, cudaStream_t stream) {
         t.tiling.shift = row_shift(memopt_i_ceil_div(t.columns, ARRAYS::SPAN), 2 * ARRAYS::TURNS);
         t.tiling.shift = (unsigned)memopt_i_min(t.tiling.shift, 8);
-        return MEMOPT_I_CUDA_RUN((fused_sums_kernel<F, ARRAYS>),
-                                 memopt_i_ceil_div(t.rows, (size_t)MEMOPT_I_CUDA_FUSED_BLOCK >> t.tiling.shift),
-                                 MEMOPT_I_CUDA_FUSED_BLOCK, 0, stream, f, a, t);
+        return CU_RUN((fused_sums_kernel<F, ARRAYS>), memopt_i_ceil_div(t.rows, (size_t)FUSED_BLOCK >> t.tiling.shift),
+                                 FUSED_BLOCK, 0, stream, f, a, t);
     }
 };
 
 /* Everything has been checked. */
 template <class F, class... A>
-static memopt_cuda_status fused_run(const F &f, size_t rows, size_t columns, const fused_arrays<A...> &a,
-                                    memopt_cuda_stream stream) {
+static status_t fused_run(const F &f, size_t rows, size_t columns, const fused_arrays<A...> &a, cudaStream_t stream) {
     typedef fused_arrays<A...> arrays;
     fused_task t;
 
@@ -9433,7 +9289,7 @@ struct dropout : drawn {
 
     template <int N, int TURNS> CU_MEMBER static size_t place_of(unsigned turn) {
         enum { PER = 16 / N };
-        const size_t pair = (size_t)blockIdx.x * MEMOPT_I_CUDA_FUSED_BLOCK + threadIdx.x;
+        const size_t pair = (size_t)blockIdx.x * FUSED_BLOCK + threadIdx.x;
         return pair / PER * 32 + pair % PER * N + turn * 16;
     }
 
@@ -9443,8 +9299,8 @@ struct dropout : drawn {
         uint32_t stays = 0;
 
         if (first % 32) {
-            CU_UNROLL for (int i = 0; i < N; ++i)
-                stays |= (uint32_t)(memopt_i_noise16(by, first + p.at + (unsigned)i) >= threshold) << i;
+            CU_UNROLL for (int i = 0; i < N; ++i) stays |=
+                (uint32_t)(memopt_i_noise16(by, first + p.at + (unsigned)i) >= threshold) << i;
             return stays;
         }
         if (p.turn) return p.kept[p.turn];
@@ -9485,7 +9341,7 @@ typedef struct fused_matrix {
     int         type, is_result;
 } fused_matrix;
 
-PRUNED memopt_cuda_status fused_matrix_check(fused_matrix *m) {
+PRUNED status_t fused_matrix_check(fused_matrix *m) {
     const size_t size = memopt_type_bytes((memopt_type)m->type);
 
     m->bytes = 0;
@@ -9508,13 +9364,13 @@ PRUNED bool fused_overlap(const fused_matrix *a, const fused_matrix *b) {
     return (a->is_result || b->is_result) && !same && memopt_i_gemm_overlap(&x, a->bytes, &y, b->bytes);
 }
 
-PRUNED memopt_cuda_status fused_resolve(fused_arrays<> *, fused_matrix *, size_t, size_t) { return 0; }
+PRUNED status_t fused_resolve(fused_arrays<> *, fused_matrix *, size_t, size_t) { return 0; }
 
 /* Strides, and the arrays as matrices. */
 template <class A, class... REST>
-static memopt_cuda_status fused_resolve(fused_arrays<A, REST...> *a, fused_matrix *m, size_t rows, size_t columns) {
+static status_t fused_resolve(fused_arrays<A, REST...> *a, fused_matrix *m, size_t rows, size_t columns) {
     const bool shared = A::SHAPE == FUSED_ROW || A::SHAPE == FUSED_ONE;
-    memopt_cuda_status s;
+    status_t s;
 
     if (A::SHAPE == FUSED_EACH) a->first.stride = columns;
     m->data = a->first.data;
@@ -9560,11 +9416,11 @@ template <class T> static fused_array<T, FUSED_MAX> memopt_cuda_fused_row_max(T 
 template <class... A> static fused_arrays<A...> memopt_cuda_fused_arrays(const A &...a) { return fused_list(a...); }
 
 template <class F, class... A>
-static memopt_cuda_status memopt_cuda_fused_run(const F &f, size_t rows, size_t columns, fused_arrays<A...> arrays,
-                                                memopt_cuda_stream stream) {
+static status_t memopt_cuda_fused_run(const F &f, size_t rows, size_t columns, fused_arrays<A...> arrays,
+                                      cudaStream_t stream) {
     enum { COUNT = sizeof...(A) };
     fused_matrix m[COUNT + 1];
-    memopt_cuda_status s = fused_resolve(&arrays, m, rows, columns);
+    status_t s = fused_resolve(&arrays, m, rows, columns);
 
     if (s) return s;
     for (int i = 0; i < COUNT; ++i)
@@ -9629,16 +9485,16 @@ PRUNED CU_MEMBER float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_no
    Cost       GELU and SiLU are about 50 instructions an element: in 16 bits these take longer than the memory.
    Trap       A token's rows are one chain of additions, so one block's for each 1,024 columns (float32: 512). */
 
-enum { MEMOPT_I_CUDA_LAYER_BLOCK = 256, MEMOPT_I_CUDA_LAYER_TURNS = 4 };
+enum { LAYER_BLOCK = 256, LAYER_TURNS = 4 };
 
 /* N floats into an array of any type */
-template <class T, int N> CU_DEVICE void put_floats_of(void *data, size_t at, const float *x, unsigned left,
-                                                       bool wide) {
+template <class T, int N>
+CU_DEVICE void put_floats_of(void *data, size_t at, const float *x, unsigned left, bool wide) {
     span_put(static_cast<T *>(data) + at, span_of<T, N>(x), left, wide);
 }
 
-template <int N> CU_DEVICE void put_floats(void *data, memopt_type type, size_t at, const float *x,
-                                           unsigned left, bool wide) {
+template <int N>
+CU_DEVICE void put_floats(void *data, memopt_type type, size_t at, const float *x, unsigned left, bool wide) {
     if (type == MEMOPT_TYPE_F32) put_floats_of<float, N>(data, at, x, left, wide);
     else if (type == MEMOPT_TYPE_BF16) put_floats_of<bf16_t, N>(data, at, x, left, wide);
     else put_floats_of<f16_t, N>(data, at, x, left, wide);
@@ -9693,8 +9549,7 @@ struct activation_gradient : fused_spans { /* y: the output once more */
     }
 };
 
-template <class T> static memopt_cuda_status act_launch(const memopt_activation_args *x, int backward,
-                                                        memopt_cuda_stream stream) {
+template <class T> static status_t act_launch(const memopt_activation_args *x, int backward, cudaStream_t stream) {
     const fused_array<const T, FUSED_EACH> in = array_of<FUSED_EACH>((const T *)x->input, 0);
     T *out = static_cast<T *>(x->output);
 
@@ -9705,27 +9560,26 @@ template <class T> static memopt_cuda_status act_launch(const memopt_activation_
                                 array_of<FUSED_EACH>((T *)x->grad_input, 0), array_of<FUSED_MAYBE>(out, 0)), stream);
 }
 
-PRUNED memopt_cuda_status act_run(const memopt_activation_args *x, int backward, memopt_cuda_stream stream) {
-    memopt_cuda_status s;
+PRUNED status_t act_run(const memopt_activation_args *x, int backward, cudaStream_t stream) {
+    status_t s;
 
     if (!x || memopt_i_activation_is_invalid(x->activation) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
-    const array a[] = {
-        { x->input, x->n, x->type, 1, 0 },
+    const array a[] = { { x->input, x->n, x->type, 1, 0 },
         { x->output, x->n, x->type, !backward, 1 },
         { x->grad_output, x->n, x->type, 1, 0 },
         { x->grad_input, x->n, x->type, 1, 1 } };
     if ((s = arrays_check(a, backward ? 4 : 2)) != 0 || !x->n || (s = ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, act_launch<T>(x, backward, stream));
+    return CU_WITH(x->type, act_launch<T>(x, backward, stream));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_activation_forward(const memopt_cuda_ops *, const memopt_activation_args *x,
-                                                              memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_activation_forward(const memopt_cuda_ops *, const memopt_activation_args *x,
+                                                    cudaStream_t stream) {
     return act_run(x, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_activation_backward(const memopt_cuda_ops *, const memopt_activation_args *x,
-                                                               memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_activation_backward(const memopt_cuda_ops *, const memopt_activation_args *x,
+                                                     cudaStream_t stream) {
     return act_run(x, 1, stream);
 }
 
@@ -9741,13 +9595,12 @@ struct swiglu_gradient : fused_spans {
     template <int N>
     CU_MEMBER void operator()(const fused_place<N> &, float (&gate)[N], float (&up)[N], float (&g)[N],
                               float (&grad_gate)[N], float (&grad_up)[N], float (&y)[N]) const {
-        CU_UNROLL for (int i = 0; i < N; ++i)
-            grad_gate[i] = memopt_i_v1_swiglu_grad(gate[i], up[i], g[i], grad_up + i, y + i);
+        CU_UNROLL for (int i = 0; i < N; ++i) grad_gate[i] =
+            memopt_i_v1_swiglu_grad(gate[i], up[i], g[i], grad_up + i, y + i);
     }
 };
 
-template <class T>
-static memopt_cuda_status swiglu_of(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
+template <class T> static status_t swiglu_of(const memopt_swiglu *x, int backward, cudaStream_t stream) {
     const size_t width = x->width;
     const T *in = static_cast<const T *>(x->input);
     T *grad = static_cast<T *>(x->grad_input);
@@ -9764,76 +9617,68 @@ static memopt_cuda_status swiglu_of(const memopt_swiglu *x, int backward, memopt
                      stream);
 }
 
-PRUNED memopt_cuda_status swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
-    memopt_cuda_status s;
+PRUNED status_t swiglu_run(const memopt_swiglu *x, int backward, cudaStream_t stream) {
+    status_t s;
     size_t width, n;
 
     if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(2, x->width, &width) || memopt_i_ops_too_large(x->rows, width, x->type))
         return MEMOPT_ERR_OVERFLOW;
     n = x->rows * width;
-    const array a[] = {
-        { x->input, n, x->type, 1, 0 },
+    const array a[] = { { x->input, n, x->type, 1, 0 },
         { x->output, n / 2, x->type, !backward, 1 },
         { x->grad_output, n / 2, x->type, 1, 0 },
         { x->grad_input, n, x->type, 1, 1 } };
     if ((s = arrays_check(a, backward ? 4 : 2)) != 0 || !n || (s = ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, swiglu_of<T>(x, backward, stream));
+    return CU_WITH(x->type, swiglu_of<T>(x, backward, stream));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x,
-                                                          memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x, cudaStream_t stream) {
     return swiglu_run(x, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_swiglu_backward(const memopt_cuda_ops *, const memopt_swiglu *x,
-                                                           memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_swiglu_backward(const memopt_cuda_ops *, const memopt_swiglu *x, cudaStream_t stream) {
     return swiglu_run(x, 1, stream);
 }
 
 /* ---- dropout ---- */
-PRUNED memopt_cuda_status dropout_run(const memopt_dropout *x, int backward, const memopt_noise *d_noise,
-                                      memopt_cuda_stream stream) {
+PRUNED status_t dropout_run(const memopt_dropout *x, int backward, const memopt_noise *d_noise, cudaStream_t stream) {
     dropout t;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!x || !(x->rate >= 0 && x->rate < 1) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
-    const array a[] = {
-        { backward ? x->grad_output : x->input, x->n, x->type, 1, 0 },
+    const array a[] = { { backward ? x->grad_output : x->input, x->n, x->type, 1, 0 },
         { backward ? NULL : x->residual, x->n, x->type, 0, 0 },
         { backward ? x->grad_input : x->output, x->n, x->type, 1, 1 } };
     if ((s = arrays_check(a, 3)) != 0 || !x->n || (s = ready()) != 0) return s;
     static_cast<drawn &>(t) = drawn_with(x->rate, x->noise, x->first);
     t.has_base = a[1].data != NULL;
     t.d_noise = d_noise;
-    return MEMOPT_I_CUDA_WITH(x->type, fused_run(
-        t, 1, x->n,
+    return CU_WITH(x->type, fused_run(t, 1, x->n,
         fused_list(array_of<FUSED_EACH>((const T *)a[0].data, 0), array_of<FUSED_MAYBE>((const T *)a[1].data, 0),
                    array_of<FUSED_EACH>((T *)(backward ? x->grad_input : x->output), 0)), stream));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
-                                                           memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                 cudaStream_t stream) {
     return dropout_run(x, 0, NULL, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
-                                                            memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                  cudaStream_t stream) {
     return dropout_run(x, 1, NULL, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_dropout_forward_with_noise(const memopt_cuda_ops *, const memopt_dropout *x,
-                                                                      const memopt_noise *d_noise,
-                                                                      memopt_cuda_stream stream) {
-    const memopt_cuda_status s = pointer(d_noise, sizeof(uint32_t));
+PUBLIC status_t api::memopt_cuda_dropout_forward_with_noise(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                            const memopt_noise *d_noise, cudaStream_t stream) {
+    const status_t s = pointer(d_noise, sizeof(uint32_t));
     return s ? s : dropout_run(x, 0, d_noise, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_dropout_backward_with_noise(const memopt_cuda_ops *, const memopt_dropout *x,
-                                                                       const memopt_noise *d_noise,
-                                                                       memopt_cuda_stream stream) {
-    const memopt_cuda_status s = pointer(d_noise, sizeof(uint32_t));
+PUBLIC status_t api::memopt_cuda_dropout_backward_with_noise(const memopt_cuda_ops *, const memopt_dropout *x,
+                                                             const memopt_noise *d_noise, cudaStream_t stream) {
+    const status_t s = pointer(d_noise, sizeof(uint32_t));
     return s ? s : dropout_run(x, 1, d_noise, stream);
 }
 
@@ -9843,7 +9688,7 @@ CU_DEVICE bool is_token(int32_t id, size_t vocabulary) { return id >= 0 && (size
 /* 64 bits take five times as long */
 CU_DEVICE size_t remainder(size_t a, size_t b) { return (a | b) >> 32 ? a % b : (size_t)((uint32_t)a % (uint32_t)b); }
 
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+template <class T> static __global__ void __launch_bounds__(LAYER_BLOCK)
 embedding_kernel(row_tiling t, memopt_embedding x, bool wide, bool wide_weights) {
     enum { N = 16 / sizeof(T) };
     size_t at;
@@ -9865,8 +9710,8 @@ embedding_kernel(row_tiling t, memopt_embedding x, bool wide, bool wide_weights)
 }
 
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
-PRUNED memopt_cuda_status embedding_check(const memopt_embedding *x, const void *rows, const void *of,
-                                          const void *positions, memopt_type type, int needed) {
+PRUNED status_t embedding_check(const memopt_embedding *x, const void *rows, const void *of, const void *positions,
+                                memopt_type type, int needed) {
     size_t n;
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type)) return MEMOPT_ERR_ARGUMENT;
@@ -9883,32 +9728,31 @@ PRUNED memopt_cuda_status embedding_check(const memopt_embedding *x, const void 
     return arrays_check(a, 4);
 }
 
-template <class T> static memopt_cuda_status embedding_of(const memopt_embedding *x, memopt_cuda_stream stream) {
+template <class T> static status_t embedding_of(const memopt_embedding *x, cudaStream_t stream) {
     enum { N = 16 / sizeof(T) };
     row_tiling t;
     unsigned blocks;
-    const memopt_cuda_status s = row_tiles(x->rows, x->width, N, &t, &blocks);
+    const status_t s = row_tiles(x->rows, x->width, N, &t, &blocks);
     const bool wide = are_spans(x->output, x->type, x->width, N);
     const bool wide_weights = are_spans(x->tokens, x->weight_type, x->width, N)
                            && are_spans(x->positions, x->weight_type, x->width, N);
 
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN((embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x,
-                             wide, wide_weights);
+    return CU_RUN((embedding_kernel<T>), blocks, LAYER_BLOCK, 0, stream, t, *x, wide, wide_weights);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
-                                                             memopt_cuda_stream stream) {
-    memopt_cuda_status s;
+PUBLIC status_t api::memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
+                                                   cudaStream_t stream) {
+    status_t s;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = ready()) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, embedding_of<T>(x, stream));
+    return CU_WITH(x->type, embedding_of<T>(x, stream));
 }
 
 /* ---- the gradient of an embedding ---- */
-enum { MEMOPT_I_CUDA_TOKEN_BLOCK = 128, MEMOPT_I_CUDA_TOKEN_LIST = 1024, MEMOPT_I_CUDA_TOKEN_TURNS = 4 };
+enum { TOKEN_BLOCK = 128, TOKEN_LIST = 1024, TOKEN_TURNS = 4 };
 
 typedef struct token_tables { /* tables of scratch, in this order; room and those before `start` begin with 0 */
     uint32_t *room;        /* of lists that has been given away */
@@ -9929,23 +9773,23 @@ CU_DEVICE bool token_of(const token_tables &t, uint32_t *row, uint32_t *id) {
     return true;
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) token_count_kernel(token_tables t) {
+PRUNED __global__ void __launch_bounds__(LAYER_BLOCK) token_count_kernel(token_tables t) {
     uint32_t row, id;
     if (!token_of(t, &row, &id)) return;
     atomicAdd(t.count + id, 1u);
     atomicMax(t.last + id, row + 1);
 }
 
-CU_DEVICE bool token_listed(uint32_t count) { return count > 1 && count <= MEMOPT_I_CUDA_TOKEN_LIST; }
+CU_DEVICE bool token_listed(uint32_t count) { return count > 1 && count <= TOKEN_LIST; }
 
 /* Room for lists: where one lies is left to chance, and nobody asks. */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) token_room_kernel(token_tables t) {
+PRUNED __global__ void __launch_bounds__(LAYER_BLOCK) token_room_kernel(token_tables t) {
     uint32_t row, id;
     if (!token_of(t, &row, &id) || t.last[id] != row + 1) return;
     if (token_listed(t.count[id])) t.start[id] = atomicAdd(t.room, t.count[id]);
 }
 
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) token_list_kernel(token_tables t) {
+PRUNED __global__ void __launch_bounds__(LAYER_BLOCK) token_list_kernel(token_tables t) {
     uint32_t row, id;
     if (!token_of(t, &row, &id) || !token_listed(t.count[id])) return;
     t.list[atomicAdd(t.start + id, 1u)] = row;
@@ -9957,13 +9801,13 @@ template <int N> struct token_sum {
     uint32_t turn; /* of 256 rows: a sum of 16 bits is rounded at the end of each that it takes part in */
 };
 
-template <class T, int N> CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row,
-                                                   memopt_type type) {
+template <class T, int N>
+CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row, memopt_type type) {
     const uint32_t turn = (uint32_t)(row / MEMOPT_I_LAYER_ROWS);
 
     if (type != MEMOPT_TYPE_F32 && turn != sum->turn) {
-        CU_UNROLL for (int i = 0; i < N; ++i)
-            sum->x[i] = type == MEMOPT_TYPE_BF16 ? memopt_from_bf16(memopt_to_bf16(sum->x[i]))
+        CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = type == MEMOPT_TYPE_BF16
+                                                            ? memopt_from_bf16(memopt_to_bf16(sum->x[i]))
                                                  : memopt_from_f16(memopt_to_f16(sum->x[i]));
     }
     sum->turn = turn;
@@ -9973,15 +9817,14 @@ template <class T, int N> CU_DEVICE void token_add(token_sum<N> *sum, const row_
 /* `count` rows of the gradient, in the order they have in shared memory; several of them under way */
 template <class T, int N> CU_DEVICE void token_rows(token_sum<N> *sum, const T *g, size_t width, const uint32_t *rows,
                                                     unsigned count, unsigned left, bool wide, memopt_type type) {
-    enum { TURNS = MEMOPT_I_CUDA_TOKEN_TURNS };
+    enum { TURNS = TOKEN_TURNS };
 
     for (unsigned k = 0; k < count; k += TURNS) {
         row_span<T, N> s[TURNS];
 
-        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i)
-            if (k + i < count) span_get(&s[i], g + rows[k + i] * width, left, wide);
-        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i)
-            if (k + i < count) token_add(sum, s[i], rows[k + i], type);
+        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i) if (k + i < count)
+            span_get(&s[i], g + rows[k + i] * width, left, wide);
+        CU_UNROLL for (unsigned i = 0; i < TURNS; ++i) if (k + i < count) token_add(sum, s[i], rows[k + i], type);
     }
 }
 
@@ -10003,7 +9846,7 @@ CU_DEVICE unsigned token_find(const token_tables &t, int32_t id, size_t first, u
     const unsigned warp = threadIdx.x / 32;
     const unsigned lane = threadIdx.x % 32;
     const unsigned warps = blockDim.x / 32;
-    const unsigned part = MEMOPT_I_CUDA_TOKEN_LIST / warps;
+    const unsigned part = TOKEN_LIST / warps;
     unsigned count = 0;
     unsigned before = 0;
     unsigned all = 0;
@@ -10031,14 +9874,14 @@ CU_DEVICE unsigned token_find(const token_tables &t, int32_t id, size_t first, u
 }
 
 /* A block for some columns of a row's token, if that is its last row. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
+template <class T> static __global__ void __launch_bounds__(TOKEN_BLOCK)
 token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_type type,
                  int accumulate, unsigned tiles, bool wide, bool wide_grad) {
     enum { N = 16 / sizeof(T) };
 
-    MEMOPT_I_CUDA_SHARED(uint32_t, mixed, [MEMOPT_I_CUDA_TOKEN_LIST]);
-    MEMOPT_I_CUDA_SHARED(uint32_t, rows, [MEMOPT_I_CUDA_TOKEN_LIST]);
-    MEMOPT_I_CUDA_SHARED(unsigned, found, [MEMOPT_I_CUDA_TOKEN_BLOCK / 32]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, mixed, [TOKEN_LIST]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, rows, [TOKEN_LIST]);
+    MEMOPT_I_CUDA_SHARED(unsigned, found, [TOKEN_BLOCK / 32]);
     const size_t row = blockIdx.x / tiles;
     const size_t at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
     const unsigned left = left_of<N>(width, at);
@@ -10053,11 +9896,11 @@ token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_ty
         row_span<T, N> s;
         span_get(&s, g + row * width + at, left, wide);
         token_add(&sum, s, row, MEMOPT_TYPE_F32);
-    } else if (count <= MEMOPT_I_CUDA_TOKEN_LIST) {
+    } else if (count <= TOKEN_LIST) {
         token_sort(t.list + (t.start[id] - count), mixed, rows, count);
         token_rows<T, N>(&sum, g + at, width, rows, count, left, wide, type);
     } else
-        for (size_t first = 0; first <= row; first += MEMOPT_I_CUDA_TOKEN_LIST) {
+        for (size_t first = 0; first <= row; first += TOKEN_LIST) {
             const unsigned some = token_find(t, id, first, rows, found);
             token_rows<T, N>(&sum, g + at, width, rows, some, left, wide, type);
             __syncthreads(); /* rows are used again */
@@ -10066,10 +9909,10 @@ token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_ty
 }
 
 /* A block for some columns of a position: rows position, position + length, ... */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
+template <class T> static __global__ void __launch_bounds__(TOKEN_BLOCK)
 position_sum_kernel(const T *g, void *grad, size_t count, size_t length, size_t width, memopt_type type,
                     int accumulate, unsigned tiles, bool wide, bool wide_grad) {
-    enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_TOKEN_TURNS };
+    enum { N = 16 / sizeof(T), TURNS = TOKEN_TURNS };
     const size_t position = blockIdx.x / tiles;
     const size_t at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
     const unsigned left = left_of<N>(width, at);
@@ -10084,13 +9927,13 @@ position_sum_kernel(const T *g, void *grad, size_t count, size_t length, size_t 
             const size_t row = position + (k + (size_t)i) * length;
             if (row < count) span_get(&s[i], g + row * width + at, left, wide);
         }
-        CU_UNROLL for (int i = 0; i < TURNS; ++i)
-            if (position + (k + (size_t)i) * length < count) token_add(&sum, s[i], 0, MEMOPT_TYPE_F32);
+        CU_UNROLL for (int i = 0; i < TURNS; ++i) if (position + (k + (size_t)i) * length < count)
+            token_add(&sum, s[i], 0, MEMOPT_TYPE_F32);
     }
     put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
 }
 
-PRUNED memopt_cuda_status clear(void *p, size_t bytes, memopt_cuda_stream stream) {
+PRUNED status_t clear(void *p, size_t bytes, cudaStream_t stream) {
     return bytes ? taken(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
 
@@ -10102,7 +9945,7 @@ PRUNED void tokens_lay_out(const memopt_embedding *x, token_tables *t, memopt_ca
     t->list = (uint32_t *)memopt_carve(c, x->rows, sizeof *t->list, sizeof *t->list);
 }
 
-PRUNED memopt_cuda_status tokens_bytes(const memopt_embedding *x, size_t *bytes) {
+PRUNED status_t tokens_bytes(const memopt_embedding *x, size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     token_tables none;
 
@@ -10111,10 +9954,9 @@ PRUNED memopt_cuda_status tokens_bytes(const memopt_embedding *x, size_t *bytes)
     return c.overflow || x->rows > 0x7fffffffu || x->vocabulary > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_embedding_scratch(const memopt_cuda_ops *, const memopt_embedding *x,
-                                                             size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_embedding_scratch(const memopt_cuda_ops *, const memopt_embedding *x, size_t *bytes) {
     size_t all;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if (!x) return MEMOPT_ERR_ARGUMENT;
@@ -10124,27 +9966,26 @@ PUBLIC memopt_cuda_status api::memopt_cuda_embedding_scratch(const memopt_cuda_o
 }
 
 /* The tables, by three kernels. */
-PRUNED memopt_cuda_status tokens_make(const memopt_embedding *x, void *scratch, token_tables *t,
-                                      memopt_cuda_stream stream) {
+PRUNED status_t tokens_make(const memopt_embedding *x, void *scratch, token_tables *t, cudaStream_t stream) {
     const size_t v = x->vocabulary;
-    const size_t blocks = memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_LAYER_BLOCK);
+    const size_t blocks = memopt_i_ceil_div(x->rows, LAYER_BLOCK);
     memopt_carver c = memopt_carver_begin(scratch);
-    memopt_cuda_status s;
+    status_t s;
 
     tokens_lay_out(x, t, &c);
     t->ids = x->ids;
     t->rows = x->rows;
     t->vocabulary = v;
     s = clear(t->room, (1 + 2 * v) * sizeof(uint32_t), stream);
-    if (!s) s = MEMOPT_I_CUDA_RUN(token_count_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    if (!s) s = MEMOPT_I_CUDA_RUN(token_room_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    if (!s) s = MEMOPT_I_CUDA_RUN(token_list_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = CU_RUN(token_count_kernel<>, blocks, LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = CU_RUN(token_room_kernel<>, blocks, LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = CU_RUN(token_list_kernel<>, blocks, LAYER_BLOCK, 0, stream, *t);
     return s;
 }
 
 /* Sums, when the tables are there. Positions that no row has, and tokens, begin with 0 unless they are added to. */
-template <class T> static memopt_cuda_status embedding_sums(const memopt_embedding *x, const token_tables *t,
-                                                            memopt_cuda_stream stream) {
+template <class T>
+static status_t embedding_sums(const memopt_embedding *x, const token_tables *t, cudaStream_t stream) {
     enum { N = 16 / sizeof(T) };
     const size_t row_bytes = x->width * memopt_type_bytes(x->gradient_type);
     const size_t spans = memopt_i_ceil_div(x->width, N);
@@ -10153,9 +9994,9 @@ template <class T> static memopt_cuda_status embedding_sums(const memopt_embeddi
     const T *g = static_cast<const T *>(x->grad_output);
     unsigned block = 32;
     unsigned tiles, blocks;
-    memopt_cuda_status s;
+    status_t s;
 
-    while (block < MEMOPT_I_CUDA_TOKEN_BLOCK && block < spans) block *= 2;
+    while (block < TOKEN_BLOCK && block < spans) block *= 2;
     if ((s = grid_of(spans, block, &tiles)) != 0) return s;
     if (x->grad_tokens) {
         const bool whole = are_spans(x->grad_tokens, x->gradient_type, x->width, N);
@@ -10163,8 +10004,8 @@ template <class T> static memopt_cuda_status embedding_sums(const memopt_embeddi
         if ((s = grid_of(x->rows * tiles, 1, &blocks)) != 0) return s;
         if (!x->accumulate) s = clear(x->grad_tokens, x->vocabulary * row_bytes, stream);
         if (!s)
-            s = MEMOPT_I_CUDA_RUN((token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens,
-                                  x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
+            s = CU_RUN((token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens, x->width,
+                       x->gradient_type, x->accumulate, tiles, wide, whole);
         if (s) return s;
     }
     if (!x->grad_positions) return 0;
@@ -10172,15 +10013,15 @@ template <class T> static memopt_cuda_status embedding_sums(const memopt_embeddi
     if ((s = grid_of(used * tiles, 1, &blocks)) != 0) return s;
     if (!x->accumulate && (s = clear(static_cast<unsigned char *>(x->grad_positions) + used * row_bytes,
                                      (x->length - used) * row_bytes, stream)) != 0) return s;
-    return MEMOPT_I_CUDA_RUN((position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions,
-                             x->rows, x->length, x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
+    return CU_RUN((position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions, x->rows, x->length,
+                  x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
-                                                              memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
+                                                    cudaStream_t stream) {
     token_tables t;
     size_t bytes = 0;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (!x->grad_tokens && !x->grad_positions) return 0;
@@ -10191,11 +10032,11 @@ PUBLIC memopt_cuda_status api::memopt_cuda_embedding_backward(const memopt_cuda_
     if ((s = scratch_check(ops, bytes)) != 0 || (s = ready()) != 0) return s;
     memset(&t, 0, sizeof t);
     if (bytes && (s = tokens_make(x, ops->d_scratch, &t, stream)) != 0) return s;
-    return MEMOPT_I_CUDA_WITH(x->type, embedding_sums<T>(x, &t, stream));
+    return CU_WITH(x->type, embedding_sums<T>(x, &t, stream));
 }
 
 /* ---- rotary positions ---- */
-enum { MEMOPT_I_CUDA_ROTARY_ANGLES = 1024, MEMOPT_I_CUDA_ROTARY_ROWS = 32 }; /* of a block, at most */
+enum { ROTARY_ANGLES = 1024, ROTARY_ROWS = 32 }; /* of a block, at most */
 
 typedef struct rotary_task {
     memopt_rotary x;     /* with defaults filled in; backward as well: the gradients are input and output */
@@ -10209,7 +10050,7 @@ typedef struct rotary_task {
 
 /* The angles of a block's rows, which serve all heads. */
 CU_DEVICE void rotary_angles(const rotary_task &t, float *cosines, float *sines, size_t first, unsigned count) {
-    for (unsigned i = threadIdx.x; i < count * t.pairs; i += MEMOPT_I_CUDA_LAYER_BLOCK) {
+    for (unsigned i = threadIdx.x; i < count * t.pairs; i += LAYER_BLOCK) {
         const unsigned row = i / t.pairs;
         const unsigned pair = i % t.pairs;
         const uint64_t position = t.x.first + remainder(first + row, t.x.length);
@@ -10229,8 +10070,8 @@ CU_DEVICE void rotate(float *a, float *b, float cosine, float sine) {
 }
 
 /* N pairs from `at` on: two spans, as far apart as half of what is rotated. */
-template <class T, int N> CU_DEVICE void rotary_split(const rotary_task &t, const float *cosines, const float *sines,
-                                                      size_t head, unsigned at) {
+template <class T, int N>
+CU_DEVICE void rotary_split(const rotary_task &t, const float *cosines, const float *sines, size_t head, unsigned at) {
     const size_t first = head + t.pair + at;
     const size_t second = first + t.x.rotated / 2;
     const unsigned left = left_of<N>(t.pairs, at);
@@ -10280,8 +10121,8 @@ template <class T, int N> CU_DEVICE void rotary_rest(const rotary_task &t, size_
     }
 }
 
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK) rotary_kernel(rotary_task t) {
-    enum { N = 16 / sizeof(T), FLOATS = MEMOPT_I_CUDA_ROTARY_ANGLES };
+template <class T> static __global__ void __launch_bounds__(LAYER_BLOCK) rotary_kernel(rotary_task t) {
+    enum { N = 16 / sizeof(T), FLOATS = ROTARY_ANGLES };
 
     MEMOPT_I_CUDA_SHARED(uint4, angles, [2 * FLOATS / 4]); /* aligned */
     float *cosines = (float *)angles;
@@ -10293,7 +10134,7 @@ template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_
     const unsigned lane = threadIdx.x & (lanes - 1);
     rotary_angles(t, cosines, sines, first, count);
     __syncthreads(); /* every angle is there */
-    for (unsigned i = threadIdx.x >> t.shift; i < count * heads; i += MEMOPT_I_CUDA_LAYER_BLOCK >> t.shift) {
+    for (unsigned i = threadIdx.x >> t.shift; i < count * heads; i += LAYER_BLOCK >> t.shift) {
         const unsigned row = i / heads;
         const size_t head = (first + row) * t.x.stride + (size_t)(i % heads) * t.x.width;
         const float *c = cosines + row * t.pitch;
@@ -10309,28 +10150,28 @@ template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_
 }
 
 /* The defaults, and what the CPU's twin refuses; then the pointers. */
-PRUNED memopt_cuda_status rotary_resolve(const memopt_rotary *rotary, int backward, rotary_task *t, size_t *n) {
+PRUNED status_t rotary_resolve(const memopt_rotary *rotary, int backward, rotary_task *t, size_t *n) {
     memopt_rotary *x = &t->x;
     memopt_i_ops o;
 
     memset(t, 0, sizeof *t);
-    if (memopt_i_ops_resolve(NULL, "rotary", rotary, &o)) return (memopt_cuda_status)o.c.status;
+    if (memopt_i_ops_resolve(NULL, "rotary", rotary, &o)) return (status_t)o.c.status;
     *x = *rotary;
     x->input = backward ? rotary->grad_output : rotary->input;
     x->output = backward ? rotary->grad_input : rotary->output;
-    if (memopt_i_rotary_check(&o, x, "input")) return (memopt_cuda_status)o.c.status;
-    if (x->heads > 0x7fffffff / MEMOPT_I_CUDA_ROTARY_ROWS || x->width > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_i_rotary_check(&o, x, "input")) return (status_t)o.c.status;
+    if (x->heads > 0x7fffffff / ROTARY_ROWS || x->width > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     t->sign = backward ? -1.0f : 1.0f;
     *n = x->rows * x->heads * x->width;
     const array a[] = { { x->input, *n, x->type, 1, 0 }, { x->output, *n, x->type, 1, 1 } };
     return arrays_check(a, 2);
 }
 
-PRUNED memopt_cuda_status rotary_run(const memopt_rotary *rotary, int backward, memopt_cuda_stream stream) {
+PRUNED status_t rotary_run(const memopt_rotary *rotary, int backward, cudaStream_t stream) {
     rotary_task t;
     const memopt_rotary *x = &t.x;
     size_t n = 0;
-    memopt_cuda_status s = rotary_resolve(rotary, backward, &t, &n);
+    status_t s = rotary_resolve(rotary, backward, &t, &n);
 
     if (s || !n || (s = ready()) != 0) return s;
     const size_t per = 16 / memopt_type_bytes(x->type);
@@ -10340,22 +10181,19 @@ PRUNED memopt_cuda_status rotary_run(const memopt_rotary *rotary, int backward, 
     for (; t.pair < half && !s; t.pair += t.pairs) {
         t.pairs = (unsigned)memopt_i_min(MEMOPT_I_ROTARY_PAIRS, half - t.pair);
         t.pitch = (t.pairs + 3) & ~3u;
-        t.rows = (unsigned)memopt_i_min(MEMOPT_I_CUDA_ROTARY_ROWS, MEMOPT_I_CUDA_ROTARY_ANGLES / t.pitch);
+        t.rows = (unsigned)memopt_i_min(ROTARY_ROWS, ROTARY_ANGLES / t.pitch);
         t.shift = row_shift(memopt_i_ceil_div(t.pairs * (x->interleaved ? 2 : 1), per), 1);
         for (unsigned i = 0; i < t.pairs; ++i) t.frequencies[i] = memopt_i_rotary_frequency(x, t.pair + i);
-        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(rotary_kernel<T>, memopt_i_ceil_div(x->rows, t.rows),
-                                                          MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t));
+        s = CU_WITH(x->type, CU_RUN(rotary_kernel<T>, memopt_i_ceil_div(x->rows, t.rows), LAYER_BLOCK, 0, stream, t));
     }
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_rotary_forward(const memopt_cuda_ops *, const memopt_rotary *x,
-                                                          memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_rotary_forward(const memopt_cuda_ops *, const memopt_rotary *x, cudaStream_t stream) {
     return rotary_run(x, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const memopt_rotary *x,
-                                                           memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_rotary_backward(const memopt_cuda_ops *, const memopt_rotary *x, cudaStream_t stream) {
     return rotary_run(x, 1, stream);
 }
 
@@ -10455,7 +10293,7 @@ PRUNED matrix_product product_of(size_t rows, size_t columns, size_t depth, cons
 }
 
 /* ---- the object ---- */
-PRUNED memopt_cuda_status blas(cublasStatus_t status) {
+PRUNED status_t blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
 
@@ -10468,7 +10306,7 @@ PRUNED void gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
     g->hashes = (uint64_t *)memopt_carve(c, shapes, sizeof *g->hashes, 8);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_cuda_gemm none;
 
@@ -10479,10 +10317,10 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gemm_bytes(const memopt_cuda_gemm_des
     return 0;
 }
 
-PRUNED memopt_cuda_status gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
+PRUNED status_t gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
     int major = 0;
     int minor = 0;
-    memopt_cuda_status s = taken(cudaGetDevice(&g->device));
+    status_t s = taken(cudaGetDevice(&g->device));
 
     if (!s) s = taken(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
     if (!s) s = taken(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
@@ -10491,12 +10329,12 @@ PRUNED memopt_cuda_status gemm_open(memopt_cuda_gemm *g) { /* the device, and cu
     return blas(cublasLtCreate(&g->handle));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
-                                                       size_t bytes, memopt_cuda_gemm **out) {
+PUBLIC status_t api::memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory, size_t bytes,
+                                             memopt_cuda_gemm **out) {
     memopt_cuda_gemm *g = (memopt_cuda_gemm *)memory;
     memopt_carver c;
     size_t needed;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!desc || !memory || !out || (!desc->d_workspace && desc->workspace_bytes)) return MEMOPT_CUDA_ERR_NULL;
     if (((uintptr_t)memory & 15) || ((uintptr_t)desc->d_workspace & 255)) return MEMOPT_CUDA_ERR_ALIGNMENT;
@@ -10600,9 +10438,9 @@ PRUNED uint64_t gemm_hash(const shape_of_product *shape) {
 #define MEMOPT_I_CUDA_OF_PREFERENCE(attribute, ...)                                                                    \
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_##attribute, __VA_ARGS__)
 
-PRUNED memopt_cuda_status gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows,
-                                      uint64_t columns, int64_t leading, int32_t batch, int64_t step) {
-    memopt_cuda_status s = blas(cublasLtMatrixLayoutInit(layout, (cudaDataType)type, rows, columns, leading));
+PRUNED status_t gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows, uint64_t columns, int64_t leading,
+                            int32_t batch, int64_t step) {
+    status_t s = blas(cublasLtMatrixLayoutInit(layout, (cudaDataType)type, rows, columns, leading));
 
     if (batch == 1) return s;
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_LAYOUT, BATCH_COUNT, int32_t, batch);
@@ -10611,8 +10449,8 @@ PRUNED memopt_cuda_status gemm_layout(cublasLtMatrixLayout_t layout, int type, u
 }
 
 /* The addresses that a descriptor holds: told anew in each call. The heuristic looks at how they are aligned. */
-PRUNED memopt_cuda_status gemm_point(shape_entry *e, const matrix_product *q) {
-    memopt_cuda_status s = 0;
+PRUNED status_t gemm_point(shape_entry *e, const matrix_product *q) {
+    status_t s = 0;
 
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_POINTER, void *, q->bias);
     if (q->aux) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE_AUX_POINTER, void *, q->aux);
@@ -10621,9 +10459,9 @@ PRUNED memopt_cuda_status gemm_point(shape_entry *e, const matrix_product *q) {
     return s;
 }
 
-PRUNED memopt_cuda_status gemm_describe(const memopt_cuda_gemm *g, const matrix_product *q, shape_entry *e) {
+PRUNED status_t gemm_describe(const memopt_cuda_gemm *g, const matrix_product *q, shape_entry *e) {
     const shape_of_product *x = &e->shape;
-    memopt_cuda_status s = blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute, CUDA_R_32F));
+    status_t s = blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute, CUDA_R_32F));
 
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSA, int32_t, x->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSB, int32_t, x->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -10640,7 +10478,7 @@ PRUNED memopt_cuda_status gemm_describe(const memopt_cuda_gemm *g, const matrix_
     return s;
 }
 
-PRUNED memopt_cuda_status gemm_search(memopt_cuda_gemm *g, shape_entry *e) {
+PRUNED status_t gemm_search(memopt_cuda_gemm *g, shape_entry *e) {
     const shape_of_product *x = &e->shape;
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t found;
@@ -10649,7 +10487,7 @@ PRUNED memopt_cuda_status gemm_search(memopt_cuda_gemm *g, shape_entry *e) {
     const uint32_t split = g->desc.deterministic ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE
                          : (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                          | (x->d_type == CUDA_R_32F ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u);
-    memopt_cuda_status s = blas(cublasLtMatmulPreferenceInit(&preference));
+    status_t s = blas(cublasLtMatmulPreferenceInit(&preference));
 
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, MAX_WORKSPACE_BYTES, uint64_t, g->desc.workspace_bytes);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, REDUCTION_SCHEME_MASK, uint32_t, split);
@@ -10662,8 +10500,8 @@ PRUNED memopt_cuda_status gemm_search(memopt_cuda_gemm *g, shape_entry *e) {
     ++g->counts.heuristics;
     status = cublasLtMatmulAlgoGetHeuristic(g->handle, &e->desc, &e->a, &e->b, &e->d, &e->d, &preference, 1, &found,
                                             &count);
-    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED &&
-        status != CUBLAS_STATUS_INVALID_VALUE)
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED
+        && status != CUBLAS_STATUS_INVALID_VALUE)
         return blas(status); /* these two: not in this library */
     e->none = status != CUBLAS_STATUS_SUCCESS || count < 1 || found.state != CUBLAS_STATUS_SUCCESS;
     if (!e->none) {
@@ -10680,10 +10518,10 @@ PRUNED size_t gemm_victim(const memopt_cuda_gemm *g) {
 }
 
 /* The entry of a product's shape; made where there is none. A failure leaves the table as it was. */
-PRUNED memopt_cuda_status gemm_find(memopt_cuda_gemm *g, const matrix_product *q, shape_entry **out) {
+PRUNED status_t gemm_find(memopt_cuda_gemm *g, const matrix_product *q, shape_entry **out) {
     shape_entry made;
     uint64_t hash;
-    memopt_cuda_status s;
+    status_t s;
     size_t i;
 
     memset(&made, 0, sizeof made);
@@ -10713,23 +10551,22 @@ PRUNED __global__ void __launch_bounds__(256) begin_kernel(matrix_product q, siz
     else ((uint16_t *)q.p.result)[at] = 0;
 }
 
-PRUNED memopt_cuda_status gemm_begin(const matrix_product *q, memopt_cuda_stream stream) {
+PRUNED status_t gemm_begin(const matrix_product *q, cudaStream_t stream) {
     const size_t a_row = memopt_i_ceil_div(q->p.columns, 256);
     size_t rows;
 
     if (memopt_i_mul(q->p.rows, memopt_i_max(q->batch.count, 1), &rows) || memopt_i_mul(rows, a_row, &rows))
         return MEMOPT_ERR_OVERFLOW;
-    return MEMOPT_I_CUDA_RUN(begin_kernel<>, rows, 256, 0, stream, *q, a_row);
+    return CU_RUN(begin_kernel<>, rows, 256, 0, stream, *q, a_row);
 }
 
 /* ---- a product ---- */
 /* Only its algorithm where `plan_only`; else it is launched. Everything about it has been checked. */
-PRUNED memopt_cuda_status gemm_run(memopt_cuda_gemm *g, const matrix_product *q, int plan_only,
-                                   memopt_cuda_stream stream) {
+PRUNED status_t gemm_run(memopt_cuda_gemm *g, const matrix_product *q, int plan_only, cudaStream_t stream) {
     const float one = 1;
     const float begin = q->p.accumulate ? 1.0f : 0.0f;
     shape_entry *e;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!q->p.rows || !q->p.columns) return 0;
     if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : gemm_begin(q, stream);
@@ -10743,8 +10580,8 @@ PRUNED memopt_cuda_status gemm_run(memopt_cuda_gemm *g, const matrix_product *q,
 }
 
 /* Where no algorithm adds a bias: the result begins as the bias, and the product is added to it. */
-PRUNED memopt_cuda_status gemm_onto_bias(memopt_cuda_gemm *g, matrix_product q, memopt_cuda_stream stream) {
-    memopt_cuda_status s;
+PRUNED status_t gemm_onto_bias(memopt_cuda_gemm *g, matrix_product q, cudaStream_t stream) {
+    status_t s;
 
     q.bias = NULL; /* q.p has it for the beginning */
     q.epilogue = 0;
@@ -10755,24 +10592,24 @@ PRUNED memopt_cuda_status gemm_onto_bias(memopt_cuda_gemm *g, matrix_product q, 
 }
 
 /* Can this gemm work with such operands and results at all? */
-PRUNED memopt_cuda_status gemm_types(const memopt_cuda_gemm *g, memopt_type operands, memopt_type result) {
+PRUNED status_t gemm_types(const memopt_cuda_gemm *g, memopt_type operands, memopt_type result) {
     if (!memopt_type_bytes(operands) || !memopt_type_bytes(result)) return MEMOPT_ERR_ARGUMENT;
     if (operands != result && result != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
     return operands == MEMOPT_TYPE_BF16 && g->capability < 80 ? MEMOPT_CUDA_ERR_TYPE : 0;
 }
 
 /* The gemm is there, and of the device that is current; no error is waiting. */
-PRUNED memopt_cuda_status gemm_ready(const memopt_cuda_gemm *g) {
+PRUNED status_t gemm_ready(const memopt_cuda_gemm *g) {
     int device = 0;
-    memopt_cuda_status s = ready();
+    status_t s = ready();
     if (!s) s = taken(cudaGetDevice(&device));
     return s ? s : device == g->device ? 0 : MEMOPT_ERR_ARGUMENT;
 }
 
-PRUNED memopt_cuda_status gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
+PRUNED status_t gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
 
 /* A matrix of a batch as one: that overlap is looked for in all of it. */
-PRUNED memopt_cuda_status gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
+PRUNED status_t gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
     const size_t size = memopt_type_bytes(m->type);
     size_t far;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
@@ -10783,7 +10620,7 @@ PRUNED memopt_cuda_status gemm_matrix(memopt_i_gemm_matrix *m, size_t count, siz
     if (!m->rows || !m->columns || !count) return 0;
     if (!m->data) return MEMOPT_CUDA_ERR_NULL;
     if ((uintptr_t)m->data & (size - 1)) return MEMOPT_CUDA_ERR_ALIGNMENT;
-    if (memopt_i_gemm_check(&c, m, bytes)) return (memopt_cuda_status)c.status;
+    if (memopt_i_gemm_check(&c, m, bytes)) return (status_t)c.status;
     if (memopt_i_mul(count - 1, step, &far) || memopt_i_mul(far, size, &far) || memopt_i_add(far, *bytes, bytes)
         || *bytes > SIZE_MAX / 2) return MEMOPT_ERR_OVERFLOW;
     return 0;
@@ -10795,10 +10632,10 @@ PRUNED int gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const mem
                      : memopt_i_gemm_overlap(a, a_bytes, b, b_bytes);
 }
 
-PRUNED memopt_cuda_status gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
+PRUNED status_t gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
     memopt_i_gemm_matrix m[4];
     size_t bytes[4], i, far;
-    memopt_cuda_status s;
+    status_t s;
     const size_t steps[4] = { batch->result_step, batch->left_step, batch->right_step, 0 };
 
     if ((p->left_transposed | p->right_transposed | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
@@ -10821,12 +10658,11 @@ PRUNED memopt_cuda_status gemm_check(const memopt_product *p, const memopt_cuda_
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm, const memopt_product *product,
-                                                               const memopt_cuda_gemm_batch *batch,
-                                                               memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm, const memopt_product *product,
+                                                     const memopt_cuda_gemm_batch *batch, cudaStream_t stream) {
     const memopt_product *p = product;
     matrix_product q;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!gemm || !p || !batch) return MEMOPT_CUDA_ERR_NULL;
     if ((s = gemm_check(p, batch)) != 0) return s;
@@ -10847,8 +10683,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm 
     return q.bias && s == MEMOPT_CUDA_ERR_NO_ALGORITHM ? gemm_onto_bias(gemm, q, stream) : s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
-                                                         memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
+                                               cudaStream_t stream) {
     memopt_cuda_gemm_batch one;
     memset(&one, 0, sizeof one);
     one.count = 1;
@@ -10860,7 +10696,7 @@ PRUNED int fp8_code(memopt_cuda_fp8 type) {
     return type == MEMOPT_CUDA_FP8_E4M3 ? CUDA_R_8F_E4M3 : type == MEMOPT_CUDA_FP8_E5M2 ? CUDA_R_8F_E5M2 : -1;
 }
 
-PRUNED memopt_cuda_status fp8_check(const memopt_cuda_fp8_product *p) {
+PRUNED status_t fp8_check(const memopt_cuda_fp8_product *p) {
     const size_t size = memopt_type_bytes(p->result_type);
     size_t left, right, result;
 
@@ -10881,20 +10717,18 @@ PRUNED memopt_cuda_status fp8_check(const memopt_cuda_fp8_product *p) {
     left = p->left_stride * (p->rows - 1) + p->depth;
     right = p->right_stride * (p->columns - 1) + p->depth;
     result = (p->result_stride * (p->rows - 1) + p->columns) * size;
-    if (no_overlap(p->d_result, result, p->d_left, left)
-        || no_overlap(p->d_result, result, p->d_right, right)
+    if (no_overlap(p->d_result, result, p->d_left, left) || no_overlap(p->d_result, result, p->d_right, right)
         || no_overlap(p->d_result, result, p->d_bias, 2 * p->columns)
         || no_overlap(p->d_result, result, p->d_left_scale, 4)
         || no_overlap(p->d_result, result, p->d_right_scale, 4)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
-                                                             const memopt_cuda_fp8_product *product,
-                                                             memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const memopt_cuda_fp8_product *product,
+                                                   cudaStream_t stream) {
     const memopt_cuda_fp8_product *p = product;
     matrix_product q;
-    memopt_cuda_status s;
+    status_t s;
     const memopt_type none = MEMOPT_TYPE_F32; /* the codes of operands say what they are */
 
     if (!gemm || !p) return MEMOPT_CUDA_ERR_NULL;
@@ -10941,21 +10775,21 @@ PUBLIC memopt_cuda_status api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *g
               alone says how many. An epilogue's sums are in cuBLASLt's order, so a deterministic gemm does not use
               them; and it cannot add onto what is there, so that goes through scratch. */
 
-enum { MEMOPT_I_CUDA_SUM_PARTS = 128, MEMOPT_I_CUDA_SUM_ROWS = 64 };
+enum { SUM_PARTS = 128, SUM_ROWS = 64 };
 
 /* Rows of partial sums of a bias gradient. */
 PRUNED size_t linear_parts(const memopt_linear *x) {
     const size_t tiles = memopt_i_max(memopt_i_ceil_div(x->outputs, 256), 1);
-    const size_t max = memopt_i_max(memopt_i_min(1024 / tiles, MEMOPT_I_CUDA_SUM_PARTS), 1);
-    return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_SUM_ROWS), max), 1);
+    const size_t max = memopt_i_max(memopt_i_min(1024 / tiles, SUM_PARTS), 1);
+    return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, SUM_ROWS), max), 1);
 }
 
 /* 8 elements of `n` rows (4 or 1) `step` apart, added to sums in the order of rows; all loads come first. */
 template <typename T, int n> CU_DEVICE void sum_eight(float *sums, const T *row, size_t step) {
     uint4 words[n][sizeof(T) / 2];
 
-    CU_UNROLL for (int k = 0; k < n; ++k)
-        for (int i = 0; i < (int)(sizeof(T) / 2); ++i) words[k][i] = reinterpret_cast<const uint4 *>(row + k * step)[i];
+    CU_UNROLL for (int k = 0; k < n; ++k) for (int i = 0; i < (int)(sizeof(T) / 2); ++i) words[k][i] =
+        reinterpret_cast<const uint4 *>(row + k * step)[i];
     CU_UNROLL for (int k = 0; k < n; ++k) {
         T x[8];
         memcpy(x, words[k], sizeof x);
@@ -11009,14 +10843,13 @@ template <typename T> static __global__ void __launch_bounds__(128) total_kernel
 }
 
 /* The partial sums of t.parts, added up in their order. */
-PRUNED memopt_cuda_status linear_total(const sum_task *t, memopt_type type, memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_WITH(type, MEMOPT_I_CUDA_RUN(total_kernel<T>, memopt_i_ceil_div(t->width, 128),
-                                                      128, 0, stream, *t));
+PRUNED status_t linear_total(const sum_task *t, memopt_type type, cudaStream_t stream) {
+    return CU_WITH(type, CU_RUN(total_kernel<T>, memopt_i_ceil_div(t->width, 128), 128, 0, stream, *t));
 }
 
-PRUNED memopt_cuda_status linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x, memopt_cuda_stream stream) {
+PRUNED status_t linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x, cudaStream_t stream) {
     sum_task t;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
     const size_t size = memopt_type_bytes(x->type);
 
     memset(&t, 0, sizeof t);
@@ -11031,21 +10864,19 @@ PRUNED memopt_cuda_status linear_sum(const memopt_cuda_ops *ops, const memopt_li
     if (t.parts) {
         t.each = memopt_i_ceil_div(t.count, t.parts);
         t.parts = memopt_i_ceil_div(t.count, t.each);
-        s = MEMOPT_I_CUDA_WITH(x->type, MEMOPT_I_CUDA_RUN(
-            columns_kernel<T>, t.parts * memopt_i_ceil_div(t.width, 256), 256, 0, stream, t));
+        s = CU_WITH(x->type, CU_RUN(columns_kernel<T>, t.parts * memopt_i_ceil_div(t.width, 256), 256, 0, stream, t));
     }
     return s ? s : linear_total(&t, x->gradient_type, stream);
 }
 
 /* ---- what forward and backward have in common ---- */
-PRUNED memopt_cuda_status linear_resolve(const memopt_linear *x, size_t *bytes) {
+PRUNED status_t linear_resolve(const memopt_linear *x, size_t *bytes) {
     size_t parts;
 
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
     if (x->type != x->weight_type) return MEMOPT_CUDA_ERR_TYPE;
-    if (gemm_dimension(x->rows) || gemm_dimension(x->inputs)
-        || gemm_dimension(x->outputs) || memopt_i_ops_too_large(x->rows, x->inputs, x->type)
-        || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
+    if (gemm_dimension(x->rows) || gemm_dimension(x->inputs) || gemm_dimension(x->outputs)
+        || memopt_i_ops_too_large(x->rows, x->inputs, x->type) || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
         || memopt_i_ops_too_large(x->outputs, x->inputs, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     parts = linear_parts(x);
     if (memopt_i_mul(parts, x->outputs, &parts) || memopt_i_mul(parts, sizeof(float), &parts))
@@ -11054,10 +10885,9 @@ PRUNED memopt_cuda_status linear_resolve(const memopt_linear *x, size_t *bytes) 
     return 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_linear_scratch(const memopt_cuda_ops *, const memopt_linear *linear,
-                                                          size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_linear_scratch(const memopt_cuda_ops *, const memopt_linear *linear, size_t *bytes) {
     size_t all;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = linear_resolve(linear, &all)) == 0) *bytes = all;
@@ -11065,12 +10895,11 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_scratch(const memopt_cuda_ops 
 }
 
 /* A pointer to count elements that the work cannot do without; NULL is fine where there are none. */
-PRUNED memopt_cuda_status linear_pointer(const void *p, memopt_type type, size_t count) {
-    return count ? pointer(p, memopt_type_bytes(type))
-                 : pointer_if(p, memopt_type_bytes(type));
+PRUNED status_t linear_pointer(const void *p, memopt_type type, size_t count) {
+    return count ? pointer(p, memopt_type_bytes(type)) : pointer_if(p, memopt_type_bytes(type));
 }
 
-PRUNED memopt_cuda_status linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
+PRUNED status_t linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
     return ops->scratch_bytes < bytes || (bytes && !ops->d_scratch) ? MEMOPT_ERR_BUFFER : 0;
 }
@@ -11103,7 +10932,7 @@ PRUNED bool linear_adds(const memopt_linear *x, const void *pre_activation) {
 }
 
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
-enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
+enum { LINEAR_WHOLE, LINEAR_BIASED, LINEAR_BARE };
 
 PRUNED int linear_can(const memopt_linear *x, const void *pre_activation) {
     if (x->residual) return linear_adds(x, pre_activation);
@@ -11115,18 +10944,18 @@ PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activatio
     matrix_product q = product_of(
         x->rows, x->outputs, x->inputs, { x->input, x->inputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 1, 0 },
-        { how == MEMOPT_I_CUDA_WHOLE || !pre_activation ? x->output : pre_activation, x->outputs, x->type, 0, 0 });
+        { how == LINEAR_WHOLE || !pre_activation ? x->output : pre_activation, x->outputs, x->type, 0, 0 });
 
     if (linear_adds(x, pre_activation)) {
         q.p.accumulate = 1;
         q.onto = x->residual;
     }
-    if (x->bias && how != MEMOPT_I_CUDA_BARE) {
+    if (x->bias && how != LINEAR_BARE) {
         q.bias = (void *)(uintptr_t)x->bias;
         q.bias_type = gemm_type(x->type);
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
-    if (how != MEMOPT_I_CUDA_WHOLE) return q;
+    if (how != LINEAR_WHOLE) return q;
     if (x->activation == MEMOPT_ACTIVATION_RELU) q.epilogue |= CUBLASLT_EPILOGUE_RELU;
     if (x->activation == MEMOPT_ACTIVATION_GELU)
         q.epilogue |= pre_activation ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
@@ -11137,30 +10966,27 @@ PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activatio
     return q;
 }
 
-PRUNED memopt_cuda_status linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, memopt_cuda_stream stream) {
+PRUNED status_t linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, cudaStream_t stream) {
     void *pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
     matrix_product q;
     memopt_activation_args a;
-    int how = !x->inputs ? MEMOPT_I_CUDA_BARE : linear_can(x, pre_activation) ? MEMOPT_I_CUDA_WHOLE
-            : MEMOPT_I_CUDA_BIASED;
-    memopt_cuda_status s;
+    int how = !x->inputs ? LINEAR_BARE : linear_can(x, pre_activation) ? LINEAR_WHOLE : LINEAR_BIASED;
+    status_t s;
 
     for (;; ++how) { /* the most that there is an algorithm for */
         q = linear_product(x, pre_activation, how);
         s = gemm_run(ops->gemm, &q, 1, stream);
-        if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == MEMOPT_I_CUDA_BARE) break;
+        if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == LINEAR_BARE) break;
     }
     if (!s) s = gemm_run(ops->gemm, &q, 0, stream);
-    if (!s && how == MEMOPT_I_CUDA_BARE && x->bias)
-        s = MEMOPT_I_CUDA_WITH(x->type, fused_run(
-            biased(), x->rows, x->outputs,
+    if (!s && how == LINEAR_BARE && x->bias)
+        s = CU_WITH(x->type, fused_run(biased(), x->rows, x->outputs,
             fused_list(array_of<FUSED_EACH>((const T *)q.p.result, x->outputs),
                        array_of<FUSED_ROW>((const T *)x->bias, 0),
                        array_of<FUSED_EACH>((T *)q.p.result, x->outputs)), stream));
-    if (s || how == MEMOPT_I_CUDA_WHOLE || linear_adds(x, pre_activation)) return s;
+    if (s || how == LINEAR_WHOLE || linear_adds(x, pre_activation)) return s;
     if (x->residual)
-        return MEMOPT_I_CUDA_WITH(x->type, fused_run(
-            activation_onto(x->activation), 1, x->rows * x->outputs,
+        return CU_WITH(x->type, fused_run(activation_onto(x->activation), 1, x->rows * x->outputs,
             fused_list(array_of<FUSED_EACH>((const T *)q.p.result, 0), array_of<FUSED_EACH>((const T *)x->residual, 0),
                        array_of<FUSED_EACH>((T *)x->output, 0)), stream));
     if (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output) return 0;
@@ -11173,13 +10999,13 @@ PRUNED memopt_cuda_status linear_run(const memopt_cuda_ops *ops, const memopt_li
     return memopt_cuda_activation_forward(ops, &a, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
-                                                          memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                cudaStream_t stream) {
     const memopt_linear *x = linear;
     size_t bytes, in, out, weights, size;
     const void *pre; /* where it is not the output */
     bool in_place;   /* the residual's elements become the output's */
-    memopt_cuda_status s;
+    status_t s;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = linear_resolve(x, &bytes)) != 0) return s;
@@ -11190,10 +11016,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_forward(const memopt_cuda_ops 
     weights = out ? x->outputs * x->inputs : 0;
     size = memopt_type_bytes(x->type);
     if ((s = linear_pointer(x->input, x->type, out ? in : 0)) != 0
-        || (s = linear_pointer(x->weights, x->type, weights)) != 0
-        || (s = linear_pointer(x->output, x->type, out)) != 0
-        || (s = pointer_if(x->bias, size)) != 0
-        || (s = pointer_if(x->residual, size)) != 0
+        || (s = linear_pointer(x->weights, x->type, weights)) != 0 || (s = linear_pointer(x->output, x->type, out)) != 0
+        || (s = pointer_if(x->bias, size)) != 0 || (s = pointer_if(x->residual, size)) != 0
         || (s = pointer_if(x->pre_activation, size)) != 0)
         return s;
     if (!out) return 0;
@@ -11239,10 +11063,10 @@ PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
 }
 
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
-PRUNED memopt_cuda_status linear_plan(backward_task *b) {
+PRUNED status_t linear_plan(backward_task *b) {
     const memopt_linear *x = b->x;
     memopt_cuda_gemm *g = b->ops->gemm;
-    memopt_cuda_status s = 0;
+    status_t s = 0;
 
     if (x->grad_input) {
         b->input = linear_grad_input(x);
@@ -11279,7 +11103,7 @@ PRUNED memopt_cuda_status linear_plan(backward_task *b) {
     return gemm_run(g, &b->weights, 1, NULL);
 }
 
-PRUNED memopt_cuda_status linear_grad_bias(const backward_task *b, memopt_cuda_stream stream) {
+PRUNED status_t linear_grad_bias(const backward_task *b, cudaStream_t stream) {
     const memopt_linear *x = b->x;
     sum_task t;
 
@@ -11294,10 +11118,10 @@ PRUNED memopt_cuda_status linear_grad_bias(const backward_task *b, memopt_cuda_s
     return linear_total(&t, x->gradient_type, stream);
 }
 
-PRUNED memopt_cuda_status linear_back(backward_task *b, memopt_cuda_stream stream) {
+PRUNED status_t linear_back(backward_task *b, cudaStream_t stream) {
     const memopt_linear *x = b->x;
     memopt_activation_args a;
-    memopt_cuda_status s = linear_plan(b);
+    status_t s = linear_plan(b);
 
     if (!s && x->grad_input) s = gemm_run(b->ops->gemm, &b->input, 0, stream);
     if (!s && x->grad_input && b->through && x->rows && x->inputs) {
@@ -11315,14 +11139,14 @@ PRUNED memopt_cuda_status linear_back(backward_task *b, memopt_cuda_stream strea
 }
 
 /* Pointers and types of a backward. */
-PRUNED memopt_cuda_status linear_check(const backward_task *b) {
+PRUNED status_t linear_check(const backward_task *b) {
     const memopt_linear *x = b->x;
     const int wanted = x->grad_weights || x->grad_bias;
     const size_t in = x->rows * x->inputs;
     const size_t out = x->rows * x->outputs;
     const size_t weights = x->outputs * x->inputs;
     const size_t size = memopt_type_bytes(x->type);
-    memopt_cuda_status s;
+    status_t s;
 
     if ((s = linear_pointer(x->grad_output, x->type, x->grad_input || wanted ? out : 0)) != 0
         || (s = pointer_if(x->grad_input, size)) != 0
@@ -11342,14 +11166,12 @@ PRUNED memopt_cuda_status linear_check(const backward_task *b) {
     return no_overlap(x->grad_input, in * size, b->pre_activation, in * size);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops,
-                                                                   const memopt_linear *linear,
-                                                                   memopt_activation activation,
-                                                                   const void *pre_activation,
-                                                                   memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                         memopt_activation activation, const void *pre_activation,
+                                                                   cudaStream_t stream) {
     backward_task b;
     size_t bytes;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = linear_resolve(linear, &bytes)) != 0) return s;
@@ -11364,8 +11186,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward_through(const memopt_
     return linear_back(&b, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
-                                                           memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                 cudaStream_t stream) {
     return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL, stream);
 }
 
@@ -11393,7 +11215,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_linear_backward(const memopt_cuda_ops
 
 #define MEMOPT_I_CUDA_BATCH_PART  ((size_t)16 << 20) /* bytes of z between a product and its statistics */
 #define MEMOPT_I_CUDA_BATCH_GRAD_PARTS 4 /* such parts of the gradient of z, between its kernel and the product */
-enum { MEMOPT_I_CUDA_BATCH_BLOCK = 256, MEMOPT_I_CUDA_BATCH_GROUPS = 1056, MEMOPT_I_CUDA_BATCH_TURNS = 4 };
+enum { BATCH_BLOCK = 256, BATCH_GROUPS = 1056, BATCH_TURNS = 4 };
 
 typedef struct batch_task { /* what kernels get, too: everything about z */
     memopt_batch_norm x;      /* with defaults filled in */
@@ -11447,14 +11269,14 @@ template <int N> CU_DEVICE void batch_add_slots(const batch_task &t, const float
     const size_t n = t.x.linear.outputs;
     const size_t first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
     const unsigned lanes = 1u << t.shift;
-    const unsigned slots = MEMOPT_I_CUDA_BATCH_BLOCK >> t.shift;
+    const unsigned slots = BATCH_BLOCK >> t.shift;
 
-    for (unsigned k = threadIdx.x; k < 2 * N * lanes; k += MEMOPT_I_CUDA_BATCH_BLOCK) {
+    for (unsigned k = threadIdx.x; k < 2 * N * lanes; k += BATCH_BLOCK) {
         const unsigned which = k >= N * lanes;
         const unsigned e = k - which * N * lanes;
         const unsigned lane = e / N;
         const unsigned i = e % N;
-        const float *from = (which ? b : a) + i * MEMOPT_I_CUDA_BATCH_BLOCK + lane;
+        const float *from = (which ? b : a) + i * BATCH_BLOCK + lane;
         float sum = from[0];
 
         for (unsigned slot = 1; slot < slots; ++slot) sum = memopt_i_sum(sum, from[slot << t.shift]);
@@ -11470,10 +11292,10 @@ template <int N> CU_DEVICE void batch_join_slots(const batch_task &t, const floa
     const size_t n = t.x.linear.outputs;
     const size_t first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
     const unsigned lanes = 1u << t.shift;
-    const unsigned slots = MEMOPT_I_CUDA_BATCH_BLOCK >> t.shift;
+    const unsigned slots = BATCH_BLOCK >> t.shift;
 
-    for (unsigned e = threadIdx.x; e < N * lanes; e += MEMOPT_I_CUDA_BATCH_BLOCK) {
-        const unsigned from = e % N * MEMOPT_I_CUDA_BATCH_BLOCK + e / N;
+    for (unsigned e = threadIdx.x; e < N * lanes; e += BATCH_BLOCK) {
+        const unsigned from = e % N * BATCH_BLOCK + e / N;
         double mean = 0;
         double square = 0;
         double before = 0;
@@ -11492,19 +11314,17 @@ template <int N> CU_DEVICE void batch_join_slots(const batch_task &t, const floa
 }
 
 /* A thread's spans of its next rows, all under way before the first is used. */
-template <class T, int N, int TURNS> CU_DEVICE void batch_fetch(row_span<T, N> *s, const T *from, const batch_task &t,
-                                                                const batch_place &p, size_t row) {
-    CU_UNROLL for (int k = 0; k < TURNS; ++k)
-        if (row + (size_t)k * p.step < p.end)
+template <class T, int N, int TURNS>
+CU_DEVICE void batch_fetch(row_span<T, N> *s, const T *from, const batch_task &t, const batch_place &p, size_t row) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) if (row + (size_t)k * p.step < p.end)
             span_get(&s[k], from + (row + (size_t)k * p.step) * t.x.linear.outputs, p.left, t.wide);
 }
 
 /* The same of two arrays, their rows side by side. */
-template <class T, int N, int TURNS> CU_DEVICE void batch_fetch_two(row_span<T, N> *zs, row_span<T, N> *gs, const T *z,
-                                                                    const T *g, const batch_task &t,
-                                                                    const batch_place &p, size_t row) {
-    CU_UNROLL for (int k = 0; k < TURNS; ++k)
-        if (row + (size_t)k * p.step < p.end) {
+template <class T, int N, int TURNS>
+CU_DEVICE void batch_fetch_two(row_span<T, N> *zs, row_span<T, N> *gs, const T *z, const T *g, const batch_task &t,
+                               const batch_place &p, size_t row) {
+    CU_UNROLL for (int k = 0; k < TURNS; ++k) if (row + (size_t)k * p.step < p.end) {
             const size_t at = (row + (size_t)k * p.step) * t.x.linear.outputs;
 
             span_get(&zs[k], z + at, p.left, t.wide);
@@ -11513,12 +11333,11 @@ template <class T, int N, int TURNS> CU_DEVICE void batch_fetch_two(row_span<T, 
 }
 
 /* Mean and squares of the columns of a group. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-batch_deviations_kernel(batch_task t) {
-    enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
+template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_deviations_kernel(batch_task t) {
+    enum { N = 16 / sizeof(T), TURNS = BATCH_TURNS };
 
-    MEMOPT_I_CUDA_SHARED(float, means, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
-    MEMOPT_I_CUDA_SHARED(float, squares, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
+    MEMOPT_I_CUDA_SHARED(float, means, [N * BATCH_BLOCK]);
+    MEMOPT_I_CUDA_SHARED(float, squares, [N * BATCH_BLOCK]);
     const batch_place p = batch_at<N>(t, t.group);
     const size_t begin = p.row - (threadIdx.x >> t.shift);
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
@@ -11542,8 +11361,8 @@ batch_deviations_kernel(batch_task t) {
         }
     }
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        means[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = mean[i];
-        squares[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = square[i];
+        means[i * BATCH_BLOCK + threadIdx.x] = mean[i];
+        squares[i * BATCH_BLOCK + threadIdx.x] = square[i];
     }
     __syncthreads(); /* every thread's squares are there */
     batch_join_slots<N>(t, means, squares, p.end - begin, p.group);
@@ -11597,12 +11416,11 @@ PRUNED __global__ void __launch_bounds__(1024) batch_statistics_kernel(batch_tas
 
 /* Rows of a block, where none has to be a group. */
 static __host__ __device__ __forceinline__ size_t batch_rows(unsigned shift) {
-    return (size_t)(MEMOPT_I_CUDA_BATCH_BLOCK >> shift) * (4 * MEMOPT_I_CUDA_BATCH_TURNS);
+    return (size_t)(BATCH_BLOCK >> shift) * (4 * BATCH_TURNS);
 }
 
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-batch_output_kernel(batch_task t) {
-    enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
+template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_output_kernel(batch_task t) {
+    enum { N = 16 / sizeof(T), TURNS = BATCH_TURNS };
     const batch_place p = batch_at<N>(t, batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
@@ -11644,12 +11462,11 @@ template <class T, int N> CU_DEVICE void batch_grad_of(const batch_task &t, cons
 }
 
 /* sum(g') and sum(g' h) of the columns of a group */
-template <class T> static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_BATCH_BLOCK)
-batch_sums_kernel(batch_task t) {
-    enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
+template <class T> static __global__ void CU_BOUNDS(BATCH_BLOCK) batch_sums_kernel(batch_task t) {
+    enum { N = 16 / sizeof(T), TURNS = BATCH_TURNS / 2 };
 
-    MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
-    MEMOPT_I_CUDA_SHARED(float, of_gh, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
+    MEMOPT_I_CUDA_SHARED(float, of_g, [N * BATCH_BLOCK]);
+    MEMOPT_I_CUDA_SHARED(float, of_gh, [N * BATCH_BLOCK]);
     const batch_place p = batch_at<N>(t, t.group);
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
@@ -11673,8 +11490,8 @@ batch_sums_kernel(batch_task t) {
         }
     }
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        of_g[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = a[i];
-        of_gh[i * MEMOPT_I_CUDA_BATCH_BLOCK + threadIdx.x] = b[i];
+        of_g[i * BATCH_BLOCK + threadIdx.x] = a[i];
+        of_gh[i * BATCH_BLOCK + threadIdx.x] = b[i];
     }
     __syncthreads(); /* every thread's sums are there */
     batch_add_slots<N>(t, of_g, of_gh, p.group);
@@ -11718,8 +11535,8 @@ PRUNED __global__ void __launch_bounds__(1024) batch_gradients_kernel(batch_task
 }
 
 /* The gradient of z, of a part: row t.first is the first of t.grad_z. */
-template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK) batch_grad_kernel(batch_task t) {
-    enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
+template <class T> static __global__ void __launch_bounds__(BATCH_BLOCK) batch_grad_kernel(batch_task t) {
+    enum { N = 16 / sizeof(T), TURNS = BATCH_TURNS / 2 };
     const batch_place p = batch_at<N>(t, batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
@@ -11742,20 +11559,20 @@ template <class T> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_
 
             if (row + (size_t)k * p.step >= p.end) break;
             batch_grad_of(t, c, zs[k], gs[k], u, h);
-            CU_UNROLL for (int i = 0; i < N; ++i)
-                u[i] = memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
+            CU_UNROLL for (int i = 0; i < N; ++i) u[i] =
+                memopt_i_times(factor[i], fmaf(-h[i], share[i], memopt_i_v1_sub(u[i], mean[i])));
             span_put(y + (row + (size_t)k * p.step - t.first) * width, span_of<T, N>(u), p.left, t.wide);
         }
     }
 }
 
 /* 16-bit gradients of weights and bias, from their float sums: rounded once */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(LAYER_BLOCK)
 batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
-    const size_t from = (size_t)blockIdx.x * (MEMOPT_I_CUDA_LAYER_BLOCK * 4) + threadIdx.x;
+    const size_t from = (size_t)blockIdx.x * (LAYER_BLOCK * 4) + threadIdx.x;
 
     for (unsigned k = 0; k < 4; ++k) {
-        const size_t i = from + (size_t)k * MEMOPT_I_CUDA_LAYER_BLOCK;
+        const size_t i = from + (size_t)k * LAYER_BLOCK;
         if (i >= n) return;
         const float sum = accumulate ? memopt_i_sum(one_of(to, type, i), sums[i]) : sums[i];
         put_one(to, type, i, sum);
@@ -11763,34 +11580,32 @@ batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int 
 }
 
 /* ---- stages: of z, by type ---- */
-enum { MEMOPT_I_CUDA_BATCH_SPREAD, MEMOPT_I_CUDA_BATCH_OUTPUT, MEMOPT_I_CUDA_BATCH_SUMS, MEMOPT_I_CUDA_BATCH_GRAD_Z };
+enum { BATCH_SPREAD, BATCH_OUTPUT, BATCH_SUMS, BATCH_GRAD_Z };
 
-template <class T> static memopt_cuda_status batch_launch(const batch_task &t, int stage, memopt_cuda_stream stream) {
-    const bool grouped = stage == MEMOPT_I_CUDA_BATCH_SPREAD || stage == MEMOPT_I_CUDA_BATCH_SUMS;
-    enum { BLOCK = MEMOPT_I_CUDA_BATCH_BLOCK };
+template <class T> static status_t batch_launch(const batch_task &t, int stage, cudaStream_t stream) {
+    const bool grouped = stage == BATCH_SPREAD || stage == BATCH_SUMS;
+    enum { BLOCK = BATCH_BLOCK };
     const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : batch_rows(t.shift)) * t.tiles;
 
-    if (stage == MEMOPT_I_CUDA_BATCH_SPREAD)
-        return MEMOPT_I_CUDA_RUN(batch_deviations_kernel<T>, blocks, BLOCK, 0, stream, t);
-    if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
-        return MEMOPT_I_CUDA_RUN(batch_output_kernel<T>, blocks, BLOCK, 0, stream, t);
-    if (stage == MEMOPT_I_CUDA_BATCH_SUMS) return MEMOPT_I_CUDA_RUN(batch_sums_kernel<T>, blocks, BLOCK, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN(batch_grad_kernel<T>, blocks, BLOCK, 0, stream, t);
+    if (stage == BATCH_SPREAD) return CU_RUN(batch_deviations_kernel<T>, blocks, BLOCK, 0, stream, t);
+    if (stage == BATCH_OUTPUT) return CU_RUN(batch_output_kernel<T>, blocks, BLOCK, 0, stream, t);
+    if (stage == BATCH_SUMS) return CU_RUN(batch_sums_kernel<T>, blocks, BLOCK, 0, stream, t);
+    return CU_RUN(batch_grad_kernel<T>, blocks, BLOCK, 0, stream, t);
 }
 
 /* Rows first..first + count: whole groups, but for the last */
-PRUNED memopt_cuda_status batch_stage(batch_task *t, int stage, size_t first, size_t count, memopt_cuda_stream stream) {
+PRUNED status_t batch_stage(batch_task *t, int stage, size_t first, size_t count, cudaStream_t stream) {
     t->first = first;
     t->count = count;
-    return MEMOPT_I_CUDA_WITH(t->x.linear.type, batch_launch<T>(*t, stage, stream));
+    return CU_WITH(t->x.linear.type, batch_launch<T>(*t, stage, stream));
 }
 
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
-PRUNED memopt_cuda_status batch_join(const batch_task *t, int backward, memopt_cuda_stream stream) {
+PRUNED status_t batch_join(const batch_task *t, int backward, cudaStream_t stream) {
     const unsigned block = 32 * slice_count(t->groups);
     const size_t blocks = memopt_i_ceil_div(t->x.linear.outputs, 32);
-    if (backward) return MEMOPT_I_CUDA_RUN(batch_gradients_kernel<>, blocks, block, 0, stream, *t);
-    return MEMOPT_I_CUDA_RUN(batch_statistics_kernel<>, blocks, block, 0, stream, *t);
+    if (backward) return CU_RUN(batch_gradients_kernel<>, blocks, block, 0, stream, *t);
+    return CU_RUN(batch_statistics_kernel<>, blocks, block, 0, stream, *t);
 }
 
 /* ---- the host's part ---- */
@@ -11806,9 +11621,8 @@ PRUNED void batch_cut(batch_task *t, size_t part) {
     t->shift = 0;
     while (t->shift < 5 && ((size_t)1 << t->shift) < spans) ++t->shift;
     t->tiles = (unsigned)memopt_i_ceil_div(spans, (size_t)1 << t->shift);
-    t->group = memopt_i_max((size_t)(MEMOPT_I_CUDA_BATCH_BLOCK >> t->shift) * MEMOPT_I_CUDA_BATCH_TURNS,
-                            memopt_i_ceil_div(memopt_i_min(rows, l->rows),
-                                              memopt_i_max(1, MEMOPT_I_CUDA_BATCH_GROUPS / t->tiles)));
+    t->group = memopt_i_max((size_t)(BATCH_BLOCK >> t->shift) * BATCH_TURNS,
+                            memopt_i_ceil_div(memopt_i_min(rows, l->rows), memopt_i_max(1, BATCH_GROUPS / t->tiles)));
     t->groups = memopt_i_ceil_div(l->rows, t->group);
     t->part = memopt_i_max(1, rows / t->group) * t->group;
     t->grad_part = memopt_i_min(l->rows, memopt_i_max(1, grad_rows / t->group) * t->group);
@@ -11831,7 +11645,7 @@ PRUNED void batch_lay_out(batch_task *t, size_t linear, memopt_carver *c) {
 }
 
 /* The numbers, without the pointers. */
-PRUNED memopt_cuda_status batch_resolve(const memopt_batch_norm *x, batch_task *t) {
+PRUNED status_t batch_resolve(const memopt_batch_norm *x, batch_task *t) {
     memopt_linear *l = &t->x.linear;
     size_t n;
 
@@ -11851,10 +11665,9 @@ PRUNED memopt_cuda_status batch_resolve(const memopt_batch_norm *x, batch_task *
 }
 
 /* Scratch: linear's, then ours. *linear: the bytes of the former. part: see batch_cut() */
-PRUNED memopt_cuda_status batch_scratch(const memopt_cuda_ops *ops, batch_task *t, size_t part,
-                                        size_t *linear, size_t *bytes) {
+PRUNED status_t batch_scratch(const memopt_cuda_ops *ops, batch_task *t, size_t part, size_t *linear, size_t *bytes) {
     memopt_linear l = t->x.linear;
-    memopt_cuda_status s;
+    status_t s;
     size_t other;
     memopt_carver c = memopt_carver_begin(NULL);
     static float wanted; /* whether or not there is a gradient of the bias this time */
@@ -11873,11 +11686,11 @@ PRUNED memopt_cuda_status batch_scratch(const memopt_cuda_ops *ops, batch_task *
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_scratch(const memopt_cuda_ops *ops,
-                                                              const memopt_batch_norm *x, size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_batch_norm_scratch(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                                    size_t *bytes) {
     batch_task t;
     size_t linear, all;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = batch_resolve(x, &t)) != 0
@@ -11887,7 +11700,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_scratch(const memopt_cuda_
 }
 
 /* The pointers. There is at least one output. */
-PRUNED memopt_cuda_status batch_check(const memopt_batch_norm *x, int backward) {
+PRUNED status_t batch_check(const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear;
     const memopt_type f32 = MEMOPT_TYPE_F32;
     const memopt_type type = l->type;
@@ -11909,8 +11722,7 @@ PRUNED memopt_cuda_status batch_check(const memopt_batch_norm *x, int backward) 
         { l->output, out, type, 1, 1 },
         { x->running_mean, n, f32, 0, 1 },
         { x->running_variance, n, f32, 0, 1 } };
-    const array backward_arrays[] = {
-        { l->grad_output, out, type, 1, 0 },
+    const array backward_arrays[] = { { l->grad_output, out, type, 1, 0 },
         none,
         { l->pre_activation, out, type, 1, 0 },
         { x->statistics, 2 * n, f32, 1, 0 },
@@ -11925,8 +11737,7 @@ PRUNED memopt_cuda_status batch_check(const memopt_batch_norm *x, int backward) 
         { x->grad_scale, n, of_g, 0, 1 },
         { x->grad_shift, n, of_g, 0, 1 } };
 
-    return backward ? arrays_no_overlap(backward_arrays, 14)
-        : arrays_no_overlap(forward_arrays, 12);
+    return backward ? arrays_no_overlap(backward_arrays, 14) : arrays_no_overlap(forward_arrays, 12);
 }
 
 /* Which arrays are whole spans. */
@@ -11939,17 +11750,16 @@ PRUNED void batch_align(batch_task *t, int backward) {
 
     t->wide = are_spans(l->pre_activation, type, n, per)
            && are_spans(backward ? l->grad_output : l->output, type, n, per);
-    t->wide_weights = are_spans(t->x.scale, l->weight_type, n, per)
-                   && are_spans(t->x.shift, l->weight_type, n, per);
+    t->wide_weights = are_spans(t->x.scale, l->weight_type, n, per) && are_spans(t->x.shift, l->weight_type, n, per);
     t->wide_floats = are_spans(t->x.statistics, f32, n, per);
 }
 
 /* Everything is made sure of. inner: what linear runs with */
-PRUNED memopt_cuda_status batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x, int backward, size_t part,
-                                      batch_task *t, memopt_cuda_ops *inner) {
+PRUNED status_t batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x, int backward, size_t part,
+                            batch_task *t, memopt_cuda_ops *inner) {
     size_t linear, bytes;
     memopt_carver c;
-    memopt_cuda_status s;
+    status_t s;
 
     if ((s = batch_resolve(x, t)) != 0) return s;
     if (t->x.linear.rows < 2) return MEMOPT_ERR_ARGUMENT;
@@ -11970,8 +11780,8 @@ PRUNED const void *batch_row(const void *p, memopt_type type, size_t at) {
 }
 
 /* z of a part: linear, without the activation */
-PRUNED memopt_cuda_status batch_product(const memopt_cuda_ops *ops, const batch_task *t,
-                                        size_t first, size_t count, memopt_cuda_stream stream) {
+PRUNED status_t batch_product(const memopt_cuda_ops *ops, const batch_task *t, size_t first, size_t count,
+                              cudaStream_t stream) {
     memopt_linear l = t->x.linear;
 
     l.rows = count;
@@ -11982,31 +11792,31 @@ PRUNED memopt_cuda_status batch_product(const memopt_cuda_ops *ops, const batch_
     return memopt_cuda_linear_forward(ops, &l, stream);
 }
 
-PRUNED memopt_cuda_status batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                        size_t part, memopt_cuda_stream stream) {
+PRUNED status_t batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x, size_t part,
+                              cudaStream_t stream) {
     batch_task t;
     memopt_cuda_ops inner;
-    memopt_cuda_status s = batch_begin(ops, x, 0, part, &t, &inner);
+    status_t s = batch_begin(ops, x, 0, part, &t, &inner);
     const size_t rows = s ? 0 : t.x.linear.rows;
 
     if (s || !t.x.linear.outputs) return s;
     for (size_t first = 0, count; first < rows; first += count) {
         count = memopt_i_min(t.part, rows - first);
         if ((s = batch_product(&inner, &t, first, count, stream)) != 0
-            || (s = batch_stage(&t, MEMOPT_I_CUDA_BATCH_SPREAD, first, count, stream)) != 0) return s;
+            || (s = batch_stage(&t, BATCH_SPREAD, first, count, stream)) != 0) return s;
     }
     if ((s = batch_join(&t, 0, stream)) != 0) return s;
-    return batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, stream);
+    return batch_stage(&t, BATCH_OUTPUT, 0, rows, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                                              memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_batch_norm_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                                    cudaStream_t stream) {
     return batch_forward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
 }
 
 /* Linear's backward of a part; its gradients go on from part to part, as floats. */
-PRUNED memopt_cuda_status batch_linear(const memopt_cuda_ops *ops, const batch_task *t,
-                                       size_t first, size_t count, memopt_cuda_stream stream) {
+PRUNED status_t batch_linear(const memopt_cuda_ops *ops, const batch_task *t, size_t first, size_t count,
+                             cudaStream_t stream) {
     memopt_linear l = t->x.linear;
 
     l.rows = count;
@@ -12025,41 +11835,38 @@ PRUNED memopt_cuda_status batch_linear(const memopt_cuda_ops *ops, const batch_t
     return memopt_cuda_linear_backward(ops, &l, stream);
 }
 
-PRUNED memopt_cuda_status batch_store(const batch_task *t, void *to, const float *sums, size_t n,
-                                      memopt_cuda_stream stream) {
+PRUNED status_t batch_store(const batch_task *t, void *to, const float *sums, size_t n, cudaStream_t stream) {
     if (!to || !t->weights) return 0;
-    return MEMOPT_I_CUDA_RUN(batch_store_kernel<>, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
-                             MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, sums, to, t->x.linear.gradient_type, n,
-                             t->x.linear.accumulate);
+    return CU_RUN(batch_store_kernel<>, memopt_i_ceil_div(n, LAYER_BLOCK * 4), LAYER_BLOCK, 0, stream, sums, to,
+                  t->x.linear.gradient_type, n, t->x.linear.accumulate);
 }
 
-PRUNED memopt_cuda_status batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                         size_t part, memopt_cuda_stream stream) {
+PRUNED status_t batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x, size_t part,
+                               cudaStream_t stream) {
     batch_task t;
     memopt_cuda_ops inner;
-    memopt_cuda_status s = batch_begin(ops, x, 1, part, &t, &inner);
+    status_t s = batch_begin(ops, x, 1, part, &t, &inner);
     const memopt_linear *l = &t.x.linear;
 
     if (s || !l->outputs) return s;
-    if ((s = batch_stage(&t, MEMOPT_I_CUDA_BATCH_SUMS, 0, l->rows, stream)) != 0
-        || (s = batch_join(&t, 1, stream)) != 0) return s;
+    if ((s = batch_stage(&t, BATCH_SUMS, 0, l->rows, stream)) != 0 || (s = batch_join(&t, 1, stream)) != 0) return s;
     if (!l->grad_input && !l->grad_weights && !l->grad_bias) return 0;
     for (size_t first = 0, count; first < l->rows; first += count) {
         count = memopt_i_min(t.grad_part, l->rows - first);
-        if ((s = batch_stage(&t, MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, stream)) != 0
+        if ((s = batch_stage(&t, BATCH_GRAD_Z, first, count, stream)) != 0
             || (s = batch_linear(&inner, &t, first, count, stream)) != 0) return s;
     }
     if ((s = batch_store(&t, l->grad_weights, t.weights, l->outputs * l->inputs, stream)) != 0) return s;
     return batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
-                                                               memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+                                                     cudaStream_t stream) {
     return batch_backward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
 }
 
 /* ---- inference ---- */
-PRUNED __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
+PRUNED __global__ void __launch_bounds__(LAYER_BLOCK)
 batch_fold_kernel(row_tiling t, memopt_batch_norm x, float *weights, float *bias, bool wide) {
     enum { N = 4 };
     const memopt_linear *l = &x.linear;
@@ -12082,20 +11889,19 @@ batch_fold_kernel(row_tiling t, memopt_batch_norm x, float *weights, float *bias
     span_put_floats<float, N>(weights + row * l->inputs + at, w, left, wide);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,
-                                                           float *d_weights, float *d_bias, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x, float *d_weights,
+                                                 float *d_bias, cudaStream_t stream) {
     batch_task t;
     row_tiling r;
     unsigned blocks;
-    memopt_cuda_status s = batch_resolve(x, &t);
+    status_t s = batch_resolve(x, &t);
     const memopt_linear *l = &t.x.linear;
     const memopt_type f32 = MEMOPT_TYPE_F32;
 
     if (s || !l->outputs) return s;
     const size_t n = l->outputs;
     const size_t all = n * l->inputs;
-    const array a[] = {
-        { l->weights, all, l->weight_type, 1, 0 },
+    const array a[] = { { l->weights, all, l->weight_type, 1, 0 },
         { l->bias, n, l->weight_type, 0, 0 },
         { d_weights, all, f32, 1, 1 },
         { d_bias, n, f32, 1, 1 },
@@ -12105,10 +11911,8 @@ PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops
         { t.x.shift, n, l->weight_type, 0, 0 } };
     if ((s = arrays_no_overlap(a, 8)) != 0
         || (s = row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0) return s;
-    const bool wide = are_spans(l->weights, l->weight_type, l->inputs, 4)
-                   && are_spans(d_weights, f32, l->inputs, 4);
-    return MEMOPT_I_CUDA_RUN(batch_fold_kernel<>, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, r, t.x,
-                             d_weights, d_bias, wide);
+    const bool wide = are_spans(l->weights, l->weight_type, l->inputs, 4) && are_spans(d_weights, f32, l->inputs, 4);
+    return CU_RUN(batch_fold_kernel<>, blocks, LAYER_BLOCK, 0, stream, r, t.x, d_weights, d_bias, wide);
 }
 
 /* @section cuda_head : cuda_base cuda_gemm cuda_linear cuda_softmax api_cuda_head
@@ -12131,7 +11935,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_batch_norm_fold(const memopt_cuda_ops
    Padding    Products are `padded` wide and deep, which suits tensor cores where the vocabulary does not (50,304 for
               50,257); softmax looks at `vocabulary` logits and makes the gradient of the others 0. */
 
-enum { MEMOPT_I_CUDA_HEAD_ROWS = 2048, MEMOPT_I_CUDA_HEAD_TILE = 128 };
+enum { HEAD_ROWS = 2048, HEAD_TILE = 128 };
 #define MEMOPT_I_CUDA_HEAD_LOGITS ((size_t)448 << 20) /* bytes of logits in scratch, where nobody says how many rows */
 
 typedef struct head_task {
@@ -12148,8 +11952,8 @@ PRUNED size_t head_chunk(const memopt_head *h, size_t stride, size_t size) {
     size_t rows = h->chunk;
 
     if (!rows) {
-        rows = memopt_i_align_down(MEMOPT_I_CUDA_HEAD_LOGITS / size / stride, MEMOPT_I_CUDA_HEAD_TILE);
-        rows = memopt_i_min(memopt_i_max(rows, MEMOPT_I_CUDA_HEAD_TILE), MEMOPT_I_CUDA_HEAD_ROWS);
+        rows = memopt_i_align_down(MEMOPT_I_CUDA_HEAD_LOGITS / size / stride, HEAD_TILE);
+        rows = memopt_i_min(memopt_i_max(rows, HEAD_TILE), HEAD_ROWS);
     }
     return memopt_i_min(rows, h->rows);
 }
@@ -12161,7 +11965,7 @@ PRUNED void head_lay_out(head_task *t, memopt_carver *c) {
 }
 
 /* Shapes and types, and the bytes of scratch. */
-PRUNED memopt_cuda_status head_resolve(const memopt_head *head, head_task *t) {
+PRUNED status_t head_resolve(const memopt_head *head, head_task *t) {
     memopt_head *h = &t->h;
     memopt_carver scratch = memopt_carver_begin(NULL);
     size_t size;
@@ -12187,10 +11991,9 @@ PRUNED memopt_cuda_status head_resolve(const memopt_head *head, head_task *t) {
     return scratch.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head,
-                                                        size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head, size_t *bytes) {
     head_task t;
-    const memopt_cuda_status s = head_resolve(head, &t);
+    const status_t s = head_resolve(head, &t);
 
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
@@ -12198,7 +12001,7 @@ PUBLIC memopt_cuda_status api::memopt_cuda_head_scratch(const memopt_cuda_ops *,
     return 0;
 }
 
-PRUNED memopt_cuda_status head_check(const memopt_head *h, const memopt_cuda_ops *ops, const memopt_loss *d_out) {
+PRUNED status_t head_check(const memopt_head *h, const memopt_cuda_ops *ops, const memopt_loss *d_out) {
     const size_t in = h->rows * h->width;
     const size_t weights = h->padded * h->width;
     const size_t row = memopt_type_bytes(h->type);
@@ -12211,10 +12014,9 @@ PRUNED memopt_cuda_status head_check(const memopt_head *h, const memopt_cuda_ops
         { h->grad_weights, weights * memopt_type_bytes(h->gradient_type), 1, NULL },
         { ops->d_scratch, ops->scratch_bytes, 1, NULL },
         { d_out, sizeof *d_out, 1, NULL } };
-    memopt_cuda_status s;
+    status_t s;
 
-    if ((s = pointer(d_out, 8)) != 0
-        || (s = linear_pointer(h->weights, h->weight_type, h->rows ? weights : 0)) != 0
+    if ((s = pointer(d_out, 8)) != 0 || (s = linear_pointer(h->weights, h->weight_type, h->rows ? weights : 0)) != 0
         || (s = linear_pointer(h->input, h->type, in)) != 0
         || (s = linear_pointer(h->targets, MEMOPT_TYPE_F32, h->rows)) != 0
         || (s = pointer_if(h->grad_input, memopt_type_bytes(h->type))) != 0
@@ -12247,18 +12049,17 @@ PRUNED matrix_product head_weights(const head_task *t, size_t first, size_t rows
 
 PRUNED matrix_product head_input(const head_task *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    return product_of(rows, h->width, h->padded, head_logits(t, 0),
-                      { h->weights, h->width, h->type, 0, 0 },
+    return product_of(rows, h->width, h->padded, head_logits(t, 0), { h->weights, h->width, h->type, 0, 0 },
                       head_rows(t, h->grad_input, first));
 }
 
 /* Of a chunk, first only its algorithms, then all of it. The input's gradient is last: it may take its place. */
-PRUNED memopt_cuda_status head_part(const head_task *t, size_t first, int plan_only, memopt_cuda_stream stream) {
+PRUNED status_t head_part(const head_task *t, size_t first, int plan_only, cudaStream_t stream) {
     const memopt_head *h = &t->h;
     const size_t rows = memopt_i_min(h->chunk, h->rows - first);
     matrix_product q = head_forward(t, first, rows);
     memopt_cross_entropy x = {};
-    memopt_cuda_status s = gemm_run(t->gemm, &q, plan_only, stream);
+    status_t s = gemm_run(t->gemm, &q, plan_only, stream);
 
     x.rows = rows;
     x.vocabulary = h->vocabulary;
@@ -12282,26 +12083,25 @@ PRUNED memopt_cuda_status head_part(const head_task *t, size_t first, int plan_o
 }
 
 /* Gradients of weights that no product writes, because there is no row. */
-PRUNED memopt_cuda_status head_clear(const memopt_head *h, memopt_cuda_stream stream) {
+PRUNED status_t head_clear(const memopt_head *h, cudaStream_t stream) {
     const size_t size = memopt_type_bytes(h->gradient_type);
 
     if (!h->grad_weights || h->accumulate || h->rows) return 0;
     return taken(cudaMemsetAsync(h->grad_weights, 0, h->padded * h->width * size, stream));
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
-                                                     memopt_loss *d_out, memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head, memopt_loss *d_out,
+                                           cudaStream_t stream) {
     head_task t;
     const memopt_head *h = &t.h;
     memopt_carver c;
     size_t first;
-    memopt_cuda_status s;
+    status_t s;
     int plan_only;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = head_resolve(head, &t)) != 0 || (s = head_check(h, ops, d_out)) != 0
-        || (s = gemm_types(ops->gemm, h->type, h->gradient_type)) != 0
-        || (s = linear_scratch(ops, t.bytes)) != 0
+        || (s = gemm_types(ops->gemm, h->type, h->gradient_type)) != 0 || (s = linear_scratch(ops, t.bytes)) != 0
         || (s = gemm_ready(ops->gemm)) != 0) return s;
     t.gemm = ops->gemm;
     c = memopt_carver_begin(ops->d_scratch);
@@ -12315,12 +12115,11 @@ PUBLIC memopt_cuda_status api::memopt_cuda_head_loss(const memopt_cuda_ops *ops,
     return s ? s : cross_entropy_total(t.row_losses, h->rows, &h->rule, t.count, d_out, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head,
-                                                       size_t first, size_t count, float *d_logits,
-                                                       memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head, size_t first,
+                                             size_t count, float *d_logits, cudaStream_t stream) {
     head_task t;
     matrix_product q;
-    memopt_cuda_status s;
+    status_t s;
     size_t bytes;
 
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
@@ -12329,14 +12128,12 @@ PUBLIC memopt_cuda_status api::memopt_cuda_head_logits(const memopt_cuda_ops *op
     if (memopt_i_ops_too_large(count, t.h.vocabulary, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!count) return 0;
     bytes = count * t.h.vocabulary * sizeof(float);
-    if ((s = pointer(t.h.input, memopt_type_bytes(t.h.type))) != 0 ||
-        (s = pointer(t.h.weights, memopt_type_bytes(t.h.type))) != 0 ||
-        (s = pointer(d_logits, sizeof(float))) != 0 ||
-        (s = gemm_types(ops->gemm, t.h.type, MEMOPT_TYPE_F32)) != 0 ||
-        (s = no_overlap(d_logits, bytes, t.h.input, t.h.rows * t.h.width * memopt_type_bytes(t.h.type)))
-            != 0 ||
-        (s = no_overlap(d_logits, bytes, t.h.weights, t.h.vocabulary * t.h.width * memopt_type_bytes(t.h.type))) != 0 ||
-        (s = gemm_ready(ops->gemm)) != 0)
+    if ((s = pointer(t.h.input, memopt_type_bytes(t.h.type))) != 0
+        || (s = pointer(t.h.weights, memopt_type_bytes(t.h.type))) != 0 || (s = pointer(d_logits, sizeof(float))) != 0
+        || (s = gemm_types(ops->gemm, t.h.type, MEMOPT_TYPE_F32)) != 0
+        || (s = no_overlap(d_logits, bytes, t.h.input, t.h.rows * t.h.width * memopt_type_bytes(t.h.type))) != 0
+        || (s = no_overlap(d_logits, bytes, t.h.weights, t.h.vocabulary * t.h.width * memopt_type_bytes(t.h.type))) != 0
+        || (s = gemm_ready(ops->gemm)) != 0)
         return s;
     q = head_forward(&t, first, count);
     q.p.columns = t.h.vocabulary;
@@ -12453,7 +12250,7 @@ template <typename T> CU_DEVICE uint32_t packed_pair(float first, float second) 
               32 rows of queries; backward 64 sums and 2 x 32 scores, or 128 and 2 x 16. More would be spilled.
    Products   Forward 2, backward 7, without statistics 9; the least is 2 and 5. What is above pays for no atomics. */
 
-enum { MEMOPT_I_CUDA_FLASH_WIDTH = 128, MEMOPT_I_CUDA_FLASH_ROWS = 64, MEMOPT_I_CUDA_FLASH_THREADS = 128 };
+enum { FLASH_WIDTH = 128, FLASH_ROWS = 64, FLASH_THREADS = 128 };
 
 typedef struct flash_state {
     const void *queries, *keys, *values, *grads; /* grads: grad_output */
@@ -12474,8 +12271,8 @@ template <typename T> struct flash_rows {
     int    rows, width, wide; /* rows: from this one on there is nothing */
 };
 
-template <typename T> CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t sequence,
-                                                       size_t head, int rows) {
+template <typename T>
+CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t sequence, size_t head, int rows) {
     return { data + sequence * t.length * stride + head * t.width, stride, rows, (int)t.width, t.wide };
 }
 
@@ -12507,16 +12304,15 @@ template <int D> static MEMOPT_I_HOST_DEVICE int flash_at(int row, int chunk) {
 template <typename T> CU_DEVICE void flash_gather(unsigned char *to, const T *from, int elements) {
     uint32_t word[4] = { 0, 0, 0, 0 };
 
-    CU_UNROLL for (int i = 0; i < 8; ++i)
-        if (i < elements) word[i / 2] |= (uint32_t)from[i].code << (i % 2 * 16);
+    CU_UNROLL for (int i = 0; i < 8; ++i) if (i < elements) word[i / 2] |= (uint32_t)from[i].code << (i % 2 * 16);
     *(uint4 *)(void *)to = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 /* Rows of a thread are a multiple of eight apart: all at the same place of their row. Of a copy of 0 bytes nothing is
    read, wherever it is from. */
-template <typename T, int D, int ROWS> CU_DEVICE void flash_load(unsigned char *tile,
-                                                                 const flash_rows<const T> &r, int first) {
-    enum { STEP = MEMOPT_I_CUDA_FLASH_THREADS / (D / 8) };
+template <typename T, int D, int ROWS>
+CU_DEVICE void flash_load(unsigned char *tile, const flash_rows<const T> &r, int first) {
+    enum { STEP = FLASH_THREADS / (D / 8) };
     const int thread = anew((int)threadIdx.x);
     const int row = thread / (D / 8);
     const int chunk = thread % (D / 8);
@@ -12585,9 +12381,8 @@ CU_DEVICE void flash_cross(float (&scores)[M][N / 8][4], const unsigned char *ow
 }
 
 /* sums += weights (16 M x N), rounded to the type, times others (N x D) */
-template <typename T, int D, int M, int N> CU_DEVICE void flash_mix(float (&sums)[M][D / 8][4],
-                                                                    const float (&weights)[M][N / 8][4],
-                                                                    const unsigned char *others) {
+template <typename T, int D, int M, int N>
+CU_DEVICE void flash_mix(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4], const unsigned char *others) {
     const int lane = anew((int)threadIdx.x % 32);
 
     CU_UNROLL for (int k = 0; k < N / 16; ++k) {
@@ -12619,7 +12414,7 @@ template <typename T> CU_DEVICE bool flash_odd(uint32_t code) {
 template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigned char *tile) {
     bool any = false;
 
-    for (int i = (int)threadIdx.x; i < N * D / 2; i += MEMOPT_I_CUDA_FLASH_THREADS) {
+    for (int i = (int)threadIdx.x; i < N * D / 2; i += FLASH_THREADS) {
         uint32_t *word = (uint32_t *)(void *)tile + i;
         const uint32_t x = *word;
         const bool low = flash_odd<T>(x);
@@ -12632,10 +12427,9 @@ template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigne
 }
 
 /* sums += weights times what is not finite of others, for the rows that see it. */
-template <typename T, int D, int M, int N> CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4],
-                                                                        const float (&weights)[M][N / 8][4],
-                                                                        const unsigned char *others,
-                                                                        const flash_span (&sees)[M][2], int first) {
+template <typename T, int D, int M, int N>
+CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4],
+                             const unsigned char *others, const flash_span (&sees)[M][2], int first) {
     const int lane = (int)threadIdx.x % 32;
 
     for (int j = 0; j < N; ++j) {
@@ -12645,8 +12439,8 @@ template <typename T, int D, int M, int N> CU_DEVICE void flash_add_odd(float (&
             uint32_t bits = 0; /* a sum of masks: the compiler would make an index of anything else, and an array */
             float weight;
 
-            CU_UNROLL for (int n = 0; n < N / 8; ++n)
-                bits |= (0u - (uint32_t)(n == j / 8))
+            CU_UNROLL for (int n = 0; n < N / 8; ++n) bits |=
+                (0u - (uint32_t)(n == j / 8))
                       & __float_as_uint(j % 2 ? weights[i / 2][n][i % 2 * 2 + 1] : weights[i / 2][n][i % 2 * 2]);
             weight = __uint_as_float(__shfl_sync(MEMOPT_I_CUDA_ALL, bits, (lane & ~3) | j % 8 / 2));
             CU_UNROLL for (int n = 0; n < D / 4; ++n) {
@@ -12664,11 +12458,9 @@ template <typename T, int D, int M, int N> CU_DEVICE void flash_add_odd(float (&
 }
 
 /* As _mix(), of a tile of which some rows do not see all. All threads come here, and are done with the tile. */
-template <typename T, int D, int M, int N> CU_DEVICE void flash_mix_some(float (&sums)[M][D / 8][4],
-                                                                         const float (&weights)[M][N / 8][4],
-                                                                         unsigned char *others,
-                                                                         const flash_span (&sees)[M][2],
-                                                                         int first, bool crosses) {
+template <typename T, int D, int M, int N>
+CU_DEVICE void flash_mix_some(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4], unsigned char *others,
+                              const flash_span (&sees)[M][2], int first, bool crosses) {
     if (crosses && __syncthreads_or(flash_look<T, D, N, 0>(others))) {
         flash_add_odd<T, D, M, N>(sums, weights, others, sees, first);
         __syncthreads(); /* all have read what is not finite */
@@ -12679,8 +12471,8 @@ template <typename T, int D, int M, int N> CU_DEVICE void flash_mix_some(float (
 }
 
 /* What a row does not see becomes `value`. */
-template <int M, int N> CU_DEVICE void flash_hide(float (&scores)[M][N / 8][4], const flash_span (&sees)[M][2],
-                                                  int first, float value) {
+template <int M, int N>
+CU_DEVICE void flash_hide(float (&scores)[M][N / 8][4], const flash_span (&sees)[M][2], int first, float value) {
     CU_UNROLL for (int i = 0; i < M * (N / 8) * 4; ++i) {
         const int other = first + i / 4 % (N / 8) * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
         const flash_span see = sees[i / 4 / (N / 8)][i % 4 / 2];
@@ -12731,8 +12523,8 @@ template <int D, int M, int N> CU_DEVICE void flash_weigh(float (&scores)[M][N /
 }
 
 /* sum(dO O) of the rows of a lane's quarter, as backward wants it. */
-template <typename T, int D> CU_DEVICE float flash_mean(const float (&sums)[D / 8][4], int h,
-                                                        const flash_rows<const T> &grads, int row) {
+template <typename T, int D>
+CU_DEVICE float flash_mean(const float (&sums)[D / 8][4], int h, const flash_rows<const T> &grads, int row) {
     float mean = 0;
 
     CU_UNROLL for (int n = 0; n < D / 4; ++n) {
@@ -12745,12 +12537,10 @@ template <typename T, int D> CU_DEVICE float flash_mean(const float (&sums)[D / 
 }
 
 /* Output is divided by the row's sum; statistics are kept, and GRADS: sum(P dP), and no output. */
-template <typename T, int D, int M, int GRADS> CU_DEVICE void flash_finish(const flash_state &t,
-                                                                           const flash_place &p,
-                            float (&sums)[M][D / 8][4], const float (&most)[M][2],
-                                                                           const float (&total)[M][2], int first) {
-    const flash_rows<const T> grads =
-        flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
+template <typename T, int D, int M, int GRADS>
+CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&sums)[M][D / 8][4],
+                            const float (&most)[M][2], const float (&total)[M][2], int first) {
+    const flash_rows<const T> grads = flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
     const int lane = anew((int)threadIdx.x % 32);
 
     CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
@@ -12774,16 +12564,14 @@ template <typename T, int D, int M, int GRADS> CU_DEVICE void flash_finish(const
 #define MEMOPT_I_CUDA_LOG2_E 1.4426950408889634f
 
 template <typename T, int D, int M, int N, int GRADS>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS) flash_forward_kernel(flash_state t) {
+static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
     const flash_place p = flash_begin(t, t.heads, OWN, 1);
     const size_t key_head = p.head / (t.heads / t.kv_heads);
-    const flash_rows<const T> keys =
-        flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
-    const flash_rows<const T> values =
-        flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
+    const flash_rows<const T> keys = flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
+    const flash_rows<const T> values = flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
     const int end = p.first >= p.used ? 0 : t.causal ? min(p.first + OWN, p.used) : p.used;
     const int own_row = (int)threadIdx.x / 32 * 16 * M;
     unsigned char *own = memory + own_row * D * 2;
@@ -12899,25 +12687,23 @@ template <typename T, int COLUMNS> struct flash_walk {
         flash_load<T, D, N>(tile, rows(0, !COLUMNS, head(n)), first);
         flash_load<T, D, N>(tile + N * D * 2, rows(1, !COLUMNS, head(n)), first);
         if (COLUMNS && threadIdx.x < N)
-            numbers[threadIdx.x] =
-                flash_numbers(t, p.sequence, head(n), first + (int)threadIdx.x, p.used);
+            numbers[threadIdx.x] = flash_numbers(t, p.sequence, head(n), first + (int)threadIdx.x, p.used);
     }
 };
 
 template <typename T, int N, int COLUMNS> CU_DEVICE flash_walk<T, COLUMNS> flash_walk_begin(const flash_state &t) {
-    const flash_place p =
-        flash_begin(t, COLUMNS ? t.kv_heads : t.heads, MEMOPT_I_CUDA_FLASH_ROWS, !COLUMNS);
+    const flash_place p = flash_begin(t, COLUMNS ? t.kv_heads : t.heads, FLASH_ROWS, !COLUMNS);
     const int from = COLUMNS && t.causal ? p.first / N : 0;
-    const int end = !COLUMNS && t.causal ? min(p.first + MEMOPT_I_CUDA_FLASH_ROWS, p.used) : p.used;
+    const int end = !COLUMNS && t.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
     const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
 
     return { t, p, from, per, per * (COLUMNS ? (int)(t.heads / t.kv_heads) : 1) };
 }
 
-template <typename T, int D, int N, int COLUMNS> static __global__ void __launch_bounds__(MEMOPT_I_CUDA_FLASH_THREADS)
-flash_backward_kernel(flash_state t) {
+template <typename T, int D, int N, int COLUMNS>
+static __global__ void __launch_bounds__(FLASH_THREADS) flash_backward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
-    enum { OWN = MEMOPT_I_CUDA_FLASH_ROWS, OWN_BYTES = OWN * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
+    enum { OWN = FLASH_ROWS, OWN_BYTES = OWN * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
     const flash_walk<T, COLUMNS> w = flash_walk_begin<T, N, COLUMNS>(t);
     const int own_row = (int)threadIdx.x / 32 * 16;
@@ -12946,8 +12732,7 @@ flash_backward_kernel(flash_state t) {
     for (int n = 0; n < w.count; ++n) {
         unsigned char *tile = tiles + n % 2 * 2 * BYTES;
         const int first = (w.from + n % w.per) * N;
-        const bool crosses =
-            t.causal && (COLUMNS ? first < w.p.first + OWN - 1 : first + N - 1 > w.p.first);
+        const bool crosses = t.causal && (COLUMNS ? first < w.p.first + OWN - 1 : first + N - 1 > w.p.first);
         float scores[1][N / 8][4], grads[1][N / 8][4];
 
         if (n + 1 < w.count) w.template load<D, N>(tiles + (n + 1) % 2 * 2 * BYTES, numbers + (n + 1) % 2 * N, n + 1);
@@ -13004,12 +12789,12 @@ flash_backward_kernel(flash_state t) {
    Online     is not offered here: columns in tiles with a running maximum would need products that add onto a result
               which has been scaled row by row, and cuBLASLt's beta is one number. cuda_flash has it. */
 
-enum { MEMOPT_I_CUDA_ATTENTION_BLOCK = 256 };
+enum { ATTENTION_BLOCK = 256 };
 
 typedef struct attention_task {
     memopt_attention  a;         /* with defaults filled in */
     memopt_cuda_gemm *gemm;
-    memopt_cuda_stream stream;
+    cudaStream_t stream;
     size_t group, row;           /* query heads of a key head; elements of a row of all key heads */
     size_t stride, pitch;        /* of rows of scores in floats, of probabilities in elements */
     size_t bytes;                /* of scratch */
@@ -13023,11 +12808,11 @@ typedef struct attention_task {
 } attention_task;
 
 /* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. */
-PRUNED memopt_cuda_status attention_flashes(const memopt_attention *a, int *flash) {
+PRUNED status_t attention_flashes(const memopt_attention *a, int *flash) {
     struct cudaFuncAttributes code;
-    memopt_cuda_status s;
+    status_t s;
 
-    *flash = a->type != MEMOPT_TYPE_F32 && a->width <= MEMOPT_I_CUDA_FLASH_WIDTH;
+    *flash = a->type != MEMOPT_TYPE_F32 && a->width <= FLASH_WIDTH;
     if (!*flash) return 0;
     s = taken(cudaFuncGetAttributes(&code, flash_mean_kernel<bf16_t>));
     if (s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorNoDevice
@@ -13053,7 +12838,7 @@ PRUNED void attention_lay_out(attention_task *t, memopt_carver *c) {
     const size_t size = memopt_type_bytes(a->type);
     const size_t narrow = size < 4;
     const size_t backward = t->backward != 0;
-    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFTMAX_BLOCK;
+    const size_t apart = narrow && a->length > SOFTMAX_BLOCK;
     const size_t masked = a->lengths != NULL;
     const size_t rows = a->kv_heads * a->block;
     const size_t wide = t->stride * 4;
@@ -13080,16 +12865,16 @@ PRUNED void attention_lay_out(attention_task *t, memopt_carver *c) {
     (void)memopt_carve(c, 0, 1, 256);
 }
 
-PRUNED memopt_cuda_status attention_resolve(const memopt_attention *x, int backward, attention_task *t) {
+PRUNED status_t attention_resolve(const memopt_attention *x, int backward, attention_task *t) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_attention y;
     memopt_i_attention same;
     memopt_status s;
-    memopt_cuda_status s2;
+    status_t s2;
 
     if (!x) return MEMOPT_ERR_ARGUMENT;
     y = *x;
-    if (!y.block) y.block = MEMOPT_I_CUDA_ATTENTION_BLOCK;
+    if (!y.block) y.block = ATTENTION_BLOCK;
     if ((s = memopt_i_attention_resolve(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */
     memset(t, 0, sizeof *t);
     t->a = same.a;
@@ -13108,22 +12893,21 @@ PRUNED memopt_cuda_status attention_resolve(const memopt_attention *x, int backw
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_attention_scratch(const memopt_cuda_ops *, const memopt_attention *x,
-                                                             size_t *bytes) {
+PUBLIC status_t api::memopt_cuda_attention_scratch(const memopt_cuda_ops *, const memopt_attention *x, size_t *bytes) {
     attention_task t;
-    memopt_cuda_status s;
+    status_t s;
 
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = attention_resolve(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
     return s;
 }
 
-PRUNED memopt_cuda_status attention_check(const attention_task *t, const memopt_cuda_ops *ops) {
+PRUNED status_t attention_check(const attention_task *t, const memopt_cuda_ops *ops) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
     size_t i;
     const void *p[7];
-    memopt_cuda_status s = pointer_if(a->lengths, sizeof *a->lengths);
+    status_t s = pointer_if(a->lengths, sizeof *a->lengths);
 
     p[0] = a->queries;
     p[1] = a->keys;
@@ -13158,8 +12942,8 @@ CU_DEVICE size_t attend_valid(const attention_rows_task &t, size_t i) {
     return row >= used ? 0 : t.causal ? row + 1 : used;
 }
 
-template <bool HELD, int SLOPES, typename T> static __global__ void MEMOPT_I_CUDA_BOUNDS(HELD ? 256 : 512)
-attend_kernel(attention_rows_task t, unsigned lanes) {
+template <bool HELD, int SLOPES, typename T>
+static __global__ void CU_BOUNDS(HELD ? 256 : 512) attend_kernel(attention_rows_task t, unsigned lanes) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = softmax_row_of(lanes);
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
@@ -13172,21 +12956,20 @@ attend_kernel(attention_rows_task t, unsigned lanes) {
     else softmax_any<HELD>(x, y, n, t.columns, t.scale, lanes, red);
 }
 
-template <int SLOPES, typename T> static memopt_cuda_status attend_rows(const attention_rows_task *t,
-                                                                        memopt_cuda_stream stream) {
+template <int SLOPES, typename T> static status_t attend_rows(const attention_rows_task *t, cudaStream_t stream) {
     const unsigned lanes = softmax_lanes(t->columns);
     return MEMOPT_I_CUDA_SOFTMAX_RUN((attend_kernel<true, SLOPES, T>), (attend_kernel<false, SLOPES, T>),
                                      t->rows * t->heads, lanes, stream, *t);
 }
 
-template <int SLOPES> static memopt_cuda_status attention_soft(const attention_task *t, size_t sequence, size_t first,
-                                                               size_t rows, size_t columns) {
+template <int SLOPES>
+static status_t attention_soft(const attention_task *t, size_t sequence, size_t first, size_t rows, size_t columns) {
     const memopt_attention *a = &t->a;
     const attention_rows_task k = {
         SLOPES ? t->grad_scores : t->scores, t->p, SLOPES ? t->g : t->p, a->lengths, sequence, a->length, first, rows,
         a->kv_heads, a->block, columns, t->stride, t->pitch, a->scale, a->causal };
 
-    return MEMOPT_I_CUDA_WITH(a->type, attend_rows<SLOPES, T>(&k, t->stream));
+    return CU_WITH(a->type, attend_rows<SLOPES, T>(&k, t->stream));
 }
 
 /* Rows of all key heads side by side, copied; those that are not in use become 0. Heads lie `step` apart. */
@@ -13212,15 +12995,14 @@ template <typename T> static __global__ void __launch_bounds__(256) mask_kernel(
         if (at < n && t.first + row < used)
             x[i] = ((const T *)t.from)[row * t.stride + j / t.width * t.step + j % t.width];
     }
-    CU_UNROLL for (int i = 0; i < 4; ++i)
-        if (first + (size_t)i * 256 < n) ((T *)t.to)[first + (size_t)i * 256] = x[i];
+    CU_UNROLL for (int i = 0; i < 4; ++i) if (first + (size_t)i * 256 < n)((T *)t.to)[first + (size_t)i * 256] = x[i];
 }
 
-PRUNED memopt_cuda_status mask_rows(const attention_task *t, const mask_task &k) {
+PRUNED status_t mask_rows(const attention_task *t, const mask_task &k) {
     const size_t blocks = memopt_i_ceil_div(k.rows * t->row, 1024);
 
-    if (t->a.type == MEMOPT_TYPE_F32) return MEMOPT_I_CUDA_RUN(mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
-    return MEMOPT_I_CUDA_RUN(mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
+    if (t->a.type == MEMOPT_TYPE_F32) return CU_RUN(mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
+    return CU_RUN(mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
 }
 
 /* Sums as rows of a type. */
@@ -13245,14 +13027,14 @@ template <typename T> static __global__ void __launch_bounds__(256) round_kernel
     for (size_t i = at; i < at + left; ++i) store_one((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
 }
 
-PRUNED memopt_cuda_status attention_round(const attention_task *t, const float *sums, void *to) {
+PRUNED status_t attention_round(const attention_task *t, const float *sums, void *to) {
     const size_t n = t->a.length * t->row;
     const size_t blocks = memopt_i_ceil_div(n, 1024);
     const int wide = !(t->row % 4 || t->a.kv_stride % 4 || ((uintptr_t)to & 7));
     const round_task k = { sums, to, n, t->row, t->a.kv_stride, wide };
 
-    if (t->a.type == MEMOPT_TYPE_BF16) return MEMOPT_I_CUDA_RUN(round_kernel<bf16_t>, blocks, 256, 0, t->stream, k);
-    return MEMOPT_I_CUDA_RUN(round_kernel<f16_t>, blocks, 256, 0, t->stream, k);
+    if (t->a.type == MEMOPT_TYPE_BF16) return CU_RUN(round_kernel<bf16_t>, blocks, 256, 0, t->stream, k);
+    return CU_RUN(round_kernel<f16_t>, blocks, 256, 0, t->stream, k);
 }
 
 /* ---- a block: rows of one query head of each group ---- */
@@ -13276,13 +13058,13 @@ PRUNED matrix attention_shares(const attention_task *t, const void *p, int turne
     return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
 
-PRUNED memopt_cuda_status attention_multiply(const attention_worker *w, matrix_product *q) {
+PRUNED status_t attention_multiply(const attention_worker *w, matrix_product *q) {
     q->batch.count = w->t->a.kv_heads;
     return gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
 }
 
 /* scores = rows * others^T */
-PRUNED memopt_cuda_status attention_cross(const attention_worker *w, const matrix &left, matrix right, float *scores) {
+PRUNED status_t attention_cross(const attention_worker *w, const matrix &left, matrix right, float *scores) {
     matrix_product q;
 
     right.turned = 1;
@@ -13291,15 +13073,14 @@ PRUNED memopt_cuda_status attention_cross(const attention_worker *w, const matri
 }
 
 /* result = probabilities (or slopes) * others, of the type */
-PRUNED memopt_cuda_status attention_mix(const attention_worker *w, const void *p, const matrix &right,
-                                        const matrix &result) {
+PRUNED status_t attention_mix(const attention_worker *w, const void *p, const matrix &right, const matrix &result) {
     matrix_product q = product_of(w->rows, w->t->a.width, w->columns, attention_shares(w->t, p, 0), right, result);
     return attention_multiply(w, &q);
 }
 
 /* sums (+)= probabilities^T * rows, in float */
-PRUNED memopt_cuda_status attention_gather(const attention_worker *w, const void *p,
-                                           const matrix &right, float *sums, void *place) {
+PRUNED status_t attention_gather(const attention_worker *w, const void *p, const matrix &right, float *sums,
+                                 void *place) {
     const attention_task *t = w->t;
     const memopt_attention *a = &t->a;
     const int whole = a->type == MEMOPT_TYPE_F32;
@@ -13313,10 +13094,9 @@ PRUNED memopt_cuda_status attention_gather(const attention_worker *w, const void
 }
 
 /* In place of rows, a copy where those not in use are 0. */
-PRUNED memopt_cuda_status attention_mask(const attention_worker *w, matrix *r, void *to, size_t first, size_t rows) {
+PRUNED status_t attention_mask(const attention_worker *w, matrix *r, void *to, size_t first, size_t rows) {
     const attention_task *t = w->t;
-    const mask_task k = { r->data, to, t->a.lengths, w->sequence, first, rows, t->row, t->a.width, r->step,
-                                   r->stride };
+    const mask_task k = { r->data, to, t->a.lengths, w->sequence, first, rows, t->row, t->a.width, r->step, r->stride };
 
     if (!t->a.lengths) return 0;
     *r = attention_rows(t, to, 0, t->row, t->a.width);
@@ -13345,9 +13125,9 @@ PRUNED matrix attention_at(const attention_worker *w, const void *data, size_t s
 }
 
 /* Scores, and their probabilities. */
-PRUNED memopt_cuda_status attention_weigh(attention_worker *w, size_t head, size_t first) {
+PRUNED status_t attention_weigh(attention_worker *w, size_t head, size_t first) {
     const memopt_attention *a = &w->t->a;
-    memopt_cuda_status s;
+    status_t s;
 
     w->head = head;
     w->first = first;
@@ -13358,10 +13138,10 @@ PRUNED memopt_cuda_status attention_weigh(attention_worker *w, size_t head, size
     return s || w->plan_only ? s : attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
 }
 
-PRUNED memopt_cuda_status attention_forward_sequence(const attention_task *t, int plan_only, size_t sequence) {
+PRUNED status_t attention_forward_sequence(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
     attention_worker w = attention_begin(t, plan_only, sequence);
-    memopt_cuda_status s = attention_mask(&w, &w.values, t->kept, 0, a->length);
+    status_t s = attention_mask(&w, &w.values, t->kept, 0, a->length);
     size_t head, first;
 
     for (head = 0; head < t->group; ++head)
@@ -13372,10 +13152,10 @@ PRUNED memopt_cuda_status attention_forward_sequence(const attention_task *t, in
     return s;
 }
 
-PRUNED memopt_cuda_status attention_backward_block(attention_worker *w, matrix keys, size_t head, size_t first) {
+PRUNED status_t attention_backward_block(attention_worker *w, matrix keys, size_t head, size_t first) {
     const attention_task *t = w->t;
     const memopt_attention *a = &t->a;
-    memopt_cuda_status s = attention_weigh(w, head, first);
+    status_t s = attention_weigh(w, head, first);
 
     w->grads = attention_at(w, a->grad_output, a->output_stride);
     if (!s) s = attention_mask(w, &w->grads, t->grads, first, w->rows);
@@ -13387,13 +13167,13 @@ PRUNED memopt_cuda_status attention_backward_block(attention_worker *w, matrix k
     return s ? s : attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
 }
 
-PRUNED memopt_cuda_status attention_backward_sequence(const attention_task *t, int plan_only, size_t sequence) {
+PRUNED status_t attention_backward_sequence(const attention_task *t, int plan_only, size_t sequence) {
     const memopt_attention *a = &t->a;
     attention_worker w = attention_begin(t, plan_only, sequence);
     matrix keys = w.keys;
     const size_t at = sequence * a->length * a->kv_stride;
     size_t head, block;
-    memopt_cuda_status s = attention_mask(&w, &keys, t->kept, 0, a->length);
+    status_t s = attention_mask(&w, &keys, t->kept, 0, a->length);
 
     for (head = 0; head < t->group; ++head)
         for (block = memopt_i_ceil_div(a->length, a->block); block-- && !s; )
@@ -13451,38 +13231,38 @@ PRUNED flash_state flash_task(const attention_task *t) {
 }
 
 /* A block for `own` rows of each head. */
-template <class KERNEL> static memopt_cuda_status flash_run(const attention_task *t, KERNEL kernel, size_t heads,
-                                                            size_t own, size_t shared) {
+template <class KERNEL>
+static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, size_t own, size_t shared) {
     flash_state k = flash_task(t);
-    memopt_cuda_status s;
+    status_t s;
 
     k.tiles = memopt_i_ceil_div(t->a.length, own);
     s = taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     if (s) return s;
-    return MEMOPT_I_CUDA_RUN(kernel, t->a.batch * heads * k.tiles, MEMOPT_I_CUDA_FLASH_THREADS, shared, t->stream, k);
+    return CU_RUN(kernel, t->a.batch * heads * k.tiles, FLASH_THREADS, shared, t->stream, k);
 }
 
 /* GRADS: statistics for a backward. */
-template <typename T, int D, int GRADS> static memopt_cuda_status flash_forward(const attention_task *t) {
+template <typename T, int D, int GRADS> static status_t flash_forward(const attention_task *t) {
     enum { OWN = 128, N = D == 64 ? 64 : 32 }; /* with 64 there are not enough registers */
     return flash_run(t, flash_forward_kernel<T, D, OWN / 64, N, GRADS>, t->a.heads, OWN, (OWN + 4 * N) * D * 2);
 }
 
-template <typename T, int D, int COLUMNS> static memopt_cuda_status flash_backward(const attention_task *t) {
-    enum { OWN = MEMOPT_I_CUDA_FLASH_ROWS, N = D == 64 || !COLUMNS ? 64 : 32 };
+template <typename T, int D, int COLUMNS> static status_t flash_backward(const attention_task *t) {
+    enum { OWN = FLASH_ROWS, N = D == 64 || !COLUMNS ? 64 : 32 };
     return flash_run(t, flash_backward_kernel<T, D, N, COLUMNS>, COLUMNS ? t->a.kv_heads : t->a.heads, OWN,
                      (2 * OWN + 4 * N) * D * 2 + 2 * N * sizeof(float2));
 }
 
-template <typename T> static memopt_cuda_status flash_means(const attention_task *t) {
+template <typename T> static status_t flash_means(const attention_task *t) {
     const size_t rows = t->a.batch * t->a.heads * t->a.length;
     const flash_state k = flash_task(t);
 
-    return MEMOPT_I_CUDA_RUN(flash_mean_kernel<T>, memopt_i_ceil_div(rows, 8), 256, 0, t->stream, k, rows);
+    return CU_RUN(flash_mean_kernel<T>, memopt_i_ceil_div(rows, 8), 256, 0, t->stream, k, rows);
 }
 
-template <typename T, int D> static memopt_cuda_status flash_any(const attention_task *t) {
-    memopt_cuda_status s;
+template <typename T, int D> static status_t flash_any(const attention_task *t) {
+    status_t s;
 
     if (!t->backward) return flash_forward<T, D, 0>(t);
     s = t->a.statistics ? flash_means<T>(t) : flash_forward<T, D, 1>(t);
@@ -13490,19 +13270,16 @@ template <typename T, int D> static memopt_cuda_status flash_any(const attention
     return s ? s : flash_backward<T, D, 1>(t);
 }
 
-PRUNED memopt_cuda_status attention_flash(const attention_task *t) {
-    if (t->a.type == MEMOPT_TYPE_BF16)
-        return t->a.width <= 64 ? flash_any<bf16_t, 64>(t)
-                                : flash_any<bf16_t, 128>(t);
-    return t->a.width <= 64 ? flash_any<f16_t, 64>(t)
-                            : flash_any<f16_t, 128>(t);
+PRUNED status_t attention_flash(const attention_task *t) {
+    if (t->a.type == MEMOPT_TYPE_BF16) return t->a.width <= 64 ? flash_any<bf16_t, 64>(t) : flash_any<bf16_t, 128>(t);
+    return t->a.width <= 64 ? flash_any<f16_t, 64>(t) : flash_any<f16_t, 128>(t);
 }
 
-PRUNED memopt_cuda_status attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                        int backward, memopt_cuda_stream stream) {
+PRUNED status_t attention_run(const memopt_cuda_ops *ops, const memopt_attention *x, int backward,
+                              cudaStream_t stream) {
     attention_task t;
     memopt_carver c;
-    memopt_cuda_status s;
+    status_t s;
     size_t i;
     int plan_only;
 
@@ -13516,24 +13293,28 @@ PRUNED memopt_cuda_status attention_run(const memopt_cuda_ops *ops, const memopt
     if (t.flash) return attention_flash(&t);
     for (plan_only = 1; plan_only >= 0; --plan_only)
         for (i = 0; i < t.a.batch && !s; ++i)
-            s = backward ? attention_backward_sequence(&t, plan_only, i)
-                         : attention_forward_sequence(&t, plan_only, i);
+            s = backward ? attention_backward_sequence(&t, plan_only, i) : attention_forward_sequence(&t, plan_only, i);
     return s;
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                                             memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,
+                                                   cudaStream_t stream) {
     return attention_run(ops, x, 0, stream);
 }
 
-PUBLIC memopt_cuda_status api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                                              memopt_cuda_stream stream) {
+PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, const memopt_attention *x,
+                                                    cudaStream_t stream) {
     return attention_run(ops, x, 1, stream);
 }
 #undef PRUNED
 #undef PUBLIC
 #undef CU_DEVICE
 #undef CU_UNROLL
+#undef CU_RUN
+#undef CU_WITH
+#undef CU_ARGUMENT
+#undef CU_BOUNDS
+#undef CU_RESIDENT
 } /* namespace memopt_i_cuda */
 #endif /* MEMOPT_I_CUDA_IMPLEMENTED */
 #endif /* MEMOPT_CUDA_IMPLEMENTATION */

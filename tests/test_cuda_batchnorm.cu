@@ -184,18 +184,18 @@ static uint64_t cuda_batch_z_case(const cuda_batch_spec *s, int known) {
     memopt_i_cuda::batch_align(&t, 0);
     for (size_t first = 0; first < rows; first += count) {
         count = memopt_i_min(t.part, rows - first);
-        CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_SPREAD, first, count, NULL) == 0);
+        CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::BATCH_SPREAD, first, count, NULL) == 0);
     }
     CHECK(memopt_i_cuda::batch_join(&t, 0, NULL) == 0);
-    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::BATCH_OUTPUT, 0, rows, NULL) == 0);
     memopt_i_cuda::batch_align(&t, 1);
-    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_SUMS, 0, rows, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::BATCH_SUMS, 0, rows, NULL) == 0);
     CHECK(memopt_i_cuda::batch_join(&t, 1, NULL) == 0);
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) if (k != CUDA_BATCH_SLOPE) cuda_batch_fetch(&m, k);
     test_get(three, t.factor, 3 * n * sizeof *three);
     for (size_t first = 0; first < rows; first += count) {
         count = memopt_i_min(t.grad_part, rows - first);
-        CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, NULL) == 0);
+        CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::BATCH_GRAD_Z, first, count, NULL) == 0);
         test_get(m.slot[CUDA_BATCH_SLOPE].here + first * n * memopt_type_bytes(s->type), t.grad_z, count * n * memopt_type_bytes(s->type));
     }
     if (!known) {
@@ -255,8 +255,8 @@ static void cuda_batch_z_hard(void) {
     memopt_i_cuda::batch_cut(&t, 1 << 20);
     cuda_batch_place(&t);
     memopt_i_cuda::batch_align(&t, 0);
-    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_SPREAD, 0, 700, NULL) == 0 && memopt_i_cuda::batch_join(&t, 0, NULL) == 0);
-    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::MEMOPT_I_CUDA_BATCH_OUTPUT, 0, 700, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::BATCH_SPREAD, 0, 700, NULL) == 0 && memopt_i_cuda::batch_join(&t, 0, NULL) == 0);
+    CHECK(memopt_i_cuda::batch_stage(&t, memopt_i_cuda::BATCH_OUTPUT, 0, 700, NULL) == 0);
     for (int k = 0; k <= CUDA_BATCH_VARIANCE; ++k) cuda_batch_fetch(&m, k);
     for (size_t c = 0; c < 8; ++c) {
         double sum = 0, squares = 0; const float mean = cuda_batch_get(&m.slot[CUDA_BATCH_STATISTICS], c), inverse = cuda_batch_get(&m.slot[CUDA_BATCH_STATISTICS], 8 + c);

@@ -116,7 +116,7 @@ static void cuda_codec_rounds(void) { /* several passes of a CUDA block, whole o
 /* So long that a CUDA block makes several passes: which is the device codec's own choice. */
 static void cuda_codec_long(void) {
     enum { TAIL = 2 * 8192 + 300 };
-    const size_t n = (size_t)3 * memopt_i_cuda::MEMOPT_I_CUDA_QUANT_PASSES * 8192 + TAIL, blocks = memopt_quantize_blocks(n, 256);
+    const size_t n = (size_t)3 * memopt_i_cuda::QUANT_PASSES * 8192 + TAIL, blocks = memopt_quantize_blocks(n, 256);
     const size_t tail = TAIL % 256, first = n - (TAIL - tail) - tail; float *x = cuda_codec_values(TAIL, 4), *want = (float *)malloc(TAIL * 4);
     memopt_cuda_codec state; memopt_device_codec device_codec; float *d = NULL; unsigned char *copy = NULL, *host = (unsigned char *)malloc(2 * TAIL);
     CHECK(first % 256 == 0 && cudaMalloc((void **)&d, n * 4) == cudaSuccess && cudaMalloc((void **)&copy, n + 4 * blocks) == cudaSuccess);

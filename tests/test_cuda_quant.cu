@@ -110,7 +110,7 @@ static void cuda_quant_rounds(void) { /* several passes of a CUDA block, whole o
 }
 /* Many more blocks than one pass of the grid: the number of rounds that a call chooses itself. */
 static void cuda_quant_long(void) {
-    const size_t n = (size_t)2 * memopt_i_cuda::MEMOPT_I_CUDA_QUANT_PASSES * 8192 + 4099, tail = 8192 + 4099; uint8_t want[8192 + 4099], got[8192 + 4099];
+    const size_t n = (size_t)2 * memopt_i_cuda::QUANT_PASSES * 8192 + 4099, tail = 8192 + 4099; uint8_t want[8192 + 4099], got[8192 + 4099];
     float *x = (float *)malloc(tail * 4), absmax[49], got_absmax[49], *d_x = NULL, *d_absmax = NULL; uint8_t *d_codes = NULL;
     CHECK(cudaMalloc((void **)&d_x, n * 4) == cudaSuccess && cudaMalloc((void **)&d_absmax, n / 64 + 4) == cudaSuccess);
     CHECK(cudaMalloc((void **)&d_codes, n) == cudaSuccess);

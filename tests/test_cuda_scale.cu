@@ -178,7 +178,7 @@ static void cuda_scale_joins(void) {
         CHECK(memopt_i_cuda::scale_joins_run(&list, d, d_sums, NULL) == 0);
         test_get(got, d_sums, sizeof got);
         CHECK(cuda_scale_same(got[0].squares, want) && got[0].nonfinite == 0 && cuda_scale_same(got[1].squares, parts[N - 1].squares));
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda::scale_total_kernel<>, 1, memopt_i_cuda::MEMOPT_I_CUDA_SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
+        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda::scale_total_kernel<>, 1, memopt_i_cuda::SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
         test_get(&total, d_total, sizeof total);
         CHECK(cuda_scale_same(total.squares, want + parts[N - 1].squares) && !total.overflow);
     }

@@ -1211,8 +1211,10 @@ using namespace memopt_i_cuda::api;
 #  define CU_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 #if defined(__CUDACC__)
+#  define CU_ARGUMENT __grid_constant__
 #  define CU_UNROLL _Pragma("unroll")
 #else
+#  define CU_ARGUMENT
 #  define CU_UNROLL
 #endif
 
@@ -4252,12 +4254,6 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
               of them where an array is not aligned to its vectors, go element by element.
    Trap       A pointer into the table, which is the kernel's argument, makes nvcc copy all of it into local memory,
               unless it is a __grid_constant__. A moment that a kind does not have has no scales in any format. */
-
-#if defined(__CUDACC__)
-#  define CU_ARGUMENT __grid_constant__
-#else
-#  define CU_ARGUMENT
-#endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; Turing would spill with 6 */

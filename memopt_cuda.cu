@@ -4605,6 +4605,7 @@ template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, cons
     optim_element one[4];
     float w[4], g[4];
     unsigned skipped = 0;
+    int careful;
     uint64_t row = 0;
     uint64_t column = 0;
     int e;
@@ -4635,10 +4636,11 @@ template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, cons
             }
         }
     }
-    if (memopt_i_v1_finite(g, 4, rule.limit)
-        && (!(rule.weight_limit > 0) || memopt_i_v1_finite(w, 4, rule.weight_limit)))
-        (void)optim_all_four<KIND>(kind, rule, one, 0);
-    else skipped = optim_all_four<KIND>(kind, rule, one, 1);
+    careful = !memopt_i_v1_finite(g, 4, rule.limit)
+        || (rule.weight_limit > 0 && !memopt_i_v1_finite(w, 4, rule.weight_limit));
+    if (KIND == OPTIM_ANY) skipped = optim_all_four<KIND>(kind, rule, one, careful); /* six kinds: compiled once */
+    else if (careful) skipped = optim_all_four<KIND>(kind, rule, one, 1);
+    else (void)optim_all_four<KIND>(kind, rule, one, 0);
     /* what is not there is 0: not skipped, not stored, and no block's largest */
     CU_UNROLL for (e = 0; e < 4; ++e) {
         w[e] = one[e].w;
@@ -4714,7 +4716,7 @@ optim_floats_kernel(const CU_ARGUMENT optim_table t) {
     const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * OPTIM_TILE;
 
     if (optim_stopped(t)) return;
-    optim_count(t, t.slice[k].aligned && first + OPTIM_TILE <= t.slice[k].count
+    optim_count(t, KIND != OPTIM_ANY && t.slice[k].aligned && first + OPTIM_TILE <= t.slice[k].count
         ? optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
         : optim_floats_tile<KIND, WIDE, 0>(t, k, rule, first + 4 * threadIdx.x));
 }
@@ -5556,13 +5558,6 @@ PRUNED status_t optim_call_of(optim_call *c, memopt_optim *o, const void *d_scra
     return 0;
 }
 
-/* The same for calls that begin a step. */
-PRUNED status_t optim_run_of(optim_call *c, memopt_optim *o, const memopt_optim_run *run, const void *d_scratch,
-                             size_t bytes, cudaStream_t stream) {
-    const status_t s = optim_call_of(c, o, d_scratch, bytes, stream);
-    return s || run ? s : MEMOPT_CUDA_ERR_NULL;
-}
-
 PRUNED optim_terms *optim_by_of(const optim_call *c) { /* NULL: the host has all of it */
     return c->o->by_device ? c->at.by : NULL;
 }
@@ -6101,14 +6096,16 @@ optim_by_kernel(optim_control *control, optim_terms *by, const double *d_factor,
     if (i < rates.count) by[i] = optim_terms_of(rates, i, allowed ? f : 1, allowed ? rate : 1, step);
 }
 
-/* What of a step only the device knows; both NULL: nothing. */
+/* What of a step only the device knows: a factor, or all that changes; bytes 0: nothing. */
 struct optim_known {
     const double *d_factor;
     memopt_cuda_optim_progress *d_progress;
+    size_t bytes;
 };
 
 PRUNED status_t optim_begin_terms(const optim_call *c, const memopt_optim_run *run, const optim_known &known) {
     const memopt_optim_desc *d = &c->o->desc;
+    const double *d_factor = known.d_progress ? &known.d_progress->factor : known.d_factor;
     optim_rates r;
     status_t s = 0;
     size_t i;
@@ -6129,7 +6126,7 @@ PRUNED status_t optim_begin_terms(const optim_call *c, const memopt_optim_run *r
         }
         r.count = (uint32_t)i;
         r.last = r.first + i == d->tensor_count;
-        s = CU_RUN(optim_by_kernel<>, 1, OPTIM_THREADS, 0, c->stream, c->at.control, c->at.by + r.first, known.d_factor,
+        s = CU_RUN(optim_by_kernel<>, 1, OPTIM_THREADS, 0, c->stream, c->at.control, c->at.by + r.first, d_factor,
                    known.d_progress, r);
     }
     return s;
@@ -6139,54 +6136,18 @@ PRUNED status_t optim_begin(const optim_call *c, const memopt_optim_run *run, co
     const size_t count = memopt_i_optim_sum_count(c->o);
     status_t s = memopt_i_optim_begin_check(c->o, run, MEMOPT_I_STATES_ON_DEVICE);
 
-    if (!s && known.d_factor && run->gradient_factor != 0)
+    if (!s && known.bytes && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
     if (!s && known.d_progress && memopt_i_kind_measures(c->o->desc.kind))
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_UNSUPPORTED, "this kind's steps cannot be counted by the device");
     if (!s)
         s = CU_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, OPTIM_THREADS) + 1, OPTIM_THREADS, 0, c->stream,
                    c->at.control, c->at.codes, c->at.sums, count, optim_codes_of(c->o));
-    if (!s && known.d_factor) s = optim_begin_terms(c, run, known);
+    if (!s && known.bytes) s = optim_begin_terms(c, run, known);
     if (s) return s;
     memopt_i_optim_begin_set(c->o, run);
-    c->o->by_device = known.d_factor != NULL;
+    c->o->by_device = known.bytes != 0;
     return 0;
-}
-
-/* A factor, or all of what changes, that lies on the device and not in the scratch. */
-PRUNED status_t optim_known_there(const optim_call *c, const void *d, size_t bytes) {
-    const status_t s = pointer(d, sizeof(double));
-    return s ? s : no_overlap(d, bytes, c->at.control, c->at.bytes);
-}
-
-PUBLIC status_t api::memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
-                                             size_t scratch_bytes, cudaStream_t stream) {
-    const optim_known none = { NULL, NULL };
-    optim_call c;
-    const status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    return s ? s : optim_begin(&c, run, none);
-}
-
-PUBLIC status_t api::memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
-                                                         const double *d_factor, void *d_scratch,
-                                                         size_t scratch_bytes, cudaStream_t stream) {
-    const optim_known known = { d_factor, NULL };
-    optim_call c;
-    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = optim_known_there(&c, d_factor, sizeof *d_factor);
-    return s ? s : optim_begin(&c, run, known);
-}
-
-PUBLIC status_t api::memopt_cuda_optim_begin_with_progress(memopt_optim *optim, const memopt_optim_run *run,
-                                                           memopt_cuda_optim_progress *d_progress, void *d_scratch,
-                                                           size_t scratch_bytes, cudaStream_t stream) {
-    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
-    optim_call c;
-    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
-    if (s) return s;
-    known.d_factor = &d_progress->factor;
-    return optim_begin(&c, run, known);
 }
 
 PUBLIC status_t api::memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first, size_t count,
@@ -6335,34 +6296,59 @@ PRUNED status_t optim_step(const optim_call *c, const memopt_optim_run *run, con
     return s;
 }
 
+/* begin or step, which check the run; what the device knows is not in the scratch. */
+typedef status_t optim_go_fn(const optim_call *c, const memopt_optim_run *run, const optim_known &known);
+
+PRUNED status_t optim_go(optim_go_fn *go, memopt_optim *optim, const memopt_optim_run *run, const optim_known &known,
+                         void *d_scratch, size_t scratch_bytes, cudaStream_t stream) {
+    const void *d_known = known.d_progress ? (const void *)known.d_progress : known.d_factor;
+    optim_call c;
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+
+    if (!s && !run) s = MEMOPT_CUDA_ERR_NULL;
+    if (!s && known.bytes) s = pointer(d_known, sizeof(double));
+    if (!s) s = no_overlap(d_known, known.bytes, c.at.control, c.at.bytes);
+    return s ? s : go(&c, run, known);
+}
+
+PUBLIC status_t api::memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                                             size_t scratch_bytes, cudaStream_t stream) {
+    const optim_known known = { NULL, NULL, 0 };
+    return optim_go(optim_begin, optim, run, known, d_scratch, scratch_bytes, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                         const double *d_factor, void *d_scratch, size_t scratch_bytes,
+                                                         cudaStream_t stream) {
+    const optim_known known = { d_factor, NULL, sizeof *d_factor };
+    return optim_go(optim_begin, optim, run, known, d_scratch, scratch_bytes, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_optim_begin_with_progress(memopt_optim *optim, const memopt_optim_run *run,
+                                                           memopt_cuda_optim_progress *d_progress, void *d_scratch,
+                                                           size_t scratch_bytes, cudaStream_t stream) {
+    const optim_known known = { NULL, d_progress, sizeof *d_progress };
+    return optim_go(optim_begin, optim, run, known, d_scratch, scratch_bytes, stream);
+}
+
 PUBLIC status_t api::memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
                                             size_t scratch_bytes, cudaStream_t stream) {
-    const optim_known none = { NULL, NULL };
-    optim_call c;
-    const status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    return s ? s : optim_step(&c, run, none);
+    const optim_known known = { NULL, NULL, 0 };
+    return optim_go(optim_step, optim, run, known, d_scratch, scratch_bytes, stream);
 }
 
 PUBLIC status_t api::memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
-                                                        const double *d_factor, void *d_scratch,
-                                                        size_t scratch_bytes, cudaStream_t stream) {
-    const optim_known known = { d_factor, NULL };
-    optim_call c;
-    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = optim_known_there(&c, d_factor, sizeof *d_factor);
-    return s ? s : optim_step(&c, run, known);
+                                                        const double *d_factor, void *d_scratch, size_t scratch_bytes,
+                                                        cudaStream_t stream) {
+    const optim_known known = { d_factor, NULL, sizeof *d_factor };
+    return optim_go(optim_step, optim, run, known, d_scratch, scratch_bytes, stream);
 }
 
 PUBLIC status_t api::memopt_cuda_optim_step_with_progress(memopt_optim *optim, const memopt_optim_run *run,
                                                           memopt_cuda_optim_progress *d_progress, void *d_scratch,
                                                           size_t scratch_bytes, cudaStream_t stream) {
-    const optim_known known = { d_progress ? &d_progress->factor : NULL, d_progress };
-    optim_call c;
-    status_t s = optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
-    if (!s) s = optim_known_there(&c, d_progress, sizeof *d_progress);
-    if (s) return s;
-    known.d_factor = &d_progress->factor;
-    return optim_step(&c, run, known);
+    const optim_known known = { NULL, d_progress, sizeof *d_progress };
+    return optim_go(optim_step, optim, run, known, d_scratch, scratch_bytes, stream);
 }
 
 PUBLIC status_t api::memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch, size_t scratch_bytes,

@@ -293,7 +293,8 @@ typedef struct memopt_files { /* all zero = the system's files; else set the fir
     memopt_status (*reserve_fn)(void *user, void *file, uint64_t bytes);
     /* what offset, address and count of this file's transfers must be multiples of; 1: anything */
     memopt_status (*align_fn)(void *user, void *file, size_t *alignment);
-    memopt_status (*make_dir_fn)(void *user, const char *path); /* one that is there is fine */
+    /* ERR_STATE: a directory is there. Of several that make one at once, exactly one gets OK */
+    memopt_status (*make_dir_fn)(void *user, const char *path);
     /* calls each_fn for every name in it but "." and "..", in any order; what it returns ends the list unless OK. Where
        there is no directory, there is no name */
     memopt_status (*list_dir_fn)(void *user, const char *path, memopt_name_fn *each_fn, void *context);
@@ -4185,7 +4186,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
  *
  * returns OK, ERR_ARGUMENT (NULL; an item that no rank holds all of; a name that occurs twice; ranks that list other
  *         items), ERR_OVERFLOW, ERR_MEMORY (also: the disk has no room), ERR_UNSUPPORTED (a host without directories, a
- *         processor that is not little endian), ERR_IO and what else the host's files and memopt_comm_run() return
+ *         processor that is not little endian), ERR_STATE (another run saves here and was first by a moment), ERR_IO
+ *         and what else the host's files and memopt_comm_run() return
  * time    the disk's: bytes go past the system's cache where that is possible
  */
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc);
@@ -5805,7 +5807,7 @@ static memopt_status memopt_i_system_make_dir(void *user, const char *path) {
 
     (void)user;
     if (!mkdir(path, 0777)) return MEMOPT_OK;
-    return errno == EEXIST && !stat(path, &info) && S_ISDIR(info.st_mode) ? MEMOPT_OK : MEMOPT_ERR_IO;
+    return errno == EEXIST && !stat(path, &info) && S_ISDIR(info.st_mode) ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
 }
 
 static memopt_status memopt_i_system_list_dir(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
@@ -5882,18 +5884,24 @@ static OVERLAPPED memopt_i_file_position(uint64_t offset) {
     return at;
 }
 
+static HANDLE memopt_i_file_open(const char *path, memopt_open_mode mode, DWORD flags) {
+    if (mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT)
+        return CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                           OPEN_EXISTING, flags, NULL);
+    return CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_ALWAYS,
+                       flags, NULL);
+}
+
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    const int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
-    const DWORD flags = direct ? FILE_FLAG_NO_BUFFERING : 0;
-    HANDLE h;
+    int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
+    HANDLE h = memopt_i_file_open(path, mode, direct ? FILE_FLAG_NO_BUFFERING : 0);
 
     (void)user;
-    if (mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT)
-        h = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
-            OPEN_EXISTING, flags, NULL);
-    else
-        h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_ALWAYS,
-            flags, NULL);
+    if (h == INVALID_HANDLE_VALUE && direct
+        && (GetLastError() == ERROR_INVALID_PARAMETER || GetLastError() == ERROR_NOT_SUPPORTED)) { /* not here */
+        direct = 0;
+        h = memopt_i_file_open(path, mode, 0);
+    }
     if (h == INVALID_HANDLE_VALUE) return MEMOPT_ERR_IO;
     *file = (void *)((uintptr_t)h | (uintptr_t)direct);
     return MEMOPT_OK;
@@ -5975,7 +5983,8 @@ static int memopt_i_dir_there(const char *path) {
 
 static memopt_status memopt_i_system_make_dir(void *user, const char *path) {
     (void)user;
-    return CreateDirectoryA(path, NULL) || memopt_i_dir_there(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
+    if (CreateDirectoryA(path, NULL)) return MEMOPT_OK;
+    return memopt_i_dir_there(path) ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
 }
 
 static memopt_status memopt_i_system_list_dir(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
@@ -33916,7 +33925,8 @@ static memopt_status memopt_i_store_room(memopt_store *x, memopt_i_checks *c, ui
     if (s == MEMOPT_ERR_UNSUPPORTED)
         s = bytes < x->sizes.disk ? f->resize_fn(f->user, x->file, x->sizes.disk) : MEMOPT_OK;
     if (!s) return MEMOPT_OK;
-    e = memopt_i_refuse_first(c, s, NULL, "the disk has no room for it");
+    e = memopt_i_refuse_first(c, s, NULL, s == MEMOPT_ERR_MEMORY ? "the disk has no room for it"
+                                                                 : "its room could not be taken");
     if (e) e->got = memopt_i_count(x->sizes.disk);
     return s;
 }
@@ -34395,16 +34405,18 @@ typedef struct memopt_i_store_trial {
     size_t count, next;     /* buffers; the one to use next */
 } memopt_i_store_trial;
 
-/* Move tiles in turn until the time is over, at least `least` of them. ways: 1 writes, 2 reads, 3 both in turn. */
+/* Move tiles in turn until the time is over, at least `least` of them, and the clock has moved. ways: 1 writes, 2
+   reads, 3 both in turn. */
 static memopt_status memopt_i_store_run(memopt_i_store_trial *t, int ways, size_t least, uint64_t nanoseconds,
                                         double *rate) {
     memopt_store *x = t->store;
     const memopt_clock *clock = &x->host.clock;
-    uint64_t start = 0, now, bytes = 0;
+    const uint64_t end = nanoseconds ? nanoseconds : 1;
+    uint64_t start = 0, now, before, bytes = 0, still = 0; /* still: bytes while the clock stands */
     size_t i = 0;
     memopt_status s = clock->now_fn(clock->user, &start);
 
-    for (now = start; !s && (i < least || now - start < nanoseconds); ++i) {
+    for (now = before = start; !s && (i < least || now - start < end); before = now, ++i) {
         const size_t tile = i % x->desc.tiles;
         unsigned char *buffer = t->buffers + t->next * x->sizes.room;
         const int writes = ways == 3 ? (int)(i & 1) : ways & 1;
@@ -34414,11 +34426,14 @@ static memopt_status memopt_i_store_run(memopt_i_store_trial *t, int ways, size_
                    : memopt_store_read(x, tile, buffer, x->tiles[tile].bytes);
         bytes += x->tiles[tile].bytes;
         if (!s) s = clock->now_fn(clock->user, &now);
+        still = now == before ? still + memopt_i_max(x->tiles[tile].bytes, 1024) : 0;
+        if (!s && still >> 30) s = MEMOPT_ERR_IO; /* it has stopped */
     }
     memopt_i_store_finish_all(x);
     if (!s) s = x->failure.status;
     if (!s) s = clock->now_fn(clock->user, &now);
-    if (!s) *rate = (double)bytes * 1e9 / (double)(now > start ? now - start : 1);
+    if (!s && now <= start) s = MEMOPT_ERR_IO; /* it went back */
+    if (!s) *rate = (double)bytes * 1e9 / (double)(now - start);
     return s;
 }
 
@@ -42586,6 +42601,7 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     const char *path = memopt_i_save_file_path(s, f);
     const memopt_files *files = &s->host.files;
     const uint64_t blocks = memopt_i_save_tiles(f->header_bytes + f->data_bytes, MEMOPT_I_SAVE_BLOCK);
+    memopt_status taken;
 
     if (s->checks.status) return;
     if (memopt_i_save_refuse_host(&s->checks, memopt_i_save_is_direct(f)
@@ -42595,10 +42611,10 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
         f->file = NULL;
         return;
     }
-    if (f->header)
-        (void)memopt_i_save_refuse_host(&s->checks, files->reserve_fn(files->user, f->file,
-                                                                      blocks * MEMOPT_I_SAVE_BLOCK),
-                                        "disk", "has no room");
+    if (!f->header) return;
+    taken = files->reserve_fn(files->user, f->file, blocks * MEMOPT_I_SAVE_BLOCK);
+    (void)memopt_i_save_refuse_host(&s->checks, taken, taken == MEMOPT_ERR_MEMORY ? "disk" : "file",
+                                    taken == MEMOPT_ERR_MEMORY ? "has no room" : "could not be given its room");
 }
 
 /* Data on their way, of this rank's own file first. */
@@ -42852,15 +42868,28 @@ static void memopt_i_save_sync_run(memopt_i_save *s) {
                                     "is in a directory that could not be synced");
 }
 
+/* A directory for this generation, which nobody else has made. */
+static memopt_status memopt_i_save_make(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    const char *path = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    const memopt_status made = f->make_dir_fn(f->user, path);
+
+    if (made == MEMOPT_ERR_STATE) s->generation.number = 0; /* another's: nothing of it is removed */
+    return memopt_i_save_refuse_host(&s->checks, made, "generation", made == MEMOPT_ERR_STATE
+                                     ? "was begun by another run that saves here" : "could not be made");
+}
+
 /* The directory of the run, and in it one for this generation. */
 static void memopt_i_save_begin(memopt_i_save *s) {
     const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
     memopt_i_save_search search;
+    memopt_status made;
     size_t i;
 
     if (s->rank || c->status) return;
-    (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, s->desc.path), "path", "could not be made");
+    made = f->make_dir_fn(f->user, s->desc.path);
+    if (made != MEMOPT_ERR_STATE) (void)memopt_i_save_refuse_host(c, made, "path", "could not be made");
     if (c->status) return;
     (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
                                                             &search), "path", "could not be listed");
@@ -42870,10 +42899,7 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     s->generation.number = search.is_found ? search.found.number + 1 : 1;
     (void)memopt_i_must_fit(c, s->generation.number <= MEMOPT_I_SAVE_LAST, "path", "has the last number that there is");
     if (!search.is_found && !c->status) memopt_i_save_sync_run(s);
-    if (c->status) return;
-    (void)memopt_i_save_refuse_host(c, f->make_dir_fn(f->user, memopt_i_save_dir(&s->path, s->desc.path,
-                                                                                 &s->generation, ".tmp")),
-                                    "generation", "could not be made");
+    if (c->status || memopt_i_save_make(s)) return;
     for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
 }
 

@@ -415,7 +415,7 @@ static void host_files_dirs(void) {
     CHECK(h.files.sync_dir_fn(h.files.user, dir) == MEMOPT_ERR_IO);
     CHECK(h.files.make_dir_fn(h.files.user, a) == MEMOPT_ERR_IO); /* nor what it would be in */
     CHECK(h.files.make_dir_fn(h.files.user, dir) == MEMOPT_OK);
-    CHECK(h.files.make_dir_fn(h.files.user, dir) == MEMOPT_OK);
+    CHECK(h.files.make_dir_fn(h.files.user, dir) == MEMOPT_ERR_STATE);
     CHECK(h.files.list_dir_fn(h.files.user, dir, host_name, &n) == MEMOPT_OK && n.calls == 0); /* empty */
     CHECK(host_put(&h, a, "1") && host_put(&h, b, "2") && h.files.make_dir_fn(h.files.user, c) == MEMOPT_OK);
     CHECK(h.files.make_dir_fn(h.files.user, a) == MEMOPT_ERR_IO); /* that is a file */

@@ -9,6 +9,8 @@ typedef struct save_disk {
     test_faults f;
     struct { char path[DISK_PATH]; int file; } names[DISK_NAMES]; /* file -1: a directory */
     char link[DISK_PATH], target[DISK_PATH]; /* a name that is a link to a directory */
+    char rival[DISK_PATH];                  /* a directory that another run makes just before */
+    int broken; /* a file that gets no room: not because the disk is full */
     char stuck[DISK_PATH]; /* a name that cannot be removed, or synced */
     size_t name_count;
     struct { unsigned char *bytes; size_t size; } files[DISK_FILES];
@@ -153,7 +155,7 @@ static memopt_status disk_remove(void *user, const char *path) {
 }
 static memopt_status disk_reserve(void *user, void *file, uint64_t bytes) {
     save_disk *d = (save_disk *)user; const int n = disk_number(file);
-    if (test_fails(&d->f)) return MEMOPT_ERR_MEMORY;
+    if (test_fails(&d->f)) return d->broken ? MEMOPT_ERR_IO : MEMOPT_ERR_MEMORY;
     if (bytes > d->files[n].size) { disk_grow(d, n, (size_t)bytes); disk_log(d, DISK_RESIZE, n, bytes, NULL, 0, NULL, NULL); }
     return MEMOPT_OK;
 }
@@ -165,7 +167,13 @@ static memopt_status disk_alignment(void *user, void *file, size_t *alignment) {
 static memopt_status disk_make_dir(void *user, const char *path) {
     save_disk *d = (save_disk *)user;
     if (test_fails(&d->f) || !disk_has_parent(d, path)) return MEMOPT_ERR_IO;
-    if (disk_find(d, path) >= 0) return d->names[disk_find(d, path)].file == -1 ? MEMOPT_OK : MEMOPT_ERR_IO;
+    if (d->rival[0] && !strcmp(path, d->rival)) { /* another run is first by a moment */
+        char file[DISK_PATH];
+        snprintf(file, sizeof file, "%.80s/rank-0-of-1.safetensors", path);
+        (void)disk_add(d, path, -1); (void)disk_add(d, file, d->file_count++);
+        d->rival[0] = 0;
+    }
+    if (disk_find(d, path) >= 0) return d->names[disk_find(d, path)].file == -1 ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
     (void)disk_add(d, path, -1);
     disk_log(d, DISK_MKDIR, -1, 0, NULL, 0, path, NULL);
     return MEMOPT_OK;
@@ -941,6 +949,39 @@ static void save_two_runs(void) { /* of two that save into one directory at once
     }
     disk_free(d);
 }
+static void save_same_number(void) { /* two runs find the same number free: one has it, the other is told and removes nothing */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    run_begin(&r, &h, "run");
+    r.save.error = &why;
+    run_set(&r, 1);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    run_set(&r, 2);
+    strcpy(d->rival, "run/gen-2-step-2.tmp");
+    CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_STATE && test_says(&why, MEMOPT_ERR_STATE, "save: generation was begun by another run that saves here"));
+    CHECK(disk_find(d, "run/gen-2-step-2.tmp/rank-0-of-1.safetensors") >= 0 && run_load(&h, "run", NULL, NULL) == 1);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK && disk_find(d, "run/gen-3-step-2") >= 0 && run_load(&h, "run", NULL, NULL) == 2);
+    disk_free(d);
+}
+static void save_no_room(void) { /* of a full disk, and of one that fails */
+    static run r; int broken;
+    for (broken = 0; broken < 2; ++broken) {
+        save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); int told = 0; size_t n;
+        d->broken = broken;
+        for (n = 1; n < 40; ++n) {
+            char line[256] = ""; memopt_status s;
+            run_begin(&r, &h, "run");
+            r.save.error = &why;
+            run_set(&r, 1);
+            d->f.fail_on = d->f.calls + n;
+            s = memopt_save_write(&r.save);
+            if (s) CHECK_AT(memopt_error_text(&why, line, sizeof line, NULL) == MEMOPT_OK && why.status == s, n);
+            told += s == MEMOPT_ERR_MEMORY && !strcmp(line, "save: disk has no room");
+            if (broken) told += s == MEMOPT_ERR_IO && !strcmp(line, "save: file could not be given its room");
+        }
+        CHECK_AT(told == 1 && run_load(&h, "run", NULL, NULL) == 1, broken);
+        disk_free(d);
+    }
+}
 static void save_looks_back(void) { /* somebody removes or changes files of a save that is not done yet */
     static const struct { const char *name; int grows; } files[] = { { "rank-0-of-1.safetensors", -1 }, { "rank-0-of-1.safetensors", 0 }, { "rank-0-of-1.safetensors", 4096 }, { "manifest", 0 } };
     static run r; size_t i; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
@@ -1708,7 +1749,7 @@ static void test_save(void) {
     RUN(save_model_refuses);
     RUN(save_syncs_names);
     RUN(save_spares);
-    RUN(save_two_runs);
+    RUN(save_two_runs); RUN(save_same_number); RUN(save_no_room);
     RUN(save_looks_back);
     RUN(save_keeps);
     RUN(save_bits);

@@ -724,7 +724,7 @@ static void store_opening(void) { /* what a file needs before there is a store *
     t.reserve = MEMOPT_ERR_MEMORY; /* a full disk is known before the first step, and nothing is left of the file */
     REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_MEMORY, "store: the disk has no room for it: asked 88.0 KiB"); store_gone(path);
     t.reserve = MEMOPT_ERR_IO;
-    REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: the disk has no room for it: asked 88.0 KiB"); store_gone(path);
+    REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: its room could not be taken: asked 88.0 KiB"); store_gone(path);
     t.reserve = MEMOPT_OK; t.align = MEMOPT_ERR_IO;
     REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path has no alignment"); store_gone(path);
     t.align = MEMOPT_OK; t.alignment = 8192 + 1;
@@ -1058,6 +1058,27 @@ static void store_rates_both(void) { /* a round of writes, one of reads, one of 
     CHECK(memopt_store_measure(&d, 0, &r) == MEMOPT_OK && t.begins[1] == 8 + 4 && t.begins[0] == 8 + 4 && t.most == 4);
     store_gone(path);
 }
+typedef struct store_clock { uint64_t now; size_t calls, stops, back; } store_clock;
+static memopt_status store_now(void *user, uint64_t *nanoseconds) { /* stands still from a call on, and goes back at one */
+    store_clock *c = (store_clock *)user;
+    if (++c->calls < c->stops) c->now += 1000;
+    *nanoseconds = c->calls == c->back ? 0 : c->now;
+    return MEMOPT_OK;
+}
+static void store_stopped_clock(void) { /* it is told, and nothing is measured for ever */
+    memopt_store_desc d; memopt_store_rates r = { 1, 2, 3 }; memopt_host h = *store_host(); memopt_error why; store_clock c; size_t stops;
+    memset(&d, 0, sizeof d);
+    d.tiles = 4; d.tile_bytes = 1 << 20; d.host = &h; d.error = &why;
+    h.clock.now_fn = store_now; h.clock.user = &c;
+    for (stops = 1; stops <= 3; ++stops) {
+        memset(&c, 0, sizeof c); c.now = 5000; c.stops = stops;
+        CHECK_AT(memopt_store_measure(&d, 100000, &r) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "store: the clock failed") && r.read == 1, stops);
+    }
+    memset(&c, 0, sizeof c); c.now = 5000; c.stops = 9; c.back = 6;
+    CHECK(memopt_store_measure(&d, 0, &r) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "store: the clock failed"));
+    memset(&c, 0, sizeof c); c.now = 5000; c.stops = 900;
+    CHECK(memopt_store_measure(&d, 0, &r) == MEMOPT_OK && r.read > 1e9);
+}
 static void store_rates(void) {
     char path[600]; memopt_store_desc d; memopt_store_rates r; test_faults f; memopt_host h = test_host(&f); size_t n; void *file = NULL; int tier;
     test_path(path, "rates");
@@ -1130,7 +1151,7 @@ void test_store(void) {
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);
 #endif
-    RUN(store_tape); RUN(store_tape_fails); RUN(store_tape_forgets); RUN(store_rates); RUN(store_rates_both); RUN(store_workers);
+    RUN(store_tape); RUN(store_tape_fails); RUN(store_tape_forgets); RUN(store_rates); RUN(store_stopped_clock); RUN(store_rates_both); RUN(store_workers);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_store(); return test_totals(); }

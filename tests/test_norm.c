@@ -313,14 +313,28 @@ static void norm_order(void) {
     }
 }
 
-/* What is asked for is enough and no byte more is touched; a byte less is refused; a dry run asks for the same. */
+static void norm_shift_is(const norm_model *m) { /* of floats: the sums of 32 rows each, one after the other */
+    size_t i, row, wrong = 0;
+    for (i = 0; i < m->n.width; ++i) {
+        float group = 0, all = 0;
+        for (row = 0; row < m->n.rows; ++row) {
+            group = norm_rounded(norm_get(&m->slot[NORM_G], row * m->n.width + i) + group);
+            if (row % 32 == 31 || row == m->n.rows - 1) { all = norm_rounded(all + group); group = 0; }
+        }
+        wrong += memopt_i_float_bits(norm_get(&m->slot[NORM_DSHIFT], i)) != memopt_i_float_bits(all);
+    }
+    CHECK(wrong == 0);
+}
+/* What is asked for is enough and no byte more is touched, not even by adding 0 to -0; a byte less is refused; a dry run asks for
+   the same; where there is no room for all groups the sums are those of all. */
 static void norm_scratch(void) {
     static const size_t shapes[][2] = { { 1, 1 }, { 33, 20 }, { 5000, 40 }, { 40, 60000 }, { 0, 7 }, { 3, 0 } };
     static const size_t want[] = { 16, 480, 157 * 320 + 320, 2 * 480000, 56, 0 }; /* (groups + 1) * 8 * width */
     size_t i, k;
     for (i = 0; i < sizeof want / sizeof *want; ++i) {
-        norm_spec s; norm_model m; memopt_ops ops, dry; size_t bytes = 0, counted = 0; unsigned char *block;
+        norm_spec s; norm_model m; memopt_ops ops, dry; size_t bytes = 0, counted = 0; unsigned char *block; float *end;
         memset(&s, 0, sizeof s);
+        s.shifted = 1;
         s.rows = shapes[i][0]; s.width = shapes[i][1];
         norm_open(&m, &s);
         memset(&ops, 0, sizeof ops); memset(&dry, 0, sizeof dry);
@@ -331,13 +345,15 @@ static void norm_scratch(void) {
         dry.count_scratch = &counted;
         CHECK(memopt_norm_backward(&dry, &m.n) == MEMOPT_OK && counted == bytes);
         block = (unsigned char *)malloc(bytes + 192);
-        memset(block, 0xA5, bytes + 192);
         ops.scratch = block + (64 - (uintptr_t)block % 64);
+        end = (float *)(void *)((unsigned char *)ops.scratch + bytes);
+        for (k = 0; k < 16; ++k) end[k] = -0.0f;
         ops.scratch_bytes = bytes - (bytes != 0);
         CHECK_AT(memopt_norm_backward(&ops, &m.n) == (bytes ? MEMOPT_ERR_BUFFER : MEMOPT_OK), i);
         ops.scratch_bytes = bytes;
         CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK);
-        for (k = 0; k < 64; ++k) CHECK_AT(((unsigned char *)ops.scratch)[bytes + k] == 0xA5, i);
+        for (k = 0; k < 16; ++k) CHECK_AT(memopt_i_float_bits(end[k]) == 0x80000000u, i);
+        norm_shift_is(&m);
         m.n.grad_scale = m.n.grad_shift = NULL; /* their sums are all it is for */
         CHECK(memopt_norm_backward(NULL, &m.n) == MEMOPT_OK);
         free(block);
@@ -562,6 +578,22 @@ static void norm_hard_rows(void) {
         norm_close(&m); norm_close(&good);
     }
 }
+static void norm_huge_rows(void) { /* what stands behind the end of a row would overflow, times a gradient of 0 */
+    int level, part; size_t i; test_worker_set set;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+        for (part = 1; part < 4; ++part) {
+            const memopt_threads t = test_workers(&set, 0, level); const memopt_ops ops = norm_ops(&t); norm_spec s; norm_model m;
+            memset(&s, 0, sizeof s);
+            s.rows = 1; s.width = 1 + 7 * (size_t)part;
+            norm_open(&m, &s);
+            for (i = 0; i < s.width; ++i) norm_put(&m.slot[NORM_X], i, 5.31691198e36f); /* 2^122, times 316 infinite */
+            CHECK(memopt_norm_forward(&ops, &m.n) == MEMOPT_OK);
+            norm_turn(&m);
+            CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK);
+            for (i = 0; i < s.width; ++i) CHECK_AT(fabs((double)norm_get(&m.slot[NORM_DX], i)) < 1e4, level * 10 + part);
+            norm_close(&m);
+        }
+}
 static void norm_offset_rows(void) { /* a large mean does not cancel: 10000 + noise of 1 */
     norm_spec s; norm_model m; size_t i;
     memset(&s, 0, sizeof s);
@@ -757,6 +789,7 @@ void test_norm(void) {
     RUN(norm_zero_scale);
     RUN(norm_hard_rows);
     RUN(norm_offset_rows);
+    RUN(norm_huge_rows);
 #if defined(MEMOPT_I_POOL)
     RUN(norm_pool);
 #endif

@@ -4257,8 +4257,8 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
    Trap       A pointer into the table, which is the kernel's argument, makes nvcc copy all of it into local memory,
               unless it is a __grid_constant__. A moment that a kind does not have has no scales in any format. */
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; Turing would spill with 6 */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; with 6 they would spill there */
 #else
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif

@@ -1936,6 +1936,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUme
         return CUDA_ERROR_INVALID_VALUE;
     const int device = p->location.id;
     if (device < 0 || device >= machine.devices) return CUDA_ERROR_INVALID_DEVICE;
+    if (p->allocFlags.gpuDirectRDMACapable) return CUDA_ERROR_NOT_SUPPORTED; /* as devices without it */
     if (fault || bytes > machine.memory || machine.used[device] > machine.memory - bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (physical_file < 0) physical_file = memfd_create("simulator", 0);
@@ -2019,6 +2020,7 @@ CUresult cuMemSetAccess(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (const uintptr_t end = at + bytes; at < end; at += mappings[at].bytes) {
+        if (access->location.id != mappings[at].of->device) return CUDA_ERROR_INVALID_DEVICE; /* no device has peers */
         mappings[at].readable = access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
         mappings[at].writable = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }

@@ -4258,7 +4258,7 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
               unless it is a __grid_constant__. A moment that a kind does not have has no scales in any format. */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; with 6 they would spill there */
+#  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; with 6 it would spill there */
 #else
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif

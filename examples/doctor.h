@@ -12,9 +12,10 @@
            read and the first write of a page between two marks raise SIGSEGV, are noted, and open it. So for each
            page it is known between which marks it was read, written, or read before it was written: exact, for any
            code, by any thread. What was written is hashed at the next mark, which tells zeros and copies.
-   Where   Linux on x86; aarch64 by its manual, not run yet; with _DEFAULT_SOURCE if -std=c99 hides mmap. Where a
-           probe fails (valgrind, qemu), and elsewhere, it says so and records nothing: a memopt_ledger tells
-           lifetimes at least.
+   Where   Linux on x86; aarch64 by its manual, not run yet; with _DEFAULT_SOURCE if -std=c99 hides mmap. Elsewhere
+           (Windows, macOS, other processors), and where a probe fails (valgrind, qemu), the program runs as without,
+           and is told that nothing is recorded. What works on every system: doctor_tool, for traces of any of them and
+           for the snapshot of a memopt_ledger, which tells lifetimes but not who reads and writes.
    Limits  A page that was written first may be read before the next mark: unseen. So put a mark behind what zeroes.
            What is written with the bytes that were there before counts as kept.
            A system call into a closed page fails with EFAULT: read files before the step that is recorded. One thread
@@ -94,16 +95,21 @@ static void doctor_fail(const char *why) {
     doctor.failed = 1;
 }
 
-/* Room for one more; NULL and a message: there is none. */
-static void *doctor_grown(void *array, size_t count, size_t *room, size_t each) {
+/* Room for one more in an array, of whose pointer this is the address; 0 and a message: there is none. */
+static int doctor_grow(void *array, size_t count, size_t *room, size_t each) {
     const size_t more = *room ? 2 * *room : 256;
-    void *grown = array;
+    void *at;
 
-    if (count < *room) return array;
-    grown = more > SIZE_MAX / 2 / each ? NULL : realloc(array, more * each);
-    if (grown) *room = more;
-    else doctor_fail("no memory for the record");
-    return grown;
+    if (count < *room) return 1;
+    memcpy(&at, array, sizeof at);
+    at = more > SIZE_MAX / 2 / each ? NULL : realloc(at, more * each);
+    if (!at) {
+        doctor_fail("no memory for the record");
+        return 0;
+    }
+    memcpy(array, &at, sizeof at);
+    *room = more;
+    return 1;
 }
 
 static uint64_t doctor_hash(const unsigned char *page) { /* 0 for zeros and for nothing else */
@@ -115,8 +121,8 @@ static uint64_t doctor_hash(const unsigned char *page) { /* 0 for zeros and for 
     for (i = 0; i < doctor.page; i += sizeof word) {
         memcpy(&word, page + i, sizeof word);
         any |= word;
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
+        hash ^= word * 0xff51afd7ed558ccdu;
+        hash = (hash << 31 | hash >> 33) * 0x9e3779b97f4a7c15u; /* turned, or the top bits of two words cancel out */
     }
     return any ? hash | 1 : 0;
 }
@@ -279,14 +285,8 @@ static void doctor_begin_once(void) { /* and see whether a fault here tells a re
 }
 
 static int doctor_room_for_a_block(void) {
-    void *grown = doctor_grown(doctor.blocks, doctor.block_count, &doctor.block_room, sizeof *doctor.blocks);
-
-    if (!grown) return 0;
-    doctor.blocks = (doctor_block *)grown;
-    grown = doctor_grown(doctor.by_address, doctor.live_count, &doctor.live_room, sizeof *doctor.by_address);
-    if (!grown) return 0;
-    doctor.by_address = (size_t *)grown;
-    return 1;
+    return doctor_grow(&doctor.blocks, doctor.block_count, &doctor.block_room, sizeof *doctor.blocks)
+        && doctor_grow(&doctor.by_address, doctor.live_count, &doctor.live_room, sizeof *doctor.by_address);
 }
 
 void *doctor_malloc(size_t bytes, const char *file, int line) {
@@ -355,14 +355,6 @@ void *doctor_realloc(void *old, size_t bytes, const char *file, int line) {
 }
 
 /* ---- marks ---- */
-static void doctor_note(doctor_event event) {
-    void *grown = doctor_grown(doctor.events, doctor.event_count, &doctor.event_room, sizeof event);
-
-    if (!grown) return;
-    doctor.events = (doctor_event *)grown;
-    doctor.events[doctor.event_count++] = event;
-}
-
 /* What was written. Sixteen bytes that are as before are not known to be: they are kept, as if they had been read. */
 static void doctor_compare(doctor_event *e, const unsigned char *now, unsigned char *before) {
     static const unsigned char zeros[16] = { 0 };
@@ -392,7 +384,8 @@ static void doctor_look(size_t block) { /* what was touched since the last mark;
         e.mark = (uint32_t)(doctor.mark_count - 1);
         e.kind = b->flags[i];
         if (e.kind & DOCTOR_WRITTEN) doctor_compare(&e, b->at + i * doctor.page, b->before + i * doctor.page);
-        doctor_note(e);
+        if (doctor_grow(&doctor.events, doctor.event_count, &doctor.event_room, sizeof e))
+            doctor.events[doctor.event_count++] = e;
         b->flags[i] = 0;
     }
 }
@@ -415,31 +408,23 @@ static uint64_t doctor_now(void) {
 
 static void doctor_time(int another) { /* the mark before ends, and perhaps another begins */
     const uint64_t now = doctor_now();
-    void *grown;
 
     if (doctor.cost_count) doctor.costs[doctor.cost_count - 1].took = now - doctor.costs[doctor.cost_count - 1].began;
-    if (!another) return;
-    grown = doctor_grown(doctor.costs, doctor.cost_count, &doctor.cost_room, sizeof *doctor.costs);
-    if (!grown) return;
-    doctor.costs = (doctor_cost *)grown;
+    if (!another || !doctor_grow(&doctor.costs, doctor.cost_count, &doctor.cost_room, sizeof *doctor.costs)) return;
     doctor.costs[doctor.cost_count++].began = doctor_now();
 }
 
 static void doctor_add_mark(const char *name) {
-    void *grown = doctor_grown(doctor.marks, doctor.mark_count, &doctor.mark_room, sizeof *doctor.marks);
-
-    if (!grown) return;
-    doctor.marks = (doctor_mark_of *)grown;
+    if (!doctor_grow(&doctor.marks, doctor.mark_count, &doctor.mark_room, sizeof *doctor.marks)) return;
     doctor.marks[doctor.mark_count].name = name;
     doctor.marks[doctor.mark_count++].time = ++doctor.time;
 }
 
 static size_t doctor_of_page(const doctor_block *b, size_t from, size_t page) { /* how many events it has */
-    const doctor_event *e = doctor.events + b->events;
-    size_t end = from;
+    size_t n = 0;
 
-    while (end < b->event_count && e[end].page == page) ++end;
-    return end - from;
+    while (from + n < b->event_count && doctor.events[b->events + from + n].page == page) ++n;
+    return n;
 }
 
 /* What a proof puts into a page when a mark begins: -1 nothing, 0 or 255. */

@@ -474,6 +474,22 @@ static void doctor_many(void) { /* more values than are planned by a search: eac
     free(text);
 }
 
+static void doctor_holds_inputs(void) { /* what a value's own touches read, and not that of the next buffer */
+    size_t until[5] = { 99, 99, 99, 99, 99 };
+
+    doctor_finds(doctor_marks, "buffer 0 6 100 0 0 a\ntouch 1 w 7\nbuffer 0 6 100 1 0 b\ntouch 2 r 0\n", "end 6\n");
+    finding_items(&doctor_f);
+    CHECK(doctor_f.items[0].last == 3);
+    finding_hold_inputs(&doctor_f, until);
+    CHECK(doctor_f.items[0].last == 3 && doctor_f.value_count == 2);
+    doctor_done();
+    doctor_finds(doctor_net, "", "end 7\n"); /* weights, h1, x1, ... g1: which of their touches the backward reads */
+    CHECK(doctor_f.values[1].buffer == 1 && doctor_f.values[2].buffer == 2 && doctor_f.values[5].buffer == 5);
+    CHECK(finding_read_again(&doctor_f, &doctor_f.values[0]) == 0 && finding_read_again(&doctor_f, &doctor_f.values[1]) == 1);
+    CHECK(finding_read_again(&doctor_f, &doctor_f.values[2]) == 2 && finding_read_again(&doctor_f, &doctor_f.values[5]) == 0);
+    doctor_done();
+}
+
 /* ---- reading ---- */
 static void doctor_refusals(void) {
     static const struct { const char *head, *body, *end, *why; size_t line; } cases[] = {
@@ -640,6 +656,11 @@ static void doctor_tells(void) { /* every row by hand */
     CHECK(doctor_says(text, "     0.003        1  zeroed before the mark that first uses it (g2)\n"));
     CHECK(doctor_says(text, "     0.001        1  written in forward, idle until backward (h2)\n"));
     CHECK(doctor_says(text, "     0.000        1  never used (never)\n"));
+    /* h2 lies behind 7,104 of 14,976 bytes, and lives from the second of six marks to the fourth, both of which use it */
+    CHECK(doctor_says(text, "<rect class=\"h\" x=\"0.00\" y=\"474.359\" width=\"1000.00\" height=\"85.470\"/>"
+                            "<rect class=\"a\" x=\"166.67\" y=\"474.359\" width=\"500.00\" height=\"85.470\"/>"
+                            "<rect class=\"t\" x=\"166.67\" y=\"474.359\" width=\"166.67\" height=\"85.470\"/>"
+                            "<rect class=\"t\" x=\"500.00\" y=\"474.359\" width=\"166.67\" height=\"85.470\"/></g>"));
     CHECK(doctor_says(text, "     0.006           kept from step to step\n"));
     CHECK(doctor_says(text, "     0.003      0.012  a plan, and the step inside backward for 2 gradients\n"));
     CHECK(!strstr(text, "in place")); /* there are none */
@@ -712,6 +733,35 @@ static void doctor_engine_free(const doctor_engine *e) {
     doctor_free((void *)(uintptr_t)e->tail);
 }
 
+/* 0 for zeros alone; where words are, and which of their bits are, counts: two changes do not cancel out. */
+static void doctor_hashes(void) {
+    const size_t words = doctor.page / 8;
+    uint64_t *page = (uint64_t *)calloc(words, 8), first;
+    size_t i, k;
+
+    CHECK(page != NULL);
+    if (!page) return;
+    CHECK(doctor_hash((unsigned char *)page) == 0);
+    for (i = 0; i < words; i += words / 2 - 1) {
+        page[i] = 1;
+        CHECK_AT(doctor_hash((unsigned char *)page) != 0, i);
+        page[i] = 0;
+    }
+    page[0] = 6;
+    page[1] = page[2] = page[3] = 5;
+    first = doctor_hash((unsigned char *)page);
+    page[0] = 5;
+    page[1] = 6;
+    CHECK(doctor_hash((unsigned char *)page) != first);
+    page[1] = 5;
+    first = doctor_hash((unsigned char *)page);
+    for (i = 1; i < 256; ++i) { /* signs of eight floats */
+        for (k = 0; k < 4; ++k) page[k] = 5 ^ (uint64_t)(i >> 2 * k & 1) << 63 ^ (uint64_t)(i >> (2 * k + 1) & 1) << 31;
+        CHECK_AT(doctor_hash((unsigned char *)page) != first, i);
+    }
+    free(page);
+}
+
 static void doctor_records(void) {
     const char *folder = getenv("TMPDIR");
     doctor_engine e;
@@ -730,6 +780,7 @@ static void doctor_records(void) {
         SKIP("faults do not tell reads from writes here");
         return;
     }
+    doctor_hashes();
     e.weights[0] = 7;
     e.weights[1] = 7;
     for (i = e.page / 2; i < e.page; ++i) e.mixed[i] = 5;
@@ -832,6 +883,7 @@ static void test_doctor(void) {
     RUN(doctor_prices);
     RUN(doctor_by_definition);
     RUN(doctor_many);
+    RUN(doctor_holds_inputs);
     RUN(doctor_refusals);
     RUN(doctor_ledger_refusals);
     RUN(doctor_reads_ledger);

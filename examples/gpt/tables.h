@@ -65,7 +65,7 @@ static size_t memory_there(void) {
 /* ---- the ladder ---- */
 typedef struct rung { const char *name; int exact, which, like; } rung; /* exact: with the bits of the rung `like` */
 enum { CONVENTIONAL_RUNG, ARENA_RUNG, CHECKPOINTS_RUNG, FUSED_RUNG, HEAD_RUNG, ATTENTION_RUNG, MLP_RUNG,
-    ADAM8_RUNG, BF16_RUNG, DISK_RUNG, BF16_DISK_RUNG, RUNGS };
+    ADAM8_RUNG, BF16_RUNG, STATES_DISK_RUNG, WEIGHTS_DISK_RUNG, KEPT_DISK_RUNG, DISK_RUNG, BF16_DISK_RUNG, RUNGS };
 static const rung rungs[RUNGS] = {
     { "conventional engine", 1, CONVENTIONAL_RUNG, CONVENTIONAL_RUNG },
     { "arena: gradients of one layer", 1, ARENA_RUNG, CONVENTIONAL_RUNG },
@@ -76,6 +76,9 @@ static const rung rungs[RUNGS] = {
     { "+ MLP in chunks", 1, MLP_RUNG, ATTENTION_RUNG },
     { "+ 8-bit Adam", 0, ADAM8_RUNG, MLP_RUNG },
     { "+ bf16: everything on", 0, BF16_RUNG, ADAM8_RUNG },
+    { "MLP in chunks, states on disk", 1, STATES_DISK_RUNG, MLP_RUNG },
+    { "MLP in chunks, weights on disk", 1, WEIGHTS_DISK_RUNG, MLP_RUNG },
+    { "MLP in chunks, outputs on disk", 1, KEPT_DISK_RUNG, MLP_RUNG },
     { "all that keeps the bits, on disk", 1, DISK_RUNG, MLP_RUNG },
     { "everything on, on disk", 1, BF16_DISK_RUNG, BF16_RUNG },
 };
@@ -85,6 +88,8 @@ static const rung ends[] = {
     { "+ 8-bit Adam, bf16: everything on", 0, BF16_RUNG, MLP_RUNG },
 };
 static void rung_options(options *o, int which) {
+    static const int offloads[] = { OFFLOAD_STATES, OFFLOAD_WEIGHTS, OFFLOAD_ACTIVATIONS };
+    const int is_lossy = which == ADAM8_RUNG || which == BF16_RUNG || which == BF16_DISK_RUNG;
     const size_t rows = o->batch * o->context;
     o->keep = which == CONVENTIONAL_RUNG ? KEEP_CONVENTIONAL : which < CHECKPOINTS_RUNG ? KEEP_ARENA : KEEP_OVERHEAD;
     o->overhead = 0.33;
@@ -92,12 +97,13 @@ static void rung_options(options *o, int which) {
     o->head_chunk = which >= HEAD_RUNG ? most(64, rows / 32) : 0;
     o->lean_attention = which >= ATTENTION_RUNG;
     o->mlp_chunk = which >= MLP_RUNG ? most(64, rows / 8) : 0;
-    o->states = which >= ADAM8_RUNG && which != DISK_RUNG ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32;
+    o->states = is_lossy ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32;
     o->weights = which == BF16_RUNG || which == BF16_DISK_RUNG ? WEIGHTS_BF16 : WEIGHTS_F32;
     o->gradients = o->weights == WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
-    if (which < DISK_RUNG) return;
+    if (which < STATES_DISK_RUNG) return;
     o->ranks = o->units = 1; /* a single unit: the bits of a training without ranks */
-    o->offload = OFFLOAD_STATES | OFFLOAD_WEIGHTS | OFFLOAD_ACTIVATIONS;
+    o->offload = which < DISK_RUNG ? offloads[which - STATES_DISK_RUNG]
+                                   : OFFLOAD_STATES | OFFLOAD_WEIGHTS | OFFLOAD_ACTIVATIONS;
     o->offload_to = "build";
 }
 static int same_bits(const outcome *a, const outcome *b) {

@@ -1608,6 +1608,7 @@ static void save_ranks_hole(void) {
         const memopt_save_item *item = &n->save.items[0];
         const memopt_tensors second = saved->files[1].tensors;
 
+        CHECK(memopt_tensors_find(&saved->files[0].tensors, "state@0") && !memopt_tensors_find(&second, "state@0")); /* what both hold is written once */
         saved->files[1].tensors = saved->files[0].tensors; /* as a stranger's file might have them */
         n->save.item_count = 1;
         CHECK(memopt_saved_read(saved, &n->save) == MEMOPT_ERR_FORMAT && why.argument && !strcmp(why.argument, "elements in the save"));

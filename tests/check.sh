@@ -348,7 +348,7 @@ doctor() { # doctor.h in a conventional engine: what is named, against its dimen
 doctor_gpt() { # doctor.h in the conventional engine of train_gpt: what the ladder's next rung saves, and nothing else
     $MAKE -s build/doctor_tool build/train_gpt || exit 1
     can "$CC" ""
-    mkdir "$work/src" && cp -r examples/gpt examples/parts examples/adapters examples/doctor.h "$work/src" && ln -s "$PWD/memopt.h" "$work/memopt.h" || exit 1
+    mkdir "$work/src" && cp -r examples/gpt examples/parts examples/adapters examples/doctor.h "$work/src" && cp memopt.h "$work" || exit 1 # whose text both train on
     for source in train_gpt.c gpt/conventional.h; do
         sed -f examples/gpt/doctor.sed "examples/$source" >"$work/src/$source" || exit 1
     done
@@ -356,7 +356,8 @@ doctor_gpt() { # doctor.h in the conventional engine of train_gpt: what the ladd
     $CC -O2 -Wall -Wextra -I. "$work/src/train_gpt.c" -o "$work/watched" -lm || fail "it does not compile"
     (cd "$work" && DOCTOR_PROVE=1 ./watched --keep conventional --steps 3 --quiet >proven) || fail "exit status"
     [ -f "$work/doctor.trace" ] || skip "doctor.h records on Linux, x86 and aarch64"
-    build/train_gpt --keep conventional --steps 3 --quiet >"$work/plain" || fail "exit status"
+    program=$PWD/build/train_gpt
+    (cd "$work" && "$program" --keep conventional --steps 3 --quiet >plain) || fail "exit status"
     for said in plain proven; do sed -n 's/.*\(loss .*weights\)/\1/p' "$work/$said" >"$work/$said.bits"; done
     [ -s "$work/plain.bits" ] && cmp "$work/plain.bits" "$work/proven.bits" || fail "bytes that were called free were needed"
     for keep in conventional arena; do

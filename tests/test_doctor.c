@@ -490,6 +490,22 @@ static void doctor_holds_inputs(void) { /* what a value's own touches read, and 
     doctor_done();
 }
 
+static void doctor_rows(void) { /* more kinds of findings than there is room for at first; each is found again */
+    static char names[300][8];
+    report_rows r;
+    size_t i;
+
+    memset(&r, 0, sizeof r);
+    for (i = 0; i < 600; ++i) {
+        snprintf(names[i % 300], sizeof names[0], "w%d", (int)(i % 300));
+        report_add(&r, "never used", names[i % 300], i);
+    }
+    CHECK(!r.failed && r.count == 300);
+    for (i = 0; i < r.count; ++i) CHECK_AT(r.rows[i].count == 2 && r.rows[i].bytes == 300 + 2 * i, i);
+    free(r.rows);
+    free(r.slots);
+}
+
 /* ---- reading ---- */
 static void doctor_refusals(void) {
     static const struct { const char *head, *body, *end, *why; size_t line; } cases[] = {
@@ -762,6 +778,37 @@ static void doctor_hashes(void) {
     free(page);
 }
 
+/* Pages alike are one buffer, whose hashes are of all of them, mark by mark. */
+static void doctor_joins(void) {
+    doctor_event events[4];
+    doctor_block b;
+    char text[200];
+    FILE *file = tmpfile();
+    size_t i;
+
+    if (!file) return;
+    memset(events, 0, sizeof events);
+    memset(&b, 0, sizeof b);
+    for (i = 0; i < 4; ++i) {
+        events[i].page = (uint32_t)i / 2;
+        events[i].mark = (uint32_t)i % 2;
+        events[i].kind = DOCTOR_WRITTEN;
+        events[i].hash = 3 + 2 * i; /* 3, 5; 7, 9 */
+    }
+    b.pages = 2;
+    b.bytes = 2 * doctor.page;
+    b.event_count = 4;
+    b.died = 9;
+    b.file = "here";
+    doctor.events = events;
+    doctor_write_block(file, &b, 0, 9);
+    doctor.events = NULL;
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    CHECK(doctor_says(text, "touch 0 w 000000187\ntouch 1 w 000000289\n")); /* 3 << 7 ^ 7, 5 << 7 ^ 9 */
+}
+
 static void doctor_records(void) {
     const char *folder = getenv("TMPDIR");
     doctor_engine e;
@@ -781,6 +828,7 @@ static void doctor_records(void) {
         return;
     }
     doctor_hashes();
+    doctor_joins();
     e.weights[0] = 7;
     e.weights[1] = 7;
     for (i = e.page / 2; i < e.page; ++i) e.mixed[i] = 5;
@@ -884,6 +932,7 @@ static void test_doctor(void) {
     RUN(doctor_by_definition);
     RUN(doctor_many);
     RUN(doctor_holds_inputs);
+    RUN(doctor_rows);
     RUN(doctor_refusals);
     RUN(doctor_ledger_refusals);
     RUN(doctor_reads_ledger);

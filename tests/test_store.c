@@ -1130,7 +1130,7 @@ static void store_workers(void) {
     size_t runs; int level;
     store_content(bytes, 3, 29, sizeof bytes);
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
-        char path[600]; test_worker_set workers; memopt_host h = *store_host(); memopt_store_desc d = store_desc(path); memopt_store *x = NULL;
+        char path[600] = ""; test_worker_set workers; memopt_host h = *store_host(); memopt_store_desc d = store_desc(path); memopt_store *x = NULL;
         test_path(path, "workers");
         h.threads = test_workers(&workers, 3, level);
         d.tiles = 1; d.each_bytes = NULL; d.tile_bytes = sizeof bytes; d.host = &h;

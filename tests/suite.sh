@@ -84,7 +84,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     tier=ci
-    row "train_gpt: 8 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 8"
+    row "train_gpt: 4 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 4"
     [ "$wanted" = all ] || some="-DTEST_STRIDE=7" # of many cases one of so many, where a test takes several times as long
     configuration "gcc, address and undefined" gcc "-O1 -fexpensive-optimizations -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread $some"
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done

@@ -537,7 +537,7 @@ static void advise_threads(void) { /* four cores as one rank are one processor w
         o.threads = i;
         CHECK(memopt_advise_price(&d, &o, &a) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: threads are more than most_threads, or do not divide of_host"));
     }
-    d.machine.most_threads = SIZE_MAX;
+    d.machine.memory = UINT64_C(1) << 60; d.machine.most_threads = 16;
     CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: most_threads have memory beyond 64 bits"));
     /* where little memory is left one rank holds it once: fewer bytes of a core than four ranks need, at whatever stage */
     d.machine.most_threads = 4; d.machine.host_memory = 0; d.machine.multiprocessors = 0; d.machine.memory = 100000000;

@@ -984,15 +984,19 @@ static void layer_residual_with_a_gemm(void) { /* of one's own: it adds onto res
             }
 }
 static void layer_steps_with_a_gemm(void) { /* of one's own: a product, activation and residual some rows at a time are the bits of all */
-    memopt_linear x = layer_linear(800, 2, 1370, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; layer_asked asked = { 0, 0, 0 };
-    memopt_ops ops = layer_ops(NULL, &x);
-    x.activation = y.activation = MEMOPT_ACTIVATION_RELU; x.residual = y.residual = layer_new(MEMOPT_TYPE_F32, 800 * 1370, 9);
-    y.output = layer_new(MEMOPT_TYPE_F32, 800 * 1370, 8);
-    CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
-    ops.gemm.multiply_fn = layer_asking; ops.gemm.user = &asked; ops.gemm.scratch_bytes = MEMOPT_GEMM_SCRATCH;
-    CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK && asked.calls == 3);
-    CHECK(memcmp(x.output, y.output, 800 * 1370 * 4) == 0);
-    layer_done();
+    int k;
+    for (k = 0; k < 2; ++k) {
+        const memopt_type type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        memopt_linear x = layer_linear(800, 2, 1370, type, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; layer_asked asked = { 0, 0, 0 };
+        memopt_ops ops = layer_ops(NULL, &x);
+        x.activation = y.activation = MEMOPT_ACTIVATION_RELU; x.residual = y.residual = layer_new(type, 800 * 1370, 9);
+        y.output = layer_new(type, 800 * 1370, 8);
+        CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+        ops.gemm.multiply_fn = layer_asking; ops.gemm.user = &asked; ops.gemm.scratch_bytes = MEMOPT_GEMM_SCRATCH;
+        CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK && asked.calls == 3);
+        CHECK_AT(memcmp(x.output, y.output, 800 * 1370 * memopt_type_bytes(type)) == 0, k);
+        layer_done();
+    }
 }
 static void layer_residual_scratch(void) { /* the largest chunk of sums beside the result ends before the scratch does */
     const size_t needed = MEMOPT_GEMM_SCRATCH, all = needed + (1 << 20);

@@ -288,7 +288,7 @@ static void advise_by_hand(void) { /* what lasts is the shard's plan, what does 
     static const size_t counts[8] = { 100 * 64, 16 * 64, 64 * 192, 64 * 64, 64 * 256, 256 * 64, 4 * 64 + 192 + 64 + 256 + 64, 128 };
     static const size_t groups[8] = { 0, 0, 1, 1, 1, 1, 1, 2 };
     static const size_t used[8] = { 0, 1, 2, 0, 0, 2, 1, 0 };
-    const size_t tokens = 2 * 16, value = tokens * 64 * 4; size_t mlp, attention, head, peak;
+    const size_t tokens = 2 * 16, value = tokens * 64 * 4; size_t mlp, attention, head, peak; double slow;
     m.vocabulary = 100; m.length = m.positions = 16;
     d = advise_on(m, 2, 1); d.batch = 8;
     memset(&s, 0, sizeof s); memset(t, 0, sizeof t); memset(uses, 0, sizeof uses);
@@ -324,14 +324,24 @@ static void advise_by_hand(void) { /* what lasts is the shard's plan, what does 
         CHECK_AT(a.bytes.total == b.total + a.bytes.activations + tokens * 4, s.stage);
         s.units = 6;
     }
+    /* between hosts, the network alone; within one, the local link */
+    slow = a.seconds.communication;
+    for (i = 1; i < 3; ++i) {
+        d.machine.of_host = i;
+        d.machine.local.bandwidth = i == 1 ? 1e12 : 1000; d.machine.network.bandwidth = i == 1 ? 1000 : 1e12;
+        CHECK_AT(fabs(advise_priced(&d, &o).seconds.communication / slow - 1) < 1e-4, i);
+    }
 }
 static void advise_slow_by_hand(void) { /* a disk has room for two regions of each rank of a host, and is shared by them */
-    memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 4); memopt_advice a; const double n = 2 * (12 * 32 * 32 + 13 * 32) + 116 * 32 + 64;
+    memopt_advise_desc d = advise_tiny(), two; memopt_advise_choice whole, o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 4); memopt_advice a; const double n = 2 * (12 * 32 * 32 + 13 * 32) + 116 * 32 + 64;
     o.slow = MEMOPT_SHARD_SLOW_STATES;
     d.machine.disk = 100000000; d.machine.disk_bandwidth = 1000; d.machine.f32_rate = 1e15; d.machine.bandwidth = 1e15;
     a = advise_priced(&d, &o);
     CHECK(a.choice.on_disk && a.bytes.slow >= (uint64_t)(8 * n) && a.bytes.slow < (uint64_t)(8.5 * n));
     CHECK(fabs(a.seconds.offload * 1000 / (2 * (double)a.bytes.slow) - 1) < 0.1);
+    two = d; two.machine.processors = two.machine.of_host = 2; two.machine.local.bandwidth = 1e12; /* two that hold the same */
+    whole = o; whole.ranks = 1; whole.micro_batch = 2;
+    CHECK(fabs(advise_priced(&two, &whole).seconds.offload / a.seconds.offload - 2) < 0.1);
     d.machine.disk = 2 * a.bytes.slow;
     CHECK(memopt_advise_price(&d, &o, &a) == MEMOPT_OK);
     d.machine.disk = 2 * a.bytes.slow - 1;
@@ -545,6 +555,11 @@ static void advise_threads(void) { /* four cores as one rank are one processor w
     least = (r.leanest.bytes.total + 3) / 4;
     for (i = 0; i < r.other_count; ++i) several += r.others[i].measure == MEMOPT_ADVISE_THREADS;
     CHECK(several == 1);
+    for (i = 0; i < r.other_count; ++i) /* what all cores are, as ranks or as threads */
+        if (r.others[i].measure == MEMOPT_ADVISE_RANKS)
+            CHECK((r.best.choice.ranks * r.best.choice.threads == 4) != (r.others[i].advice.choice.ranks * r.others[i].advice.choice.threads == 4));
+    a.bytes.total = 10; a.choice.threads = 4;
+    CHECK(memopt_i_advise_share(&a) == 3);
     d.machine.memory = least;
     CHECK(memopt_advise_solve(&d, &r) == MEMOPT_OK && r.best.choice.threads == 4 && r.best.bytes.total <= 4 * least);
     d.machine.memory = least - 1;

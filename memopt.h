@@ -19008,7 +19008,7 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
     memopt_optim_desc d;
     memopt_optim plan;
-    size_t sums, need;
+    size_t sums, need = 0;
     memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
@@ -45616,7 +45616,7 @@ static memopt_status memopt_i_advise_link(memopt_i_advise_watch *w, memopt_shard
 
 static memopt_status memopt_i_advise_disk(memopt_i_advise_watch *w, memopt_advise_machine *m) {
     memopt_store_desc d = *w->trial->store;
-    memopt_store_rates rates;
+    memopt_store_rates rates = { 0, 0, 0 };
 
     d.error = w->c->error;
     w->c->status = memopt_store_measure(&d, w->nanoseconds, &rates);

@@ -3630,8 +3630,8 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
  */
 MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run);
 
-/** Drop the sums of this step, as after an overflow; on all ranks. ERR_STATE: none has begun, or it is stepped inside
-    backward. */
+/** Drop the sums of this step, as after an overflow, or because a device was launched to step by a graph of its own; on
+    all ranks. ERR_STATE: none has begun, or it is stepped inside backward. */
 MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
 
 /**
@@ -18513,14 +18513,14 @@ static double *memopt_i_adafactor_shared(memopt_optim *o, size_t tensor, size_t 
 }
 
 /* t^-power for a power below 1: by roots, a bit of the power each. pow() differs between C libraries. */
-static double memopt_i_adafactor_decay(uint64_t t, double power) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_decay(uint64_t t, double power) {
     /* stored, so that no processor keeps it wider */
     volatile double result = 1;
     volatile double root = (double)t;
 
     while (power > 0 && root > 1) {
         root = sqrt(root);
-        power *= 2;
+        power += power; /* no product that a sum could take in */
         if (power >= 1) {
             result = result * root;
             power -= 1;
@@ -18739,12 +18739,17 @@ static void memopt_i_adafactor_join_means(memopt_i_adafactor *f) {
     for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = memopt_i_adafactor_row_scale(mean, f->row_means[i]);
 }
 
+/* The step's rate: it falls with the root of the step's number, whatever the group says. */
+MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_rate(double rate, uint64_t step) {
+    const double max = 1 / sqrt((double)step);
+    return rate < max ? rate : max;
+}
+
 /* How far a tensor of n elements goes in this step: the multiplier of x. squares: of x and w, for each panel. */
-MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_pace(const memopt_optim_group *g, uint64_t step,
+MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_pace(const memopt_optim_group *g, double rate,
                                                            const double *squares, size_t panels, size_t n) {
     double x = 0;
     double w = 0;
-    double rate = 1 / sqrt((double)step);
     size_t p;
 
     for (p = 0; p < panels; ++p) {
@@ -18753,26 +18758,8 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_pace(const memopt_optim_gr
     }
     x = sqrt(x / (double)n) / g->clip;
     w = sqrt(w / (double)n);
-    if (g->rate < rate) rate = g->rate;
     if (!(w > g->min_scale && w <= 3.402823466e+38)) w = g->min_scale; /* an infinite weight spoils no other */
     return rate * w / (x > 1 ? x : 1);
-}
-
-/* What the rule gets when a pass is joined, but for the pace. */
-static void memopt_i_adafactor_join_rule(memopt_i_tensor_part *part) {
-    memopt_i_update_rule *r = &part->rule;
-    const memopt_optim_group *g = &part->group;
-
-    if (!part->phase) {
-        const double decay = memopt_i_adafactor_decay(part->step, g->beta2);
-        r->b2 = (float)(1 - decay);
-        r->g2 = (float)decay;
-        return;
-    }
-    r->b1 = (float)g->beta1;
-    r->g1 = (float)(1 - g->beta1);
-    r->ic1 = 1;
-    r->decay = (float)(1 - g->rate * g->weight_decay);
 }
 
 static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
@@ -18780,12 +18767,12 @@ static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
     double pace;
     size_t i;
 
-    memopt_i_adafactor_join_rule(f.part);
     if (!f.part->phase) {
         if (f.columns && f.part->held) memopt_i_adafactor_join_means(&f);
         return;
     }
-    pace = memopt_i_adafactor_pace(&f.part->group, f.part->step, f.squares, f.panels, f.tensor->count);
+    pace = memopt_i_adafactor_pace(&f.part->group, memopt_i_adafactor_rate(f.part->group.rate, f.part->step), f.squares,
+                                   f.panels, f.tensor->count);
     f.part->rule.step = (float)pace;
     for (i = 0; i < f.held_rows; ++i) f.row_scales[i] = (float)((double)f.row_scales[i] * pace);
 }
@@ -19308,7 +19295,8 @@ typedef struct memopt_i_gradient_terms { float limit, factor, g1, g2; } memopt_i
 MEMOPT_I_HOST_DEVICE static memopt_i_gradient_terms memopt_i_gradient_terms_of(memopt_optim_kind kind, double beta1,
                                                                                double beta2, double f) {
     memopt_i_gradient_terms by;
-    const int coupled = kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_RMSPROP; /* x has the factor already */
+    const int coupled = kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_RMSPROP
+                     || kind == MEMOPT_OPTIM_ADAFACTOR; /* x has the factor already */
 
     by.limit = (float)((double)MEMOPT_I_GRADIENT_MAX / f);
     by.factor = (float)f;
@@ -19321,22 +19309,27 @@ MEMOPT_I_HOST_DEVICE static int memopt_i_gradient_terms_allowed(double f) {
     return memopt_i_within(f, 1 / 281474976710656.0, 281474976710656.0);
 }
 
-/* What a rule has of the step's number and of its rate; a device that counts steps itself works it out there. */
-typedef struct memopt_i_step_terms { float step, decay, ic1, ic2; } memopt_i_step_terms;
+/* What a rule has of the step's number and of its rate; a device that counts steps itself works it out there. b2 and
+   g2 are Adafactor's, whose second moments forget more slowly from step to step. */
+typedef struct memopt_i_step_terms { float step, decay, ic1, ic2, b2, g2; } memopt_i_step_terms;
 
 MEMOPT_I_HOST_DEVICE static memopt_i_step_terms memopt_i_step_terms_of(memopt_optim_kind kind, double beta1,
                                                                        double beta2, double rate, double weight_decay,
                                                                        uint64_t step) {
     const double c1 = memopt_i_sum_double(1, -memopt_i_optim_power(beta1, step));
     const double c2 = memopt_i_sum_double(1, -memopt_i_optim_power(beta2, step));
-    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION;
+    const int adafactor = kind == MEMOPT_OPTIM_ADAFACTOR;
+    const double fresh = adafactor ? memopt_i_adafactor_decay(step, beta2) : 0;
+    const int decoupled = kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_LION || adafactor;
     const int plain = kind == MEMOPT_OPTIM_LION || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     memopt_i_step_terms x;
 
     x.step = (float)(plain ? rate : rate / c1);
     x.decay = (float)(decoupled ? memopt_i_sum_double(1, -memopt_i_times_double(rate, weight_decay)) : 1);
-    x.ic1 = (float)(1 / c1);
+    x.ic1 = (float)(adafactor ? 1 : 1 / c1);
     x.ic2 = (float)(1 / sqrt(c2));
+    x.b2 = (float)(1 - fresh);
+    x.g2 = (float)fresh;
     return x;
 }
 
@@ -19369,6 +19362,10 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     r.decay = at.decay;
     r.step = at.step;
     if (d->kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) {
+        r.b2 = at.b2;
+        r.g2 = at.g2;
+    }
     return r;
 }
 

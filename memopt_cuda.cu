@@ -492,7 +492,7 @@ typedef struct memopt_cuda_codec { /* what the codec knows; yours: outlives the 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
                                                           memopt_cuda_stream stream);
 
-/* @section api_cuda_optim : api_cuda_base
+/* @section api_cuda_optim : api_cuda_base api_cuda_memory
    An optimizer whose tensors lie on a device. The object is memopt_optim, made by memopt_optim_create() and kept on the
    host; `weights`, `extra`, `gradients` and `state` of its tensors are device pointers then, aligned as there. Objects
    of the CPU and of a device take turns over the same bytes: states, weights and codes are memopt_optim_step()'s.
@@ -582,7 +582,7 @@ typedef struct memopt_cuda_optim_progress { /* of the device: what changes from 
  *
  * d_progress  yours, made by the host once; read and counted up when the stream comes to the begin. A rate that is not
  *             from 0 to 1e30 leaves the step out, too
- * returns     as with_factor; MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor)
+ * returns     as with_factor
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_progress(memopt_optim *optim,
                                                                         const memopt_optim_run *run,
@@ -594,6 +594,42 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_progress(memopt_
                                                                          memopt_cuda_optim_progress *d_progress,
                                                                          void *d_scratch, size_t scratch_bytes,
                                                                          memopt_cuda_stream stream);
+
+typedef struct memopt_cuda_optim_offload { /* states in the host's memory; zero it, then set what you need */
+    memopt_cuda_transfer *transfer; /* required: its two streams are used, its buckets are not */
+    size_t                tile;     /* elements of a tensor that are stepped at a time, at most; 0 = default: 1 Mi */
+    void                 *d_tiles;  /* memopt_cuda_optim_offload_bytes() of it, aligned to 256. Anybody's before the call
+                                       and after it, in the stream: such as memory of activations */
+    size_t                bytes;
+} memopt_cuda_optim_offload;
+
+/** Device memory for three tiles, to the byte: one that comes, one that is stepped, one that leaves. No state need be
+    there. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_OVERFLOW. */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_offload_bytes(const memopt_optim *optim,
+                                                                   const memopt_cuda_optim_offload *offload,
+                                                                   size_t *bytes);
+
+/**
+ * All of a step's applies, between any of the begins and the end, where states are the host's: `state` of the tensors is
+ * pinned memory, begun by memopt_optim_state_init(). Moments and scales come to the device tile by tile, and go back,
+ * beside the step of the tile between. The bits of memopt_cuda_optim_apply() with states on the device.
+ *
+ *     memopt_cuda_optim_begin(optim, &run, d_scratch, bytes, stream);
+ *     memopt_cuda_optim_apply_offloaded(optim, &offload, d_scratch, bytes, stream);
+ *     memopt_cuda_optim_end(optim);
+ *
+ * Runs after all that `stream` was given before; what it is given next finds states back in the host's memory, which the
+ * CPU leaves alone until then. Not in a captured graph. Other memory than pinned is right, but nothing runs beside it.
+ *
+ * returns as memopt_cuda_optim_apply(); MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor), MEMOPT_ERR_ARGUMENT (a fused
+ *         step), MEMOPT_ERR_STATE (something was applied already), MEMOPT_ERR_BUFFER (bytes), MEMOPT_CUDA_ERR_OVERLAP
+ *         (tiles and scratch): then nothing has changed. When a copy or a launch fails nothing is on its way any more;
+ *         tiles before it have been stepped, and one of them may not have come back
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply_offloaded(memopt_optim *optim,
+                                                                     const memopt_cuda_optim_offload *offload,
+                                                                     void *d_scratch, size_t scratch_bytes,
+                                                                     memopt_cuda_stream stream);
 
 /** What came of the step. WAITS for the stream. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
@@ -703,6 +739,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
 
    Ranks       examples/adapters/nccl.h, opened with the same stream. A group's weights are gathered while the group
                before computes: the host waits for them alone.
+   Graphs      With d_progress a step goes by what is there: number, factor and rate. So with memopt_cuda_shard_kernels() a
+               step that nothing of is copied can be captured once, and launched for every step: one rank's from its
+               memopt_shard_next_unit() on, without memopt_shard_measure() and not inside backward. Of several ranks in
+               stage 3 memopt_shard_step() alone; each launch in its place is followed by memopt_shard_cancel().
    Order       A bucket of gradients crosses behind the kernels that were launched before memopt_shard_reduce(), beside
                those launched after it; weights cross beside the step of the next ones. What is launched after
                memopt_shard_step() finds them. */
@@ -711,7 +751,11 @@ typedef struct memopt_cuda_shard { /* yours; outlives the shard and stays where 
     memopt_cuda_stream stream; /* the engine's */
     int                device;
     memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
-    void              *streams[2], *events[2 + MEMOPT_SHARD_SLOTS]; /* private */
+    /* NULL; or what steps go by, as memopt_cuda_optim_step_with_progress(): with memopt_cuda_shard_kernels(), on every
+       rank alike, and runs whose gradient_factor is 0. May be set between steps */
+    memopt_cuda_optim_progress *d_progress;
+    void              *streams[2], *events[2 + MEMOPT_SHARD_SLOTS]; /* private, and so is the next */
+    int                is_copied;
 } memopt_cuda_shard;
 
 /**
@@ -1006,7 +1050,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream);
 
-/* @section api_cuda_linear : api_cuda_gemm api_cuda_layer
+/* @section api_cuda_linear : api_cuda_gemm api_cuda_layer api_cuda_fp8
    Linear layers. type and weight_type are the same, and gradient_type is that or float: else MEMOPT_CUDA_ERR_TYPE.
    Where cuBLASLt can, bias, activation and their gradients are worked out in the product's epilogue, on float32 sums:
    an activation sees the sum before it is rounded to the type, and `pre_activation` is that sum rounded. Where it
@@ -1047,6 +1091,42 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
                                                                        memopt_activation activation,
                                                                        const void *pre_activation,
                                                                        memopt_cuda_stream stream);
+
+/* The same in 8 bits: all three products have operands of memopt_cuda_fp8_quantize(), e4m3 forward and e5m2 for the
+   gradient. Codes and scales have the bits of memopt_fp8_quantize(); the products are memopt_cuda_gemm_multiply_fp8()'s,
+   and what follows them is as above. A layer keeps a byte an element for its backward, and its input may be gone then. */
+
+typedef struct memopt_cuda_linear_fp8 { /* of a layer, beside its memopt_linear; all of the device */
+    memopt_fp8_scale *d_input_scale, *d_weight_scale, *d_gradient_scale; /* zeroed once, and kept from step to step */
+    int               delayed;    /* as in memopt_fp8. A forward that is made again then has other scales: 0 for those */
+    uint8_t          *d_input;    /* inputs x rows, aligned to 16: written by forward, read by backward for grad_weights
+                                     in place of the input. NULL = not wanted */
+    uint8_t          *d_weights;  /* inputs x outputs: likewise of the weights, for grad_input */
+} memopt_cuda_linear_fp8;
+
+/** Bytes of scratch, forward or backward: a byte for each element of two operands, or what a bias gradient takes. */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_fp8_scratch(const memopt_cuda_ops *ops,
+                                                                  const memopt_linear *linear, size_t *bytes);
+
+/**
+ * As memopt_cuda_linear_forward(). rows, inputs and outputs are multiples of 16, output and gradients aligned to 16.
+ *
+ * returns  also MEMOPT_CUDA_ERR_STRIDE (no multiples of 16), _TYPE (compute capability below 8.9), MEMOPT_ERR_ARGUMENT
+ *          (as memopt_fp8_quantize()). When a launch fails scales may have counted this matrix
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward_fp8(const memopt_cuda_ops *ops,
+                                                                  const memopt_linear *linear,
+                                                                  const memopt_cuda_linear_fp8 *fp8,
+                                                                  memopt_cuda_stream stream);
+
+/** As memopt_cuda_linear_backward_through(), after the layer's last forward: grad_output becomes 8 bits, and the bias'
+    gradient is that of grad_output as it is. MEMOPT_ACTIVATION_NONE and NULL: the input is no activation's. */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_fp8(const memopt_cuda_ops *ops,
+                                                                   const memopt_linear *linear,
+                                                                   const memopt_cuda_linear_fp8 *fp8,
+                                                                   memopt_activation activation,
+                                                                   const void *pre_activation,
+                                                                   memopt_cuda_stream stream);
 
 /* @section api_cuda_batchnorm : api_cuda_norm api_cuda_layer api_cuda_linear
    Linear + batch norm + activation on the device, as on the CPU, pointers being the device's. The product is that of
@@ -2143,7 +2223,7 @@ PUBLIC status_t api::memopt_cuda_source_pages(int device, size_t granularity, co
 
 /* -- transfers -- */
 
-enum { UP, DOWN };
+enum { UP, DOWN, TRANSFER_TILES = 3 };
 
 typedef struct transfer_bucket {
     unsigned char *pinned;
@@ -2159,6 +2239,7 @@ struct api::memopt_cuda_transfer {
     unsigned char *pinned;
     cudaStream_t   streams[2];
     cudaEvent_t    came, went; /* in the caller's stream before a copy; in ours behind it */
+    cudaEvent_t    left[TRANSFER_TILES]; /* behind what a tile of an offloaded step has sent down */
     transfer_bucket buckets[2][2]; /* they take turns, so the next one is the one that waits longest */
     unsigned       next[2];
     uint64_t       call;
@@ -2321,6 +2402,8 @@ PRUNED status_t transfer_close(memopt_cuda_transfer *t) {
             if (t->buckets[way][i].event) s = first_error(s, taken(cudaEventDestroy(t->buckets[way][i].event)));
         if (t->streams[way]) s = first_error(s, taken(cudaStreamDestroy(t->streams[way])));
     }
+    for (i = 0; i < TRANSFER_TILES; ++i)
+        if (t->left[i]) s = first_error(s, taken(cudaEventDestroy(t->left[i])));
     if (t->came) s = first_error(s, taken(cudaEventDestroy(t->came)));
     if (t->went) s = first_error(s, taken(cudaEventDestroy(t->went)));
     if (t->booked) (void)memopt_ledger_remove(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, t->pinned);
@@ -2339,6 +2422,7 @@ PRUNED status_t transfer_open(memopt_cuda_transfer *t) {
     int way, i;
 
     if (!s) s = event_create(&t->went);
+    for (i = 0; i < TRANSFER_TILES && !s; ++i) s = event_create(&t->left[i]);
     for (way = 0; way < 2 && !s; ++way) {
         s = taken(cudaStreamCreateWithFlags(&t->streams[way], cudaStreamNonBlocking));
         for (i = 0; i < 2 && !s; ++i) s = event_create(&t->buckets[way][i].event);
@@ -4300,8 +4384,9 @@ struct optim_codes { /* of both moments: levels, which may be bitsandbytes', and
 struct optim_terms {
     float4       gradient; /* limit, factor, g1, g2 */
     float4       step;     /* step, decay, ic1, ic2 */
+    double       rate;     /* of a tensor that is measured */
     memopt_noise noise[MEMOPT_I_NOISES];
-    uint32_t     unused[3];
+    float        b2;       /* Adafactor's */
 };
 
 struct optim_slice {
@@ -4341,16 +4426,16 @@ CU_DEVICE int optim_left_out(const optim_terms *by, const optim_control *control
     return by && control->stopped == OPTIM_LEFT_OUT;
 }
 
-/* With what only the device knows. all: not only the factor. */
-CU_DEVICE void optim_by(memopt_i_update_rule *r, const optim_terms *by, int all) {
+/* With what only the device knows. */
+CU_DEVICE void optim_by(memopt_i_update_rule *r, const optim_terms *by, int kind) {
     if (!by) return;
     const float4 x = by->gradient;
+    const float4 y = by->step;
     r->limit = x.x;
     r->factor = x.y;
-    if (!all) return;
-    const float4 y = by->step;
     r->g1 = x.z;
     r->g2 = x.w;
+    if (kind == OPTIM_ADAFACTOR) r->b2 = by->b2;
     r->step = y.x;
     r->decay = y.y;
     r->ic1 = y.z;
@@ -4371,7 +4456,7 @@ template <int KIND, int WIDE> CU_DEVICE memopt_i_update_rule optim_rule(const op
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
     const int kind = optim_kind<KIND>(t);
 
-    optim_by(&r, optim_by_at(t, k), kind != OPTIM_ADAFACTOR);
+    optim_by(&r, optim_by_at(t, k), kind);
     if (WIDE) { /* it is AdamW, and the compiler may know it */
         r.coupled = r.decay_after = 0;
         r.weight_limit = 0;
@@ -5084,7 +5169,7 @@ static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(con
     double total = 0;
     unsigned base, span, i;
     if (optim_left_out(t.by, t.control)) return;
-    optim_by(&rule, optim_by_at(t, k), LAMB);
+    optim_by(&rule, optim_by_at(t, k), LAMB ? OPTIM_LAMB : OPTIM_SGD);
     if (LAMB && coded) optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
     for (base = 0; base < spans; base += 256) {
@@ -5157,8 +5242,10 @@ PRUNED __global__ void __launch_bounds__(32) optim_trust_kernel(const CU_ARGUMEN
     const double w = optim_ordered(0, x.sums, x.count, 2);
     const double u = optim_ordered(0, x.sums + 1, x.count, 2);
     const float factor = t.by ? t.by[x.tensor].gradient.y : x.factor;
+    memopt_optim_group group = x.group;
 
-    if (threadIdx.x == 0) t.pace[x.tensor] = memopt_i_trust_of(t.is_lamb, &x.group, factor, w, u);
+    if (t.by) group.rate = t.by[x.tensor].rate;
+    if (threadIdx.x == 0) t.pace[x.tensor] = memopt_i_trust_of(t.is_lamb, &group, factor, w, u);
 }
 
 /* @section cuda_adafactor : cuda_optim_kernels
@@ -5187,7 +5274,8 @@ struct adafactor_slice {
     float      *pace;
     const optim_terms *by;                /* NULL: the rule has it */
     memopt_optim_group group;
-    uint64_t    step, all, count;         /* all: of the whole tensor */
+    double      rate;                     /* of the step */
+    uint64_t    all, count;               /* all: of the whole tensor */
     uint64_t    columns, panel_size;      /* 0: a vector; elements of a panel */
     uint64_t    first_row, held_rows, panel, panels; /* of the slice; of the whole tensor */
     uint32_t    first_tile, rule;
@@ -5204,7 +5292,7 @@ static_assert(sizeof(adafactor_table) <= 4000, "the argument of a kernel");
 
 CU_DEVICE memopt_i_update_rule adafactor_rule(const adafactor_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
-    optim_by(&r, t.slice[k].by, 0);
+    optim_by(&r, t.slice[k].by, OPTIM_ADAFACTOR);
     return r;
 }
 
@@ -5423,7 +5511,8 @@ PRUNED __global__ void __launch_bounds__(32) adafactor_fold_kernel(const CU_ARGU
 PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_pace_kernel(const CU_ARGUMENT adafactor_table t) {
     const adafactor_slice &s = t.slice[blockIdx.x];
     uint64_t row;
-    const double pace = memopt_i_adafactor_pace(&s.group, s.step, s.squares, s.panels, s.all);
+    const double rate = s.by ? s.by->rate : s.rate;
+    const double pace = memopt_i_adafactor_pace(&s.group, rate, s.squares, s.panels, s.all);
     float *multiplier = (float *)(void *)(s.row_sums + s.first_row);
 
     if (adafactor_left_out(t)) return;
@@ -5445,16 +5534,22 @@ PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_keep_kernel(co
     else if (i < s.held_rows + s.columns) s.columns_of[i - s.held_rows] = column[2 * (i - s.held_rows)];
 }
 
-/* @section cuda_optim : cuda_adafactor api_cuda_optim
+/* @section cuda_optim : cuda_adafactor cuda_memory api_cuda_optim
    The calls: what belongs to what, and launches for many tensors.
    Idea       The object, its checks and its rules are the CPU's; only headers of states are not looked at. What the
               host cannot know without waiting stays on the device: sums, trust ratios, the pace, the flag of a fused
               step. Kernels read them where the CPU's functions read the object.
-   Factor     One that the device works out is in four numbers of a rule, which a launch at begin leaves in the scratch,
-              16 bytes for each tensor, by the CPU's function. A block loads its tensor's: no element pays for it, and a
-              step whose factor is the host's only asks whether there are any. A factor of 0 is a stop before the first.
-   Scratch    Control and codes; a float, a double and four floats for each tensor; the sums, laid out as in the object;
+   Known      What only the device knows, a factor, a step's number and rate, is in ten numbers of a rule and its noise,
+              which a launch at begin leaves in the scratch, 80 bytes for each tensor, by the CPU's functions. A block
+              loads its tensor's: no element pays for it, and a step of which the host knows all only asks whether there
+              are any. A factor of 0 is a stop before the first.
+   Scratch    Control and codes; a float, a double and those 80 bytes for each tensor; the sums, laid out as in the object;
               for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
+   Offload    A tile is what one launch steps: slices of tensors, whole ones where they are small, until the memory of a
+              tile is full. Their moments and scales are copied there, each where the slice's pointers then point; kernels
+              know nothing of it. Tile k + 1 comes up while k is stepped and k - 1 goes down: an event a tile says when
+              its memory is free again. With floats 16 bytes an element cross the bus, half of them each way, and 4 with
+              8 bits; AdamW's step of float weights moves 28 or 16 in the device's memory meanwhile.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
 
 struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */
@@ -5717,25 +5812,149 @@ PRUNED uint32_t optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint
     return i;
 }
 
-PRUNED status_t optim_add(const optim_call *c, optim_batch *b, size_t tensor, size_t at, size_t count) {
+/* 1: taken into the table; 0: no room. */
+PRUNED int optim_take(const optim_call *c, optim_batch *b, optim_slice *slice) {
     optim_table *t = &b->table;
-    optim_slice slice;
-    uint32_t rule;
-    status_t s;
-    const uint64_t tiles = memopt_i_ceil_div(count, t->tile);
+    const uint64_t tiles = memopt_i_ceil_div((size_t)slice->count, t->tile);
 
-    if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
-    optim_slice_of(c, tensor, at, count, &slice);
-    rule = optim_rule_at(t->rule, &t->rules, OPTIM_RULES, &c->o->parts[tensor].rule);
-    if (rule == OPTIM_RULES || t->count == OPTIM_SLICES || b->tiles + tiles > 0x7fffffff) {
-        s = optim_flush(c, b);
-        if (s) return s;
-        rule = optim_rule_at(t->rule, &t->rules, OPTIM_RULES, &c->o->parts[tensor].rule);
-    }
-    slice.first_tile = (uint32_t)b->tiles;
-    slice.rule = rule;
-    t->slice[t->count++] = slice;
+    if (t->count == OPTIM_SLICES || b->tiles + tiles > 0x7fffffff) return 0;
+    slice->rule = optim_rule_at(t->rule, &t->rules, OPTIM_RULES, &c->o->parts[slice->tensor].rule);
+    if (slice->rule == OPTIM_RULES) return 0;
+    slice->first_tile = (uint32_t)b->tiles;
+    t->slice[t->count++] = *slice;
     b->tiles += tiles;
+    return 1;
+}
+
+PRUNED status_t optim_add(const optim_call *c, optim_batch *b, size_t tensor, size_t at, size_t count) {
+    optim_slice slice;
+    status_t s;
+
+    if (memopt_i_ceil_div(count, b->table.tile) > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
+    optim_slice_of(c, tensor, at, count, &slice);
+    if (optim_take(c, b, &slice)) return 0;
+    s = optim_flush(c, b);
+    if (!s) (void)optim_take(c, b, &slice);
+    return s;
+}
+
+/* ---- states in the host's memory ---- */
+struct offload_copy { unsigned char *host, *device; size_t bytes; };
+
+struct offload_pass {
+    const optim_call *c;
+    memopt_cuda_transfer *transfer;
+    unsigned char *d_tiles;
+    size_t tile, bytes;   /* elements of a slice, bytes of a tile */
+    size_t number;        /* of the tile that is being filled; ... */
+    size_t used, copies;  /* ... of it */
+    optim_batch batch;
+    offload_copy copy[4 * (OPTIM_SLICES + 1)]; /* one slice that has no room is placed, too */
+};
+
+/* The next place of the tile, for bytes whose place in the state that is. */
+PRUNED void *offload_next(offload_pass *f, void *host, size_t bytes) {
+    offload_copy *copy = &f->copy[f->copies++];
+
+    copy->host = (unsigned char *)host;
+    copy->device = (unsigned char *)((uintptr_t)f->d_tiles + f->number % TRANSFER_TILES * f->bytes + f->used);
+    copy->bytes = bytes;
+    f->used += memopt_i_align_down(bytes + 255, 256);
+    return copy->device;
+}
+
+/* A slice whose moments and scales are the tile's. */
+PRUNED void offload_place(offload_pass *f, memopt_optim *o, optim_slice *s) {
+    const memopt_i_tensor_part *part = &o->parts[s->tensor];
+    memopt_optim_view view;
+    int i;
+
+    (void)memopt_i_state_layout(part, &o->desc, &o->desc.tensors[s->tensor], &view);
+    for (i = 0; i < 2; ++i) {
+        if (!memopt_i_kind_keeps(&o->desc, i)) continue;
+        s->moment[i] = offload_next(f, s->moment[i], (size_t)s->count * (size_t)view.bits / 8);
+        if (part->blocks)
+            s->scale[i] = (float *)offload_next(f, s->scale[i], memopt_i_ceil_div((size_t)s->count, o->desc.block) * 4);
+    }
+}
+
+/* The next tile: its memory is free when what was there has left. */
+PRUNED status_t offload_open(offload_pass *f) {
+    f->used = f->copies = 0;
+    return await(f->transfer->streams[UP], f->transfer->left[f->number % TRANSFER_TILES]);
+}
+
+PRUNED status_t offload_copy_on(const offload_pass *f, size_t i, int way) {
+    const offload_copy *copy = &f->copy[i];
+    const cudaStream_t stream = f->transfer->streams[way];
+
+    if (way == UP) return taken(cudaMemcpyAsync(copy->device, copy->host, copy->bytes, cudaMemcpyHostToDevice, stream));
+    return taken(cudaMemcpyAsync(copy->host, copy->device, copy->bytes, cudaMemcpyDeviceToHost, stream));
+}
+
+/* Steps the tile when it has come, and sends it back. */
+PRUNED status_t offload_flush(offload_pass *f) {
+    memopt_cuda_transfer *t = f->transfer;
+    status_t s;
+    size_t i;
+
+    if (!f->batch.table.count) return 0;
+    s = before_stream(t, UP, f->c->stream);
+    if (!s) s = optim_flush(f->c, &f->batch);
+    if (!s) s = behind(t, DOWN, f->c->stream);
+    for (i = 0; i < f->copies && !s; ++i) s = offload_copy_on(f, i, DOWN);
+    if (!s) s = taken(cudaEventRecord(t->left[f->number % TRANSFER_TILES], t->streams[DOWN]));
+    ++f->number;
+    return s ? s : offload_open(f);
+}
+
+PRUNED status_t offload_add(offload_pass *f, size_t tensor, size_t at, size_t count) {
+    optim_slice slice;
+    size_t used, i;
+    status_t s = 0;
+
+    for (;;) { /* twice at most: every slice fits an empty tile */
+        used = f->used;
+        i = f->copies;
+        optim_slice_of(f->c, tensor, at, count, &slice);
+        offload_place(f, f->c->o, &slice);
+        if (f->used <= f->bytes && optim_take(f->c, &f->batch, &slice)) break;
+        f->used = used;
+        f->copies = i;
+        if ((s = offload_flush(f)) != 0) return s;
+    }
+    for (; i < f->copies && !s; ++i) s = offload_copy_on(f, i, UP);
+    return s;
+}
+
+/* Bytes of a tile: what the largest slice takes. */
+PRUNED void offload_measure(offload_pass *f, memopt_optim *o, size_t tile) {
+    optim_slice slice;
+    size_t i, max = 0;
+
+    memset(f, 0, sizeof *f);
+    tile = memopt_i_min(tile ? tile : (size_t)1 << 20, (size_t)1 << 30);
+    f->tile = memopt_i_ceil_div(tile, o->desc.block) * o->desc.block;
+    memset(&slice, 0, sizeof slice);
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        slice.tensor = (uint32_t)i;
+        slice.count = memopt_i_min(f->tile, o->parts[i].held);
+        offload_place(f, o, &slice);
+        max = memopt_i_max(max, f->used);
+        f->used = f->copies = 0;
+    }
+    f->bytes = max;
+}
+
+PUBLIC status_t api::memopt_cuda_optim_offload_bytes(const memopt_optim *optim,
+                                                     const memopt_cuda_optim_offload *offload, size_t *bytes) {
+    offload_pass f;
+    size_t all;
+
+    if (!optim || !offload || !bytes) return MEMOPT_CUDA_ERR_NULL;
+    offload_measure(&f, (memopt_optim *)(uintptr_t)optim, offload->tile);
+    if (memopt_i_mul(f.bytes, TRANSFER_TILES, &all)) return MEMOPT_ERR_OVERFLOW;
+    *bytes = all;
     return 0;
 }
 
@@ -5749,19 +5968,24 @@ PRUNED status_t optim_pass(const optim_call *c, int mode, size_t tensor, size_t 
     return s ? s : optim_flush(c, &b);
 }
 
-PRUNED status_t optim_pass_all(const optim_call *c, int mode) {
+/* f: NULL, or whose states come from the host and go back. */
+PRUNED status_t optim_pass_all(const optim_call *c, int mode, offload_pass *f) {
     const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 };
-    optim_batch b;
+    optim_batch own;
+    optim_batch *b = f ? &f->batch : &own;
     status_t s = 0;
-    size_t i;
+    size_t i, at, n;
     int k;
 
     for (k = 0; k < (memopt_i_is_coded(c->o->desc.state) ? 2 : 1) && !s; ++k) { /* small tensors keep floats */
-        optim_batch_of(c, &b, mode, formats[k]);
-        for (i = 0; i < c->o->desc.tensor_count && !s; ++i)
-            if (c->o->parts[i].format == formats[k] && c->o->parts[i].held)
-                s = optim_add(c, &b, i, 0, c->o->parts[i].held);
-        if (!s) s = optim_flush(c, &b);
+        optim_batch_of(c, b, mode, formats[k]);
+        for (i = 0; i < c->o->desc.tensor_count; ++i)
+            for (at = 0; c->o->parts[i].format == formats[k] && at < c->o->parts[i].held && !s; at += n) {
+                n = c->o->parts[i].held - at;
+                if (f) n = memopt_i_min(n, f->tile);
+                s = f ? offload_add(f, i, at, n) : optim_add(c, b, i, at, n);
+            }
+        if (!s) s = f ? offload_flush(f) : optim_flush(c, b);
     }
     return s;
 }
@@ -5863,7 +6087,7 @@ PRUNED int adafactor_add(const optim_call *c, adafactor_batch *b, size_t tensor,
     s->pace = c->at.pace + tensor;
     s->by = c->o->by_device ? c->at.by + tensor : NULL;
     s->group = f.part->group;
-    s->step = f.part->step;
+    s->rate = memopt_i_adafactor_rate(f.part->group.rate, f.part->step);
     s->all = f.tensor->count;
     s->count = count;
     s->columns = f.columns;
@@ -6068,17 +6292,21 @@ static_assert(sizeof(optim_rates) <= 3900, "the argument of a kernel");
 
 CU_DEVICE optim_terms optim_terms_of(const optim_rates &r, unsigned i, double factor, double rate, uint64_t step) {
     const memopt_optim_kind kind = (memopt_optim_kind)r.kind;
+    const double by_rate = memopt_i_times_double(r.of[i].rate, rate);
     const memopt_i_gradient_terms g = memopt_i_gradient_terms_of(kind, r.of[i].beta1, r.of[i].beta2, factor);
-    const memopt_i_step_terms s = memopt_i_step_terms_of(
-        kind, r.of[i].beta1, r.of[i].beta2, memopt_i_times_double(r.of[i].rate, rate), r.of[i].weight_decay, step);
+    const memopt_i_step_terms s =
+        memopt_i_step_terms_of(kind, r.of[i].beta1, r.of[i].beta2, by_rate, r.of[i].weight_decay, step);
     const bool sgd = kind == MEMOPT_OPTIM_SGD;
+    const bool adafactor = kind == MEMOPT_OPTIM_ADAFACTOR;
     optim_terms x;
 
-    x.gradient = make_float4(g.limit, g.factor, !sgd ? g.g1 : step == 1 ? 1.0f : (float)(1 - r.of[i].dampening), g.g2);
+    x.gradient = make_float4(g.limit, g.factor, !sgd ? g.g1 : step == 1 ? 1.0f : (float)(1 - r.of[i].dampening),
+                             adafactor ? s.g2 : g.g2);
     x.step = make_float4(s.step, s.decay, s.ic1, s.ic2);
+    x.rate = adafactor ? memopt_i_adafactor_rate(by_rate, step) : by_rate;
+    x.b2 = s.b2;
     for (unsigned n = 0; n < MEMOPT_I_NOISES; ++n)
         x.noise[n] = memopt_i_optim_noise(r.seed, (r.first + i) * MEMOPT_I_NOISES + n, step);
-    x.unused[0] = x.unused[1] = x.unused[2] = 0;
     return x;
 }
 
@@ -6140,8 +6368,6 @@ PRUNED status_t optim_begin(const optim_call *c, const memopt_optim_run *run, co
 
     if (!s && known.bytes && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
-    if (!s && known.d_progress && memopt_i_kind_measures(c->o->desc.kind))
-        s = memopt_i_optim_fail(c->o, MEMOPT_ERR_UNSUPPORTED, "this kind's steps cannot be counted by the device");
     if (!s)
         s = CU_RUN(optim_begin_kernel<>, memopt_i_ceil_div(count, OPTIM_THREADS) + 1, OPTIM_THREADS, 0, c->stream,
                    c->at.control, c->at.codes, c->at.sums, count, optim_codes_of(c->o));
@@ -6206,7 +6432,7 @@ PUBLIC status_t api::memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, 
                                             size_t scratch_bytes, cudaStream_t stream) {
     optim_call c;
     status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_tensor_part *part, was;
+    memopt_i_tensor_part *part;
     adafactor_batch b;
 
     if (!s && !again) s = MEMOPT_CUDA_ERR_NULL;
@@ -6215,18 +6441,13 @@ PUBLIC status_t api::memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, 
     if (!part) return optim->error.status;
     s = ready();
     if (s) return s;
-    was = *part;
     if (optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
-        memopt_i_adafactor_join_rule(part);
         adafactor_begin(&c, &b);
         (void)adafactor_add(&c, &b, tensor, 0, part->held);
         if (part->held && (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])))
             s = adafactor_join(&c, &b, part->phase);
     } else s = optim_trust_run(&c, tensor, tensor + 1);
-    if (s) {
-        *part = was;
-        return s;
-    }
+    if (s) return s;
     *again = ++part->phase < part->phases;
     return 0;
 }
@@ -6256,35 +6477,80 @@ PUBLIC status_t api::memopt_cuda_optim_end(memopt_optim *optim) {
     return optim ? (status_t)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
 }
 
-PRUNED void adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
+PRUNED void optim_applied_all(memopt_optim *o) {
     size_t i;
 
     for (i = 0; i < o->desc.tensor_count; ++i) {
-        memopt_i_adafactor_join_rule(&o->parts[i]);
-        ++o->parts[i].phase;
+        o->parts[i].applied = o->parts[i].held;
+        o->parts[i].phase = o->parts[i].phases;
     }
+}
+
+PRUNED status_t offload_refused(memopt_optim *o) {
+    size_t i, at;
+    status_t s = 0;
+
+    if (memopt_i_kind_measures(o->desc.kind))
+        return memopt_i_optim_fail(o, MEMOPT_ERR_UNSUPPORTED, "this kind measures: its states stay on the device");
+    if (o->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
+    for (i = 0; i < o->desc.tensor_count && !s; ++i)
+        if (o->parts[i].held)
+            s = memopt_i_optim_apply_slice(o, i, o->desc.tensors[i].first, o->parts[i].held, &at);
+    return s;
+}
+
+/* After a failure: nothing of the step is on its way when we return. */
+PRUNED void offload_stop(const offload_pass *f) {
+    (void)taken(cudaStreamSynchronize(f->transfer->streams[UP]));
+    (void)taken(cudaStreamSynchronize(f->c->stream));
+    (void)taken(cudaStreamSynchronize(f->transfer->streams[DOWN]));
+}
+
+PUBLIC status_t api::memopt_cuda_optim_apply_offloaded(memopt_optim *optim, const memopt_cuda_optim_offload *offload,
+                                                       void *d_scratch, size_t scratch_bytes, cudaStream_t stream) {
+    optim_call c;
+    offload_pass f;
+    size_t bytes = 0;
+    int before;
+    status_t s = optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+
+    if (!s && (!offload || !offload->transfer)) s = MEMOPT_CUDA_ERR_NULL;
+    if (!s) s = memopt_cuda_optim_offload_bytes(optim, offload, &bytes);
+    if (!s) s = bytes ? pointer(offload->d_tiles, 256) : 0;
+    if (!s && offload->bytes < bytes) s = MEMOPT_ERR_BUFFER;
+    if (!s) s = no_overlap(offload->d_tiles, bytes, d_scratch, c.at.bytes);
+    if (!s) s = offload_refused(optim);
+    if (!s) s = ready();
+    if (!s) s = enter_device(offload->transfer->device, &before);
+    if (s) return s;
+    offload_measure(&f, optim, offload->tile);
+    f.c = &c;
+    f.transfer = offload->transfer;
+    f.d_tiles = (unsigned char *)offload->d_tiles;
+    s = behind(f.transfer, UP, stream);
+    if (!s) s = offload_open(&f);
+    if (!s) s = optim_pass_all(&c, OPTIM_APPLY, &f);
+    if (!s) s = before_stream(f.transfer, DOWN, stream);
+    if (s) offload_stop(&f);
+    s = first_error(s, leave_device(f.transfer->device, before));
+    if (!s) optim_applied_all(optim);
+    return s;
 }
 
 PRUNED status_t optim_all(const optim_call *c) {
     memopt_optim *o = c->o;
     status_t s = 0;
-    size_t i;
 
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
-        adafactor_joined(o); /* the rules are read at the launch */
         s = adafactor_all(c, ADAFACTOR_FIRST);
         if (!s) s = adafactor_all(c, ADAFACTOR_SECOND);
-        adafactor_joined(o);
         if (!s) s = adafactor_all(c, ADAFACTOR_MEANS);
     } else if (memopt_i_kind_measures(o->desc.kind)) {
-        s = optim_pass_all(c, OPTIM_MEASURE);
+        s = optim_pass_all(c, OPTIM_MEASURE, NULL);
         if (!s) s = optim_trust_run(c, 0, o->desc.tensor_count);
     }
-    if (!s) s = optim_pass_all(c, OPTIM_APPLY);
-    for (i = 0; i < o->desc.tensor_count && !s; ++i) {
-        o->parts[i].applied = o->parts[i].held;
-        o->parts[i].phase = o->parts[i].phases;
-    }
+    if (!s) s = optim_pass_all(c, OPTIM_APPLY, NULL);
+    if (!s) optim_applied_all(o);
     return s;
 }
 
@@ -7122,7 +7388,8 @@ PUBLIC status_t api::memopt_cuda_gradients_accumulate(const memopt_gradients *su
               and behind the engine's stream the copy would wait for all that was queued meanwhile. A copy in waits so
               for the last kernels that read what it overwrites. The engine's stream waits for copies in at a join, so
               kernels of a backward run on beside weights that come back. The host waits for a slot's event before it
-              reads, or writes again, the slot's bytes.
+              reads, or writes again, the slot's bytes. Where nothing was copied in there is nothing to join: events
+              of other streams would spoil a capture.
    Failure    A call that fails waits for its stream: nothing of it is on its way any more. */
 
 /* Events; those of slots follow the last. */
@@ -7167,6 +7434,7 @@ PRUNED memopt_status shard_copy(memopt_cuda_shard *x, int way, void *to, const v
     if (behind && !s) s = await(stream, shard_event(x, SHARD_BEFORE));
     if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
     if (!s) s = taken(cudaEventRecord(shard_event(x, SHARD_AFTER + slot), stream));
+    if (way == UP) x->is_copied = 1;
     if (s) (void)taken(cudaStreamSynchronize(stream));
     return shard_status(x, before, s);
 }
@@ -7204,12 +7472,15 @@ PRUNED memopt_status shard_join(void *user) {
     memopt_cuda_shard *const x = (memopt_cuda_shard *)user;
     const cudaEvent_t event = shard_event(x, SHARD_JOINED);
     int before;
-    const memopt_status failed = shard_enter(x, &before);
+    memopt_status failed;
     status_t s;
 
+    if (!x->is_copied) return MEMOPT_OK;
+    failed = shard_enter(x, &before);
     if (failed) return failed;
     s = taken(cudaEventRecord(event, shard_stream(x, UP)));
     if (!s) s = await(x->stream, event);
+    x->is_copied = s != 0;
     return shard_status(x, before, s);
 }
 
@@ -7353,7 +7624,11 @@ PRUNED memopt_status shard_state(void *user, memopt_optim *optim, size_t tensor)
 
 PRUNED memopt_status shard_begin(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
                                  size_t bytes) {
-    return shard_told(user, memopt_cuda_optim_begin(optim, run, d_scratch, bytes, shard_engine(user)));
+    memopt_cuda_optim_progress *const d_progress = ((const memopt_cuda_shard *)user)->d_progress;
+
+    if (!d_progress) return shard_told(user, memopt_cuda_optim_begin(optim, run, d_scratch, bytes, shard_engine(user)));
+    return shard_told(user, memopt_cuda_optim_begin_with_progress(optim, run, d_progress, d_scratch, bytes,
+                                                                  shard_engine(user)));
 }
 
 PRUNED memopt_status shard_apply(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count,
@@ -10736,7 +11011,7 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const
     return gemm_run(gemm, &q, 0, stream);
 }
 
-/* @section cuda_linear : cuda_base cuda_fused cuda_gemm cuda_layer api_cuda_linear
+/* @section cuda_linear : cuda_base cuda_fp8 cuda_fused cuda_gemm cuda_layer api_cuda_linear
    Linear layers.
    Problem    Bias, activation, their gradients: each a pass over the outputs, of which the product alone needs one.
    Idea       cuBLASLt works them out in the product's epilogue, while the sums are in registers. What it has no
@@ -10757,7 +11032,11 @@ PUBLIC status_t api::memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm, const
    Sums       Of bias gradients by our own kernels: a block adds 256 columns of some rows (8 columns a thread, a warp
               each 8th row, 4 loads in flight), and a second kernel adds what the blocks left in their order. The shape
               alone says how many. An epilogue's sums are in cuBLASLt's order, so a deterministic gemm does not use
-              them; and it cannot add onto what is there, so that goes through scratch. */
+              them; and it cannot add onto what is there, so that goes through scratch.
+   8 bits     The same products with other operands, made of the matrices when algorithms for all products are known.
+              Each matrix is quantised once, in both orders: 4 bytes of bf16 read and written forward, and of the
+              gradient; the input that is kept has 1 byte and not 2. Of epilogues only the bias is asked for, and only
+              in 16 bits; for all else there are the kernels. */
 
 enum { SUM_PARTS = 128, SUM_ROWS = 64 };
 
@@ -10888,6 +11167,140 @@ PRUNED status_t linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     return ops->scratch_bytes < bytes || (bytes && !ops->d_scratch) ? MEMOPT_ERR_BUFFER : 0;
 }
 
+/* ---- operands in 8 bits ---- */
+struct linear_codes {
+    const memopt_cuda_linear_fp8 *kept;
+    memopt_fp8 made[2];    /* forward: input, weights; backward: the gradient */
+    uint8_t *left, *right; /* forward: those two; backward: the gradient, and transposed */
+};
+
+/* Scratch: the codes that no backward wants. When a bias' gradient is summed up there they have been multiplied. */
+PRUNED void linear_codes_lay_out(linear_codes *c, const memopt_linear *x, int is_backward, memopt_carver *carver) {
+    c->left = (uint8_t *)memopt_carve(carver, x->rows * (is_backward ? x->outputs : x->inputs), 1, 256);
+    c->right = (uint8_t *)memopt_carve(carver, x->outputs * (is_backward ? x->rows : x->inputs), 1, 256);
+}
+
+PRUNED status_t linear_codes_bytes(const memopt_linear *x, int is_backward, size_t *bytes) {
+    memopt_carver carver = memopt_carver_begin(NULL);
+    linear_codes c;
+    size_t sums;
+    const status_t s = linear_resolve(x, &sums);
+
+    if (s) return s;
+    linear_codes_lay_out(&c, x, is_backward, &carver);
+    if (carver.overflow) return MEMOPT_ERR_OVERFLOW;
+    *bytes = memopt_i_max(carver.bytes, sums);
+    return 0;
+}
+
+PUBLIC status_t api::memopt_cuda_linear_fp8_scratch(const memopt_cuda_ops *, const memopt_linear *linear,
+                                                    size_t *bytes) {
+    size_t forward, backward;
+    status_t s;
+
+    if (!bytes) return MEMOPT_CUDA_ERR_NULL;
+    if ((s = linear_codes_bytes(linear, 0, &forward)) != 0 || (s = linear_codes_bytes(linear, 1, &backward)) != 0)
+        return s;
+    *bytes = memopt_i_max(forward, backward);
+    return 0;
+}
+
+PRUNED memopt_fp8 linear_made(const linear_codes *c, const void *input, size_t rows, size_t columns, memopt_type type,
+                              memopt_fp8_format format, uint8_t *codes, uint8_t *transposed, memopt_fp8_scale *scale) {
+    memopt_fp8 m;
+
+    memset(&m, 0, sizeof m);
+    m.rows = rows;
+    m.columns = columns;
+    m.type = type;
+    m.format = format;
+    m.delayed = c->kept->delayed;
+    m.input = input;
+    m.codes = codes;
+    m.transposed = transposed;
+    m.scale = scale;
+    return m;
+}
+
+/* Input and weights. */
+PRUNED status_t linear_codes_forward(linear_codes *c, const memopt_linear *x) {
+    const memopt_cuda_linear_fp8 *k = c->kept;
+    const size_t in = x->rows * x->inputs;
+    const size_t weights = x->outputs * x->inputs;
+    const size_t out = x->rows * x->outputs * memopt_type_bytes(x->type);
+    status_t s;
+
+    if ((s = pointer_if(x->output, 16)) != 0 || (s = pointer_if(x->pre_activation, 16)) != 0
+        || (s = pointer_if(x->residual, 16)) != 0) return s;
+    if (no_overlap(k->d_input, in, k->d_weights, weights) || no_overlap(x->output, out, k->d_input, in)
+        || no_overlap(x->output, out, k->d_weights, weights) || no_overlap(x->pre_activation, out, k->d_input, in)
+        || no_overlap(x->pre_activation, out, k->d_weights, weights)) return MEMOPT_CUDA_ERR_OVERLAP;
+    c->made[0] = linear_made(c, x->input, x->rows, x->inputs, x->type, MEMOPT_FP8_E4M3, c->left, k->d_input,
+                             k->d_input_scale);
+    c->made[1] = linear_made(c, x->weights, x->outputs, x->inputs, x->type, MEMOPT_FP8_E4M3, c->right, k->d_weights,
+                             k->d_weight_scale);
+    return 0;
+}
+
+/* The gradient, in the orders that are wanted. */
+PRUNED status_t linear_codes_backward(linear_codes *c, const memopt_linear *x) {
+    const memopt_cuda_linear_fp8 *k = c->kept;
+    status_t s;
+
+    if ((s = pointer(k->d_gradient_scale, 4)) != 0 || (s = pointer_if(x->grad_input, 16)) != 0
+        || (s = pointer_if(x->grad_weights, 16)) != 0) return s;
+    c->made[0] = linear_made(c, x->grad_output, x->rows, x->outputs, x->type, MEMOPT_FP8_E5M2,
+                             x->grad_input ? c->left : NULL, x->grad_weights ? c->right : NULL, k->d_gradient_scale);
+    return 0;
+}
+
+/* What 8 bits ask for beyond what the layer does, and what is to be quantised. */
+PRUNED status_t linear_codes_of(linear_codes *c, const memopt_cuda_ops *ops, const memopt_linear *x,
+                                const memopt_cuda_linear_fp8 *kept, int is_backward) {
+    memopt_carver carver = memopt_carver_begin(ops ? ops->d_scratch : NULL);
+    size_t bytes;
+    status_t s;
+
+    if (!ops || !ops->gemm || !kept) return MEMOPT_CUDA_ERR_NULL;
+    if ((s = linear_codes_bytes(x, is_backward, &bytes)) != 0) return s;
+    if ((x->rows | x->inputs | x->outputs) & 15) return MEMOPT_CUDA_ERR_STRIDE;
+    if (ops->gemm->capability < 89) return MEMOPT_CUDA_ERR_TYPE;
+    if ((s = pointer_if(kept->d_input, 16)) != 0 || (s = pointer_if(kept->d_weights, 16)) != 0
+        || (s = pointer(kept->d_input_scale, 4)) != 0 || (s = pointer(kept->d_weight_scale, 4)) != 0
+        || (s = linear_scratch(ops, bytes)) != 0) return s;
+    memset(c, 0, sizeof *c);
+    c->kept = kept;
+    linear_codes_lay_out(c, x, is_backward, &carver);
+    s = is_backward ? linear_codes_backward(c, x) : linear_codes_forward(c, x);
+    for (int i = 0; i < 2 && c->made[i].scale && !s; ++i) {
+        s = linear_pointer(c->made[i].input, x->type, c->made[i].rows * c->made[i].columns);
+        if (!s) s = (status_t)memopt_i_fp8_check(&c->made[i]);
+    }
+    return s;
+}
+
+PRUNED status_t linear_codes_make(const linear_codes *c, cudaStream_t stream) {
+    status_t s = 0;
+
+    for (int i = 0; i < 2 && c && c->made[i].scale && !s; ++i) s = memopt_cuda_fp8_quantize(&c->made[i], stream);
+    return s;
+}
+
+/* The product with these operands: both with their depth side by side. */
+PRUNED void linear_in_8_bits(matrix_product *q, const uint8_t *left, int left_code, const memopt_fp8_scale *left_scale,
+                             const uint8_t *right, const memopt_fp8_scale *right_scale) {
+    q->is_fp8 = 1;
+    q->p.left = left;
+    q->p.right = right;
+    q->p.left_stride = q->p.right_stride = q->p.depth;
+    q->p.left_transposed = 0;
+    q->p.right_transposed = 1;
+    q->left_code = left_code;
+    q->right_code = CUDA_R_8F_E4M3;
+    q->left_scale = &left_scale->scale;
+    q->right_scale = &right_scale->scale;
+}
+
 /* ---- forward ---- */
 struct biased : fused_spans {
     template <int N>
@@ -10950,18 +11363,30 @@ PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activatio
     return q;
 }
 
-PRUNED status_t linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, cudaStream_t stream) {
+/* The most that is asked for. */
+PRUNED int linear_first(const memopt_linear *x, const void *pre_activation, const linear_codes *codes) {
+    if (!x->inputs || (codes && x->type == MEMOPT_TYPE_F32)) return LINEAR_BARE;
+    return !codes && linear_can(x, pre_activation) ? LINEAR_WHOLE : LINEAR_BIASED;
+}
+
+/* codes: NULL, or what stands in the place of input and weights. */
+PRUNED status_t linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, const linear_codes *codes,
+                           cudaStream_t stream) {
     void *pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
     matrix_product q;
     memopt_activation_args a;
-    int how = !x->inputs ? LINEAR_BARE : linear_can(x, pre_activation) ? LINEAR_WHOLE : LINEAR_BIASED;
+    int how = linear_first(x, pre_activation, codes);
     status_t s;
 
     for (;; ++how) { /* the most that there is an algorithm for */
         q = linear_product(x, pre_activation, how);
+        if (codes)
+            linear_in_8_bits(&q, codes->left, CUDA_R_8F_E4M3, codes->kept->d_input_scale, codes->right,
+                             codes->kept->d_weight_scale);
         s = gemm_run(ops->gemm, &q, 1, stream);
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == LINEAR_BARE) break;
     }
+    if (!s) s = linear_codes_make(codes, stream);
     if (!s) s = gemm_run(ops->gemm, &q, 0, stream);
     if (!s && how == LINEAR_BARE && x->bias)
         s = CU_WITH(x->type, fused_run(biased(), x->rows, x->outputs,
@@ -10983,9 +11408,8 @@ PRUNED status_t linear_run(const memopt_cuda_ops *ops, const memopt_linear *x, c
     return memopt_cuda_activation_forward(ops, &a, stream);
 }
 
-PUBLIC status_t api::memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
-                                                cudaStream_t stream) {
-    const memopt_linear *x = linear;
+PRUNED status_t linear_forward(const memopt_cuda_ops *ops, const memopt_linear *x, const linear_codes *codes,
+                               cudaStream_t stream) {
     size_t bytes, in, out, weights, size;
     const void *pre; /* where it is not the output */
     bool in_place;   /* the residual's elements become the output's */
@@ -11014,7 +11438,20 @@ PUBLIC status_t api::memopt_cuda_linear_forward(const memopt_cuda_ops *ops, cons
         || (!in_place && no_overlap(x->residual, out * size, x->output, out * size)))
         return MEMOPT_CUDA_ERR_OVERLAP;
     if ((s = gemm_ready(ops->gemm)) != 0) return s;
-    return linear_run(ops, x, stream);
+    return linear_run(ops, x, codes, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                cudaStream_t stream) {
+    return linear_forward(ops, linear, NULL, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_linear_forward_fp8(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                    const memopt_cuda_linear_fp8 *fp8, cudaStream_t stream) {
+    linear_codes codes;
+    const status_t s = linear_codes_of(&codes, ops, linear, fp8, 0);
+
+    return s ? s : linear_forward(ops, linear, &codes, stream);
 }
 
 /* ---- backward ---- */
@@ -11023,6 +11460,7 @@ typedef struct backward_task {
     const memopt_linear   *x;
     memopt_activation      activation; /* that made the input; none where its gradient is not wanted */
     const void            *pre_activation;
+    const linear_codes    *codes;      /* NULL, or what stands in the place of the operands */
     matrix_product  input, weights;
     int                    through;    /* the activation's gradient is a kernel after the product */
     int                    summed;     /* the bias' gradient comes with the weights' product */
@@ -11054,8 +11492,11 @@ PRUNED status_t linear_plan(backward_task *b) {
 
     if (x->grad_input) {
         b->input = linear_grad_input(x);
+        if (b->codes)
+            linear_in_8_bits(&b->input, b->codes->left, CUDA_R_8F_E5M2, b->codes->kept->d_gradient_scale,
+                             b->codes->kept->d_weights, b->codes->kept->d_weight_scale);
         s = MEMOPT_CUDA_ERR_NO_ALGORITHM;
-        if (b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
+        if (!b->codes && b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
             b->input.epilogue = CUBLASLT_EPILOGUE_DGELU;
             b->input.aux = (void *)(uintptr_t)b->pre_activation;
             b->input.aux_stride = x->inputs;
@@ -11072,7 +11513,10 @@ PRUNED status_t linear_plan(backward_task *b) {
     }
     if (!x->grad_weights) return 0;
     b->weights = linear_grad_weights(x);
-    if (x->grad_bias && !g->desc.deterministic && x->rows && x->inputs
+    if (b->codes)
+        linear_in_8_bits(&b->weights, b->codes->right, CUDA_R_8F_E5M2, b->codes->kept->d_gradient_scale,
+                         b->codes->kept->d_input, b->codes->kept->d_input_scale);
+    if (!b->codes && x->grad_bias && !g->desc.deterministic && x->rows && x->inputs
         && (x->gradient_type == MEMOPT_TYPE_F32 || !x->accumulate)) {
         b->weights.epilogue = CUBLASLT_EPILOGUE_BGRADB;
         b->weights.bias = x->accumulate ? b->ops->d_scratch : x->grad_bias;
@@ -11107,6 +11551,7 @@ PRUNED status_t linear_back(backward_task *b, cudaStream_t stream) {
     memopt_activation_args a;
     status_t s = linear_plan(b);
 
+    if (!s) s = linear_codes_make(b->codes, stream);
     if (!s && x->grad_input) s = gemm_run(b->ops->gemm, &b->input, 0, stream);
     if (!s && x->grad_input && b->through && x->rows && x->inputs) {
         memset(&a, 0, sizeof a);
@@ -11125,24 +11570,28 @@ PRUNED status_t linear_back(backward_task *b, cudaStream_t stream) {
 /* Pointers and types of a backward. */
 PRUNED status_t linear_check(const backward_task *b) {
     const memopt_linear *x = b->x;
+    const memopt_cuda_linear_fp8 *kept = b->codes ? b->codes->kept : NULL;
+    const void *input = kept ? (const void *)kept->d_input : x->input;
+    const void *from = kept ? (const void *)kept->d_weights : x->weights;
     const int wanted = x->grad_weights || x->grad_bias;
     const size_t in = x->rows * x->inputs;
     const size_t out = x->rows * x->outputs;
     const size_t weights = x->outputs * x->inputs;
     const size_t size = memopt_type_bytes(x->type);
+    const size_t operand = kept ? 1 : size;
     status_t s;
 
     if ((s = linear_pointer(x->grad_output, x->type, x->grad_input || wanted ? out : 0)) != 0
         || (s = pointer_if(x->grad_input, size)) != 0
-        || (s = linear_pointer(x->weights, x->type, x->grad_input && x->rows ? weights : 0)) != 0
-        || (s = linear_pointer(x->input, x->type, x->grad_weights && x->outputs ? in : 0)) != 0
+        || (s = linear_pointer(from, x->type, x->grad_input && x->rows ? weights : 0)) != 0
+        || (s = linear_pointer(input, x->type, x->grad_weights && x->outputs ? in : 0)) != 0
         || (s = gemm_types(b->ops->gemm, x->type, wanted ? x->gradient_type : x->type)) != 0)
         return s;
     if (wanted && ((s = pointer_if(x->grad_weights, memopt_type_bytes(x->gradient_type))) != 0
         || (s = pointer_if(x->grad_bias, memopt_type_bytes(x->gradient_type))) != 0)) return s;
     if (no_overlap(x->grad_input, in * size, x->grad_output, out * size)
-        || no_overlap(x->grad_input, in * size, x->weights, weights * size)
-        || (x->grad_weights && no_overlap(x->grad_input, in * size, x->input, in * size)))
+        || no_overlap(x->grad_input, in * size, from, weights * operand)
+        || (x->grad_weights && no_overlap(x->grad_input, in * size, input, in * operand)))
         return MEMOPT_CUDA_ERR_OVERLAP;
     if (b->activation == MEMOPT_ACTIVATION_NONE) return 0;
     if (x->accumulate_input) return MEMOPT_ERR_ARGUMENT;
@@ -11150,9 +11599,8 @@ PRUNED status_t linear_check(const backward_task *b) {
     return no_overlap(x->grad_input, in * size, b->pre_activation, in * size);
 }
 
-PUBLIC status_t api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops, const memopt_linear *linear,
-                                                         memopt_activation activation, const void *pre_activation,
-                                                                   cudaStream_t stream) {
+PRUNED status_t linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear, const linear_codes *codes,
+                                memopt_activation activation, const void *pre_activation, cudaStream_t stream) {
     backward_task b;
     size_t bytes;
     status_t s;
@@ -11163,6 +11611,7 @@ PUBLIC status_t api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *
     memset(&b, 0, sizeof b);
     b.ops = ops;
     b.x = linear;
+    b.codes = codes;
     b.pre_activation = pre_activation;
     b.activation = linear->grad_input ? activation : MEMOPT_ACTIVATION_NONE;
     if ((s = linear_check(&b)) != 0 || (s = linear_scratch(ops, bytes)) != 0) return s;
@@ -11170,9 +11619,24 @@ PUBLIC status_t api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *
     return linear_back(&b, stream);
 }
 
+PUBLIC status_t api::memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                         memopt_activation activation, const void *pre_activation,
+                                                         cudaStream_t stream) {
+    return linear_backward(ops, linear, NULL, activation, pre_activation, stream);
+}
+
 PUBLIC status_t api::memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                  cudaStream_t stream) {
-    return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL, stream);
+    return linear_backward(ops, linear, NULL, MEMOPT_ACTIVATION_NONE, NULL, stream);
+}
+
+PUBLIC status_t api::memopt_cuda_linear_backward_fp8(const memopt_cuda_ops *ops, const memopt_linear *linear,
+                                                     const memopt_cuda_linear_fp8 *fp8, memopt_activation activation,
+                                                     const void *pre_activation, cudaStream_t stream) {
+    linear_codes codes;
+    const status_t s = linear_codes_of(&codes, ops, linear, fp8, 1);
+
+    return s ? s : linear_backward(ops, linear, &codes, activation, pre_activation, stream);
 }
 
 /* @section cuda_batchnorm : cuda_fused cuda_layer cuda_norm cuda_linear cuda_base api_cuda_batchnorm

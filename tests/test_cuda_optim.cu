@@ -683,7 +683,7 @@ static void cuda_optim_captured(void) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state, cuda_optim_kinds[i].moment);
         memopt_cuda_optim_progress progress = { 58, 0.5, 1 }, *d_progress, told; memopt_optim_group g[2], now[2]; memopt_optim_run run;
         cudaStream_t stream; cudaGraph_t graph; cudaGraphExec_t exec; cuda_optim_pair *p;
-        if (memopt_i_kind_measures(s.kind) || (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb)) continue;
+        if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
         s.weights = (memopt_i_weights)(n % 4); s.gradients = (memopt_type)(n % 3);
         s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
         simulator_schedule(n % 8);
@@ -702,7 +702,7 @@ static void cuda_optim_captured(void) {
         test_cuda_must(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
         for (t = 59; t < 72; ++t) {
             const int out = t == 61 ? 1 : t == 66 ? 2 : t == 67 ? 3 : 0; uint64_t nan = UINT64_C(0x7ff8000000000000);
-            progress.factor = out == 1 ? 0 : 0.5 + 0.01 * (double)t; progress.rate = out == 3 ? -1 : 1 / (double)(t - 50);
+            progress.factor = out == 1 ? 0 : 0.5 + 0.01 * (double)t; progress.rate = out == 3 ? -1 : (s.kind == MEMOPT_OPTIM_ADAFACTOR ? 200 : 1) / (double)(t - 50); /* Adafactor's: above and below what its number allows */
             if (out == 2) memcpy(&progress.rate, &nan, sizeof nan);
             cuda_optim_feed(p, t, t % 4 == 3 ? 3 : 0);
             test_put(&d_progress->factor, &progress.factor, 2 * sizeof(double));
@@ -728,10 +728,12 @@ static void cuda_optim_captured(void) {
 }
 /* The first step, which SGD takes whole; in parts; and what is refused. */
 static void cuda_optim_progresses(void) {
-    static const memopt_optim_kind kinds[] = { MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_ADAMW };
-    for (int i = 0; i < 2; ++i) {
+    static const memopt_optim_kind kinds[] = { MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_ADAFACTOR };
+    for (int i = 0; i < 5; ++i) {
         cuda_optim_spec s = cuda_optim_of(kinds[i], MEMOPT_STATE_F32, 1); memopt_cuda_optim_progress progress = { 0, 1, 1 }, *d;
-        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p = cuda_optim_open(&s);
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p;
+        s.count[0] = 33 * 33; s.columns[0] = 33;
+        p = cuda_optim_open(&s);
         cuda_optim_groups(g, s.kind, s.moment);
         d = (memopt_cuda_optim_progress *)test_device(sizeof *d);
         test_put(d, &progress, sizeof progress);
@@ -741,6 +743,10 @@ static void cuda_optim_progresses(void) {
             CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
             run.gradient_factor = 0; run.step = 7;
             CHECK(memopt_cuda_optim_begin_with_progress(p->gpu.optim, &run, d, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            for (int again = memopt_i_kind_measures(s.kind); again; ) {
+                CHECK(memopt_cuda_optim_measure(p->gpu.optim, 0, 0, p->held[0], p->d_scratch, p->scratch_bytes, NULL) == 0);
+                CHECK(memopt_cuda_optim_join(p->gpu.optim, 0, &again, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            }
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 0, 0, p->held[0], p->d_scratch, p->scratch_bytes, NULL) == 0);
             CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
             cuda_optim_same(p, (uint64_t)i * 10 + t);
@@ -755,15 +761,6 @@ static void cuda_optim_progresses(void) {
         CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, NULL, d, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_CUDA_ERR_NULL);
         cuda_optim_close(p);
         test_device_free(0);
-    }
-    {
-        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, 0); memopt_optim_group g[2]; memopt_optim_run run;
-        cuda_optim_pair *p = cuda_optim_open(&s); void *d = test_device(sizeof(memopt_cuda_optim_progress));
-        cuda_optim_groups(g, s.kind, s.moment);
-        run = cuda_optim_run(g, 1); run.gradient_factor = 0;
-        CHECK(memopt_cuda_optim_step_with_progress(p->gpu.optim, &run, (memopt_cuda_optim_progress *)d, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_UNSUPPORTED);
-        CHECK(test_error_says(memopt_optim_error(p->gpu.optim), MEMOPT_ERR_UNSUPPORTED, "this kind's steps cannot be counted by the device"));
-        cuda_optim_close(p);
     }
 }
 /* More tensors than one launch gives factors to, with rules of their own. */
@@ -871,6 +868,194 @@ static void cuda_optim_never_waits(void) {
     }
     simulator_streams(MODE_EAGER, 0);
 }
+/* ---- states in pinned memory, stepped tile by tile: the bits of the CPU's, so of states on the device ---- */
+typedef struct cuda_optim_away { cuda_optim_pair *p; memopt_cuda_optim_offload offload; memopt_cuda_optim_progress *d_progress; void *pinned[CUDA_OPTIM_TENSORS]; cudaStream_t stream; } cuda_optim_away;
+static void cuda_optim_away_open(cuda_optim_away *a, const cuda_optim_spec *s, size_t tile) {
+    int k;
+    memset(a, 0, sizeof *a);
+    test_cuda_must(cudaStreamCreateWithFlags(&a->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    a->p = cuda_optim_open(s);
+    for (k = 0; k < s->tensors; ++k) {
+        if (!a->p->state_bytes[k]) continue;
+        test_cuda_must(cudaHostAlloc(&a->pinned[k], a->p->state_bytes[k], cudaHostAllocPortable), "cudaHostAlloc");
+        memset(a->pinned[k], 0x5A, a->p->state_bytes[k]);
+        a->p->gpu.tensor[k].state = a->pinned[k];
+        CHECK(memopt_optim_state_init(a->p->gpu.optim, (size_t)k) == MEMOPT_OK);
+    }
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, NULL, &a->offload.transfer) == 0);
+    a->offload.tile = tile;
+    CHECK(memopt_cuda_optim_offload_bytes(a->p->gpu.optim, &a->offload, &a->offload.bytes) == 0);
+    a->offload.d_tiles = test_device(a->offload.bytes);
+    a->d_progress = (memopt_cuda_optim_progress *)test_device(sizeof *a->d_progress);
+    test_synchronize();
+}
+static void cuda_optim_away_close(cuda_optim_away *a) {
+    int k;
+    CHECK(memopt_cuda_transfer_destroy(a->offload.transfer) == 0);
+    test_cuda_must(cudaStreamDestroy(a->stream), "cudaStreamDestroy");
+    for (k = 0; k < CUDA_OPTIM_TENSORS; ++k) test_cuda_must(cudaFreeHost(a->pinned[k]), "cudaFreeHost");
+    cuda_optim_close(a->p);
+    test_device_free(0);
+}
+static void cuda_optim_away_same(const cuda_optim_away *a, uint64_t at) {
+    const cuda_optim_pair *p = a->p; int k;
+    for (k = 0; k < p->spec.tensors; ++k) {
+        const memopt_optim_tensor *c = &p->cpu.tensor[k], *g = &p->gpu.tensor[k];
+        CHECK_AT(!cuda_optim_differs(c->weights, g->weights, p->held[k], p->wide), at * 100 + (uint64_t)k);
+        if (c->extra) CHECK_AT(!cuda_optim_differs(c->extra, g->extra, p->held[k], 2), at * 100 + (uint64_t)k);
+        if (c->state) CHECK_AT(!memcmp(c->state, g->state, p->state_bytes[k]), at * 100 + (uint64_t)k);
+    }
+}
+static memopt_cuda_status cuda_optim_away_begin(cuda_optim_away *a, memopt_optim_run run, int who) { /* has the factor */
+    cuda_optim_pair *p = a->p; const memopt_cuda_optim_progress progress = { run.step - 1, run.gradient_factor, 1 };
+    if (!who) return memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, a->stream);
+    test_put(a->d_progress, &progress, sizeof progress);
+    run.gradient_factor = 0;
+    if (who == 1) return memopt_cuda_optim_begin_with_factor(p->gpu.optim, &run, &a->d_progress->factor, p->d_scratch, p->scratch_bytes, a->stream);
+    return memopt_cuda_optim_begin_with_progress(p->gpu.optim, &run, a->d_progress, p->d_scratch, p->scratch_bytes, a->stream);
+}
+static memopt_cuda_status cuda_optim_away_apply(cuda_optim_away *a) {
+    return memopt_cuda_optim_apply_offloaded(a->p->gpu.optim, &a->offload, a->p->d_scratch, a->p->scratch_bytes, a->stream);
+}
+static cuda_optim_spec cuda_optim_away_spec(memopt_optim_kind kind, memopt_state_format state, int moment) {
+    static const size_t counts[5] = { 5000, 31, 770, 1, 2049 }; cuda_optim_spec s = cuda_optim_of(kind, state, moment);
+    s.tensors = 5;
+    memcpy(s.count, counts, sizeof counts);
+    return s;
+}
+static void cuda_optim_offloaded(void) {
+    static const size_t tiles[5] = { 1, 300, 0, 1000, 2048 }; int i, state, n = 0, k; uint64_t t;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 4; ++state) {
+        cuda_optim_spec s = cuda_optim_away_spec(cuda_optim_kinds[i].kind, (memopt_state_format)state, cuda_optim_kinds[i].moment);
+        cuda_optim_away a; memopt_optim_group g[2];
+        if (memopt_i_kind_measures(s.kind) || (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb)) continue;
+        s.weights = (memopt_i_weights)(n % 4); s.gradients = (memopt_type)(n % 3); s.block = n % 2 ? 96 : 256; s.offset = n % 5 == 4;
+        simulator_schedule(n % 8);
+        simulator_streams(n % 3 == 0 ? MODE_LAZY : n % 3 == 1 ? MODE_RANDOM : MODE_EAGER, (uint64_t)n + 1);
+        cuda_optim_away_open(&a, &s, tiles[n % 5]);
+        cuda_optim_groups(g, s.kind, s.moment);
+        for (t = 1; t <= 3; ++t) {
+            const memopt_optim_run run = cuda_optim_run(g, t);
+            cuda_optim_feed(a.p, t, t == 2 ? 3 : 0);
+            CHECK(memopt_optim_step(a.p->cpu.optim, &run) == MEMOPT_OK);
+            CHECK_AT(cuda_optim_away_begin(&a, run, (n + (int)t) % 3) == 0, n);
+            test_cuda_must(cudaMemsetAsync(a.offload.d_tiles, 0xFF, a.offload.bytes, a.stream), "cudaMemsetAsync"); /* somebody else's until then, ... */
+            CHECK_AT(cuda_optim_away_apply(&a) == 0, n);
+            test_cuda_must(cudaMemsetAsync(a.offload.d_tiles, 0xFF, a.offload.bytes, a.stream), "cudaMemsetAsync"); /* ... and from then on */
+            CHECK(memopt_cuda_optim_end(a.p->gpu.optim) == 0);
+            CHECK_AT(cuda_optim_result(a.p, a.stream).skipped == memopt_optim_skipped(a.p->cpu.optim), n);
+            cuda_optim_away_same(&a, (uint64_t)n * 10 + t);
+            for (k = 0; k < s.tensors; ++k) CHECK(memopt_optim_applied(a.p->gpu.optim, (size_t)k) == a.p->held[k]);
+        }
+        ++n;
+        cuda_optim_away_close(&a);
+    }
+    simulator_streams(MODE_EAGER, 0);
+}
+/* More small tensors than a launch takes, of which a tile holds many; a factor of 0 leaves all as it was. */
+static void cuda_optim_offloaded_crowd(void) {
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_away a; memopt_optim_group g[2]; memopt_optim_run run; int k;
+    s.tensors = 60;
+    for (k = 0; k < s.tensors; ++k) s.count[k] = k == 7 ? 9000 : (size_t)k * 7 % 90 + 1;
+    simulator_streams(MODE_LAZY, 3);
+    cuda_optim_away_open(&a, &s, 4096);
+    CHECK(a.offload.bytes == 3 * (4096 + 256 + 4096 + 256)); /* a byte an element and moment; 16 scales in 256 bytes */
+    cuda_optim_groups(g, s.kind, 0);
+    for (run = cuda_optim_run(g, 1); run.step <= 2; ++run.step) {
+        cuda_optim_feed(a.p, run.step, 1);
+        CHECK(memopt_optim_step(a.p->cpu.optim, &run) == MEMOPT_OK);
+        CHECK(cuda_optim_away_begin(&a, run, 0) == 0 && cuda_optim_away_apply(&a) == 0 && memopt_cuda_optim_end(a.p->gpu.optim) == 0);
+        (void)cuda_optim_result(a.p, a.stream);
+        cuda_optim_away_same(&a, run.step);
+    }
+    run.gradient_factor = 0;
+    CHECK(cuda_optim_away_begin(&a, run, 2) == 0 && cuda_optim_away_apply(&a) == 0 && memopt_cuda_optim_end(a.p->gpu.optim) == 0);
+    CHECK(cuda_optim_result(a.p, a.stream).left_out);
+    cuda_optim_away_same(&a, 3);
+    simulator_streams(MODE_EAGER, 0);
+    cuda_optim_away_close(&a);
+}
+static void cuda_optim_offload_refused(void) {
+    cuda_optim_spec s = cuda_optim_away_spec(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 0); cuda_optim_away a; memopt_optim_group g[2]; memopt_optim_run run; memopt_optim *o; void *d; size_t n, bytes = 77;
+    cuda_optim_away_open(&a, &s, 512);
+    CHECK(a.offload.bytes == 3 * 2 * 512 * 4);
+    cuda_optim_groups(g, s.kind, 0);
+    run = cuda_optim_run(g, 1); o = a.p->gpu.optim; d = a.p->d_scratch; n = a.p->scratch_bytes;
+    cuda_optim_feed(a.p, 1, 0);
+    CHECK(memopt_cuda_optim_offload_bytes(NULL, &a.offload, &bytes) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_optim_offload_bytes(o, NULL, &bytes) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_optim_offload_bytes(o, &a.offload, NULL) == MEMOPT_CUDA_ERR_NULL && bytes == 77);
+    CHECK(cuda_optim_away_apply(&a) == MEMOPT_ERR_STATE); /* no step has begun */
+    CHECK(cuda_optim_away_begin(&a, run, 0) == 0);
+#define REFUSED(change, status) do { memopt_cuda_optim_offload x = a.offload; change; CHECK(memopt_cuda_optim_apply_offloaded(o, &x, d, n, a.stream) == (status)); } while (0)
+    CHECK(memopt_cuda_optim_apply_offloaded(o, NULL, d, n, a.stream) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_optim_apply_offloaded(NULL, &a.offload, d, n, a.stream) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_optim_apply_offloaded(o, &a.offload, d, n - 1, a.stream) == MEMOPT_ERR_BUFFER);
+    REFUSED(x.transfer = NULL, MEMOPT_CUDA_ERR_NULL);
+    REFUSED(x.d_tiles = NULL, MEMOPT_CUDA_ERR_NULL);
+    REFUSED(x.d_tiles = (char *)x.d_tiles + 64, MEMOPT_CUDA_ERR_ALIGNMENT);
+    REFUSED(--x.bytes, MEMOPT_ERR_BUFFER);
+    REFUSED(x.tile = 513, MEMOPT_ERR_BUFFER); /* takes more */
+    REFUSED(x.d_tiles = d, MEMOPT_CUDA_ERR_OVERLAP);
+#ifndef __CUDACC__
+    simulator_pending_error(cudaErrorIllegalAddress);
+    REFUSED((void)x, MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
+    simulator_pending_error(0);
+#endif
+    test_synchronize();
+    cuda_optim_away_same(&a, 1);
+    CHECK(cuda_optim_away_apply(&a) == 0 && cuda_optim_away_apply(&a) == MEMOPT_ERR_STATE);
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_STATE, "tensor 0: this much was applied already"));
+    CHECK(memopt_cuda_optim_end(o) == 0 && memopt_optim_step(a.p->cpu.optim, &run) == MEMOPT_OK);
+    test_synchronize();
+    cuda_optim_away_same(&a, 2);
+    run.step = 2; run.fused = 1;
+    CHECK(cuda_optim_away_begin(&a, run, 0) == 0);
+    REFUSED((void)x, MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor"));
+#undef REFUSED
+    test_synchronize();
+    cuda_optim_away_same(&a, 3);
+    cuda_optim_away_close(&a);
+    s.kind = MEMOPT_OPTIM_LAMB;
+    cuda_optim_away_open(&a, &s, 0);
+    cuda_optim_groups(g, s.kind, 0);
+    run = cuda_optim_run(g, 1);
+    CHECK(cuda_optim_away_begin(&a, run, 0) == 0 && cuda_optim_away_apply(&a) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(memopt_optim_error(a.p->gpu.optim), MEMOPT_ERR_UNSUPPORTED, "this kind measures: its states stay on the device"));
+    cuda_optim_away_close(&a);
+}
+#ifndef __CUDACC__
+/* Every call of the runtime fails once, and every launch: a status, nothing under way, nothing pending, and the tiles that have not been reached are as they were. */
+static void cuda_optim_offload_fails(void) {
+    cuda_optim_spec s = cuda_optim_away_spec(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); memopt_optim_group g[2]; size_t n; int launches;
+    cuda_optim_groups(g, s.kind, 0);
+    for (launches = 0; launches < 2; ++launches) for (n = 1; n < 500; ++n) {
+        cuda_optim_away a; memopt_optim_run run = cuda_optim_run(g, 1); memopt_cuda_status status; static unsigned char was[16384];
+        simulator_streams(MODE_LAZY, n);
+        cuda_optim_away_open(&a, &s, 1024);
+        cuda_optim_feed(a.p, 1, 0);
+        CHECK(cuda_optim_away_begin(&a, run, 0) == 0);
+        test_synchronize();
+        (launches ? simulator_fail_launch : simulator_fail_call)(n);
+        status = cuda_optim_away_apply(&a);
+        simulator_fail_launch(0); simulator_fail_call(0);
+        CHECK_AT(cudaGetLastError() == cudaSuccess, n);
+        if (n == 1 && status) cuda_optim_away_same(&a, n); /* nothing has changed */
+        if (status) { /* and no byte of a state changes any more */
+            memcpy(was, a.pinned[0], a.p->state_bytes[0]);
+            CHECK_AT(status > MEMOPT_CUDA_BASE_RUNTIME, n);
+            test_synchronize();
+            CHECK_AT(!memcmp(was, a.pinned[0], a.p->state_bytes[0]), n);
+        } else {
+            CHECK(memopt_optim_step(a.p->cpu.optim, &run) == MEMOPT_OK);
+            test_synchronize();
+            cuda_optim_away_same(&a, n);
+        }
+        cuda_optim_away_close(&a);
+        if (!status) break;
+    }
+    CHECK(n > 3 && n < 500);
+    simulator_streams(MODE_EAGER, 0);
+}
+#endif
 /* The two sides take turns over the same bytes; headers are looked at when asked to. */
 static void cuda_optim_states(void) {
     cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0);
@@ -1095,6 +1280,12 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_progresses);
     RUN(cuda_optim_crowd);
     RUN(cuda_optim_never_waits);
+    RUN(cuda_optim_offloaded);
+    RUN(cuda_optim_offloaded_crowd);
+    RUN(cuda_optim_offload_refused);
+#ifndef __CUDACC__
+    RUN(cuda_optim_offload_fails);
+#endif
     RUN(cuda_optim_states);
     RUN(cuda_optim_second_alone);
     RUN(cuda_optim_infinite);

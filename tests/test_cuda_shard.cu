@@ -47,6 +47,7 @@ static const memopt_shard_tensor cuda_shard_model[CUDA_SHARD_TENSORS] = { /* cou
 typedef struct cuda_shard_case {
     int stage; size_t ranks, units, steps; int clips, inside; memopt_i_weights form; memopt_type gradients; memopt_state_format state; memopt_optim_kind kind;
     size_t bucket; int stops, there; /* the device adds and steps */
+    int counted; /* number and factor of a step are on the device; 2: a step is captured once, and every step is its graph */
     int large; /* one tensor of several pieces of a norm, which is only measured; 2: with what is not finite */
 } cuda_shard_case;
 /* What is left of a run: weights and extra whole, and the norm. */
@@ -102,8 +103,22 @@ static memopt_status cuda_shard_probe(const cuda_shard_case *c, memopt_shard *x,
     MEMOPT_I_CUDA_LAUNCH(cuda_shard_kernel, 4, 64, 0, stream, w, cuda_shard_is_16(c), to, 0, (size_t)256, 5u);
     return cudaGetLastError() == cudaSuccess ? MEMOPT_OK : MEMOPT_ERR_DEVICE;
 }
+typedef struct cuda_shard_graph { cudaGraph_t graph; cudaGraphExec_t exec; } cuda_shard_graph;
+static void cuda_shard_begin_graph(cudaStream_t stream) {
+    test_cuda_must(cudaStreamSynchronize(stream), "synchronize");
+    test_cuda_must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
+}
+static void cuda_shard_end_graph(cuda_shard_graph *g, cudaStream_t stream) {
+    test_cuda_must(cudaStreamEndCapture(stream, &g->graph), "end");
+    test_cuda_must(cudaGraphInstantiate(&g->exec, g->graph, 0), "instantiate");
+}
+static void cuda_shard_drop_graph(const cuda_shard_graph *g, cudaStream_t stream) {
+    test_cuda_must(cudaStreamSynchronize(stream), "synchronize");
+    test_cuda_must(cudaGraphExecDestroy(g->exec), "exec");
+    test_cuda_must(cudaGraphDestroy(g->graph), "graph");
+}
 static memopt_status cuda_shard_train(const cuda_shard_case *c, memopt_shard *x, cudaStream_t stream, int on_device, double *norm, void *probe) {
-    memopt_optim_group rates[2]; memopt_optim_run run; memopt_gradient_total total; memopt_status s; size_t t, i, step, unit = 0; double clip = 1;
+    memopt_optim_group rates[2]; memopt_optim_run run; memopt_gradient_total total; memopt_status s; size_t t, i, step, unit = 0; double clip = 1; cuda_shard_graph graph;
     rates[0] = rates[1] = memopt_optim_group_default(c->kind);
     rates[1].rate *= 0.5; rates[1].weight_decay = 0;
     for (t = 0; t < CUDA_SHARD_TENSORS; ++t) {
@@ -121,14 +136,16 @@ static memopt_status cuda_shard_train(const cuda_shard_case *c, memopt_shard *x,
     }
     s = memopt_shard_share(x);
     for (step = 1; !s && step <= c->steps; ++step) {
-        size_t round = 0; const size_t rounds = memopt_i_ceil_div(c->units, c->ranks);
+        const int is_graph = on_device && c->counted == 2, alone = c->ranks == 1; /* of several ranks only the step itself is captured */
+        const size_t rounds = memopt_i_ceil_div(c->units, c->ranks); size_t round = 0;
         memset(&run, 0, sizeof run);
-        run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = 1 / (double)c->units;
-        for (;; ++round) {
+        run.step = step; run.groups = rates; run.group_count = 2; run.fused = c->inside; run.gradient_factor = on_device && c->counted ? 0 : 1 / (double)c->units;
+        if (is_graph && alone && step == 1) cuda_shard_begin_graph(stream);
+        for (; !is_graph || !alone || step == 1; ++round) {
             if (c->inside && round + 1 == rounds) s = memopt_shard_step_inside(x, &run);
             if (!s) s = memopt_shard_next_unit(x, &unit);
             if (s || unit == MEMOPT_SHARD_DONE) break;
-            s = cuda_shard_unit(c, x, unit, step, stream, on_device);
+            s = cuda_shard_unit(c, x, unit, c->counted ? 1 : step, stream, on_device); /* what a graph computes does not know the step */
             if (s) break;
         }
         if (!s && c->clips) {
@@ -138,9 +155,14 @@ static memopt_status cuda_shard_train(const cuda_shard_case *c, memopt_shard *x,
             CHECK(memopt_clip_norm(sqrt(total.squares) / (double)c->units, 3, &clip) == MEMOPT_OK);
             run.gradient_factor = clip / (double)c->units;
         }
-        if (!s && !c->inside) s = cuda_shard_probe(c, x, stream, on_device, probe);
-        if (!s) s = memopt_shard_step(x, &run);
+        if (!s && !c->inside && (!is_graph || !alone || step == 1)) s = cuda_shard_probe(c, x, stream, on_device, probe);
+        if (is_graph && !alone && step == 1) cuda_shard_begin_graph(stream);
+        if (!s && (!is_graph || step == 1)) s = memopt_shard_step(x, &run);
+        if (is_graph && step == 1) cuda_shard_end_graph(&graph, stream);
+        if (is_graph && !s) test_cuda_must(cudaGraphLaunch(graph.exec, stream), "launch");
+        if (is_graph && !s && !alone && step > 1) s = memopt_shard_cancel(x);
     }
+    if (on_device && c->counted == 2 && step > 1) cuda_shard_drop_graph(&graph, stream);
     return s;
 }
 static void cuda_shard_get(void *to, const void *from, size_t bytes, int there, cudaStream_t stream, memopt_status *s) {
@@ -226,6 +248,11 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     test_cuda_must(cudaMalloc(&probe, sizeof r->end.probe), "probe"); test_cuda_must(cudaMemsetAsync(probe, 0, sizeof r->end.probe, stream), "probe");
     CHECK(memopt_cuda_shard_open(0, stream, &cuda, &table) == 0);
+    if (c->counted) {
+        const memopt_cuda_optim_progress begin = { 0, 1 / (double)c->units, 1 };
+        test_cuda_must(cudaMalloc((void **)&cuda.d_progress, sizeof begin), "progress");
+        test_cuda_must(cudaMemcpy(cuda.d_progress, &begin, sizeof begin, cudaMemcpyHostToDevice), "progress");
+    }
     memopt_cuda_shard_kernels(&kernels);
     if (c->there) table.kernels = &kernels;
     d.device = &table;
@@ -264,7 +291,7 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     if (c->ranks > 1) { memopt_comm_destroy(d.comm); CHECK(memopt_nccl_close(&nccl) == MEMOPT_OK); }
 #endif
     memopt_arena_destroy(arenas[1]); memopt_arena_destroy(arenas[0]);
-    test_cuda_must(cudaFree(probe), "probe");
+    test_cuda_must(cudaFree(probe), "probe"); test_cuda_must(cudaFree(cuda.d_progress), "progress");
     CHECK((memopt_cuda_shard_close(&cuda) == 0 || r->fail) && memopt_cuda_shard_close(&cuda) == 0);
     test_cuda_must(cudaStreamDestroy(stream), "stream");
 }
@@ -343,6 +370,55 @@ static void cuda_shard_there(void) {
         c.ranks = 1;
     }
 }
+/* Number and factor of a step on the device; and such a step captured, which goes on from step to step. */
+static void cuda_shard_counted(void) {
+    static const memopt_optim_kind kinds[4] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_ADAM, MEMOPT_OPTIM_LION }; cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; int form;
+    c.there = 1; c.steps = 4;
+    for (form = 0; form < 4; ++form) {
+        c.form = (memopt_i_weights)form; c.kind = kinds[form]; c.gradients = form % 2 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; c.state = form % 2 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT; c.counted = 1;
+        cuda_shard_reference(&c, &want);
+        for (c.ranks = 1; c.ranks < 3 && c.ranks <= CUDA_SHARD_MOST; ++c.ranks) for (c.stage = c.ranks > 1; c.stage < 4; ++c.stage) {
+            c.bucket = c.ranks * 2 * 256 * 4; c.counted = c.ranks == 1 || c.stage == 3 ? 2 : 1;
+            cuda_shard_check(&c, &want, 2);
+        }
+        c.ranks = 1;
+    }
+}
+/* The host has a factor, and the device another: refused, and the step can be made again. */
+static void cuda_shard_two_factors(void) {
+    memopt_shard_desc d; memopt_cuda_shard cuda; memopt_shard_device table; memopt_shard_kernels kernels; memopt_optim_group rates[2]; memopt_optim_run run; memopt_cuda_memory memory; memopt_source source; memopt_arena *arena; memopt_shard_bytes b; memopt_shard *x = NULL;
+    cuda_shard_case c = cuda_shard_usual(); memopt_cuda_optim_progress progress = { 0, 1, 1 }; size_t unit = 0; cudaStream_t stream;
+    c.units = c.there = 1; c.form = MEMOPT_I_WEIGHTS_F32; c.gradients = MEMOPT_TYPE_F32;
+    d = cuda_shard_desc(&c);
+    test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    CHECK(memopt_cuda_shard_open(0, stream, &cuda, &table) == 0);
+    memopt_cuda_shard_kernels(&kernels);
+    table.kernels = &kernels; d.device = &table;
+    CHECK(memopt_shard_plan(&d, &b) == MEMOPT_OK && memopt_cuda_source_malloc(0, &memory, &source) == 0);
+    arena = cuda_shard_arena(&source, b.total - b.host);
+    CHECK(memopt_shard_open(&d, arena, &x) == MEMOPT_OK);
+    test_cuda_must(cudaMalloc((void **)&cuda.d_progress, sizeof progress), "progress");
+    test_cuda_must(cudaMemcpy(cuda.d_progress, &progress, sizeof progress, cudaMemcpyHostToDevice), "progress");
+    rates[0] = rates[1] = memopt_optim_group_default(c.kind);
+    memset(&run, 0, sizeof run);
+    run.step = 1; run.groups = rates; run.group_count = 2; run.gradient_factor = 0.5;
+    CHECK(memopt_shard_share(x) == MEMOPT_OK);
+    CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK && cuda_shard_unit(&c, x, unit, 1, stream, 1) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && unit == MEMOPT_SHARD_DONE);
+    CHECK(memopt_shard_step(x, &run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another"));
+    test_cuda_must(cudaStreamSynchronize(stream), "synchronize");
+    test_cuda_must(cudaMemcpy(&progress, cuda.d_progress, sizeof progress, cudaMemcpyDeviceToHost), "progress");
+    CHECK(progress.steps == 0);
+    run.gradient_factor = 0;
+    CHECK(memopt_shard_step(x, &run) == MEMOPT_OK);
+    test_cuda_must(cudaStreamSynchronize(stream), "synchronize");
+    test_cuda_must(cudaMemcpy(&progress, cuda.d_progress, sizeof progress, cudaMemcpyDeviceToHost), "progress");
+    CHECK(progress.steps == 1);
+    memopt_shard_close(x); memopt_arena_destroy(arena);
+    test_cuda_must(cudaFree(cuda.d_progress), "progress");
+    CHECK(memopt_cuda_shard_close(&cuda) == 0);
+    test_cuda_must(cudaStreamDestroy(stream), "stream");
+}
 static void cuda_shard_norm(void) {
     cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want;
     c.form = MEMOPT_I_WEIGHTS_F32; c.gradients = MEMOPT_TYPE_F32; c.state = MEMOPT_STATE_F32; c.units = 2; c.bucket = 1 << 20;
@@ -406,7 +482,7 @@ static void cuda_shard_refuses(void) {
     CHECK(!simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS));
 }
 static void test_cuda_shard(void) {
-    RUN(cuda_shard_refuses); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_fails);
+    RUN(cuda_shard_refuses); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_fails);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_shard(); return test_totals(); }

@@ -598,8 +598,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_progress(memopt_
 typedef struct memopt_cuda_optim_offload { /* states in the host's memory; zero it, then set what you need */
     memopt_cuda_transfer *transfer; /* required: its two streams are used, its buckets are not */
     size_t                tile;     /* elements of a tensor that are stepped at a time, at most; 0 = default: 1 Mi */
-    void                 *d_tiles;  /* memopt_cuda_optim_offload_bytes() of it, aligned to 256. Anybody's before the call
-                                       and after it, in the stream: such as memory of activations */
+    void                 *d_tiles;  /* memopt_cuda_optim_offload_bytes(), aligned to 256. Anybody's before the call and
+                                       after it, in the stream: such as memory of activations */
     size_t                bytes;
 } memopt_cuda_optim_offload;
 
@@ -610,16 +610,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_offload_bytes(const memopt_
                                                                    size_t *bytes);
 
 /**
- * All of a step's applies, between any of the begins and the end, where states are the host's: `state` of the tensors is
- * pinned memory, begun by memopt_optim_state_init(). Moments and scales come to the device tile by tile, and go back,
- * beside the step of the tile between. The bits of memopt_cuda_optim_apply() with states on the device.
+ * All of a step's applies, between any of the begins and the end, where states are the host's: `state` of the tensors
+ * is pinned memory, begun by memopt_optim_state_init(). Moments and scales come to the device tile by tile, and go
+ * back, beside the step of the tile between. The bits of memopt_cuda_optim_apply() with states on the device.
  *
  *     memopt_cuda_optim_begin(optim, &run, d_scratch, bytes, stream);
  *     memopt_cuda_optim_apply_offloaded(optim, &offload, d_scratch, bytes, stream);
  *     memopt_cuda_optim_end(optim);
  *
- * Runs after all that `stream` was given before; what it is given next finds states back in the host's memory, which the
- * CPU leaves alone until then. Not in a captured graph. Other memory than pinned is right, but nothing runs beside it.
+ * Runs after all that `stream` was given before; what it is given next finds states back in the host's memory, which
+ * the CPU leaves alone until then. Not in a captured graph. Memory that is not pinned is right, but nothing runs beside
+ * its copies.
  *
  * returns as memopt_cuda_optim_apply(); MEMOPT_ERR_UNSUPPORTED (LAMB, LARS, Adafactor), MEMOPT_ERR_ARGUMENT (a fused
  *         step), MEMOPT_ERR_STATE (something was applied already), MEMOPT_ERR_BUFFER (bytes), MEMOPT_CUDA_ERR_OVERLAP
@@ -739,10 +740,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
 
    Ranks       examples/adapters/nccl.h, opened with the same stream. A group's weights are gathered while the group
                before computes: the host waits for them alone.
-   Graphs      With d_progress a step goes by what is there: number, factor and rate. So with memopt_cuda_shard_kernels() a
-               step that nothing of is copied can be captured once, and launched for every step: one rank's from its
-               memopt_shard_next_unit() on, without memopt_shard_measure() and not inside backward. Of several ranks in
-               stage 3 memopt_shard_step() alone; each launch in its place is followed by memopt_shard_cancel().
+   Graphs      With memopt_cuda_shard_kernels() and d_progress a step goes by what is there: number, factor and rate. So
+               one can be captured, and its graph launched for every step: that of one rank from the first
+               memopt_shard_next_unit() to memopt_shard_step(), without memopt_shard_measure() and not inside backward;
+               of several ranks in stage 3 memopt_shard_step() alone, and memopt_shard_cancel() follows every later
+               launch.
    Order       A bucket of gradients crosses behind the kernels that were launched before memopt_shard_reduce(), beside
                those launched after it; weights cross beside the step of the next ones. What is launched after
                memopt_shard_step() finds them. */
@@ -1093,12 +1095,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
                                                                        memopt_cuda_stream stream);
 
 /* The same in 8 bits: all three products have operands of memopt_cuda_fp8_quantize(), e4m3 forward and e5m2 for the
-   gradient. Codes and scales have the bits of memopt_fp8_quantize(); the products are memopt_cuda_gemm_multiply_fp8()'s,
-   and what follows them is as above. A layer keeps a byte an element for its backward, and its input may be gone then. */
+   gradient. Codes and scales have the bits of memopt_fp8_quantize(); the products are those of
+   memopt_cuda_gemm_multiply_fp8(), and what follows them is as above. A layer keeps a byte an element for its backward,
+   and its input may be gone then. */
 
 typedef struct memopt_cuda_linear_fp8 { /* of a layer, beside its memopt_linear; all of the device */
     memopt_fp8_scale *d_input_scale, *d_weight_scale, *d_gradient_scale; /* zeroed once, and kept from step to step */
-    int               delayed;    /* as in memopt_fp8. A forward that is made again then has other scales: 0 for those */
+    int               delayed;    /* as in memopt_fp8. 0 where a forward is made again: it would have other scales */
     uint8_t          *d_input;    /* inputs x rows, aligned to 16: written by forward, read by backward for grad_weights
                                      in place of the input. NULL = not wanted */
     uint8_t          *d_weights;  /* inputs x outputs: likewise of the weights, for grad_input */
@@ -5543,13 +5546,13 @@ PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_keep_kernel(co
               which a launch at begin leaves in the scratch, 80 bytes for each tensor, by the CPU's functions. A block
               loads its tensor's: no element pays for it, and a step of which the host knows all only asks whether there
               are any. A factor of 0 is a stop before the first.
-   Scratch    Control and codes; a float, a double and those 80 bytes for each tensor; the sums, laid out as in the object;
-              for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
+   Scratch    Control and codes; a float, a double and those 80 bytes for each tensor; the sums, laid out as in the
+              object; for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at
+              least one.
    Offload    A tile is what one launch steps: slices of tensors, whole ones where they are small, until the memory of a
-              tile is full. Their moments and scales are copied there, each where the slice's pointers then point; kernels
-              know nothing of it. Tile k + 1 comes up while k is stepped and k - 1 goes down: an event a tile says when
-              its memory is free again. With floats 16 bytes an element cross the bus, half of them each way, and 4 with
-              8 bits; AdamW's step of float weights moves 28 or 16 in the device's memory meanwhile.
+              tile is full. Their moments and scales are copied there, and there the slice's pointers point: kernels do
+              not know. Tile k + 1 comes up while k is stepped and k - 1 goes down; an event a tile says when its memory
+              is free again. With floats 16 bytes an element cross the bus, half of them each way, and 4 with 8 bits.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
 
 struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */

@@ -140,7 +140,7 @@ template <class WANT> static size_t cuda_fp8_far(cuda_fp8_array *a, const WANT &
     test_get(p, a->d, a->n * size);
     for (i = 0; i < a->n; ++i) {
         const double got = (double)cuda_fp8_at(a->type, p, i); const cuda_fp8_sum w = want(i);
-        far += !(fabs(got - w.value) <= ldexp(w.most, test_on_card() ? -12 : -20) + ldexp(fabs(w.value), a->type == MEMOPT_TYPE_F32 ? -22 : a->type == MEMOPT_TYPE_F16 ? -10 : -7));
+        far += !(fabs(got - w.value) <= ldexp(w.most, test_on_card() ? -12 : -20) + ldexp(fabs(w.value), a->type == MEMOPT_TYPE_F32 ? -22 : a->type == MEMOPT_TYPE_F16 ? -10 : -7) + (a->type == MEMOPT_TYPE_F16 ? ldexp(1, -25) : 0)); /* and its smallest */
         a->x[i] = got;
     }
     free(p);

@@ -5087,6 +5087,16 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_add_square(double sum, double x) {
 }
 #endif
 
+/* A product that no processor keeps wider and no compiler fuses. */
+MEMOPT_I_HOST_DEVICE static double memopt_i_times_double(double a, double b) {
+#if defined(__CUDA_ARCH__)
+    return __dmul_rn(a, b);
+#else
+    const volatile double product = a * b;
+    return product;
+#endif
+}
+
 /* By the bits, which -ffast-math leaves alone. */
 MEMOPT_I_HOST_DEVICE static uint64_t memopt_i_double_bits(double x) {
     uint64_t u;
@@ -18514,15 +18524,14 @@ static double *memopt_i_adafactor_shared(memopt_optim *o, size_t tensor, size_t 
 
 /* t^-power for a power below 1: by roots, a bit of the power each. pow() differs between C libraries. */
 MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_decay(uint64_t t, double power) {
-    /* stored, so that no processor keeps it wider */
-    volatile double result = 1;
-    volatile double root = (double)t;
+    double result = 1;
+    double root = (double)t;
 
     while (power > 0 && root > 1) {
-        root = sqrt(root);
+        root = memopt_i_times_double(sqrt(root), 1); /* a double, on every processor */
         power += power; /* no product that a sum could take in */
         if (power >= 1) {
-            result = result * root;
+            result = memopt_i_times_double(result, root);
             power -= 1;
         }
     }
@@ -19226,16 +19235,6 @@ MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *o, size_t ten
 
 MEMOPT_I_HOST_DEVICE static int memopt_i_within(double x, double least, double max) { /* no for NaN */
     return x >= least && x <= max;
-}
-
-/* A product that no processor keeps wider and no compiler fuses. */
-MEMOPT_I_HOST_DEVICE static double memopt_i_times_double(double a, double b) {
-#if defined(__CUDA_ARCH__)
-    return __dmul_rn(a, b);
-#else
-    const volatile double product = a * b;
-    return product;
-#endif
 }
 
 /* b to the power of t by squaring: pow() differs between C libraries. */

@@ -4300,8 +4300,8 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
    own; else of a chain that is made from the description, as a plain engine of such blocks would have it. Seconds are
    an estimate: products at a share of the peak, passes at the bandwidth, and what communication and the slow tier add
    where computing does not hide them.
-   The list is finite and is gone through whole: what comes out is the best of it, and the same on every machine. It
-   has data parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. */
+   The list is finite and is gone through whole: what comes out is the best of it, and the same each time. It has data
+   parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. */
 
 typedef enum memopt_advise_weights {
     MEMOPT_ADVISE_F32,
@@ -4367,10 +4367,11 @@ typedef struct memopt_advise_model { /* zero it, then set what it has: a transfo
 } memopt_advise_model;
 
 typedef struct memopt_advise_machine { /* measured, or from a data sheet; a processor is a rank, or a thread of one */
-    size_t   processors;      /* 0 = 1 */
-    size_t   of_host;         /* that share a host; 0 = all */
-    size_t   most_threads;    /* of a rank: cores of a host, whose memory is one. A rank of several has what they
-                                 have, as if it were one that is as much faster; 0 = 1 */
+    size_t   processors;      /* 0 = 1; at most 2^20 */
+    size_t   of_host;         /* that share a host, and divide processors; 0 = all */
+    size_t   most_threads;    /* of a rank: cores of a host, whose memory is one; 0 = 1, SIZE_MAX = all of a host. A
+                                 rank of several has what they have, as if it were one that is as much faster, but one
+                                 link; what its threads wait for each other is not counted */
     uint64_t memory;          /* bytes of a processor; of cores their share */
     uint64_t reserve;         /* of them, what the library does not own: a device's context, a process */
     uint64_t host_memory;     /* of a host, for a slow tier; 0 = none */
@@ -4378,7 +4379,7 @@ typedef struct memopt_advise_machine { /* measured, or from a data sheet; a proc
     double   f32_rate, bf16_rate; /* peak of products, operations a second, dense; bf16 0 = the fp32 rate */
     double   efficiency;      /* share of the peak that products reach; 0 = 0.5 */
     size_t   multiprocessors; /* that tiles of 128 x 128 are dealt to; 0 = the rate does not depend on shapes */
-    double   bandwidth;       /* of its memory, bytes a second */
+    double   bandwidth;       /* of its memory, bytes a second; of cores their share */
     double   host_bandwidth;  /* between a processor and its host, bytes a second each way; required with host_memory */
     double   disk_bandwidth;  /* of a host, both ways together; required with disk */
     memopt_shard_link local;   /* among the processors of a host; required with several processors */
@@ -4459,7 +4460,7 @@ typedef struct memopt_advise_result {
     unsigned      needs;       /* the fewest permissions with which something fits: those given, if these do */
     int           never;       /* 1: it fits with none */
     size_t        combinations;/* that were looked at, micro-batches and schedules not counted */
-    size_t        memory;      /* bytes taken of the host at once */
+    size_t        memory;      /* bytes of tables taken of the host, at most at once */
 } memopt_advise_result;
 
 /**
@@ -4469,9 +4470,10 @@ typedef struct memopt_advise_result {
  * out     receives the answer; also with ERR_MEMORY of a machine that is too small: then `best` is what needs the
  *         fewest bytes, `needs` and `never` tell what would have to be allowed; else untouched on failure
  * returns OK; ERR_MEMORY (nothing that is permitted fits, or the host has no memory: the error says which),
- *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, and what chain_fn returns
- * memory  of the host about 1 MB; the tables of memopt_shard_plan() and of simulated schedules come from malloc and
- *         from the host in turn
+ *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, and what chain_fn returns;
+ *         what memopt_shard_plan() says, where it has a plan of no choice at all
+ * memory  of the host about 1 MB, and some bytes a segment for simulated schedules; the tables of memopt_shard_plan()
+ *         come from malloc
  * time    0.1 to 0.5 s for 1,000 combinations and 48 layers
  */
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
@@ -4529,7 +4531,7 @@ typedef struct memopt_advise_dimensions {
 
 /** Dimensions that suit a device. A vocabulary is padded with columns that take no part: memopt_head.padded. An odd one
     costs more than its tiles tell, as rows then begin off 16 bytes: pad it even where used_after is no larger.
-    tokens: of a micro-batch. OK, ERR_ARGUMENT. */
+    tokens: of a micro-batch. OK, ERR_ARGUMENT, ERR_OVERFLOW. */
 MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
                                              size_t tokens, memopt_advise_dimensions *out);
 
@@ -4571,7 +4573,7 @@ typedef struct memopt_advise_formula { /* bytes of a rank of the first stage; by
 } memopt_advise_formula;
 
 /** Tensor, sequence and pipeline parallelism by the formulas of 2205.05198 (layers in 16 bits), to compare with; the
-    library does not run them. OK, ERR_ARGUMENT (also layers or heads that cannot be cut so). */
+    library does not run them. OK, ERR_ARGUMENT (also layers or heads that cannot be cut so, bytes below 0). */
 MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
                                                 memopt_advise_formula *out);
 
@@ -4615,7 +4617,7 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
  * text    so many bytes; no 0 behind them is needed
  * machine untouched on failure
  * returns OK; ERR_ARGUMENT (NULL); ERR_FORMAT (a line that is no field and one number within its range, a field that
- *         comes twice: the error has the line)
+ *         comes twice: the error has the field and the line)
  */
 MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
                                                     memopt_error *error);
@@ -44054,17 +44056,21 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
               bytes may shrink. A smaller peak costs more time: of the schedules that fit the best is found by
               bisection.
    Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
-              through again for each number of them, and bytes are compared by processor.
+              through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
+              are theirs together; its link is one, and a host's disk is shared by fewer ranks.
    Time       Costs of segments are seconds: products at the peak times an efficiency, times the share of full waves of
-              tiles. Then what communication and the slow tier take beyond the computing that they run beside. */
+              tiles. Then what communication and the slow tier take beyond the computing that they run beside; nothing
+              runs beside a link that waits. */
 
 #define MEMOPT_I_ADVISE_FORMS     16 /* fp32 or 16 bits, scores, head, MLP */
 #define MEMOPT_I_ADVISE_KINDS     4  /* scores, MLP: forms with schedules of their own */
 #define MEMOPT_I_ADVISE_SCHEDULES 24
-#define MEMOPT_I_ADVISE_BATCHES   32
+#define MEMOPT_I_ADVISE_BATCHES   256 /* none has more: up to 1,024 there are 228 divisors at most, and 20 others */
 #define MEMOPT_I_ADVISE_BATCH     ((size_t)1 << 30)
 #define MEMOPT_I_ADVISE_LARGEST   ((size_t)1024) /* sequences of a micro-batch */
 #define MEMOPT_I_ADVISE_CHUNK     ((size_t)512)  /* rows of the head and the MLP */
+#define MEMOPT_I_ADVISE_PROCESSORS ((size_t)1 << 20)
+#define MEMOPT_I_ADVISE_BYTES     (UINT64_C(1) << 62) /* of a rank's memory */
 #define MEMOPT_I_ADVISE_SLOTS     64
 #define MEMOPT_I_ADVISE_PLANS     (4 * 2 * 4 * 3 * 3 * 2 * 2)
 #define MEMOPT_I_ADVISE_TILE      ((size_t)128)
@@ -44091,8 +44097,9 @@ typedef struct memopt_i_advise {
     size_t threads;
     memopt_i_checks *c;
     memopt_host host;
-    memopt_error why;        /* of a part that is asked */
+    memopt_error why;        /* of a part that is asked; of shards that cannot be, the first */
     size_t bytes;            /* of the object */
+    size_t memory;           /* and of a solver's table beside it */
     size_t segment_count, tensor_count, group_count, use_count, capacity; /* of a schedule's actions */
     size_t input_bytes;
     int    overflow;
@@ -44350,12 +44357,14 @@ static void memopt_i_advise_check_rate(memopt_i_checks *c, const char *argument,
     memopt_i_must_number(c, holds, argument, memopt_i_real(got), "at least", memopt_i_count(1));
 }
 
-static void memopt_i_advise_check_link(memopt_i_checks *c, const char *bandwidth, const char *latency,
-                                       const memopt_shard_link *link, int required) {
+/* names: of its bandwidth, latency and waits */
+static void memopt_i_advise_check_link(memopt_i_checks *c, const char *const *names, const memopt_shard_link *link,
+                                       int required) {
     if (!required) return;
-    memopt_i_advise_check_rate(c, bandwidth, link->bandwidth, 1);
-    memopt_i_must_number(c, link->latency >= 0 && link->latency <= 1e6, latency, memopt_i_real(link->latency),
+    memopt_i_advise_check_rate(c, names[0], link->bandwidth, 1);
+    memopt_i_must_number(c, link->latency >= 0 && link->latency <= 1e6, names[1], memopt_i_real(link->latency),
                          "from 0 to", memopt_i_real(1e6));
+    memopt_i_must_be_flag(c, names[2], link->waits);
 }
 
 static void memopt_i_advise_check_transformer(memopt_i_checks *c, const memopt_advise_model *m) {
@@ -44364,6 +44373,7 @@ static void memopt_i_advise_check_transformer(memopt_i_checks *c, const memopt_a
     memopt_i_must_be_at_least(c, "layers", m->layers, "at least", 1);
     memopt_i_must_be_at_most(c, "layers", m->layers, "at most", most);
     memopt_i_must_be_at_least(c, "width", m->width, "at least", 1);
+    memopt_i_must_be_at_most(c, "width", m->width, "at most", SIZE_MAX / 4);
     memopt_i_must_be_at_least(c, "heads", m->heads, "at least", 1);
     memopt_i_must(c, !m->heads || m->width % m->heads == 0, "width", "is no multiple of heads");
     memopt_i_must(c, !m->kv_heads || m->heads % m->kv_heads == 0, "heads", "is no multiple of kv_heads");
@@ -44409,13 +44419,33 @@ static void memopt_i_advise_check_model(memopt_i_checks *c, const memopt_advise_
     else memopt_i_advise_check_transformer(c, m);
 }
 
-static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advise_machine *a) {
+static size_t memopt_i_advise_of_host(const memopt_advise_machine *a) {
+    return a->of_host ? a->of_host : memopt_i_max(a->processors, 1);
+}
+
+/* As many as a rank may have, and a host has. */
+static size_t memopt_i_advise_most_threads(const memopt_advise_machine *a) {
+    return memopt_i_max(memopt_i_min(a->most_threads, memopt_i_advise_of_host(a)), 1);
+}
+
+static void memopt_i_advise_check_processors(memopt_i_checks *c, const memopt_advise_machine *a) {
+    const uint64_t most = MEMOPT_I_ADVISE_BYTES / memopt_i_advise_most_threads(a);
+
+    memopt_i_must_be_at_most(c, "processors", a->processors, "at most", MEMOPT_I_ADVISE_PROCESSORS);
+    memopt_i_must(c, memopt_i_max(a->processors, 1) % memopt_i_advise_of_host(a) == 0, "processors",
+                  "is no multiple of of_host");
+    memopt_i_must_be_at_most(c, "multiprocessors", a->multiprocessors, "at most", MEMOPT_I_ADVISE_PROCESSORS);
     memopt_i_must(c, a->memory > 0, "memory", "is 0");
+    memopt_i_must_number(c, a->memory <= most, "memory", memopt_i_count(a->memory), "at most", memopt_i_count(most));
     memopt_i_must_number(c, a->reserve < a->memory, "reserve", memopt_i_count(a->reserve), "below memory",
                          memopt_i_count(a->memory));
-    memopt_i_must(c, !a->of_host || a->processors % a->of_host == 0, "processors", "is no multiple of of_host");
-    memopt_i_must(c, a->most_threads < 2 || a->memory <= UINT64_MAX / a->most_threads, "most_threads",
-                  "have memory beyond 64 bits");
+}
+
+static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advise_machine *a) {
+    static const char *const local[3] = { "local.bandwidth", "local.latency", "local.waits" };
+    static const char *const network[3] = { "network.bandwidth", "network.latency", "network.waits" };
+
+    memopt_i_advise_check_processors(c, a);
     memopt_i_advise_check_rate(c, "f32_rate", a->f32_rate, 1);
     memopt_i_advise_check_rate(c, "bf16_rate", a->bf16_rate, 0);
     memopt_i_advise_check_rate(c, "bandwidth", a->bandwidth, 1);
@@ -44423,10 +44453,8 @@ static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advis
                          "from 0 to", memopt_i_count(1));
     memopt_i_advise_check_rate(c, "host_bandwidth", a->host_bandwidth, a->host_memory > 0);
     memopt_i_advise_check_rate(c, "disk_bandwidth", a->disk_bandwidth, a->disk > 0);
-    memopt_i_advise_check_link(c, "local.bandwidth", "local.latency", &a->local,
-                               a->processors > 1 && a->of_host != 1);
-    memopt_i_advise_check_link(c, "network.bandwidth", "network.latency", &a->network,
-                               a->of_host && a->processors > a->of_host);
+    memopt_i_advise_check_link(c, local, &a->local, a->processors > 1 && a->of_host != 1);
+    memopt_i_advise_check_link(c, network, &a->network, a->of_host && a->processors > a->of_host);
 }
 
 static memopt_status memopt_i_advise_check(memopt_i_checks *c, const memopt_advise_desc *d) {
@@ -44450,12 +44478,14 @@ static void memopt_i_advise_defaults(memopt_advise_desc *d) {
     if (!m->length) m->length = 1;
     if (!m->logit_bytes) m->logit_bytes = sizeof(float);
     if (!a->processors) a->processors = 1;
-    if (!a->of_host) a->of_host = a->processors;
+    a->of_host = memopt_i_advise_of_host(a);
+    a->most_threads = memopt_i_advise_most_threads(a);
     if (!(a->bf16_rate > 0)) a->bf16_rate = a->f32_rate;
     if (!(a->efficiency > 0)) a->efficiency = 0.5;
 }
 
-/* Ranks of so many threads are fewer processors, each of which has as much more. */
+/* Ranks of so many threads are fewer processors, each of which has as much more. A rank has one link, as before; the
+   disk of a host is shared by as many ranks as there are now. */
 static void memopt_i_advise_join(memopt_advise_machine *a, size_t threads) {
     a->processors /= threads;
     a->of_host /= threads;
@@ -44470,7 +44500,7 @@ static void memopt_i_advise_join(memopt_advise_machine *a, size_t threads) {
 
 /* The next larger number of threads that a rank may have; 0: there is none. */
 static size_t memopt_i_advise_more_threads(const memopt_advise_machine *a, size_t threads) {
-    while (++threads <= a->most_threads && threads <= a->of_host)
+    while (++threads <= a->most_threads)
         if (a->of_host % threads == 0) return threads;
     return 0;
 }
@@ -44513,42 +44543,34 @@ static void memopt_i_advise_carve(memopt_carver *room, memopt_i_advise **x, cons
 
 static void memopt_i_advise_close(memopt_i_advise *x) { memopt_i_free(&x->host, x, x->bytes, MEMOPT_I_HOST_ALIGN); }
 
-/* The object of a desc, with so many threads for each rank; NULL: c says why. */
-static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads) {
-    memopt_carver room = memopt_carver_begin(NULL);
-    const memopt_advise_model *m;
-    memopt_i_advise of, *x;
+/* What the object of a desc has, with so many threads for each rank, before there is memory for it. */
+static memopt_status memopt_i_advise_measure(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads,
+                                             memopt_i_advise *x) {
+    const memopt_advise_model *m = &x->desc.model;
 
-    memset(&of, 0, sizeof of);
-    if (memopt_i_advise_check(c, desc) || memopt_i_host_resolve(c, desc->host, &of.host)) return NULL;
-    m = &desc->model;
-    of.desc = *desc;
-    of.c = c;
-    of.threads = threads;
-    memopt_i_advise_defaults(&of.desc);
-    if (memopt_i_must(c, threads == 1 || (threads <= of.desc.machine.most_threads
-                                          && of.desc.machine.of_host % threads == 0),
-                      "threads", "are more than most_threads, or do not divide of_host")) return NULL;
-    memopt_i_advise_join(&of.desc.machine, threads);
-    memopt_i_advise_micros(&of);
-    of.tensor_count = m->tensor_count;
-    if (!m->chain_fn) memopt_i_advise_tensors(&of);
-    of.segment_count = m->chain_fn ? m->segment_count : m->convolutions ? m->convolution_count + 1 : 2 * m->layers + 2;
-    of.group_count = m->chain_fn ? 0 : m->convolutions ? m->convolution_count + 1 : m->layers + 2;
-    of.capacity = 12 * of.segment_count + 64;
-    memopt_i_advise_carve(&room, &x, &of);
-    if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
-    of.bytes = room.bytes;
-    room = memopt_carver_begin(memopt_i_alloc(&of.host, of.bytes, MEMOPT_I_HOST_ALIGN));
-    if (!room.base) {
-        (void)memopt_i_refuse_memory(c, of.bytes);
-        return NULL;
-    }
-    memset(room.base, 0, of.bytes);
-    memopt_i_advise_carve(&room, &x, &of);
+    memset(x, 0, sizeof *x);
+    if (memopt_i_advise_check(c, desc) || memopt_i_host_resolve(c, desc->host, &x->host)) return c->status;
+    x->desc = *desc;
+    x->c = c;
+    x->threads = threads;
+    memopt_i_advise_defaults(&x->desc);
+    memopt_i_must_be_at_most(c, "threads", threads, "at most", x->desc.machine.most_threads);
+    if (memopt_i_must(c, x->desc.machine.of_host % threads == 0, "threads", "do not divide of_host")) return c->status;
+    memopt_i_advise_join(&x->desc.machine, threads);
+    memopt_i_advise_micros(x);
+    x->tensor_count = m->tensor_count;
+    if (!m->chain_fn) memopt_i_advise_tensors(x);
+    x->segment_count = m->chain_fn ? m->segment_count : m->convolutions ? m->convolution_count + 1 : 2 * m->layers + 2;
+    x->group_count = m->chain_fn ? 0 : m->convolutions ? m->convolution_count + 1 : m->layers + 2;
+    x->capacity = 12 * x->segment_count + 64;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_advise_fill(memopt_i_advise *x) {
+    const memopt_advise_model *m = &x->desc.model;
+    size_t i;
+
     if (m->chain_fn) {
-        size_t i;
-
         x->tensor_count = 0;
         for (i = 0; i < m->tensor_count; ++i)
             memopt_i_advise_tensor(x, m->tensors[i].group, (double)m->tensors[i].count);
@@ -44557,7 +44579,26 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
         memopt_i_advise_tensors(x);
         memopt_i_advise_uses(x);
     }
-    if (!memopt_i_must_fit(c, !x->overflow, "model", "has tensors that do not fit a size_t")) return x;
+    return memopt_i_must_fit(x->c, !x->overflow, "model", "has tensors that do not fit a size_t");
+}
+
+/* The object of a desc, with so many threads for each rank; NULL: c says why. */
+static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads) {
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_i_advise of, *x;
+
+    if (memopt_i_advise_measure(c, desc, threads, &of)) return NULL;
+    memopt_i_advise_carve(&room, &x, &of);
+    if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
+    of.bytes = of.memory = room.bytes;
+    room = memopt_carver_begin(memopt_i_alloc(&of.host, of.bytes, MEMOPT_I_HOST_ALIGN));
+    if (!room.base) {
+        (void)memopt_i_refuse_memory(c, of.bytes);
+        return NULL;
+    }
+    memset(room.base, 0, of.bytes);
+    memopt_i_advise_carve(&room, &x, &of);
+    if (!memopt_i_advise_fill(x)) return x;
     memopt_i_advise_close(x);
     return NULL;
 }
@@ -44617,6 +44658,7 @@ static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt
     bytes = table + (4 * MEMOPT_I_ADVISE_SLOTS + 64) * sizeof(memopt_schedule_point);
     memory = (unsigned char *)memopt_i_alloc(&x->host, bytes, 64);
     if (!memory) return memopt_i_refuse_memory(x->c, bytes);
+    x->memory = memopt_i_max(x->memory, x->bytes + bytes);
     s = memopt_i_advise_read(x, a, &d, memory, bytes, table);
     memopt_i_free(&x->host, memory, bytes, 64);
     return s;
@@ -44721,12 +44763,14 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
     at = (at * 2 + cut) * 2 + (rounds > 1);
     p = &x->plans[at];
     if (!p->known) {
+        memopt_error why;
         memopt_status s;
 
         memopt_i_advise_shard(x, o, rounds, &d);
-        d.error = &x->why;
+        d.error = &why;
         s = memopt_shard_plan(&d, &p->bytes);
         p->known = s ? -1 : 1;
+        if (s == MEMOPT_ERR_MEMORY || (s && !x->why.status)) x->why = why;
         if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_failed(x);
     }
     return p->known > 0 ? &p->bytes : NULL;
@@ -44748,6 +44792,7 @@ typedef struct memopt_i_advise_lasting { /* of a choice, whatever is kept */
     memopt_shard_bytes once, plan; /* of one round; of its rounds */
     double gradients, weights;     /* seconds that they travel */
     double ends;                   /* of these, the first group's: nothing runs beside them */
+    int    waits;                  /* 1: nothing runs beside any of them */
     double passes;
     double tier_weights, tier_step; /* seconds of the slow tier: while it computes; while it steps */
 } memopt_i_advise_lasting;
@@ -44755,22 +44800,22 @@ typedef struct memopt_i_advise_lasting { /* of a choice, whatever is kept */
 static void memopt_i_advise_travel(const memopt_i_advise *x, const memopt_advise_choice *o,
                                    memopt_i_advise_lasting *l) {
     const memopt_advise_machine *a = &x->desc.machine;
-    const memopt_shard_link *link = o->ranks > a->of_host ? &a->network : &a->local;
+    const memopt_shard_link *sets = a->processors > a->of_host ? &a->network : &a->local; /* between sets of ranks */
+    const memopt_shard_link *link = o->ranks > 1 && o->ranks <= a->of_host ? &a->local : sets;
     const size_t rounds = o->stage < 2 ? 1 : o->rounds;
     const double gradients = memopt_i_advise_grow(l->once.sent_gradients, l->plan.sent_gradients, rounds);
     const double weights = memopt_i_advise_grow(l->once.sent_weights, l->plan.sent_weights, rounds);
-    const double first = x->first_group; /* elements */
+    const double first = x->first_group * (double)(o->ranks - 1) / (double)o->ranks; /* elements */
     const double replicas = memopt_i_advise_grow(l->once.sent_replicas, l->plan.sent_replicas, rounds);
 
     if (a->processors < 2) return;
+    l->waits = link->waits || (o->ranks < a->processors && sets->waits);
     l->weights = weights / link->bandwidth;
-    l->ends = first * (double)(o->ranks - 1) / (double)o->ranks * (o->gradients == MEMOPT_TYPE_F32 ? 4 : 2);
-    if (o->stage > 2) l->ends += first * (double)(o->ranks - 1) / (double)o->ranks * memopt_i_advise_element(o);
+    l->ends = first * (o->gradients == MEMOPT_TYPE_F32 ? 4 : 2);
+    if (o->stage > 2) l->ends += first * memopt_i_advise_element(o);
     l->ends /= link->bandwidth;
-    l->gradients = gradients / link->bandwidth
+    l->gradients = gradients / link->bandwidth + replicas / sets->bandwidth
         + memopt_i_advise_grow(l->once.calls, l->plan.calls, rounds) * link->latency;
-    if (o->ranks < a->processors)
-        l->gradients += replicas / (a->network.bandwidth > 0 ? a->network.bandwidth : link->bandwidth);
 }
 
 static void memopt_i_advise_tier(const memopt_i_advise *x, const memopt_advise_choice *o, memopt_i_advise_lasting *l) {
@@ -44832,12 +44877,12 @@ static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_adv
     const memopt_advise_choice *o = &out->choice;
     const double rounds = (double)o->rounds;
     const double backward = cost * 2 / 3;
-    const double hidden = o->stage > 2 ? rounds * cost : o->stage > 1 ? rounds * backward : 0;
+    const double hidden = l->waits ? 0 : o->stage > 2 ? rounds * cost : o->stage > 1 ? rounds * backward : 0;
     const double travels = l->gradients + (o->stage > 2 ? l->weights : 0);
     memopt_advise_seconds *s = &out->seconds;
 
-    s->products = rounds * (cost < all ? cost : all);
-    s->recompute = rounds * cost - s->products;
+    s->products = rounds * all;
+    s->recompute = rounds * (cost - all); /* exactly 0 where nothing is, fused or not */
     s->passes = l->passes;
     s->communication = memopt_i_advise_beyond(travels, hidden + (o->stage > 1 ? l->ends : 0))
         + (o->stage > 2 ? 0 : l->weights);
@@ -44849,6 +44894,9 @@ static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_adv
     out->mfu = out->tokens / (double)x->desc.machine.processors * x->operations * x->desc.machine.efficiency
         / memopt_i_advise_rate(x, o);
 }
+
+/* Or the largest: more than any machine has. */
+static uint64_t memopt_i_advise_sum(uint64_t a, uint64_t b) { return a <= UINT64_MAX - b ? a + b : UINT64_MAX; }
 
 static void memopt_i_advise_bytes_of(const memopt_i_advise *x, const memopt_shard_bytes *b, size_t peak,
                                      memopt_advice *out) {
@@ -44862,7 +44910,7 @@ static void memopt_i_advise_bytes_of(const memopt_i_advise *x, const memopt_shar
     y->activations = peak;
     y->reserve = x->desc.machine.reserve;
     y->other = b->total - (y->parameters + y->gradients + y->optimizer + y->communication) + (uint64_t)targets;
-    y->total = (uint64_t)b->total + (uint64_t)targets + peak + y->reserve;
+    y->total = memopt_i_advise_sum(memopt_i_advise_sum(b->total, peak), (uint64_t)targets + y->reserve);
     y->slow = b->slow_states + b->slow_extra + b->slow_weights;
 }
 
@@ -44894,9 +44942,9 @@ typedef struct memopt_i_advise_search {
     unsigned may;
     uint64_t budgets[MEMOPT_ADVISE_ROWS]; /* of a processor */
     memopt_advice rows[MEMOPT_ADVISE_ROWS];  /* tokens 0: none */
-    memopt_advice other_least[MEMOPT_ADVISE_OTHERS];
     size_t other_at[MEMOPT_ADVISE_MEASURES]; /* in result.others: where a measure's values begin */
     int fits[8];                             /* with these permissions */
+    memopt_error why;                        /* there is no shard at all */
 } memopt_i_advise_search;
 
 static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
@@ -44912,7 +44960,7 @@ static unsigned memopt_i_advise_losses(const memopt_advise_choice *o) {
 }
 
 static uint64_t memopt_i_advise_share(const memopt_advice *a) { /* of a processor, in what its rank holds */
-    return (a->bytes.total + a->choice.threads - 1) / a->choice.threads;
+    return a->bytes.total / a->choice.threads + (a->bytes.total % a->choice.threads != 0);
 }
 
 static int memopt_i_advise_better(const memopt_advice *a, const memopt_advice *b) {
@@ -44988,7 +45036,17 @@ static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advis
     }
 }
 
-/* One choice with one micro-batch: into all rows whose budget it fits. */
+static void memopt_i_advise_note_point(memopt_i_advise_search *g, const memopt_advise_choice *o,
+                                       const memopt_i_advise_lasting *l, const memopt_i_advise_points *p,
+                                       size_t point) {
+    memopt_advice a;
+
+    memopt_i_advise_judge(g->x, o, l, p, point, &a);
+    memopt_i_advise_note_other(g, &a, a.bytes.total <= g->x->desc.machine.memory);
+}
+
+/* One choice with one micro-batch: into all rows whose budget it fits. Of its schedules those are noted that may be the
+   best of a measure: the leanest, the one that keeps everything, the fastest that fits and the next that recomputes. */
 static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_advise_choice *o,
                                     const memopt_i_advise_lasting *l, const memopt_i_advise_points *p) {
     const uint64_t memory = g->x->desc.machine.memory;
@@ -44998,21 +45056,21 @@ static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_adv
 
     memopt_i_advise_judge(g->x, o, l, p, 0, &a);
     fixed = a.bytes.total - a.bytes.activations;
-    if (!(a.needs & ~g->may)) {
-        if (!g->out->leanest.bytes.total || memopt_i_advise_share(&a) < memopt_i_advise_share(&g->out->leanest))
-            g->out->leanest = a;
-        memopt_i_advise_note_other(g, &a, a.bytes.total <= memory);
-    }
-    if (a.bytes.total > memory) return;
-    g->fits[a.needs] = 1;
+    if (a.bytes.total <= memory) g->fits[a.needs] = 1;
     if (a.needs & ~g->may) return;
+    if (!g->out->leanest.bytes.total || memopt_i_advise_share(&a) < memopt_i_advise_share(&g->out->leanest))
+        g->out->leanest = a;
+    memopt_i_advise_note_point(g, o, l, p, 0);
+    memopt_i_advise_note_point(g, o, l, p, p->count - 1);
+    if (a.bytes.total > memory) return;
     for (row = 0; row < MEMOPT_ADVISE_ROWS && g->budgets[row] * o->threads >= fixed; ++row) {
         const size_t point = memopt_i_advise_within(p, g->budgets[row] * o->threads - fixed);
 
         if (point == p->count) break;
         if (point != last) memopt_i_advise_leanest(g->x, o, l, p, point, &a);
-        last = point;
         if (!row) memopt_i_advise_note_other(g, &a, 1);
+        if (!row && point) memopt_i_advise_note_point(g, o, l, p, point - 1);
+        last = point;
         if (!(g->rows[row].tokens > 0) || memopt_i_advise_better(&a, &g->rows[row])) g->rows[row] = a;
     }
 }
@@ -45099,7 +45157,7 @@ static void memopt_i_advise_begin(memopt_i_advise_search *g) {
         }
     }
     g->out->other_count = i;
-    for (i = 0; i < MEMOPT_ADVISE_ROWS; ++i)
+    for (i = 1; i < MEMOPT_ADVISE_ROWS; ++i)
         g->budgets[i] = a->reserve + (uint64_t)(ldexp((double)(a->memory - a->reserve), -(int)(i / 4)) * steps[i % 4]);
     g->budgets[0] = a->memory;
 }
@@ -45165,8 +45223,9 @@ static memopt_status memopt_i_advise_search_all(memopt_i_advise_search *g, memop
             g->machine = g->x->desc.machine;
             memopt_i_advise_begin(g);
         }
-        if (g->x->bytes > g->out->memory) g->out->memory = g->x->bytes;
         (void)memopt_i_advise_stages(g);
+        g->out->memory = memopt_i_max(g->out->memory, g->x->memory);
+        g->why = g->x->why;
         memopt_i_advise_close(g->x);
         if (c->status) return c->status;
     }
@@ -45184,6 +45243,10 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
     g.out = &result;
     g.may = desc ? desc->may : 0;
     if (memopt_i_advise_search_all(&g, &c, desc)) return c.status;
+    if (!result.leanest.bytes.total) {
+        if (c.error) *c.error = g.why;
+        return g.why.status;
+    }
     memopt_i_advise_tell(&g);
     *out = result;
     if (g.rows[0].tokens > 0) return MEMOPT_OK;
@@ -45224,8 +45287,9 @@ static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advi
     if (!memopt_i_advise_last(x, &o, 0, &l)) {
         if (x->c->status) return x->c->status;
         if (x->why.status) return memopt_i_advise_failed(x);
-        return memopt_i_refuse(x->c, MEMOPT_ERR_ARGUMENT, "choice",
-                               "has several rounds inside, or no room that is slow");
+        memopt_i_must_number(x->c, !o.steps_inside || o.rounds == 1, "rounds", memopt_i_count(o.rounds),
+                             "with steps_inside at most", memopt_i_count(1));
+        return memopt_i_must(x->c, 0, "slow", "has no room: host_memory and disk are too small");
     }
     p = memopt_i_advise_points_of(x, &o, 0);
     if (!p) return x->c->status;
@@ -45374,15 +45438,19 @@ MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, c
     memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
     memopt_advise_device of;
     memopt_i_advise x;
+    size_t step, largest;
 
     if (!device || !out || !tokens || !(device->most >= 0 && device->most <= 1)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_advise_count(&c, model, &x)) return c.status;
     of = *device;
     if (!of.multiple) of.multiple = 64;
     if (!(of.most > 0)) of.most = 0.01;
-    out->width = memopt_i_advise_dimension(&x.desc.model, model->width, of.multiple * x.desc.model.heads
-                                           / memopt_i_advise_divisor(of.multiple, x.desc.model.heads),
-                                           offsetof(memopt_advise_model, width), &of, (double)tokens);
+    step = of.multiple / memopt_i_advise_divisor(of.multiple, model->heads);
+    largest = memopt_i_max(memopt_i_max(model->width, x.desc.model.mlp), model->vocabulary);
+    if (memopt_i_mul(step, model->heads, &step) || memopt_i_max(largest, step) > SIZE_MAX / 4)
+        return MEMOPT_ERR_OVERFLOW;
+    out->width = memopt_i_advise_dimension(&x.desc.model, model->width, step, offsetof(memopt_advise_model, width), &of,
+                                           (double)tokens);
     out->mlp = memopt_i_advise_dimension(&x.desc.model, x.desc.model.mlp, of.multiple,
                                          offsetof(memopt_advise_model, mlp), &of, (double)tokens);
     out->vocabulary = memopt_i_advise_dimension(&x.desc.model, model->vocabulary, of.multiple,
@@ -45425,12 +45493,17 @@ MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model
                                                 memopt_advise_formula *out) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
     memopt_i_advise x;
+    size_t stages;
     double t, p, v, m, n, value, part;
 
     if (!cut || !out || !cut->tensor || !cut->pipeline || !cut->data || !cut->micro_batch || !cut->micro_batches)
         return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_in_range((int)cut->keep, 0, MEMOPT_ADVISE_KEEP_INPUTS) || !memopt_i_in_range(cut->sequence, 0, 1)
+        || !(cut->weight_bytes >= 0 && cut->gradient_bytes >= 0 && cut->state_bytes >= 0))
+        return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_advise_count(&c, model, &x)) return c.status;
-    if (model->heads % cut->tensor || model->layers % (cut->pipeline * memopt_i_max(cut->chunks, 1)))
+    if (memopt_i_mul(cut->pipeline, memopt_i_max(cut->chunks, 1), &stages) || model->layers % stages
+        || model->heads % cut->tensor)
         return MEMOPT_ERR_ARGUMENT;
     t = (double)cut->tensor;
     p = (double)cut->pipeline;
@@ -45655,6 +45728,7 @@ MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *tria
 typedef enum memopt_i_advise_number { /* type of a field */
     MEMOPT_I_ADVISE_SIZE,
     MEMOPT_I_ADVISE_COUNT,
+    MEMOPT_I_ADVISE_FLAG,
     MEMOPT_I_ADVISE_REAL
 } memopt_i_advise_number;
 
@@ -45682,10 +45756,38 @@ static const memopt_i_advise_field memopt_i_advise_fields[] = {
     MEMOPT_I_ADVISE_AT(disk_bandwidth, MEMOPT_I_ADVISE_REAL),
     MEMOPT_I_ADVISE_AT(local.latency, MEMOPT_I_ADVISE_REAL),
     MEMOPT_I_ADVISE_AT(local.bandwidth, MEMOPT_I_ADVISE_REAL),
+    MEMOPT_I_ADVISE_AT(local.waits, MEMOPT_I_ADVISE_FLAG),
     MEMOPT_I_ADVISE_AT(network.latency, MEMOPT_I_ADVISE_REAL),
-    MEMOPT_I_ADVISE_AT(network.bandwidth, MEMOPT_I_ADVISE_REAL)
+    MEMOPT_I_ADVISE_AT(network.bandwidth, MEMOPT_I_ADVISE_REAL),
+    MEMOPT_I_ADVISE_AT(network.waits, MEMOPT_I_ADVISE_FLAG)
 };
 #define MEMOPT_I_ADVISE_FIELDS (sizeof memopt_i_advise_fields / sizeof *memopt_i_advise_fields)
+
+/* A field that is no real number. */
+static uint64_t memopt_i_advise_get(const memopt_i_advise_field *f, const unsigned char *machine) {
+    uint64_t count = 0;
+    size_t size = 0;
+    int flag = 0;
+
+    if (f->type == MEMOPT_I_ADVISE_COUNT) memcpy(&count, machine + f->at, sizeof count);
+    if (f->type == MEMOPT_I_ADVISE_SIZE) memcpy(&size, machine + f->at, sizeof size);
+    if (f->type == MEMOPT_I_ADVISE_FLAG) memcpy(&flag, machine + f->at, sizeof flag);
+    return count + size + (flag != 0);
+}
+
+/* 1: it is not within its range. */
+static int memopt_i_advise_set(const memopt_i_advise_field *f, uint64_t count, unsigned char *machine) {
+    const uint64_t most = f->type == MEMOPT_I_ADVISE_COUNT ? UINT64_MAX
+        : f->type == MEMOPT_I_ADVISE_SIZE ? SIZE_MAX : 1;
+    const size_t size = (size_t)count;
+    const int flag = count != 0;
+
+    if (count > most) return 1;
+    if (f->type == MEMOPT_I_ADVISE_COUNT) memcpy(machine + f->at, &count, sizeof count);
+    if (f->type == MEMOPT_I_ADVISE_SIZE) memcpy(machine + f->at, &size, sizeof size);
+    if (f->type == MEMOPT_I_ADVISE_FLAG) memcpy(machine + f->at, &flag, sizeof flag);
+    return 0;
+}
 
 MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine *machine, char *buffer,
                                                      size_t capacity, size_t *length) {
@@ -45695,19 +45797,15 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
     if (!machine || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < MEMOPT_I_ADVISE_FIELDS; ++i) {
         const memopt_i_advise_field *f = &memopt_i_advise_fields[i];
-        const unsigned char *at = (const unsigned char *)machine + f->at;
-        uint64_t count = 0;
-        size_t size = 0;
+        const uint64_t count = memopt_i_advise_get(f, (const unsigned char *)machine);
         double real = 0;
 
-        if (f->type == MEMOPT_I_ADVISE_SIZE) memcpy(&size, at, sizeof size);
-        else if (f->type == MEMOPT_I_ADVISE_COUNT) memcpy(&count, at, sizeof count);
-        else memcpy(&real, at, sizeof real);
-        if (!size && !count && !(real > 0)) continue;
+        if (f->type == MEMOPT_I_ADVISE_REAL) memcpy(&real, (const unsigned char *)machine + f->at, sizeof real);
+        if (!count && !(real > 0)) continue;
         memopt_i_put_text(&o, f->name);
         memopt_i_put_text(&o, " ");
         if (f->type == MEMOPT_I_ADVISE_REAL) memopt_i_put_real(&o, real);
-        else memopt_i_put_number(&o, size + count);
+        else memopt_i_put_number(&o, count);
         memopt_i_put_text(&o, "\n");
     }
     return memopt_i_writer_end(&o, 1, length);
@@ -45715,9 +45813,9 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
 
 static int memopt_i_advise_is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* Digits, at most 19 of them, with a point and an exponent: as a whole number, UINT64_MAX where it is none, and as a
-   real one. Returns how many bytes it takes, 0: it is no number. */
-static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t *digits, double *out) {
+/* Digits, below 2^64, with a point and an exponent: as a whole number, where it is one, and as a real one. Returns how
+   many bytes it takes, 0: it is no number. */
+static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t *digits, int *whole, double *out) {
     size_t i = 0;
     int exponent = 0, places = 0, point = 0, any = 0, negative = 0;
 
@@ -45727,7 +45825,7 @@ static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t
             continue;
         }
         any = 1;
-        if (*digits > (UINT64_MAX - 9) / 10) return 0;
+        if (*digits > (UINT64_MAX - (uint64_t)(text[i] - '0')) / 10) return 0;
         *digits = *digits * 10 + (uint64_t)(text[i] - '0');
         places += point;
     }
@@ -45740,35 +45838,38 @@ static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t
     }
     exponent = (negative ? -exponent : exponent) - places;
     *out = (double)*digits;
+    *whole = 1;
     if (exponent && *digits) { /* else it is exact as it stands */
         for (; exponent > 0; --exponent) *out *= 10;
         for (; exponent < 0; ++exponent) *out /= 10;
-        *digits = *out >= 18446744073709549568.0 || floor(*out) < *out ? UINT64_MAX : (uint64_t)*out;
+        *whole = *out < 18446744073709549568.0 && !(floor(*out) < *out);
+        if (*whole) *digits = (uint64_t)*out;
     }
     return any && *out <= 1e300 ? i : 0;
 }
 
-/* 0: it is one. */
-static int memopt_i_advise_read_field(const char *line, size_t bytes, memopt_advise_machine *m, uint32_t *seen) {
+static memopt_status memopt_i_advise_read_field(memopt_i_checks *c, const char *line, size_t bytes,
+                                                memopt_advise_machine *m, uint32_t *seen) {
     const memopt_i_advise_field *f = memopt_i_advise_fields;
     uint64_t count;
     double real;
-    size_t i, name = 0, size;
+    size_t i, used, name = 0;
+    int whole;
 
     while (name < bytes && line[name] != ' ') ++name;
     for (i = 0; i < MEMOPT_I_ADVISE_FIELDS; ++i, ++f)
         if (strlen(f->name) == name && !memcmp(f->name, line, name)) break;
-    if (i == MEMOPT_I_ADVISE_FIELDS || *seen >> i & 1) return 1;
+    if (i == MEMOPT_I_ADVISE_FIELDS) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "name", "is no field of a machine");
+    if (*seen >> i & 1) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, f->name, "comes twice");
     *seen |= (uint32_t)1 << i;
     while (name < bytes && line[name] == ' ') ++name;
-    i = memopt_i_advise_read_real(line + name, bytes - name, &count, &real);
-    if (!i || name + i != bytes) return 1;
-    size = (size_t)count;
-    if (f->type == MEMOPT_I_ADVISE_REAL) memcpy((unsigned char *)m + f->at, &real, sizeof real);
-    else if (count == UINT64_MAX || (f->type == MEMOPT_I_ADVISE_SIZE && size != count)) return 1;
-    else if (f->type == MEMOPT_I_ADVISE_SIZE) memcpy((unsigned char *)m + f->at, &size, sizeof size);
-    else memcpy((unsigned char *)m + f->at, &count, sizeof count);
-    return 0;
+    used = memopt_i_advise_read_real(line + name, bytes - name, &count, &whole, &real);
+    if (used && name + used == bytes) {
+        if (f->type == MEMOPT_I_ADVISE_REAL) memcpy((unsigned char *)m + f->at, &real, sizeof real);
+        if (f->type == MEMOPT_I_ADVISE_REAL || (whole && !memopt_i_advise_set(f, count, (unsigned char *)m)))
+            return MEMOPT_OK;
+    }
+    return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, f->name, "is not followed by one number within its range");
 }
 
 MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
@@ -45790,8 +45891,7 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
         while (length && (line[length - 1] == '\r' || line[length - 1] == ' ')) --length;
         if (!length || line[0] == '#') continue;
         memopt_i_checks_at(&c, "line", number);
-        if (memopt_i_advise_read_field(line, length, &m, &seen))
-            return memopt_i_refuse(&c, MEMOPT_ERR_FORMAT, "field", "is none with one number, or comes twice");
+        if (memopt_i_advise_read_field(&c, line, length, &m, &seen)) return c.status;
     }
     *machine = m;
     return MEMOPT_OK;

@@ -46,6 +46,41 @@ static const known_device devices[] = {
     { "4090", 24, 82.6, 165, 1008, 25, 3, 25, 128, 0.5 },        { "mi250x", 64, 24, 191.5, 1638, 50, 25, 36, 110, 0.45 },
     { "mi300x", 192, 163, 1307, 5300, 448, 50, 50, 304, 0.35 },  { "core", 0.7, 0.11, 0.11, 13, 4, 1, 10, 0, 0.8 } };
 
+/* ---- numbers ---- */
+enum { MOST_COUNT = 1 << 30 };
+
+/* A whole number from 1; 0: it is one. */
+static int read_count(const char *text, size_t *out) {
+    const size_t digits = strspn(text, "0123456789"); unsigned long n;
+
+    if (!digits || digits > 10 || text[digits]) return 1;
+    n = strtoul(text, NULL, 10);
+    if (!n || n > MOST_COUNT) return 1;
+    *out = n;
+    return 0;
+}
+static int read_gigabytes(const char *text, uint64_t *bytes) {
+    char *end; const double x = strtod(text, &end);
+
+    if (end == text || *end || !(x > 0 && x <= 1e9)) return 1;
+    *bytes = (uint64_t)(x * 1e9);
+    return 0;
+}
+/* Words with commas between them. */
+static int read_permissions(const char *text, unsigned *may) {
+    static const char *const words[3] = { "bf16", "8bit", "batch" };
+    static const unsigned bits[3] = { MEMOPT_ADVISE_MAY_BF16, MEMOPT_ADVISE_MAY_8BIT, MEMOPT_ADVISE_MAY_BATCH };
+    size_t n, i;
+
+    for (*may = 0;; text += n + 1) {
+        n = strcspn(text, ",");
+        for (i = 0; i < 3 && (strlen(words[i]) != n || strncmp(words[i], text, n)); ++i) {}
+        if (i == 3) return 1;
+        *may |= bits[i];
+        if (!text[n]) return 0;
+    }
+}
+
 /* ---- files ---- */
 typedef struct field { const char *name; size_t at; int kind; } field; /* 0 size_t, 1 int */
 
@@ -56,20 +91,20 @@ static const field model_fields[] = { MODEL(layers, 0), MODEL(width, 0), MODEL(h
 static int set_field(void *of, const field *f, double value) {
     unsigned char *at = (unsigned char *)of + f->at;
 
-    if (!(value >= 0 && value < 9e15)) return 1;
+    if (!(value >= 0 && value < 4e9 && (double)(size_t)value >= value)) return 1; /* whole */
     if (f->kind == 0) { const size_t x = (size_t)value; memcpy(at, &x, sizeof x); }
     if (f->kind == 1) { const int x = value < 1000 ? (int)value : 1000; memcpy(at, &x, sizeof x); }
     return 0;
 }
 static int read_model(const char *path, const field *fields, void *out) {
-    FILE *file = fopen(path, "r"); char line[256], name[64]; double value; int number = 0; const field *f;
+    FILE *file = fopen(path, "r"); char line[256], name[64], more; double value; int number = 0; const field *f;
 
     if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file\n", path); return 1; }
     while (fgets(line, sizeof line, file)) {
         ++number;
         if (line[0] == '#' || sscanf(line, "%63s", name) != 1) continue;
         for (f = fields; f->name && strcmp(f->name, name); ++f) {}
-        if (!f->name || sscanf(line, "%*s %lf", &value) != 1 || set_field(out, f, value)) {
+        if (!f->name || sscanf(line, "%*s %lf %c", &value, &more) != 1 || set_field(out, f, value)) {
             fprintf(stderr, "advise_tool: %s, line %d: no field with a number: %s", path, number, line);
             fclose(file);
             return 1;
@@ -103,18 +138,23 @@ static int find_model(const char *name, memopt_advise_model *m) {
     return read_model(name, model_fields, m);
 }
 static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100, h100, a file */
-    const char *x = strchr(name, 'x'); char *end; const unsigned long count = x ? strtoul(name, &end, 10) : 0; const int counted = count && end == x;
+    const size_t digits = strspn(name, "0123456789"), counted = digits && name[digits] == 'x'; size_t count = 1; char number[16] = "";
 
+    if (counted) {
+        snprintf(number, sizeof number, "%.*s", (int)(digits < 15 ? digits : 15), name);
+        if (read_count(number, &count)) { fprintf(stderr, "advise_tool: %s: give 1 to %d of a machine\n", name, MOST_COUNT); return 1; }
+    }
     for (size_t i = 0; i < sizeof devices / sizeof *devices; ++i) {
         const known_device *k = &devices[i];
 
-        if (strcmp(k->name, counted ? x + 1 : name)) continue;
-        a->processors = counted ? count : 1; a->of_host = a->processors % 8 == 0 ? 8 : a->processors;
+        if (strcmp(k->name, counted ? name + digits + 1 : name)) continue;
+        a->processors = count; a->of_host = k->processors > 0 && count % 8 == 0 ? 8 : count; /* cores are of one host */
         a->memory = (uint64_t)(k->memory * 1e9); a->reserve = k->processors > 0 ? 600000000 : 6000000; /* a context, or a process */
         a->host_memory = k->processors > 0 ? (uint64_t)64e9 * a->of_host : 0; a->host_bandwidth = k->host * 1e9;
         a->f32_rate = k->f32 * 1e12; a->bf16_rate = k->bf16 * 1e12; a->efficiency = k->efficiency; a->bandwidth = k->bandwidth * 1e9;
         a->multiprocessors = (size_t)k->processors; a->most_threads = k->processors > 0 ? 1 : a->of_host; /* cores share their memory */
-        a->local.bandwidth = k->local * 1e9; a->local.latency = 5e-6; a->network.bandwidth = k->network * 1e9; a->network.latency = 2e-5;
+        a->local.bandwidth = k->local * 1e9; a->local.latency = 5e-6; a->local.waits = !(k->processors > 0); /* as threads do */
+        a->network.bandwidth = k->network * 1e9; a->network.latency = 2e-5;
         return 0;
     }
     return read_machine(name, a);
@@ -126,15 +166,20 @@ static int measure(int argc, char **argv) { /* FILE [--threads N] [--disk DIR] *
     memopt_advise_machine m = { 0 }; memopt_advise_trial t = { 0 }; memopt_error why = { 0 }; memopt_store_desc store = { 0 };
     memopt_thread_pool *pool = NULL; memopt_threads threads; char text[1000], place[1000]; size_t threads_wanted = 1; FILE *file; int wrong;
 
-    for (int i = 3; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--threads")) threads_wanted = strtoul(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--disk") && snprintf(place, sizeof place, "%s/memopt-advise.trial", argv[i + 1]) < (int)sizeof place) store.path = place;
-        else { fprintf(stderr, "advise_tool: --measure FILE takes --threads and --disk, not %s\n", argv[i]); return 2; }
+    for (int i = 3; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : ""; int known;
+
+        known = !strcmp(argv[i], "--threads") && !read_count(value, &threads_wanted) && threads_wanted <= 1024;
+        if (!strcmp(argv[i], "--disk") && *value && snprintf(place, sizeof place, "%s/memopt-advise.trial", value) < (int)sizeof place) {
+            store.path = place;
+            known = 1;
+        }
+        if (!known) { fprintf(stderr, "advise_tool: --measure FILE takes --threads, 1 to 1024, and --disk, a folder; not %s %s\n", argv[i], value); return 2; }
     }
     t.products = 1; t.error = &why; t.nanoseconds = UINT64_C(4000000000);
     if (threads_wanted != 1) {
-        if (!threads_wanted || threads_wanted > 1024 || memopt_thread_pool_create(NULL, (int)threads_wanted, &pool)) {
-            fprintf(stderr, "advise_tool: no %s threads: compile with -DMEMOPT_PTHREADS -pthread\n", argv[4]);
+        if (memopt_thread_pool_create(NULL, (int)threads_wanted, &pool)) {
+            fprintf(stderr, "advise_tool: no %zu threads: compile with -DMEMOPT_PTHREADS -pthread\n", threads_wanted);
             return 2;
         }
         threads = memopt_thread_pool_threads(pool);
@@ -199,30 +244,36 @@ static void tell_rest(const memopt_advise_result *r) {
 }
 static void tell_failure(const memopt_advise_result *r, const memopt_advise_desc *d) {
     const memopt_advise_bytes *b = &r->best.bytes;
-    const uint64_t terms[5] = { b->parameters, b->gradients, b->optimizer, b->activations, b->communication };
-    static const char *const names[5] = { "parameters", "gradients", "optimizer", "activations", "buckets" };
+    const uint64_t terms[7] = { b->parameters, b->gradients, b->optimizer, b->activations, b->communication, b->other, b->reserve };
+    static const char *const names[7] = { "parameters", "gradients", "optimizer", "activations", "buckets", "other", "reserve" };
     int largest = 0;
 
-    for (int i = 1; i < 5; ++i) if (terms[i] > terms[largest]) largest = i;
+    for (int i = 1; i < 7; ++i) if (terms[i] > terms[largest]) largest = i;
     printf("Nothing that is permitted fits %.2f GB. The least is %.2f GB, most of it %s, %.2f GB:\n", (double)d->machine.memory / 1e9, (double)of_processor(&r->best) / 1e9,
            names[largest], (double)terms[largest] / 1e9);
     if (r->never) printf("(no permission would help)\n");
     else printf("(--may%s%s%s would do)\n", r->needs & MEMOPT_ADVISE_MAY_BF16 ? " bf16" : "", r->needs & MEMOPT_ADVISE_MAY_8BIT ? " 8bit" : "",
                 r->needs & MEMOPT_ADVISE_MAY_BATCH ? " batch" : "");
 }
+/* 0: it is one, and its value is as it should be. */
+static int option(const char *name, const char *value, memopt_advise_desc *d) {
+    if (!strcmp(name, "--batch")) return read_count(value, &d->batch);
+    if (!strcmp(name, "--memory")) return read_gigabytes(value, &d->machine.memory);
+    if (!strcmp(name, "--may")) return read_permissions(value, &d->may);
+    if (strcmp(name, "--length") || read_count(value, &d->model.length)) return 1;
+    if (d->model.positions) d->model.positions = d->model.length;
+    return 0;
+}
 static int options(int argc, char **argv, memopt_advise_desc *d) {
     for (int i = 3; i < argc; ++i) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
 
         if (!strcmp(argv[i], "--clips")) { d->clips = 1; continue; }
+        if (option(argv[i], value, d)) {
+            fprintf(stderr, "advise_tool: %s %s: give --batch or --length and a whole number, --memory and GB, --may and bf16,8bit,batch, or --clips\n", argv[i], value);
+            return 1;
+        }
         ++i;
-        if (!strcmp(argv[i - 1], "--batch")) d->batch = strtoul(value, NULL, 10);
-        else if (!strcmp(argv[i - 1], "--length")) { d->model.length = strtoul(value, NULL, 10); if (d->model.positions) d->model.positions = d->model.length; }
-        else if (!strcmp(argv[i - 1], "--memory")) d->machine.memory = (uint64_t)(strtod(value, NULL) * 1e9);
-        else if (!strcmp(argv[i - 1], "--may"))
-            d->may = (strstr(value, "bf16") ? MEMOPT_ADVISE_MAY_BF16 : 0u) | (strstr(value, "8bit") ? MEMOPT_ADVISE_MAY_8BIT : 0u)
-                | (strstr(value, "batch") ? MEMOPT_ADVISE_MAY_BATCH : 0u);
-        else { fprintf(stderr, "advise_tool: no option %s\n", argv[i - 1]); return 1; }
     }
     return 0;
 }

@@ -172,12 +172,42 @@ advise() { # advise_tool: README's answers, a model in a file, what does not fit
     build/advise_tool "$work/model" h100 >"$work/file" && build/advise_tool gpt2 h100 >"$work/name" && cmp "$work/file" "$work/name" || fail "a model in a file is not the one by name"
     build/advise_tool gpt2 core --memory 0.1 >"$work/said"
     [ $? = 1 ] && grep -q "^Nothing that is permitted fits 0.10 GB. The least is " "$work/said" || fail "what does not fit is not told"
+    build/advise_tool gpt2 4xcore --batch 8 --memory 2 >"$work/said" && grep -q "ranks of \(one thread\|several threads\) " "$work/said" || fail "four cores are not dealt to ranks and threads"
     echo "layers twelve" >"$work/model"
-    for wrong in "" "gpt9 core" "gpt2 abacus" "$work/model core" "gpt2 core --fast 1" "gpt2 core --length 0 --batch 0"; do
+    echo "layers 1.5" >"$work/part"
+    echo "layers 12 13" >"$work/two"
+    # what is wrong, and, behind a |, what must be named
+    while IFS='|' read -r wrong named; do
         # shellcheck disable=SC2086
         build/advise_tool $wrong >"$work/said" 2>&1
-        [ $? = 2 ] && [ -s "$work/said" ] || { cat "$work/said"; fail "not refused: $wrong"; }
-    done
+        [ $? = 2 ] && grep -q -e "$named" "$work/said" || { cat "$work/said"; fail "not refused: $wrong"; }
+    done <<END
+|machines:
+gpt9 core|gpt9
+gpt2 abacus|abacus
+$work/model core|line 1
+$work/part core|line 1
+$work/two core|line 1
+gpt2 0xcore|0xcore
+gpt2 xcore|xcore
+gpt2 -4xcore|-4xcore
+gpt2 99999999999999999999xcore|give 1 to
+gpt2 4000000xcore|processors 4000000, at most 1048576
+gpt2 core --fast 1|--fast
+gpt2 core --batch|--batch
+gpt2 core --batch 0|--batch 0
+gpt2 core --batch 8x|--batch 8x
+gpt2 core --batch -1|--batch -1
+gpt2 core --length 0|--length 0
+gpt2 core --memory -1|--memory -1
+gpt2 core --memory nan|--memory nan
+gpt2 core --memory 1e30|--memory 1e30
+gpt2 core --may bf61|--may bf61
+gpt2 core --may bf16,|--may bf16,
+--measure $work/none --threads|--threads
+--measure $work/none --threads 0|--threads 0
+--measure $work/none --threads 4096|--threads 4096
+END
 }
 advise_runs() { # cases: what train_gpt --advise says is run: budget, memory, CPU time; ADVISE_TIME=0: times are told alone
     need python3

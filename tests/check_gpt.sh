@@ -354,6 +354,13 @@ bad_input() {
     refused 2 "leave" --advise 60M --fit 60M
     refused 2 "leave" --advise 60M --frontier --ranks 2
     refused 1 "the least is .* MB" --advise 1M --ranks 2
+    refused 1 "the least is .* MB" --advise 1M --processors 2
+    refused 2 "whole number from 1 to 1024" --advise 60M --processors 0
+    refused 2 "whole number from 1 to 1024" --advise 60M --processors 18446744073709551617
+    refused 2 "give that as well" --processors 4
+    refused 2 "leave --ranks out" --advise 60M --processors 4 --ranks 2
+    refused 2 "leave --threads out" --advise 60M --processors 4 --threads 2
+    refused 2 "leave --processors out" --advise 60M --processors 4 --frontier
     for line in "pass x" ": 1 2 3 4 5 6 7 8" "pass x: 1 2 3 4 5 6 7" "pass x: 1 2 3 4 5 6 7 8 9" "pass x: 1 2 3 4 5 6 7 -8" "pass x: 1 2 3 4 5 6 7 nan" \
         "pass x: 1 2 3 4 5 6 7 1e9" "$(printf '%01200d' 7): 1 2 3 4 5 6 7 8" "pass x: 1 2 3 4 5 6 7 8 y"; do
         printf '# seconds\n%s\n' "$line" >"$work/speeds"

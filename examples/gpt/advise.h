@@ -99,23 +99,28 @@ static int advise_stage(const adviser *a, size_t budget, int format, size_t stag
     } while ((ranks = fewer_ranks(a, ranks)) != 0);
     return 0;
 }
+static int has_stages(const adviser *a) { return a->asked.ranks && !was_given(&a->asked, ON_STAGE) && !(a->asked.offload & OFFLOAD_WEIGHTS); }
 static int advise_format(const adviser *a, size_t budget, int format, advised *best) {
-    const int fixed = !a->asked.ranks || was_given(&a->asked, ON_STAGE) || (a->asked.offload & OFFLOAD_WEIGHTS);
-    size_t stage;
-    best->peak = 0;
-    for (stage = fixed ? a->asked.stage : 0; stage <= (fixed ? a->asked.stage : 3) && !best->peak; ++stage)
+    size_t stage = has_stages(a) ? 0 : a->asked.stage; const size_t last = has_stages(a) ? 3 : stage;
+    for (best->peak = 0; stage <= last && !best->peak; ++stage)
         if (advise_stage(a, budget, format, stage, best)) return 1;
     return 0;
 }
-/* The least that any combination takes: all that saves is on. */
+/* The least that any combination of a stage and a number of ranks takes. */
+static size_t least_of(const adviser *a, size_t ranks, size_t stage) {
+    const options asked = dealt(a, ranks, stage); size_t least_peak = 0; int format, form; advised x; work w;
+    for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
+        if (advised_options(&asked, 0, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
+        if (!least_peak || x.peak < least_peak) least_peak = x.peak;
+    }
+    return least_peak;
+}
+/* Of all of them: what a stage holds beside its parts may be more than it saves. */
 static size_t advised_least(const adviser *a) {
-    size_t least_peak = 0, ranks = a->asked.ranks; int format, form; advised x; work w;
-    do {
-        const options asked = dealt(a, ranks, a->asked.stage);
-        for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
-            if (advised_options(&asked, 0, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
-            if (!least_peak || x.peak < least_peak) least_peak = x.peak;
-        }
+    size_t ranks = a->asked.ranks, stage, least_peak = 0; const size_t first = has_stages(a) ? 0 : a->asked.stage, last = has_stages(a) ? 3 : first;
+    do for (stage = first; stage <= last; ++stage) {
+        const size_t peak = least_of(a, ranks, stage);
+        if (peak && (!least_peak || peak < least_peak)) least_peak = peak;
     } while ((ranks = fewer_ranks(a, ranks)) != 0);
     return least_peak ? least_peak + advised_slack(a) : 0;
 }

@@ -112,7 +112,8 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
     REFUSE(o->processors && !o->advise, "--processors are for --advise BYTES to deal: give that as well, or leave it out.");
     REFUSE(o->processors && (GIVEN(ON_RANKS) || GIVEN(ON_THREADS) || GIVEN(ON_REPLICAS)), "--processors are dealt to ranks and "
            "threads by --advise: leave --%s out.", GIVEN(ON_RANKS) ? "ranks" : GIVEN(ON_THREADS) ? "threads" : "replicas");
-    REFUSE(o->frontier && o->ranks, "--frontier measures the memory of one process: leave --ranks and --offload out.");
+    REFUSE(o->frontier && o->ranks, "--frontier measures the memory of one process: leave --%s out.",
+           o->processors ? "processors" : GIVEN(ON_RANKS) ? "ranks" : "offload");
     REFUSE(o->fit && GIVEN(ON_BATCH), "--fit looks for the largest --batch itself: leave one of them out.");
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");

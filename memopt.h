@@ -4370,8 +4370,8 @@ typedef struct memopt_advise_machine { /* measured, or from a data sheet; a proc
     size_t   processors;      /* 0 = 1; at most 2^20 */
     size_t   of_host;         /* that share a host, and divide processors; 0 = all */
     size_t   most_threads;    /* of a rank: cores of a host, whose memory is one; 0 = 1, SIZE_MAX = all of a host. A
-                                 rank of several has what they have, as if it were one that is as much faster, but one
-                                 link; what its threads wait for each other is not counted */
+                                 rank of several is as much faster, but in products of less than a million
+                                 multiply-adds; it has one link. What its threads wait for each other is not counted */
     uint64_t memory;          /* bytes of a processor; of cores their share */
     uint64_t reserve;         /* of them, what the library does not own: a device's context, a process */
     uint64_t host_memory;     /* of a host, for a slow tier; 0 = none */
@@ -44057,7 +44057,8 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
               bisection.
    Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
               through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
-              are theirs together; its link is one, and a host's disk is shared by fewer ranks.
+              are theirs together; its link is one, and a host's disk is shared by fewer ranks. Small products are
+              not dealt to threads, so small models are better off as ranks.
    Time       Costs of segments are seconds: products at the peak times an efficiency, times the share of full waves of
               tiles. Then what communication and the slow tier take beyond the computing that they run beside; nothing
               runs beside a link that waits. */
@@ -44221,12 +44222,24 @@ static double memopt_i_advise_rate(const memopt_i_advise *x, const memopt_advise
     return (memopt_i_advise_is_16(o) ? a->bf16_rate : a->f32_rate) * a->efficiency;
 }
 
+/* Seconds of so many operations, when a share of the processor is of use. A rank's threads do them together; but less
+   than a piece of memopt_gemm_multiply() is done by one. */
+static double memopt_i_advise_operations(const memopt_i_advise *x, const memopt_advise_choice *o, double operations,
+                                         double used) {
+    const double rate = memopt_i_advise_rate(x, o), piece = 2 * MEMOPT_I_GEMM_CHUNK_MIN;
+    const double together = operations / (rate * used);
+    const double alone = (operations < piece ? operations : piece) / rate * (double)x->threads;
+
+    return together > alone ? together : alone;
+}
+
 static double memopt_i_advise_product(const memopt_i_advise *x, const memopt_advise_choice *o, double rows,
                                       double columns, double depth) {
     const double tile = (double)MEMOPT_I_ADVISE_TILE;
 
-    return 2 * rows * columns * depth / memopt_i_advise_rate(x, o)
-        / memopt_i_advise_waves(rows, columns, tile, tile, (double)x->desc.machine.multiprocessors);
+    return memopt_i_advise_operations(x, o, 2 * rows * columns * depth,
+                                      memopt_i_advise_waves(rows, columns, tile, tile,
+                                                            (double)x->desc.machine.multiprocessors));
 }
 
 static void memopt_i_advise_attention(memopt_i_advise *x, const memopt_advise_choice *o, double tokens,
@@ -44237,7 +44250,7 @@ static void memopt_i_advise_attention(memopt_i_advise *x, const memopt_advise_ch
     const double scores = o->whole_scores ? tokens * length * (double)m->heads : 0;
     const double rows = o->whole_scores ? 0 : 64 * length * 2 * sizeof(float);
     const double half = m->not_causal || o->whole_scores ? 1 : 0.5;
-    const double sums = half * 4 * tokens * length * h / memopt_i_advise_rate(x, o);
+    const double sums = memopt_i_advise_operations(x, o, half * 4 * tokens * length * h, 1);
     const double linear = memopt_i_advise_product(x, o, tokens, h + kv, h)
         + memopt_i_advise_product(x, o, tokens, h, h);
     const double pass = scores * e / x->desc.machine.bandwidth;

@@ -391,7 +391,7 @@ static void advise_batches(void) { /* of 5 sequences by twos: 6, where that is a
 }
 /* All micro-batches are looked at, however many divide the batch: the whole of it, too, which steps inside need. */
 static void advise_micros(void) {
-    static const size_t batches[4] = { 1, 960, 5040, 735134400 }, counts[4] = { 1, 34, 66, 234 }; memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); size_t i, k;
+    static const size_t batches[4] = { 1, 960, 5040, 735134400 }, counts[4] = { 1, 33, 66, 234 }; memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); size_t i, k;
     for (i = 0; i < 4; ++i) {
         memopt_advise_desc d = advise_tiny(); memopt_i_advise *x; const size_t largest = batches[i] < 1024 ? batches[i] : 1024; size_t at = 0;
         d.batch = batches[i];
@@ -615,13 +615,25 @@ static void advise_exhaustive(void) {
 }
 
 /* ---- threads of a rank ---- */
+/* A product of less than a million multiply-adds is done by one thread; a larger one takes as long as that, at least. */
+static void advise_small_products(void) {
+    memopt_advise_desc d = advise_on(advise_gpt(1, 64, 4), 8, 1); memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); double seconds[9]; size_t threads;
+    const double block = 16 * 12 * 64.0 * 64, scores = 16 * 16 * 64.0, head = 16 * 64 * 4000.0; /* multiply-adds: 786,432, which are four products; half of 2 * 16,384; 4,096,000 */
+    d.model.length = d.model.positions = 16; d.model.vocabulary = 4000; d.batch = 8;
+    d.machine.of_host = d.machine.most_threads = 8; d.machine.f32_rate = 2e6; d.machine.efficiency = 1; d.machine.bandwidth = 1e30; /* a million multiply-adds a second */
+    for (threads = 1; threads < 9; threads *= 2) {
+        o.threads = threads;
+        seconds[threads] = advise_priced(&d, &o).seconds.products / (double)threads; /* as many rounds */
+        CHECK_AT(fabs(seconds[threads] * 1e6 / (3 * block + 3.5 * scores + 3 * (threads < 5 ? head / (double)threads : 1e6)) - 1) < 1e-9, threads);
+    }
+}
 static void advise_threads(void) { /* four cores as one rank are one processor with four times as much */
-    memopt_advise_desc d = advise_on(advise_gpt(2, 64, 4), 4, 1), one = d; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
+    memopt_advise_desc d = advise_on(advise_gpt(2, 512, 4), 4, 1), one; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
     static memopt_advise_result r; memopt_error why; char line[300]; size_t i, several = 0; uint64_t least;
-    d.model.length = one.model.length = d.model.positions = one.model.positions = 16; d.batch = one.batch = 8; d.error = &why;
-    d.machine.of_host = d.machine.most_threads = 4; d.machine.multiprocessors = 1; d.machine.reserve = 1000; d.machine.host_memory = one.machine.host_memory = 100000000;
+    d.model.vocabulary = 1000; d.model.length = d.model.positions = 256; d.batch = 8;
+    d.machine.of_host = d.machine.most_threads = 4; d.machine.multiprocessors = 1; d.machine.reserve = 1000; d.machine.host_memory = 1000000000;
     d.machine.host_bandwidth = 1e6;
-    one.machine = d.machine;
+    one = d; d.error = &why;
     one.machine.processors = one.machine.of_host = 1; one.machine.most_threads = 0; one.machine.memory *= 4; one.machine.reserve = 4000; one.machine.multiprocessors = 4;
     one.machine.f32_rate *= 4; one.machine.bf16_rate *= 4; one.machine.bandwidth *= 4; one.machine.host_bandwidth = 4e6;
     o.slow = MEMOPT_SHARD_SLOW_STATES;
@@ -1091,7 +1103,7 @@ static void advise_machine_text(void) {
 void test_advise(void);
 void test_advise(void) {
     RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_waits);
-    RUN(advise_exhaustive); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
+    RUN(advise_exhaustive); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
     RUN(advise_dimensions); RUN(advise_rates); RUN(advise_cuts);
     RUN(advise_calibrated); RUN(advise_trial_refusals); RUN(advise_machine_text);
 }

@@ -274,6 +274,9 @@ END
     gpt $small --advise 40M --frontier --threads 2 >"$work/said" 2>&1 || fail "--frontier: $(cat "$work/said")"
     sed -n '/^predicted MB .*measured MB/,/^build\|^--/p' "$work/said" | awk '/^[0-9].*--keep budget/ { d = $1 - $3; split($0, x, "budget:"); if (d < 0) d = -d
          if (d > 1 && d > 0.01 * $1 || $3 * 1e6 > x[2] + 0 || $3 <= before || !($4 > 0)) bad = 1; before = $3; ++rows } END { exit bad || rows < 3 }' || fail "the frontier is not as told: $(cat "$work/said")"
+    # the largest batch of ranks: found by plans alone, trained once
+    timeout 300 build/train_gpt --layers 1 --width 32 --heads 2 --context 32 --steps 2 --ranks 2 --fit 4M >"$work/said" 2>&1 || fail "--fit --ranks: $(cat "$work/said")"
+    [ "$(grep -c '^step 1/2 ' "$work/said")" = 1 ] || fail "--fit --ranks does not train once: $(cat "$work/said")"
     # processors dealt to ranks and threads: as many in all, the same bits, within the budget together; times decide
     dealt="--layers 1 --width 32 --heads 2 --context 32 --batch 1 --steps 2 --weights f32 --optimizer adamw --attention full --mlp whole --head whole"
     # shellcheck disable=SC2086

@@ -1086,12 +1086,12 @@ static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, o
 /* The bytes that the largest rank holds, by dry run; 0: there is no such plan. */
 static size_t planned_rank(const options *asked, work *w) {
     ranks_plan p = { 0 };
-    options o = *asked;
+    options dry = *asked, o;
     outcome *out = (outcome *)calloc(1, sizeof *out);
     size_t peak = 0;
 
-    o.dry_run = 1;
-    if (out && !ranks_plan_and_run(asked, &p, &o, out)) peak = largest_rank(&p, 0);
+    dry.dry_run = 1;
+    if (out && !ranks_plan_and_run(&dry, &p, &o, out)) peak = largest_rank(&p, 0);
     *w = p.work;
     free(p.reports); free(p.bytes); free(out);
     return peak;

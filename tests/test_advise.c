@@ -620,7 +620,7 @@ static void advise_small_products(void) {
     memopt_advise_desc d = advise_on(advise_gpt(1, 64, 4), 8, 1); memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); double seconds[9]; size_t threads;
     const double block = 16 * 12 * 64.0 * 64, scores = 16 * 16 * 64.0, head = 16 * 64 * 4000.0; /* multiply-adds: 786,432, which are four products; half of 2 * 16,384; 4,096,000 */
     d.model.length = d.model.positions = 16; d.model.vocabulary = 4000; d.batch = 8;
-    d.machine.of_host = d.machine.most_threads = 8; d.machine.f32_rate = 2e6; d.machine.efficiency = 1; d.machine.bandwidth = 1e30; /* a million multiply-adds a second */
+    d.machine.of_host = d.machine.most_threads = 8; d.machine.f32_rate = 2e6; d.machine.efficiency = 1; d.machine.bandwidth = 1e25; /* a million multiply-adds a second */
     for (threads = 1; threads < 9; threads *= 2) {
         o.threads = threads;
         seconds[threads] = advise_priced(&d, &o).seconds.products / (double)threads; /* as many rounds */
@@ -630,7 +630,7 @@ static void advise_small_products(void) {
 static void advise_threads(void) { /* four cores as one rank are one processor with four times as much */
     memopt_advise_desc d = advise_on(advise_gpt(2, 512, 4), 4, 1), one; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
     static memopt_advise_result r; memopt_error why; char line[300]; size_t i, several = 0; uint64_t least;
-    d.model.vocabulary = 1000; d.model.length = d.model.positions = 256; d.batch = 8;
+    d.model.vocabulary = 1000; d.model.length = d.model.positions = 128; d.batch = 8;
     d.machine.of_host = d.machine.most_threads = 4; d.machine.multiprocessors = 1; d.machine.reserve = 1000; d.machine.host_memory = 1000000000;
     d.machine.host_bandwidth = 1e6;
     one = d; d.error = &why;

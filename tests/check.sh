@@ -27,7 +27,7 @@ can() {
 
 # A language by what the compiler is called with: warnings that only C knows are left out for C++.
 warnings_for() {
-    case "$1 $2" in *++*) echo "$WARN $WERROR" ;; *) echo "$WARN $WARN_C $WERROR" ;; esac
+    case "$1 $2" in *++*) echo "$WARN -Wmisleading-indentation $WERROR" ;; *) echo "$WARN $WARN_C $WERROR" ;; esac
     case $1 in s390x*) echo "-Wno-double-promotion" ;; esac # C99 wants expressions of floats in double there
 }
 
@@ -220,7 +220,7 @@ adopt() { # the stages of examples/adopt within their limits
 mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disagree, give up, are stuck or late; who is to blame
     need mpicc && need mpirun && need timeout
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    mpicc -std=c99 -O1 -g1 -Wall -Wextra -Wconversion -Wshadow -Werror -D_DEFAULT_SOURCE -I. tests/ranks_mpi.c -o "$work/ranks" -lm || fail "does not compile"
+    mpicc -std=c99 -O1 -g1 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -Werror -D_DEFAULT_SOURCE -I. tests/ranks_mpi.c -o "$work/ranks" -lm || fail "does not compile"
     mpirun --version 2>/dev/null | grep -q "Open MPI" && more=--oversubscribe || more=
     for what in "1 bytes" "2 bytes" "4 bytes" "8 bytes" "3 disagree" "2 gives_up" "4 gives_up" "2 stuck" "4 stuck" "4 stuck unchecked" \
         "1 open" "2 early" "2 late" "4 waits unchecked" "8 done" "3 circle unchecked"; do
@@ -383,7 +383,7 @@ doctor_gpt() { # doctor.h in the conventional engine of train_gpt: what the ladd
         sed -f examples/gpt/doctor.sed "examples/$source" >"$work/src/$source" || exit 1
     done
     [ "$(cat "$work/src/train_gpt.c" "$work/src/gpt/conventional.h" | grep -c 'doctor_mark\|doctor_step\|doctor\.h')" = 28 ] || fail "doctor.sed does not find its places"
-    $CC -O2 -Wall -Wextra -I. "$work/src/train_gpt.c" -o "$work/watched" -lm || fail "it does not compile"
+    $CC -O2 -Wall -Wextra -Wno-misleading-indentation -I. "$work/src/train_gpt.c" -o "$work/watched" -lm || fail "it does not compile"
     (cd "$work" && DOCTOR_PROVE=1 ./watched --keep conventional --steps 3 --quiet >proven) || fail "exit status"
     [ -f "$work/doctor.trace" ] || skip "doctor.h records on Linux, x86 and aarch64"
     program=$PWD/build/train_gpt
@@ -576,7 +576,7 @@ knows() { # key.sh names every file that the compiler reads
     reads() { # action, compiler and arguments...
         action=$1; shift
         sh tests/key.sh files "sh tests/check.sh $action x" >"$work/named"
-        "$@" -MM -I. >"$work/rules" || exit 1
+        "$@" -DMEMOPT_I_IMPLEMENTED -MM -I. >"$work/rules" || exit 1 # the implementation includes the header alone
         tr ' \\' '\n\n' <"$work/rules" | grep -v -E '^/|:$|^$' | sed 's,[a-z]*/\.\./,,' | sort -u >"$work/read"
         grep -q '^memopt.h$' "$work/read" || skip "$1 does not list what is included (-MM)"
         comm -23 "$work/read" "$work/named" | grep . && fail "these are not named for $action"
@@ -640,14 +640,16 @@ late_static() { # MEMOPT_STATIC defined after the first include would give two k
 upgrade() { # programs written for 0.1.0 compile once examples/upgrade.sed has renamed what they name
     for old in tests/upgrade/*.c; do
         sed -f examples/upgrade.sed "$old" >"$work/new.c"
-        $CC -std=c99 -I. -fsyntax-only "$work/new.c" >"$work/said" 2>&1 || fail "$old: $(cat "$work/said")"
+        # The declarations are enough, and what the implementation includes.
+        $CC -std=c11 -I. -DMEMOPT_I_IMPLEMENTED -include stdlib.h -include string.h -include math.h -Werror=implicit-function-declaration \
+            -fsyntax-only "$work/new.c" >"$work/said" 2>&1 || fail "$old: $(cat "$work/said")"
     done
 }
 finds_itself() { # the header includes itself for its wide code: under another name, from other folders, in other files
-    built() { # name flags... source
+    built() { # name flags... source; at -O1: see two_copies
         name=$1; shift
         # shellcheck disable=SC2046
-        "$@" $(warnings_for "$CC" "") -o "$work/found" -lm >"$work/said" 2>&1 && "$work/found" >>"$work/said" ||
+        "$@" -O1 $(warnings_for "$CC" "") -o "$work/found" -lm >"$work/said" 2>&1 && "$work/found" >>"$work/said" ||
             fail "$name: $(cat "$work/said")"
     }
     root=$PWD; source=$root/tests/finds_itself.c
@@ -667,8 +669,9 @@ finds_itself() { # the header includes itself for its wide code: under another n
     built "pasted, MEMOPT_NO_SIMD" "$CC" -DMEMOPT_NO_SIMD "$work/all.c"
 }
 two_copies() { # two private copies and a public one in one program
-    # shellcheck disable=SC2046
-    $CC $(warnings_for "$CC" "") -I. tests/two.c tests/two_a.c tests/two_b.c -o "$work/two" -lm && "$work/two"
+    warnings=$(warnings_for "$CC" "") # static ones at -O1: at -O0 gcc compiles functions that nobody calls
+    # shellcheck disable=SC2086
+    $CC $warnings -I. -c tests/two.c -o "$work/two.o" && $CC -O1 $warnings -I. tests/two_a.c tests/two_b.c "$work/two.o" -o "$work/two" -lm && "$work/two"
 }
 declarations() { # compiler standard language
     can "$1" "-std=$2 -x $3"
@@ -680,7 +683,7 @@ parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's obje
     tried=
     for part in PLAN HEAP TAPE LINEAR; do # of which bench_include tells the bytes
         # shellcheck disable=SC2046
-        $CC $(warnings_for "$CC" "") -I. -DPART_$part -fsyntax-only tests/parts.c || fail "$part does not compile"
+        $CC $(warnings_for "$CC" "") -I. -DPART_$part -DPART_DECLARED -fsyntax-only tests/parts.c || fail "$part does not compile"
     done
     while read -r compiler part limit; do
         command -v "$compiler" >/dev/null 2>&1 || continue
@@ -701,8 +704,8 @@ END
 }
 cplusplus() { # the implementation in C++
     can "$CXX" "-std=$1 -x c++"
-    # shellcheck disable=SC2086
-    $CXX -x c++ -std="$1" $WARN $WERROR -I. -c "$work/impl.c" -o "$work/impl.o"
+    # shellcheck disable=SC2046
+    $CXX -x c++ -std="$1" $(warnings_for "$CXX" "-x c++") -I. -c "$work/impl.c" -o "$work/impl.o"
 }
 readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
@@ -783,7 +786,7 @@ cuda() { # architecture...: without a warning, a spill or a local stack; on sm_9
 cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++98; compiled by itself it is all
     printf '#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"
     for compiler in "$CC -std=c89" "$CXX -x c++ -std=c++98"; do
-        $compiler -Wall -Wextra -pedantic-errors -Werror -I. -c "$work/user.c" -o "$work/user.o" || fail "$compiler: not compiled"
+        $compiler -Wall -Wextra -Wno-misleading-indentation -pedantic-errors -Werror -I. -c "$work/user.c" -o "$work/user.o" || fail "$compiler: not compiled"
     done
     need_nvcc
     cp "$work/user.c" "$work/user.cu"

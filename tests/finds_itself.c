@@ -21,6 +21,7 @@ static double square_sum(int level, float *x, size_t n) {
     memset(&gradient, 0, sizeof gradient);
     memset(&list, 0, sizeof list);
     memset(&threads, 0, sizeof threads);
+    memset(&total, 0, sizeof total);
     gradient.values = x;
     gradient.count = n;
     gradient.type = MEMOPT_TYPE_F32;

@@ -1,8 +1,9 @@
 /* parts.c - one user of one part of memopt.h, to see what that part costs: compile time and bytes of object code.
-   Usage: cc -O2 -DPART_ARENA -c parts.c; without a PART_: the declarations alone. PART_EVERYTHING exports all of it. */
+   Usage: cc -O2 -DPART_ARENA -c parts.c; without a PART_: the declarations alone, with PART_DECLARED they and
+   the user. PART_EVERYTHING exports all of it. */
 #if defined(PART_EVERYTHING)
 #  define MEMOPT_IMPLEMENTATION
-#elif defined(PART_ARENA) || defined(PART_PLAN) || defined(PART_HEAP) || defined(PART_ADAM8) || defined(PART_TAPE) || defined(PART_LINEAR)
+#elif !defined(PART_DECLARED) && (defined(PART_ARENA) || defined(PART_PLAN) || defined(PART_HEAP) || defined(PART_ADAM8) || defined(PART_TAPE) || defined(PART_LINEAR))
 #  define MEMOPT_STATIC
 #  define MEMOPT_IMPLEMENTATION
 #endif

@@ -5,7 +5,7 @@
        int main(void) { test_<section>(); return test_totals(); }
        #endif
    so that it is a program of its own, and also a part of the combined program tests/test_combined.c. With TEST_ONLY=text
-   in the environment only the tests run whose names have it in them. */
+   in the environment only the tests run whose names have it in them; with TEST_TIMES it tells the processor time of each. */
 #ifndef MEMOPT_TEST_H
 #define MEMOPT_TEST_H
 #ifndef MEMOPT_DEBUG
@@ -14,11 +14,16 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
+#include <time.h>
 
-/* Loops over many cases take one of so many, where a processor is simulated or a compiler looks at every access. */
+/* Loops over many cases take one of so many, where a processor is simulated or a compiler looks at every access:
+       if (test_is_passed_over()) continue;
+   The first case of every test is taken. */
 #ifndef TEST_STRIDE
 #  define TEST_STRIDE 1
 #endif
+static unsigned test_case; /* of the test that runs */
+static inline int test_is_passed_over(void) { return test_case++ % TEST_STRIDE != 0; }
 
 static int test_passed, test_failed, test_skipped, test_failures; /* failures: CHECKs that failed */
 
@@ -36,9 +41,11 @@ static int test_passed, test_failed, test_skipped, test_failures; /* failures: C
 #define SKIP(why) do { ++test_skipped; --test_passed; printf("skipped %s:%d: %s\n", __FILE__, __LINE__, why); } while (0)
 
 static inline void test_run(const char *name, void (*test)(void)) {
-    const int before = test_failures; const char *only = getenv("TEST_ONLY");
+    const int before = test_failures; const char *only = getenv("TEST_ONLY"); const clock_t begin = clock();
     if (only && !strstr(name, only)) return;
+    test_case = 0;
     test();
+    if (getenv("TEST_TIMES")) printf("%.3f s %s\n", (double)(clock() - begin) / CLOCKS_PER_SEC, name);
     if (test_failures == before) { ++test_passed; return; }
     ++test_failed;
     printf("FAILED %s\n", name);

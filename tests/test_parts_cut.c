@@ -285,7 +285,7 @@ static void cut_all(void) {
                     cut_case c = cut_of((memopt_optim_kind)kind, (memopt_state_format)state, counts[i]);
                     if (state == MEMOPT_STATE_BNB && kind > MEMOPT_OPTIM_ADAM) continue;
                     if (!cut_measures(c.kind) && (i + weights + state) % 3) continue; /* nothing travels: a third will do */
-                    if (turn % TEST_STRIDE) continue;
+                    if (test_is_passed_over()) continue;
                     c.weights = (memopt_i_weights)weights; c.gradients = (memopt_type)(turn % 3); c.block = blocks[turn / 2 % 3];
                     c.ragged = turn / 3 % 2; c.min_quantized = turn / 5 % 2 ? 1 : 0;
                     if (i == 2 * weights + 1 + state % 2 && cut_measures(c.kind) && (state + kind) % 2 == weights % 2) c.tensors = CUT_TENSORS;

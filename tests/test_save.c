@@ -700,6 +700,7 @@ static size_t crashes_of(int form) { /* states that were looked at */
         for (names = least; names <= all; ++names)
             for (seed = 0; seed < (form ? 12u : 40u); ++seed) {
                 uint64_t got; memopt_status s = MEMOPT_OK;
+                if (test_is_passed_over()) continue;
                 crash_state(after, d, ops, names, seed < 2 ? seed : seed + ops * 1000 + names);
                 got = run_load(&back, "run", &s, NULL);
                 CHECK_AT(done ? got >= done && got <= done + 1 : got <= 1, ops * 1000 + names);
@@ -721,7 +722,7 @@ static size_t crashes_of(int form) { /* states that were looked at */
 }
 static void save_crashes(void) {
     const size_t alone = crashes_of(0), beside = crashes_of(2);
-    CHECK(alone >= 10000 && beside >= 10000);
+    CHECK(alone >= 10000 / TEST_STRIDE && beside >= 10000 / TEST_STRIDE);
     if (alone < 10000 || beside < 10000) printf("%zu and %zu states\n", alone, beside);
 }
 
@@ -1078,7 +1079,7 @@ static void save_cuts(void) { /* every length below, and some above */
         const int file = d->names[disk_find(d, k ? "run/gen-2-step-2/rank-0-of-1.safetensors" : "run/gen-2-step-2/manifest")].file;
         whole = d->files[file].size;
         for (i = 0; i < whole + 20; ++i) {
-            if (i == whole) continue;
+            if (i == whole || test_is_passed_over()) continue;
             d->files[file].size = i;
             if (i > whole) { d->files[file].size = whole; disk_grow(d, file, i); }
             CHECK_AT(bad_loads_older(d, &h), i);
@@ -1446,7 +1447,9 @@ static uint32_t slow_content(memopt_save_desc *save, const char *path, const mem
 static void save_slow(void) {
     static const int tiers[] = { 0, 1, 3, 4, 7 }; size_t k, t; static slow_net n; save_net *whole = (save_net *)malloc(sizeof *whole); uint64_t step; memopt_saved *saved = NULL;
     for (k = 0; whole && k < sizeof net_kinds / sizeof *net_kinds; ++k) for (t = 0; t < sizeof tiers / sizeof *tiers; ++t) {
-        save_disk *d = disk_new(); memopt_host h = disk_host(d); uint32_t content; const size_t at = k * 10 + t;
+        save_disk *d; memopt_host h; uint32_t content; const size_t at = k * 10 + t;
+        if (test_is_passed_over()) continue;
+        d = disk_new(); h = disk_host(d);
         CHECK_AT(net_open(whole, 0, 1, net_kinds[k].kind, net_kinds[k].state, net_kinds[k].weights, net_kinds[k].extra), at);
         for (step = 1; step <= 3; ++step) CHECK_AT(net_step(whole, net_kinds[k].kind, step) == MEMOPT_OK, at);
         content = slow_content(&whole->save, "whole", &h, 3);
@@ -1578,6 +1581,7 @@ static void save_ranks(void) { /* R ranks save, R' go on: the bits of one that n
     for (step = 1; step <= 6; ++step) CHECK(net_step(whole, MEMOPT_OPTIM_ADAMW, step) == MEMOPT_OK);
     for (a = 0; a < 5; ++a)
         for (b = 0; b < 5; ++b) {
+            if (test_is_passed_over()) continue;
             save_remove_all(&h, path);
             CHECK_AT(crowd_run(&c, counts[a], 1), a * 10 + b);
             if (!content) content = c.content;

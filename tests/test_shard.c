@@ -587,7 +587,7 @@ static shard_case shard_usual(void) {
 static uint64_t shard_id(const shard_case *c) { return c->ranks + 10 * c->sets + 100 * (uint64_t)c->stage + 1000 * (uint64_t)c->kind + 10000 * (uint64_t)c->form + 100000 * (uint64_t)c->state; }
 static void shard_check(const shard_case *c, const shard_whole *whole) {
     shard_world w; size_t i;
-    if (!shard_play(c, whole, NULL, &w)) return;
+    if (test_is_passed_over() || !shard_play(c, whole, NULL, &w)) return;
     for (i = 0; i < c->ranks * c->sets; ++i) CHECK_AT(w.status[i] == MEMOPT_OK && !w.wrong[i] && w.intact[i], shard_id(c));
 }
 static void shard_same_for_any_ranks(void) { /* 3 does not divide 8; 9 are more than units */
@@ -763,7 +763,7 @@ static void shard_device_fails_once(void) {
     c.ranks = 1; c.steps = 1; c.units = 2; c.form = MEMOPT_I_WEIGHTS_SPLIT; c.clips = 1; c.gradients = MEMOPT_TYPE_BF16;
     shard_reference(&c, &whole);
     c.steps = 0; shard_reference(&c, &start); c.steps = 1;
-    for (mode = 0; mode < 5; ++mode) for (n = 1; n < 1000; n += n < 16 ? 1 : 6) {
+    for (mode = 0; mode < 5; ++mode) for (n = 1; n < 1000; n += n < 16 ? 1 : 6 * TEST_STRIDE) {
         int over = 1;
         c.ranks = 1 + (size_t)(mode > 0 && mode < 4); c.stage = mode < 3 ? 1 + mode : 6 - mode; c.device = 1 + (int)(n % 2) + (mode < 3 ? 0 : 2); c.device_fail = n; c.fail_rank = c.ranks - 1; c.slow = mode == 2;
         if (!shard_play(&c, &whole, &start, &w)) return;
@@ -773,7 +773,7 @@ static void shard_device_fails_once(void) {
         for (i = 0; i < c.ranks; ++i) CHECK_AT(!w.wrong[i], 1000 * (uint64_t)mode + n);
         if (w.status[c.fail_rank]) ++told[w.intact[c.fail_rank]];
     }
-    CHECK(mode == 5 && told[0] > 10 && told[1] > 10);
+    CHECK(mode == 5 && told[0] > 10 && told[1] > 10 / TEST_STRIDE);
     shard_free_whole(&whole); shard_free_whole(&start);
 }
 /* In every call, on each rank: all get a status; weights are as they were where it says so. */
@@ -782,7 +782,7 @@ static void shard_fails(void) {
     c.ranks = 1; c.steps = 1; c.units = 4; c.clips = 1; c.bucket = 3 * 2 * 256 * 4 * 40;
     shard_reference(&c, &whole);
     c.steps = 0; shard_reference(&c, &start); c.steps = 1;
-    for (c.sets = 1; c.sets < 3; ++c.sets) for (stage = 1; stage < 4; ++stage) for (n = 1; n < 400; n += n < 12 ? 1 : 7) {
+    for (c.sets = 1; c.sets < 3; ++c.sets) for (stage = 1; stage < 4; ++stage) for (n = 1; n < 400; n += n < 12 ? 1 : 7 * TEST_STRIDE) {
         const size_t all = c.sets == 1 ? 3 : 4; int over = 1;
         c.ranks = all / c.sets; c.stage = stage; c.fail = n; c.fail_rank = (size_t)(n % all);
         if (!shard_play(&c, &whole, &start, &w)) return;
@@ -799,7 +799,7 @@ static void shard_slow_disk_is_lost(void) {
     c.ranks = 1; c.steps = 1; c.units = 1; c.form = MEMOPT_I_WEIGHTS_SPLIT;
     shard_reference(&c, &whole);
     c.steps = 0; shard_reference(&c, &start); c.steps = 1;
-    for (mode = 0; mode < 6; ++mode) for (n = 1; n < 3000; n += n < 20 ? 1 : 7) {
+    for (mode = 0; mode < 6; ++mode) for (n = 1; n < 3000; n += n < 20 ? 1 : 7 * TEST_STRIDE) {
         int over = 1;
         c.ranks = mode == 2 ? 2 : 1; c.stage = mode == 4 ? 2 : 3; c.slow = mode < 4 ? 7 : mode == 4 ? 3 : 1; c.in_place = mode == 3; c.disk_fail = n; c.fail_rank = c.ranks - 1; c.inside = c.promises = mode == 1 || mode == 5;
         if (!shard_play(&c, &whole, &start, &w)) return;
@@ -811,7 +811,7 @@ static void shard_slow_disk_is_lost(void) {
             if (mode > 3 && w.status[i]) ++told[w.intact[i]];
         }
     }
-    CHECK(mode == 6 && told[0] > 10 && told[1] > 10);
+    CHECK(mode == 6 && told[0] > 10 && told[1] > 10 / TEST_STRIDE);
     shard_free_whole(&whole); shard_free_whole(&start);
 }
 /* A tile that is torn, or of the step before, is found when it is read, and told with its group. */

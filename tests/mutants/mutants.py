@@ -4,7 +4,8 @@
     mutants.py [--sample N] [--check] [--plain] [--same] [SECTION...]
 
 SECTION is a section of memopt.h (arena), one of memopt_cuda.cu (cuda_quant), `header` or `kernels`; none means all.
---sample N   N faults of each list, by fours, spread evenly over it: always the same ones, for runs that have minutes only
+--sample N   N faults of each list, by fours of a section, spread evenly over it: always the same ones, for runs that have
+             minutes only
 --check      only see that the text of every fault stands in its source
 --plain      without sanitizers: quick, and what survives is not kept
 --same       run the faults that are listed as changing nothing; one that is caught is an error
@@ -476,10 +477,14 @@ def why_of(output, otherwise):
 
 
 def sampled(faults, count):
-    """Four neighbours at a time: they are mostly of one section, whose tests are then built once."""
+    """Four neighbours of one section at a time, whose tests are then built once."""
     if not 0 < count < len(faults):
         return faults
-    return [faults[i // 4 * 4 * len(faults) // count + i % 4] for i in range(count)]
+    fours = []
+    for _, section in itertools.groupby(faults, lambda fault: fault.section):
+        section = list(section)
+        fours += [section[i:i + 4] for i in range(0, len(section) // 4 * 4, 4)]
+    return [fault for i in range(count // 4) for fault in fours[i * len(fours) * 4 // count]]
 
 
 def table(kind, results, quiet):

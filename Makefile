@@ -68,8 +68,8 @@ batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the sam
 seven-b: $(BUILD)/seven_b ## a training step of a 7-billion-parameter decoder in 3 GB of memory: weights and states in DIR (55 GB of disk; ARGS=--no-atomic: 28)
 	@$(BUILD)/seven_b --dir $(or $(DIR),$(BUILD)) --steps $(or $(STEPS),1) --threads $(JOBS) $(ARGS)
 
-advise-runs: $(BUILD)/train_gpt ## 200 random models, budgets, permissions and ranks: what train_gpt --advise says is run, and compared (CASES=N; half an hour)
-	@python3 tests/check_advise.py $(BUILD)/train_gpt $(or $(CASES),200)
+advise-runs: $(BUILD)/train_gpt ## 200 random models, budgets, permissions and ranks: what train_gpt --advise says is run, and compared (CASES=N, SEED=N; half an hour)
+	@python3 tests/check_advise.py $(BUILD)/train_gpt $(or $(CASES),200) $(or $(SEED),1)
 
 frontier: $(BUILD)/train_gpt ## tokens a second against memory for GPT-2 124M, predicted and measured: build/frontier.html (about 10 minutes, 3 GB)
 	@$(BUILD)/train_gpt --preset gpt2-124m --context $(or $(CONTEXT),256) --batch 1 --steps $(or $(STEPS),2) --advise $(or $(LIMIT),3G) \

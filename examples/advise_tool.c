@@ -2,6 +2,7 @@
 
      advise_tool llama-2-7b 4090 --may bf16,8bit --batch 8
      advise_tool llama-3-8b 8xh100 --length 8192 --may bf16 --batch 64
+     advise_tool gpt2 4xcore --batch 8 --memory 2                (cores of a machine, dealt to ranks and their threads)
      advise_tool --measure my.machine --threads 8 --disk /data   (half a minute: products, memory, a disk)
      advise_tool my.model my.machine
 

@@ -574,6 +574,18 @@ static void advise_case_others(const memopt_advise_result *r, const advise_list 
     }
     CHECK_AT(seen == r->other_count, number);
 }
+/* The same each time, to the bit. */
+static void advise_again(const memopt_advise_desc *d, const memopt_advise_result *r, uint64_t number) {
+    static memopt_advise_result again; char line[2][300] = { "", "" }; size_t i;
+    memset(&again, 7, sizeof again);
+    (void)memopt_advise_solve(d, &again);
+    CHECK_AT(again.frontier_count == r->frontier_count && again.other_count == r->other_count && again.needs == r->needs && again.memory == r->memory, number);
+    for (i = 0; i <= r->frontier_count && i <= again.frontier_count; ++i) {
+        const memopt_advice *x = i ? &r->frontier[i - 1] : &r->best, *y = i ? &again.frontier[i - 1] : &again.best;
+        CHECK_AT(!memopt_advise_text(&x->choice, line[0], sizeof line[0], NULL) && !memopt_advise_text(&y->choice, line[1], sizeof line[1], NULL) && !strcmp(line[0], line[1]), number);
+        CHECK_AT(!memcmp(&x->bytes, &y->bytes, sizeof x->bytes) && !memcmp(&x->seconds, &y->seconds, sizeof x->seconds) && !memcmp(&x->tokens, &y->tokens, sizeof x->tokens), number);
+    }
+}
 /* A case: memopt_advise_solve() beside every choice, micro-batch and schedule. Returns its status. */
 static memopt_status advise_case(uint64_t number) {
     static memopt_advise_result r; static advise_list l; uint64_t seed = number * 7919 + 1; memopt_advise_desc d; memopt_advise_convolution v[2];
@@ -583,6 +595,7 @@ static memopt_status advise_case(uint64_t number) {
     most = d.machine.most_threads ? d.machine.most_threads : 1; l.processors = d.machine.processors;
     s = memopt_advise_solve(&d, &r);
     CHECK_AT(s == MEMOPT_OK || s == MEMOPT_ERR_MEMORY, number);
+    if (number < 20) advise_again(&d, &r, number);
     for (threads = 1; threads <= d.machine.of_host && threads <= most; ++threads) {
         if (d.machine.of_host % threads) continue;
         x = memopt_i_advise_open(&c, &d, threads);

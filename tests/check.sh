@@ -138,7 +138,7 @@ int main(void) { return !__builtin_cpu_supports("avx2"); }' >"$work/there.c"
         fail "does not compile"
     "$work/test"
 }
-threads() { # test: with the pool, under the thread sanitizer where it works
+threads() { # test [flags]: with the pool, under the thread sanitizer where it works
     can "$CC" "-pthread"
     sanitizer=-fsanitize=thread run=
     # Old sanitizers cannot live with the address layout of new kernels; setarch -R gives them the one they know.
@@ -149,8 +149,9 @@ threads() { # test: with the pool, under the thread sanitizer where it works
     else sanitizer=
     fi
     [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
+    test=$1; shift
     # shellcheck disable=SC2046,SC2086
-    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
+    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread "$@" $(warnings_for "$CC" "") -I. "tests/$test.c" -o "$work/test" -lm || fail "does not compile"
     $run "$work/test"
 }
 example() { # name

@@ -341,6 +341,7 @@ static void batchnorm_same_bits(void) {
     int i, level, workers; test_worker_set worker_set; uint64_t all = 1;
     for (i = 0; i < 40; ++i) {
         batchnorm_spec s = batchnorm_spec_of(i * 5 + 3); memopt_threads t = test_workers(&worker_set, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
+        if (test_is_passed_over()) continue;
         if (i % 20 == 7) { s.rows = 600; s.outputs = 1100; s.inputs = 3; }
         want = batchnorm_bits(&s, &t);
         all = (all ^ want) * UINT64_C(0x100000001b3);
@@ -354,8 +355,8 @@ static void batchnorm_same_bits(void) {
         }
     }
 #if !defined(__FLT_EVAL_METHOD__) || __FLT_EVAL_METHOD__ == 0 /* statistics are joined in double */
-    if (all != UINT64_C(0xc44d537846998891)) printf("hash 0x%016llx\n", (unsigned long long)all);
-    CHECK(all == UINT64_C(0xc44d537846998891)); /* the same on every machine */
+    if (all != UINT64_C(0xc44d537846998891) && TEST_STRIDE == 1) printf("hash 0x%016llx\n", (unsigned long long)all);
+    CHECK(all == UINT64_C(0xc44d537846998891) || TEST_STRIDE > 1); /* the same on every machine, of all cases */
 #endif
 }
 

@@ -104,7 +104,9 @@ static void checksum_workers(void) { /* one value for any workers and level; wha
     unsigned char *bytes = checksum_bytes(full + 4097, 4); size_t i, w; int level;
     for (i = 0; i < sizeof counts / sizeof *counts; ++i) {
         const size_t n = counts[i], piece = n <= full ? k : (n + 63) / 64; const uint32_t so_far = i % 2 ? 0xdeadbeefu : 0;
-        const uint32_t want = checksum_defined_long(so_far, bytes, n);
+        uint32_t want;
+        if (test_is_passed_over()) continue;
+        want = checksum_defined_long(so_far, bytes, n);
         CHECK_AT(memopt_crc32c(so_far, bytes, n) == want, n);
         for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
             for (w = n > 6 * k && level == 1 ? 3 : 0; w < 4; ++w) {

@@ -229,8 +229,10 @@ static void gemm_blocks(void) { /* sizes around those of chunks and blocks of de
     uint64_t seed = 3; size_t i, kind; int workers = 0;
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
         for (kind = 0; kind < GEMM_KINDS; ++kind) {
-            gemm_case g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], (int)((i + kind) % 3) * 13, (int)test_below(&seed, 4),
-                                    (int)test_below(&seed, 3), 3, 0);
+            gemm_case g;
+            if (test_is_passed_over()) continue;
+            g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], (int)((i + kind) % 3) * 13, (int)test_below(&seed, 4),
+                          (int)test_below(&seed, 3), 3, 0);
             gemm_levels(&g, 1 + workers++ % 8, i * 27 + kind);
             gemm_free(&g);
         }
@@ -268,6 +270,7 @@ static void gemm_workers(void) {
         gemm_case g = gemm_make(&seed, 211, 230, 270, 0, turned, turned % 3, 0, 0);
         for (workers = 1; workers <= 8; ++workers) {
             const memopt_threads t = test_workers(&worker_set, workers, 0);
+            if (test_is_passed_over()) continue;
             gemm_run(&g, &t, (uint64_t)(turned * 10 + workers));
             CHECK_AT(workers == 1 || worker_set.chunks >= (size_t)workers, workers); /* something to do for each */
         }

@@ -286,6 +286,7 @@ static void test_heap_model_committing(void) {
 static void test_heap_model_extents(void) {
     memopt_heap_desc d; uint64_t seed; heap_mock source;
     for (seed = 1; seed <= 8; ++seed) {
+        if (test_is_passed_over()) continue;
         memset(&d, 0, sizeof d);
         heap_mock_init(&source, seed % 2 ? 1024 : 64, 0, seed % 4);
         d.capacity = seed % 2 ? 0 : 100000; d.extent = (size_t)1 << (8 + seed % 6);
@@ -521,7 +522,7 @@ static void test_heap_growth_fails(void) {
 /* The ready sources, with real bytes: nobody writes into anybody else's. */
 static void test_heap_real_memory(void) {
     static unsigned char room[100000]; memopt_source s; memopt_heap *h; memopt_block b[200]; unsigned char *p; uint64_t seed = 5; size_t i, k, size[200]; int kind;
-    for (kind = 0; kind < 4; ++kind) { /* 3: as many pages as there are */
+    for (kind = 0; kind < (TEST_STRIDE > 1 ? 3 : 4); ++kind) { /* 3: as many pages as there are, of each of which wine keeps a byte */
         memopt_status status = kind == 0 ? memopt_source_block(room + 1, sizeof room - 1, &s) : kind == 1 ? memopt_source_allocator(NULL, &s) : memopt_source_pages(NULL, &s);
         if (status == MEMOPT_ERR_UNSUPPORTED) continue;
         CHECK(status == MEMOPT_OK);
@@ -1013,7 +1014,7 @@ static void test_heap_capacity(void) {
 static void test_heap_failures(void) {
     static heap_mock m; test_faults f; memopt_host host; memopt_heap_desc d; memopt_heap *h; memopt_status s; size_t n, failures; int kind, from;
     for (kind = 0; kind < 6; ++kind) for (from = 0; from < 2; ++from) { /* host or source fails; offsets, committing, extents; once or from then on */
-        for (n = 1; n < 2000; ++n) {
+        for (n = 1; n < 2000; n += TEST_STRIDE) {
             memset(&f, 0, sizeof f); memset(&d, 0, sizeof d);
             host = test_host(&f);
             heap_mock_init(&m, 64, kind / 2 == 1, 0);

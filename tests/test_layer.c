@@ -579,6 +579,7 @@ static void layer_same_bits(void) {
     for (j = 0; j < sizeof jobs / sizeof *jobs; ++j)
         for (t = 0; t < 3; ++t) {
             layer_result want = { NULL, 0 }; layer_job job;
+            if (test_is_passed_over()) continue;
             threads = test_workers(&worker_set, 0, MEMOPT_SIMD_SCALAR);
             job.type = layer_types[t]; job.parts = 1; job.threads = &threads;
             jobs[j](&job, &want);
@@ -814,6 +815,7 @@ static void layer_rotary_values(void) {
     for (i = 0; i < sizeof shapes / sizeof *shapes; ++i)
         for (k = 0; k < 3; ++k)
             for (interleaved = 0; interleaved < 2; ++interleaved) {
+                if (test_is_passed_over()) continue;
                 const memopt_type type = layer_types[k]; memopt_rotary x = layer_rotary(shapes[i][0], shapes[i][1], shapes[i][2], type);
                 const size_t n = x.rows * x.heads * x.width; double *old = layer_doubles(type, x.output, n);
                 x.rotated = shapes[i][3]; x.interleaved = interleaved; x.first = firsts[(i + (size_t)k) % 3]; x.base = bases[i % 3];
@@ -950,6 +952,7 @@ static void layer_residual_values(void) { /* the bits of a pass that adds; sizes
     size_t i; int k;
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
         for (k = 0; k < 3; ++k) {
+            if (test_is_passed_over()) continue;
             layer_residual_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], MEMOPT_ACTIVATION_NONE, 0);
             layer_residual_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], MEMOPT_ACTIVATION_NONE, 1);
             layer_residual_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], MEMOPT_ACTIVATION_GELU, (int)i & 1);

@@ -266,11 +266,13 @@ static void norm_values(void) {
     int i;
     for (i = 0; i < 240; ++i) {
         const norm_spec s = norm_spec_of(i); const int failures = test_failures;
+        if (test_is_passed_over()) continue;
         norm_case(&s, i % 11 == 3 ? 0.125f : 0);
         if (test_failures != failures) { printf("case %d\n", i); return; }
     }
     for (i = 0; i < 12; ++i) { /* rows beyond one group, some more than one */
         norm_spec s = norm_spec_of(i * 5 + 2); const int failures = test_failures;
+        if (test_is_passed_over()) continue;
         s.rows = 31 + (size_t)i % 4 + 32 * ((size_t)i % 3); s.width = norm_widths[i % 8];
         norm_case(&s, 0);
         if (test_failures != failures) { printf("groups, case %d\n", i); return; }

@@ -854,8 +854,9 @@ static optim_spec optim_pair(int i, int weights, int gradients, size_t block) {
 static void optim_hundred_steps(void) {
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        const optim_spec s = optim_pair(i, (i * 3 + 1) % 4, i / 2 % 2, i % 5 == 4 ? 96 : i % 5 == 3 ? 512 : 0);
-        const uint32_t hash = optim_same_bits(&s, 100);
+        const optim_spec s = optim_pair(i, (i * 3 + 1) % 4, i / 2 % 2, i % 5 == 4 ? 96 : i % 5 == 3 ? 512 : 0); uint32_t hash;
+        if (test_is_passed_over()) continue;
+        hash = optim_same_bits(&s, 100);
         if (hash != optim_pairs[i].hash) printf("pair %d: hash 0x%08x\n", i, (unsigned)hash);
         CHECK_AT(hash == optim_pairs[i].hash, i);
     }
@@ -869,14 +870,14 @@ static void optim_all_combinations(void) { /* the full product; in `make test` o
 #endif
     for (i = 0; i < OPTIM_PAIRS; ++i) for (w = 0; w < 4; ++w) for (g = 0; g < 3; ++g) for (b = 0; b < most; ++b) {
         const optim_spec s = optim_pair(i, w, g, blocks[(b + (most == 1 ? w + g + i : 0)) % 5]);
-        (void)optim_same_bits(&s, steps);
+        if (!test_is_passed_over()) (void)optim_same_bits(&s, steps);
     }
 }
 static void optim_many_chunks(void) { /* tensors of several chunks, whose sums are joined in one order */
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
         optim_spec s = optim_pair(i, i % 4, i % 3, i % 3 ? 0 : 96);
-        if (optim_pairs[i].state == MEMOPT_STATE_BF16 || optim_pairs[i].kind == MEMOPT_OPTIM_ADAM) continue;
+        if (optim_pairs[i].state == MEMOPT_STATE_BF16 || optim_pairs[i].kind == MEMOPT_OPTIM_ADAM || test_is_passed_over()) continue;
         s.count[0] = 70; s.count[1] = 140001; s.count[2] = 5000;
         (void)optim_same_bits(&s, optim_pairs[i].kind == MEMOPT_OPTIM_LAMB
                               || optim_pairs[i].kind == MEMOPT_OPTIM_LARS ? 5 : 2);
@@ -959,6 +960,7 @@ static void optim_weight_formats(void) { /* split weights are the float master t
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
         optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_F32, i % 3, 0); optim_model m[3]; size_t k, e; int f, moved = 0;
+        if (test_is_passed_over()) continue;
         s.count[0] = 4200; s.count[1] = 33; s.count[2] = 0;
         for (f = 0; f < 3; ++f) {
             s.weights = f == 0 ? MEMOPT_I_WEIGHTS_F32 : f == 1 ? MEMOPT_I_WEIGHTS_SPLIT : MEMOPT_I_WEIGHTS_F32_BF16;
@@ -1135,6 +1137,7 @@ static void optim_parts(void) {
     for (i = 0; i < OPTIM_PAIRS; ++i) {
         optim_spec s = optim_pair(i, i % 4, i % 3, 0);
         const int measures = optim_pairs[i].kind == MEMOPT_OPTIM_LAMB || optim_pairs[i].kind == MEMOPT_OPTIM_LARS;
+        if (test_is_passed_over()) continue;
         s.count[0] = measures ? 136001 : 5003; s.count[1] = 0;
         optim_parts_of(&s, measures ? large : small, 3);
         if (measures) continue;
@@ -1394,6 +1397,7 @@ static void optim_fused(void) {
     for (i = 0; i < OPTIM_PAIRS; ++i) {
         optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; unsigned char *all; int again = 0; size_t first;
         const memopt_optim_group g = optim_group(s.kind, s.moment); memopt_optim_run run = optim_run(&g, 1);
+        if (test_is_passed_over()) continue;
         s.count[2] = 140000; run.gradient_factor = 1;
         optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
         optim_start(&a, 1); optim_start(&b, 1);

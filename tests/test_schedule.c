@@ -1004,7 +1004,7 @@ static void schedule_is_monotone(void) { /* bytes and costs of any size, rounded
 #ifdef TEST_LONG
     const uint64_t chains = 20000;
 #else
-    const uint64_t chains = 600;
+    const uint64_t chains = 600 / TEST_STRIDE;
 #endif
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed * 77; schedule_solved s; memopt_schedule_desc d; size_t full, least, i;
@@ -1212,7 +1212,7 @@ static void schedule_transfers_overlap(void) {
 #ifdef TEST_LONG
     const uint64_t chains = 1000;
 #else
-    const uint64_t chains = 60;
+    const uint64_t chains = 60 / TEST_STRIDE;
 #endif
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed * 13; schedule_solved s[3]; memopt_schedule_desc d; size_t m, full, i;
@@ -1306,7 +1306,7 @@ static void schedule_repeats_change_nothing(void) {
 #ifdef TEST_LONG
     const uint64_t chains = 3000;
 #else
-    const uint64_t chains = 150;
+    const uint64_t chains = 150 / TEST_STRIDE;
 #endif
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed; memopt_schedule_desc d, e; schedule_solved a, b; size_t k;

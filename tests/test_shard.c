@@ -773,7 +773,7 @@ static void shard_device_fails_once(void) {
         for (i = 0; i < c.ranks; ++i) CHECK_AT(!w.wrong[i], 1000 * (uint64_t)mode + n);
         if (w.status[c.fail_rank]) ++told[w.intact[c.fail_rank]];
     }
-    CHECK(mode == 5 && told[0] > 10 && told[1] > 10 / TEST_STRIDE);
+    CHECK(mode == 5 && told[0] > 10 / TEST_STRIDE && told[1] > 10 / TEST_STRIDE);
     shard_free_whole(&whole); shard_free_whole(&start);
 }
 /* In every call, on each rank: all get a status; weights are as they were where it says so. */
@@ -811,7 +811,7 @@ static void shard_slow_disk_is_lost(void) {
             if (mode > 3 && w.status[i]) ++told[w.intact[i]];
         }
     }
-    CHECK(mode == 6 && told[0] > 10 && told[1] > 10 / TEST_STRIDE);
+    CHECK(mode == 6 && told[0] > 10 / TEST_STRIDE && told[1] > 10 / TEST_STRIDE);
     shard_free_whole(&whole); shard_free_whole(&start);
 }
 /* A tile that is torn, or of the step before, is found when it is read, and told with its group. */
@@ -1013,6 +1013,7 @@ static void shard_simulated(void) {
     c.units = 5;
     for (waits = 0; waits < 2; ++waits) for (walks = 0; walks < 3; ++walks) for (i = 0; i < 5; ++i) for (c.stage = 0; c.stage < 4; ++c.stage) {
         static shard_timing w; memopt_shard_machine m; memopt_shard_seconds s; memopt_shard_desc d; memopt_ranks_desc r; memopt_thread_pool *pool = NULL; memopt_threads t; const uint64_t id = 1000 * (uint64_t)waits + 100 * (uint64_t)walks + 10 * i + (uint64_t)c.stage;
+        if (test_is_passed_over()) continue;
         memset(&w, 0, sizeof w); memset(&m, 0, sizeof m); memset(&r, 0, sizeof r);
         c.ranks = shapes[i][0]; c.sets = shapes[i][1]; c.walks = walks; c.bucket = walks == 2 ? c.ranks * 2048 : 300000;
         m.comm.latency = 1e-4; m.comm.bandwidth = 1e8; m.comm.waits = waits; m.replicas.latency = 2e-4; m.replicas.bandwidth = 3e7; m.uses = uses; m.step = 5e-3;
@@ -1035,7 +1036,7 @@ static void shard_simulated(void) {
         CHECK_AT(waits && c.sets == 1 ? shard_near(s.exposed, s.communication) : s.exposed <= s.communication * (1 + 1e-9), id);
         hidden += s.exposed < 0.7 * s.communication;
     }
-    CHECK(hidden > 5);
+    CHECK(hidden > 5 / TEST_STRIDE);
 }
 /* A second step gives up after some of its calls; the next one is as if it had not been. */
 /* One rank was made otherwise: every rank is told so, and by which field. */

@@ -29,7 +29,7 @@ family() { # common switches, then one line of switches a run on stdin: all the 
 }
 lean="--attention lean --head chunk:100 --mlp chunk:128 --fuse-step"
 same_bits() {
-    family "--steps 20 --threads 2" <<END
+    family "--steps 8 --threads 2" <<END
 --keep conventional
 --keep arena --head whole --attention full
 --keep every:1

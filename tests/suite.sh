@@ -1,6 +1,7 @@
 #!/bin/sh
 # suite.sh test|ci|all|simulator - print the table of checks for run.sh: `name | command` a line.
-# test: what `make test` runs, with CC and CXX. ci: a part of the matrix. all: the whole of it.
+# test: what `make test` runs, with CC and CXX. ci: a part of the matrix, thinned (TEST_STRIDE) where it takes long; with `test`
+# it is to take below 25 minutes on two cores. all: the whole matrix, every case.
 set -u
 check="sh tests/check.sh"
 header_checks() {

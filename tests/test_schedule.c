@@ -1374,6 +1374,7 @@ static void schedule_up_to(void) {
     double coarse = 0, fine = 0; uint64_t seed; size_t i; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     for (seed = 1; seed <= 40; ++seed) {
         uint64_t random = seed * 5; memopt_schedule_desc d; schedule_solved all, some; size_t full, most, m;
+        if (test_is_passed_over()) continue;
         schedule_random_chain(&schedule_now, 2 + test_below(&random, 9), &random);
         full = schedule_full_peak(&schedule_now);
         d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_ROTOR, 1024);
@@ -1391,6 +1392,7 @@ static void schedule_up_to(void) {
     for (i = 1; i <= 8; ++i) {
         memopt_schedule_desc d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 64); schedule_solved s;
         const size_t budget = 40000000 * i;
+        if (test_is_passed_over()) continue;
         if (!schedule_open(&s, &schedule_now, &d)) return;
         coarse += schedule_spend(&s, budget, &r);
         schedule_close(&s);
@@ -1659,6 +1661,7 @@ static void schedule_dear_transfers(void) {
     d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 2000);
     if (!schedule_open(&plain, &schedule_now, &d)) return;
     for (k = 0; k < sizeof cost / sizeof *cost; ++k) {
+        if (test_is_passed_over()) continue;
         d.offload.slots = MEMOPT_OFFLOAD_UNLIMITED; d.offload.write_cost = d.offload.read_cost = cost[k];
         if (!schedule_open(&dear, &schedule_now, &d)) return;
         CHECK_AT(dear.schedule->stages[5].write[0] > 0 && dear.schedule->stages[5].write[0] <= MEMOPT_I_COST_NONE, k);
@@ -1692,6 +1695,7 @@ static void schedule_huge(void) {
     d.chain.segments = segment; d.offload.overlap = 1; d.slots = 16;
     for (d.chain.count = 3900; d.chain.count <= MEMOPT_CHAIN_MAX; d.chain.count += 49)
         for (d.offload.slots = 60; d.offload.slots < 80; ++d.offload.slots) {
+            if (test_is_passed_over()) continue;
             s = memopt_schedule_bytes(&d, &bytes);
             CHECK_AT(s == (sizeof(size_t) > 4 ? MEMOPT_OK : MEMOPT_ERR_OVERFLOW), d.chain.count);
             if (!s) CHECK_AT(bytes / d.chain.count / d.chain.count > 4 * 16 * d.offload.slots, d.chain.count);

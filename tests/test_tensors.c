@@ -465,7 +465,7 @@ static void write_refuses(void) {
     REFUSES(d.error, d.count = 100000001, WRITE, MEMOPT_ERR_ARGUMENT, "tensors: count 100000001, limit 100000000");
     d.count = 3;
     CHECK(memopt_tensors_write(NULL, text, sizeof text, &bytes) == MEMOPT_ERR_ARGUMENT && bytes == 77);
-    if (big) { /* one value alone fills the limit: 25 bytes stand around it */
+    if (big && TEST_STRIDE == 1) { /* one value alone fills the limit: 25 bytes stand around it */
         memset(big, 'x', 100000000);
         big[100000000 - 25] = 0;
         d.count = 0; d.metadata_count = 1; metadata[0].value = big;

@@ -140,6 +140,49 @@ static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     bench_free(d_scratch); memopt_i_system_free(NULL, memory, bytes, 64);
 }
 
+/* States in pinned memory, against the bus: as many bytes up and down at once, and nothing else. */
+static void bench_offload(bench_card *b, const char *name, memopt_state_format format, double bytes) {
+    memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o; memopt_cuda_optim_offload away;
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); size_t object, state, scratch;
+    void *memory, *d_scratch, *d_all, *d_back, *down; cudaStream_t other; cudaEvent_t both;
+    memset(&t, 0, sizeof t); memset(&d, 0, sizeof d); memset(&run, 0, sizeof run); memset(&away, 0, sizeof away);
+    if (b->only && strncmp(name, b->only, strlen(b->only))) return;
+    t.count = BENCH_ELEMENTS; t.weights = bench_device(t.count * 4); t.gradients = bench_device(t.count * 4);
+    d.state = format; d.tensors = &t; d.tensor_count = 1;
+    bench_check(memopt_optim_bytes(&d, &object), name);
+    bench_check(memopt_optim_state_bytes(&d, 0, &state), name);
+    bench_runtime(cudaHostAlloc(&t.state, state, cudaHostAllocPortable), "cudaHostAlloc");
+    bench_runtime(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "stream");
+    memory = memopt_i_system_alloc(NULL, object, 64);
+    d_all = bench_device(state); d_back = bench_device(state);
+    bench_runtime(cudaHostAlloc(&down, state, cudaHostAllocPortable), "cudaHostAlloc");
+    bench_runtime(cudaEventCreateWithFlags(&both, cudaEventDisableTiming), "event");
+    bench_check(memopt_optim_create(&d, memory, object, &o), name);
+    bench_check(memopt_optim_state_init(o, 0), name);
+    bench_check(memopt_cuda_optim_scratch(o, &scratch), name);
+    d_scratch = bench_device(scratch);
+    bench_check(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, NULL, &away.transfer), name);
+    bench_check(memopt_cuda_optim_offload_bytes(o, &away, &away.bytes), name);
+    away.d_tiles = bench_device(away.bytes);
+    run.groups = &group; run.group_count = 1;
+    bench_pair(b, name, t.count, bytes * (double)t.count, [&] {
+        ++run.step;
+        bench_check(memopt_cuda_optim_begin(o, &run, d_scratch, scratch, b->stream), name);
+        bench_check(memopt_cuda_optim_apply_offloaded(o, &away, d_scratch, scratch, b->stream), name);
+        bench_check(memopt_cuda_optim_end(o), name);
+    }, [&] { /* all of it up, and as much down to another place; the clock's stream waits for both */
+        bench_runtime(cudaMemcpyAsync(d_all, t.state, state, cudaMemcpyHostToDevice, b->stream), "copy");
+        bench_runtime(cudaMemcpyAsync(down, d_back, state, cudaMemcpyDeviceToHost, other), "copy");
+        bench_runtime(cudaEventRecord(both, other), "event");
+        bench_runtime(cudaStreamWaitEvent(b->stream, both, 0), "event");
+    });
+    bench_free(d_back); bench_runtime(cudaFreeHost(down), "cudaFreeHost"); bench_runtime(cudaEventDestroy(both), "event");
+    bench_free(t.weights); bench_free((void *)(uintptr_t)t.gradients); bench_free(d_scratch); bench_free(d_all); bench_free(away.d_tiles);
+    bench_check(memopt_cuda_transfer_destroy(away.transfer), name);
+    bench_runtime(cudaStreamDestroy(other), "stream"); bench_runtime(cudaFreeHost(t.state), "cudaFreeHost");
+    memopt_i_system_free(NULL, memory, object, 64);
+}
+
 /* ---- gradients ---- */
 static void bench_scale(bench_card *b) {
     const size_t n = BENCH_ELEMENTS; memopt_gradient g; memopt_gradients list; size_t bytes;
@@ -266,6 +309,19 @@ static void bench_linear(bench_card *b) {
     bench_pair(b, "linear_bias_gelu_fused", n, 0,
         [&] { bench_check(memopt_cuda_linear_forward(&ops, &lively, s), "linear"); },
         [&] { bench_check(memopt_cuda_linear_forward(&ops, &plain, s), "linear"); });
+    if (ops.gemm->capability >= 89) { /* quantised and multiplied, against the product in bf16 */
+        memopt_cuda_linear_fp8 kept; memopt_fp8_scale *scales = (memopt_fp8_scale *)bench_device(3 * sizeof *scales);
+        bench_runtime(cudaMemset(scales, 0, 3 * sizeof *scales), "cudaMemset");
+        memset(&kept, 0, sizeof kept);
+        kept.d_input_scale = scales; kept.d_weight_scale = scales + 1; kept.d_gradient_scale = scales + 2; kept.delayed = 1;
+        kept.d_input = (uint8_t *)bench_device(n * n); kept.d_weights = (uint8_t *)bench_device(n * n);
+        bench_check(memopt_cuda_linear_fp8_scratch(&ops, &plain, &ops.scratch_bytes), "linear_fp8");
+        ops.d_scratch = bench_device(ops.scratch_bytes);
+        bench_pair(b, "linear_fp8_8192", n, 0,
+            [&] { bench_check(memopt_cuda_linear_forward_fp8(&ops, &plain, &kept, s), "linear_fp8"); },
+            [&] { bench_check(memopt_cuda_linear_forward(&ops, &plain, s), "linear"); });
+        bench_free(scales); bench_free(kept.d_input); bench_free(kept.d_weights); bench_free(ops.d_scratch);
+    }
     bench_bare_close(&bare); memopt_cuda_gemm_destroy(ops.gemm); free(memory); bench_free(d_workspace);
     bench_free(x); bench_free(w); bench_free(y); bench_free(bias);
 }
@@ -324,6 +380,8 @@ int main(int argc, char **argv) {
     b.d_from = (char *)bench_device(b.copy_bytes); b.d_to = (char *)bench_device(b.copy_bytes);
     bench_numbers(&b);
     for (k = 0; k < sizeof bench_optim_kinds / sizeof *bench_optim_kinds; ++k) bench_optim(&b, &bench_optim_kinds[k]);
+    bench_offload(&b, "adamw_f32_offloaded", MEMOPT_STATE_F32, 16);
+    bench_offload(&b, "adamw_8bit_offloaded", MEMOPT_STATE_8BIT, 4.0625);
     bench_scale(&b);
     bench_norms(&b, 768, MEMOPT_TYPE_BF16, "layer_norm_bf16_768", "layer_norm_back_bf16_768");
     bench_norms(&b, 4096, MEMOPT_TYPE_BF16, "layer_norm_bf16_4096", "layer_norm_back_bf16_4096");

@@ -278,7 +278,6 @@ static void cuda_fp8_layer_refused(void) {
     FORWARD(k.d_weights = k.d_input, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD(x.output = k.d_input, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD(k.d_input = (uint8_t *)(uintptr_t)x.input, MEMOPT_ERR_ARGUMENT);
-    FORWARD(memset(&x.activation, 77, sizeof x.activation), MEMOPT_ERR_ARGUMENT);
     BACKWARD(k.d_gradient_scale = NULL, MEMOPT_CUDA_ERR_NULL);
     BACKWARD(k.d_input = NULL, MEMOPT_CUDA_ERR_NULL);
     BACKWARD(k.d_weights = NULL, MEMOPT_CUDA_ERR_NULL);

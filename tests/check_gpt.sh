@@ -569,10 +569,10 @@ resumes() { # the weights of a run that never stopped, whatever the switches, an
 --layers 1 --batch 2 --keep conventional --optimizer lion
 --layers 1 --batch 2 --optimizer adafactor --clip 0.5 --model vit
 END
-    for other in "--optimizer lion" "--optimizer adamw" "--seed 2"; do # some of Adam's states would fit others, too
+    for other in "--optimizer lion" "--optimizer adamw" "--seed 2" "--heads 2" "--width 64" "--weights f32"; do # some of Adam's states would fit others, too; heads have no shape
         # shellcheck disable=SC2086
         gpt --layers 2 --batch 2 --weights bf16 --optimizer adamw8 $other --steps 10 --resume "$work/run2" >"$work/said" 2>&1 && fail "resumed with $other"
-        grep -q "it was saved with --optimizer adamw8 --seed 1, which are to stay" "$work/said" || fail "$other: $(cat "$work/said")"
+        grep -q "run2: it was saved with .*--heads 4 .*--weights bf16 --optimizer adamw8 --seed 1, which are to stay" "$work/said" || fail "$other: $(cat "$work/said")"
     done
     # a step each on other ranks, in other stages, with and without slow tiers
     for kind in "--optimizer adamw8 --weights bf16 --clip 0.5" "--optimizer lion16 --weights split" "--optimizer adafactor"; do
@@ -626,6 +626,43 @@ END
     # shellcheck disable=SC2086
     gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     [ "$(field weights_hash)" = "$want" ] || fail "other weights after Ctrl-C"
+}
+saves_refused() { # before the first step, and nothing is left; a save that fails later costs no step
+    small="--layers 1 --width 64 --context 32 --batch 2 --steps 1000000 --save"
+    echo text >"$work/file"
+    gpt --layers 1 --steps 1 --save "$work/taken" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    while IFS=: read -r text line; do
+        # shellcheck disable=SC2086
+        gpt $small $line >"$work/said" 2>&1; [ $? = 1 ] || fail "not refused: $line: $(cat "$work/said")"
+        grep -q "^train_gpt: .*--save .*$text" "$work/said" || fail "no reason that says \"$text\": $(cat "$work/said")"
+    done <<END
+a run was saved there; --resume $work/taken goes on:$work/taken
+a run was saved there; --resume $work/taken goes on:$work/taken --ranks 2 --resume $work/taken/../taken --layers 1 --width 128 --context 128
+could not be listed:$work/file
+cannot be made or written into:$work/none/run
+cannot be made or written into:$work/none/run --ranks 2
+END
+    [ "$(cd "$work" && echo *)" = "file said taken" ] && [ "$(ls -A "$work/taken")" = gen-1-step-1 ] || fail "something is left"
+    mkdir "$work/disk"
+    mount -t tmpfs -o size=2m none "$work/disk" 2>/dev/null || { echo "no small disk without root's rights"; return; }
+    trap 'umount "$work/disk"; rm -rf "$work"' EXIT
+    # shellcheck disable=SC2086
+    gpt $small "$work/disk" --save-every 1000 >"$work/said" 2>&1 && fail "no disk is full"
+    grep -q "the disk has no room for the run's saves, .* MB" "$work/said" || fail "$(cat "$work/said")"
+    [ -z "$(ls -A "$work/disk")" ] || fail "something is left: $(ls -A "$work/disk")"
+    mount -o remount,size=8m "$work/disk"
+    for ranks in "" "--ranks 2"; do
+        # shellcheck disable=SC2086
+        timeout 300 build/train_gpt $small "$work/disk" --save-every 10 $ranks >"$work/out" 2>"$work/said" & id=$!
+        until [ -e "$work/disk/gen-2-step-20" ] || ! kill -0 $id; do sleep 0.05; done
+        dd if=/dev/zero of="$work/disk/filler" bs=64k >"$work/dd" 2>&1
+        until grep -q "is not saved: save: .*; step [0-9]*0 is, and the training goes on" "$work/said" || ! kill -0 $id; do sleep 0.05; done
+        rm "$work/disk/filler"
+        kill -TERM $id; wait $id || fail "it ended: $(cat "$work/said")"
+        grep -q "stopped and saved after step" "$work/said" || fail "not saved in the end: $(cat "$work/said")"
+        rm -rf "$work"/disk/*
+        echo "a full disk costs no step: $ranks"
+    done
 }
 newest() { # the step of the newest save; 0: there is none
     for save in "$work"/killed/gen-*; do echo "$save"; done | grep -v '\.[a-z]*$' | sed -n 's/.*gen-\([0-9]*\)-step-\([0-9]*\)$/\1 \2/p' | sort -n | tail -n 1 | awk '{ step = $2 } END { print step + 0 }'

@@ -1,7 +1,8 @@
 /* saves.h - a run that goes on where it was stopped: --save, --save-every, --resume, and Ctrl-C. What decides the next
    bit is saved: weights and states, the loss scale, and the number of the step, from which batches, noise and dropout
    follow. So a run that was stopped ends with the weights of one that never was. Each rank saves its part; a run may go
-   on with other --ranks and --stage, with or without --offload: only --units, --optimizer and --seed are to stay. */
+   on with other --ranks and --stage, with or without --offload. Model, --weights, --optimizer and --seed are to stay;
+   --batch, --accumulate, --units and --data decide the bits and are the user's. */
 #ifndef GPT_SAVES_H
 #define GPT_SAVES_H
 #include <signal.h>
@@ -12,16 +13,16 @@ typedef struct saves {
     memopt_save_item *items;
     char   (*names)[32];
     uint64_t step, first;  /* done so far; when this process began */
-    char   switches[200], same[64];
+    uint64_t saved;        /* the step of the last save that is there */
+    char   switches[200], same[256];
     memopt_tensor_metadata texts[2];
 } saves;
 
-static volatile sig_atomic_t saves_stop; /* Ctrl-C was pressed */
+static volatile sig_atomic_t saves_stop; /* Ctrl-C was pressed, or a queue of jobs ends this one (SIGTERM) */
 
 static void saves_ask(int number) {
-    (void)number;
     saves_stop = 1;
-    signal(SIGINT, SIG_DFL); /* a second one ends at once */
+    signal(number, SIG_DFL); /* a second one ends at once */
 }
 
 static void saves_add(saves *s, const char *name, memopt_tensor_type type, uint64_t count, void *bytes) {
@@ -33,11 +34,26 @@ static void saves_add(saves *s, const char *name, memopt_tensor_type type, uint6
     item->data = bytes;
 }
 
-/* What there is to save. The switches stand in the save for people; which of them may change is theirs to know, but for
-   the optimizer, which has other states, and the seed. */
+/* What a run that goes on has to share with the one that was saved, heads among it, which no tensor's shape tells. */
+static void saves_describe(const options *o, char *text, size_t capacity) {
+    static const int same[] = { ON_MODEL, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_WEIGHTS, ON_OPTIMIZER,
+                                ON_SEED };
+    char value[32];
+    size_t i;
+
+    text[0] = 0;
+    for (i = 0; i < sizeof same / sizeof *same; ++i) {
+        options_value(o, same[i], value, sizeof value);
+        options_add(text, capacity, i ? " --" : "--");
+        options_add(text, capacity, switch_rows[same[i]].name);
+        options_add(text, capacity, " ");
+        options_add(text, capacity, value);
+    }
+}
+
+/* What there is to save. All switches stand in the save for people. */
 static int saves_list(saves *s, engine *e, const options *o) {
     const size_t tensors = e->m.tensor_count;
-    char optimizer[32];
     size_t i;
 
     s->items = (memopt_save_item *)calloc(tensors * MEMOPT_SAVE_OPTIM_ITEMS + 2, sizeof *s->items);
@@ -52,8 +68,7 @@ static int saves_list(saves *s, engine *e, const options *o) {
     saves_add(s, "step", MEMOPT_TENSOR_U64, 1, &s->step);
     saves_add(s, "scaler", MEMOPT_TENSOR_U8, sizeof e->scaler, &e->scaler);
     options_describe(o, s->switches, sizeof s->switches);
-    options_value(o, ON_OPTIMIZER, optimizer, sizeof optimizer);
-    snprintf(s->same, sizeof s->same, "--optimizer %s --seed %llu", optimizer, (unsigned long long)o->seed);
+    saves_describe(o, s->same, sizeof s->same);
     s->texts[0].key = "switches";
     s->texts[0].value = s->switches;
     s->texts[1].key = "same";
@@ -65,13 +80,19 @@ static int saves_list(saves *s, engine *e, const options *o) {
     return 0;
 }
 
-/* Another optimizer would find some of its states, and another seed other batches. */
 static int saves_differ(const saves *s, engine *e, const options *o, const memopt_saved *saved) {
     const char *same = memopt_saved_value(saved, "same");
 
     if (!same || !strcmp(same, s->same)) return 0;
     snprintf(e->message, sizeof e->message, "--resume %s: it was saved with %s, which are to stay.", o->resume, same);
     return 1;
+}
+
+static int saves_said(engine *e, const char *name, const char *path, memopt_status status) {
+    char what[280];
+
+    snprintf(what, sizeof what, "--%s %s", name, path);
+    return said(e, what, status);
 }
 
 static int saves_resume(saves *s, engine *e, const options *o) {
@@ -92,10 +113,71 @@ static int saves_resume(saves *s, engine *e, const options *o) {
     if (!status) status = memopt_scaler_check(&e->scaler);
     if (!status && s->shard) status = memopt_shard_share(s->shard);
     else if (!status && e->tape) status = memopt_tape_seek(e->tape, s->step * o->accumulate);
-    if (said(e, "--resume", status)) return 1;
+    if (saves_said(e, "resume", o->resume, status)) return 1;
     if (s->step < o->steps) return 0;
     snprintf(e->message, sizeof e->message, "--resume %s: %llu steps are done; give --steps with more of them.", o->resume,
              (unsigned long long)s->step);
+    return 1;
+}
+
+/* Another run's saves are not pushed out. Damaged ones are saves, too: ERR_STATE alone says that there are none. */
+static int saves_taken(saves *s, engine *e, const options *o) {
+    memopt_saved *saved = NULL;
+    memopt_status status;
+
+    s->desc.path = o->save;
+    status = memopt_saved_open(&s->desc, &saved);
+    memopt_saved_close(saved);
+    if (status == MEMOPT_ERR_STATE) return 0;
+    if (status) return saves_said(e, "save", o->save, status);
+    snprintf(e->message, sizeof e->message, "--save %s: a run was saved there; --resume %s goes on with it, or name "
+             "another directory.", o->save, o->save);
+    return 1;
+}
+
+/* Bytes on the disk until the run ends: two saves stay, and a third is written beside them. */
+static uint64_t saves_room(const saves *s, const options *o) {
+    const uint64_t count = o->save_every ? (o->steps - s->step - 1) / o->save_every + 1 : 1;
+    uint64_t bytes = 4096;
+    size_t i;
+
+    for (i = 0; i < s->desc.item_count; ++i)
+        bytes += s->items[i].count * (memopt_tensor_type_bits(s->items[i].type) / 8);
+    return bytes * (s->saved ? 1 : count < 3 ? count : 3);
+}
+
+/* What would keep a save from being written is told before the first step: an empty file of that room is made. */
+static memopt_status saves_try(const saves *s, const options *o) {
+    memopt_host host;
+    const memopt_files *f = &host.files;
+    char path[1024];
+    void *file = NULL;
+    memopt_status status = memopt_host_resolve(NULL, &host), closed;
+
+    if (status || (size_t)snprintf(path, sizeof path, "%s/room", o->save) >= sizeof path) return MEMOPT_ERR_ARGUMENT;
+    status = f->make_dir_fn(f->user, o->save);
+    if (status && status != MEMOPT_ERR_STATE) return status;
+    status = f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, &file);
+    if (status) return status;
+    status = f->reserve_fn(f->user, file, saves_room(s, o));
+    closed = f->close_fn(f->user, file);
+    if (!status) status = closed;
+    closed = f->remove_fn(f->user, path);
+    return status ? status : closed;
+}
+
+static int saves_begin(saves *s, engine *e, const options *o) {
+    memopt_status status;
+
+    if (o->resume && !strcmp(o->save, o->resume)) s->saved = s->step;
+    else if (saves_taken(s, e, o)) return 1;
+    if (memopt_comm_get_stats(s->desc.comm).rank) return 0;
+    status = saves_try(s, o);
+    if (!status) return 0;
+    if (status == MEMOPT_ERR_MEMORY) snprintf(e->message, sizeof e->message, "--save %s: the disk has no room for the "
+        "run's saves, %.1f MB: make some, or save elsewhere.", o->save, (double)saves_room(s, o) / 1e6);
+    else snprintf(e->message, sizeof e->message, "--save %s: the directory cannot be made or written into: make those "
+        "above it, look at its permissions, or name another.", o->save);
     return 1;
 }
 
@@ -106,7 +188,10 @@ static int saves_open(saves *s, engine *e, const options *o, memopt_shard *shard
     if (!o->save && !o->resume) return 0;
     if (saves_list(s, e, o) || (o->resume && saves_resume(s, e, o))) return 1;
     s->first = s->step;
-    if (o->save) signal(SIGINT, saves_ask);
+    if (!o->save) return 0;
+    if (saves_begin(s, e, o)) return 1;
+    signal(SIGINT, saves_ask);
+    signal(SIGTERM, saves_ask);
     return 0;
 }
 
@@ -115,14 +200,31 @@ static void saves_close(saves *s) {
     free(s->names);
 }
 
-/* A step is done: save where that is due. stops: Ctrl-C was pressed, on any rank. */
+/* A save failed, and there will be another: the disk may have room by then. */
+static void saves_failed(const saves *s, engine *e, const options *o) {
+    char why[256];
+
+    if (memopt_error_text(&e->error, why, sizeof why, NULL)) snprintf(why, sizeof why, "it failed");
+    fprintf(stderr, "train_gpt: --save %s: step %zu is not saved: %s; ", o->save, (size_t)s->step, why);
+    if (s->saved) fprintf(stderr, "step %zu is, and the training goes on\n", (size_t)s->saved);
+    else fprintf(stderr, "no step is, and the training goes on\n");
+}
+
+/* A step is done: save where that is due. stops: Ctrl-C was pressed, on any rank. All ranks fail together. */
 static int saves_after(saves *s, engine *e, const options *o, size_t done, int stops) {
+    const int ends = stops || done == o->steps;
+    const int tells = !memopt_comm_get_stats(s->desc.comm).rank;
+    memopt_status status;
+
     s->step = done;
-    if (!o->save || !(stops || done == o->steps || (o->save_every && done % o->save_every == 0))) return 0;
+    if (!o->save || !(ends || (o->save_every && done % o->save_every == 0))) return 0;
     s->desc.path = o->save;
     s->desc.step = done;
-    if (said(e, "--save", memopt_save_write(&s->desc))) return 1;
-    if (stops && !memopt_comm_get_stats(s->desc.comm).rank)
+    status = memopt_save_write(&s->desc);
+    if (!status) s->saved = done;
+    else if (ends) return saves_said(e, "save", o->save, status);
+    else if (tells) saves_failed(s, e, o);
+    if (stops && tells)
         fprintf(stderr, "train_gpt: stopped and saved after step %zu; --resume %s goes on\n", done, o->save);
     return 0;
 }

@@ -641,7 +641,7 @@ static void advise_small_products(void) {
     }
 }
 static void advise_threads(void) { /* four cores as one rank are one processor with four times as much */
-    memopt_advise_desc d = advise_on(advise_gpt(2, 512, 4), 4, 1), one; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
+    memopt_advise_desc d = advise_on(advise_gpt(2, 384, 4), 4, 1), one; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
     static memopt_advise_result r; memopt_error why; char line[300]; size_t i, several = 0; uint64_t least;
     d.model.vocabulary = 1000; d.model.length = d.model.positions = 128; d.batch = 8;
     d.machine.of_host = d.machine.most_threads = 4; d.machine.multiprocessors = 1; d.machine.reserve = 1000; d.machine.host_memory = 1000000000;

@@ -371,6 +371,33 @@ static int sync_folder(tuner *t, const char *path) {
     return s != MEMOPT_ERR_UNSUPPORTED && failed(t, folder, s);
 }
 
+static int beside_out(tuner *t, const options *o, char *path, size_t capacity) {
+    if (snprintf(path, capacity, "%s.tmp", o->out) < (int)capacity) return 0;
+    return refuse(t, "the name OUT is too long");
+}
+
+/* Before the hours of training: can OUT be made, and is there room for as much as MODEL takes? Nothing is left. */
+static int try_out(tuner *t, const options *o) {
+    const memopt_files *files = &t->host.files;
+    const memopt_status made = files->make_dir_fn(files->user, o->out);
+    char path[1024];
+    void *file = NULL;
+    uint64_t bytes = 0;
+    memopt_status s;
+
+    if (made == MEMOPT_OK) (void)files->remove_fn(files->user, o->out);
+    if (made == MEMOPT_ERR_STATE) return refuse(t, "%s is a directory: give OUT the name of a file", o->out);
+    if (beside_out(t, o, path, sizeof path) || failed(t, o->model, files->size_fn(files->user, t->input, &bytes))) return 1;
+    s = files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &file);
+    if (s) return refuse(t, "%s: cannot be made: look for its folder, and whether you may write there", path);
+    s = files->reserve_fn(files->user, file, bytes);
+    if (s == MEMOPT_ERR_MEMORY) (void)refuse(t, "%s: the disk has no room for %.1f MB", path, (double)bytes / 1e6);
+    (void)failed(t, path, s);
+    (void)failed(t, path, files->close_fn(files->user, file));
+    (void)failed(t, path, files->remove_fn(files->user, path));
+    return t->message[0] != 0;
+}
+
 /* To a name of its own first: what OUT was before stays until the new one is whole. */
 static int save(tuner *t, const options *o) {
     const memopt_files *files = &t->host.files;
@@ -381,8 +408,7 @@ static int save(tuner *t, const options *o) {
     int wrong = !header;
 
     if (wrong) (void)refuse(t, "no memory");
-    if (!wrong && snprintf(path, sizeof path, "%s.tmp", o->out) >= (int)sizeof path)
-        wrong = refuse(t, "the name OUT is too long");
+    if (!wrong) wrong = beside_out(t, o, path, sizeof path);
     if (!wrong) wrong = failed(t, path, files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &file));
     if (file) {
         wrong = save_all(t, o, file, path, list, header, bytes);
@@ -556,7 +582,7 @@ static int work(tuner *t, const options *o) {
     if (failed(t, "The host", memopt_host_resolve(NULL, &t->host))) return 1;
     if (failed(t, o->model, memopt_tensors_open(NULL, o->model, &t->header, &t->error))
         || failed(t, o->model, files->open_fn(files->user, o->model, MEMOPT_OPEN_READ, &t->input))) return 1;
-    if (read_shape(t, o) || open_tables(t) || check_model(t) || open_text(t, o) || open_memory(t, o, 0)) return 1;
+    if (read_shape(t, o) || open_tables(t) || check_model(t) || open_text(t, o) || try_out(t, o) || open_memory(t, o, 0)) return 1;
     printf("%lu layers, width %lu, %lu heads, vocabulary %lu: %.1f million parameters\n", (unsigned long)t->layers,
            (unsigned long)t->shape.width, (unsigned long)t->shape.heads, (unsigned long)t->shape.vocabulary,
            (double)t->weights / 4e6);

@@ -241,6 +241,7 @@ def check_refusals(text):
     def refused(words, path, *arguments, text=text, out=old, limit=None):
         result = run(path, text, out, *(arguments or ["--steps", 1, *SWITCHES]), limit=limit)
         assert result.returncode in (1, 2) and words in result.stderr, (words, result)
+        assert "step 1 " not in result.stdout, (words, "is told after training")
         with open(old, "rb") as file:
             assert file.read() == b"what was there", words
         assert set(os.listdir(".")) <= files | {"bad", "short", "short.u16"}, os.listdir(".")
@@ -286,8 +287,10 @@ def check_refusals(text):
     refused("is the least", path, *SWITCHES, "--memory", 1000)
     refused("MB left", path, *SWITCHES[:4], "--batch", (1 << 28) // 12, "--context", 12)
     refused("more than 2^28", path, *SWITCHES[:4], "--batch", (1 << 28) // 12 + 1, "--context", 12)
-    refused("none/out.tmp: ", path, out="none/out")
-    refused("old.tmp: ", path, limit=4096)
+    refused("none/out.tmp: cannot be made", path, out="none/out")
+    refused("old.tmp: the disk has no room for", path, limit=4096)
+    refused(". is a directory", path, out=".")
+    refused("the name OUT is too long", path, out="x" * 1100)
     refused("usage: ", path, "--steps")
     for switch in ("--steps x", "--steps -1", "--batch 0", "--threads 0", "--rate nan", "--rate 2", "--layers 3", "--memory 1M1", "--heads 1e99"):
         refused("usage: ", path, *switch.split())

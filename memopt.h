@@ -17962,7 +17962,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.grad = k->gradient_bytes;
     p.back = k->waiting > j ? at - k->waiting_at - j : 0;
     p.weights = (char *)t->weights + at * p.wide;
-    p.extra = (char *)t->extra + (t->extra ? 2 * at : 0);
+    p.extra = t->extra ? (char *)t->extra + 2 * at : NULL;
     p.gradients = (const char *)t->gradients + at * p.grad;
     p.codes_m = (uint8_t *)k->view.moment[!one] + at; /* of a moment that is not kept: the other's, only fetched */
     p.codes_v = (uint8_t *)k->view.moment[two] + at;

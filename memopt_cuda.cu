@@ -13097,7 +13097,7 @@ PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, siz
     const size_t at = (sequence * t.heads + head) * t.length + (size_t)row;
 
     if (row >= used) return make_float2(0, 0);
-    return make_float2(-t.statistics[at] * (t.scale * MEMOPT_I_CUDA_LOG2_E), t.means[at]);
+    return make_float2(memopt_i_times(t.statistics[at], t.scale * -MEMOPT_I_CUDA_LOG2_E), t.means[at]);
 }
 
 /* Scores become probabilities, and their gradients, which were those of probabilities, what belongs to scores. COLUMNS:

@@ -259,7 +259,9 @@ static int work(model *m, const options *o) {
     reopen = o->keep && is_file(path);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
-    wrong = is_there(m, reopen) || plan_by_time(m, scratch, &t.r);
+    wrong = is_there(m, reopen);
+    if (!wrong) fputs("the disk and a layer of this size are measured; without matrix units that takes minutes\n", stderr);
+    wrong = wrong || plan_by_time(m, scratch, &t.r);
     tell_needs(m);
     fflush(stdout);
     wrong = wrong || rehearse(m, scratch, &t.few) || tell_time(m, reopen, &t);

@@ -214,6 +214,7 @@ END
     refused 2 "overhead:33" --offload activations --keep every:2
     refused 2 "stage 3" --offload weights --stage 2
     refused 2 "leave --offload" --offload states --ladder
+    refused 1 "--offload to $work/none: store: path cannot be opened" --layers 1 --offload states="$work/none"
     refused 2 "leave" --ranks 2 --ladder
     refused 2 "--units" --ranks 2 --accumulate 4
     refused 2 "leave" --ranks 2 --keep conventional

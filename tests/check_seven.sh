@@ -63,6 +63,7 @@ for bad in "--layers 0" "--layers x" "--layers" "--what" "--memory 3T" "--rate 2
 done
 "$program" --help >"$work/out" || fail "--help"
 run --dry-run || fail "--dry-run"
+grep -q "^the disk and a layer of this size are measured" "$work/said" || fail "measured without a word"
 grep -q '^a step   reads' "$work/out" && grep -q '^time ' "$work/out" || fail "--dry-run tells too little"
 ! grep -q '^step' "$work/out" || fail "--dry-run trains"
 grep -q '^  *from [0-9.]* to [0-9.]* s the first' "$work/out" && fail "three layers are rehearsed"

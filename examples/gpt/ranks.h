@@ -212,19 +212,20 @@ static void rank_offload_tape(const rank *r, memopt_tape_desc *d) {
 static int rank_open_store(rank *r, const char *name, memopt_store_desc *d, rank_report *told, memopt_store **out) {
     memopt_store_sizes sizes = { 0 };
     memopt_host host = { 0 };
-    char path[1024];
+    char path[1024], what[280];
     int wrong;
 
+    snprintf(what, sizeof what, "--offload to %s", r->o.offload_to ? r->o.offload_to : "host");
     if (r->ops.threads) host.threads = *r->ops.threads; /* they make checksums, too */
     d->host = &host;
     snprintf(path, sizeof path, "%.1000s/train_gpt.%zu.%s", r->o.offload_to ? r->o.offload_to : "", r->number, name);
     d->aligned = 1;
     d->path = r->o.offload_to ? path : NULL;
     d->error = &r->e.error;
-    wrong = said(&r->e, "The store", memopt_store_bytes(d, &sizes));
+    wrong = said(&r->e, what, memopt_store_bytes(d, &sizes));
     told->slow_room += d->path ? sizes.disk : sizes.memory;
     told->slow_memory += d->path ? sizes.memory : 0;
-    if (out) wrong = wrong || said(&r->e, "The store", memopt_store_create(d, out));
+    if (out) wrong = wrong || said(&r->e, what, memopt_store_create(d, out));
     d->host = NULL;
     return wrong;
 }

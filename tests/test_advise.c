@@ -749,6 +749,25 @@ static void advise_own_chain(void) {
         CHECK(memopt_advise_solve(&d, &r) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && strstr(line, "saved_bytes 1, at least output_bytes"));
 }
 
+/* Segments that are alike for several threads, and all different for one: the solver's table is then the larger one. */
+static memopt_status advise_alike_chain(void *user, const memopt_advise_choice *o, memopt_segment *segments, size_t *input_bytes, memopt_error *error) {
+    size_t i;
+    (void)user; (void)error;
+    for (i = 0; i < 40; ++i) {
+        segments[i].output_bytes = segments[i].grad_bytes = 1024; segments[i].saved_bytes = 4096 + (o->threads == 1 ? 64 * i : 0);
+        segments[i].forward_cost = segments[i].backward_cost = 1e-3;
+    }
+    *input_bytes = 1024;
+    return MEMOPT_OK;
+}
+static void advise_memory(void) { /* what is told is the most of all numbers of threads */
+    static memopt_shard_tensor t[1]; static memopt_advise_result r; test_faults f; memopt_host host = test_host(&f); memopt_advise_desc d = advise_tiny();
+    memset(&f, 0, sizeof f); memset(&d.model, 0, sizeof d.model);
+    t[0].count = 1000; d.model.chain_fn = advise_alike_chain; d.model.segment_count = 40; d.model.tensors = t; d.model.tensor_count = 1;
+    d.machine.processors = d.machine.of_host = d.machine.most_threads = 2; d.machine.local.bandwidth = 1e9; d.machine.memory = 10000000; d.batch = 1; d.host = &host;
+    CHECK(memopt_advise_solve(&d, &r) == MEMOPT_OK && r.memory <= f.peak_bytes && f.peak_bytes < r.memory + 4000 && !f.live_blocks);
+}
+
 /* ---- answers ---- */
 static void advise_answers(void) {
     static memopt_advise_result r; memopt_advise_desc d; memopt_error why; char line[300]; clock_t begin; size_t n; memopt_advise_choice o;
@@ -1117,7 +1136,7 @@ static void advise_machine_text(void) {
 void test_advise(void);
 void test_advise(void) {
     RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_waits);
-    RUN(advise_exhaustive); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
+    RUN(advise_exhaustive); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_memory); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
     RUN(advise_dimensions); RUN(advise_rates); RUN(advise_cuts);
     RUN(advise_calibrated); RUN(advise_trial_refusals); RUN(advise_machine_text);
 }

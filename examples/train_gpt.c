@@ -191,19 +191,11 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 #include "gpt/saves.h"
 
 /* ---- what is there before a plan ---- */
-static void run_in_turn(void *user, size_t chunks, memopt_task_fn *fn, void *task) {
-    size_t i;
-    (void)user;
-    for (i = 0; i < chunks; ++i) fn(task, i, 0);
-}
 /* Workers and the product. 0: fine; else a message. */
 static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads *threads, memopt_ops *ops,
                     char *message, size_t capacity) {
     memset(ops, 0, sizeof *ops);
-    if (o->threads > 1 && o->ranks && o->dry_run) { /* a plan only asks how many there are */
-        threads->run_fn = run_in_turn; threads->worker_count = (int)o->threads;
-        ops->threads = threads;
-    } else if (o->threads > 1) {
+    if (o->threads > 1) {
         const memopt_status s = memopt_thread_pool_create(NULL, (int)o->threads, pool);
         if (s) {
             snprintf(message, capacity, "No pool of %zu threads (%s): give fewer --threads%s.", o->threads,

@@ -231,15 +231,16 @@ static int look_beside(const options *o, const memopt_ops *ops, beside *b, char 
 
 /* ---- a whole run ---- */
 static int train_from(engine *e, const options *o, data *d, outcome *out, saves *s) {
-    const size_t first = (size_t)s->first; size_t i; double since, worked, begin, begun;
+    const size_t first = (size_t)s->first; size_t i; int stops = 0; double since, worked, begin, begun;
     since = now(); worked = seconds_worked();
-    for (i = first; i < o->steps && !saves_stop; ++i) {
+    for (i = first; i < o->steps && !stops; ++i) {
         if (step(e, o, d, i)) return 1;
         outcome_loss(out, e->m.loss);
         progress(e, o, i + 1 - first, i + 1, now() - since);
         begin = now(); begun = seconds_worked(); /* which is not training */
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(e, o, d, out)) return 1;
-        if (saves_after(s, e, o, i + 1, saves_stop)) return 1;
+        stops = saves_stop; /* once: one that comes while this is saved ends the run after the next step, saved, too */
+        if (saves_after(s, e, o, i + 1, stops)) return 1;
         since += now() - begin; worked += seconds_worked() - begun;
     }
     out->seconds_per_step = (now() - since) / (double)(i - first);

@@ -22,7 +22,7 @@ static volatile sig_atomic_t saves_stop; /* Ctrl-C was pressed, or a queue of jo
 
 static void saves_ask(int number) {
     saves_stop = 1;
-    signal(number, SIG_DFL); /* a second one ends at once */
+    signal(number, number == SIGINT ? SIG_DFL : saves_ask); /* a second Ctrl-C ends at once; queues send SIGTERM twice */
 }
 
 static void saves_add(saves *s, const char *name, memopt_tensor_type type, uint64_t count, void *bytes) {

@@ -17962,7 +17962,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.grad = k->gradient_bytes;
     p.back = k->waiting > j ? at - k->waiting_at - j : 0;
     p.weights = (char *)t->weights + at * p.wide;
-    p.extra = t->extra ? (char *)t->extra + 2 * at : NULL;
+    p.extra = t->extra ? (char *)t->extra + 2 * at : p.weights; /* counted on where there is none, too */
     p.gradients = (const char *)t->gradients + at * p.grad;
     p.codes_m = (uint8_t *)k->view.moment[!one] + at; /* of a moment that is not kept: the other's, only fetched */
     p.codes_v = (uint8_t *)k->view.moment[two] + at;
@@ -39219,7 +39219,6 @@ static void memopt_i_onebit_before(memopt_i_onebit_block *b) {
 static void memopt_i_onebit_input(memopt_i_onebit_block *b) {
     const memopt_onebit *o = b->o;
     const memopt_i_onebit_part *t = b->part;
-    const float *sum = o->is_first ? b->zeros : o->state.sum + b->at;
 
     if (o->stage == MEMOPT_I_ONEBIT_GRADIENT) {
         MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->c, b->zeros, 0, b->gradients, t->factor, 1, b->n));
@@ -39228,7 +39227,7 @@ static void memopt_i_onebit_input(memopt_i_onebit_block *b) {
         MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->c, b->momentum, t->b1, b->gradients, t->g1, t->scaling, b->n));
     } else {
         memopt_i_onebit_before(b);
-        memcpy(b->sum, sum, b->n * sizeof *sum);
+        memcpy(b->sum, o->is_first ? b->zeros : o->state.sum + b->at, b->n * sizeof *b->sum);
         MEMOPT_I_DISPATCH(o->level, onebit_local, (b->momentum, b->sum, b->gradients, b->second, t->b1, t->g1, t->rate,
                                                    b->n));
         memcpy(b->c, b->sum, b->n * sizeof *b->c);

@@ -502,9 +502,11 @@ static inline size_t finding_seats(const findings *f, finding_seat *seats) { /* 
 
     for (i = 0; i < f->value_count; ++i) {
         const finding_value *v = &f->values[i];
-        const trace_touch *end = &x[v->touch + v->touch_count - 1];
+        const trace_touch *end;
 
-        if (!v->touch_count || end->write || f->kinds[v->buffer] == FINDING_KEPT) continue;
+        if (!v->touch_count || f->kinds[v->buffer] == FINDING_KEPT) continue;
+        end = &x[v->touch + v->touch_count - 1];
+        if (end->write) continue;
         seats[count].mark = end->mark;
         seats[count].size = f->items[i].size;
         seats[count].first = v->first;

@@ -44782,7 +44782,7 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
         d.error = &why;
         s = memopt_shard_plan(&d, &p->bytes);
         p->known = s ? -1 : 1;
-        if (s == MEMOPT_ERR_MEMORY || (s && !x->why.status)) x->why = why;
+        if (s) x->why = why;
         if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_failed(x);
     }
     return p->known > 0 ? &p->bytes : NULL;
@@ -45190,7 +45190,7 @@ static void memopt_i_advise_tell_needs(memopt_i_advise_search *g) {
 
     out->needs = given;
     out->never = !memopt_i_advise_fits(g, 7);
-    if (out->never || memopt_i_advise_fits(g, given)) return;
+    if (out->never) return;
     out->needs = 7;
     for (more = 0; more < 8; ++more) {
         const unsigned may = given | more;

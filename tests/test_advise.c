@@ -377,6 +377,13 @@ static void advise_seconds_by_hand(void) { /* an MLP's products at a tenth of th
     d.machine.multiprocessors = 0; o.mlp_chunk = 512; /* the MLP once more */
     a = advise_priced(&d, &o);
     CHECK(fabs(a.seconds.products / (want + 2 * 2 * 2 * tokens * 8 * h * h / 1e10) - 1) < 1e-12);
+    d.model.gated = 1; o.mlp_chunk = 0; /* a third matrix */
+    a = advise_priced(&d, &o);
+    CHECK(fabs(a.seconds.products / (want + 2 * 2 * 3 * 2 * tokens * 4 * h * h / 1e10) - 1) < 1e-12);
+    d.model.gated = 0; d.machine.processors = d.machine.of_host = 2; o.stage = 2; o.micro_batch = 1; /* two rounds: units are added onto sums */
+    a = advise_priced(&d, &o);
+    want = (28.0 + 2 * (8 + 4)) * (2 * (12 * h * h + 13 * h) + 116 * h + 2 * h) / 2 / 1e9;
+    CHECK(a.choice.rounds == 2 && fabs(a.seconds.passes / want - 1) < 1e-12);
 }
 static void advise_batches(void) { /* of 5 sequences by twos: 6, where that is allowed */
     memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_BF16, MEMOPT_STATE_8BIT, 2); memopt_advice a; static memopt_advise_result r;
@@ -922,7 +929,9 @@ static void advise_dimensions(void) {
     CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_OK && x.width.after == 800 && x.width.refused == 1600);
     m.width = 64; m.heads = 2; device.multiple = SIZE_MAX / 2 + 1; /* twice that is 0 */
     CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
-    device.multiple = SIZE_MAX; m.heads = 4;
+    m.heads = 4; device.multiple = SIZE_MAX / 4 + 2; /* four times that is 4 */
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
+    device.multiple = SIZE_MAX;
     CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
     device.multiple = 64; m.vocabulary = SIZE_MAX;
     CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);

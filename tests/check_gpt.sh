@@ -278,6 +278,9 @@ END
     # the largest batch of ranks: found by plans alone, trained once
     timeout 300 build/train_gpt --layers 1 --width 32 --heads 2 --context 32 --steps 2 --ranks 2 --fit 4M >"$work/said" 2>&1 || fail "--fit --ranks: $(cat "$work/said")"
     [ "$(grep -c '^step 1/2 ' "$work/said")" = 1 ] || fail "--fit --ranks does not train once: $(cat "$work/said")"
+    # several threads of several ranks are planned, too: they wait for each other
+    timeout 100 build/train_gpt --layers 1 --width 32 --heads 2 --context 32 --steps 2 --ranks 2 --threads 2 --advise 8M >"$work/said" 2>&1 ||
+        fail "--advise --ranks --threads: $(cat "$work/said")"
     # processors dealt to ranks and threads: as many in all, the same bits, within the budget together; times decide
     dealt="--layers 1 --width 32 --heads 2 --context 32 --batch 1 --steps 2 --weights f32 --optimizer adamw --attention full --mlp whole --head whole"
     # shellcheck disable=SC2086

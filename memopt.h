@@ -44097,7 +44097,7 @@ typedef struct memopt_i_advise {
     size_t threads;
     memopt_i_checks *c;
     memopt_host host;
-    memopt_error why;        /* of a part that is asked; of shards that cannot be, the first */
+    memopt_error why;        /* of a part that is asked; of shards that cannot be, the last */
     size_t bytes;            /* of the object */
     size_t memory;           /* and of a solver's table beside it */
     size_t segment_count, tensor_count, group_count, use_count, capacity; /* of a schedule's actions */

@@ -154,7 +154,7 @@ static memopt_status saves_try(const saves *s, const options *o) {
     void *file = NULL;
     memopt_status status = memopt_host_resolve(NULL, &host), closed;
 
-    if (status || (size_t)snprintf(path, sizeof path, "%s/room", o->save) >= sizeof path) return MEMOPT_ERR_ARGUMENT;
+    if (status || (size_t)snprintf(path, sizeof path, "%s/train_gpt.room", o->save) >= sizeof path) return MEMOPT_ERR_ARGUMENT;
     status = f->make_dir_fn(f->user, o->save);
     if (status && status != MEMOPT_ERR_STATE) return status;
     status = f->open_fn(f->user, path, MEMOPT_OPEN_WRITE, &file);

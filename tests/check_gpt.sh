@@ -379,6 +379,9 @@ bad_input() {
     refused 1 "line 1" --advise 60M --speeds "$work/speeds"
     refused 1 "irectory" --advise 60M --speeds "$work"
     refused 1 "written" --advise 60M --speeds "$work/none/speeds"
+    refused 1 "measured: .*o such file" --advise 60M --speeds "$work/new" --data "$work/none.txt"
+    refused 1 "measured: .*o such file" --advise 60M --speeds "$work/new" --data "$work/none.txt" --ranks 2
+    [ ! -e "$work/new" ] || fail "speeds that could not be measured were written"
     refused 2 "leave" --fuse-step --clip 1
     refused 2 "leave" --fuse-step --accumulate 2
     refused 2 "leave" --keep conventional --attention lean

@@ -85,7 +85,7 @@ static int advise_ranks(const adviser *a, size_t budget, int format, const optio
         if (advised_options(asked, (budget + sharing - 1) / sharing, format, form, &x.o)) continue;
         if (advised_plan(a, budget, &x, &w)) continue;
         x.seconds = a->s ? step_seconds(a->s, &x.o, &w) : 0;
-        if (x.seconds < 0) { snprintf(a->message, a->capacity, "--speeds: no time could be measured."); return 1; }
+        if (x.seconds < 0) { snprintf(a->message, a->capacity, "--speeds: a network could not be measured: %s", a->s->why); return 1; }
         x.cost = a->s ? x.seconds : 2 * w.cost;
         if (is_better(&x, best)) *best = x;
     }

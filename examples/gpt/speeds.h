@@ -9,7 +9,10 @@ enum { MOST_SPEEDS = 4096, PASS_LAYERS = 4, /* at most, of the network whose pas
        STEP_LAYERS = 3 /* of the second network whose step is timed */ };
 
 typedef struct speed { char network[400]; double seconds[PIECES]; } speed;
-typedef struct speeds { speed of[MOST_SPEEDS]; size_t count, read; } speeds; /* read: that came from the file */
+typedef struct speeds {
+    speed of[MOST_SPEEDS]; size_t count, read; /* read: that came from the file */
+    char why[400]; /* a network could not be measured */
+} speeds;
 
 /* ---- the file ---- */
 /* A line: "switches: seconds ...", each from 0 to 10^6. 1: it is none. */
@@ -40,6 +43,7 @@ static int speeds_open(const char *path, speeds *s, char *message, size_t capaci
     char line[1024]; FILE *f = fopen(path, "r"); size_t number = 0; int wrong = 0;
 
     s->count = s->read = 0;
+    s->why[0] = 0;
     if (!f && errno == ENOENT) return speeds_new(path, message, capacity);
     if (!f) { snprintf(message, capacity, "--speeds %.200s: %s.", path, strerror(errno)); return 1; }
     while (!wrong && fgets(line, sizeof line, f)) {
@@ -78,7 +82,8 @@ static int speeds_close(const char *path, const speeds *s, char *message, size_t
 }
 
 /* ---- measuring, in a process of its own ---- */
-typedef int speed_fn(const options *o, double *seconds); /* 0: measured */
+typedef struct measured { double seconds[PIECES]; char why[400]; } measured; /* why: it could not be measured */
+typedef int speed_fn(const options *o, measured *m); /* 0: measured */
 
 static int speed_compare(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -86,23 +91,26 @@ static int speed_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* PIECES numbers from a process of its own; 0: they are there. */
-static int speed_apart(speed_fn *measure, const options *o, double *seconds) {
-    const size_t bytes = PIECES * sizeof *seconds; int to[2]; pid_t child; ssize_t got;
+/* From a process of its own; 0: the seconds are there. */
+static int speed_apart(speed_fn *measure, const options *o, measured *m) {
+    int to[2], wrong; pid_t child; ssize_t got;
 
+    memset(m, 0, sizeof *m);
+    snprintf(m->why, sizeof m->why, "its process could not be started, or ended early; is memory left?");
     if (pipe(to)) return 1;
     fflush(NULL);
     child = fork();
     if (!child) {
         close(to[0]);
-        if (measure(o, seconds)) _exit(1);
-        _exit(write(to[1], seconds, bytes) != (ssize_t)bytes);
+        m->why[0] = 0;
+        wrong = measure(o, m);
+        _exit(write(to[1], m, sizeof *m) != (ssize_t)sizeof *m || wrong);
     }
     close(to[1]);
-    got = child > 0 ? read(to[0], seconds, bytes) : -1; /* fewer than a pipe's buffer: whole, or nothing */
+    got = child > 0 ? read(to[0], m, sizeof *m) : -1; /* fewer than a pipe's buffer: whole, or nothing */
     close(to[0]);
-    if (child > 0) (void)waitpid(child, NULL, 0);
-    return got != (ssize_t)bytes;
+    if (child > 0) (void)waitpid(child, &wrong, 0);
+    return got != (ssize_t)sizeof *m || wrong;
 }
 
 /* A network in memory, with workers of its own: fork() has left those of the parent behind. */
@@ -121,6 +129,11 @@ static int trial_open(trial *t, const options *o) {
         if (said(&t->e, "The weights", init_tensor(&t->e.m, i, &t->e.m.tensors[i], o->seed))) return 1;
     t->e.m.head.rule.scale = 1; t->e.m.head.targets = t->e.targets; t->e.m.optim = t->e.optim;
     return load_batch(&t->e, o, &t->d, 0, 0);
+}
+
+static int trial_failed(const trial *t, measured *m) {
+    snprintf(m->why, sizeof m->why, "%s", t->e.message);
+    return 1;
 }
 
 static memopt_status worked_now(void *user, uint64_t *nanoseconds) {
@@ -157,64 +170,72 @@ static void segment_means(const memopt_tape *tape, size_t layers, double *means)
 }
 
 /* Forwards and backwards of the four kinds, by the CPU's clock: others on the machine do not change it. */
-static int measure_pass(const options *o, double *seconds) {
+static int measure_pass(const options *o, measured *m) {
     enum { TRIES = 50 };
     static double took[PIECES][TRIES]; double means[PIECES]; trial t; memopt_tape_desc d; memopt_tape *tape; size_t n, i; double begin;
 
-    if (trial_open(&t, o)) return 1;
+    if (trial_open(&t, o)) return trial_failed(&t, m);
     memopt_tape_destroy(t.e.tape);
     t.e.host.clock.now_fn = worked_now;
     d = describe_tape(&t.e, o);
-    if (memopt_tape_create(&d, &tape)) return 1;
+    if (said(&t.e, "The tape", memopt_tape_create(&d, &tape))) return trial_failed(&t, m);
     begin = seconds_worked();
     for (n = 0; n < TRIES && (n < 3 || seconds_worked() - begin < 0.3) && (!n || seconds_worked() - begin < 3); ++n) {
-        if (memopt_tape_calibrate(tape, t.e.input, NULL, NULL, 1) || trial_step(&t, o, n)) return 1;
+        if (said(&t.e, "A pass", memopt_tape_calibrate(tape, t.e.input, NULL, NULL, 1)) || trial_step(&t, o, n))
+            return trial_failed(&t, m);
         segment_means(tape, o->layers, means);
         for (i = 0; i < PIECES; ++i) took[i][n] = means[i];
     }
-    for (i = 0; i < PIECES; ++i) seconds[i] = median(took[i], n);
+    for (i = 0; i < PIECES; ++i) m->seconds[i] = median(took[i], n);
     return 0;
 }
 
 /* What a step takes beside its passes, without ranks: gradients measured and weights stepped. */
-static int measure_step(const options *o, double *seconds) {
+static int measure_step(const options *o, measured *m) {
     enum { TRIES = 40 };
     double took[TRIES]; trial t; size_t n; double begun;
 
-    if (trial_open(&t, o)) return 1;
+    if (trial_open(&t, o)) return trial_failed(&t, m);
     begun = seconds_worked();
     for (n = 0; n < TRIES && (n < 5 || seconds_worked() - begun < 0.3); ++n) {
         double begin;
 
-        if (pass(&t.e)) return 1;
+        if (pass(&t.e)) return trial_failed(&t, m);
         begin = seconds_worked();
-        if (load_batch(&t.e, o, &t.d, n, 0) || trial_step(&t, o, n)) return 1;
+        if (load_batch(&t.e, o, &t.d, n, 0) || trial_step(&t, o, n)) return trial_failed(&t, m);
         took[n] = seconds_worked() - begin;
     }
-    seconds[0] = median(took, n);
+    m->seconds[0] = median(took, n);
     return 0;
 }
 
 /* A whole step over ranks, with its passes. */
-static int measure_ranks(const options *o, double *seconds) {
+static int measure_ranks(const options *o, measured *m) {
     ranks_plan p = { 0 }; options silent = *o, x; outcome *out = (outcome *)calloc(1, sizeof *out);
 
     silent.quiet = 1;
-    if (!out || ranks_plan_and_run(&silent, &p, &x, out)) return 1;
-    seconds[0] = out->cpu_seconds_per_step;
+    if (!out || ranks_plan_and_run(&silent, &p, &x, out)) {
+        snprintf(m->why, sizeof m->why, "%s", out ? out->message : "No memory for the ranks.");
+        return 1;
+    }
+    m->seconds[0] = out->cpu_seconds_per_step;
     return 0;
 }
 
 /* ---- a plan's seconds ---- */
 /* NULL: it cannot be measured. */
 static const double *speed_of(speeds *s, const char *what, const options *o, speed_fn *measure) {
-    char switches[380]; speed x; size_t i;
+    char switches[380]; speed x; measured m; size_t i;
 
     memset(&x, 0, sizeof x);
     options_describe(o, switches, sizeof switches);
     snprintf(x.network, sizeof x.network, "%s %s", what, switches);
     for (i = 0; i < s->count; ++i) if (!strcmp(s->of[i].network, x.network)) return s->of[i].seconds;
-    if (s->count == MOST_SPEEDS || speed_apart(measure, o, x.seconds)) return NULL;
+    if (s->count == MOST_SPEEDS || speed_apart(measure, o, &m)) {
+        snprintf(s->why, sizeof s->why, "%s", s->count < MOST_SPEEDS ? m.why : "its file is full: give another one.");
+        return NULL;
+    }
+    memcpy(x.seconds, m.seconds, sizeof x.seconds);
     s->of[s->count] = x;
     return s->of[s->count++].seconds;
 }

@@ -3362,6 +3362,9 @@ typedef struct memopt_shard_kernels {
     memopt_status (*apply_fn)(void *user, memopt_optim *optim, size_t tensor, size_t first, size_t count,
                               void *d_scratch, size_t bytes);
     memopt_status (*end_fn)(void *user, memopt_optim *optim, void *d_scratch, size_t bytes);
+    /* As memopt_optim_step(): of one rank, where the optimizer measures whole tensors. */
+    memopt_status (*step_fn)(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                             size_t bytes);
 } memopt_shard_kernels;
 
 typedef struct memopt_shard_desc { /* zero it, then set what you need */
@@ -35271,11 +35274,11 @@ static memopt_status memopt_i_shard_resolve_device(memopt_i_checks *c, memopt_sh
     x->steps_there = k != NULL;
     if (!k) return c->status;
     memopt_i_must(c, k->scratch_fn && k->add_fn && k->square_fn && k->round_fn && k->state_fn && k->begin_fn
-                     && k->apply_fn && k->end_fn, "device.kernels", "lack a function");
+                     && k->apply_fn && k->end_fn && k->step_fn, "device.kernels", "lack a function");
     memopt_i_must(c, !d->slow, "slow", "is not 0: the device steps, and has no tier");
     memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32, "optim.gradients", "is BF16: sums of a device are F32");
-    return memopt_i_must(c, !memopt_i_kind_measures(d->optim.kind), "optim.kind",
-                         "measures whole tensors: that is stepped by the host");
+    return memopt_i_must(c, x->ranks == 1 || !memopt_i_kind_measures(d->optim.kind), "optim.kind",
+                         "measures whole tensors: of several ranks that is stepped by the host");
 }
 
 static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_shard_desc *desc, memopt_shard *x) {
@@ -36671,10 +36674,11 @@ static size_t memopt_i_shard_scratch_bytes(const memopt_shard *x) { /* of the op
     return x->bytes.scratch - MEMOPT_I_SHARD_SCRATCH - x->piece_count * sizeof(memopt_shard_square);
 }
 
-/* What the optimizer refuses is its reason, and changes nothing; else a launch failed. */
-static memopt_status memopt_i_shard_begin_there(memopt_shard *x, const memopt_optim_run *run) {
-    const memopt_status s = x->kernels.begin_fn(x->device.user, x->optim, run, x->scratch,
-                                                memopt_i_shard_scratch_bytes(x));
+/* A step, or its begin. What the optimizer refuses is its reason, and changes nothing; else a launch failed. */
+static memopt_status memopt_i_shard_run_there(memopt_shard *x, const memopt_optim_run *run, int is_whole) {
+    const memopt_shard_kernels *k = &x->kernels;
+    const memopt_status s = (is_whole ? k->step_fn : k->begin_fn)(x->device.user, x->optim, run, x->scratch,
+                                                                  memopt_i_shard_scratch_bytes(x));
 
     if (s == MEMOPT_ERR_DEVICE) return memopt_i_shard_break_device(x, s);
     if (s) x->error = memopt_optim_error(x->optim);
@@ -36711,7 +36715,7 @@ static memopt_status memopt_i_shard_optim_begin(memopt_shard *x, const memopt_op
                                     : MEMOPT_I_STATES_HERE;
     memopt_status s;
 
-    if (x->steps_there) return memopt_i_shard_begin_there(x, run);
+    if (x->steps_there) return memopt_i_shard_run_there(x, run, 0);
     s = memopt_i_optim_begin(x->optim, run, where);
     if (s) x->error = memopt_optim_error(x->optim);
     return s;
@@ -37687,6 +37691,7 @@ static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_op
     memopt_status s;
     size_t g;
 
+    if (measures && x->steps_there) return memopt_i_shard_run_there(x, run, 1);
     if (measures) {
         s = x->ranks > 1 ? memopt_i_shard_step_measured(x, run) : memopt_optim_step(x->optim, run);
         if (s && !x->is_broken) x->error = memopt_optim_error(x->optim);

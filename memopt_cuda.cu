@@ -771,8 +771,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cud
                                                           memopt_cuda_shard *shard, memopt_shard_device *out);
 
 /**
- * A device that adds and steps, too, for memopt_shard_device.kernels: all optimizers but LAMB, LARS and Adafactor, the
- * sums floats. Every bit is the CPU's. A step waits for nothing; where one inside backward is ended the host waits for
+ * A device that adds and steps, too, for memopt_shard_device.kernels: all optimizers (LAMB, LARS and Adafactor, which
+ * measure whole tensors, of one rank), the sums floats. Every bit is the CPU's. A step waits for nothing; where one inside backward is ended the host waits for
  * the stream, since only the device knows whether a gradient was not finite: the step is ERR_STATE then, and what was
  * stepped before that gradient is stepped.
  */
@@ -5562,7 +5562,7 @@ struct optim_parts { /* of the scratch, each at a multiple of 256 bytes */
     optim_terms *by;
     double *mean, *sums;
     double *groups;           /* two for each of group_count */
-    size_t  group_count, bytes;
+    size_t  sum_count, group_count, bytes;
 };
 
 struct optim_call { /* what a call works with */
@@ -5571,45 +5571,44 @@ struct optim_call { /* what a call works with */
     cudaStream_t stream;
 };
 
-/* Groups of 256 that a slice of a tensor leaves in the scratch. */
-PRUNED size_t adafactor_groups(const memopt_i_adafactor *f, size_t count) {
-    return memopt_i_ceil_div(count, f->width) * memopt_i_ceil_div(f->width, 256);
+/* Groups of 256 that a slice of a tensor leaves in the scratch, in rows of so many elements. */
+PRUNED size_t adafactor_groups(size_t width, size_t count) {
+    return memopt_i_ceil_div(count, width) * memopt_i_ceil_div(width, 256);
 }
 
-/* How many groups the scratch has room for; 1: they do not fit size_t. */
-PRUNED int optim_group_count(memopt_optim *o, size_t *count) {
-    size_t max = 0;
-    size_t all = 0;
-    size_t i;
-
-    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR)
-        for (i = 0; i < o->desc.tensor_count; ++i) {
-            const memopt_i_adafactor f = memopt_i_adafactor_of(o, i, 0, o->parts[i].held);
-            const size_t n = adafactor_groups(&f, o->parts[i].held);
-            max = memopt_i_max(max, n);
-            if (memopt_i_add(all, n, &all)) return 1;
-        }
-    *count = memopt_i_max(max, memopt_i_min(all, (size_t)1 << 18)); /* 4 MiB, unless a tensor needs more */
-    return 0;
-}
-
-PRUNED void optim_lay_out(size_t tensors, size_t sums, optim_parts *p, memopt_carver *c) {
+PRUNED void optim_lay_out(size_t tensors, optim_parts *p, memopt_carver *c) {
     p->control = (optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
     p->codes = (optim_codes *)memopt_carve(c, 1, sizeof *p->codes, 256);
     p->pace = (float *)memopt_carve(c, tensors, sizeof *p->pace, 256);
     p->by = (optim_terms *)memopt_carve(c, tensors, sizeof *p->by, 256);
     p->mean = (double *)memopt_carve(c, tensors, sizeof *p->mean, 256);
-    p->sums = (double *)memopt_carve(c, sums, sizeof *p->sums, 256);
+    p->sums = (double *)memopt_carve(c, p->sum_count, sizeof *p->sums, 256);
     p->groups = (double *)memopt_carve(c, p->group_count, 2 * sizeof *p->groups, 256);
     (void)memopt_carve(c, 0, 1, 256);
     p->bytes = c->bytes;
 }
 
-PRUNED status_t optim_count(memopt_optim *o, optim_parts *p) {
+/* How many sums and groups the scratch has room for, and its bytes; of a desc with its defaults. */
+PRUNED status_t optim_count(const memopt_optim_desc *d, optim_parts *p) {
     memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_tensor_part part;
+    size_t max = 0, all = 0, i;
 
-    if (optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
-    optim_lay_out(o->desc.tensor_count, memopt_i_optim_sum_count(o), p, &c);
+    p->sum_count = 0;
+    for (i = 0; i < d->tensor_count && memopt_i_kind_measures(d->kind); ++i) {
+        const memopt_optim_tensor *t = &d->tensors[i];
+        const size_t columns = memopt_i_adafactor_columns(t);
+        size_t groups = 0;
+
+        memopt_i_tensor_fill(d, t, &part);
+        if (d->kind == MEMOPT_OPTIM_ADAFACTOR)
+            groups = adafactor_groups(columns ? columns : memopt_i_adafactor_slice_alignment(d, t), part.held);
+        max = memopt_i_max(max, groups);
+        if (memopt_i_add(all, groups, &all)) return MEMOPT_ERR_OVERFLOW;
+        if (memopt_i_add(p->sum_count, part.sum_count + part.end_count, &p->sum_count)) return MEMOPT_ERR_OVERFLOW;
+    }
+    p->group_count = memopt_i_max(max, memopt_i_min(all, (size_t)1 << 18)); /* 4 MiB, unless a tensor needs more */
+    optim_lay_out(d->tensor_count, p, &c);
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 
@@ -5647,12 +5646,12 @@ PRUNED status_t optim_call_of(optim_call *c, memopt_optim *o, const void *d_scra
 
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     s = pointer(d_scratch, 256);
-    if (!s) s = optim_count(o, &c->at);
+    if (!s) s = optim_count(&o->desc, &c->at);
     if (!s && bytes < c->at.bytes) s = MEMOPT_ERR_BUFFER;
     if (!s) s = optim_left_in(o);
     if (!s) s = optim_uncut(o);
     if (s) return s;
-    optim_lay_out(o->desc.tensor_count, memopt_i_optim_sum_count(o), &c->at, &carver);
+    optim_lay_out(o->desc.tensor_count, &c->at, &carver);
     c->o = o;
     c->stream = stream;
     return 0;
@@ -5669,7 +5668,7 @@ PUBLIC status_t api::memopt_cuda_optim_scratch(const memopt_optim *optim, size_t
     status_t s;
 
     if (!optim || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    s = optim_count((memopt_optim *)(uintptr_t)optim, &parts);
+    s = optim_count(&optim->desc, &parts);
     if (!s) *bytes = parts.bytes;
     return s;
 }
@@ -6067,7 +6066,7 @@ PRUNED void adafactor_begin(const optim_call *c, adafactor_batch *b) {
 PRUNED int adafactor_add(const optim_call *c, adafactor_batch *b, size_t tensor, size_t at, size_t count) {
     const memopt_i_adafactor f = memopt_i_adafactor_of(c->o, tensor, at, count);
     adafactor_table *t = &b->table;
-    const size_t groups = adafactor_groups(&f, count);
+    const size_t groups = adafactor_groups(f.width, count);
     adafactor_slice *s;
     optim_slice slice;
     uint32_t rule;
@@ -7554,16 +7553,15 @@ PRUNED memopt_status shard_told(void *user, status_t s) {
 
 PRUNED cudaStream_t shard_engine(const void *user) { return ((const memopt_cuda_shard *)user)->stream; }
 
-/* As memopt_cuda_optim_scratch() of kinds that do not measure. */
 PRUNED memopt_status shard_scratch(void *user, const memopt_optim_desc *optim, size_t *bytes) {
-    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_optim_desc d;
+    memopt_i_checks checks;
     optim_parts parts;
+    status_t s = memopt_i_optim_resolve(&checks, optim, &d);
 
-    memset(&parts, 0, sizeof parts);
-    optim_lay_out(optim->tensor_count, 0, &parts, &c);
-    if (c.overflow) return shard_told(user, MEMOPT_ERR_OVERFLOW);
-    *bytes = parts.bytes;
-    return MEMOPT_OK;
+    if (!s) s = optim_count(&d, &parts);
+    if (!s) *bytes = parts.bytes;
+    return shard_told(user, s);
 }
 
 PRUNED memopt_status shard_add(void *user, float *d_sums, const void *d_pieces, memopt_type type, size_t stride,
@@ -7650,6 +7648,15 @@ PRUNED memopt_status shard_end(void *user, memopt_optim *optim, void *d_scratch,
     return shard_told(user, s);
 }
 
+PRUNED memopt_status shard_step(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch,
+                                size_t bytes) {
+    memopt_cuda_optim_progress *const d_progress = ((const memopt_cuda_shard *)user)->d_progress;
+
+    if (!d_progress) return shard_told(user, memopt_cuda_optim_step(optim, run, d_scratch, bytes, shard_engine(user)));
+    return shard_told(user, memopt_cuda_optim_step_with_progress(optim, run, d_progress, d_scratch, bytes,
+                                                                 shard_engine(user)));
+}
+
 PUBLIC void api::memopt_cuda_shard_kernels(memopt_shard_kernels *out) {
     if (!out) return;
     out->scratch_fn = shard_scratch;
@@ -7660,6 +7667,7 @@ PUBLIC void api::memopt_cuda_shard_kernels(memopt_shard_kernels *out) {
     out->begin_fn = shard_begin;
     out->apply_fn = shard_apply;
     out->end_fn = shard_end;
+    out->step_fn = shard_step;
 }
 
 PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {

@@ -123,6 +123,7 @@ static memopt_status cuda_shard_train(const cuda_shard_case *c, memopt_shard *x,
     rates[1].rate *= 0.5; rates[1].weight_decay = 0;
     for (t = 0; t < CUDA_SHARD_TENSORS; ++t) {
         static unsigned char room[2][CUDA_SHARD_ALL]; memopt_optim_tensor part; const int there = on_device && c->there; void *weights, *extra; const size_t wide = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? 4 : 2;
+        memset(&part, 0, sizeof part);
         CHECK(memopt_shard_part(x, t, &part) == MEMOPT_OK);
         weights = there ? room[0] : part.weights; extra = there ? room[1] : part.extra;
         for (i = 0; i < part.held; ++i) {
@@ -444,6 +445,17 @@ static void cuda_shard_kinds(void) {
         if (CUDA_SHARD_MOST > 1) cuda_shard_check(&c, &want, 4);
     }
 }
+/* LAMB, LARS and Adafactor, stepped by the device of one rank; the second time number and factor are the device's, in a graph. */
+static void cuda_shard_measures(void) {
+    static const memopt_optim_kind kinds[3] = { MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_ADAFACTOR }; cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; int i;
+    c.there = 1; c.steps = 3;
+    for (i = 0; i < 6; ++i) {
+        c.kind = kinds[i % 3]; c.counted = i / 3; c.clips = !c.counted && i == 1; c.form = (memopt_i_weights)((i + i / 3) % 4); c.state = i % 2 ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT; c.gradients = i % 2 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+        cuda_shard_reference(&c, &want);
+        c.counted *= 2;
+        for (c.stage = 0; c.stage < 4; c.stage += 1 + c.counted) cuda_shard_check(&c, &want, 2);
+    }
+}
 /* Every call of the runtime fails once, from the first sharing of weights on, of all ranks: who is told of it has a status, nothing hangs, nothing is left. */
 static void cuda_shard_fails(void) {
     cuda_shard_case c = cuda_shard_usual(); static cuda_shard_end want; static cuda_shard_run r; size_t n, failed = 0;
@@ -482,7 +494,7 @@ static void cuda_shard_refuses(void) {
     CHECK(!simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS));
 }
 static void test_cuda_shard(void) {
-    RUN(cuda_shard_refuses); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_fails);
+    RUN(cuda_shard_refuses); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_measures); RUN(cuda_shard_fails);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_shard(); return test_totals(); }

@@ -158,9 +158,13 @@ static memopt_status shard_device_end(void *user, memopt_optim *optim, void *d_s
     CHECK(d_scratch && ((unsigned char *)d_scratch)[bytes - 1] == 0x5A);
     return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : s;
 }
+static memopt_status shard_device_step(void *user, memopt_optim *optim, const memopt_optim_run *run, void *d_scratch, size_t bytes) {
+    CHECK((uintptr_t)d_scratch % 256 == 0 && bytes == memopt_i_round64(256 + 64 * optim->desc.tensor_count));
+    return shard_device_fails(user) ? MEMOPT_ERR_DEVICE : memopt_optim_step(optim, run);
+}
 static memopt_shard_kernels shard_device_kernels(void) {
     memopt_shard_kernels k;
-    k.scratch_fn = shard_device_scratch; k.add_fn = shard_device_add; k.square_fn = shard_device_square; k.round_fn = shard_device_round; k.state_fn = shard_device_state; k.begin_fn = shard_device_begin; k.apply_fn = shard_device_apply; k.end_fn = shard_device_end;
+    k.scratch_fn = shard_device_scratch; k.add_fn = shard_device_add; k.square_fn = shard_device_square; k.round_fn = shard_device_round; k.state_fn = shard_device_state; k.begin_fn = shard_device_begin; k.apply_fn = shard_device_apply; k.end_fn = shard_device_end; k.step_fn = shard_device_step;
     return k;
 }
 static memopt_shard_device shard_device_table(shard_device *x) {
@@ -754,6 +758,8 @@ static void shard_device_kinds(void) {
         shard_reference(&c, &whole);
         c.device = 1 + kind % 2; c.stage = 1 + kind % 3; c.slow = kind % 2; shard_check(&c, &whole);
         c.ranks = 3; shard_check(&c, &whole);
+        c.ranks = 1; c.slow = 0; c.device = 3 + kind % 2;
+        for (c.stage = 0; c.stage < 4 && memopt_i_kind_measures(c.kind); c.stage += 3) shard_check(&c, &whole);
         shard_free_whole(&whole);
     }
 }
@@ -1197,7 +1203,7 @@ static void shard_plan_refuses(void) {
     kernels = shard_device_kernels();
     SHARD_REFUSES((x.device = &device, x.slow = 1), MEMOPT_ERR_ARGUMENT, "shard: slow is not 0: the device steps, and has no tier");
     SHARD_REFUSES((x.device = &device, x.optim.gradients = MEMOPT_TYPE_BF16), MEMOPT_ERR_ARGUMENT, "shard: optim.gradients is BF16: sums of a device are F32");
-    SHARD_REFUSES((x.device = &device, x.optim.kind = MEMOPT_OPTIM_LAMB), MEMOPT_ERR_ARGUMENT, "shard: optim.kind measures whole tensors: that is stepped by the host");
+    SHARD_REFUSES((x.device = &device, x.stage = 1, x.rank_count = 2, x.optim.kind = MEMOPT_OPTIM_LAMB), MEMOPT_ERR_ARGUMENT, "shard: optim.kind measures whole tensors: of several ranks that is stepped by the host");
 }
 static void shard_tied_bytes(void) { /* the largest group is tied: its gradients are not in the window */
     static const memopt_shard_use uses[5] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0, 1 } };

@@ -773,8 +773,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cud
 /**
  * A device that adds and steps, too, for memopt_shard_device.kernels: all optimizers (those that measure whole tensors,
  * LAMB, LARS and Adafactor, of one rank), the sums floats. Every bit is the CPU's. A step waits for nothing; where one
- * inside backward is ended the host waits for the stream, since only the device knows whether a gradient was not finite:
- * the step is ERR_STATE then, and what was stepped before that gradient is stepped.
+ * inside backward is ended the host waits for the stream, since only the device knows whether a gradient was not
+ * finite: the step is ERR_STATE then, and what was stepped before that gradient is stepped.
  */
 MEMOPT_CUDA_API void memopt_cuda_shard_kernels(memopt_shard_kernels *out);
 

@@ -4507,10 +4507,11 @@ typedef struct memopt_advise_use { /* of processors, as the literature tells it:
  * tokens  a second, of one processor
  * rate    its peak, dense, operations a second
  * again   0 to 1: the share of forwards computed twice
+ * error   NULL, or filled in on failure, here and in the calls below
  * returns OK, ERR_ARGUMENT (NULL, a model that is not a described transformer, a rate that is not above 0)
  */
 MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
-                                                   double again, memopt_advise_use *out);
+                                                   double again, memopt_advise_use *out, memopt_error *error);
 
 typedef struct memopt_advise_device { /* that products run on */
     size_t multiprocessors; /* as in memopt_advise_machine; 1 where a shape off the tile is what costs, as on a TPU */
@@ -4536,7 +4537,7 @@ typedef struct memopt_advise_dimensions {
     costs more than its tiles tell, as rows then begin off 16 bytes: pad it even where used_after is no larger.
     tokens: of a micro-batch. OK, ERR_ARGUMENT, ERR_OVERFLOW. */
 MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
-                                             size_t tokens, memopt_advise_dimensions *out);
+                                             size_t tokens, memopt_advise_dimensions *out, memopt_error *error);
 
 /** A learning rate for a batch of `to` that was `rate` for one of `from`: in proportion for SGD and LARS, with warm-up
     (Goyal 2017); else by the square root (You 2019). */
@@ -4550,7 +4551,7 @@ MEMOPT_API double memopt_advise_rate(memopt_optim_kind kind, double rate, double
  * returns OK, ERR_ARGUMENT (large is not above small, a number is negative or NaN), ERR_STATE (noise hides the signal)
  */
 MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small_square, double large,
-                                                      double large_square, double *batch);
+                                                      double large_square, double *batch, memopt_error *error);
 
 typedef enum memopt_advise_keep {
     MEMOPT_ADVISE_KEEP_ALL,    /* and the scores of attention */
@@ -4578,7 +4579,7 @@ typedef struct memopt_advise_formula { /* bytes of a rank of the first stage; by
 /** Tensor, sequence and pipeline parallelism by the formulas of 2205.05198 (layers in 16 bits), to compare with; the
     library does not run them. OK, ERR_ARGUMENT (also layers or heads that cannot be cut so, bytes below 0). */
 MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
-                                                memopt_advise_formula *out);
+                                                memopt_advise_formula *out, memopt_error *error);
 
 /* ---- a machine, measured ---- */
 typedef struct memopt_advise_trial { /* zero it, then set what is to be measured; at least one of them */
@@ -44374,6 +44375,10 @@ static void memopt_i_advise_check_rate(memopt_i_checks *c, const char *argument,
     memopt_i_must_number(c, holds, argument, memopt_i_real(got), "at least", memopt_i_count(1));
 }
 
+static void memopt_i_advise_check_sign(memopt_i_checks *c, const char *argument, double got) {
+    memopt_i_must_number(c, got >= 0, argument, memopt_i_real(got), "at least", memopt_i_count(0));
+}
+
 /* names: of its bandwidth, latency and waits */
 static void memopt_i_advise_check_link(memopt_i_checks *c, const char *const *names, const memopt_shard_link *link,
                                        int required) {
@@ -45391,13 +45396,16 @@ static memopt_status memopt_i_advise_count(memopt_i_checks *c, const memopt_advi
 }
 
 MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
-                                                   double again, memopt_advise_use *out) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+                                                   double again, memopt_advise_use *out, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
     memopt_i_advise x;
     double forwards;
 
-    if (!out || !(rate > 0) || !(tokens >= 0) || !(again >= 0 && again <= 1)) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_advise_count(&c, model, &x)) return c.status;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_advise_check_sign(&c, "tokens", tokens);
+    memopt_i_must_number(&c, rate > 0, "rate", memopt_i_real(rate), "must be above", memopt_i_count(0));
+    memopt_i_must_number(&c, again >= 0 && again <= 1, "again", memopt_i_real(again), "from 0 to", memopt_i_count(1));
+    if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
     forwards = (3 + again) / 3; /* a forward is a third */
     out->parameters = x.parameters;
     out->looked_up = x.looked_up;
@@ -45451,21 +45459,25 @@ static memopt_advise_dimension memopt_i_advise_dimension(const memopt_advise_mod
 }
 
 MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
-                                             size_t tokens, memopt_advise_dimensions *out) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+                                             size_t tokens, memopt_advise_dimensions *out, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
     memopt_advise_device of;
     memopt_i_advise x;
     size_t step, largest;
 
-    if (!device || !out || !tokens || !(device->most >= 0 && device->most <= 1)) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_advise_count(&c, model, &x)) return c.status;
+    if (memopt_i_must(&c, device != NULL, "device", "is NULL")) return c.status;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_must_be_at_least(&c, "tokens", tokens, "at least", 1);
+    memopt_i_must_number(&c, device->most >= 0 && device->most <= 1, "most", memopt_i_real(device->most), "from 0 to",
+                         memopt_i_count(1));
+    if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
     of = *device;
     if (!of.multiple) of.multiple = 64;
     if (!(of.most > 0)) of.most = 0.01;
     step = of.multiple / memopt_i_advise_divisor(of.multiple, model->heads);
     largest = memopt_i_max(memopt_i_max(model->width, x.desc.model.mlp), model->vocabulary);
     if (memopt_i_mul(step, model->heads, &step) || memopt_i_max(largest, step) > SIZE_MAX / 4)
-        return MEMOPT_ERR_OVERFLOW;
+        return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, "multiple", "makes dimensions that do not fit a size_t");
     out->width = memopt_i_advise_dimension(&x.desc.model, model->width, step, offsetof(memopt_advise_model, width), &of,
                                            (double)tokens);
     out->mlp = memopt_i_advise_dimension(&x.desc.model, x.desc.model.mlp, of.multiple,
@@ -45482,14 +45494,21 @@ MEMOPT_API double memopt_advise_rate(memopt_optim_kind kind, double rate, double
 }
 
 MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small_square, double large,
-                                                      double large_square, double *batch) {
+                                                      double large_square, double *batch, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
     double signal, noise;
 
-    if (!batch || !(small > 0) || !(large > small) || !(small_square >= 0) || !(large_square >= 0))
-        return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must(&c, batch != NULL, "batch", "is NULL");
+    memopt_i_must_number(&c, small > 0, "small", memopt_i_real(small), "must be above", memopt_i_count(0));
+    memopt_i_must_number(&c, large > small, "large", memopt_i_real(large), "must be above", memopt_i_real(small));
+    memopt_i_advise_check_sign(&c, "small_square", small_square);
+    memopt_i_advise_check_sign(&c, "large_square", large_square);
+    if (c.status) return c.status;
     signal = (large * large_square - small * small_square) / (large - small);
     noise = (small_square - large_square) / (1 / small - 1 / large);
-    if (!(signal > 0) || !(noise >= 0)) return MEMOPT_ERR_STATE;
+    if (!(signal > 0) || !(noise >= 0))
+        return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "large_square",
+                               "and small_square differ by noise: average more steps");
     *batch = noise / signal;
     return MEMOPT_OK;
 }
@@ -45506,22 +45525,34 @@ static double memopt_i_advise_layer_bytes(const memopt_advise_model *m, const me
     return value * ((cut->sequence ? all / t : alike + (all - alike) / t) + scores);
 }
 
+static void memopt_i_advise_check_cut(memopt_i_checks *c, const memopt_advise_cut *cut) {
+    memopt_i_must_be_at_least(c, "tensor", cut->tensor, "at least", 1);
+    memopt_i_must_be_at_least(c, "pipeline", cut->pipeline, "at least", 1);
+    memopt_i_must_be_at_least(c, "data", cut->data, "at least", 1);
+    memopt_i_must_be_at_least(c, "micro_batch", cut->micro_batch, "at least", 1);
+    memopt_i_must_be_at_least(c, "micro_batches", cut->micro_batches, "at least", 1);
+    memopt_i_must_be_flag(c, "sequence", cut->sequence);
+    memopt_i_must_exist(c, "keep", (int)cut->keep, MEMOPT_ADVISE_KEEP_INPUTS);
+    memopt_i_advise_check_sign(c, "weight_bytes", cut->weight_bytes);
+    memopt_i_advise_check_sign(c, "gradient_bytes", cut->gradient_bytes);
+    memopt_i_advise_check_sign(c, "state_bytes", cut->state_bytes);
+}
+
 MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
-                                                memopt_advise_formula *out) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
+                                                memopt_advise_formula *out, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
     memopt_i_advise x;
     size_t stages;
     double t, p, v, m, n, value, part;
 
-    if (!cut || !out || !cut->tensor || !cut->pipeline || !cut->data || !cut->micro_batch || !cut->micro_batches)
-        return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_in_range((int)cut->keep, 0, MEMOPT_ADVISE_KEEP_INPUTS) || !memopt_i_in_range(cut->sequence, 0, 1)
-        || !(cut->weight_bytes >= 0 && cut->gradient_bytes >= 0 && cut->state_bytes >= 0))
-        return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_advise_count(&c, model, &x)) return c.status;
-    if (memopt_i_mul(cut->pipeline, memopt_i_max(cut->chunks, 1), &stages) || model->layers % stages
-        || model->heads % cut->tensor)
-        return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_must(&c, cut != NULL, "cut", "is NULL")) return c.status;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_advise_check_cut(&c, cut);
+    if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
+    memopt_i_must(&c, !memopt_i_mul(cut->pipeline, memopt_i_max(cut->chunks, 1), &stages)
+                  && model->layers % stages == 0, "layers", "is no multiple of pipeline and chunks");
+    memopt_i_must(&c, model->heads % cut->tensor == 0, "heads", "is no multiple of tensor");
+    if (c.status) return c.status;
     t = (double)cut->tensor;
     p = (double)cut->pipeline;
     n = (double)cut->data;

@@ -15,7 +15,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-NAME = r"memopt_i_(?!fail_place\b|report_failures\b|search_refuse\b)\w*(?:must|refuse|fail)\w*"
+NAME = r"memopt_i_(?!fail_place\b|report_failures\b|search_refuse\b|advise_failed\b)\w*(?:must|refuse|fail)\w*"
 CALL = re.compile(r"(?<![\w>.])(" + NAME + r")\(")
 DEFINITION = re.compile(r"^(?:static|MEMOPT_API)\b[^;]*\b(\w+)\([^;]*$")
 

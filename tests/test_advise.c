@@ -53,7 +53,7 @@ static memopt_advise_desc advise_tiny(void) {
 static double advise_parameters(const memopt_advise_model *m) {
     memopt_advise_use use;
     memset(&use, 0, sizeof use);
-    CHECK(memopt_advise_utilisation(m, 1, 1, 0, &use) == MEMOPT_OK);
+    CHECK(memopt_advise_utilisation(m, 1, 1, 0, &use, NULL) == MEMOPT_OK);
     return use.parameters;
 }
 static void advise_counts(void) { /* as the models' own cards count them */
@@ -71,28 +71,40 @@ static void advise_counts(void) { /* as the models' own cards count them */
     m.tied = 1;
     CHECK(advise_parameters(&m) == 3212749824.0);
 }
+/* A call that is refused, with an error named `why` and without one. */
+#define REFUSED(call, want, text) do { \
+    memopt_error of, *why = NULL; \
+    memset(&of, 0, sizeof of); \
+    CHECK(memopt_advise_##call == MEMOPT_ERR_##want); \
+    why = &of; \
+    CHECK(memopt_advise_##call == MEMOPT_ERR_##want && test_says(why, MEMOPT_ERR_##want, text)); \
+} while (0)
+
 /* MFU as published for Llama-3-8B on A100: 2,904 and 2,973 tokens a second are 56.8 and 58.2 %, all parameters counted;
    70B, 331 tokens: 51.7. The page for H100 leaves the embedding out: 5,762 are 33 %, 6,667 are 39 %. */
 static void advise_mfu(void) {
     memopt_advise_model m = advise_llama(32, 4096, 32, 8, 14336, 128256, 8192);
     memopt_advise_use u;
-    CHECK(memopt_advise_utilisation(&m, 2904, 312e12, 0, &u) == MEMOPT_OK);
+    CHECK(memopt_advise_utilisation(&m, 2904, 312e12, 0, &u, NULL) == MEMOPT_OK);
     CHECK(fabs(u.mfu - 0.568) < 0.001 && u.hfu == u.mfu && u.looked_up == 128256.0 * 4096);
-    CHECK(memopt_advise_utilisation(&m, 2973, 312e12, 1, &u) == MEMOPT_OK);
+    CHECK(memopt_advise_utilisation(&m, 2973, 312e12, 1, &u, NULL) == MEMOPT_OK);
     CHECK(fabs(u.mfu - 0.582) < 0.001 && fabs(u.hfu - u.mfu * 8 / 6) < 1e-12 && fabs(u.hfu_less - u.mfu_less * 4 / 3) < 1e-12);
-    CHECK(memopt_advise_utilisation(&m, 5762, 989e12, 0, &u) == MEMOPT_OK);
+    CHECK(memopt_advise_utilisation(&m, 5762, 989e12, 0, &u, NULL) == MEMOPT_OK);
     CHECK(fabs(u.mfu_less - 0.337) < 0.001 && fabs(u.mfu - 0.356) < 0.001);
-    CHECK(memopt_advise_utilisation(&m, 6667, 989e12, 0, &u) == MEMOPT_OK && fabs(u.mfu_less - 0.39) < 0.001);
+    CHECK(memopt_advise_utilisation(&m, 6667, 989e12, 0, &u, NULL) == MEMOPT_OK && fabs(u.mfu_less - 0.39) < 0.001);
     CHECK(u.operations == 6 * u.parameters + 12.0 * 32 * 4096 * 8192 && u.operations - u.operations_less == 6 * u.looked_up);
     m = advise_llama(80, 8192, 64, 8, 28672, 128256, 8192);
-    CHECK(memopt_advise_utilisation(&m, 331, 312e12, 0, &u) == MEMOPT_OK && fabs(u.mfu - 0.517) < 0.01);
+    CHECK(memopt_advise_utilisation(&m, 331, 312e12, 0, &u, NULL) == MEMOPT_OK && fabs(u.mfu - 0.517) < 0.01);
     m = advise_gpt(2, 32, 2);
-    CHECK(memopt_advise_utilisation(&m, 1, 1, 0, &u) == MEMOPT_OK && u.looked_up == 1024 * 32); /* positions; the head reads the rest */
-    CHECK(memopt_advise_utilisation(NULL, 1, 1, 0, &u) == MEMOPT_ERR_ARGUMENT && memopt_advise_utilisation(&m, 1, 1, 0, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_advise_utilisation(&m, -1, 1, 0, &u) == MEMOPT_ERR_ARGUMENT && memopt_advise_utilisation(&m, 1, 0, 0, &u) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_advise_utilisation(&m, 1, 1, 1.1, &u) == MEMOPT_ERR_ARGUMENT && memopt_advise_utilisation(&m, 1, 1, (double)NAN, &u) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_advise_utilisation(&m, 1, 1, 0, &u, NULL) == MEMOPT_OK && u.looked_up == 1024 * 32); /* positions; the head reads the rest */
+    REFUSED(utilisation(NULL, 1, 1, 0, &u, why), ARGUMENT, "advise: model is no described transformer");
+    REFUSED(utilisation(&m, 1, 1, 0, NULL, why), ARGUMENT, "advise: out is NULL");
+    REFUSED(utilisation(&m, -1, 1, 0, &u, why), ARGUMENT, "advise: tokens -1, at least 0");
+    REFUSED(utilisation(&m, 1, 0, 0, &u, why), ARGUMENT, "advise: rate 0, must be above 0");
+    REFUSED(utilisation(&m, 1, 1, 1.5, &u, why), ARGUMENT, "advise: again 1.5, from 0 to 1");
+    REFUSED(utilisation(&m, 1, 1, (double)NAN, &u, why), ARGUMENT, "advise: again NaN, from 0 to 1");
     m.heads = 0;
-    CHECK(memopt_advise_utilisation(&m, 1, 1, 0, &u) == MEMOPT_ERR_ARGUMENT);
+    REFUSED(utilisation(&m, 1, 1, 0, &u, why), ARGUMENT, "advise: heads 0, at least 1");
 }
 
 /* ---- published points ---- */
@@ -177,7 +189,7 @@ static void advise_published(void) {
     CHECK(advise_near("14", (double)a.bytes.total / 1e6, 14949, 0.1));
 }
 
-/* What others have trained by tensor and pipeline parallelism, by memopt_advise_parallel(). Torch keeps what a matrix that
+/* What others have trained by tensor and pipeline parallelism, by memopt_advise_parallel(, NULL). Torch keeps what a matrix that
    is cut by columns was given, gathered: two values of all tokens in a layer more than the paper's formula. */
 static double advise_gathered(const memopt_advise_model *m, const memopt_advise_cut *cut) {
     return 2 * 2 * (double)cut->micro_batch * (double)m->length * (double)m->width * (1 - 1 / (double)cut->tensor);
@@ -192,7 +204,7 @@ static memopt_advise_cut advise_cut(size_t data, size_t tensor, size_t pipeline,
 static double advise_layer(memopt_advise_model m, memopt_advise_cut cut) {
     memopt_advise_formula f;
     m.layers = cut.pipeline = cut.micro_batches = 1; cut.chunks = 0; cut.keep = MEMOPT_ADVISE_KEEP_LINEAR;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f));
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL));
     return f.activations + advise_gathered(&m, &cut);
 }
 static void advise_published_cuts(void) {
@@ -202,24 +214,24 @@ static void advise_published_cuts(void) {
     static const struct { size_t data, tensor, micro; double thousand_mib; } nanotron[3] = { { 2, 4, 8, 25.8 }, { 4, 2, 8, 43.7 }, { 1, 8, 32, 60.1 } };
     /* 5: torchtitan, 70B, 32 x 8 ranks, full recompute: 71.9 GiB. Logits as in 2, in the last layer's backward. 15 % low: what
        asynchronous products and fp8 hold beside is not published. */
-    CHECK(!memopt_advise_parallel(&m, &cut, &f));
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL));
     CHECK(advise_near("5", (f.states + f.activations + advise_layer(m, cut) + f.head / 4 * 14) / gib, 71.9, 0.2));
     /* 6: 405B, 8 x 8 x 8, a local batch of 32: by 8 micro-batches of 4, 82.5 GiB; interleaved by 16 of 2, 72.7. Weights of a stage
        stay gathered, and gradients are summed in fp32. (128 layers; it has 126, which no stage's divide.) */
     m = advise_llama(128, 16384, 128, 8, 53248, 128256, 8192); cut = advise_cut(8, 8, 8, 4, MEMOPT_ADVISE_KEEP_INPUTS);
     fixed = 6 * 126 / 128.0 * advise_parameters(&m) / 64;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f));
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL));
     first = (f.states + fixed + f.activations + advise_layer(m, cut)) / gib;
     CHECK(advise_near("6, 1F1B", first, 82.5, 0.2));
     cut.micro_batch = 2; cut.micro_batches = 16; cut.chunks = 2;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f));
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL));
     second = (f.states + fixed + f.activations + advise_layer(m, cut)) / gib;
     CHECK(advise_near("6, interleaved", second, 72.7, 0.2));
     CHECK(advise_near("6, interleaved of 1F1B", second / first, 72.7 / 82.5, 0.05));
     /* 12: 530B on 2,240 A100, a step of 2,240 x 2,048 tokens in 39.15 s: MFU 54.2 %; every layer recomputed: 42.1. Selective
        recompute does 1.8 % more operations than the model has. */
     m = advise_gpt(105, 20480, 128); m.vocabulary = 51200; m.length = m.positions = 2048;
-    CHECK(memopt_advise_utilisation(&m, 2048 / 39.15, 312e12, 1, &use) == MEMOPT_OK);
+    CHECK(memopt_advise_utilisation(&m, 2048 / 39.15, 312e12, 1, &use, NULL) == MEMOPT_OK);
     CHECK(advise_near("12, MFU", 100 * use.mfu, 54.2, 0.01));
     CHECK(advise_near("12, MFU with full recompute", 100 * use.mfu * 1.018 / (use.hfu / use.mfu), 42.1, 0.03));
     /* 13: nanotron, some 1B Llama (which is not told: Llama-3.2-1B's sizes), bf16 with fp32 gradients, master and AdamW, sharded by data
@@ -229,7 +241,7 @@ static void advise_published_cuts(void) {
     for (i = 0; i < 3; ++i) {
         cut = advise_cut(nanotron[i].data, nanotron[i].tensor, 1, nanotron[i].micro, MEMOPT_ADVISE_KEEP_LINEAR);
         cut.weight_bytes = 2; cut.gradient_bytes = 4; cut.state_bytes = 12;
-        CHECK(!memopt_advise_parallel(&m, &cut, &f));
+        CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL));
         logits = 10 * (double)(cut.micro_batch * m.length) * (double)m.vocabulary / (double)cut.tensor;
         CHECK_AT(advise_near("13", (f.states + f.activations + 16 * advise_gathered(&m, &cut) + logits) / 1048576 / 1000, nanotron[i].thousand_mib, 0.2), i);
     }
@@ -816,7 +828,7 @@ static void advise_answers(void) {
 
 /* ---- refusals ---- */
 static void advise_refusals(void) {
-    static memopt_advise_result r; static memopt_advise_convolution v[2]; static memopt_shard_tensor t[1]; memopt_advise_desc d = advise_tiny(), x; memopt_advise_choice o; memopt_advice a; advise_engine e; memopt_error why; char line[200];
+    static memopt_advise_result r; static memopt_advise_convolution v[2]; static memopt_shard_tensor t[1]; memopt_advise_desc d = advise_tiny(), x; memopt_advise_choice o; memopt_advice a; advise_engine e; memopt_error why; char line[200], wide[200];
 #define ADVISE_NO(change, text) do { x = d; REFUSES(x.error, change, memopt_advise_solve(&x, &r), MEMOPT_ERR_ARGUMENT, "advise: " text); } while (0)
     memset(&e, 0, sizeof e);
     o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1);
@@ -837,9 +849,19 @@ static void advise_refusals(void) {
     t[0].count = 1;
     ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1), "segment_count 0, at least 1");
     ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1, x.model.segment_count = 9), "chain_fn goes without layers and convolutions");
+    ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1, x.model.segment_count = 4097), "segment_count 4097, at most 4096");
+    ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1, x.model.segment_count = 9, x.model.layers = 0, x.model.tied = 1), "tied is of described models");
     ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2), "convolutions go with convolution_count, without layers");
     ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2, x.model.layers = 0), "convolutions have neither length nor tied weights");
     ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2, x.model.layers = x.model.length = 0, x.model.tied = 0), "in 0 at convolution 0, at least 1");
+#define ADVISE_IMAGES(change, text) ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2, x.model.layers = x.model.length = 0, x.model.tied = 0, change), text)
+    v[0].in = v[0].out = v[0].kernel = v[0].pixels = 1; v[1] = v[0];
+    ADVISE_IMAGES(x.model.convolution_count = 4096, "convolution_count 4096, at most 4095");
+    ADVISE_IMAGES(x.model.vocabulary = 0, "vocabulary 0, at least 1");
+    ADVISE_IMAGES(v[1].out = 0, "out 0 at convolution 1, at least 1"); v[1].out = 1;
+    ADVISE_IMAGES(v[1].kernel = 0, "kernel 0 at convolution 1, at least 1"); v[1].kernel = 1;
+    ADVISE_IMAGES(v[0].pixels = 0, "pixels 0 at convolution 0, at least 1"); memset(v, 0, sizeof v);
+#undef ADVISE_IMAGES
     ADVISE_NO(x.machine.memory = 0, "memory is 0");
     ADVISE_NO(x.machine.memory = UINT64_MAX, "memory 18446744073709551615, at most 4611686018427387904");
     ADVISE_NO(x.machine.multiprocessors = ((size_t)1 << 20) + 1, "multiprocessors 1048577, at most 1048576"); /* times threads they fit */
@@ -868,7 +890,9 @@ static void advise_refusals(void) {
     x = d; o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); REFUSES(x.error, (void)0, memopt_advise_price(&x, &o, NULL), MEMOPT_ERR_ARGUMENT, "advise: out is NULL");
     x = d; REFUSES(x.error, (x.model.width = SIZE_MAX / 4, x.model.heads = 1), memopt_advise_solve(&x, &r), MEMOPT_ERR_OVERFLOW, "advise: model has tensors that do not fit a size_t");
     x = d; x.model.width = SIZE_MAX / 4 + 1; x.model.heads = 1; x.error = &why; /* the MLP's would not fit */
-    CHECK(memopt_advise_solve(&x, &r) == MEMOPT_ERR_ARGUMENT && !strcmp(why.argument, "width") && why.limit.count == SIZE_MAX / 4);
+    CHECK(memopt_advise_solve(&x, &r) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL));
+    (void)snprintf(wide, sizeof wide, "advise: width %llu, at most %llu", (unsigned long long)(SIZE_MAX / 4 + 1), (unsigned long long)(SIZE_MAX / 4));
+    CHECK(!strcmp(line, wide));
     /* no shard at all: what it says of the plainest */
     x = d; memset(&x.model, 0, sizeof x.model); x.model.chain_fn = advise_engine_chain; x.model.user = &e; x.model.segment_count = 9; x.model.tensors = t; x.model.tensor_count = 1;
     REFUSES(x.error, t[0].count = 0, memopt_advise_solve(&x, &r), MEMOPT_ERR_ARGUMENT, "shard: count 0 at tensor 0, at least 1");
@@ -913,78 +937,92 @@ static void advise_dimensions(void) {
     memopt_advise_model m = advise_gpt(12, 768, 12); memopt_advise_device device; memopt_advise_dimensions x;
     memset(&device, 0, sizeof device);
     device.multiprocessors = 108;
-    CHECK(memopt_advise_sizes(&m, &device, 2048, &x) == MEMOPT_OK);
+    CHECK(memopt_advise_sizes(&m, &device, 2048, &x, NULL) == MEMOPT_OK);
     CHECK(x.vocabulary.before == 50257 && x.vocabulary.after == 50304 && !x.vocabulary.aligned_before && x.vocabulary.aligned_after);
     CHECK(x.vocabulary.added > 0.0002 && x.vocabulary.added < 0.0004); /* 47 rows of 768 in 124 M parameters and their attention */
     CHECK(x.width.after == 768 && x.width.aligned_before && x.width.added == 0 && x.mlp.after == 3072);
     CHECK(fabs(x.width.used_before - 96 / 108.0) < 1e-12); /* 16 x 6 tiles of 128 x 128 on an A100: 89 %; on an H100 73 % */
     device.multiprocessors = 132;
-    CHECK(memopt_advise_sizes(&m, &device, 2048, &x) == MEMOPT_OK && fabs(x.width.used_before - 96 / 132.0) < 1e-12);
+    CHECK(memopt_advise_sizes(&m, &device, 2048, &x, NULL) == MEMOPT_OK && fabs(x.width.used_before - 96 / 132.0) < 1e-12);
     device.multiprocessors = 1; device.multiple = 128; m.mlp = 1930; /* a TPU: of 16 columns of tiles 15.1 are of use */
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_OK && x.mlp.refused == 2048 && x.mlp.after == 1930 && fabs(x.mlp.used_after - 1930 / 2048.0) < 1e-12);
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x, NULL) == MEMOPT_OK && x.mlp.refused == 2048 && x.mlp.after == 1930 && fabs(x.mlp.used_after - 1930 / 2048.0) < 1e-12);
     device.most = 0.5;
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_OK && x.mlp.refused == 0 && x.mlp.after == 2048 && x.mlp.added > 0.001);
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x, NULL) == MEMOPT_OK && x.mlp.refused == 0 && x.mlp.after == 2048 && x.mlp.added > 0.001);
     CHECK(fabs(x.mlp.used_after - 1930 / 2048.0) < 1e-12); /* as much of it is of use, and all of it is aligned */
     m.width = 800; m.heads = 25; device.multiple = 64; device.most = 1;
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_OK && x.width.after == 800 && x.width.refused == 1600);
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x, NULL) == MEMOPT_OK && x.width.after == 800 && x.width.refused == 1600);
     m.width = 64; m.heads = 2; device.multiple = SIZE_MAX / 2 + 1; /* twice that is 0 */
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
+    REFUSED(sizes(&m, &device, 128, &x, why), OVERFLOW, "advise: multiple makes dimensions that do not fit a size_t");
     m.heads = 4; device.multiple = SIZE_MAX / 4 + 2; /* four times that is 4 */
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x, NULL) == MEMOPT_ERR_OVERFLOW);
     device.multiple = SIZE_MAX;
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x, NULL) == MEMOPT_ERR_OVERFLOW);
     device.multiple = 64; m.vocabulary = SIZE_MAX;
-    CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_OVERFLOW);
+    CHECK(memopt_advise_sizes(&m, &device, 128, &x, NULL) == MEMOPT_ERR_OVERFLOW);
     m.vocabulary = 100;
-    device.most = 2; CHECK(memopt_advise_sizes(&m, &device, 128, &x) == MEMOPT_ERR_ARGUMENT);
-    device.most = 0; CHECK(memopt_advise_sizes(&m, &device, 0, &x) == MEMOPT_ERR_ARGUMENT && memopt_advise_sizes(NULL, &device, 1, &x) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_advise_sizes(&m, NULL, 1, &x) == MEMOPT_ERR_ARGUMENT && memopt_advise_sizes(&m, &device, 1, NULL) == MEMOPT_ERR_ARGUMENT);
+    device.most = 2; REFUSED(sizes(&m, &device, 128, &x, why), ARGUMENT, "advise: most 2, from 0 to 1");
+    device.most = 0; REFUSED(sizes(&m, &device, 0, &x, why), ARGUMENT, "advise: tokens 0, at least 1");
+    REFUSED(sizes(NULL, &device, 1, &x, why), ARGUMENT, "advise: model is no described transformer");
+    REFUSED(sizes(&m, NULL, 1, &x, why), ARGUMENT, "advise: device is NULL");
+    REFUSED(sizes(&m, &device, 1, NULL, why), ARGUMENT, "advise: out is NULL");
 }
 static void advise_rates(void) {
     double batch = 7;
     CHECK(fabs(memopt_advise_rate(MEMOPT_OPTIM_SGD, 0.1, 256, 8192) - 3.2) < 1e-15 && fabs(memopt_advise_rate(MEMOPT_OPTIM_ADAMW, 1e-3, 256, 1024) - 2e-3) < 1e-18);
     /* |G|^2 = 3, tr(S) = 600: squares are 3 + 600 / batch */
-    CHECK(memopt_advise_critical_batch(8, 78, 64, 12.375, &batch) == MEMOPT_OK && fabs(batch - 200) < 1e-9);
+    CHECK(memopt_advise_critical_batch(8, 78, 64, 12.375, &batch, NULL) == MEMOPT_OK && fabs(batch - 200) < 1e-9);
     batch = 7;
-    CHECK(memopt_advise_critical_batch(8, 80, 64, 5, &batch) == MEMOPT_ERR_STATE && memopt_advise_critical_batch(8, 5, 64, 6, &batch) == MEMOPT_ERR_STATE);
-    CHECK(memopt_advise_critical_batch(8, 1, 8, 1, &batch) == MEMOPT_ERR_ARGUMENT && memopt_advise_critical_batch(0, 1, 8, 1, &batch) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_advise_critical_batch(4, (double)NAN, 8, 1, &batch) == MEMOPT_ERR_ARGUMENT && memopt_advise_critical_batch(4, 1, 8, 1, NULL) == MEMOPT_ERR_ARGUMENT && batch == 7);
+    REFUSED(critical_batch(8, 80, 64, 5, &batch, why), STATE, "advise: large_square and small_square differ by noise: average more steps");
+    CHECK(memopt_advise_critical_batch(8, 5, 64, 6, &batch, NULL) == MEMOPT_ERR_STATE);
+    REFUSED(critical_batch(8, 1, 8, 1, &batch, why), ARGUMENT, "advise: large 8, must be above 8");
+    REFUSED(critical_batch(0, 1, 8, 1, &batch, why), ARGUMENT, "advise: small 0, must be above 0");
+    REFUSED(critical_batch(4, (double)NAN, 8, 1, &batch, why), ARGUMENT, "advise: small_square NaN, at least 0");
+    REFUSED(critical_batch(4, 1, 8, -1, &batch, why), ARGUMENT, "advise: large_square -1, at least 0");
+    REFUSED(critical_batch(4, 1, 8, 1, NULL, why), ARGUMENT, "advise: batch is NULL");
+    CHECK(batch == 7);
 }
 static void advise_cuts(void) {
     memopt_advise_model m = advise_gpt(8, 1024, 16); memopt_advise_cut cut; memopt_advise_formula f; const double sbh = 1024.0 * 4 * 1024, a = 5 * 16.0 * 1024 / 1024;
     memset(&cut, 0, sizeof cut);
     cut.tensor = cut.pipeline = cut.data = 1; cut.micro_batch = 4; cut.micro_batches = 1; cut.weight_bytes = cut.gradient_bytes = 2; cut.state_bytes = 12;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.activations == 8 * sbh * (34 + a) && f.bubble == 0 && f.sent_tensor == 0 && f.sent_pipeline == 0 && f.sent_data == 0);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.activations == 8 * sbh * (34 + a) && f.bubble == 0 && f.sent_tensor == 0 && f.sent_pipeline == 0 && f.sent_data == 0);
     CHECK(f.states == 16 * advise_parameters(&m) && fabs(f.head / (4 * sbh * (1 + 50257 / 1024.0)) - 1) < 1e-12);
     cut.tensor = 4;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.activations == 8 * sbh * (10 + 24 / 4.0 + a / 4));
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.activations == 8 * sbh * (10 + 24 / 4.0 + a / 4));
     cut.sequence = 1;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.activations == 8 * sbh / 4 * (34 + a) && f.sent_tensor == 8 * 4 * 2 * 2 * sbh * 3 / 4);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.activations == 8 * sbh / 4 * (34 + a) && f.sent_tensor == 8 * 4 * 2 * 2 * sbh * 3 / 4);
     cut.keep = MEMOPT_ADVISE_KEEP_LINEAR;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.activations == 8 * 34 * sbh / 4);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.activations == 8 * 34 * sbh / 4);
     cut.keep = MEMOPT_ADVISE_KEEP_INPUTS; cut.sequence = 0;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.activations == 8 * 2 * sbh);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.activations == 8 * 2 * sbh);
     cut.pipeline = 4; cut.micro_batches = 8; cut.data = 2; /* the first stage holds all layers' worth */
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.held == 4 && f.activations == 8 * 2 * sbh && f.bubble == 3 / 8.0 && f.sent_pipeline == 2 * 8 * 2 * sbh);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.held == 4 && f.activations == 8 * 2 * sbh && f.bubble == 3 / 8.0 && f.sent_pipeline == 2 * 8 * 2 * sbh);
     CHECK(f.states == advise_parameters(&m) / 16 * (4 + 6) && f.sent_data == advise_parameters(&m) / 16 * 4 / 2);
     cut.chunks = 2;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.held == 4 * (1 + 3 / 8.0) && f.bubble == 3 / 16.0);
-    cut.chunks = 3; CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
-    cut.chunks = 0; cut.tensor = 3; CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
-    cut.tensor = 0; CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.held == 4 * (1 + 3 / 8.0) && f.bubble == 3 / 16.0);
+    cut.chunks = 3; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: layers is no multiple of pipeline and chunks");
+    cut.chunks = 0; cut.tensor = 3; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: heads is no multiple of tensor");
+    cut.tensor = 0; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: tensor 0, at least 1");
     cut.tensor = 1; cut.pipeline = SIZE_MAX / 2 + 1; cut.chunks = 2; /* stages: 0, had it no overflow */
-    CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
-    cut.pipeline = 4; cut.chunks = 0; cut.sequence = 2;
-    CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_advise_parallel(&m, &cut, &f, NULL) == MEMOPT_ERR_ARGUMENT);
+    cut.chunks = 0; cut.pipeline = 0; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: pipeline 0, at least 1");
+    cut.pipeline = 4; cut.data = 0; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: data 0, at least 1");
+    cut.data = 2; cut.micro_batch = 0; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: micro_batch 0, at least 1");
+    cut.micro_batch = 4; cut.micro_batches = 0; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: micro_batches 0, at least 1");
+    cut.micro_batches = 8; cut.sequence = 2; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: sequence 2, must be 0 or 1");
     cut.sequence = 0; cut.keep = (memopt_advise_keep)test_number_of(3);
-    CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
-    cut.keep = MEMOPT_ADVISE_KEEP_INPUTS; cut.state_bytes = (double)NAN;
-    CHECK(memopt_advise_parallel(&m, &cut, &f) == MEMOPT_ERR_ARGUMENT);
+    REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: keep 3, at most 2");
+    cut.keep = MEMOPT_ADVISE_KEEP_INPUTS;
+    cut.weight_bytes = -2; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: weight_bytes -2, at least 0");
+    cut.weight_bytes = 2; cut.gradient_bytes = -1; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: gradient_bytes -1, at least 0");
+    cut.gradient_bytes = 2; cut.state_bytes = (double)NAN; REFUSED(parallel(&m, &cut, &f, why), ARGUMENT, "advise: state_bytes NaN, at least 0");
     cut.state_bytes = 12;
-    cut.tensor = 1; CHECK(memopt_advise_parallel(NULL, &cut, &f) == MEMOPT_ERR_ARGUMENT && memopt_advise_parallel(&m, NULL, &f) == MEMOPT_ERR_ARGUMENT && memopt_advise_parallel(&m, &cut, NULL) == MEMOPT_ERR_ARGUMENT);
+    REFUSED(parallel(NULL, &cut, &f, why), ARGUMENT, "advise: model is no described transformer");
+    REFUSED(parallel(&m, NULL, &f, why), ARGUMENT, "advise: cut is NULL");
+    REFUSED(parallel(&m, &cut, NULL, why), ARGUMENT, "advise: out is NULL");
     m = advise_llama(32, 4096, 32, 8, 14336, 128256, 8192); /* 168 KB a token and layer */
     cut.pipeline = cut.data = cut.micro_batch = cut.micro_batches = 1; cut.keep = MEMOPT_ADVISE_KEEP_LINEAR;
-    CHECK(!memopt_advise_parallel(&m, &cut, &f) && f.activations / 8192 / 32 == 167936);
+    CHECK(!memopt_advise_parallel(&m, &cut, &f, NULL) && f.activations / 8192 / 32 == 167936);
 }
 
 /* ---- a machine, measured by a clock of the test's, and as text ---- */
@@ -1061,7 +1099,7 @@ static void advise_calibrated(void) {
     memopt_tape_destroy(tape); memopt_comm_destroy(comm);
 }
 static void advise_trial_refusals(void) {
-    memopt_advise_trial t; memopt_advise_machine m, was; test_faults f; memopt_host host = test_host(&f); advise_world w; memopt_comm *one = NULL, *two; memopt_comm_desc alone; memopt_store_desc store; memopt_error why; size_t n;
+    memopt_advise_trial t; memopt_advise_machine m, was; test_faults f; memopt_host host = test_host(&f); advise_world w; memopt_comm *one = NULL, *two; memopt_comm_desc alone; memopt_store_desc store; memopt_error why; char line[200]; size_t n;
     memset(&t, 0, sizeof t); memset(&m, 0, sizeof m); memset(&f, 0, sizeof f); memset(&w, 0, sizeof w); memset(&alone, 0, sizeof alone); memset(&store, 0, sizeof store);
     w.rate = 1; m.memory = 5; was = m;
     CHECK(memopt_advise_calibrate(NULL, &m) == MEMOPT_ERR_ARGUMENT);
@@ -1081,12 +1119,12 @@ static void advise_trial_refusals(void) {
     memopt_comm_destroy(one);
     t.comm = two = advise_comm(&w); t.host = &host; f.fail_on = 1;
     t.error = &why;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && why.status == MEMOPT_ERR_MEMORY && w.aborted == 1); /* the others do not wait for it */
+    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && why.status == MEMOPT_ERR_MEMORY && w.aborted == 1 && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "advise: no memory for it: asked ", 32)); /* the others do not wait for it */
     memopt_comm_destroy(two); t.comm = NULL;
     t.products = 1; f.calls = 0;
-    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && !f.live_blocks);
+    CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_MEMORY && !f.live_blocks && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "advise: no memory for it: asked ", 32));
     f.fail_on = 0;
-    for (n = 1; n < 4; ++n) { w.calls = 0; w.fail_on = n; CHECK_AT(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_IO && why.status == MEMOPT_ERR_IO && !f.live_blocks, n); }
+    for (n = 1; n < 4; ++n) { w.calls = 0; w.fail_on = n; CHECK_AT(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "advise: clock failed") && !f.live_blocks, n); }
     t.products = 0; t.host = NULL; t.store = &store;
     CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_ERR_ARGUMENT && why.status == MEMOPT_ERR_ARGUMENT); /* a store without tiles */
     CHECK(!memcmp(&m, &was, sizeof m));
@@ -1139,7 +1177,7 @@ static void advise_machine_text(void) {
     CHECK(memopt_advise_machine_write(&m, text, 9, &n) == MEMOPT_ERR_BUFFER && n == length && !strcmp(text, "processo"));
     CHECK(memopt_advise_machine_write(NULL, text, 9, &n) == MEMOPT_ERR_ARGUMENT && memopt_advise_machine_write(&m, NULL, 9, &n) == MEMOPT_ERR_ARGUMENT && memopt_advise_machine_write(&m, NULL, 0, &n) == MEMOPT_ERR_BUFFER);
     CHECK(memopt_advise_machine_read(NULL, 1, &back, &why) == MEMOPT_ERR_ARGUMENT && !memopt_error_text(&why, line, sizeof line, NULL) && !strcmp(line, "advise: text is NULL"));
-    CHECK(memopt_advise_machine_read("", 0, NULL, &why) == MEMOPT_ERR_ARGUMENT && memopt_advise_machine_read("", 0, &back, NULL) == MEMOPT_OK);
+    CHECK(memopt_advise_machine_read("", 0, NULL, &why) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "advise: machine is NULL") && memopt_advise_machine_read("", 0, &back, NULL) == MEMOPT_OK);
 }
 
 void test_advise(void);

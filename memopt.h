@@ -28165,7 +28165,7 @@ V_HOST_FN void R(words_write)(uint16_t *p, const float *x, int is_bf16, size_t c
 }
 #endif
 
-/* As many columns as have their sums in registers, a row after the other. */
+/* As many columns as have their sums in registers. */
 enum {
     V(strip) = V(width) == 8 ? 2 : V(width) == 4 ? 1 : 4, /* times V(row) */
     V(group) = V(strip) * V(row)
@@ -28257,16 +28257,26 @@ static size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x
 }
 #endif
 
-/* Returns the columns done, whole groups of n. */
-MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
-                                       size_t n) {
+enum {
+    V(columns_rows)  = 4, /* added to a column while its sum is in a register */
+    V(columns_ahead) = 32 /* so many rows on, memory is asked for: no processor foresees pieces of rows */
+};
+
+/* Up to V(columns_rows) rows, onto the sums of whole groups of n columns; those `ahead` of them are asked for. */
+MEMOPT_I_INLINE_FN void R(columns_of)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+                                      size_t ahead, size_t n) {
+    const size_t size = memopt_type_bytes(type);
     R(floats) sum[V(strip)], y[V(strip)];
     size_t i, k, row;
 
     for (i = 0; i + V(group) <= n; i += V(group)) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k) sum[k] = R(read)(sums + i + k * V(row), V(row));
-        for (row = 0; row < rows; ++row) {
+        MEMOPT_I_UNROLL_ALL
+        for (row = 0; row < V(columns_rows); ++row) {
+            if (row >= rows) break;
+            for (k = 0; k < V(group) * size; k += 64)
+                MEMOPT_I_FETCH(x, ((row + ahead) * stride + i) * size + k);
             R(typed_read)(y, x, type, row * stride + i, V(group));
             MEMOPT_I_UNROLL_ALL
             for (k = 0; k < V(strip); ++k) sum[k] = R(add)(y[k], sum[k]);
@@ -28274,8 +28284,26 @@ MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, memopt_type ty
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k) R(write)(sums + i + k * V(row), sum[k], V(row));
     }
+}
+
+/* Returns the columns done, whole groups of n. */
+MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+                                       size_t n) {
+    const unsigned char *p = (const unsigned char *)x;
+    const size_t bytes = stride * memopt_type_bytes(type);
+    size_t i, count;
+
+    for (i = 0; i < rows; i += count, p += count * bytes) {
+        const size_t ahead = rows - i > V(columns_ahead) ? V(columns_ahead) : 0;
+
+        count = memopt_i_min(V(columns_rows), rows - i);
+        if (count < V(columns_rows)) R(columns_of)(sums, p, type, count, stride, ahead, n);
+        else if (type == MEMOPT_TYPE_BF16) R(columns_of)(sums, p, MEMOPT_TYPE_BF16, V(columns_rows), stride, ahead, n);
+        else if (type == MEMOPT_TYPE_F16) R(columns_of)(sums, p, MEMOPT_TYPE_F16, V(columns_rows), stride, ahead, n);
+        else R(columns_of)(sums, p, MEMOPT_TYPE_F32, V(columns_rows), stride, ahead, n);
+    }
     V(end)();
-    return i;
+    return n / V(group) * V(group);
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
@@ -28423,15 +28451,7 @@ static void memopt_i_row_add(int level, float *y, const float *x, float a, size_
 /* Rows `stride` elements apart, added up in their order: the first of n columns, onto sums. Returns how many. */
 static size_t memopt_i_row_columns(int level, float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
                                    size_t n) {
-    size_t row, count;
-    size_t done = 0;
-
-    for (row = 0; row < rows; row += count) { /* all columns of a few rows, while their pages are known */
-        count = memopt_i_min(64, rows - row);
-        done = MEMOPT_I_DISPATCH(level, row_columns, (sums, memopt_i_row_at(x, type, row * stride), type, count,
-                                                      stride, n));
-    }
-    return done;
+    return MEMOPT_I_DISPATCH(level, row_columns, (sums, x, type, rows, stride, n));
 }
 
 /* y = activation(x); in place is fine */

@@ -28226,6 +28226,21 @@ V_FN MEMOPT_I_FLATTEN size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t
     return i;
 }
 
+V_FN MEMOPT_I_FLATTEN size_t V(sum_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *z, size_t n) {
+    R(floats) a[32 / V(row)], b[32 / V(row)];
+    size_t i, k;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        R(words_read)(a, x + i, 1, 32 / V(row));
+        R(words_read)(b, z + i, 1, 32 / V(row));
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32 / V(row); ++k) a[k] = R(add)(b[k], a[k]);
+        R(words_write)(y + i, a, 1, 32 / V(row));
+    }
+    V(end)();
+    return i;
+}
+
 V_FN MEMOPT_I_FLATTEN size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g,
                                                size_t n) {
     R(floats) a[32 / V(row)], b[32 / V(row)], y[32 / V(row)];
@@ -28250,6 +28265,11 @@ static size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t n) {
     return 0;
 }
 
+static size_t V(sum_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *z, size_t n) {
+    (void)z;
+    return V(relu_bf16)(y, x, n);
+}
+
 static size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g, size_t n) {
     (void)out;
     (void)g;
@@ -28262,8 +28282,8 @@ enum {
     V(columns_ahead) = 32 /* so many rows on, memory is asked for: no processor foresees pieces of rows */
 };
 
-/* Up to V(columns_rows) rows, onto the sums of whole groups of n columns; those `ahead` of them are asked for. */
-MEMOPT_I_INLINE_FN void R(columns_of)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+/* `count` rows onto the sums of whole groups of n columns; those `ahead` of them, unless it is 0, are asked for. */
+MEMOPT_I_INLINE_FN void R(columns_of)(float *sums, const void *x, memopt_type type, size_t count, size_t stride,
                                       size_t ahead, size_t n) {
     const size_t size = memopt_type_bytes(type);
     R(floats) sum[V(strip)], y[V(strip)];
@@ -28272,10 +28292,8 @@ MEMOPT_I_INLINE_FN void R(columns_of)(float *sums, const void *x, memopt_type ty
     for (i = 0; i + V(group) <= n; i += V(group)) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < V(strip); ++k) sum[k] = R(read)(sums + i + k * V(row), V(row));
-        MEMOPT_I_UNROLL_ALL
-        for (row = 0; row < V(columns_rows); ++row) {
-            if (row >= rows) break;
-            for (k = 0; k < V(group) * size; k += 64)
+        for (row = 0; row < count; ++row) {
+            for (k = 0; ahead && k < V(group) * size; k += 64)
                 MEMOPT_I_FETCH(x, ((row + ahead) * stride + i) * size + k);
             R(typed_read)(y, x, type, row * stride + i, V(group));
             MEMOPT_I_UNROLL_ALL
@@ -28286,22 +28304,24 @@ MEMOPT_I_INLINE_FN void R(columns_of)(float *sums, const void *x, memopt_type ty
     }
 }
 
+MEMOPT_I_INLINE_FN void R(columns_by)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
+                                      size_t n) {
+    const unsigned char *p = (const unsigned char *)x;
+    const size_t bytes = stride * memopt_type_bytes(type);
+    size_t row = 0;
+
+    for (; row + V(columns_rows) <= rows; row += V(columns_rows))
+        R(columns_of)(sums, p + row * bytes, type, V(columns_rows), stride,
+                      rows - row > V(columns_ahead) ? V(columns_ahead) : 0, n);
+    for (; row < rows; ++row) R(columns_of)(sums, p + row * bytes, type, 1, stride, 0, n);
+}
+
 /* Returns the columns done, whole groups of n. */
 MEMOPT_I_ROW_FN size_t V(row_columns)(float *sums, const void *x, memopt_type type, size_t rows, size_t stride,
                                        size_t n) {
-    const unsigned char *p = (const unsigned char *)x;
-    const size_t bytes = stride * memopt_type_bytes(type);
-    size_t i, count;
-
-    for (i = 0; i < rows; i += count, p += count * bytes) {
-        const size_t ahead = rows - i > V(columns_ahead) ? V(columns_ahead) : 0;
-
-        count = memopt_i_min(V(columns_rows), rows - i);
-        if (count < V(columns_rows)) R(columns_of)(sums, p, type, count, stride, ahead, n);
-        else if (type == MEMOPT_TYPE_BF16) R(columns_of)(sums, p, MEMOPT_TYPE_BF16, V(columns_rows), stride, ahead, n);
-        else if (type == MEMOPT_TYPE_F16) R(columns_of)(sums, p, MEMOPT_TYPE_F16, V(columns_rows), stride, ahead, n);
-        else R(columns_of)(sums, p, MEMOPT_TYPE_F32, V(columns_rows), stride, ahead, n);
-    }
+    if (type == MEMOPT_TYPE_BF16) R(columns_by)(sums, x, MEMOPT_TYPE_BF16, rows, stride, n);
+    else if (type == MEMOPT_TYPE_F16) R(columns_by)(sums, x, MEMOPT_TYPE_F16, rows, stride, n);
+    else R(columns_by)(sums, x, MEMOPT_TYPE_F32, rows, stride, n);
     V(end)();
     return n / V(group) * V(group);
 }
@@ -28318,6 +28338,7 @@ MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n)
 MEMOPT_I_WIDTHS(void, row_act, (float *y, const float *x, int kind, size_t n))
 MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, const float *g, int kind, size_t n))
 MEMOPT_I_WIDTHS(size_t, relu_bf16, (uint16_t *y, const uint16_t *x, size_t n))
+MEMOPT_I_WIDTHS(size_t, sum_bf16, (uint16_t *y, const uint16_t *x, const uint16_t *z, size_t n))
 MEMOPT_I_WIDTHS(size_t, relu_grad_bf16, (uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g, size_t n))
 
 /* ---- one number ---- */
@@ -30711,6 +30732,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 /* elements on the stack */
 enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128, MEMOPT_I_BIAS_COLUMNS = 256 };
 enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
+enum { MEMOPT_I_LAYER_LATER = 8 }; /* rows on, a token's row is asked for */
 
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
@@ -31597,6 +31619,25 @@ typedef struct memopt_i_embedding {
     int level;
 } memopt_i_embedding;
 
+/* n columns of a row from `at` on: token + position. */
+static void memopt_i_embedding_row(const memopt_i_embedding *t, size_t row, size_t at, size_t n) {
+    const memopt_embedding *x = &t->x;
+    const size_t place = row * x->width + at;
+    const size_t token = (size_t)x->ids[row] * x->width + at;
+    const size_t position = x->positions ? row % x->length * x->width + at : 0;
+    float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
+    float *y = memopt_i_row_out(x->output, x->type, place, sum);
+
+    if (x->positions && x->type == MEMOPT_TYPE_BF16 && x->weight_type == MEMOPT_TYPE_BF16 && n % 32 == 0
+        && MEMOPT_I_DISPATCH(t->level, sum_bf16, ((uint16_t *)x->output + place, (const uint16_t *)x->tokens + token,
+                                                  (const uint16_t *)x->positions + position, n))) return;
+    memopt_i_row_load(t->level, y, x->tokens, x->weight_type, token, n);
+    if (x->positions)
+        memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, x->positions, x->weight_type, position, n, wide),
+                         1.0f, n);
+    memopt_i_row_store(t->level, x->output, x->type, place, y, n);
+}
+
 static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_embedding *t = (const memopt_i_embedding *)task;
     const memopt_embedding *x = &t->x;
@@ -31604,30 +31645,31 @@ static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
     size_t row = chunk * step;
     size_t at, n;
     const size_t end = row + memopt_i_min(step, x->rows - row);
-    float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
 
     (void)worker;
-    for (; row < end; ++row)
-        for (at = 0; at < x->width; at += n) {
-            const size_t token = (size_t)x->ids[row] * x->width + at;
-            float *y = memopt_i_row_out(x->output, x->type, row * x->width + at, sum);
+    for (; row < end; ++row) {
+        const size_t later = memopt_i_min(row + MEMOPT_I_LAYER_LATER, end - 1);
 
+        for (at = 0; at < x->width; at += n) {
             n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->width - at);
-            memopt_i_row_load(t->level, y, x->tokens, x->weight_type, token, n);
-            if (x->positions)
-                memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, x->positions, x->weight_type,
-                    row % x->length * x->width + at, n, wide), 1.0f, n);
-            memopt_i_row_store(t->level, x->output, x->type, row * x->width + at, y, n);
+            memopt_i_row_ahead(x->tokens, x->weight_type, (size_t)x->ids[later] * x->width + at, n);
+            memopt_i_embedding_row(t, row, at, n);
         }
+    }
     memopt_i_wide_end(t->level);
 }
 
-/* Row `row` of the gradient, n columns from `at` on, is added to a sum. */
-static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t at, size_t n) {
+/* `count` rows of the gradient from `row` on, `step` rows apart, n columns from `at` on, are added to a sum. */
+static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t count, size_t step,
+                                   size_t at, size_t n) {
     const memopt_embedding *x = &t->x;
     float wide[MEMOPT_I_LAYER_COLUMNS];
-    memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, x->grad_output, x->type, row * x->width + at, n, wide),
-                     1.0f, n);
+    const size_t done = memopt_i_row_columns(t->level, sum, memopt_i_row_at(x->grad_output, x->type,
+                                             row * x->width + at), x->type, count, step * x->width, n);
+
+    for (; count && done < n; --count, row += step)
+        memopt_i_row_add(t->level, sum + done, memopt_i_row_view(t->level, x->grad_output, x->type,
+                         row * x->width + at + done, n - done, wide), 1.0f, n - done);
 }
 
 /* `count` rows from `first` on into their tokens: a token's sum is fetched by the first of its rows, takes them all,
@@ -31657,7 +31699,7 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first,
         memopt_i_row_load(t->level, sum, x->grad_tokens, x->gradient_type, place, n);
         for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
             if (ids[i] == ids[row]) {
-                memopt_i_embedding_add(t, sum, first + i, at, n);
+                memopt_i_embedding_add(t, sum, first + i, 1, 1, at, n);
                 done[i] = 1;
             }
         memopt_i_row_store(t->level, x->grad_tokens, x->gradient_type, place, sum, n);
@@ -31673,11 +31715,12 @@ static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at,
         const size_t place = position * x->width + at;
         float *sum = memopt_i_row_out(x->grad_positions, x->gradient_type, place, buffer);
 
-        memopt_i_row_load(t->level, sum, x->grad_positions, x->gradient_type, place, n);
-        for (row = position; ; row += x->length) {
-            memopt_i_embedding_add(t, sum, row, at, n);
+        for (row = position + 2; x->rows > row; row += x->length) {
+            memopt_i_row_ahead(x->grad_output, x->type, row * x->width + at, n);
             if (x->rows - row <= x->length) break;
         }
+        memopt_i_row_load(t->level, sum, x->grad_positions, x->gradient_type, place, n);
+        memopt_i_embedding_add(t, sum, position, (x->rows - position - 1) / x->length + 1, x->length, at, n);
         memopt_i_row_store(t->level, x->grad_positions, x->gradient_type, place, sum, n);
     }
 }

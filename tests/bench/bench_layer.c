@@ -1,6 +1,6 @@
 /* bench_layer.c - activations, SwiGLU, dropout, embeddings, a linear layer's bias beside memcpy moving as many bytes,
    read and written together, in the same run; ns an element of the output. A linear layer with GELU beside its product
-   alone. The largest, exp and GELU of rows in the cache beside their sum, ns an element.
+   alone, and its backward through GELU beside the two calls that this replaces. The largest, exp and GELU of rows in the cache beside their sum, ns an element.
    [--json]. Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
@@ -101,6 +101,37 @@ static void bench_linear(const bench *b, const bench_data *d, const memopt_ops *
     }
     bench_row(b, "linear_gelu_before_f32", threads, 1024, bench_median(times, 5), "ms", bench_median(limits, 5), 0);
 }
+/* The gradient of a layer's input through the activation before it, in one call, against the two that it replaces: in
+   memory and in the cache, products of a usual depth and of a small one. */
+typedef struct bench_shape { const char *name; size_t rows, inputs, outputs; int repeats; } bench_shape;
+static void bench_through(const bench *b, const bench_data *d, const memopt_ops *o, int threads) {
+    static const bench_shape shapes[3] = { { "through_gelu", 512, 3072, 768, 1 }, { "through_gelu_shallow", 1024, 3072, 64, 1 },
+                                           { "through_gelu_cached", 64, 768, 64, 50 } };
+    static const memopt_type types[2] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16 };
+    size_t k, t, i; int r;
+    for (k = 0; k < 3; ++k)
+        for (t = 0; t < 2; ++t) {
+            double times[7], limits[7]; char name[64]; memopt_linear l; memopt_activation_args a;
+            memset(&l, 0, sizeof l); memset(&a, 0, sizeof a);
+            l.rows = shapes[k].rows; l.inputs = shapes[k].inputs; l.outputs = shapes[k].outputs;
+            l.type = l.weight_type = a.type = types[t];
+            l.grad_output = d->a; l.weights = d->b; l.grad_input = d->c;
+            a.n = l.rows * l.inputs; a.activation = MEMOPT_ACTIVATION_GELU; a.input = d->d; a.grad_output = a.grad_input = d->c;
+            for (i = 0; i < 7; ++i) {
+                uint64_t start = bench_now();
+                for (r = 0; r < shapes[k].repeats; ++r) {
+                    bench_stop(memopt_linear_backward(o, &l));
+                    bench_stop(memopt_activation_backward(o, &a));
+                }
+                limits[i] = (double)(bench_now() - start) / 1e6 / shapes[k].repeats;
+                start = bench_now();
+                for (r = 0; r < shapes[k].repeats; ++r) bench_stop(memopt_linear_backward_through(o, &l, a.activation, d->d));
+                times[i] = (double)(bench_now() - start) / 1e6 / shapes[k].repeats;
+            }
+            (void)snprintf(name, sizeof name, "%s_%s", shapes[k].name, t ? "bf16" : "f32");
+            bench_row(b, name, threads, l.rows, bench_median(times, 7), "ms", bench_median(limits, 7), 0);
+        }
+}
 static void bench_rows(const bench *b, const bench_data *d) {
     static const char *const names[4] = { "row_max", "row_exp", "row_gelu", "row_gelu_gradient" }; int what, level = memopt_simd_best();
     const float *x = (const float *)(const void *)d->a; float *y = (float *)(void *)d->c, sums[16] = { 0 };
@@ -137,9 +168,10 @@ int main(int argc, char **argv) {
     for (i = 0; i < BENCH_N / BENCH_WIDTH; ++i) d.ids[i] = (int32_t)(i * 2654435761u >> 9 & (BENCH_VOCABULARY - 1));
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         memset(&o, 0, sizeof o);
-        o.threads = &t; o.scratch_bytes = memopt_gemm_scratch(&t); o.scratch = bench_block(o.scratch_bytes);
+        o.threads = &t; o.scratch_bytes = memopt_gemm_scratch(&t) + BENCH_VOCABULARY * sizeof(float); o.scratch = bench_block(o.scratch_bytes);
         bench_elements(&b, &d, &o, threads);
         bench_linear(&b, &d, &o, threads);
+        bench_through(&b, &d, &o, threads);
         if (threads == 1) bench_rows(&b, &d);
     }
     return 0;

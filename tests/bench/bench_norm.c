@@ -1,5 +1,6 @@
 /* bench_norm.c - layer norm and RMS norm of rows that lie in memory: ns an element. The limit is a loop over the same
    bytes: forward a copy, backward a sum of two arrays into a third (from 16-bit elements, half of it); both take turns.
+   residual_...: memopt_norm_residual_forward beside the two calls that it replaces, in memory and in the cache.
    Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
@@ -80,6 +81,40 @@ static void bench_norm_measure(const bench *b, const memopt_threads *threads, in
     bench_row(b, k->name, workers, k->width, bench_median(ours, BENCH_NORM_REPEATS), "ns",
               bench_median(limit, BENCH_NORM_REPEATS), 0);
 }
+/* residual = x + g, y = norm(residual): in one call, or by memopt_dropout_forward and memopt_norm_forward. */
+static void bench_norm_residual(const memopt_ops *ops, const memopt_norm *n, const bench_norm_memory *m, int both) {
+    memopt_dropout d; memopt_norm after = *n; memopt_status s;
+    memset(&d, 0, sizeof d);
+    d.n = n->rows * n->width; d.type = n->type; d.input = m->g; d.residual = m->x; d.output = m->dx;
+    after.input = m->dx;
+    s = both ? memopt_norm_residual_forward(ops, n, m->g, m->dx) : memopt_dropout_forward(ops, &d);
+    if (!both && s == MEMOPT_OK) s = memopt_norm_forward(ops, &after);
+    if (s) { fprintf(stderr, "bench_norm: %s\n", memopt_status_text(s)); exit(1); }
+}
+static void bench_norm_pairs(const bench *b, const memopt_threads *threads, int workers, const bench_norm_memory *m) {
+    static const char *const names[2][2] = { { "residual_f32", "residual_cached_f32" }, { "residual_bf16", "residual_cached_bf16" } };
+    int t, cached, r;
+    for (t = 0; t < 2; ++t)
+        for (cached = 0; cached < 2; ++cached) {
+            const int repeats = cached ? 200 : 1; double ours[BENCH_NORM_REPEATS], two[BENCH_NORM_REPEATS];
+            memopt_norm n; memopt_ops ops; size_t i;
+            memset(&n, 0, sizeof n); memset(&ops, 0, sizeof ops);
+            ops.threads = threads;
+            n.rows = cached ? 32 : BENCH_NORM_COUNT / 768; n.width = 768; n.type = t ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+            n.input = m->x; n.output = m->y; n.scale = m->weights; n.shift = m->weights + 4096; n.statistics = m->statistics;
+            bench_norm_fill(m->x, BENCH_NORM_COUNT, 1); bench_norm_fill(m->g, BENCH_NORM_COUNT, 7);
+            for (i = 0; i < BENCH_NORM_REPEATS; ++i) {
+                uint64_t start = bench_now();
+                for (r = 0; r < repeats; ++r) bench_norm_residual(&ops, &n, m, 0);
+                two[i] = (double)(bench_now() - start) / repeats / (double)(n.rows * n.width);
+                start = bench_now();
+                for (r = 0; r < repeats; ++r) bench_norm_residual(&ops, &n, m, 1);
+                ours[i] = (double)(bench_now() - start) / repeats / (double)(n.rows * n.width);
+            }
+            bench_row(b, names[t][cached], workers, n.width, bench_median(ours, BENCH_NORM_REPEATS), "ns",
+                      bench_median(two, BENCH_NORM_REPEATS), 0);
+        }
+}
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "norm");
     memopt_thread_pool *pool = NULL; memopt_threads t; int threads; size_t i;
@@ -93,8 +128,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     bench_norm_fill(m.weights, 8192, 9);
-    for (threads = 1; bench_threads(threads, &pool, &t); ++threads)
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         for (i = 0; i < kinds; ++i) bench_norm_measure(&b, &t, threads, &bench_norm_kinds[i], &m);
+        bench_norm_pairs(&b, &t, threads, &m);
+    }
     free(m.x); free(m.y); free(m.g); free(m.dx); free(m.weights); free(m.gradients); free(m.statistics);
     memopt_i_system_free(NULL, m.scratch, BENCH_NORM_SCRATCH, 64);
     return 0;

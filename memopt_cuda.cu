@@ -4905,9 +4905,9 @@ CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_tab
                                         CODES == OPTIM_8BIT);
 }
 
-/* Blocks of any size: a tile is as many as 4096 elements hold, four vectors a thread. */
+/* Blocks of any size: a tile is as many as 4096 elements hold, a vector a thread. */
 template <int KIND, int CODES>
-static __global__ void __launch_bounds__(OPTIM_THREADS, 2) optim_coded_kernel(const CU_ARGUMENT optim_table t) {
+static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * OPTIM_CODED / 32]);
@@ -4918,61 +4918,50 @@ static __global__ void __launch_bounds__(OPTIM_THREADS, 2) optim_coded_kernel(co
     const int two = optim_has_second(kind);
     const unsigned half = OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
-    unsigned skipped = 0;
-    int j;
     const unsigned count = (unsigned)(s.count - first < t.tile ? s.count - first : t.tile);
     const memopt_i_update_rule rule = optim_rule<KIND, 0>(t, k);
-    optim_raw raw[4];
-    optim_four x[4];
+    const unsigned i = 4 * threadIdx.x;
+    const unsigned b = i / t.block;
+    const int whole = s.aligned && i + 4 <= count;
     float *const scale_m = one ? s.scale[0] + first / t.block : NULL;
     float *const scale_v = two ? s.scale[1] + first / t.block : NULL;
-    if (optim_stopped(t)) return;
-    CU_UNROLL for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + OPTIM_THREADS * (unsigned)j);
-        if (i < count) optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
-    }
-    optim_tables<CODES>(t.codes, level, grid);
-    maximum[threadIdx.x] = 0;
-    __syncthreads();
-    CU_UNROLL for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + OPTIM_THREADS * (unsigned)j);
-        const unsigned b = i / t.block;
-        uint32_t largest[2] = { 0, 0 };
-        int far;
+    uint32_t largest[2] = { 0, 0 };
+    unsigned skipped = 0;
+    optim_raw raw;
+    optim_four x;
+    int far;
 
-        if (i < count) {
-            const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
-            optim_coded4<KIND, CODES, 0>(&x[j], raw[j], t, k, rule, first, i, s.aligned && i + 4 <= count,
-                                         level, absmax, &skipped);
-            if (one) largest[0] = optim_largest4(x[j].m);
-            if (two) largest[1] = optim_largest4(x[j].v);
-        }
-        for (far = 1; far < 8; far *= 2) {
-            if (one) largest[0] = max(largest[0], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[0], far));
-            if (two) largest[1] = max(largest[1], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[1], far));
-        }
-        if (threadIdx.x % 8 == 0 && i < count) {
-            if (one) atomicMax(&maximum[b], largest[0]);
-            if (two) atomicMax(&maximum[half + b], largest[1]);
-        }
+    if (optim_stopped(t)) return;
+    if (i < count) optim_load<KIND, CODES, 0>(&raw, t, k, first, i, whole);
+    optim_tables<CODES>(t.codes, level, grid);
+    if (threadIdx.x < 2 * half) maximum[threadIdx.x] = 0;
+    __syncthreads();
+    if (i < count) {
+        const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
+
+        optim_coded4<KIND, CODES, 0>(&x, raw, t, k, rule, first, i, whole, level, absmax, &skipped);
+        if (one) largest[0] = optim_largest4(x.m);
+        if (two) largest[1] = optim_largest4(x.v);
+    }
+    for (far = 1; far < 8; far *= 2) {
+        if (one) largest[0] = max(largest[0], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[0], far));
+        if (two) largest[1] = max(largest[1], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[1], far));
+    }
+    if (threadIdx.x % 8 == 0 && i < count) {
+        if (one) atomicMax(&maximum[b], largest[0]);
+        if (two) atomicMax(&maximum[half + b], largest[1]);
     }
     __syncthreads(); /* scales are all read, and known anew */
-    CU_UNROLL for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + OPTIM_THREADS * (unsigned)j);
-        const unsigned b = i / t.block;
-        const int whole = s.aligned && i + 4 <= count;
-
-        if (i >= count) continue;
+    if (i < count) {
         const float m = one ? memopt_i_bits_float(maximum[b]) : 0;
         const float v = two ? memopt_i_bits_float(maximum[half + b]) : 0;
-        if (i % t.block == 0) {
-            if (one) scale_m[b] = m;
-            if (two) scale_v[b] = v;
-        }
-        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x[j].m,
-            memopt_i_inverse(m)), first, i, s.count, whole);
-        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x[j].v,
-            memopt_i_inverse(v)), first, i, s.count, whole);
+
+        if (one && i % t.block == 0) scale_m[b] = m;
+        if (two && i % t.block == 0) scale_v[b] = v;
+        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x.m, memopt_i_inverse(m)), first, i,
+                            s.count, whole);
+        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x.v, memopt_i_inverse(v)), first, i,
+                            s.count, whole);
     }
     optim_count(t, skipped);
 }
@@ -5734,8 +5723,9 @@ PRUNED status_t optim_launch(const optim_batch *b, cudaStream_t stream) {
         return CU_RUN((optim_floats_kernel<OPTIM_OTHERS, 0>), b->tiles, threads, 0, stream, t);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
     if (b->format == MEMOPT_STATE_BNB)
-        return CU_RUN((optim_coded_kernel<OPTIM_ADAM, OPTIM_BNB>), b->tiles, threads, 0, stream, t);
-    if (t.block != 256) return CU_RUN((optim_coded_kernel<OPTIM_OTHERS, OPTIM_8BIT>), b->tiles, threads, 0, stream, t);
+        return CU_RUN((optim_coded_kernel<OPTIM_ADAM, OPTIM_BNB>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
+    if (t.block != 256)
+        return CU_RUN((optim_coded_kernel<OPTIM_OTHERS, OPTIM_8BIT>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
 #endif
     if (wide) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, 1>), b->tiles, fewer, 0, stream, t);
     if (t.family == OPTIM_ADAM) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, 0>), b->tiles, fewer, 0, stream, t);
@@ -10166,15 +10156,18 @@ token_sum_kernel(token_tables t, const T *g, void *grad, size_t width, memopt_ty
         row_span<T, N> s;
         span_get(&s, g + row * width + at, left, wide);
         token_add(&sum, s, row, MEMOPT_TYPE_F32);
-    } else if (count <= TOKEN_LIST) {
-        token_sort(t.list + (t.start[id] - count), mixed, rows, count);
-        token_rows<T, N>(&sum, g + at, width, rows, count, left, wide, type);
-    } else
+    } else {
+        const bool listed = token_listed(count);
+
+        if (listed) token_sort(t.list + (t.start[id] - count), mixed, rows, count);
         for (size_t first = 0; first <= row; first += TOKEN_LIST) {
-            const unsigned some = token_find(t, id, first, rows, found);
+            const unsigned some = listed ? count : token_find(t, id, first, rows, found);
+
             token_rows<T, N>(&sum, g + at, width, rows, some, left, wide, type);
+            if (listed) break;
             __syncthreads(); /* rows are used again */
         }
+    }
     if (left) put_floats<N>(grad, type, place, sum.x, left, wide_grad);
 }
 
@@ -12720,6 +12713,7 @@ typedef struct flash_state {
     size_t  tiles;                               /* of a head: a block each */
     float   scale;
     int     causal;
+    int     is_statistics;                       /* a forward for a backward: statistics and means, and no output */
     int     wide;                                /* rows are whole chunks of 16 bytes, and aligned to them */
 } flash_state;
 
@@ -12995,8 +12989,8 @@ CU_DEVICE float flash_mean(const float (&sums)[D / 8][4], int h, const flash_row
     return flash_row_sum(mean);
 }
 
-/* Output is divided by the row's sum; statistics are kept, and GRADS: sum(P dP), and no output. */
-template <typename T, int D, int M, int GRADS>
+/* Output is divided by the row's sum; statistics are kept, and sum(P dP), if asked for. */
+template <typename T, int D, int M>
 CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&sums)[M][D / 8][4],
                             const float (&most)[M][2], const float (&total)[M][2], int first) {
     const flash_rows<const T> grads = flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
@@ -13012,7 +13006,7 @@ CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&
 
         CU_UNROLL for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= factor;
         if (t.statistics && lane % 4 == 0 && row < p.used) t.statistics[at] = most[m][h] + logf(sum) / t.scale;
-        if (GRADS) {
+        if (t.is_statistics) {
             const float mean = flash_mean<T, D>(sums[m], h, grads, row);
 
             if (lane % 4 == 0 && row < p.used) t.means[at] = mean;
@@ -13022,7 +13016,7 @@ CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&
 
 #define MEMOPT_I_CUDA_LOG2_E 1.4426950408889634f
 
-template <typename T, int D, int M, int N, int GRADS>
+template <typename T, int D, int M, int N>
 static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
@@ -13072,8 +13066,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(fla
     }
     memopt_i_cuda_copy_wait<0>();
     __syncthreads(); /* with no tiles, nobody has waited */
-    flash_finish<T, D, M, GRADS>(t, p, sums, most, total, p.first + own_row);
-    if (!GRADS)
+    flash_finish<T, D, M>(t, p, sums, most, total, p.first + own_row);
+    if (!t.is_statistics)
         flash_store<T, D, M>(own, sums, flash_of(t, (T *)t.output, t.output_stride,
                              p.sequence, p.head, (int)t.length), p.first + own_row, p.used);
 #else
@@ -13685,6 +13679,7 @@ PRUNED flash_state flash_task(const attention_task *t) {
     k.output_stride = a->output_stride;
     k.scale = a->scale;
     k.causal = a->causal;
+    k.is_statistics = t->backward;
     k.wide = flash_is_wide(a);
     return k;
 }
@@ -13701,10 +13696,9 @@ static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, 
     return CU_RUN(kernel, t->a.batch * heads * k.tiles, FLASH_THREADS, shared, t->stream, k);
 }
 
-/* GRADS: statistics for a backward. */
-template <typename T, int D, int GRADS> static status_t flash_forward(const attention_task *t) {
+template <typename T, int D> static status_t flash_forward(const attention_task *t) {
     enum { OWN = 128, N = D == 64 ? 64 : 32 }; /* with 64 there are not enough registers */
-    return flash_run(t, flash_forward_kernel<T, D, OWN / 64, N, GRADS>, t->a.heads, OWN, (OWN + 4 * N) * D * 2);
+    return flash_run(t, flash_forward_kernel<T, D, OWN / 64, N>, t->a.heads, OWN, (OWN + 4 * N) * D * 2);
 }
 
 template <typename T, int D, int COLUMNS> static status_t flash_backward(const attention_task *t) {
@@ -13723,8 +13717,8 @@ template <typename T> static status_t flash_means(const attention_task *t) {
 template <typename T, int D> static status_t flash_any(const attention_task *t) {
     status_t s;
 
-    if (!t->backward) return flash_forward<T, D, 0>(t);
-    s = t->a.statistics ? flash_means<T>(t) : flash_forward<T, D, 1>(t);
+    if (!t->backward) return flash_forward<T, D>(t);
+    s = t->a.statistics ? flash_means<T>(t) : flash_forward<T, D>(t);
     if (!s) s = flash_backward<T, D, 0>(t);
     return s ? s : flash_backward<T, D, 1>(t);
 }

@@ -1296,9 +1296,11 @@ using namespace memopt_i_cuda::api;
 #if defined(__CUDACC__)
 #  define CU_ARGUMENT __grid_constant__
 #  define CU_UNROLL _Pragma("unroll")
+#  define CU_ROLLED _Pragma("unroll 1") /* rare, or waits for memory: copies of it only take time to compile */
 #else
 #  define CU_ARGUMENT
 #  define CU_UNROLL
+#  define CU_ROLLED
 #endif
 
 namespace memopt_i_cuda {
@@ -5036,7 +5038,8 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
     for (round = 0; round < OPTIM_ROUNDS && b * 256 < n; ++round, b += WARPS)
-        skipped += t.slice[k].aligned && b * 256 + 256 <= n ? optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
+        skipped += KIND != OPTIM_ANY && t.slice[k].aligned && b * 256 + 256 <= n
+                 ? optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
                  : optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
     optim_count(t, skipped);
 }
@@ -12778,7 +12781,7 @@ CU_DEVICE void flash_load(unsigned char *tile, const flash_rows<const T> &r, int
             memopt_i_cuda_copy(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? 16 : 0);
         return;
     }
-    for (int i = 0; i < ROWS; i += STEP)
+    CU_ROLLED for (int i = 0; i < ROWS; i += STEP)
         flash_gather(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? r.width - chunk * 8 : 0);
 }
 
@@ -12796,7 +12799,7 @@ template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *ti
         *(uint32_t *)(void *)(tile + flash_at<D>(row, n) + lane % 4 * 4) = first + row < used ? word : 0;
     }
     __syncwarp();
-    for (int i = lane; i < 16 * M * (D / 8); i += 32) {
+    CU_ROLLED for (int i = lane; i < 16 * M * (D / 8); i += 32) {
         const int row = i / (D / 8);
         const int column = i % (D / 8) * 8;
         const unsigned char *from = tile + flash_at<D>(row, column / 8);
@@ -12804,7 +12807,7 @@ template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *ti
 
         if (first + row >= r.rows || column >= r.width) continue;
         if (r.wide) *(uint4 *)(void *)to = *(const uint4 *)(const void *)from;
-        else for (int j = 0; j < 8 && column + j < r.width; ++j) to[j].code = ((const uint16_t *)(const void *)from)[j];
+        else CU_ROLLED for (int j = 0; j < 8 && column + j < r.width; ++j) to[j].code = ((const uint16_t *)(const void *)from)[j];
     }
 }
 
@@ -12867,7 +12870,7 @@ template <typename T> CU_DEVICE bool flash_odd(uint32_t code) {
 template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigned char *tile) {
     bool any = false;
 
-    for (int i = (int)threadIdx.x; i < N * D / 2; i += FLASH_THREADS) {
+    CU_ROLLED for (int i = (int)threadIdx.x; i < N * D / 2; i += FLASH_THREADS) {
         uint32_t *word = (uint32_t *)(void *)tile + i;
         const uint32_t x = *word;
         const bool low = flash_odd<T>(x);
@@ -12885,7 +12888,7 @@ CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4], const float (&weights)[
                              const unsigned char *others, const flash_span (&sees)[M][2], int first) {
     const int lane = (int)threadIdx.x % 32;
 
-    for (int j = 0; j < N; ++j) {
+    CU_ROLLED for (int j = 0; j < N; ++j) {
         CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
             const flash_span see = sees[i / 2][i % 2];
             const bool seen = first + j >= see.from && first + j < see.to;
@@ -13763,6 +13766,7 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
 #undef PUBLIC
 #undef CU_DEVICE
 #undef CU_UNROLL
+#undef CU_ROLLED
 #undef CU_RUN
 #undef CU_WITH
 #undef CU_ARGUMENT

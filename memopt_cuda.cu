@@ -12807,7 +12807,8 @@ template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *ti
 
         if (first + row >= r.rows || column >= r.width) continue;
         if (r.wide) *(uint4 *)(void *)to = *(const uint4 *)(const void *)from;
-        else CU_ROLLED for (int j = 0; j < 8 && column + j < r.width; ++j) to[j].code = ((const uint16_t *)(const void *)from)[j];
+        else CU_ROLLED for (int j = 0; j < 8 && column + j < r.width; ++j)
+            to[j].code = ((const uint16_t *)(const void *)from)[j];
     }
 }
 

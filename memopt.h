@@ -30732,7 +30732,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 /* elements on the stack */
 enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128, MEMOPT_I_BIAS_COLUMNS = 256 };
 enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
-enum { MEMOPT_I_LAYER_LATER = 8 }; /* rows on, a token's row is asked for */
+enum { MEMOPT_I_LAYER_LATER = 8 }; /* so many rows on, memory is asked for */
 
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
@@ -30913,8 +30913,10 @@ enum { MEMOPT_I_LINEAR_SUMS = 1024 }; /* at a time: at least as many as a chunk 
 static void memopt_i_linear_gather(const memopt_i_linear_end *t, int level, float *to, const void *from, size_t at,
                                    size_t rows, size_t n) {
     size_t row;
-    for (row = 0; row < rows; ++row)
+    for (row = 0; row < rows; ++row) {
+        memopt_i_row_ahead(from, t->type, at + (row + MEMOPT_I_LAYER_LATER) * t->columns, n);
         memopt_i_row_load(level, to + row * n, from, t->type, at + row * t->columns, n);
+    }
 }
 
 static void memopt_i_linear_scatter(const memopt_i_linear_end *t, int level, void *to, const float *from, size_t at,

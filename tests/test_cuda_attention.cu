@@ -507,18 +507,22 @@ static test_cuda_attention_case test_cuda_attention_flash_planted(test_cuda_atte
 static void test_cuda_attention_flash_not_finite(void) {
     static const uint16_t odd[][3] = { { 0x7fc0, 0x7f80, 0xff80 }, { 0x7e00, 0x7c00, 0xfc00 } };
     size_t row; int what, type, i;
-    for (type = 0; type < 2; ++type) for (what = 0; what < 4; ++what) for (i = 0; i < 3; ++i) {
-        const size_t at = i ? 70 : 127, width = i == 1 && !type ? 128 : 64; const memopt_type of = type ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16; size_t told = 0;
+    for (type = 0; type < 2; ++type) for (i = 0; i < 3; ++i) {
+        const size_t at = i ? 70 : 127, width = i == 1 && !type ? 128 : 64; const memopt_type of = type ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16;
         test_cuda_attention_rig r = test_cuda_attention_open(0);
-        test_cuda_attention_case clean = test_cuda_attention_flash_planted(&r, of, width, what, 0, at), c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at);
-        for (row = 0; row < 150; ++row) {
-            const int keys = what == 1 || what == 2;
-            if (keys ? row < at : row != at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
-            if (!keys && row > at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 1, 1, row) && test_cuda_attention_same_row(&clean, &c, 2, 1, row), row);
-            told += (what == 3 || !test_cuda_attention_same_row(&clean, &c, 3, 0, row)) && !test_cuda_attention_same_row(&clean, &c, 0, 1, row);
+        test_cuda_attention_case clean = test_cuda_attention_flash_planted(&r, of, width, 0, 0, at);
+        for (what = 0; what < 4; ++what) {
+            test_cuda_attention_case c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at); size_t told = 0;
+            for (row = 0; row < 150; ++row) {
+                const int keys = what == 1 || what == 2;
+                if (keys ? row < at : row != at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
+                if (!keys && row > at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 1, 1, row) && test_cuda_attention_same_row(&clean, &c, 2, 1, row), row);
+                told += (what == 3 || !test_cuda_attention_same_row(&clean, &c, 3, 0, row)) && !test_cuda_attention_same_row(&clean, &c, 0, 1, row);
+            }
+            CHECK_AT(told >= 1, what * 3 + i); /* and what does see it is told */
+            test_cuda_attention_case_drop(&c);
         }
-        CHECK_AT(told >= 1, what * 3 + i); /* and what does see it is told */
-        test_cuda_attention_case_drop(&clean); test_cuda_attention_case_drop(&c);
+        test_cuda_attention_case_drop(&clean);
         test_cuda_attention_close(&r);
     }
 }

@@ -50,7 +50,9 @@ static void fp8_current(void) {
     int k, type, format, hard; size_t i, j;
     for (k = 0; k < 7; ++k) for (type = 0; type < 3; ++type) for (format = 0; format < 2; ++format) for (hard = 0; hard < 2; ++hard) {
         const size_t rows = shapes[k][0], columns = shapes[k][1], n = rows * columns; memopt_fp8 x; memopt_fp8_scale scale;
-        float *in = (float *)malloc(n * 4 + 4); uint8_t *codes = (uint8_t *)malloc(n + 1), *transposed = (uint8_t *)malloc(n + 1);
+        float *in; uint8_t *codes, *transposed;
+        if (test_is_passed_over()) continue;
+        in = (float *)malloc(n * 4 + 4); codes = (uint8_t *)malloc(n + 1); transposed = (uint8_t *)malloc(n + 1);
         fp8_fill(in, (memopt_type)type, n, 3 + (uint64_t)k, hard, k % 2 ? 1e-3f : 30.0f);
         memset(&x, 0, sizeof x); memset(&scale, 0, sizeof scale);
         x.rows = rows; x.columns = columns; x.type = (memopt_type)type; x.format = (memopt_fp8_format)format; x.input = in; x.codes = codes; x.transposed = transposed; x.scale = &scale;

@@ -1068,7 +1068,7 @@ static memopt_status store_now(void *user, uint64_t *nanoseconds) { /* stands st
 static void store_stopped_clock(void) { /* it is told, and nothing is measured for ever */
     memopt_store_desc d; memopt_store_rates r = { 1, 2, 3 }; memopt_host h = *store_host(); memopt_error why; store_clock c; size_t stops;
     memset(&d, 0, sizeof d);
-    d.tiles = 4; d.tile_bytes = 1 << 20; d.host = &h; d.error = &why;
+    d.tiles = 4; d.tile_bytes = 1 << 16; d.host = &h; d.error = &why;
     h.clock.now_fn = store_now; h.clock.user = &c;
     for (stops = 1; stops <= 3; ++stops) {
         memset(&c, 0, sizeof c); c.now = 5000; c.stops = stops;

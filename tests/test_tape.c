@@ -2377,6 +2377,7 @@ static void tape_nested(void) {
             for (outer = 0; outer < TAPE_VARIANTS; outer += inner % 2 || shape ? 8 : 4) {
                 memopt_tape_desc d; memopt_tape *tape[2] = { NULL, NULL }; memopt_segment segment[TAPE_MOST];
                 memopt_tape_layer layer[TAPE_MOST]; size_t count; tape_training with, t = tape_steps(15, 2);
+                if (test_is_passed_over() && (inner || outer)) continue; /* the first of a shape makes what the others are compared with */
                 t.evaluates = 1;
                 if (!inner && !outer) tape_net_make(&n, "L32NBDL17BL17NDBL20NBDL5BH");
                 count = n.count;
@@ -2458,6 +2459,7 @@ static void tape_kept_smaller(void) {
             plain.codec = t.codec = (memopt_codec)keep;
             for (i = 0; i < TAPE_VARIANTS; i += 2) {
                 tape_training with;
+                if (test_is_passed_over() && i && i != 6) continue; /* of these two more is asked below */
                 d = tape_net_desc(&n, NULL);
                 d.codec = (memopt_codec)keep;
                 tape_variant(&d, i);
@@ -3348,6 +3350,7 @@ static void tape_calibrated_quietly(void) {
     for (glue = 0; glue < 2; ++glue)
         for (i = 0; i < TAPE_VARIANTS; i += glue ? 5 : 3) {
             memopt_tape_desc d; tape_training plain = tape_steps(6, 1); uint64_t hash;
+            if (test_is_passed_over() && i) continue;
             tape_net_make(&n, tape_nets[0]);
             n.fused = 1; n.glue = (int)glue; n.fail_drawn = SIZE_MAX;
             d = tape_net_desc(&n, NULL);

@@ -4431,7 +4431,7 @@ typedef struct memopt_advice {
     memopt_advise_bytes   bytes;
     memopt_advise_seconds seconds;
     double   tokens;  /* a second, of all processors; images of convolutions */
-    double   mfu;     /* as memopt_advise_use; 0 with an engine's own chain */
+    double   mfu;     /* mfu_less of memopt_advise_use; 0 with an engine's own chain */
     unsigned needs;   /* MEMOPT_ADVISE_MAY_...: permissions that it uses */
 } memopt_advice;
 
@@ -4508,7 +4508,7 @@ typedef struct memopt_advise_use { /* of processors, as the literature tells it:
  * rate    its peak, dense, operations a second
  * again   0 to 1: the share of forwards computed twice
  * error   NULL, or filled in on failure, here and in the calls below
- * returns OK, ERR_ARGUMENT (NULL, a model that is not a described transformer, a rate that is not above 0)
+ * returns OK, ERR_ARGUMENT (NULL, a model that is not a described transformer, a number out of its range)
  */
 MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
                                                    double again, memopt_advise_use *out, memopt_error *error);

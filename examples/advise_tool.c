@@ -14,6 +14,7 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <ctype.h>
 #include <stdio.h>
 
 /* ---- names ---- */
@@ -46,6 +47,12 @@ static const known_device devices[] = {
     { "b200", 180, 80, 2250, 8000, 900, 50, 50, 148, 0.4 },      { "3090", 24, 35.6, 71, 936, 25, 3, 25, 82, 0.5 },
     { "4090", 24, 82.6, 165, 1008, 25, 3, 25, 128, 0.5 },        { "mi250x", 64, 24, 191.5, 1638, 50, 25, 36, 110, 0.45 },
     { "mi300x", 192, 163, 1307, 5300, 448, 50, 50, 304, 0.35 },  { "core", 0.7, 0.11, 0.11, 13, 4, 1, 10, 0, 0.8 } };
+
+/* In upper or lower case: Llama-3-8B, 8xH100. */
+static int is_name(const char *name, const char *given) {
+    for (; *name && *name == tolower((unsigned char)*given); ++name) ++given;
+    return !*name && !*given;
+}
 
 /* ---- numbers ---- */
 enum { MOST_COUNT = 1 << 30 };
@@ -98,18 +105,19 @@ static int set_field(void *of, const field *f, double value) {
     return 0;
 }
 static int read_model(const char *path, const field *fields, void *out) {
-    FILE *file = fopen(path, "r"); char line[256], name[64], more; double value; int number = 0; const field *f;
+    FILE *file = fopen(path, "r"); char line[256], name[64], more; double value; int number = 0; unsigned seen = 0; const field *f;
 
-    if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file\n", path); return 1; }
+    if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file; without arguments all names are told\n", path); return 1; }
     while (fgets(line, sizeof line, file)) {
         ++number;
         if (line[0] == '#' || sscanf(line, "%63s", name) != 1) continue;
         for (f = fields; f->name && strcmp(f->name, name); ++f) {}
-        if (!f->name || sscanf(line, "%*s %lf %c", &value, &more) != 1 || set_field(out, f, value)) {
-            fprintf(stderr, "advise_tool: %s, line %d: no field with a number: %s", path, number, line);
+        if (!f->name || sscanf(line, "%*s %lf %c", &value, &more) != 1 || set_field(out, f, value) || (seen >> (f - fields) & 1)) {
+            fprintf(stderr, "advise_tool: %s, line %d: no field with a number, or one that comes twice: %s", path, number, line);
             fclose(file);
             return 1;
         }
+        seen |= 1u << (f - fields);
     }
     fclose(file);
     return 0;
@@ -117,7 +125,7 @@ static int read_model(const char *path, const field *fields, void *out) {
 static int read_machine(const char *path, memopt_advise_machine *m) {
     char text[8192], line[300] = ""; FILE *file = fopen(path, "rb"); memopt_error why = { 0 }; size_t bytes;
 
-    if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file\n", path); return 1; }
+    if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file; without arguments all names are told\n", path); return 1; }
     bytes = fread(text, 1, sizeof text, file);
     fclose(file);
     if (bytes < sizeof text && !memopt_advise_machine_read(text, bytes, m, &why)) return 0;
@@ -129,7 +137,7 @@ static int find_model(const char *name, memopt_advise_model *m) {
     for (size_t i = 0; i < sizeof models / sizeof *models; ++i) {
         const known_model *k = &models[i];
 
-        if (strcmp(k->name, name)) continue;
+        if (!is_name(k->name, name)) continue;
         m->layers = (size_t)k->layers; m->width = (size_t)k->width; m->heads = (size_t)k->heads; m->kv_heads = (size_t)k->kv_heads;
         m->mlp = (size_t)k->mlp; m->vocabulary = (size_t)k->vocabulary; m->length = (size_t)k->length; m->tied = k->tied > 0;
         m->gated = m->rms = m->no_bias = k->llama > 0;
@@ -148,7 +156,7 @@ static int find_machine(const char *name, memopt_advise_machine *a) { /* 8xh100,
     for (size_t i = 0; i < sizeof devices / sizeof *devices; ++i) {
         const known_device *k = &devices[i];
 
-        if (strcmp(k->name, counted ? name + digits + 1 : name)) continue;
+        if (!is_name(k->name, counted ? name + digits + 1 : name)) continue;
         a->processors = count; a->of_host = k->processors > 0 && count % 8 == 0 ? 8 : count; /* cores are of one host */
         a->memory = (uint64_t)(k->memory * 1e9); a->reserve = k->processors > 0 ? 600000000 : 6000000; /* a context, or a process */
         a->host_memory = k->processors > 0 ? (uint64_t)64e9 * a->of_host : 0; a->host_bandwidth = k->host * 1e9;
@@ -247,14 +255,17 @@ static void tell_failure(const memopt_advise_result *r, const memopt_advise_desc
     const memopt_advise_bytes *b = &r->best.bytes;
     const uint64_t terms[7] = { b->parameters, b->gradients, b->optimizer, b->activations, b->communication, b->other, b->reserve };
     static const char *const names[7] = { "parameters", "gradients", "optimizer", "activations", "buckets", "other", "reserve" };
-    int largest = 0;
+    char words[24] = ""; int largest = 0;
 
     for (int i = 1; i < 7; ++i) if (terms[i] > terms[largest]) largest = i;
     printf("Nothing that is permitted fits %.2f GB. The least is %.2f GB, most of it %s, %.2f GB:\n", (double)d->machine.memory / 1e9, (double)of_processor(&r->best) / 1e9,
            names[largest], (double)terms[largest] / 1e9);
     if (r->never) printf("(no permission would help)\n");
-    else printf("(--may%s%s%s would do)\n", r->needs & MEMOPT_ADVISE_MAY_BF16 ? " bf16" : "", r->needs & MEMOPT_ADVISE_MAY_8BIT ? " 8bit" : "",
-                r->needs & MEMOPT_ADVISE_MAY_BATCH ? " batch" : "");
+    else {
+        snprintf(words, sizeof words, "%s%s%s", r->needs & MEMOPT_ADVISE_MAY_BF16 ? ",bf16" : "", r->needs & MEMOPT_ADVISE_MAY_8BIT ? ",8bit" : "",
+                 r->needs & MEMOPT_ADVISE_MAY_BATCH ? ",batch" : "");
+        printf("(--may %s would do)\n", words + 1);
+    }
 }
 /* 0: it is one, and its value is as it should be. */
 static int option(const char *name, const char *value, memopt_advise_desc *d) {

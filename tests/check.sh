@@ -171,12 +171,17 @@ advise() { # advise_tool: README's answers, a model in a file, what does not fit
     done <"$work/table"
     printf '# GPT-2\nlayers 12\nwidth 768\nheads 12\nkv_heads 12\nmlp 3072\nvocabulary 50257\nlength 1024\npositions 1024\ntied 1\n' >"$work/model"
     build/advise_tool "$work/model" h100 >"$work/file" && build/advise_tool gpt2 h100 >"$work/name" && cmp "$work/file" "$work/name" || fail "a model in a file is not the one by name"
+    build/advise_tool GPT2 H100 >"$work/upper" && cmp "$work/upper" "$work/name" || fail "names in upper case are not known"
+    build/advise_tool gpt2 core --batch 4 >"$work/said"
+    may=$(sed -n 's/^(--may \([a-z0-9,]*\) would do)$/\1/p' "$work/said")
+    [ "$may" = bf16,8bit ] && build/advise_tool gpt2 core --batch 4 --may "$may" >/dev/null || { cat "$work/said"; fail "what would have to be allowed is not told as it is given"; }
     build/advise_tool gpt2 core --memory 0.1 >"$work/said"
     [ $? = 1 ] && grep -q "^Nothing that is permitted fits 0.10 GB. The least is " "$work/said" || fail "what does not fit is not told"
     build/advise_tool gpt2 4xcore --batch 8 --memory 2 >"$work/said" && grep -q "ranks of \(one thread\|several threads\) " "$work/said" || fail "four cores are not dealt to ranks and threads"
     echo "layers twelve" >"$work/model"
     echo "layers 1.5" >"$work/part"
     echo "layers 12 13" >"$work/two"
+    printf 'layers 12\nlayers 13\n' >"$work/twice"
     # what is wrong, and, behind a |, what must be named
     while IFS='|' read -r wrong named; do
         # shellcheck disable=SC2086
@@ -189,6 +194,7 @@ gpt2 abacus|abacus
 $work/model core|line 1
 $work/part core|line 1
 $work/two core|line 1
+$work/twice core|line 2
 gpt2 0xcore|0xcore
 gpt2 xcore|xcore
 gpt2 -4xcore|-4xcore

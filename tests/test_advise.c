@@ -666,7 +666,7 @@ static void advise_small_products(void) {
 }
 static void advise_threads(void) { /* four cores as one rank are one processor with four times as much */
     memopt_advise_desc d = advise_on(advise_gpt(2, 384, 4), 4, 1), one; memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a, b;
-    static memopt_advise_result r; memopt_error why; char line[300]; size_t i, several = 0; uint64_t least;
+    static memopt_advise_result r; memopt_error why; char line[300]; size_t i, several = 0; uint64_t least; memopt_advise_use use;
     d.model.vocabulary = 1000; d.model.length = d.model.positions = 128; d.batch = 8;
     d.machine.of_host = d.machine.most_threads = 4; d.machine.multiprocessors = 1; d.machine.reserve = 1000; d.machine.host_memory = 1000000000;
     d.machine.host_bandwidth = 1e6;
@@ -680,6 +680,8 @@ static void advise_threads(void) { /* four cores as one rank are one processor w
     CHECK(a.choice.threads == 4 && a.choice.ranks == 1 && b.choice.threads == 1 && a.choice.rounds == 8);
     CHECK(!memcmp(&a.bytes, &b.bytes, sizeof a.bytes) && fabs(a.seconds.total / b.seconds.total - 1) < 1e-12 && a.seconds.offload > 0 && fabs(a.seconds.offload / b.seconds.offload - 1) < 1e-12);
     CHECK(fabs(a.mfu / b.mfu - 1) < 1e-12);
+    memset(&use, 0, sizeof use);
+    CHECK(memopt_advise_utilisation(&one.model, b.tokens, one.machine.f32_rate, 0, &use, NULL) == MEMOPT_OK && use.looked_up > 0 && fabs(b.mfu / use.mfu_less - 1) < 1e-12);
     o = a.choice; o.slow = 0; o.keep_budget = (size_t)3 << 30;
     CHECK(!memopt_advise_text(&o, line, sizeof line, NULL) && !strncmp(line, "4 threads, weights fp32, ", 25));
     o.ranks = 2; o.stage = 2; o.threads = 2;

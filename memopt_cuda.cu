@@ -19,8 +19,8 @@
 
    OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
      MEMOPT_CUDA_STATIC        [impl] MEMOPT_CUDA_IMPLEMENTATION, and all functions are static; in the file that calls
-                               them. What is not called is not compiled: optimizers are a seventh of the whole. They
-                               are templates: in `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
+                               them. What is not called is not compiled. They are templates: in
+                               `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
                                bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 8 kernels, not 23
      MEMOPT_CUDA_API           [all]  your own linkage, such as __declspec(dllexport)

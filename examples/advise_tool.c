@@ -14,6 +14,7 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <errno.h>
 #include <ctype.h>
 #include <stdio.h>
 
@@ -104,6 +105,12 @@ static int set_field(void *of, const field *f, double value) {
     if (f->kind == 1) { const int x = value < 1000 ? (int)value : 1000; memcpy(at, &x, sizeof x); }
     return 0;
 }
+/* What is told of a folder, say, which opens as a file does. */
+static int cannot_be_read(const char *path, FILE *file) {
+    fprintf(stderr, "advise_tool: %s could not be read: %s\n", path, strerror(errno));
+    fclose(file);
+    return 1;
+}
 static int read_model(const char *path, const field *fields, void *out) {
     FILE *file = fopen(path, "r"); char line[256], name[64], more; double value; int number = 0; unsigned seen = 0; const field *f;
 
@@ -119,6 +126,7 @@ static int read_model(const char *path, const field *fields, void *out) {
         }
         seen |= 1u << (f - fields);
     }
+    if (ferror(file)) return cannot_be_read(path, file);
     fclose(file);
     return 0;
 }
@@ -127,6 +135,7 @@ static int read_machine(const char *path, memopt_advise_machine *m) {
 
     if (!file) { fprintf(stderr, "advise_tool: %s is no known name, and no file; without arguments all names are told\n", path); return 1; }
     bytes = fread(text, 1, sizeof text, file);
+    if (ferror(file)) return cannot_be_read(path, file);
     fclose(file);
     if (bytes < sizeof text && !memopt_advise_machine_read(text, bytes, m, &why)) return 0;
     if (bytes < sizeof text) (void)memopt_error_text(&why, line, sizeof line, NULL);

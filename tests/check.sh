@@ -172,6 +172,10 @@ advise() { # advise_tool: README's answers, a model in a file, what does not fit
     printf '# GPT-2\nlayers 12\nwidth 768\nheads 12\nkv_heads 12\nmlp 3072\nvocabulary 50257\nlength 1024\npositions 1024\ntied 1\n' >"$work/model"
     build/advise_tool "$work/model" h100 >"$work/file" && build/advise_tool gpt2 h100 >"$work/name" && cmp "$work/file" "$work/name" || fail "a model in a file is not the one by name"
     build/advise_tool GPT2 H100 >"$work/upper" && cmp "$work/upper" "$work/name" || fail "names in upper case are not known"
+    for folder in "$work h100" "gpt2 $work"; do
+        build/advise_tool $folder >/dev/null 2>"$work/said" && fail "$folder: a folder is taken for a file"
+        grep -q "could not be read" "$work/said" || fail "$folder: $(cat "$work/said")"
+    done
     build/advise_tool gpt2 core --batch 4 >"$work/said"
     may=$(sed -n 's/^(--may \([a-z0-9,]*\) would do)$/\1/p' "$work/said")
     [ "$may" = bf16,8bit ] && build/advise_tool gpt2 core --batch 4 --may "$may" >/dev/null || { cat "$work/said"; fail "what would have to be allowed is not told as it is given"; }

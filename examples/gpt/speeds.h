@@ -93,7 +93,7 @@ static int speed_compare(const void *a, const void *b) {
 
 /* From a process of its own; 0: the seconds are there. */
 static int speed_apart(speed_fn *measure, const options *o, measured *m) {
-    int to[2], wrong; pid_t child; ssize_t got;
+    int to[2], wrong = 1; pid_t child; ssize_t got;
 
     memset(m, 0, sizeof *m);
     snprintf(m->why, sizeof m->why, "its process could not be started, or ended early; is memory left?");

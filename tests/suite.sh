@@ -85,7 +85,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     tier=ci
-    row "train_gpt: 4 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 4"
+    row "train_gpt: 2 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 2"
     # In ci: of many cases one of so many, and only code that a test reaches, where compiling or running takes several times as long.
     [ "$wanted" = all ] || some="-DTEST_STRIDE=7 -DMEMOPT_STATIC" fast=-O1
     # Compiling is most of gcc's sanitizers: in long functions the address sanitizer is called, and what it finds by itself, a NULL or

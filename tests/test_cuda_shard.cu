@@ -478,6 +478,20 @@ static void cuda_shard_fails(void) {
     }
     simulator_streams(MODE_EAGER, 0);
 }
+/* What failed on the device is told there, whichever call it was. */
+static void cuda_shard_tells(memopt_cuda_shard *x, memopt_shard_device *table) {
+    memopt_status s = MEMOPT_ERR_DEVICE; void *d_floats = NULL; size_t n;
+    CHECK(cudaMalloc(&d_floats, 64) == cudaSuccess);
+    for (n = 1; s && n < 20; ++n) {
+        x->status = 0;
+        simulator_fail_call(n);
+        s = table->zero_fn(table->user, d_floats, 64);
+        simulator_fail_call(0);
+        CHECK_AT(s ? s == MEMOPT_ERR_DEVICE && x->status >= MEMOPT_CUDA_BASE_RUNTIME : !x->status, n);
+    }
+    CHECK(n > 2 && n < 20 && cudaFree(d_floats) == cudaSuccess);
+    x->status = 0;
+}
 static void cuda_shard_refuses(void) {
     memopt_cuda_shard x; memopt_shard_device table; size_t n;
     CHECK(memopt_cuda_shard_open(0, NULL, NULL, &table) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_shard_open(0, NULL, &x, NULL) == MEMOPT_CUDA_ERR_NULL);
@@ -490,7 +504,7 @@ static void cuda_shard_refuses(void) {
         if (!s) break;
         CHECK_AT(s >= MEMOPT_CUDA_BASE_RUNTIME && !simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS), n);
     }
-    if (!test_on_card()) CHECK(n > 9 && n < 100 && memopt_cuda_shard_close(&x) == 0);
+    if (!test_on_card()) { cuda_shard_tells(&x, &table); CHECK(n > 9 && n < 100 && memopt_cuda_shard_close(&x) == 0); }
     CHECK(!simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS));
 }
 static void test_cuda_shard(void) {

@@ -31717,7 +31717,7 @@ static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at,
         const size_t place = position * x->width + at;
         float *sum = memopt_i_row_out(x->grad_positions, x->gradient_type, place, buffer);
 
-        for (row = position + 2; x->rows > row; row += x->length) {
+        for (row = position + 2; x->rows > row; row += x->length) { /* of the next positions but one */
             memopt_i_row_ahead(x->grad_output, x->type, row * x->width + at, n);
             if (x->rows - row <= x->length) break;
         }

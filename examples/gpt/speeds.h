@@ -43,7 +43,6 @@ static int speeds_open(const char *path, speeds *s, char *message, size_t capaci
     char line[1024]; FILE *f = fopen(path, "r"); size_t number = 0; int wrong = 0;
 
     s->count = s->read = 0;
-    s->why[0] = 0;
     if (!f && errno == ENOENT) return speeds_new(path, message, capacity);
     if (!f) { snprintf(message, capacity, "--speeds %.200s: %s.", path, strerror(errno)); return 1; }
     while (!wrong && fgets(line, sizeof line, f)) {

@@ -44441,7 +44441,7 @@ static void memopt_i_advise_check_rate(memopt_i_checks *c, const char *argument,
 }
 
 static void memopt_i_advise_check_sign(memopt_i_checks *c, const char *argument, double got) {
-    memopt_i_must_number(c, got >= 0, argument, memopt_i_real(got), "at least", memopt_i_count(0));
+    memopt_i_must_number(c, got >= 0 && got <= 1e30, argument, memopt_i_real(got), "at least", memopt_i_count(0));
 }
 
 /* names: of its bandwidth, latency and waits */
@@ -45468,7 +45468,7 @@ MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *mo
 
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_advise_check_sign(&c, "tokens", tokens);
-    memopt_i_must_number(&c, rate > 0, "rate", memopt_i_real(rate), "must be above", memopt_i_count(0));
+    memopt_i_advise_check_rate(&c, "rate", rate, 1);
     memopt_i_must_number(&c, again >= 0 && again <= 1, "again", memopt_i_real(again), "from 0 to", memopt_i_count(1));
     if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
     forwards = (3 + again) / 3; /* a forward is a third */

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include "seven/rehearsal.h"
 #if defined(__unix__) || defined(__APPLE__)
+#include <signal.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #endif
@@ -176,6 +177,31 @@ static int tell_time(model *m, int reopen, told *t) {
     return 0;
 }
 
+/* ---- files that a stop leaves behind are in nobody's way ---- */
+#if defined(__unix__) || defined(__APPLE__)
+static const char *left_behind[2]; /* NULL: that one stays */
+
+static void clear_away(int number) {
+    size_t i;
+
+    for (i = 0; i < 2; ++i) if (left_behind[i]) (void)unlink(left_behind[i]);
+    signal(number, SIG_DFL);
+    (void)raise(number);
+}
+
+static void clear_when_stopped(const char *path, const char *other) {
+    left_behind[0] = path;
+    left_behind[1] = other;
+    signal(SIGINT, clear_away);
+    signal(SIGTERM, clear_away);
+}
+#else
+static void clear_when_stopped(const char *path, const char *other) {
+    (void)path;
+    (void)other;
+}
+#endif
+
 /* ---- the run ---- */
 static told *shown;        /* by progress() */
 static double step_began;
@@ -249,7 +275,7 @@ static int run(model *m, const char *path, int reopen, told *t) {
 }
 
 static int work(model *m, const options *o) {
-    char path[1024], scratch[1024];
+    static char path[1024], scratch[1024]; /* for as long as a signal may come */
     told t;
     int reopen, wrong;
 
@@ -257,6 +283,7 @@ static int work(model *m, const options *o) {
     snprintf(path, sizeof path, "%.1000s/seven_b.tiles", o->dir);
     snprintf(scratch, sizeof scratch, "%.1000s/seven_b.rates", o->dir);
     reopen = o->keep && is_file(path);
+    clear_when_stopped(o->keep ? NULL : path, scratch);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
     wrong = is_there(m, reopen);

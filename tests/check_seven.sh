@@ -85,3 +85,12 @@ step=$(sed -n 's/^step \([0-9]*\) .*/\1/p' "$work/out"); bits >"$work/killed"
 rm "$work/seven_b.tiles"
 [ "$step" -ge 4 ] || fail "it did not go on: step $step"
 trains --steps "$step"; bits | tail -n 2 | cmp - "$work/killed" || fail "other bits after a kill at step $step"
+
+# Stopped by a signal, it leaves nothing of what it was not told to keep.
+: >"$work/out"
+"$program" --dir "$work" $tiny --steps 100000 >"$work/out" 2>"$work/said" & pid=$!
+until [ "$(grep -c '^step' "$work/out")" -ge 1 ] || ! kill -0 $pid; do sleep 0.05; done
+[ -e "$work/seven_b.tiles" ] || fail "no file while it trains"
+kill -TERM $pid; wait $pid 2>/dev/null
+[ $? = 143 ] || fail "SIGTERM does not end it as a signal does"
+[ ! -e "$work/seven_b.tiles" ] || fail "SIGTERM leaves the file"

@@ -97,7 +97,9 @@ static void advise_mfu(void) {
     REFUSED(utilisation(NULL, 1, 1, 0, &u, why), ARGUMENT, "advise: model is no described transformer");
     REFUSED(utilisation(&m, 1, 1, 0, NULL, why), ARGUMENT, "advise: out is NULL");
     REFUSED(utilisation(&m, -1, 1, 0, &u, why), ARGUMENT, "advise: tokens -1, at least 0");
-    REFUSED(utilisation(&m, 1, 0, 0, &u, why), ARGUMENT, "advise: rate 0, must be above 0");
+    REFUSED(utilisation(&m, 1, 0, 0, &u, why), ARGUMENT, "advise: rate 0, at least 1");
+    REFUSED(utilisation(&m, 1, (double)INFINITY, 0, &u, why), ARGUMENT, "advise: rate infinity, at least 1");
+    REFUSED(utilisation(&m, (double)INFINITY, 1, 0, &u, why), ARGUMENT, "advise: tokens infinity, at least 0");
     REFUSED(utilisation(&m, 1, 1, 1.5, &u, why), ARGUMENT, "advise: again 1.5, from 0 to 1");
     REFUSED(utilisation(&m, 1, 1, (double)NAN, &u, why), ARGUMENT, "advise: again NaN, from 0 to 1");
     m.heads = 0;

@@ -218,11 +218,11 @@ static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads 
 }
 /* What the process has beside an arena: a plan to throw away leaves what the C library keeps of it. */
 static int look_beside(const options *o, const memopt_ops *ops, beside *b, char *message, size_t capacity) {
-    options x = *o; engine e; int wrong;
+    options x = *o; engine e; int wrong; size_t save = 0;
     if (x.keep == KEEP_BUDGET) { x.keep = KEEP_OVERHEAD; x.overhead = 0.33; } /* what a budget leaves is not known yet */
-    wrong = engine_open(&e, &x, ops, 0, b);
+    wrong = engine_open(&e, &x, ops, 0, b) || (x.save && saves_memory(&e, &x, &save));
     if (wrong) snprintf(message, capacity, "%s", e.message);
-    b->process = process_now(); b->highest = process_highest();
+    b->process = process_now() + save; b->highest = process_highest();
     engine_close(&e);
     return wrong;
 }

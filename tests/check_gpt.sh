@@ -251,6 +251,7 @@ plan_holds() {
     small="--steps 2 --layers 6 --width 64 --heads 4 --context 128 --batch 8"
     for threads in 1 2 3 4 8; do budgets_hold $threads "$small"; done
     if has_blas; then budgets_hold 8 "$small --gemm blas"; else echo "no BLAS in this program: nothing is said about --gemm blas"; fi
+    planned "$small --keep budget:24M --save $work/held" 24000000 # what a save takes is planned, too
     planned "--steps 1 --keep overhead:33 $lean --fit 60M --threads 3" 60000000
     while read -r line; do planned "--steps 2 $line"; done <<END
 --keep conventional --threads 8

@@ -51,22 +51,13 @@ static void saves_describe(const options *o, char *text, size_t capacity) {
     }
 }
 
-/* What there is to save. All switches stand in the save for people. */
-static int saves_list(saves *s, engine *e, const options *o) {
+/* Tables for all that there may be to save. All switches stand in the save for people. */
+static int saves_tables(saves *s, engine *e, const options *o) {
     const size_t tensors = e->m.tensor_count;
-    size_t i;
 
     s->items = (memopt_save_item *)calloc(tensors * MEMOPT_SAVE_OPTIM_ITEMS + 2, sizeof *s->items);
     s->names = (char (*)[32])calloc(tensors, sizeof *s->names);
     if (!s->items || !s->names) return said(e, "The list of what is saved", MEMOPT_ERR_MEMORY);
-    for (i = 0; i < tensors; ++i) {
-        snprintf(s->names[i], sizeof s->names[i], "tensor.%zu", i);
-        if (said(e, "What is saved", s->shard
-                 ? memopt_save_shard_items(s->shard, i, s->names[i], s->items, &s->desc.item_count)
-                 : memopt_save_optim_items(e->optim, i, s->names[i], s->items, &s->desc.item_count))) return 1;
-    }
-    saves_add(s, "step", MEMOPT_TENSOR_U64, 1, &s->step);
-    saves_add(s, "scaler", MEMOPT_TENSOR_U8, sizeof e->scaler, &e->scaler);
     options_describe(o, s->switches, sizeof s->switches);
     saves_describe(o, s->same, sizeof s->same);
     s->texts[0].key = "switches";
@@ -78,6 +69,50 @@ static int saves_list(saves *s, engine *e, const options *o) {
     s->desc.metadata_count = 2;
     s->desc.error = &e->error;
     return 0;
+}
+
+static int saves_list(saves *s, engine *e, const options *o) {
+    size_t i;
+
+    if (saves_tables(s, e, o)) return 1;
+    for (i = 0; i < e->m.tensor_count; ++i) {
+        snprintf(s->names[i], sizeof s->names[i], "tensor.%zu", i);
+        if (said(e, "What is saved", s->shard
+                 ? memopt_save_shard_items(s->shard, i, s->names[i], s->items, &s->desc.item_count)
+                 : memopt_save_optim_items(e->optim, i, s->names[i], s->items, &s->desc.item_count))) return 1;
+    }
+    saves_add(s, "step", MEMOPT_TENSOR_U64, 1, &s->step);
+    saves_add(s, "scaler", MEMOPT_TENSOR_U8, sizeof e->scaler, &e->scaler);
+    return 0;
+}
+
+static void saves_close(saves *s) {
+    free(s->items);
+    free(s->names);
+}
+
+/* What a save takes of the C library's heap while it is written, for the plan of the process: of an engine that is not
+   there yet, so each tensor has as many items as one may have, of all of its elements. */
+static int saves_memory(engine *e, const options *o, size_t *bytes) {
+    static const char *const of[MEMOPT_SAVE_OPTIM_ITEMS] = { "0", "1", "2", "3", "4", "5", "6", "7" };
+    const size_t tensors = e->m.tensor_count;
+    saves s;
+    size_t i;
+    int wrong;
+
+    memset(&s, 0, sizeof s);
+    wrong = saves_tables(&s, e, o);
+    s.desc.path = o->save;
+    for (i = 0; !wrong && i < tensors * MEMOPT_SAVE_OPTIM_ITEMS; ++i) {
+        const size_t tensor = i / MEMOPT_SAVE_OPTIM_ITEMS;
+
+        snprintf(s.names[tensor], sizeof s.names[tensor], "tensor.%zu", tensor);
+        saves_add(&s, s.names[tensor], MEMOPT_TENSOR_F32, e->m.tensors[tensor].count, &s);
+        s.items[i].prefix = of[i % MEMOPT_SAVE_OPTIM_ITEMS];
+    }
+    wrong = wrong || said(e, "A save's memory", memopt_save_bytes(&s.desc, bytes, NULL));
+    saves_close(&s);
+    return wrong;
 }
 
 static int saves_differ(const saves *s, engine *e, const options *o, const memopt_saved *saved) {
@@ -193,11 +228,6 @@ static int saves_open(saves *s, engine *e, const options *o, memopt_shard *shard
     signal(SIGINT, saves_ask);
     signal(SIGTERM, saves_ask);
     return 0;
-}
-
-static void saves_close(saves *s) {
-    free(s->items);
-    free(s->names);
 }
 
 /* A save failed, and there will be another: the disk may have room by then. */

@@ -27868,6 +27868,15 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #define MEMOPT_I_SILU_LEAST (-69.488f)         /* and of this */
 #define MEMOPT_I_GELU_1_LOG2E 2.30220819f      /* the first two divided by ln 2 */
 #define MEMOPT_I_GELU_3_LOG2E 0.102943242f
+
+/* What is done from bf16 to bf16: the arrays that an operation reads and writes, in the order of its function's. */
+enum { MEMOPT_I_WORDS_ACT, MEMOPT_I_WORDS_ACT_GRAD, MEMOPT_I_WORDS_ADD, MEMOPT_I_WORDS_SWIGLU,
+       MEMOPT_I_WORDS_SWIGLU_GRAD };
+
+typedef struct memopt_i_words {
+    const uint16_t *from[3];
+    uint16_t       *to[3]; /* after the first, NULL = not wanted */
+} memopt_i_words;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(exp)(R(floats) x) {
@@ -27894,59 +27903,96 @@ V_FN R(floats) R(exp_share)(R(floats) x) {
     return R(zero_below)(x, least, R(exp)(R(max)(least, x)));
 }
 
-/* What an activation and its slope are made of: x not below the least; x z' / scale; e = scale exp(-z), where the scale
-   is 2^28; and s. */
-typedef struct R(curve) { R(floats) low, bend, e, s; } R(curve);
+/* What an activation and its slope are made of: x not below the least, and cut off where s is 1 to the last bit. */
+V_FN R(floats) R(curve_low)(R(floats) x, int kind) {
+    return R(max)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? MEMOPT_I_GELU_LEAST : MEMOPT_I_SILU_LEAST), x);
+}
 
-V_FN R(curve) R(curve_at)(R(floats) x, int kind) {
+V_FN R(floats) R(curve_cut)(R(floats) low, int kind) {
+    return R(min)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? 10.0f : 87.0f), low);
+}
+
+/* scale exp(-z), where the scale is 2^28 */
+V_FN R(floats) R(curve_exp)(R(floats) x, int kind) {
     const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
 
-    R(floats) factor = R(set)(-MEMOPT_I_EXP_LOG2E), t, r, q;
-    R(curve) c;
+    R(floats) factor = R(set)(-MEMOPT_I_EXP_LOG2E), r = R(curve_cut)(R(curve_low)(x, kind), kind), t, q;
 
-    c.low = R(max)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? MEMOPT_I_GELU_LEAST : MEMOPT_I_SILU_LEAST), x);
-    r = R(min)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? 10.0f : 87.0f), c.low);
-    if (kind == MEMOPT_ACTIVATION_GELU) {
-        const R(floats) square = R(mul)(r, r);
-
-        factor = R(fma)(square, R(set)(-MEMOPT_I_GELU_3_LOG2E), R(set)(-MEMOPT_I_GELU_1_LOG2E));
-        c.bend = R(mul)(r, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE / MEMOPT_I_CURVE_SCALE),
-                                  R(set)(MEMOPT_I_GELU_1 / MEMOPT_I_CURVE_SCALE)));
-    } else c.bend = R(mul)(r, R(set)(1 / MEMOPT_I_CURVE_SCALE));
+    if (kind == MEMOPT_ACTIVATION_GELU)
+        factor = R(fma)(R(mul)(r, r), R(set)(-MEMOPT_I_GELU_3_LOG2E), R(set)(-MEMOPT_I_GELU_1_LOG2E));
     t = R(fma)(r, factor, magic);
     r = R(fma)(r, factor, R(sub)(magic, t));
     q = R(fma)(R(set)(MEMOPT_I_EXP2_5 * MEMOPT_I_CURVE_SCALE), r, R(set)(MEMOPT_I_EXP2_4 * MEMOPT_I_CURVE_SCALE));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_3 * MEMOPT_I_CURVE_SCALE));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_2 * MEMOPT_I_CURVE_SCALE));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_1 * MEMOPT_I_CURVE_SCALE));
-    c.e = R(exponent)(R(fma)(q, r, R(set)(MEMOPT_I_CURVE_SCALE)), t);
-    c.s = R(div)(R(set)(MEMOPT_I_CURVE_SCALE), R(add)(R(set)(MEMOPT_I_CURVE_SCALE), c.e));
-    return c;
+    return R(exponent)(R(fma)(q, r, R(set)(MEMOPT_I_CURVE_SCALE)), t);
+}
+
+/* s, from that */
+V_FN R(floats) R(curve_share)(R(floats) e) {
+    return R(div)(R(set)(MEMOPT_I_CURVE_SCALE), R(add)(R(set)(MEMOPT_I_CURVE_SCALE), e));
+}
+
+/* x z' / scale */
+V_FN R(floats) R(curve_bend)(R(floats) x, int kind) {
+    const R(floats) r = R(curve_cut)(R(curve_low)(x, kind), kind);
+
+    if (kind != MEMOPT_ACTIVATION_GELU) return R(mul)(r, R(set)(1 / MEMOPT_I_CURVE_SCALE));
+    return R(mul)(r, R(fma)(R(mul)(r, r), R(set)(MEMOPT_I_GELU_SLOPE / MEMOPT_I_CURVE_SCALE),
+                            R(set)(MEMOPT_I_GELU_1 / MEMOPT_I_CURVE_SCALE)));
+}
+
+/* The activation, with e from curve_exp() where the kind has one. */
+V_FN R(floats) R(act_from)(R(floats) x, R(floats) e, int kind) {
+    if (kind == MEMOPT_ACTIVATION_RELU) return R(max)(R(set)(0), x);
+    return R(mul)(R(curve_low)(x, kind), R(curve_share)(e));
 }
 
 V_FN R(floats) R(act)(R(floats) x, int kind) {
-    R(curve) c;
-
-    if (kind == MEMOPT_ACTIVATION_RELU) return R(max)(R(set)(0), x);
-    c = R(curve_at)(x, kind);
-    return R(mul)(c.low, c.s);
+    return R(act_from)(x, kind == MEMOPT_ACTIVATION_RELU ? x : R(curve_exp)(x, kind), kind);
 }
 
 /* of the gradient g; y receives the activation */
-V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
+V_FN R(floats) R(act_grad_from)(R(floats) x, R(floats) e, R(floats) g, int kind, R(floats) *y) {
     const R(floats) zero = R(set)(0);
 
-    R(curve) c;
-    R(floats) rest;
+    R(floats) s, rest;
 
     if (kind == MEMOPT_ACTIVATION_RELU) {
         *y = R(max)(zero, x);
         return R(if_negative)(R(sub)(zero, x), g, zero);
     }
-    c = R(curve_at)(x, kind);
-    rest = R(mul)(R(min)(R(set)(MEMOPT_I_EXP_LARGE), c.e), c.s); /* never infinity times 0 */
-    *y = R(mul)(c.low, c.s);
-    return R(mul)(g, R(mul)(c.s, R(fma)(c.bend, rest, R(set)(1))));
+    s = R(curve_share)(e);
+    rest = R(mul)(R(min)(R(set)(MEMOPT_I_EXP_LARGE), e), s); /* never infinity times 0 */
+    *y = R(mul)(R(curve_low)(x, kind), s);
+    return R(mul)(g, R(mul)(s, R(fma)(R(curve_bend)(x, kind), rest, R(set)(1))));
+}
+
+V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
+    return R(act_grad_from)(x, kind == MEMOPT_ACTIVATION_RELU ? x : R(curve_exp)(x, kind), g, kind, y);
+}
+
+/* silu(gate) up; and the gradients of both from g, with y. e: curve_exp() of the gate. */
+V_FN R(floats) R(swiglu_from)(R(floats) gate, R(floats) e, R(floats) up) {
+    return R(mul)(R(act_from)(gate, e, MEMOPT_ACTIVATION_SILU), up);
+}
+
+V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) {
+    return R(swiglu_from)(gate, R(curve_exp)(gate, MEMOPT_ACTIVATION_SILU), up);
+}
+
+V_FN R(floats) R(swiglu_grad_from)(R(floats) gate, R(floats) e, R(floats) up, R(floats) g, R(floats) *grad_up,
+                                   R(floats) *y) {
+    R(floats) s;
+    const R(floats) grad = R(act_grad_from)(gate, e, R(mul)(g, up), MEMOPT_ACTIVATION_SILU, &s);
+    *grad_up = R(mul)(g, s);
+    *y = R(mul)(s, up);
+    return grad;
+}
+
+V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
+    return R(swiglu_grad_from)(gate, R(curve_exp)(gate, MEMOPT_ACTIVATION_SILU), up, g, grad_up, y);
 }
 
 /* Rows, V(row) elements at a time, and once more for what is left, whose lanes behind the end change nothing. One
@@ -28208,72 +28254,138 @@ MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, co
     if (n < V(row)) memcpy((uint16_t *)to + at, p, n * sizeof *p);
 }
 
-/* From bf16 to bf16: whole groups of 32; returns how many elements. Only what is short: a long chain of operations
-   holds the processor's queues, and is faster a pass after the other. The single float leaves all of it to the
-   functions above. */
+/* Words: from bf16 to bf16 in registers, 32 elements at a time. They need no order, so of a register of words the even
+   ones and the odd ones become floats, by a shift and a mask, and go back likewise: no lane is moved. */
 #if defined(MEMOPT_I_WIDTH)
-V_FN MEMOPT_I_FLATTEN size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t n) {
-    R(floats) a[32 / V(row)];
-    size_t i, k;
+MEMOPT_I_INLINE_FN void R(pairs_read)(R(floats) *to, const uint16_t *p) {
+    float all[32];
+    size_t k;
 
-    for (i = 0; i + 32 <= n; i += 32) {
-        R(words_read)(a, x + i, 1, 32 / V(row));
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32 / V(row); ++k) a[k] = R(act)(a[k], MEMOPT_ACTIVATION_RELU);
-        R(words_write)(y + i, a, 1, 32 / V(row));
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 32; k += 2 * V(width)) {
+        const V(ints) w = V(w_pairs)(p + k);
+
+        V(store)(all + k, V(floats_of)(V_SHL(w, 16)));
+        V(store)(all + k + V(width), V(floats_of)(V(i_and)(w, V(i_set)(0xffff0000u))));
     }
-    V(end)();
-    return i;
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 32 / V(row); ++k) to[k] = R(read)(all + k * V(row), V(row));
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(sum_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *z, size_t n) {
-    R(floats) a[32 / V(row)], b[32 / V(row)];
-    size_t i, k;
-
-    for (i = 0; i + 32 <= n; i += 32) {
-        R(words_read)(a, x + i, 1, 32 / V(row));
-        R(words_read)(b, z + i, 1, 32 / V(row));
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32 / V(row); ++k) a[k] = R(add)(b[k], a[k]);
-        R(words_write)(y + i, a, 1, 32 / V(row));
-    }
-    V(end)();
-    return i;
+/* Rounded, in the upper halves. A NaN that arithmetic makes of words is quiet and 0 below: it stays what it is. One that
+   is only chosen, as by a maximum (`is_chosen`), need not be quiet. */
+MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) x, int is_chosen) {
+    const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
+    return is_chosen ? V(bf16_nearest)(x) : V(i_add)(u, V(i_add)(odd, V(i_set)(0x7fff)));
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g,
-                                               size_t n) {
-    R(floats) a[32 / V(row)], b[32 / V(row)], y[32 / V(row)];
+MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_chosen) {
+    float all[32];
+    size_t k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 32 / V(row); ++k) R(write)(all + k * V(row), x[k], V(row));
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 32; k += 2 * V(width)) {
+        const V(ints) even = V(pairs_round)(V(load)(all + k), is_chosen);
+        const V(ints) odd = V(pairs_round)(V(load)(all + k + V(width)), is_chosen);
+
+        V(i_put)(p + k, V(i_or)(V_SHR(even, 16), V(i_and)(odd, V(i_set)(0xffff0000u))), 0);
+    }
+}
+
+/* The results of an operation on x; e: curve_exp() of the first. */
+MEMOPT_I_INLINE_FN void R(words_do)(int op, int kind, const R(floats) *x, R(floats) e, R(floats) *y) {
+    switch (op) {
+    case MEMOPT_I_WORDS_ACT:      y[0] = R(act_from)(x[0], e, kind); return;
+    case MEMOPT_I_WORDS_ACT_GRAD: y[0] = R(act_grad_from)(x[0], e, x[1], kind, y + 1); return;
+    case MEMOPT_I_WORDS_ADD:      y[0] = R(add)(x[1], x[0]); return;
+    case MEMOPT_I_WORDS_SWIGLU:   y[0] = R(swiglu_from)(x[0], e, x[1]); return;
+    }
+    y[0] = R(swiglu_grad_from)(x[0], e, x[1], x[2], y + 1, y + 2);
+}
+
+/* The exponentials of a piece, and then what is made of them: two chains of operations, each of which fits the
+   processor's queues, where one would not. A group is read before any of it is written. */
+MEMOPT_I_INLINE_FN void V(words_exp)(float *e, int kind, const uint16_t *p, size_t n) {
+    R(floats) x[32 / V(row)];
     size_t i, k;
 
-    for (i = 0; i + 32 <= n; i += 32) {
-        R(words_read)(a, x + i, 1, 32 / V(row));
-        R(words_read)(b, g + i, 1, 32 / V(row));
+    for (i = 0; i < n; i += 32) {
+        R(pairs_read)(x, p + i);
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32 / V(row); ++k) b[k] = R(act_grad)(a[k], b[k], MEMOPT_ACTIVATION_RELU, y + k);
-        R(words_write)(grad + i, b, 1, 32 / V(row));
-        if (out) R(words_write)(out + i, y, 1, 32 / V(row));
+        for (k = 0; k < 32 / V(row); ++k) R(write)(e + i + k * V(row), R(curve_exp)(x[k], kind), V(row));
+    }
+}
+
+MEMOPT_I_INLINE_FN void V(words_rest)(int op, int kind, const memopt_i_words *w, const float *e, size_t at, size_t n) {
+    const int froms = op == MEMOPT_I_WORDS_ACT ? 1 : op == MEMOPT_I_WORDS_SWIGLU_GRAD ? 3 : 2;
+    const int tos = op == MEMOPT_I_WORDS_SWIGLU_GRAD ? 3 : op == MEMOPT_I_WORDS_ACT_GRAD ? 2 : 1;
+    R(floats) two[2], x[2][3], y[2][3];
+    size_t i;
+    int k;
+
+    for (i = 0; i < n; i += 32) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < froms; ++k) {
+            R(pairs_read)(two, w->from[k] + at + i);
+            x[0][k] = two[0];
+            x[1][k] = two[1];
+        }
+        R(words_do)(op, kind, x[0], kind > MEMOPT_ACTIVATION_RELU ? R(read)(e + i, V(row)) : x[0][0], y[0]);
+        R(words_do)(op, kind, x[1], kind > MEMOPT_ACTIVATION_RELU ? R(read)(e + i + V(row), V(row)) : x[1][0], y[1]);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < tos; ++k) {
+            two[0] = y[0][k];
+            two[1] = y[1][k];
+            if (w->to[k]) R(pairs_write)(w->to[k] + at + i, two, kind == MEMOPT_ACTIVATION_RELU);
+        }
+    }
+}
+
+/* `op` and `kind` are constants wherever this is called. */
+MEMOPT_I_INLINE_FN void V(words_loop)(int op, int kind, const memopt_i_words *words, size_t n) {
+    const memopt_i_words w = *words; /* in registers: a store may be one to *words */
+    float e[256];
+    size_t at, count;
+
+    for (at = 0; at < n; at += count) {
+        count = n - at < 256 ? n - at : 256;
+        if (kind > MEMOPT_ACTIVATION_RELU) V(words_exp)(e, kind, w.from[0] + at, count);
+        V(words_rest)(op, kind, &w, e, at, count);
+    }
+}
+
+/* Whole groups; returns how many elements. The single float leaves all of it to the functions for floats. */
+V_FN MEMOPT_I_FLATTEN size_t V(words_run)(int op, int kind, const memopt_i_words *w, size_t n) {
+    enum { RELU = MEMOPT_ACTIVATION_RELU, GELU = MEMOPT_ACTIVATION_GELU, SILU = MEMOPT_ACTIVATION_SILU };
+
+    n = n / 32 * 32;
+    switch (op) {
+    case MEMOPT_I_WORDS_ACT:
+        if (kind == GELU) V(words_loop)(MEMOPT_I_WORDS_ACT, GELU, w, n);
+        else if (kind == SILU) V(words_loop)(MEMOPT_I_WORDS_ACT, SILU, w, n);
+        else V(words_loop)(MEMOPT_I_WORDS_ACT, RELU, w, n);
+        break;
+    case MEMOPT_I_WORDS_ACT_GRAD:
+        if (kind == GELU) V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, GELU, w, n);
+        else if (kind == SILU) V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, SILU, w, n);
+        else V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, RELU, w, n);
+        break;
+    case MEMOPT_I_WORDS_ADD:         V(words_loop)(MEMOPT_I_WORDS_ADD, 0, w, n); break;
+    case MEMOPT_I_WORDS_SWIGLU:      V(words_loop)(MEMOPT_I_WORDS_SWIGLU, SILU, w, n); break;
+    case MEMOPT_I_WORDS_SWIGLU_GRAD: V(words_loop)(MEMOPT_I_WORDS_SWIGLU_GRAD, SILU, w, n); break;
     }
     V(end)();
-    return i;
+    return n;
 }
 #else
-static size_t V(relu_bf16)(uint16_t *y, const uint16_t *x, size_t n) {
-    (void)y;
-    (void)x;
+static size_t V(words_run)(int op, int kind, const memopt_i_words *w, size_t n) {
+    (void)op;
+    (void)kind;
+    (void)w;
     (void)n;
     return 0;
-}
-
-static size_t V(sum_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *z, size_t n) {
-    (void)z;
-    return V(relu_bf16)(y, x, n);
-}
-
-static size_t V(relu_grad_bf16)(uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g, size_t n) {
-    (void)out;
-    (void)g;
-    return V(relu_bf16)(grad, x, n);
 }
 #endif
 
@@ -28337,9 +28449,7 @@ MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t 
 MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_act, (float *y, const float *x, int kind, size_t n))
 MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, const float *g, int kind, size_t n))
-MEMOPT_I_WIDTHS(size_t, relu_bf16, (uint16_t *y, const uint16_t *x, size_t n))
-MEMOPT_I_WIDTHS(size_t, sum_bf16, (uint16_t *y, const uint16_t *x, const uint16_t *z, size_t n))
-MEMOPT_I_WIDTHS(size_t, relu_grad_bf16, (uint16_t *grad, uint16_t *out, const uint16_t *x, const uint16_t *g, size_t n))
+MEMOPT_I_WIDTHS(size_t, words_run, (int op, int kind, const memopt_i_words *w, size_t n))
 
 /* ---- one number ---- */
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
@@ -28482,6 +28592,11 @@ static void memopt_i_row_act(int level, float *y, const float *x, memopt_activat
         return;
     }
     MEMOPT_I_DISPATCH(level, row_act, (y, x, (int)activation, n));
+}
+
+/* The first of n elements, from bf16 to bf16; returns how many. */
+static size_t memopt_i_words_run(int level, int op, int kind, const memopt_i_words *w, size_t n) {
+    return MEMOPT_I_DISPATCH(level, words_run, (op, kind, w, n));
 }
 
 /* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
@@ -30774,13 +30889,18 @@ typedef struct memopt_i_activation_task {
 /* The first of the elements begin..end, where bf16 becomes bf16 in registers; returns how many. */
 static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_t begin, size_t end) {
     const memopt_activation_args *x = &t->x;
-    const uint16_t *from = (const uint16_t *)x->input + begin;
     uint16_t *out = x->output ? (uint16_t *)x->output + begin : NULL;
+    memopt_i_words w;
 
-    if (x->type != MEMOPT_TYPE_BF16 || x->activation != MEMOPT_ACTIVATION_RELU || t->residual) return 0;
-    if (!t->backward) return MEMOPT_I_DISPATCH(t->level, relu_bf16, (out, from, end - begin));
-    return MEMOPT_I_DISPATCH(t->level, relu_grad_bf16, ((uint16_t *)x->grad_input + begin, out, from,
-                                                        (const uint16_t *)x->grad_output + begin, end - begin));
+    if (x->type != MEMOPT_TYPE_BF16 || x->activation == MEMOPT_ACTIVATION_NONE || t->residual) return 0;
+    w.from[0] = (const uint16_t *)x->input + begin;
+    w.to[0] = t->backward ? (uint16_t *)x->grad_input + begin : out;
+    if (t->backward) {
+        w.from[1] = (const uint16_t *)x->grad_output + begin;
+        w.to[1] = out;
+    }
+    return memopt_i_words_run(t->level, t->backward ? MEMOPT_I_WORDS_ACT_GRAD : MEMOPT_I_WORDS_ACT,
+                              (int)x->activation, &w, end - begin);
 }
 
 static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
@@ -31254,18 +31374,8 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
 }
 
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
-/* y = silu(gate) up; the gradients of both, where each array may be one of the operands */
+/* each array may be one of the operands */
 #endif /* ---- from here: once for each width, see `vec` ---- */
-
-V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) { return R(mul)(R(act)(gate, MEMOPT_ACTIVATION_SILU), up); }
-
-V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
-    R(floats) s;
-    const R(floats) grad = R(act_grad)(gate, R(mul)(g, up), MEMOPT_ACTIVATION_SILU, &s);
-    *grad_up = R(mul)(g, s);
-    *y = R(mul)(s, up);
-    return grad;
-}
 
 MEMOPT_I_ROW_FN void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
     size_t i = 0;
@@ -31349,6 +31459,24 @@ typedef struct memopt_i_swiglu {
     int level, backward;
 } memopt_i_swiglu;
 
+/* The first of n columns of a row, from bf16 to bf16; returns how many. */
+static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t out, size_t n) {
+    const memopt_swiglu *x = &t->x;
+    uint16_t *y = x->output ? (uint16_t *)x->output + out : NULL;
+    memopt_i_words w;
+
+    if (x->type != MEMOPT_TYPE_BF16) return 0;
+    w.from[0] = (const uint16_t *)x->input + in;
+    w.from[1] = w.from[0] + x->width;
+    w.to[0] = y;
+    if (!t->backward) return memopt_i_words_run(t->level, MEMOPT_I_WORDS_SWIGLU, 0, &w, n);
+    w.from[2] = (const uint16_t *)x->grad_output + out;
+    w.to[0] = (uint16_t *)x->grad_input + in;
+    w.to[1] = w.to[0] + x->width;
+    w.to[2] = y;
+    return memopt_i_words_run(t->level, MEMOPT_I_WORDS_SWIGLU_GRAD, 0, &w, n);
+}
+
 /* Some columns of a row; everything is read before anything is written. */
 static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
     const memopt_swiglu *x = &t->x;
@@ -31360,15 +31488,11 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
     float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
 
-    memopt_i_row_ahead(x->input, x->type, in + 2 * x->width, n);
-    memopt_i_row_ahead(x->input, x->type, second + 2 * x->width, n);
     if (t->backward) {
         float *grad_gate = memopt_i_row_out(x->grad_input, x->type, in, gates);
         float *grad_up = memopt_i_row_out(x->grad_input, x->type, second, ups);
         const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
 
-        memopt_i_row_ahead(x->grad_input, x->type, in + 2 * x->width, n);
-        memopt_i_row_ahead(x->grad_input, x->type, second + 2 * x->width, n);
         memopt_i_row_swiglu_grad(t->level, grad_gate, grad_up, to, gate, up, g, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
@@ -31376,18 +31500,34 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
 }
 
+/* Ask for these columns of the next row: rows of two parts are what no processor foresees. */
+static void memopt_i_swiglu_ahead(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
+    const memopt_swiglu *x = &t->x;
+    const size_t next = (row + 1) * 2 * x->width + at;
+
+    memopt_i_row_ahead(x->input, x->type, next, n);
+    memopt_i_row_ahead(x->input, x->type, next + x->width, n);
+    if (!t->backward) return;
+    memopt_i_row_ahead(x->grad_input, x->type, next, n);
+    memopt_i_row_ahead(x->grad_input, x->type, next + x->width, n);
+}
+
 static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_swiglu *t = (const memopt_i_swiglu *)task;
     const size_t width = t->x.width;
     const size_t step = memopt_i_layer_rows(width);
     size_t row = chunk * step;
-    size_t at;
+    size_t at, n, done;
     const size_t end = row + memopt_i_min(step, t->x.rows - row);
 
     (void)worker;
     for (; row < end; ++row)
-        for (at = 0; at < width; at += MEMOPT_I_LAYER_PIECE)
-            memopt_i_swiglu_piece(t, row, at, memopt_i_min(MEMOPT_I_LAYER_PIECE, width - at));
+        for (at = 0; at < width; at += n) {
+            n = memopt_i_min(MEMOPT_I_LAYER_PIECE, width - at);
+            memopt_i_swiglu_ahead(t, row, at, n);
+            done = memopt_i_swiglu_words(t, row * 2 * width + at, row * width + at, n);
+            if (done < n) memopt_i_swiglu_piece(t, row, at + done, n - done);
+        }
     memopt_i_wide_end(t->level);
 }
 
@@ -31629,10 +31769,14 @@ static void memopt_i_embedding_row(const memopt_i_embedding *t, size_t row, size
     const size_t position = x->positions ? row % x->length * x->width + at : 0;
     float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
     float *y = memopt_i_row_out(x->output, x->type, place, sum);
+    memopt_i_words w;
 
-    if (x->positions && x->type == MEMOPT_TYPE_BF16 && x->weight_type == MEMOPT_TYPE_BF16 && n % 32 == 0
-        && MEMOPT_I_DISPATCH(t->level, sum_bf16, ((uint16_t *)x->output + place, (const uint16_t *)x->tokens + token,
-                                                  (const uint16_t *)x->positions + position, n))) return;
+    if (x->positions && x->type == MEMOPT_TYPE_BF16 && x->weight_type == MEMOPT_TYPE_BF16 && n % 32 == 0) {
+        w.to[0] = (uint16_t *)x->output + place;
+        w.from[0] = (const uint16_t *)x->tokens + token;
+        w.from[1] = (const uint16_t *)x->positions + position;
+        if (memopt_i_words_run(t->level, MEMOPT_I_WORDS_ADD, 0, &w, n)) return;
+    }
     memopt_i_row_load(t->level, y, x->tokens, x->weight_type, token, n);
     if (x->positions)
         memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, x->positions, x->weight_type, position, n, wide),

@@ -271,28 +271,88 @@ static void rows_activations(void) {
 /* ReLU from bf16 to bf16, of every code and a few more; a NaN stays one and becomes quiet, with the gradient 0. */
 static void rows_relu_of_words(void) {
     enum { N = 65536 + 7 };
-    static uint16_t x[N], g[N], y[N + 1], d[N + 1]; size_t i, done, least; int level;
+    static uint16_t x[N], g[N], y[N + 1], d[N + 1]; size_t i, done, least; int level; memopt_i_words w;
     for (i = 0; i < N; ++i) { x[i] = (uint16_t)i; g[i] = (uint16_t)(0x3f80 + i % 90); }
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level) {
         least = level >= MEMOPT_SIMD_AVX2 ? 65536 : 0;
         memset(y, 0xEE, sizeof y); memset(d, 0xEE, sizeof d);
-        done = MEMOPT_I_DISPATCH(level, relu_bf16, (y, x, N));
+        w.from[0] = x; w.from[1] = g; w.to[0] = y; w.to[1] = NULL;
+        done = memopt_i_words_run(level, MEMOPT_I_WORDS_ACT, MEMOPT_ACTIVATION_RELU, &w, N);
         CHECK_AT(done >= least && done <= N && y[done] == 0xEEEE, level);
         for (i = 0; i < done; ++i) {
             const int is_nan = (x[i] & 0x7fff) > 0x7f80;
             CHECK_AT(is_nan ? y[i] == (x[i] | 0x40) : (y[i] & 0x7fff) == (x[i] >> 15 ? 0 : x[i]), i);
         }
         memset(y, 0xEE, sizeof y);
-        done = MEMOPT_I_DISPATCH(level, relu_grad_bf16, (d, y, x, g, N));
+        w.to[0] = d; w.to[1] = y;
+        done = memopt_i_words_run(level, MEMOPT_I_WORDS_ACT_GRAD, MEMOPT_ACTIVATION_RELU, &w, N);
         CHECK_AT(done >= least && y[done] == 0xEEEE && d[done] == 0xEEEE, level);
         for (i = 0; i < done; ++i) {
             const int is_nan = (x[i] & 0x7fff) > 0x7f80, above = !is_nan && !(x[i] >> 15) && x[i];
             CHECK_AT(d[i] == (above ? g[i] : 0), i);
             CHECK_AT(is_nan ? y[i] == (x[i] | 0x40) : (y[i] & 0x7fff) == (x[i] >> 15 ? 0 : x[i]), i);
         }
-        done = MEMOPT_I_DISPATCH(level, relu_grad_bf16, (y, NULL, x, g, 64)); /* without the activation */
+        w.to[0] = y; w.to[1] = NULL; /* without the activation */
+        done = memopt_i_words_run(level, MEMOPT_I_WORDS_ACT_GRAD, MEMOPT_ACTIVATION_RELU, &w, 64);
         CHECK_AT(!memcmp(y, d, done * sizeof *y), level);
     }
+}
+/* What the single float says of an operation on three codes. */
+static void rows_words_want(int op, int kind, const uint16_t *in, uint16_t *out) {
+    const float a = memopt_from_bf16(in[0]), b = memopt_from_bf16(in[1]), c = memopt_from_bf16(in[2]); float y[3] = { 0, 0, 0 }; int k;
+    switch (op) {
+    case MEMOPT_I_WORDS_ACT:      y[0] = memopt_i_v1_act(a, kind); break;
+    case MEMOPT_I_WORDS_ACT_GRAD: y[0] = memopt_i_v1_act_grad(a, b, kind, y + 1); break;
+    case MEMOPT_I_WORDS_ADD:      y[0] = memopt_i_v1_add(a, b); break;
+    case MEMOPT_I_WORDS_SWIGLU:   y[0] = memopt_i_v1_swiglu(a, b); break;
+    default:                      y[0] = memopt_i_v1_swiglu_grad(a, b, c, y + 1, y + 2);
+    }
+    for (k = 0; k < 3; ++k) out[k] = memopt_to_bf16(y[k]);
+}
+/* Every operation from bf16 to bf16, of every code, with others of all sizes beside it: the bits of the single float, at
+   any length, the results in place of what is read, results that are not wanted left out. */
+static void rows_words(int op, int kind, int tos) {
+    enum { N = 65536 + 39 };
+    static uint16_t x[3][N + 1], y[3][N + 1], want[3][N]; static const size_t lengths[] = { 0, 1, 31, 32, 33, 255, 256, 300, 513 };
+    size_t i, done, n; int level, k, in_place; memopt_i_words w;
+    for (i = 0; i < N; ++i) {
+        uint16_t in[3], out[3];
+        for (k = 0; k < 3; ++k) x[k][i] = in[k] = (uint16_t)(k ? (uint32_t)(i + 17) * (k == 1 ? 40503u : 2654435761u) >> (k == 1 ? 0 : 9) : i);
+        rows_words_want(op, kind, in, out);
+        for (k = 0; k < 3; ++k) want[k][i] = out[k];
+    }
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level)
+        for (in_place = 0; in_place < 2; ++in_place)
+            for (n = 0; n < 1 + sizeof lengths / sizeof *lengths; ++n) {
+                const size_t length = n ? lengths[n - 1] : N;
+                for (k = 0; k < 3; ++k) {
+                    if (in_place) memcpy(y[k], x[k], sizeof y[k]);
+                    else memset(y[k], 0xEE, sizeof y[k]);
+                    w.from[k] = in_place ? y[k] : x[k];
+                    w.to[k] = k && in_place && tos == k + 1 && n % 2 ? NULL : y[k];
+                }
+                done = memopt_i_words_run(level, op, kind, &w, length);
+                CHECK_AT(done == length / 32 * 32 || (done == 0 && level < MEMOPT_SIMD_AVX2), length);
+                for (k = 0; k < 3; ++k) {
+                    const uint16_t end = in_place ? x[k][done] : 0xEEEE;
+                    CHECK_AT(y[k][done] == end, length);
+                    for (i = 0; i < done; ++i) {
+                        const uint16_t is = y[k][i];
+                        if (k >= tos || !w.to[k]) { CHECK_AT(is == (in_place ? x[k][i] : 0xEEEE), i); continue; }
+                        CHECK_AT((want[k][i] & 0x7fff) > 0x7f80 ? (is & 0x7fff) > 0x7f80 : is == want[k][i], i);
+                    }
+                }
+            }
+}
+static void rows_words_all(void) {
+    static const int kinds[3] = { MEMOPT_ACTIVATION_RELU, MEMOPT_ACTIVATION_GELU, MEMOPT_ACTIVATION_SILU }; int k;
+    for (k = 0; k < 3; ++k) {
+        rows_words(MEMOPT_I_WORDS_ACT, kinds[k], 1);
+        rows_words(MEMOPT_I_WORDS_ACT_GRAD, kinds[k], 2);
+    }
+    rows_words(MEMOPT_I_WORDS_ADD, 0, 1);
+    rows_words(MEMOPT_I_WORDS_SWIGLU, 0, 1);
+    rows_words(MEMOPT_I_WORDS_SWIGLU_GRAD, 0, 3);
 }
 /* 4096 inputs, whose bits are `step` apart */
 static void rows_activations_of(uint32_t first, uint32_t step) {
@@ -471,6 +531,7 @@ static void test_row_kernels(void) {
     RUN(rows_elements);
     RUN(rows_activations);
     RUN(rows_relu_of_words);
+    RUN(rows_words_all);
     RUN(rows_activations_everywhere);
     RUN(rows_activations_far_out);
     RUN(rows_activations_by_level);

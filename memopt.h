@@ -2776,10 +2776,10 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
 
 /** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
-    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call. The built-in gemm
-    does it to what a cache holds of the product; a gemm of yours is followed by a pass. With NULL grad_input, or
-    MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are ERR_ARGUMENT;
-    pre_activation must not overlap grad_input. */
+    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call. Either
+    way it is done to what a cache holds of the product: 4 MiB of rows of it, or, with AVX-512, a chunk. With NULL
+    grad_input, or MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are
+    ERR_ARGUMENT; pre_activation must not overlap grad_input. */
 MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
                                                         memopt_activation activation, const void *pre_activation);
 
@@ -30859,7 +30859,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               of bf16 in the first cache (Zen 5) its four divisions take 30. Stack: 7 KiB of a worker. */
 
 #define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
-#define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements between a product of the caller's and its activation, */
+#define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements between a product and its activation, */
 #define MEMOPT_I_LAYER_TALL  384               /* in multiples of so many rows */
 
 /* elements on the stack */
@@ -31046,16 +31046,17 @@ typedef struct memopt_i_linear_end {
 
 enum { MEMOPT_I_LINEAR_SUMS = 1024 }; /* at a time: at least as many as a chunk of a product has columns */
 
-/* Rows of an array, side by side. */
-static void memopt_i_linear_gather(const memopt_i_linear_end *t, int level, float *to, const void *from, size_t at,
-                                   size_t rows, size_t n) {
+/* Rows of an array, side by side: where they lie, or, where that is not so, in the buffer. */
+static const float *memopt_i_linear_gather(const memopt_i_linear_end *t, int level, float *buffer, const void *from,
+                                           size_t at, size_t rows, size_t n) {
     const size_t ahead = memopt_i_rows_ahead(n * memopt_type_bytes(t->type));
     size_t row;
 
-    for (row = 0; row < rows; ++row) {
-        memopt_i_row_ahead(from, t->type, at + (row + ahead) * t->columns, n);
-        memopt_i_row_load(level, to + row * n, from, t->type, at + row * t->columns, n);
-    }
+    for (row = 0; row < rows; ++row) memopt_i_row_ahead(from, t->type, at + (row + ahead) * t->columns, n);
+    if (rows == 1 || n == t->columns) return memopt_i_row_view(level, from, t->type, at, rows * n, buffer);
+    for (row = 0; row < rows; ++row)
+        memopt_i_row_load(level, buffer + row * n, from, t->type, at + row * t->columns, n);
+    return buffer;
 }
 
 static void memopt_i_linear_scatter(const memopt_i_linear_end *t, int level, void *to, const float *from, size_t at,
@@ -31077,15 +31078,14 @@ static void memopt_i_linear_end_rows(const memopt_i_linear_end *t, int level, fl
         memopt_i_to_f32(level, sums, words, t->type, all);
     }
     if (t->gradient_at) {
-        memopt_i_linear_gather(t, level, other, t->gradient_at, at, rows, n);
-        memopt_i_row_act_grad(level, sums, NULL, other, sums, t->activation, all);
+        memopt_i_row_act_grad(level, sums, NULL, memopt_i_linear_gather(t, level, other, t->gradient_at, at, rows, n),
+                              sums, t->activation, all);
         return;
     }
     if (t->pre_activation) memopt_i_linear_scatter(t, level, t->pre_activation, sums, at, rows, n);
     memopt_i_row_act(level, sums, sums, t->activation, all);
     if (!t->residual) return;
-    memopt_i_linear_gather(t, level, other, t->residual, at, rows, n);
-    memopt_i_row_add(level, sums, other, 1.0f, all);
+    memopt_i_row_add(level, sums, memopt_i_linear_gather(t, level, other, t->residual, at, rows, n), 1.0f, all);
 }
 
 static void memopt_i_linear_end_of(const void *user, int level, float *sums, size_t stride, size_t at, size_t rows,
@@ -31205,8 +31205,13 @@ static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_li
     return MEMOPT_OK;
 }
 
+/* Rows of so many columns between a product and its activation. */
+static size_t memopt_i_linear_step(size_t columns) {
+    return memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / columns, 1) * MEMOPT_I_LAYER_TALL;
+}
+
 static memopt_status memopt_i_linear_all(const memopt_i_ops *o, const memopt_linear *x, const float *bias) {
-    const size_t step = memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
+    const size_t step = memopt_i_linear_step(x->outputs);
     void *z = x->pre_activation ? x->pre_activation : x->output;
     memopt_product p = memopt_i_linear_product(x, bias, z, 0, x->rows);
     memopt_status s = MEMOPT_OK;
@@ -31301,37 +31306,57 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_BIAS_COLUMNS), memopt_i_bias_chunk, &t);
 }
 
-/* The gradient of the input, or, with an activation, of what went into that. */
+/* Of rows from first on: the gradient of the input, and then of what went into the activation. */
+static memopt_status memopt_i_linear_grad_rows(const memopt_i_ops *o, const memopt_linear *x,
+                                               memopt_activation activation, const void *pre_activation, size_t first,
+                                               size_t count) {
+    memopt_product p = memopt_i_ops_product(count, x->inputs, x->outputs,
+                                            memopt_i_matrix_at(x->grad_output, x->type, first * x->outputs, x->outputs),
+                                            memopt_i_linear_weights(x));
+    memopt_activation_args a;
+    memopt_status s;
+
+    memopt_i_ops_result(&p, x->grad_input, x->type, first * x->inputs, x->inputs);
+    s = memopt_i_ops_multiply(o, &p);
+    if (s) return s;
+    memset(&a, 0, sizeof a);
+    a.n = count * x->inputs;
+    a.activation = activation;
+    a.type = x->type;
+    a.input = memopt_i_row_at(pre_activation, x->type, first * x->inputs);
+    a.grad_input = memopt_i_row_to(x->grad_input, x->type, first * x->inputs);
+    a.grad_output = a.grad_input;
+    memopt_i_activation_run(o, &a, NULL, 1);
+    return MEMOPT_OK;
+}
+
+/* The gradient of the input, or, with an activation, of what went into that. At the end of the built-in product, its
+   rows are read by pieces of a chunk, which AVX2 waits for longer than for whole rows out of the third cache. */
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x,
                                                 memopt_activation activation, const void *pre_activation) {
+    const size_t step = memopt_i_linear_step(memopt_i_max(1, x->inputs));
     memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_gradients(x),
                                             memopt_i_linear_weights(x));
     memopt_i_linear_end t;
-    memopt_activation_args a;
-    memopt_status s;
+    memopt_status s = MEMOPT_OK;
+    size_t i;
 
     if (!p.rows || !p.columns) return MEMOPT_OK;
     p.accumulate = x->accumulate_input;
     memopt_i_ops_result(&p, x->grad_input, x->type, 0, x->inputs);
-    if (activation && memopt_i_ops_is_builtin(o)) {
-        memset(&t, 0, sizeof t);
-        t.type = x->type;
-        t.activation = activation;
-        t.columns = x->inputs;
-        t.rounds = x->type != MEMOPT_TYPE_F32;
-        t.gradient_at = pre_activation;
-        return memopt_i_linear_run(o, &p, &t);
+    if (!activation) return memopt_i_ops_multiply(o, &p);
+    if (!memopt_i_ops_is_builtin(o) || o->level < MEMOPT_SIMD_AVX512) {
+        for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
+            s = memopt_i_linear_grad_rows(o, x, activation, pre_activation, i, memopt_i_min(step, x->rows - i));
+        return s;
     }
-    s = memopt_i_ops_multiply(o, &p);
-    if (s || !activation) return s;
-    memset(&a, 0, sizeof a);
-    a.n = x->rows * x->inputs;
-    a.activation = activation;
-    a.type = x->type;
-    a.input = pre_activation;
-    a.grad_output = a.grad_input = x->grad_input;
-    memopt_i_activation_run(o, &a, NULL, 1);
-    return MEMOPT_OK;
+    memset(&t, 0, sizeof t);
+    t.type = x->type;
+    t.activation = activation;
+    t.columns = x->inputs;
+    t.rounds = x->type != MEMOPT_TYPE_F32;
+    t.gradient_at = pre_activation;
+    return memopt_i_linear_run(o, &p, &t);
 }
 
 /* What the activation before the layer needs. */

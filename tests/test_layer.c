@@ -1048,6 +1048,7 @@ static void layer_through_values(void) { /* sizes around tiles, and chunks of 28
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
         for (k = 0; k < 3; ++k)
             layer_through_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], (memopt_activation)(1 + (i + (size_t)k) % 3), i == 3);
+    layer_through_case(390, 2800, 1, MEMOPT_TYPE_BF16, MEMOPT_ACTIVATION_RELU, 0); /* in two steps of rows */
 }
 static void layer_through_nothing(void) { /* without an activation, or grad_input, it is the plain backward */
     memopt_linear x = layer_linear(5, 6, 7, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; const memopt_ops ops = layer_ops(NULL, &x);

@@ -31330,8 +31330,14 @@ static memopt_status memopt_i_linear_grad_rows(const memopt_i_ops *o, const memo
     return MEMOPT_OK;
 }
 
-/* The gradient of the input, or, with an activation, of what went into that. At the end of the built-in product, its
-   rows are read by pieces of a chunk, which AVX2 waits for longer than for whole rows out of the third cache. */
+/* At the end of the built-in product, rows are read by pieces of a chunk, which AVX2 waits for longer than for whole
+   rows out of the third cache. But a pass over less than a chunk of elements has one worker. */
+static int memopt_i_linear_is_by_rows(const memopt_i_ops *o, size_t n) {
+    if (!memopt_i_ops_is_builtin(o)) return 1;
+    return o->level < MEMOPT_SIMD_AVX512 && (n > MEMOPT_I_LAYER_CHUNK || memopt_i_worker_count(o->threads) == 1);
+}
+
+/* The gradient of the input, or, with an activation, of what went into that. */
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x,
                                                 memopt_activation activation, const void *pre_activation) {
     const size_t step = memopt_i_linear_step(memopt_i_max(1, x->inputs));
@@ -31345,7 +31351,7 @@ static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const mem
     p.accumulate = x->accumulate_input;
     memopt_i_ops_result(&p, x->grad_input, x->type, 0, x->inputs);
     if (!activation) return memopt_i_ops_multiply(o, &p);
-    if (!memopt_i_ops_is_builtin(o) || o->level < MEMOPT_SIMD_AVX512) {
+    if (memopt_i_linear_is_by_rows(o, x->rows * x->inputs)) {
         for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
             s = memopt_i_linear_grad_rows(o, x, activation, pre_activation, i, memopt_i_min(step, x->rows - i));
         return s;

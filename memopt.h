@@ -30855,8 +30855,9 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
    Dropout    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of
               the threshold, not of the rate. What is dropped is 0 even where it was infinite.
    Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
-              its speed in float32, 0.25 to 0.7 in 16 bits, where arithmetic counts. Of GELU's 53 cycles for 64 elements
-              of bf16 in the first cache (Zen 5) its four divisions take 30. Stack: 7 KiB of a worker. */
+              its speed in float32. In bf16, where arithmetic counts, two cores with AVX2 (Zen 3): 0.55 (GELU), 0.65
+              (SiLU), 0.75 (SwiGLU), 0.8 to 1 (dropout, ReLU); see `tests/bench/results/layer-avx2.md`. Stack: 7 KiB of
+              a worker. */
 
 #define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 #define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements between a product and its activation, */

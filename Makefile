@@ -82,7 +82,7 @@ test: $(BUILD)/flags ## run the tests; what this machine cannot run is skipped, 
 	@sh tests/suite.sh test > $(BUILD)/test.table
 	@LIMIT=1200 sh tests/run.sh $(BUILD)/log/test < $(BUILD)/test.table
 
-test-ci: $(BUILD)/flags ## a part of the matrix: each compiler and machine once, one case of seven where that takes long
+test-ci: $(BUILD)/flags ## a part of the matrix: each compiler and machine once, one case of 7 or 19 where that takes long
 	@sh tests/suite.sh ci > $(BUILD)/test-ci.table
 	@LIMIT=1800 sh tests/run.sh $(BUILD)/log/test-ci < $(BUILD)/test-ci.table
 

@@ -564,6 +564,7 @@ static void adafactor_bits(void) { /* every shape at every level; then workers a
         const adafactor_case c = adafactor_shape(i, i & 1);
         const int spoilt = i % 3 != 2, large = adafactor_count(&c) > 20000;
         const uint64_t expected = adafactor_expected(&c, adafactor_panel(&c), spoilt);
+        if (test_is_passed_over()) continue;
         for (level = 1; level <= memopt_simd_best(); ++level) {
             if (large && level != 1 && level != memopt_simd_best()) continue;
             CHECK_AT(adafactor_found(&c, level, large ? 5 : 0, 0, spoilt) == expected, i * 10 + level);
@@ -708,9 +709,10 @@ static void adafactor_formats(void) { /* every format, at every level */
             c.state = (memopt_state_format)(way / 8 % 3); c.moment = way / 24;
             if (!c.moment && c.state != MEMOPT_STATE_F32) continue; /* no moment: no format */
             expected = adafactor_expected(&c, adafactor_panel(&c), 1);
+            if (c.state == MEMOPT_STATE_F32 && c.weights != MEMOPT_I_WEIGHTS_BF16) golden = golden * 31 + expected;
+            if (test_is_passed_over()) continue;
             CHECK_AT(adafactor_found(&c, 1 + way % memopt_simd_best(), 0, 0, 1) == expected, vector * 100 + way);
             CHECK_AT(adafactor_found(&c, 0, 3, (size_t)(way % 3), 1) == expected, vector * 100 + way);
-            if (c.state == MEMOPT_STATE_F32 && c.weights != MEMOPT_I_WEIGHTS_BF16) golden = golden * 31 + expected;
         }
     CHECK(golden == UINT64_C(0xae8730fdad325b61)); /* the same on every machine, for ever */
 }
@@ -745,6 +747,7 @@ static void adafactor_halves(void) {
         for (way = 0; way < 12; ++way)
             for (level = 1; level <= memopt_simd_best(); ++level) {
                 adafactor_case c = adafactor_small(vector);
+                if (test_is_passed_over()) continue;
                 c.weights = (memopt_i_weights)((way + level) % 4);
                 c.moment = way > 2; c.state = c.moment ? (memopt_state_format)(way % 3) : MEMOPT_STATE_F32;
                 adafactor_half_case(&c, level);

@@ -413,6 +413,7 @@ static void norm_same_bits(void) {
         }
         want = norm_bits(&s, &t, 1);
         all = (all ^ want) * UINT64_C(0x100000001b3);
+        if (test_is_passed_over()) continue;
         for (level = 1; level <= memopt_simd_best(); ++level) {
             t = test_workers(&worker_set, 0, level);
             CHECK_AT(norm_bits(&s, &t, 1) == want, i * 100 + level);

@@ -925,6 +925,7 @@ static void optim_narrow_gradients(void) {
     for (i = 0; i < OPTIM_PAIRS; ++i)
         for (level = 1; level <= memopt_simd_best(); ++level) {
             if (level == 2 && memopt_simd_best() > 2) continue; /* the scalar one again */
+            if (test_is_passed_over()) continue;
             for (format = MEMOPT_TYPE_BF16; format <= MEMOPT_TYPE_F16; ++format)
                 optim_narrow_pair(i, (i + level + format) % 4, format, level);
         }
@@ -1217,7 +1218,7 @@ static void optim_skipped(void) {
     static optim_codes c; int i, level, pattern, b;
     for (i = 0; i < OPTIM_PAIRS; ++i) for (level = 1; level <= memopt_simd_best(); ++level) {
         optim_spec s = optim_pair(i, i % 4, 0, 0); optim_harm h; memopt_threads t; size_t bads = 0; int k;
-        if (level == 2 && memopt_simd_best() > 2) continue; /* the scalar one again */
+        if ((level == 2 && memopt_simd_best() > 2) || test_is_passed_over()) continue; /* the scalar one again */
         s.count[0] = OPTIM_BAD_N; s.count[1] = 0; s.min_quantized = 1;
         memset(&t, 0, sizeof t);
         t.simd_level = level;

@@ -1306,7 +1306,7 @@ static void schedule_repeats_change_nothing(void) {
 #ifdef TEST_LONG
     const uint64_t chains = 3000;
 #else
-    const uint64_t chains = 150 / TEST_STRIDE;
+    const uint64_t chains = TEST_STRIDE > 7 ? 21 : 150 / TEST_STRIDE;
 #endif
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed; memopt_schedule_desc d, e; schedule_solved a, b; size_t k;
@@ -1392,7 +1392,7 @@ static void schedule_up_to(void) {
     for (i = 1; i <= 8; ++i) {
         memopt_schedule_desc d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 64); schedule_solved s;
         const size_t budget = 40000000 * i;
-        if (test_is_passed_over()) continue;
+        if (test_is_passed_over() && i != 2) continue;
         if (!schedule_open(&s, &schedule_now, &d)) return;
         coarse += schedule_spend(&s, budget, &r);
         schedule_close(&s);

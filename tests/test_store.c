@@ -1071,6 +1071,7 @@ static void store_stopped_clock(void) { /* it is told, and nothing is measured f
     d.tiles = 4; d.tile_bytes = 1 << 16; d.host = &h; d.error = &why;
     h.clock.now_fn = store_now; h.clock.user = &c;
     for (stops = 1; stops <= 3; ++stops) {
+        if (test_is_passed_over()) continue;
         memset(&c, 0, sizeof c); c.now = 5000; c.stops = stops;
         CHECK_AT(memopt_store_measure(&d, 100000, &r) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "store: the clock failed") && r.read == 1, stops);
     }

@@ -1002,6 +1002,10 @@ static void layer_steps_with_a_gemm(void) { /* of one's own: a product, activati
         ops.gemm.multiply_fn = layer_asking; ops.gemm.user = &asked; ops.gemm.scratch_bytes = MEMOPT_GEMM_SCRATCH;
         CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK && asked.calls == 3);
         CHECK_AT(memcmp(x.output, y.output, 800 * 1370 * memopt_type_bytes(type)) == 0, k);
+        memcpy(y.output, y.residual, 800 * 1370 * memopt_type_bytes(type)); /* in place */
+        y.residual = y.output; y.pre_activation = layer_new(type, 800 * 1370, 7);
+        CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK);
+        CHECK_AT(memcmp(x.output, y.output, 800 * 1370 * memopt_type_bytes(type)) == 0, k);
         layer_done();
     }
 }

@@ -161,6 +161,9 @@ static int cuda_fp8_gemm_open(cuda_fp8_gemm *g) {
     return !s;
 }
 static void cuda_fp8_gemm_close(cuda_fp8_gemm *g) {
+#ifndef __CUDACC__
+    CHECK(cublaslt_mock_counted().findings == 0); /* nothing was asked that cuBLASLt refuses: it would be asked again with less */
+#endif
     memopt_cuda_gemm_destroy(g->ops.gemm);
     memopt_i_system_free(NULL, g->memory, g->bytes, 64);
 }
@@ -210,6 +213,9 @@ static void cuda_fp8_step(cuda_fp8_gemm *g, const cuda_fp8_case *c, cuda_fp8_rig
     cuda_fp8_rig_feed(r, at * 3);
     CHECK_AT(memopt_cuda_linear_forward_fp8(&g->ops, &r->linear, &r->kept, NULL) == 0, at);
     CHECK_AT(cuda_fp8_same(&r->x) && cuda_fp8_same(&r->w), at);
+#ifndef __CUDACC__ /* in 8 bits the product adds a bias of 16 bits, and does nothing else */
+    CHECK_AT(cublaslt_mock_last().epilogue == (c->bias && c->type != MEMOPT_TYPE_F32 ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT), at);
+#endif
     const auto before = [&](size_t i) { s = cuda_fp8_product(&r->x, 0, &r->w, 0, i / n, i % n); if (c->bias) { s.value += r->bias.x[i % n]; s.most += fabs(r->bias.x[i % n]); } return s; };
     if (c->pre) CHECK_AT(!cuda_fp8_far(&r->pre, before), at);
     CHECK_AT(!cuda_fp8_far(&r->output, [&](size_t i) {

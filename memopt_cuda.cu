@@ -3609,38 +3609,27 @@ MEMOPT_I_CUDA_TABLE(uint32_t, signed_decode, [129]) = { MEMOPT_I_SIGNED_LEVELS(M
 MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_decode, [256]) = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
 /* ---- encode ---- */
-template <bool SIGNED> struct bins_of {
-    enum { count = SIGNED_BINS, shift = SIGNED_SHIFT,
-           first = SIGNED_FIRST * 64 };
-};
-
-template <> struct bins_of<false> {
-    enum { count = UNSIGNED_BINS, shift = UNSIGNED_SHIFT,
-           first = UNSIGNED_FIRST * 128 };
-};
+CU_DEVICE uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* The index of y in the uppermost byte: that of the nearest level, counted from zero up; ties of the signed maps count
    up for negative y. y is finite, and not more than a few units of the last place above 1. */
-template <bool SIGNED> CU_DEVICE uint32_t index_of(const uint32_t *bins, uint32_t u) {
-    typedef bins_of<SIGNED> b;
-    const uint32_t least = (uint32_t)b::first << b::shift;
-    uint32_t key;
+CU_DEVICE uint32_t index_of(const uint32_t *bins, bool is_signed, uint32_t u) {
+    const uint32_t first = is_signed ? SIGNED_FIRST * 64 : UNSIGNED_FIRST * 128;
+    const uint32_t shift = is_signed ? SIGNED_SHIFT : UNSIGNED_SHIFT;
+    const uint32_t least = first << shift;
+    const uint32_t key = is_signed ? larger(u << 1 | u >> 31, least) : (uint32_t)max((int32_t)u, (int32_t)least);
 
-    if (SIGNED) {
-        key = u << 1 | u >> 31;
-        key = key > least ? key : least;
-    } else key = (uint32_t)((int32_t)u > (int32_t)least ? (int32_t)u : (int32_t)least);
-    return bins[(key >> b::shift) - b::first] + key;
+    return bins[(key >> shift) - first] + key;
 }
 
 /* Four codes, the first in the lowest byte. Signed: 127 + index, or 127 - index where y is negative, at least 0. */
-template <bool SIGNED> CU_DEVICE uint32_t encode(const uint32_t *bins, const float4 &y) {
+CU_DEVICE uint32_t encode(const uint32_t *bins, bool is_signed, const float4 &y) {
     uint32_t u[4], sums[4], index, signs, down;
 
     four_words(u, y);
-    for (int k = 0; k < 4; ++k) sums[k] = index_of<SIGNED>(bins, u[k]);
+    for (int k = 0; k < 4; ++k) sums[k] = index_of(bins, is_signed, u[k]);
     index = tops(sums);
-    if (!SIGNED) return index;
+    if (!is_signed) return index;
     signs = tops(u) >> 7 & 0x01010101;
     signs *= 255;
     down = index & signs;
@@ -3672,10 +3661,8 @@ typedef struct quant_task {
     uint32_t block;      /* elements of one */
     uint32_t team, rounds; /* threads that share a block, a power of two from 8 to 128; passes */
     uint32_t fours;      /* groups of four that a thread has of a block: 1, 2, 4 or 8 */
-    uint32_t linear, vector;
+    uint32_t map, vector;
 } quant_task;
-
-CU_DEVICE uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* The largest of a team: shuffles, and shared memory where a team is more than a warp. Two rows of `red`, so that one
    barrier a pass is enough. */
@@ -3713,13 +3700,17 @@ template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
 }
 
 /* A thread holds eight groups of four: of one block, or, where those are SMALL, t.fours of each of 8 / t.fours blocks;
-   blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. */
-template <class T, bool SMALL, int TEAM, bool SIGNED>
-static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
-    enum { count = bins_of<SIGNED>::count, ALL = QUANT_FOURS, ALONE = SMALL ? 1 : ALL };
+   blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. The usual blocks, of 256, have
+   a kernel for each of the SIGNS; the others ask t.map. */
+enum { QUANT_UNSIGNED, QUANT_SIGNED, QUANT_ANY };
 
-    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [bins_of<SIGNED>::count]);
+template <class T, bool SMALL, int TEAM, int SIGNS>
+static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_task t) {
+    enum { ALL = QUANT_FOURS, ALONE = SMALL ? 1 : ALL };
+
+    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [SIGNS == QUANT_SIGNED ? SIGNED_BINS : UNSIGNED_BINS]);
     MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * QUANT_THREADS / 32]);
+    const bool is_signed = SIGNS == QUANT_ANY ? t.map != MEMOPT_QUANT_UNSIGNED : SIGNS == QUANT_SIGNED;
     const uint32_t team = TEAM ? (uint32_t)TEAM : t.team;
     const uint32_t teams = QUANT_THREADS / team;
     const uint32_t lane = threadIdx.x % team;
@@ -3739,7 +3730,9 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
             x[k] = four_of_each((const T *)t.src + b * t.block, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
-            const uint32_t *from = !SIGNED ? unsigned_bins : t.linear ? linear_bins : signed_bins;
+            const uint32_t *from = !is_signed ? unsigned_bins : t.map == MEMOPT_QUANT_LINEAR ? linear_bins : signed_bins;
+            const int count = is_signed ? SIGNED_BINS : UNSIGNED_BINS;
+
             for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = from[i];
             __syncthreads(); /* bins */
         }
@@ -3763,7 +3756,7 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
             scale_fours<ALONE>(x + g, memopt_i_inverse(absmax));
             CU_UNROLL for (int k = g; k < g + ALONE; ++k) {
                 const uint32_t offset = ((uint32_t)k % fours * team + lane) * 4;
-                const uint32_t codes = encode<SIGNED>(bins, x[k]);
+                const uint32_t codes = encode(bins, is_signed, x[k]);
                 put<1, 1>(t.codes + b * t.block + offset, &codes, offset, end,
                           whole || (t.vector && offset + 4 <= end));
             }
@@ -3881,15 +3874,17 @@ PRUNED uint32_t quant_rounds(size_t passes) {
     return (uint32_t)memopt_i_max(memopt_i_min(passes / QUANT_PASSES, QUANT_ROUNDS), 1);
 }
 
-template <class T, bool SIGNED> static status_t quantize_launch(quant_task t, cudaStream_t stream) {
+template <class T> static status_t quantize_launch(quant_task t, cudaStream_t stream) {
     const size_t pass = (size_t)(QUANT_THREADS / t.team) * (QUANT_FOURS / t.fours);
     if (!t.rounds) t.rounds = quant_rounds(memopt_i_ceil_div(t.blocks, pass));
     const size_t blocks = memopt_i_ceil_div(t.blocks, pass * t.rounds);
     enum { THREADS = QUANT_THREADS };
 
-    if (t.block <= 128) return CU_RUN((quantize_kernel<T, true, 8, SIGNED>), blocks, THREADS, 0, stream, t);
-    if (t.block <= 256) return CU_RUN((quantize_kernel<T, false, 8, SIGNED>), blocks, THREADS, 0, stream, t);
-    return CU_RUN((quantize_kernel<T, false, 0, SIGNED>), blocks, THREADS, 0, stream, t);
+    if (t.block <= 128) return CU_RUN((quantize_kernel<T, true, 8, QUANT_ANY>), blocks, THREADS, 0, stream, t);
+    if (t.block > 256) return CU_RUN((quantize_kernel<T, false, 0, QUANT_ANY>), blocks, THREADS, 0, stream, t);
+    if (t.map == MEMOPT_QUANT_UNSIGNED)
+        return CU_RUN((quantize_kernel<T, false, 8, QUANT_UNSIGNED>), blocks, THREADS, 0, stream, t);
+    return CU_RUN((quantize_kernel<T, false, 8, QUANT_SIGNED>), blocks, THREADS, 0, stream, t);
 }
 
 /* rounds 0: as many as the size wants; tests ask for others */
@@ -3903,8 +3898,8 @@ static status_t quantize(uint8_t *codes, float *absmax, const T *src, size_t n, 
     if (!n) return ready();
     const quant_task t = { src, codes, absmax, n, memopt_quantize_blocks(n, block), (uint32_t)block,
                            quant_team(block), rounds, block <= 32 ? 1u : block <= 64 ? 2u : block <= 128 ? 4u : 8u,
-                           map == MEMOPT_QUANT_LINEAR, vector };
-    return map == MEMOPT_QUANT_UNSIGNED ? quantize_launch<T, false>(t, stream) : quantize_launch<T, true>(t, stream);
+                           (uint32_t)map, vector };
+    return quantize_launch<T>(t, stream);
 }
 
 template <class T> static status_t dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
@@ -4170,7 +4165,7 @@ CU_DEVICE float codec_scale(const uint32_t *bins, ends e, float *inverse) {
     *inverse = 0;
     if (max >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
     if (max < 0x0d800000) return 0; /* 2^-100 */
-    if (index_of<true>(bins, top) >> 24 == 128) {
+    if (index_of(bins, true, top) >> 24 == 128) {
         *inverse = factor;
         return absmax;
     }
@@ -4220,7 +4215,7 @@ template <bool ROUND> static __global__ void __launch_bounds__(QUANT_THREADS) co
         scale_fours<CODEC_FOURS>(x, inverse);
         CU_UNROLL for (int k = 0; k < CODEC_FOURS; ++k) {
             const uint32_t offset = (k * CODEC_TEAM + lane) * 4;
-            const uint32_t codes = encode<true>(bins, x[k]);
+            const uint32_t codes = encode(bins, true, x[k]);
             const bool four = whole || (t.vector && offset + 4 <= end);
 
             if (ROUND) codec_put(at, offset, end, levels, codes, scale, four);
@@ -8444,19 +8439,24 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
    Wider      than 16,384 columns (8,192 backward) a row is read from memory once more for each sum. */
 
 /* N elements of an array of any type, as floats */
-template <class T, int N> CU_DEVICE void floats_of(float *x, const void *data, size_t at, unsigned left, bool wide) {
-    row_span<T, N> s;
-    span_get(&s, static_cast<const T *>(data) + at, left, wide);
-    span_floats(x, s);
-}
-
 template <int N> CU_DEVICE void floats_at(float *x, const void *data, memopt_type type, size_t at,
                                           unsigned left, bool wide, float missing) {
     if (!data) {
         CU_UNROLL for (int i = 0; i < N; ++i) x[i] = missing;
-    } else if (type == MEMOPT_TYPE_F32) floats_of<float, N>(x, data, at, left, wide);
-    else if (type == MEMOPT_TYPE_BF16) floats_of<bf16_t, N>(x, data, at, left, wide);
-    else floats_of<f16_t, N>(x, data, at, left, wide);
+    } else if (type == MEMOPT_TYPE_F32) {
+        row_span<float, N> s;
+
+        span_get(&s, static_cast<const float *>(data) + at, left, wide);
+        span_floats(x, s);
+    } else { /* both types of 16 bits are loaded alike */
+        row_span<bf16_t, N> s;
+        row_span<f16_t, N> f16;
+
+        span_get(&s, static_cast<const bf16_t *>(data) + at, left, wide);
+        CU_UNROLL for (int i = 0; i < N / 2; ++i) f16.word[i] = s.word[i];
+        if (type == MEMOPT_TYPE_BF16) span_floats(x, s);
+        else span_floats(x, f16);
+    }
 }
 
 /* One element of an array of any type. */
@@ -9043,7 +9043,7 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     const size_t per = 16 / memopt_type_bytes(n->type);
     const size_t spans = memopt_i_ceil_div(n->width, per);
     const size_t max = (backward ? 16 : 32) / per;
-    const size_t few = backward ? 8 / per : 1;
+    const size_t few = !backward ? 1 : n->input ? 8 / per : max; /* from the output: one kernel for both */
 
     *each = spans <= (backward ? (size_t)NORM_BLOCK : 32) * few ? few
           : spans <= (size_t)NORM_THREADS_MAX * max ? max : 0;
@@ -9144,7 +9144,7 @@ static status_t norm_backward_of(const norm_task &t, size_t each, unsigned block
     enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
 
     if (!each) return norm_backward_long<T, BACK>(t, groups, stream);
-    if (each == FEW) return CU_RUN((norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
+    if (each == FEW) return CU_RUN((norm_backward_kernel<T, BACK ? MOST : FEW, BACK>), groups, block, 0, stream, t);
     return CU_RUN((norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
 

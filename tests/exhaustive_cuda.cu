@@ -59,7 +59,7 @@ static void exhaustive_range(memopt_quant_map map, uint32_t from, uint32_t count
     for (uint32_t i = 0; i < count; ++i) {
         float4 y; uint32_t got;
         y.x = memopt_i_bits_float(from + i); y.y = -y.x; y.z = 0.5f; y.w = y.x;
-        got = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda::encode<false>(bins, y) : memopt_i_cuda::encode<true>(bins, y);
+        got = memopt_i_cuda::encode(bins, map != MEMOPT_QUANT_UNSIGNED, y);
         if ((got & 0xff) != first || got >> 24 != first) exhaustive_differs("code", from + i, got, first);
     }
 }

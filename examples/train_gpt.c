@@ -252,10 +252,11 @@ static int train_from(engine *e, const options *o, data *d, outcome *out, saves 
 }
 static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; saves s; int wrong;
+    memset(&s, 0, sizeof s);
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
     if (init_scale(e) || open_feed(e, o, d, o->accumulate, 0, 1)) return 1;
-    wrong = saves_open(&s, e, o, NULL, NULL) || train_from(e, o, d, out, &s);
+    wrong = saves_open(&s, e, o) || train_from(e, o, d, out, &s);
     saves_close(&s);
     return wrong;
 }

@@ -5,7 +5,7 @@
    cores. What is kept and what is made again changes no bit here either.
    How it works: the network is examples/parts, as on the CPU; parts/device.h makes their operators the device's. The
    arena has another source, and what is not kept is made again by the same tape. Lines that differ from train_gpt.c are
-   marked from cuda 1 to cuda 10. A step waits for the device once, for its loss.
+   marked from cuda 1 to cuda 11. A step waits for the device once, for its loss.
    Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
    (memopt.h and memopt_cuda.cu beside it or with -I) */
 #define MEMOPT_CUDA_STATIC /* one file: what it does not call is not compiled */
@@ -30,6 +30,7 @@
 #include "gpt/report.h"
 #include "gpt/steps.h"
 #include "gpt/card.h"
+#include "gpt/saves.h"
 
 /* ---- to open: the same code twice, over a source that only counts and over the device ---- */
 static int open_arena(card *c, size_t capacity) {
@@ -231,29 +232,46 @@ static int validate(card *c, const options *o, data *d, outcome *out) {
 }
 
 /* ---- a whole run ---- */
-static int train(card *c, const options *o, data *d, outcome *out) {
+static int train_from(card *c, const options *o, data *d, outcome *out, saves *s) {
+    const size_t first = (size_t)s->first;
     double since, worked, begin, begun;
+    int stops = 0;
     size_t i;
 
-    if (put_weights(c, o->seed) || open_feed(&c->e, o, d, o->accumulate, 0, 1)) return 1;
     since = now();
     worked = seconds_worked();
-    for (i = 0; i < o->steps; ++i) {
+    for (i = first; i < o->steps && !stops; ++i) {
         if (step(c, o, d, i)) return 1;
         outcome_loss(out, c->e.m.loss);
-        progress(&c->e, o, i + 1, i + 1, now() - since);
+        progress(&c->e, o, i + 1 - first, i + 1, now() - since);
         begin = now(); /* which is not training */
         begun = seconds_worked();
         if (o->validate && ((i + 1) % o->validate == 0 || i + 1 == o->steps) && validate(c, o, d, out)) return 1;
+        stops = saves_stop;
+        if (saves_after(s, &c->e, o, i + 1, stops)) return 1;
         since += now() - begin;
         worked += seconds_worked() - begun;
     }
-    out->seconds_per_step = (now() - since) / (double)o->steps;
-    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)o->steps;
+    out->seconds_per_step = (now() - since) / (double)(i - first);
+    out->cpu_seconds_per_step = (seconds_worked() - worked) / (double)(i - first);
     out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
     out->flops_per_step = step_flops(&c->e, o);
     out->weights_hash = HASH_BEGIN;
     return each_part(c, hash_part, &out->weights_hash);
+}
+
+static int train(card *c, const options *o, data *d, outcome *out) {
+    saves s;
+    int wrong;
+
+    memset(&s, 0, sizeof s);
+    s.list_fn = card_list;                                               /* cuda 11 */
+    s.user = c;
+    if (put_weights(c, o->seed) || open_feed(&c->e, o, d, o->accumulate, 0, 1)
+        || said(&c->e, "The loss scale", memopt_scaler_default(&c->e.scaler))) return 1;
+    wrong = saves_open(&s, &c->e, o) || train_from(c, o, d, out, &s);
+    saves_close(&s);
+    return wrong;
 }
 
 /* Bytes of the card that are taken. */
@@ -308,7 +326,7 @@ static int run(const options *asked, outcome *out) {
 static int card_wrong(options *o, char *message, size_t capacity) {
     static const int not_here[] = {
         ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_SPEEDS, ON_FRONTIER, ON_LADDER, ON_ENDS,
-        ON_BATCH_TABLE, ON_SAMPLE, ON_SAVE, ON_SAVE_EVERY, ON_RESUME, ON_THREADS, ON_GEMM };
+        ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS, ON_GEMM };
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
         || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
     const memopt_type type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;

@@ -40,7 +40,7 @@ SAME_BITS = [
 REFUSED = {
     "--model vit --context 25": "--model vit is the CPU's: take train_gpt, or leave it out.",
     "--ranks 2": "--ranks is the CPU's: take train_gpt, or leave it out.",
-    "--save here": "--save is the CPU's: take train_gpt, or leave it out.",
+    "--offload states": "--offload is the CPU's: take train_gpt, or leave it out.",
     "--keep conventional": "--keep conventional is the CPU's: take train_gpt, or --keep arena.",
     "--attention full": "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.",
     "--gradients f16": "--gradients: on a card they are f32, or as the --weights; leave it out.",
@@ -111,6 +111,23 @@ for base, rows in SAME_BITS:
             continue
         check(told["losses"] == first["losses"] and told["weights_hash"] == first["weights_hash"], f"{text}: other bits")
         check(told is first or told["predicted_peak_bytes"] < first["predicted_peak_bytes"], f"{text}: no less memory")
+
+# A run that was stopped has the bits of one that never was; and a save is the same file on the card and on the CPU.
+for text in ["", "--optimizer adamw8 --accumulate 2 --dropout 0.1", "--weights split --optimizer adafactor --keep every:1"]:
+    saved = os.path.join(FOLDER.name, "saved" + str(len(text)))
+    switches = TINY + text.split()
+    whole = run(CARD, switches)
+    run(CARD, switches + ["--steps", "2", "--save", saved])
+    rest = run(CARD, switches + ["--resume", saved])
+    cpu = run(CPU, switches + ["--resume", saved])
+    if not (whole and rest and cpu):
+        continue
+    check(rest["weights_hash"] == whole["weights_hash"] and rest["losses"] == whole["losses"][2:], f"{text}: resumed with other bits")
+    check(farthest(cpu["losses"], rest["losses"]) <= BF16_BOUND, f"{text}: the CPU goes on elsewhere")
+saved = os.path.join(FOLDER.name, "of_cpu")
+run(CPU, TINY + ["--steps", "2", "--save", saved])
+card, cpu = run(CARD, TINY + ["--resume", saved]), run(CPU, TINY + ["--resume", saved])
+check(card and cpu and farthest(card["losses"], cpu["losses"]) <= FP32, "the card goes on with a save of the CPU")
 
 SIZES = TINY[:8]
 fit = run(CARD, SIZES + ["--data", TEXT, "--steps", "1", "--quiet", "--fit", "36M"])

@@ -8,8 +8,15 @@ enum {
     CARD_STAGE = 1 << 20  /* bytes that cross the bus at a time */
 };
 
+/* What is saved of the device: see card_list(). */
+typedef struct card_bytes {
+    struct card   *card;
+    unsigned char *d_bytes;
+} card_bytes;
+
 typedef struct card {
     engine e;
+    card_bytes *saved;              /* one for each item of a save */
     memopt_cuda_memory    memory;   /* of the device, behind e.source */
     memopt_cuda_transfer *transfer; /* between host and device, through pinned memory */
     memopt_cuda_gemm     *gemm;
@@ -131,6 +138,7 @@ static void card_close(card *c) {
     (void)memopt_cuda_transfer_destroy(c->transfer);
     memopt_cuda_gemm_destroy(c->gemm);
     engine_close(&c->e);
+    free(c->saved);
     free(c->gemm_table);
     free(c->optim_table);
     free(c->stage);
@@ -196,5 +204,49 @@ static int hash_part(card *c, size_t tensor, memopt_optim_tensor *part, void *d_
     *hash = hash_bytes(*hash, (const unsigned char *)part->weights, bytes);
     if (d_extra) *hash = hash_bytes(*hash, (const unsigned char *)part->extra, bytes);
     return 0;
+}
+
+/* ---- saves: elements on their way ---- */
+static memopt_status card_move(const memopt_save_item *item, uint64_t first, size_t count, void *bytes, int loads) {
+    const card_bytes *x = (const card_bytes *)item->data;
+    const size_t size = memopt_tensor_type_bits(item->type) / 8;
+    memopt_cuda_transfer *transfer = x->card->transfer;
+    memopt_cuda_status s;
+
+    if (loads) s = memopt_cuda_transfer_in(transfer, x->d_bytes + first * size, bytes, count * size, NULL);
+    else s = memopt_cuda_transfer_out(transfer, bytes, x->d_bytes + first * size, count * size, NULL);
+    if (!s && !loads) s = memopt_cuda_transfer_wait(transfer);
+    return memopt_cuda_to_status(s);
+}
+
+/* The items of a tensor, whose elements are moved. A list is made by the header of a state, which the host has to read:
+   so it is made of a copy, and then points to the device. */
+static memopt_status card_list(void *user, size_t tensor, const char *name, memopt_save_item *items, size_t *count) {
+    card *c = (card *)user;
+    const size_t most = c->e.m.tensor_count * MEMOPT_SAVE_OPTIM_ITEMS;
+    memopt_optim_tensor *t = &c->e.m.tensors[tensor];
+    unsigned char *const d_state = (unsigned char *)t->state;
+    void *state = NULL;
+    size_t bytes, i = *count;
+    memopt_status s = memopt_optim_state_bytes(&c->e.optim_desc, tensor, &bytes);
+
+    if (!c->saved) c->saved = (card_bytes *)calloc(most, sizeof *c->saved);
+    if (s || !c->saved || (bytes && !card_table(&state, bytes))) return s ? s : MEMOPT_ERR_MEMORY;
+    if (bytes) s = memopt_cuda_to_status(memopt_cuda_transfer_out(c->transfer, state, d_state, bytes, NULL));
+    if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_wait(c->transfer));
+    t->state = state;
+    if (!s) s = memopt_save_optim_items(c->e.optim, tensor, name, items, count);
+    t->state = d_state;
+    for (; i < *count; ++i) {
+        unsigned char *const at = (unsigned char *)items[i].data;
+        const uintptr_t offset = (uintptr_t)at - (uintptr_t)state;
+
+        c->saved[i].card = c;
+        c->saved[i].d_bytes = offset < bytes ? d_state + offset : at;
+        items[i].data = &c->saved[i];
+        items[i].move_fn = card_move;
+    }
+    free(state);
+    return s;
 }
 #endif

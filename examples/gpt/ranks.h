@@ -775,7 +775,10 @@ static int rank_begin_weights(rank *r) {
 
     for (i = 0; !r->o.resume && i < r->e.m.tensor_count; ++i) if (rank_init_part(r, i)) return 1;
     if (init_scale(&r->e) || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
-    return saves_open(&r->saves, &r->e, &r->o, r->shard, r->comms[ALL_RANKS]);
+    memset(&r->saves, 0, sizeof r->saves);
+    r->saves.shard = r->shard;
+    r->saves.desc.comm = r->comms[ALL_RANKS];
+    return saves_open(&r->saves, &r->e, &r->o);
 }
 
 static int rank_train(rank *r) {

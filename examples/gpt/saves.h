@@ -7,9 +7,14 @@
 #define GPT_SAVES_H
 #include <signal.h>
 
+/* What there is to save of a tensor: as memopt_save_optim_items() lists it. */
+typedef memopt_status saves_list_fn(void *user, size_t tensor, const char *name, memopt_save_item *items, size_t *count);
+
 typedef struct saves {
     memopt_save_desc desc; /* its comm: of all ranks, or NULL */
     memopt_shard *shard;   /* of this rank; NULL: the engine's optimizer has it all */
+    saves_list_fn *list_fn; /* NULL, or what lies elsewhere: on a card */
+    void  *user;
     memopt_save_item *items;
     char   (*names)[32];
     uint64_t step, first;  /* done so far; when this process began */
@@ -77,7 +82,8 @@ static int saves_list(saves *s, engine *e, const options *o) {
     if (saves_tables(s, e, o)) return 1;
     for (i = 0; i < e->m.tensor_count; ++i) {
         snprintf(s->names[i], sizeof s->names[i], "tensor.%zu", i);
-        if (said(e, "What is saved", s->shard
+        if (said(e, "What is saved", s->list_fn
+                 ? s->list_fn(s->user, i, s->names[i], s->items, &s->desc.item_count) : s->shard
                  ? memopt_save_shard_items(s->shard, i, s->names[i], s->items, &s->desc.item_count)
                  : memopt_save_optim_items(e->optim, i, s->names[i], s->items, &s->desc.item_count))) return 1;
     }
@@ -216,10 +222,8 @@ static int saves_begin(saves *s, engine *e, const options *o) {
     return 1;
 }
 
-static int saves_open(saves *s, engine *e, const options *o, memopt_shard *shard, memopt_comm *comm) {
-    memset(s, 0, sizeof *s);
-    s->shard = shard;
-    s->desc.comm = comm;
+/* s: zero, but for its comm, its shard, and how its items are listed. */
+static int saves_open(saves *s, engine *e, const options *o) {
     if (!o->save && !o->resume) return 0;
     if (saves_list(s, e, o) || (o->resume && saves_resume(s, e, o))) return 1;
     s->first = s->step;

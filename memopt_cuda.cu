@@ -1532,6 +1532,12 @@ template <class T, int N> CU_DEVICE void span_get(row_span<T, N> *s, const T *p,
     get<sizeof(T), N * sizeof(T) / 4>(s->word, p, 0u, left, wide && left == N);
 }
 
+/* All of them, or zeros. */
+template <class T, int N> CU_DEVICE void span_get_if(row_span<T, N> *s, const T *p, bool there, bool wide) {
+    if (there) span_get(s, p, N, wide);
+    else CU_UNROLL for (int i = 0; i < (int)(N * sizeof(T) / 4); ++i) s->word[i] = 0;
+}
+
 template <class T, int N> CU_DEVICE void span_put(T *p, const row_span<T, N> &s, unsigned left, bool wide) {
     put<sizeof(T), N * sizeof(T) / 4>(p, s.word, 0u, left, wide && left == N);
 }
@@ -2813,9 +2819,9 @@ PUBLIC status_t api::memopt_cuda_clock_make(int device, cudaStream_t stream, con
                          multiprocessor, where 4.8 TB/s for 0.7 us ask for 25 KiB.
               version 3  without branches (see Idea): bf16 8/5, f16 13/9, e4m3 and e5m2 13/8; with noise bf16 26/17,
                          the others 41/28; back: bf16 3/1, others 8/3; split 7/4, join 12/9.
-              version 4  noise where `first` is a multiple of 32: a thread takes four elements and the four 16 further,
-                         which the same words serve: bf16 13/7, the others 28/18. Shuffling words between threads
-                         instead would cost one shuffle for each word that it saves.
+              version 4  noise where `first` is a multiple of 32, and elsewhere version 1: a thread takes four elements
+                         and the four 16 further, which the same words serve: bf16 13/7, the others 28/18. Shuffling
+                         words between threads instead would cost one shuffle for each word that it saves.
    Stores     of 8-bit codes are 4 bytes a thread, 128 side by side in a warp. In version 4 they are 16 bytes here and
               16 there, the other half of the same 32 following at once: the second-level cache puts them together.
    Random     A thread makes whole blocks of four values; Philox's products keep it at 13 integer instructions a value
@@ -3025,6 +3031,7 @@ template <int kind> struct stochastic {
 
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(src + i); }
 
+    /* random: of each element, a word */
     __device__ __forceinline__ void put(const four &v, size_t i, const uint32_t *random) const {
         uint32_t u[4], c[4];
         uint32_t top = 0;
@@ -3042,11 +3049,6 @@ template <int kind> struct stochastic {
         write<sizeof to / 4>(dst + i, to.w);
     }
 
-    __device__ __forceinline__ void store(const four &v, size_t i) const {
-        uint32_t random[4];
-        for (int k = 0; k < 4; ++k) random[k] = memopt_i_noise32(noise, first + i + k);
-        put(v, i, random);
-    }
 };
 
 template <> __device__ __forceinline__ void stochastic<MEMOPT_I_BF16>::put(const float4 &v, size_t i,
@@ -3196,16 +3198,16 @@ static __global__ void __launch_bounds__(NUMBER_THREADS) number_kernel(OP op, si
     for (int k = 0; k < NUMBER_FOURS; ++k) op.store(v[k], at + k * 4 * NUMBER_THREADS);
 }
 
-/* The same where `first` is a multiple of 32: a thread takes four elements and the four that are 16 further, which the
-   same four words of noise serve. A pair of rounds covers 64 groups of 32. */
+/* vector: also, `first` is a multiple of 32. Then a thread takes four elements and the four that are 16 further, which
+   the same four words of noise serve. A pair of rounds covers 64 groups of 32. */
 template <int kind>
-static __global__ void __launch_bounds__(NUMBER_THREADS) noise_kernel(stochastic<kind> op, size_t n) {
+static __global__ void __launch_bounds__(NUMBER_THREADS) noise_kernel(stochastic<kind> op, size_t n, int vector) {
     const size_t begin = (size_t)blockIdx.x * NUMBER_TILE;
     const uint32_t lane = threadIdx.x % 4 * 4;
     const uint32_t group = threadIdx.x / 4;
     float4 v[NUMBER_FOURS];
 
-    if (n - begin < NUMBER_TILE) {
+    if (!vector || n - begin < NUMBER_TILE) {
         number_ones(op, begin, n);
         return;
     }
@@ -3273,12 +3275,10 @@ static status_t number_noise(typename format_of<kind>::one *dst, const float *sr
                              memopt_noise noise, uint64_t first, cudaStream_t stream) {
     const number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
     const stochastic<kind> op = { dst, src, saturate, noise, first };
-    status_t s;
+    const status_t s = number_check(&x, n, saturate, 0);
 
-    if (first % 32 || !number_vector(&x)) return number_run(op, &x, n, saturate, 0, stream);
-    s = number_check(&x, n, saturate, 0);
-    if (s) return s;
-    return CU_RUN((noise_kernel<kind>), memopt_i_ceil_div(n, NUMBER_TILE), NUMBER_THREADS, 0, stream, op, n);
+    return s ? s : CU_RUN((noise_kernel<kind>), memopt_i_ceil_div(n, NUMBER_TILE), NUMBER_THREADS, 0, stream, op, n,
+                          first % 32 == 0 && number_vector(&x));
 }
 
 template <int kind>
@@ -3700,8 +3700,8 @@ template <int COUNT> CU_DEVICE void scale_fours(float4 *x, float inverse) {
 }
 
 /* A thread holds eight groups of four: of one block, or, where those are SMALL, t.fours of each of 8 / t.fours blocks;
-   blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. The usual blocks, of 256, have
-   a kernel for each of the SIGNS; the others ask t.map. */
+   blocks go to the teams in turn. TEAM: threads that share a block; 0: as many as t says. The usual blocks, of 256,
+   have a kernel for each of the SIGNS; the others ask t.map. */
 enum { QUANT_UNSIGNED, QUANT_SIGNED, QUANT_ANY };
 
 template <class T, bool SMALL, int TEAM, int SIGNS>
@@ -3730,7 +3730,8 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
             x[k] = four_of_each((const T *)t.src + b * t.block, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
-            const uint32_t *from = !is_signed ? unsigned_bins : t.map == MEMOPT_QUANT_LINEAR ? linear_bins : signed_bins;
+            const uint32_t *from =
+                !is_signed ? unsigned_bins : t.map == MEMOPT_QUANT_LINEAR ? linear_bins : signed_bins;
             const int count = is_signed ? SIGNED_BINS : UNSIGNED_BINS;
 
             for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = from[i];
@@ -4681,10 +4682,12 @@ CU_DEVICE unsigned optim_all_four(int kind, const memopt_i_update_rule &rule, op
 }
 
 /* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
-   at together: almost always all may be stepped, and then there is no branch between them. */
-template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t,
-                                                             int k, const memopt_i_update_rule &rule, uint64_t i,
-                                                             unsigned plus, int whole, const float *scale, int root) {
+   at together: almost always all may be stepped, and then there is no branch between them. TWICE: the step is compiled
+   for that, and for the rest; else once, with a branch for each element. */
+template <int KIND, int WIDE, int TWICE>
+CU_DEVICE unsigned optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
+                               const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole,
+                               const float *scale, int root) {
     const optim_slice &s = t.slice[k];
     const uint32_t format = optim_weights<WIDE>(t);
     const int kind = optim_kind<KIND>(t);
@@ -4725,7 +4728,7 @@ template <int KIND, int WIDE> CU_DEVICE unsigned optim_step4(optim_four *x, cons
     }
     careful = !memopt_i_v1_finite(g, 4, rule.limit)
         || (rule.weight_limit > 0 && !memopt_i_v1_finite(w, 4, rule.weight_limit));
-    if (KIND == OPTIM_ANY) skipped = optim_all_four<KIND>(kind, rule, one, careful); /* six kinds: compiled once */
+    if (!TWICE) skipped = optim_all_four<KIND>(kind, rule, one, careful);
     else if (careful) skipped = optim_all_four<KIND>(kind, rule, one, 1);
     else (void)optim_all_four<KIND>(kind, rule, one, 0);
     /* what is not there is 0: not skipped, not stored, and no block's largest */
@@ -4744,7 +4747,7 @@ CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
 }
 
 /* ---- moments in 32 or 16 bits: a tile is 2048 elements, two vectors a thread ---- */
-template <int KIND, int WIDE>
+template <int KIND, int WIDE, int TWICE>
 CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, const memopt_i_update_rule &rule,
                              uint64_t i, unsigned plus, int whole, unsigned *skipped) {
     const optim_slice &s = t.slice[k];
@@ -4762,7 +4765,7 @@ CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, 
         x.v[e] = second && bf16 ? memopt_from_bf16(optim_half(raw.v, e))
                : second || (kind == OPTIM_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    *skipped += optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
+    *skipped += optim_step4<KIND, WIDE, TWICE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
         optim_noisy(code, x.m, optim_noise_of(t, k, MEMOPT_I_NOISE_FIRST), s.place + i + plus);
         optim_put16(s.moment[0], code, i, plus, s.count, whole);
@@ -4789,7 +4792,7 @@ CU_DEVICE unsigned optim_floats_tile(const optim_table &t, int k, const memopt_i
     }
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
-        if (WHOLE || i + plus < n) optim_floats4<KIND, WIDE>(raw[j], t, k, rule, i, plus,
+        if (WHOLE || i + plus < n) optim_floats4<KIND, WIDE, WHOLE>(raw[j], t, k, rule, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n), &skipped);
     }
     return skipped;
@@ -4803,7 +4806,7 @@ optim_floats_kernel(const CU_ARGUMENT optim_table t) {
     const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * OPTIM_TILE;
 
     if (optim_stopped(t)) return;
-    optim_count(t, KIND != OPTIM_ANY && t.slice[k].aligned && first + OPTIM_TILE <= t.slice[k].count
+    optim_count(t, WIDE && t.slice[k].aligned && first + OPTIM_TILE <= t.slice[k].count
         ? optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
         : optim_floats_tile<KIND, WIDE, 0>(t, k, rule, first + 4 * threadIdx.x));
 }
@@ -4883,7 +4886,7 @@ CU_DEVICE uint32_t optim_block_largest(const float *a, const float *b, int a_the
 }
 
 /* Decode and step four elements of a block whose scales are those. */
-template <int KIND, int CODES, int WIDE>
+template <int KIND, int CODES, int WIDE, int TWICE>
 CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
                             const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *level,
                                                                      const float *absmax, unsigned *skipped) {
@@ -4898,7 +4901,7 @@ CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_tab
         x->v[e] = second ? optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
                 : kind == OPTIM_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    *skipped += optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax,
+    *skipped += optim_step4<KIND, WIDE, TWICE>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax,
                                         CODES == OPTIM_8BIT);
 }
 
@@ -4936,7 +4939,7 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
     if (i < count) {
         const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
 
-        optim_coded4<KIND, CODES, 0>(&x, raw, t, k, rule, first, i, whole, level, absmax, &skipped);
+        optim_coded4<KIND, CODES, 0, 0>(&x, raw, t, k, rule, first, i, whole, level, absmax, &skipped);
         if (one) largest[0] = optim_largest4(x.m);
         if (two) largest[1] = optim_largest4(x.v);
     }
@@ -4991,7 +4994,7 @@ CU_DEVICE unsigned optim_coded256(const optim_table &t, int k, const memopt_i_up
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) {
-            optim_coded4<KIND, CODES, WIDE>(&x[j], raw[j], t, k, rule, i, plus,
+            optim_coded4<KIND, CODES, WIDE, WHOLE>(&x[j], raw[j], t, k, rule, i, plus,
                 WHOLE || (aligned && i + plus + 4 <= n), level, scale, &skipped);
         }
     }
@@ -7275,10 +7278,18 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
 }
 
 /* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
-template <int HOW> static __device__ void sum_tile(const sum_list &list, const sum_tensor &t, size_t first) {
+template <int HOW>
+CU_DEVICE void sum_tile(const sum_list &list, const sum_tensor &t, size_t first, unsigned left, float (*from)[4]) {
+    CU_UNROLL for (unsigned g = 0; g < 4; ++g)
+        sum_group<HOW>(t.sum + first * (HOW == SUM_F32 ? 4 : 2), HOW == SUM_PAIR ? t.compensation + first : NULL, list,
+                       t.place + first, sum_place(g, left, t.aligned), from[g]);
+}
+
+PRUNED __global__ void __launch_bounds__(256, 4) sum_kernel(const sum_list list) {
+    const sum_tensor &t = list.tensors[find_entry(list.tensors, list.count, blockIdx.x)];
+    const size_t first = (size_t)(blockIdx.x - t.first_tile) * SUM_TILE;
     const unsigned left = (unsigned)memopt_i_min(t.count - first, SUM_TILE);
     float from[4][4];
-    unsigned char *const sum = t.sum + first * (HOW == SUM_F32 ? 4 : 2);
 
     CU_UNROLL for (unsigned g = 0; g < 4; ++g) {
         const sum_at q = sum_place(g, left, t.aligned);
@@ -7289,18 +7300,9 @@ template <int HOW> static __device__ void sum_tile(const sum_list &list, const s
             sum_load((const bf16_t *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
         else sum_load((const f16_t *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
     }
-    CU_UNROLL for (unsigned g = 0; g < 4; ++g)
-        sum_group<HOW>(sum, HOW == SUM_PAIR ? t.compensation + first : NULL, list, t.place + first,
-                       sum_place(g, left, t.aligned), from[g]);
-}
-
-PRUNED __global__ void __launch_bounds__(256, 4) sum_kernel(const sum_list list) {
-    const sum_tensor &t = list.tensors[find_entry(list.tensors, list.count, blockIdx.x)];
-    const size_t first = (size_t)(blockIdx.x - t.first_tile) * SUM_TILE;
-
-    if (t.how == SUM_F32) sum_tile<SUM_F32>(list, t, first);
-    else if (t.how == SUM_PAIR) sum_tile<SUM_PAIR>(list, t, first);
-    else sum_tile<SUM_NOISE>(list, t, first);
+    if (t.how == SUM_F32) sum_tile<SUM_F32>(list, t, first, left, from);
+    else if (t.how == SUM_PAIR) sum_tile<SUM_PAIR>(list, t, first, left, from);
+    else sum_tile<SUM_NOISE>(list, t, first, left, from);
 }
 
 PRUNED status_t sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
@@ -8436,27 +8438,23 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
               shift: the rows of a group, its slots, 33 groups, 32 slices.
    Trap       Barriers: slots of a block that have run out of rows go on with zeros. A gradient in place is gone when it
               has been written: so the next row is read before, and where columns need a pass of their own it is first.
-   Wider      than 16,384 columns (8,192 backward) a row is read from memory once more for each sum. */
+   Wider      than 16,384 columns (8,192 backward), and where its width is no multiple of a span, a row is read from
+              memory once more for each sum: kernels that hold rows know whole spans only. */
 
 /* N elements of an array of any type, as floats */
+template <class T, int N> CU_DEVICE void floats_of(float *x, const void *data, size_t at, unsigned left, bool wide) {
+    row_span<T, N> s;
+    span_get(&s, static_cast<const T *>(data) + at, left, wide);
+    span_floats(x, s);
+}
+
 template <int N> CU_DEVICE void floats_at(float *x, const void *data, memopt_type type, size_t at,
                                           unsigned left, bool wide, float missing) {
     if (!data) {
         CU_UNROLL for (int i = 0; i < N; ++i) x[i] = missing;
-    } else if (type == MEMOPT_TYPE_F32) {
-        row_span<float, N> s;
-
-        span_get(&s, static_cast<const float *>(data) + at, left, wide);
-        span_floats(x, s);
-    } else { /* both types of 16 bits are loaded alike */
-        row_span<bf16_t, N> s;
-        row_span<f16_t, N> f16;
-
-        span_get(&s, static_cast<const bf16_t *>(data) + at, left, wide);
-        CU_UNROLL for (int i = 0; i < N / 2; ++i) f16.word[i] = s.word[i];
-        if (type == MEMOPT_TYPE_BF16) span_floats(x, s);
-        else span_floats(x, f16);
-    }
+    } else if (type == MEMOPT_TYPE_F32) floats_of<float, N>(x, data, at, left, wide);
+    else if (type == MEMOPT_TYPE_BF16) floats_of<bf16_t, N>(x, data, at, left, wide);
+    else floats_of<f16_t, N>(x, data, at, left, wide);
 }
 
 /* One element of an array of any type. */
@@ -8627,11 +8625,12 @@ template <class T, int N> CU_DEVICE void norm_add(const norm_task &t, row_span<T
     span_put(static_cast<T *>(t.residual) + place, *s, left, t.wide);
 }
 
-/* K spans a thread. Threads of rows that are not there work on zeros. */
-template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_forward_kernel(norm_task t) {
+/* K whole spans a thread. Threads of rows that are not there work on zeros. WIDE: everything is aligned, and the
+   compiler knows it: it would put the loads of single elements beside those of spans, each with a predicate. */
+template <class T, int K, bool WIDE> CU_DEVICE void norm_forward_rows(norm_task t, float (*red)[NORM_WARPS]) {
     enum { N = 16 / sizeof(T) };
 
-    MEMOPT_I_CUDA_SHARED(float, red, [2][NORM_WARPS]);
+    if (WIDE) t.wide = t.wide_weights = true;
     const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) >> t.shift;
     const size_t width = t.n.width;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
@@ -8643,18 +8642,18 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
     float mean = 0;
     CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
-        span_get(&s[k], x + at, there ? left_of<N>(width, at) : 0, t.wide);
+        span_get_if(&s[k], x + at, there && at < width, t.wide);
     }
     if (t.branch && there) {
         row_span<T, N> branch[K];
 
         CU_UNROLL for (int k = 0; k < K; ++k) {
             const size_t at = (((size_t)k << t.shift) + lane) * N;
-            span_get(&branch[k], static_cast<const T *>(t.branch) + row * width + at, left_of<N>(width, at), t.wide);
+            span_get_if(&branch[k], static_cast<const T *>(t.branch) + row * width + at, at < width, t.wide);
         }
         CU_UNROLL for (int k = 0; k < K; ++k) {
             const size_t at = (((size_t)k << t.shift) + lane) * N;
-            norm_add<T, N>(t, &s[k], branch[k], row * width + at, left_of<N>(width, at));
+            if (at < width) norm_add<T, N>(t, &s[k], branch[k], row * width + at, N);
         }
     }
     if (!t.n.rms) {
@@ -8663,10 +8662,9 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
         mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
     }
     CU_UNROLL for (int k = 0; k < K; ++k) {
-        const unsigned left = left_of<N>(width, (((size_t)k << t.shift) + lane) * N);
-
+        if ((((size_t)k << t.shift) + lane) * N >= width) continue;
         CU_UNROLL for (int i = 0; i < N; ++i) {
-            const float d = (unsigned)i < left ? memopt_i_v1_sub(element_at(s[k], i), mean) : 0.0f;
+            const float d = memopt_i_v1_sub(element_at(s[k], i), mean);
             squares = fmaf(d, d, squares);
         }
     }
@@ -8674,8 +8672,7 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
     if (!there) return;
     CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
-        const unsigned left = left_of<N>(width, at);
-        if (left) norm_affine(t, s[k], row, at, left, mean, inverse);
+        if (at < width) norm_affine(t, s[k], row, at, N, mean, inverse);
     }
     if (t.n.statistics && lane == 0) {
         t.n.statistics[2 * row] = mean;
@@ -8683,7 +8680,14 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
     }
 }
 
-/* A block for a row that no block can hold. */
+template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_forward_kernel(norm_task t) {
+    MEMOPT_I_CUDA_SHARED(float, red, [2][NORM_WARPS]);
+
+    if (t.wide && t.wide_weights) norm_forward_rows<T, K, true>(t, red);
+    else norm_forward_rows<T, K, false>(t, red);
+}
+
+/* A block for a row that no block can hold, or that is not whole spans. */
 template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) norm_forward_long_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
@@ -8813,21 +8817,18 @@ CU_DEVICE void norm_fetch(const norm_task &t, row_span<T, 16 / sizeof(T)> *xs, r
 
     CU_UNROLL for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
-        const unsigned left = row < end ? left_of<N>(t.n.width, at) : 0;
-        span_get(&xs[k], x + (left ? row * t.n.width + at : 0), left, t.wide);
-        span_get(&gs[k], g + (left ? row * t.n.width + at : 0), left, t.wide);
+        const bool there = row < end && at < t.n.width;
+        span_get_if(&xs[k], x + (there ? row * t.n.width + at : 0), there, t.wide);
+        span_get_if(&gs[k], g + (there ? row * t.n.width + at : 0), there, t.wide);
     }
 }
 
-/* K spans a thread; the slots of a block take the rows of its group in turns. */
-template <class T, int K, bool BACK>
-static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX : NORM_BLOCK,
-                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : CU_RESIDENT(3, 2))
-norm_backward_kernel(norm_task t) {
+/* K whole spans a thread; the slots of a block take the rows of its group in turns. WIDE: as forward. */
+template <class T, int K, bool BACK, bool WIDE>
+CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], float *all) {
     enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
 
-    MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
-    MEMOPT_I_CUDA_SHARED(float, all, [E * NORM_BLOCK]);
+    if (WIDE) t.wide = t.wide_weights = true;
     const size_t width = t.n.width;
     const size_t slots = blockDim.x >> t.shift;
     const size_t first = (size_t)blockIdx.x * t.group;
@@ -8851,14 +8852,12 @@ norm_backward_kernel(norm_task t) {
         norm_fetch<T, K>(t, xs[AHEAD], gs[AHEAD], x, g, AHEAD ? row + slots : row, end, lane);
         CU_UNROLL for (int k = 0; k < K; ++k) {
             const size_t at = (((size_t)k << t.shift) + lane) * N;
-            const unsigned left = there ? left_of<N>(width, at) : 0;
             norm_parts<N> p;
 
-            if (!left) continue;
-            norm_weights<BACK>(&p, t, at, left);
+            if (!there || at >= width) continue;
+            norm_weights<BACK>(&p, t, at, N);
             norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
-            CU_UNROLL for (int i = 0; i < N; ++i) { /* elements behind the end have g = 0 and scale = 0 or 1 */
-                if ((unsigned)i >= left) continue;
+            CU_UNROLL for (int i = 0; i < N; ++i) {
                 a = fmaf(p.g[i], p.scale[i], a);
                 b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
                 scale[k * N + i] = fmaf(p.g[i], p.h[i], scale[k * N + i]);
@@ -8870,13 +8869,12 @@ norm_backward_kernel(norm_task t) {
             norm_means(t, a, b, inverse, three);
             CU_UNROLL for (int k = 0; k < K; ++k) {
                 const size_t at = (((size_t)k << t.shift) + lane) * N;
-                const unsigned left = there ? left_of<N>(width, at) : 0;
                 norm_parts<N> p;
 
-                if (!left) continue;
-                norm_weights<BACK>(&p, t, at, left);
+                if (!there || at >= width) continue;
+                norm_weights<BACK>(&p, t, at, N);
                 norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
-                norm_grad<T>(t, p, row, at, left, three);
+                norm_grad<T>(t, p, row, at, N, three);
             }
         }
         CU_UNROLL for (int k = 0; k < K; ++k) {
@@ -8887,6 +8885,17 @@ norm_backward_kernel(norm_task t) {
     if (!t.sums) return;
     norm_slots<E, N>(t, scale, all, t.sums + (size_t)blockIdx.x * 2 * width);
     norm_slots<E, N>(t, shift, all, t.sums + (size_t)blockIdx.x * 2 * width + width);
+}
+
+template <class T, int K, bool BACK>
+static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX : NORM_BLOCK,
+                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : CU_RESIDENT(3, 2))
+norm_backward_kernel(norm_task t) {
+    MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(float, all, [K * 16 / sizeof(T) * NORM_BLOCK]);
+
+    if (t.wide && t.wide_weights) norm_backward_rows<T, K, BACK, true>(t, red, all);
+    else norm_backward_rows<T, K, BACK, false>(t, red, all);
 }
 
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
@@ -9037,7 +9046,8 @@ PRUNED status_t norm_resolve(const memopt_norm *norm, int backward, norm_task *t
     return 0;
 }
 
-/* How a row is dealt out, which arrays are whole spans; *each: spans a thread, 0 = more than a block can hold. */
+/* How a row is dealt out, which arrays are whole spans; *each: spans a thread, 0 = more than a block can hold, or no
+   whole spans: then a block, of a warp at least, has a row. */
 PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *block) {
     const memopt_norm *n = &t->n;
     const size_t per = 16 / memopt_type_bytes(n->type);
@@ -9045,10 +9055,10 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     const size_t max = (backward ? 16 : 32) / per;
     const size_t few = !backward ? 1 : n->input ? 8 / per : max; /* from the output: one kernel for both */
 
-    *each = spans <= (backward ? (size_t)NORM_BLOCK : 32) * few ? few
-          : spans <= (size_t)NORM_THREADS_MAX * max ? max : 0;
-    t->shift = *each ? row_shift(spans, *each) : 9;
-    *block = memopt_i_max(NORM_BLOCK, (size_t)1 << t->shift);
+    *each = n->width % per || spans > (size_t)NORM_THREADS_MAX * max ? 0
+          : spans <= (backward ? (size_t)NORM_BLOCK : 32) * few ? few : max;
+    t->shift = *each ? row_shift(spans, *each) : (unsigned)memopt_i_min(memopt_i_max(row_shift(spans, max), 5), 9);
+    *block = memopt_i_max(*each ? NORM_BLOCK : 32, (size_t)1 << t->shift);
     t->wide = are_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
            && are_spans(backward ? n->grad_output : n->output, n->type, n->width, per)
            && (!backward || are_spans(n->grad_input, n->type, n->width, per));
@@ -9125,7 +9135,7 @@ PUBLIC status_t api::memopt_cuda_norm_scratch(const memopt_cuda_ops *, const mem
     return 0;
 }
 
-/* Rows that no block can hold: columns first, then rows. */
+/* Rows that no block can hold, or that are not whole spans: columns first, then rows. */
 template <class T, bool BACK>
 static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream_t stream) {
     enum { TILE = NORM_BLOCK * 16 / sizeof(T) };
@@ -9136,7 +9146,7 @@ static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream
         || (s = grid_of(t.n.rows, 1, &rows)) != 0 || (s = grid_of(groups * blocks, 1, &grid)) != 0) return s;
     if (t.sums) s = CU_RUN((norm_columns_kernel<T, BACK>), grid, NORM_BLOCK, 0, stream, t, blocks);
     if (s || !t.n.grad_input) return s;
-    return CU_RUN((norm_backward_long_kernel<T, BACK>), rows, NORM_THREADS_MAX, 0, stream, t);
+    return CU_RUN((norm_backward_long_kernel<T, BACK>), rows, 1u << t.shift, 0, stream, t);
 }
 
 template <class T, bool BACK>

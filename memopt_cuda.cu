@@ -8894,7 +8894,7 @@ norm_backward_kernel(norm_task t) {
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
     MEMOPT_I_CUDA_SHARED(float, all, [K * 16 / sizeof(T) * NORM_BLOCK]);
 
-    if (t.wide && t.wide_weights) norm_backward_rows<T, K, BACK, true>(t, red, all);
+    if (!BACK && t.wide && t.wide_weights) norm_backward_rows<T, K, BACK, true>(t, red, all); /* BACK would spill */
     else norm_backward_rows<T, K, BACK, false>(t, red, all);
 }
 
@@ -12738,32 +12738,25 @@ template <typename T> struct flash_rows {
 };
 
 template <typename T>
-CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, unsigned sequence, unsigned head,
-                                 int rows) {
+CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t sequence, size_t head, int rows) {
     return { data + sequence * t.length * stride + head * t.width, stride, rows, (int)t.width, t.wide };
 }
 
-/* What a block owns. Blocks are fewer than 2^31, so these are short: they are kept through all of a kernel. */
+/* What a block owns. */
 struct flash_place {
-    unsigned sequence, head;
-    int      first, used; /* its first row; rows in use of the sequence */
+    size_t sequence, head;
+    int    first, used; /* its first row; rows in use of the sequence */
 };
 
-/* Heads that share one of keys and values. */
-PRUNED __device__ __forceinline__ unsigned flash_group(const flash_state &t) {
-    return (unsigned)t.heads / (unsigned)t.kv_heads;
-}
-
 /* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
-PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, size_t heads, int own, int last_first) {
-    const unsigned tiles = (unsigned)t.tiles;
-    const unsigned block = (unsigned)anew((int)blockIdx.x);
-    const unsigned tile = block % tiles;
-    const unsigned head = block / tiles;
-    const unsigned sequence = head / (unsigned)heads;
+PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, unsigned block, size_t heads, int own,
+                                                          int last_first) {
+    const size_t tile = block % t.tiles;
+    const size_t head = block / t.tiles;
+    const size_t sequence = head / heads;
     const size_t used = t.lengths ? memopt_i_min(t.lengths[sequence], t.length) : t.length;
 
-    return { sequence, head % (unsigned)heads, (int)(last_first ? tiles - 1 - tile : tile) * own, (int)used };
+    return { sequence, head % heads, (int)((last_first ? t.tiles - 1 - tile : tile) * (size_t)own), (int)used };
 }
 
 /* Of the others, those that an own row sees: from <= i < to. */
@@ -13043,8 +13036,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(fla
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
-    const flash_place p = flash_begin(t, t.heads, OWN, 1);
-    const unsigned key_head = p.head / flash_group(t);
+    const flash_place p = flash_begin(t, blockIdx.x, t.heads, OWN, 1);
+    const size_t key_head = p.head / (t.heads / t.kv_heads);
     const flash_rows<const T> keys = flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
     const flash_rows<const T> values = flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
     const int end = p.first >= p.used ? 0 : t.causal ? min(p.first + OWN, p.used) : p.used;
@@ -13088,7 +13081,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(fla
     }
     memopt_i_cuda_copy_wait<0>();
     __syncthreads(); /* with no tiles, nobody has waited */
-    const flash_place done = flash_begin(t, t.heads, OWN, 1); /* not kept through the loop: there is no register left */
+    /* not kept through the loop: there is no register left */
+    const flash_place done = flash_begin(t, (unsigned)anew((int)blockIdx.x), t.heads, OWN, 1);
     const int row = done.first + own_row;
     flash_finish<T, D, M>(t, done, sums, most, total, row);
     if (!t.is_statistics)
@@ -13118,8 +13112,8 @@ template <typename T> static __global__ void __launch_bounds__(256) flash_mean_k
 }
 
 /* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
-PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, unsigned sequence,
-                                                       unsigned head, int row, int used) {
+PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, size_t sequence,
+                                                       size_t head, int row, int used) {
     const size_t at = (sequence * t.heads + head) * t.length + (size_t)row;
 
     if (row >= used) return make_float2(0, 0);
@@ -13146,14 +13140,16 @@ template <typename T, int COLUMNS> struct flash_walk {
     const flash_place p;
     int from, per, count; /* the first tile of the others; tiles of a head; in all */
 
-    __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, unsigned head) const {
+    __device__ __forceinline__ size_t group(void) const { return t.heads / t.kv_heads; }
+
+    __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, size_t head) const {
         return of_keys ? flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, p.sequence, head, p.used)
                        : flash_of(t, (const T *)(second ? t.grads : t.queries),
                                   second ? t.output_stride : t.query_stride, p.sequence, head, p.used);
     }
 
-    __device__ __forceinline__ unsigned head(int n) const {
-        return COLUMNS ? p.head * flash_group(t) + (unsigned)(n / per) : p.head / flash_group(t);
+    __device__ __forceinline__ size_t head(int n) const {
+        return COLUMNS ? p.head * group() + (size_t)(n / per) : p.head / group();
     }
 
     template <int D, int N> __device__ __forceinline__ void load(unsigned char *tile, float2 *numbers, int n) const {
@@ -13167,12 +13163,12 @@ template <typename T, int COLUMNS> struct flash_walk {
 };
 
 template <typename T, int N, int COLUMNS> CU_DEVICE flash_walk<T, COLUMNS> flash_walk_begin(const flash_state &t) {
-    const flash_place p = flash_begin(t, COLUMNS ? t.kv_heads : t.heads, FLASH_ROWS, !COLUMNS);
+    const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.kv_heads : t.heads, FLASH_ROWS, !COLUMNS);
     const int from = COLUMNS && t.causal ? p.first / N : 0;
     const int end = !COLUMNS && t.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
     const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
 
-    return { t, p, from, per, per * (COLUMNS ? (int)flash_group(t) : 1) };
+    return { t, p, from, per, per * (COLUMNS ? (int)(t.heads / t.kv_heads) : 1) };
 }
 
 template <typename T, int D, int N, int COLUMNS>

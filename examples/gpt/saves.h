@@ -98,8 +98,8 @@ static void saves_close(saves *s) {
 }
 
 /* What a save takes of the C library's heap while it is written, for the plan of the process: of an engine that is not
-   there yet, so each tensor has as many items as one may have, of all of its elements. */
-static int saves_memory(engine *e, const options *o, size_t *bytes) {
+   there yet, so each tensor has as many items as one may have, of all of its elements. A card does without. */
+static inline int saves_memory(engine *e, const options *o, size_t *bytes) {
     static const char *const of[MEMOPT_SAVE_OPTIM_ITEMS] = { "0", "1", "2", "3", "4", "5", "6", "7" };
     const size_t tensors = e->m.tensor_count;
     saves s;

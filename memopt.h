@@ -31692,7 +31692,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t 
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 2; ++k)
             a[k] = base ? R(dropped_onto)(mask + 16 * k, f, a[k], b[k]) : R(dropped)(mask + 16 * k, f, a[k]);
-        if (V(dropout_pairs)) R(pairs_write)(y + i, a, 0);
+        if (V(dropout_pairs)) R(pairs_write)(y + i, a, base != NULL);
         else R(words_write)(y + i, a, 1, 2);
     }
 }

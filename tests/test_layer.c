@@ -349,6 +349,19 @@ static void layer_dropout_values(void) {
         layer_done();
     }
 }
+static void layer_dropout_chooses(void) { /* a residual that stays alone is rounded as any other: its NaN becomes quiet */
+    enum { N = 64 + 7 };
+    uint16_t x[N], base[N], y[N]; size_t i; int level;
+    for (i = 0; i < N; ++i) { x[i] = 0x3f80; base[i] = (uint16_t)(0x7f81 + i % 63); }
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level) {
+        const memopt_threads threads = test_level(level); memopt_ops ops; memopt_dropout d;
+        memset(&ops, 0, sizeof ops); memset(&d, 0, sizeof d);
+        ops.threads = &threads; d.n = N; d.type = MEMOPT_TYPE_BF16; d.rate = 0.5f; d.noise = memopt_noise_make(1, 2);
+        d.input = x; d.residual = base; d.output = y;
+        CHECK(memopt_dropout_forward(&ops, &d) == MEMOPT_OK);
+        for (i = 0; i < N; ++i) CHECK_AT(y[i] == (base[i] | 0x40), i);
+    }
+}
 static void layer_dropout_statistics(void) {
     static const float rates[] = { 0.1f, 0.5f, 0.9f }; size_t r, i;
     for (r = 0; r < 3; ++r) {
@@ -1326,6 +1339,7 @@ static void test_layer(void) {
     RUN(layer_activation_in_place);
     RUN(layer_swiglu_values);
     RUN(layer_dropout_values);
+    RUN(layer_dropout_chooses);
     RUN(layer_dropout_statistics);
     RUN(layer_dropout_at_most);
     RUN(layer_dropout_of_infinity);

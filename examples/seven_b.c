@@ -283,7 +283,7 @@ static int work(model *m, const options *o) {
     snprintf(path, sizeof path, "%.1000s/seven_b.tiles", o->dir);
     snprintf(scratch, sizeof scratch, "%.1000s/seven_b.rates", o->dir);
     reopen = o->keep && is_file(path);
-    clear_when_stopped(o->keep ? NULL : path, scratch);
+    clear_when_stopped(NULL, scratch);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
     wrong = is_there(m, reopen);
@@ -293,6 +293,7 @@ static int work(model *m, const options *o) {
     fflush(stdout);
     wrong = wrong || rehearse(m, scratch, &t.few) || tell_time(m, reopen, &t);
     fflush(stdout);
+    if (!o->keep && !o->in_memory && !o->dry_run) clear_when_stopped(path, scratch); /* not before it is this run's */
     wrong = wrong || (!o->dry_run && run(m, path, reopen, &t));
     free(t.done_at);
     return wrong;

@@ -94,3 +94,13 @@ until [ "$(grep -c '^step' "$work/out")" -ge 1 ] || ! kill -0 $pid; do sleep 0.0
 kill -TERM $pid; wait $pid 2>/dev/null
 [ $? = 143 ] || fail "SIGTERM does not end it as a signal does"
 [ ! -e "$work/seven_b.tiles" ] || fail "SIGTERM leaves the file"
+
+# A dry run that is stopped leaves a file that is not its own.
+: >"$work/said"
+echo kept >"$work/seven_b.tiles"
+"$program" --dir "$work" --dry-run --layers 2 --width 2048 --vocabulary 256 >"$work/out" 2>"$work/said" & pid=$!
+until [ -s "$work/said" ] || ! kill -0 $pid; do sleep 0.05; done
+kill -TERM $pid; wait $pid 2>/dev/null
+[ $? = 143 ] || fail "SIGTERM does not end a dry run as a signal does"
+[ "$(cat "$work/seven_b.tiles")" = kept ] || fail "SIGTERM to a dry run takes a file that is not its own"
+rm "$work/seven_b.tiles"

@@ -2776,10 +2776,10 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
 
 /** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
-    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call. Either
-    way it is done to what a cache holds of the product: 4 MiB of rows of it, or, with AVX-512, a chunk. With NULL
-    grad_input, or MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are
-    ERR_ARGUMENT; pre_activation must not overlap grad_input. */
+    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call, done to what
+    a cache holds of the product: some rows, or a chunk of the built-in one. With NULL grad_input, or
+    MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are ERR_ARGUMENT;
+    pre_activation must not overlap grad_input. */
 MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
                                                         memopt_activation activation, const void *pre_activation);
 

@@ -27872,8 +27872,8 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #define MEMOPT_I_GELU_1_LOG2E 2.30220819f      /* the first two divided by ln 2 */
 #define MEMOPT_I_GELU_3_LOG2E 0.102943242f
 
-/* Rows that are taken by pieces are what no processor foresees. So memory is asked for, as in other passes, 4 KiB on:
-   the pieces, of so many bytes, of this many rows. That is 64 lines, some 300 ns at the 15 GB/s of a core. */
+/* How many rows ahead to ask for pieces of so many bytes, which no processor foresees: 4 KiB, as in other passes. That
+   is 64 lines, some 300 ns at the 15 GB/s of a core. */
 static size_t memopt_i_rows_ahead(size_t bytes) { return memopt_i_max(1, 4096 / bytes); }
 
 /* What is done from bf16 to bf16: see R(words_do). */
@@ -28317,10 +28317,18 @@ MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_c
 /* The results of an operation on x; e: curve_exp() of the first. */
 MEMOPT_I_INLINE_FN void R(words_do)(int op, int kind, const R(floats) *x, R(floats) e, R(floats) *y) {
     switch (op) {
-    case MEMOPT_I_WORDS_ACT:      y[0] = R(act_from)(x[0], e, kind); return;
-    case MEMOPT_I_WORDS_ACT_GRAD: y[0] = R(act_grad_from)(x[0], e, x[1], kind, y + 1); return;
-    case MEMOPT_I_WORDS_ADD:      y[0] = R(add)(x[1], x[0]); return;
-    case MEMOPT_I_WORDS_SWIGLU:   y[0] = R(swiglu_from)(x[0], e, x[1]); return;
+    case MEMOPT_I_WORDS_ACT:
+        y[0] = R(act_from)(x[0], e, kind);
+        return;
+    case MEMOPT_I_WORDS_ACT_GRAD:
+        y[0] = R(act_grad_from)(x[0], e, x[1], kind, y + 1);
+        return;
+    case MEMOPT_I_WORDS_ADD:
+        y[0] = R(add)(x[1], x[0]);
+        return;
+    case MEMOPT_I_WORDS_SWIGLU:
+        y[0] = R(swiglu_from)(x[0], e, x[1]);
+        return;
     }
     y[0] = R(swiglu_grad_from)(x[0], e, x[1], x[2], y + 1, y + 2);
 }
@@ -28393,9 +28401,15 @@ V_FN MEMOPT_I_FLATTEN size_t V(words_run)(int op, int kind, const memopt_i_words
         else if (kind == SILU) V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, SILU, w, n);
         else V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, RELU, w, n);
         break;
-    case MEMOPT_I_WORDS_ADD:         V(words_loop)(MEMOPT_I_WORDS_ADD, 0, w, n); break;
-    case MEMOPT_I_WORDS_SWIGLU:      V(words_loop)(MEMOPT_I_WORDS_SWIGLU, SILU, w, n); break;
-    case MEMOPT_I_WORDS_SWIGLU_GRAD: V(words_loop)(MEMOPT_I_WORDS_SWIGLU_GRAD, SILU, w, n); break;
+    case MEMOPT_I_WORDS_ADD:
+        V(words_loop)(MEMOPT_I_WORDS_ADD, 0, w, n);
+        break;
+    case MEMOPT_I_WORDS_SWIGLU:
+        V(words_loop)(MEMOPT_I_WORDS_SWIGLU, SILU, w, n);
+        break;
+    case MEMOPT_I_WORDS_SWIGLU_GRAD:
+        V(words_loop)(MEMOPT_I_WORDS_SWIGLU_GRAD, SILU, w, n);
+        break;
     }
     V(end)();
     return n;

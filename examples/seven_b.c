@@ -293,7 +293,8 @@ static int work(model *m, const options *o) {
     fflush(stdout);
     wrong = wrong || rehearse(m, scratch, &t.few) || tell_time(m, reopen, &t);
     fflush(stdout);
-    if (!o->keep && !o->in_memory && !o->dry_run) clear_when_stopped(path, scratch); /* not before it is this run's */
+    if (!wrong && !o->keep && !o->in_memory && !o->dry_run)
+        clear_when_stopped(path, scratch); /* not before it is this run's */
     wrong = wrong || (!o->dry_run && run(m, path, reopen, &t));
     free(t.done_at);
     return wrong;

@@ -76,17 +76,23 @@ static int saves_tables(saves *s, engine *e, const options *o) {
     return 0;
 }
 
+/* Of a tensor: as a card, a rank or the engine's optimizer has it. */
+static memopt_status saves_list_tensor(saves *s, engine *e, size_t tensor) {
+    size_t *const count = &s->desc.item_count;
+    char *const name = s->names[tensor];
+
+    snprintf(name, sizeof s->names[tensor], "tensor.%zu", tensor);
+    if (s->list_fn) return s->list_fn(s->user, tensor, name, s->items, count);
+    if (s->shard) return memopt_save_shard_items(s->shard, tensor, name, s->items, count);
+    return memopt_save_optim_items(e->optim, tensor, name, s->items, count);
+}
+
 static int saves_list(saves *s, engine *e, const options *o) {
     size_t i;
 
     if (saves_tables(s, e, o)) return 1;
-    for (i = 0; i < e->m.tensor_count; ++i) {
-        snprintf(s->names[i], sizeof s->names[i], "tensor.%zu", i);
-        if (said(e, "What is saved", s->list_fn
-                 ? s->list_fn(s->user, i, s->names[i], s->items, &s->desc.item_count) : s->shard
-                 ? memopt_save_shard_items(s->shard, i, s->names[i], s->items, &s->desc.item_count)
-                 : memopt_save_optim_items(e->optim, i, s->names[i], s->items, &s->desc.item_count))) return 1;
-    }
+    for (i = 0; i < e->m.tensor_count; ++i)
+        if (said(e, "What is saved", saves_list_tensor(s, e, i))) return 1;
     saves_add(s, "step", MEMOPT_TENSOR_U64, 1, &s->step);
     saves_add(s, "scaler", MEMOPT_TENSOR_U8, sizeof e->scaler, &e->scaler);
     return 0;

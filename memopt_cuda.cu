@@ -3048,7 +3048,6 @@ template <int kind> struct stochastic {
         join_codes(&to, c, u);
         write<sizeof to / 4>(dst + i, to.w);
     }
-
 };
 
 template <> __device__ __forceinline__ void stochastic<MEMOPT_I_BF16>::put(const float4 &v, size_t i,
@@ -7277,7 +7276,7 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
     sum_store(to, q.n, q.step, q.wide, code);
 }
 
-/* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
+/* The sums of a tile. */
 template <int HOW>
 CU_DEVICE void sum_tile(const sum_list &list, const sum_tensor &t, size_t first, unsigned left, float (*from)[4]) {
     CU_UNROLL for (unsigned g = 0; g < 4; ++g)
@@ -7285,6 +7284,7 @@ CU_DEVICE void sum_tile(const sum_list &list, const sum_tensor &t, size_t first,
                        t.place + first, sum_place(g, left, t.aligned), from[g]);
 }
 
+/* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
 PRUNED __global__ void __launch_bounds__(256, 4) sum_kernel(const sum_list list) {
     const sum_tensor &t = list.tensors[find_entry(list.tensors, list.count, blockIdx.x)];
     const size_t first = (size_t)(blockIdx.x - t.first_tile) * SUM_TILE;

@@ -115,11 +115,11 @@ static int push_batch(engine *e) {
     if (!m->vit || m->shape.type != MEMOPT_TYPE_F32) e->input = push(e, input_bytes(m), TAG_DATA);
     return !e->input || !(e->targets = (int32_t *)push(e, target_count(m) * sizeof(int32_t), TAG_DATA));
 }
-/* slack: what is told is a little more, so that it is enough in the next run, too. */
+/* slack: what a run may take beside its plan, half of it asked for; what is told is enough in the next run, too. */
 static int budget_is_below(engine *e, const options *o, size_t least_peak, size_t slack) {
     const int is_lean = o->lean_attention && o->head_chunk && o->mlp_chunk && o->fuse_step && o->weights == WEIGHTS_BF16;
 
-    if (o->budget >= least_peak) return 0;
+    if (o->budget >= least_peak + slack / 2) return 0;
     snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; "
              "%s less.", (double)o->budget / 1e6, ceil((double)(least_peak + slack) / 1e5) / 10,
              is_lean ? "a smaller --batch or --context needs" : "--attention lean, --head chunk:64, --mlp chunk:512, "

@@ -242,7 +242,8 @@ KIND_fast    := $(CXX) -O2
 KIND_clang   := clang++ -O2
 KIND_cuda12  := $(CXX) -O1 -DCUDART_VERSION=12080
 KIND_blas    := $(CXX) -O1 -DSIMULATOR_REAL_CUBLASLT -idirafter/usr/local/cuda/include
-KIND_address := $(CXX) -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSIMULATOR_ASAN
+# What the address sanitizer finds by itself is not looked at twice: half the time of compiling.
+KIND_address := $(CXX) -O1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow -fno-sanitize-recover=undefined -DSIMULATOR_ASAN
 KIND_thread  := clang++ -O1 -fsanitize=thread -DSIMULATOR_TSAN
 # The thread sanitizer would see calls of memcpy() and memset() that a compiler makes out of loops.
 NO_CALLS := -fno-builtin $(shell echo | $(CXX) -Werror -fno-tree-loop-distribute-patterns -x c++ -c - -o /dev/null 2>/dev/null \

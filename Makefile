@@ -108,8 +108,9 @@ mutants: $(BUILD)/flags ## break header and kernels, a line each, and see the se
 cuda: $(BUILD)/test_cuda $(BUILD)/bench_cuda ## with nvcc: the kernels' tests and benches for the card of this machine, and run the tests
 	@$(BUILD)/test_cuda
 
-demo-cuda: $(BUILD)/train_gpt_cuda ## with nvcc and a card: train GPT-2 124M there, in 16 and 8 bits (ARGS=--help: all switches; --dry-run needs no card)
-	@$(BUILD)/train_gpt_cuda --preset gpt2-124m --batch 8 --steps $(or $(STEPS),50) --weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048 $(ARGS)
+demo-cuda: $(BUILD)/train_gpt_cuda ## with nvcc and a card: train GPT-2 124M there, in 16 and 8 bits (ARGS=--help: all switches; --ladder: rung by rung; --dry-run needs no card)
+	@$(BUILD)/train_gpt_cuda --preset gpt2-124m --batch 8 --steps $(or $(STEPS),50) \
+	  $(if $(filter --ladder,$(ARGS)),,--weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048) $(ARGS)
 
 fuzz: ## let every fuzzer search for FUZZ_SECONDS (default 60), with clang's libFuzzer
 	@for fuzzer in $(FUZZERS); do echo "$$fuzzer"; sh tests/check.sh fuzz $$fuzzer $(FUZZ_SECONDS) || exit 1; done

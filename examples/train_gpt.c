@@ -275,7 +275,7 @@ static int run_with(options *o, const memopt_ops *ops, const beside *known, data
         if (o->fit && fit(o, ops, &b, message, n)) return 1;
     }
     shown = *o;
-    shown.quiet = shown.ladder = shown.batch_table = 0; /* what anybody would give to run just this */
+    shown.quiet = shown.ladder = shown.ends = shown.batch_table = 0; /* what anybody would give to run just this */
     options_advised(&shown);
     tell_switches(&shown, out);
     if (!(peak = planned_arena(o, ops, &b, message, n))) return 1;
@@ -314,7 +314,7 @@ static int run_and_tell(int argc, char **argv) {
         if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", message);
         return 2;
     }
-    if (o.help) { if (!own_rank()) options_help(stdout); return 0; }
+    if (o.help) { if (!own_rank()) options_help(stdout, 0); return 0; }
     if ((o.advise && advise_open(&o, &known, &out)) || (o.ranks && o.fit && fit(&o, NULL, NULL, out.message, sizeof out.message))) {
         if (!own_rank()) fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;

@@ -15,12 +15,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "gpt/options.h"
 #include "gpt/data.h"
 #include "gpt/outcome.h"
 #include "gpt/json.h"
+#include "gpt/page.h"
 #include "parts/device.h"                                                /* cuda 2: the parts' operators */
 #include "parts/block.h"
 #include "parts/embedding.h"
@@ -282,8 +285,8 @@ static size_t card_taken(card *c) {
     return total - free_bytes;
 }
 
-/* The plan, and, unless it is a dry run, the training. Everything is given back at the end. */
-static int run_with(card *c, options *o, data *d, outcome *out) {
+/* The plan, and, unless it is a dry run, the training. Everything is given back at the end. strip may be NULL. */
+static int run_with(card *c, options *o, data *d, outcome *out, char **strip) {
     char *const message = c->e.message;
     const size_t n = sizeof c->e.message;
     options shown = *o;
@@ -293,12 +296,13 @@ static int run_with(card *c, options *o, data *d, outcome *out) {
     if (o->validate && d->file && data_hold_back(d, o->context, message, n)) return 1;
     if (o->fit && fit_batch(o, batch_fits, message, message, n)) return 1;
     shown.batch = o->batch;
-    shown.quiet = 0;
+    shown.quiet = shown.ladder = shown.ends = 0; /* what anybody would give to run just this */
     tell_switches(&shown, out);
     if (!(peak = planned_arena(o, message, n))) return 1;
     if (!o->dry_run) before = card_taken(c);
     if (card_open(c, o, o->dry_run ? 0 : peak)) return 1;
     describe_outcome(&c->e, o, out);
+    if (strip) *strip = strip_of(&c->e);
     if (o->dry_run) return 0;
     if (train(c, o, d, out)) return 1;
     outcome_feed(out, data_end_feed(d));
@@ -306,7 +310,7 @@ static int run_with(card *c, options *o, data *d, outcome *out) {
     return 0;
 }
 
-static int run(const options *asked, outcome *out) {
+static int run(const options *asked, outcome *out, char **strip) {
     options o = *asked;
     card c;
     data d;
@@ -314,7 +318,7 @@ static int run(const options *asked, outcome *out) {
 
     memset(&c, 0, sizeof c);
     memset(&d, 0, sizeof d);
-    wrong = run_with(&c, &o, &d, out);
+    wrong = run_with(&c, &o, &d, out, strip);
     if (wrong) snprintf(out->message, sizeof out->message, "%s", c.e.message);
     out->ok = !wrong;
     data_close(&d);
@@ -322,11 +326,22 @@ static int run(const options *asked, outcome *out) {
     return wrong;
 }
 
+#include "gpt/card_tables.h"
+
 /* ---- what a card does not do, or not so ---- */
+static const int not_here[] = {
+    ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER,
+    ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS, ON_GEMM };
+
+static uint64_t without(void) { /* bits of switch_id */
+    uint64_t bits = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof not_here / sizeof *not_here; ++i) bits |= (uint64_t)1 << not_here[i];
+    return bits;
+}
+
 static int card_wrong(options *o, char *message, size_t capacity) {
-    static const int not_here[] = {
-        ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_SPEEDS, ON_FRONTIER, ON_LADDER, ON_ENDS,
-        ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS, ON_GEMM };
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
         || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
     const memopt_type type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
@@ -348,21 +363,10 @@ static int card_wrong(options *o, char *message, size_t capacity) {
     return 0;
 }
 
-int main(int argc, char **argv) {
+static int run_and_tell(const options *o) {
     static outcome out;
-    options o;
-    char message[400] = "";
 
-    if (options_parse(argc, argv, &o, message, sizeof message)
-        || (!o.help && card_wrong(&o, message, sizeof message))) {
-        fprintf(stderr, "train_gpt: %s\n", message);
-        return 2;
-    }
-    if (o.help) {
-        options_help(stdout);
-        return 0;
-    }
-    if (run(&o, &out)) {
+    if (run(o, &out, NULL)) {
         fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;
     }
@@ -372,11 +376,24 @@ int main(int argc, char **argv) {
                out.tokens_per_second, (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
     if (out.batches) tell_feed(&out);
     if (out.held_count) printf("held back: loss %.5f\n", (double)out.held[out.held_count - 1]);
-    if (o.json && json_write(o.json, &out)) {
-        fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
-        return 1;
+    if (!o->json || !json_write(o->json, &out)) return 0;
+    fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o->json);
+    return 1;
+}
+
+int main(int argc, char **argv) {
+    options o;
+    char message[400] = "";
+    int status = 0;
+
+    if (options_parse(argc, argv, &o, message, sizeof message)
+        || (!o.help && card_wrong(&o, message, sizeof message))) {
+        fprintf(stderr, "train_gpt: %s\n", message);
+        return 2;
     }
-    if (!fflush(stdout) && !ferror(stdout)) return 0;
+    if (o.help) options_help(stdout, without());
+    else status = o.ladder ? ladder_main(&o) : run_and_tell(&o);
+    if (!fflush(stdout) && !ferror(stdout)) return status;
     fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
     return 1;
 }

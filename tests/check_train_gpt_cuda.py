@@ -3,11 +3,12 @@
 examples/train_gpt.c, run by CPU: the losses of both within a bound, bytes as planned, and the same bits whatever is kept."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-CPU, CARD = sys.argv[1:3]
+CPU, CARD = (os.path.abspath(program) for program in sys.argv[1:3])
 FOLDER = tempfile.TemporaryDirectory()
 TEXT = os.path.join(FOLDER.name, "text")
 with open(TEXT, "w", encoding="ascii") as file:
@@ -41,6 +42,10 @@ REFUSED = {
     "--model vit --context 25": "--model vit is the CPU's: take train_gpt, or leave it out.",
     "--ranks 2": "--ranks is the CPU's: take train_gpt, or leave it out.",
     "--offload states": "--offload is the CPU's: take train_gpt, or leave it out.",
+    "--ends": "--ends are those of --ladder: give that as well, or leave --ends out.",
+    "--ladder --ranks 2": "--ladder looks at one process: leave --ranks out, or --ladder.",
+    "--ladder --keep every:1": "--ladder chooses --keep for every rung itself: leave --keep out.",
+    "--ladder --threads 2": "--threads is the CPU's: take train_gpt, or leave it out.",
     "--keep conventional": "--keep conventional is the CPU's: take train_gpt, or --keep arena.",
     "--attention full": "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.",
     "--gradients f16": "--gradients: on a card they are f32, or as the --weights; leave it out.",
@@ -137,6 +142,94 @@ check(fit and fit["predicted_peak_bytes"] <= 36e6 < more, "--fit")
 for text, want in REFUSED.items():
     done = subprocess.run([CARD, *SIZES, "--batch", "2", *text.split()], capture_output=True, text=True)
     check(done.returncode in (1, 2) and done.stderr == f"train_gpt: {want}\n", f"{text}: {done.returncode} {done.stderr}")
+
+
+# ---- the ladder ----
+# Rungs of a card, and the CPU's of the same switches; whether each has the bits of the one above. "pieces": it rounds elsewhere.
+RUNGS = [
+    ("arena: gradients of one layer", "arena: gradients of one layer", ""),
+    ("+ checkpoints, +33 % operations", "+ checkpoints, +33 % operations", "yes"),
+    ("+ step inside backward", "+ step inside backward", "yes"),
+    ("+ head in chunks", "+ head in chunks", "no: products in pieces"),
+    ("+ MLP in chunks", "+ MLP in chunks", "no: products in pieces"),
+    ("+ 8-bit Adam", "+ 8-bit Adam", "no: lossy by choice"),
+    ("+ bf16: everything on", "+ bf16: everything on", "no: lossy by choice"),
+]
+ENDS = [
+    ("arena: gradients of one layer", None, ""),
+    ("all that keeps the bits", None, "yes"),
+    ("+ chunks, 8-bit Adam, bf16: all on", None, "no: lossy by choice"),
+]
+LADDER = "--layers 2 --width 32 --heads 1 --context 64 --batch 2 --steps 2 --validate 1 --ladder --quiet --data".split() + [TEXT]
+
+
+def ladder(program, switches, want_status=0, **environment):
+    """What it printed, line by line, and the rungs of its JSON. It runs in a folder of its own: a page appears there."""
+    folder = tempfile.mkdtemp(dir=FOLDER.name)
+    done = subprocess.run([program, *switches, "--json", "out.json"], capture_output=True, text=True, cwd=folder,
+                          env={**os.environ, **environment})
+    check(done.returncode == want_status, f"{switches}: {done.returncode}: {done.stdout}{done.stderr}")
+    check(sorted(os.listdir(os.path.join(folder, "build"))) == ["ladder.html", "ladder.svg"], f"{switches}: page and chart")
+    with open(os.path.join(folder, "out.json"), encoding="utf-8") as f:
+        rungs = json.load(f)["rungs"]
+    with open(os.path.join(folder, "build", "ladder.html"), encoding="utf-8") as f:
+        page = f.read()
+    return done.stdout.splitlines(), rungs, page
+
+
+def table(lines, rungs, expected):
+    """Lines of a ladder that was trained say what its JSON says."""
+    check(len(lines) == len(rungs) + 3 and len(rungs) == len(expected), f"{len(lines)} lines, {len(rungs)} rungs")
+    for line, told, (name, _, same) in zip(lines[2:], rungs, expected):
+        row = re.fullmatch(re.escape(f"{name:34}") + r" +([\d.]+) +([\d.]+) +([\d.]+) +[\d.]+ +[\d.]+ +([\d.]+) +([\d.]+) *(.*)", line)
+        check(row, f"no line of a rung: {line}")
+        if not row:
+            continue
+        check(told["name"] == name and row[6] == same, f"{name}: {row[6]}, not {same}")
+        check(row[1] == f"{told['predicted_peak_bytes'] / 1e6:.1f}" and row[2] == f"{told['measured_peak_bytes'] / 1e6:.1f}"
+              and row[3] == f"{rungs[0]['predicted_peak_bytes'] / told['predicted_peak_bytes']:.1f}", f"{name}: bytes: {line}")
+        check(row[4] == f"{told['losses'][-1]:.5f}" and row[5] == f"{told['held_back_losses'][-1]:.5f}", f"{name}: losses: {line}")
+        check(told["measured_peak_bytes"] == told["predicted_peak_bytes"] == sum(told["bytes_at_peak"].values()), f"{name}: bytes of the device")
+
+
+def exact_rungs(rungs, expected):
+    for before, told, (name, _, same) in zip(rungs, rungs[1:], expected[1:]):
+        alike = told["losses"] == before["losses"] and told["weights_hash"] == before["weights_hash"]
+        check(alike == (same == "yes"), f"{name}: the same bits: {alike}, and the table says {same}")
+        check(told["predicted_peak_bytes"] < before["predicted_peak_bytes"], f"{name}: no less memory")
+
+
+lines, rungs, page = ladder(CARD, LADDER)
+table(lines, rungs, RUNGS)
+exact_rungs(rungs, RUNGS)
+check("measured peak of the card" in page and "resident" not in page and "process</span>" not in page, "the page is a card's")
+check(all(name in page for name, _, _ in RUNGS) and page.count("<td class=\"yes\">yes</td>") == 2, "rungs of the page")
+_, cpu_rungs, _ = ladder(CPU, LADDER + "--threads 1".split())
+cpu_rungs = {told["name"]: told for told in cpu_rungs}
+for told, (_, name, same) in zip(rungs, RUNGS):
+    bound = BF16_BOUND if "bf16" in name else TURNS if "Adam" in name else FP32
+    for other in (cpu_rungs[name], rungs[0]) if "lossy" not in same else (cpu_rungs[name],):
+        far = max(farthest(told["losses"], other["losses"]), farthest(told["held_back_losses"], other["held_back_losses"]))
+        check(far <= bound, f"{name}: {far} from the losses of {other['name']}, bound {bound}")
+    alone = trained([word for word in told["command"][1:] if word not in ("--json", "out.json")]) # what it says runs just this
+    check(alone and alone["weights_hash"] == told["weights_hash"], f"{name}: its command gives other weights")
+
+lines, end_rungs, _ = ladder(CARD, LADDER + ["--ends"])
+table(lines, end_rungs, ENDS)
+exact_rungs(end_rungs, ENDS)
+check([told["weights_hash"] for told in end_rungs] == [rungs[i]["weights_hash"] for i in (0, 2, -1)], "--ends are rungs of the ladder")
+
+# Planned without a device; trained without one, each rung says so; what a device has no room for is planned only.
+lines, rungs, page = ladder(CARD, LADDER + ["--dry-run"], SIMULATOR_DEVICES="0")
+check([told["predicted_peak_bytes"] for told in rungs] == [planned([word for word in told["command"][1:] if word not in ("--json", "out.json")])
+      for told in rungs] and all(told["measured_peak_bytes"] is None and not told["losses"] for told in rungs), "a ladder without a device")
+if "simulator" in CARD:
+    lines, rungs, _ = ladder(CARD, LADDER + ["--ends"], 1, SIMULATOR_DEVICES="0")
+    check(all("The card: " in line for line in lines[2:-1]) and not any(told["ok"] for told in rungs), f"no device: {lines}")
+    room = end_rungs[1]["predicted_peak_bytes"]
+    lines, rungs, _ = ladder(CARD, LADDER + ["--ends"], SIMULATOR_MEMORY=str(room))
+    check("planned only: it does not fit here" in lines[2] and not rungs[0]["losses"] and all(told["losses"] for told in rungs[1:]),
+          f"a device of {room} bytes: {lines}")
 
 big = planned("--preset gpt2-124m --batch 32 --weights bf16 --optimizer adamw8 --keep overhead:33 --head chunk:2048".split())
 print(f"GPT-2 124M, 32 x 1024, everything on: {big / 1e6:.0f} MB of the card, planned")

@@ -242,7 +242,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
 static void gpt_help(void) { /* every switch has its line, and none is too wide */
     FILE *f = tmpfile(); static char page_of_help[8000]; const char *line; size_t n; int id; char name[32];
     if (!f) { SKIP("no temporary file"); return; }
-    options_help(f);
+    options_help(f, 0);
     rewind(f); n = fread(page_of_help, 1, sizeof page_of_help - 1, f); page_of_help[n] = 0; fclose(f);
     for (id = 0; id < SWITCHES; ++id) {
         snprintf(name, sizeof name, "\n  --%s ", switch_rows[id].name);

@@ -50,12 +50,12 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
 } options;
 /**
  * Read the command line. 0: fine; else `message` is a sentence that says what is wrong and what to do.
- * options_help() prints the page of --help; options_describe() writes the switches that differ from the defaults, from
- * which options_parse() makes the same options again.
+ * options_help() prints the page of --help, but for switches of the bits `without`; options_describe() writes the
+ * switches that differ from the defaults, from which options_parse() makes the same options again.
  */
 static int  options_parse(int argc, char **argv, options *o, char *message, size_t capacity);
 static void options_describe(const options *o, char *text, size_t capacity);
-static void options_help(FILE *to);
+static void options_help(FILE *to, uint64_t without);
 /** A number of bytes as people write it: 1500, 1.5k, 24G (powers of 1000), 24Gi (powers of 1024). 0: it is one. */
 static int  options_bytes(const char *text, size_t *bytes);
 
@@ -106,7 +106,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },
     { NULL, "offload", "states|weights|activations", "on a disk, several with commas; =DIR: a folder, =host: other memory" },
     { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
-    { NULL, "ladder", NULL, "conventional to lean, rung by rung, with a table and a page" },
+    { NULL, "ladder", NULL, "everything kept to everything on, rung by rung, as a table and a page" },
     { NULL, "ends", NULL, "with --ladder: its first rung, its last with the same bits, its last" },
     { NULL, "batch-table", NULL, "the largest batch of each rung within --fit" },
     { NULL, "sample", "N", "write N tokens when trained" },

@@ -88,12 +88,28 @@ static void options_list(const options *o, const char *between, char *text, size
     }
 }
 static void options_describe(const options *o, char *text, size_t capacity) { options_list(o, " ", text, capacity); }
-static void options_help(FILE *to) {
+static void options_help_examples(FILE *to, uint64_t without) {
+    static const struct { int id; const char *text; } examples[] = { /* id: a switch that it shows */
+        { ON_SAMPLE, "--steps 300 --sample 200               a small one, from the text of memopt.h" },
+        { ON_LADDER, "--preset gpt2-124m --ladder --dry-run  what each technique would save" },
+        { ON_KEEP, "--keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step" },
+        { ON_FIT, "--preset gpt2-1558m --fit 24G --json run.json" },
+        { ON_SAVE, "--steps 5000 --save run --save-every 100, and after a stop the same with --resume run" },
+        { ON_RANKS, "--ranks 4 --stage 3 --units 8          four ranks, the bits of one" } };
+    size_t i;
+
+    fputs("\nExamples\n", to);
+    for (i = 0; i < sizeof examples / sizeof *examples; ++i)
+        if (!(without >> examples[i].id & 1)) fprintf(to, "  train_gpt %s\n", examples[i].text);
+    if (!(without >> ON_RANKS & 1)) fputs("  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
+}
+static void options_help(FILE *to, uint64_t without) {
     int id; size_t i;
     fputs("train_gpt - trains a GPT or a vision transformer, in as little memory as you ask for\n\n"
           "  train_gpt [--switch [value]] ...\n", to);
     for (id = 0; id < SWITCHES; ++id) {
         const switch_row *const r = &switch_rows[id]; char left[64];
+        if (without >> id & 1) continue;
         if (r->chapter) fprintf(to, "\n%s\n", r->chapter);
         snprintf(left, sizeof left, "--%s%s%s", r->name, r->value ? " " : "", r->value ? r->value : "");
         fprintf(to, "  %-34s  %s\n", left, r->text);
@@ -102,13 +118,7 @@ static void options_help(FILE *to) {
     for (i = 0; i < sizeof presets / sizeof *presets; ++i)
         fprintf(to, "  %-12s  %6zu %6zu %6zu %8zu %6zu %6zu\n", presets[i].name, presets[i].layers, presets[i].width,
                 presets[i].heads, presets[i].context, presets[i].vocab, presets[i].batch);
-    fputs("\nBYTES may end in k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (powers of 1024).\n\nExamples\n"
-          "  train_gpt --steps 300 --sample 200               a small one, from the text of memopt.h\n"
-          "  train_gpt --preset gpt2-124m --ladder --dry-run  what each technique would save\n"
-          "  train_gpt --keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step\n"
-          "  train_gpt --preset gpt2-1558m --fit 24G --json run.json\n"
-          "  train_gpt --steps 5000 --save run --save-every 100, and after a stop the same with --resume run\n"
-          "  train_gpt --ranks 4 --stage 3 --units 8          four ranks, the bits of one\n"
-          "  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
+    fputs("\nBYTES may end in k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (powers of 1024).\n", to);
+    options_help_examples(to, without);
 }
 #endif

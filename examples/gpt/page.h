@@ -12,6 +12,7 @@ typedef struct page {
     const outcome     *rungs;         /* the first is what the others are compared with */
     size_t             count;
     const char *const *strips;        /* NULL, or of each rung its schedule as SVG text, or NULL */
+    int                on_card;       /* bytes are those of a card, not of a process */
 } page;
 /** 0: written; else nothing is there that was not there before. */
 static inline int page_write(const char *path, const page *p);
@@ -73,8 +74,8 @@ static int page_same(const outcome *a, const outcome *b) { /* 1 the same bits, 0
     if (!a->ok || !b->ok || !a->weights_hash || !b->weights_hash) return -1;
     return a->weights_hash == b->weights_hash;
 }
-static uint32_t page_losses(const outcome *o) { return o->loss_count < MOST_LOSSES ? o->loss_count : MOST_LOSSES; }
-static uint32_t page_held(const outcome *o) { return o->held_count < MOST_LOSSES ? o->held_count : MOST_LOSSES; }
+static uint32_t page_losses(const outcome *o) { return o->loss_count < MOST_LOSSES ? o->loss_count : (uint32_t)MOST_LOSSES; }
+static uint32_t page_held(const outcome *o) { return o->held_count < MOST_LOSSES ? o->held_count : (uint32_t)MOST_LOSSES; }
 static double page_peak(const page *p) { /* the largest, so that all bars fit */
     double most = 1; size_t i;
     for (i = 0; i < p->count; ++i) {
@@ -83,6 +84,12 @@ static double page_peak(const page *p) { /* the largest, so that all bars fit */
     }
     return most;
 }
+static int page_has(const page *p, size_t tag) { /* bytes of it, in any rung */
+    size_t i;
+    for (i = 0; i < p->count; ++i) if (p->rungs[i].at_peak[tag]) return 1;
+    return 0;
+}
+static const char *page_holder(const page *p) { return p->on_card ? "card" : "process"; }
 static const outcome *page_least(const page *p, int exact) { /* exact: with the first one's bits */
     const outcome *best = &p->rungs[0]; size_t i;
     for (i = 1; i < p->count; ++i) {
@@ -181,11 +188,12 @@ static void page_head(FILE *f, const page *p) {
     }
     fputs("</div>\n", f);
 }
-static void page_legend(FILE *f, int measured) {
+static void page_legend(FILE *f, const page *p, int measured) {
     size_t t;
     fputs("<div class=\"legend\">", f);
-    for (t = 0; t < TAGS; ++t) fprintf(f, "<span><i class=\"t%d\"></i>%s</span>", (int)t, tag_names[t]);
-    if (measured) fputs("<span><i class=\"m\"></i>measured peak of the process</span>", f);
+    for (t = 0; t < TAGS; ++t)
+        if (page_has(p, t)) fprintf(f, "<span><i class=\"t%d\"></i>%s</span>", (int)t, tag_names[t]);
+    if (measured) fprintf(f, "<span><i class=\"m\"></i>measured peak of the %s</span>", page_holder(p));
     fputs("</div>\n", f);
 }
 static void page_bar(FILE *f, const outcome *o, double scale) {
@@ -210,7 +218,7 @@ static void page_bars(FILE *f, const page *p) {
     for (i = 0; i < p->count; ++i) measured |= p->rungs[i].measured_peak != 0;
     fputs("<section id=\"bars\"><h2>Where the memory is</h2><p>What is alive at the peak of a training step, rung by "
           "rung. Each rung has what those above it have.</p>\n", f);
-    page_legend(f, measured);
+    page_legend(f, p, measured);
     for (i = 0; i < p->count; ++i) page_bar(f, &p->rungs[i], peak);
     while (from > 0 && (double)p->rungs[from - 1].predicted_peak < peak / 4) --from;
     for (i = from; i < p->count; ++i) {
@@ -265,8 +273,10 @@ static void page_table(FILE *f, const page *p) {
         if (steps < p->rungs[i].steps) steps = p->rungs[i].steps;
         any_held |= p->rungs[i].held_count != 0;
     }
-    fputs("<section id=\"table\"><h2>The figures</h2><p>Predicted before anything ran; measured as the peak resident "
-          "memory of the rung's own process.</p>\n<div class=\"wide\" tabindex=\"0\"><table><tr><th>rung</th>"
+    fprintf(f, "<section id=\"table\"><h2>The figures</h2><p>Predicted before anything ran; measured as %s.</p>\n",
+            p->on_card ? "the bytes of the card that the rung's own process took"
+                       : "the peak resident memory of the rung's own process");
+    fputs("<div class=\"wide\" tabindex=\"0\"><table><tr><th>rung</th>"
           "<th>predicted<br/>peak</th><th>measured<br/>peak</th><th>measured /<br/>predicted</th>"
           "<th>less<br/>memory</th><th>tokens<br/>a second</th>", f);
     fprintf(f, "<th>loss after<br/>%llu steps</th>%s<th>same bits<br/>as above</th></tr>\n", (unsigned long long)steps,

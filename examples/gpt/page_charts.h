@@ -20,7 +20,7 @@ static void page_grid(FILE *f, double low, double high, double tick, int bytes) 
 /* ---- memory through a step ---- */
 /* Tag upon tag, each as the area from the ground to its top, the topmost first; the next covers what is not its own. */
 static void page_areas(FILE *f, const outcome *o, double scale) {
-    const uint32_t count = o->moment_count < MOST_MOMENTS ? o->moment_count : MOST_MOMENTS; size_t tag, t; uint32_t i;
+    const uint32_t count = o->moment_count < MOST_MOMENTS ? o->moment_count : (uint32_t)MOST_MOMENTS; size_t tag, t; uint32_t i;
     for (tag = TAGS; tag-- > 0;) {
         long drawn = 0;
         fprintf(f, "<path class=\"t%d\" d=\"M0 1000", (int)tag);
@@ -35,7 +35,7 @@ static void page_areas(FILE *f, const outcome *o, double scale) {
     }
 }
 static double page_highest(const outcome *o) {
-    const uint32_t count = o->moment_count < MOST_MOMENTS ? o->moment_count : MOST_MOMENTS; double most = 0; uint32_t i;
+    const uint32_t count = o->moment_count < MOST_MOMENTS ? o->moment_count : (uint32_t)MOST_MOMENTS; double most = 0; uint32_t i;
     for (i = 0; i < count; ++i) {
         double sum = 0; size_t t;
         for (t = 0; t < TAGS; ++t) sum += (double)o->moments[i].bytes[t];
@@ -65,9 +65,9 @@ static void page_step(FILE *f, const page *p) {
     size_t chosen[3], n = page_chosen(p, chosen), i; double most = 0;
     if (!n) return;
     for (i = 0; i < n; ++i) if (page_highest(&p->rungs[chosen[i]]) > most) most = page_highest(&p->rungs[chosen[i]]);
-    fputs("<section id=\"step\"><h2>One training step</h2><p>The bytes of the process, from the first layer forward to "
-          "the last weight's step.</p>\n", f);
-    page_legend(f, 0);
+    fprintf(f, "<section id=\"step\"><h2>One training step</h2><p>The bytes of the %s, from the first layer forward to "
+            "the last weight's step.</p>\n", page_holder(p));
+    page_legend(f, p, 0);
     fputs("<div class=\"three\">", f);
     for (i = 0; i < n; ++i) page_panel(f, &p->rungs[chosen[i]], most, 230);
     fputs("</div>\n<div class=\"zoom\"><h3>The same, each on a scale of its own</h3><p></p><div class=\"three\">", f);
@@ -228,6 +228,7 @@ static void page_svg_put(FILE *f, const void *what) {
     fputs("</title>\n<style>text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,Arial,sans-serif;fill:#717d8a}"
           ".e{text-anchor:end}.b{font-weight:600}.k{fill:#111}.w{fill:#fff}</style>\n", f);
     for (t = 0; t < TAGS; ++t) {
+        if (!page_has(p, t)) continue;
         fprintf(f, "<rect x=\"%.0f\" y=\"10\" width=\"12\" height=\"12\" rx=\"3\" fill=\"%s\"/>", x, page_colours[t]);
         fprintf(f, "<text x=\"%.0f\" y=\"21\">%s</text>\n", x + 17, tag_names[t]);
         x += 44 + 6.9 * (double)strlen(tag_names[t]);

@@ -991,7 +991,13 @@ static void watch_faults(void) {
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 enum { MAX_DEVICES = 8 };
-static const size_t usual_sparse = (size_t)64 << 20, usual_memory = (size_t)141 << 30;
+/* For programs that cannot say it by a call: SIMULATOR_MEMORY, bytes of a device, and SIMULATOR_DEVICES. */
+static size_t said_outside(const char *name, size_t usual) {
+    const char *const text = getenv(name);
+    return text ? (size_t)strtoull(text, NULL, 0) : usual;
+}
+static const size_t usual_sparse = (size_t)64 << 20, usual_memory = said_outside("SIMULATOR_MEMORY", (size_t)141 << 30);
+static const int usual_devices = (int)std::min(said_outside("SIMULATOR_DEVICES", 2), (size_t)MAX_DEVICES);
 static struct {
     int    devices, device; /* how many; the current one */
     size_t memory, sparse;
@@ -1000,7 +1006,7 @@ static struct {
     int    compiled;        /* for which capability; 0 = the device's */
     cudaError_t last_error;
     bool in_callback;
-} machine = { 2, 0, usual_memory, usual_sparse, {}, {}, 0, cudaSuccess, false };
+} machine = { usual_devices, 0, usual_memory, usual_sparse, {}, {}, 0, cudaSuccess, false };
 static struct { size_t malloc, launch, call, calls, launches; } faults; /* the first three count down */
 
 /* Every runtime call that fails leaves its error for cudaGetLastError(). */
@@ -2185,7 +2191,7 @@ size_t simulator_end_test(void) {
     graphs_free();
     report_leaks();
     free_everything();
-    machine.devices = 2;
+    machine.devices = usual_devices;
     machine.device = 0;
     machine.memory = usual_memory;
     machine.sparse = usual_sparse;

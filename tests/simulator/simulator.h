@@ -31,7 +31,8 @@ size_t simulator_launches(void);          /* kernels launched, so far; those tha
 void simulator_run_blocks(size_t first, size_t last);
 void simulator_sparse(size_t bytes);
 
-/* The machine: 2 devices of capability 9.0 with 141 GiB each, unless a test says otherwise. */
+/* The machine: 2 devices of capability 9.0 with 141 GiB each, unless a test says otherwise; or, for a program that has
+   no test around it, SIMULATOR_DEVICES and SIMULATOR_MEMORY (bytes) in its environment. */
 void simulator_devices(int count); /* 0 to 8 */
 void simulator_memory(size_t bytes);
 void simulator_capability(int major, int minor);

@@ -1,8 +1,9 @@
 /* train_gpt.cu - train_gpt.c on a CUDA device: the same network, switches, data and first weights.
 
    What to see: `train_gpt_cuda --dry-run` tells the bytes of the device, without a device; a training takes exactly
-   those. Its losses are the CPU's but for rounding: products are cuBLASLt's, and in 16 bits attention runs on tensor
-   cores. What is kept and what is made again changes no bit here either.
+   those, and `--ladder` shows them rung by rung, as a table and a page. Losses are the CPU's but for rounding: products
+   are cuBLASLt's, and in 16 bits attention runs on tensor cores. What is kept and what is made again changes no bit here
+   either.
    How it works: the network is examples/parts, as on the CPU; parts/device.h makes their operators the device's. The
    arena has another source, and what is not kept is made again by the same tape. Lines that differ from train_gpt.c are
    marked from cuda 1 to cuda 11. A step waits for the device once, for its loss.

@@ -134,7 +134,7 @@ def look(browser, html, page, colours, width, dark):
     where = f'{"dark" if dark else "light"}, {width} pixels wide'
     narrow = width < 700
     every = bars(page)
-    rows = browser.picture(only(html, 'bars'), width, 2200 if narrow else 1000, dark)
+    rows = browser.picture(only(html, 'bars'), width, 3000 if narrow else 1400, dark)
     ground = tuple(rows[2][6:9])
     card = Counter(p for row in rows[60:200] for p in pixels(row)).most_common(1)[0][0]
     check((sum(ground) < 200) if dark else (sum(ground) > 600), f'{where}: the ground is {ground}')

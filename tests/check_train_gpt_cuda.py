@@ -199,6 +199,11 @@ def exact_rungs(rungs, expected):
         check(told["predicted_peak_bytes"] < before["predicted_peak_bytes"], f"{name}: no less memory")
 
 
+def command_of(told):
+    """What a rung says runs just this rung."""
+    return [word for word in told["command"][1:] if word not in ("--json", "out.json")]
+
+
 lines, rungs, page = ladder(CARD, LADDER)
 table(lines, rungs, RUNGS)
 exact_rungs(rungs, RUNGS)
@@ -211,17 +216,19 @@ for told, (_, name, same) in zip(rungs, RUNGS):
     for other in (cpu_rungs[name], rungs[0]) if "lossy" not in same else (cpu_rungs[name],):
         far = max(farthest(told["losses"], other["losses"]), farthest(told["held_back_losses"], other["held_back_losses"]))
         check(far <= bound, f"{name}: {far} from the losses of {other['name']}, bound {bound}")
-    alone = trained([word for word in told["command"][1:] if word not in ("--json", "out.json")]) # what it says runs just this
+    alone = trained(command_of(told))
     check(alone and alone["weights_hash"] == told["weights_hash"], f"{name}: its command gives other weights")
 
 lines, end_rungs, _ = ladder(CARD, LADDER + ["--ends"])
 table(lines, end_rungs, ENDS)
 exact_rungs(end_rungs, ENDS)
+for told in ladder(CPU, LADDER + ["--ends", "--dry-run"])[1] + end_rungs:
+    check(run(CPU if told["name"] == "conventional engine" else CARD, command_of(told) + ["--dry-run"]), f"{told['name']}: its command")
 check([told["weights_hash"] for told in end_rungs] == [rungs[i]["weights_hash"] for i in (0, 2, -1)], "--ends are rungs of the ladder")
 
 # Planned without a device; trained without one, each rung says so; what a device has no room for is planned only.
 lines, rungs, page = ladder(CARD, LADDER + ["--dry-run"], SIMULATOR_DEVICES="0")
-check([told["predicted_peak_bytes"] for told in rungs] == [planned([word for word in told["command"][1:] if word not in ("--json", "out.json")])
+check([told["predicted_peak_bytes"] for told in rungs] == [planned(command_of(told))
       for told in rungs] and all(told["measured_peak_bytes"] is None and not told["losses"] for told in rungs), "a ladder without a device")
 if "simulator" in CARD:
     lines, rungs, _ = ladder(CARD, LADDER + ["--ends"], 1, SIMULATOR_DEVICES="0")

@@ -27876,14 +27876,61 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
    is 64 lines, some 300 ns at the 15 GB/s of a core. */
 static size_t memopt_i_rows_ahead(size_t bytes) { return memopt_i_max(1, 4096 / bytes); }
 
-/* What is done from bf16 to bf16: see R(words_do). */
-enum { MEMOPT_I_WORDS_ACT, MEMOPT_I_WORDS_ACT_GRAD, MEMOPT_I_WORDS_ADD, MEMOPT_I_WORDS_SWIGLU,
-       MEMOPT_I_WORDS_SWIGLU_GRAD };
+/* An operation on elements: see R(step_value). In the order of their operands, one, two, three; those with an
+   exponential of the first operand stand together, but for the last. */
+typedef enum memopt_i_step {
+    MEMOPT_I_STEP_MOVE, MEMOPT_I_STEP_NEGATE, MEMOPT_I_STEP_DROPOUT, MEMOPT_I_STEP_ABS, MEMOPT_I_STEP_SQRT,
+    MEMOPT_I_STEP_EXP, MEMOPT_I_STEP_RELU, MEMOPT_I_STEP_SIGMOID, MEMOPT_I_STEP_GELU, MEMOPT_I_STEP_SILU,
+    MEMOPT_I_STEP_GELU_GRADIENT, MEMOPT_I_STEP_SILU_GRADIENT, MEMOPT_I_STEP_SWIGLU, MEMOPT_I_STEP_RELU_GRADIENT,
+    MEMOPT_I_STEP_MIN, MEMOPT_I_STEP_MAX, MEMOPT_I_STEP_ADD, MEMOPT_I_STEP_SUB, MEMOPT_I_STEP_MUL, MEMOPT_I_STEP_DIV,
+    MEMOPT_I_STEP_DROPOUT_ADD,
+    MEMOPT_I_STEP_FMA,          /* a b + c */
+    MEMOPT_I_STEP_PRODUCT_LESS, /* a b - c */
+    MEMOPT_I_STEP_LESS_PRODUCT, /* c - a b */
+    MEMOPT_I_STEP_SWIGLU_GRADIENT
+} memopt_i_step;
 
-typedef struct memopt_i_words {
-    const uint16_t *from[3]; /* up to 3 are read, in the order of the operation's operands, */
-    uint16_t       *to[3];   /* and written: after the first, NULL = not wanted; each may be one of `from` */
-} memopt_i_words;
+/* How the elements of an operand lie there; pairs: bf16 that needs no order, see R(pairs_read). */
+typedef enum memopt_i_form {
+    MEMOPT_I_FORM_FLOATS, MEMOPT_I_FORM_NUMBER, MEMOPT_I_FORM_PAIRS, MEMOPT_I_FORM_BF16, MEMOPT_I_FORM_F16
+} memopt_i_form;
+
+typedef struct memopt_i_operand {
+    const void   *data; /* of a number: it, 16 times */
+    memopt_i_form form;
+} memopt_i_operand;
+
+typedef struct memopt_i_work {
+    memopt_i_operand operands[3];
+    void           *to[3];   /* the results: after the first, NULL = not wanted; each may be one of the operands */
+    memopt_i_form   to_form; /* floats or pairs */
+    int             stream;  /* pairs go past the cache; `to` is then aligned to 64 bytes */
+    int             is_chosen; /* a NaN may come that no arithmetic has made, see V(pairs_round) */
+    const uint32_t *mask;    /* of dropout: which elements stay */
+    float           factor;
+    const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
+} memopt_i_work;
+
+static int memopt_i_step_operands(memopt_i_step code) {
+    return code >= MEMOPT_I_STEP_FMA ? 3 : code >= MEMOPT_I_STEP_GELU_GRADIENT ? 2 : 1;
+}
+
+static int memopt_i_step_results(memopt_i_step code) {
+    if (code == MEMOPT_I_STEP_SWIGLU_GRADIENT) return 3;
+    return code == MEMOPT_I_STEP_RELU_GRADIENT || code == MEMOPT_I_STEP_GELU_GRADIENT
+           || code == MEMOPT_I_STEP_SILU_GRADIENT ? 2 : 1;
+}
+
+/* Does it begin with an exponential? */
+static int memopt_i_step_has_exp(memopt_i_step code) {
+    return (code >= MEMOPT_I_STEP_SIGMOID && code <= MEMOPT_I_STEP_SWIGLU) || code == MEMOPT_I_STEP_SWIGLU_GRADIENT;
+}
+
+/* May its result be a NaN that an operand was? */
+static int memopt_i_step_chooses(memopt_i_step code) {
+    return code == MEMOPT_I_STEP_MOVE || code == MEMOPT_I_STEP_RELU || code == MEMOPT_I_STEP_RELU_GRADIENT
+           || code == MEMOPT_I_STEP_MIN || code == MEMOPT_I_STEP_MAX || code == MEMOPT_I_STEP_DROPOUT_ADD;
+}
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(exp)(R(floats) x) {
@@ -28001,6 +28048,15 @@ V_FN R(floats) R(swiglu_grad_from)(R(floats) gate, R(floats) e, R(floats) up, R(
 V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
     return R(swiglu_grad_from)(gate, R(curve_exp)(gate, MEMOPT_ACTIVATION_SILU), up, g, grad_up, y);
 }
+
+/* 1 / (1 + exp(-x)), as in an activation; e: exp_share() of -|x| */
+V_FN R(floats) R(sigmoid_from)(R(floats) x, R(floats) e) {
+    const R(floats) one = R(set)(1);
+    const R(floats) max = R(div)(one, R(add)(one, e));
+    return R(if_negative)(x, R(mul)(e, max), max);
+}
+
+V_FN R(floats) R(negate)(R(floats) x) { return R(sub)(R(set)(-0.0f), x); }
 
 /* Rows, V(row) elements at a time, and once more for what is left, whose lanes behind the end change nothing. One
    float leaves nothing; and it is not inline, so that a dispatcher stays small enough to be. */
@@ -28141,30 +28197,6 @@ MEMOPT_I_ROW_FN void V(row_add)(float *y, const float *x, float scale, size_t n)
     V(end)();
 }
 
-MEMOPT_I_ROW_FN void V(row_act)(float *y, const float *x, int kind, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(write)(y + i, R(act)(R(read)(x + i, V(row)), kind), V(row));
-    if (i < n) R(write)(y + i, R(act)(R(read)(x + i, n - i), kind), n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(act_grad_of)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
-    R(floats) y;
-    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, &y);
-
-    R(write)(grad, d, n);
-    if (out) R(write)(out, y, n);
-}
-
-MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, V(row));
-    if (i < n) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, n - i);
-    V(end)();
-}
-
 /* Elements of any type, in registers. In wide code what decides between types, or between operations, is gone at
    compile time where it is a constant. */
 #undef MEMOPT_I_INLINE_FN
@@ -28274,6 +28306,9 @@ V_HOST_FN R(floats) R(dropped_onto)(const uint32_t *mask, R(floats) factor, R(fl
     return R(masked)(mask, R(fma)(factor, x, base), base);
 }
 
+/* Is it of use to work on bf16 in the order of pairs_read()? Not where widening in order is one instruction. */
+enum { V(paired) = V(width) > 1 && V(width) < 16 };
+
 /* Words: from bf16 to bf16 in registers, 32 elements at a time. They need no order, so of a register of words the even
    ones and the odd ones become floats, by a shift and a mask, and go back likewise: no lane is moved. */
 #if defined(MEMOPT_I_WIDTH)
@@ -28299,7 +28334,7 @@ MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) x, int is_chosen) {
     return is_chosen ? V(bf16_nearest)(x) : V(i_add)(u, V(i_add)(odd, V(i_set)(0x7fff)));
 }
 
-MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_chosen) {
+MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_chosen, int stream) {
     float all[32];
     size_t k;
 
@@ -28310,117 +28345,237 @@ MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_c
         const V(ints) even = V(pairs_round)(V(load)(all + k), is_chosen);
         const V(ints) odd = V(pairs_round)(V(load)(all + k + V(width)), is_chosen);
 
-        V(i_put)(p + k, V(i_or)(V_SHR(even, 16), V(i_and)(odd, V(i_set)(0xffff0000u))), 0);
+        V(i_put)(p + k, V(i_or)(V_SHR(even, 16), V(i_and)(odd, V(i_set)(0xffff0000u))), stream);
     }
 }
 
-/* The results of an operation on x; e: curve_exp() of the first. */
-MEMOPT_I_INLINE_FN void R(words_do)(int op, int kind, const R(floats) *x, R(floats) e, R(floats) *y) {
-    switch (op) {
-    case MEMOPT_I_WORDS_ACT:
-        y[0] = R(act_from)(x[0], e, kind);
-        return;
-    case MEMOPT_I_WORDS_ACT_GRAD:
-        y[0] = R(act_grad_from)(x[0], e, x[1], kind, y + 1);
-        return;
-    case MEMOPT_I_WORDS_ADD:
-        y[0] = R(add)(x[1], x[0]);
-        return;
-    case MEMOPT_I_WORDS_SWIGLU:
-        y[0] = R(swiglu_from)(x[0], e, x[1]);
-        return;
-    }
-    y[0] = R(swiglu_grad_from)(x[0], e, x[1], x[2], y + 1, y + 2);
+#endif
+
+#if !defined(MEMOPT_I_WIDTH)
+V_HOST_FN float R(nan)(float seen, float x) { return x != x ? x : seen; }
+#endif
+
+/* ---- steps: an operation on elements, for operators and for passes from a text ---- */
+/* The exponential that an operation begins with. */
+MEMOPT_I_INLINE_FN R(floats) R(step_exp)(memopt_i_step code, R(floats) x) {
+    if (code == MEMOPT_I_STEP_SIGMOID) return R(exp_share)(R(negative)(x));
+    if (code == MEMOPT_I_STEP_GELU || code == MEMOPT_I_STEP_GELU_GRADIENT)
+        return R(curve_exp)(x, MEMOPT_ACTIVATION_GELU);
+    return R(curve_exp)(x, MEMOPT_ACTIVATION_SILU);
 }
 
-/* The exponentials of a piece, and then what is made of them: two chains of operations, each of which fits the
-   processor's queues, where one would not. A group is read before any of it is written. */
-MEMOPT_I_INLINE_FN void V(words_exp)(float *e, int kind, const uint16_t *p, size_t n) {
-    R(floats) x[32 / V(row)];
+MEMOPT_I_INLINE_FN R(floats) R(step_unary)(memopt_i_step code, R(floats) a, R(floats) e) {
+    switch ((int)code) {
+    case MEMOPT_I_STEP_NEGATE:  return R(negate)(a);
+    case MEMOPT_I_STEP_ABS:     return R(sub)(R(set)(0), R(negative)(a));
+    case MEMOPT_I_STEP_SQRT:    return R(sqrt)(a);
+    case MEMOPT_I_STEP_EXP:     return R(exp)(a);
+    case MEMOPT_I_STEP_RELU:    return R(act_from)(a, e, MEMOPT_ACTIVATION_RELU);
+    case MEMOPT_I_STEP_SIGMOID: return R(sigmoid_from)(a, e);
+    case MEMOPT_I_STEP_GELU:    return R(act_from)(a, e, MEMOPT_ACTIVATION_GELU);
+    case MEMOPT_I_STEP_SILU:    return R(act_from)(a, e, MEMOPT_ACTIVATION_SILU);
+    }
+    return a;
+}
+
+/* y: a gradient's second result, the activation */
+MEMOPT_I_INLINE_FN R(floats) R(step_binary)(memopt_i_step code, R(floats) a, R(floats) b, R(floats) e, R(floats) *y) {
+    switch ((int)code) {
+    case MEMOPT_I_STEP_ADD:           return R(add)(a, b);
+    case MEMOPT_I_STEP_SUB:           return R(sub)(a, b);
+    case MEMOPT_I_STEP_MUL:           return R(mul)(a, b);
+    case MEMOPT_I_STEP_DIV:           return R(div)(a, b);
+    case MEMOPT_I_STEP_MIN:           return R(nan)(R(min)(a, b), a);
+    case MEMOPT_I_STEP_MAX:           return R(nan)(R(max)(a, b), a);
+    case MEMOPT_I_STEP_SWIGLU:        return R(swiglu_from)(a, e, b);
+    case MEMOPT_I_STEP_RELU_GRADIENT: return R(act_grad_from)(a, e, b, MEMOPT_ACTIVATION_RELU, y);
+    case MEMOPT_I_STEP_GELU_GRADIENT: return R(act_grad_from)(a, e, b, MEMOPT_ACTIVATION_GELU, y);
+    }
+    return R(act_grad_from)(a, e, b, MEMOPT_ACTIVATION_SILU, y);
+}
+
+/* The results y of an operation on a, b, c, of which the elements from `at` on are worked on; e: step_exp() of a. */
+MEMOPT_I_INLINE_FN void R(step_value)(memopt_i_step code, const memopt_i_work *w, size_t at, R(floats) a, R(floats) b,
+                                      R(floats) c, R(floats) e, R(floats) *y) {
+    switch ((int)code) {
+    case MEMOPT_I_STEP_FMA:             y[0] = R(fma)(a, b, c); return;
+    case MEMOPT_I_STEP_PRODUCT_LESS:    y[0] = R(fma)(a, b, R(negate)(c)); return;
+    case MEMOPT_I_STEP_LESS_PRODUCT:    y[0] = R(fma)(R(negate)(a), b, c); return;
+    case MEMOPT_I_STEP_DROPOUT:         y[0] = R(dropped)(w->mask + at, R(set)(w->factor), a); return;
+    case MEMOPT_I_STEP_DROPOUT_ADD:     y[0] = R(dropped_onto)(w->mask + at, R(set)(w->factor), a, b); return;
+    case MEMOPT_I_STEP_SWIGLU_GRADIENT: y[0] = R(swiglu_grad_from)(a, e, b, c, y + 1, y + 2); return;
+    }
+    y[0] = memopt_i_step_operands(code) == 2 ? R(step_binary)(code, a, b, e, y + 1) : R(step_unary)(code, a, e);
+}
+
+#if defined(MEMOPT_I_WIDTH)
+enum { V(step_group) = V(width) == 16 ? 4 : 2 }; /* times V(row) elements: four registers, or 32 elements */
+
+/* `count` times V(row) elements from i on. The form is looked at once for all. */
+MEMOPT_I_INLINE_FN void R(step_read)(R(floats) *to, const memopt_i_operand *x, size_t i, size_t count) {
+    const uint16_t *words = (const uint16_t *)x->data + i;
+    const float *floats = (const float *)x->data + i;
+    size_t k;
+
+    if (x->form == MEMOPT_I_FORM_PAIRS) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; k += 2) R(pairs_read)(to + k, words + k * V(row));
+    } else if (x->form == MEMOPT_I_FORM_NUMBER) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data, V(row));
+    } else if (x->form == MEMOPT_I_FORM_FLOATS) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k) to[k] = R(read)(floats + k * V(row), V(row));
+    } else if (x->form == MEMOPT_I_FORM_BF16) R(words_read)(to, words, 1, count);
+    else R(words_read)(to, words, 0, count);
+}
+
+MEMOPT_I_INLINE_FN void R(step_write)(const memopt_i_work *w, void *to, size_t i, const R(floats) *y, size_t count) {
+    uint16_t *words = (uint16_t *)to + i;
+    size_t k;
+
+    if (w->to_form == MEMOPT_I_FORM_FLOATS) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k) R(write)((float *)to + i + k * V(row), y[k], V(row));
+    } else if (w->is_chosen) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; k += 2) R(pairs_write)(words + k * V(row), y + k, 1, w->stream);
+    } else {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; k += 2) R(pairs_write)(words + k * V(row), y + k, 0, w->stream);
+    }
+}
+
+/* An operation on `count` times V(row) elements from i on; e: their exponentials. All are read before any is written.
+   `code` and `count` are constants wherever this is called. */
+MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, const float *e, size_t i,
+                                   size_t count) {
+    const int operands = memopt_i_step_operands(code), results = memopt_i_step_results(code);
+    R(floats) a[V(step_group)], b[V(step_group)], c[V(step_group)], y[3], to[3][V(step_group)];
+    size_t k;
+    int r;
+
+    R(step_read)(a, w->operands, i, count);
+    if (operands > 1) R(step_read)(b, w->operands + 1, i, count);
+    if (operands > 2) R(step_read)(c, w->operands + 2, i, count);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < count; ++k) {
+        R(step_value)(code, w, i + k * V(row), a[k], operands > 1 ? b[k] : a[k], operands > 2 ? c[k] : a[k],
+                      memopt_i_step_has_exp(code) ? R(read)(e + k * V(row), V(row)) : a[k], y);
+        MEMOPT_I_UNROLL_ALL
+        for (r = 0; r < results; ++r) to[r][k] = y[r];
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < results; ++r) if (w->to[r]) R(step_write)(w, w->to[r], i, to[r], count);
+}
+
+/* The last elements of floats, up to V(row). */
+MEMOPT_I_INLINE_FN void R(step_rest)(memopt_i_step code, const memopt_i_work *w, size_t i, size_t lanes) {
+    const int operands = memopt_i_step_operands(code), results = memopt_i_step_results(code);
+    R(floats) x[3], y[3];
+    int k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 3; ++k)
+        x[k] = k >= operands ? x[0]
+               : w->operands[k].form == MEMOPT_I_FORM_NUMBER ? R(read)((const float *)w->operands[k].data, V(row))
+               : R(read)((const float *)w->operands[k].data + i, lanes);
+    R(step_value)(code, w, i, x[0], x[1], x[2], memopt_i_step_has_exp(code) ? R(step_exp)(code, x[0]) : x[0], y);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < results; ++k) if (w->to[k]) R(write)((float *)w->to[k] + i, y[k], lanes);
+}
+
+/* The exponentials of a piece come first, and then what is made of them: two chains of operations, each of which fits
+   the processor's queues, where one would not. */
+MEMOPT_I_INLINE_FN void V(step_exps)(memopt_i_step code, const memopt_i_work *w, float *e, size_t at, size_t n) {
+    R(floats) x[V(step_group)];
     size_t i, k;
 
     for (i = 0; i < n; i += 32) {
-        R(pairs_read)(x, p + i);
+        if (w->ahead[0]) MEMOPT_I_FETCH(w->ahead[0], 2 * (at + i));
+        R(step_read)(x, w->operands, at + i, 2);
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32 / V(row); ++k) R(write)(e + i + k * V(row), R(curve_exp)(x[k], kind), V(row));
+        for (k = 0; k < 2; ++k) R(write)(e + i + k * V(row), R(step_exp)(code, x[k]), V(row));
     }
 }
 
-MEMOPT_I_INLINE_FN void V(words_rest)(int op, int kind, const memopt_i_words *w, const float *e, size_t at,
-                                      size_t n) {
-    const int froms = op == MEMOPT_I_WORDS_ACT ? 1 : op == MEMOPT_I_WORDS_SWIGLU_GRAD ? 3 : 2;
-    const int tos = op == MEMOPT_I_WORDS_SWIGLU_GRAD ? 3 : op == MEMOPT_I_WORDS_ACT_GRAD ? 2 : 1;
-    R(floats) two[2], x[2][3], y[2][3];
+/* `code` is a constant wherever this is called. */
+MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *work, size_t n) {
+    const memopt_i_work w = *work; /* in registers: a store may be one to *work */
+    const size_t whole = n / 32 * 32;
+    float e[256];
+    size_t at, count;
+    size_t i = 0;
+
+    for (at = 0; memopt_i_step_has_exp(code) && at < whole; at += count) {
+        count = whole - at < 256 ? whole - at : 256;
+        V(step_exps)(code, &w, e, at, count);
+        for (i = 0; i < count; i += 32) {
+            if (w.ahead[1]) MEMOPT_I_FETCH(w.ahead[1], 2 * (at + i));
+            R(step_do)(code, &w, e + i, at + i, 2);
+        }
+    }
+    i = memopt_i_step_has_exp(code) ? whole : 0;
+    for (; V(step_group) > 2 && i + V(step_group) * V(row) <= n; i += V(step_group) * V(row))
+        R(step_do)(code, &w, e, i, V(step_group));
+    for (; i < whole; i += 32) R(step_do)(code, &w, e, i, 2);
+    for (; i < n; i += V(row)) R(step_rest)(code, &w, i, n - i < V(row) ? n - i : (size_t)V(row));
+}
+
+/* n elements; a multiple of 32 where an operand or a result is no float. */
+V_FN MEMOPT_I_FLATTEN void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    switch ((int)code) {
+    case MEMOPT_I_STEP_MOVE:            V(step_loop)(MEMOPT_I_STEP_MOVE, w, n); break;
+    case MEMOPT_I_STEP_NEGATE:          V(step_loop)(MEMOPT_I_STEP_NEGATE, w, n); break;
+    case MEMOPT_I_STEP_DROPOUT:         V(step_loop)(MEMOPT_I_STEP_DROPOUT, w, n); break;
+    case MEMOPT_I_STEP_ABS:             V(step_loop)(MEMOPT_I_STEP_ABS, w, n); break;
+    case MEMOPT_I_STEP_SQRT:            V(step_loop)(MEMOPT_I_STEP_SQRT, w, n); break;
+    case MEMOPT_I_STEP_EXP:             V(step_loop)(MEMOPT_I_STEP_EXP, w, n); break;
+    case MEMOPT_I_STEP_RELU:            V(step_loop)(MEMOPT_I_STEP_RELU, w, n); break;
+    case MEMOPT_I_STEP_SIGMOID:         V(step_loop)(MEMOPT_I_STEP_SIGMOID, w, n); break;
+    case MEMOPT_I_STEP_GELU:            V(step_loop)(MEMOPT_I_STEP_GELU, w, n); break;
+    case MEMOPT_I_STEP_SILU:            V(step_loop)(MEMOPT_I_STEP_SILU, w, n); break;
+    case MEMOPT_I_STEP_GELU_GRADIENT:   V(step_loop)(MEMOPT_I_STEP_GELU_GRADIENT, w, n); break;
+    case MEMOPT_I_STEP_SILU_GRADIENT:   V(step_loop)(MEMOPT_I_STEP_SILU_GRADIENT, w, n); break;
+    case MEMOPT_I_STEP_SWIGLU:          V(step_loop)(MEMOPT_I_STEP_SWIGLU, w, n); break;
+    case MEMOPT_I_STEP_RELU_GRADIENT:   V(step_loop)(MEMOPT_I_STEP_RELU_GRADIENT, w, n); break;
+    case MEMOPT_I_STEP_MIN:             V(step_loop)(MEMOPT_I_STEP_MIN, w, n); break;
+    case MEMOPT_I_STEP_MAX:             V(step_loop)(MEMOPT_I_STEP_MAX, w, n); break;
+    case MEMOPT_I_STEP_ADD:             V(step_loop)(MEMOPT_I_STEP_ADD, w, n); break;
+    case MEMOPT_I_STEP_SUB:             V(step_loop)(MEMOPT_I_STEP_SUB, w, n); break;
+    case MEMOPT_I_STEP_MUL:             V(step_loop)(MEMOPT_I_STEP_MUL, w, n); break;
+    case MEMOPT_I_STEP_DIV:             V(step_loop)(MEMOPT_I_STEP_DIV, w, n); break;
+    case MEMOPT_I_STEP_DROPOUT_ADD:     V(step_loop)(MEMOPT_I_STEP_DROPOUT_ADD, w, n); break;
+    case MEMOPT_I_STEP_FMA:             V(step_loop)(MEMOPT_I_STEP_FMA, w, n); break;
+    case MEMOPT_I_STEP_PRODUCT_LESS:    V(step_loop)(MEMOPT_I_STEP_PRODUCT_LESS, w, n); break;
+    case MEMOPT_I_STEP_LESS_PRODUCT:    V(step_loop)(MEMOPT_I_STEP_LESS_PRODUCT, w, n); break;
+    case MEMOPT_I_STEP_SWIGLU_GRADIENT: V(step_loop)(MEMOPT_I_STEP_SWIGLU_GRADIENT, w, n); break;
+    }
+    V(end)();
+}
+#else
+V_HOST_FN float V(step_read)(const memopt_i_operand *x, size_t i) {
+    switch (x->form) {
+    case MEMOPT_I_FORM_NUMBER: return *(const float *)x->data;
+    case MEMOPT_I_FORM_BF16:   return V(from_bf16)(((const uint16_t *)x->data)[i]);
+    case MEMOPT_I_FORM_F16:    return V(from_f16)(((const uint16_t *)x->data)[i]);
+    case MEMOPT_I_FORM_FLOATS:
+    case MEMOPT_I_FORM_PAIRS:  break; /* the single float has no pairs */
+    }
+    return ((const float *)x->data)[i];
+}
+
+static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    const int operands = memopt_i_step_operands(code), results = memopt_i_step_results(code);
+    float x[3], y[3];
     size_t i;
     int k;
 
-    for (i = 0; i < n; i += 32) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < froms; ++k) {
-            R(pairs_read)(two, w->from[k] + at + i);
-            x[0][k] = two[0];
-            x[1][k] = two[1];
-        }
-        R(words_do)(op, kind, x[0], kind > MEMOPT_ACTIVATION_RELU ? R(read)(e + i, V(row)) : x[0][0], y[0]);
-        R(words_do)(op, kind, x[1], kind > MEMOPT_ACTIVATION_RELU ? R(read)(e + i + V(row), V(row)) : x[1][0], y[1]);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < tos; ++k) {
-            two[0] = y[0][k];
-            two[1] = y[1][k];
-            if (w->to[k]) R(pairs_write)(w->to[k] + at + i, two, kind == MEMOPT_ACTIVATION_RELU);
-        }
+    for (i = 0; i < n; ++i) {
+        for (k = 0; k < 3; ++k) x[k] = k < operands ? V(step_read)(w->operands + k, i) : x[0];
+        V(step_value)(code, w, i, x[0], x[1], x[2], memopt_i_step_has_exp(code) ? V(step_exp)(code, x[0]) : x[0], y);
+        for (k = 0; k < results; ++k) if (w->to[k]) ((float *)w->to[k])[i] = y[k];
     }
-}
-
-/* `op` and `kind` are constants wherever this is called. */
-MEMOPT_I_INLINE_FN void V(words_loop)(int op, int kind, const memopt_i_words *words, size_t n) {
-    const memopt_i_words w = *words; /* in registers: a store may be one to *words */
-    float e[256];
-    size_t at, count;
-
-    for (at = 0; at < n; at += count) {
-        count = n - at < 256 ? n - at : 256;
-        if (kind > MEMOPT_ACTIVATION_RELU) V(words_exp)(e, kind, w.from[0] + at, count);
-        V(words_rest)(op, kind, &w, e, at, count);
-    }
-}
-
-/* Whole groups; returns how many elements. The single float leaves all of it to the functions for floats. */
-V_FN MEMOPT_I_FLATTEN size_t V(words_run)(int op, int kind, const memopt_i_words *w, size_t n) {
-    enum { RELU = MEMOPT_ACTIVATION_RELU, GELU = MEMOPT_ACTIVATION_GELU, SILU = MEMOPT_ACTIVATION_SILU };
-
-    n = n / 32 * 32;
-    switch (op) {
-    case MEMOPT_I_WORDS_ACT:
-        if (kind == GELU) V(words_loop)(MEMOPT_I_WORDS_ACT, GELU, w, n);
-        else if (kind == SILU) V(words_loop)(MEMOPT_I_WORDS_ACT, SILU, w, n);
-        else V(words_loop)(MEMOPT_I_WORDS_ACT, RELU, w, n);
-        break;
-    case MEMOPT_I_WORDS_ACT_GRAD:
-        if (kind == GELU) V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, GELU, w, n);
-        else if (kind == SILU) V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, SILU, w, n);
-        else V(words_loop)(MEMOPT_I_WORDS_ACT_GRAD, RELU, w, n);
-        break;
-    case MEMOPT_I_WORDS_ADD:
-        V(words_loop)(MEMOPT_I_WORDS_ADD, 0, w, n);
-        break;
-    case MEMOPT_I_WORDS_SWIGLU:
-        V(words_loop)(MEMOPT_I_WORDS_SWIGLU, SILU, w, n);
-        break;
-    case MEMOPT_I_WORDS_SWIGLU_GRAD:
-        V(words_loop)(MEMOPT_I_WORDS_SWIGLU_GRAD, SILU, w, n);
-        break;
-    }
-    V(end)();
-    return n;
-}
-#else
-static size_t V(words_run)(int op, int kind, const memopt_i_words *w, size_t n) {
-    (void)op;
-    (void)kind;
-    (void)w;
-    (void)n;
-    return 0;
 }
 #endif
 
@@ -28479,9 +28634,7 @@ MEMOPT_I_WIDTHS(float, row_largest, (float max, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_exp, (float *sums, float *y, const float *x, float from, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n))
-MEMOPT_I_WIDTHS(void, row_act, (float *y, const float *x, int kind, size_t n))
-MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, const float *g, int kind, size_t n))
-MEMOPT_I_WIDTHS(size_t, words_run, (int op, int kind, const memopt_i_words *w, size_t n))
+MEMOPT_I_WIDTHS(void, step, (memopt_i_step code, const memopt_i_work *w, size_t n))
 
 /* ---- one number ---- */
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
@@ -28617,29 +28770,68 @@ static size_t memopt_i_row_columns(int level, float *sums, const void *x, memopt
     return MEMOPT_I_DISPATCH(level, row_columns, (sums, x, type, rows, stride, n));
 }
 
-/* y = activation(x); in place is fine */
-static void memopt_i_row_act(int level, float *y, const float *x, memopt_activation activation, size_t n) {
-    if (activation == MEMOPT_ACTIVATION_NONE) {
-        if (n && y != x) memcpy(y, x, n * sizeof *y);
-        return;
-    }
-    MEMOPT_I_DISPATCH(level, row_act, (y, x, (int)activation, n));
+/* ---- steps, by level ---- */
+/* An operation on n elements: of floats any, else whole groups of 32. */
+static void memopt_i_step_run(int level, memopt_i_step code, const memopt_i_work *w, size_t n) {
+    MEMOPT_I_DISPATCH(level, step, (code, w, n));
 }
 
-/* The first of n elements, from bf16 to bf16; returns how many. */
-static size_t memopt_i_words_run(int level, int op, int kind, const memopt_i_words *w, size_t n) {
-    return MEMOPT_I_DISPATCH(level, words_run, (op, kind, w, n));
+/* Work without operands; results are floats. */
+static memopt_i_work memopt_i_work_make(void) {
+    memopt_i_work w;
+
+    memset(&w, 0, sizeof w);
+    return w;
+}
+
+static memopt_i_step memopt_i_step_of(memopt_activation activation) {
+    return activation == MEMOPT_ACTIVATION_GELU ? MEMOPT_I_STEP_GELU
+           : activation == MEMOPT_ACTIVATION_SILU ? MEMOPT_I_STEP_SILU
+           : activation == MEMOPT_ACTIVATION_RELU ? MEMOPT_I_STEP_RELU : MEMOPT_I_STEP_MOVE;
+}
+
+static memopt_i_step memopt_i_step_gradient_of(memopt_activation activation) {
+    return activation == MEMOPT_ACTIVATION_GELU ? MEMOPT_I_STEP_GELU_GRADIENT
+           : activation == MEMOPT_ACTIVATION_SILU ? MEMOPT_I_STEP_SILU_GRADIENT : MEMOPT_I_STEP_RELU_GRADIENT;
+}
+
+/* The first of n elements, from bf16 to bf16; returns how many. The single float leaves all to functions of floats. */
+static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w, size_t n) {
+    const size_t whole = level == MEMOPT_SIMD_SCALAR ? 0 : n / 32 * 32;
+    int k;
+
+    for (k = 0; k < 3; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;
+    w->to_form = MEMOPT_I_FORM_PAIRS;
+    w->is_chosen = memopt_i_step_chooses(code);
+    if (whole) memopt_i_step_run(level, code, w, whole);
+    return whole;
+}
+
+/* y = activation(x); in place is fine */
+static void memopt_i_row_act(int level, float *y, const float *x, memopt_activation activation, size_t n) {
+    memopt_i_work w = memopt_i_work_make();
+
+    if (activation == MEMOPT_ACTIVATION_NONE && y == x) return;
+    w.operands[0].data = x;
+    w.to[0] = y;
+    memopt_i_step_run(level, memopt_i_step_of(activation), &w, n);
 }
 
 /* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
 static void memopt_i_row_act_grad(int level, float *grad, float *y, const float *x, const float *g,
                                   memopt_activation activation, size_t n) {
+    memopt_i_work w = memopt_i_work_make();
+
     if (activation == MEMOPT_ACTIVATION_NONE) {
         if (n && y && y != x) memcpy(y, x, n * sizeof *y);
         if (n && grad != g) memcpy(grad, g, n * sizeof *grad);
         return;
     }
-    MEMOPT_I_DISPATCH(level, row_act_grad, (grad, y, x, g, (int)activation, n));
+    w.operands[0].data = x;
+    w.operands[1].data = g;
+    w.to[0] = grad;
+    w.to[1] = y;
+    memopt_i_step_run(level, memopt_i_step_gradient_of(activation), &w, n);
 }
 
 /* @section operator : row_kernels product gemm tape host api_ops
@@ -30922,17 +31114,17 @@ typedef struct memopt_i_activation_task {
 static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_t begin, size_t end) {
     const memopt_activation_args *x = &t->x;
     uint16_t *out = x->output ? (uint16_t *)x->output + begin : NULL;
-    memopt_i_words w;
+    memopt_i_work w = memopt_i_work_make();
 
     if (x->type != MEMOPT_TYPE_BF16 || x->activation == MEMOPT_ACTIVATION_NONE || t->residual) return 0;
-    w.from[0] = (const uint16_t *)x->input + begin;
+    w.operands[0].data = (const uint16_t *)x->input + begin;
     w.to[0] = t->backward ? (uint16_t *)x->grad_input + begin : out;
     if (t->backward) {
-        w.from[1] = (const uint16_t *)x->grad_output + begin;
+        w.operands[1].data = (const uint16_t *)x->grad_output + begin;
         w.to[1] = out;
     }
-    return memopt_i_words_run(t->level, t->backward ? MEMOPT_I_WORDS_ACT_GRAD : MEMOPT_I_WORDS_ACT,
-                              (int)x->activation, &w, end - begin);
+    return memopt_i_words_run(t->level, t->backward ? memopt_i_step_gradient_of(x->activation)
+                              : memopt_i_step_of(x->activation), &w, end - begin);
 }
 
 static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
@@ -31438,78 +31630,7 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
     return memopt_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL);
 }
 
-/* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
-/* each array may be one of the operands */
-#endif /* ---- from here: once for each width, see `vec` ---- */
-
-MEMOPT_I_ROW_FN void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row))
-        R(write)(y + i, R(swiglu)(R(read)(gate + i, V(row)), R(read)(up + i, V(row))), V(row));
-    if (i < n) R(write)(y + i, R(swiglu)(R(read)(gate + i, n - i), R(read)(up + i, n - i)), n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(swiglu_grad_of)(float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
-                                 const float *g, size_t n) {
-    R(floats) b, out;
-    const R(floats) a = R(swiglu_grad)(R(read)(gate, n), R(read)(up, n), R(read)(g, n), &b, &out);
-
-    R(write)(grad_gate, a, n);
-    R(write)(grad_up, b, n);
-    R(write)(y, out, n);
-}
-
-MEMOPT_I_ROW_FN void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate,
-                                        const float *up, const float *g, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row))
-        R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, V(row));
-    if (i < n) R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(dropout_of)(float *y, const float *x, const float *base, const uint32_t *mask, R(floats) factor,
-                             size_t n) {
-    const R(floats) a = R(read)(x, n);
-    R(write)(y, base ? R(dropped_onto)(mask, factor, a, R(read)(base, n)) : R(dropped)(mask, factor, a), n);
-}
-
-MEMOPT_I_ROW_FN void V(row_dropout)(float *y, const float *x, const float *base, const uint32_t *mask, float factor,
-                                    size_t n) {
-    const R(floats) f = R(set)(factor);
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(dropout_of)(y + i, x + i, base ? base + i : NULL, mask + i, f, V(row));
-    if (i < n) R(dropout_of)(y + i, x + i, base ? base + i : NULL, mask + i, f, n - i);
-    V(end)();
-}
-
-#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(void, row_swiglu, (float *y, const float *gate, const float *up, size_t n))
-
-MEMOPT_I_WIDTHS(void, row_swiglu_grad, (float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
-                                        const float *g, size_t n))
-MEMOPT_I_WIDTHS(void, row_dropout, (float *y, const float *x, const float *base, const uint32_t *mask, float factor,
-                                    size_t n))
-
-static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
-    MEMOPT_I_DISPATCH(level, row_swiglu, (y, gate, up, n));
-}
-
-static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up, float *y, const float *gate,
-                                     const float *up, const float *g, size_t n) {
-    MEMOPT_I_DISPATCH(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
-}
-
-/* y = base + (mask ? factor x : 0); mask has a multiple of 16 elements */
-static void memopt_i_row_dropout(int level, float *y, const float *x, const float *base, const uint32_t *mask,
-                              float factor, size_t n) {
-    MEMOPT_I_DISPATCH(level, row_dropout, (y, x, base, mask, factor, n));
-}
-
+/* ---- SwiGLU ---- */
 typedef struct memopt_i_swiglu {
     memopt_swiglu x;
     int level, backward;
@@ -31519,18 +31640,19 @@ typedef struct memopt_i_swiglu {
 static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t out, size_t n) {
     const memopt_swiglu *x = &t->x;
     uint16_t *y = x->output ? (uint16_t *)x->output + out : NULL;
-    memopt_i_words w;
+    const uint16_t *gate = (const uint16_t *)x->input + in;
+    memopt_i_work w = memopt_i_work_make();
 
     if (x->type != MEMOPT_TYPE_BF16) return 0;
-    w.from[0] = (const uint16_t *)x->input + in;
-    w.from[1] = w.from[0] + x->width;
+    w.operands[0].data = gate;
+    w.operands[1].data = gate + x->width;
     w.to[0] = y;
-    if (!t->backward) return memopt_i_words_run(t->level, MEMOPT_I_WORDS_SWIGLU, 0, &w, n);
-    w.from[2] = (const uint16_t *)x->grad_output + out;
+    if (!t->backward) return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
+    w.operands[2].data = (const uint16_t *)x->grad_output + out;
     w.to[0] = (uint16_t *)x->grad_input + in;
-    w.to[1] = w.to[0] + x->width;
+    w.to[1] = (uint16_t *)x->grad_input + in + x->width;
     w.to[2] = y;
-    return memopt_i_words_run(t->level, MEMOPT_I_WORDS_SWIGLU_GRAD, 0, &w, n);
+    return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
 }
 
 /* Some columns of a row; everything is read before anything is written. */
@@ -31543,16 +31665,23 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     const float *gate = memopt_i_row_view(t->level, x->input, x->type, in, n, gates);
     const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
     float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
+    memopt_i_work w = memopt_i_work_make();
 
+    w.operands[0].data = gate;
+    w.operands[1].data = up;
+    w.to[0] = to;
     if (t->backward) {
         float *grad_gate = memopt_i_row_out(x->grad_input, x->type, in, gates);
         float *grad_up = memopt_i_row_out(x->grad_input, x->type, second, ups);
-        const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
 
-        memopt_i_row_swiglu_grad(t->level, grad_gate, grad_up, to, gate, up, g, n);
+        w.operands[2].data = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
+        w.to[0] = grad_gate;
+        w.to[1] = grad_up;
+        w.to[2] = to;
+        memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
         memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
-    } else memopt_i_row_swiglu(t->level, to, gate, up, n);
+    } else memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
     if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
 }
 
@@ -31646,21 +31775,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) c
     return counter;
 }
 
-V_FN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
-    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
-
-    V(ints) counter = V(noise_counter)(run);
-    size_t i;
-
-    for (i = 0; i < n; i += 32) counter = V(dropout_mask_32)(mask + i, counter, key, shift, step, threshold);
-    V(end)();
-}
-
 /* The same in the order of pairs_read(). Lanes of even counters, and of odd ones, are even and odd elements; but where
    a register has all 16 counters of a group, the elements stay in order. */
-enum { V(dropout_pairs) = V(width) < 16 };
 
 V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_pairs_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
                                                         V(ints) step, uint32_t threshold) {
@@ -31682,31 +31798,58 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_pairs_32)(uint32_t *mask, V(ints) 
     return counter;
 }
 
+/* The counter of the first group, in the order of pairs or not, and a group by it. */
+V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_counter)(memopt_i_noise_run run, int pairs) {
+    const V(ints) lane = V(i_mul)(V(i_lanes)(), V(i_set)(MEMOPT_I_NOISE_STEP));
+    return pairs ? V(i_add)(V(noise_counter)(run), lane) : V(noise_counter)(run);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
+                                                  uint32_t threshold, int pairs) {
+    const V(ints) step = V(i_set)((uint32_t)(pairs + 1) * V(width) * MEMOPT_I_NOISE_STEP);
+    return pairs ? V(dropout_pairs_32)(mask, counter, key, shift, step, threshold)
+                 : V(dropout_mask_32)(mask, counter, key, shift, step, threshold);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_masks)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first,
+                                                  uint32_t threshold, int pairs) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+
+    V(ints) counter = V(dropout_counter)(run, pairs);
+    size_t i;
+
+    for (i = 0; i < n; i += 32) counter = V(dropout_32)(mask + i, counter, key, shift, threshold, pairs);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first,
+                                           uint32_t threshold, int pairs) {
+    if (V(paired) && pairs) V(dropout_masks)(mask, n, noise, first, threshold, V(paired));
+    else V(dropout_masks)(mask, n, noise, first, threshold, 0);
+    V(end)();
+}
+
 /* From bf16 to bf16 in registers; base: NULL, or what is added. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
                                                     memopt_i_noise_run run, uint32_t threshold, float factor) {
     const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
-    const V(ints) lane = V(i_mul)(V(i_lanes)(), V(i_set)(MEMOPT_I_NOISE_STEP));
-    const V(ints) step = V(i_set)((V(dropout_pairs) + 1) * V(width) * MEMOPT_I_NOISE_STEP);
     const R(floats) f = R(set)(factor);
 
-    V(ints) counter = V(noise_counter)(run);
+    V(ints) counter = V(dropout_counter)(run, V(paired));
     R(floats) a[2], b[2];
     uint32_t mask[32];
     size_t i, k;
 
-    if (V(dropout_pairs)) counter = V(i_add)(counter, lane);
     for (i = 0; i < n; i += 32) {
-        counter = V(dropout_pairs) ? V(dropout_pairs_32)(mask, counter, key, shift, step, threshold)
-                                   : V(dropout_mask_32)(mask, counter, key, shift, step, threshold);
-        if (V(dropout_pairs)) R(pairs_read)(a, x + i);
+        counter = V(dropout_32)(mask, counter, key, shift, threshold, V(paired));
+        if (V(paired)) R(pairs_read)(a, x + i);
         else R(words_read)(a, x + i, 1, 2);
-        if (base && V(dropout_pairs)) R(pairs_read)(b, base + i);
+        if (base && V(paired)) R(pairs_read)(b, base + i);
         else if (base) R(words_read)(b, base + i, 1, 2);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 2; ++k)
             a[k] = base ? R(dropped_onto)(mask + 16 * k, f, a[k], b[k]) : R(dropped)(mask + 16 * k, f, a[k]);
-        if (V(dropout_pairs)) R(pairs_write)(y + i, a, base != NULL);
+        if (V(paired)) R(pairs_write)(y + i, a, base != NULL, 0);
         else R(words_write)(y + i, a, 1, 2);
     }
 }
@@ -31723,8 +31866,10 @@ V_FN MEMOPT_I_FLATTEN size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, con
     return whole;
 }
 #else
-static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
+static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold,
+                            int pairs) {
     size_t i;
+    (void)pairs;
     for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
 }
 
@@ -31743,7 +31888,8 @@ static size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *ba
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
+MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold,
+                                     int pairs))
 MEMOPT_I_WIDTHS(size_t, dropout_bf16, (uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
                                        memopt_noise noise, uint64_t first, uint32_t threshold, float factor))
 
@@ -31780,19 +31926,20 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
         const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
         const size_t words = memopt_i_dropout_words(t, i, left < end - i ? (size_t)left : end - i);
         const size_t skip = (size_t)(index & 31);
-        const float *from;
-        const float *b = NULL;
         float *y = memopt_i_row_out(x->output, x->type, i, in);
+        memopt_i_work w = memopt_i_work_make();
 
         n = words ? words : memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (words) continue;
         if (n > left) n = (size_t)left;
         MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise,
-                                                   index - skip,
-                                                   t->threshold));
-        from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
-        if (x->residual) b = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
-        memopt_i_row_dropout(t->level, y, from, b, mask + skip, t->factor, n);
+                                                   index - skip, t->threshold, 0));
+        w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
+        if (x->residual) w.operands[1].data = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
+        w.to[0] = y;
+        w.mask = mask + skip;
+        w.factor = t->factor;
+        memopt_i_step_run(t->level, x->residual ? MEMOPT_I_STEP_DROPOUT_ADD : MEMOPT_I_STEP_DROPOUT, &w, n);
         memopt_i_row_store(t->level, x->output, x->type, i, y, n);
     }
     memopt_i_wide_end(t->level);
@@ -31856,13 +32003,13 @@ static void memopt_i_embedding_row(const memopt_i_embedding *t, size_t row, size
     const size_t position = x->positions ? row % x->length * x->width + at : 0;
     float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
     float *y = memopt_i_row_out(x->output, x->type, place, sum);
-    memopt_i_words w;
+    memopt_i_work w = memopt_i_work_make();
 
     if (x->positions && x->type == MEMOPT_TYPE_BF16 && x->weight_type == MEMOPT_TYPE_BF16 && n % 32 == 0) {
         w.to[0] = (uint16_t *)x->output + place;
-        w.from[0] = (const uint16_t *)x->tokens + token;
-        w.from[1] = (const uint16_t *)x->positions + position;
-        if (memopt_i_words_run(t->level, MEMOPT_I_WORDS_ADD, 0, &w, n)) return;
+        w.operands[0].data = (const uint16_t *)x->positions + position;
+        w.operands[1].data = (const uint16_t *)x->tokens + token;
+        if (memopt_i_words_run(t->level, MEMOPT_I_STEP_ADD, &w, n)) return;
     }
     memopt_i_row_load(t->level, y, x->tokens, x->weight_type, token, n);
     if (x->positions)
@@ -32910,43 +33057,19 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
               the cache. Stack: 31 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
-enum { MEMOPT_I_FUSED_PIECE = 1024, MEMOPT_I_FUSED_SLOTS = 6 };
+enum { MEMOPT_I_FUSED_PIECE = 512, MEMOPT_I_FUSED_SLOTS = 6 };
 enum { MEMOPT_I_FUSED_STEPS = 64, MEMOPT_I_FUSED_NUMBERS = 16, MEMOPT_I_FUSED_SUMS = 4, MEMOPT_I_FUSED_DEPTH = 32 };
 
 /* What an operand is: a slot from 0 on, an array, a number, none. */
 enum { MEMOPT_I_FUSED_ARRAY = 16, MEMOPT_I_FUSED_NUMBER = 32, MEMOPT_I_FUSED_NONE = 255 };
 
-/* By operands: one, two, three. Long ones stand together: see memopt_i_fused_is_short(). */
-typedef enum memopt_i_fused_code {
-    MEMOPT_I_FUSED_MOVE, MEMOPT_I_FUSED_NEGATE, MEMOPT_I_FUSED_DROPOUT,
-    MEMOPT_I_FUSED_ABS, MEMOPT_I_FUSED_SQRT, MEMOPT_I_FUSED_EXP, MEMOPT_I_FUSED_SIGMOID, MEMOPT_I_FUSED_RELU,
-    MEMOPT_I_FUSED_GELU, MEMOPT_I_FUSED_SILU,
-    MEMOPT_I_FUSED_RELU_GRADIENT, MEMOPT_I_FUSED_GELU_GRADIENT, MEMOPT_I_FUSED_SILU_GRADIENT,
-    MEMOPT_I_FUSED_MIN, MEMOPT_I_FUSED_MAX,
-    MEMOPT_I_FUSED_ADD, MEMOPT_I_FUSED_SUB, MEMOPT_I_FUSED_MUL, MEMOPT_I_FUSED_DIV, MEMOPT_I_FUSED_DROPOUT_ADD,
-    MEMOPT_I_FUSED_FMA,          /* a b + c */
-    MEMOPT_I_FUSED_PRODUCT_LESS, /* a b - c */
-    MEMOPT_I_FUSED_LESS_PRODUCT, /* c - a b */
-    MEMOPT_I_FUSED_STORE,        /* into an array of 16 bits */
-    MEMOPT_I_FUSED_ROW_SUM, MEMOPT_I_FUSED_ROW_MAX /* into a sum; b: the array */
-} memopt_i_fused_code;
-
-/* Of an operation on elements: its operands. */
-static int memopt_i_fused_count(memopt_i_fused_code code) {
-    return code >= MEMOPT_I_FUSED_FMA ? 3 : code >= MEMOPT_I_FUSED_RELU_GRADIENT ? 2 : 1;
-}
-
-#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
-/* Is it so short that a branch for each operand counts? Then it is done on more elements at a time. */
-static int memopt_i_fused_is_short(memopt_i_fused_code code) {
-    return code < MEMOPT_I_FUSED_ABS || code > MEMOPT_I_FUSED_MAX;
-}
-#endif
+/* Codes beside those of memopt_i_step: into a sum; operands[1]: the array */
+enum { MEMOPT_I_FUSED_ROW_SUM = 64, MEMOPT_I_FUSED_ROW_MAX };
 
 /* An operation of the list: what it reads and where its result goes. */
 typedef struct memopt_i_fused_step {
-    memopt_i_fused_code code;
-    unsigned char operands[3], to;
+    int code;
+    unsigned char operands[3], to; /* to: a slot, an array, or a sum's number */
 } memopt_i_fused_step;
 
 typedef struct memopt_i_fused_program {
@@ -32955,158 +33078,18 @@ typedef struct memopt_i_fused_program {
     size_t step_count, number_count, sum_count;
     int drops;   /* it has a dropout */
     int rereads; /* it reads an array that it has assigned */
+    int chooses; /* it has a minimum or a maximum, whose NaN has all bits */
 } memopt_i_fused_program;
-
-/* The same for a piece of a row. */
-typedef struct memopt_i_fused_operand {
-    const void *data;
-    memopt_type type;
-    size_t      mask; /* of an element's index: all bits, or 0 for a number that stands there 16 times */
-} memopt_i_fused_operand;
-
-typedef struct memopt_i_fused_work {
-    memopt_i_fused_operand operands[3];
-    float          *to;
-    const uint32_t *mask; /* of dropout: which elements stay */
-    float           factor;
-} memopt_i_fused_work;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
-enum { V(fused_group) = V(width) >= 8 ? V(width) / 4 : 1 }; /* times V(row) elements: four registers */
-
-#if !defined(MEMOPT_I_WIDTH)
-V_HOST_FN float R(nan)(float seen, float x) { return x != x ? x : seen; }
-#endif
-
-/* `count` times V(row) elements from i on. The type is looked at once for all. */
-MEMOPT_I_INLINE_FN void R(fused_read)(R(floats) *to, const memopt_i_fused_operand *x, size_t i, size_t count) {
-    size_t k;
-
-    if (x->type == MEMOPT_TYPE_BF16) R(words_read)(to, (const uint16_t *)x->data + i, 1, count);
-    else if (x->type == MEMOPT_TYPE_F16) R(words_read)(to, (const uint16_t *)x->data + i, 0, count);
-    else {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data + ((i + k * V(row)) & x->mask), V(row));
-    }
+/* Where element i of 16 lies in a slot whose elements are in the order of R(pairs_read), for widths that have it */
+static size_t V(fused_place)(size_t i) {
+    const size_t odd = V(paired) ? i % 2 * V(width) : 0;
+    return V(paired) ? i / (2 * V(width)) * 2 * V(width) + i % (2 * V(width)) / 2 + odd : i;
 }
-
-/* 1 / (1 + exp(-x)), as in an activation */
-V_HOST_FN R(floats) R(sigmoid)(R(floats) x) {
-    const R(floats) e = R(exp_share)(R(negative)(x)), one = R(set)(1);
-    const R(floats) max = R(div)(one, R(add)(one, e));
-    return R(if_negative)(x, R(mul)(e, max), max);
-}
-
-V_HOST_FN R(floats) R(negate)(R(floats) x) { return R(sub)(R(set)(-0.0f), x); }
-
-/* The functions of one operand; a move is none. */
-MEMOPT_I_INLINE_FN R(floats) R(fused_unary)(memopt_i_fused_code code, R(floats) a) {
-    switch ((int)code) {
-    case MEMOPT_I_FUSED_NEGATE:  return R(negate)(a);
-    case MEMOPT_I_FUSED_ABS:     return R(sub)(R(set)(0), R(negative)(a));
-    case MEMOPT_I_FUSED_SQRT:    return R(sqrt)(a);
-    case MEMOPT_I_FUSED_EXP:     return R(exp)(a);
-    case MEMOPT_I_FUSED_SIGMOID: return R(sigmoid)(a);
-    case MEMOPT_I_FUSED_RELU:    return R(act)(a, MEMOPT_ACTIVATION_RELU);
-    case MEMOPT_I_FUSED_GELU:    return R(act)(a, MEMOPT_ACTIVATION_GELU);
-    case MEMOPT_I_FUSED_SILU:    return R(act)(a, MEMOPT_ACTIVATION_SILU);
-    }
-    return a;
-}
-
-MEMOPT_I_INLINE_FN R(floats) R(fused_binary)(memopt_i_fused_code code, R(floats) a, R(floats) b) {
-    R(floats) y;
-
-    switch ((int)code) {
-    case MEMOPT_I_FUSED_ADD:           return R(add)(a, b);
-    case MEMOPT_I_FUSED_SUB:           return R(sub)(a, b);
-    case MEMOPT_I_FUSED_MUL:           return R(mul)(a, b);
-    case MEMOPT_I_FUSED_DIV:           return R(div)(a, b);
-    case MEMOPT_I_FUSED_MIN:           return R(nan)(R(min)(a, b), a);
-    case MEMOPT_I_FUSED_MAX:           return R(nan)(R(max)(a, b), a);
-    case MEMOPT_I_FUSED_RELU_GRADIENT: return R(act_grad)(a, b, MEMOPT_ACTIVATION_RELU, &y);
-    case MEMOPT_I_FUSED_GELU_GRADIENT: return R(act_grad)(a, b, MEMOPT_ACTIVATION_GELU, &y);
-    }
-    return R(act_grad)(a, b, MEMOPT_ACTIVATION_SILU, &y);
-}
-
-/* a, b, c and a mask by an operation. */
-MEMOPT_I_INLINE_FN R(floats) R(fused_value)(memopt_i_fused_code code, R(floats) a, R(floats) b, R(floats) c,
-                                           const uint32_t *mask, R(floats) factor) {
-    switch ((int)code) {
-    case MEMOPT_I_FUSED_FMA:          return R(fma)(a, b, c);
-    case MEMOPT_I_FUSED_PRODUCT_LESS: return R(fma)(a, b, R(negate)(c));
-    case MEMOPT_I_FUSED_LESS_PRODUCT: return R(fma)(R(negate)(a), b, c);
-    case MEMOPT_I_FUSED_DROPOUT:      return R(dropped)(mask, factor, a);
-    case MEMOPT_I_FUSED_DROPOUT_ADD:  return R(dropped_onto)(mask, factor, a, b);
-    }
-    return memopt_i_fused_count(code) == 2 ? R(fused_binary)(code, a, b) : R(fused_unary)(code, a);
-}
-
-/* An operation on `count` times V(row) elements from i on. `code` and `count` are constants wherever this is called. */
-MEMOPT_I_INLINE_FN void R(fused_do)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t i, size_t count) {
-    const int operands = memopt_i_fused_count(code);
-    R(floats) a[V(fused_group)], b[V(fused_group)], c[V(fused_group)];
-    size_t k;
-
-    R(fused_read)(a, w->operands, i, count);
-    if (operands > 1) R(fused_read)(b, w->operands + 1, i, count);
-    if (operands > 2) R(fused_read)(c, w->operands + 2, i, count);
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < count; ++k)
-        R(write)(w->to + i + k * V(row),
-                 R(fused_value)(code, a[k], operands > 1 ? b[k] : a[k], operands > 2 ? c[k] : a[k],
-                                w->mask + i + k * V(row), R(set)(w->factor)), V(row));
-}
-
-/* n is a multiple of 16 */
-#if defined(MEMOPT_I_WIDTH)
-MEMOPT_I_INLINE_FN void V(fused_loop)(memopt_i_fused_code code, const memopt_i_fused_work *work, size_t n) {
-    const memopt_i_fused_work w = *work; /* in registers: a store of floats may be one to *work */
-    const size_t group = memopt_i_fused_is_short(code) ? (size_t)V(fused_group) : 1;
-    size_t i = 0;
-
-    for (; i + group * V(row) <= n; i += group * V(row)) R(fused_do)(code, &w, i, group);
-    if (group > 1) for (; i < n; i += V(row)) R(fused_do)(code, &w, i, 1);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(fused_step)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t n) {
-    switch ((int)code) {
-    case MEMOPT_I_FUSED_MOVE:          V(fused_loop)(MEMOPT_I_FUSED_MOVE, w, n); break;
-    case MEMOPT_I_FUSED_ADD:           V(fused_loop)(MEMOPT_I_FUSED_ADD, w, n); break;
-    case MEMOPT_I_FUSED_SUB:           V(fused_loop)(MEMOPT_I_FUSED_SUB, w, n); break;
-    case MEMOPT_I_FUSED_MUL:           V(fused_loop)(MEMOPT_I_FUSED_MUL, w, n); break;
-    case MEMOPT_I_FUSED_DIV:           V(fused_loop)(MEMOPT_I_FUSED_DIV, w, n); break;
-    case MEMOPT_I_FUSED_FMA:           V(fused_loop)(MEMOPT_I_FUSED_FMA, w, n); break;
-    case MEMOPT_I_FUSED_PRODUCT_LESS:  V(fused_loop)(MEMOPT_I_FUSED_PRODUCT_LESS, w, n); break;
-    case MEMOPT_I_FUSED_LESS_PRODUCT:  V(fused_loop)(MEMOPT_I_FUSED_LESS_PRODUCT, w, n); break;
-    case MEMOPT_I_FUSED_NEGATE:        V(fused_loop)(MEMOPT_I_FUSED_NEGATE, w, n); break;
-    case MEMOPT_I_FUSED_MIN:           V(fused_loop)(MEMOPT_I_FUSED_MIN, w, n); break;
-    case MEMOPT_I_FUSED_MAX:           V(fused_loop)(MEMOPT_I_FUSED_MAX, w, n); break;
-    case MEMOPT_I_FUSED_ABS:           V(fused_loop)(MEMOPT_I_FUSED_ABS, w, n); break;
-    case MEMOPT_I_FUSED_SQRT:          V(fused_loop)(MEMOPT_I_FUSED_SQRT, w, n); break;
-    case MEMOPT_I_FUSED_EXP:           V(fused_loop)(MEMOPT_I_FUSED_EXP, w, n); break;
-    case MEMOPT_I_FUSED_SIGMOID:       V(fused_loop)(MEMOPT_I_FUSED_SIGMOID, w, n); break;
-    case MEMOPT_I_FUSED_RELU:          V(fused_loop)(MEMOPT_I_FUSED_RELU, w, n); break;
-    case MEMOPT_I_FUSED_GELU:          V(fused_loop)(MEMOPT_I_FUSED_GELU, w, n); break;
-    case MEMOPT_I_FUSED_SILU:          V(fused_loop)(MEMOPT_I_FUSED_SILU, w, n); break;
-    case MEMOPT_I_FUSED_RELU_GRADIENT: V(fused_loop)(MEMOPT_I_FUSED_RELU_GRADIENT, w, n); break;
-    case MEMOPT_I_FUSED_GELU_GRADIENT: V(fused_loop)(MEMOPT_I_FUSED_GELU_GRADIENT, w, n); break;
-    case MEMOPT_I_FUSED_SILU_GRADIENT: V(fused_loop)(MEMOPT_I_FUSED_SILU_GRADIENT, w, n); break;
-    case MEMOPT_I_FUSED_DROPOUT:       V(fused_loop)(MEMOPT_I_FUSED_DROPOUT, w, n); break;
-    case MEMOPT_I_FUSED_DROPOUT_ADD:   V(fused_loop)(MEMOPT_I_FUSED_DROPOUT_ADD, w, n); break;
-    }
-    V(end)();
-}
-#else
-static void V(fused_step)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) V(fused_do)(code, w, i, 1);
-}
-#endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(void, fused_step, (memopt_i_fused_code code, const memopt_i_fused_work *w, size_t n))
+MEMOPT_I_WIDTHS(size_t, fused_place, (size_t i))
 
 /* ---- the text ---- */
 /* What has been parsed: an operand, a product of two that nobody has taken yet, or a dropout of one. */
@@ -33140,7 +33123,7 @@ typedef struct memopt_i_fused_parser {
 
 typedef struct memopt_i_fused_function {
     const char *name;
-    memopt_i_fused_code code;
+    int code;
     int count; /* of arguments */
 } memopt_i_fused_function;
 
@@ -33188,7 +33171,7 @@ static void memopt_i_fused_free(memopt_i_fused_parser *p, unsigned operand) {
     if (operand < MEMOPT_I_FUSED_SLOTS && !p->names[operand].length) p->slots &= ~(1u << operand);
 }
 
-static void memopt_i_fused_append(memopt_i_fused_parser *p, memopt_i_fused_code code, unsigned a, unsigned b,
+static void memopt_i_fused_append(memopt_i_fused_parser *p, int code, unsigned a, unsigned b,
                                   unsigned c, unsigned to) {
     memopt_i_fused_step *s = p->program->steps + p->program->step_count;
 
@@ -33196,6 +33179,7 @@ static void memopt_i_fused_append(memopt_i_fused_parser *p, memopt_i_fused_code 
         (void)memopt_i_fused_refuse(p, p->at, "has more than 64 operations");
         return;
     }
+    p->program->chooses |= code == MEMOPT_I_STEP_MIN || code == MEMOPT_I_STEP_MAX;
     s->code = code;
     s->operands[0] = (unsigned char)a;
     s->operands[1] = (unsigned char)b;
@@ -33205,7 +33189,7 @@ static void memopt_i_fused_append(memopt_i_fused_parser *p, memopt_i_fused_code 
 }
 
 /* Append an operation whose result goes into a free slot, which is returned. */
-static unsigned memopt_i_fused_emit(memopt_i_fused_parser *p, memopt_i_fused_code code, unsigned a, unsigned b,
+static unsigned memopt_i_fused_emit(memopt_i_fused_parser *p, int code, unsigned a, unsigned b,
                                     unsigned c) {
     unsigned slot = 0;
 
@@ -33233,7 +33217,7 @@ static memopt_i_fused_value memopt_i_fused_value_of(unsigned operand) {
 
 /* A value as an operand: products and dropouts are computed now. */
 static unsigned memopt_i_fused_plain(memopt_i_fused_parser *p, memopt_i_fused_value v) {
-    const memopt_i_fused_code code = v.kind == MEMOPT_I_FUSED_PRODUCT ? MEMOPT_I_FUSED_MUL : MEMOPT_I_FUSED_DROPOUT;
+    const int code = v.kind == MEMOPT_I_FUSED_PRODUCT ? MEMOPT_I_STEP_MUL : MEMOPT_I_STEP_DROPOUT;
 
     if (v.kind == MEMOPT_I_FUSED_PLAIN) return v.a;
     return memopt_i_fused_emit(p, code, v.a, v.b, MEMOPT_I_FUSED_NONE);
@@ -33242,7 +33226,7 @@ static unsigned memopt_i_fused_plain(memopt_i_fused_parser *p, memopt_i_fused_va
 /* A value as a slot. */
 static unsigned memopt_i_fused_slot(memopt_i_fused_parser *p, unsigned operand) {
     if (operand < MEMOPT_I_FUSED_SLOTS) return operand;
-    return memopt_i_fused_emit(p, MEMOPT_I_FUSED_MOVE, operand, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE);
+    return memopt_i_fused_emit(p, MEMOPT_I_STEP_MOVE, operand, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE);
 }
 
 /* A number: its digits as an integer, by a power of ten, both exact, so rounded once to double, then to float. */
@@ -33329,11 +33313,11 @@ static memopt_i_fused_value memopt_i_fused_named(memopt_i_fused_parser *p, const
 
 static memopt_i_fused_value memopt_i_fused_call(memopt_i_fused_parser *p, const char *name, size_t length) {
     static const memopt_i_fused_function functions[] = {
-        { "min", MEMOPT_I_FUSED_MIN, 2 }, { "max", MEMOPT_I_FUSED_MAX, 2 }, { "abs", MEMOPT_I_FUSED_ABS, 1 },
-        { "sqrt", MEMOPT_I_FUSED_SQRT, 1 }, { "exp", MEMOPT_I_FUSED_EXP, 1 }, { "sigmoid", MEMOPT_I_FUSED_SIGMOID, 1 },
-        { "relu", MEMOPT_I_FUSED_RELU, 1 }, { "gelu", MEMOPT_I_FUSED_GELU, 1 }, { "silu", MEMOPT_I_FUSED_SILU, 1 },
-        { "relu_gradient", MEMOPT_I_FUSED_RELU_GRADIENT, 2 }, { "gelu_gradient", MEMOPT_I_FUSED_GELU_GRADIENT, 2 },
-        { "silu_gradient", MEMOPT_I_FUSED_SILU_GRADIENT, 2 }, { "dropout", MEMOPT_I_FUSED_DROPOUT, 1 },
+        { "min", MEMOPT_I_STEP_MIN, 2 }, { "max", MEMOPT_I_STEP_MAX, 2 }, { "abs", MEMOPT_I_STEP_ABS, 1 },
+        { "sqrt", MEMOPT_I_STEP_SQRT, 1 }, { "exp", MEMOPT_I_STEP_EXP, 1 }, { "sigmoid", MEMOPT_I_STEP_SIGMOID, 1 },
+        { "relu", MEMOPT_I_STEP_RELU, 1 }, { "gelu", MEMOPT_I_STEP_GELU, 1 }, { "silu", MEMOPT_I_STEP_SILU, 1 },
+        { "relu_gradient", MEMOPT_I_STEP_RELU_GRADIENT, 2 }, { "gelu_gradient", MEMOPT_I_STEP_GELU_GRADIENT, 2 },
+        { "silu_gradient", MEMOPT_I_STEP_SILU_GRADIENT, 2 }, { "dropout", MEMOPT_I_STEP_DROPOUT, 1 },
         { "row_sum", MEMOPT_I_FUSED_ROW_SUM, 0 }, { "row_max", MEMOPT_I_FUSED_ROW_MAX, 0 } };
     const size_t count = sizeof functions / sizeof *functions;
     memopt_i_fused_value v;
@@ -33353,7 +33337,7 @@ static memopt_i_fused_value memopt_i_fused_call(memopt_i_fused_parser *p, const 
     }
     memopt_i_fused_expect(p, ')', "lacks a ) here");
     if (p->o->c.status) return memopt_i_fused_value_of(0);
-    if (functions[i].code != MEMOPT_I_FUSED_DROPOUT)
+    if (functions[i].code != MEMOPT_I_STEP_DROPOUT)
         return memopt_i_fused_value_of(memopt_i_fused_emit(p, functions[i].code, a, b, MEMOPT_I_FUSED_NONE));
     p->program->drops = 1;
     v = memopt_i_fused_value_of(a);
@@ -33378,7 +33362,7 @@ static memopt_i_fused_value memopt_i_fused_factor(memopt_i_fused_parser *p) {
             && (size_t)v.a - MEMOPT_I_FUSED_NUMBER < p->program->number_count)
             p->program->numbers[v.a - MEMOPT_I_FUSED_NUMBER] *= -1;
         else if (!p->o->c.status)
-            v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_FUSED_NEGATE, memopt_i_fused_plain(p, v),
+            v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_STEP_NEGATE, memopt_i_fused_plain(p, v),
                                                             MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE));
     } else if (memopt_i_fused_takes(p, '(')) {
         v = memopt_i_fused_sum(p);
@@ -33401,7 +33385,7 @@ static memopt_i_fused_value memopt_i_fused_term(memopt_i_fused_parser *p) {
         a = memopt_i_fused_plain(p, v);
         b = memopt_i_fused_plain(p, memopt_i_fused_factor(p));
         if (p->o->c.status) break;
-        if (divides) v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_FUSED_DIV, a, b, MEMOPT_I_FUSED_NONE));
+        if (divides) v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_STEP_DIV, a, b, MEMOPT_I_FUSED_NONE));
         else {
             v.kind = MEMOPT_I_FUSED_PRODUCT;
             v.a = (unsigned char)a;
@@ -33421,12 +33405,12 @@ static unsigned memopt_i_fused_add(memopt_i_fused_parser *p, memopt_i_fused_valu
     const unsigned right = !second ? memopt_i_fused_plain(p, b) : (unsigned)MEMOPT_I_FUSED_NONE;
 
     if (!first && !second)
-        return memopt_i_fused_emit(p, minus ? MEMOPT_I_FUSED_SUB : MEMOPT_I_FUSED_ADD, left, right,
+        return memopt_i_fused_emit(p, minus ? MEMOPT_I_STEP_SUB : MEMOPT_I_STEP_ADD, left, right,
                                    MEMOPT_I_FUSED_NONE);
     if (v.kind == MEMOPT_I_FUSED_DROPPED)
-        return memopt_i_fused_emit(p, MEMOPT_I_FUSED_DROPOUT_ADD, v.a, second ? left : right, MEMOPT_I_FUSED_NONE);
-    return memopt_i_fused_emit(p, !minus ? MEMOPT_I_FUSED_FMA : second ? MEMOPT_I_FUSED_LESS_PRODUCT
-                               : MEMOPT_I_FUSED_PRODUCT_LESS, v.a, v.b, second ? left : right);
+        return memopt_i_fused_emit(p, MEMOPT_I_STEP_DROPOUT_ADD, v.a, second ? left : right, MEMOPT_I_FUSED_NONE);
+    return memopt_i_fused_emit(p, !minus ? MEMOPT_I_STEP_FMA : second ? MEMOPT_I_STEP_LESS_PRODUCT
+                               : MEMOPT_I_STEP_PRODUCT_LESS, v.a, v.b, second ? left : right);
 }
 
 static memopt_i_fused_value memopt_i_fused_sum(memopt_i_fused_parser *p) {
@@ -33441,17 +33425,14 @@ static memopt_i_fused_value memopt_i_fused_sum(memopt_i_fused_parser *p) {
     return v;
 }
 
-/* The right side goes to an array of each element: by the operation that makes it, where the array has floats. */
+/* The right side goes to an array of each element: by the operation that makes it. */
 static void memopt_i_fused_assign(memopt_i_fused_parser *p, unsigned k, unsigned operand) {
     memopt_i_fused_program *g = p->program;
     const unsigned slot = memopt_i_fused_slot(p, operand);
 
     if (p->o->c.status) return;
-    if (p->arrays[k].type != MEMOPT_TYPE_F32)
-        memopt_i_fused_append(p, MEMOPT_I_FUSED_STORE, slot, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE,
-                              MEMOPT_I_FUSED_ARRAY + k);
-    else if (p->names[slot].length)
-        memopt_i_fused_append(p, MEMOPT_I_FUSED_MOVE, slot, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE,
+    if (p->names[slot].length)
+        memopt_i_fused_append(p, MEMOPT_I_STEP_MOVE, slot, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE,
                               MEMOPT_I_FUSED_ARRAY + k);
     else g->steps[g->step_count - 1].to = (unsigned char)(MEMOPT_I_FUSED_ARRAY + k);
     memopt_i_fused_free(p, slot);
@@ -33486,7 +33467,7 @@ static int memopt_i_fused_reduce(memopt_i_fused_parser *p, unsigned k) {
 /* An intermediate value: it keeps its slot to the end. */
 static void memopt_i_fused_keep(memopt_i_fused_parser *p, const char *name, size_t length, unsigned operand) {
     const int own = operand < MEMOPT_I_FUSED_SLOTS && !p->names[operand].length;
-    const unsigned slot = own ? operand : memopt_i_fused_emit(p, MEMOPT_I_FUSED_MOVE, operand, MEMOPT_I_FUSED_NONE,
+    const unsigned slot = own ? operand : memopt_i_fused_emit(p, MEMOPT_I_STEP_MOVE, operand, MEMOPT_I_FUSED_NONE,
                                                               MEMOPT_I_FUSED_NONE);
 
     p->names[slot].name = name;
@@ -33550,17 +33531,23 @@ typedef struct memopt_i_fused {
     uint32_t threshold;
     float    factor;
     int      level, stream;
+    int      paired; /* elements in registers and slots are in the order of pairs, see R(pairs_read) */
     memopt_i_fused_program program;
     memopt_fused_array resolved[MEMOPT_FUSED_ARRAYS]; /* the arrays with their strides */
 } memopt_i_fused;
 
 /* What a worker has on its stack. */
 typedef struct memopt_i_fused_room {
-    float    slots[MEMOPT_I_FUSED_SLOTS * MEMOPT_I_FUSED_PIECE + 16]; /* used from a multiple of 64 bytes on */
+    float    slots[(MEMOPT_I_FUSED_SLOTS + 1) * MEMOPT_I_FUSED_PIECE + 16]; /* used from a multiple of 64 bytes on; the
+                                                     last: what goes to an array of 16 bits */
     float    ones[MEMOPT_FUSED_ARRAYS][16];      /* a number 16 times: of arrays that have one for the row */
     float    numbers[MEMOPT_I_FUSED_NUMBERS][16]; /* of the text's numbers */
     float    sums[MEMOPT_I_FUSED_SUMS][16];      /* a maximum: the first */
     uint32_t mask[MEMOPT_I_FUSED_PIECE + 64];
+    uint32_t rest[MEMOPT_FUSED_ARRAYS][32];      /* of arrays, where less than 32 elements are left of a row */
+    const void *from[MEMOPT_FUSED_ARRAYS];       /* the piece of each array */
+    void       *to[MEMOPT_FUSED_ARRAYS];
+    size_t   ahead; /* the next array whose next piece is asked for */
 } memopt_i_fused_room;
 
 static void memopt_i_fused_repeat(float *to, float x) {
@@ -33573,29 +33560,61 @@ static float *memopt_i_fused_slot_at(memopt_i_fused_room *m, unsigned slot) {
     return m->slots + (over ? (64 - over) / sizeof(float) : 0) + slot * MEMOPT_I_FUSED_PIECE;
 }
 
-static memopt_i_fused_operand memopt_i_fused_operand_at(const memopt_i_fused *t, memopt_i_fused_room *m,
-                                                        unsigned operand, size_t row, size_t at) {
-    const memopt_fused_array *a;
-    memopt_i_fused_operand x;
+static int memopt_i_fused_is_wide(memopt_fused_shape shape) {
+    return shape == MEMOPT_FUSED_EACH || shape == MEMOPT_FUSED_ROW;
+}
 
-    x.type = MEMOPT_TYPE_F32;
-    x.mask = 0;
-    x.data = NULL;
+static memopt_i_operand memopt_i_fused_operand_at(const memopt_i_fused *t, memopt_i_fused_room *m, unsigned operand) {
+    const unsigned k = operand - MEMOPT_I_FUSED_ARRAY;
+    memopt_i_operand x;
+
+    x.form = MEMOPT_I_FORM_NUMBER;
     if (operand < MEMOPT_I_FUSED_SLOTS) {
-        x.mask = SIZE_MAX;
+        x.form = MEMOPT_I_FORM_FLOATS;
         x.data = memopt_i_fused_slot_at(m, operand);
-    } else if (operand >= MEMOPT_I_FUSED_NUMBER) {
-        if (operand != MEMOPT_I_FUSED_NONE) x.data = m->numbers[operand - MEMOPT_I_FUSED_NUMBER];
-    } else {
-        a = t->arrays + (operand - MEMOPT_I_FUSED_ARRAY);
-        if (a->shape == MEMOPT_FUSED_EACH || a->shape == MEMOPT_FUSED_ROW) {
-            x.mask = SIZE_MAX;
-            x.type = a->type;
-            x.data = memopt_i_row_at(a->input ? a->input : a->output, a->type,
-                                     (a->shape == MEMOPT_FUSED_EACH ? row * a->stride : 0) + at);
-        } else x.data = m->ones[operand - MEMOPT_I_FUSED_ARRAY];
-    }
+    } else if (operand >= MEMOPT_I_FUSED_NUMBER) x.data = m->numbers[operand - MEMOPT_I_FUSED_NUMBER];
+    else if (memopt_i_fused_is_wide(t->arrays[k].shape)) {
+        x.form = t->paired ? MEMOPT_I_FORM_PAIRS
+                 : t->arrays[k].type == MEMOPT_TYPE_F32 ? MEMOPT_I_FORM_FLOATS
+                 : t->arrays[k].type == MEMOPT_TYPE_BF16 ? MEMOPT_I_FORM_BF16 : MEMOPT_I_FORM_F16;
+        x.data = m->from[k];
+    } else x.data = m->ones[k];
     return x;
+}
+
+/* Where n elements of a row from `at` on are, of each array. Less than 32 are copied to where 32 can be worked on. */
+static void memopt_i_fused_places(const memopt_i_fused *t, memopt_i_fused_room *m, size_t row, size_t at, size_t n) {
+    size_t k;
+
+    for (k = 0; k < t->array_count; ++k) {
+        const memopt_fused_array *a = t->arrays + k;
+        const size_t place = (a->shape == MEMOPT_FUSED_EACH ? row * a->stride : 0) + at;
+        uint32_t *rest = m->rest[memopt_i_fused_twin(t->arrays, (unsigned)k)];
+
+        if (!memopt_i_fused_is_wide(a->shape)) continue;
+        m->to[k] = a->output ? memopt_i_row_to(a->output, a->type, place) : NULL;
+        m->from[k] = a->input ? memopt_i_row_at(a->input, a->type, place) : m->to[k];
+        if (n >= 32) continue;
+        if (a->input) {
+            memset(rest, 0, sizeof m->rest[0]);
+            memcpy(rest, m->from[k], n * memopt_type_bytes(a->type));
+        }
+        m->from[k] = m->to[k] = rest;
+    }
+}
+
+/* What was worked on there goes to its place. */
+static void memopt_i_fused_return(const memopt_i_fused *t, const memopt_i_fused_room *m, size_t row, size_t at,
+                                  size_t n) {
+    size_t k;
+
+    for (k = 0; k < t->array_count; ++k) {
+        const memopt_fused_array *a = t->arrays + k;
+
+        if (a->shape == MEMOPT_FUSED_EACH && a->output)
+            memcpy(memopt_i_row_to(a->output, a->type, row * a->stride + at), m->to[k],
+                   n * memopt_type_bytes(a->type));
+    }
 }
 
 /* Which of n elements stay, those from an index on; whole groups of 32 are drawn, none across a multiple of 2^33. */
@@ -33606,75 +33625,94 @@ static const uint32_t *memopt_i_fused_draw(const memopt_i_fused *t, uint32_t *ma
     const size_t all = (skip + (n + 15) / 16 * 16 + 31) / 32 * 32;
     const size_t one = all > left ? (size_t)left : all;
 
-    MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, one, t->noise, from, t->threshold));
+    MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, one, t->noise, from, t->threshold, t->paired));
     if (one < all)
-        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask + one, all - one, t->noise, from + one, t->threshold));
+        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask + one, all - one, t->noise, from + one, t->threshold,
+                                                   t->paired));
     return mask + skip;
 }
 
-static void memopt_i_fused_store(const memopt_i_fused *t, const memopt_fused_array *a, size_t at, const float *from,
-                                 size_t n) {
-    void *to = memopt_i_row_to(a->output, a->type, at);
-
-    if (a->type == MEMOPT_TYPE_BF16)
-        memopt_i_bf16_from_f32_to(t->level, (uint16_t *)to, from, n, t->stream && !((uintptr_t)to & 63));
-    else memopt_i_from_f32(t->level, to, from, a->type, n);
+/* Is a piece of an array written past the cache? */
+static int memopt_i_fused_streams(const memopt_i_fused *t, const void *to, size_t n) {
+    return t->stream && n >= 32 && !((uintptr_t)to & 63);
 }
 
-typedef union memopt_i_fused_rest {
-    float    floats[16];
-    uint16_t words[16];
-} memopt_i_fused_rest;
+/* The arrays of which the next piece is asked for while an exponential is worked out: two, others each time. */
+static void memopt_i_fused_ahead(const memopt_i_fused *t, memopt_i_fused_room *m, memopt_i_work *w, size_t n) {
+    int k = 0;
 
-/* An operation on n elements. What is left of 16 is copied to where 16 can be read and written. */
-static void memopt_i_fused_operate(int level, memopt_i_fused_code code, memopt_i_fused_work *w, size_t n) {
-    const size_t whole = n & ~(size_t)15;
-    memopt_i_fused_rest from[3];
-    float to[16];
-    float *result = w->to + whole;
-    int k;
+    if (!t->paired || n < 32) return;
+    for (; m->ahead < t->array_count && k < 2; ++m->ahead)
+        if (t->arrays[m->ahead].shape == MEMOPT_FUSED_EACH && t->arrays[m->ahead].input)
+            w->ahead[k++] = (const unsigned char *)m->from[m->ahead] + 2 * MEMOPT_I_FUSED_PIECE;
+}
 
-    MEMOPT_I_DISPATCH(level, fused_step, (code, w, whole));
-    if (whole == n) return;
-    for (k = 0; k < memopt_i_fused_count(code); ++k) {
-        memopt_i_fused_operand *x = w->operands + k;
+/* An operation on n elements, 32 where less are left. A result of 16 bits goes to its array by way of a slot, unless it
+   is in the order of pairs. */
+static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
+                                   const uint32_t *mask, size_t n) {
+    const size_t all = memopt_i_max(n, 32);
+    const unsigned k = s->to >= MEMOPT_I_FUSED_ARRAY ? s->to - MEMOPT_I_FUSED_ARRAY : MEMOPT_I_FUSED_NONE;
+    const memopt_type type = k == MEMOPT_I_FUSED_NONE ? MEMOPT_TYPE_F32 : t->arrays[k].type;
+    const int converts = type != MEMOPT_TYPE_F32 && !t->paired;
+    memopt_i_work w = memopt_i_work_make();
+    const memopt_i_step code = (memopt_i_step)s->code;
+    const float *from;
+    int i;
 
-        if (!x->mask) continue;
-        memset(from + k, 0, sizeof from[k]);
-        memcpy(from + k, memopt_i_row_at(x->data, x->type, whole), (n - whole) * memopt_type_bytes(x->type));
-        x->data = from + k;
+    for (i = 0; i < memopt_i_step_operands(code); ++i)
+        w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i]);
+    w.to[0] = converts ? memopt_i_fused_slot_at(m, MEMOPT_I_FUSED_SLOTS)
+              : k == MEMOPT_I_FUSED_NONE ? memopt_i_fused_slot_at(m, s->to) : m->to[k];
+    from = (const float *)w.to[0];
+    if (type != MEMOPT_TYPE_F32 && t->paired) {
+        w.to_form = MEMOPT_I_FORM_PAIRS;
+        w.is_chosen = t->program.chooses || memopt_i_step_chooses(code);
+        w.stream = memopt_i_fused_streams(t, m->to[k], n);
     }
-    w->to = to;
-    w->mask += whole;
-    MEMOPT_I_DISPATCH(level, fused_step, (code, w, 16));
-    w->mask -= whole;
-    memcpy(result, to, (n - whole) * sizeof *to);
+    w.mask = mask;
+    w.factor = t->factor;
+    if (memopt_i_step_has_exp(code)) memopt_i_fused_ahead(t, m, &w, n);
+    if (converts && code == MEMOPT_I_STEP_MOVE && s->operands[0] < MEMOPT_I_FUSED_SLOTS)
+        from = (const float *)w.operands[0].data;
+    else memopt_i_step_run(t->level, code, &w, all);
+    if (converts && type == MEMOPT_TYPE_BF16)
+        memopt_i_bf16_from_f32_to(t->level, (uint16_t *)m->to[k], from, all, memopt_i_fused_streams(t, m->to[k], n));
+    else if (converts) memopt_i_from_f32(t->level, m->to[k], from, type, all);
 }
 
-/* n elements of a row from `at` on. */
-static void memopt_i_fused_piece(const memopt_i_fused *t, memopt_i_fused_room *m, size_t row, size_t at, size_t n) {
-    memopt_i_fused_work w;
+/* A slot into the sum or the maximum of a row. In the order of pairs a lane has the same elements as every 16 later, in
+   another place; what lies behind a row's end is then a number that changes nothing. */
+static void memopt_i_fused_reduce_slot(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
+                                       size_t n) {
+    const int is_sum = s->code == MEMOPT_I_FUSED_ROW_SUM;
+    float *slot = memopt_i_fused_slot_at(m, s->operands[0]);
     size_t i;
 
-    w.mask = m->mask;
-    if (t->program.drops) w.mask = memopt_i_fused_draw(t, m->mask, t->first + (uint64_t)row * t->columns + at, n);
-    w.factor = t->factor;
+    for (i = n; t->paired && i < 32; ++i)
+        slot[i / 16 * 16 + MEMOPT_I_DISPATCH(t->level, fused_place, (i % 16))] =
+            is_sum ? 0.0f : memopt_i_bits_float(0xff800000u);
+    if (t->paired) n = memopt_i_max(n, 32);
+    if (is_sum) memopt_i_row_sum(t->level, m->sums[s->to], slot, n);
+    else m->sums[s->to][0] = memopt_i_row_max(t->level, m->sums[s->to][0], slot, n);
+}
+
+/* n elements of a row from `at` on: a multiple of 32, or less. */
+static void memopt_i_fused_piece(const memopt_i_fused *t, memopt_i_fused_room *m, size_t row, size_t at, size_t n) {
+    const uint32_t *mask = m->mask;
+    size_t i;
+
+    memopt_i_fused_places(t, m, row, at, n);
+    if (t->program.drops) mask = memopt_i_fused_draw(t, m->mask, t->first + (uint64_t)row * t->columns + at,
+                                                     memopt_i_max(n, 32));
+    m->ahead = 0;
     for (i = 0; i < t->program.step_count; ++i) {
         const memopt_i_fused_step *s = t->program.steps + i;
-        const float *slot = memopt_i_fused_slot_at(m, s->operands[0]);
-        const memopt_fused_array *a = s->to < MEMOPT_I_FUSED_ARRAY ? NULL : t->arrays + (s->to - MEMOPT_I_FUSED_ARRAY);
-        int k;
 
-        if (s->code == MEMOPT_I_FUSED_STORE) memopt_i_fused_store(t, a, row * a->stride + at, slot, n);
-        else if (s->code == MEMOPT_I_FUSED_ROW_SUM) memopt_i_row_sum(t->level, m->sums[s->to], slot, n);
-        else if (s->code == MEMOPT_I_FUSED_ROW_MAX)
-            m->sums[s->to][0] = memopt_i_row_max(t->level, m->sums[s->to][0], slot, n);
-        else {
-            for (k = 0; k < 3; ++k) w.operands[k] = memopt_i_fused_operand_at(t, m, s->operands[k], row, at);
-            w.to = a ? (float *)a->output + row * a->stride + at : memopt_i_fused_slot_at(m, s->to);
-            memopt_i_fused_operate(t->level, s->code, &w, n);
-        }
+        if (s->code >= MEMOPT_I_FUSED_ROW_SUM) memopt_i_fused_reduce_slot(t, m, s, n);
+        else memopt_i_fused_operate(t, m, s, mask, n);
     }
+    if (n < 32) memopt_i_fused_return(t, m, row, at, n);
 }
 
 /* The numbers of arrays that have one for a row, or, of a shape, for all. */
@@ -33687,8 +33725,18 @@ static void memopt_i_fused_fill(const memopt_i_fused *t, memopt_i_fused_room *m,
 
         if (a->shape != shape || !a->input) continue;
         memopt_i_row_load(MEMOPT_SIMD_SCALAR, &x, a->input, a->type, row, 1);
+        if (x != x) x = memopt_i_bits_float(0x7fc00000u); /* one that rounding by pairs keeps */
         memopt_i_fused_repeat(m->ones[k], x);
     }
+}
+
+/* The sum of 16 lanes, put in order. */
+static float memopt_i_fused_total(const memopt_i_fused *t, const float *sums) {
+    float lanes[16];
+    size_t i;
+
+    for (i = 0; i < 16; ++i) lanes[i] = sums[t->paired ? MEMOPT_I_DISPATCH(t->level, fused_place, (i)) : i];
+    return memopt_i_row_total(lanes);
 }
 
 /* Sums and maxima of a row begin, or go to their arrays. */
@@ -33704,7 +33752,7 @@ static void memopt_i_fused_sums(const memopt_i_fused *t, memopt_i_fused_room *m,
         if (is_end) {
             const memopt_fused_array *a = t->arrays + (s->operands[1] - MEMOPT_I_FUSED_ARRAY);
 
-            x = is_sum ? memopt_i_row_total(m->sums[s->to]) : m->sums[s->to][0];
+            x = is_sum ? memopt_i_fused_total(t, m->sums[s->to]) : m->sums[s->to][0];
             memopt_i_from_f32(MEMOPT_SIMD_SCALAR, memopt_i_row_to(a->output, a->type, row), &x, a->type, 1);
         } else memopt_i_fused_repeat(m->sums[s->to], is_sum ? 0.0f : memopt_i_bits_float(0xff800000u));
     }
@@ -33723,7 +33771,7 @@ static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
     size_t row = chunk / across * t->row_step;
     const size_t last = row + memopt_i_min(t->row_step, t->rows - row);
     memopt_i_fused_room m;
-    size_t at;
+    size_t at, n;
 
     (void)worker;
     memopt_i_fused_numbers(t, &m);
@@ -33731,8 +33779,11 @@ static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
     for (; row < last; ++row) {
         memopt_i_fused_fill(t, &m, MEMOPT_FUSED_COLUMN, row);
         memopt_i_fused_sums(t, &m, row, 0);
-        for (at = begin; at < end; at += MEMOPT_I_FUSED_PIECE)
-            memopt_i_fused_piece(t, &m, row, at, memopt_i_min(MEMOPT_I_FUSED_PIECE, end - at));
+        for (at = begin; at < end; at += n) {
+            n = memopt_i_min(MEMOPT_I_FUSED_PIECE, end - at);
+            if (n > 32) n -= n % 32;
+            memopt_i_fused_piece(t, &m, row, at, n);
+        }
         memopt_i_fused_sums(t, &m, row, 1);
     }
     if (t->stream) memopt_i_number_fence();
@@ -33829,6 +33880,16 @@ static memopt_status memopt_i_fused_pointers(memopt_i_ops *o, const memopt_fused
     return o->c.status;
 }
 
+/* Can elements be in the order of pairs? Only bf16 comes so, and dropout draws so from a multiple of 32 on. */
+static int memopt_i_fused_is_paired(const memopt_i_fused *t) {
+    int is_paired = MEMOPT_I_DISPATCH(t->level, fused_place, (1)) != 1;
+    size_t k;
+
+    for (k = 0; k < t->array_count; ++k)
+        is_paired &= !memopt_i_fused_is_wide(t->arrays[k].shape) || t->arrays[k].type == MEMOPT_TYPE_BF16;
+    return is_paired && (!t->program.drops || (t->first % 32 == 0 && (t->rows == 1 || t->columns % 32 == 0)));
+}
+
 /* How the work is cut. Arrays without a number for a row or a column are one long row. */
 static void memopt_i_fused_cut(memopt_i_fused *t) {
     size_t k;
@@ -33879,6 +33940,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     if (t.program.drops) t.threshold = memopt_i_dropout_threshold(fused->rate, &t.factor);
     t.level = o.level;
     memopt_i_fused_cut(&t);
+    t.paired = memopt_i_fused_is_paired(&t);
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.rows, t.row_step)
                           * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);
     return MEMOPT_OK;

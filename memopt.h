@@ -28776,12 +28776,17 @@ static void memopt_i_step_run(int level, memopt_i_step code, const memopt_i_work
     MEMOPT_I_DISPATCH(level, step, (code, w, n));
 }
 
-/* Work without operands; results are floats. */
-static memopt_i_work memopt_i_work_make(void) {
-    memopt_i_work w;
-
-    memset(&w, 0, sizeof w);
-    return w;
+/* Work without operands; results are floats. Field by field, because a call is for a few hundred elements, and gcc
+   makes 60 cycles of memset() here. */
+static void memopt_i_work_clear(memopt_i_work *w) {
+    w->operands[0].data = w->operands[1].data = w->operands[2].data = NULL;
+    w->operands[0].form = w->operands[1].form = w->operands[2].form = MEMOPT_I_FORM_FLOATS;
+    w->to[0] = w->to[1] = w->to[2] = NULL;
+    w->to_form = MEMOPT_I_FORM_FLOATS;
+    w->stream = w->is_chosen = 0;
+    w->mask = NULL;
+    w->factor = 1;
+    w->ahead[0] = w->ahead[1] = NULL;
 }
 
 static memopt_i_step memopt_i_step_of(memopt_activation activation) {
@@ -28809,9 +28814,10 @@ static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w
 
 /* y = activation(x); in place is fine */
 static void memopt_i_row_act(int level, float *y, const float *x, memopt_activation activation, size_t n) {
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
 
     if (activation == MEMOPT_ACTIVATION_NONE && y == x) return;
+    memopt_i_work_clear(&w);
     w.operands[0].data = x;
     w.to[0] = y;
     memopt_i_step_run(level, memopt_i_step_of(activation), &w, n);
@@ -28820,13 +28826,14 @@ static void memopt_i_row_act(int level, float *y, const float *x, memopt_activat
 /* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
 static void memopt_i_row_act_grad(int level, float *grad, float *y, const float *x, const float *g,
                                   memopt_activation activation, size_t n) {
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
 
     if (activation == MEMOPT_ACTIVATION_NONE) {
         if (n && y && y != x) memcpy(y, x, n * sizeof *y);
         if (n && grad != g) memcpy(grad, g, n * sizeof *grad);
         return;
     }
+    memopt_i_work_clear(&w);
     w.operands[0].data = x;
     w.operands[1].data = g;
     w.to[0] = grad;
@@ -31114,9 +31121,10 @@ typedef struct memopt_i_activation_task {
 static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_t begin, size_t end) {
     const memopt_activation_args *x = &t->x;
     uint16_t *out = x->output ? (uint16_t *)x->output + begin : NULL;
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
 
     if (x->type != MEMOPT_TYPE_BF16 || x->activation == MEMOPT_ACTIVATION_NONE || t->residual) return 0;
+    memopt_i_work_clear(&w);
     w.operands[0].data = (const uint16_t *)x->input + begin;
     w.to[0] = t->backward ? (uint16_t *)x->grad_input + begin : out;
     if (t->backward) {
@@ -31641,9 +31649,10 @@ static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t 
     const memopt_swiglu *x = &t->x;
     uint16_t *y = x->output ? (uint16_t *)x->output + out : NULL;
     const uint16_t *gate = (const uint16_t *)x->input + in;
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
 
     if (x->type != MEMOPT_TYPE_BF16) return 0;
+    memopt_i_work_clear(&w);
     w.operands[0].data = gate;
     w.operands[1].data = gate + x->width;
     w.to[0] = y;
@@ -31665,8 +31674,9 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     const float *gate = memopt_i_row_view(t->level, x->input, x->type, in, n, gates);
     const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
     float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
 
+    memopt_i_work_clear(&w);
     w.operands[0].data = gate;
     w.operands[1].data = up;
     w.to[0] = to;
@@ -31927,13 +31937,14 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
         const size_t words = memopt_i_dropout_words(t, i, left < end - i ? (size_t)left : end - i);
         const size_t skip = (size_t)(index & 31);
         float *y = memopt_i_row_out(x->output, x->type, i, in);
-        memopt_i_work w = memopt_i_work_make();
+        memopt_i_work w;
 
         n = words ? words : memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (words) continue;
         if (n > left) n = (size_t)left;
         MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise,
                                                    index - skip, t->threshold, 0));
+        memopt_i_work_clear(&w);
         w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
         if (x->residual) w.operands[1].data = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
         w.to[0] = y;
@@ -32003,9 +32014,10 @@ static void memopt_i_embedding_row(const memopt_i_embedding *t, size_t row, size
     const size_t position = x->positions ? row % x->length * x->width + at : 0;
     float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
     float *y = memopt_i_row_out(x->output, x->type, place, sum);
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
 
     if (x->positions && x->type == MEMOPT_TYPE_BF16 && x->weight_type == MEMOPT_TYPE_BF16 && n % 32 == 0) {
+        memopt_i_work_clear(&w);
         w.to[0] = (uint16_t *)x->output + place;
         w.operands[0].data = (const uint16_t *)x->positions + position;
         w.operands[1].data = (const uint16_t *)x->tokens + token;
@@ -33532,6 +33544,7 @@ typedef struct memopt_i_fused {
     float    factor;
     int      level, stream;
     int      paired; /* elements in registers and slots are in the order of pairs, see R(pairs_read) */
+    unsigned twins[MEMOPT_FUSED_ARRAYS]; /* the first array that is the same memory */
     memopt_i_fused_program program;
     memopt_fused_array resolved[MEMOPT_FUSED_ARRAYS]; /* the arrays with their strides */
 } memopt_i_fused;
@@ -33589,7 +33602,7 @@ static void memopt_i_fused_places(const memopt_i_fused *t, memopt_i_fused_room *
     for (k = 0; k < t->array_count; ++k) {
         const memopt_fused_array *a = t->arrays + k;
         const size_t place = (a->shape == MEMOPT_FUSED_EACH ? row * a->stride : 0) + at;
-        uint32_t *rest = m->rest[memopt_i_fused_twin(t->arrays, (unsigned)k)];
+        uint32_t *rest = m->rest[t->twins[k]];
 
         if (!memopt_i_fused_is_wide(a->shape)) continue;
         m->to[k] = a->output ? memopt_i_row_to(a->output, a->type, place) : NULL;
@@ -33655,11 +33668,12 @@ static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room 
     const unsigned k = s->to >= MEMOPT_I_FUSED_ARRAY ? s->to - MEMOPT_I_FUSED_ARRAY : MEMOPT_I_FUSED_NONE;
     const memopt_type type = k == MEMOPT_I_FUSED_NONE ? MEMOPT_TYPE_F32 : t->arrays[k].type;
     const int converts = type != MEMOPT_TYPE_F32 && !t->paired;
-    memopt_i_work w = memopt_i_work_make();
+    memopt_i_work w;
     const memopt_i_step code = (memopt_i_step)s->code;
     const float *from;
     int i;
 
+    memopt_i_work_clear(&w);
     for (i = 0; i < memopt_i_step_operands(code); ++i)
         w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i]);
     w.to[0] = converts ? memopt_i_fused_slot_at(m, MEMOPT_I_FUSED_SLOTS)
@@ -33917,6 +33931,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     memopt_i_ops o;
     memopt_i_fused t;
     memopt_i_fused_parser p;
+    unsigned k;
 
     if (memopt_i_ops_resolve(ops, "fused", fused, &o)) return o.c.status;
     memset(&t, 0, sizeof t);
@@ -33941,6 +33956,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     t.level = o.level;
     memopt_i_fused_cut(&t);
     t.paired = memopt_i_fused_is_paired(&t);
+    for (k = 0; k < t.array_count; ++k) t.twins[k] = memopt_i_fused_twin(t.arrays, k);
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.rows, t.row_step)
                           * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);
     return MEMOPT_OK;

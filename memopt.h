@@ -33069,7 +33069,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
               the cache. Stack: 31 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
-enum { MEMOPT_I_FUSED_PIECE = 512, MEMOPT_I_FUSED_SLOTS = 6 };
+enum { MEMOPT_I_FUSED_PIECE = 768, MEMOPT_I_FUSED_SLOTS = 6 };
 enum { MEMOPT_I_FUSED_STEPS = 64, MEMOPT_I_FUSED_NUMBERS = 16, MEMOPT_I_FUSED_SUMS = 4, MEMOPT_I_FUSED_DEPTH = 32 };
 
 /* What an operand is: a slot from 0 on, an array, a number, none. */

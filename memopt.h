@@ -28579,6 +28579,10 @@ static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
 }
 #endif
 
+/* How many of n elements bf16 to bf16 are done in registers: whole groups. The single float leaves all of them to the
+   functions of floats. */
+static size_t V(words_whole)(size_t n) { return V(width) > 1 ? n / 32 * 32 : 0; }
+
 enum { V(columns_rows) = 4 }; /* added to a column while its sum is in a register */
 
 /* `count` rows onto the sums of whole groups of n columns; those `ahead` of them, unless it is 0, are asked for. */
@@ -28635,6 +28639,7 @@ MEMOPT_I_WIDTHS(void, row_exp, (float *sums, float *y, const float *x, float fro
 MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, step, (memopt_i_step code, const memopt_i_work *w, size_t n))
+MEMOPT_I_WIDTHS(size_t, words_whole, (size_t n))
 
 /* ---- one number ---- */
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
@@ -28800,9 +28805,9 @@ static memopt_i_step memopt_i_step_gradient_of(memopt_activation activation) {
            : activation == MEMOPT_ACTIVATION_SILU ? MEMOPT_I_STEP_SILU_GRADIENT : MEMOPT_I_STEP_RELU_GRADIENT;
 }
 
-/* The first of n elements, from bf16 to bf16; returns how many. The single float leaves all to functions of floats. */
+/* The first of n elements, from bf16 to bf16; returns how many. */
 static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w, size_t n) {
-    const size_t whole = level == MEMOPT_SIMD_SCALAR ? 0 : n / 32 * 32;
+    const size_t whole = MEMOPT_I_DISPATCH(level, words_whole, (n));
     int k;
 
     for (k = 0; k < 3; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;

@@ -271,13 +271,14 @@ static void rows_activations(void) {
 /* ReLU from bf16 to bf16, of every code and a few more; a NaN stays one and becomes quiet, with the gradient 0. */
 static void rows_relu_of_words(void) {
     enum { N = 65536 + 7 };
-    static uint16_t x[N], g[N], y[N + 1], d[N + 1]; size_t i, done, least; int level; memopt_i_words w;
+    static uint16_t x[N], g[N], y[N + 1], d[N + 1]; size_t i, done, least; int level; memopt_i_work w;
+    memopt_i_work_clear(&w);
     for (i = 0; i < N; ++i) { x[i] = (uint16_t)i; g[i] = (uint16_t)(0x3f80 + i % 90); }
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level) {
         least = level >= MEMOPT_SIMD_AVX2 ? 65536 : 0;
         memset(y, 0xEE, sizeof y); memset(d, 0xEE, sizeof d);
-        w.from[0] = x; w.from[1] = g; w.to[0] = y; w.to[1] = NULL;
-        done = memopt_i_words_run(level, MEMOPT_I_WORDS_ACT, MEMOPT_ACTIVATION_RELU, &w, N);
+        w.operands[0].data = x; w.operands[1].data = g; w.to[0] = y; w.to[1] = NULL;
+        done = memopt_i_words_run(level, MEMOPT_I_STEP_RELU, &w, N);
         CHECK_AT(done >= least && done <= N && y[done] == 0xEEEE, level);
         for (i = 0; i < done; ++i) {
             const int is_nan = (x[i] & 0x7fff) > 0x7f80;
@@ -285,7 +286,7 @@ static void rows_relu_of_words(void) {
         }
         memset(y, 0xEE, sizeof y);
         w.to[0] = d; w.to[1] = y;
-        done = memopt_i_words_run(level, MEMOPT_I_WORDS_ACT_GRAD, MEMOPT_ACTIVATION_RELU, &w, N);
+        done = memopt_i_words_run(level, MEMOPT_I_STEP_RELU_GRADIENT, &w, N);
         CHECK_AT(done >= least && y[done] == 0xEEEE && d[done] == 0xEEEE, level);
         for (i = 0; i < done; ++i) {
             const int is_nan = (x[i] & 0x7fff) > 0x7f80, above = !is_nan && !(x[i] >> 15) && x[i];
@@ -293,32 +294,37 @@ static void rows_relu_of_words(void) {
             CHECK_AT(is_nan ? y[i] == (x[i] | 0x40) : (y[i] & 0x7fff) == (x[i] >> 15 ? 0 : x[i]), i);
         }
         w.to[0] = y; w.to[1] = NULL; /* without the activation */
-        done = memopt_i_words_run(level, MEMOPT_I_WORDS_ACT_GRAD, MEMOPT_ACTIVATION_RELU, &w, 64);
+        done = memopt_i_words_run(level, MEMOPT_I_STEP_RELU_GRADIENT, &w, 64);
         CHECK_AT(!memcmp(y, d, done * sizeof *y), level);
     }
 }
 /* What the single float says of an operation on three codes. */
-static void rows_words_want(int op, int kind, const uint16_t *in, uint16_t *out) {
+static void rows_words_want(memopt_i_step op, const uint16_t *in, uint16_t *out) {
     const float a = memopt_from_bf16(in[0]), b = memopt_from_bf16(in[1]), c = memopt_from_bf16(in[2]); float y[3] = { 0, 0, 0 }; int k;
-    switch (op) {
-    case MEMOPT_I_WORDS_ACT:      y[0] = memopt_i_v1_act(a, kind); break;
-    case MEMOPT_I_WORDS_ACT_GRAD: y[0] = memopt_i_v1_act_grad(a, b, kind, y + 1); break;
-    case MEMOPT_I_WORDS_ADD:      y[0] = memopt_i_v1_add(a, b); break;
-    case MEMOPT_I_WORDS_SWIGLU:   y[0] = memopt_i_v1_swiglu(a, b); break;
-    default:                      y[0] = memopt_i_v1_swiglu_grad(a, b, c, y + 1, y + 2);
+    switch ((int)op) {
+    case MEMOPT_I_STEP_RELU: y[0] = memopt_i_v1_act(a, MEMOPT_ACTIVATION_RELU); break;
+    case MEMOPT_I_STEP_GELU: y[0] = memopt_i_v1_act(a, MEMOPT_ACTIVATION_GELU); break;
+    case MEMOPT_I_STEP_SILU: y[0] = memopt_i_v1_act(a, MEMOPT_ACTIVATION_SILU); break;
+    case MEMOPT_I_STEP_RELU_GRADIENT: y[0] = memopt_i_v1_act_grad(a, b, MEMOPT_ACTIVATION_RELU, y + 1); break;
+    case MEMOPT_I_STEP_GELU_GRADIENT: y[0] = memopt_i_v1_act_grad(a, b, MEMOPT_ACTIVATION_GELU, y + 1); break;
+    case MEMOPT_I_STEP_SILU_GRADIENT: y[0] = memopt_i_v1_act_grad(a, b, MEMOPT_ACTIVATION_SILU, y + 1); break;
+    case MEMOPT_I_STEP_ADD:    y[0] = memopt_i_v1_add(a, b); break;
+    case MEMOPT_I_STEP_SWIGLU: y[0] = memopt_i_v1_swiglu(a, b); break;
+    default:                   y[0] = memopt_i_v1_swiglu_grad(a, b, c, y + 1, y + 2);
     }
     for (k = 0; k < 3; ++k) out[k] = memopt_to_bf16(y[k]);
 }
 /* Every operation from bf16 to bf16, of every code, with others of all sizes beside it: the bits of the single float, at
    any length, the results in place of what is read, results that are not wanted left out. */
-static void rows_words(int op, int kind, int tos) {
+static void rows_words(memopt_i_step op, int tos) {
     enum { N = 65536 + 39 };
     static uint16_t x[3][N + 1], y[3][N + 1], want[3][N]; static const size_t lengths[] = { 0, 1, 31, 32, 33, 255, 256, 300, 513 };
-    size_t i, done, n; int level, k, in_place; memopt_i_words w;
+    size_t i, done, n; int level, k, in_place; memopt_i_work w;
+    memopt_i_work_clear(&w);
     for (i = 0; i < N; ++i) {
         uint16_t in[3], out[3];
         for (k = 0; k < 3; ++k) x[k][i] = in[k] = (uint16_t)(k ? (uint32_t)(i + 17) * (k == 1 ? 40503u : 2654435761u) >> (k == 1 ? 0 : 9) : i);
-        rows_words_want(op, kind, in, out);
+        rows_words_want(op, in, out);
         for (k = 0; k < 3; ++k) want[k][i] = out[k];
     }
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level)
@@ -328,10 +334,10 @@ static void rows_words(int op, int kind, int tos) {
                 for (k = 0; k < 3; ++k) {
                     if (in_place) memcpy(y[k], x[k], sizeof y[k]);
                     else memset(y[k], 0xEE, sizeof y[k]);
-                    w.from[k] = in_place ? y[k] : x[k];
+                    w.operands[k].data = in_place ? y[k] : x[k];
                     w.to[k] = k && in_place && tos == k + 1 && n % 2 ? NULL : y[k];
                 }
-                done = memopt_i_words_run(level, op, kind, &w, length);
+                done = memopt_i_words_run(level, op, &w, length);
                 CHECK_AT(done == length / 32 * 32 || (done == 0 && level < MEMOPT_SIMD_AVX2), length);
                 for (k = 0; k < 3; ++k) {
                     const uint16_t end = in_place ? x[k][done] : 0xEEEE;
@@ -345,14 +351,10 @@ static void rows_words(int op, int kind, int tos) {
             }
 }
 static void rows_words_all(void) {
-    static const int kinds[3] = { MEMOPT_ACTIVATION_RELU, MEMOPT_ACTIVATION_GELU, MEMOPT_ACTIVATION_SILU }; int k;
-    for (k = 0; k < 3; ++k) {
-        rows_words(MEMOPT_I_WORDS_ACT, kinds[k], 1);
-        rows_words(MEMOPT_I_WORDS_ACT_GRAD, kinds[k], 2);
-    }
-    rows_words(MEMOPT_I_WORDS_ADD, 0, 1);
-    rows_words(MEMOPT_I_WORDS_SWIGLU, 0, 1);
-    rows_words(MEMOPT_I_WORDS_SWIGLU_GRAD, 0, 3);
+    static const memopt_i_step codes[] = { MEMOPT_I_STEP_RELU, MEMOPT_I_STEP_GELU, MEMOPT_I_STEP_SILU, MEMOPT_I_STEP_RELU_GRADIENT,
+        MEMOPT_I_STEP_GELU_GRADIENT, MEMOPT_I_STEP_SILU_GRADIENT, MEMOPT_I_STEP_ADD, MEMOPT_I_STEP_SWIGLU, MEMOPT_I_STEP_SWIGLU_GRADIENT };
+    size_t k;
+    for (k = 0; k < sizeof codes / sizeof *codes; ++k) rows_words(codes[k], memopt_i_step_results(codes[k]));
 }
 /* 4096 inputs, whose bits are `step` apart */
 static void rows_activations_of(uint32_t first, uint32_t step) {

@@ -27842,6 +27842,9 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               second, which compilers exchange; and x86 and ARM make new ones of different signs. One NaN for all would
               take two more instructions at every store of every operator, and not hold for a gemm of the caller's.
    Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
+   Steps      An operation on elements stands once, in R(step_value): activations, SwiGLU, dropout, sums, with their
+              gradients, for operators and for passes from a text. What differs is the form in which operands lie and
+              the result goes, which a loop looks at once for 32 elements.
    Cost       One pass, at the cache's speed but for exp and activations. From bf16 to bf16, where no element needs its
               neighbours, registers are taken apart and joined without moving a lane. With AVX2 (Zen 3) this, and the
               exponentials of a piece before the rest, took SiLU of bf16 from 10.7 to 7.9 ticks for 8 elements in the
@@ -33052,26 +33055,32 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 }
 
 /* @section fused : layer row_kernels operator number random base api_fused
-   A text becomes a short list of operations, and those run over a row up to 1024 elements at a time.
+   A text becomes a short list of operations, and those run over a row up to 768 elements at a time.
    Problem    Elementwise work is bound by memory. Each operator that stands alone reads and writes all of it, and no
               library knows all chains of them. A compiler at run time would; so does a list of operations, if what
               stands between two of them stays in the first-level cache.
    Idea       The text is parsed once a call, by recursive descent, straight into operations on slots: pieces of a row
               on the worker's stack. An operand is a slot, a number, or an array itself: what has 16 bits is widened in
               a register by the operation that reads it, and float32 results are computed in their place.
-   Definition One operation on one element is a function of `vec` or of `row_kernels`; which operations, and in which
-              order, the text says. So the bits are those of a loop over the elements in plain C, with fmaf for products
-              in sums, and of the operators that this file has for the same.
+   Pairs      Where all arrays are bf16, elements are in the order of R(pairs_read) from the first read to the last
+              write, in slots and in dropout's masks too, and results are rounded where they are computed. The 16 lanes
+              of a row's sum are then in another order, and are put right at its end. With AVX-512, where widening in
+              order is one instruction, and with other types, elements stay in order.
+   Definition One operation on one element is R(step_value) of `row_kernels`, that of the operators; which operations,
+              and in which order, the text says. So the bits are those of a loop over the elements in plain C, with fmaf
+              for products in sums, and of the operators that this file has for the same.
    Products   are not emitted when they are parsed, but when they are used: a sum takes them into its multiply-add.
               dropout() likewise.
    Rows       are dealt out whole where a row is summed. Where no array is shared by rows, all of them are one long row.
    Invariant  A slot is written by one operation and read by one, or else it has a name of the text and stays. Pieces
-              begin at multiples of 16 of a row.
-   Trap       The processor fetches ahead by itself. Asking for the next pieces as well took a quarter longer.
+              begin at multiples of 32 of a row; what is left of it is copied to where 32 can be worked on.
+   Trap       Asking for the next pieces at once took a quarter longer. While an exponential is worked out, which leaves
+              memory idle, a line of two arrays' next pieces is asked for with each 32 elements.
    Cost       An operation on 16 elements is a load for each operand, a store, and itself. The chain of `api_fused` is
               0.8 ns an element of bf16 on one core with AVX-512 (Zen 4), more than half of it for GELU; its text takes
               0.5 us. Chains without such a function run at the speed of a copy. Long results of bf16 are stored past
-              the cache. Stack: 31 KiB of a worker. */
+              the cache. With AVX2 (Zen 3) the chain is arithmetic: 17 ticks for 8 elements in the cache, 8 of them
+              GELU, where a copy of its bytes takes 10 from memory. Stack: 31 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 enum { MEMOPT_I_FUSED_PIECE = 768, MEMOPT_I_FUSED_SLOTS = 6 };

@@ -33109,13 +33109,13 @@ typedef struct memopt_i_fused_program {
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* Where element i of 16 lies in a slot whose elements are in the order of R(pairs_read), for widths that have it */
-static size_t V(fused_place)(size_t i) {
-    const size_t odd = V(paired) ? i % 2 * V(width) : 0;
+static unsigned V(fused_place)(unsigned i) {
+    const unsigned odd = V(paired) ? i % 2 * V(width) : 0;
     return V(paired) ? i / (2 * V(width)) * 2 * V(width) + i % (2 * V(width)) / 2 + odd : i;
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(size_t, fused_place, (size_t i))
+MEMOPT_I_WIDTHS(unsigned, fused_place, (unsigned i))
 
 /* ---- the text ---- */
 /* What has been parsed: an operand, a product of two that nobody has taken yet, or a dropout of one. */
@@ -33559,6 +33559,7 @@ typedef struct memopt_i_fused {
     int      level, stream;
     int      paired; /* elements in registers and slots are in the order of pairs, see R(pairs_read) */
     unsigned twins[MEMOPT_FUSED_ARRAYS]; /* the first array that is the same memory */
+    unsigned places[16]; /* where element i of 16 lies in a slot */
     memopt_i_fused_program program;
     memopt_fused_array resolved[MEMOPT_FUSED_ARRAYS]; /* the arrays with their strides */
 } memopt_i_fused;
@@ -33718,8 +33719,7 @@ static void memopt_i_fused_reduce_slot(const memopt_i_fused *t, memopt_i_fused_r
     size_t i;
 
     for (i = n; t->paired && i < 32; ++i)
-        slot[i / 16 * 16 + MEMOPT_I_DISPATCH(t->level, fused_place, (i % 16))] =
-            is_sum ? 0.0f : memopt_i_bits_float(0xff800000u);
+        slot[i / 16 * 16 + t->places[i % 16]] = is_sum ? 0.0f : memopt_i_bits_float(0xff800000u);
     if (t->paired) n = memopt_i_max(n, 32);
     if (is_sum) memopt_i_row_sum(t->level, m->sums[s->to], slot, n);
     else m->sums[s->to][0] = memopt_i_row_max(t->level, m->sums[s->to][0], slot, n);
@@ -33763,7 +33763,7 @@ static float memopt_i_fused_total(const memopt_i_fused *t, const float *sums) {
     float lanes[16];
     size_t i;
 
-    for (i = 0; i < 16; ++i) lanes[i] = sums[t->paired ? MEMOPT_I_DISPATCH(t->level, fused_place, (i)) : i];
+    for (i = 0; i < 16; ++i) lanes[i] = sums[t->places[i]];
     return memopt_i_row_total(lanes);
 }
 
@@ -33970,6 +33970,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     t.level = o.level;
     memopt_i_fused_cut(&t);
     t.paired = memopt_i_fused_is_paired(&t);
+    for (k = 0; k < 16; ++k) t.places[k] = t.paired ? MEMOPT_I_DISPATCH(t.level, fused_place, (k)) : k;
     for (k = 0; k < t.array_count; ++k) t.twins[k] = memopt_i_fused_twin(t.arrays, k);
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.rows, t.row_step)
                           * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);

@@ -285,7 +285,10 @@ static void fused_rows_of(memopt_type type, memopt_type to, size_t rows, size_t 
     const memopt_threads threads = test_level(level); void *x = fused_alloc(rows * columns * 4); memopt_fused_array a[6]; memopt_fused f;
     unsigned char sum[400], max[400], twice[400], place[4]; float y[4000]; size_t i, j, k;
     const memopt_type own = type == MEMOPT_TYPE_BF16 ? type : MEMOPT_TYPE_F32; /* of y: twice a bf16 is one */
-    fused_fill(type, x, rows * columns, columns, hard); memset(sum, 0x5a, 400); memset(max, 0x5a, 400); memset(twice, 0x5a, 400);
+    fused_fill(type, x, rows * columns, columns, hard);
+    for (i = 0; i < rows * columns && !hard && type != MEMOPT_TYPE_F16; ++i) /* of many sizes, so that the order of a sum is seen */
+        (void)fused_put(type, x, i, fused_get(type, x, i) * (float)((uint32_t)1 << i * 7 % 31));
+    memset(sum, 0x5a, 400); memset(max, 0x5a, 400); memset(twice, 0x5a, 400);
     a[0] = fused_array("x", type, MEMOPT_FUSED_EACH, x, NULL); a[1] = fused_array("sum", to, MEMOPT_FUSED_COLUMN, NULL, sum);
     a[2] = fused_array("max", to, MEMOPT_FUSED_COLUMN, NULL, max); a[3] = fused_array("twice", to, MEMOPT_FUSED_COLUMN, NULL, twice);
     a[4] = fused_array("y", own, MEMOPT_FUSED_EACH, NULL, y);
@@ -316,7 +319,7 @@ static void fused_rows(void) {
     static const size_t columns[] = { 1, 16, 31, 1024, 1025, 1000, 0 }; size_t i, t; int level;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
         for (i = 0; i < 7; ++i)
-            for (t = 0; t < 9; ++t) fused_rows_of(fused_types[t % 3], fused_types[t / 3], columns[i] > 500 ? 3 : 20, columns[i], t % 2, level);
+            for (t = 0; t < 18; ++t) fused_rows_of(fused_types[t % 3], fused_types[t / 3 % 3], columns[i] > 500 ? 3 : 20, columns[i], t / 9 == 1, level);
 }
 
 /* ---- the same memory twice, and side by side ---- */

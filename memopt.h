@@ -28505,7 +28505,7 @@ MEMOPT_I_INLINE_FN void V(step_exps)(memopt_i_step code, const memopt_i_work *w,
 /* `code` is a constant wherever this is called. */
 MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *work, size_t n) {
     const memopt_i_work w = *work; /* in registers: a store may be one to *work */
-    const size_t whole = n / 32 * 32;
+    const size_t whole = n / 32 * 32, group = (size_t)V(step_group) * V(row);
     float e[256];
     size_t at, count;
     size_t i = 0;
@@ -28519,8 +28519,7 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *wo
         }
     }
     i = memopt_i_step_has_exp(code) ? whole : 0;
-    for (; V(step_group) > 2 && i + V(step_group) * V(row) <= n; i += V(step_group) * V(row))
-        R(step_do)(code, &w, e, i, V(step_group));
+    for (; group > 32 && i + group <= n; i += group) R(step_do)(code, &w, e, i, V(step_group));
     for (; i < whole; i += 32) R(step_do)(code, &w, e, i, 2);
     for (; i < n; i += V(row)) R(step_rest)(code, &w, i, n - i < V(row) ? n - i : (size_t)V(row));
 }

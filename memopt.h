@@ -31718,6 +31718,7 @@ static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_swiglu *t = (const memopt_i_swiglu *)task;
     const size_t width = t->x.width;
     const size_t step = memopt_i_layer_rows(width);
+    const size_t piece = (t->x.type == MEMOPT_TYPE_BF16 ? 2 : 1) * (size_t)MEMOPT_I_LAYER_PIECE;
     size_t row = chunk * step;
     size_t at, n, done;
     const size_t end = row + memopt_i_min(step, t->x.rows - row);
@@ -31725,9 +31726,10 @@ static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     (void)worker;
     for (; row < end; ++row)
         for (at = 0; at < width; at += n) {
-            n = memopt_i_min(MEMOPT_I_LAYER_PIECE, width - at);
+            n = memopt_i_min(piece, width - at);
             memopt_i_swiglu_ahead(t, row, at, n);
             done = memopt_i_swiglu_words(t, row * 2 * width + at, row * width + at, n);
+            if (!done) n = memopt_i_min(MEMOPT_I_LAYER_PIECE, n); /* floats on the stack */
             if (done < n) memopt_i_swiglu_piece(t, row, at + done, n - done);
         }
     memopt_i_wide_end(t->level);

@@ -15361,8 +15361,7 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               KiB ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
               levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
-              five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or
-              one too high.
+              five times slower or more, in such blocks only. V(encode_unsure) must get codes that are right or one off.
    Four bits  For the first moment alone (blocks of 128, the second moment as 8 bits of its root) they were measured,
               as the relative error of Adam's update after 600 steps, one gradient of a block `ratio` times the
               others:
@@ -15549,21 +15548,6 @@ static float memopt_i_float_at(const void *floats, size_t i) {
 }
 #endif
 
-/* For the wide paths: codes that are exact, or one too high; the bits of `unsure` tell which to compare exactly. */
-#if defined(MEMOPT_I_X86)
-static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
-                                                     float inverse, uint64_t unsure) {
-    for (; unsure; unsure &= unsure - 1) {
-        const unsigned i = memopt_i_low_bit(unsure);
-        const unsigned code = codes[i];
-        const float value = is_bf16 ? memopt_from_bf16(memopt_i_word_at(x, i)) : memopt_i_float_at(x, i);
-        const float y = memopt_i_times(value, inverse);
-        const unsigned below = code ? code - 1 : 0; /* the choice without a branch: it goes either way */
-        codes[i] = (uint8_t)(below + (unsigned)memopt_i_map_above(map, (double)y, below));
-    }
-}
-#endif
-
 #if defined(MEMOPT_I_X86)
 /* Each octave from 2^-31 to 1 lies in one piece of a map, or in two, with a junction: below the first level (none), the
    decades 0 to 6, and the last level (one). A piece is a line, index = slope * |y| + offset, up to its last index;
@@ -15632,22 +15616,37 @@ static const uint32_t memopt_i_unsigned_junctions[32] = { MEMOPT_I_UNSIGNED_OCTA
 static const float    memopt_i_unsigned_lines[3][32]  = { { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_SLOPE) },
     { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_LAST) } };
 
-#define MEMOPT_I_PIECES(X) X(0, 0) X(1, 0) X(2, 0) X(3, 0) X(4, 0) X(5, 0) X(6, 0) X(one, 0)
+/* For AVX2. A piece is a line to where in its decade y lies, from 1 to 2, in units of 2^-23 and a few units too high. Up
+   to the first level the signed map's has another slope. y comes as 2^-64 times itself, with which the upper 16 bits of what is below 2 are a key (without sign and highest bit). */
+#define MEMOPT_I_PIECE_SCALE     5.42101086242752217e-20f /* 2^-64 */
+#define MEMOPT_I_PIECE_LEAST     4.33680868994201773e-19f /* 2^-61: of smaller inverses the scaled one is no normal float */
+#define MEMOPT_I_PIECE_UNIT      8388608
+#define MEMOPT_I_PIECE_LAST      (float)(MEMOPT_I_PIECE_UNIT * (2 - 1 / 256.0))
+#define MEMOPT_I_PIECE_SLOPE(x)  (float)(MEMOPT_I_PIECE_UNIT * (x) / (double)MEMOPT_I_PIECE_SCALE)
+#define MEMOPT_I_PIECE_OFFSET(x) (float)(MEMOPT_I_PIECE_UNIT * (x) + 3.5)
+#define MEMOPT_I_PIECE_TABLE(first, one) { MEMOPT_I_PIECE_SLOPE(first), MEMOPT_I_PIECE_SLOPE(1e5 / 0.9), \
+    MEMOPT_I_PIECE_SLOPE(1e4 / 0.9), MEMOPT_I_PIECE_SLOPE(1e3 / 0.9), MEMOPT_I_PIECE_SLOPE(1e2 / 0.9), \
+    MEMOPT_I_PIECE_SLOPE(10 / 0.9), MEMOPT_I_PIECE_SLOPE(1 / 0.9), MEMOPT_I_PIECE_SLOPE(1 / 9.0 + (one)) }
 
-static const float    memopt_i_signed_pieces[3][8]    = { { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_SLOPE) },
-    { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_OFFSET) }, { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_LAST) } };
-static const float    memopt_i_unsigned_pieces[3][8]  = { { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_SLOPE) },
-    { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_LAST) } };
+static const float memopt_i_piece_slopes[2][8] = {
+    MEMOPT_I_PIECE_TABLE(1 / (9 * 2.7500001920088835e-7), 1 / 256.0),
+    MEMOPT_I_PIECE_TABLE(1e6 / 0.9, 1 / 1024.0) };
 
-/* the junctions below pieces 1 to 6 and one, then that below piece 0 */
-static const uint32_t memopt_i_piece_junctions[2][8]  = {
-    { 0x6bfe0703, 0x6ee68a0b, 0x7200e6b1, 0x7523a29d, 0x785a1cac, 0x7ba51eb9, 0x7efe3333, 0x6927476e },
-    { 0x35c29d9e, 0x374d8558, 0x38e94ee3, 0x3a8a71de, 0x3c2872b0, 0x3dcfae14, 0x3f7f8ccd, 0x342e7baa } };
+/* 20 times a key less FIRST counts steps of 65,536, each with one junction in it: the key below is that of its float. */
+#define MEMOPT_I_KEY_FIRST 42608
+#define MEMOPT_I_KEY_STEP  20
+#define MEMOPT_I_KEY_TWO   (0xffff - MEMOPT_I_KEY_FIRST)
+#define MEMOPT_I_SIGNED_KEYS(X)   X(2440) X(5418) X(8595) X(11806) X(15096) X(18468) X(21896)
+#define MEMOPT_I_UNSIGNED_KEYS(X) X(1956) X(5116) X(8410) X(11747) X(15059) X(18445) X(21900)
 
 #define MEMOPT_I_BYTE_0(u) (uint8_t)((u) & 0xff),
 #define MEMOPT_I_BYTE_1(u) (uint8_t)((u) >> 8 & 0xff),
 #define MEMOPT_I_BYTE_2(u) (uint8_t)((u) >> 16 & 0xff),
 #define MEMOPT_I_BYTE_3(u) (uint8_t)((u) >> 24),
+
+static const uint8_t memopt_i_piece_keys[2][2][16] = { /* by map; lower bytes, upper bytes */
+    { { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_BYTE_0) 0 }, { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_BYTE_1) 0 } },
+    { { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_BYTE_0) 0 }, { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_BYTE_1) 0 } } };
 
 static const uint8_t memopt_i_signed_planes[4][128] = {
     { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_1) },
@@ -15718,6 +15717,21 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n, in
 }
 
 #  if MEMOPT_I_WIDTH >= 8
+/* For codes that are exact, or one off; the bits of `unsure` tell which to compare exactly. Both choices without a
+   branch: they go either way. Compiled for each width, as code for SSE costs 300 cycles between two of AVX. */
+V_FN MEMOPT_I_FLATTEN void V(encode_unsure)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
+                                            float inverse, uint64_t unsure) {
+    for (; unsure; unsure &= unsure - 1) {
+        const unsigned i = memopt_i_low_bit(unsure);
+        const float value = is_bf16 ? memopt_from_bf16(memopt_i_word_at(x, i)) : memopt_i_float_at(x, i);
+        const float y = memopt_i_times(value, inverse);
+        unsigned code = codes[i] ? codes[i] - 1u : 0;
+
+        code += (unsigned)(code < 254 && memopt_i_map_above(map, (double)y, code));
+        codes[i] = (uint8_t)(code + (unsigned)memopt_i_map_above(map, (double)y, code));
+    }
+}
+
 /* 4 * V(width) elements from i on: where they are, or copied and filled with zeros where fewer are left. */
 V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_from)(const void *x, int is_bf16, size_t i, size_t n,
                                                       unsigned char *rest) {
@@ -15825,7 +15839,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
         k3 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[3]), fraction);
         _mm512_storeu_si512(to, V(pack)(v));
         if (MEMOPT_I_UNLIKELY(!_kortestz_mask16_u8(_kor_mask16(k0, k1), _kor_mask16(k2, k3))))
-            memopt_i_encode_unsure(map, to, from, is_bf16, inverse,
+            V(encode_unsure)(map, to, from, is_bf16, inverse,
                                    (uint64_t)k0 | (uint64_t)k1 << 16 | (uint64_t)k2 << 32 | (uint64_t)k3 << 48);
         if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
     }
@@ -15974,7 +15988,7 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
     else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, 0);
 }
 #  elif MEMOPT_I_WIDTH == 8
-/* Pieces are found by halving, and levels are gathered. */
+/* Levels are gathered. */
 V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
     const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n);
     size_t i;
@@ -15990,93 +16004,169 @@ V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
 }
 
 typedef struct V(lines_table) {
-    __m256i junctions, next, first;
-    __m256 slopes, offsets, lasts;
+    __m256i keys[2];
+    __m256  slopes;
 } V(lines_table);
 
 V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_quant_map map) {
-    const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_QUANT_UNSIGNED];
-    const float (*lines)[8] = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_unsigned_pieces : memopt_i_signed_pieces;
-
+    const int m = map == MEMOPT_QUANT_UNSIGNED;
     V(lines_table) t;
-    t.junctions = _mm256_loadu_si256((const __m256i *)(const void *)junctions);
-    t.next = _mm256_permutevar8x32_epi32(t.junctions, _mm256_set_epi32(0, 7, 6, 5, 4, 3, 2, 1));
-    t.first = _mm256_set1_epi32((int)junctions[7]);
-    t.slopes = _mm256_loadu_ps(lines[0]);
-    t.offsets = _mm256_loadu_ps(lines[1]);
-    t.lasts = _mm256_loadu_ps(lines[2]);
+    int i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i)
+        t.keys[i] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)memopt_i_piece_keys[m][i]));
+    t.slopes = _mm256_loadu_ps(memopt_i_piece_slopes[m]);
     return t;
 }
 
-/* As with AVX-512; the piece is found by halving, as eight of them fit a register. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(place)(memopt_quant_map map, const V(lines_table) *t, __m256 y) {
-    const __m256 tiny = _mm256_set1_ps(4.656612873077393e-10f);
-    const __m256 sign = _mm256_and_ps(y, _mm256_set1_ps(-0.0f));
-    __m256i key, piece;
-    __m256 v;
-    __m256 none = _mm256_setzero_ps();
+/* The pieces of 32, two in each lane: a step of keys holds one junction, so the piece is the step or the one after. Sets
+   all bits of `unsure` where a key is that of a junction, so that either may be right, and raises *largest. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pieces)(const V(lines_table) *t, const __m256 *y, __m256i *pieces,
+                                              __m256i *unsure, __m256i *largest) {
+    __m256i key[2], step[2], junction[2], both, low, high;
+    size_t i;
 
-    if (map == MEMOPT_QUANT_UNSIGNED) y = _mm256_min_ps(_mm256_max_ps(y, tiny), _mm256_set1_ps(1.5f));
-    else y = _mm256_min_ps(_mm256_max_ps(_mm256_xor_ps(y, sign), tiny),
-                           _mm256_blendv_ps(_mm256_set1_ps(1.5f), _mm256_set1_ps(0.9921875f), sign));
-    if (map == MEMOPT_QUANT_LINEAR) v = _mm256_min_ps(_mm256_mul_ps(y, _mm256_set1_ps(128)), _mm256_set1_ps(127.9f));
-    else {
-        key = _mm256_castps_si256(y);
-        if (map == MEMOPT_QUANT_SIGNED)
-            key = _mm256_or_si256(_mm256_add_epi32(key, key), _mm256_srli_epi32(_mm256_castps_si256(sign), 31));
-        piece = _mm256_and_si256(_mm256_set1_epi32(4),
-                    _mm256_cmpgt_epi32(key, _mm256_permute4x64_epi64(_mm256_shuffle_epi32(t->junctions, 0xff), 0)));
-        piece = _mm256_add_epi32(piece, _mm256_and_si256(_mm256_set1_epi32(2),
-                    _mm256_cmpgt_epi32(key, _mm256_permutevar8x32_epi32(t->next, piece))));
-        piece = _mm256_sub_epi32(piece, _mm256_cmpgt_epi32(key, _mm256_permutevar8x32_epi32(t->junctions, piece)));
-        v = _mm256_fmadd_ps(y, _mm256_permutevar8x32_ps(t->slopes, piece), _mm256_permutevar8x32_ps(t->offsets, piece));
-        v = _mm256_min_ps(v, _mm256_permutevar8x32_ps(t->lasts, piece));
-        none = _mm256_castsi256_ps(_mm256_cmpgt_epi32(key, t->first)); /* all bits: not below the first level */
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i) {
+        key[i] = _mm256_packus_epi32(_mm256_srli_epi32(_mm256_castps_si256(y[2 * i]), 13),
+                                     _mm256_srli_epi32(_mm256_castps_si256(y[2 * i + 1]), 13));
+        key[i] = _mm256_subs_epu16(key[i], _mm256_set1_epi16((short)MEMOPT_I_KEY_FIRST));
+        *largest = _mm256_max_epi16(*largest, key[i]);
+        step[i] = _mm256_mulhi_epu16(key[i], _mm256_set1_epi16(MEMOPT_I_KEY_STEP));
     }
-    if (map == MEMOPT_QUANT_UNSIGNED) return _mm256_blendv_ps(_mm256_set1_ps(256.5f), v, none);
-    if (map == MEMOPT_QUANT_SIGNED) v = _mm256_and_ps(v, none);
-    return _mm256_add_ps(_mm256_xor_ps(v, sign), _mm256_set1_ps((float)(383.5 + MEMOPT_I_UNSURE)));
+    both = _mm256_packus_epi16(step[0], step[1]);
+    low = _mm256_shuffle_epi8(t->keys[0], both);
+    high = _mm256_shuffle_epi8(t->keys[1], both);
+    junction[0] = _mm256_unpacklo_epi8(low, high);
+    junction[1] = _mm256_unpackhi_epi8(low, high);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i) {
+        pieces[i] = _mm256_sub_epi16(step[i], _mm256_cmpgt_epi16(key[i], junction[i]));
+        unsure[i] = _mm256_cmpeq_epi16(key[i], junction[i]);
+    }
+    return _mm256_or_si256(unsure[0], unsure[1]);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(__m256 a, __m256 b, __m256 c, __m256 d) {
-    const __m256i low = _mm256_set1_epi32(255);
-    const __m256i ab = _mm256_packus_epi32(_mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(a), 15)),
-                                           _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(b), 15)));
-    const __m256i cd = _mm256_packus_epi32(_mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(c), 15)),
-                                           _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(d), 15)));
+/* The index of |y| from bit 23 on (unsigned: 22), below it where in its interval y lies. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(index)(const V(lines_table) *t, __m256 y, __m256i piece) {
+    const __m256 part = _mm256_min_ps(_mm256_fmadd_ps(y, _mm256_permutevar8x32_ps(t->slopes, piece),
+                                                      _mm256_set1_ps(MEMOPT_I_PIECE_OFFSET(8 / 9.0))),
+                                      _mm256_set1_ps(MEMOPT_I_PIECE_LAST));
 
-    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+    return _mm256_sllv_epi32(_mm256_cvttps_epi32(part), piece);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE unsigned V(near)(__m256 v) { /* a bit for each that is too near a boundary */
-    const __m256i fraction = _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7ff8));
-    return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(fraction, _mm256_setzero_si256())));
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(linear_index)(__m256 y) {
+    const __m256 index = _mm256_fmadd_ps(_mm256_max_ps(y, _mm256_setzero_ps()), /* NaN: the second */
+                                         _mm256_set1_ps(MEMOPT_I_PIECE_SLOPE(128.0)),
+                                         _mm256_set1_ps(0.5f * MEMOPT_I_PIECE_UNIT + 1024));
+    return _mm256_cvttps_epi32(_mm256_min_ps(index, _mm256_set1_ps(128.5f * MEMOPT_I_PIECE_UNIT)));
 }
 
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(quant_y)(memopt_quant_map map, __m256 x, __m256 scale) {
+    const __m256 y = _mm256_mul_ps(x, scale);
+
+    if (map == MEMOPT_QUANT_UNSIGNED) /* 0 of what is nearer to 0 than to the first level, and of NaN */
+        return _mm256_and_ps(y, _mm256_cmp_ps(y, _mm256_set1_ps(MEMOPT_I_PIECE_SCALE * 1.6250001522166713e-7f), _CMP_GT_OQ));
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(bytes)(const __m256i *words) { /* in order, of such as V(words) makes */
+    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]),
+                                       _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+}
+
+/* Indices to codes. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const void *x, int is_bf16) {
+    const __m256i zero = _mm256_set1_epi8(127);
+    __m256i words[2], sign[4], magnitude;
+    int i;
+
+    if (map == MEMOPT_QUANT_UNSIGNED) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 2; ++i)
+            words[i] = _mm256_sub_epi16(_mm256_packus_epi32(_mm256_srli_epi32(index[2 * i], 22),
+                                                            _mm256_srli_epi32(index[2 * i + 1], 22)),
+                                        _mm256_set1_epi16(1));
+        return V(bytes)(words);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i)
+        words[i] = _mm256_packus_epi32(_mm256_srli_epi32(index[2 * i], 23), _mm256_srli_epi32(index[2 * i + 1], 23));
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) sign[i] = V(bits)(V(quant_load)(x, is_bf16, 8 * (size_t)i));
+    sign[0] = _mm256_packs_epi16(_mm256_packs_epi32(sign[0], sign[1]), _mm256_packs_epi32(sign[2], sign[3]));
+    magnitude = _mm256_packus_epi16(words[0], words[1]);
+    magnitude = _mm256_blendv_epi8(_mm256_adds_epu8(zero, magnitude), _mm256_subs_epu8(zero, magnitude), sign[0]);
+    return _mm256_permutevar8x32_epi32(magnitude, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+}
+
+/* 32 codes. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines_table) *t, uint8_t *codes,
+                                             const void *x, int is_bf16, float inverse, __m256 scale,
+                                             __m256i *largest) {
+    /* where a line's value is too near an integer to be trusted */
+    const __m256i near = _mm256_set1_epi32(map == MEMOPT_QUANT_UNSIGNED ? 0x3ffe00
+                                           : map == MEMOPT_QUANT_LINEAR ? 0x7ff800 : 0x7ffe00);
+    const __m256i zero = _mm256_setzero_si256();
+    __m256 y[4];
+    __m256i piece[2], unsure[2], index[4], close[4], any = zero;
+    uint32_t bits = 0;
+    size_t i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) y[i] = V(quant_y)(map, V(quant_load)(x, is_bf16, 8 * i), scale);
+    unsure[0] = unsure[1] = zero;
+    if (map == MEMOPT_QUANT_LINEAR) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) index[i] = V(linear_index)(y[i]);
+    } else {
+        any = V(pieces)(t, y, piece, unsure, largest);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; i += 2) {
+            index[i] = V(index)(t, y[i], _mm256_unpacklo_epi16(piece[i / 2], zero));
+            index[i + 1] = V(index)(t, y[i + 1], _mm256_unpackhi_epi16(piece[i / 2], zero));
+        }
+    }
+    _mm256_storeu_si256((__m256i *)(void *)codes, V(pack)(map, index, x, is_bf16));
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) close[i] = _mm256_and_si256(index[i], near);
+    any = _mm256_or_si256(any, _mm256_cmpeq_epi32(zero, _mm256_min_epu32(_mm256_min_epu32(close[0], close[1]),
+                                                                         _mm256_min_epu32(close[2], close[3]))));
+    if (MEMOPT_I_LIKELY(_mm256_testz_si256(any, any))) return;
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) {
+        const __m256i junction = i % 2 ? _mm256_unpackhi_epi16(zero, unsure[i / 2]) : _mm256_unpacklo_epi16(zero, unsure[i / 2]);
+
+        bits |= V(sign_bits)(V(floats_of)(_mm256_or_si256(junction, _mm256_cmpeq_epi32(zero, close[i])))) << (8 * i);
+    }
+    V(encode_unsure)(map, codes, x, is_bf16, inverse, bits);
+}
+
+/* Left to the definition: what is not finite, or from 2 up, and blocks of very large numbers. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
                                                size_t n, float inverse) {
     const V(lines_table) t = V(lines)(map);
-    const __m256 scale = _mm256_set1_ps(inverse);
+    const __m256 scale = _mm256_set1_ps(MEMOPT_I_PIECE_SCALE * inverse);
+    const size_t bytes = is_bf16 ? 2 : 4;
+    __m256i largest = _mm256_setzero_si256();
     unsigned char rest[128];
     uint8_t rest_codes[32];
     size_t i;
-    uint32_t unsure;
 
-    for (i = 0; i < n; i += 32) {
-        const void *from = V(quant_from)(x, is_bf16, i, n, rest);
-        uint8_t *to = n - i < 32 ? rest_codes : codes + i;
-        __m256 a, b, c, d;
-
-        a = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 0), scale));
-        b = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 8), scale));
-        c = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 16), scale));
-        d = V(place)(map, &t, _mm256_mul_ps(V(quant_load)(from, is_bf16, 24), scale));
-        _mm256_storeu_si256((__m256i *)(void *)to, V(pack)(a, b, c, d));
-        unsure = V(near)(a) | V(near)(b) << 8 | V(near)(c) << 16
-               | V(near)(d) << 24;
-        if (MEMOPT_I_UNLIKELY(unsure)) memopt_i_encode_unsure(map, to, from, is_bf16, inverse, unsure);
-        if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
+    for (i = 0; n - i >= 32; i += 32)
+        V(encode32)(map, &t, codes + i, (const unsigned char *)x + i * bytes, is_bf16, inverse, scale, &largest);
+    if (i < n) {
+        V(encode32)(map, &t, rest_codes, V(quant_from)(x, is_bf16, i, n, rest), is_bf16, inverse, scale, &largest);
+        memcpy(codes + i, rest_codes, n - i);
     }
+    largest = _mm256_cmpgt_epi16(largest, _mm256_set1_epi16(MEMOPT_I_KEY_TWO - 1));
+    if (MEMOPT_I_LIKELY(_mm256_testz_si256(largest, largest) && (inverse >= MEMOPT_I_PIECE_LEAST || !(inverse > 0))))
+        return;
+    V(end)();
+    if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
+    else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_quant_map map, const uint8_t *codes) {

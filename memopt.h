@@ -15351,7 +15351,10 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               registers; 64 codes are gathered by multishifts. Decoding looks up one byte of each level at a time, as
               vpermb finds 64 bytes in 64 for one operation: 8 lookups (unsigned 16) and 8 interleavings make 64
               floats, no gather.
-              AVX2: the piece is found by halving; decoding gathers. Elsewhere, NEON too, the scalar code runs.
+              AVX2: a lookup across 128 bits costs three of those within, so there is one, of the slope. The piece is
+              found by 16 bits of y: their multiple is a step, whose junction is looked up in bytes. The line gives
+              where y lies in its decade, and a shift by the decade's number makes it the index. Decoding gathers.
+              Elsewhere, NEON too, the scalar code runs.
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
@@ -15616,10 +15619,12 @@ static const uint32_t memopt_i_unsigned_junctions[32] = { MEMOPT_I_UNSIGNED_OCTA
 static const float    memopt_i_unsigned_lines[3][32]  = { { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_SLOPE) },
     { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_LAST) } };
 
-/* For AVX2. A piece is a line to where in its decade y lies, from 1 to 2, in units of 2^-23 and a few units too high. Up
-   to the first level the signed map's has another slope. y comes as 2^-64 times itself, with which the upper 16 bits of what is below 2 are a key (without sign and highest bit). */
+/* For AVX2. A piece is a line that says where in its decade y lies, from 1 to 2, in units of 2^-23 and a few units too
+   high. The first decade's of the signed map is steeper, so that it reaches 1 at the boundary of the first level. y
+   comes multiplied by 2^-64: then bits 13 to 28 are all of a float below 2, and the key of its piece. */
 #define MEMOPT_I_PIECE_SCALE     5.42101086242752217e-20f /* 2^-64 */
-#define MEMOPT_I_PIECE_LEAST     4.33680868994201773e-19f /* 2^-61: of smaller inverses the scaled one is no normal float */
+#define MEMOPT_I_PIECE_LEAST     4.33680868994201773e-19f /* 2^-61: smaller inverses, scaled, are no normal floats */
+#define MEMOPT_I_PIECE_FIRST     (MEMOPT_I_PIECE_SCALE * 1.6250001522166713e-7f) /* unsigned: from here on not 0 */
 #define MEMOPT_I_PIECE_UNIT      8388608
 #define MEMOPT_I_PIECE_LAST      (float)(MEMOPT_I_PIECE_UNIT * (2 - 1 / 256.0))
 #define MEMOPT_I_PIECE_SLOPE(x)  (float)(MEMOPT_I_PIECE_UNIT * (x) / (double)MEMOPT_I_PIECE_SCALE)
@@ -15632,7 +15637,7 @@ static const float memopt_i_piece_slopes[2][8] = {
     MEMOPT_I_PIECE_TABLE(1 / (9 * 2.7500001920088835e-7), 1 / 256.0),
     MEMOPT_I_PIECE_TABLE(1e6 / 0.9, 1 / 1024.0) };
 
-/* 20 times a key less FIRST counts steps of 65,536, each with one junction in it: the key below is that of its float. */
+/* 20 times a key less FIRST counts steps of 65,536 with one junction in each: these are the keys of the junctions. */
 #define MEMOPT_I_KEY_FIRST 42608
 #define MEMOPT_I_KEY_STEP  20
 #define MEMOPT_I_KEY_TWO   (0xffff - MEMOPT_I_KEY_FIRST)
@@ -16014,14 +16019,16 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_quant_map map) {
     int i;
 
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 2; ++i)
-        t.keys[i] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)memopt_i_piece_keys[m][i]));
+    for (i = 0; i < 2; ++i) {
+        const void *keys = memopt_i_piece_keys[m][i];
+        t.keys[i] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)keys));
+    }
     t.slopes = _mm256_loadu_ps(memopt_i_piece_slopes[m]);
     return t;
 }
 
-/* The pieces of 32, two in each lane: a step of keys holds one junction, so the piece is the step or the one after. Sets
-   all bits of `unsure` where a key is that of a junction, so that either may be right, and raises *largest. */
+/* The pieces of 32, as words. A step of keys holds one junction, so the piece is the step or the one after. Where a key
+   is that of a junction either may be right: then all bits of `unsure` are set. Raises *largest. */
 V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pieces)(const V(lines_table) *t, const __m256 *y, __m256i *pieces,
                                               __m256i *unsure, __m256i *largest) {
     __m256i key[2], step[2], junction[2], both, low, high;
@@ -16068,38 +16075,31 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(quant_y)(memopt_quant_map map, __m256 x, __
     const __m256 y = _mm256_mul_ps(x, scale);
 
     if (map == MEMOPT_QUANT_UNSIGNED) /* 0 of what is nearer to 0 than to the first level, and of NaN */
-        return _mm256_and_ps(y, _mm256_cmp_ps(y, _mm256_set1_ps(MEMOPT_I_PIECE_SCALE * 1.6250001522166713e-7f), _CMP_GT_OQ));
+        return _mm256_and_ps(y, _mm256_cmp_ps(y, _mm256_set1_ps(MEMOPT_I_PIECE_FIRST), _CMP_GT_OQ));
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
-}
-
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(bytes)(const __m256i *words) { /* in order, of such as V(words) makes */
-    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]),
-                                       _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
 
 /* Indices to codes. */
 V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const void *x, int is_bf16) {
+    const int from = map == MEMOPT_QUANT_UNSIGNED ? 22 : 23;
     const __m256i zero = _mm256_set1_epi8(127);
-    __m256i words[2], sign[4], magnitude;
-    int i;
+    __m256i words[2], sign[4], codes;
+    size_t i;
 
-    if (map == MEMOPT_QUANT_UNSIGNED) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 2; ++i)
-            words[i] = _mm256_sub_epi16(_mm256_packus_epi32(_mm256_srli_epi32(index[2 * i], 22),
-                                                            _mm256_srli_epi32(index[2 * i + 1], 22)),
-                                        _mm256_set1_epi16(1));
-        return V(bytes)(words);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i) {
+        words[i] = _mm256_packus_epi32(_mm256_srli_epi32(index[2 * i], from),
+                                       _mm256_srli_epi32(index[2 * i + 1], from));
+        if (map == MEMOPT_QUANT_UNSIGNED) words[i] = _mm256_sub_epi16(words[i], _mm256_set1_epi16(1));
     }
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 2; ++i)
-        words[i] = _mm256_packus_epi32(_mm256_srli_epi32(index[2 * i], 23), _mm256_srli_epi32(index[2 * i + 1], 23));
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) sign[i] = V(bits)(V(quant_load)(x, is_bf16, 8 * (size_t)i));
-    sign[0] = _mm256_packs_epi16(_mm256_packs_epi32(sign[0], sign[1]), _mm256_packs_epi32(sign[2], sign[3]));
-    magnitude = _mm256_packus_epi16(words[0], words[1]);
-    magnitude = _mm256_blendv_epi8(_mm256_adds_epu8(zero, magnitude), _mm256_subs_epu8(zero, magnitude), sign[0]);
-    return _mm256_permutevar8x32_epi32(magnitude, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+    codes = _mm256_packus_epi16(words[0], words[1]); /* saturates at both ends */
+    if (map != MEMOPT_QUANT_UNSIGNED) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) sign[i] = V(bits)(V(quant_load)(x, is_bf16, 8 * i));
+        sign[0] = _mm256_packs_epi16(_mm256_packs_epi32(sign[0], sign[1]), _mm256_packs_epi32(sign[2], sign[3]));
+        codes = _mm256_blendv_epi8(_mm256_adds_epu8(zero, codes), _mm256_subs_epu8(zero, codes), sign[0]);
+    }
+    return _mm256_permutevar8x32_epi32(codes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
 
 /* 32 codes. */
@@ -16137,7 +16137,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
     if (MEMOPT_I_LIKELY(_mm256_testz_si256(any, any))) return;
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
-        const __m256i junction = i % 2 ? _mm256_unpackhi_epi16(zero, unsure[i / 2]) : _mm256_unpacklo_epi16(zero, unsure[i / 2]);
+        const __m256i words = unsure[i / 2];
+        const __m256i junction = i % 2 ? _mm256_unpackhi_epi16(zero, words) : _mm256_unpacklo_epi16(zero, words);
 
         bits |= V(sign_bits)(V(floats_of)(_mm256_or_si256(junction, _mm256_cmpeq_epi32(zero, close[i])))) << (8 * i);
     }

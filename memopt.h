@@ -13155,10 +13155,24 @@ V_FN __m256i V(w_upper)(__m256i a, __m256i b) {
 
 V_FN void V(w_put_upper)(uint16_t *p, __m256i a, __m256i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
 
-V_FN int V(w_small)(__m256i a, __m256i b) { /* are all of these words, as bf16, below the largest finite one? */
-    const __m256i size = _mm256_set1_epi16(0x7fff);
+/* Are all of these words, as bf16, below the largest finite one? size: 0x7fff, top: 0x7f7e */
+V_FN int V(w_small_by)(__m256i a, __m256i b, __m256i size, __m256i top) {
     const __m256i largest = _mm256_max_epi16(_mm256_and_si256(a, size), _mm256_and_si256(b, size));
-    return !_mm256_movemask_epi8(_mm256_cmpgt_epi16(largest, _mm256_set1_epi16(0x7f7e)));
+    return !_mm256_movemask_epi8(_mm256_cmpgt_epi16(largest, top));
+}
+
+V_FN int V(w_small)(__m256i a, __m256i b) {
+    return V(w_small_by)(a, b, _mm256_set1_epi16(0x7fff), _mm256_set1_epi16(0x7f7e));
+}
+
+/* V(i_set) of a constant that stays in memory. gcc makes it anew in every round of a loop that is short of registers,
+   by three instructions, but does not know what this one is. */
+V_FN __m256i V(i_kept)(uint32_t u) {
+    __m256i x = _mm256_set1_epi32((int)u);
+#  if defined(__GNUC__)
+    __asm__("" : "+x"(x));
+#  endif
+    return x;
 }
 
 V_FN void V(w_put_lower)(uint16_t *p, __m256i a, __m256i b, int stream) {
@@ -13449,11 +13463,16 @@ V_FN __m512i V(w_upper)(__m512i a, __m512i b) {
 
 V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
 
-V_FN int V(w_small)(__m512i a, __m512i b) {
-    const __m512i size = _mm512_set1_epi16(0x7fff);
+V_FN int V(w_small_by)(__m512i a, __m512i b, __m512i size, __m512i top) {
     const __m512i largest = _mm512_max_epi16(_mm512_and_si512(a, size), _mm512_and_si512(b, size));
-    return !_mm512_cmpgt_epi16_mask(largest, _mm512_set1_epi16(0x7f7e));
+    return !_mm512_cmpgt_epi16_mask(largest, top);
 }
+
+V_FN int V(w_small)(__m512i a, __m512i b) {
+    return V(w_small_by)(a, b, _mm512_set1_epi16(0x7fff), _mm512_set1_epi16(0x7f7e));
+}
+
+V_FN __m512i V(i_kept)(uint32_t u) { return _mm512_set1_epi32((int)u); } /* 32 registers are enough */
 
 V_FN void V(w_put_lower)(uint16_t *p, __m512i a, __m512i b, int stream) {
     const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
@@ -14185,6 +14204,8 @@ static uint32_t memopt_i_get_bits(const float *src) {
 
 static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
 
+#define MEMOPT_I_NOISE_FIRST_FACTOR  0x21f0aaadu
+#define MEMOPT_I_NOISE_SECOND_FACTOR 0xd35a2d97u
 #define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
 
 /* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
@@ -14337,10 +14358,14 @@ V_FN void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream
     memopt_i_v1_f32_from_bf16(dst + i, src + i, n - i, 0);
 }
 
-V_FN V(ints) V(noise_hash)(V(ints) x, V(ints) key, V(ints) shift) {
-    x = V(i_mul)(V(i_xor)(x, V_SHR(x, 16)), V(i_set)(0x21f0aaadu));
-    x = V(i_mul)(V(i_xor3)(x, V_SHR(x, 15), key), V(i_set)(0xd35a2d97u));
+V_FN V(ints) V(noise_hash_by)(V(ints) x, V(ints) key, V(ints) shift, V(ints) first, V(ints) second) {
+    x = V(i_mul)(V(i_xor)(x, V_SHR(x, 16)), first);
+    x = V(i_mul)(V(i_xor3)(x, V_SHR(x, 15), key), second);
     return V(i_xor3)(x, V_SHR(x, 15), shift);
+}
+
+V_FN V(ints) V(noise_hash)(V(ints) x, V(ints) key, V(ints) shift) {
+    return V(noise_hash_by)(x, key, shift, V(i_set)(MEMOPT_I_NOISE_FIRST_FACTOR), V(i_set)(MEMOPT_I_NOISE_SECOND_FACTOR));
 }
 
 V_FN V(ints) V(noise_counter)(memopt_i_noise_run run) {
@@ -16651,7 +16676,7 @@ typedef struct memopt_i_state_codec {
     float   grid[32];            /* C for the exponents 96 to 127, indexed by the exponent's low 5 bits */
     float   value[256];          /* the level of each code */
     uint8_t high[256], low[256]; /* the same as bfloat16 in two planes; signed: 128 magnitudes */
-    uint8_t grid_bytes[3][32];   /* bytes 0, 2 and 3 of the grid; byte 1 is 0 */
+    uint8_t grid_bytes[2][32];   /* of the grid: byte 0, and the exponent; the rest is 0 */
     int8_t  factors[2][16];      /* see memopt_i_state_codec_lines(); [0] by row, [1] by place in row 0 */
     int8_t  bases[2][16];
     int     is_signed;
@@ -16730,8 +16755,7 @@ static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
         const uint32_t bits = memopt_i_float_bits(t->grid[i]);
 
         t->grid_bytes[0][i] = (uint8_t)(bits & 255);
-        t->grid_bytes[1][i] = (uint8_t)(bits >> 16 & 255);
-        t->grid_bytes[2][i] = (uint8_t)(bits >> 24);
+        t->grid_bytes[1][i] = (uint8_t)(bits >> 23);
     }
     memopt_i_state_codec_lines(t);
 }
@@ -16884,30 +16908,33 @@ V_FN void V(state_codec_levels)(const memopt_i_state_codec *t, __m256 *levels, c
     levels[3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, high));
 }
 
-V_FN __m256i V(state_codec_bytes)(const uint8_t *bytes, __m256i octave, __m256i upper) {
-    return _mm256_blendv_epi8(_mm256_shuffle_epi8(V(state_codec_table)(bytes), octave),
-                              _mm256_shuffle_epi8(V(state_codec_table)(bytes + 16), octave), upper);
+/* lower, upper: places in the table's halves, from 128 up where the other one is meant: a lookup finds 0 there */
+V_FN __m256i V(state_codec_bytes)(const uint8_t *bytes, __m256i lower, __m256i upper) {
+    return _mm256_or_si256(_mm256_shuffle_epi8(V(state_codec_table)(bytes), lower),
+                           _mm256_shuffle_epi8(V(state_codec_table)(bytes + 16), upper));
 }
 
-/* y + C of 32: the octaves are packed to bytes, and three bytes of C looked up for all of them at once. What lies below
+/* y + C of 32: the octaves are packed to bytes, and two bytes of C looked up for all of them at once. What lies below
    the table's octaves is 0 with the C of the lowest one. */
 V_FN void V(state_codec_sums)(const memopt_i_state_codec *t, const __m256 *y, __m256i *sums) {
     const __m256i zero = _mm256_setzero_si256(), low = _mm256_set1_epi32(255);
-    __m256i e[4], octave, upper, lowest, a, b, c[4];
+    __m256i e[4], octave, upper, lowest, exponent, a, b, c[4];
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) e[i] = _mm256_srli_epi32(_mm256_castps_si256(y[i]), 23);
     octave = _mm256_packus_epi16(_mm256_packus_epi32(e[0], e[1]), _mm256_packus_epi32(e[2], e[3]));
     octave = _mm256_max_epu8(octave, _mm256_set1_epi8(96));
-    upper = _mm256_slli_epi16(octave, 3); /* bit 4 chooses the table, where a blend looks */
+    upper = _mm256_sub_epi8(octave, _mm256_set1_epi8(112));
+    octave = _mm256_add_epi8(octave, _mm256_set1_epi8(16));
     lowest = V(state_codec_bytes)(t->grid_bytes[0], octave, upper);
-    a = V(state_codec_bytes)(t->grid_bytes[1], octave, upper);
-    b = V(state_codec_bytes)(t->grid_bytes[2], octave, upper);
-    c[0] = _mm256_unpacklo_epi16(_mm256_unpacklo_epi8(lowest, zero), _mm256_unpacklo_epi8(a, b));
-    c[1] = _mm256_unpackhi_epi16(_mm256_unpacklo_epi8(lowest, zero), _mm256_unpacklo_epi8(a, b));
-    c[2] = _mm256_unpacklo_epi16(_mm256_unpackhi_epi8(lowest, zero), _mm256_unpackhi_epi8(a, b));
-    c[3] = _mm256_unpackhi_epi16(_mm256_unpackhi_epi8(lowest, zero), _mm256_unpackhi_epi8(a, b));
+    exponent = V(state_codec_bytes)(t->grid_bytes[1], octave, upper);
+    a = _mm256_avg_epu16(_mm256_unpacklo_epi8(zero, exponent), zero); /* a shift that is none: those units are busy */
+    b = _mm256_avg_epu16(_mm256_unpackhi_epi8(zero, exponent), zero);
+    c[0] = _mm256_unpacklo_epi16(_mm256_unpacklo_epi8(lowest, zero), a);
+    c[1] = _mm256_unpackhi_epi16(_mm256_unpacklo_epi8(lowest, zero), a);
+    c[2] = _mm256_unpacklo_epi16(_mm256_unpackhi_epi8(lowest, zero), b);
+    c[3] = _mm256_unpackhi_epi16(_mm256_unpackhi_epi8(lowest, zero), b);
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i)
         sums[i] = _mm256_and_si256(low, _mm256_castps_si256(_mm256_add_ps(y[i], _mm256_castsi256_ps(c[i]))));
@@ -17918,30 +17945,46 @@ V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
     return V(all_below)(worst, V(set)(limit));
 }
 
-/* Where the noise of the next weights begins. */
-typedef struct V(pipeline_noise) { V(ints) counter, key, shift; } V(pipeline_noise);
+/* Where the noise of the next weights begins, and the constants of V(pipeline_round). */
+typedef struct V(pipeline_noise) {
+    V(ints) counter, key, shift, first, second, next, words, size, top;
+} V(pipeline_noise);
+
+V_FN V(pipeline_noise) V(pipeline_noise_from)(memopt_i_noise_run run) {
+    V(pipeline_noise) noise;
+
+    noise.counter = V(noise_counter)(run);
+    noise.key = V(i_set)(run.key);
+    noise.shift = V(i_set)(run.shift);
+    noise.first = V(i_kept)(MEMOPT_I_NOISE_FIRST_FACTOR);
+    noise.second = V(i_kept)(MEMOPT_I_NOISE_SECOND_FACTOR);
+    noise.next = V(i_kept)(V(width) * MEMOPT_I_NOISE_STEP);
+    noise.words = V(i_kept)(0xffff);
+    noise.size = V(i_kept)(0x7fff7fff);
+    noise.top = V(i_kept)(0x7f7e7f7e);
+    return noise;
+}
 
 /* V(bf16_stochastic) of weights in registers; nothing, and 0, if one of them reaches the largest bf16: those beyond it
    are rounded to nearest. Noise does not hide one that is not finite, which has zeros in its lower half here. */
 V_FN int V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) *noise) {
     enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
-    const V(ints) words = V(i_set)(0xffff), next = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     V(ints) sum[4], low, high;
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
         if (i % (2 * HALF) < HALF) {
-            const V(ints) h = V(noise_hash)(noise->counter, noise->key, noise->shift);
+            const V(ints) h = V(noise_hash_by)(noise->counter, noise->key, noise->shift, noise->first, noise->second);
 
-            sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, words));
+            sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, noise->words));
             sum[i + HALF] = V(i_add)(V(bits)(w[i + HALF]), V_SHR(h, 16));
-            noise->counter = V(i_add)(noise->counter, next);
+            noise->counter = V(i_add)(noise->counter, noise->next);
         }
     }
     low = V(w_upper)(sum[0], sum[1]);
     high = V(w_upper)(sum[2], sum[3]);
-    if (MEMOPT_I_UNLIKELY(!V(w_small)(low, high))) return 0;
+    if (MEMOPT_I_UNLIKELY(!V(w_small_by)(low, high, noise->size, noise->top))) return 0;
     V(i_put)(dst, low, 0);
     V(i_put)(dst + 2 * V(width), high, 0);
     return 1;
@@ -18037,9 +18080,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.c.coupled = r->coupled;
     p.c.nesterov = r->nesterov;
     p.c.first = one;
-    p.noise.counter = V(noise_counter)(run);
-    p.noise.key = V(i_set)(run.key);
-    p.noise.shift = V(i_set)(run.shift);
+    p.noise = V(pipeline_noise_from)(run);
     p.largest_m = V(set)(k->largest[0]);
     p.largest_v = V(bits)(V(set)(k->largest[1]));
     p.cm = k->codes[0];
@@ -18146,14 +18187,16 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
 }
 
 #  if MEMOPT_I_WIDTH == 8
-/* The same of Adam and LAMB in loops of their own for codes, moments and weights (see the essay). */
-V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at,
-                                                     size_t j, size_t n) {
+/* The same of Adam and LAMB in loops of their own for codes, moments and weights (see the essay). coupled: that of the
+   rule, told to the compiler */
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, memopt_optim_kind kind,
+                                                     int coupled, size_t at, size_t j, size_t n) {
     enum { N = 4 * V(width) };
     V(pipeline_state) p = V(pipeline_begin)(k, kind, at, j);
     V(floats) w[4], g[4], m, v, u = V(set)(0);
     size_t i, done, stepped;
 
+    p.c.coupled = p.first_w = coupled;
     V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
     V(state_codec_decode_as)(p.cv, p.new_v, p.codes_v, n, 0);
     for (stepped = 0; stepped < n; stepped += N) {
@@ -18204,7 +18247,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
                                                    size_t n) {
 #  if MEMOPT_I_WIDTH == 8
-    return V(pipeline_apart)(k, kind, at, j, n);
+    if (k->part->rule.coupled) return V(pipeline_apart)(k, kind, 1, at, j, n);
+    return V(pipeline_apart)(k, kind, 0, at, j, n);
 #  else
     return V(pipeline_of)(k, kind, at, j, n);
 #  endif

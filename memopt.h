@@ -14365,7 +14365,8 @@ V_FN V(ints) V(noise_hash_by)(V(ints) x, V(ints) key, V(ints) shift, V(ints) fir
 }
 
 V_FN V(ints) V(noise_hash)(V(ints) x, V(ints) key, V(ints) shift) {
-    return V(noise_hash_by)(x, key, shift, V(i_set)(MEMOPT_I_NOISE_FIRST_FACTOR), V(i_set)(MEMOPT_I_NOISE_SECOND_FACTOR));
+    return V(noise_hash_by)(x, key, shift, V(i_set)(MEMOPT_I_NOISE_FIRST_FACTOR),
+                            V(i_set)(MEMOPT_I_NOISE_SECOND_FACTOR));
 }
 
 V_FN V(ints) V(noise_counter)(memopt_i_noise_run run) {
@@ -18188,15 +18189,20 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
 
 #  if MEMOPT_I_WIDTH == 8
 /* The same of Adam and LAMB in loops of their own for codes, moments and weights (see the essay). coupled: that of the
-   rule, told to the compiler */
+   rule; bf16: are weights and gradients? Both are told to the compiler. */
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, memopt_optim_kind kind,
-                                                     int coupled, size_t at, size_t j, size_t n) {
+                                                     int coupled, int bf16, size_t at, size_t j, size_t n) {
     enum { N = 4 * V(width) };
     V(pipeline_state) p = V(pipeline_begin)(k, kind, at, j);
     V(floats) w[4], g[4], m, v, u = V(set)(0);
     size_t i, done, stepped;
 
     p.c.coupled = p.first_w = coupled;
+    if (bf16) {
+        p.w_kind = MEMOPT_I_WEIGHTS_BF16;
+        p.g_type = MEMOPT_TYPE_BF16;
+        p.wide = p.grad = 2;
+    }
     V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
     V(state_codec_decode_as)(p.cv, p.new_v, p.codes_v, n, 0);
     for (stepped = 0; stepped < n; stepped += N) {
@@ -18247,8 +18253,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
                                                    size_t n) {
 #  if MEMOPT_I_WIDTH == 8
-    if (k->part->rule.coupled) return V(pipeline_apart)(k, kind, 1, at, j, n);
-    return V(pipeline_apart)(k, kind, 0, at, j, n);
+    const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
+
+    if (k->part->rule.coupled) return V(pipeline_apart)(k, kind, 1, 0, at, j, n);
+    if (bf16) return V(pipeline_apart)(k, kind, 0, 1, at, j, n);
+    return V(pipeline_apart)(k, kind, 0, 0, at, j, n);
 #  else
     return V(pipeline_of)(k, kind, at, j, n);
 #  endif

@@ -15384,7 +15384,7 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
-              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 3 to 5 times that. All
+              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 2 to 4 times that. All
               blocks of a chunk are one call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as
               long. From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8
               KiB ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
@@ -16664,7 +16664,7 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
    AVX2       has no permutation of 64 bytes, and its gathers take 90 cycles for 64 codes on Zen 5. There the levels of
               16 neighbouring codes lie on a line, as bfloat16, and byte shuffles look up its factor and base; the
-              octave of a value is a byte, by which three bytes of C are looked up for 32 values at once.
+              octave of a value is a byte, by which two bytes of C are looked up for 32 values at once.
    Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at
               once. Cycles for 64 codes on Zen 5: decode 5, encode 3 to 5; AVX2 11 to 16 and 27 to 35. */
 

@@ -12698,12 +12698,12 @@ template <typename T> CU_DEVICE uint32_t packed_pair(float first, float second) 
 
 /* @section cuda_flash : cuda_base cuda_tensor
    Attention in one kernel: scores never leave the registers.           [Milakov 2018, FlashAttention-2, Dao 2023]
-   Idea       A block of four warps owns some rows and walks over the others in tiles of N, two buffers deep: while one
-              is computed with, the other comes. Forward owns queries and walks over keys and values, with a running
-              maximum and sum, as `online` of `attention` in memopt.h. Backward is two kernels, so that each result has
-              one owner, and sums have one order: rows own queries and grad_output and make the gradient of queries;
-              columns own keys and values, walk over queries and grad_output of all heads that share them, and make both
-              gradients. The two are one kernel: scores transposed are a product of the same kind.
+   Idea       A block owns 128 rows, 32 each of four warps, and walks over the others in tiles of N, two buffers deep:
+              while one is computed with, the other comes. Forward owns queries and walks over keys and values, with a
+              running maximum and sum, as `online` of `attention` in memopt.h. Backward is two kernels, so that each
+              result has one owner, and sums have one order: rows own queries and grad_output and make the gradient of
+              queries; columns own keys and values, walk over queries and grad_output of all heads that share them, and
+              make both gradients. The two are one kernel: scores transposed are a product of the same kind.
    Statistics Online forward keeps of each row the score with probability 1, and backward takes sum(P dP) of a row from
               sum(dO O). Otherwise backward begins with a forward that keeps both numbers in scratch and no output.
    Tiles      in shared memory are rows of D = 64 or 128 elements, zeros beyond the width and beyond the last row in
@@ -12711,11 +12711,25 @@ template <typename T> CU_DEVICE uint32_t packed_pair(float first, float second) 
    Causal     A tile that crosses the diagonal is multiplied whole, with zeros where a row may not look. So that 0 times
               what is not finite is not NaN there, such a tile is looked at first: what is not finite in it is added on
               by itself, for the rows that see it, and then 0 in the tile. A row's bits depend on what it sees, alone.
-   Registers  of a lane for D = 128: forward 128 sums and 2 x 16 scores, so that what is read from shared memory meets
-              32 rows of queries; backward 64 sums and 2 x 32 scores, or 128 and 2 x 16. More would be spilled.
+   Bound      On sm_90 a tensor core takes 4 cycles for a product of 16 x 8 x 16, and shared memory gives 128 bytes a
+              cycle to four of them: 128 bytes a product. Fragments of the others that meet 16 rows take 256, 32 rows
+              128. So a warp has 32 rows, and of their own fragments as many as fit stay in registers (KEPT), where each
+              would take 512 bytes for every tile.
+   Registers  255 of a lane. D = 128: forward has 128 sums and 32 scores; backward would have 128 or 256 sums and 64, so
+              two warps share 32 rows, see flash_pairs_kernel. D = 64: 64 or 128 sums and 64. What is not needed in
+              every product is asked for again: places by anew(), the route from shared memory.
+   Memory     Shared, 97 KiB at most: more is not to be had on 8.6, 8.9 and 12.0.
    Products   Forward 2, backward 7, without statistics 9; the least is 2 and 5. What is above pays for no atomics. */
 
-enum { FLASH_WIDTH = 128, FLASH_ROWS = 64, FLASH_THREADS = 128 };
+enum { FLASH_WIDTH = 128, FLASH_ROWS = 128 };
+
+/* Of eight fragments of own rows, what rows of D = 128 keep: at least four, see flash_passed_at(). Only on 9.0 are
+   tensor cores so fast that it matters, and elsewhere seven would be spilled. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+enum { FLASH_KEPT = 4 };
+#else
+enum { FLASH_KEPT = 7 };
+#endif
 
 typedef struct flash_state {
     const void *queries, *keys, *values, *grads; /* grads: grad_output */
@@ -12742,6 +12756,11 @@ CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, s
     return { data + sequence * t.length * stride + head * t.width, stride, rows, (int)t.width, t.wide };
 }
 
+/* The first of a warp's own 16 M rows; four warps have all of them. */
+template <int M> CU_DEVICE int flash_own_row(void) {
+    return (int)((unsigned)anew((int)threadIdx.x) % 128 / 32 * 16 * M);
+}
+
 /* What a block owns. */
 struct flash_place {
     size_t sequence, head;
@@ -12762,9 +12781,36 @@ PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, 
 /* Of the others, those that an own row sees: from <= i < to. */
 struct flash_span { int from, to; };
 
+/* What a block's rows see of others. Four warps, of 16 M rows each, have all rows of a block. */
+template <int M, int COLUMNS> struct flash_sight {
+    int first, used, causal; /* of the block, of the sequence */
+
+    /* Whether the diagonal crosses the tile of N others from this one on. */
+    template <int N> __device__ __forceinline__ bool crosses(int other) const {
+        return causal && (COLUMNS ? other < first + FLASH_ROWS - 1 : other + N - 1 > first);
+    }
+
+    /* Whether all rows see all of it. */
+    template <int N> __device__ __forceinline__ bool whole(int other) const {
+        return !crosses<N>(other) && other + N <= used;
+    }
+
+    /* Of the own row of a lane that is 8 i rows below its first one. */
+    __device__ __forceinline__ flash_span span(int i) const {
+        const int row = first + flash_own_row<M>() + anew((int)threadIdx.x) % 32 / 4 + i * 8;
+
+        return { COLUMNS && causal ? row : 0, !COLUMNS && causal ? min(row + 1, used) : used };
+    }
+};
+
 /* ---- tiles ---- */
 template <int D> static MEMOPT_I_HOST_DEVICE int flash_at(int row, int chunk) {
     return (row * (D / 8) + (chunk ^ (row & 7))) * 16;
+}
+
+/* Where row 16 down + r, chunk 2 right + c is, when `at` is where row r, chunk c (0 or 1) is. */
+template <int D> static MEMOPT_I_HOST_DEVICE int flash_beside(int at, int down, int right) {
+    return (at ^ right * 32) + down * D * 32;
 }
 
 /* A chunk of eight elements, or zeros, one by one. */
@@ -12777,9 +12823,9 @@ template <typename T> CU_DEVICE void flash_gather(unsigned char *to, const T *fr
 
 /* Rows of a thread are a multiple of eight apart: all at the same place of their row. Of a copy of 0 bytes nothing is
    read, wherever it is from. */
-template <typename T, int D, int ROWS>
+template <typename T, int D, int ROWS, int THREADS>
 CU_DEVICE void flash_load(unsigned char *tile, const flash_rows<const T> &r, int first) {
-    enum { STEP = FLASH_THREADS / (D / 8) };
+    enum { STEP = THREADS / (D / 8) };
     const int thread = anew((int)threadIdx.x);
     const int row = thread / (D / 8);
     const int chunk = thread % (D / 8);
@@ -12823,23 +12869,47 @@ template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *ti
     }
 }
 
-/* ---- products of a warp ---- */
-/* scores = own rows (16 M) times the transposed of others (N) */
-template <typename T, int D, int M, int N>
-CU_DEVICE void flash_cross(float (&scores)[M][N / 8][4], const unsigned char *own, const unsigned char *others) {
-    const int lane = anew((int)threadIdx.x % 32);
+/* All that have been begun are there, for all; and nobody reads any more what was there before. */
+PRUNED __device__ __forceinline__ void flash_copies_end(void) {
+    memopt_i_cuda_copy_commit();
+    memopt_i_cuda_copy_wait<0>();
+    __syncthreads();
+}
 
-    CU_UNROLL for (int i = 0; i < M * (N / 8) * 4; ++i) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = 0;
+/* ---- products of a warp ---- */
+template <int M, int N> CU_DEVICE void flash_zero(float (&sums)[M][N][4]) {
+    CU_UNROLL for (int i = 0; i < M * N * 4; ++i) sums[i / 4 / N][i / 4 % N][i % 4] = 0;
+}
+
+/* Of own rows (16 M) the first KEPT columns of 16: the left of every product with others. */
+template <int D, int M, int KEPT> CU_DEVICE void flash_keep(uint32_t (&kept)[KEPT][M][4], const unsigned char *own) {
+    const int lane = (int)(threadIdx.x % 32);
+    const int at = flash_at<D>(lane % 16, lane / 16);
+
+    CU_UNROLL for (int i = 0; i < KEPT * M; ++i)
+        memopt_i_cuda_matrices<0>(kept[i / M][i % M], own + flash_beside<D>(at, i % M, i / M));
+}
+
+/* scores = own rows (16 M), of which KEPT columns of 16 are kept, times the transposed of others (N) */
+template <typename T, int D, int M, int N, int KEPT>
+CU_DEVICE void flash_cross(float (&scores)[M][N / 8][4], const uint32_t (&kept)[KEPT][M][4], const unsigned char *own,
+                           const unsigned char *others) {
+    const int lane = anew((int)(threadIdx.x % 32)) & 31;
+    const int own_at = flash_at<D>(lane % 16, lane / 16);
+    const int at = flash_at<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+
+    flash_zero(scores);
     CU_UNROLL for (int k = 0; k < D / 16; ++k) {
         uint32_t left[M][4];
 
-        CU_UNROLL for (int m = 0; m < M; ++m)
-            memopt_i_cuda_matrices<0>(left[m], own + flash_at<D>(16 * m + lane % 16, 2 * k + lane / 16));
+        CU_UNROLL for (int m = 0; m < M; ++m) {
+            if (k >= KEPT) memopt_i_cuda_matrices<0>(left[m], own + flash_beside<D>(own_at, m, k));
+            else CU_UNROLL for (int i = 0; i < 4; ++i) left[m][i] = kept[k < KEPT ? k : 0][m][i];
+        }
         CU_UNROLL for (int n = 0; n < N / 16; ++n) {
             uint32_t right[4];
 
-            memopt_i_cuda_matrices<0>(right, others + flash_at<D>(16 * n + lane % 8 + lane / 16 * 8,
-                                                                  2 * k + lane / 8 % 2));
+            memopt_i_cuda_matrices<0>(right, others + flash_beside<D>(at, n, k));
             CU_UNROLL for (int m = 0; m < M; ++m) {
                 memopt_i_cuda_multiply<T>(scores[m][2 * n], left[m], right);
                 memopt_i_cuda_multiply<T>(scores[m][2 * n + 1], left[m], right + 2);
@@ -12851,7 +12921,8 @@ CU_DEVICE void flash_cross(float (&scores)[M][N / 8][4], const unsigned char *ow
 /* sums += weights (16 M x N), rounded to the type, times others (N x D) */
 template <typename T, int D, int M, int N>
 CU_DEVICE void flash_mix(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4], const unsigned char *others) {
-    const int lane = anew((int)threadIdx.x % 32);
+    const int lane = anew((int)(threadIdx.x % 32)) & 31;
+    const int at = flash_at<D>(lane % 16, lane / 16);
 
     CU_UNROLL for (int k = 0; k < N / 16; ++k) {
         uint32_t left[M][4];
@@ -12863,7 +12934,7 @@ CU_DEVICE void flash_mix(float (&sums)[M][D / 8][4], const float (&weights)[M][N
         CU_UNROLL for (int n = 0; n < D / 16; ++n) {
             uint32_t right[4];
 
-            memopt_i_cuda_matrices<1>(right, others + flash_at<D>(16 * k + lane % 16, 2 * n + lane / 16));
+            memopt_i_cuda_matrices<1>(right, others + flash_beside<D>(at, k, n));
             CU_UNROLL for (int m = 0; m < M; ++m) {
                 memopt_i_cuda_multiply<T>(sums[m][2 * n], left[m], right);
                 memopt_i_cuda_multiply<T>(sums[m][2 * n + 1], left[m], right + 2);
@@ -12880,9 +12951,10 @@ template <typename T> CU_DEVICE bool flash_odd(uint32_t code) {
 
 /* Whether this thread's words have any. CLEAR: it becomes 0. */
 template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigned char *tile) {
+    enum { THREADS = 128 };
     bool any = false;
 
-    CU_ROLLED for (int i = (int)threadIdx.x; i < N * D / 2; i += FLASH_THREADS) {
+    CU_ROLLED for (int i = (int)threadIdx.x % THREADS; i < N * D / 2; i += THREADS) {
         uint32_t *word = (uint32_t *)(void *)tile + i;
         const uint32_t x = *word;
         const bool low = flash_odd<T>(x);
@@ -12894,56 +12966,71 @@ template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigne
     return any;
 }
 
-/* sums += weights times what is not finite of others, for the rows that see it. */
-template <typename T, int D, int M, int N>
+/* weight times a code that is not finite, onto sum. */
+template <typename T> CU_DEVICE float flash_odd_sum(float weight, uint32_t code, float sum) {
+    const uint32_t nan = code & (T::is_bf16 ? 0x007f : 0x03ff) ? 0x00400000 : 0;
+
+    return fmaf(weight, __uint_as_float((code & 0x8000) << 16 | 0x7f800000 | nan), sum);
+}
+
+/* sums += weights times what is not finite of others, for the rows that see it: eight columns at a time, by themselves,
+   so that next to no registers are taken. */
+template <typename T, int D, int M, int N, int COLUMNS>
 CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4],
-                             const unsigned char *others, const flash_span (&sees)[M][2], int first) {
+                             const unsigned char *others, const flash_sight<M, COLUMNS> &sight, int first) {
     const int lane = (int)threadIdx.x % 32;
 
-    CU_ROLLED for (int j = 0; j < N; ++j) {
-        CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
-            const flash_span see = sees[i / 2][i % 2];
-            const bool seen = first + j >= see.from && first + j < see.to;
-            uint32_t bits = 0; /* a sum of masks: the compiler would make an index of anything else, and an array */
-            float weight;
+    CU_ROLLED for (int n = 0; n < D / 8; ++n) {
+        float odd[2 * M][2];
 
-            CU_UNROLL for (int n = 0; n < N / 8; ++n) bits |=
-                (0u - (uint32_t)(n == j / 8))
-                      & __float_as_uint(j % 2 ? weights[i / 2][n][i % 2 * 2 + 1] : weights[i / 2][n][i % 2 * 2]);
-            weight = __uint_as_float(__shfl_sync(MEMOPT_I_CUDA_ALL, bits, (lane & ~3) | j % 8 / 2));
-            CU_UNROLL for (int n = 0; n < D / 4; ++n) {
-                const void *at = others + flash_at<D>(j, n / 2) + lane % 4 * 4 + n % 2 * 2;
-                const uint32_t code = *(const uint16_t *)at;
-                const uint32_t nan = code & (T::is_bf16 ? 0x007f : 0x03ff) ? 0x00400000 : 0;
+        CU_UNROLL for (int i = 0; i < 4 * M; ++i) odd[i / 2][i % 2] = 0;
+        CU_ROLLED for (int j = 0; j < N; ++j) {
+            const uint32_t pair = *(const uint32_t *)(const void *)(others + flash_at<D>(j, n) + lane % 4 * 4);
 
-                if (seen && flash_odd<T>(code))
-                    sums[i / 2][n / 2][i % 2 * 2 + n % 2] =
-                        fmaf(weight, __uint_as_float((code & 0x8000) << 16 | 0x7f800000 | nan),
-                             sums[i / 2][n / 2][i % 2 * 2 + n % 2]);
+            CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
+                const flash_span see = sight.span(i);
+                const bool seen = first + j >= see.from && first + j < see.to;
+                uint32_t bits = 0; /* a sum of masks: the compiler would make an index of anything else, and an array */
+                float weight;
+
+                CU_UNROLL for (int k = 0; k < N / 8; ++k) bits |=
+                    (0u - (uint32_t)(k == j / 8))
+                          & __float_as_uint(j % 2 ? weights[i / 2][k][i % 2 * 2 + 1] : weights[i / 2][k][i % 2 * 2]);
+                weight = __uint_as_float(__shfl_sync(MEMOPT_I_CUDA_ALL, bits, (lane & ~3) | j % 8 / 2));
+                if (seen && flash_odd<T>(pair)) odd[i][0] = flash_odd_sum<T>(weight, pair, odd[i][0]);
+                if (seen && flash_odd<T>(pair >> 16)) odd[i][1] = flash_odd_sum<T>(weight, pair >> 16, odd[i][1]);
             }
         }
+        CU_UNROLL for (int i = 0; i < M * (D / 8) * 4; ++i)
+            if (i / 4 % (D / 8) == n && odd[i / 4 / (D / 8) * 2 + i % 4 / 2][i % 2] != 0)
+                sums[i / 4 / (D / 8)][i / 4 % (D / 8)][i % 4] += odd[i / 4 / (D / 8) * 2 + i % 4 / 2][i % 2];
     }
 }
 
-/* As _mix(), of a tile of which some rows do not see all. All threads come here, and are done with the tile. */
-template <typename T, int D, int M, int N>
+/* As _mix(), of a tile of which some rows may not see all. All threads come here, and are done with the tile; those
+   that do not take it look at it, only. */
+template <typename T, int D, int M, int N, int COLUMNS>
 CU_DEVICE void flash_mix_some(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4], unsigned char *others,
-                              const flash_span (&sees)[M][2], int first, bool crosses) {
-    if (crosses && __syncthreads_or(flash_look<T, D, N, 0>(others))) {
-        flash_add_odd<T, D, M, N>(sums, weights, others, sees, first);
+                              const flash_sight<M, COLUMNS> &sight, int first, bool takes) {
+    if (sight.template crosses<N>(first) && __syncthreads_or(flash_look<T, D, N, 0>(others))) {
+        if (takes) flash_add_odd<T, D, M, N>(sums, weights, others, sight, first);
         __syncthreads(); /* all have read what is not finite */
         (void)flash_look<T, D, N, 1>(others);
         __syncthreads(); /* and it is gone */
     }
-    flash_mix<T, D, M, N>(sums, weights, others);
+    if (takes) flash_mix<T, D, M, N>(sums, weights, others);
 }
 
 /* What a row does not see becomes `value`. */
-template <int M, int N>
-CU_DEVICE void flash_hide(float (&scores)[M][N / 8][4], const flash_span (&sees)[M][2], int first, float value) {
+template <int M, int N, int COLUMNS>
+CU_DEVICE void flash_hide(float (&scores)[M][N / 8][4], const flash_sight<M, COLUMNS> &sight, int first, float value) {
+    const int lane = anew((int)threadIdx.x) % 4 * 2;
+    flash_span sees[2 * M];
+
+    CU_UNROLL for (int i = 0; i < 2 * M; ++i) sees[i] = sight.span(i);
     CU_UNROLL for (int i = 0; i < M * (N / 8) * 4; ++i) {
-        const int other = first + i / 4 % (N / 8) * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
-        const flash_span see = sees[i / 4 / (N / 8)][i % 4 / 2];
+        const int other = first + i / 4 % (N / 8) * 8 + lane + i % 2;
+        const flash_span see = sees[i / 4 / (N / 8) * 2 + i % 4 / 2];
 
         if (other < see.from || other >= see.to) scores[i / 4 / (N / 8)][i / 4 % (N / 8)][i % 4] = value;
     }
@@ -13031,8 +13118,8 @@ CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&
 
 #define MEMOPT_I_CUDA_LOG2_E 1.4426950408889634f
 
-template <typename T, int D, int M, int N>
-static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(flash_state t) {
+template <typename T, int D, int M, int N, int KEPT>
+static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
@@ -13044,43 +13131,36 @@ static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward_kernel(fla
     const int own_row = (int)threadIdx.x / 32 * 16 * M;
     unsigned char *own = memory + own_row * D * 2;
     unsigned char *tiles = memory + OWN * D * 2;
-    flash_span sees[M][2];
+    const flash_sight<M, 0> sight = { p.first, p.used, t.causal };
+    uint32_t kept[KEPT][M][4];
     float sums[M][D / 8][4], most[M][2], total[M][2];
 
     CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
-        const int row = p.first + own_row + i * 8 + (int)threadIdx.x % 32 / 4;
-
-        sees[i / 2][i % 2] = { 0, t.causal ? min(row + 1, p.used) : p.used };
         most[i / 2][i % 2] = __uint_as_float(0xff800000u);
         total[i / 2][i % 2] = 0;
     }
-    CU_UNROLL for (int i = 0; i < M * (D / 2); ++i) sums[i / (D / 2)][i % (D / 2) / 4][i % 4] = 0;
-    flash_load<T, D, OWN>(memory, flash_of(t, (const T *)t.queries, t.query_stride,
+    flash_zero(sums);
+    flash_load<T, D, OWN, 128>(memory, flash_of(t, (const T *)t.queries, t.query_stride,
                                            p.sequence, p.head, p.used), p.first);
-    flash_load<T, D, N>(tiles, keys, 0);
-    flash_load<T, D, N>(tiles + BYTES, values, 0);
-    memopt_i_cuda_copy_commit();
+    flash_load<T, D, N, 128>(tiles, keys, 0);
+    flash_load<T, D, N, 128>(tiles + BYTES, values, 0);
+    flash_copies_end();
+    flash_keep<D, M, KEPT>(kept, own);
     for (int first = 0; first < end; first += N) {
         unsigned char *tile = tiles + first / N % 2 * 2 * BYTES;
         unsigned char *next = tiles + (first / N + 1) % 2 * 2 * BYTES;
-        const bool crosses = t.causal && first + N - 1 > p.first;
         float scores[M][N / 8][4];
 
         if (first + N < end) {
-            flash_load<T, D, N>(next, keys, first + N);
-            flash_load<T, D, N>(next + BYTES, values, first + N);
+            flash_load<T, D, N, 128>(next, keys, first + N);
+            flash_load<T, D, N, 128>(next + BYTES, values, first + N);
         }
-        memopt_i_cuda_copy_commit();
-        memopt_i_cuda_copy_wait<1>();
-        __syncthreads(); /* everybody's part of this tile is there */
-        flash_cross<T, D, M, N>(scores, own, tile);
-        if (crosses || first + N > p.used) flash_hide<M, N>(scores, sees, first, __uint_as_float(0xff800000u));
+        flash_cross<T, D, M, N>(scores, kept, own, tile);
+        if (!sight.template whole<N>(first)) flash_hide<M, N>(scores, sight, first, __uint_as_float(0xff800000u));
         flash_weigh<D, M, N>(scores, sums, most, total, t.scale * MEMOPT_I_CUDA_LOG2_E);
-        flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sees, first, crosses);
-        __syncthreads(); /* nobody needs it any more: the next but one may come */
+        flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sight, first, true);
+        flash_copies_end();
     }
-    memopt_i_cuda_copy_wait<0>();
-    __syncthreads(); /* with no tiles, nobody has waited */
     /* not kept through the loop: there is no register left */
     const flash_place done = flash_begin(t, (unsigned)anew((int)blockIdx.x), t.heads, OWN, 1);
     const int row = done.first + own_row;
@@ -13120,115 +13200,257 @@ PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, siz
     return make_float2(memopt_i_times(t.statistics[at], t.scale * -MEMOPT_I_CUDA_LOG2_E), t.means[at]);
 }
 
-/* Scores become probabilities, and their gradients, which were those of probabilities, what belongs to scores. COLUMNS:
-   numbers are those of the others, else of the two own rows of a lane. */
-template <int N, int COLUMNS> CU_DEVICE void flash_slopes(float (&scores)[1][N / 8][4], float (&grads)[1][N / 8][4],
-                                                          const float2 *numbers, float scale) {
-    CU_UNROLL for (int i = 0; i < N / 2; ++i) {
-        const int n = i / 4;
-        const float2 x = numbers[COLUMNS ? n * 8 + (int)threadIdx.x % 4 * 2 + i % 2 : i % 4 / 2];
-        const float p = memopt_i_cuda_exp2(fmaf(scores[0][n][i % 4], scale * MEMOPT_I_CUDA_LOG2_E, x.x));
+/* Where the numbers are of a lane's element i of four in part m, n of a product. COLUMNS: numbers are those of the
+   others, else of a warp's own rows. */
+template <int COLUMNS> CU_DEVICE int flash_number_at(int lane, int m, int n, int i) {
+    return COLUMNS ? n * 8 + lane % 4 * 2 + i % 2 : m * 16 + i / 2 * 8 + lane / 4;
+}
 
-        scores[0][n][i % 4] = p;
-        grads[0][n][i % 4] = p * scale * (grads[0][n][i % 4] - x.y);
+/* Scores become probabilities. */
+template <int M, int N, int COLUMNS>
+CU_DEVICE void flash_chances(float (&scores)[M][N / 8][4], const float2 *numbers, float scale) {
+    const int lane = anew((int)threadIdx.x) & 31;
+
+    CU_UNROLL for (int i = 0; i < M * (N / 2); ++i) {
+        const int m = i / 4 % M;
+        const int n = i / 4 / M;
+        const float base = numbers[flash_number_at<COLUMNS>(lane, m, n, i % 4)].x;
+
+        scores[m][n][i % 4] = memopt_i_cuda_exp2(fmaf(scores[m][n][i % 4], scale * MEMOPT_I_CUDA_LOG2_E, base));
     }
 }
 
-/* Rows (COLUMNS 0) or columns: own is queries and grad_output, or keys and values; the others are the others. */
+/* Gradients of four probabilities become those of their scores. */
+template <int COLUMNS> CU_DEVICE void flash_slope(float (&grads)[4], float4 chances, int lane, int m, int n,
+                                                  const float2 *numbers, float scale) {
+    const float p[4] = { chances.x, chances.y, chances.z, chances.w };
+
+    CU_UNROLL for (int i = 0; i < 4; ++i)
+        grads[i] = p[i] * scale * (grads[i] - numbers[flash_number_at<COLUMNS>(lane, m, n, i)].y);
+}
+
+template <int M, int N, int COLUMNS>
+CU_DEVICE void flash_slopes(float (&grads)[M][N / 8][4], const float (&chances)[M][N / 8][4], const float2 *numbers,
+                            float scale) {
+    const int lane = anew((int)threadIdx.x) & 31;
+
+    CU_UNROLL for (int i = 0; i < M * (N / 8); ++i) {
+        const float *p = chances[i % M][i / M];
+        const float4 four = make_float4(p[0], p[1], p[2], p[3]);
+
+        flash_slope<COLUMNS>(grads[i % M][i / M], four, lane, i % M, i / M, numbers, scale);
+    }
+}
+
+/* Probabilities are passed to the fourth warp after the one that made them, from lane to lane, by way of the first
+   warp's own rows: by the first half of each row, of which all fragments are kept. Eight lanes take a row. */
+template <int D, int M> CU_DEVICE int flash_passed_at(void) {
+    const unsigned thread = (unsigned)anew((int)threadIdx.x) % 128;
+
+    return (int)((thread / 32 * 16 * M + thread % 32 / 8) * D * 2 + thread % 8 * 16);
+}
+
+template <int D, int M, int N> CU_DEVICE void flash_pass(unsigned char *own, const float (&chances)[M][N / 8][4]) {
+    unsigned char *to = own + flash_passed_at<D, M>();
+
+    CU_UNROLL for (int i = 0; i < M * (N / 8); ++i) {
+        const float *p = chances[i % M][i / M];
+
+        *(float4 *)(void *)(to + i * 4 * D * 2) = make_float4(p[0], p[1], p[2], p[3]);
+    }
+}
+
+template <int D, int M, int N, int COLUMNS>
+CU_DEVICE void flash_take(float (&grads)[M][N / 8][4], const unsigned char *own, const float2 *numbers, float scale) {
+    const unsigned char *from = own + flash_passed_at<D, M>();
+    const int lane = anew((int)threadIdx.x) & 31;
+
+    CU_UNROLL for (int i = 0; i < M * (N / 8); ++i) {
+        const float4 four = *(const float4 *)(const void *)(from + i * 4 * D * 2);
+
+        flash_slope<COLUMNS>(grads[i % M][i / M], four, lane, i % M, i / M, numbers, scale);
+    }
+}
+
+/* Where a block of backward goes: what each tile is loaded by is one load of 16 bytes. */
+struct __align__(16) flash_route {
+    uint32_t sequence, others;    /* the first head of the others */
+    int      used, count;         /* rows of the sequence; tiles of the others in all */
+    int      from, per;           /* the first of them; those of a head */
+    int      first;               /* own row */
+    uint32_t head;                /* own */
+};
+
+/* Rows (COLUMNS 0) or columns: own is queries and grad_output, or keys and values; the others are the others. The route
+   is in shared memory, and asked for where it is needed: there are no registers to keep it. */
 template <typename T, int COLUMNS> struct flash_walk {
     const flash_state &t;
-    const flash_place p;
-    int from, per, count; /* the first tile of the others; tiles of a head; in all */
+    const flash_route &r;
 
-    __device__ __forceinline__ size_t group(void) const { return t.heads / t.kv_heads; }
-
-    __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, size_t head) const {
-        return of_keys ? flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, p.sequence, head, p.used)
+    __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, const flash_route &at,
+                                                        size_t head) const {
+        return of_keys ? flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, at.sequence, head, at.used)
                        : flash_of(t, (const T *)(second ? t.grads : t.queries),
-                                  second ? t.output_stride : t.query_stride, p.sequence, head, p.used);
+                                  second ? t.output_stride : t.query_stride, at.sequence, head, at.used);
     }
 
-    __device__ __forceinline__ size_t head(int n) const {
-        return COLUMNS ? p.head * group() + (size_t)(n / per) : p.head / group();
+    template <int M> __device__ __forceinline__ flash_sight<M, COLUMNS> sight(void) const {
+        return { r.first, r.used, t.causal };
     }
 
-    template <int D, int N> __device__ __forceinline__ void load(unsigned char *tile, float2 *numbers, int n) const {
-        const int first = (from + n % per) * N;
+    /* Gradients of the first or second of what is own. */
+    __device__ __forceinline__ flash_rows<T> result(int second) const {
+        return COLUMNS ? flash_of(t, (T *)(second ? t.grad_values : t.grad_keys), t.kv_stride, r.sequence, r.head,
+                                  (int)t.length)
+                       : flash_of(t, (T *)t.grad_queries, t.query_stride, r.sequence, r.head, (int)t.length);
+    }
 
-        flash_load<T, D, N>(tile, rows(0, !COLUMNS, head(n)), first);
-        flash_load<T, D, N>(tile + N * D * 2, rows(1, !COLUMNS, head(n)), first);
+    template <int D, int THREADS> __device__ __forceinline__ void load_own(unsigned char *own, float2 *numbers) const {
+        const flash_route at = r;
+
+        flash_load<T, D, FLASH_ROWS, THREADS>(own, rows(0, COLUMNS, at, at.head), at.first);
+        flash_load<T, D, FLASH_ROWS, THREADS>(own + FLASH_ROWS * D * 2, rows(1, COLUMNS, at, at.head), at.first);
+        if (!COLUMNS && threadIdx.x < FLASH_ROWS)
+            numbers[threadIdx.x] = flash_numbers(t, at.sequence, at.head, at.first + (int)threadIdx.x, at.used);
+    }
+
+    /* The tile of others after which `left - 1` are left, from one on that is returned. */
+    template <int D, int N, int THREADS>
+    __device__ __forceinline__ int load(unsigned char *tile, float2 *numbers, int left) const {
+        const flash_route at = r;
+        const int n = at.count - left;
+        const size_t head = at.others + (size_t)(COLUMNS ? n / at.per : 0);
+        const int first = (COLUMNS ? at.from + n % at.per : n) * N;
+
+        flash_load<T, D, N, THREADS>(tile, rows(0, !COLUMNS, at, head), first);
+        flash_load<T, D, N, THREADS>(tile + N * D * 2, rows(1, !COLUMNS, at, head), first);
         if (COLUMNS && threadIdx.x < N)
-            numbers[threadIdx.x] = flash_numbers(t, p.sequence, head(n), first + (int)threadIdx.x, p.used);
+            numbers[threadIdx.x] = flash_numbers(t, at.sequence, head, first + (int)threadIdx.x, at.used);
+        return first;
     }
 };
 
-template <typename T, int N, int COLUMNS> CU_DEVICE flash_walk<T, COLUMNS> flash_walk_begin(const flash_state &t) {
+template <int N, int COLUMNS> CU_DEVICE void flash_find_route(const flash_state &t, flash_route *r) {
     const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.kv_heads : t.heads, FLASH_ROWS, !COLUMNS);
+    const size_t group = t.heads / t.kv_heads;
     const int from = COLUMNS && t.causal ? p.first / N : 0;
     const int end = !COLUMNS && t.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
     const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
 
-    return { t, p, from, per, per * (COLUMNS ? (int)(t.heads / t.kv_heads) : 1) };
+    if (!threadIdx.x)
+        *r = { (uint32_t)p.sequence, (uint32_t)(COLUMNS ? p.head * group : p.head / group), p.used,
+               per * (COLUMNS ? (int)group : 1), from, per, p.first, (uint32_t)p.head };
+    __syncthreads();
 }
 
-template <typename T, int D, int N, int COLUMNS>
-static __global__ void __launch_bounds__(FLASH_THREADS) flash_backward_kernel(flash_state t) {
+/* D = 64: a warp makes all that its 32 rows need. */
+template <typename T, int N, int COLUMNS>
+static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state t) {
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
-    enum { OWN = FLASH_ROWS, OWN_BYTES = OWN * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
+    enum { D = 64, M = 2, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
+    enum { KEPT = COLUMNS ? 1 : D / 16 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
-    const flash_walk<T, COLUMNS> w = flash_walk_begin<T, N, COLUMNS>(t);
-    const int own_row = (int)threadIdx.x / 32 * 16;
-    unsigned char *own = memory + own_row * D * 2;
+    MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
+    const flash_walk<T, COLUMNS> w = { t, route[0] };
     unsigned char *tiles = memory + 2 * OWN_BYTES;
-    float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles */
-    float2 mine[2];
-    flash_span sees[1][2];
-    float sums[1][D / 8][4];                    /* gradients of queries, or of keys */
-    float more[1][MORE / 8][4];                 /* of values, for columns */
+    float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles, or of own rows */
+    uint32_t kept[2][KEPT][M][4];
+    float sums[M][D / 8][4];                    /* gradients of queries, or of keys */
+    float more[M][MORE / 8][4];                 /* of values, for columns */
 
-    CU_UNROLL for (int h = 0; h < 2; ++h) {
-        const int row = w.p.first + own_row + 8 * h + (int)threadIdx.x % 32 / 4;
+    flash_zero(sums);
+    flash_zero(more);
+    flash_find_route<N, COLUMNS>(t, route);
+    w.template load_own<D, 128>(memory, numbers);
+    int left = w.r.count;
+    int next = 0;
+    if (left) next = w.template load<D, N, 128>(tiles + left % 2 * 2 * BYTES, numbers + left % 2 * N, left);
+    flash_copies_end();
+    flash_keep<D, M, KEPT>(kept[0], memory + flash_own_row<M>() * D * 2);
+    flash_keep<D, M, KEPT>(kept[1], memory + flash_own_row<M>() * D * 2 + OWN_BYTES);
+    for (; left > 0; --left) {
+        unsigned char *tile = tiles + left % 2 * 2 * BYTES;
+        const float2 *base = numbers + (COLUMNS ? left % 2 * N : flash_own_row<M>());
+        const unsigned char *own = memory + flash_own_row<M>() * D * 2;
+        const int first = next;
+        float scores[M][N / 8][4], grads[M][N / 8][4];
 
-        sees[0][h] = { COLUMNS && t.causal ? row : 0, !COLUMNS && t.causal ? min(row + 1, w.p.used) : w.p.used };
-        if (!COLUMNS) mine[h] = flash_numbers(t, w.p.sequence, w.p.head, row, w.p.used);
-    }
-    CU_UNROLL for (int i = 0; i < D / 2; ++i) {
-        sums[0][i / 4][i % 4] = 0;
-        if (COLUMNS || i < 4) more[0][i / 4][i % 4] = 0;
-    }
-    flash_load<T, D, OWN>(memory, w.rows(0, COLUMNS, w.p.head), w.p.first);
-    flash_load<T, D, OWN>(memory + OWN_BYTES, w.rows(1, COLUMNS, w.p.head), w.p.first);
-    if (w.count) w.template load<D, N>(tiles, numbers, 0);
-    memopt_i_cuda_copy_commit();
-    for (int n = 0; n < w.count; ++n) {
-        unsigned char *tile = tiles + n % 2 * 2 * BYTES;
-        const int first = (w.from + n % w.per) * N;
-        const bool crosses = t.causal && (COLUMNS ? first < w.p.first + OWN - 1 : first + N - 1 > w.p.first);
-        float scores[1][N / 8][4], grads[1][N / 8][4];
-
-        if (n + 1 < w.count) w.template load<D, N>(tiles + (n + 1) % 2 * 2 * BYTES, numbers + (n + 1) % 2 * N, n + 1);
-        memopt_i_cuda_copy_commit();
-        memopt_i_cuda_copy_wait<1>();
-        __syncthreads(); /* everybody's part of this tile is there */
-        flash_cross<T, D, 1, N>(scores, own, tile);
-        flash_cross<T, D, 1, N>(grads, own + OWN_BYTES, tile + BYTES);
-        flash_slopes<N, COLUMNS>(scores, grads, COLUMNS ? numbers + n % 2 * N : mine, t.scale);
-        if (crosses || first + N > w.p.used) {
-            flash_hide<1, N>(scores, sees, first, 0);
-            flash_hide<1, N>(grads, sees, first, 0);
+        if (left > 1)
+            next = w.template load<D, N, 128>(tiles + (left - 1) % 2 * 2 * BYTES, numbers + (left - 1) % 2 * N,
+                                              left - 1);
+        flash_cross<T, D, M, N>(scores, kept[0], own, tile);
+        flash_cross<T, D, M, N>(grads, kept[1], own + OWN_BYTES, tile + BYTES);
+        flash_chances<M, N, COLUMNS>(scores, base, t.scale);
+        flash_slopes<M, N, COLUMNS>(grads, scores, base, t.scale);
+        const flash_sight<M, COLUMNS> sight = w.template sight<M>();
+        if (!sight.template whole<N>(first)) {
+            if (COLUMNS) flash_hide<M, N>(scores, sight, first, 0);
+            flash_hide<M, N>(grads, sight, first, 0);
         }
-        if (COLUMNS) flash_mix_some<T, MORE, 1, N>(more, scores, tile + BYTES, sees, first, crosses);
-        flash_mix_some<T, D, 1, N>(sums, grads, tile, sees, first, crosses);
-        __syncthreads(); /* nobody needs it any more: the next but one may come */
+        if (COLUMNS) flash_mix_some<T, MORE, M, N>(more, scores, tile + BYTES, sight, first, true);
+        flash_mix_some<T, D, M, N>(sums, grads, tile, sight, first, true);
+        flash_copies_end();
     }
-    memopt_i_cuda_copy_wait<0>();
-    __syncthreads(); /* with no tiles, nobody has waited */
-    flash_store<T, D, 1>(own, sums, flash_of(t, (T *)(COLUMNS ? t.grad_keys
-                         : t.grad_queries), COLUMNS ? t.kv_stride : t.query_stride, w.p.sequence,
-                         w.p.head, (int)t.length), w.p.first + own_row, w.p.used);
+    const int own_row = flash_own_row<M>();
+    unsigned char *through = memory + own_row * D * 2;
+    flash_store<T, D, M>(through, sums, w.result(0), w.r.first + own_row, w.r.used);
     if (COLUMNS)
-        flash_store<T, MORE, 1>(own + OWN_BYTES, more, flash_of(t, (T *)t.grad_values, t.kv_stride, w.p.sequence,
-                         w.p.head, (int)t.length), w.p.first + own_row, w.p.used);
+        flash_store<T, MORE, M>(through + OWN_BYTES, more, w.result(1), w.r.first + own_row, w.r.used);
+#else
+    (void)t;
+#endif
+}
+
+/* D = 128: two warps share 32 rows, as one has no registers for all. The first has scores and makes probabilities, the
+   second has gradients of probabilities, is passed these, and makes gradients of scores. For columns each goes on to
+   sums of its own; for rows the second alone has any. */
+template <typename T, int N, int COLUMNS>
+static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) {
+#ifndef MEMOPT_I_CUDA_NO_TENSOR
+    enum { D = 128, M = 2, KEPT = COLUMNS ? 7 : FLASH_KEPT, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2 };
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
+    const flash_walk<T, COLUMNS> w = { t, route[0] };
+    const int second = (int)threadIdx.x / 128;
+    unsigned char *tiles = memory + 2 * OWN_BYTES;
+    float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles, or of own rows */
+    uint32_t kept[KEPT][M][4];
+    float sums[M][D / 8][4];
+
+    flash_zero(sums);
+    flash_find_route<N, COLUMNS>(t, route);
+    w.template load_own<D, 256>(memory, numbers);
+    int left = w.r.count;
+    int next = 0;
+    if (left) next = w.template load<D, N, 256>(tiles + left % 2 * 2 * BYTES, numbers + left % 2 * N, left);
+    flash_copies_end();
+    flash_keep<D, M, KEPT>(kept, memory + flash_own_row<M>() * D * 2 + second * OWN_BYTES);
+    for (; left > 0; --left) {
+        unsigned char *tile = tiles + left % 2 * 2 * BYTES;
+        const float2 *base = numbers + (COLUMNS ? left % 2 * N : flash_own_row<M>());
+        const unsigned char *own = memory + flash_own_row<M>() * D * 2 + second * OWN_BYTES;
+        const int first = next;
+        float x[M][N / 8][4]; /* scores, or their gradients */
+
+        if (left > 1)
+            next = w.template load<D, N, 256>(tiles + (left - 1) % 2 * 2 * BYTES, numbers + (left - 1) % 2 * N,
+                                              left - 1);
+        flash_cross<T, D, M, N>(x, kept, own, tile + second * BYTES);
+        if (!second) {
+            flash_chances<M, N, COLUMNS>(x, base, t.scale);
+            flash_pass<D, M, N>(memory, x);
+        }
+        __syncthreads(); /* probabilities have been passed */
+        if (second) flash_take<D, M, N, COLUMNS>(x, memory, base, t.scale);
+        const flash_sight<M, COLUMNS> sight = w.template sight<M>();
+        if (!sight.template whole<N>(first)) flash_hide<M, N>(x, sight, first, 0);
+        flash_mix_some<T, D, M, N>(sums, x, tile + !second * BYTES, sight, first, COLUMNS || second);
+        flash_copies_end();
+    }
+    const int own_row = flash_own_row<M>();
+    if (COLUMNS || second)
+        flash_store<T, D, M>(memory + own_row * D * 2 + second * OWN_BYTES, sums, w.result(!second),
+                             w.r.first + own_row, w.r.used);
 #else
     (void)t;
 #endif
@@ -13702,27 +13924,29 @@ PRUNED flash_state flash_task(const attention_task *t) {
     return k;
 }
 
-/* A block for `own` rows of each head. */
+/* A block for each FLASH_ROWS of a head. */
 template <class KERNEL>
-static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, size_t own, size_t shared) {
+static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, unsigned threads, size_t shared) {
     flash_state k = flash_task(t);
     status_t s;
 
-    k.tiles = memopt_i_ceil_div(t->a.length, own);
+    k.tiles = memopt_i_ceil_div(t->a.length, FLASH_ROWS);
     s = taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     if (s) return s;
-    return CU_RUN(kernel, t->a.batch * heads * k.tiles, FLASH_THREADS, shared, t->stream, k);
+    return CU_RUN(kernel, t->a.batch * heads * k.tiles, threads, shared, t->stream, k);
 }
 
 template <typename T, int D> static status_t flash_forward(const attention_task *t) {
-    enum { OWN = 128, N = D == 64 ? 64 : 32 }; /* with 64 there are not enough registers */
-    return flash_run(t, flash_forward_kernel<T, D, OWN / 64, N>, t->a.heads, OWN, (OWN + 4 * N) * D * 2);
+    enum { N = D == 64 ? 64 : 32, KEPT = D == 64 ? 4 : 3 }; /* with more there are not enough registers */
+    return flash_run(t, flash_forward_kernel<T, D, FLASH_ROWS / 64, N, KEPT>, t->a.heads, 128,
+                     (FLASH_ROWS + 4 * N) * D * 2);
 }
 
 template <typename T, int D, int COLUMNS> static status_t flash_backward(const attention_task *t) {
-    enum { OWN = FLASH_ROWS, N = D == 64 || !COLUMNS ? 64 : 32 };
-    return flash_run(t, flash_backward_kernel<T, D, N, COLUMNS>, COLUMNS ? t->a.kv_heads : t->a.heads, OWN,
-                     (2 * OWN + 4 * N) * D * 2 + 2 * N * sizeof(float2));
+    enum { N = 32, PAIRS = D == 128 };
+    return flash_run(t, PAIRS ? flash_pairs_kernel<T, N, COLUMNS> : flash_backward_kernel<T, N, COLUMNS>,
+                     COLUMNS ? t->a.kv_heads : t->a.heads, PAIRS ? 256 : 128,
+                     (2 * FLASH_ROWS + 4 * N) * D * 2 + FLASH_ROWS * sizeof(float2));
 }
 
 template <typename T> static status_t flash_means(const attention_task *t) {

@@ -13273,7 +13273,7 @@ CU_DEVICE void flash_take(float (&grads)[M][N / 8][4], const unsigned char *own,
 }
 
 /* Where a block of backward goes: what each tile is loaded by is one load of 16 bytes. */
-struct __align__(16) flash_route {
+struct alignas(16) flash_route {
     uint32_t sequence, others;    /* the first head of the others */
     int      used, count;         /* rows of the sequence; tiles of the others in all */
     int      from, per;           /* the first of them; those of a head */

@@ -33,7 +33,7 @@ fraction is that of the time at the tensor cores' full rate, 4 cycles of a sched
             schedulers; a load counts by its width, as if no two lanes read the same, but once where all do: [UR]
   pipe      as above
 It fails below the fraction of the row, and where it is more by 5 %, so that the row is tightened. mma.sync itself does not
-reach the full rate on sm_90: by published measurements 0.62 of it, with wgmma alone all."""
+reach the full rate on sm_90, which wgmma alone has."""
 import glob, os, re, shutil, subprocess, sys, sysconfig
 
 LANES, COPY, L2 = 132 * 4 * 32 * 1.98e9, 4.3e12, 5.5e12

@@ -15390,7 +15390,8 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               KiB ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
               levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
-              five times slower or more, in such blocks only. V(encode_unsure) must get codes that are right or one off.
+              five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or
+              one off.
    Four bits  For the first moment alone (blocks of 128, the second moment as 8 bits of its root) they were measured,
               as the relative error of Adam's update after 600 steps, one gradient of a block `ratio` times the
               others:
@@ -15575,6 +15576,21 @@ static float memopt_i_float_at(const void *floats, size_t i) {
     memcpy(&x, (const unsigned char *)floats + 4 * i, sizeof x);
     return x;
 }
+
+/* For codes that are exact, or one off; the bits of `unsure` tell which to compare exactly. Both choices without a
+   branch: they go either way. Rare, and large where it would be inlined. */
+static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
+                                                     float inverse, uint64_t unsure) {
+    for (; unsure; unsure &= unsure - 1) {
+        const unsigned i = memopt_i_low_bit(unsure);
+        const float value = is_bf16 ? memopt_from_bf16(memopt_i_word_at(x, i)) : memopt_i_float_at(x, i);
+        const float y = memopt_i_times(value, inverse);
+        unsigned code = codes[i] ? codes[i] - 1u : 0;
+
+        code += (unsigned)(code < 254 && memopt_i_map_above(map, (double)y, code));
+        codes[i] = (uint8_t)(code + (unsigned)memopt_i_map_above(map, (double)y, code));
+    }
+}
 #endif
 
 #if defined(MEMOPT_I_X86)
@@ -15748,21 +15764,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n, in
 }
 
 #  if MEMOPT_I_WIDTH >= 8
-/* For codes that are exact, or one off; the bits of `unsure` tell which to compare exactly. Both choices without a
-   branch: they go either way. Compiled for each width, as code for SSE costs 300 cycles between two of AVX. */
-V_FN MEMOPT_I_FLATTEN void V(encode_unsure)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
-                                            float inverse, uint64_t unsure) {
-    for (; unsure; unsure &= unsure - 1) {
-        const unsigned i = memopt_i_low_bit(unsure);
-        const float value = is_bf16 ? memopt_from_bf16(memopt_i_word_at(x, i)) : memopt_i_float_at(x, i);
-        const float y = memopt_i_times(value, inverse);
-        unsigned code = codes[i] ? codes[i] - 1u : 0;
-
-        code += (unsigned)(code < 254 && memopt_i_map_above(map, (double)y, code));
-        codes[i] = (uint8_t)(code + (unsigned)memopt_i_map_above(map, (double)y, code));
-    }
-}
-
 /* 4 * V(width) elements from i on: where they are, or copied and filled with zeros where fewer are left. */
 V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_from)(const void *x, int is_bf16, size_t i, size_t n,
                                                       unsigned char *rest) {
@@ -15870,7 +15871,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
         k3 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[3]), fraction);
         _mm512_storeu_si512(to, V(pack)(v));
         if (MEMOPT_I_UNLIKELY(!_kortestz_mask16_u8(_kor_mask16(k0, k1), _kor_mask16(k2, k3))))
-            V(encode_unsure)(map, to, from, is_bf16, inverse,
+            memopt_i_encode_unsure(map, to, from, is_bf16, inverse,
                                    (uint64_t)k0 | (uint64_t)k1 << 16 | (uint64_t)k2 << 32 | (uint64_t)k3 << 48);
         if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
     }
@@ -16106,7 +16107,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(quant_y)(memopt_quant_map map, __m256 x, __
 }
 
 /* Indices to codes. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const void *x, int is_bf16) {
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const void *x, int is_bf16,
+                                            __m256 scale) {
     const int from = map == MEMOPT_QUANT_UNSIGNED ? 22 : 23;
     const __m256i zero = _mm256_set1_epi8(127);
     __m256i words[2], sign[4], codes;
@@ -16121,7 +16123,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i 
     codes = _mm256_packus_epi16(words[0], words[1]); /* saturates at both ends */
     if (map != MEMOPT_QUANT_UNSIGNED) {
         MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) sign[i] = V(bits)(V(quant_load)(x, is_bf16, 8 * i));
+        for (i = 0; i < 4; ++i) sign[i] = V(bits)(_mm256_xor_ps(V(quant_load)(x, is_bf16, 8 * i), scale));
         sign[0] = _mm256_packs_epi16(_mm256_packs_epi32(sign[0], sign[1]), _mm256_packs_epi32(sign[2], sign[3]));
         codes = _mm256_blendv_epi8(_mm256_adds_epu8(zero, codes), _mm256_subs_epu8(zero, codes), sign[0]);
     }
@@ -16155,7 +16157,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
             index[i + 1] = V(index)(t, y[i + 1], _mm256_unpackhi_epi16(piece[i / 2], zero));
         }
     }
-    _mm256_storeu_si256((__m256i *)(void *)codes, V(pack)(map, index, x, is_bf16));
+    _mm256_storeu_si256((__m256i *)(void *)codes, V(pack)(map, index, x, is_bf16, scale));
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) close[i] = _mm256_and_si256(index[i], near);
     any = _mm256_or_si256(any, _mm256_cmpeq_epi32(zero, _mm256_min_epu32(_mm256_min_epu32(close[0], close[1]),
@@ -16168,7 +16170,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
 
         bits |= V(sign_bits)(V(floats_of)(_mm256_or_si256(junction, _mm256_cmpeq_epi32(zero, close[i])))) << (8 * i);
     }
-    V(encode_unsure)(map, codes, x, is_bf16, inverse, bits);
+    V(end)(); /* code for SSE takes 300 cycles between two of AVX */
+    memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, bits);
 }
 
 /* Left to the definition: what is not finite, or from 2 up, and blocks of very large numbers. */
@@ -16176,6 +16179,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
                                                size_t n, float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m256 scale = _mm256_set1_ps(MEMOPT_I_PIECE_SCALE * inverse);
+    const float size = inverse < 0 ? -inverse : inverse;
     const size_t bytes = is_bf16 ? 2 : 4;
     __m256i largest = _mm256_setzero_si256();
     unsigned char rest[128];
@@ -16189,7 +16193,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
         memcpy(codes + i, rest_codes, n - i);
     }
     largest = _mm256_cmpgt_epi16(largest, _mm256_set1_epi16(MEMOPT_I_KEY_TWO - 1));
-    if (MEMOPT_I_LIKELY(_mm256_testz_si256(largest, largest) && (inverse >= MEMOPT_I_PIECE_LEAST || !(inverse > 0))))
+    if (MEMOPT_I_LIKELY(_mm256_testz_si256(largest, largest) && (size >= MEMOPT_I_PIECE_LEAST || !(size > 0))))
         return;
     V(end)();
     if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
@@ -18253,11 +18257,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
                                                    size_t n) {
 #  if MEMOPT_I_WIDTH == 8
+    const int coupled = k->part->rule.coupled;
     const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
 
-    if (k->part->rule.coupled) return V(pipeline_apart)(k, kind, 1, 0, at, j, n);
-    if (bf16) return V(pipeline_apart)(k, kind, 0, 1, at, j, n);
-    return V(pipeline_apart)(k, kind, 0, 0, at, j, n);
+    if (kind == MEMOPT_OPTIM_ADAMW && bf16 && !coupled) return V(pipeline_apart)(k, kind, 0, 1, at, j, n);
+    return V(pipeline_apart)(k, kind, coupled, 0, at, j, n);
 #  else
     return V(pipeline_of)(k, kind, at, j, n);
 #  endif

@@ -707,7 +707,7 @@ parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's obje
         tried=yes
     done <<'END'
 gcc ARENA 28000
-gcc ADAM8 130000
+gcc ADAM8 135000
 clang ARENA 35000
 clang ADAM8 180000
 END

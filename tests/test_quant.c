@@ -137,17 +137,18 @@ static size_t quant_plant(int map, float *x) {
 }
 #define QUANT_PLANTED (256 * 14 + 127 * 8 + 10 + 10)
 static void quant_codes(void) {
-    static float x[QUANT_PLANTED]; static uint8_t want[QUANT_PLANTED], got[QUANT_PLANTED + 1]; int map, level; size_t n, i;
-    for (map = 0; map < QUANT_MAPS; ++map) {
+    static float x[QUANT_PLANTED]; static uint8_t want[QUANT_PLANTED], got[QUANT_PLANTED + 1]; int map, level, turned; size_t n, i;
+    for (map = 0; map < QUANT_MAPS; ++map) for (turned = 1; turned >= 0; --turned) { /* the scale of a block may be negative, too */
         n = quant_plant(map, x);
         CHECK(n == QUANT_PLANTED);
-        for (i = 0; i < n; ++i) want[i] = quant_code(map, x[i]);
+        for (i = 0; i < n; ++i) want[i] = quant_code(map, turned ? -x[i] : x[i]);
         for (level = 1; level <= memopt_simd_best(); ++level) {
             memset(got, 0xEE, sizeof got);
-            MEMOPT_I_DISPATCH(level, encode, (quant_maps[map], got, x, n, 1.0f));
+            MEMOPT_I_DISPATCH(level, encode, (quant_maps[map], got, x, n, turned ? -1.0f : 1.0f));
             for (i = 0; i < n; ++i) CHECK_AT(got[i] == want[i], i);
             CHECK(got[n] == 0xEE);
         }
+        if (turned) continue;
         for (i = 0; i < n; ++i) { /* zero stays zero, no sign flips: of codes that the definition and the header share */
             const float y = quant_level(map, got[i]);
             if (x[i] == 0 || x[i] != x[i]) CHECK_AT(y == 0, i);

@@ -18213,10 +18213,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         V(floats) top_m = p.largest_m;
         V(ints) top_v = p.largest_v;
         float *new_m = p.new_m + stepped, *new_v = p.new_v + stepped;
+        int whole = 1;
 
         V(pipeline_read)(g, p.gradients, p.g_type);
-        if (p.first_w && MEMOPT_I_UNLIKELY(!V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide,
-                                                                p.extra + 2 * stepped))) break;
+        if (p.first_w)
+            whole = V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide, p.extra + 2 * stepped);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
             m = V(load)(new_m + V(width) * i);
@@ -18232,7 +18233,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         for (i = 0; i < N / 16; ++i) MEMOPT_I_FETCH(p.gradients, 4096 + 64 * i);
         MEMOPT_I_FETCH(p.codes_m + stepped, 1024);
         MEMOPT_I_FETCH(p.codes_v + stepped, 1024);
-        if (MEMOPT_I_UNLIKELY(!V(pipeline_finite)(&p, top_v, w))) break;
+        if (MEMOPT_I_UNLIKELY(!whole || !V(pipeline_finite)(&p, top_v, w))) break; /* the waiting codes are encoded */
         p.largest_m = top_m;
         p.largest_v = top_v;
         p.gradients += N * p.grad;

@@ -16135,8 +16135,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
                                              const void *x, int is_bf16, float inverse, __m256 scale,
                                              __m256i *largest) {
     /* where a line's value is too near an integer to be trusted */
-    const __m256i near = _mm256_set1_epi32(map == MEMOPT_QUANT_UNSIGNED ? 0x3ffe00
-                                           : map == MEMOPT_QUANT_LINEAR ? 0x7ff800 : 0x7ffe00);
+    const __m256i fraction = _mm256_set1_epi32(map == MEMOPT_QUANT_UNSIGNED ? 0x3ffe00
+                                               : map == MEMOPT_QUANT_LINEAR ? 0x7ff800 : 0x7ffe00);
     const __m256i zero = _mm256_setzero_si256();
     __m256 y[4];
     __m256i piece[2], unsure[2], index[4], close[4], any = zero;
@@ -16159,7 +16159,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
     }
     _mm256_storeu_si256((__m256i *)(void *)codes, V(pack)(map, index, x, is_bf16, scale));
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) close[i] = _mm256_and_si256(index[i], near);
+    for (i = 0; i < 4; ++i) close[i] = _mm256_and_si256(index[i], fraction);
     any = _mm256_or_si256(any, _mm256_cmpeq_epi32(zero, _mm256_min_epu32(_mm256_min_epu32(close[0], close[1]),
                                                                          _mm256_min_epu32(close[2], close[3]))));
     if (MEMOPT_I_LIKELY(_mm256_testz_si256(any, any))) return;
@@ -31945,7 +31945,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) c
 
 /* The same in the order of pairs_read(). Lanes of even counters, and of odd ones, are even and odd elements; but where
    a register has all 16 counters of a group, the elements stay in order. */
-
 V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_pairs_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
                                                         V(ints) step, uint32_t threshold) {
     size_t k, odd;

@@ -86,6 +86,7 @@ msvc() { # MSVC's rules, by a parser that knows them: no extension but Windows' 
                 -fsyntax-only -nostdlibinc -isystem tests/msvc -I. -pedantic -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror "$work/msvc.c" || fail "not by MSVC's rules: $language, $machine"
         done
     done
+    clang -Dnear= -Dfar= -fsyntax-only -I. "$work/msvc.c" || fail "a name that <windows.h> defines, in code for clang there"
     printf 'int f(int x) { return ({ x; }); }\n' >"$work/planted.c"
     clang --target=x86_64-pc-windows-msvc -fms-compatibility -fsyntax-only -pedantic -Werror "$work/planted.c" 2>/dev/null && fail "misses a planted extension"
     return 0

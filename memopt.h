@@ -28155,10 +28155,6 @@ V_FN R(floats) R(act_from)(R(floats) x, R(floats) e, int kind) {
     return R(mul)(R(curve_low)(x, kind), R(curve_share)(e));
 }
 
-V_FN R(floats) R(act)(R(floats) x, int kind) {
-    return R(act_from)(x, kind == MEMOPT_ACTIVATION_RELU ? x : R(curve_exp)(x, kind), kind);
-}
-
 /* of the gradient g; y receives the activation */
 V_FN R(floats) R(act_grad_from)(R(floats) x, R(floats) e, R(floats) g, int kind, R(floats) *y) {
     const R(floats) zero = R(set)(0);
@@ -28175,17 +28171,9 @@ V_FN R(floats) R(act_grad_from)(R(floats) x, R(floats) e, R(floats) g, int kind,
     return R(mul)(g, R(mul)(s, R(fma)(R(curve_bend)(x, kind), rest, R(set)(1))));
 }
 
-V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
-    return R(act_grad_from)(x, kind == MEMOPT_ACTIVATION_RELU ? x : R(curve_exp)(x, kind), g, kind, y);
-}
-
 /* silu(gate) up; and the gradients of both from g, with y. e: curve_exp() of the gate. */
 V_FN R(floats) R(swiglu_from)(R(floats) gate, R(floats) e, R(floats) up) {
     return R(mul)(R(act_from)(gate, e, MEMOPT_ACTIVATION_SILU), up);
-}
-
-V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) {
-    return R(swiglu_from)(gate, R(curve_exp)(gate, MEMOPT_ACTIVATION_SILU), up);
 }
 
 V_FN R(floats) R(swiglu_grad_from)(R(floats) gate, R(floats) e, R(floats) up, R(floats) g, R(floats) *grad_up,
@@ -28195,10 +28183,6 @@ V_FN R(floats) R(swiglu_grad_from)(R(floats) gate, R(floats) e, R(floats) up, R(
     *grad_up = R(mul)(g, s);
     *y = R(mul)(s, up);
     return grad;
-}
-
-V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
-    return R(swiglu_grad_from)(gate, R(curve_exp)(gate, MEMOPT_ACTIVATION_SILU), up, g, grad_up, y);
 }
 
 /* 1 / (1 + exp(-x)), as in an activation; e: exp_share() of -|x| */
@@ -28723,7 +28707,8 @@ static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
     int k;
 
     for (i = 0; i < n; ++i) {
-        for (k = 0; k < 3; ++k) x[k] = k < operands ? V(step_read)(w->operands + k, i) : x[0];
+        x[0] = x[1] = x[2] = V(step_read)(w->operands, i);
+        for (k = 1; k < operands; ++k) x[k] = V(step_read)(w->operands + k, i);
         V(step_value)(code, w, i, x[0], x[1], x[2], memopt_i_step_has_exp(code) ? V(step_exp)(code, x[0]) : x[0], y);
         for (k = 0; k < results; ++k) if (w->to[k]) ((float *)w->to[k])[i] = y[k];
     }
@@ -28793,6 +28778,24 @@ MEMOPT_I_WIDTHS(void, step, (memopt_i_step code, const memopt_i_work *w, size_t 
 MEMOPT_I_WIDTHS(size_t, words_whole, (size_t n))
 
 /* ---- one number ---- */
+/* What is a step here is a function on a device. */
+MEMOPT_I_INLINE float memopt_i_v1_act(float x, int kind) {
+    return memopt_i_v1_act_from(x, kind == MEMOPT_ACTIVATION_RELU ? x : memopt_i_v1_curve_exp(x, kind), kind);
+}
+
+MEMOPT_I_INLINE float memopt_i_v1_act_grad(float x, float g, int kind, float *y) {
+    const float e = kind == MEMOPT_ACTIVATION_RELU ? x : memopt_i_v1_curve_exp(x, kind);
+    return memopt_i_v1_act_grad_from(x, e, g, kind, y);
+}
+
+MEMOPT_I_INLINE float memopt_i_v1_swiglu(float gate, float up) {
+    return memopt_i_v1_swiglu_from(gate, memopt_i_v1_curve_exp(gate, MEMOPT_ACTIVATION_SILU), up);
+}
+
+MEMOPT_I_INLINE float memopt_i_v1_swiglu_grad(float gate, float up, float g, float *grad_up, float *y) {
+    return memopt_i_v1_swiglu_grad_from(gate, memopt_i_v1_curve_exp(gate, MEMOPT_ACTIVATION_SILU), up, g, grad_up, y);
+}
+
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
    2 artanh((m - 1) / (m + 1)), below 2 units in the last place off. */
 MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {

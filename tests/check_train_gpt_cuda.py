@@ -160,7 +160,7 @@ ENDS = [
     ("all that keeps the bits", None, "yes"),
     ("+ chunks, 8-bit Adam, bf16: all on", None, "no: lossy by choice"),
 ]
-LADDER = "--layers 2 --width 32 --heads 1 --context 64 --batch 2 --steps 2 --validate 1 --ladder --quiet --data".split() + [TEXT]
+LADDER = "--layers 2 --width 32 --heads 1 --context 64 --batch 2 --steps 2 --validate 2 --ladder --quiet --data".split() + [TEXT]
 
 
 def ladder(program, switches, want_status=0, **environment):

@@ -28028,19 +28028,29 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
    is 64 lines, some 300 ns at the 15 GB/s of a core. */
 static size_t memopt_i_rows_ahead(size_t bytes) { return memopt_i_max(1, 4096 / bytes); }
 
-/* An operation on elements: see R(step_value). In the order of their operands, one, two, three; those with an
-   exponential of the first operand stand together, but for the last. */
-typedef enum memopt_i_step {
-    MEMOPT_I_STEP_MOVE, MEMOPT_I_STEP_NEGATE, MEMOPT_I_STEP_DROPOUT, MEMOPT_I_STEP_ABS, MEMOPT_I_STEP_SQRT,
-    MEMOPT_I_STEP_EXP, MEMOPT_I_STEP_RELU, MEMOPT_I_STEP_SIGMOID, MEMOPT_I_STEP_GELU, MEMOPT_I_STEP_SILU,
-    MEMOPT_I_STEP_GELU_GRADIENT, MEMOPT_I_STEP_SILU_GRADIENT, MEMOPT_I_STEP_SWIGLU, MEMOPT_I_STEP_RELU_GRADIENT,
-    MEMOPT_I_STEP_MIN, MEMOPT_I_STEP_MAX, MEMOPT_I_STEP_ADD, MEMOPT_I_STEP_SUB, MEMOPT_I_STEP_MUL, MEMOPT_I_STEP_DIV,
-    MEMOPT_I_STEP_DROPOUT_ADD,
-    MEMOPT_I_STEP_FMA,          /* a b + c */
-    MEMOPT_I_STEP_PRODUCT_LESS, /* a b - c */
-    MEMOPT_I_STEP_LESS_PRODUCT, /* c - a b */
-    MEMOPT_I_STEP_SWIGLU_GRADIENT
-} memopt_i_step;
+/* The operations on elements, see R(step_value). X(name, operands, results, has_exp: it begins with an exponential of
+   the first operand, chooses: its result may be a NaN that an operand was) */
+#define MEMOPT_I_STEPS(X) \
+    X(MOVE,            1, 1, 0, 1)               X(NEGATE,          1, 1, 0, 0)               \
+    X(DROPOUT,         1, 1, 0, 0)               X(ABS,             1, 1, 0, 0)               \
+    X(SQRT,            1, 1, 0, 0)               X(EXP,             1, 1, 0, 0)               \
+    X(RELU,            1, 1, 0, 1)               X(SIGMOID,         1, 1, 1, 0)               \
+    X(GELU,            1, 1, 1, 0)               X(SILU,            1, 1, 1, 0)               \
+    X(GELU_GRADIENT,   2, 2, 1, 0)               X(SILU_GRADIENT,   2, 2, 1, 0)               \
+    X(SWIGLU,          2, 1, 1, 0)               X(RELU_GRADIENT,   2, 2, 0, 1)               \
+    X(MIN,             2, 1, 0, 1)               X(MAX,             2, 1, 0, 1)               \
+    X(ADD,             2, 1, 0, 0)               X(SUB,             2, 1, 0, 0)               \
+    X(MUL,             2, 1, 0, 0)               X(DIV,             2, 1, 0, 0)               \
+    X(DROPOUT_ADD,     2, 1, 0, 1)               X(FMA,             3, 1, 0, 0) /* a b + c */ \
+    X(PRODUCT_LESS,    3, 1, 0, 0) /* a b - c */ X(LESS_PRODUCT,    3, 1, 0, 0) /* c - a b */ \
+    X(SWIGLU_GRADIENT, 3, 3, 1, 0)
+
+#define MEMOPT_I_STEP_CODE(name, operands, results, has_exp, chooses)  MEMOPT_I_STEP_##name,
+#define MEMOPT_I_STEP_CASE(name, operands, results, has_exp, chooses) \
+    case MEMOPT_I_STEP_##name: V(step_loop)(MEMOPT_I_STEP_##name, w, n); break;
+#define MEMOPT_I_STEP_FACTS(name, operands, results, has_exp, chooses) { operands, results, has_exp, chooses },
+
+typedef enum memopt_i_step { MEMOPT_I_STEPS(MEMOPT_I_STEP_CODE) } memopt_i_step;
 
 /* How the elements of an operand lie there; pairs: bf16 that needs no order, see R(pairs_read). */
 typedef enum memopt_i_form {
@@ -28063,26 +28073,8 @@ typedef struct memopt_i_work {
     const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
 } memopt_i_work;
 
-static int memopt_i_step_operands(memopt_i_step code) {
-    return code >= MEMOPT_I_STEP_FMA ? 3 : code >= MEMOPT_I_STEP_GELU_GRADIENT ? 2 : 1;
-}
-
-static int memopt_i_step_results(memopt_i_step code) {
-    if (code == MEMOPT_I_STEP_SWIGLU_GRADIENT) return 3;
-    return code == MEMOPT_I_STEP_RELU_GRADIENT || code == MEMOPT_I_STEP_GELU_GRADIENT
-           || code == MEMOPT_I_STEP_SILU_GRADIENT ? 2 : 1;
-}
-
-/* Does it begin with an exponential? */
-static int memopt_i_step_has_exp(memopt_i_step code) {
-    return (code >= MEMOPT_I_STEP_SIGMOID && code <= MEMOPT_I_STEP_SWIGLU) || code == MEMOPT_I_STEP_SWIGLU_GRADIENT;
-}
-
-/* May its result be a NaN that an operand was? */
-static int memopt_i_step_chooses(memopt_i_step code) {
-    return code == MEMOPT_I_STEP_MOVE || code == MEMOPT_I_STEP_RELU || code == MEMOPT_I_STEP_RELU_GRADIENT
-           || code == MEMOPT_I_STEP_MIN || code == MEMOPT_I_STEP_MAX || code == MEMOPT_I_STEP_DROPOUT_ADD;
-}
+static const struct { unsigned char operands, results, has_exp, chooses; } memopt_i_step_facts[] = {
+    MEMOPT_I_STEPS(MEMOPT_I_STEP_FACTS) };
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(exp)(R(floats) x) {
@@ -28541,7 +28533,7 @@ MEMOPT_I_INLINE_FN void R(step_value)(memopt_i_step code, const memopt_i_work *w
     case MEMOPT_I_STEP_DROPOUT_ADD:     y[0] = R(dropped_onto)(w->mask + at, R(set)(w->factor), a, b); return;
     case MEMOPT_I_STEP_SWIGLU_GRADIENT: y[0] = R(swiglu_grad_from)(a, e, b, c, y + 1, y + 2); return;
     }
-    y[0] = memopt_i_step_operands(code) == 2 ? R(step_binary)(code, a, b, e, y + 1) : R(step_unary)(code, a, e);
+    y[0] = memopt_i_step_facts[code].operands == 2 ? R(step_binary)(code, a, b, e, y + 1) : R(step_unary)(code, a, e);
 }
 
 #if defined(MEMOPT_I_WIDTH)
@@ -28586,7 +28578,7 @@ MEMOPT_I_INLINE_FN void R(step_write)(const memopt_i_work *w, void *to, size_t i
    `code` and `count` are constants wherever this is called. */
 MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, const float *e, size_t i,
                                    size_t count) {
-    const int operands = memopt_i_step_operands(code), results = memopt_i_step_results(code);
+    const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
     R(floats) a[V(step_group)], b[V(step_group)], c[V(step_group)], y[3], to[3][V(step_group)];
     size_t k;
     int r;
@@ -28597,7 +28589,7 @@ MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, c
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < count; ++k) {
         R(step_value)(code, w, i + k * V(row), a[k], operands > 1 ? b[k] : a[k], operands > 2 ? c[k] : a[k],
-                      memopt_i_step_has_exp(code) ? R(read)(e + k * V(row), V(row)) : a[k], y);
+                      memopt_i_step_facts[code].has_exp ? R(read)(e + k * V(row), V(row)) : a[k], y);
         MEMOPT_I_UNROLL_ALL
         for (r = 0; r < results; ++r) to[r][k] = y[r];
     }
@@ -28607,7 +28599,7 @@ MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, c
 
 /* The last elements of floats, up to V(row). */
 MEMOPT_I_INLINE_FN void R(step_rest)(memopt_i_step code, const memopt_i_work *w, size_t i, size_t lanes) {
-    const int operands = memopt_i_step_operands(code), results = memopt_i_step_results(code);
+    const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
     R(floats) x[3], y[3];
     int k;
 
@@ -28616,7 +28608,8 @@ MEMOPT_I_INLINE_FN void R(step_rest)(memopt_i_step code, const memopt_i_work *w,
         x[k] = k >= operands ? x[0]
                : w->operands[k].form == MEMOPT_I_FORM_NUMBER ? R(read)((const float *)w->operands[k].data, V(row))
                : R(read)((const float *)w->operands[k].data + i, lanes);
-    R(step_value)(code, w, i, x[0], x[1], x[2], memopt_i_step_has_exp(code) ? R(step_exp)(code, x[0]) : x[0], y);
+    R(step_value)(code, w, i, x[0], x[1], x[2],
+                  memopt_i_step_facts[code].has_exp ? R(step_exp)(code, x[0]) : x[0], y);
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < results; ++k) if (w->to[k]) R(write)((float *)w->to[k] + i, y[k], lanes);
 }
@@ -28643,7 +28636,7 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *wo
     size_t at, count;
     size_t i = 0;
 
-    for (at = 0; memopt_i_step_has_exp(code) && at < whole; at += count) {
+    for (at = 0; memopt_i_step_facts[code].has_exp && at < whole; at += count) {
         count = whole - at < 256 ? whole - at : 256;
         V(step_exps)(code, &w, e, at, count);
         for (i = 0; i < count; i += 32) {
@@ -28651,7 +28644,7 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *wo
             R(step_do)(code, &w, e + i, at + i, 2);
         }
     }
-    i = memopt_i_step_has_exp(code) ? whole : 0;
+    i = memopt_i_step_facts[code].has_exp ? whole : 0;
     for (; group > 32 && i + group <= n; i += group) R(step_do)(code, &w, e, i, V(step_group));
     for (; i < whole; i += 32) R(step_do)(code, &w, e, i, 2);
     for (; i < n; i += V(row)) R(step_rest)(code, &w, i, n - i < V(row) ? n - i : (size_t)V(row));
@@ -28660,31 +28653,7 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *wo
 /* n elements; a multiple of 32 where an operand or a result is no float. */
 V_FN MEMOPT_I_FLATTEN void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
     switch ((int)code) {
-    case MEMOPT_I_STEP_MOVE:            V(step_loop)(MEMOPT_I_STEP_MOVE, w, n); break;
-    case MEMOPT_I_STEP_NEGATE:          V(step_loop)(MEMOPT_I_STEP_NEGATE, w, n); break;
-    case MEMOPT_I_STEP_DROPOUT:         V(step_loop)(MEMOPT_I_STEP_DROPOUT, w, n); break;
-    case MEMOPT_I_STEP_ABS:             V(step_loop)(MEMOPT_I_STEP_ABS, w, n); break;
-    case MEMOPT_I_STEP_SQRT:            V(step_loop)(MEMOPT_I_STEP_SQRT, w, n); break;
-    case MEMOPT_I_STEP_EXP:             V(step_loop)(MEMOPT_I_STEP_EXP, w, n); break;
-    case MEMOPT_I_STEP_RELU:            V(step_loop)(MEMOPT_I_STEP_RELU, w, n); break;
-    case MEMOPT_I_STEP_SIGMOID:         V(step_loop)(MEMOPT_I_STEP_SIGMOID, w, n); break;
-    case MEMOPT_I_STEP_GELU:            V(step_loop)(MEMOPT_I_STEP_GELU, w, n); break;
-    case MEMOPT_I_STEP_SILU:            V(step_loop)(MEMOPT_I_STEP_SILU, w, n); break;
-    case MEMOPT_I_STEP_GELU_GRADIENT:   V(step_loop)(MEMOPT_I_STEP_GELU_GRADIENT, w, n); break;
-    case MEMOPT_I_STEP_SILU_GRADIENT:   V(step_loop)(MEMOPT_I_STEP_SILU_GRADIENT, w, n); break;
-    case MEMOPT_I_STEP_SWIGLU:          V(step_loop)(MEMOPT_I_STEP_SWIGLU, w, n); break;
-    case MEMOPT_I_STEP_RELU_GRADIENT:   V(step_loop)(MEMOPT_I_STEP_RELU_GRADIENT, w, n); break;
-    case MEMOPT_I_STEP_MIN:             V(step_loop)(MEMOPT_I_STEP_MIN, w, n); break;
-    case MEMOPT_I_STEP_MAX:             V(step_loop)(MEMOPT_I_STEP_MAX, w, n); break;
-    case MEMOPT_I_STEP_ADD:             V(step_loop)(MEMOPT_I_STEP_ADD, w, n); break;
-    case MEMOPT_I_STEP_SUB:             V(step_loop)(MEMOPT_I_STEP_SUB, w, n); break;
-    case MEMOPT_I_STEP_MUL:             V(step_loop)(MEMOPT_I_STEP_MUL, w, n); break;
-    case MEMOPT_I_STEP_DIV:             V(step_loop)(MEMOPT_I_STEP_DIV, w, n); break;
-    case MEMOPT_I_STEP_DROPOUT_ADD:     V(step_loop)(MEMOPT_I_STEP_DROPOUT_ADD, w, n); break;
-    case MEMOPT_I_STEP_FMA:             V(step_loop)(MEMOPT_I_STEP_FMA, w, n); break;
-    case MEMOPT_I_STEP_PRODUCT_LESS:    V(step_loop)(MEMOPT_I_STEP_PRODUCT_LESS, w, n); break;
-    case MEMOPT_I_STEP_LESS_PRODUCT:    V(step_loop)(MEMOPT_I_STEP_LESS_PRODUCT, w, n); break;
-    case MEMOPT_I_STEP_SWIGLU_GRADIENT: V(step_loop)(MEMOPT_I_STEP_SWIGLU_GRADIENT, w, n); break;
+    MEMOPT_I_STEPS(MEMOPT_I_STEP_CASE)
     }
     V(end)();
 }
@@ -28701,7 +28670,7 @@ V_HOST_FN float V(step_read)(const memopt_i_operand *x, size_t i) {
 }
 
 static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
-    const int operands = memopt_i_step_operands(code), results = memopt_i_step_results(code);
+    const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
     float x[3], y[3];
     size_t i;
     int k;
@@ -28709,7 +28678,8 @@ static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
     for (i = 0; i < n; ++i) {
         x[0] = x[1] = x[2] = V(step_read)(w->operands, i);
         for (k = 1; k < operands; ++k) x[k] = V(step_read)(w->operands + k, i);
-        V(step_value)(code, w, i, x[0], x[1], x[2], memopt_i_step_has_exp(code) ? V(step_exp)(code, x[0]) : x[0], y);
+        V(step_value)(code, w, i, x[0], x[1], x[2],
+                      memopt_i_step_facts[code].has_exp ? V(step_exp)(code, x[0]) : x[0], y);
         for (k = 0; k < results; ++k) if (w->to[k]) ((float *)w->to[k])[i] = y[k];
     }
 }
@@ -28966,7 +28936,7 @@ static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w
 
     for (k = 0; k < 3; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;
     w->to_form = MEMOPT_I_FORM_PAIRS;
-    w->is_chosen = memopt_i_step_chooses(code);
+    w->is_chosen = memopt_i_step_facts[code].chooses;
     if (whole) memopt_i_step_run(level, code, w, whole);
     return whole;
 }
@@ -33841,19 +33811,19 @@ static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room 
     int i;
 
     memopt_i_work_clear(&w);
-    for (i = 0; i < memopt_i_step_operands(code); ++i)
+    for (i = 0; i < memopt_i_step_facts[code].operands; ++i)
         w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i]);
     w.to[0] = converts ? memopt_i_fused_slot_at(m, MEMOPT_I_FUSED_SLOTS)
               : k == MEMOPT_I_FUSED_NONE ? memopt_i_fused_slot_at(m, s->to) : m->to[k];
     from = (const float *)w.to[0];
     if (type != MEMOPT_TYPE_F32 && t->paired) {
         w.to_form = MEMOPT_I_FORM_PAIRS;
-        w.is_chosen = t->program.chooses || memopt_i_step_chooses(code);
+        w.is_chosen = t->program.chooses || memopt_i_step_facts[code].chooses;
         w.stream = memopt_i_fused_streams(t, m->to[k], n);
     }
     w.mask = mask;
     w.factor = t->factor;
-    if (memopt_i_step_has_exp(code)) memopt_i_fused_ahead(t, m, &w, n);
+    if (memopt_i_step_facts[code].has_exp) memopt_i_fused_ahead(t, m, &w, n);
     if (converts && code == MEMOPT_I_STEP_MOVE && s->operands[0] < MEMOPT_I_FUSED_SLOTS)
         from = (const float *)w.operands[0].data;
     else memopt_i_step_run(t->level, code, &w, all);

@@ -354,7 +354,7 @@ static void rows_words_all(void) {
     static const memopt_i_step codes[] = { MEMOPT_I_STEP_RELU, MEMOPT_I_STEP_GELU, MEMOPT_I_STEP_SILU, MEMOPT_I_STEP_RELU_GRADIENT,
         MEMOPT_I_STEP_GELU_GRADIENT, MEMOPT_I_STEP_SILU_GRADIENT, MEMOPT_I_STEP_ADD, MEMOPT_I_STEP_SWIGLU, MEMOPT_I_STEP_SWIGLU_GRADIENT };
     size_t k;
-    for (k = 0; k < sizeof codes / sizeof *codes; ++k) rows_words(codes[k], memopt_i_step_results(codes[k]));
+    for (k = 0; k < sizeof codes / sizeof *codes; ++k) rows_words(codes[k], memopt_i_step_facts[codes[k]].results);
 }
 /* 4096 inputs, whose bits are `step` apart */
 static void rows_activations_of(uint32_t first, uint32_t step) {

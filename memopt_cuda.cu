@@ -13140,8 +13140,8 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
         total[i / 2][i % 2] = 0;
     }
     flash_zero(sums);
-    flash_load<T, D, OWN, 128>(memory, flash_of(t, (const T *)t.queries, t.query_stride,
-                                           p.sequence, p.head, p.used), p.first);
+    flash_load<T, D, OWN, 128>(memory, flash_of(t, (const T *)t.queries, t.query_stride, p.sequence, p.head, p.used),
+                               p.first);
     flash_load<T, D, N, 128>(tiles, keys, 0);
     flash_load<T, D, N, 128>(tiles + BYTES, values, 0);
     flash_copies_end();
@@ -13314,9 +13314,11 @@ template <typename T, int COLUMNS> struct flash_walk {
             numbers[threadIdx.x] = flash_numbers(t, at.sequence, at.head, at.first + (int)threadIdx.x, at.used);
     }
 
-    /* The tile of others after which `left - 1` are left, from one on that is returned. */
+    /* The tile of others after which `left - 1` are left, into one of two places; its first row is returned. */
     template <int D, int N, int THREADS>
-    __device__ __forceinline__ int load(unsigned char *tile, float2 *numbers, int left) const {
+    __device__ __forceinline__ int load(unsigned char *tiles, float2 *both, int left) const {
+        unsigned char *tile = tiles + left % 2 * 4 * N * D;
+        float2 *numbers = both + left % 2 * N;
         const flash_route at = r;
         const int n = at.count - left;
         const size_t head = at.others + (size_t)(COLUMNS ? n / at.per : 0);
@@ -13364,7 +13366,7 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
     w.template load_own<D, 128>(memory, numbers);
     int left = w.r.count;
     int next = 0;
-    if (left) next = w.template load<D, N, 128>(tiles + left % 2 * 2 * BYTES, numbers + left % 2 * N, left);
+    if (left) next = w.template load<D, N, 128>(tiles, numbers, left);
     flash_copies_end();
     flash_keep<D, M, KEPT>(kept[0], memory + flash_own_row<M>() * D * 2);
     flash_keep<D, M, KEPT>(kept[1], memory + flash_own_row<M>() * D * 2 + OWN_BYTES);
@@ -13375,9 +13377,7 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
         const int first = next;
         float scores[M][N / 8][4], grads[M][N / 8][4];
 
-        if (left > 1)
-            next = w.template load<D, N, 128>(tiles + (left - 1) % 2 * 2 * BYTES, numbers + (left - 1) % 2 * N,
-                                              left - 1);
+        if (left > 1) next = w.template load<D, N, 128>(tiles, numbers, left - 1);
         flash_cross<T, D, M, N>(scores, kept[0], own, tile);
         flash_cross<T, D, M, N>(grads, kept[1], own + OWN_BYTES, tile + BYTES);
         flash_chances<M, N, COLUMNS>(scores, base, t.scale);
@@ -13422,7 +13422,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
     w.template load_own<D, 256>(memory, numbers);
     int left = w.r.count;
     int next = 0;
-    if (left) next = w.template load<D, N, 256>(tiles + left % 2 * 2 * BYTES, numbers + left % 2 * N, left);
+    if (left) next = w.template load<D, N, 256>(tiles, numbers, left);
     flash_copies_end();
     flash_keep<D, M, KEPT>(kept, memory + flash_own_row<M>() * D * 2 + second * OWN_BYTES);
     for (; left > 0; --left) {
@@ -13432,9 +13432,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
         const int first = next;
         float x[M][N / 8][4]; /* scores, or their gradients */
 
-        if (left > 1)
-            next = w.template load<D, N, 256>(tiles + (left - 1) % 2 * 2 * BYTES, numbers + (left - 1) % 2 * N,
-                                              left - 1);
+        if (left > 1) next = w.template load<D, N, 256>(tiles, numbers, left - 1);
         flash_cross<T, D, M, N>(x, kept, own, tile + second * BYTES);
         if (!second) {
             flash_chances<M, N, COLUMNS>(x, base, t.scale);

@@ -17,7 +17,7 @@ static int run_alone(const options *asked, outcome *out, char **strip) {
     return run(&o, out, strip);
 }
 
-static const char in_pieces[] = "products in pieces", lossy[] = "lossy by choice";
+static const char in_pieces[] = "products in pieces";
 static const rung rungs[] = {
     { "arena: gradients of one layer", ARENA_RUNG, ARENA_RUNG, NULL },
     { "+ checkpoints, +33 % operations", CHECKPOINTS_RUNG, ARENA_RUNG, NULL },

@@ -10,6 +10,7 @@ typedef struct rung {
     int which, like;      /* one of the above; and the rung above this one with which it is compared */
     const char *why_not;  /* NULL: it has that rung's bits; else why it need not */
 } rung;
+static const char lossy[] = "lossy by choice"; /* why not, of most */
 
 typedef struct ladder {
     const rung *rungs;

@@ -23,7 +23,6 @@ static int run_alone(const options *asked, outcome *out, char **strip) {
 }
 
 /* ---- the ladder ---- */
-static const char lossy[] = "lossy by choice";
 static const rung rungs[RUNGS] = {
     { "conventional engine", CONVENTIONAL_RUNG, CONVENTIONAL_RUNG, NULL },
     { "arena: gradients of one layer", ARENA_RUNG, CONVENTIONAL_RUNG, NULL },

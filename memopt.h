@@ -28689,7 +28689,7 @@ static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
    functions of floats. */
 static size_t V(words_whole)(size_t n) { return V(width) > 1 ? n / 32 * 32 : 0; }
 
-enum { V(columns_rows) = 4 }; /* added to a column while its sum is in a register */
+enum { V(columns_rows) = 4 }; /* added to a column while its sum is in a register, and the next ones are asked for */
 
 /* `count` rows onto the sums of whole groups of n columns; those `ahead` of them, unless it is 0, are asked for. */
 MEMOPT_I_INLINE_FN void R(columns_of)(float *sums, const void *x, memopt_type type, size_t count, size_t stride,
@@ -28717,11 +28717,11 @@ MEMOPT_I_INLINE_FN void R(columns_by)(float *sums, const void *x, memopt_type ty
                                       size_t n) {
     const unsigned char *p = (const unsigned char *)x;
     const size_t bytes = stride * memopt_type_bytes(type);
-    const size_t ahead = memopt_i_rows_ahead(V(group) * memopt_type_bytes(type));
+    const size_t ahead = V(columns_rows);
     size_t row = 0;
 
-    for (; row + V(columns_rows) <= rows; row += V(columns_rows))
-        R(columns_of)(sums, p + row * bytes, type, V(columns_rows), stride, rows - row > ahead ? ahead : 0, n);
+    for (; row + ahead <= rows; row += ahead)
+        R(columns_of)(sums, p + row * bytes, type, ahead, stride, rows - row > ahead ? ahead : 0, n);
     for (; row < rows; ++row) R(columns_of)(sums, p + row * bytes, type, 1, stride, 0, n);
 }
 
@@ -31183,9 +31183,10 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               Dropout draws its bits again by place. A linear layer's activation and residual, and the gradient of the
               activation before it, are the end of the product, while a chunk of it is in the cache. A gemm of the
               caller's has no such end: there the product is made some rows at a time, and passes follow.
-   Sums       of gradients over rows are in row order, so the work is dealt by columns. They are float; 16-bit gradients
-              are rounded once a call. Only a token's gradient is rounded once for every 256 rows, where the token is
-              among them: there is no scratch to note down where all its rows are.
+   Sums       of gradients over rows are in row order, so the work is dealt by columns, an embedding's by tokens and by
+              positions, too: whole rows come from memory in half the time of pieces of 256 bytes. They are float;
+              16-bit gradients are rounded once a call. Only a token's gradient is rounded once for every 256 rows,
+              where the token is among them: there is no scratch to note down where all its rows are.
    Invariant  What goes through an activation is what memory holds: rounded to the storage's type first. So backward
               sees the same numbers, and it makes no difference whether `pre_activation` is kept.
    Rotary     An angle is position times frequency; a float would have lost the fraction of a turn at position 2^20. So
@@ -31198,19 +31199,25 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               the threshold, not of the rate. What is dropped is 0 even where it was infinite.
    Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
               its speed in float32. In bf16, where arithmetic counts, two cores with AVX2 (Zen 3): 0.55 (GELU), 0.65
-              (SiLU), 0.75 (SwiGLU), 0.8 to 1 (dropout, ReLU); see `tests/bench/results/layer-avx2.md`. Stack: 7 KiB of
-              a worker. */
+              (SiLU), 0.75 (SwiGLU), 0.8 to 1 (dropout, ReLU); see `tests/bench/results/layer-avx2.md`. Stack: 10 KiB
+              of a worker. */
 
 #define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 #define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements between a product and its activation, */
 #define MEMOPT_I_LAYER_TALL  384               /* in multiples of so many rows */
 
 /* elements on the stack */
-enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128, MEMOPT_I_BIAS_COLUMNS = 256 };
-enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
+enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_BIAS_COLUMNS = 512, MEMOPT_I_EMBEDDING_COLUMNS = 1024 };
+enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 64, MEMOPT_I_EMBEDDING_PARTS = 8 };
 
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
+
+/* Columns of a chunk, not more than `most`: equal shares, of whole cache lines. */
+static size_t memopt_i_layer_columns(size_t width, size_t most) {
+    const size_t all = memopt_i_max(1, width);
+    return memopt_i_ceil_div(memopt_i_ceil_div(all, memopt_i_ceil_div(all, most)), 64) * 64;
+}
 
 /* Fetch n elements that a later row needs. */
 static void memopt_i_row_ahead(const void *data, memopt_type type, size_t at, size_t n) {
@@ -31624,8 +31631,9 @@ typedef struct memopt_i_bias_task {
 static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_bias_task *t = (const memopt_i_bias_task *)task;
     const memopt_linear *x = t->x;
-    const size_t at = chunk * MEMOPT_I_BIAS_COLUMNS;
-    const size_t n = memopt_i_min(MEMOPT_I_BIAS_COLUMNS, x->outputs - at);
+    const size_t columns = memopt_i_layer_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
+    const size_t at = chunk * columns;
+    const size_t n = memopt_i_min(columns, x->outputs - at);
     float sum[MEMOPT_I_BIAS_COLUMNS] = { 0 };
     float buffer[MEMOPT_I_BIAS_COLUMNS];
     size_t row, done;
@@ -31643,11 +31651,12 @@ static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
 }
 
 static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) {
+    const size_t columns = memopt_i_layer_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
     memopt_i_bias_task t;
 
     t.x = x;
     t.level = o->level;
-    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_BIAS_COLUMNS), memopt_i_bias_chunk, &t);
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, columns), memopt_i_bias_chunk, &t);
 }
 
 /* Of rows from first on: the gradient of the input, and then of what went into the activation. */
@@ -32186,7 +32195,7 @@ static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
 static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t count, size_t step,
                                    size_t at, size_t n) {
     const memopt_embedding *x = &t->x;
-    float wide[MEMOPT_I_LAYER_COLUMNS];
+    float wide[MEMOPT_I_EMBEDDING_COLUMNS];
     const size_t done = memopt_i_row_columns(t->level, sum, memopt_i_row_at(x->grad_output, x->type,
                                              row * x->width + at), x->type, count, step * x->width, n);
 
@@ -32195,30 +32204,38 @@ static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size
                          row * x->width + at + done, n - done, wide), 1.0f, n - done);
 }
 
-/* `count` rows from `first` on into their tokens: a token's sum is fetched by the first of its rows, takes them all,
-   and is put back. Lists, of tokens that are equal modulo MEMOPT_I_LAYER_LISTS, tell where they are. */
-static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first, size_t count, size_t at, size_t n) {
+/* `count` rows from `first` on, those of this part, into their tokens: a token's sum is fetched by the first of its
+   rows, takes them all, and is put back. Lists, of tokens that are equal modulo PARTS * LISTS, tell where they are. */
+static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t part, size_t first, size_t count, size_t at,
+                                      size_t n) {
     const memopt_embedding *x = &t->x;
     const int32_t *ids = x->ids + first;
-    size_t row, i;
+    const size_t ahead = memopt_i_rows_ahead(n * memopt_type_bytes(x->type));
+    size_t rows = 0;
+    size_t row, i, k;
     unsigned char done[MEMOPT_I_LAYER_ROWS] = { 0 };
-    uint16_t next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
-    float buffer[MEMOPT_I_LAYER_COLUMNS];
+    uint16_t of_part[MEMOPT_I_LAYER_ROWS], next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
+    float buffer[MEMOPT_I_EMBEDDING_COLUMNS];
 
+    for (row = 0; row < count; ++row)
+        if ((size_t)ids[row] % MEMOPT_I_EMBEDDING_PARTS == part) of_part[rows++] = (uint16_t)row;
     for (i = 0; i < MEMOPT_I_LAYER_LISTS; ++i) head[i] = MEMOPT_I_LAYER_ROWS; /* no row */
-    for (row = count; row--; ) {
-        uint16_t *list = head + ids[row] % MEMOPT_I_LAYER_LISTS;
-        next[row] = *list;
-        *list = (uint16_t)row;
+    for (k = rows; k--; ) {
+        uint16_t *list = head + ids[of_part[k]] / MEMOPT_I_EMBEDDING_PARTS % MEMOPT_I_LAYER_LISTS;
+        next[of_part[k]] = *list;
+        *list = of_part[k];
     }
-    for (row = 0; row < count; ++row) {
-        const size_t place = (size_t)ids[row] * x->width + at;
-        float *sum = memopt_i_row_out(x->grad_tokens, x->gradient_type, place, buffer);
-        const size_t later = memopt_i_min(row + memopt_i_rows_ahead(n * memopt_type_bytes(x->type)), count - 1);
+    for (k = 0; k < rows; ++k) {
+        const size_t later = of_part[memopt_i_min(k + ahead, rows - 1)];
+        size_t place;
+        float *sum;
 
+        row = of_part[k];
         memopt_i_row_ahead(x->grad_tokens, x->gradient_type, (size_t)ids[later] * x->width + at, n);
         memopt_i_row_ahead(x->grad_output, x->type, (first + later) * x->width + at, n);
         if (done[row]) continue;
+        place = (size_t)ids[row] * x->width + at;
+        sum = memopt_i_row_out(x->grad_tokens, x->gradient_type, place, buffer);
         memopt_i_row_load(t->level, sum, x->grad_tokens, x->gradient_type, place, n);
         for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
             if (ids[i] == ids[row]) {
@@ -32229,12 +32246,14 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first,
     }
 }
 
-static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at, size_t n) {
+static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t part, size_t at, size_t n) {
     const memopt_embedding *x = &t->x;
-    float buffer[MEMOPT_I_LAYER_COLUMNS];
+    const size_t all = memopt_i_min(x->length, x->rows);
+    const size_t some = memopt_i_ceil_div(all, MEMOPT_I_EMBEDDING_PARTS);
+    float buffer[MEMOPT_I_EMBEDDING_COLUMNS];
     size_t position, row;
 
-    for (position = 0; position < x->length && position < x->rows; ++position) {
+    for (position = part * some; position < all && position < (part + 1) * some; ++position) {
         const size_t place = position * x->width + at;
         const size_t count = (x->rows - position - 1) / x->length + 1;
         float *sum = memopt_i_row_out(x->grad_positions, x->gradient_type, place, buffer);
@@ -32250,19 +32269,23 @@ static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at,
     }
 }
 
-static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
+/* Some columns, of the tokens or of the positions of a part. */
+static void memopt_i_embedding_part(void *task, size_t chunk, int worker) {
     const memopt_i_embedding *t = (const memopt_i_embedding *)task;
     const memopt_embedding *x = &t->x;
-    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS;
-    const size_t n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->width - at);
+    const size_t part = chunk % MEMOPT_I_EMBEDDING_PARTS;
+    const size_t columns = memopt_i_layer_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
+    const size_t at = chunk / (2 * MEMOPT_I_EMBEDDING_PARTS) * columns;
+    const size_t n = memopt_i_min(columns, x->width - at);
+    const int is_of_tokens = chunk / MEMOPT_I_EMBEDDING_PARTS % 2 == 0;
     size_t row, step;
 
     (void)worker;
-    for (row = 0; x->grad_tokens && row < x->rows; row += step) {
+    for (row = 0; is_of_tokens && x->grad_tokens && row < x->rows; row += step) {
         step = memopt_i_min(MEMOPT_I_LAYER_ROWS, x->rows - row);
-        memopt_i_embedding_tokens(t, row, step, at, n);
+        memopt_i_embedding_tokens(t, part, row, step, at, n);
     }
-    if (x->grad_positions) memopt_i_embedding_positions(t, at, n);
+    if (!is_of_tokens && x->grad_positions) memopt_i_embedding_positions(t, part, at, n);
     memopt_i_wide_end(t->level);
 }
 
@@ -32310,7 +32333,7 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x) {
     memopt_i_ops o;
     memopt_i_embedding t;
-    size_t bytes;
+    size_t bytes, columns;
 
     if (memopt_i_embedding_resolve(ops, x, &o)) return o.c.status;
     if (!x->grad_tokens && !x->grad_positions) return MEMOPT_OK;
@@ -32325,8 +32348,9 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     if (!x->rows) return MEMOPT_OK;
     t.x = *x;
     t.level = o.level;
-    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns,
-                          &t);
+    columns = memopt_i_layer_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, columns) * 2 * MEMOPT_I_EMBEDDING_PARTS,
+                          memopt_i_embedding_part, &t);
     return MEMOPT_OK;
 }
 

@@ -170,7 +170,8 @@ static void layer_linear_case(size_t rows, size_t inputs, size_t outputs, memopt
     layer_done();
 }
 static void layer_linear_values(void) {
-    static const size_t sizes[][3] = { { 1, 1, 1 }, { 2, 3, 17 }, { 7, 8, 9 }, { 5, 17, 16 }, { 9, 6, 33 } };
+    static const size_t sizes[][3] = { { 1, 1, 1 }, { 2, 3, 17 }, { 7, 8, 9 }, { 5, 17, 16 }, { 9, 6, 33 },
+                                       { 6, 2, 700 } }; /* two shares of columns */
     size_t i, t, w;
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
         for (t = 0; t < 3; ++t)
@@ -455,6 +456,7 @@ static void layer_embedding_values(void) {
         layer_embedding_case(33, 17, 900, 33, a, b, c, 0); /* more tokens than lists */
         layer_embedding_case(600, 33, 40, 100, a, b, c, (int)t % 2);
         layer_embedding_case(5, 300, 1500, 8, a, b, c, 1); /* fewer rows than positions */
+        layer_embedding_case(21, 1100, 30, 9, a, b, c, 0); /* two shares of columns, parts with one position more or less */
     }
 }
 static void layer_embedding_wanted(void) {

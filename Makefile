@@ -35,7 +35,11 @@ EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 CUDA_TESTS := $(patsubst tests/%.cu,%,$(wildcard tests/test_cuda_*.cu))
 NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || echo nvcc)
 
-export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
+# Code of 16 lanes, half of what a test compiles, is left out where AVX-512 is not there to run it (LANES=: not so). It is compiled in
+# build/adopt/memopt.o, by check.sh parts and cplusplus, and for benches; check.sh emulated runs it.
+LANES := $(shell [ ! -r /proc/cpuinfo ] || grep -q avx512vbmi2 /proc/cpuinfo || echo -DMEMOPT_I_LANES=8)
+
+export LANES CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
 .PHONY: demo-cuda peers-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
@@ -150,7 +154,7 @@ clean: ## remove build/
 	rm -rf $(BUILD)
 
 # Whatever changes the result of a build is written here, and everything depends on it.
-export BUILD_FLAGS := $(CC) | $(CFLAGS) | $(LDFLAGS) | $(WERROR)
+export BUILD_FLAGS := $(CC) | $(CFLAGS) | $(LDFLAGS) | $(WERROR) | $(LANES)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(BUILD)
 	@printf '%s\n' "$$BUILD_FLAGS" | cmp -s - $@ || printf '%s\n' "$$BUILD_FLAGS" > $@
@@ -163,7 +167,7 @@ COMMON := memopt.h Makefile $(BUILD)/flags
 # gcc at -O1 forgets vzeroupper without -fexpensive-optimizations, and all that follows a wide function crawls.
 EXPENSIVE := $(shell echo 'int x;' | $(CC) -Werror -fexpensive-optimizations -x c -c - -o /dev/null 2>/dev/null && echo -fexpensive-optimizations)
 $(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
-	$(CC) -std=c99 -O1 $(EXPENSIVE) -g1 -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) -std=c99 -O1 $(EXPENSIVE) -g1 -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(LANES) $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # Every one of 2^32 inputs; minutes, so with the pool.
 $(BUILD)/exhaustive_%: tests/exhaustive_%.c $(wildcard tests/*.h) $(COMMON)
@@ -171,7 +175,7 @@ $(BUILD)/exhaustive_%: tests/exhaustive_%.c $(wildcard tests/*.h) $(COMMON)
 
 # Static: what a program does not use is not compiled.
 $(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
-	$(CC) -O2 -DMEMOPT_STATIC $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) -O2 -DMEMOPT_STATIC $(LANES) $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # Static too, but for those that time single calls, which stay calls into code that anybody may call.
 BENCH_STATIC := -DMEMOPT_STATIC
@@ -209,13 +213,13 @@ $(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitize
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
-	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+	$(CC) -O2 $(LANES) $(WARN) -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 # The GPT again, its ranks the processes of mpirun. MPI's macros cast more than our warnings allow.
 MPICC ?= mpicc
 $(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
 	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no train_gpt_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
-	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 $(BUILD)/ranks_fold: tests/ranks_fold.c examples/adapters/mpi.h $(wildcard tests/bench/*.h) $(COMMON)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
@@ -233,7 +237,7 @@ $(BUILD)/adopt/%: examples/adopt/%.c $(BUILD)/adopt/memopt.o
 $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
 	@mkdir -p $(@D)
 	$(CC) -O1 $(EXPENSIVE) -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread \
-	  $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	  $(LANES) $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # memopt_cuda.cu on the CPU: build/simulator/KIND/test_cuda_X, the simulator in place of CUDA. Its own part is compiled
 # without sanitizers: it tells them of its fibers. Two makes may be at it at once: each moves a whole file into place.

@@ -12535,6 +12535,9 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap
 #  if defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
 #    include <immintrin.h>
 #    define MEMOPT_I_X86 1
+#    ifndef MEMOPT_I_LANES
+#      define MEMOPT_I_LANES 16 /* 8: a test that leaves out what its machine cannot run */
+#    endif
 #    define MEMOPT_I_AVX2        __attribute__((target("avx2,fma,f16c")))
 #    if defined(MEMOPT_I_LANES_EMULATED) /* a test brings functions in their place */
 #      define MEMOPT_I_AVX512_SET  "avx2,fma,f16c"
@@ -12546,7 +12549,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap
 #    define MEMOPT_I_AVX512      __attribute__((target(MEMOPT_I_AVX512_SET)))
 #    if defined(MEMOPT_I_TILES_EMULATED) /* and here */
 #      define MEMOPT_I_AMX MEMOPT_I_AVX512_BF16
-#    elif defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
+#    elif MEMOPT_I_LANES == 16 && defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
         && (defined(__clang__) ? __clang_major__ + 0 >= 12 : __GNUC__ >= 11)
 #      define MEMOPT_I_AMX __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))
 #    endif
@@ -12646,7 +12649,7 @@ static int memopt_i_simd_widest(int asked) {
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
-    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
+    if (MEMOPT_I_LANES < 16 || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
         || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
     if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
@@ -12769,8 +12772,9 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    Exception  What one processor alone can do (byte permutations, matrix units) stands beside the part, and says so. */
 
 #if defined(MEMOPT_I_X86)
+#  define MEMOPT_I_IS_16(level) (MEMOPT_I_LANES == 16 && (level) >= MEMOPT_SIMD_AVX512)
 #  define MEMOPT_I_DISPATCH(level, name, arguments)                                                                    \
-    ((level) >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_##name arguments                                                     \
+    (MEMOPT_I_IS_16(level) ? memopt_i_v16_##name arguments                                                     \
      : (level) >= MEMOPT_SIMD_AVX2 ? memopt_i_v8_##name arguments : memopt_i_v1_##name arguments)
 
 #  define MEMOPT_I_WIDTHS(type, name, parameters)                                                                      \
@@ -14653,7 +14657,7 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
 /* By level. Streaming ones get 64-byte aligned results, whole groups, and a level that can stream. */
 static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src, size_t n, int stream) {
 #if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512_BF16) {
+    if (MEMOPT_I_IS_16(level) && level >= MEMOPT_SIMD_AVX512_BF16) {
         memopt_i_bf16_from_f32_native(dst, src, n, stream);
         return;
     }
@@ -18318,7 +18322,7 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, 
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
     const float before[2] = { k->largest[0], k->largest[1] };
-    const int is_512 = k->level >= MEMOPT_SIMD_AVX512;
+    const int is_512 = MEMOPT_I_IS_16(k->level);
     const size_t group = is_512 ? 64 : 32;
     size_t done;
     float largest;

@@ -395,7 +395,8 @@ doctor_gpt() { # doctor.h in the conventional engine of train_gpt: what the ladd
         sed -f examples/gpt/doctor.sed "examples/$source" >"$work/src/$source" || exit 1
     done
     [ "$(cat "$work/src/train_gpt.c" "$work/src/gpt/conventional.h" | grep -c 'doctor_mark\|doctor_step\|doctor\.h')" = 28 ] || fail "doctor.sed does not find its places"
-    $CC -O2 -Wall -Wextra -Wno-misleading-indentation -I. "$work/src/train_gpt.c" -o "$work/watched" -lm || fail "it does not compile"
+    # shellcheck disable=SC2086
+    $CC -O2 ${LANES:-} -Wall -Wextra -Wno-misleading-indentation -I. "$work/src/train_gpt.c" -o "$work/watched" -lm || fail "it does not compile"
     (cd "$work" && DOCTOR_PROVE=1 ./watched --keep conventional --steps 3 --quiet >proven) || fail "exit status"
     [ -f "$work/doctor.trace" ] || skip "doctor.h records on Linux, x86 and aarch64"
     program=$PWD/build/train_gpt

@@ -87,7 +87,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=ci
     row "train_gpt: 2 plans that are advised, run" "ADVISE_TIME=0 $check advise_runs 2"
     # In ci: of many cases one of so many, and only code that a test reaches, where compiling or running takes several times as long.
-    [ "$wanted" = all ] || some="-DTEST_STRIDE=7 -DMEMOPT_STATIC" few="-DTEST_STRIDE=19 -DMEMOPT_STATIC" fast=-O1
+    [ "$wanted" = all ] || some="-DTEST_STRIDE=7 -DMEMOPT_STATIC ${LANES:-}" few="-DTEST_STRIDE=19 -DMEMOPT_STATIC ${LANES:-}" fast=-O1
     # Compiling is most of gcc's sanitizers: in long functions the address sanitizer is called, and what it finds by itself, a NULL,
     # the end of an object or a pointer far beyond it, is not looked at twice.
     [ "$wanted" = all ] || outlined="-fno-sanitize=null,object-size,pointer-overflow --param asan-instrumentation-with-call-threshold=30"

@@ -176,7 +176,7 @@ static int evaluate(engine *e) { /* a forward alone; in a conventional engine a 
 }
 /* The mean loss of what is held back, which is the same in every run. */
 static int validate(engine *e, const options *o, data *d, outcome *out) {
-    const size_t batches = held_batches(o); double sum = 0; size_t i;
+    const size_t batches = data_held_batches(d, o->batch, o->context); double sum = 0; size_t i;
     for (i = 0; i < batches; ++i) {
         if (load_batch(e, o, d, i, 1) || evaluate(e)) return 1;
         sum += e->m.head.loss * (double)o->accumulate; /* a batch counts as a part of its step */

@@ -219,7 +219,7 @@ static int step(card *c, const options *o, data *d, size_t number) {
 /* The mean loss of what is held back, which is the same in every run. */
 static int validate(card *c, const options *o, data *d, outcome *out) {
     engine *e = &c->e;
-    const size_t batches = held_batches(o);
+    const size_t batches = data_held_batches(d, o->batch, o->context);
     double sum = 0, loss;
     size_t i;
 

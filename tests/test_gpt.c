@@ -393,13 +393,16 @@ static void gpt_data_batches(void) {
     data_close(&d); remove(path);
 }
 static void gpt_data_held(void) { /* the last tenth is for looking only, and all of it is looked at */
-    data d; size_t i; const size_t n = gpt_tokens(20240520, 1, 1000, 1000); const char *path = gpt_file("d");
+    data d, none; size_t i; const size_t n = gpt_tokens(20240520, 1, 1000, 1000); const char *path = gpt_file("d");
     int32_t low = 999, high = 0;
     for (i = 0; i < 1000; ++i) { gpt_bytes[1024 + 2 * i] = (unsigned char)i; gpt_bytes[1025 + 2 * i] = (unsigned char)(i >> 8); }
     CHECK(data_open(gpt_put("d", gpt_bytes, n), 1000, 24, &d, gpt_message, sizeof gpt_message) == 0 && d.training == 1000);
     CHECK(data_hold_back(&d, 100, gpt_message, sizeof gpt_message) == 1 && d.training == 1000); /* a hundred: none follows */
     CHECK(strstr(gpt_message, "--validate") && gpt_message[strlen(gpt_message) - 1] == '.');
     CHECK(data_hold_back(&d, 99, gpt_message, sizeof gpt_message) == 0 && d.training == 900 && d.tokens == 1000);
+    CHECK(data_held_batches(&d, 3, 10) == 4 && data_held_batches(&d, 3, 1) == 34 && data_held_batches(&d, 1, 99) == 1); /* of 100 tokens */
+    memset(&none, 0, sizeof none);
+    CHECK(data_held_batches(&none, 3, 10) == 43); /* images: there is no end of them */
     gpt_feed(&d, 3, GPT_BATCH, 24, 1, 0, 1);
     for (i = 0; i < 30; ++i) {
         CHECK(data_batch(&d, i, gpt_in, gpt_out, gpt_message, sizeof gpt_message) == 0);

@@ -38,6 +38,8 @@ static int  data_feed(data *d, const data_shape *shape, void *place, char *messa
 static memopt_feed_stats data_end_feed(data *d); /* all zero where there is none */
 /** Batch number 0, 1, ... of the run: inputs, and targets, the tokens that follow them. In order they have been read. */
 static int  data_batch(data *d, uint64_t number, int32_t *inputs, int32_t *targets, char *message, size_t capacity);
+/** Batches of what is held back: 128 sequences or a few more; of a text no more than lie in it side by side. */
+static size_t data_held_batches(const data *d, size_t batch, size_t context);
 /** The same of sequences first, first + 1, ... of `count` that lie evenly in what is held back. */
 static int  data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
                            int32_t *targets, char *message, size_t capacity);
@@ -222,6 +224,12 @@ static int data_sequence(data *d, uint64_t at, size_t context, int32_t *inputs, 
     memcpy(targets, inputs + 1, (context - 1) * sizeof *targets);
     return data_beyond(d, at, inputs, context, message, capacity)
         || data_beyond(d, at + context, targets + context - 1, 1, message, capacity);
+}
+static size_t data_held_batches(const data *d, size_t batch, size_t context) {
+    uint64_t sequences = 128;
+
+    if (d->file && sequences > (d->tokens - d->training) / context) sequences = (d->tokens - d->training) / context;
+    return ((size_t)sequences + batch - 1) / batch;
 }
 static int data_held_back(data *d, size_t count, size_t first, size_t batch, size_t context, int32_t *inputs,
                           int32_t *targets, char *message, size_t capacity) {

@@ -725,7 +725,7 @@ static int rank_init_part(rank *r, size_t tensor) {
 
 /* The mean loss of what is held back, as validate() of one process: each rank looks at a batch, and all add them up. */
 static int rank_validate(rank *r) {
-    const size_t batches = held_batches(&r->o);
+    const size_t batches = data_held_batches(&r->d, r->o.batch, r->o.context);
     double sum = 0;
     size_t i, k;
 

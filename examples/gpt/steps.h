@@ -29,10 +29,6 @@ static double rate_at(const options *o, size_t step) { /* step 0 is the first */
         : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
 }
 
-enum { HELD_SEQUENCES = 128 /* at least, in whole batches */ };
-
-static size_t held_batches(const options *o) { return (HELD_SEQUENCES + o->batch - 1) / o->batch; }
-
 /* From here on batches are read ahead: this rank's, of `units` of all ranks a step. */
 static int open_feed(engine *e, const options *o, data *d, size_t units, size_t rank, size_t ranks) {
     data_shape shape;
@@ -48,7 +44,7 @@ static int load_tokens(const options *o, data *d, uint64_t number, int held_back
     const size_t bytes = batch * o->context * sizeof *ids;
 
     if (held_back)
-        return data_held_back(d, held_batches(o) * o->batch, (size_t)number * batch, batch, o->context, ids, targets, message, n);
+        return data_held_back(d, data_held_batches(d, o->batch, o->context) * o->batch, (size_t)number * batch, batch, o->context, ids, targets, message, n);
     if (d->feed) return data_batch(d, number, ids, targets, message, n);
     memset(ids, 0, bytes);
     memset(targets, 0, bytes);

@@ -57,7 +57,7 @@ big_endian() { # compiler runner: tests that know their bits, and the hashes of 
     # shellcheck disable=SC2086
     $1 $flags -static $(warnings_for "$1" "") -I. tests/hashes.c -o "$work/there" -lm || fail "does not compile"
     # shellcheck disable=SC2086
-    $CC -std=c99 -O1 -ffp-contract=off -DMEMOPT_STATIC $(warnings_for "$CC" "") -I. tests/hashes.c -o "$work/here" -lm || fail "does not compile"
+    $CC -std=c99 -O1 -ffp-contract=off -DMEMOPT_STATIC ${LANES:-} $(warnings_for "$CC" "") -I. tests/hashes.c -o "$work/here" -lm || fail "does not compile"
     "$work/here" | grep -v ' passed, ' >"$work/hashes" || fail "hashes.c fails here"
     "$2" "$work/there" tests >"$work/said" || { cat "$work/said"; fail "fails there"; }
     [ "$(wc -l <"$work/hashes")" -ge 50 ] || fail "few hashes"
@@ -232,7 +232,8 @@ adopt() { # the stages of examples/adopt within their limits
 mpi() { # examples/adapters/mpi.h with 1 to 8 processes: bytes, ranks that disagree, give up, are stuck or late; who is to blame
     need mpicc && need mpirun && need timeout
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    mpicc -std=c99 -O1 -g1 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -Werror -D_DEFAULT_SOURCE -I. tests/ranks_mpi.c -o "$work/ranks" -lm || fail "does not compile"
+    # shellcheck disable=SC2086
+    mpicc -std=c99 -O1 -g1 ${LANES:-} -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -Werror -D_DEFAULT_SOURCE -I. tests/ranks_mpi.c -o "$work/ranks" -lm || fail "does not compile"
     mpirun --version 2>/dev/null | grep -q "Open MPI" && more=--oversubscribe || more=
     for what in "1 bytes" "2 bytes" "4 bytes" "8 bytes" "3 disagree" "2 gives_up" "4 gives_up" "2 stuck" "4 stuck" "4 stuck unchecked" \
         "1 open" "2 early" "2 late" "4 waits unchecked" "8 done" "3 circle unchecked"; do
@@ -262,7 +263,7 @@ nccl() { # examples/adapters/nccl.h: 1 to 8 ranks as threads over a stand-in tha
     toolkit=$(dirname "$(dirname "$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)")")
     [ -f "$toolkit/include/nccl.h" ] && [ -f "$toolkit/include/cuda_runtime.h" ] || skip "no nccl.h of the CUDA Toolkit in $toolkit/include: install it, or set NVCC"
     can "$CC" "-fsanitize=address,undefined"
-    with="-isystem $toolkit/include -I. -pthread"
+    with="-isystem $toolkit/include -I. -pthread ${LANES:-}"
     sources="tests/ranks_nccl.c tests/simulator/nccl_mock.c"
     cat >"$work/user.c" <<'END'
 #include "memopt.h"
@@ -662,7 +663,7 @@ finds_itself() { # the header includes itself for its wide code: under another n
     built() { # name flags... source; at -O1: see two_copies
         name=$1; shift
         # shellcheck disable=SC2046
-        "$@" -O1 $(warnings_for "$CC" "") -o "$work/found" -lm >"$work/said" 2>&1 && "$work/found" >>"$work/said" ||
+        "$@" -O1 ${LANES:-} $(warnings_for "$CC" "") -o "$work/found" -lm >"$work/said" 2>&1 && "$work/found" >>"$work/said" ||
             fail "$name: $(cat "$work/said")"
     }
     root=$PWD; source=$root/tests/finds_itself.c
@@ -684,7 +685,7 @@ finds_itself() { # the header includes itself for its wide code: under another n
 two_copies() { # two private copies and a public one in one program
     warnings=$(warnings_for "$CC" "") # static ones at -O1: at -O0 gcc compiles functions that nobody calls
     # shellcheck disable=SC2086
-    $CC $warnings -I. -c tests/two.c -o "$work/two.o" && $CC -O1 $warnings -I. tests/two_a.c tests/two_b.c "$work/two.o" -o "$work/two" -lm && "$work/two"
+    $CC $warnings -I. -c tests/two.c -o "$work/two.o" && $CC -O1 ${LANES:-} $warnings -I. tests/two_a.c tests/two_b.c "$work/two.o" -o "$work/two" -lm && "$work/two"
 }
 declarations() { # compiler standard language
     can "$1" "-std=$2 -x $3"

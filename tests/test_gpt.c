@@ -401,6 +401,9 @@ static void gpt_data_held(void) { /* the last tenth is for looking only, and all
     CHECK(strstr(gpt_message, "--validate") && gpt_message[strlen(gpt_message) - 1] == '.');
     CHECK(data_hold_back(&d, 99, gpt_message, sizeof gpt_message) == 0 && d.training == 900 && d.tokens == 1000);
     CHECK(data_held_batches(&d, 3, 10) == 4 && data_held_batches(&d, 3, 1) == 34 && data_held_batches(&d, 1, 99) == 1); /* of 100 tokens */
+    none = d;
+    none.tokens = 2900;
+    CHECK(data_held_batches(&none, 3, 10) == 43 && data_held_batches(&none, 3, 100) == 7); /* of 2000 */
     memset(&none, 0, sizeof none);
     CHECK(data_held_batches(&none, 3, 10) == 43); /* images: there is no end of them */
     gpt_feed(&d, 3, GPT_BATCH, 24, 1, 0, 1);

@@ -261,7 +261,8 @@ static void gemm_much_to_carry(void) { /* more than fits scratch: by a narrower 
     t.simd_level = MEMOPT_SIMD_AVX2; p.result = want;
     CHECK(memopt_gemm_multiply(&p, &t, scratch, bytes) == MEMOPT_OK);
     p.result = got;
-    CHECK(memopt_gemm_multiply(&p, NULL, scratch, bytes) == MEMOPT_OK && !memcmp(want, got, rows * columns * 2));
+    if (memopt_simd_best() > MEMOPT_SIMD_AVX2) /* else it was the widest */
+        CHECK(memopt_gemm_multiply(&p, NULL, scratch, bytes) == MEMOPT_OK && !memcmp(want, got, rows * columns * 2));
     for (i = (size_t)(scratch - raw) + bytes; i < bytes + 64; ++i) wrong += raw[i] != 0xA5;
     CHECK(wrong == 0);
     free(raw); free(left); free(right); free(want); free(got);

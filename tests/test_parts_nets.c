@@ -532,6 +532,7 @@ static void nets_rnn_bits(recurrent_kind kind, size_t per_segment, int own) {
 static void test_recurrent_has_the_bits_of_a_plain_engine(void) {
     static const size_t per_segment[4] = { 0, 2, 3, NETS_STEPS }; int k;
     for (k = 0; k < 8; ++k) {
+        if (test_is_passed_over()) continue;
         nets_rnn_bits(RECURRENT_GRU, per_segment[k % 4], k < 4);
         nets_rnn_bits(RECURRENT_LSTM, per_segment[k % 4], k < 4);
     }

@@ -15383,7 +15383,8 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               floats, no gather.
               AVX2: a lookup across 128 bits costs three of those within, so there is one, of the slope. The piece is
               found by 16 bits of y: their multiple is a step, whose junction is looked up in bytes. The line gives
-              where y lies in its decade, and a shift by the decade's number makes it the index. Decoding gathers.
+              where y lies in its decade, and a shift by the decade's number makes it the index. Decoding makes
+              levels as torch does, by the formula, which takes 0.6 of the time of a gather (Zen 3).
               Elsewhere, NEON too, the scalar code runs.
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
@@ -15698,6 +15699,14 @@ static const float memopt_i_piece_slopes[2][8] = {
 static const uint8_t memopt_i_piece_keys[2][2][16] = { /* by map; lower bytes, upper bytes */
     { { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_BYTE_0) 0 }, { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_BYTE_1) 0 } },
     { { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_BYTE_0) 0 }, { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_BYTE_1) 0 } } };
+
+/* For AVX2, too: half the power of ten that belongs to an index, by the lowest 3 bits of its exponent, see
+   V(map_level). Signed index 128 counts as the first of 128 intervals, and what its two ends have to be multiplied by,
+   for 1, stands there; 0 stands where the unsigned level 0 is. */
+#define MEMOPT_I_LEVEL_STEP 0.899999976f /* 1 - 0.1f */
+
+static const float memopt_i_level_halves[2][8] = { { 5e-6f, 5e-5f, 5e-4f, 5e-3f, 5e-2f, 0.5f, 4.83018875f, 5e-7f },
+                                                   { 5e-7f, 5e-6f, 5e-5f, 5e-4f, 5e-3f, 5e-2f, 0.5f, 0 } };
 
 static const uint8_t memopt_i_signed_planes[4][128] = {
     { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_1) },
@@ -16024,7 +16033,6 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
     else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, 0);
 }
 #  elif MEMOPT_I_WIDTH == 8
-/* Levels are gathered. */
 V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
     const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n);
     size_t i;
@@ -16204,28 +16212,45 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
     else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_quant_map map, const uint8_t *codes) {
-    const int *signed_levels = (const int *)(const void *)memopt_i_signed_levels;
-    const int *unsigned_levels = (const int *)(const void *)memopt_i_unsigned_levels;
+/* 8 levels times scale. The level of index 2^d + j is half of 10^(d-6) times the sum of both ends of interval j of 2^d;
+   an end at x, from 0 to 1, is 0.1 + x * step, or from 0.5 on 1 - (1 - x) * step. The same with 2^(d+1) for unsigned
+   ones, whose index is the code + 1. What lies beyond the last decade: signed, 0 times scale, and 1 as it comes out of
+   memopt_i_level_halves; unsigned, 0 times the sum, and 1 as the limit of the last decade. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_quant_map map, __m256 halves, const uint8_t *codes,
+                                                __m256 scale) {
+    const int is_signed = map == MEMOPT_QUANT_SIGNED;
+    const __m256 one = _mm256_set1_ps(1.0f), minus_one = _mm256_set1_ps(-1.0f);
+    const __m256 step = _mm256_set1_ps(MEMOPT_I_LEVEL_STEP);
     const __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
-    const __m256i steps = _mm256_sub_epi32(code, _mm256_set1_epi32(127));
-    const __m256i sign = _mm256_and_si256(steps, _mm256_set1_epi32((int)0x80000000));
+    const __m256 place = _mm256_cvtepi32_ps(_mm256_sub_epi32(code, _mm256_set1_epi32(map == MEMOPT_QUANT_UNSIGNED
+                                                                                     ? -1 : 127)));
+    const __m256 index = is_signed ? _mm256_andnot_ps(_mm256_set1_ps(-0.0f), place) : place;
+    const __m256i bits = V(bits)(is_signed ? index : _mm256_min_ps(index, _mm256_set1_ps(255.0f)));
+    const __m256i octave = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f800000));
+    const __m256 interval = V(floats_of)(_mm256_sub_epi32(_mm256_set1_epi32(0x7f000000), octave)); /* 2^-d of it */
+    const __m256 x = _mm256_fmadd_ps(index, interval, minus_one);
+    const __m256 base = _mm256_blendv_ps(_mm256_set1_ps(0.1f), _mm256_set1_ps(1.0f - MEMOPT_I_LEVEL_STEP),
+                                         V(floats_of)(_mm256_slli_epi32(bits, 9))); /* is x from 0.5 on? */
+    const __m256 ends = _mm256_add_ps(_mm256_fmadd_ps(x, step, base),
+                                      _mm256_fmadd_ps(_mm256_add_ps(x, interval), step, base));
+    const __m256 level = _mm256_mul_ps(ends, _mm256_permutevar8x32_ps(halves, _mm256_srli_epi32(bits, 23)));
 
-    if (map == MEMOPT_QUANT_LINEAR) return _mm256_mul_ps(_mm256_cvtepi32_ps(steps), _mm256_set1_ps(0.0078125f));
-    if (map == MEMOPT_QUANT_UNSIGNED) return _mm256_castsi256_ps(_mm256_i32gather_epi32(unsigned_levels, code, 4));
-    return _mm256_castsi256_ps(_mm256_or_si256(sign,
-                                               _mm256_i32gather_epi32(signed_levels, _mm256_abs_epi32(steps), 4)));
+    if (map == MEMOPT_QUANT_LINEAR) return _mm256_mul_ps(_mm256_mul_ps(place, _mm256_set1_ps(0.0078125f)), scale);
+    if (!is_signed) return _mm256_mul_ps(_mm256_min_ps(level, one), scale);
+    return _mm256_mul_ps(level, _mm256_mul_ps(scale, _mm256_max_ps(_mm256_min_ps(place, one), minus_one)));
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
-                                               float absmax,
-                                               int stream) {
+                                               float absmax, int stream) {
+    const __m256 halves = _mm256_loadu_ps(memopt_i_level_halves[map == MEMOPT_QUANT_UNSIGNED]);
     const __m256 scale = _mm256_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
 
     if (i) memopt_i_v1_decode(map, x, codes, i, absmax, 0);
+    V_UNROLL
     for (; n - i >= 8; i += 8) {
-        const __m256 v = _mm256_mul_ps(V(map_level)(map, codes + i), scale);
+        const __m256 v = V(map_level)(map, halves, codes + i, scale);
+
         if (stream) _mm256_stream_ps(x + i, v);
         else _mm256_storeu_ps(x + i, v);
     }

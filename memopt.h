@@ -15381,11 +15381,20 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               registers; 64 codes are gathered by multishifts. Decoding looks up one byte of each level at a time, as
               vpermb finds 64 bytes in 64 for one operation: 8 lookups (unsigned 16) and 8 interleavings make 64
               floats, no gather.
-              AVX2: a lookup across 128 bits costs three of those within, so there is one, of the slope. The piece is
-              found by 16 bits of y: their multiple is a step, whose junction is looked up in bytes. The line gives
-              where y lies in its decade, and a shift by the decade's number makes it the index. Decoding makes
-              levels as torch does, by the formula, which takes 0.6 of the time of a gather (Zen 3).
+              AVX2: a lookup across 128 bits costs three of those within, so there is one, of the slope. The line gives
+              where y lies in its decade, and a shift by the decade's number makes it the index. All pieces of a block
+              are found first, then the codes: together their chain of some 50 cycles fills the processor's queues.
+              Decoding makes a level as torch does, from the ends of its interval: 0.6 of the time of a gather.
               Elsewhere, NEON too, the scalar code runs.
+   Keys       AVX2 finds the pieces of 32 values at once, as 16-bit words. The bits of a float, read as an integer, are
+              about its logarithm, 2^23 an octave. y comes as y * 2^-64, whose exponent is below 64 for all y < 2, so
+              that bits 13 to 28 are all that is left but 13 bits of fraction: the key, 1,024 an octave. A decade is
+              3.32 octaves, some 3,400 keys, and the seven junctions between decades stay within a fifth of a step of
+              65,536 / 20 = 3,277 keys. So there is a first key from which on step i holds junction i: any from 42,598
+              (below, the largest key, 65,535, is in an eighth step) to 44,447 (above, the unsigned map's second
+              junction is in the first step). The piece is the step, or the next one if the key is above that of the
+              step's junction, which is looked up a byte at a time. Where both keys are equal the piece is not known,
+              and the code is compared exactly.
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
@@ -15684,12 +15693,18 @@ static const float memopt_i_piece_slopes[2][8] = {
     MEMOPT_I_PIECE_TABLE(1 / (9 * 2.7500001920088835e-7), 1 / 256.0),
     MEMOPT_I_PIECE_TABLE(1e6 / 0.9, 1 / 1024.0) };
 
-/* 20 times a key less FIRST counts steps of 65,536 with one junction in each: these are the keys of the junctions. */
+/* The key of a float below 2, as counted from FIRST on; what it is multiplied by to count steps; the junctions between
+   decades, as above (those of the signed map shifted right again). See "Keys". */
 #define MEMOPT_I_KEY_FIRST 42608
+#define MEMOPT_I_KEY(bits) (((bits) >> 13) - (64u << 10) - MEMOPT_I_KEY_FIRST) /* 64: the scale's exponent */
 #define MEMOPT_I_KEY_STEP  20
 #define MEMOPT_I_KEY_TWO   (0xffff - MEMOPT_I_KEY_FIRST)
-#define MEMOPT_I_SIGNED_KEYS(X)   X(2440) X(5418) X(8595) X(11806) X(15096) X(18468) X(21896)
-#define MEMOPT_I_UNSIGNED_KEYS(X) X(1956) X(5116) X(8410) X(11747) X(15059) X(18445) X(21900)
+#define MEMOPT_I_SIGNED_KEYS(X) \
+    X(0x35ff0381u) X(0x37734505u) X(0x39007358u) X(0x3a91d14eu) X(0x3c2d0e56u) X(0x3dd28f5cu) X(0x3f7f1999u)
+#define MEMOPT_I_UNSIGNED_KEYS(X) \
+    X(0x35c29d9eu) X(0x374d8558u) X(0x38e94ee3u) X(0x3a8a71deu) X(0x3c2872b0u) X(0x3dcfae14u) X(0x3f7f8ccdu)
+#define MEMOPT_I_KEY_LOW(bits)  (uint8_t)(MEMOPT_I_KEY(bits) & 0xff),
+#define MEMOPT_I_KEY_HIGH(bits) (uint8_t)(MEMOPT_I_KEY(bits) >> 8),
 
 #define MEMOPT_I_BYTE_0(u) (uint8_t)((u) & 0xff),
 #define MEMOPT_I_BYTE_1(u) (uint8_t)((u) >> 8 & 0xff),
@@ -15697,8 +15712,8 @@ static const float memopt_i_piece_slopes[2][8] = {
 #define MEMOPT_I_BYTE_3(u) (uint8_t)((u) >> 24),
 
 static const uint8_t memopt_i_piece_keys[2][2][16] = { /* by map; lower bytes, upper bytes */
-    { { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_BYTE_0) 0 }, { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_BYTE_1) 0 } },
-    { { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_BYTE_0) 0 }, { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_BYTE_1) 0 } } };
+    { { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_KEY_LOW) 0 }, { MEMOPT_I_SIGNED_KEYS(MEMOPT_I_KEY_HIGH) 0 } },
+    { { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_KEY_LOW) 0 }, { MEMOPT_I_UNSIGNED_KEYS(MEMOPT_I_KEY_HIGH) 0 } } };
 
 /* For AVX2, too: half the power of ten that belongs to an index, by the lowest 3 bits of its exponent, see
    V(map_level). Signed index 128 counts as the first of 128 intervals, and what its two ends have to be multiplied by,
@@ -16066,34 +16081,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_quant_map map) {
     return t;
 }
 
-/* The pieces of 32, as words. A step of keys holds one junction, so the piece is the step or the one after. Where a key
-   is that of a junction either may be right: then all bits of `unsure` are set. Raises *largest. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pieces)(const V(lines_table) *t, const __m256 *y, __m256i *pieces,
-                                              __m256i *unsure, __m256i *largest) {
-    __m256i key[2], step[2], junction[2], both, low, high;
-    size_t i;
-
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 2; ++i) {
-        key[i] = _mm256_packus_epi32(_mm256_srli_epi32(_mm256_castps_si256(y[2 * i]), 13),
-                                     _mm256_srli_epi32(_mm256_castps_si256(y[2 * i + 1]), 13));
-        key[i] = _mm256_subs_epu16(key[i], _mm256_set1_epi16((short)MEMOPT_I_KEY_FIRST));
-        *largest = _mm256_max_epi16(*largest, key[i]);
-        step[i] = _mm256_mulhi_epu16(key[i], _mm256_set1_epi16(MEMOPT_I_KEY_STEP));
-    }
-    both = _mm256_packus_epi16(step[0], step[1]);
-    low = _mm256_shuffle_epi8(t->keys[0], both);
-    high = _mm256_shuffle_epi8(t->keys[1], both);
-    junction[0] = _mm256_unpacklo_epi8(low, high);
-    junction[1] = _mm256_unpackhi_epi8(low, high);
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 2; ++i) {
-        pieces[i] = _mm256_sub_epi16(step[i], _mm256_cmpgt_epi16(key[i], junction[i]));
-        unsure[i] = _mm256_cmpeq_epi16(key[i], junction[i]);
-    }
-    return _mm256_or_si256(unsure[0], unsure[1]);
-}
-
 /* The index of |y| from bit 23 on (unsigned: 22), below it where in its interval y lies. */
 V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(index)(const V(lines_table) *t, __m256 y, __m256i piece) {
     const __m256 part = _mm256_min_ps(_mm256_fmadd_ps(y, _mm256_permutevar8x32_ps(t->slopes, piece),
@@ -16118,12 +16105,68 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(quant_y)(memopt_quant_map map, __m256 x, __
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
 }
 
-/* Indices to codes. */
+/* What is found of 32 elements first: |y|, the piece of each, and whether its key is that of a junction, so that either
+   piece may be right. Packing works within 128 bits, so bytes are in fours, of which the halves of a register take
+   turns: V(packed_order). */
+typedef struct V(pieces) {
+    float y[32];
+    __m256i words[2], at_junction;
+} V(pieces);
+
+/* The piece is the step of the key, or the one after its junction. Raises *largest to the largest key. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(find_pieces)(memopt_quant_map map, const V(lines_table) *t, V(pieces) *pieces,
+                                                const void *x, int is_bf16, __m256 scale, __m256i *largest) {
+    __m256i key[2], step[2], junction[2], equal[2], steps, low, high;
+    __m256 y[4];
+    size_t i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) {
+        y[i] = V(quant_y)(map, V(quant_load)(x, is_bf16, 8 * i), scale);
+        V(store)(pieces->y + 8 * i, y[i]);
+    }
+    pieces->at_junction = _mm256_setzero_si256();
+    if (map == MEMOPT_QUANT_LINEAR) return; /* a single piece */
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i) {
+        key[i] = _mm256_packus_epi32(_mm256_srli_epi32(V(bits)(y[2 * i]), 13),
+                                     _mm256_srli_epi32(V(bits)(y[2 * i + 1]), 13));
+        key[i] = _mm256_subs_epu16(key[i], _mm256_set1_epi16((short)MEMOPT_I_KEY_FIRST));
+        *largest = _mm256_max_epi16(*largest, key[i]);
+        step[i] = _mm256_mulhi_epu16(key[i], _mm256_set1_epi16(MEMOPT_I_KEY_STEP));
+    }
+    steps = _mm256_packus_epi16(step[0], step[1]);
+    low = _mm256_shuffle_epi8(t->keys[0], steps);
+    high = _mm256_shuffle_epi8(t->keys[1], steps);
+    junction[0] = _mm256_unpacklo_epi8(low, high);
+    junction[1] = _mm256_unpackhi_epi8(low, high);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i) {
+        pieces->words[i] = _mm256_sub_epi16(step[i], _mm256_cmpgt_epi16(key[i], junction[i]));
+        equal[i] = _mm256_cmpeq_epi16(key[i], junction[i]);
+    }
+    pieces->at_junction = _mm256_packs_epi16(equal[0], equal[1]);
+}
+
+/* The signs of 32 products with scale, as packed bytes. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(quant_signs)(const void *x, int is_bf16, __m256 scale) {
+    const __m256i *words = (const __m256i *)x;
+    __m256i signs;
+
+    if (is_bf16) signs = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_loadu_si256(words),
+                                                                        _mm256_loadu_si256(words + 1)),
+                                                     _mm256_set_epi32(7, 3, 5, 1, 6, 2, 4, 0));
+    else signs = _mm256_packs_epi16(_mm256_packs_epi32(_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)),
+                                    _mm256_packs_epi32(_mm256_loadu_si256(words + 2), _mm256_loadu_si256(words + 3)));
+    return _mm256_xor_si256(signs, _mm256_srai_epi32(V(bits)(scale), 31));
+}
+
+/* Indices to codes, which lie as packing leaves them. */
 V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const void *x, int is_bf16,
                                             __m256 scale) {
     const int from = map == MEMOPT_QUANT_UNSIGNED ? 22 : 23;
     const __m256i zero = _mm256_set1_epi8(127);
-    __m256i words[2], sign[4], codes;
+    __m256i words[2], codes;
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
@@ -16133,57 +16176,48 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i 
         if (map == MEMOPT_QUANT_UNSIGNED) words[i] = _mm256_sub_epi16(words[i], _mm256_set1_epi16(1));
     }
     codes = _mm256_packus_epi16(words[0], words[1]); /* saturates at both ends */
-    if (map != MEMOPT_QUANT_UNSIGNED) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) sign[i] = V(bits)(_mm256_xor_ps(V(quant_load)(x, is_bf16, 8 * i), scale));
-        sign[0] = _mm256_packs_epi16(_mm256_packs_epi32(sign[0], sign[1]), _mm256_packs_epi32(sign[2], sign[3]));
-        codes = _mm256_blendv_epi8(_mm256_adds_epu8(zero, codes), _mm256_subs_epu8(zero, codes), sign[0]);
-    }
-    return _mm256_permutevar8x32_epi32(codes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+    if (map == MEMOPT_QUANT_UNSIGNED) return codes;
+    return _mm256_blendv_epi8(_mm256_adds_epu8(zero, codes), _mm256_subs_epu8(zero, codes),
+                              V(quant_signs)(x, is_bf16, scale));
 }
 
-/* 32 codes. */
+/* The bits of packed bytes in the order of their elements. */
+V_FN uint32_t V(packed_order)(uint32_t bits) {
+    uint32_t even = bits & 0xffff, odd = bits >> 16;
+
+    even = (even | even << 8) & 0x00ff00ff;
+    odd = (odd | odd << 8) & 0x00ff00ff;
+    return ((even | even << 4) & 0x0f0f0f0f) | ((odd | odd << 4) & 0x0f0f0f0f) << 4;
+}
+
+/* Codes of 32 elements. Where a line's value is just above an integer, or the piece is not sure, they are compared. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines_table) *t, uint8_t *codes,
-                                             const void *x, int is_bf16, float inverse, __m256 scale,
-                                             __m256i *largest) {
-    /* where a line's value is too near an integer to be trusted */
+                                             const V(pieces) *pieces, const void *x, int is_bf16, float inverse,
+                                             __m256 scale) {
     const __m256i fraction = _mm256_set1_epi32(map == MEMOPT_QUANT_UNSIGNED ? 0x3ffe00
                                                : map == MEMOPT_QUANT_LINEAR ? 0x7ff800 : 0x7ffe00);
-    const __m256i zero = _mm256_setzero_si256();
-    __m256 y[4];
-    __m256i piece[2], unsure[2], index[4], close[4], any = zero;
-    uint32_t bits = 0;
+    const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0), zero = _mm256_setzero_si256();
+    __m256i index[4], is_close[4], packed;
+    uint32_t unsure;
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) y[i] = V(quant_y)(map, V(quant_load)(x, is_bf16, 8 * i), scale);
-    unsure[0] = unsure[1] = zero;
-    if (map == MEMOPT_QUANT_LINEAR) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) index[i] = V(linear_index)(y[i]);
-    } else {
-        any = V(pieces)(t, y, piece, unsure, largest);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; i += 2) {
-            index[i] = V(index)(t, y[i], _mm256_unpacklo_epi16(piece[i / 2], zero));
-            index[i + 1] = V(index)(t, y[i + 1], _mm256_unpackhi_epi16(piece[i / 2], zero));
-        }
-    }
-    _mm256_storeu_si256((__m256i *)(void *)codes, V(pack)(map, index, x, is_bf16, scale));
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) close[i] = _mm256_and_si256(index[i], fraction);
-    any = _mm256_or_si256(any, _mm256_cmpeq_epi32(zero, _mm256_min_epu32(_mm256_min_epu32(close[0], close[1]),
-                                                                         _mm256_min_epu32(close[2], close[3]))));
-    if (MEMOPT_I_LIKELY(_mm256_testz_si256(any, any))) return;
-    MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
-        const __m256i words = unsure[i / 2];
-        const __m256i junction = i % 2 ? _mm256_unpackhi_epi16(zero, words) : _mm256_unpacklo_epi16(zero, words);
+        const __m256 y = V(load)(pieces->y + 8 * i);
+        const __m256i words = pieces->words[i / 2];
 
-        bits |= V(sign_bits)(V(floats_of)(_mm256_or_si256(junction, _mm256_cmpeq_epi32(zero, close[i])))) << (8 * i);
+        if (map == MEMOPT_QUANT_LINEAR) index[i] = V(linear_index)(y);
+        else index[i] = V(index)(t, y, i % 2 ? _mm256_unpackhi_epi16(words, zero) : _mm256_unpacklo_epi16(words, zero));
+        is_close[i] = _mm256_cmpeq_epi32(zero, _mm256_and_si256(index[i], fraction));
     }
+    packed = V(pack)(map, index, x, is_bf16, scale);
+    _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(packed, order));
+    packed = _mm256_packs_epi16(_mm256_packs_epi32(is_close[0], is_close[1]),
+                                _mm256_packs_epi32(is_close[2], is_close[3]));
+    unsure = (uint32_t)_mm256_movemask_epi8(_mm256_or_si256(packed, pieces->at_junction));
+    if (MEMOPT_I_LIKELY(!unsure)) return;
     V(end)(); /* code for SSE takes 300 cycles between two of AVX */
-    memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, bits);
+    memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, V(packed_order)(unsure));
 }
 
 /* Left to the definition: what is not finite, or from 2 up, and blocks of very large numbers. */
@@ -16194,14 +16228,26 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
     const float size = inverse < 0 ? -inverse : inverse;
     const size_t bytes = is_bf16 ? 2 : 4;
     __m256i largest = _mm256_setzero_si256();
+    V(pieces) pieces[8];
     unsigned char rest[128];
     uint8_t rest_codes[32];
-    size_t i;
+    size_t i, k;
 
-    for (i = 0; n - i >= 32; i += 32)
-        V(encode32)(map, &t, codes + i, (const unsigned char *)x + i * bytes, is_bf16, inverse, scale, &largest);
+    for (i = 0; i < n; i += 256) {
+        const unsigned char *from = (const unsigned char *)x + i * bytes;
+        const size_t whole = memopt_i_min(n - i, 256) / 32;
+
+        for (k = 0; k < whole; ++k)
+            V(find_pieces)(map, &t, pieces + k, from + 32 * k * bytes, is_bf16, scale, &largest);
+        for (k = 0; k < whole; ++k)
+            V(encode32)(map, &t, codes + i + 32 * k, pieces + k, from + 32 * k * bytes, is_bf16, inverse, scale);
+    }
+    i = n / 32 * 32;
     if (i < n) {
-        V(encode32)(map, &t, rest_codes, V(quant_from)(x, is_bf16, i, n, rest), is_bf16, inverse, scale, &largest);
+        const void *from = V(quant_from)(x, is_bf16, i, n, rest);
+
+        V(find_pieces)(map, &t, pieces, from, is_bf16, scale, &largest);
+        V(encode32)(map, &t, rest_codes, pieces, from, is_bf16, inverse, scale);
         memcpy(codes + i, rest_codes, n - i);
     }
     largest = _mm256_cmpgt_epi16(largest, _mm256_set1_epi16(MEMOPT_I_KEY_TWO - 1));

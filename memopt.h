@@ -28142,7 +28142,7 @@ typedef struct memopt_i_work {
     void           *to[3];   /* the results: after the first, NULL = not wanted; each may be one of the operands */
     memopt_i_form   to_form; /* floats or pairs */
     int             stream;  /* pairs go past the cache; `to` is then aligned to 64 bytes */
-    int             is_chosen; /* a NaN may come that no arithmetic has made, see V(pairs_round) */
+    int             may_signal; /* a NaN of a result that is of pairs may be no quiet one, see V(pairs_round) */
     const uint32_t *mask;    /* of dropout: which elements stay */
     float           factor;
     const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
@@ -28531,13 +28531,13 @@ MEMOPT_I_INLINE_FN void R(pairs_read)(R(floats) *to, const uint16_t *p) {
 }
 
 /* Rounded, in the upper halves. A NaN that arithmetic makes of words is quiet and 0 below: it stays what it is. One
-   that is only chosen, as by a maximum (`is_chosen`), need not be quiet. */
-MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) x, int is_chosen) {
+   that is only passed on, as by a maximum, may be a signalling one, which becomes quiet. */
+MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) x, int may_signal) {
     const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
-    return is_chosen ? V(bf16_nearest)(x) : V(i_add)(u, V(i_add)(odd, V(i_set)(0x7fff)));
+    return may_signal ? V(bf16_nearest)(x) : V(i_add)(u, V(i_add)(odd, V(i_set)(0x7fff)));
 }
 
-MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_chosen, int stream) {
+MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int may_signal, int stream) {
     float all[32];
     size_t k;
 
@@ -28545,8 +28545,8 @@ MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int is_c
     for (k = 0; k < 32 / V(row); ++k) R(write)(all + k * V(row), x[k], V(row));
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < 32; k += 2 * V(width)) {
-        const V(ints) even = V(pairs_round)(V(load)(all + k), is_chosen);
-        const V(ints) odd = V(pairs_round)(V(load)(all + k + V(width)), is_chosen);
+        const V(ints) even = V(pairs_round)(V(load)(all + k), may_signal);
+        const V(ints) odd = V(pairs_round)(V(load)(all + k + V(width)), may_signal);
 
         V(i_put)(p + k, V(i_or)(V_SHR(even, 16), V(i_and)(odd, V(i_set)(0xffff0000u))), stream);
     }
@@ -28640,7 +28640,7 @@ MEMOPT_I_INLINE_FN void R(step_write)(const memopt_i_work *w, void *to, size_t i
     if (w->to_form == MEMOPT_I_FORM_FLOATS) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < count; ++k) R(write)((float *)to + i + k * V(row), y[k], V(row));
-    } else if (w->is_chosen) {
+    } else if (w->may_signal) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < count; k += 2) R(pairs_write)(words + k * V(row), y + k, 1, w->stream);
     } else {
@@ -28706,23 +28706,22 @@ MEMOPT_I_INLINE_FN void V(step_exps)(memopt_i_step code, const memopt_i_work *w,
 /* `code` is a constant wherever this is called. */
 MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *work, size_t n) {
     const memopt_i_work w = *work; /* in registers: a store may be one to *work */
-    const size_t whole = n / 32 * 32, group = (size_t)V(step_group) * V(row);
+    const int has_exp = memopt_i_step_facts[code].has_exp;
+    const size_t whole = n / 32 * 32, group = has_exp ? 32 : (size_t)V(step_group) * V(row);
     float e[256];
-    size_t at, count;
-    size_t i = 0;
+    size_t at, i, end, count;
 
-    for (at = 0; memopt_i_step_facts[code].has_exp && at < whole; at += count) {
-        count = whole - at < 256 ? whole - at : 256;
-        V(step_exps)(code, &w, e, at, count);
-        for (i = 0; i < count; i += 32) {
-            if (w.ahead[1]) MEMOPT_I_FETCH(w.ahead[1], 2 * (at + i));
-            R(step_do)(code, &w, e + i, at + i, 2);
+    for (at = 0; at < whole; at = end) {
+        end = at + memopt_i_min(whole - at, 256);
+        if (has_exp) V(step_exps)(code, &w, e, at, end - at);
+        for (i = at; i < end; i += count) {
+            count = end - i < group ? 32 : group;
+            if (has_exp && w.ahead[1]) MEMOPT_I_FETCH(w.ahead[1], 2 * i);
+            if (count == 32) R(step_do)(code, &w, e + (i - at), i, 2);
+            else R(step_do)(code, &w, e + (i - at), i, V(step_group));
         }
     }
-    i = memopt_i_step_facts[code].has_exp ? whole : 0;
-    for (; group > 32 && i + group <= n; i += group) R(step_do)(code, &w, e, i, V(step_group));
-    for (; i < whole; i += 32) R(step_do)(code, &w, e, i, 2);
-    for (; i < n; i += V(row)) R(step_rest)(code, &w, i, n - i < V(row) ? n - i : (size_t)V(row));
+    for (i = whole; i < n; i += V(row)) R(step_rest)(code, &w, i, n - i < V(row) ? n - i : (size_t)V(row));
 }
 
 /* n elements; a multiple of 32 where an operand or a result is no float. */
@@ -28987,7 +28986,7 @@ static void memopt_i_work_clear(memopt_i_work *w) {
     w->operands[0].form = w->operands[1].form = w->operands[2].form = MEMOPT_I_FORM_FLOATS;
     w->to[0] = w->to[1] = w->to[2] = NULL;
     w->to_form = MEMOPT_I_FORM_FLOATS;
-    w->stream = w->is_chosen = 0;
+    w->stream = w->may_signal = 0;
     w->mask = NULL;
     w->factor = 1;
     w->ahead[0] = w->ahead[1] = NULL;
@@ -29011,7 +29010,7 @@ static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w
 
     for (k = 0; k < 3; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;
     w->to_form = MEMOPT_I_FORM_PAIRS;
-    w->is_chosen = memopt_i_step_facts[code].chooses;
+    w->may_signal = memopt_i_step_facts[code].chooses;
     if (whole) memopt_i_step_run(level, code, w, whole);
     return whole;
 }
@@ -33896,39 +33895,33 @@ static void memopt_i_fused_ahead(const memopt_i_fused *t, memopt_i_fused_room *m
             w->ahead[k++] = (const unsigned char *)m->from[m->ahead] + 2 * MEMOPT_I_FUSED_PIECE;
 }
 
-/* An operation on n elements, 32 where less are left. A result of 16 bits goes to its array by way of a slot, unless it
-   is in the order of pairs. */
+/* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits, where
+   those are not in the order of pairs, by way of the last slot. */
 static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
                                    const uint32_t *mask, size_t n) {
-    const size_t all = memopt_i_max(n, 32);
-    const unsigned k = s->to >= MEMOPT_I_FUSED_ARRAY ? s->to - MEMOPT_I_FUSED_ARRAY : MEMOPT_I_FUSED_NONE;
-    const memopt_type type = k == MEMOPT_I_FUSED_NONE ? MEMOPT_TYPE_F32 : t->arrays[k].type;
-    const int converts = type != MEMOPT_TYPE_F32 && !t->paired;
-    memopt_i_work w;
     const memopt_i_step code = (memopt_i_step)s->code;
-    const float *from;
+    const size_t all = memopt_i_max(n, 32);
+    const int is_array = s->to >= MEMOPT_I_FUSED_ARRAY;
+    const unsigned k = is_array ? s->to - MEMOPT_I_FUSED_ARRAY : 0;
+    const int narrows = is_array && !t->paired && t->arrays[k].type != MEMOPT_TYPE_F32;
+    float *slot = memopt_i_fused_slot_at(m, is_array ? MEMOPT_I_FUSED_SLOTS : s->to);
+    memopt_i_work w;
     int i;
 
     memopt_i_work_clear(&w);
     for (i = 0; i < memopt_i_step_facts[code].operands; ++i)
         w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i]);
-    w.to[0] = converts ? memopt_i_fused_slot_at(m, MEMOPT_I_FUSED_SLOTS)
-              : k == MEMOPT_I_FUSED_NONE ? memopt_i_fused_slot_at(m, s->to) : m->to[k];
-    from = (const float *)w.to[0];
-    if (type != MEMOPT_TYPE_F32 && t->paired) {
-        w.to_form = MEMOPT_I_FORM_PAIRS;
-        w.is_chosen = t->program.chooses || memopt_i_step_facts[code].chooses;
-        w.stream = memopt_i_fused_streams(t, m->to[k], n);
-    }
+    w.to[0] = is_array && !narrows ? m->to[k] : slot;
+    w.to_form = is_array && t->paired ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
+    w.may_signal = t->program.chooses || memopt_i_step_facts[code].chooses;
+    w.stream = is_array && memopt_i_fused_streams(t, m->to[k], n);
     w.mask = mask;
     w.factor = t->factor;
     if (memopt_i_step_facts[code].has_exp) memopt_i_fused_ahead(t, m, &w, n);
-    if (converts && code == MEMOPT_I_STEP_MOVE && s->operands[0] < MEMOPT_I_FUSED_SLOTS)
-        from = (const float *)w.operands[0].data;
-    else memopt_i_step_run(t->level, code, &w, all);
-    if (converts && type == MEMOPT_TYPE_BF16)
-        memopt_i_bf16_from_f32_to(t->level, (uint16_t *)m->to[k], from, all, memopt_i_fused_streams(t, m->to[k], n));
-    else if (converts) memopt_i_from_f32(t->level, m->to[k], from, type, all);
+    memopt_i_step_run(t->level, code, &w, all);
+    if (!narrows) return;
+    if (t->arrays[k].type == MEMOPT_TYPE_F16) memopt_i_from_f32(t->level, m->to[k], slot, MEMOPT_TYPE_F16, all);
+    else memopt_i_bf16_from_f32_to(t->level, (uint16_t *)m->to[k], slot, all, w.stream);
 }
 
 /* A slot into the sum or the maximum of a row. In the order of pairs a lane has the same elements as every 16 later, in

@@ -15398,7 +15398,7 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
-              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 2 to 4 times that. All
+              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 2 to 3 times that. All
               blocks of a chunk are one call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as
               long. From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8
               KiB ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
@@ -33895,8 +33895,8 @@ static void memopt_i_fused_ahead(const memopt_i_fused *t, memopt_i_fused_room *m
             w->ahead[k++] = (const unsigned char *)m->from[m->ahead] + 2 * MEMOPT_I_FUSED_PIECE;
 }
 
-/* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits, where
-   those are not in the order of pairs, by way of the last slot. */
+/* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits by
+   way of the last slot, unless it is in the order of pairs. */
 static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
                                    const uint32_t *mask, size_t n) {
     const memopt_i_step code = (memopt_i_step)s->code;

@@ -16226,7 +16226,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
     const V(lines_table) t = V(lines)(map);
     const __m256 scale = _mm256_set1_ps(MEMOPT_I_PIECE_SCALE * inverse);
     const float size = inverse < 0 ? -inverse : inverse;
-    const size_t bytes = is_bf16 ? 2 : 4;
     __m256i largest = _mm256_setzero_si256();
     V(pieces) pieces[8];
     unsigned char rest[128];
@@ -16234,21 +16233,18 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
     size_t i, k;
 
     for (i = 0; i < n; i += 256) {
-        const unsigned char *from = (const unsigned char *)x + i * bytes;
-        const size_t whole = memopt_i_min(n - i, 256) / 32;
+        const size_t left = memopt_i_min(n - i, 256);
 
-        for (k = 0; k < whole; ++k)
-            V(find_pieces)(map, &t, pieces + k, from + 32 * k * bytes, is_bf16, scale, &largest);
-        for (k = 0; k < whole; ++k)
-            V(encode32)(map, &t, codes + i + 32 * k, pieces + k, from + 32 * k * bytes, is_bf16, inverse, scale);
-    }
-    i = n / 32 * 32;
-    if (i < n) {
-        const void *from = V(quant_from)(x, is_bf16, i, n, rest);
+        for (k = 0; 32 * k < left; ++k)
+            V(find_pieces)(map, &t, pieces + k, V(quant_from)(x, is_bf16, i + 32 * k, n, rest), is_bf16, scale,
+                           &largest);
+        for (k = 0; 32 * k < left; ++k) {
+            uint8_t *to = left - 32 * k < 32 ? rest_codes : codes + i + 32 * k;
 
-        V(find_pieces)(map, &t, pieces, from, is_bf16, scale, &largest);
-        V(encode32)(map, &t, rest_codes, pieces, from, is_bf16, inverse, scale);
-        memcpy(codes + i, rest_codes, n - i);
+            V(encode32)(map, &t, to, pieces + k, V(quant_from)(x, is_bf16, i + 32 * k, n, rest), is_bf16, inverse,
+                        scale);
+            if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i + 32 * k, rest_codes, left - 32 * k);
+        }
     }
     largest = _mm256_cmpgt_epi16(largest, _mm256_set1_epi16(MEMOPT_I_KEY_TWO - 1));
     if (MEMOPT_I_LIKELY(_mm256_testz_si256(largest, largest) && (size >= MEMOPT_I_PIECE_LEAST || !(size > 0))))
@@ -16293,7 +16289,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
 
     if (i) memopt_i_v1_decode(map, x, codes, i, absmax, 0);
-    V_UNROLL
     for (; n - i >= 8; i += 8) {
         const __m256 v = V(map_level)(map, halves, codes + i, scale);
 

@@ -32280,22 +32280,24 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t part, 
     const memopt_embedding *x = &t->x;
     const int32_t *ids = x->ids + first;
     const size_t ahead = memopt_i_rows_ahead(n * memopt_type_bytes(x->type));
-    size_t rows = 0;
+    size_t begin = MEMOPT_I_LAYER_ROWS;
     size_t row, i, k;
     unsigned char done[MEMOPT_I_LAYER_ROWS] = { 0 };
-    uint16_t of_part[MEMOPT_I_LAYER_ROWS], next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
+    uint16_t of_part[MEMOPT_I_LAYER_ROWS] = { 0 };
+    uint16_t next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
     float buffer[MEMOPT_I_EMBEDDING_COLUMNS];
 
-    for (row = 0; row < count; ++row)
-        if ((size_t)ids[row] % MEMOPT_I_EMBEDDING_PARTS == part) of_part[rows++] = (uint16_t)row;
     for (i = 0; i < MEMOPT_I_LAYER_LISTS; ++i) head[i] = MEMOPT_I_LAYER_ROWS; /* no row */
-    for (k = rows; k--; ) {
-        uint16_t *list = head + ids[of_part[k]] / MEMOPT_I_EMBEDDING_PARTS % MEMOPT_I_LAYER_LISTS;
-        next[of_part[k]] = *list;
-        *list = of_part[k];
+    for (row = count; row--; ) {
+        uint16_t *list = head + ids[row] / MEMOPT_I_EMBEDDING_PARTS % MEMOPT_I_LAYER_LISTS;
+
+        if ((size_t)ids[row] % MEMOPT_I_EMBEDDING_PARTS != part) continue;
+        next[row] = *list;
+        *list = (uint16_t)row;
+        of_part[--begin] = (uint16_t)row; /* from the end on */
     }
-    for (k = 0; k < rows; ++k) {
-        const size_t later = of_part[memopt_i_min(k + ahead, rows - 1)];
+    for (k = begin; k < MEMOPT_I_LAYER_ROWS; ++k) {
+        const size_t later = of_part[memopt_i_min(k + ahead, MEMOPT_I_LAYER_ROWS - 1)];
         size_t place;
         float *sum;
 

@@ -1038,7 +1038,7 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
     const uint8_t  *d_left, *d_right;       /* rows x depth, columns x depth; aligned to 16 */
     size_t          left_stride, right_stride; /* multiples of 16 */
     memopt_cuda_fp8 left_type, right_type;  /* not both e5m2 */
-    const float    *d_left_scale, *d_right_scale; /* a float each: what a code of 1 stands for. NULL = 1 */
+    const float    *d_left_scale, *d_right_scale; /* a float each, aligned to 16: what a code of 1 stands for. NULL = 1 */
     const void     *d_bias;                 /* NULL, or `columns` bf16 with a bf16 or float result, fp16 with fp16 */
     int             accumulate;             /* 1: added onto what is in result; then without bias */
     void           *d_result;               /* aligned to 16 */
@@ -1100,7 +1100,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
    and its input may be gone then. */
 
 typedef struct memopt_cuda_linear_fp8 { /* of a layer, beside its memopt_linear; all of the device */
-    memopt_fp8_scale *d_input_scale, *d_weight_scale, *d_gradient_scale; /* zeroed once, and kept from step to step */
+    memopt_fp8_scale *d_input_scale, *d_weight_scale, *d_gradient_scale; /* aligned to 16; zeroed once, then kept */
     int               delayed;    /* as in memopt_fp8. 0 where a forward is made again: it would have other scales */
     uint8_t          *d_input;    /* inputs x rows, aligned to 16: written by forward, read by backward for grad_weights
                                      in place of the input. NULL = not wanted */
@@ -4850,6 +4850,12 @@ CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid, int mome
     return four;
 }
 
+/* What a block is divided by. Where the largest of what is finite is zero any number does for it, and 0 would make a NaN
+   of an infinity: its code would be the processor's affair. */
+template <int CODES> CU_DEVICE float optim_inverse(float largest) {
+    return CODES == OPTIM_8BIT && largest == 0 ? 1.0f : memopt_i_inverse(largest);
+}
+
 /* The largest of four magnitudes that are finite, by its bits. */
 CU_DEVICE uint32_t optim_largest4(const float *x) {
     uint32_t maximum = 0;
@@ -4957,9 +4963,9 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 
         if (one && i % t.block == 0) scale_m[b] = m;
         if (two && i % t.block == 0) scale_v[b] = v;
-        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x.m, memopt_i_inverse(m)), first, i,
+        if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x.m, optim_inverse<CODES>(m)), first, i,
                             s.count, whole);
-        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x.v, memopt_i_inverse(v)), first, i,
+        if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x.v, optim_inverse<CODES>(v)), first, i,
                             s.count, whole);
     }
     optim_count(t, skipped);
@@ -5006,8 +5012,8 @@ CU_DEVICE unsigned optim_coded256(const optim_table &t, int k, const memopt_i_up
         if (one) s.scale[0][b] = scale[0];
         if (two) s.scale[1][b] = scale[1];
     }
-    scale[0] = memopt_i_inverse(scale[0]);
-    scale[1] = memopt_i_inverse(scale[1]);
+    scale[0] = optim_inverse<CODES>(scale[0]);
+    scale[1] = optim_inverse<CODES>(scale[1]);
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         const int whole = WHOLE || (aligned && i + plus + 4 <= n);
@@ -10987,9 +10993,8 @@ PRUNED status_t fp8_check(const memopt_cuda_fp8_product *p) {
         return MEMOPT_CUDA_ERR_STRIDE;
     if (!p->rows || !p->columns) return 0;
     if (!p->d_result || (p->depth && (!p->d_left || !p->d_right))) return MEMOPT_CUDA_ERR_NULL;
-    if (((uintptr_t)p->d_left | (uintptr_t)p->d_right | (uintptr_t)p->d_result) & 15) return MEMOPT_CUDA_ERR_ALIGNMENT;
-    if (((uintptr_t)p->d_left_scale | (uintptr_t)p->d_right_scale) & 3 || (uintptr_t)p->d_bias & 1)
-        return MEMOPT_CUDA_ERR_ALIGNMENT;
+    if (((uintptr_t)p->d_left | (uintptr_t)p->d_right | (uintptr_t)p->d_result | (uintptr_t)p->d_left_scale
+         | (uintptr_t)p->d_right_scale) & 15 || (uintptr_t)p->d_bias & 1) return MEMOPT_CUDA_ERR_ALIGNMENT;
     left = p->left_stride * (p->rows - 1) + p->depth;
     right = p->right_stride * (p->columns - 1) + p->depth;
     result = (p->result_stride * (p->rows - 1) + p->columns) * size;
@@ -11264,7 +11269,7 @@ PRUNED status_t linear_codes_backward(linear_codes *c, const memopt_linear *x) {
     const memopt_cuda_linear_fp8 *k = c->kept;
     status_t s;
 
-    if ((s = pointer(k->d_gradient_scale, 4)) != 0 || (s = pointer_if(x->grad_input, 16)) != 0
+    if ((s = pointer(k->d_gradient_scale, 16)) != 0 || (s = pointer_if(x->grad_input, 16)) != 0
         || (s = pointer_if(x->grad_weights, 16)) != 0) return s;
     c->made[0] = linear_made(c, x->grad_output, x->rows, x->outputs, x->type, MEMOPT_FP8_E5M2,
                              x->grad_input ? c->left : NULL, x->grad_weights ? c->right : NULL, k->d_gradient_scale);
@@ -11283,7 +11288,7 @@ PRUNED status_t linear_codes_of(linear_codes *c, const memopt_cuda_ops *ops, con
     if ((x->rows | x->inputs | x->outputs) & 15) return MEMOPT_CUDA_ERR_STRIDE;
     if (ops->gemm->capability < 89) return MEMOPT_CUDA_ERR_TYPE;
     if ((s = pointer_if(kept->d_input, 16)) != 0 || (s = pointer_if(kept->d_weights, 16)) != 0
-        || (s = pointer(kept->d_input_scale, 4)) != 0 || (s = pointer(kept->d_weight_scale, 4)) != 0
+        || (s = pointer(kept->d_input_scale, 16)) != 0 || (s = pointer(kept->d_weight_scale, 16)) != 0
         || (s = linear_scratch(ops, bytes)) != 0) return s;
     memset(c, 0, sizeof *c);
     c->kept = kept;

@@ -269,7 +269,9 @@ static void cuda_fp8_layer_refused(void) {
     BOTH(x.outputs = 60, MEMOPT_CUDA_ERR_STRIDE);
     BOTH(x.inputs = 33, MEMOPT_CUDA_ERR_STRIDE);
     BOTH(k.d_input_scale = NULL, MEMOPT_CUDA_ERR_NULL);
-    BOTH(k.d_weight_scale = (memopt_fp8_scale *)(void *)((char *)k.d_weight_scale + 2), MEMOPT_CUDA_ERR_ALIGNMENT);
+    BOTH(k.d_weight_scale = (memopt_fp8_scale *)(void *)((char *)k.d_weight_scale + 4), MEMOPT_CUDA_ERR_ALIGNMENT);
+    BOTH(k.d_input_scale = (memopt_fp8_scale *)(void *)((char *)k.d_input_scale + 8), MEMOPT_CUDA_ERR_ALIGNMENT);
+    BACKWARD(k.d_gradient_scale = (memopt_fp8_scale *)(void *)((char *)k.d_gradient_scale + 8), MEMOPT_CUDA_ERR_ALIGNMENT);
     BOTH(k.d_input += 8, MEMOPT_CUDA_ERR_ALIGNMENT);
     BOTH(k.d_weights += 4, MEMOPT_CUDA_ERR_ALIGNMENT);
     BOTH(k.delayed = 2, MEMOPT_ERR_ARGUMENT);

@@ -358,14 +358,14 @@ static void test_cuda_gemm_fp8(void) {
     static const size_t shapes[][3] = { { 16, 16, 16 }, { 32, 48, 64 }, { 80, 16, 160 } };
     test_cuda_gemm_rig r = test_cuda_gemm_open(0, 0, 0);
     uint64_t seed = 5; size_t s, i, j, k; int n = 0, types, result;
-    const float scales[2] = { 0.5f, 4.0f };
+    const float scales[5] = { 0.5f, 0, 0, 0, 4.0f };
     if (r.gemm->capability < 89) { SKIP("fp8 needs compute capability 8.9"); test_cuda_gemm_close(&r); return; }
     for (s = 0; s < 3; ++s) for (types = 0; types < 3; ++types) for (result = 0; result < 3; ++result, ++n) {
-        memopt_cuda_fp8_product p; uint8_t *left, *right; float *d_scales = (float *)test_device(8);
+        memopt_cuda_fp8_product p; uint8_t *left, *right; float *d_scales = (float *)test_device(sizeof scales);
         const size_t rows = shapes[s][0], columns = shapes[s][1], depth = shapes[s][2], stride = depth + 16 * (size_t)(n % 2);
         const memopt_type type = (memopt_type)result, bias_type = result == MEMOPT_TYPE_F16 ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16;
         test_cuda_gemm_tensor out = test_cuda_gemm_make(&seed, type, rows * columns, 0, 1), bias = test_cuda_gemm_make(&seed, bias_type, columns, 0, 1);
-        test_put(d_scales, scales, 8);
+        test_put(d_scales, scales, sizeof scales);
         memset(&p, 0, sizeof p);
         p.rows = rows; p.columns = columns; p.depth = depth; p.left_stride = p.right_stride = stride; p.result_stride = columns;
         p.left_type = types == 1 ? MEMOPT_CUDA_FP8_E5M2 : MEMOPT_CUDA_FP8_E4M3; p.right_type = types == 2 ? MEMOPT_CUDA_FP8_E5M2 : MEMOPT_CUDA_FP8_E4M3;
@@ -376,7 +376,7 @@ static void test_cuda_gemm_fp8(void) {
         for (i = 0; i < columns * stride; ++i) right[i] = CODE(p.right_type, ((float)(int)(test_random(&seed) % 9) - 4) / 4);
         p.d_left = (const uint8_t *)test_device(rows * stride); test_put((void *)(uintptr_t)p.d_left, left, rows * stride);
         p.d_right = (const uint8_t *)test_device(columns * stride); test_put((void *)(uintptr_t)p.d_right, right, columns * stride);
-        p.d_left_scale = n % 3 ? d_scales : NULL; p.d_right_scale = n % 5 ? d_scales + 1 : NULL;
+        p.d_left_scale = n % 3 ? d_scales : NULL; p.d_right_scale = n % 5 ? d_scales + 4 : NULL;
         p.d_result = out.d; p.result_type = type; p.accumulate = n % 4 == 1; p.d_bias = n % 4 == 2 ? bias.d : NULL;
         CHECK_AT(memopt_cuda_gemm_multiply_fp8(r.gemm, &p, NULL) == 0, n);
         test_cuda_gemm_fetch(&out);
@@ -398,7 +398,8 @@ static void test_cuda_gemm_fp8(void) {
             BAD(q.result_stride = columns + 1, MEMOPT_CUDA_ERR_STRIDE);
             BAD(q.d_left += 8, MEMOPT_CUDA_ERR_ALIGNMENT);
             BAD(q.d_right = NULL, MEMOPT_CUDA_ERR_NULL);
-            BAD(q.d_right_scale = (const float *)((const char *)d_scales + 1), MEMOPT_CUDA_ERR_ALIGNMENT);
+            BAD(q.d_right_scale = d_scales + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
+            BAD(q.d_left_scale = d_scales + 2, MEMOPT_CUDA_ERR_ALIGNMENT);
             BAD((q.left_type = q.right_type = MEMOPT_CUDA_FP8_E5M2), MEMOPT_CUDA_ERR_TYPE);
             BAD((q.d_bias = bias.d, q.accumulate = 1), MEMOPT_ERR_ARGUMENT);
             BAD(q.d_result = (void *)(uintptr_t)q.d_left, MEMOPT_CUDA_ERR_OVERLAP);

@@ -58,8 +58,8 @@ static void bench_pair(bench_card *b, const char *name, size_t n, double bytes, 
 }
 /* A kernel that reads and writes `bytes` in all, against a copy of half of them: it reads and writes as many. */
 template <typename F> static void bench_kernel(bench_card *b, const char *name, size_t n, double bytes, F call) {
-    const size_t half = memopt_i_min((size_t)(bytes / 2), b->copy_bytes); const double share = bytes / 2 / (double)half;
-    if (share > 1.0) { fprintf(stderr, "bench_cuda: %s: the copy's buffers are too small\n", name); exit(1); }
+    const size_t half = (size_t)(bytes / 2);
+    if (half > b->copy_bytes) { fprintf(stderr, "bench_cuda: %s: the copy's buffers are too small\n", name); exit(1); }
     bench_pair(b, name, n, bytes, [&] { bench_check(call(), name); }, [&] {
         bench_runtime(cudaMemcpyAsync(b->d_to, b->d_from, half, cudaMemcpyDeviceToDevice, b->stream), "copy");
     });
@@ -325,6 +325,37 @@ static void bench_linear(bench_card *b) {
     bench_bare_close(&bare); memopt_cuda_gemm_destroy(ops.gemm); free(memory); bench_free(d_workspace);
     bench_free(x); bench_free(w); bench_free(y); bench_free(bias);
 }
+/* Attention of 4,096 rows against bare products of as many operations, 2 of 8192^3 in forward, 5 in backward: making scores
+   again, and the half of a diagonal tile that a mask throws away, are not counted. */
+static void bench_attention(bench_card *b, const char *forward, const char *backward, size_t width, int causal) {
+    const size_t n = 8192, length = 4096, heads = 16, batch = n * 4 * (causal ? 2 : 1) / width / heads, each = batch * length * heads * width;
+    const float one = 1, zero = 0; const cudaStream_t s = b->stream; memopt_attention x; memopt_cuda_ops ops; bench_bare bare; void *all[8]; size_t i;
+    float *random; void *product, *memory, *d_workspace; const auto wanted = [&](const char *name) { return !b->only || !strncmp(name, b->only, strlen(b->only)); };
+    if (!wanted(forward) && !wanted(backward)) return;
+    memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
+    ops.gemm = bench_gemm(&memory, &d_workspace);
+    random = (float *)bench_device(each * 4); product = bench_device(n * n * 2);
+    for (i = 0; i < 8; ++i) {
+        all[i] = bench_device(each * 2);
+        bench_check(memopt_cuda_random_normal(random, each, 1, i, 0, s), "random_normal");
+        bench_check(memopt_cuda_bf16_from_f32((uint16_t *)all[i], random, each, s), "bf16_from_f32");
+    }
+    x.batch = batch; x.length = length; x.heads = heads; x.width = width; x.causal = causal; x.online = 1; x.type = MEMOPT_TYPE_BF16;
+    x.queries = all[0]; x.keys = all[1]; x.values = all[2]; x.output = all[3]; x.grad_output = all[4];
+    x.grad_queries = all[5]; x.grad_keys = all[6]; x.grad_values = all[7];
+    x.statistics = (float *)bench_device(batch * heads * length * sizeof(float));
+    bench_check(memopt_cuda_attention_scratch(&ops, &x, &ops.scratch_bytes), "attention");
+    ops.d_scratch = bench_device(ops.scratch_bytes);
+    bench_bare_open(&bare, n);
+    const auto products = [&](int count) {
+        while (count--) bench_blas(cublasLtMatmul(bare.handle, bare.what, &one, all[0], bare.a, all[1], bare.b, &zero, product, bare.c, product, bare.c,
+                                                  &bare.found.algo, bare.d_workspace, MEMOPT_CUDA_GEMM_WORKSPACE, s));
+    };
+    bench_pair(b, forward, length, 0, [&] { bench_check(memopt_cuda_attention_forward(&ops, &x, s), forward); }, [&] { products(2); });
+    bench_pair(b, backward, length, 0, [&] { bench_check(memopt_cuda_attention_backward(&ops, &x, s), backward); }, [&] { products(5); });
+    bench_bare_close(&bare); memopt_cuda_gemm_destroy(ops.gemm); free(memory); bench_free(d_workspace); bench_free(random); bench_free(product); bench_free(x.statistics); bench_free(ops.d_scratch);
+    for (i = 0; i < 8; ++i) bench_free(all[i]);
+}
 /* By chunks against all rows at once. The limit has the memory for whole logits. */
 static void bench_head(bench_card *b) {
     const size_t rows = 32768, width = 4096, vocabulary = 128256; memopt_head chunked, whole; memopt_cuda_ops ops, wide;
@@ -391,6 +422,10 @@ int main(int argc, char **argv) {
     bench_entropy(&b, "cross_entropy_f32_50304", 50304, 4096, MEMOPT_TYPE_F32);
     bench_layers(&b);
     bench_linear(&b);
+    bench_attention(&b, "attention_64", "attention_64_back", 64, 0);
+    bench_attention(&b, "attention_64_causal", "attention_64_causal_back", 64, 1);
+    bench_attention(&b, "attention_128", "attention_128_back", 128, 0);
+    bench_attention(&b, "attention_128_causal", "attention_128_causal_back", 128, 1);
     bench_head(&b);
     bench_free(b.d_from); bench_free(b.d_to);
     return 0;

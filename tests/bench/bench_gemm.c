@@ -1,5 +1,6 @@
 /* bench_gemm.c - the built-in product at the shapes of a GPT: Gflop/s, and the limit is what fused multiply-adds between
-   registers reach in the same run, at the same level, with as many threads. With -DBENCH_CBLAS and a CBLAS to link with
+   registers reach in the same run, at the same level, with as many threads; of bf16 with matrix units, what these reach on
+   packed operands in the first-level cache. With -DBENCH_CBLAS and a CBLAS to link with
    the library follows each shape, one thread, as cblas_...; its own choice of kernels may be poor on a new processor
    (OPENBLAS_CORETYPE=SkylakeX). Two threads need -DMEMOPT_PTHREADS -pthread. */
 #define MEMOPT_IMPLEMENTATION
@@ -18,9 +19,15 @@ static const bench_shape bench_shapes[] = {
     { "forward_768_3072", 4096, 3072, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
     { "grad_input_768_3072", 4096, 768, 3072, 0, 0, 0, MEMOPT_TYPE_F32 },
     { "grad_weight_768_3072", 3072, 768, 4096, 1, 0, 1, MEMOPT_TYPE_F32 },
-    { "forward_bf16", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
-    { "grad_input_bf16", 4096, 768, 768, 0, 0, 0, MEMOPT_TYPE_BF16 },
-    { "grad_weight_bf16", 768, 768, 4096, 1, 0, 1, MEMOPT_TYPE_BF16 },
+    { "forward_bf16_768_768", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "forward_bf16_768_3072", 4096, 3072, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "forward_bf16_3072_768", 4096, 768, 3072, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "grad_input_bf16_768_768", 4096, 768, 768, 0, 0, 0, MEMOPT_TYPE_BF16 },
+    { "grad_input_bf16_768_3072", 4096, 768, 3072, 0, 0, 0, MEMOPT_TYPE_BF16 },
+    { "grad_input_bf16_3072_768", 4096, 3072, 768, 0, 0, 0, MEMOPT_TYPE_BF16 },
+    { "grad_weight_bf16_768_768", 768, 768, 4096, 1, 0, 1, MEMOPT_TYPE_BF16 },
+    { "grad_weight_bf16_768_3072", 3072, 768, 4096, 1, 0, 1, MEMOPT_TYPE_BF16 },
+    { "grad_weight_bf16_3072_768", 768, 3072, 4096, 1, 0, 1, MEMOPT_TYPE_BF16 },
     { "forward_f16", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_F16 },
     { "head_forward", 512, 50304, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
     { "head_grad_input", 512, 768, 50304, 0, 0, 0, MEMOPT_TYPE_F32 },
@@ -72,6 +79,34 @@ static double bench_peak(const memopt_threads *t, int threads) {
     const uint64_t start = bench_now();
     memopt_i_parallel_for(t, (size_t)threads, bench_peak_chunk, NULL);
     return flops / (double)(bench_now() - start);
+}
+
+#if defined(MEMOPT_I_AMX)
+/* 2 x 2 tiles over 256 depths, again and again. */
+static void bench_tiles_chunk(void *task, size_t chunk, int worker) {
+    _Alignas(64) static const unsigned char packed[2][16384]; _Alignas(64) float sums[MEMOPT_I_TILES * MEMOPT_I_TILES];
+    memopt_i_tiles_walk w; size_t i;
+    (void)task; (void)chunk; (void)worker;
+    memset(&w, 0, sizeof w);
+    w.left = packed[0]; w.right = packed[1]; w.left_row = 64; w.left_step = 2 * MEMOPT_I_TILES_PAIR; w.blocks = 8;
+    w.to = sums; w.to_row = MEMOPT_I_TILES;
+    memopt_i_tiles_begin();
+    for (i = 0; i < BENCH_STEPS / 100; ++i) memopt_i_tiles_multiply(&w);
+    memopt_i_tiles_end();
+}
+static double bench_tiles_peak(const memopt_threads *t, int threads) {
+    const double flops = 2.0 * 32 * 32 * 256 * (double)(BENCH_STEPS / 100) * threads;
+    const uint64_t start = bench_now();
+    memopt_i_parallel_for(t, (size_t)threads, bench_tiles_chunk, NULL);
+    return flops / (double)(bench_now() - start);
+}
+#endif
+static double bench_limit(const memopt_threads *t, int threads, memopt_type type) {
+#if defined(MEMOPT_I_AMX)
+    if (type == MEMOPT_TYPE_BF16 && memopt_simd_best() >= MEMOPT_SIMD_AMX) return bench_tiles_peak(t, threads);
+#endif
+    (void)type;
+    return bench_peak(t, threads);
 }
 
 static void *bench_block(size_t bytes) { /* whole pages, as arenas give them */
@@ -126,7 +161,7 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     p.result = bench_matrix(s->rows * s->columns, p.result_type, &raw[2]);
     raw[3] = bench_block(bytes);
     for (i = 0; i < BENCH_REPEATS; ++i) {
-        limits[i] = bench_peak(t, threads);
+        limits[i] = bench_limit(t, threads, s->type);
         rates[i] = bench_rate(s, &p, t, library ? NULL : bench_aligned(raw[3]), bytes);
     }
     strcpy(name, library ? "cblas_" : "");
@@ -135,7 +170,7 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     for (i = 0; i < 4; ++i) free(raw[i]);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "gemm");
+    const bench b = bench_begin(argc, argv, memopt_simd_best() >= MEMOPT_SIMD_AMX ? "gemm, with matrix units" : "gemm");
     size_t i; int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
     const char *only = argc > 1 && argv[argc - 1][0] != '-' ? argv[argc - 1] : ""; /* shapes with this in their name */
 #if defined(BENCH_CBLAS) && defined(OPENBLAS_CONFIG_H)

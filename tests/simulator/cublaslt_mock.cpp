@@ -180,6 +180,7 @@ const char *wrong_types(const Problem &p) {
         if (!is_fp8(a) || !is_fp8(b)) return "fp8 with another type";
         if (a == CUDA_R_8F_E5M2 && b == CUDA_R_8F_E5M2) return "both operands are e5m2";
         if (d != CUDA_R_16BF && d != CUDA_R_16F && d != CUDA_R_32F) return "fp8 result of a type not supported here";
+        if (((uintptr_t)p.scale_a | (uintptr_t)p.scale_b) & 15) return "a scale that is not aligned to 16"; /* seen on a card */
         return NULL;
     }
     if (p.fast) return "FAST_ACCUM without fp8";

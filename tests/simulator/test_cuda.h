@@ -67,6 +67,10 @@ static inline void test_cuda_must(cudaError_t error, const char *what) {
     printf("test_cuda.h: %s: %s\n", what, cudaGetErrorString(error));
     exit(1);
 }
+static inline void test_synchronize(void) { test_cuda_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+/* A card's cudaMemset(), and the end of its cudaMemcpy() from memory that is not pinned, come after the call, and no
+   stream of a test's own waits for them. */
+static inline void test_settle(void) { if (test_on_card()) test_synchronize(); }
 /* So many bytes of NaN, `offset` bytes into an aligned block; freed after the RUN, and what is around must be whole. */
 static inline void *test_device_at(size_t bytes, size_t offset) {
     struct test_device_block *const b = &test_device_blocks[test_device_count];
@@ -82,18 +86,20 @@ static inline void *test_device_at(size_t bytes, size_t offset) {
     if (b->after) test_cuda_must(cudaMemset(b->base + offset + bytes, TEST_DEVICE_BYTE, b->after), "cudaMemset");
     if (test_on_card() && bytes)
         test_cuda_must(cudaMemset(b->base + offset, 0xFF, bytes), "cudaMemset"); /* else it is */
+    test_settle();
     return b->base + offset;
 }
 static inline void *test_device(size_t bytes) { return test_device_at(bytes, 0); }
-static inline void test_synchronize(void) { test_cuda_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 static inline void test_put(void *d, const void *host, size_t bytes) {
     if (bytes) test_cuda_must(cudaMemcpy(d, host, bytes, cudaMemcpyHostToDevice), "test_put");
+    test_settle();
 }
 static inline void test_get(void *host, const void *d, size_t bytes) {
     if (bytes) test_cuda_must(cudaMemcpy(host, d, bytes, cudaMemcpyDeviceToHost), "test_get");
 }
 static inline void test_poison(void *d, size_t bytes) { /* once more */
     if (bytes) test_cuda_must(cudaMemset(d, 0xFF, bytes), "test_poison");
+    test_settle();
 }
 static inline int test_margin_whole(const unsigned char *d, size_t bytes) {
     unsigned char *const copy = (unsigned char *)malloc(bytes + 1);

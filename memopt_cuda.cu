@@ -6691,7 +6691,7 @@ enum {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #  define MEMOPT_I_CUDA_SCALE_BLOCKS 8 /* a multiprocessor: it has 1,024 threads there */
 #else
-#  define MEMOPT_I_CUDA_SCALE_BLOCKS 12
+#  define MEMOPT_I_CUDA_SCALE_BLOCKS 10
 #endif
 
 /* ---- lists of tensors ---- */
@@ -6802,9 +6802,12 @@ template <int TYPE> CU_DEVICE double scale_double(const uint4 *tile, unsigned i)
 
 /* One of 16 chains goes on over a tile's rows, 8 at a time: those behind the end are 0. */
 template <int TYPE> CU_DEVICE double scale_chain(const uint4 *tile, unsigned rows, unsigned lane, double sum) {
-    for (unsigned row = 0; row < rows; row += 8)
-        CU_UNROLL for (unsigned k = 0; k < 8; ++k) sum =
-            memopt_i_add_square(sum, scale_double<TYPE>(tile, (row + k) * 16 + lane));
+    for (unsigned row = 0; row < rows; row += 8) {
+        double x[8]; /* all are on their way before the first is added */
+
+        CU_UNROLL for (unsigned k = 0; k < 8; ++k) x[k] = scale_double<TYPE>(tile, (row + k) * 16 + lane);
+        CU_UNROLL for (unsigned k = 0; k < 8; ++k) sum = memopt_i_add_square(sum, x[k]);
+    }
     return sum;
 }
 

@@ -134,13 +134,14 @@ static cuda_fp8_array cuda_fp8_make(memopt_type type, size_t n, uint64_t seed, f
     free(p);
     return a;
 }
-/* Is every element what it should be? WANT gives value and magnitudes of element i; they are the array's from then on. */
+/* Is every element what it should be? WANT gives value and magnitudes of element i; they are the array's from then on.
+   A card adds products of 8 bits in 14 bits or so: seen on an H200 up to 2^-11 of the magnitudes, at depths of 16 to 144. */
 template <class WANT> static size_t cuda_fp8_far(cuda_fp8_array *a, const WANT &want) {
     const size_t size = memopt_type_bytes(a->type); unsigned char *p = (unsigned char *)malloc(a->n * size + 1); size_t i, far = 0;
     test_get(p, a->d, a->n * size);
     for (i = 0; i < a->n; ++i) {
         const double got = (double)cuda_fp8_at(a->type, p, i); const cuda_fp8_sum w = want(i);
-        far += !(fabs(got - w.value) <= ldexp(w.most, test_on_card() ? -12 : -20) + ldexp(fabs(w.value), a->type == MEMOPT_TYPE_F32 ? -22 : a->type == MEMOPT_TYPE_F16 ? -10 : -7) + (a->type == MEMOPT_TYPE_F16 ? ldexp(1, -25) : 0)); /* and its smallest */
+        far += !(fabs(got - w.value) <= ldexp(w.most, test_on_card() ? -10 : -20) + ldexp(fabs(w.value), a->type == MEMOPT_TYPE_F32 ? -22 : a->type == MEMOPT_TYPE_F16 ? -10 : -7) + (a->type == MEMOPT_TYPE_F16 ? ldexp(1, -25) : 0)); /* and its smallest */
         a->x[i] = got;
     }
     free(p);

@@ -381,12 +381,14 @@ static void test_cuda_gemm_fp8(void) {
         CHECK_AT(memopt_cuda_gemm_multiply_fp8(r.gemm, &p, NULL) == 0, n);
         test_cuda_gemm_fetch(&out);
         for (i = 0; i < rows; ++i) for (j = 0; j < columns; ++j) {
-            double sum = 0;
+            double sum = 0, most; const double got = test_cuda_gemm_now(&out, i * columns + j);
             for (k = 0; k < depth; ++k) sum += CUDA_GEMM_VALUE(p.left_type, left[i * stride + k]) * CUDA_GEMM_VALUE(p.right_type, right[j * stride + k]);
             sum *= (p.d_left_scale ? 0.5 : 1) * (p.d_right_scale ? 4.0 : 1);
+            most = fabs(sum);
             if (p.d_bias) sum += bias.x[j];
             if (p.accumulate) sum += out.x[i * columns + j];
-            CHECK_AT(test_cuda_gemm_now(&out, i * columns + j) == test_cuda_gemm_round(type, sum), n);
+            if (test_on_card()) CHECK_AT(fabs(got - sum) <= 2.01 * test_cuda_gemm_half(type) * (most + fabs(sum)), n); /* a library of its own: it may round twice */
+            else CHECK_AT(got == test_cuda_gemm_round(type, sum), n);
         }
         if (!n) { /* what is refused */
             memopt_cuda_fp8_product q;

@@ -8543,7 +8543,7 @@ PRUNED unsigned row_shift(size_t spans, size_t each) {
 }
 
 /* ---- sums over the threads of a row ---- */
-enum { NORM_WARPS = 16, NORM_BLOCK = 256, NORM_THREADS_MAX = 512 };
+enum { NORM_WARPS = 16, NORM_BLOCK = 256, NORM_THREADS_MAX = 512, NORM_HELD = 8192 };
 
 /* What a row is folded by: a sum, or a maximum, which is NaN where an element is. */
 template <bool IS_MAX> struct row_total {
@@ -8571,14 +8571,16 @@ template <class FOLD> CU_DEVICE float row_fold(float x, unsigned shift, float *r
     return x;
 }
 
-CU_DEVICE float near_sum(float x, unsigned lanes) { return near_fold<row_total<false> >(x, lanes); }
 CU_DEVICE float row_sum(float x, unsigned shift, float *red) { return row_fold<row_total<false> >(x, shift, red); }
 
 CU_DEVICE void two_row_sums(float *a, float *b, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
 
-    *a = near_sum(*a, 1u << shift);
-    *b = near_sum(*b, 1u << shift);
+    CU_UNROLL for (unsigned apart = 16; apart; apart /= 2) if (apart < 1u << shift) { /* both: one look at apart */
+            const float other = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, *a, (int)apart);
+            *b = memopt_i_sum(*b, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, *b, (int)apart));
+            *a = memopt_i_sum(*a, other);
+        }
     if (shift <= 5) return;
     if (threadIdx.x % 32 == 0) {
         red[warp] = *a;
@@ -8598,6 +8600,8 @@ CU_DEVICE void two_row_sums(float *a, float *b, unsigned shift, float *red) {
 typedef struct norm_task {
     memopt_norm n;     /* with the defaults filled in */
     unsigned    shift; /* 1 << shift threads have a row */
+    unsigned    each;  /* backward: spans of a thread; the spans of a warp are next to each other */
+    float       share; /* 1 / width */
     size_t      group; /* backward: rows of a block */
     float      *sums;  /* of groups: `width` of scale, then of shift; NULL = not wanted */
     bool        wide, wide_weights;
@@ -8771,101 +8775,134 @@ template <bool BACK, class T> CU_DEVICE const T *norm_source(const norm_task &t)
 
 /* Of a row: minus the means of s and of s h, and 1 / deviation, from the sums of the first two */
 CU_DEVICE void norm_means(const norm_task &t, float a, float b, float inverse, float *three) {
-    three[0] = t.n.rms ? -0.0f : -memopt_i_v1_div(a, (float)t.n.width);
-    three[1] = -memopt_i_v1_div(b, (float)t.n.width);
+    three[0] = t.n.rms ? -0.0f : -memopt_i_times(a, t.share);
+    three[1] = -memopt_i_times(b, t.share);
     three[2] = inverse;
 }
 
 /* A span of the gradient of the input. */
-template <class T, int N> CU_DEVICE void norm_grad(const norm_task &t, const norm_parts<N> &p, size_t row, size_t at,
+template <class T, int N> CU_DEVICE void norm_grad(const norm_task &t, const norm_parts<N> &p, size_t place,
                                                    unsigned left, const float *three) {
-    T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
-    row_span<T, N> old;
+    T *to = static_cast<T *>(t.n.grad_input) + place;
     float s[N];
 
-    if (t.n.accumulate_input) span_get(&old, to, left, t.wide);
-    CU_UNROLL for (int i = 0; i < N; ++i) {
-        const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
-        s[i] = t.n.accumulate_input ? fmaf(three[2], u, element_at(old, i)) : memopt_i_times(three[2], u);
+    CU_UNROLL for (int i = 0; i < N; ++i) s[i] = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
+    if (t.n.accumulate_input) {
+        row_span<T, N> old;
+
+        span_get(&old, to, left, t.wide);
+        CU_UNROLL for (int i = 0; i < N; ++i) s[i] = fmaf(three[2], s[i], element_at(old, i));
+        span_put_floats<T, N>(to, s, left, t.wide);
+    } else {
+        CU_UNROLL for (int i = 0; i < N; ++i) s[i] = memopt_i_times(three[2], s[i]);
+        span_put_floats<T, N>(to, s, left, t.wide);
     }
-    span_put_floats<T, N>(to, s, left, t.wide);
 }
 
-/* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + (e / N) ... */
+/* The first column of lane `lane` of a row; its other spans follow 32 apart. And how many there are. */
+template <int N> CU_DEVICE unsigned norm_column(const norm_task &t, unsigned lane) {
+    return (lane / 32 * t.each * 32 + lane % 32) * N;
+}
+
+template <int N> CU_DEVICE unsigned norm_spans(const norm_task &t, unsigned column) {
+    const unsigned width = (unsigned)t.n.width;
+    const unsigned spans = column >= width ? 0 : (width - column + 32 * N - 1) / (32 * N);
+    return spans < t.each ? spans : t.each;
+}
+
+/* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + e / N * 32 N + e % N. */
 template <int E, int N> CU_DEVICE void norm_slots(const norm_task &t, const float *sum, float *all, float *to) {
     const unsigned lanes = 1u << t.shift;
     const unsigned slots = blockDim.x >> t.shift;
 
-    if (slots == 1) {
-        CU_UNROLL for (int e = 0; e < E; ++e) {
-            const size_t at = (((size_t)(e / N) << t.shift) + threadIdx.x) * N + e % N;
-            if (at < t.n.width) to[at] = sum[e];
-        }
-        return;
-    }
-    CU_UNROLL for (int e = 0; e < E; ++e) all[e * NORM_BLOCK + threadIdx.x] = sum[e];
+    __syncthreads(); /* `all` is read no more */
+    CU_UNROLL for (int e = 0; e < E; ++e) all[e * blockDim.x + threadIdx.x] = sum[e];
     __syncthreads(); /* every slot's sums are there */
     for (unsigned k = threadIdx.x; k < E * lanes; k += blockDim.x) {
         const unsigned e = k >> t.shift;
         const unsigned lane = k & (lanes - 1);
-        const size_t at = (((size_t)(e / N) << t.shift) + lane) * N + e % N;
-        float x = all[e * NORM_BLOCK + lane];
+        const unsigned column = norm_column<N>(t, lane);
+        float x = all[e * blockDim.x + lane];
 
+        if (e / N >= norm_spans<N>(t, column)) continue;
         for (unsigned slot = 1; slot < slots; ++slot)
-            x = memopt_i_sum(x, all[e * NORM_BLOCK + (slot << t.shift) + lane]);
-        if (at < t.n.width) to[at] = x;
+            x = memopt_i_sum(x, all[e * blockDim.x + (slot << t.shift) + lane]);
+        to[column + e / N * 32 * N + e % N] = x;
     }
-    __syncthreads(); /* `all` is used again */
 }
 
-/* A thread's spans of a row and its gradient; zeros where there is no such row. */
+/* A thread's spans of a row and its gradient, and what is known of the row. */
+template <class T, int K> struct norm_row {
+    row_span<T, 16 / sizeof(T)> x[K], g[K];
+    float mean, inverse;
+};
+
 template <class T, int K>
-CU_DEVICE void norm_fetch(const norm_task &t, row_span<T, 16 / sizeof(T)> *xs, row_span<T, 16 / sizeof(T)> *gs,
-                          const T *x, const T *g, size_t row, size_t end, unsigned lane) {
+CU_DEVICE void norm_fetch(const norm_task &t, norm_row<T, K> *r, int k, const T *x, const T *g) {
     enum { N = 16 / sizeof(T) };
 
-    CU_UNROLL for (int k = 0; k < K; ++k) {
-        const size_t at = (((size_t)k << t.shift) + lane) * N;
-        const bool there = row < end && at < t.n.width;
-        span_get_if(&xs[k], x + (there ? row * t.n.width + at : 0), there, t.wide);
-        span_get_if(&gs[k], g + (there ? row * t.n.width + at : 0), there, t.wide);
-    }
+    span_get(&r->x[k], x + k * 32 * N, N, t.wide);
+    span_get(&r->g[k], g + k * 32 * N, N, t.wide);
+}
+
+/* A span's parts: scales are in shared memory, four floats of a thread beside those of the next. */
+template <bool BACK, int K, class T, int N>
+CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_task &t, const norm_row<T, K> &r, int k, unsigned column,
+                             const float *all) {
+    CU_UNROLL for (int i = 0; i < N; i += 4) load_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, p->scale + i);
+    if (BACK) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, column + (unsigned)k * 32 * N, N, t.wide_weights, 0);
+    norm_load<BACK>(p, r.x[k], r.g[k], r.mean, r.inverse);
 }
 
 /* K whole spans a thread; the slots of a block take the rows of its group in turns. WIDE: as forward. */
 template <class T, int K, bool BACK, bool WIDE>
 CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], float *all) {
-    enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
+    enum { N = 16 / sizeof(T), E = K * N };
 
     if (WIDE) t.wide = t.wide_weights = true;
     const size_t width = t.n.width;
-    const size_t slots = blockDim.x >> t.shift;
+    const unsigned slots = blockDim.x >> t.shift;
     const size_t first = (size_t)blockIdx.x * t.group;
     const size_t end = memopt_i_min(first + t.group, t.n.rows);
-    const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
+    const unsigned column = norm_column<N>(t, threadIdx.x & ((1u << t.shift) - 1));
+    const unsigned mine = norm_spans<N>(t, column);
     const T *x = norm_source<BACK, T>(t);
     const T *g = static_cast<const T *>(t.n.grad_output);
-    row_span<T, N> xs[1 + AHEAD][K], gs[1 + AHEAD][K];
+    norm_row<T, K> r;
     float scale[E] = { 0 };
     float shift[E] = { 0 };
     float three[3];
     size_t row = first + (threadIdx.x >> t.shift);
-    if (AHEAD) norm_fetch<T, K>(t, xs[0], gs[0], x, g, row, end, lane);
-    for (size_t turn = 0; first + turn * slots < end; ++turn, row += slots) {
-        const bool there = row < end;
-        const float mean = there ? t.n.statistics[2 * row] : 0;
-        const float inverse = there ? t.n.statistics[2 * row + 1] : 0;
+    unsigned have = row < end ? mine : 0;
+    size_t place = have ? row * width + column : 0;
+    float mean = have ? t.n.statistics[2 * row] : 0;
+    float inverse = have ? t.n.statistics[2 * row + 1] : 0;
+    CU_UNROLL for (int k = 0; k < K; ++k) if ((unsigned)k < have) norm_fetch(t, &r, k, x + place, g + place);
+    CU_UNROLL for (int k = 0; k < K; ++k) {
+        float x[N];
+
+        if ((unsigned)k >= mine) continue;
+        floats_at<N>(x, t.n.scale, t.n.weight_type, column + (size_t)k * 32 * N, N, t.wide_weights, 1);
+        CU_UNROLL for (int i = 0; i < N; i += 4)
+            store_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, x + i);
+    }
+    for (size_t turn = 0; first + turn * slots < end; ++turn) {
+        const size_t at = place;
         float a = 0;
         float b = 0;
 
-        norm_fetch<T, K>(t, xs[AHEAD], gs[AHEAD], x, g, AHEAD ? row + slots : row, end, lane);
+        r.mean = mean;
+        r.inverse = inverse;
+        row += slots;
+        const unsigned next = row < end ? mine : 0;
+        place = next ? place + slots * width : 0;
+        mean = next ? t.n.statistics[2 * row] : 0;
+        inverse = next ? t.n.statistics[2 * row + 1] : 0;
         CU_UNROLL for (int k = 0; k < K; ++k) {
-            const size_t at = (((size_t)k << t.shift) + lane) * N;
             norm_parts<N> p;
 
-            if (!there || at >= width) continue;
-            norm_weights<BACK>(&p, t, at, N);
-            norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
+            if ((unsigned)k >= have) continue;
+            norm_parts_of<BACK, K>(&p, t, r, k, column, all);
             CU_UNROLL for (int i = 0; i < N; ++i) {
                 a = fmaf(p.g[i], p.scale[i], a);
                 b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
@@ -8873,23 +8910,18 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
                 shift[k * N + i] = memopt_i_sum(shift[k * N + i], p.g[i]);
             }
         }
-        if (t.n.grad_input) {
-            two_row_sums(&a, &b, t.shift, red[turn & 1]);
-            norm_means(t, a, b, inverse, three);
-            CU_UNROLL for (int k = 0; k < K; ++k) {
-                const size_t at = (((size_t)k << t.shift) + lane) * N;
-                norm_parts<N> p;
-
-                if (!there || at >= width) continue;
-                norm_weights<BACK>(&p, t, at, N);
-                norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
-                norm_grad<T>(t, p, row, at, N, three);
-            }
-        }
+        if (t.n.grad_input) two_row_sums(&a, &b, t.shift, red[turn & 1]);
+        norm_means(t, a, b, r.inverse, three);
         CU_UNROLL for (int k = 0; k < K; ++k) {
-            xs[0][k] = xs[AHEAD][k];
-            gs[0][k] = gs[AHEAD][k];
+            norm_parts<N> p;
+
+            if (t.n.grad_input && (unsigned)k < have) {
+                norm_parts_of<BACK, K>(&p, t, r, k, column, all);
+                norm_grad<T>(t, p, at + (size_t)k * 32 * N, N, three);
+            }
+            if ((unsigned)k < next) norm_fetch(t, &r, k, x + place, g + place);
         }
+        have = next;
     }
     if (!t.sums) return;
     norm_slots<E, N>(t, scale, all, t.sums + (size_t)blockIdx.x * 2 * width);
@@ -8897,11 +8929,12 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
 }
 
 template <class T, int K, bool BACK>
-static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX : NORM_BLOCK,
-                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : CU_RESIDENT(3, 2))
+static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? 512 : NORM_BLOCK,
+                                         K * 16 / sizeof(T) > 8 ? 1 : 3)
 norm_backward_kernel(norm_task t) {
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
-    MEMOPT_I_CUDA_SHARED(float, all, [K * 16 / sizeof(T) * NORM_BLOCK]);
+    MEMOPT_I_CUDA_SHARED(uint4, aligned, [NORM_HELD / 4]);
+    float *all = (float *)(void *)aligned;
 
     if (!BACK && t.wide && t.wide_weights) norm_backward_rows<T, K, BACK, true>(t, red, all); /* BACK would spill */
     else norm_backward_rows<T, K, BACK, false>(t, red, all);
@@ -8978,7 +9011,7 @@ static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(nor
         span_get(&gs, g + at, left, t.wide);
         norm_weights<BACK>(&p, t, at, left);
         norm_load<BACK>(&p, xs, gs, mean, inverse);
-        norm_grad<T>(t, p, row, at, left, three);
+        norm_grad<T>(t, p, row * width + at, left, three);
     }
 }
 
@@ -8989,6 +9022,7 @@ PRUNED unsigned slice_count(size_t groups) { return (unsigned)memopt_i_max(1, me
 PRUNED __global__ void __launch_bounds__(1024)
 norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, void *shift,
                   memopt_type type, int accumulate, unsigned blocks) {
+    enum { AHEAD = 8 };
     MEMOPT_I_CUDA_SHARED(float, part, [32][33]);
     const unsigned x = threadIdx.x % 32;
     const unsigned y = threadIdx.x / 32;
@@ -8999,7 +9033,13 @@ norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, v
     float sum = 0;
     if (!to) return; /* the whole block */
     if (at < width)
-        for (size_t k = y; k < groups; k += slices) sum = memopt_i_sum(sum, sums[(k * 2 + which) * width + at]);
+        for (size_t k = y; k < groups; k += AHEAD * slices) {
+            float next[AHEAD]; /* all asked for before the first is added */
+
+            CU_UNROLL for (unsigned i = 0; i < AHEAD; ++i)
+                next[i] = k + i * slices < groups ? sums[((k + i * slices) * 2 + which) * width + at] : 0.0f;
+            CU_UNROLL for (unsigned i = 0; i < AHEAD; ++i) sum = memopt_i_sum(sum, next[i]);
+        }
     part[y][x] = sum;
     __syncthreads(); /* every slice is there */
     if (y || at >= width) return;
@@ -9010,10 +9050,15 @@ norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, v
 }
 
 /* ---- the host's part ---- */
-/* groups at most; rows of one at least */
-enum { NORM_GROUPS = 1056, NORM_ROWS = 8 };
+/* Rows of a group, 8 at least: as many groups as blocks have room on 132 multiprocessors at once; where columns have a
+   pass of their own, 8 on each. It depends on the shape alone, as the bits do. */
+PRUNED size_t norm_group(const memopt_norm *n) {
+    const size_t per = 16 / memopt_type_bytes(n->type);
+    const size_t blocks = n->width % per || n->width > NORM_HELD ? 8
+                        : n->width <= NORM_HELD / 32 ? 3 : n->width > NORM_HELD / 2 ? 1 : per == 8 ? 3 : 2;
 
-PRUNED size_t norm_group(size_t rows) { return memopt_i_max(NORM_ROWS, memopt_i_ceil_div(rows, NORM_GROUPS)); }
+    return memopt_i_max(8, memopt_i_ceil_div(n->rows, 132 * blocks));
+}
 
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 PRUNED status_t norm_check(const memopt_norm *n, int backward) {
@@ -9051,7 +9096,8 @@ PRUNED status_t norm_resolve(const memopt_norm *norm, int backward, norm_task *t
         || memopt_i_ops_too_large(n->rows, 2, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(1, n->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!n->width) n->rows = 0;
-    t->group = norm_group(n->rows);
+    t->group = norm_group(n);
+    t->share = 1.0f / (float)memopt_i_max(n->width, 1);
     return 0;
 }
 
@@ -9061,13 +9107,13 @@ PRUNED void norm_partition(norm_task *t, int backward, size_t *each, unsigned *b
     const memopt_norm *n = &t->n;
     const size_t per = 16 / memopt_type_bytes(n->type);
     const size_t spans = memopt_i_ceil_div(n->width, per);
-    const size_t max = (backward ? 16 : 32) / per;
+    const size_t max = backward ? 4 : 32 / per;
     const size_t few = !backward ? 1 : n->input ? 8 / per : max; /* from the output: one kernel for both */
 
-    *each = n->width % per || spans > (size_t)NORM_THREADS_MAX * max ? 0
-          : spans <= (backward ? (size_t)NORM_BLOCK : 32) * few ? few : max;
+    *each = n->width % per || n->width > (size_t)NORM_HELD * (backward ? 1 : 2) ? 0 : spans <= 32 * few ? few : max;
     t->shift = *each ? row_shift(spans, *each) : (unsigned)memopt_i_min(memopt_i_max(row_shift(spans, max), 5), 9);
-    *block = memopt_i_max(*each ? NORM_BLOCK : 32, (size_t)1 << t->shift);
+    t->each = (unsigned)memopt_i_ceil_div(spans, (size_t)1 << t->shift);
+    *block = memopt_i_max(!*each ? 32 : backward && *each * per > 16 ? 128 : NORM_BLOCK, (size_t)1 << t->shift);
     t->wide = are_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
            && are_spans(backward ? n->grad_output : n->output, n->type, n->width, per)
            && (!backward || are_spans(n->grad_input, n->type, n->width, per));
@@ -9160,7 +9206,7 @@ static status_t norm_backward_long(const norm_task &t, size_t groups, cudaStream
 
 template <class T, bool BACK>
 static status_t norm_backward_of(const norm_task &t, size_t each, unsigned block, size_t groups, cudaStream_t stream) {
-    enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
+    enum { FEW = 8 * sizeof(T) / 16, MOST = 4 };
 
     if (!each) return norm_backward_long<T, BACK>(t, groups, stream);
     if (each == FEW) return CU_RUN((norm_backward_kernel<T, BACK ? MOST : FEW, BACK>), groups, block, 0, stream, t);

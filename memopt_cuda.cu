@@ -7733,7 +7733,16 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
 enum { SOFTMAX_GROUPS = 8, SOFTMAX_WARP = 1024, SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
 
-CU_DEVICE float softmax_exp(float x) { return exp2f(memopt_i_times(x, MEMOPT_I_EXP_LOG2E)); }
+CU_DEVICE float softmax_exp(float x) { /* 0 below 2^-126, where exp2f would take three instructions more */
+    const float y = memopt_i_times(x, MEMOPT_I_EXP_LOG2E);
+#if defined(__CUDA_ARCH__)
+    float e;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
+    return e;
+#else
+    return exp2f(y);
+#endif
+}
 
 /* 0 in place of what cannot be seen beside 1 */
 CU_DEVICE float softmax_share(float x) { return x < MEMOPT_I_EXP_LEAST ? 0.0f : softmax_exp(x); }
@@ -8133,26 +8142,38 @@ struct cross_entropy {
     size_t        kept;          /* pieces of a row in shared memory */
 };
 
+/* Of LOADS pieces from `at` on, blockDim.x apart, those of this thread that there are: read, and kept where they fit.
+   WHOLE: all of them. */
+template <bool WHOLE, int TOTAL, typename T>
+CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uint4 *kept, size_t some, size_t at) {
+    enum { N = softmax_pack<T>::N, LOADS = CROSS_ENTROPY_LOADS };
+    const uint4 *const from = r.pieces + at;
+    const unsigned step = blockDim.x;
+    const unsigned left = WHOLE ? 0 : (unsigned)(r.body - at);
+    const unsigned keep = at < some ? (unsigned)(some - at) : 0;
+    uint4 v[LOADS];
+    float x[N];
+
+    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left) v[k] = from[k * step];
+    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) {
+        if (!WHOLE && k * step >= left) continue;
+        if (k * step < keep) kept[(unsigned)at + k * step] = v[k];
+        softmax_unpack(r.x, v[k], x);
+        softmax_take<N, TOTAL>(s, x, 1.0f);
+    }
+}
+
 /* First read: the largest and the sum. What fits stays in shared memory, read by the thread that wrote it. */
 template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_measure(softmax_span<T> r, uint4 *kept,
                                                                                       size_t some, float *red,
                                                                                       double *totals) {
-    enum { N = softmax_pack<T>::N, LOADS = CROSS_ENTROPY_LOADS };
+    const size_t step = (size_t)CROSS_ENTROPY_LOADS * blockDim.x;
+    const size_t whole = r.body / step * step;
     softmax_sums s = softmax_begin();
-    uint4 v[LOADS];
-    float x[N];
+    float x[1];
 
-    for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-        CU_UNROLL for (int k = 0; k < LOADS; ++k) if (at + (size_t)k * blockDim.x < r.body) v[k] =
-            r.pieces[at + (size_t)k * blockDim.x];
-        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
-            const size_t i = at + (size_t)k * blockDim.x;
-            if (i >= r.body) continue;
-            if (i < some) kept[i] = v[k];
-            softmax_unpack(r.x, v[k], x);
-            softmax_take<N, TOTAL>(&s, x, 1.0f);
-        }
-    }
+    for (size_t at = threadIdx.x; at < whole; at += step) cross_entropy_take<true, TOTAL>(&s, r, kept, some, at);
+    if (whole + threadIdx.x < r.body) cross_entropy_take<false, TOTAL>(&s, r, kept, some, whole + threadIdx.x);
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         x[0] = load_one(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
         softmax_take<1, TOTAL>(&s, x, 1.0f);
@@ -8171,9 +8192,9 @@ struct cross_entropy_found {
     float max, at_target;
 };
 
-template <typename T>
-static __device__ void cross_entropy_decide(const cross_entropy &t, const softmax_sums &s, size_t row, int32_t target,
-                                            const T *x, const double *totals, cross_entropy_found *found) {
+PRUNED __device__ void cross_entropy_decide(const cross_entropy &t, const softmax_sums &s, size_t row, int32_t target,
+                                            float at, size_t count, const double *totals,
+                                            cross_entropy_found *found) {
     const memopt_loss_rule *rule = &t.x.rule;
     memopt_i_cross_entropy_row r;
     double loss, lse;
@@ -8185,13 +8206,13 @@ static __device__ void cross_entropy_decide(const cross_entropy &t, const softma
     r.total = 0;
     r.max = bad ? softmax_nan() : s.max;
     r.sum = s.sum;
-    r.at = bad ? 0 : load_one(x + target);
+    r.at = bad ? 0 : at;
     for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
     r.total *= 8;
     loss = memopt_i_cross_entropy_loss(rule, t.x.vocabulary, &r, &lse);
     t.d_row_losses[row] = loss;
     if (t.x.losses) t.x.losses[row] = (float)loss;
-    found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, *t.d_count),
+    found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, count),
                                                (double)s.sum, lse);
     found->max = r.max; /* NaN: all of the gradient is */
     found->at_target = fmaf(found->terms.a, softmax_exp(memopt_i_sum(r.at, -r.max)), found->terms.at_target);
@@ -8204,35 +8225,47 @@ template <typename T> CU_DEVICE void cross_entropy_grads(float *x, int n, const 
     }
 }
 
-/* Second read: the gradient in place. */
-template <typename T> static __device__ void cross_entropy_write(softmax_span<T> r, const uint4 *kept, size_t some,
-                                                                 size_t target, const cross_entropy_found f) {
+/* The gradient of the same pieces. */
+template <bool WHOLE, typename T>
+CU_DEVICE void cross_entropy_give(const softmax_span<T> &r, const uint4 *kept, size_t some, size_t at,
+                                  const cross_entropy_found &f) {
     enum { N = softmax_pack<T>::N, LOADS = CROSS_ENTROPY_LOADS };
+    uint4 *const to = r.pieces + at;
+    const unsigned step = blockDim.x;
+    const unsigned left = WHOLE ? 0 : (unsigned)(r.body - at);
+    const unsigned keep = at < some ? (unsigned)(some - at) : 0;
     uint4 v[LOADS];
     float x[N];
 
-    for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
-            const size_t i = at + (size_t)k * blockDim.x;
-            if (i < r.body) v[k] = i < some ? kept[i] : r.pieces[i];
-        }
-        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
-            const size_t i = at + (size_t)k * blockDim.x;
-            const size_t first = r.head + i * N;
-
-            if (i >= r.body) continue;
-            softmax_unpack(r.x, v[k], x);
-            cross_entropy_grads<T>(x, N, f);
-            __stwb(r.pieces + i, softmax_packed(r.x, x));
-            if (target - first < N) store_one(r.x + target, f.at_target); /* over what was just written */
-        }
+    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left)
+            v[k] = k * step < keep ? kept[(unsigned)at + k * step] : to[k * step];
+    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) {
+        if (!WHOLE && k * step >= left) continue;
+        softmax_unpack(r.x, v[k], x);
+        cross_entropy_grads<T>(x, N, f);
+        __stwb(to + k * step, softmax_packed(r.x, x));
     }
+}
+
+/* Second read: the gradient in place, from the end, because what was read last is in the cache for sure. */
+template <typename T> static __device__ void cross_entropy_write(softmax_span<T> r, const uint4 *kept, size_t some,
+                                                                 size_t target, const cross_entropy_found f) {
+    enum { N = softmax_pack<T>::N };
+    const size_t step = (size_t)CROSS_ENTROPY_LOADS * blockDim.x;
+    const size_t whole = r.body / step * step;
+    const size_t piece = (target - r.head) / N;
+    float x[1];
+
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         const size_t at = i < r.head ? i : i - r.head + r.n - r.tail;
         x[0] = load_one(r.x + at);
         cross_entropy_grads<T>(x, 1, f);
         store_one(r.x + at, at == target ? f.at_target : x[0]);
     }
+    if (whole + threadIdx.x < r.body) cross_entropy_give<false>(r, kept, some, whole + threadIdx.x, f);
+    for (size_t at = whole; at; at -= step) cross_entropy_give<true>(r, kept, some, at - step + threadIdx.x, f);
+    if (target >= r.head && piece < r.body && (piece & (blockDim.x - 1)) == threadIdx.x)
+        store_one(r.x + target, f.at_target); /* over what this thread has just written */
 }
 
 template <typename T, int TOTAL>
@@ -8251,8 +8284,11 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy
         return;
     }
     const softmax_span<T> r = softmax_cut(x, t.x.vocabulary);
+    const bool decides = threadIdx.x == 0;
+    const float at = decides && (size_t)target < t.x.vocabulary ? load_one(x + target) : 0; /* asked for before it is waited for */
+    const size_t count = decides ? *t.d_count : 0;
     const softmax_sums s = cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
-    if (threadIdx.x == 0) cross_entropy_decide(t, s, row, target, x, totals, found);
+    if (decides) cross_entropy_decide(t, s, row, target, at, count, totals, found);
     if (t.x.keep_logits) return;
     __syncthreads(); /* the target's logit has been read, found is there */
     cross_entropy_write(r, kept, t.kept, (size_t)target, *found);
@@ -8879,12 +8915,12 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
     float inverse = have ? t.n.statistics[2 * row + 1] : 0;
     CU_UNROLL for (int k = 0; k < K; ++k) if ((unsigned)k < have) norm_fetch(t, &r, k, x + place, g + place);
     CU_UNROLL for (int k = 0; k < K; ++k) {
-        float x[N];
+        float w[N];
 
         if ((unsigned)k >= mine) continue;
-        floats_at<N>(x, t.n.scale, t.n.weight_type, column + (size_t)k * 32 * N, N, t.wide_weights, 1);
+        floats_at<N>(w, t.n.scale, t.n.weight_type, column + (size_t)k * 32 * N, N, t.wide_weights, 1);
         CU_UNROLL for (int i = 0; i < N; i += 4)
-            store_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, x + i);
+            store_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, w + i);
     }
     for (size_t turn = 0; first + turn * slots < end; ++turn) {
         const size_t at = place;

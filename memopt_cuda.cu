@@ -7898,17 +7898,22 @@ CU_DEVICE softmax_sums softmax_begin(void) {
     return s;
 }
 
-template <int N, int TOTAL> CU_DEVICE void softmax_take(softmax_sums *s, const float *x, float scale) {
+/* SCALED: else scale is 1, and a product with it would be an instruction all the same. */
+template <bool SCALED> CU_DEVICE float softmax_scaled(float x, float scale) {
+    return SCALED ? memopt_i_times(scale, x) : x;
+}
+
+template <int N, int TOTAL, bool SCALED> CU_DEVICE void softmax_take(softmax_sums *s, const float *x, float scale) {
     float max = x[0];
     float e[N], t[N];
 
     CU_UNROLL for (int i = 1; i < N; ++i) max = fmaxf(max, x[i]);
     if (max > s->max) {
-        s->sum = memopt_i_times(s->sum, softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
+        s->sum = memopt_i_times(s->sum, softmax_exp(softmax_scaled<SCALED>(memopt_i_sum(s->max, -max), scale)));
         s->max = max;
     }
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        e[i] = softmax_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->max)));
+        e[i] = softmax_exp(softmax_scaled<SCALED>(memopt_i_sum(x[i], -s->max), scale));
         if (TOTAL) t[i] = memopt_i_times(x[i], 0.125f); /* no more than 8 of them: no overflow, one conversion */
     }
     CU_UNROLL for (int half = N / 2; half; half /= 2) CU_UNROLL for (int i = 0; i < half; ++i) {
@@ -7927,17 +7932,21 @@ CU_DEVICE void softmax_merge(softmax_sums *s, float scale) {
     s->max = max;
 }
 
-/* By a block. red: 32 floats. A row without a softmax has the sum 0, or NaN. */
-CU_DEVICE void softmax_agree(softmax_sums *s, float scale, float *red) {
-    const unsigned lane = threadIdx.x & 31;
-    const unsigned warps = blockDim.x / 32;
-
+/* By a block. red: 32 floats. A row without a softmax has the sum 0, or NaN. First every warp's share; then all of the
+   block's, for the warps that ask. */
+CU_DEVICE void softmax_hand_over(softmax_sums *s, float scale, float *red) {
     softmax_merge(s, scale);
-    if (lane == 0) {
+    if (threadIdx.x % 32 == 0) {
         red[threadIdx.x / 32] = s->max;
         red[16 + threadIdx.x / 32] = s->sum;
     }
     __syncthreads(); /* all warps' are there, and totals */
+}
+
+CU_DEVICE void softmax_collect(softmax_sums *s, float scale, const float *red) {
+    const unsigned lane = threadIdx.x & 31;
+    const unsigned warps = blockDim.x / 32;
+
     s->max = lane < warps ? red[lane] : MEMOPT_I_CUDA_SOFTMAX_LOWEST;
     s->sum = lane < warps ? red[16 + lane] : 0;
     softmax_merge(s, scale);
@@ -7957,9 +7966,10 @@ static __device__ void softmax_long_row(const float *x, OUT *y, size_t n, size_t
 
         CU_UNROLL for (int u = 0; u < 2; ++u)
             softmax_load(x, softmax_place(k + u, threadIdx.x, lanes, aligned), n, none, v[u]);
-        CU_UNROLL for (int u = 0; u < 2; ++u) softmax_take<4, 0>(&s, v[u], scale);
+        CU_UNROLL for (int u = 0; u < 2; ++u) softmax_take<4, 0, true>(&s, v[u], scale);
     }
-    softmax_agree(&s, scale, red);
+    softmax_hand_over(&s, scale, red);
+    softmax_collect(&s, scale, red);
     inverse = memopt_i_v1_div(1.0f, s.sum);
     for (size_t k = 0; k * all < columns; k += 2) CU_UNROLL for (int u = 0; u < 2; ++u) {
                 const softmax_at q = softmax_place(k + u, threadIdx.x, lanes, aligned);
@@ -8154,12 +8164,16 @@ CU_DEVICE void cross_entropy_take(softmax_sums *s, const softmax_span<T> &r, uin
     uint4 v[LOADS];
     float x[N];
 
-    CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left) v[k] = from[k * step];
+    if (WHOLE && (LOADS - 1) * step < keep) { /* not read again: the first to leave the cache */
+        CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) v[k] = __ldcs(from + k * step);
+    } else {
+        CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left) v[k] = from[k * step];
+    }
     CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) {
         if (!WHOLE && k * step >= left) continue;
         if (k * step < keep) kept[(unsigned)at + k * step] = v[k];
         softmax_unpack(r.x, v[k], x);
-        softmax_take<N, TOTAL>(s, x, 1.0f);
+        softmax_take<N, TOTAL, false>(s, x, 1.0f);
     }
 }
 
@@ -8176,14 +8190,15 @@ template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_me
     if (whole + threadIdx.x < r.body) cross_entropy_take<false, TOTAL>(&s, r, kept, some, whole + threadIdx.x);
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         x[0] = load_one(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
-        softmax_take<1, TOTAL>(&s, x, 1.0f);
+        softmax_take<1, TOTAL, false>(&s, x, 1.0f);
     }
     if (TOTAL) {
         for (int far = 16; far; far /= 2) s.total += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, s.total, far);
         if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = s.total;
     }
-    softmax_agree(&s, 1.0f, red); /* and its barrier */
-    return s;
+    softmax_hand_over(&s, 1.0f, red); /* and its barrier */
+    if (threadIdx.x < 32) softmax_collect(&s, 1.0f, red);
+    return s; /* the row's in the first warp, whose thread 0 decides */
 }
 
 /* What thread 0 finds out about a row, for all threads. */
@@ -8192,12 +8207,11 @@ struct cross_entropy_found {
     float max, at_target;
 };
 
-PRUNED __device__ void cross_entropy_decide(const cross_entropy &t, const softmax_sums &s, size_t row, int32_t target,
-                                            float at, size_t count, const double *totals,
-                                            cross_entropy_found *found) {
+PRUNED __device__ memopt_i_cross_entropy_row cross_entropy_decide(const cross_entropy &t, const softmax_sums &s,
+                                                                  int32_t target, float at, size_t count,
+                                                                  const double *totals, cross_entropy_found *found) {
     const memopt_loss_rule *rule = &t.x.rule;
     memopt_i_cross_entropy_row r;
-    double loss, lse;
     const int bad = (size_t)target >= t.x.vocabulary || !(s.sum > 0);
 
     r.logits = NULL;
@@ -8209,13 +8223,21 @@ PRUNED __device__ void cross_entropy_decide(const cross_entropy &t, const softma
     r.at = bad ? 0 : at;
     for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
     r.total *= 8;
-    loss = memopt_i_cross_entropy_loss(rule, t.x.vocabulary, &r, &lse);
-    t.d_row_losses[row] = loss;
-    if (t.x.losses) t.x.losses[row] = (float)loss;
+    const double lse = rule->z_weight > 0 ? (double)r.max + memopt_i_row_log((double)r.sum) : 0;
     found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, count),
                                                (double)s.sum, lse);
     found->max = r.max; /* NaN: all of the gradient is */
     found->at_target = fmaf(found->terms.a, softmax_exp(memopt_i_sum(r.at, -r.max)), found->terms.at_target);
+    return r;
+}
+
+/* Its loss, which no other thread waits for: a logarithm of doubles takes as long as a tenth of a row. */
+PRUNED __device__ void cross_entropy_lose(const cross_entropy &t, const memopt_i_cross_entropy_row &r, size_t row) {
+    double lse;
+    const double loss = memopt_i_cross_entropy_loss(&t.x.rule, t.x.vocabulary, &r, &lse);
+
+    t.d_row_losses[row] = loss;
+    if (t.x.losses) t.x.losses[row] = (float)loss;
 }
 
 template <typename T> CU_DEVICE void cross_entropy_grads(float *x, int n, const cross_entropy_found &f) {
@@ -8238,12 +8260,12 @@ CU_DEVICE void cross_entropy_give(const softmax_span<T> &r, const uint4 *kept, s
     float x[N];
 
     CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) if (WHOLE || k * step < left)
-            v[k] = k * step < keep ? kept[(unsigned)at + k * step] : to[k * step];
+            v[k] = k * step < keep ? kept[(unsigned)at + k * step] : __ldcs(to + k * step);
     CU_UNROLL for (unsigned k = 0; k < LOADS; ++k) {
         if (!WHOLE && k * step >= left) continue;
         softmax_unpack(r.x, v[k], x);
         cross_entropy_grads<T>(x, N, f);
-        __stwb(to + k * step, softmax_packed(r.x, x));
+        __stcs(to + k * step, softmax_packed(r.x, x));
     }
 }
 
@@ -8288,15 +8310,19 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy
     const float at = decides && (size_t)target < t.x.vocabulary ? load_one(x + target) : 0; /* asked for before it is waited for */
     const size_t count = decides ? *t.d_count : 0;
     const softmax_sums s = cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
-    if (decides) cross_entropy_decide(t, s, row, target, at, count, totals, found);
+    memopt_i_cross_entropy_row of;
+    if (decides) of = cross_entropy_decide(t, s, target, at, count, totals, found);
+    if (!t.x.keep_logits) __syncthreads(); /* the target's logit has been read, found is there */
+    if (decides) cross_entropy_lose(t, of, row);
     if (t.x.keep_logits) return;
-    __syncthreads(); /* the target's logit has been read, found is there */
     cross_entropy_write(r, kept, t.kept, (size_t)target, *found);
     softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
 }
 
 /* Pieces of a row that stay in shared memory: of half a multiprocessor's, for two blocks; of all of it where what two
-   blocks leave to the cache is more than half of that, because each half of it holds what its own side reads. */
+   blocks leave to the cache is too much. A block reads what is left at its first read's end and at its second one's
+   beginning, so that left / row of the time half of it lies there: left * left / row of two blocks. A quarter of the
+   cache, because each half of it holds what its own side reads, and no replacement is the best one. */
 template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_t pieces) {
     static const cudaDeviceAttr asked[] = { cudaDevAttrMaxSharedMemoryPerBlockOptin, cudaDevAttrMultiProcessorCount,
                                             cudaDevAttrL2CacheSize };
@@ -8312,7 +8338,7 @@ template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_
         const size_t left = pieces * 16 - memopt_i_min(pieces * 16, half);
         /* always to the same: threads with other rows launch it, too */
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)all);
-        if (error == cudaSuccess) bytes = left * 2 * (size_t)is[1] <= (size_t)is[2] / 2 ? half : all;
+        if (error == cudaSuccess) bytes = (double)left * (double)left * 4 * is[1] <= (double)pieces * 16 * is[2] ? half : all;
     }
     (void)cudaGetLastError(); /* of these calls: there was none before */
     return memopt_i_min(pieces, bytes / 16);

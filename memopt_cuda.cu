@@ -7693,20 +7693,21 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
               memory holds (112 KiB on an H200: all of 50,304 bf16) stays there, the rest, read a moment ago, is still
               in the cache. So memory sees 2 bytes read and 2 written for a bf16 logit. Two blocks a multiprocessor, so
               that one loads while the other reduces, or writes. Of 128,256 bf16 two blocks on each of 132
-              multiprocessors would leave 38 MB to a cache of 50 MB, of which a half serves a half of the card: there
-              one block has all of the shared memory, and 4 MB are left. Floats of that many leave 38 MB then, too.
-   exp        is exp2f(log2(e) x): 2 units in the last place and 5 instructions, instead of memopt.h's. Counted for
-              bf16: 9 instructions in the first read (half a word, largest, difference, product, exp, sum), 13 in the
-              second (the same, slope, rounding), 3 for addresses and loops: 25 a logit, where 0.8 of a copy's rate
-              leaves 31. A row whose gradient cannot hold a NaN, which is known before it is written, is rounded
-              without asking. fp16 is rounded by integers, some 30 instructions more: half of the rate at best.
+              multiprocessors leave 38 MB to a cache of 50 MB, of which a half serves a half of the card. But the second
+              read goes from the end to the beginning, so what is left is there for a short while only: 10 MB at a time.
+              What need not stay in the cache says so: what is kept, when it is read, and the gradient. Where even that
+              is too much, one block has all of the shared memory: of 128,256 floats.
+   exp        is 2^(log2(e) x) by the device's own instruction: 2 units in the last place, 0 below 2^-126, and with the
+              product 2 instructions. Counted for bf16: 6 in the first read (half a word, largest, difference, product,
+              exp, sum), 6.5 in the second (the same less the largest, slope, rounding), 4.5 for addresses and loops.
    Ladder     bytes a bf16 logit, launches, instructions a logit:
                 largest, sum, loss, gradient, each a kernel             12; 4; 90
                 online: largest and sum in one read                      8; 3; 80
                 rows in shared memory and cache for the second read      4; 3; 80
                 exp2f                                                    4; 3; 29
-                rounded without asking for NaN                           4; 3; 25
-              (2 of the launches are small: targets are counted, losses added up.) Not measured on a card.
+                rounded without asking for NaN                           4; 3; 25; on an H200 30, and 0.68 of a copy's rate
+                ex2, few compares, one place for the target              4; 3; 17, and 3 for what a row costs
+              (2 of the launches are small: targets are counted, losses added up.)
    Rows       of softmax, which are floats, are held in registers, 32 floats a thread: by a warp up to 1,024 columns, by
               256 threads up to 8,192: read once, written once, no shared memory but for 16 numbers. Longer ones are
               read twice.
@@ -8490,8 +8491,12 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
    Idea       The threads of a row keep it in registers, as it is stored. Its width decides how many they are: 1 to 32
               of a warp, who need no barrier, or up to 512, and how much each holds: up to 32 elements. So variance is
               taken from the squares about the mean, in a second pass that costs no memory. Backward walks down a group
-              of rows with the same threads, each of them keeping the sums of its columns in registers; the row after is
-              under way while this one is summed. Groups leave their sums in scratch; another kernel adds those up.
+              of rows with the same threads, each of them keeping the sums of its columns in registers, and the scales
+              of these as floats in shared memory. A warp has 1,024 columns of 16 bits, so what a row costs beside its
+              elements (two sums, addresses, statistics) is spread over 32 of them a thread. The row after is loaded
+              into the registers of this one, span by span, as its gradient is written. Groups leave their sums in
+              scratch; another kernel adds those up. They are as many as run at once on 132 multiprocessors: each of
+              them costs 16 bytes a column, and a thread's chain of sums is no worry.
    Ladder     forward  1 a thread for each row: 3 reads of 4 bytes that are a row apart, 32 times the bytes
                        2 a warp or block for each row, from memory 3 times: 3 reads + 1 write, of which the cache takes
                          two if it can
@@ -8501,8 +8506,11 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
                        2 sums by atomicAdd: 3 passes, but other bits every time
                        3 sums in registers over a group of rows: 3 passes, and 8 / rows-of-a-group bytes an element for
                          the groups' sums, written and read; both of the row's sums by one barrier
-                       4 the next row asked for before this one's sums are known: twice the bytes under way
-              Counted, not timed: not measured on a card.
+                       4 the next row asked for before this one's sums are known: twice the bytes under way. On an
+                         H200 0.38 of a copy's rate (768 columns, bf16): 128 threads a row, 62.9 instructions an
+                         element, most of them for each row or span, and a wait for the statistics, which were not
+                         asked for before
+                       5 a row to a warp, scales in shared memory, statistics a row ahead: 24 instructions
    Bits       An element is always the same thread's, also where arrays are not aligned and it is read by itself; so the
               order of a sum is the width's (rows: the shape's) and nothing else's. Formulas are those of the CPU.
    Bound      A sum's chain: 32 elements of a thread, then 5 steps within a warp, then up to 16 warps. Of scale and

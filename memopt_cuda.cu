@@ -7705,7 +7705,7 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
                 online: largest and sum in one read                      8; 3; 80
                 rows in shared memory and cache for the second read      4; 3; 80
                 exp2f                                                    4; 3; 29
-                rounded without asking for NaN                           4; 3; 25; on an H200 30, and 0.68 of a copy's rate
+                rounded without asking for NaN                           4; 3; 25, on an H200 30: 0.68 of a copy's rate
                 ex2, few compares, one place for the target              4; 3; 17, and 3 for what a row costs
               (2 of the launches are small: targets are counted, losses added up.)
    Rows       of softmax, which are floats, are held in registers, 32 floats a thread: by a warp up to 1,024 columns, by
@@ -8209,8 +8209,8 @@ struct cross_entropy_found {
 };
 
 PRUNED __device__ memopt_i_cross_entropy_row cross_entropy_decide(const cross_entropy &t, const softmax_sums &s,
-                                                                  int32_t target, float at, size_t count,
-                                                                  const double *totals, cross_entropy_found *found) {
+                                                                  int32_t target, float at, const double *totals,
+                                                                  cross_entropy_found *found) {
     const memopt_loss_rule *rule = &t.x.rule;
     memopt_i_cross_entropy_row r;
     const int bad = (size_t)target >= t.x.vocabulary || !(s.sum > 0);
@@ -8225,7 +8225,7 @@ PRUNED __device__ memopt_i_cross_entropy_row cross_entropy_decide(const cross_en
     for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
     r.total *= 8;
     const double lse = rule->z_weight > 0 ? (double)r.max + memopt_i_row_log((double)r.sum) : 0;
-    found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, count),
+    found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, *t.d_count),
                                                (double)s.sum, lse);
     found->max = r.max; /* NaN: all of the gradient is */
     found->at_target = fmaf(found->terms.a, softmax_exp(memopt_i_sum(r.at, -r.max)), found->terms.at_target);
@@ -8308,11 +8308,10 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS, 2) cross_entropy
     }
     const softmax_span<T> r = softmax_cut(x, t.x.vocabulary);
     const bool decides = threadIdx.x == 0;
-    const float at = decides && (size_t)target < t.x.vocabulary ? load_one(x + target) : 0; /* asked for before it is waited for */
-    const size_t count = decides ? *t.d_count : 0;
+    const float at = decides && (size_t)target < t.x.vocabulary ? load_one(x + target) : 0; /* used later */
     const softmax_sums s = cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
     memopt_i_cross_entropy_row of;
-    if (decides) of = cross_entropy_decide(t, s, target, at, count, totals, found);
+    if (decides) of = cross_entropy_decide(t, s, target, at, totals, found);
     if (!t.x.keep_logits) __syncthreads(); /* the target's logit has been read, found is there */
     if (decides) cross_entropy_lose(t, of, row);
     if (t.x.keep_logits) return;
@@ -8919,7 +8918,8 @@ CU_DEVICE void norm_fetch(const norm_task &t, norm_row<T, K> *r, int k, const T 
 template <bool BACK, int K, class T, int N>
 CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_task &t, const norm_row<T, K> &r, int k, unsigned column,
                              const float *all) {
-    CU_UNROLL for (int i = 0; i < N; i += 4) load_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, p->scale + i);
+    CU_UNROLL for (int i = 0; i < N; i += 4)
+        load_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, p->scale + i);
     if (BACK) floats_at<N>(p->shift, t.n.shift, t.n.weight_type, column + (unsigned)k * 32 * N, N, t.wide_weights, 0);
     norm_load<BACK>(p, r.x[k], r.g[k], r.mean, r.inverse);
 }
@@ -8999,8 +8999,8 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
 }
 
 template <class T, int K, bool BACK>
-static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? 512 : NORM_BLOCK,
-                                         K * 16 / sizeof(T) > 8 ? 1 : 3)
+static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX
+                                         : NORM_BLOCK, K * 16 / sizeof(T) > 8 ? 1 : 3)
 norm_backward_kernel(norm_task t) {
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
     MEMOPT_I_CUDA_SHARED(uint4, aligned, [NORM_HELD / 4]);

@@ -8338,7 +8338,8 @@ template <typename KERNEL> static size_t cross_entropy_kept(KERNEL kernel, size_
         const size_t left = pieces * 16 - memopt_i_min(pieces * 16, half);
         /* always to the same: threads with other rows launch it, too */
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)all);
-        if (error == cudaSuccess) bytes = (double)left * (double)left * 4 * is[1] <= (double)pieces * 16 * is[2] ? half : all;
+        if (error == cudaSuccess)
+            bytes = (double)left * (double)left * 4 * is[1] <= (double)pieces * 16 * is[2] ? half : all;
     }
     (void)cudaGetLastError(); /* of these calls: there was none before */
     return memopt_i_min(pieces, bytes / 16);
@@ -8879,7 +8880,7 @@ template <int N> CU_DEVICE unsigned norm_spans(const norm_task &t, unsigned colu
     return spans < t.each ? spans : t.each;
 }
 
-/* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + e / N * 32 N + e % N. */
+/* The sums of a block's slots, in their order, to scratch. Element e is column first + e / N * 32 N + e % N. */
 template <int E, int N> CU_DEVICE void norm_slots(const norm_task &t, const float *sum, float *all, float *to) {
     const unsigned lanes = 1u << t.shift;
     const unsigned slots = blockDim.x >> t.shift;

@@ -8955,7 +8955,8 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
         if ((unsigned)k >= mine) continue;
         floats_at<N>(w, t.n.scale, t.n.weight_type, column + (size_t)k * 32 * N, N, t.wide_weights, 1);
         CU_UNROLL for (int i = 0; i < N; i += 4)
-            store_four(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4, w + i);
+            *(float4 *)(void *)(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4) =
+                make_float4(w[i], w[i + 1], w[i + 2], w[i + 3]);
     }
     for (size_t turn = 0; first + turn * slots < end; ++turn) {
         const size_t at = place;

@@ -86,9 +86,16 @@ SIMULATOR_I_VECTOR(unsigned long long, ulonglong, 8, 16, 16)
 SIMULATOR_I_VECTOR(double, double, 8, 16, 16)
 
 /* ---- what a thread can call -------------------------------------------------------------------------------------- */
-/* A store that is written as one instruction. */
-template <class T> static inline void __stwb(T *to, T value) { *to = value; }
 #define SIMULATOR_I_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+/* Loads and stores that are written as one instruction, which is one of global memory. */
+template <class T> static inline T simulator_i_load(const T *p, const char *file, int line) { simulator_i_global(p, file, line); return *p; }
+template <class T> static inline void simulator_i_store(T *p, T v, const char *file, int line) { simulator_i_global(p, file, line); *p = v; }
+template <class T> static inline T __ldg(const T *p, SIMULATOR_I_HERE) { return simulator_i_load(p, file, line); }
+template <class T> static inline T __ldcs(const T *p, SIMULATOR_I_HERE) { return simulator_i_load(p, file, line); }
+template <class T> static inline T __ldcg(const T *p, SIMULATOR_I_HERE) { return simulator_i_load(p, file, line); }
+template <class T> static inline void __stwb(T *p, T v, SIMULATOR_I_HERE) { simulator_i_store(p, v, file, line); }
+template <class T> static inline void __stcs(T *p, T v, SIMULATOR_I_HERE) { simulator_i_store(p, v, file, line); }
+template <class T> static inline void __stcg(T *p, T v, SIMULATOR_I_HERE) { simulator_i_store(p, v, file, line); }
 static inline void __syncthreads(SIMULATOR_I_HERE) { simulator_i_barrier(SIMULATOR_I_PLAIN, 0, file, line); }
 static inline int __syncthreads_or(int p, SIMULATOR_I_HERE) {
     return simulator_i_barrier(SIMULATOR_I_OR, p, file, line);
@@ -191,12 +198,6 @@ SIMULATOR_I_ATOMIC(atomicDec, unsigned, x == 0 || x > v ? v : x - 1)
 SIMULATOR_I_ATOMIC(atomicAdd, float, x + v)
 SIMULATOR_I_ATOMIC(atomicAdd, double, x + v)
 SIMULATOR_I_ATOMIC(atomicExch, float, (void(x), v))
-
-template <class T> static inline T __ldg(const T *p) { return *p; }
-template <class T> static inline T __ldcs(const T *p) { return *p; }
-template <class T> static inline T __ldcg(const T *p) { return *p; }
-template <class T> static inline void __stcs(T *p, T v) { *p = v; }
-template <class T> static inline void __stcg(T *p, T v) { *p = v; }
 
 /* Arithmetic. Each is rounded by itself as long as the compiler does not fuse: -ffp-contract=off. */
 static inline float __fadd_rn(float a, float b) { return a + b; }

@@ -4346,6 +4346,7 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
 #else
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif
+#define MEMOPT_I_CUDA_OPTIM_BF16 (MEMOPT_I_CUDA_OPTIM_RESIDENT + 1)
 
 /* families of kinds; ANY: a kernel that asks the table */
 enum { OPTIM_ANY = -1, OPTIM_ADAM, OPTIM_LAMB, OPTIM_SGD, OPTIM_LION,
@@ -4356,6 +4357,12 @@ enum { OPTIM_OTHERS = OPTIM_ADAM };
 #else
 enum { OPTIM_OTHERS = OPTIM_ANY };
 #endif
+
+/* formats of weights and gradients that the compiler knows, of AdamW; MIXED: asked of the table */
+enum { OPTIM_MIXED, OPTIM_F32, OPTIM_BF16 };
+
+/* four elements: some may not be there, or not be aligned; all are; all of the warp's are, from a multiple of 32 on */
+enum { OPTIM_SOME, OPTIM_WHOLE, OPTIM_TOGETHER };
 
 /* moments */
 enum { OPTIM_FLOATS, OPTIM_8BIT, OPTIM_BNB };
@@ -4452,12 +4459,12 @@ CU_DEVICE const memopt_noise &optim_noise_of(const optim_table &t, int k, int wh
 template <int KIND> CU_DEVICE int optim_kind(const optim_table &t) { return KIND == OPTIM_ANY ? (int)t.family : KIND; }
 
 /* With what was measured. */
-template <int KIND, int WIDE> CU_DEVICE memopt_i_update_rule optim_rule(const optim_table &t, int k) {
+template <int KIND, int FORM> CU_DEVICE memopt_i_update_rule optim_rule(const optim_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
     const int kind = optim_kind<KIND>(t);
 
     optim_by(&r, optim_by_at(t, k), kind);
-    if (WIDE) { /* it is AdamW, and the compiler may know it */
+    if (FORM) { /* it is AdamW, and the compiler may know it */
         r.coupled = r.decay_after = 0;
         r.weight_limit = 0;
     }
@@ -4498,11 +4505,42 @@ CU_DEVICE void optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus, uin
 
 CU_DEVICE uint16_t optim_half(const uint32_t *raw, int e) { return (uint16_t)(raw[e / 2] >> 16 * (e % 2)); }
 
-/* bfloat16 codes of four floats, rounded by their places */
-CU_DEVICE void optim_noisy(uint32_t *code, const float *x, memopt_noise noise, uint64_t place) {
+/* The bits that round four elements, 16 each. 16 places on are the other halves of the same words (memopt_i_noise32()):
+   these are the lane's that is four further, where all are there, and so each makes two words for both. */
+CU_DEVICE void optim_noise4(uint32_t *bits, const memopt_noise &noise, uint64_t place, int whole) {
+    if (whole == OPTIM_TOGETHER) {
+        const int upper = (threadIdx.x & 4) != 0; /* place & 16 */
+        const uint64_t at = place | 16 | (threadIdx.x & 4) / 2;
+        const uint32_t a = memopt_i_noise32(noise, at);
+        const uint32_t b = memopt_i_noise32(noise, at | 1);
+        const uint32_t low = (a & 0xffff) | b << 16;
+        const uint32_t high = a >> 16 | (b & 0xffff0000);
+        const uint32_t given = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, upper ? low : high, 4);
+
+        bits[0] = upper ? given : low;
+        bits[1] = upper ? high : given;
+        return;
+    }
+    CU_UNROLL for (unsigned e = 0; e < 4; e += 2) bits[e / 2] =
+        memopt_i_noise16(noise, place + e) | memopt_i_noise16(noise, place + e + 1) << 16;
+}
+
+/* Four floats as bfloat16, rounded by their places with one of the slice's noises. */
+CU_DEVICE void optim_put_noisy(void *p, const float *x, const optim_table &t, int k, int which, uint64_t i,
+                               unsigned plus, int whole) {
+    const optim_slice &s = t.slice[k];
+    uint32_t bits[2], c[4];
     int e;
-    CU_UNROLL for (e = 0; e < 4; ++e) code[e] =
-        memopt_to_bf16_stochastic(x[e], memopt_i_noise32(noise, place + (unsigned)e));
+
+    optim_noise4(bits, optim_noise_of(t, k, which), s.place + i + plus, whole);
+    CU_UNROLL for (e = 0; e < 4; ++e)
+        c[e] = memopt_i_float_bits(x[e]) + (e % 2 ? bits[e / 2] >> 16 : bits[e / 2] & 0xffff);
+    if (not_finite(x[0] * 2.0f, x[1] * 2.0f, x[2] * 2.0f, x[3] * 2.0f)) /* 2^127 and up */
+        CU_UNROLL for (e = 0; e < 4; ++e)
+            c[e] = memopt_i_bf16_code(memopt_i_float_bits(x[e]), 1, bits[e / 2] << (e % 2 ? 0 : 16)) << 16;
+    bits[0] = c[0] >> 16 | (c[1] & 0xffff0000);
+    bits[1] = c[2] >> 16 | (c[3] & 0xffff0000);
+    optim_put<2>(p, bits, i, plus, s.count, whole);
 }
 
 /* ---- what a kind has, where the compiler knows it ---- */
@@ -4516,25 +4554,25 @@ CU_DEVICE int optim_codes_first(int kind, uint32_t moments) { return kind == OPT
 
 CU_DEVICE int optim_has_second(int kind) { return kind == OPTIM_ADAM || kind == OPTIM_LAMB || kind == OPTIM_RMSPROP; }
 
-template <int WIDE> CU_DEVICE uint32_t optim_weights(const optim_table &t) {
-    return WIDE ? (uint32_t)MEMOPT_I_WEIGHTS_F32 : t.weights;
+template <int FORM> CU_DEVICE uint32_t optim_weights(const optim_table &t) {
+    return FORM == OPTIM_F32 ? (uint32_t)MEMOPT_I_WEIGHTS_F32 : FORM ? (uint32_t)MEMOPT_I_WEIGHTS_BF16 : t.weights;
 }
 
-template <int WIDE> CU_DEVICE uint32_t optim_gradients(const optim_table &t) {
-    return WIDE ? (uint32_t)MEMOPT_TYPE_F32 : t.gradients;
+template <int FORM> CU_DEVICE uint32_t optim_gradients(const optim_table &t) {
+    return FORM == OPTIM_F32 ? (uint32_t)MEMOPT_TYPE_F32 : FORM ? (uint32_t)MEMOPT_TYPE_BF16 : t.gradients;
 }
 
 /* Everything of four elements, nothing of it looked at: all of it is under way before the first is needed. */
-template <int KIND, int CODES, int WIDE>
+template <int KIND, int CODES, int FORM>
 CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t i, unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
     const uint64_t n = s.count;
-    const uint32_t weights = optim_weights<WIDE>(t);
+    const uint32_t weights = optim_weights<FORM>(t);
     const int kind = optim_kind<KIND>(t);
     const int first = optim_has_first(kind, t.moments);
     const int second = optim_has_second(kind);
 
-    if (optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32) optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
+    if (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32) optim_get<4>(raw->g, s.gradients, i, plus, n, whole);
     else optim_get<2>(raw->g, s.gradients, i, plus, n, whole);
     if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
         optim_get<4>(raw->w, s.weights, i, plus, n, whole);
@@ -4543,7 +4581,7 @@ CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t 
     if (CODES != OPTIM_FLOATS) {
         if (first) optim_get<1>(raw->m, s.moment[0], i, plus, n, whole);
         if (second) optim_get<1>(raw->v, s.moment[1], i, plus, n, whole);
-    } else if (!WIDE && t.state == MEMOPT_STATE_BF16) {
+    } else if (!FORM && t.state == MEMOPT_STATE_BF16) {
         if (first) optim_get<2>(raw->m, s.moment[0], i, plus, n, whole);
         if (second) optim_get<2>(raw->v, s.moment[1], i, plus, n, whole);
     } else {
@@ -4553,17 +4591,24 @@ CU_DEVICE void optim_load(optim_raw *raw, const optim_table &t, int k, uint64_t 
     if (kind == OPTIM_ADAFACTOR && !s.columns) optim_get<4>(raw->v, s.moment[1], i, plus, n, whole);
 }
 
-CU_DEVICE float optim_weight_of(uint32_t format, const uint32_t *w, const uint32_t *extra, int e) {
-    if (format == MEMOPT_I_WEIGHTS_BF16) return memopt_from_bf16(optim_half(w, e));
-    if (format == MEMOPT_I_WEIGHTS_SPLIT)
-        return memopt_i_bits_float(memopt_i_join(optim_half(w, e), optim_half(extra, e)));
-    return memopt_i_bits_float(w[e]);
+/* Four at once, so that a format is asked for once. */
+CU_DEVICE void optim_weights4(float *w, uint32_t format, const optim_raw &raw) {
+    int e;
+
+    if (format == MEMOPT_I_WEIGHTS_BF16)
+        CU_UNROLL for (e = 0; e < 4; ++e) w[e] = memopt_from_bf16(optim_half(raw.w, e));
+    else if (format == MEMOPT_I_WEIGHTS_SPLIT)
+        CU_UNROLL for (e = 0; e < 4; ++e)
+            w[e] = memopt_i_bits_float(memopt_i_join(optim_half(raw.w, e), optim_half(raw.extra, e)));
+    else CU_UNROLL for (e = 0; e < 4; ++e) w[e] = memopt_i_bits_float(raw.w[e]);
 }
 
-CU_DEVICE float optim_gradient_of(uint32_t format, const uint32_t *g, int e) {
-    if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(optim_half(g, e));
-    if (format == MEMOPT_TYPE_F16) return memopt_from_f16(optim_half(g, e));
-    return memopt_i_bits_float(g[e]);
+CU_DEVICE void optim_gradients4(float *x, uint32_t format, const uint32_t *g) {
+    int e;
+
+    if (format == MEMOPT_TYPE_BF16) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_from_bf16(optim_half(g, e));
+    else if (format == MEMOPT_TYPE_F16) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_from_f16(optim_half(g, e));
+    else CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_i_bits_float(g[e]);
 }
 
 CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format, const float *w, uint64_t i,
@@ -4581,13 +4626,13 @@ CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format,
         optim_put<2>(s.extra, nearest, i, plus, s.count, whole);
         return;
     }
-    if (format == MEMOPT_I_WEIGHTS_BF16)
-        optim_noisy(code, w, optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + i + plus);
-    else {
-        CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
-        optim_put16(s.extra, code, i, plus, s.count, whole);
-        CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
+    if (format == MEMOPT_I_WEIGHTS_BF16) {
+        optim_put_noisy(s.weights, w, t, k, MEMOPT_I_NOISE_WEIGHTS, i, plus, whole);
+        return;
     }
+    CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
+    optim_put16(s.extra, code, i, plus, s.count, whole);
+    CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     optim_put16(s.weights, code, i, plus, s.count, whole);
 }
 
@@ -4598,8 +4643,11 @@ struct optim_element {
     int   root, first, factored;
 };
 
-/* Steps it. careful: it is looked at first, and 1 comes back where it may not be stepped. */
-template <int KIND> CU_DEVICE int optim_one(const memopt_i_update_rule &rule, optim_element *x, int careful) {
+CU_DEVICE int optim_refused(const memopt_i_update_rule &r, float g, float w) {
+    return !memopt_i_v1_finite(&g, 1, r.limit) || (r.weight_limit > 0 && !memopt_i_v1_finite(&w, 1, r.weight_limit));
+}
+
+template <int KIND> CU_DEVICE void optim_one(const memopt_i_update_rule &rule, optim_element *x) {
     const memopt_i_update_rule *r = &rule;
     memopt_i_tile q;
 
@@ -4613,13 +4661,6 @@ template <int KIND> CU_DEVICE int optim_one(const memopt_i_update_rule &rule, op
     q.root = x->root;
     q.in_memory = 0;
     q.count = 1;
-    if (careful && (!memopt_i_v1_finite(&x->g, 1, r->limit)
-                    || (r->weight_limit > 0 && !memopt_i_v1_finite(&x->w, 1, r->weight_limit)))) {
-        x->m = memopt_i_times(x->m, x->scale_m);
-        if (KIND != OPTIM_ADAFACTOR) x->v = memopt_i_times(x->v, x->scale_v);
-        x->u = 0;
-        return 1;
-    }
     if (KIND == OPTIM_ADAM || KIND == OPTIM_LAMB) memopt_i_v1_moments(r, &q);
     if (KIND == OPTIM_ADAM) memopt_i_v1_update(r, &q);
     if (KIND == OPTIM_LAMB) memopt_i_v1_direction(r, &q);
@@ -4654,59 +4695,135 @@ template <int KIND> CU_DEVICE int optim_one(const memopt_i_update_rule &rule, op
         }
     }
     if (KIND != OPTIM_ADAM && KIND != OPTIM_ADAFACTOR) memopt_i_v1_axpy(r, &q);
-    return 0;
 }
 
-/* All four, which are looked at together. Returns how many were skipped. */
-template <int KIND>
-CU_DEVICE unsigned optim_four_of(const memopt_i_update_rule &rule, optim_element *one, int careful) {
-    unsigned skipped = 0;
+/* ---- root and quotient of numbers in the middle of the range, which need no look at each ---- */
+/* x, or 1 / x, to some bits */
+#if defined(__CUDA_ARCH__)
+CU_DEVICE float optim_near_root(float x) { /* 1 / root */
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+CU_DEVICE float optim_near_inverse(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+CU_DEVICE float optim_near_root(float x) { return 1 / sqrtf(x); }
+CU_DEVICE float optim_near_inverse(float x) { return 1 / x; }
+#endif
+
+/* IEEE's, by the instructions that nvcc makes of both where its own look lets them pass: x is from 2^-100 to 2^100. */
+CU_DEVICE float optim_root(float x) {
+    const float y = optim_near_root(x);
+    const float s = memopt_i_times(x, y);
+    return fmaf(fmaf(-s, s, x), memopt_i_times(y, 0.5f), s);
+}
+
+/* a from 2^-60 to 2^60 in magnitude, b as well */
+CU_DEVICE float optim_quotient(float a, float b) {
+    const float near = optim_near_inverse(b);
+    const float y = fmaf(fmaf(-b, near, 1), near, near);
+    const float q = memopt_i_times(a, y);
+    return fmaf(fmaf(-b, q, a), y, q);
+}
+
+CU_DEVICE float optim_least4(const float *x) {
+    return fminf(fminf(fabsf(x[0]), fabsf(x[1])), fminf(fabsf(x[2]), fabsf(x[3])));
+}
+
+CU_DEVICE float optim_most4(const float *x) {
+    return fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])));
+}
+
+/* memopt_i_v1_moments() and _update() of four elements side by side. Returns 0, and has done nothing, unless all are
+   fine, as the caller says, and no number is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50, and its divisor within 2^-60 and
+   2^60. A NaN may pass: it comes out as one. */
+CU_DEVICE int optim_adam4(const memopt_i_update_rule &r, optim_element *one, int fine) {
+    const float most = (r.ic2 >= 0x1p-9f) & (r.ic2 <= 0x1p9f) & (r.eps >= 0) & (r.eps <= 1) ? 0x1p60f : 0;
+    const float b1 = memopt_i_times(r.b1, one->scale_m);
+    const float b2 = memopt_i_times(r.b2, one->scale_v);
+    float m[4], v[4];
     int e;
 
-    CU_UNROLL for (e = 0; e < 4; ++e) skipped += (unsigned)optim_one<KIND>(rule, &one[e], careful);
-    return skipped;
+    CU_UNROLL for (e = 0; e < 4; ++e) {
+        float x = one[e].g;
+        float t = one[e].v;
+
+        if (r.coupled) x = fmaf(r.coupled_decay, one[e].w, memopt_i_times(r.factor, x));
+        m[e] = fmaf(b1, one[e].m, memopt_i_times(r.g1, x));
+        x = memopt_i_times(memopt_i_times(r.g2, x), x);
+        if (one->root) {
+            t = memopt_i_times(b2, t);
+            v[e] = fmaf(t, t, x);
+        } else v[e] = fmaf(b2, t, x);
+    }
+    /* one branch: no && */
+    if (!(fine & (optim_least4(m) >= 0x1p-60f) & (optim_most4(m) <= most) & (optim_least4(v) >= 0x1p-100f)
+          & (optim_most4(v) <= 0x1p100f))) return 0;
+    CU_UNROLL for (e = 0; e < 4; ++e) {
+        const float root = optim_root(v[e]);
+        const float u = optim_quotient(m[e], fmaf(root, r.ic2, r.eps));
+
+        one[e].m = m[e];
+        one[e].v = one->root ? root : v[e];
+        one[e].w = r.decay_after ? memopt_i_times(fmaf(-r.step, u, one[e].w), r.decay)
+                 : fmaf(-r.step, u, memopt_i_times(one[e].w, r.decay));
+    }
+    return 1;
 }
 
-template <int KIND>
-CU_DEVICE unsigned optim_all_four(int kind, const memopt_i_update_rule &rule, optim_element *one, int careful) {
-    if (KIND != OPTIM_ANY) return optim_four_of<KIND>(rule, one, careful);
+template <int KIND> CU_DEVICE void optim_four_of(const memopt_i_update_rule &rule, optim_element *one) {
+    int e;
+    CU_UNROLL for (e = 0; e < 4; ++e) optim_one<KIND>(rule, &one[e]);
+}
+
+CU_DEVICE void optim_any_four(int kind, const memopt_i_update_rule &rule, optim_element *one) {
     switch (kind) {
-    case OPTIM_LAMB: return optim_four_of<OPTIM_LAMB>(rule, one, careful);
-    case OPTIM_SGD: return optim_four_of<OPTIM_SGD>(rule, one, careful);
-    case OPTIM_LION: return optim_four_of<OPTIM_LION>(rule, one, careful);
-    case OPTIM_ADAFACTOR: return optim_four_of<OPTIM_ADAFACTOR>(rule, one, careful);
-    case OPTIM_RMSPROP: return optim_four_of<OPTIM_RMSPROP>(rule, one, careful);
-    default: return optim_four_of<OPTIM_ADAM>(rule, one, careful);
+    case OPTIM_LAMB: optim_four_of<OPTIM_LAMB>(rule, one); break;
+    case OPTIM_SGD: optim_four_of<OPTIM_SGD>(rule, one); break;
+    case OPTIM_LION: optim_four_of<OPTIM_LION>(rule, one); break;
+    case OPTIM_ADAFACTOR: optim_four_of<OPTIM_ADAFACTOR>(rule, one); break;
+    case OPTIM_RMSPROP: optim_four_of<OPTIM_RMSPROP>(rule, one); break;
+    default: optim_four_of<OPTIM_ADAM>(rule, one);
     }
 }
 
-/* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
-   at together: almost always all may be stepped, and then there is no branch between them. TWICE: the step is compiled
-   for that, and for the rest; else once, with a branch for each element. */
-template <int KIND, int WIDE, int TWICE>
-CU_DEVICE unsigned optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
-                               const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole,
-                               const float *scale, int root) {
+/* What comes of an element that may not be stepped. */
+CU_DEVICE void optim_keep(optim_element *x, float w, float m, float v, int kind) {
+    x->w = w;
+    x->m = memopt_i_times(m, x->scale_m);
+    x->v = kind == OPTIM_ADAFACTOR ? v : memopt_i_times(v, x->scale_v);
+}
+
+CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
+    if (skipped) atomicAdd(&t.control->skipped, (unsigned long long)skipped); /* whole numbers: no order */
+}
+
+/* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. All are stepped,
+   without a branch between them; where one may not be, which is looked for in all four together, it is then put back. */
+template <int KIND, int FORM>
+CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
+                           const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *scale,
+                           int root) {
     const optim_slice &s = t.slice[k];
-    const uint32_t format = optim_weights<WIDE>(t);
+    const uint32_t format = optim_weights<FORM>(t);
     const int kind = optim_kind<KIND>(t);
+    const int factored = kind == OPTIM_ADAFACTOR && s.columns;
     const unsigned left = whole || s.count - i - plus >= 4 ? 4 : (unsigned)(s.count - i - plus);
     optim_element one[4];
     float w[4], g[4];
     unsigned skipped = 0;
-    int careful;
-    uint64_t row = 0;
-    uint64_t column = 0;
-    int e;
-    const int factored = kind == OPTIM_ADAFACTOR && s.columns;
+    int fine, e;
 
-    if (factored) {
-        row = (i + plus) / s.columns;
-        column = (i + plus) % s.columns;
-    }
+    optim_weights4(w, format, raw);
+    optim_gradients4(g, optim_gradients<FORM>(t), raw.g);
     CU_UNROLL for (e = 0; e < 4; ++e) {
-        one[e].w = w[e] = optim_weight_of(format, raw.w, raw.extra, e);
-        one[e].g = g[e] = optim_gradient_of(optim_gradients<WIDE>(t), raw.g, e);
+        one[e].w = w[e];
+        one[e].g = g[e];
         one[e].m = x->m[e];
         one[e].v = x->v[e];
         one[e].u = 0;
@@ -4716,7 +4833,13 @@ CU_DEVICE unsigned optim_step4(optim_four *x, const optim_raw &raw, const optim_
         one[e].row = one[e].column = 1;
         one[e].first = optim_has_first(kind, t.moments);
         one[e].factored = factored;
-        if (factored && (unsigned)e < left) {
+    }
+    if (factored) {
+        uint64_t row = (i + plus) / s.columns;
+        uint64_t column = (i + plus) % s.columns;
+
+        CU_UNROLL for (e = 0; e < 4; ++e) {
+            if ((unsigned)e >= left) continue;
             one[e].row = ((const float *)s.moment[1])[2 * row];
             one[e].column = s.scale[1][2 * column];
             if (++column == s.columns) {
@@ -4725,89 +4848,114 @@ CU_DEVICE unsigned optim_step4(optim_four *x, const optim_raw &raw, const optim_
             }
         }
     }
-    careful = !memopt_i_v1_finite(g, 4, rule.limit)
-        || (rule.weight_limit > 0 && !memopt_i_v1_finite(w, 4, rule.weight_limit));
-    if (!TWICE) skipped = optim_all_four<KIND>(kind, rule, one, careful);
-    else if (careful) skipped = optim_all_four<KIND>(kind, rule, one, 1);
-    else (void)optim_all_four<KIND>(kind, rule, one, 0);
-    /* what is not there is 0: not skipped, not stored, and no block's largest */
+    fine = memopt_i_v1_finite(g, 4, rule.limit);
+    if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
+    if (kind == OPTIM_ADAM && optim_adam4(rule, one, fine)) { /* almost always: there is no branch between them */
+    } else if (KIND != OPTIM_ANY) {
+        CU_UNROLL for (e = 0; e < 4; ++e) {
+            if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
+            else {
+                optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
+                ++skipped;
+            }
+        }
+        optim_count(t, skipped);
+    } else {
+        optim_any_four(kind, rule, one);
+        if (!fine) {
+            CU_UNROLL for (e = 0; e < 4; ++e) {
+                if (!optim_refused(rule, g[e], w[e])) continue;
+                optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
+                ++skipped;
+            }
+            optim_count(t, skipped);
+        }
+    }
     CU_UNROLL for (e = 0; e < 4; ++e) {
         w[e] = one[e].w;
-        x->m[e] = (unsigned)e < left ? one[e].m : 0;
-        x->v[e] = (unsigned)e < left ? one[e].v : 0;
+        x->m[e] = one[e].m;
+        x->v[e] = one[e].v;
+    }
+    if (left < 4) { /* what is not there is 0: not skipped, not stored, and no block's largest */
+        CU_UNROLL for (e = 0; e < 4; ++e) {
+            if ((unsigned)e < left) continue;
+            x->m[e] = x->v[e] = 0;
+        }
     }
     optim_store_weights(t, k, format, w, i, plus, whole);
     if (kind == OPTIM_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
-    return skipped;
-}
-
-CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
-    if (skipped) atomicAdd(&t.control->skipped, (unsigned long long)skipped); /* whole numbers: no order */
 }
 
 /* ---- moments in 32 or 16 bits: a tile is 2048 elements, two vectors a thread ---- */
-template <int KIND, int WIDE, int TWICE>
-CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, const memopt_i_update_rule &rule,
-                             uint64_t i, unsigned plus, int whole, unsigned *skipped) {
+CU_DEVICE void optim_moments4(float *x, int there, int bf16, const uint32_t *raw) {
+    int e;
+
+    if (!there) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = 0;
+    else if (bf16) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_from_bf16(optim_half(raw, e));
+    else CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_i_bits_float(raw[e]);
+}
+
+CU_DEVICE void optim_store_moments(const optim_table &t, int k, int moment, int bf16, const float *x, uint64_t i,
+                                   unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
-    const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
+
+    if (!bf16) optim_put32(s.moment[moment], x, i, plus, s.count, whole);
+    else optim_put_noisy(s.moment[moment], x, t, k, moment ? MEMOPT_I_NOISE_SECOND : MEMOPT_I_NOISE_FIRST, i, plus,
+                         whole);
+}
+
+template <int KIND, int FORM>
+CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, const memopt_i_update_rule &rule,
+                             uint64_t i, unsigned plus, int whole) {
+    const optim_slice &s = t.slice[k];
+    const int bf16 = !FORM && t.state == MEMOPT_STATE_BF16;
     const int kind = optim_kind<KIND>(t);
     const int first = optim_has_first(kind, t.moments);
     const int second = optim_has_second(kind);
     const float scale[2] = { 1, 1 };
     optim_four x;
-    uint32_t code[4];
-    int e;
 
-    CU_UNROLL for (e = 0; e < 4; ++e) {
-        x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(optim_half(raw.m, e)) : memopt_i_bits_float(raw.m[e]);
-        x.v[e] = second && bf16 ? memopt_from_bf16(optim_half(raw.v, e))
-               : second || (kind == OPTIM_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
-    }
-    *skipped += optim_step4<KIND, WIDE, TWICE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
-    if (first && bf16) {
-        optim_noisy(code, x.m, optim_noise_of(t, k, MEMOPT_I_NOISE_FIRST), s.place + i + plus);
-        optim_put16(s.moment[0], code, i, plus, s.count, whole);
-    } else if (first) optim_put32(s.moment[0], x.m, i, plus, s.count, whole);
-    if (second && bf16) {
-        optim_noisy(code, x.v, optim_noise_of(t, k, MEMOPT_I_NOISE_SECOND), s.place + i + plus);
-        optim_put16(s.moment[1], code, i, plus, s.count, whole);
-    } else if (second) optim_put32(s.moment[1], x.v, i, plus, s.count, whole);
+    optim_moments4(x.m, first, bf16, raw.m);
+    optim_moments4(x.v, second || (kind == OPTIM_ADAFACTOR && !s.columns), second && bf16, raw.v);
+    optim_step4<KIND, FORM>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
+    if (first) optim_store_moments(t, k, 0, bf16, x.m, i, plus, whole);
+    if (second) optim_store_moments(t, k, 1, bf16, x.v, i, plus, whole);
 }
 
-/* WHOLE: all vectors of the tile are, which the compiler then knows. */
-template <int KIND, int WIDE, int WHOLE>
-CU_DEVICE unsigned optim_floats_tile(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i) {
+/* all: OPTIM_SOME, or what every vector of the tile is. */
+template <int KIND, int FORM>
+CU_DEVICE void optim_floats_tile(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i, int all) {
     const uint64_t n = t.slice[k].count;
     const int aligned = (int)t.slice[k].aligned;
     optim_raw raw[2];
-    unsigned skipped = 0;
     int j;
 
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
-        if (WHOLE || i + plus < n)
-            optim_load<KIND, OPTIM_FLOATS, WIDE>(&raw[j], t, k, i, plus, WHOLE || (aligned && i + plus + 4 <= n));
+        if (all || i + plus < n)
+            optim_load<KIND, OPTIM_FLOATS, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
-        if (WHOLE || i + plus < n) optim_floats4<KIND, WIDE, WHOLE>(raw[j], t, k, rule, i, plus,
-            WHOLE || (aligned && i + plus + 4 <= n), &skipped);
+        if (all || i + plus < n) optim_floats4<KIND, FORM>(raw[j], t, k, rule, i, plus,
+            all ? all : aligned && i + plus + 4 <= n);
     }
-    return skipped;
 }
 
-template <int KIND, int WIDE>
-static __global__ void __launch_bounds__(OPTIM_THREADS, KIND == OPTIM_ANY ? 2 : 3)
-optim_floats_kernel(const CU_ARGUMENT optim_table t) {
+template <int KIND, int FORM>
+static __global__ void __launch_bounds__(OPTIM_THREADS, 3) optim_floats_kernel(const CU_ARGUMENT optim_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
-    const memopt_i_update_rule rule = optim_rule<KIND, WIDE>(t, k);
-    const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * OPTIM_TILE;
+    const optim_slice &s = t.slice[k];
+    const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
+    const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * OPTIM_TILE;
+    const uint64_t i = first + 4 * threadIdx.x;
+    const int whole = s.aligned && first + OPTIM_TILE <= s.count;
 
     if (optim_stopped(t)) return;
-    optim_count(t, WIDE && t.slice[k].aligned && first + OPTIM_TILE <= t.slice[k].count
-        ? optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
-        : optim_floats_tile<KIND, WIDE, 0>(t, k, rule, first + 4 * threadIdx.x));
+    if (FORM == OPTIM_MIXED) optim_floats_tile<KIND, FORM>(t, k, rule, i, !whole ? OPTIM_SOME
+        : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER);
+    else if (whole) optim_floats_tile<KIND, FORM>(t, k, rule, i, OPTIM_WHOLE);
+    else optim_floats_tile<KIND, FORM>(t, k, rule, i, OPTIM_SOME);
 }
 
 /* ---- moments in 8 bits ---- */
@@ -4856,6 +5004,17 @@ template <int CODES> CU_DEVICE float optim_inverse(float largest) {
     return CODES == OPTIM_8BIT && largest == 0 ? 1.0f : memopt_i_inverse(largest);
 }
 
+/* The same of both moments of a block. */
+CU_DEVICE void optim_inverses(float *largest) {
+    if ((fminf(largest[0], largest[1]) >= 0x1p-60f) & (fmaxf(largest[0], largest[1]) <= 0x1p60f)) {
+        largest[0] = optim_quotient(1, largest[0]);
+        largest[1] = optim_quotient(1, largest[1]);
+        return;
+    }
+    largest[0] = optim_inverse<OPTIM_8BIT>(largest[0]);
+    largest[1] = optim_inverse<OPTIM_8BIT>(largest[1]);
+}
+
 /* The largest of four magnitudes that are finite, by its bits. */
 CU_DEVICE uint32_t optim_largest4(const float *x) {
     uint32_t maximum = 0;
@@ -4871,30 +5030,40 @@ CU_DEVICE uint32_t optim_largest4(const float *x) {
 /* The same if it is below infinity. A maximum of floats leaves NaN out: it may give an infinity, or NaN alone, and then
    has to be asked again as above. A quarter of the instructions. */
 CU_DEVICE uint32_t optim_about4(const float *x) {
-    return memopt_i_float_bits(fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])))) & 0x7fffffff;
+    return memopt_i_float_bits(optim_most4(x)) & 0x7fffffff;
 }
 
 CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(MEMOPT_I_CUDA_ALL, largest);
+#else
     int far;
 
     CU_UNROLL for (far = 16; far; far /= 2) largest = max(largest, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest, far));
     return largest;
+#endif
 }
 
-/* Of a warp's block, one moment of it; `there`: which of the two vectors are. */
-CU_DEVICE uint32_t optim_block_largest(const float *a, const float *b, int a_there, int b_there) {
-    uint32_t maximum = optim_warp_largest(max(a_there ? optim_about4(a) : 0, b_there ? optim_about4(b) : 0));
+/* Of a warp's block, of both moments; `there`: which of the two vectors are. */
+CU_DEVICE void optim_block_largest(float *largest, int one, int two, const optim_four *x, int a_there, int b_there) {
+    uint32_t m = 0;
+    uint32_t v = 0;
 
-    if (maximum >= 0x7f800000)
-        maximum = optim_warp_largest(max(a_there ? optim_largest4(a) : 0, b_there ? optim_largest4(b) : 0));
-    return maximum;
+    if (one) m = optim_warp_largest(max(a_there ? optim_about4(x[0].m) : 0, b_there ? optim_about4(x[1].m) : 0));
+    if (two) v = optim_warp_largest(max(a_there ? optim_about4(x[0].v) : 0, b_there ? optim_about4(x[1].v) : 0));
+    if (max(m, v) >= 0x7f800000) {
+        m = optim_warp_largest(max(a_there ? optim_largest4(x[0].m) : 0, b_there ? optim_largest4(x[1].m) : 0));
+        v = optim_warp_largest(max(a_there ? optim_largest4(x[0].v) : 0, b_there ? optim_largest4(x[1].v) : 0));
+    }
+    largest[0] = memopt_i_bits_float(m);
+    largest[1] = memopt_i_bits_float(v);
 }
 
 /* Decode and step four elements of a block whose scales are those. */
-template <int KIND, int CODES, int WIDE, int TWICE>
+template <int KIND, int CODES, int FORM>
 CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
                             const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *level,
-                                                                     const float *absmax, unsigned *skipped) {
+                                                                     const float *absmax) {
     const int kind = optim_kind<KIND>(t);
     const int first = optim_has_first(kind, t.moments);
     const int second = optim_has_second(kind);
@@ -4906,7 +5075,7 @@ CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_tab
         x->v[e] = second ? optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
                 : kind == OPTIM_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    *skipped += optim_step4<KIND, WIDE, TWICE>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax,
+    optim_step4<KIND, FORM>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax,
                                         CODES == OPTIM_8BIT);
 }
 
@@ -4924,27 +5093,26 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
     const unsigned half = OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
     const unsigned count = (unsigned)(s.count - first < t.tile ? s.count - first : t.tile);
-    const memopt_i_update_rule rule = optim_rule<KIND, 0>(t, k);
+    const memopt_i_update_rule rule = optim_rule<KIND, OPTIM_MIXED>(t, k);
     const unsigned i = 4 * threadIdx.x;
     const unsigned b = i / t.block;
     const int whole = s.aligned && i + 4 <= count;
     float *const scale_m = one ? s.scale[0] + first / t.block : NULL;
     float *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     uint32_t largest[2] = { 0, 0 };
-    unsigned skipped = 0;
     optim_raw raw;
     optim_four x;
     int far;
 
     if (optim_stopped(t)) return;
-    if (i < count) optim_load<KIND, CODES, 0>(&raw, t, k, first, i, whole);
+    if (i < count) optim_load<KIND, CODES, OPTIM_MIXED>(&raw, t, k, first, i, whole);
     optim_tables<CODES>(t.codes, level, grid);
     if (threadIdx.x < 2 * half) maximum[threadIdx.x] = 0;
     __syncthreads();
     if (i < count) {
         const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
 
-        optim_coded4<KIND, CODES, 0, 0>(&x, raw, t, k, rule, first, i, whole, level, absmax, &skipped);
+        optim_coded4<KIND, CODES, OPTIM_MIXED>(&x, raw, t, k, rule, first, i, whole, level, absmax);
         if (one) largest[0] = optim_largest4(x.m);
         if (two) largest[1] = optim_largest4(x.v);
     }
@@ -4968,13 +5136,12 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
         if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x.v, optim_inverse<CODES>(v)), first, i,
                             s.count, whole);
     }
-    optim_count(t, skipped);
 }
 
-/* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. */
-template <int KIND, int WIDE, int WHOLE>
-CU_DEVICE unsigned optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t b,
-                                  const float *level, const float *grid) {
+/* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. all: as above. */
+template <int KIND, int FORM>
+CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t b,
+                                  const float *level, const float *grid, int all) {
     enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
@@ -4986,65 +5153,63 @@ CU_DEVICE unsigned optim_coded256(const optim_table &t, int k, const memopt_i_up
     optim_raw raw[2];
     optim_four x[2];
     float scale[2];
-    unsigned skipped = 0;
     int j;
 
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
-        if (WHOLE || i + plus < n) optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
-            WHOLE || (aligned && i + plus + 4 <= n));
+        if (all || i + plus < n)
+            optim_load<KIND, CODES, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
     scale[0] = one ? s.scale[0][b] : 1;
     scale[1] = two ? s.scale[1][b] : 1;
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
-        if (WHOLE || i + plus < n) {
-            optim_coded4<KIND, CODES, WIDE, WHOLE>(&x[j], raw[j], t, k, rule, i, plus,
-                WHOLE || (aligned && i + plus + 4 <= n), level, scale, &skipped);
-        }
+        if (all || i + plus < n) optim_coded4<KIND, CODES, FORM>(&x[j], raw[j], t, k, rule, i, plus,
+            all ? all : aligned && i + plus + 4 <= n, level, scale);
     }
-    scale[0] = !one ? 0
-             : memopt_i_bits_float(optim_block_largest(x[0].m, x[1].m, WHOLE || i < n, WHOLE || i + 128 < n));
-    scale[1] = !two ? 0
-             : memopt_i_bits_float(optim_block_largest(x[0].v, x[1].v, WHOLE || i < n, WHOLE || i + 128 < n));
+    optim_block_largest(scale, one, two, x, all || i < n, all || i + 128 < n);
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (threadIdx.x % 32 == 0) {
         if (one) s.scale[0][b] = scale[0];
         if (two) s.scale[1][b] = scale[1];
     }
-    scale[0] = optim_inverse<CODES>(scale[0]);
-    scale[1] = optim_inverse<CODES>(scale[1]);
+    optim_inverses(scale);
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
-        const int whole = WHOLE || (aligned && i + plus + 4 <= n);
+        const int whole = all ? all : aligned && i + plus + 4 <= n;
 
-        if (!WHOLE && i + plus >= n) continue;
+        if (!all && i + plus >= n) continue;
         if (one) optim_put8(s.moment[0], optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]), i, plus, n, whole);
         if (two) optim_put8(s.moment[1], optim_encode4<CODES>(level, grid, 1, x[j].v, scale[1]), i, plus, n, whole);
     }
-    return skipped;
 }
 
-template <int KIND, int WIDE> static __global__ void __launch_bounds__(OPTIM_CODED_THREADS,
-                                         CU_RESIDENT(KIND == OPTIM_ANY ? 5 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
+template <int KIND, int FORM> static __global__ void __launch_bounds__(OPTIM_CODED_THREADS,
+    CU_RESIDENT(FORM == OPTIM_MIXED ? 5 : FORM == OPTIM_BF16 ? MEMOPT_I_CUDA_OPTIM_BF16 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
 optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     enum { WARPS = OPTIM_CODED_THREADS / 32 };
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
-    const uint64_t n = t.slice[k].count;
-    unsigned skipped = 0;
-    int round;
-    const memopt_i_update_rule rule = optim_rule<KIND, WIDE>(t, k);
-    uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * OPTIM_ROUNDS) + threadIdx.x / 32;
+    const optim_slice &s = t.slice[k];
+    const uint64_t n = s.count;
+    const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * (WARPS * OPTIM_ROUNDS);
+    const uint64_t blocks = n / 256 + (n % 256 != 0);
+    const uint64_t end = blocks - first < WARPS * OPTIM_ROUNDS ? blocks : first + WARPS * OPTIM_ROUNDS;
+    const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
+    uint64_t b;
     if (optim_stopped(t)) return;
     optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
-    for (round = 0; round < OPTIM_ROUNDS && b * 256 < n; ++round, b += WARPS)
-        skipped += KIND != OPTIM_ANY && t.slice[k].aligned && b * 256 + 256 <= n
-                 ? optim_coded256<KIND, WIDE, 1>(t, k, rule, b, level, grid)
-                 : optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
-    optim_count(t, skipped);
+    for (b = first + threadIdx.x / 32; b < end; b += WARPS) {
+        const int all = !s.aligned || b * 256 + 256 > n ? OPTIM_SOME : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
+
+        if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, all);
+        else if (FORM == OPTIM_BF16 && all == OPTIM_TOGETHER)
+            optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, OPTIM_TOGETHER);
+        else if (FORM != OPTIM_BF16 && all) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, OPTIM_WHOLE);
+        else optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, OPTIM_SOME);
+    }
 }
 
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
@@ -5067,10 +5232,10 @@ PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) optim_scan_kernel(const 
         else optim_get<2>(raw[j], s.gradients, at, 0, s.count, whole);
     }
     CU_UNROLL for (j = 0; j < 2; ++j) {
-        CU_UNROLL for (e = 0; e < 4; ++e) {
-            const float g = optim_gradient_of(t.gradients, raw[j], e); /* 0 where there is none */
-            bad |= !memopt_i_v1_finite(&g, 1, limit);
-        }
+        float g[4];
+
+        optim_gradients4(g, t.gradients, raw[j]); /* 0 where there is none */
+        bad |= !memopt_i_v1_finite(g, 4, limit);
     }
     if (bad && atomicCAS(&t.control->stopped, 0u, (unsigned)OPTIM_STOPPED) == 0) { /* the first tells */
         t.control->tensor = s.tensor;
@@ -5720,22 +5885,25 @@ PRUNED status_t optim_launch(const optim_batch *b, cudaStream_t stream) {
     const unsigned threads = OPTIM_THREADS;
     const unsigned fewer = OPTIM_CODED_THREADS;
     const optim_table &t = b->table;
-    const int wide =
-        t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_I_WEIGHTS_F32 && t.gradients == MEMOPT_TYPE_F32;
+    const int is_adamw = t.kind == MEMOPT_OPTIM_ADAMW;
+    const int f32 = is_adamw && t.weights == MEMOPT_I_WEIGHTS_F32 && t.gradients == MEMOPT_TYPE_F32;
+    const int bf16 = is_adamw && t.weights == MEMOPT_I_WEIGHTS_BF16 && t.gradients == MEMOPT_TYPE_BF16;
 
-    if (wide && b->format == MEMOPT_STATE_F32)
-        return CU_RUN((optim_floats_kernel<OPTIM_ADAM, 1>), b->tiles, threads, 0, stream, t);
+    if (f32 && b->format == MEMOPT_STATE_F32)
+        return CU_RUN((optim_floats_kernel<OPTIM_ADAM, OPTIM_F32>), b->tiles, threads, 0, stream, t);
     if (!memopt_i_is_coded((memopt_state_format)b->format))
-        return CU_RUN((optim_floats_kernel<OPTIM_OTHERS, 0>), b->tiles, threads, 0, stream, t);
+        return CU_RUN((optim_floats_kernel<OPTIM_OTHERS, OPTIM_MIXED>), b->tiles, threads, 0, stream, t);
 #ifndef MEMOPT_CUDA_ONLY_ADAMW
     if (b->format == MEMOPT_STATE_BNB)
         return CU_RUN((optim_coded_kernel<OPTIM_ADAM, OPTIM_BNB>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
     if (t.block != 256)
         return CU_RUN((optim_coded_kernel<OPTIM_OTHERS, OPTIM_8BIT>), b->tiles, OPTIM_CODED / 4, 0, stream, t);
 #endif
-    if (wide) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, 1>), b->tiles, fewer, 0, stream, t);
-    if (t.family == OPTIM_ADAM) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, 0>), b->tiles, fewer, 0, stream, t);
-    return CU_RUN((optim_coded256_kernel<OPTIM_OTHERS, 0>), b->tiles, fewer, 0, stream, t);
+    if (f32) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, OPTIM_F32>), b->tiles, fewer, 0, stream, t);
+    if (bf16) return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, OPTIM_BF16>), b->tiles, fewer, 0, stream, t);
+    if (t.family == OPTIM_ADAM)
+        return CU_RUN((optim_coded256_kernel<OPTIM_ADAM, OPTIM_MIXED>), b->tiles, fewer, 0, stream, t);
+    return CU_RUN((optim_coded256_kernel<OPTIM_OTHERS, OPTIM_MIXED>), b->tiles, fewer, 0, stream, t);
 }
 
 PRUNED status_t optim_flush(const optim_call *c, optim_batch *b) {

@@ -16841,22 +16841,22 @@ static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float 
     for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
 }
 
-/* The definition. */
-MEMOPT_I_HOST_DEVICE static uint8_t memopt_i_state_codec_code(const float *grid, int is_signed, float x,
-                                                              float inverse) {
+/* The definition: in the lowest 8 bits. */
+MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_state_codec_word(const float *grid, int is_signed, float x,
+                                                               float inverse) {
     const uint32_t sign = memopt_i_float_bits(x) >> 31;
     const uint32_t least = 96u << 23; /* the bits of MEMOPT_I_STATE_CODEC_TINY */
     float y = is_signed ? memopt_i_times(fabsf(x), inverse) : fmaf(x, inverse, MEMOPT_I_STATE_CODEC_LIFT);
 
     if (is_signed) y = memopt_i_bits_float(memopt_i_float_bits(y) < least ? least : memopt_i_float_bits(y));
     y = memopt_i_sum(y, grid[(memopt_i_float_bits(y) >> 23) & 31]);
-    return (uint8_t)(is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
+    return is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y);
 }
 
 static void memopt_i_v1_state_codec_encode(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                            float inverse) {
     size_t i;
-    for (i = 0; i < n; ++i) codes[i] = memopt_i_state_codec_code(t->grid, t->is_signed, x[i], inverse);
+    for (i = 0; i < n; ++i) codes[i] = (uint8_t)memopt_i_state_codec_word(t->grid, t->is_signed, x[i], inverse);
 }
 #endif /* ---- from here: once for each width, see `vec` ---- */
 

@@ -4422,8 +4422,9 @@ struct optim_table {
 
 static_assert(sizeof(optim_table) <= 4000, "the argument of a kernel");
 
-/* Four elements as they are in memory: floats, or two words of 16 bits each. */
-struct optim_raw { uint32_t w[4], extra[2], g[4], m[4], v[4]; };
+/* Four elements as they are in memory: floats, or two words of 16 bits each. noise: of
+   weights that are rounded by their places. */
+struct optim_raw { uint32_t w[4], extra[2], g[4], m[4], v[4], noise[2]; };
 struct optim_four { float m[4], v[4]; };
 
 CU_DEVICE int optim_stopped(const optim_table &t) { return t.stops && t.control->stopped; }
@@ -4505,42 +4506,65 @@ CU_DEVICE void optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus, uin
 
 CU_DEVICE uint16_t optim_half(const uint32_t *raw, int e) { return (uint16_t)(raw[e / 2] >> 16 * (e % 2)); }
 
-/* The bits that round four elements, 16 each. 16 places on are the other halves of the same words (memopt_i_noise32()):
-   these are the lane's that is four further, where all are there, and so each makes two words for both. */
-CU_DEVICE void optim_noise4(uint32_t *bits, const memopt_noise &noise, uint64_t place, int whole) {
-    if (whole == OPTIM_TOGETHER) {
-        const int upper = (threadIdx.x & 4) != 0; /* place & 16 */
-        const uint64_t at = place | 16 | (threadIdx.x & 4) / 2;
-        const uint32_t a = memopt_i_noise32(noise, at);
-        const uint32_t b = memopt_i_noise32(noise, at | 1);
-        const uint32_t low = (a & 0xffff) | b << 16;
-        const uint32_t high = a >> 16 | (b & 0xffff0000);
-        const uint32_t given = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, upper ? low : high, 4);
-
-        bits[0] = upper ? given : low;
-        bits[1] = upper ? high : given;
-        return;
-    }
-    CU_UNROLL for (unsigned e = 0; e < 4; e += 2) bits[e / 2] =
-        memopt_i_noise16(noise, place + e) | memopt_i_noise16(noise, place + e + 1) << 16;
+/* The lower halves of both, or the lower bytes of their lower halves, next to each other; and the upper halves. */
+CU_DEVICE uint32_t optim_lower(uint32_t a, uint32_t b, int bits) {
+#if defined(__CUDA_ARCH__)
+    return __byte_perm(a, b, bits == 8 ? 0x7740 : 0x5410);
+#else
+    return bits == 8 ? (a & 255) | (b & 255) << 8 : (a & 0xffff) | b << 16;
+#endif
 }
 
-/* Four floats as bfloat16, rounded by their places with one of the slice's noises. */
-CU_DEVICE void optim_put_noisy(void *p, const float *x, const optim_table &t, int k, int which, uint64_t i,
-                               unsigned plus, int whole) {
-    const optim_slice &s = t.slice[k];
-    uint32_t bits[2], c[4];
+CU_DEVICE uint32_t optim_upper(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+    return __byte_perm(a, b, 0x7632);
+#else
+    return a >> 16 | (b & 0xffff0000);
+#endif
+}
+
+/* The bits that round four elements, 16 each. */
+CU_DEVICE void optim_noise4(uint32_t *bits, const memopt_noise &noise, uint64_t place) {
+    CU_UNROLL for (unsigned e = 0; e < 4; e += 2) bits[e / 2] =
+        optim_lower(memopt_i_noise16(noise, place + e), memopt_i_noise16(noise, place + e + 1), 16);
+}
+
+/* Of two vectors of a lane, APART elements from each other, where all lanes of the warp have both, and the first lane
+   begins at a multiple of 32. 16 places on are the other halves of the same words, see memopt_i_noise32(): these are
+   the lane's that is four further. So one of them makes the words of the first vector, the other those of the second. */
+template <unsigned APART>
+CU_DEVICE void optim_noise8(uint32_t (*bits)[2], const memopt_noise &noise, uint64_t place) {
+    const int second = (threadIdx.x & 4) != 0; /* as place & 16 */
+    const uint64_t at = (place | 16) + (threadIdx.x & 4) * (APART / 4);
+    uint32_t word[4];
+    int k;
+
+    CU_UNROLL for (k = 0; k < 4; ++k) word[k] = memopt_i_noise32(noise, at | (unsigned)k);
+    CU_UNROLL for (k = 0; k < 2; ++k) {
+        const uint32_t low = optim_lower(word[2 * k], word[2 * k + 1], 16);
+        const uint32_t high = optim_upper(word[2 * k], word[2 * k + 1]);
+        const uint32_t given = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, second ? low : high, 4);
+
+        bits[0][k] = second ? given : low;
+        bits[1][k] = second ? high : given;
+    }
+}
+
+/* Four floats as bfloat16, rounded by such bits. */
+CU_DEVICE void optim_put_noisy(void *p, const float *x, const uint32_t *bits, uint64_t i, unsigned plus, uint64_t n,
+                               int whole) {
+    const float large = 0x1p127f;
+    uint32_t c[4], raw[2];
     int e;
 
-    optim_noise4(bits, optim_noise_of(t, k, which), s.place + i + plus, whole);
     CU_UNROLL for (e = 0; e < 4; ++e)
         c[e] = memopt_i_float_bits(x[e]) + (e % 2 ? bits[e / 2] >> 16 : bits[e / 2] & 0xffff);
-    if (not_finite(x[0] * 2.0f, x[1] * 2.0f, x[2] * 2.0f, x[3] * 2.0f)) /* 2^127 and up */
+    if (!((fabsf(x[0]) < large) & (fabsf(x[1]) < large) & (fabsf(x[2]) < large) & (fabsf(x[3]) < large)))
         CU_UNROLL for (e = 0; e < 4; ++e)
             c[e] = memopt_i_bf16_code(memopt_i_float_bits(x[e]), 1, bits[e / 2] << (e % 2 ? 0 : 16)) << 16;
-    bits[0] = c[0] >> 16 | (c[1] & 0xffff0000);
-    bits[1] = c[2] >> 16 | (c[3] & 0xffff0000);
-    optim_put<2>(p, bits, i, plus, s.count, whole);
+    raw[0] = optim_upper(c[0], c[1]);
+    raw[1] = optim_upper(c[2], c[3]);
+    optim_put<2>(p, raw, i, plus, n, whole);
 }
 
 /* ---- what a kind has, where the compiler knows it ---- */
@@ -4611,8 +4635,22 @@ CU_DEVICE void optim_gradients4(float *x, uint32_t format, const uint32_t *g) {
     else CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_i_bits_float(g[e]);
 }
 
-CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format, const float *w, uint64_t i,
-                                   unsigned plus, int whole) {
+/* What rounds both vectors of a lane, made while they are on their way. first: the place of the first one. */
+template <unsigned APART>
+CU_DEVICE void optim_noises(optim_raw *raw, const memopt_noise &noise, uint64_t first, int all) {
+    uint32_t bits[2][2];
+    int j;
+
+    if (all == OPTIM_TOGETHER) optim_noise8<APART>(bits, noise, first);
+    else CU_UNROLL for (j = 0; j < 2; ++j) optim_noise4(bits[j], noise, first + APART * (unsigned)j);
+    CU_UNROLL for (j = 0; j < 2; ++j) {
+        raw[j].noise[0] = bits[j][0];
+        raw[j].noise[1] = bits[j][1];
+    }
+}
+
+CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format, const float *w,
+                                   const uint32_t *bits, uint64_t i, unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
     uint32_t code[4];
     int e;
@@ -4627,7 +4665,7 @@ CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format,
         return;
     }
     if (format == MEMOPT_I_WEIGHTS_BF16) {
-        optim_put_noisy(s.weights, w, t, k, MEMOPT_I_NOISE_WEIGHTS, i, plus, whole);
+        optim_put_noisy(s.weights, w, bits, i, plus, s.count, whole);
         return;
     }
     CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
@@ -4739,14 +4777,13 @@ CU_DEVICE float optim_most4(const float *x) {
     return fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])));
 }
 
-/* memopt_i_v1_moments() and _update() of four elements side by side. Returns 0, and has done nothing, unless all are
-   fine, as the caller says, and no number is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50, and its divisor within 2^-60 and
-   2^60. A NaN may pass: it comes out as one. */
-CU_DEVICE int optim_adam4(const memopt_i_update_rule &r, optim_element *one, int fine) {
+/* memopt_i_v1_moments() and _update() of four elements side by side, in two halves. The first returns 0 where a number
+   is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50, and its divisor within 2^-60
+   and 2^60. A NaN may pass: it comes out as one. m, v: v is not its root yet. */
+CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
     const float most = (r.ic2 >= 0x1p-9f) & (r.ic2 <= 0x1p9f) & (r.eps >= 0) & (r.eps <= 1) ? 0x1p60f : 0;
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
-    float m[4], v[4];
     int e;
 
     CU_UNROLL for (e = 0; e < 4; ++e) {
@@ -4761,9 +4798,13 @@ CU_DEVICE int optim_adam4(const memopt_i_update_rule &r, optim_element *one, int
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    /* one branch: no && */
-    if (!(fine & (optim_least4(m) >= 0x1p-60f) & (optim_most4(m) <= most) & (optim_least4(v) >= 0x1p-100f)
-          & (optim_most4(v) <= 0x1p100f))) return 0;
+    return (optim_least4(m) >= 0x1p-60f) & (optim_most4(m) <= most) & (optim_least4(v) >= 0x1p-100f)
+        & (optim_most4(v) <= 0x1p100f); /* no && : one branch */
+}
+
+CU_DEVICE void optim_adam_update(const memopt_i_update_rule &r, optim_element *one, const float *m, const float *v) {
+    int e;
+
     CU_UNROLL for (e = 0; e < 4; ++e) {
         const float root = optim_root(v[e]);
         const float u = optim_quotient(m[e], fmaf(root, r.ic2, r.eps));
@@ -4773,7 +4814,6 @@ CU_DEVICE int optim_adam4(const memopt_i_update_rule &r, optim_element *one, int
         one[e].w = r.decay_after ? memopt_i_times(fmaf(-r.step, u, one[e].w), r.decay)
                  : fmaf(-r.step, u, memopt_i_times(one[e].w, r.decay));
     }
-    return 1;
 }
 
 template <int KIND> CU_DEVICE void optim_four_of(const memopt_i_update_rule &rule, optim_element *one) {
@@ -4815,9 +4855,9 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     const int factored = kind == OPTIM_ADAFACTOR && s.columns;
     const unsigned left = whole || s.count - i - plus >= 4 ? 4 : (unsigned)(s.count - i - plus);
     optim_element one[4];
-    float w[4], g[4];
+    float w[4], g[4], m[4], v[4];
     unsigned skipped = 0;
-    int fine, e;
+    int fine, quick, e;
 
     optim_weights4(w, format, raw);
     optim_gradients4(g, optim_gradients<FORM>(t), raw.g);
@@ -4850,8 +4890,9 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     }
     fine = memopt_i_v1_finite(g, 4, rule.limit);
     if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
-    if (kind == OPTIM_ADAM && optim_adam4(rule, one, fine)) { /* almost always: there is no branch between them */
-    } else if (KIND != OPTIM_ANY) {
+    quick = kind == OPTIM_ADAM ? optim_adam_moments(rule, one, m, v) & fine : 0;
+    if (quick) optim_adam_update(rule, one, m, v); /* almost always: there is no branch between the four */
+    else if (KIND != OPTIM_ANY) {
         CU_UNROLL for (e = 0; e < 4; ++e) {
             if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
             else {
@@ -4882,7 +4923,7 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
             x->m[e] = x->v[e] = 0;
         }
     }
-    optim_store_weights(t, k, format, w, i, plus, whole);
+    optim_store_weights(t, k, format, w, raw.noise, i, plus, whole);
     if (kind == OPTIM_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
 }
 
@@ -4898,10 +4939,14 @@ CU_DEVICE void optim_moments4(float *x, int there, int bf16, const uint32_t *raw
 CU_DEVICE void optim_store_moments(const optim_table &t, int k, int moment, int bf16, const float *x, uint64_t i,
                                    unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
+    uint32_t bits[2];
 
-    if (!bf16) optim_put32(s.moment[moment], x, i, plus, s.count, whole);
-    else optim_put_noisy(s.moment[moment], x, t, k, moment ? MEMOPT_I_NOISE_SECOND : MEMOPT_I_NOISE_FIRST, i, plus,
-                         whole);
+    if (!bf16) {
+        optim_put32(s.moment[moment], x, i, plus, s.count, whole);
+        return;
+    }
+    optim_noise4(bits, optim_noise_of(t, k, moment ? MEMOPT_I_NOISE_SECOND : MEMOPT_I_NOISE_FIRST), s.place + i + plus);
+    optim_put_noisy(s.moment[moment], x, bits, i, plus, s.count, whole);
 }
 
 template <int KIND, int FORM>
@@ -4935,6 +4980,8 @@ CU_DEVICE void optim_floats_tile(const optim_table &t, int k, const memopt_i_upd
         if (all || i + plus < n)
             optim_load<KIND, OPTIM_FLOATS, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
+    if (optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
+        optim_noises<4 * OPTIM_THREADS>(raw, optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), t.slice[k].place + i, all);
     CU_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * OPTIM_THREADS * (unsigned)j;
         if (all || i + plus < n) optim_floats4<KIND, FORM>(raw[j], t, k, rule, i, plus,
@@ -4988,14 +5035,14 @@ CU_DEVICE uint32_t optim_bnb_code(const float *level, int moment, float y) {
 
 template <int CODES>
 CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid, int moment, const float *x, float inverse) {
-    uint32_t four = 0;
+    uint32_t code[4];
     int e;
 
     CU_UNROLL for (e = 0; e < 4; ++e) {
-        if (CODES == OPTIM_BNB) four |= optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
-        else four |= (uint32_t)memopt_i_state_codec_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
+        if (CODES == OPTIM_BNB) code[e] = optim_bnb_code(level, moment, memopt_i_times(x[e], inverse));
+        else code[e] = memopt_i_state_codec_word(grid + 32 * moment, !moment, x[e], inverse);
     }
-    return four;
+    return optim_lower(optim_lower(code[0], code[1], 8), optim_lower(code[2], code[3], 8), 16);
 }
 
 /* What a block is divided by. Where the largest of what is finite is zero any number does for it, and 0 would make a NaN
@@ -5106,6 +5153,8 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 
     if (optim_stopped(t)) return;
     if (i < count) optim_load<KIND, CODES, OPTIM_MIXED>(&raw, t, k, first, i, whole);
+    if (t.weights == MEMOPT_I_WEIGHTS_BF16) optim_noise4(raw.noise,
+        optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + first + i);
     optim_tables<CODES>(t.codes, level, grid);
     if (threadIdx.x < 2 * half) maximum[threadIdx.x] = 0;
     __syncthreads();
@@ -5141,7 +5190,7 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 /* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. all: as above. */
 template <int KIND, int FORM>
 CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t b,
-                                  const float *level, const float *grid, int all) {
+                                  const float *level, const float *grid, const memopt_noise &noise, int all) {
     enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
@@ -5160,6 +5209,8 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
         if (all || i + plus < n)
             optim_load<KIND, CODES, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
+    if (optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
+        optim_noises<128>(raw, FORM ? noise : optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + i, all);
     scale[0] = one ? s.scale[0][b] : 1;
     scale[1] = two ? s.scale[1][b] : 1;
     CU_UNROLL for (j = 0; j < 2; ++j) {
@@ -5197,6 +5248,7 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     const uint64_t blocks = n / 256 + (n % 256 != 0);
     const uint64_t end = blocks - first < WARPS * OPTIM_ROUNDS ? blocks : first + WARPS * OPTIM_ROUNDS;
     const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
+    const memopt_noise noise = optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS);
     uint64_t b;
     if (optim_stopped(t)) return;
     optim_tables<OPTIM_8BIT>(t.codes, level, grid);
@@ -5204,11 +5256,11 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     for (b = first + threadIdx.x / 32; b < end; b += WARPS) {
         const int all = !s.aligned || b * 256 + 256 > n ? OPTIM_SOME : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
 
-        if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, all);
+        if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, all);
         else if (FORM == OPTIM_BF16 && all == OPTIM_TOGETHER)
-            optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, OPTIM_TOGETHER);
-        else if (FORM != OPTIM_BF16 && all) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, OPTIM_WHOLE);
-        else optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, OPTIM_SOME);
+            optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_TOGETHER);
+        else if (FORM != OPTIM_BF16 && all) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_WHOLE);
+        else optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_SOME);
     }
 }
 

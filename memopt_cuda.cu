@@ -4324,18 +4324,21 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
               6  Thread blocks of 128 where a warp works alone: 80 registers allow 6 of them, 768 threads, where 256
                  allow 3 as well, but end together and load their tables together. 60 KiB are under way on each
                  processor; 40 would do at a latency of a microsecond.
-              7  An 8-bit step is bound by instructions, so they were counted (PTX without moves, and 10 more for each
-                 root and quotient): 104 an element; an H200 can issue 130 in the time of 0.85 of its copy rate. Four
-                 gradients are looked at together, not one by one; a tile that is whole is compiled by itself; levels
-                 are floats at a byte offset, two instructions and a lookup; the largest is found by float maxima,
-                 exactly only where one is infinite; the octaves' table is 32 words in 32 banks. 84 an element.
-   Formats    Those of weights and gradients, and the kind, are a branch that all threads take alike; only AdamW over
-              floats, and AdamW in 8 bits, are compiled by themselves. 7 kernels instead of 350. Where all kinds are in
-              one, each is in it once, with the look at single elements: that halves what ptxas takes for the file's
-              slowest kernels, and costs a branch an element.
-   Bits       The formulas are the kernels of memopt.h on one element. A gradient that is not finite leaves its own
-              element alone, as on the CPU, where the group is then done again one by one. Which NaN a weight that is
-              one becomes is the processor's choice.
+              7  An 8-bit step is bound by instructions, so they were counted: 104 an element; an H200 can issue 130 in
+                 the time of 0.85 of its copy rate, at 100 %; really 60 to 85 %, so that bfloat16 weights, 10 bytes,
+                 ran at 0.38 of a copy. Four gradients are looked at together, not one by one; levels are floats at a
+                 byte offset, two instructions and a lookup; the largest is found by float maxima, exactly only where
+                 one is infinite; the octaves' table is 32 words in 32 banks. 87 an element.
+              8  Four elements side by side: a root and a quotient are 4 and 5 instructions where the numbers are in the
+                 middle of the range, and are looked at for four together; what nvcc makes looks at each, and jumps
+                 twice an element. A block's largest is one instruction of the warp, two lanes share the words of noise,
+                 and bytes are put together by permutation. 68 an element, 86 with bfloat16, 32 warps instead of 24.
+   Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
+              only AdamW over floats, and AdamW in 8 bits over floats or bfloat16, are compiled by themselves. 8 kernels
+              instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not be.
+   Bits       The formulas are the kernels of memopt.h on one element, AdamW's once more for four. A gradient that is
+              not finite leaves its own element alone, as on the CPU, where the group is then done again one by one.
+              Which NaN a weight that is one becomes is the processor's choice.
    Invariant  A thread writes what it has read, and nothing else: a slice may end anywhere, and its last vector, or all
               of them where an array is not aligned to its vectors, go element by element.
    Trap       A pointer into the table, which is the kernel's argument, makes nvcc copy all of it into local memory,
@@ -4343,10 +4346,11 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; with 6 it would spill there */
+#  define MEMOPT_I_CUDA_OPTIM_BF16     6 /* where weights and gradients are bfloat16, which are half as many words */
 #else
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
+#  define MEMOPT_I_CUDA_OPTIM_BF16     8
 #endif
-#define MEMOPT_I_CUDA_OPTIM_BF16 (MEMOPT_I_CUDA_OPTIM_RESIDENT + 1)
 
 /* families of kinds; ANY: a kernel that asks the table */
 enum { OPTIM_ANY = -1, OPTIM_ADAM, OPTIM_LAMB, OPTIM_SGD, OPTIM_LION,
@@ -4531,7 +4535,7 @@ CU_DEVICE void optim_noise4(uint32_t *bits, const memopt_noise &noise, uint64_t 
 
 /* Of two vectors of a lane, APART elements from each other, where all lanes of the warp have both, and the first lane
    begins at a multiple of 32. 16 places on are the other halves of the same words, see memopt_i_noise32(): these are
-   the lane's that is four further. So one of them makes the words of the first vector, the other those of the second. */
+   those of the lane four further. So one of them makes the words of the first vector, the other those of the second. */
 template <unsigned APART>
 CU_DEVICE void optim_noise8(uint32_t (*bits)[2], const memopt_noise &noise, uint64_t place) {
     const int second = (threadIdx.x & 4) != 0; /* as place & 16 */
@@ -4843,8 +4847,8 @@ CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
     if (skipped) atomicAdd(&t.control->skipped, (unsigned long long)skipped); /* whole numbers: no order */
 }
 
-/* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. All are stepped,
-   without a branch between them; where one may not be, which is looked for in all four together, it is then put back. */
+/* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
+   at together: almost always all may be stepped, and then there is no branch between them. */
 template <int KIND, int FORM>
 CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
                            const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *scale,
@@ -5236,7 +5240,7 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
 }
 
 template <int KIND, int FORM> static __global__ void __launch_bounds__(OPTIM_CODED_THREADS,
-    CU_RESIDENT(FORM == OPTIM_MIXED ? 5 : FORM == OPTIM_BF16 ? MEMOPT_I_CUDA_OPTIM_BF16 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
+    CU_RESIDENT(FORM == OPTIM_F32 ? MEMOPT_I_CUDA_OPTIM_RESIDENT : FORM ? MEMOPT_I_CUDA_OPTIM_BF16 : 5, 4))
 optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);

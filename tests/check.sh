@@ -825,10 +825,11 @@ cuda_part() { # the static form compiles the kernels of what a file calls, and n
     "$NVCC" -std=c++17 -arch=compute_90 -I. -Itests -Itests/simulator -ptx tests/test_cuda_part.cu -o "$work/part.ptx" || fail "does not compile"
     found=$(sed -n 's/.*entry _ZN[0-9]*memopt_i_cuda[0-9]*\([a-z0-9_]*_kernel\)I\(\(Li[0-9]*E\)*\)E.*/\1<\2>/p' "$work/part.ptx" | sort | tr '\n' ' ')
     want="optim_begin_kernel<Li0E> optim_by_kernel<Li0E> optim_coded256_kernel<Li0ELi0E> \
-optim_coded256_kernel<Li0ELi1E> optim_floats_kernel<Li0ELi0E> optim_floats_kernel<Li0ELi1E> \
+optim_coded256_kernel<Li0ELi1E> optim_coded256_kernel<Li0ELi2E> optim_floats_kernel<Li0ELi0E> \
+optim_floats_kernel<Li0ELi1E> \
 optim_scan_kernel<Li0E> optim_state_kernel<Li0E> "
     [ "$found" = "$want" ] || fail "8-bit AdamW alone: $found"
-    [ "$(grep -c '\.entry' "$work/part.ptx")" -eq 8 ] || fail "8-bit AdamW alone has kernels of other names"
+    [ "$(grep -c '\.entry' "$work/part.ptx")" -eq 9 ] || fail "8-bit AdamW alone has kernels of other names"
 }
 cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation: no kernel of ours gives them a chance to
     need_nvcc

@@ -4554,10 +4554,12 @@ CU_DEVICE void optim_noise8(uint32_t (*bits)[2], const memopt_noise &noise, uint
     }
 }
 
+CU_DEVICE float optim_power(int e) { return memopt_i_bits_float((uint32_t)(127 + e) << 23); } /* of 2 */
+
 /* Four floats as bfloat16, rounded by such bits. */
 CU_DEVICE void optim_put_noisy(void *p, const float *x, const uint32_t *bits, uint64_t i, unsigned plus, uint64_t n,
                                int whole) {
-    const float large = 0x1p127f;
+    const float large = optim_power(127); /* what is above is rounded to nearest, or infinite, or NaN */
     uint32_t c[4], raw[2];
     int e;
 
@@ -4785,7 +4787,8 @@ CU_DEVICE float optim_most4(const float *x) {
    is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50, and its divisor within 2^-60
    and 2^60. A NaN may pass: it comes out as one. m, v: v is not its root yet. */
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
-    const float most = (r.ic2 >= 0x1p-9f) & (r.ic2 <= 0x1p9f) & (r.eps >= 0) & (r.eps <= 1) ? 0x1p60f : 0;
+    const int known = (r.ic2 >= optim_power(-9)) & (r.ic2 <= optim_power(9)) & (r.eps >= 0) & (r.eps <= 1);
+    const float most = known ? optim_power(60) : 0;
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
     int e;
@@ -4802,8 +4805,8 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    return (optim_least4(m) >= 0x1p-60f) & (optim_most4(m) <= most) & (optim_least4(v) >= 0x1p-100f)
-        & (optim_most4(v) <= 0x1p100f); /* no && : one branch */
+    return (optim_least4(m) >= optim_power(-60)) & (optim_most4(m) <= most) & (optim_least4(v) >= optim_power(-100))
+        & (optim_most4(v) <= optim_power(100)); /* no && : one branch */
 }
 
 CU_DEVICE void optim_adam_update(const memopt_i_update_rule &r, optim_element *one, const float *m, const float *v) {
@@ -5057,7 +5060,7 @@ template <int CODES> CU_DEVICE float optim_inverse(float largest) {
 
 /* The same of both moments of a block. */
 CU_DEVICE void optim_inverses(float *largest) {
-    if ((fminf(largest[0], largest[1]) >= 0x1p-60f) & (fmaxf(largest[0], largest[1]) <= 0x1p60f)) {
+    if ((fminf(largest[0], largest[1]) >= optim_power(-60)) & (fmaxf(largest[0], largest[1]) <= optim_power(60))) {
         largest[0] = optim_quotient(1, largest[0]);
         largest[1] = optim_quotient(1, largest[1]);
         return;

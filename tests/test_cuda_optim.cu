@@ -395,6 +395,38 @@ static void cuda_optim_wild(void) {
         test_device_free(0);
     }
 }
+/* AdamW by itself, where roots and quotients of four elements are made together: gradients of every power of 2, one of
+   them alone among ordinary ones or all of a block; weights near the largest bfloat16, which are rounded to nearest. */
+static void cuda_optim_far(void) {
+    static const uint32_t wild[4] = { 0x7f7f, 0xff7f, 0x7f08, 0xfe91 }; int i, t; size_t k;
+    for (i = 0; i < 6; ++i) {
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, i % 3 ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32, 0);
+        cuda_optim_pair *p; memopt_optim_group g[2]; const size_t bytes = i % 3 == 2 ? 2 : 4;
+        s.count[0] = 256 * 300;
+        if (bytes == 2) { s.weights = MEMOPT_I_WEIGHTS_BF16; s.gradients = MEMOPT_TYPE_BF16; }
+        p = cuda_optim_open(&s);
+        for (k = 0; k < s.count[0]; k += 37)
+            cuda_optim_put_code(p->cpu.tensor[0].weights, k, bytes, bytes == 2 ? wild[k % 4] : wild[k % 4] << 16);
+        test_put(p->gpu.tensor[0].weights, p->cpu.tensor[0].weights, s.count[0] * bytes);
+        cuda_optim_groups(g, s.kind, 0);
+        for (t = 1; t <= 3; ++t) {
+            const memopt_optim_run run = cuda_optim_run(g, (uint64_t)t);
+            unsigned char *x = (unsigned char *)(uintptr_t)p->cpu.tensor[0].gradients;
+            cuda_optim_feed(p, (uint64_t)(t + i), 0);
+            for (k = 0; k < s.count[0]; ++k) { /* exponents of all kinds; of one in 13, or of whole blocks */
+                if (i < 3 ? k % 13 : k / 256 % 2) continue;
+                cuda_optim_put_code(x, k, bytes, (uint32_t)((i < 3 ? k / 13 : k / 256) % 250) << (bytes == 2 ? 7 : 23)
+                                                 | (cuda_optim_bits((uint64_t)t, 7, k) & (bytes == 2 ? 0x807f : 0x807fffff)));
+            }
+            test_put((void *)(uintptr_t)p->gpu.tensor[0].gradients, x, s.count[0] * bytes);
+            CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+            CHECK_AT(cuda_optim_begin(p, &run, t == 2, 1) == 0, i);
+            cuda_optim_same(p, (uint64_t)(i * 10 + t));
+        }
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
 /* In slices of any order; parts of a tensor, whose sums are added up as ranks do it: the bits of the whole. */
 static void cuda_optim_slices(cuda_optim_pair *p, const memopt_optim_run *run, size_t tensor, int what) {
     const size_t slice_alignment = memopt_optim_slice_alignment(p->gpu.optim, tensor),
@@ -1272,6 +1304,7 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_measured);
     RUN(cuda_optim_matrices);
     RUN(cuda_optim_wild);
+    RUN(cuda_optim_far);
     RUN(cuda_optim_cut);
     RUN(cuda_optim_parts);
     RUN(cuda_optim_fused);

@@ -6905,7 +6905,7 @@ PUBLIC status_t api::memopt_cuda_optim_result(memopt_optim *optim, const void *d
               few bytes at a time and leave the memory idle; more threads than that have nothing to add.
    Idea       A block has a piece. All of its threads load, 64 bytes each at once, multiply, store, and put what was
               stored into shared memory, 8 KiB; then half a warp adds these 8 KiB up, a row of 16 elements after
-              another, while the next 8 KiB are on their way from memory into the registers of all. 12 such blocks on a
+              another, while the next 8 KiB are on their way from memory into the registers of all. 10 such blocks on a
               multiprocessor hide each other's chains.
    Not finite is looked for as bits, by all threads, on the way; a block that met one goes over its piece again, to
               count, as the CPU does. A sum that has any is replaced by infinity in the end, so what was added up does

@@ -58,8 +58,8 @@ def torch_run(mode):
         model = shard(torch, model)
     run = torch.compile(model) if 'compiled' in mode else model
     optim = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
-    with torch.autocast(DEVICE, torch.bfloat16) if 'autocast' in mode else contextlib.nullcontext():
-        seconds, _, losses = train(run, optim, batches(torch), torch.cuda.synchronize if on_card else lambda: None)
+    cast = (lambda: torch.autocast(DEVICE, torch.bfloat16)) if 'autocast' in mode else contextlib.nullcontext
+    seconds, _, losses = train(run, optim, batches(torch), torch.cuda.synchronize if on_card else lambda: None, cast)
     print(json.dumps([STEPS * BATCH * CONTEXT / seconds, torch.cuda.max_memory_reserved() if on_card else 0, losses[1:]]))
     if 'fsdp' in mode:
         torch.distributed.destroy_process_group()

@@ -1,5 +1,6 @@
 """torch_gpt.py - GPT-2 in torch, as train_gpt has it: learned positions, tied head, GELU by tanh. Its weights are random: torch's
 seed comes before."""
+import contextlib
 import time
 
 import torch.nn.functional as F
@@ -41,14 +42,16 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.reshape(-1))
 
 
-def train(model, optim, batches, wait=lambda: None):
-    """A step for each batch, of which the first is not timed. Returns seconds and CPU seconds of the others, and their losses."""
+def train(model, optim, batches, wait=lambda: None, cast=contextlib.nullcontext):
+    """A step for each batch, of which the first is not timed. Returns seconds and CPU seconds of the others, and their losses.
+    cast: what a forward runs in; entered anew in each step, because autocast keeps the weights it has cast until it is left."""
     losses = []
     for step, (ids, targets) in enumerate(batches):
         if step == 1:
             wait()
             begin, cpu = time.perf_counter(), time.process_time()
-        loss = model(ids, targets)
+        with cast():
+            loss = model(ids, targets)
         loss.backward()
         optim.step()
         optim.zero_grad(set_to_none=True)

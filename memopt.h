@@ -33901,7 +33901,7 @@ static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room 
     const int is_array = s->to >= MEMOPT_I_FUSED_ARRAY;
     const unsigned k = is_array ? s->to - MEMOPT_I_FUSED_ARRAY : 0;
     const int narrows = is_array && !t->paired && t->arrays[k].type != MEMOPT_TYPE_F32;
-    float *slot = memopt_i_fused_slot_at(m, is_array ? MEMOPT_I_FUSED_SLOTS : s->to);
+    float *slot = memopt_i_fused_slot_at(m, is_array ? (unsigned)MEMOPT_I_FUSED_SLOTS : s->to);
     memopt_i_work w;
     int i;
 

@@ -16585,7 +16585,8 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_fp8_scale_of(float amax, memopt_fp8_f
 
 MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_fp8_code(float x, float inverse, memopt_fp8_format format) {
     const int finite = memopt_i_finite(x); /* too large becomes the largest, infinity does not */
-    const uint32_t u = memopt_i_float_bits(finite ? memopt_i_times(x, inverse) : x); /* a device's product makes its own NaN */
+    const float y = finite ? memopt_i_times(x, inverse) : x; /* a device's product makes a NaN of its own */
+    const uint32_t u = memopt_i_float_bits(y);
 
     return format == MEMOPT_FP8_E4M3 ? memopt_i_e4m3_code(u, finite, 0, 0) : memopt_i_e5m2_code(u, finite, 0, 0);
 }

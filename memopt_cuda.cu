@@ -1038,7 +1038,7 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
     const uint8_t  *d_left, *d_right;       /* rows x depth, columns x depth; aligned to 16 */
     size_t          left_stride, right_stride; /* multiples of 16 */
     memopt_cuda_fp8 left_type, right_type;  /* not both e5m2 */
-    const float    *d_left_scale, *d_right_scale; /* a float each, aligned to 16: what a code of 1 stands for. NULL = 1 */
+    const float    *d_left_scale, *d_right_scale; /* a float each, aligned to 16: what 1 stands for. NULL = 1 */
     const void     *d_bias;                 /* NULL, or `columns` bf16 with a bf16 or float result, fp16 with fp16 */
     int             accumulate;             /* 1: added onto what is in result; then without bias */
     void           *d_result;               /* aligned to 16 */
@@ -5052,8 +5052,8 @@ CU_DEVICE uint32_t optim_encode4(const float *level, const float *grid, int mome
     return optim_lower(optim_lower(code[0], code[1], 8), optim_lower(code[2], code[3], 8), 16);
 }
 
-/* What a block is divided by. Where the largest of what is finite is zero any number does for it, and 0 would make a NaN
-   of an infinity: its code would be the processor's affair. */
+/* What a block is multiplied by. Where the largest of what is finite is zero any number does for it, and 0 would make a
+   NaN of an infinity: its code would be the processor's affair. */
 template <int CODES> CU_DEVICE float optim_inverse(float largest) {
     return CODES == OPTIM_8BIT && largest == 0 ? 1.0f : memopt_i_inverse(largest);
 }

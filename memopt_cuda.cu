@@ -8522,7 +8522,7 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
     enum { N = softmax_pack<T>::N };
     const size_t step = (size_t)CROSS_ENTROPY_LOADS * blockDim.x;
     const size_t whole = r.body / step * step;
-    const size_t piece = (target - r.head) / N;
+    const size_t of_target = (target - r.head) / N;
     float x[1];
 
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
@@ -8533,7 +8533,7 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
     }
     if (whole + threadIdx.x < r.body) cross_entropy_give<false>(r, kept, some, whole + threadIdx.x, f);
     for (size_t at = whole; at; at -= step) cross_entropy_give<true>(r, kept, some, at - step + threadIdx.x, f);
-    if (target >= r.head && piece < r.body && (piece & (blockDim.x - 1)) == threadIdx.x)
+    if (target >= r.head && of_target < r.body && (of_target & (blockDim.x - 1)) == threadIdx.x)
         store_one(r.x + target, f.at_target); /* over what this thread has just written */
 }
 

@@ -193,6 +193,10 @@ static void bench_scale(bench_card *b) {
     list.scratch = bench_device(bytes); list.scratch_bytes = bytes;
     bench_kernel(b, "gradients_measure", n, 4.0 * (double)n, [&] {
         return memopt_cuda_gradients_measure(&list, d_total, NULL, b->stream); });
+    g.type = MEMOPT_TYPE_BF16;
+    bench_kernel(b, "gradients_measure_bf16", n, 2.0 * (double)n, [&] {
+        return memopt_cuda_gradients_measure(&list, d_total, NULL, b->stream); });
+    g.type = MEMOPT_TYPE_F32;
     bench_kernel(b, "gradients_scale", n, 8.0 * (double)n, [&] {
         return memopt_cuda_gradients_scale(&list, 0.999999, d_total, NULL, b->stream); });
     bench_free(g.values); bench_free(list.scratch); bench_free(d_total);

@@ -4314,7 +4314,7 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
               1  A launch for each tensor, an element a thread, formats decoded by kernels of their own: 56 bytes an
                  element for 8-bit states, whose moments go through memory as floats, and three launches a tensor.
               2  Decode, step and encode in one kernel; moments stay in registers between step and encode: 16 bytes.
-              3  A table of 28 slices is the kernel's argument; a block finds its own by 5 comparisons. 1/28 of the
+              3  A table of 24 slices is the kernel's argument; a block finds its own by 5 comparisons. 1/28 of the
                  launches, and nothing is uploaded.
               4  Four elements an access, all loads of a thread before its first result: 128 bytes a thread under way
                  with floats, 80 in 8 bits, against 4; a fifth of the memory instructions.
@@ -4334,7 +4334,7 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
                  twice an element. A block's largest is one instruction of the warp, two lanes share the words of noise,
                  and bytes are put together by permutation. 68 an element, 86 with bfloat16, 32 warps instead of 24:
                  on an H200 0.72 of a copy's rate, as before, and 0.62.
-              9  A warp asks the second-level cache for its next block before it steps this one: 0.83 and 0.69.
+              9  A warp asks the second-level cache for its next block before it steps this one, 2 more: 0.83 and 0.69.
    Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
               only AdamW over floats, and AdamW in 8 bits over floats or bfloat16, are compiled by themselves. 8 kernels
               instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not be.
@@ -4375,7 +4375,7 @@ enum { OPTIM_FLOATS, OPTIM_8BIT, OPTIM_BNB };
 
 enum { OPTIM_THREADS = 256, OPTIM_TILE = 2048, /* elements, where no moment is coded */
        OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
-       OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 7 such blocks fit where
+       OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 6 such blocks fit where
                                                    ... */
        OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
        OPTIM_SLICES = 24, OPTIM_RULES = 5 };
@@ -4512,7 +4512,7 @@ CU_DEVICE void optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus, uin
 
 CU_DEVICE uint16_t optim_half(const uint32_t *raw, int e) { return (uint16_t)(raw[e / 2] >> 16 * (e % 2)); }
 
-/* The lower halves of both, or the lower bytes of their lower halves, next to each other; and the upper halves. */
+/* The lower halves of both next to each other, or, in the lower half, their lowest bytes; and the upper halves. */
 CU_DEVICE uint32_t optim_lower(uint32_t a, uint32_t b, int bits) {
 #if defined(__CUDA_ARCH__)
     return __byte_perm(a, b, bits == 8 ? 0x7740 : 0x5410);
@@ -4744,9 +4744,9 @@ template <int KIND> CU_DEVICE void optim_one(const memopt_i_update_rule &rule, o
 }
 
 /* ---- root and quotient of numbers in the middle of the range, which need no look at each ---- */
-/* x, or 1 / x, to some bits */
+/* 1 / root of x, and 1 / x, to some bits */
 #if defined(__CUDA_ARCH__)
-CU_DEVICE float optim_near_root(float x) { /* 1 / root */
+CU_DEVICE float optim_near_inverse_root(float x) {
     float y;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
@@ -4758,13 +4758,13 @@ CU_DEVICE float optim_near_inverse(float x) {
     return y;
 }
 #else
-CU_DEVICE float optim_near_root(float x) { return 1 / sqrtf(x); }
+CU_DEVICE float optim_near_inverse_root(float x) { return 1 / sqrtf(x); }
 CU_DEVICE float optim_near_inverse(float x) { return 1 / x; }
 #endif
 
 /* IEEE's, by the instructions that nvcc makes of both where its own look lets them pass: x is from 2^-100 to 2^100. */
 CU_DEVICE float optim_root(float x) {
-    const float y = optim_near_root(x);
+    const float y = optim_near_inverse_root(x);
     const float s = memopt_i_times(x, y);
     return fmaf(fmaf(-s, s, x), memopt_i_times(y, 0.5f), s);
 }
@@ -5287,7 +5287,7 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     for (b = first + threadIdx.x / 32; b < end; b += WARPS) {
         const int all = !s.aligned || b * 256 + 256 > n ? OPTIM_SOME : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
 
-        if ((b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS); /* the next, if it is whole */
+        if (b + WARPS < end && (b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS);
         if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, all);
         else if (FORM == OPTIM_BF16 && all == OPTIM_TOGETHER)
             optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_TOGETHER);
@@ -7490,7 +7490,7 @@ CU_DEVICE sum_at sum_place(unsigned g, unsigned left, int aligned) {
     q.at = aligned ? (g * 256 + threadIdx.x) * 4 : g * 1024 + threadIdx.x;
     q.n = q.at < left ? min(4u, (left - q.at + q.step - 1) / q.step) : 0;
     q.wide = aligned && q.n == 4;
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_at,
@@ -8012,7 +8012,7 @@ CU_DEVICE softmax_at softmax_place(size_t k, unsigned lane, unsigned lanes, int 
     q.first = aligned ? (k * lanes + lane) * 4 : k * 4 * lanes + lane;
     q.step = aligned ? 1 : lanes;
     q.wide = aligned;
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 template <typename T> CU_DEVICE int softmax_aligned(const T *p) { return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0; }
@@ -8536,7 +8536,7 @@ template <typename T> static __device__ void cross_entropy_write(softmax_span<T>
     if (whole + threadIdx.x < r.body) cross_entropy_give<false>(r, kept, some, whole + threadIdx.x, f);
     for (size_t at = whole; at; at -= step) cross_entropy_give<true>(r, kept, some, at - step + threadIdx.x, f);
     if (target >= r.head && of_target < r.body && (of_target & (blockDim.x - 1)) == threadIdx.x)
-        store_one(r.x + target, f.at_target); /* over what this thread has just written */
+        store_one(r.x + target, f.at_target); /* over what this thread has just written: a block is a power of two */
 }
 
 template <typename T, int TOTAL>
@@ -8760,11 +8760,13 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
                          asked for before
                        5 a row to a warp, scales in shared memory, statistics a row ahead: 24 instructions
    Bits       An element is always the same thread's, also where arrays are not aligned and it is read by itself; so the
-              order of a sum is the width's (rows: the shape's) and nothing else's. Formulas are those of the CPU.
+              order of a sum is the width's (rows: the shape's) and nothing else's. Formulas are those of the CPU,
+              but for the means of backward, which are products with 1 / width.
    Bound      A sum's chain: 32 elements of a thread, then 5 steps within a warp, then up to 16 warps. Of scale and
               shift: the rows of a group, its slots, 33 groups, 32 slices.
    Trap       Barriers: slots of a block that have run out of rows go on with zeros. A gradient in place is gone when it
-              has been written: so the next row is read before, and where columns need a pass of their own it is first.
+              has been written: all of its row is in registers then, and where columns need a pass of their own it is
+              first.
    Wider      than 16,384 columns (8,192 backward), and where its width is no multiple of a span, a row is read from
               memory once more for each sum: kernels that hold rows know whole spans only. */
 
@@ -10125,7 +10127,7 @@ PRUNED CU_MEMBER float memopt_cuda_fused_dropout_onto(const memopt_cuda_fused_no
                             3 lists by counting, sorted; blocks of rows: n reads, 12 V + 16 n bytes of tables, 4 or 5
                               launches. A token of more than 1,024 rows has no list: its blocks look at all ids, and
                               there are less than n / 1,024 such tokens
-              Counted, not timed: not measured on a card.
+              Counted, not timed.
    Rotary     A block has some rows: it makes their sines once, in shared memory, and all heads take them from there.
               Frequencies are the host's, 1 KiB of a launch's arguments.
    Bits       The CPU's: its formulas, and its order of sums; a token's gradient of 16 bits is rounded at the end of 256
@@ -10940,7 +10942,7 @@ PRUNED matrix_product product_of(size_t rows, size_t columns, size_t depth, cons
     q.p.result_stride = result.stride;
     q.p.result_type = result.type;
     q.batch.result_step = result.step;
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 /* ---- the object ---- */
@@ -11752,7 +11754,7 @@ PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activatio
         q.aux = pre_activation;
         q.aux_stride = x->outputs;
     }
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 /* The most that is asked for. */
@@ -11864,7 +11866,7 @@ PRUNED matrix_product linear_grad_input(const memopt_linear *x) {
         { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
 
     q.p.accumulate = x->accumulate_input != 0;
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
@@ -11873,7 +11875,7 @@ PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
         { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
 
     q.p.accumulate = x->accumulate != 0;
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
@@ -12884,7 +12886,7 @@ PRUNED matrix_product head_weights(const head_task *t, size_t first, size_t rows
         { h->grad_weights, h->width, h->gradient_type, 0, 0 });
 
     q.p.accumulate = h->accumulate || first;
-    return q;
+    return fmaf(fmaf(-b, q, a), y, q);
 }
 
 PRUNED matrix_product head_input(const head_task *t, size_t first, size_t rows) {

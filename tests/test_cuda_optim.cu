@@ -395,6 +395,31 @@ static void cuda_optim_wild(void) {
         test_device_free(0);
     }
 }
+/* Its roots and quotients are IEEE's: all mantissas of a root (of both parities), all divisors with some dividends, all
+   dividends with some divisors, all inverses. On the simulator some of them. */
+static __global__ void cuda_optim_roots_kernel(unsigned *wrong, uint32_t step) {
+    const uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) * step, all = 0x3f800000u; uint32_t k; unsigned bad = 0;
+    const float x = memopt_i_bits_float(all | (i & 0x7fffff));
+    for (k = 0; k < 2; ++k) {
+        const float y = memopt_i_bits_float(memopt_i_float_bits(x) + (k << 23));
+        bad += memopt_i_float_bits(memopt_i_cuda::optim_root(y)) != memopt_i_float_bits(memopt_i_v1_sqrt(y));
+    }
+    for (k = 0; k < 64; ++k) {
+        const float y = memopt_i_bits_float((all ^ (k % 5) << 24) | (k < 2 ? 0x7fffff * k : k * 0x9e3779b9u >> 9));
+        bad += memopt_i_float_bits(memopt_i_cuda::optim_quotient(y, x)) != memopt_i_float_bits(memopt_i_quotient(y, x));
+        bad += memopt_i_float_bits(memopt_i_cuda::optim_quotient(x, y)) != memopt_i_float_bits(memopt_i_quotient(x, y));
+    }
+    bad += memopt_i_float_bits(memopt_i_cuda::optim_quotient(1, x)) != memopt_i_float_bits(memopt_i_quotient(1, x));
+    if (bad) atomicAdd(wrong, bad);
+}
+static void cuda_optim_roots(void) {
+    const uint32_t step = test_on_card() ? 1 : 1023; unsigned wrong = 0, *d = (unsigned *)test_device(sizeof wrong);
+    test_put(d, &wrong, sizeof wrong);
+    MEMOPT_I_CUDA_LAUNCH(cuda_optim_roots_kernel, (0x7fffff / step + 256) / 256, 256, 0, NULL, d, step);
+    test_synchronize();
+    test_get(&wrong, d, sizeof wrong);
+    CHECK(wrong == 0);
+}
 /* AdamW by itself, where roots and quotients of four elements are made together: gradients of every power of 2, one of
    them alone among ordinary ones or all of a block; weights near the largest bfloat16, which are rounded to nearest. */
 static void cuda_optim_far(void) {
@@ -1304,6 +1329,7 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_measured);
     RUN(cuda_optim_matrices);
     RUN(cuda_optim_wild);
+    RUN(cuda_optim_roots);
     RUN(cuda_optim_far);
     RUN(cuda_optim_cut);
     RUN(cuda_optim_parts);

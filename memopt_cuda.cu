@@ -3741,10 +3741,10 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
             const uint32_t so_far = SMALL || !k ? 0x01000000 : max[0];
             max[SMALL ? k : 0] = max_key(max_key(max_key(max_key(so_far, x[k].x), x[k].y), x[k].z), x[k].w);
         }
-        for (uint32_t near = 1; SMALL && near < fours; near *= 2) /* of all groups that are of one block */
+        for (uint32_t apart = 1; SMALL && apart < fours; apart *= 2) /* of all groups that are of one block */
             CU_UNROLL for (int k = 0; k < ALL; ++k) {
-                if (near == 1 && k % 2 == 0) max[k] = max[k + 1] = larger(max[k], max[k + 1]);
-                if (near == 2 && k % 4 < 2) max[k] = max[k + 2] = larger(max[k], max[k + 2]);
+                if (apart == 1 && k % 2 == 0) max[k] = max[k + 1] = larger(max[k], max[k + 1]);
+                if (apart == 2 && k % 4 < 2) max[k] = max[k + 2] = larger(max[k], max[k + 2]);
             }
         CU_UNROLL for (int g = 0; g < ALL; g += ALONE) {
             const size_t b = here + (size_t)((uint32_t)g / fours) * teams;
@@ -4771,8 +4771,8 @@ CU_DEVICE float optim_root(float x) {
 
 /* a from 2^-60 to 2^60 in magnitude, b as well */
 CU_DEVICE float optim_quotient(float a, float b) {
-    const float near = optim_near_inverse(b);
-    const float y = fmaf(fmaf(-b, near, 1), near, near);
+    const float rough = optim_near_inverse(b);
+    const float y = fmaf(fmaf(-b, rough, 1), rough, rough);
     const float q = memopt_i_times(a, y);
     return fmaf(fmaf(-b, q, a), y, q);
 }
@@ -5287,7 +5287,7 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     for (b = first + threadIdx.x / 32; b < end; b += WARPS) {
         const int all = !s.aligned || b * 256 + 256 > n ? OPTIM_SOME : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
 
-        if (b + WARPS < end && (b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS);
+        if ((b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS); /* at the end, another's */
         if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, all);
         else if (FORM == OPTIM_BF16 && all == OPTIM_TOGETHER)
             optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_TOGETHER);
@@ -7490,7 +7490,7 @@ CU_DEVICE sum_at sum_place(unsigned g, unsigned left, int aligned) {
     q.at = aligned ? (g * 256 + threadIdx.x) * 4 : g * 1024 + threadIdx.x;
     q.n = q.at < left ? min(4u, (left - q.at + q.step - 1) / q.step) : 0;
     q.wide = aligned && q.n == 4;
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_at,
@@ -8012,7 +8012,7 @@ CU_DEVICE softmax_at softmax_place(size_t k, unsigned lane, unsigned lanes, int 
     q.first = aligned ? (k * lanes + lane) * 4 : k * 4 * lanes + lane;
     q.step = aligned ? 1 : lanes;
     q.wide = aligned;
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 template <typename T> CU_DEVICE int softmax_aligned(const T *p) { return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0; }
@@ -10942,7 +10942,7 @@ PRUNED matrix_product product_of(size_t rows, size_t columns, size_t depth, cons
     q.p.result_stride = result.stride;
     q.p.result_type = result.type;
     q.batch.result_step = result.step;
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 /* ---- the object ---- */
@@ -11754,7 +11754,7 @@ PRUNED matrix_product linear_product(const memopt_linear *x, void *pre_activatio
         q.aux = pre_activation;
         q.aux_stride = x->outputs;
     }
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 /* The most that is asked for. */
@@ -11866,7 +11866,7 @@ PRUNED matrix_product linear_grad_input(const memopt_linear *x) {
         { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
 
     q.p.accumulate = x->accumulate_input != 0;
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
@@ -11875,7 +11875,7 @@ PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
         { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
 
     q.p.accumulate = x->accumulate != 0;
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
@@ -12886,7 +12886,7 @@ PRUNED matrix_product head_weights(const head_task *t, size_t first, size_t rows
         { h->grad_weights, h->width, h->gradient_type, 0, 0 });
 
     q.p.accumulate = h->accumulate || first;
-    return fmaf(fmaf(-b, q, a), y, q);
+    return q;
 }
 
 PRUNED matrix_product head_input(const head_task *t, size_t first, size_t rows) {

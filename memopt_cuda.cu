@@ -456,7 +456,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
 /* @section api_cuda_fp8 : api_cuda_base
    The twin of memopt_fp8_quantize(): the same codes, transposed codes and scale, bit for bit. See api_fp8 in memopt.h
    for scales, and for which of the codes forward and backward of a layer multiply with memopt_cuda_gemm_multiply_fp8():
-   scale->scale is what its d_left_scale and d_right_scale point to. */
+   scale->scale is what its d_left_scale and d_right_scale point to, so a scale lies at 16 bytes for that. */
 
 /**
  * Quantise a matrix on the device: three launches, of which one does nothing where the scale is delayed.

@@ -468,6 +468,7 @@ static void cuda_norm_residual(void) {
     TEST_SCHEDULES(3)
         for (int k = 0; k < 8; ++k) for (int type = 0; type < 3; ++type, ++n)
             cuda_norm_residual_case(k > 5 ? 2 : 5, widths[k], (memopt_type)type, n % 2, n % 3, n % 4 ? 0 : 1 << n / 4 % 4);
+    cuda_norm_residual_case(5, 256, MEMOPT_TYPE_BF16, 0, 0, 4); /* the sum by itself is not aligned */
     memopt_norm norm; float *d = (float *)test_device(4 * 64);
     memset(&norm, 0, sizeof norm);
     norm.rows = 1; norm.width = 16; norm.input = d; norm.output = d + 16;

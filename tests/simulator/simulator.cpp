@@ -762,8 +762,10 @@ extern "C" void *simulator_i_shared(const void *key, size_t bytes, const char *n
     clock_acquire(&launcher_clock);
     return s->memory.start;
 }
-/* A card stops at one that is shared memory's; a load or store that does not say which memory may go to either. */
-extern "C" void simulator_i_global(const void *p, const char *file, int line) {
+/* A card stops at one that is shared memory's; a load or store that does not say which memory may go to either. And at
+   one that is not aligned to what it takes. */
+extern "C" void simulator_i_global(const void *p, size_t bytes, const char *file, int line) {
+    if ((uintptr_t)p % bytes) finding(file, line, "%zu bytes at %p, which is not aligned to them", bytes, p);
     for (const shared_array *s = shared_arrays; s < shared_arrays + shared_count; ++s)
         if ((uintptr_t)p - (uintptr_t)s->memory.start < s->memory.bytes)
             finding(file, line, "an instruction of global memory at %s, which is shared memory", s->name);

@@ -88,8 +88,8 @@ SIMULATOR_I_VECTOR(double, double, 8, 16, 16)
 /* ---- what a thread can call -------------------------------------------------------------------------------------- */
 #define SIMULATOR_I_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 /* Loads and stores that are written as one instruction, which is one of global memory. */
-template <class T> static inline T simulator_i_load(const T *p, const char *file, int line) { simulator_i_global(p, file, line); return *p; }
-template <class T> static inline void simulator_i_store(T *p, T v, const char *file, int line) { simulator_i_global(p, file, line); *p = v; }
+template <class T> static inline T simulator_i_load(const T *p, const char *file, int line) { simulator_i_global(p, sizeof *p, file, line); return *p; }
+template <class T> static inline void simulator_i_store(T *p, T v, const char *file, int line) { simulator_i_global(p, sizeof *p, file, line); *p = v; }
 template <class T> static inline T __ldg(const T *p, SIMULATOR_I_HERE) { return simulator_i_load(p, file, line); }
 template <class T> static inline T __ldcs(const T *p, SIMULATOR_I_HERE) { return simulator_i_load(p, file, line); }
 template <class T> static inline T __ldcg(const T *p, SIMULATOR_I_HERE) { return simulator_i_load(p, file, line); }

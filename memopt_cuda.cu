@@ -5244,8 +5244,8 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
     }
 }
 
-/* Asks the second-level cache for a lane's share of a block: what it is not asked for takes most of a warp's time. */
-CU_DEVICE void optim_fetch(const void *p) {
+/* Asks the second-level cache for what p points to. */
+CU_DEVICE void optim_ask(const void *p) {
 #if defined(__CUDA_ARCH__)
     asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
 #else
@@ -5253,17 +5253,18 @@ CU_DEVICE void optim_fetch(const void *p) {
 #endif
 }
 
+/* The same for a lane's share of block b, which is whole: a warp would wait for it longer than it steps. */
 template <int KIND, int FORM> CU_DEVICE void optim_ahead(const optim_table &t, const optim_slice &s, uint64_t b) {
     const uint64_t i = b * 256 + threadIdx.x % 32 * 8;
     const uint32_t weights = optim_weights<FORM>(t);
     const int is_wide = weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16;
     const int kind = optim_kind<KIND>(t);
 
-    optim_fetch((const char *)s.weights + i * (is_wide ? 4 : 2));
-    optim_fetch((const char *)s.gradients + i * (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32 ? 4 : 2));
-    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_fetch((const char *)s.extra + i * 2);
-    if (optim_codes_first(kind, t.moments)) optim_fetch((const char *)s.moment[0] + i);
-    if (optim_has_second(kind)) optim_fetch((const char *)s.moment[1] + i);
+    optim_ask((const char *)s.weights + i * (is_wide ? 4 : 2));
+    optim_ask((const char *)s.gradients + i * (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32 ? 4 : 2));
+    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_ask((const char *)s.extra + i * 2);
+    if (optim_codes_first(kind, t.moments)) optim_ask((const char *)s.moment[0] + i);
+    if (optim_has_second(kind)) optim_ask((const char *)s.moment[1] + i);
 }
 
 template <int KIND, int FORM> static __global__ void __launch_bounds__(OPTIM_CODED_THREADS,
@@ -5287,7 +5288,7 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     for (b = first + threadIdx.x / 32; b < end; b += WARPS) {
         const int all = !s.aligned || b * 256 + 256 > n ? OPTIM_SOME : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
 
-        if ((b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS); /* at the end, another's */
+        if ((b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS); /* in the last turn another warp's */
         if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, all);
         else if (FORM == OPTIM_BF16 && all == OPTIM_TOGETHER)
             optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_TOGETHER);

@@ -137,8 +137,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "examples/adopt: lines, peaks and bits of every stage" "$check adopt"
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
-    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 $fast -static -DMEMOPT_PTHREADS $some" windows
-    [ "$wanted" = all ] || configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O1 $some"
+    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 $fast -static -DMEMOPT_PTHREADS $few" windows
+    [ "$wanted" = all ] || configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O1 $few"
     tier=all
     configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O3"
     tier=all
@@ -160,7 +160,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
         done
     done
     tier=ci
-    [ "$wanted" = all ] || configuration "clang++ c++20 -O0" clang++ "-std=c++20 -O0 $few"
+    [ "$wanted" = all ] || row "clang++ implementation as c++20" "CXX=clang++ $check cplusplus c++20" # of the nine
     for cc in gcc clang; do
         tier=all # `make test` is static, and at 0; its sanitizer at 2
         configuration "$cc -ffast-math" $cc "-O3 -ffast-math"

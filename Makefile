@@ -260,8 +260,8 @@ $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $
 	@mkdir -p $$(@D)
 	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -i%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@.$$$$$$$$ && mv $$@.$$$$$$$$ $$@
 .PRECIOUS: $(BUILD)/simulator/$(1)/%.o
-$(BUILD)/simulator/$(1)/example_%: examples/%.cu $(BUILD)/simulator/$(1)/simulator.o $(BUILD)/simulator/$(1)/cublaslt_mock.o memopt_cuda.cu $(COMMON)
-	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
+$(BUILD)/simulator/$(1)/example_%: examples/%.cu $(patsubst %,$(BUILD)/simulator/$(1)/%.o,simulator cublaslt_mock nccl) memopt_cuda.cu $(COMMON)
+	$$(KIND_$(1)) $$(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
 $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \
   memopt_cuda.cu $(wildcard tests/*.h) $(COMMON)
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@ $$(LIBS_$(1))
@@ -269,7 +269,8 @@ endef
 $(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
 # All kernels, of which it runs few: the time is the compiler's.
 $(BUILD)/simulator/plain/example_cuda: private SIMULATED += -O0
-$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda: $(wildcard examples/gpt/*.h examples/parts/*.h)
+$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL
+$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/nccl.h)
 comma := ,
 LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(comma)-rpath$(comma),$(wildcard /usr/local/cuda/lib64)) -lcublasLt
 

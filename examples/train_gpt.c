@@ -8,7 +8,7 @@
    gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/engine.h. On a card: train_gpt.cu.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
    With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl.
-   Many ranks: --ranks 4 (gpt/ranks.h); as processes: mpicc -DTRAIN_GPT_MPI. */
+   Many ranks: --ranks 4 (gpt/ranks.h, ranks_cpu.h); as processes: mpicc -DTRAIN_GPT_MPI. */
 #define _DEFAULT_SOURCE 1 /* fork, pipe, mkdir */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
@@ -226,7 +226,7 @@ static int look_beside(const options *o, const memopt_ops *ops, beside *b, char 
     engine_close(&e);
     return wrong;
 }
-#include "gpt/ranks.h"
+#include "gpt/ranks_cpu.h"
 #include "gpt/advise.h"
 
 /* ---- a whole run ---- */

@@ -49,6 +49,7 @@ static int open_arena(card *c, size_t capacity) {
     memset(&desc, 0, sizeof desc);
     desc.source = &e->source;
     desc.capacity = capacity;
+    desc.ledger = e->ledger;
     desc.alignment = e->alignment;
     desc.error = &e->error;
     created = memopt_arena_create(&desc, &e->arena);
@@ -92,7 +93,6 @@ static memopt_status step_tensor(void *user, size_t tensor, const void *gradient
 
 /* capacity 0: a dry run, for which no device is needed. Else the arena has that many bytes, exactly. */
 static int card_open(card *c, const options *o, size_t capacity) {
-    const memopt_type type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
     engine *e = &c->e;
     transformer_ops ops;
     size_t bytes;
@@ -100,7 +100,7 @@ static int card_open(card *c, const options *o, size_t capacity) {
     memset(c, 0, sizeof *c);
     memset(&ops, 0, sizeof ops);
     e->alignment = CARD_ALIGNMENT;
-    describe_model(e, o, &ops, transformer_add_embedding, NULL, type);
+    describe_model(e, o, &ops, transformer_add_embedding, NULL, card_type(o));
     e->m.shape.done_fn = o->fuse_step ? step_tensor : NULL;
     e->m.shape.user = c;
     if (take_tables(e) || open_arena(c, capacity)) return 1;
@@ -216,18 +216,23 @@ static int step(card *c, const options *o, data *d, size_t number) {
     return read_losses(c, o->accumulate, &e->m.loss) || !step_is_whole(c, o);
 }
 
+static int evaluate(card *c, const options *o, data *d, size_t number, double *loss) { /* of a batch that is held back */
+    engine *e = &c->e;
+
+    e->m.shape.ops.d_loss = c->d_losses;
+    if (load_batch(c, o, d, number, 1)) return 1;
+    if (said(e, "An evaluation", memopt_tape_evaluate(e->tape, e->input, c->d_output))) return 1; /* cuda 10 */
+    return read_losses(c, 1, loss);
+}
+
 /* The mean loss of what is held back, which is the same in every run. */
 static int validate(card *c, const options *o, data *d, outcome *out) {
-    engine *e = &c->e;
     const size_t batches = data_held_batches(d, o->batch, o->context);
     double sum = 0, loss;
     size_t i;
 
-    e->m.shape.ops.d_loss = c->d_losses;
     for (i = 0; i < batches; ++i) {
-        if (load_batch(c, o, d, i, 1)) return 1;
-        if (said(e, "An evaluation", memopt_tape_evaluate(e->tape, e->input, c->d_output))) return 1; /* cuda 10 */
-        if (read_losses(c, 1, &loss)) return 1;
+        if (evaluate(c, o, d, i, &loss)) return 1;
         sum += loss * (double)o->accumulate; /* a batch counts as a part of its step */
     }
     out->held_steps = (uint32_t)o->validate;
@@ -328,10 +333,17 @@ static int run(const options *asked, outcome *out, char **strip) {
 }
 
 #include "gpt/card_tables.h"
+#ifdef TRAIN_GPT_NCCL
+#  include <nccl.h>
+#  include "adapters/nccl.h"
+#  include "gpt/ranks_card.h"
+#else
+static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; return 1; } /* refused: ranks_of_cards_wrong() */
+#endif
 
 /* ---- what a card does not do, or not so ---- */
 static const int not_here[] = {
-    ON_RANKS, ON_STAGE, ON_UNITS, ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER,
+    ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER,
     ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS, ON_GEMM };
 
 static uint64_t without(void) { /* bits of switch_id */
@@ -342,10 +354,23 @@ static uint64_t without(void) { /* bits of switch_id */
     return bits;
 }
 
+static int ranks_of_cards_wrong(const options *o, int whole, char *message, size_t capacity) {
+#ifndef TRAIN_GPT_NCCL
+    REFUSE(o->ranks, "--ranks: this program was built without NCCL; add -DTRAIN_GPT_NCCL to the line that builds it, and "
+           "-lnccl -lpthread behind it, or leave --ranks out.");
+#endif
+    REFUSE(o->ranks > 1 && !o->stage, "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 or 3.");
+    REFUSE(o->ranks > 1 && whole, "--optimizer: lamb, lars and adafactor measure whole tensors, which a card does for one "
+           "rank alone: take adamw, or --ranks 1.");
+    REFUSE(o->ranks && (o->save || o->resume), "--%s: what ranks have on their cards is not saved here: leave it or --ranks "
+           "out, or take train_gpt.", o->save ? "save" : "resume");
+    REFUSE(o->ranks && o->fit, "--fit looks at one card alone: leave it or --ranks out.");
+    return 0;
+}
+
 static int card_wrong(options *o, char *message, size_t capacity) {
     const int whole = o->optimizer == MEMOPT_OPTIM_LAMB || o->optimizer == MEMOPT_OPTIM_LARS
         || o->optimizer == MEMOPT_OPTIM_ADAFACTOR;
-    const memopt_type type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
     const uint64_t given = o->given;
     size_t i;
 
@@ -356,17 +381,18 @@ static int card_wrong(options *o, char *message, size_t capacity) {
     REFUSE(o->keep == KEEP_CONVENTIONAL, "--keep conventional is the CPU's: take train_gpt, or --keep arena.");
     REFUSE(GIVEN(ON_ATTENTION) && !o->lean_attention,
            "--attention full is the CPU's: a card never holds the matrix; leave it out, or take lean.");
-    REFUSE(o->gradients != MEMOPT_TYPE_F32 && o->gradients != type,
+    REFUSE(o->gradients != MEMOPT_TYPE_F32 && o->gradients != card_type(o),
            "--gradients: on a card they are f32, or as the --weights; leave it out.");
     REFUSE(o->fuse_step && whole, "--fuse-step cannot measure whole tensors on a card, as lamb, lars and adafactor do: "
            "leave it out, or take adamw.");
     o->lean_attention = 1;
-    return 0;
+    return ranks_of_cards_wrong(o, whole, message, capacity);
 }
 
 static int run_and_tell(const options *o) {
     static outcome out;
 
+    if (o->ranks) return ranks_main(o, &out);
     if (run(o, &out, NULL)) {
         fprintf(stderr, "train_gpt: %s\n", out.message);
         return 1;

@@ -43,6 +43,10 @@ static size_t card_aligned(size_t bytes) {
     return (bytes + CARD_ALIGNMENT - 1) & ~(size_t)(CARD_ALIGNMENT - 1);
 }
 
+static memopt_type card_type(const options *o) { /* that it computes with */
+    return o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+}
+
 static void held_now(const engine *e, size_t *now, size_t *peak) {
     const memopt_arena_stats stats = memopt_arena_get_stats(e->arena);
 
@@ -150,24 +154,29 @@ static void card_close(card *c) {
 /* Part by part of all tensors, weights and then their 16 bits more: fn gets it in the host's memory. */
 typedef int part_fn(card *c, size_t tensor, memopt_optim_tensor *part, void *d_bytes, void *d_extra, void *user);
 
-static int each_part(card *c, part_fn *fn, void *user) {
-    const model *m = &c->e.m;
-    const size_t size = memopt_type_bytes(m->shape.weight_type);
-    size_t i, at;
+static int each_piece(card *c, size_t tensor, const memopt_optim_tensor *t, part_fn *fn, void *user) {
+    const size_t size = memopt_type_bytes(c->e.m.shape.weight_type), held = t->held ? t->held : t->count;
+    memopt_optim_tensor part = *t;
+    size_t at;
     int wrong = 0;
 
-    for (i = 0; i < m->tensor_count && !wrong; ++i)
-        for (at = 0; at < m->tensors[i].count && !wrong; at += CARD_STAGE / size) {
-            const memopt_optim_tensor *t = &m->tensors[i];
-            memopt_optim_tensor part = *t;
+    part.weights = c->stage;
+    part.extra = t->extra ? (unsigned char *)c->stage + CARD_STAGE : NULL;
+    for (at = 0; at < held && !wrong; at += CARD_STAGE / size) {
+        part.first = t->first + at;
+        part.held = least(held - at, CARD_STAGE / size);
+        wrong = fn(c, tensor, &part, (unsigned char *)t->weights + at * size,
+                   t->extra ? (unsigned char *)t->extra + at * size : NULL, user);
+    }
+    return wrong;
+}
 
-            part.first = at;
-            part.held = least(t->count - at, CARD_STAGE / size);
-            part.weights = c->stage;
-            part.extra = t->extra ? (unsigned char *)c->stage + CARD_STAGE : NULL;
-            wrong = fn(c, i, &part, (unsigned char *)t->weights + at * size,
-                       t->extra ? (unsigned char *)t->extra + at * size : NULL, user);
-        }
+static int each_part(card *c, part_fn *fn, void *user) {
+    const model *m = &c->e.m;
+    size_t i;
+    int wrong = 0;
+
+    for (i = 0; i < m->tensor_count && !wrong; ++i) wrong = each_piece(c, i, &m->tensors[i], fn, user);
     return wrong;
 }
 

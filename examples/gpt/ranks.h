@@ -1,5 +1,6 @@
-/* ranks.h - one network over many ranks: threads of this process, or, compiled with -DTRAIN_GPT_MPI, the processes of
-   mpirun. memopt_shard cuts weights, gradients and states among them; this is what an engine adds to have that.
+/* ranks.h - one network over many ranks: memopt_shard cuts weights, gradients and states among them, and this is what
+   an engine adds to have that. What a rank is says ranks_cpu.h (a thread, or a process of mpirun) or ranks_card.h (a
+   thread with a card).
 
    Groups   What is used together: each segment of the tape, a half of a block, is a group. The embedding, and the head
             whose weights it is, are one, which has two backwards.
@@ -7,23 +8,17 @@
             of a group are complete, lets them go: rank_call(). What is used when is what the tape's actions say.
    Units    A step has so many batches, whatever the number of ranks; which sequences, what dropout, how much of the
             loss: all that goes by a batch's number. So weights have the same bits for any number of ranks.
-   Sets     With --replicas the ranks of a set cut the model among themselves, and those of all sets with the same part
-            hand sums on: three communicators, of all ranks, of a set, and between sets.
-   Offload  Of the rank's part, states and weights may lie in a store, a file of its own: the shard brings them when they
-            are needed. Outputs that the tape keeps may lie in another. One process is one rank.
-   mpirun   Tell it --bind-to none: else it may bind a rank, with all of its --threads, to one core.
    Plan     memopt_shard_plan() and a tape over an arena that only counts tell what each rank will hold and send; a
             ledger and the communicator tell what it was. */
 #ifndef GPT_RANKS_H
 #define GPT_RANKS_H
 
-enum { HELD_PARAMETERS, HELD_GRADIENTS, HELD_OPTIMIZER, HELD_ACTIVATIONS, HELD_BUCKETS, HELD_DATA, HELD };
+enum { HELD_PARAMETERS, HELD_GRADIENTS, HELD_OPTIMIZER, HELD_ACTIVATIONS, HELD_BUCKETS, HELD_WORKING, HELD_DATA, HELD };
 static const char *const held_names[HELD] = { "parameters", "gradients", "optimizer", "activations", "buckets",
-    "data" };
+    "working", "data" };
 static const memopt_tag held_tags[HELD] = { MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER,
-    MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_OTHER };
-enum { RANK_GRAIN = 256, RANK_SECTOR = 4096, /* where memopt_shard begins a tensor: elements; bytes of slow weights */
-       RANK_BYTE_COST = 16 }; /* multiply-adds in the time of a byte to or from a disk: 2 GB/s beside 32 G/s */
+    MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_OTHER };
+enum { RANK_GRAIN = 256, RANK_SECTOR = 4096 }; /* where memopt_shard begins a tensor: elements; bytes of slow weights */
 
 typedef struct traffic { uint64_t calls, sent, received; } traffic;
 
@@ -48,16 +43,13 @@ typedef struct rank_layer { /* what a callback of the tape is given: the part's 
 } rank_layer;
 
 typedef struct rank {
-    engine        e;
+    engine       *e;            /* in `here` */
     options       o;            /* its `accumulate` is the units: the loss and the rate go by all of them */
-    memopt_ops    ops;
-    memopt_thread_pool *pool;
-    memopt_threads threads;
+    rank_here     here;         /* of a CPU or a card */
     data          d;
     size_t        number;       /* of this rank */
     memopt_transport transports[COMMS];
     memopt_comm  *comms[COMMS];
-    memopt_store *store, *kept; /* of the shard; of the tape's outputs */
     memopt_shard *shard;
     rank_layer   *layers;
     memopt_tape_layer *calls;   /* to them */
@@ -69,7 +61,7 @@ typedef struct rank {
     size_t        rounds, skipped; /* of a step; steps whose gradients were not finite, with a loss scale */
     traffic       others;
     int           stops;        /* somebody pressed Ctrl-C */
-    saves         saves;
+    struct saves  saves;
     rank_report  *reports;      /* of all ranks; the own one is filled in before they are sent */
     outcome      *out;          /* of rank 0; of the others NULL */
     int           wrong, told;  /* told: by another rank, that something is wrong */
@@ -80,13 +72,37 @@ typedef struct ranks_plan {
     size_t       steps;         /* that figures are of: planned, or trained */
     size_t       tape, evaluation, budget; /* bytes of a pass, and without a backward; what the tape may take */
     uint64_t     kept[2];       /* bytes of outputs that a pass reads and writes */
-    size_t       data;
+    size_t       data, working; /* of the arena, before the shard */
     rank_report *reports;
     memopt_shard_bytes *bytes;  /* of each rank */
-    work         work;          /* of a pass */
-    int          alone;         /* a table's row: one rank, told as a process */
-    char       **strip;         /* NULL, or receives its schedule */
+    void       (*tell_fn)(rank *r, const struct ranks_plan *p, outcome *out); /* NULL, or who looks at it, too */
+    void        *user;          /* of tell_fn */
 } ranks_plan;
+
+/* ---- what a CPU does in its way, and a card in its; 1: there is a message ---- */
+static engine *rank_engine(rank *r);
+static int rank_prepare(rank *r, int plans);         /* what operators need; unless it plans, the transports */
+static int rank_describe_model(rank *r);
+static int rank_open_arena(rank *r, size_t capacity); /* and what lies in it before the shard; 0 only counts */
+static void rank_describe_tape(const rank *r, memopt_tape_desc *d);  /* a store of its own */
+static void rank_describe_memory(rank *r, memopt_shard_desc *d);     /* where a shard's parts lie, who steps them */
+static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, rank_report *told);
+static size_t rank_bytes(const rank *r, const ranks_plan *p);        /* of the arena */
+static int rank_ready_passes(rank *r);               /* the model is there, and the tape is not */
+static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d);
+static int rank_pass(rank *r, uint64_t number, size_t round); /* of batch `number` of the run */
+static int rank_read_losses(rank *r);                /* of the passes of a step */
+static int rank_evaluate(rank *r, size_t number, double *loss); /* of a batch that is held back */
+static memopt_status rank_exchange(rank *r, const memopt_comm_call *call); /* among all, of the host's memory */
+static int rank_init_slice(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user); /* see slice_fn; user NULL */
+static int rank_hash_weights(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash);
+static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash);
+static void rank_stored(const rank *r, uint64_t *moved); /* bytes that stores have read and written */
+static int rank_after(rank *r);                      /* the training */
+static void rank_leave(rank *r);                     /* the last of its thread, whether it failed or not */
+static void rank_close(rank *r);
+static int ranks_run(const ranks_plan *p, outcome *out);
+static size_t own_rank(void);                        /* of this process */
 
 static int keeps_in_file(const options *o) { return (o->offload & OFFLOAD_ACTIVATIONS) && o->offload_to; }
 
@@ -94,15 +110,18 @@ static size_t round64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Where the memory of the tape begins that is asked for at a place; a file is written from whole sectors. */
 static size_t pushed(const options *o, size_t bytes) {
-    const size_t unit = keeps_in_file(o) ? RANK_SECTOR : 64;
+    const size_t unit = keeps_in_file(o) ? (size_t)RANK_SECTOR : (size_t)RANK_ALIGNMENT;
 
     return (bytes + unit - 1) & ~(unit - 1);
 }
 
+static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
+
 /* ---- what a callback does ---- */
+
 static int rank_said(rank *r, const char *what, memopt_status s) {
-    if (s && r->shard) r->e.error = memopt_shard_error(r->shard);
-    return said(&r->e, what, s);
+    if (s && r->shard) r->e->error = memopt_shard_error(r->shard);
+    return said(r->e, what, s);
 }
 
 /* Where the weights of a part are now, and its gradients. */
@@ -124,7 +143,7 @@ static memopt_status rank_call(const memopt_tape_call *call) {
     inner.user = l->layer.user;
     if (!s) {
         rank_place(r, (transformer_part *)l->layer.user);
-        if (l->group == 0) rank_place(r, &r->e.m.embedding); /* whose tokens the head needs */
+        if (l->group == 0) rank_place(r, &r->e->m.embedding); /* whose tokens the head needs */
         s = call->is_backward ? l->layer.backward_fn(&inner) : l->layer.forward_fn(&inner);
         if (s) return s;
         if (call->is_backward && l->completes) s = memopt_shard_reduce(r->shard, l->group);
@@ -134,23 +153,24 @@ static memopt_status rank_call(const memopt_tape_call *call) {
 }
 
 /* ---- groups, and what is used when ---- */
+
 static void rank_groups(rank *r) {
-    const size_t last = r->e.segment_count - 1, outer = r->e.m.vit ? 2 : 1; /* groups of both ends */
+    const size_t last = r->e->segment_count - 1, outer = r->e->m.vit ? 2 : 1; /* groups of both ends */
     size_t i, t;
 
     for (i = 0; i <= last; ++i) {
         rank_layer *l = &r->layers[i];
-        const transformer_part *part = (const transformer_part *)r->e.layers[i].user;
+        const transformer_part *part = (const transformer_part *)r->e->layers[i].user;
 
-        l->layer = r->e.layers[i];
+        l->layer = r->e->layers[i];
         l->rank = r;
         l->group = i == 0 ? 0 : i == last ? outer - 1 : i - 1 + outer;
-        l->completes = i < last || r->e.m.vit;
+        l->completes = i < last || r->e->m.vit;
         r->calls[i].forward_fn = r->calls[i].backward_fn = rank_call;
         r->calls[i].user = l;
         for (t = part->first_tensor; t < part->first_tensor + part->tensor_count; ++t) {
-            r->tensors[t].count = r->e.m.tensors[t].count;
-            r->tensors[t].columns = r->e.m.tensors[t].columns;
+            r->tensors[t].count = r->e->m.tensors[t].count;
+            r->tensors[t].columns = r->e->m.tensors[t].columns;
             r->tensors[t].group = l->group;
         }
     }
@@ -159,13 +179,13 @@ static void rank_groups(rank *r) {
 /* The tape's actions are the same on all ranks, so they use groups in the same order. */
 static int rank_uses(rank *r) {
     size_t count, i;
-    const memopt_action *actions = memopt_tape_actions(r->e.tape, &count);
+    const memopt_action *actions = memopt_tape_actions(r->e->tape, &count);
 
     free(r->uses); free(r->use_layers);
     r->use_count = 0;
     r->uses = (memopt_shard_use *)calloc(count, sizeof *r->uses);
     r->use_layers = (size_t *)calloc(count, sizeof *r->use_layers);
-    if (!r->uses || !r->use_layers) return said(&r->e, "The uses of groups", MEMOPT_ERR_MEMORY);
+    if (!r->uses || !r->use_layers) return said(r->e, "The uses of groups", MEMOPT_ERR_MEMORY);
     for (i = 0; i < count; ++i) {
         const int op = actions[i].op, is_backward = op == MEMOPT_ACTION_BACKWARD;
 
@@ -177,108 +197,27 @@ static int rank_uses(rank *r) {
     return 0;
 }
 
-/* ---- kept outputs in a store of their own ---- */
+/* ---- to open: the model and the tape over an arena, which only counts where capacity is 0 ---- */
+
 /* So that they pass the system's cache, and nothing is copied. Of the last segment it is the loss alone. */
 static void rank_round_outputs(rank *r) {
     size_t i;
 
-    for (i = 0; keeps_in_file(&r->o) && i + 1 < r->e.segment_count; ++i)
-        r->e.segments[i].output_bytes = pushed(&r->o, r->e.segments[i].output_bytes);
+    for (i = 0; keeps_in_file(&r->o) && i + 1 < r->e->segment_count; ++i)
+        r->e->segments[i].output_bytes = pushed(&r->o, r->e->segments[i].output_bytes);
 }
 
-/* What a plan has for a store: nothing is ever moved. */
-static memopt_status planned_write(void *user, size_t value, const void *bytes, size_t count) {
-    (void)user; (void)value; (void)bytes; (void)count;
-    return MEMOPT_ERR_STATE;
-}
-static memopt_status planned_read(void *user, size_t value, void *bytes, size_t count) {
-    return planned_write(user, value, bytes, count);
-}
-static memopt_status planned_wait(void *user, size_t value) { return planned_write(user, value, NULL, 0); }
-static void planned_forget(void *user, size_t value) { (void)user; (void)value; }
-
-static void rank_offload_tape(const rank *r, memopt_tape_desc *d) {
-    static const memopt_tape_store planned = { planned_write, planned_read, planned_wait, planned_forget, NULL };
-
-    if (!(r->o.offload & OFFLOAD_ACTIVATIONS)) return;
-    d->offload.slots = MEMOPT_OFFLOAD_UNLIMITED;
-    d->offload.write_byte_cost = d->offload.read_byte_cost = RANK_BYTE_COST;
-    d->offload.overlap = 1;
-    d->store = r->kept ? memopt_store_for_tape(r->kept) : planned;
-}
-
-/* The store of a rank: memory, or a file that is gone with it. told: its bytes are added there; out NULL: they are all
-   that is asked for. */
-static int rank_open_store(rank *r, const char *name, memopt_store_desc *d, rank_report *told, memopt_store **out) {
-    memopt_store_sizes sizes = { 0 };
-    memopt_host host = { 0 };
-    char path[1024], what[280];
-    int wrong;
-
-    snprintf(what, sizeof what, "--offload to %s", r->o.offload_to ? r->o.offload_to : "host");
-    if (r->ops.threads) host.threads = *r->ops.threads; /* they make checksums, too */
-    d->host = &host;
-    snprintf(path, sizeof path, "%.1000s/train_gpt.%zu.%s", r->o.offload_to ? r->o.offload_to : "", r->number, name);
-    d->aligned = 1;
-    d->path = r->o.offload_to ? path : NULL;
-    d->error = &r->e.error;
-    wrong = said(&r->e, what, memopt_store_bytes(d, &sizes));
-    told->slow_room += d->path ? sizes.disk : sizes.memory;
-    told->slow_memory += d->path ? sizes.memory : 0;
-    if (out) wrong = wrong || said(&r->e, what, memopt_store_create(d, out));
-    d->host = NULL;
-    return wrong;
-}
-
-static int rank_open_kept(rank *r, rank_report *told, memopt_store **out) {
-    memopt_store_desc d = { 0 };
-    size_t *outputs;
-    size_t i;
-    int wrong;
-
-    if (!(r->o.offload & OFFLOAD_ACTIVATIONS)) return 0;
-    outputs = (size_t *)calloc(r->e.segment_count, sizeof *outputs);
-    if (!outputs) return said(&r->e, "The kept outputs", MEMOPT_ERR_MEMORY);
-    for (i = 0; i < r->e.segment_count; ++i) outputs[i] = most(r->e.segments[i].output_bytes, 1);
-    d.tiles = r->e.segment_count;
-    d.each_bytes = outputs;
-    d.transfers = 2; /* one that leaves or comes, and the next */
-    d.no_atomic = 1;
-    wrong = rank_open_store(r, "kept", &d, told, out);
-    free(outputs);
-    return wrong;
-}
-
-/* Bytes that a pass reads (0) or writes (1). */
-static uint64_t rank_kept_bytes(const rank *r, int writes) {
-    const int op = writes ? MEMOPT_ACTION_WRITE : MEMOPT_ACTION_READ;
-    const memopt_action *actions;
-    uint64_t bytes = 0;
-    size_t count, i;
-
-    actions = memopt_tape_actions(r->e.tape, &count);
-    for (i = 0; i < count; ++i) if (actions[i].op == op) bytes += r->e.segments[actions[i].index - 1].output_bytes;
-    return bytes;
-}
-
-/* ---- to open: the model and the tape over an arena, which only counts where capacity is 0 ---- */
 static int rank_open_model(rank *r, size_t capacity) {
-    engine *e = &r->e;
+    engine *e = r->e;
     model *m = &e->m;
 
-    e->host = process_host();
-    describe_cpu_model(e, &r->o, &r->ops);
-    m->shape.grain = RANK_GRAIN;
-    if (r->o.offload & OFFLOAD_WEIGHTS) m->shape.grain = RANK_SECTOR / memopt_type_bytes(m->shape.weight_type);
-    m->split = m->fuse = 0; /* both are the shard's to do */
-    m->shape.done_fn = NULL;
-    if (take_tables(e)) return 1;
+    if (rank_describe_model(r) || take_tables(e)) return 1;
     r->layers = (rank_layer *)calloc(e->segment_count, sizeof *r->layers);
     r->calls = (memopt_tape_layer *)calloc(e->segment_count, sizeof *r->calls);
     r->tensors = (memopt_shard_tensor *)calloc(m->tensor_count, sizeof *r->tensors);
     if (!r->layers || !r->calls || !r->tensors) return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
     e->alignment = pushed(&r->o, 1);
-    if (open_arena(e, capacity) || push_batch(e) || push_ahead(e)) return 1;
+    if (rank_open_arena(r, capacity)) return 1;
     m->weights = m->gradients = e->input; /* until a callback knows better: sizes alone are asked for */
     describe_chain(m, e->layers, e->segments);
     rank_round_outputs(r);
@@ -287,84 +226,40 @@ static int rank_open_model(rank *r, size_t capacity) {
 }
 
 static int rank_open_tape(rank *r, size_t budget) { /* budget: of --keep budget */
-    memopt_tape_desc d = describe_tape(&r->e, &r->o);
+    memopt_tape_desc d = describe_tape(r->e, &r->o);
 
-    memopt_tape_destroy(r->e.tape);
-    r->e.tape = NULL;
+    memopt_tape_destroy(r->e->tape);
+    r->e->tape = NULL;
     d.layers = r->calls;
-    d.error = &r->e.error;
+    d.error = &r->e->error;
     if (r->o.keep == KEEP_BUDGET) d.budget = budget;
-    rank_offload_tape(r, &d);
-    if (said(&r->e, "The plan of the activations", memopt_tape_create(&d, &r->e.tape))) return 1;
+    rank_describe_tape(r, &d);
+    if (said(r->e, "The plan of the activations", memopt_tape_create(&d, &r->e->tape))) return 1;
     return rank_uses(r);
 }
 
 static memopt_shard_desc rank_describe_shard(rank *r) {
-    memopt_shard_desc d = { 0 };
+    memopt_shard_desc d;
 
+    memset(&d, 0, sizeof d);
     d.stage = (int)r->o.stage;
     d.tensors = r->tensors;
-    d.tensor_count = r->e.m.tensor_count;
+    d.tensor_count = r->e->m.tensor_count;
     d.uses = r->uses;
     d.use_count = r->use_count;
     d.units = r->o.units;
     d.gradients = r->o.gradients;
-    d.optim = describe_optimizer(&r->e, &r->o, r->e.m.shape.ops.threads);
-    d.optim.gradients = MEMOPT_TYPE_F32; /* a single unit is its own sum */
-    if (r->o.units == 1 && r->o.replicas == 1 && r->o.gradients == MEMOPT_TYPE_BF16) d.optim.gradients = MEMOPT_TYPE_BF16;
+    d.optim = describe_optimizer(r->e, &r->o, NULL);
+    d.optim.gradients = MEMOPT_TYPE_F32;
     d.comm = r->comms[r->comms[OWN_SET] ? OWN_SET : ALL_RANKS];
     d.replicas = r->comms[BETWEEN_SETS];
-    if (r->o.offload & OFFLOAD_STATES) d.slow |= MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA;
-    if (r->o.offload & OFFLOAD_WEIGHTS) d.slow |= MEMOPT_SHARD_SLOW_WEIGHTS;
-    d.steps_inside = r->o.offload && r->o.fuse_step && r->o.units <= r->o.ranks;
-    d.store = r->store;
-    d.error = &r->e.error;
+    d.error = &r->e->error;
+    rank_describe_memory(r, &d);
     return d;
 }
 
-static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
-
-static int rank_open_tiles(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, rank_report *told,
-                           memopt_store **out) {
-    memopt_store_desc s = { 0 };
-    size_t *tiles = (size_t *)calloc(b->slow_tiles, sizeof *tiles);
-    int wrong;
-
-    if (!tiles) return said(&r->e, "The tiles", MEMOPT_ERR_MEMORY);
-    wrong = said(&r->e, "The tiles", memopt_shard_tiles(d, tiles));
-    s.tiles = b->slow_tiles;
-    s.each_bytes = tiles;
-    s.transfers = b->slow_transfers;
-    wrong = wrong || rank_open_store(r, "tiles", &s, told, out);
-    free(tiles);
-    return wrong;
-}
-
-/* Bytes that went to all stores and came from them so far. */
-static void rank_stored(const rank *r, uint64_t *moved) {
-    const memopt_store_stats a = memopt_store_get_stats(r->store), b = memopt_store_get_stats(r->kept);
-
-    moved[0] = a.read_bytes + b.read_bytes;
-    moved[1] = a.written_bytes + b.written_bytes;
-}
-
-static void rank_close(rank *r) {
-    int i;
-
-    saves_close(&r->saves);
-    data_close(&r->d); /* batches that come lie in the arena */
-    memopt_shard_close(r->shard);
-    memopt_store_destroy(r->store);
-    engine_close(&r->e); /* the tape waits for its transfers */
-    memopt_store_destroy(r->kept);
-    memopt_ledger_destroy(r->e.ledger);
-    for (i = 0; i < COMMS; ++i) memopt_comm_destroy(r->comms[i]);
-    memopt_thread_pool_destroy(r->pool);
-    free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers);
-    free(r->losses); free(r->reports);
-}
-
 /* ---- the plan ---- */
+
 static size_t rank_units(const options *o, size_t number) { /* of a step, that this rank computes */
     return o->units / o->ranks + (number < o->units % o->ranks);
 }
@@ -373,10 +268,13 @@ static size_t rank_units(const options *o, size_t number) { /* of a step, that t
 static size_t predict_shard(const memopt_shard_bytes *b, uint64_t *held) {
     held[HELD_PARAMETERS] = round64(b->weights) + round64(b->window) + round64(b->landings) + round64(b->extra);
     held[HELD_GRADIENTS] = round64(b->gradients) + round64(b->sums);
-    held[HELD_OPTIMIZER] = round64(b->states) + round64(b->tiles);
+    held[HELD_OPTIMIZER] = round64(b->states) + round64(b->tiles) + b->scratch; /* of a card, and the last */
     held[HELD_BUCKETS] = round64(b->buckets);
     return (size_t)(held[HELD_PARAMETERS] + held[HELD_GRADIENTS] + held[HELD_OPTIMIZER] + held[HELD_BUCKETS]);
 }
+
+/* What of the arena lies before the shard. */
+static size_t beside_shard(const ranks_plan *p) { return p->data + p->working; }
 
 static void predict(const ranks_plan *p, size_t number) {
     rank_report *x = &p->reports[number];
@@ -385,7 +283,8 @@ static void predict(const ranks_plan *p, size_t number) {
     size_t at, tape;
 
     x->predicted[HELD_DATA] = p->data;
-    at = p->data + predict_shard(b, x->predicted);
+    x->predicted[HELD_WORKING] = p->working;
+    at = beside_shard(p) + predict_shard(b, x->predicted);
     tape = most(units ? p->tape : 0, p->o->validate ? p->evaluation : 0); /* 0: this rank never has a pass */
     if (tape) x->predicted[HELD_ACTIVATIONS] = pushed(p->o, at) - at + round64(tape);
     x->predicted[HELD] = at + x->predicted[HELD_ACTIVATIONS];
@@ -406,28 +305,38 @@ static int plan_shards(rank *r, ranks_plan *p, size_t *largest) {
     d.replica_count = r->o.replicas;
     for (*largest = i = 0; i < r->o.ranks; ++i) {
         d.rank = i % d.rank_count;
-        if (said(&r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
-        p->reports[i].slow_room = p->reports[i].slow_memory = 0;
-        if (rank_open_kept(r, &p->reports[i], NULL)) return 1;
-        if (d.slow && rank_open_tiles(r, &d, &p->bytes[i], &p->reports[i], NULL)) return 1;
+        if (said(r->e, "The plan of the ranks", memopt_shard_plan(&d, &p->bytes[i]))) return 1;
+        if (rank_plan_stores(r, &d, &p->bytes[i], &p->reports[i])) return 1;
         *largest = most(*largest, predict_shard(&p->bytes[i], held));
     }
     return 0;
 }
 
 static int budget_of_rank_is_below(rank *r, const ranks_plan *p, size_t held) {
-    memopt_tape_desc d = describe_tape(&r->e, &r->o);
+    memopt_tape_desc d = describe_tape(r->e, &r->o);
     size_t need = 0;
 
     d.layers = r->calls;
-    d.error = &r->e.error;
-    if (said(&r->e, "The plan of the activations", memopt_tape_min_budget(&d, &need))) return 1;
+    d.error = &r->e->error;
+    if (said(r->e, "The plan of the activations", memopt_tape_min_budget(&d, &need))) return 1;
     if (r->o.budget >= held + need) return 0;
-    snprintf(r->e.message, sizeof r->e.message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with "
+    snprintf(r->e->message, sizeof r->e->message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with "
              "--stage %zu, and activations need %.1f MB or more; more --ranks, --attention lean, --head chunk:64, "
              "--mlp chunk:512 need less.",
-             (double)r->o.budget / 1e6, (double)(held - p->data) / 1e6, r->o.stage, (double)(need + p->data) / 1e6);
+             (double)r->o.budget / 1e6, (double)(held - beside_shard(p)) / 1e6, r->o.stage, (double)(need + beside_shard(p)) / 1e6);
     return 1;
+}
+
+/* Bytes that a pass reads (0) or writes (1). */
+static uint64_t rank_kept_bytes(const rank *r, int writes) {
+    const int op = writes ? MEMOPT_ACTION_WRITE : MEMOPT_ACTION_READ;
+    const memopt_action *actions;
+    uint64_t bytes = 0;
+    size_t count, i;
+
+    actions = memopt_tape_actions(r->e->tape, &count);
+    for (i = 0; i < count; ++i) if (actions[i].op == op) bytes += r->e->segments[actions[i].index - 1].output_bytes;
+    return bytes;
 }
 
 /* Which groups are used when depends on the tape, how much the shard takes on that, and what a budget leaves for the
@@ -437,50 +346,21 @@ static int plan_all(rank *r, ranks_plan *p) {
     size_t held = 0, largest;
 
     if (rank_open_model(r, 0)) return 1;
-    p->data = r->e.by_tag[TAG_DATA];
+    p->data = r->e->by_tag[TAG_DATA];
+    p->working = r->e->by_tag[TAG_WORKING];
     if (has_budget && plan_shards(r, p, &largest)) return 1; /* a forward and a backward of each group */
-    if (has_budget) held = p->data + largest;
+    if (has_budget) held = beside_shard(p) + largest;
     for (;;) {
         if (has_budget && budget_of_rank_is_below(r, p, held)) return 1;
         p->budget = has_budget ? r->o.budget - held : SIZE_MAX;
         if (rank_open_tape(r, p->budget) || plan_shards(r, p, &largest)) return 1;
-        p->tape = memopt_tape_get_stats(r->e.tape).peak;
-        p->evaluation = memopt_tape_get_stats(r->e.tape).evaluate_peak;
-        p->work = pass_work(&r->e);
+        p->tape = memopt_tape_get_stats(r->e->tape).peak;
+        p->evaluation = memopt_tape_get_stats(r->e->tape).evaluate_peak;
         p->kept[0] = rank_kept_bytes(r, 0);
         p->kept[1] = rank_kept_bytes(r, 1);
-        if (!has_budget || pushed(&r->o, p->data + largest) + round64(p->tape) <= r->o.budget) return 0;
-        held = most(held + 64, p->data + largest);
+        if (!has_budget || pushed(&r->o, beside_shard(p) + largest) + round64(p->tape) <= r->o.budget) return 0;
+        held = most(held + 64, beside_shard(p) + largest);
     }
-}
-
-/* Of its arena. A sample, when all is trained and told, has evaluations on ranks that never had a pass, too. */
-static size_t rank_bytes(const rank *r, const ranks_plan *p) {
-    const uint64_t *held = p->reports[r->number].predicted;
-    const size_t sample = r->o.sample ? RANK_SECTOR + round64(p->evaluation) : 0;
-
-    return in_pages((size_t)(held[HELD] - held[HELD_ACTIVATIONS]) + most((size_t)held[HELD_ACTIVATIONS], sample), 1);
-}
-
-/* The plan of one rank alone as that of its process: what that has now, what stores and tables take, and the arena. */
-static void tell_alone(rank *r, const ranks_plan *p, outcome *out) {
-    static const int tags[HELD] = { TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_OPTIMIZER, TAG_DATA };
-    const rank_report *x = &p->reports[0];
-    engine *e = &r->e;
-    data d;
-    int t;
-
-    memset(&d, 0, sizeof d);
-    touch_stacks(r->ops.threads);
-    if (!r->o.vit) (void)data_open(r->o.data, r->o.vocab, r->o.context, &d, e->message, sizeof e->message);
-    e->beside.process = process_now() + (size_t)x->slow_memory + round64(p->bytes[0].tables);
-    e->beside.highest = process_highest();
-    data_close(&d);
-    memset(e->by_tag, 0, sizeof e->by_tag);
-    for (t = 0; t < HELD; ++t) if (tags[t] != TAG_KEPT) e->by_tag[tags[t]] += (size_t)x->predicted[t];
-    e->peak = rank_bytes(r, p);
-    tell_memory(e, out);
-    if (p->strip) *p->strip = strip_of(e);
 }
 
 static int plan_ranks(ranks_plan *p, outcome *out) {
@@ -489,13 +369,14 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
     int wrong = !r;
 
     if (!wrong) {
+        r->e = rank_engine(r);
         r->o = *p->o;
-        wrong = open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message) || plan_all(r, p);
-        snprintf(out->message, sizeof out->message, "%s", r->e.message);
+        wrong = rank_prepare(r, 1) || plan_all(r, p);
+        snprintf(out->message, sizeof out->message, "%s", r->e->message);
         for (i = 0; !wrong && i < r->o.ranks; ++i) predict(p, i);
-        if (!wrong && p->alone) tell_alone(r, p, out);
-        for (i = 0; i < r->e.m.tensor_count; ++i) out->parameters += r->e.m.tensors ? r->e.m.tensors[i].count : 0;
-        out->tokens = transformer_rows(&r->e.m.shape) * r->o.units;
+        if (!wrong && p->tell_fn) p->tell_fn(r, p, out);
+        for (i = 0; i < r->e->m.tensor_count; ++i) out->parameters += r->e->m.tensors ? r->e->m.tensors[i].count : 0;
+        out->tokens = transformer_rows(&r->e->m.shape) * r->o.units;
         out->batch = r->o.batch;
         rank_close(r);
     } else snprintf(out->message, sizeof out->message, "No memory for the plan.");
@@ -504,6 +385,7 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
 }
 
 /* ---- traffic ---- */
+
 static traffic rank_traffic(const rank *r) {
     traffic x = { 0, 0, 0 };
     int i, kind;
@@ -534,19 +416,20 @@ static void traffic_add(traffic *to, traffic x) {
 }
 
 static int rank_gather(rank *r, const char *what, void *all, size_t bytes) { /* of each rank, in place */
-    memopt_comm_call call = { 0 };
+    memopt_comm_call call;
     memopt_status s;
 
+    memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_ALL_GATHER;
     call.bytes = bytes;
     call.send = (unsigned char *)all + r->number * bytes;
     call.receive = all;
-    s = memopt_comm_run(r->comms[ALL_RANKS], &call);
-    if (s) r->e.error = memopt_comm_error(r->comms[ALL_RANKS]);
-    return said(&r->e, what, s);
+    s = rank_exchange(r, &call);
+    return said(r->e, what, s);
 }
 
 /* ---- one step ---- */
+
 /* A round without a batch of its own: the others need the weights that are here, and send their gradients. */
 static int rank_walk(rank *r) {
     memopt_status s = MEMOPT_OK;
@@ -565,26 +448,25 @@ static int rank_walk(rank *r) {
 static double *rank_losses(const rank *r, size_t number) { return r->losses + number * (r->rounds + 1); }
 
 static int rank_unit(rank *r, size_t step, size_t round, size_t unit) {
-    engine *e = &r->e;
+    engine *e = r->e;
     const uint64_t number = (uint64_t)step * r->o.units + unit;
 
     e->m.loss = 0;
     if (unit == MEMOPT_SHARD_NO_UNIT) return rank_walk(r);
     if (said(e, "A pass", memopt_tape_seek(e->tape, number))) return 1;
-    if (load_batch(e, &r->o, &r->d, number, 0) || pass(e)) return 1;
-    rank_losses(r, r->number)[round] = e->m.loss;
-    return 0;
+    return rank_pass(r, number, round);
 }
 
 /* All gradients are added up: measure them where that is asked for, then step. As apply(), of parts. */
 static int rank_apply(rank *r, memopt_optim_run *run) {
-    engine *e = &r->e;
+    engine *e = r->e;
     const int scaling = r->o.gradients == MEMOPT_TYPE_F16;
     const traffic before = rank_traffic(r);
-    memopt_gradient_total total = { 0 };
+    memopt_gradient_total total;
     memopt_status s = MEMOPT_OK;
     double clip = 1;
 
+    memset(&total, 0, sizeof total);
     total.factor = 1;
     if (scaling || r->o.clip > 0) s = memopt_shard_measure(r->shard, scaling ? &e->scaler : NULL, &total);
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
@@ -607,10 +489,11 @@ static int rank_add_losses(rank *r) {
     const traffic before = rank_traffic(r);
     size_t u;
 
+    if (rank_read_losses(r)) return 1;
     rank_losses(r, r->number)[r->rounds] = saves_stop;
     if (rank_gather(r, "The loss", r->losses, (r->rounds + 1) * sizeof *r->losses)) return 1;
-    for (r->e.m.loss = 0, u = 0; u < r->o.units; ++u)
-        r->e.m.loss += rank_losses(r, u % r->o.ranks)[u / r->o.ranks];
+    for (r->e->m.loss = 0, u = 0; u < r->o.units; ++u)
+        r->e->m.loss += rank_losses(r, u % r->o.ranks)[u / r->o.ranks];
     for (u = 0; u < r->o.ranks; ++u) r->stops |= rank_losses(r, u)[r->rounds] > 0;
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     return 0;
@@ -618,15 +501,16 @@ static int rank_add_losses(rank *r) {
 
 static int rank_step(rank *r, size_t number) {
     memopt_optim_group group = memopt_optim_group_default(r->o.optimizer);
-    memopt_optim_run run = { 0 };
-    model *m = &r->e.m;
+    memopt_optim_run run;
+    model *m = &r->e->m;
     size_t round, unit = MEMOPT_SHARD_DONE;
 
+    memset(&run, 0, sizeof run);
     group.rate = rate_at(&r->o, number);
     run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = r->o.fuse_step;
     run.clips_norm = r->o.clip > 0; run.scales_loss = r->o.gradients == MEMOPT_TYPE_F16;
-    m->head.rule.scale = run.scales_loss ? (double)r->e.scaler.scale : 1;
-    m->head.targets = r->e.targets;
+    m->head.rule.scale = run.scales_loss ? (double)r->e->scaler.scale : 1;
+    m->head.targets = r->e->targets;
     for (round = 0;; ++round) {
         memopt_status s = MEMOPT_OK;
 
@@ -640,15 +524,19 @@ static int rank_step(rank *r, size_t number) {
 }
 
 /* ---- a whole run of one rank ---- */
+
 /* What this rank has of a tensor, slice by slice. */
-static int rank_hash_part(rank *r, size_t tensor, size_t extra, size_t bytes, uint64_t *hash) {
-    memopt_optim_tensor part = { 0 }, slice = { 0 };
+typedef int slice_fn(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user);
+
+static int rank_each_slice(rank *r, const char *what, size_t tensor, slice_fn *fn, void *user) {
+    memopt_optim_tensor part, slice;
     size_t at;
 
+    memset(&part, 0, sizeof part);
     (void)memopt_shard_part(r->shard, tensor, &part);
     for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
-        if (rank_said(r, "The hash", memopt_shard_bring(r->shard, tensor, at, &slice))) return 1;
-        *hash = hash_bytes(*hash, (const unsigned char *)(extra ? slice.extra : slice.weights), slice.held * bytes);
+        if (rank_said(r, what, memopt_shard_bring(r->shard, tensor, at, &slice))) return 1;
+        if (fn(r, tensor, &slice, user) || rank_said(r, what, memopt_shard_put(r->shard))) return 1;
     }
     return 0;
 }
@@ -656,24 +544,25 @@ static int rank_hash_part(rank *r, size_t tensor, size_t extra, size_t bytes, ui
 /* Weights tensor by tensor, and behind each the 16 bits more that it may have: each rank goes on with what the rank
    before has left, so that the hash is that of one process, whatever is cut where. */
 static int rank_hash(rank *r, uint64_t *hash) {
-    const size_t holders = r->o.stage ? set_ranks(&r->o) : 1, bytes = memopt_type_bytes(r->e.m.shape.weight_type);
-    memopt_comm_call call = { 0 };
+    const size_t holders = r->o.stage ? set_ranks(&r->o) : 1;
+    memopt_comm_call call;
     memopt_status s = MEMOPT_OK;
     size_t t, extra, holder;
 
+    memset(&call, 0, sizeof call);
     *hash = HASH_BEGIN;
     call.kind = MEMOPT_COMM_BROADCAST;
     call.bytes = sizeof *hash;
     call.send = call.receive = hash;
-    for (t = 0; t < r->e.m.tensor_count; ++t)
+    for (t = 0; t < r->e->m.tensor_count; ++t)
         for (extra = 0; extra < (r->o.weights == WEIGHTS_SPLIT ? 2 : 1); ++extra)
             for (holder = 0; holder < holders && !s; ++holder) {
-                if (holder == r->number && rank_hash_part(r, t, extra, bytes, hash)) return 1;
+                if (holder == r->number
+                    && rank_each_slice(r, "The hash", t, extra ? rank_hash_extra : rank_hash_weights, hash)) return 1;
                 call.root = holder;
-                s = memopt_comm_run(r->comms[ALL_RANKS], &call);
+                s = rank_exchange(r, &call);
             }
-    if (s) r->e.error = memopt_comm_error(r->comms[ALL_RANKS]);
-    return said(&r->e, "The hash", s);
+    return said(r->e, "The hash", s);
 }
 
 /* What was planned for all steps, of those that were trained. */
@@ -689,13 +578,15 @@ static void rank_measure(rank *r, traffic counted, uint64_t steps) {
     rank_report *own = &r->reports[r->number];
     const memopt_shard_desc d = rank_describe_shard(r);
     memopt_shard_bytes b;
+    size_t now, peak;
     int t;
 
-    for (t = 0; t < HELD; ++t) own->measured[t] = memopt_ledger_usage(r->e.ledger, held_tags[t]).at_peak;
-    own->measured[HELD] = memopt_ledger_total(r->e.ledger).peak;
+    for (t = 0; t < HELD; ++t) own->measured[t] = memopt_ledger_usage(r->e->ledger, held_tags[t]).at_peak;
+    own->measured[HELD] = memopt_ledger_total(r->e->ledger).peak;
     own->counted = counted;
     own->others = r->others;
-    own->process = process_highest();
+    held_now(r->e, &now, &peak);
+    own->process = peak;
     own->feed = memopt_feed_get_stats(r->d.feed);
     rank_planned_for(own, r->o.steps, steps);
     if (d.slow && !memopt_shard_plan(&d, &b)) { /* a step left out moves and says nothing */
@@ -710,30 +601,17 @@ static void rank_measure(rank *r, traffic counted, uint64_t steps) {
     own->planned.calls -= r->skipped * (r->tensors[d.tensor_count - 1].group + 1);
 }
 
-static int rank_init_part(rank *r, size_t tensor) {
-    memopt_optim_tensor part = { 0 }, slice = { 0 };
-    size_t at;
-
-    (void)memopt_shard_part(r->shard, tensor, &part);
-    for (at = part.first; at < part.first + part.held; at = slice.first + slice.held) {
-        if (rank_said(r, "The weights", memopt_shard_bring(r->shard, tensor, at, &slice))) return 1;
-        if (said(&r->e, "The weights", init_tensor(&r->e.m, tensor, &slice, r->o.seed))) return 1;
-        if (rank_said(r, "The weights", memopt_shard_put(r->shard))) return 1;
-    }
-    return 0;
-}
-
 /* The mean loss of what is held back, as validate() of one process: each rank looks at a batch, and all add them up. */
 static int rank_validate(rank *r) {
     const size_t batches = data_held_batches(&r->d, r->o.batch, r->o.context);
-    double sum = 0;
+    double sum = 0, loss = 0;
     size_t i, k;
 
     for (i = 0; i < batches; i += r->o.ranks) {
         const size_t own = least(i + r->number, batches - 1); /* beyond the last: all use the same weights together */
 
-        if (load_batch(&r->e, &r->o, &r->d, own, 1) || evaluate(&r->e)) return 1;
-        r->losses[r->number] = r->e.m.head.loss * (double)r->o.units;
+        if (rank_evaluate(r, own, &loss)) return 1;
+        r->losses[r->number] = loss * (double)r->o.units;
         if (rank_gather(r, "The loss", r->losses, sizeof *r->losses)) return 1;
         for (k = 0; k < r->o.ranks && i + k < batches; ++k) sum += r->losses[k];
     }
@@ -755,13 +633,13 @@ static int rank_stepped(rank *r, size_t done, rank_watch *w) {
     double begin, begun_work;
     int i;
 
-    if (r->out) outcome_loss(r->out, r->e.m.loss);
-    if (r->out) progress(&r->e, &r->o, done - (size_t)r->saves.first, done, now() - w->since);
+    if (r->out) outcome_loss(r->out, r->e->m.loss);
+    if (r->out) progress(r->e, &r->o, done - (size_t)r->saves.first, done, now() - w->since);
     begin = now();
     begun_work = seconds_worked();
     rank_stored(r, begun);
     if (r->o.validate && (done % r->o.validate == 0 || done == r->o.steps) && rank_validate(r)) return 1;
-    if (saves_after(&r->saves, &r->e, &r->o, done, r->stops)) return 1;
+    if (saves_after(&r->saves, r->e, &r->o, done, r->stops)) return 1;
     rank_stored(r, moved);
     traffic_add(&r->others, traffic_less(rank_traffic(r), before));
     for (i = 0; i < 2; ++i) w->stored[i] += moved[i] - begun[i];
@@ -773,12 +651,14 @@ static int rank_stepped(rank *r, size_t done, rank_watch *w) {
 static int rank_begin_weights(rank *r) {
     size_t i;
 
-    for (i = 0; !r->o.resume && i < r->e.m.tensor_count; ++i) if (rank_init_part(r, i)) return 1;
-    if (init_scale(&r->e) || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
+    for (i = 0; !r->o.resume && i < r->e->m.tensor_count; ++i)
+        if (rank_each_slice(r, "The weights", i, rank_init_slice, NULL)) return 1;
+    if (said(r->e, "The loss scale", memopt_scaler_default(&r->e->scaler))
+        || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
     memset(&r->saves, 0, sizeof r->saves);
     r->saves.shard = r->shard;
     r->saves.desc.comm = r->comms[ALL_RANKS];
-    return saves_open(&r->saves, &r->e, &r->o);
+    return saves_open(&r->saves, r->e, &r->o);
 }
 
 static int rank_train(rank *r) {
@@ -804,43 +684,55 @@ static int rank_train(rank *r) {
     for (i = 0; i < 2; ++i) own->slow_counted[i] -= w.stored[i];
     if (rank_gather(r, "The report", r->reports, sizeof *r->reports)) return 1;
     if (rank_hash(r, &hash)) return 1;
-    if (r->o.sample && sample(&r->e, &r->o, &r->d, r->out != NULL)) return 1;
     if (!r->out) return 0;
     for (i = 0; i < r->o.ranks; ++i) outcome_feed(r->out, r->reports[i].feed);
     r->out->weights_hash = hash;
     r->out->seconds_per_step = trained / (double)steps;
     r->out->cpu_seconds_per_step = worked / (double)steps; /* of all ranks that are threads of this process */
-    r->out->flops_per_step = step_flops(&r->e, &r->o);
+    r->out->flops_per_step = step_flops(r->e, &r->o);
     r->out->tokens_per_second = (double)r->out->tokens / r->out->seconds_per_step;
     return 0;
 }
 
-static int rank_open(rank *r, const ranks_plan *p) {
-    const size_t bytes = rank_bytes(r, p);
-    memopt_comm_desc c = { 0 };
-    memopt_shard_desc d;
+static int rank_open_comms(rank *r) {
+    memopt_comm_desc c;
     int i;
-    rank_report told = { 0 }; /* as in the plan */
 
-    c.error = &r->e.error;
+    memset(&c, 0, sizeof c);
+    c.error = &r->e->error;
     for (i = 0; i < (r->o.replicas > 1 ? COMMS : 1); ++i) {
         c.transport = r->transports[i];
-        if (said(&r->e, "The communicator", memopt_comm_create(&c, &r->comms[i]))) return 1;
+        if (said(r->e, "The communicator", memopt_comm_create(&c, &r->comms[i]))) return 1;
     }
-    if (open_ops(&r->o, &r->pool, &r->threads, &r->ops, r->e.message, sizeof r->e.message)) return 1;
-    if (!r->o.vit
-        && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, r->e.message, sizeof r->e.message)) return 1;
-    if (r->o.validate && r->d.file && data_hold_back(&r->d, r->o.context, r->e.message, sizeof r->e.message)) return 1;
+    return 0;
+}
+
+static int rank_open_data(rank *r) {
+    char *const message = r->e->message;
+    const size_t n = sizeof r->e->message;
+
+    if (!r->o.vit && data_open(r->o.data, r->o.vocab, r->o.context, &r->d, message, n)) return 1;
+    return r->o.validate && r->d.file && data_hold_back(&r->d, r->o.context, message, n);
+}
+
+static int rank_open(rank *r, const ranks_plan *p) {
+    memopt_shard_desc d;
+
+    if (rank_prepare(r, 0) || rank_open_comms(r) || rank_open_data(r)) return 1;
     r->rounds = (r->o.units + r->o.ranks - 1) / r->o.ranks;
     r->losses = (double *)calloc((r->rounds + 1) * r->o.ranks, sizeof *r->losses);
-    if (!r->losses) return said(&r->e, "The losses", MEMOPT_ERR_MEMORY);
-    if (said(&r->e, "The ledger", memopt_ledger_create(NULL, &r->e.ledger))) return 1;
-    if (rank_open_model(r, bytes) || rank_open_kept(r, &told, &r->kept) || rank_open_tape(r, p->budget)) return 1;
-    if (open_feed(&r->e, &r->o, &r->d, r->o.units, r->number, r->o.ranks)) return 1;
+    if (!r->losses) return said(r->e, "The losses", MEMOPT_ERR_MEMORY);
+    if (said(r->e, "The ledger", memopt_ledger_create(NULL, &r->e->ledger))) return 1;
+    if (rank_open_model(r, rank_bytes(r, p)) || rank_ready_passes(r) || rank_open_tape(r, p->budget)) return 1;
+    if (open_feed(r->e, &r->o, &r->d, r->o.units, r->number, r->o.ranks)) return 1;
     d = rank_describe_shard(r);
-    if (d.slow && rank_open_tiles(r, &d, &p->bytes[r->number], &told, &r->store)) return 1;
-    d.store = r->store;
-    return said(&r->e, "The shard", memopt_shard_open(&d, r->e.arena, &r->shard));
+    if (rank_ready_shard(r, &p->bytes[r->number], &d)) return 1;
+    return said(r->e, "The shard", memopt_shard_open(&d, r->e->arena, &r->shard));
+}
+
+static void rank_free(rank *r) { /* tables */
+    free(r->layers); free(r->calls); free(r->tensors); free(r->uses); free(r->use_layers);
+    free(r->losses); free(r->reports);
 }
 
 static void rank_give_up(rank *r) {
@@ -855,11 +747,11 @@ static void rank_give_up(rank *r) {
 static void rank_run(rank *r, const ranks_plan *p) {
     int i;
 
-    r->wrong = rank_open(r, p) || rank_train(r);
+    r->wrong = rank_open(r, p) || rank_train(r) || rank_after(r);
     if (!r->wrong) return;
     for (i = 0; i < COMMS; ++i) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
 #ifdef TRAIN_GPT_MPI
-    fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e.message);
+    fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e->message);
 #endif
     rank_give_up(r);
 }
@@ -867,6 +759,7 @@ static void rank_run(rank *r, const ranks_plan *p) {
 static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number) {
     const size_t bytes = p->o->ranks * sizeof *r->reports;
 
+    r->e = rank_engine(r);
     r->o = *p->o;
     r->number = number;
     r->out = number ? NULL : out;
@@ -875,100 +768,15 @@ static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number)
     return !r->reports;
 }
 
-/* ---- all ranks: processes ---- */
-#ifdef TRAIN_GPT_MPI
-static memopt_mpi mpi[COMMS];
-static memopt_transport mpi_transports[COMMS];
-static int mpi_count; /* of them that are open */
-#ifndef TRAIN_GPT_SECONDS
-#  define TRAIN_GPT_SECONDS 600 /* that a rank waits for the others, who may be in a long pass */
-#endif
-
-static size_t own_rank(void) { return mpi_transports[ALL_RANKS].rank; }
-
-/* --ranks is what mpirun says, and a switch behind it must say the same. */
-static int ranks_begin(int *argc, char ***argv) {
-    static char number[24], name[] = "--ranks";
-    char **all;
-    int level;
-
-    if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level)
-        || memopt_mpi_open(&mpi[ALL_RANKS], MPI_COMM_WORLD, TRAIN_GPT_SECONDS, &mpi_transports[ALL_RANKS])) {
-        fputs("train_gpt: MPI does not start: run it as mpirun -n 4 build/train_gpt_mpi\n", stderr);
-        return 1;
-    }
-    mpi_count = 1;
-    snprintf(number, sizeof number, "%zu", mpi_transports[ALL_RANKS].rank_count);
-    all = (char **)malloc(((size_t)*argc + 3) * sizeof *all);
-    if (!all) return 1;
-    all[0] = (*argv)[0]; all[1] = name; all[2] = number;
-    memcpy(all + 3, *argv + 1, (size_t)*argc * sizeof *all); /* with the NULL behind them */
-    *argv = all;
-    *argc += 2;
-    return 0;
-}
-
-/* After a failure that ranks have told each other it ends them all. */
-static int ranks_end(int status) {
-    (void)fflush(NULL);
-    while (mpi_count) memopt_mpi_close(&mpi[--mpi_count], 0);
-    (void)MPI_Finalize();
-    return status;
-}
-
-/* The communicators of sets; 0: open, or none are asked for. All ranks call it. */
-static int ranks_split(const options *o) {
-    const int number = (int)own_rank(), size = (int)set_ranks(o);
-    int i, wrong = 0;
-
-    for (i = OWN_SET; !wrong && o->replicas > 1 && i < COMMS; ++i) {
-        MPI_Comm part;
-
-        wrong = MPI_Comm_split(MPI_COMM_WORLD, i == OWN_SET ? number / size : number % size, number, &part);
-        if (wrong) break;
-        wrong = memopt_mpi_open(&mpi[i], part, TRAIN_GPT_SECONDS, &mpi_transports[i]) != MEMOPT_OK;
-        mpi_count += !wrong;
-        (void)MPI_Comm_free(&part);
-    }
-    return wrong;
-}
-
-static int ranks_run(const ranks_plan *p, outcome *out) { /* this process is one of them */
-    rank *r = (rank *)calloc(1, sizeof *r);
-    int wrong = !r || rank_begin(r, p, out, own_rank());
-
-    if (p->o->ranks != mpi_transports[ALL_RANKS].rank_count) {
-        snprintf(out->message, sizeof out->message, "--ranks %zu, and mpirun started %zu: leave --ranks out.",
-                 p->o->ranks, mpi_transports[ALL_RANKS].rank_count);
-        wrong = 1;
-    } else if (ranks_split(p->o)) {
-        snprintf(out->message, sizeof out->message, "MPI does not split its ranks into %zu sets.", p->o->replicas);
-        wrong = 1;
-    } else if (!wrong) {
-        memcpy(r->transports, mpi_transports, sizeof r->transports);
-        rank_run(r, p);
-        wrong = r->wrong;
-        if (!wrong) memcpy(p->reports, r->reports, p->o->ranks * sizeof *p->reports);
-    }
-    if (wrong && mpi[ALL_RANKS].broken) (void)ranks_end(1); /* MPI still has memory of calls that failed */
-    if (r) rank_close(r);
-    free(r);
-    return wrong;
-}
-#else
-
 /* ---- all ranks: threads ---- */
-static size_t own_rank(void) { return 0; }
-static int ranks_begin(int *argc, char ***argv) { (void)argc; (void)argv; return 0; }
-static int ranks_end(int status) { return status; }
-
-#ifdef MEMOPT_PTHREADS
+#if defined(MEMOPT_PTHREADS) || defined(TRAIN_GPT_NCCL)
 typedef struct rank_thread { rank *r; const ranks_plan *p; pthread_t thread; int runs; } rank_thread;
 
 static void *rank_main(void *user) {
     rank_thread *t = (rank_thread *)user;
 
     rank_run(t->r, t->p);
+    rank_leave(t->r);
     return NULL;
 }
 
@@ -1002,67 +810,9 @@ static int ranks_wrong(const rank *ranks, size_t count, outcome *out) {
     for (i = 0; i < count; ++i)
         if (ranks[i].wrong && (culprit == count || ranks[culprit].told > ranks[i].told)) culprit = i;
     if (culprit < count && !out->message[0])
-        snprintf(out->message, sizeof out->message, "rank %zu: %.370s", culprit, ranks[culprit].e.message);
+        snprintf(out->message, sizeof out->message, "rank %zu: %.370s", culprit, ranks[culprit].e->message);
     return culprit < count;
 }
-
-/* Ranks are in one memory: there must be room for all of them. */
-static int ranks_fit(const ranks_plan *p, outcome *out) {
-    uint64_t available, sum = 0;
-    size_t i;
-
-    for (i = 0; i < p->o->ranks; ++i) sum += p->reports[i].predicted[HELD];
-    if (memopt_memory_available(NULL, &available) || sum <= available) return 1;
-    snprintf(out->message, sizeof out->message, "%zu ranks take %.1f MB together, and the system has less: --dry-run "
-             "tells what each of them takes.", p->o->ranks, (double)sum / 1e6);
-    return 0;
-}
-
-/* All ranks, each set, and those of all sets with the same part: 1 + sets + ranks of a set, at most. */
-static memopt_status ranks_connect(const options *o, rank *ranks, memopt_ranks **groups) {
-    const size_t size = set_ranks(o), extra = o->replicas > 1 ? o->replicas + size : 0;
-    memopt_status s = MEMOPT_OK;
-    size_t g, i;
-
-    for (g = 0; !s && g < 1 + extra; ++g) {
-        memopt_ranks_desc d = { 0 };
-        const int kind = !g ? ALL_RANKS : g <= o->replicas ? OWN_SET : BETWEEN_SETS;
-
-        d.rank_count = kind == ALL_RANKS ? o->ranks : kind == OWN_SET ? size : o->replicas;
-        s = memopt_ranks_create(&d, &groups[g]);
-        for (i = 0; !s && i < o->ranks; ++i) {
-            const size_t index = kind == ALL_RANKS ? 0 : kind == OWN_SET ? 1 + i / size : 1 + o->replicas + i % size;
-            const size_t own = kind == ALL_RANKS ? i : kind == OWN_SET ? i % size : i / size;
-
-            if (index == g) ranks[i].transports[kind] = memopt_ranks_transport(groups[g], own);
-        }
-    }
-    return s;
-}
-
-static int ranks_run(const ranks_plan *p, outcome *out) {
-    const size_t n = p->o->ranks, most_groups = 2 * n + 2;
-    rank *ranks = ranks_fit(p, out) ? (rank *)calloc(n, sizeof *ranks) : NULL;
-    memopt_ranks **groups = (memopt_ranks **)calloc(most_groups, sizeof *groups);
-    memopt_status s = MEMOPT_OK;
-    size_t i;
-    int wrong = !ranks || !groups;
-
-    for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
-    if (wrong && !out->message[0]) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
-    if (!wrong && n > 1) s = ranks_connect(p->o, ranks, groups);
-    if (s) snprintf(out->message, sizeof out->message, "No ranks as threads (%s): compile with -DMEMOPT_PTHREADS "
-                    "-pthread.", memopt_status_text(s));
-    if (!wrong && !s && n == 1) rank_run(&ranks[0], p);
-    if (!wrong && !s && n > 1) ranks_start(ranks, p, out);
-    wrong = wrong || s || ranks_wrong(ranks, n, out);
-    if (!wrong) memcpy(p->reports, ranks[0].reports, n * sizeof *p->reports);
-    for (i = 0; ranks && i < n; ++i) rank_close(&ranks[i]);
-    for (i = 0; groups && i < most_groups; ++i) memopt_ranks_destroy(groups[i]);
-    free(groups); free(ranks);
-    return wrong;
-}
-#endif
 
 /* ---- what is told ---- */
 #include "ranks_report.h" /* ranks_tell(), ranks_json_write(), largest_rank() */
@@ -1087,38 +837,13 @@ static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, o
     return wrong;
 }
 
-/* The bytes that the largest rank holds, by dry run; 0: there is no such plan. */
-static size_t planned_rank(const options *asked, work *w) {
-    ranks_plan p = { 0 };
-    options dry = *asked, o;
-    outcome *out = (outcome *)calloc(1, sizeof *out);
-    size_t peak = 0;
-
-    dry.dry_run = 1;
-    if (out && !ranks_plan_and_run(&dry, &p, &o, out)) peak = largest_rank(&p, 0);
-    *w = p.work;
-    free(p.reports); free(p.bytes); free(out);
-    return peak;
-}
-
-/* A row of a table: one rank, told as run() tells a process. */
-static int rank_alone(const options *asked, outcome *out, char **strip) {
-    ranks_plan p = { 0 };
+static int ranks_main(const options *asked, outcome *out) {
+    ranks_plan p;
     options o;
     int wrong;
 
-    p.alone = 1;
-    p.strip = strip;
+    memset(&p, 0, sizeof p);
     wrong = ranks_plan_and_run(asked, &p, &o, out);
-    if (!wrong && !o.dry_run) out->measured_peak = process_highest();
-    free(p.reports); free(p.bytes);
-    return wrong;
-}
-
-static int ranks_main(const options *asked, outcome *out) {
-    ranks_plan p = { 0 };
-    options o;
-    int wrong = ranks_plan_and_run(asked, &p, &o, out);
 
     if (wrong && out->message[0] && !own_rank()) fprintf(stderr, "train_gpt: %s\n", out->message);
     if (!wrong && !own_rank()) {

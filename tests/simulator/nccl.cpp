@@ -1,13 +1,94 @@
-/* nccl.cpp - NCCL on the simulator: ranks are threads of which one runs at a time, each with streams of its own on the one
-   device. A call begins when its last rank has come to it; until then ncclCommGetAsyncError() says ncclInProgress. It is
+/* nccl.cpp - NCCL on the simulator: ranks are threads that take turns (../simulator/include/nccl.h), each with streams of
+   its own, on one device or several; with SIMULATOR_APART=1 in the environment each must have a device of its own, as
+   NCCL wants it. A call begins when its last rank has come to it; until then ncclCommGetAsyncError() says ncclInProgress. It is
    then in every rank's stream, behind an event of each of them, and what a rank is sent arrives as late as the simulator's
    streams like. A rank that aborts, or a call that CUDA refuses, is a remote error to all. */
 #include "simulator.h"
 #include "nccl.h"
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <memory>
 #include <vector>
 
+/* ---- threads that take turns ---- */
+#undef sched_yield
+#undef pthread_create
+#undef pthread_join
+#undef pthread_detach
+enum { TURNS = 64 };
+struct turn {
+    enum { FREE, RUNS, IS_OVER } state;
+    bool is_detached;
+    pthread_t thread;
+    pthread_cond_t comes;
+    void *(*fn)(void *);
+    void *user, *result;
+};
+static pthread_mutex_t turns_lock = PTHREAD_MUTEX_INITIALIZER;
+static turn turns[TURNS] = { { turn::RUNS, false, {}, PTHREAD_COND_INITIALIZER, NULL, NULL, NULL } }; /* the first: main() */
+static int running; /* whose turn it is */
+static thread_local int own_turn;
+
+static void turn_await(void) { while (running != own_turn) (void)pthread_cond_wait(&turns[own_turn].comes, &turns_lock); }
+static void turn_hand_on(void) {
+    do running = (running + 1) % TURNS; while (turns[running].state != turn::RUNS);
+    (void)pthread_cond_signal(&turns[running].comes);
+}
+int simulator_yield(void) {
+    (void)pthread_mutex_lock(&turns_lock);
+    turn_hand_on();
+    turn_await();
+    (void)pthread_mutex_unlock(&turns_lock);
+    return 0;
+}
+static void *turn_main(void *user) {
+    turn *const t = (turn *)user;
+    own_turn = (int)(t - turns);
+    (void)pthread_mutex_lock(&turns_lock);
+    turn_await();
+    (void)pthread_mutex_unlock(&turns_lock);
+    t->result = t->fn(t->user);
+    (void)pthread_mutex_lock(&turns_lock);
+    t->state = t->is_detached ? turn::FREE : turn::IS_OVER;
+    turn_hand_on();
+    (void)pthread_mutex_unlock(&turns_lock);
+    return t->result;
+}
+int simulator_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user) {
+    int i = 1;
+    while (i < TURNS && turns[i].state != turn::FREE) ++i;
+    if (i == TURNS) return 11;
+    turn *const t = &turns[i];
+    t->fn = fn;
+    t->user = user;
+    t->is_detached = false;
+    (void)pthread_cond_init(&t->comes, NULL);
+    const int wrong = pthread_create(&t->thread, attributes, turn_main, t);
+    if (wrong) return wrong;
+    t->state = turn::RUNS;
+    *thread = t->thread;
+    return 0;
+}
+static turn *turn_of(pthread_t thread) {
+    turn *t = turns + 1;
+    while (t->state == turn::FREE || !pthread_equal(t->thread, thread)) ++t;
+    return t;
+}
+int simulator_thread_join(pthread_t thread, void **result) {
+    turn *const t = turn_of(thread);
+    while (t->state == turn::RUNS) (void)simulator_yield();
+    t->state = turn::FREE;
+    return pthread_join(thread, result);
+}
+int simulator_thread_detach(pthread_t thread) {
+    turn *const t = turn_of(thread);
+    t->is_detached = true;
+    if (t->state == turn::IS_OVER) t->state = turn::FREE;
+    return pthread_detach(thread);
+}
+
+/* ---- NCCL ---- */
 enum { RANKS = 8, PIECES = 2 * RANKS };
 enum { PIECES_OF, ALL_GATHER, BROADCAST, ALL_TO_ALL };
 struct piece { bool is_send; int peer; const void *from; void *to; size_t bytes; };
@@ -20,6 +101,7 @@ struct call {
 struct world {
     int id, count, joined, arrived, lives;
     bool is_connected, is_lost;
+    int devices[RANKS];
     call calls[RANKS];
     bool waits[RANKS];
     cudaEvent_t came[RANKS], went[RANKS];
@@ -36,6 +118,7 @@ static ncclComm_t group_comm;
 static void deliver(void *argument) {
     std::unique_ptr<delivery> d((delivery *)argument);
     const call &own = d->calls[d->to];
+    simulator_reach_all(1);
     for (int from = 0; from < d->count; ++from) {
         const call &c = d->calls[from];
         unsigned char *const to = (unsigned char *)own.receive;
@@ -47,6 +130,7 @@ static void deliver(void *argument) {
                 for (int k = 0; c.pieces[i].is_send && c.pieces[i].peer == d->to && k < own.piece_count; ++k)
                     if (!own.pieces[k].is_send && own.pieces[k].peer == from) memmove(own.pieces[k].to, c.pieces[i].from, c.pieces[i].bytes);
     }
+    simulator_reach_all(0);
 }
 static bool start(world *w) {
     bool wrong = false;
@@ -59,7 +143,7 @@ static bool start(world *w) {
         memcpy(d->calls, w->calls, sizeof d->calls);
         d->count = w->count;
         d->to = r;
-        if (simulator_host_function(w->calls[r].stream, deliver, d)) { delete d; return false; }
+        if (cudaSetDevice(w->devices[r]) || simulator_host_function(w->calls[r].stream, deliver, d)) { delete d; return false; }
         if (cudaEventRecord(w->went[r], w->calls[r].stream) != cudaSuccess) return false;
     }
     for (int r = 0; r < w->count; ++r) /* what is sent is read until then */
@@ -74,7 +158,8 @@ static ncclResult_t arrive(ncclComm_t comm, const call &c) {
     if (++w->arrived < w->count) return ncclInProgress;
     w->arrived = 0;
     memset(w->waits, 0, sizeof w->waits);
-    if (start(w)) return ncclSuccess;
+    const bool starts = start(w);
+    if (cudaSetDevice(w->devices[comm->rank]) == cudaSuccess && starts) return ncclSuccess;
     (void)cudaGetLastError();
     w->is_lost = true;
     return ncclUnhandledCudaError;
@@ -125,12 +210,20 @@ static world *world_of(int id, int count) {
     world *w = new world();
     w->id = id;
     w->count = count;
-    for (int r = 0; r < count; ++r)
-        w->is_lost |= cudaEventCreateWithFlags(&w->came[r], cudaEventDisableTiming) != cudaSuccess
-                   || cudaEventCreateWithFlags(&w->went[r], cudaEventDisableTiming) != cudaSuccess;
-    if (w->is_lost) (void)cudaGetLastError();
     worlds.push_back(w);
     return w;
+}
+/* What a rank brings: events of its device, which is its own where that is asked for. */
+static void join(world *w, int rank) {
+    const char *const apart = getenv("SIMULATOR_APART");
+    const bool wrong = cudaGetDevice(&w->devices[rank]) != cudaSuccess
+                    || cudaEventCreateWithFlags(&w->came[rank], cudaEventDisableTiming) != cudaSuccess
+                    || cudaEventCreateWithFlags(&w->went[rank], cudaEventDisableTiming) != cudaSuccess;
+    if (wrong) (void)cudaGetLastError();
+    w->is_lost |= wrong;
+    for (int r = 0; apart && r < w->count; ++r) w->is_lost |= r != rank && w->came[r] && w->devices[r] == w->devices[rank];
+    ++w->lives;
+    w->is_connected = ++w->joined == w->count;
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank, ncclConfig_t *) {
     int number;
@@ -138,8 +231,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id
     *comm = new ncclComm;
     (*comm)->w = world_of(number, count);
     (*comm)->rank = rank;
-    ++(*comm)->w->lives;
-    (*comm)->w->is_connected = ++(*comm)->w->joined == count;
+    join((*comm)->w, rank);
     return (*comm)->w->is_lost ? ncclSystemError : (*comm)->w->is_connected ? ncclSuccess : ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {

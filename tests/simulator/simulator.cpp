@@ -1008,19 +1008,20 @@ static size_t said_outside(const char *name, size_t usual) {
 static const size_t usual_sparse = (size_t)64 << 20, usual_memory = said_outside("SIMULATOR_MEMORY", (size_t)141 << 30);
 static const int usual_devices = (int)std::min(said_outside("SIMULATOR_DEVICES", 2), (size_t)MAX_DEVICES);
 static struct {
-    int    devices, device; /* how many; the current one */
+    int    devices;
     size_t memory, sparse;
     size_t used[MAX_DEVICES];
     std::map<int, int> attributes;
     int    compiled;        /* for which capability; 0 = the device's */
-    cudaError_t last_error;
     bool in_callback;
-} machine = { usual_devices, 0, usual_memory, usual_sparse, {}, {}, 0, cudaSuccess, false };
+} machine = { usual_devices, usual_memory, usual_sparse, {}, {}, 0, false };
+static thread_local int device_now; /* of each host thread, as is */
+static thread_local cudaError_t last_error;
 static struct { size_t malloc, launch, call, calls, launches; } faults; /* the first three count down */
 
 /* Every runtime call that fails leaves its error for cudaGetLastError(). */
 static cudaError_t told(cudaError_t error) {
-    if (error != cudaSuccess) machine.last_error = error;
+    if (error != cudaSuccess) last_error = error;
     return error;
 }
 static bool counts_down(size_t *k) { return *k && --*k == 0; }
@@ -1091,7 +1092,7 @@ static bool memory_new(memory_kind kind, size_t bytes, void **out) {
     memory m;
     memset(&m, 0, sizeof m);
     m.kind = kind;
-    m.device = machine.device;
+    m.device = device_now;
     m.bytes = bytes;
     size_t *const used = &machine.used[m.device];
     if (kind == DEVICE && (bytes > machine.memory || *used > machine.memory - bytes)) return false;
@@ -1208,7 +1209,7 @@ static CUstream_st *default_stream(int device) {
 /* The stream of a handle; NULL for one that is none. */
 static CUstream_st *stream_of(cudaStream_t handle) {
     if (handle == NULL || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
-        return default_stream(machine.device);
+        return default_stream(device_now);
     for (size_t i = 0; i < streams.size(); ++i)
         if (streams[i] == handle && !streams[i]->destroyed) return streams[i];
     finding(NULL, 0, "a stream that was destroyed, or never created");
@@ -1356,7 +1357,7 @@ extern "C" void simulator_i_start(const simulator_i_launch *l) {
     host.identity = host_identity;
     watch_faults();
     if (!error) error = launch_sizes(l);
-    if (!error && (!s || s->device != machine.device)) error = cudaErrorInvalidResourceHandle;
+    if (!error && (!s || s->device != device_now)) error = cudaErrorInvalidResourceHandle;
     if (error) { told(error); l->destroy(l->arguments); return; }
     launch_pointers(l, s->device);
     operation o = operation_new(operation::LAUNCH);
@@ -1395,10 +1396,10 @@ static const struct {
     { cudaErrorUnknown, "cudaErrorUnknown", "unknown error" },
 };
 extern "C" {
-cudaError_t cudaPeekAtLastError(void) { return machine.last_error; }
+cudaError_t cudaPeekAtLastError(void) { return last_error; }
 cudaError_t cudaGetLastError(void) {
-    const cudaError_t error = machine.last_error;
-    machine.last_error = cudaSuccess;
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
     return error;
 }
 const char *cudaGetErrorString(cudaError_t error) {
@@ -1424,18 +1425,18 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 cudaError_t cudaSetDevice(int device) {
     if (call_fails() || device < 0 || device >= machine.devices) return told(cudaErrorInvalidDevice);
-    machine.device = device;
+    device_now = device;
     return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *device) {
     if (call_fails() || !device) return told(cudaErrorInvalidValue);
     if (!machine.devices) return told(cudaErrorNoDevice);
-    *device = machine.device;
+    *device = device_now;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize(void) {
     if (call_fails()) return told(cudaErrorUnknown);
-    device_run(machine.device);
+    device_run(device_now);
     return cudaSuccess;
 }
 static int attribute_usual(int attribute) {
@@ -1492,7 +1493,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     if (call_fails() || !kernel || !attributes) return told(cudaErrorInvalidValue);
     if (!machine.devices) return told(cudaErrorNoDevice);
     struct cudaDeviceProp p;
-    const cudaError_t error = cudaGetDeviceProperties(&p, machine.device);
+    const cudaError_t error = cudaGetDeviceProperties(&p, device_now);
     if (error) return error;
     attributes->binaryVersion = 10 * p.major + p.minor;
     attributes->ptxVersion = machine.compiled ? machine.compiled : attributes->binaryVersion;
@@ -1531,7 +1532,7 @@ cudaError_t cudaFreeHost(void *p) { return release(p, true); }
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     if (call_fails() || !free_bytes || !total_bytes) return told(cudaErrorInvalidValue);
     *total_bytes = machine.memory;
-    *free_bytes = machine.memory > machine.used[machine.device] ? machine.memory - machine.used[machine.device] : 0;
+    *free_bytes = machine.memory > machine.used[device_now] ? machine.memory - machine.used[device_now] : 0;
     return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
@@ -1540,7 +1541,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
     if (m && p == m->start + m->bytes) m = NULL;
     const bool mapped = !m && is_mapped(p, 1);
     memset(a, 0, sizeof *a);
-    a->device = m ? m->device : mapped ? machine.device : cudaInvalidDeviceId;
+    a->device = m ? m->device : mapped ? device_now : cudaInvalidDeviceId;
     if (!m && !mapped) { a->hostPointer = (void *)p; return cudaSuccess; }
     a->type = mapped || m->kind == DEVICE ? cudaMemoryTypeDevice
               : m->kind == PINNED         ? cudaMemoryTypeHost
@@ -1558,7 +1559,7 @@ struct side {
 };
 static bool side_of(const void *p, size_t bytes, const char *what, side *out) {
     const memory *const m = memory_at(p);
-    out->device = machine.device;
+    out->device = device_now;
     if (m && (bytes || p != m->start + m->bytes)) {
         const size_t offset = (size_t)((const unsigned char *)p - m->start);
         out->kind = m->kind == DEVICE ? SIDE_DEVICE : m->kind == PINNED ? SIDE_PINNED : SIDE_MANAGED;
@@ -1641,7 +1642,7 @@ static cudaError_t fill(void *p, int value, size_t bytes, cudaStream_t stream, b
     if (call_fails()) return told(cudaErrorInvalidValue);
     CUstream_st *const s = stream_of(stream);
     side to;
-    if (!s || (!wait && s->device != machine.device)) return told(cudaErrorInvalidResourceHandle);
+    if (!s || (!wait && s->device != device_now)) return told(cudaErrorInvalidResourceHandle);
     if (!bytes) return cudaSuccess;
     if (!p || !side_of(p, bytes, "cudaMemset", &to)) return told(cudaErrorInvalidValue);
     if (to.kind == SIDE_PAGEABLE) {
@@ -1681,7 +1682,7 @@ cudaError_t simulator_i_advise(const void *p, size_t bytes, enum cudaMemoryAdvis
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     if (call_fails()) return told(cudaErrorMemoryAllocation);
     if (!out || flags > cudaStreamNonBlocking) return told(cudaErrorInvalidValue);
-    *out = stream_new(machine.device, flags, false);
+    *out = stream_new(device_now, flags, false);
     return cudaSuccess;
 }
 cudaError_t cudaStreamCreate(cudaStream_t *out) { return cudaStreamCreateWithFlags(out, cudaStreamDefault); }
@@ -1795,7 +1796,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
     if (call_fails()) return told(cudaErrorMemoryAllocation);
     if (!out || flags > 7) return told(cudaErrorInvalidValue);
     CUevent_st *const e = new CUevent_st();
-    e->device = machine.device;
+    e->device = device_now;
     e->flags = flags;
     events.push_back(e);
     *out = e;
@@ -1856,9 +1857,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *argum
 }
 int simulator_host_function(void *stream, void (*fn)(void *), void *argument) {
     CUstream_st *const s = stream_of((cudaStream_t)stream);
-    if (s && s->device != machine.device) return told(cudaErrorInvalidResourceHandle);
+    if (s && s->device != device_now) return told(cudaErrorInvalidResourceHandle);
     return add_function(operation::HOST_ON_DEVICE, (cudaStream_t)stream, fn, argument);
 }
+void simulator_reach_all(int on) { memory_access(on != 0, -1); }
 } /* extern "C" */
 
 /* ---- the driver: virtual memory ---------------------------------------------------------------------------------- */
@@ -2083,7 +2085,7 @@ CUresult cuDeviceGetCount(int *count) {
 }
 CUresult cuCtxGetDevice(CUdevice *device) {
     if (call_fails() || !device) return CUDA_ERROR_INVALID_VALUE;
-    *device = machine.device;
+    *device = device_now;
     return CUDA_SUCCESS;
 }
 #define ENTRY(name) { #name, (void *)&name }
@@ -2116,7 +2118,7 @@ void simulator_streams(int mode, uint64_t seed) {
 void simulator_fail_malloc(size_t k) { faults.malloc = k; }
 void simulator_fail_launch(size_t k) { faults.launch = k; }
 void simulator_fail_call(size_t k) { faults.call = k; }
-void simulator_pending_error(int code) { machine.last_error = (cudaError_t)code; }
+void simulator_pending_error(int code) { last_error = (cudaError_t)code; }
 size_t simulator_calls(void) { return faults.calls; }
 size_t simulator_launches(void) { return faults.launches; }
 void simulator_run_blocks(size_t first, size_t last) {
@@ -2127,7 +2129,7 @@ void simulator_run_blocks(size_t first, size_t last) {
 void simulator_sparse(size_t bytes) { machine.sparse = bytes ? bytes : usual_sparse; }
 void simulator_devices(int count) {
     machine.devices = std::max(0, std::min(count, (int)MAX_DEVICES));
-    machine.device = 0;
+    device_now = 0;
 }
 void simulator_memory(size_t bytes) { machine.memory = bytes; }
 void simulator_capability(int major, int minor) {
@@ -2201,13 +2203,13 @@ size_t simulator_end_test(void) {
     report_leaks();
     free_everything();
     machine.devices = usual_devices;
-    machine.device = 0;
+    device_now = 0;
     machine.memory = usual_memory;
     machine.sparse = usual_sparse;
     machine.attributes.clear();
     machine.compiled = 0;
     bank_conflicts = 0;
-    machine.last_error = cudaSuccess;
+    last_error = cudaSuccess;
     faults.malloc = faults.launch = faults.call = 0;
     blocks_first = UINT64_MAX;
     blocks_last = 0;

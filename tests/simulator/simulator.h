@@ -42,6 +42,7 @@ void simulator_compiled(int version); /* kernels are from PTX of 75, say; 0 = of
 /* fn(argument) as an operation of the stream, in its order, with device memory in reach: for mocks of libraries that
    launch. A cudaError_t; unless it is 0, fn is never called. */
 int simulator_host_function(void *stream, void (*fn)(void *), void *argument);
+void simulator_reach_all(int on); /* in such a function: memory of the other devices, too; 0: of none, at its end */
 
 /* What exists now. */
 enum {

@@ -1,7 +1,19 @@
-/* nccl.h - what examples/adapters/nccl.h needs of NCCL, for tests on the simulator: see ../nccl.cpp. */
+/* nccl.h - what examples/adapters/nccl.h needs of NCCL, for tests on the simulator: see ../nccl.cpp. The simulator is not
+   made for several threads at once: so threads of a program that includes this take turns, and who waits hands on. */
 #ifndef SIMULATED_NCCL_H
 #define SIMULATED_NCCL_H
 #include <cuda_runtime.h>
+#include <pthread.h>
+#include <sched.h>
+
+int simulator_yield(void);
+int simulator_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int simulator_thread_join(pthread_t thread, void **result);
+int simulator_thread_detach(pthread_t thread);
+#define sched_yield simulator_yield
+#define pthread_create simulator_thread_create
+#define pthread_join simulator_thread_join
+#define pthread_detach simulator_thread_detach
 
 #define NCCL_VERSION_CODE 22809
 #define NCCL_UNIQUE_ID_BYTES 128

@@ -1,0 +1,284 @@
+/* ranks_card.h - ranks on CUDA devices: a rank is a thread of this process with a card of its own, number rank % cards.
+   Compiled with -DTRAIN_GPT_NCCL.
+
+   Shard    All of a rank lies on its card, which adds and steps, too: memopt_cuda_shard_open() and _kernels(). The host
+            has tables, and in pinned memory what ranks compare.
+   Streams  The card's default stream computes. Calls of NCCL and copies run in streams of their own, ordered by events:
+            weights of the next group come, and gradients of the last one leave, beside it.
+   Values   of the host, as losses, pass through the card's memory: NCCL moves nothing else. rank_exchange().
+   Failure  A rank that fails says so in its next comparison, or aborts; one that is silent is missed after
+            TRAIN_GPT_SECONDS.
+   Plan     What NCCL itself takes of a card, and cuBLASLt beside its workspace, is not in it. */
+#ifndef GPT_RANKS_CARD_H
+#define GPT_RANKS_CARD_H
+#ifndef TRAIN_GPT_SECONDS
+#  define TRAIN_GPT_SECONDS 120 /* that a rank waits for the others, who may be in a long pass */
+#endif
+
+enum { RANK_ALIGNMENT = CARD_ALIGNMENT }; /* of what the tape takes of the arena */
+
+typedef struct rank_here {
+    card c;
+    int  cards;                    /* that there are */
+    const ncclUniqueId *id;        /* the same for all ranks */
+    memopt_nccl nccl;
+    int  is_stuck;                 /* NCCL did not come to its end */
+    memopt_cuda_shard cuda;
+    memopt_shard_device table;     /* of it */
+    memopt_shard_kernels kernels;
+    memopt_cuda_memory pinned_memory;
+    memopt_source pinned_source;
+    memopt_arena *pinned;
+    void *d_exchange;              /* what rank_exchange() moves */
+} rank_here;
+
+#include "ranks.h"
+
+static engine *rank_engine(rank *r) { return &r->here.c.e; }
+
+/* ---- a card, or what a plan has for it ---- */
+static memopt_status planned_zero(void *user, void *d_to, size_t bytes) {
+    (void)user; (void)d_to; (void)bytes;
+    return MEMOPT_ERR_STATE; /* nothing is ever moved */
+}
+static memopt_status planned_out(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot) {
+    (void)d_from; (void)is_there; (void)slot;
+    return planned_zero(user, to, bytes);
+}
+static memopt_status planned_in(void *user, void *d_to, const void *from, size_t bytes, size_t slot) {
+    return planned_out(user, d_to, from, bytes, 0, slot);
+}
+static memopt_status planned_wait(void *user, size_t slot) { return planned_zero(user, NULL, slot); }
+static memopt_status planned_join(void *user) { return planned_zero(user, NULL, 0); }
+
+static memopt_shard_device planned_device(rank *r) {
+    memopt_shard_device d;
+
+    d.zero_fn = planned_zero;
+    d.copy_out_fn = planned_out;
+    d.copy_in_fn = planned_in;
+    d.wait_fn = planned_wait;
+    d.join_fn = planned_join;
+    d.user = &r->here.cuda;
+    d.kernels = NULL;
+    return d;
+}
+
+static int rank_connect(rank *r) {
+    rank_here *h = &r->here;
+    const memopt_status s = memopt_nccl_open(&h->nccl, h->id, (int)r->number, (int)r->o.ranks, NULL, TRAIN_GPT_SECONDS,
+                                             &r->transports[ALL_RANKS]);
+
+    if (!s) return 0;
+    if (r->o.ranks > (size_t)h->cards)
+        snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect %zu ranks on %d cards, as it wants one for "
+                 "each: give --ranks %d.", r->o.ranks, h->cards, h->cards);
+    else
+        snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect the ranks (%s): run it with NCCL_DEBUG=WARN "
+                 "in the environment, which tells why.", memopt_status_text(s));
+    return 1;
+}
+
+static int rank_take_card(rank *r) {
+    rank_here *h = &r->here;
+    const int device = (int)(r->number % (size_t)h->cards);
+
+    if (card_said(&h->c, "The card", device_status(cudaSetDevice(device)))) return 1;
+    if (r->o.ranks > 1 && rank_connect(r)) return 1;
+    return card_said(&h->c, "The card", memopt_cuda_shard_open(device, NULL, &h->cuda, &h->table));
+}
+
+static int rank_prepare(rank *r, int plans) {
+    rank_here *h = &r->here;
+
+    if (plans) h->table = planned_device(r);
+    else if (rank_take_card(r)) return 1;
+    memopt_cuda_shard_kernels(&h->kernels);
+    h->table.kernels = &h->kernels;
+    return 0;
+}
+
+/* ---- to open ---- */
+static int rank_describe_model(rank *r) {
+    model *m = &r->e->m;
+    transformer_ops ops;
+
+    memset(&ops, 0, sizeof ops);
+    describe_model(r->e, &r->o, &ops, transformer_add_embedding, NULL, card_type(&r->o));
+    m->shape.grain = RANK_GRAIN;
+    m->split = m->fuse = 0; /* both are the shard's to do */
+    return 0;
+}
+
+static size_t exchange_bytes(const options *o) { /* reports, or losses: see rank.losses */
+    const size_t rounds = (o->units + o->ranks - 1) / o->ranks;
+
+    return o->ranks * most(sizeof(rank_report), (rounds + 1) * sizeof(double));
+}
+
+static int rank_open_arena(rank *r, size_t capacity) {
+    rank_here *h = &r->here;
+
+    if (open_arena(&h->c, capacity) || push_batch(r->e) || push_results(&h->c, &r->o)) return 1;
+    return !(h->d_exchange = push(r->e, exchange_bytes(&r->o), TAG_DATA));
+}
+
+static void rank_describe_memory(rank *r, memopt_shard_desc *d) {
+    d->device = &r->here.table;
+    d->pinned = r->here.pinned;
+}
+
+static int rank_ready_passes(rank *r) { return open_gemm(&r->here.c) || open_host(&r->here.c, &r->o); }
+
+static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d) {
+    rank_here *h = &r->here;
+    memopt_arena_desc a;
+
+    if (card_said(&h->c, "Pinned memory", memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT_DEVICE, &h->pinned_memory,
+                                                                    &h->pinned_source))) return 1;
+    memset(&a, 0, sizeof a);
+    a.source = &h->pinned_source;
+    a.capacity = b->staging;
+    a.error = &r->e->error;
+    if (said(r->e, "Pinned memory", memopt_arena_create(&a, &h->pinned))) return 1;
+    d->pinned = h->pinned;
+    return 0;
+}
+
+/* A card has no stores. */
+static void rank_describe_tape(const rank *r, memopt_tape_desc *d) { (void)r; (void)d; }
+static void rank_stored(const rank *r, uint64_t *moved) { (void)r; moved[0] = moved[1] = 0; }
+static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_bytes *b, rank_report *told) {
+    (void)r; (void)d; (void)b; (void)told;
+    return 0;
+}
+
+static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p->reports[r->number].predicted[HELD]; }
+
+/* ---- to close ---- */
+/* All ranks do it at the same time, as NCCL wants. */
+static void rank_leave(rank *r) {
+    memopt_shard_close(r->shard);
+    r->shard = NULL;
+    memopt_comm_destroy(r->comms[ALL_RANKS]);
+    r->comms[ALL_RANKS] = NULL;
+    r->here.is_stuck = memopt_nccl_close(&r->here.nccl) != MEMOPT_OK;
+}
+
+static void rank_close(rank *r) {
+    rank_here *h = &r->here;
+
+    data_close(&r->d);
+    card_close(&h->c);
+    memopt_ledger_destroy(r->e->ledger);
+    memopt_arena_destroy(h->pinned);
+    (void)memopt_cuda_shard_close(&h->cuda);
+    rank_free(r);
+}
+
+/* ---- to train ---- */
+static int rank_pass(rank *r, uint64_t number, size_t round) {
+    card *c = &r->here.c;
+
+    c->e.m.shape.ops.d_loss = c->d_losses + round;
+    return load_batch(c, &r->o, &r->d, number, 0) || pass(c);
+}
+
+static int rank_read_losses(rank *r) {
+    const card *c = &r->here.c;
+    const size_t count = rank_units(&r->o, r->number);
+    double sum;
+    size_t i;
+
+    if (count && read_losses(&r->here.c, count, &sum)) return 1;
+    for (i = 0; i < count; ++i) rank_losses(r, r->number)[i] = c->losses[i].loss;
+    return 0;
+}
+
+static int rank_evaluate(rank *r, size_t number, double *loss) { return evaluate(&r->here.c, &r->o, &r->d, number, loss); }
+
+/* In place: what is sent is a part of what is received. */
+static memopt_status rank_exchange(rank *r, const memopt_comm_call *call) {
+    rank_here *h = &r->here;
+    memopt_cuda_transfer *const transfer = h->c.transfer;
+    const size_t all = call->bytes * (call->kind == MEMOPT_COMM_ALL_GATHER ? r->o.ranks : 1);
+    memopt_comm_call there = *call;
+    memopt_status s;
+
+    if (r->o.ranks == 1) return MEMOPT_OK;
+    there.receive = h->d_exchange;
+    there.send = (unsigned char *)h->d_exchange
+        + ((const unsigned char *)call->send - (const unsigned char *)call->receive);
+    s = memopt_cuda_to_status(memopt_cuda_transfer_in(transfer, h->d_exchange, call->receive, all, NULL));
+    if (s) return s;
+    s = memopt_comm_run(r->comms[ALL_RANKS], &there);
+    if (s) r->e->error = memopt_comm_error(r->comms[ALL_RANKS]);
+    if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_out(transfer, call->receive, h->d_exchange, all, NULL));
+    if (!s) s = memopt_cuda_to_status(memopt_cuda_transfer_wait(transfer));
+    return s;
+}
+
+static int rank_init_slice(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user) {
+    (void)user;
+    return each_piece(&r->here.c, tensor, slice, put_part, &r->o.seed);
+}
+
+static int rank_hash_weights(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash) {
+    slice->extra = NULL;
+    return each_piece(&r->here.c, tensor, slice, hash_part, hash);
+}
+
+static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash) {
+    slice->weights = slice->extra;
+    return rank_hash_weights(r, tensor, slice, hash);
+}
+
+static int rank_after(rank *r) { (void)r; return 0; }
+
+/* ---- all ranks ---- */
+static int ranks_stuck; /* NCCL did not come to its end: nothing is given back, and _exit() ends the program */
+
+static size_t own_rank(void) { return 0; }
+
+static int ranks_meet(size_t count, int *cards, ncclUniqueId *id, outcome *out) {
+    const cudaError_t wrong = cudaGetDeviceCount(cards);
+    const ncclResult_t result = wrong || count == 1 ? ncclSuccess : ncclGetUniqueId(id);
+
+    if (wrong) snprintf(out->message, sizeof out->message, "The cards: %s.", cudaGetErrorString(wrong));
+    if (result) snprintf(out->message, sizeof out->message, "NCCL does not start: %s.", ncclGetErrorString(result));
+    return wrong || result;
+}
+
+static int ranks_train(rank *ranks, const ranks_plan *p, outcome *out) {
+    const size_t n = p->o->ranks;
+    ncclUniqueId id;
+    int cards;
+    size_t i;
+
+    if (ranks_meet(n, &cards, &id, out)) return 1;
+    for (i = 0; i < n; ++i) {
+        ranks[i].here.cards = cards;
+        ranks[i].here.id = &id;
+    }
+    ranks_start(ranks, p, out);
+    for (i = 0; i < n; ++i) ranks_stuck |= ranks[i].here.is_stuck;
+    if (ranks_wrong(ranks, n, out)) return 1;
+    memcpy(p->reports, ranks[0].reports, n * sizeof *p->reports);
+    return 0;
+}
+
+static int ranks_run(const ranks_plan *p, outcome *out) {
+    const size_t n = p->o->ranks;
+    rank *ranks = (rank *)calloc(n, sizeof *ranks);
+    size_t i;
+    int wrong = !ranks;
+
+    for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
+    if (wrong) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
+    wrong = wrong || ranks_train(ranks, p, out);
+    if (ranks_stuck) return wrong;
+    for (i = 0; ranks && i < n; ++i) rank_close(&ranks[i]);
+    free(ranks);
+    return wrong;
+}
+#endif

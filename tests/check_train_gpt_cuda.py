@@ -4,9 +4,11 @@ examples/train_gpt.c, run by CPU: the losses of both within a bound, bytes as pl
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 CPU, CARD = (os.path.abspath(program) for program in sys.argv[1:3])
 FOLDER = tempfile.TemporaryDirectory()
@@ -40,7 +42,13 @@ SAME_BITS = [
 ]
 REFUSED = {
     "--model vit --context 25": "--model vit is the CPU's: take train_gpt, or leave it out.",
-    "--ranks 2": "--ranks is the CPU's: take train_gpt, or leave it out.",
+    "--ranks 2 --stage 0": "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 or 3.",
+    "--ranks 2 --optimizer lars": "--optimizer: lamb, lars and adafactor measure whole tensors, which a card does for one "
+                                  "rank alone: take adamw, or --ranks 1.",
+    "--ranks 2 --resume x": "--resume: what ranks have on their cards is not saved here: leave it or --ranks out, or take "
+                            "train_gpt.",
+    "--ranks 2 --replicas 2": "--replicas is the CPU's: take train_gpt, or leave it out.",
+    "--stage 2": "--stage is one of --ranks: give that as well, or leave it out.",
     "--offload states": "--offload is the CPU's: take train_gpt, or leave it out.",
     "--ends": "--ends are those of --ladder: give that as well, or leave --ends out.",
     "--ladder --ranks 2": "--ladder looks at one process: leave --ranks out, or --ladder.",
@@ -142,6 +150,58 @@ check(fit and fit["predicted_peak_bytes"] <= 36e6 < more, "--fit")
 for text, want in REFUSED.items():
     done = subprocess.run([CARD, *SIZES, "--batch", "2", *text.split()], capture_output=True, text=True)
     check(done.returncode in (1, 2) and done.stderr == f"train_gpt: {want}\n", f"{text}: {done.returncode} {done.stderr}")
+
+# ---- many ranks, with a card each: the bits of one, bytes and traffic as planned, traffic the CPU's ----
+RANKED = [  # switches, and ranks and stages
+    ("--units 4 --steps 2", FP32, [(1, 0), (2, 1), (4, 3)]),
+    ("--units 3 --steps 1 --weights split --optimizer adamw8 --clip 0.5 --validate 1 --keep overhead:33", BF16_BOUND,
+     [(1, 3), (2, 2)]),
+    ("--units 2 --steps 1 --weights bf16 --fuse-step --dropout 0.1", BF16_BOUND, [(1, 1), (2, 3)]),
+]
+
+
+def of_ranks(told, what):
+    return [rank[what] for rank in told["each_rank"]]
+
+
+for text, bound, places in RANKED if "simulator" in CARD else []:
+    first = None
+    for ranks, stage in places:
+        switches = TINY + text.split() + f"--ranks {ranks} --stage {stage}".split()
+        told, plan, cpu = run(CARD, switches), run(CARD, switches + ["--dry-run"]), run(CPU, switches)
+        first = first or told
+        if not (told and plan and cpu):
+            continue
+        check(told["losses"] == first["losses"] and told["held_back_losses"] == first["held_back_losses"]
+              and told["weights_hash"] == first["weights_hash"], f"{text}: {ranks} ranks, stage {stage}: other bits")
+        check(of_ranks(told, "measured_bytes") == of_ranks(told, "predicted_bytes") == of_ranks(plan, "predicted_bytes"),
+              f"{text}: {ranks} ranks, stage {stage}: bytes")
+        check(of_ranks(told, "counted_traffic") == of_ranks(told, "predicted_traffic") == of_ranks(plan, "predicted_traffic")
+              == of_ranks(cpu, "predicted_traffic"), f"{text}: {ranks} ranks, stage {stage}: traffic")
+        far = max(farthest(told["losses"], cpu["losses"]), farthest(told["held_back_losses"], cpu["held_back_losses"]))
+        check(far <= bound, f"{text}: {ranks} ranks: {far} from the CPU's losses")
+    print(f"{text:60} the same weights of ranks and stages {places}")
+
+
+def stopped(switches, want, **environment):
+    """All ranks end, soon, and the reason is told."""
+    done = subprocess.run([CARD, *TINY, *switches.split()], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    check(done.returncode == 1 and re.fullmatch(f"train_gpt: {want}\n", done.stderr), f"{switches}: {done.returncode} {done.stderr}")
+
+
+if "simulator" in CARD:
+    stopped("--ranks 3", "rank [02]: This takes 34.* MB, and the card has .* MB free.*", SIMULATOR_MEMORY="40000000")
+    stopped("--ranks 4", "rank 0: NCCL does not connect 4 ranks on 2 cards, as it wants one for each: give --ranks 2.", SIMULATOR_APART="1")
+    stopped("--ranks 2 --data /none", "rank [01]: /none: No such file or directory; .*")
+    stopped("--ranks 2", "The cards: no CUDA-capable device is detected.", SIMULATOR_DEVICES="0")
+    with subprocess.Popen([CARD, *TINY, "--steps", "1000000", "--ranks", "2"]) as endless:
+        time.sleep(1)
+        endless.send_signal(signal.SIGINT)
+        try:
+            check(endless.wait(10) == -signal.SIGINT, "Ctrl-C does not end all ranks")
+        except subprocess.TimeoutExpired:
+            endless.kill()
+            check(False, "ranks go on after Ctrl-C")
 
 
 # ---- the ladder ----

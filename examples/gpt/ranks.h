@@ -749,7 +749,8 @@ static void rank_run(rank *r, const ranks_plan *p) {
 
     r->wrong = rank_open(r, p) || rank_train(r) || rank_after(r);
     if (!r->wrong) return;
-    for (i = 0; i < COMMS; ++i) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
+    for (i = 0; i < COMMS; ++i)
+        if (r->comms[i]) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
 #ifdef TRAIN_GPT_MPI
     fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e->message);
 #endif

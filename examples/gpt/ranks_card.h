@@ -70,6 +70,7 @@ static int rank_connect(rank *r) {
                                              &r->transports[ALL_RANKS]);
 
     if (!s) return 0;
+    r->told = 1; /* if another rank gave up meanwhile, its reason is the one to tell */
     if (r->o.ranks > (size_t)h->cards)
         snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect %zu ranks on %d cards, as it wants one for "
                  "each: give --ranks %d.", r->o.ranks, h->cards, h->cards);

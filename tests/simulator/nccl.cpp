@@ -227,6 +227,8 @@ static void join(world *w, int rank) {
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int count, ncclUniqueId id, int rank, ncclConfig_t *) {
     int number;
+    *comm = NULL;
+    if (count > RANKS) return ncclInvalidArgument;
     memcpy(&number, id.internal, sizeof number);
     *comm = new ncclComm;
     (*comm)->w = world_of(number, count);

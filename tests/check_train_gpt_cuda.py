@@ -153,8 +153,8 @@ for text, want in REFUSED.items():
 
 # ---- many ranks, with a card each: the bits of one, bytes and traffic as planned, traffic the CPU's ----
 RANKED = [  # switches, and ranks and stages
-    ("--units 4 --steps 2", FP32, [(1, 0), (2, 1), (4, 3)]),
-    ("--units 3 --steps 1 --weights split --optimizer adamw8 --clip 0.5 --validate 1 --keep overhead:33", BF16_BOUND,
+    ("--units 4 --steps 2 --validate 2", FP32, [(1, 0), (2, 1), (4, 3)]),
+    ("--units 3 --steps 1 --weights split --optimizer adamw8 --clip 0.5 --keep overhead:33", BF16_BOUND,
      [(1, 3), (2, 2)]),
     ("--units 2 --steps 1 --weights bf16 --fuse-step --dropout 0.1", BF16_BOUND, [(1, 1), (2, 3)]),
 ]
@@ -195,7 +195,7 @@ if "simulator" in CARD:
     stopped("--ranks 2 --data /none", "rank [01]: /none: No such file or directory; .*")
     stopped("--ranks 2", "The cards: no CUDA-capable device is detected.", SIMULATOR_DEVICES="0")
     with subprocess.Popen([CARD, *TINY, "--steps", "1000000", "--ranks", "2"]) as endless:
-        time.sleep(1)
+        time.sleep(0.5)
         endless.send_signal(signal.SIGINT)
         try:
             check(endless.wait(10) == -signal.SIGINT, "Ctrl-C does not end all ranks")

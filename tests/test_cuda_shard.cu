@@ -2,36 +2,8 @@
    streams that run as late as they may, at once, or at random. Ranks are threads that take turns, over the NCCL adapter. */
 #include "test_cuda.h"
 #ifndef __CUDACC__
-#  include <nccl.h>
-#  include <pthread.h>
-/* Of all ranks one runs at a time; who waits hands on. */
-enum { CUDA_SHARD_RANKS = 4 };
-static struct cuda_shard_turns { pthread_mutex_t lock; pthread_cond_t turn; int now, count, is_over[CUDA_SHARD_RANKS]; } cuda_shard_turns = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, { 0 } };
-static __thread int cuda_shard_me;
-static void cuda_shard_await(void) { while (cuda_shard_turns.now != cuda_shard_me) (void)pthread_cond_wait(&cuda_shard_turns.turn, &cuda_shard_turns.lock); }
-static void cuda_shard_hand_on(void) {
-    int i, next = cuda_shard_me;
-    for (i = 0; i < cuda_shard_turns.count; ++i) { next = (next + 1) % cuda_shard_turns.count; if (!cuda_shard_turns.is_over[next]) break; }
-    cuda_shard_turns.now = next;
-    (void)pthread_cond_broadcast(&cuda_shard_turns.turn);
-}
-static int cuda_shard_yield(void) {
-    if (cuda_shard_turns.count > 1) { cuda_shard_hand_on(); cuda_shard_await(); }
-    return 0;
-}
-static int cuda_shard_thread(pthread_t *, const pthread_attr_t *, void *(*fn)(void *), void *user) { (void)fn(user); return 0; } /* of the adapter: at once */
-#  define sched_yield cuda_shard_yield
-#  define pthread_create cuda_shard_thread
-#  define pthread_join(thread, result) ((void)(thread), 0)
-#  define pthread_detach(thread) ((void)(thread), 0)
-#  pragma GCC diagnostic push
-#  pragma GCC diagnostic ignored "-Wunused-parameter"
+#  include <nccl.h> /* and threads that take turns */
 #  include "examples/adapters/nccl.h"
-#  pragma GCC diagnostic pop
-#  undef sched_yield
-#  undef pthread_create
-#  undef pthread_join
-#  undef pthread_detach
 #endif
 
 /* Ranks at most: a card has one, and the thread sanitizer takes the simulator's fibers for those of one thread. */
@@ -260,7 +232,7 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
 #ifndef __CUDACC__
     if (c->ranks > 1) {
         if (!rank) CHECK(ncclGetUniqueId(&id) == ncclSuccess);
-        else while (!r->is_opened[0]) (void)cuda_shard_yield();
+        else while (!r->is_opened[0]) (void)sched_yield();
         r->is_opened[rank] = 1;
         CHECK(memopt_nccl_open(&nccl, &id, rank, (int)c->ranks, stream, 60, &cd.transport) == MEMOPT_OK && memopt_comm_create(&cd, &d.comm) == MEMOPT_OK);
     }
@@ -273,7 +245,7 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     CHECK(memopt_shard_open(&d, arenas[0], &x) == MEMOPT_OK);
 #ifndef __CUDACC__
     r->is_opened[rank] = 2;
-    for (i = 0; i < (int)c->ranks; ++i) while (r->is_opened[i] < 2) (void)cuda_shard_yield();
+    for (i = 0; i < (int)c->ranks; ++i) while (r->is_opened[i] < 2) (void)sched_yield();
 #endif
 #ifndef __CUDACC__
     if (!rank && r->fail) simulator_fail_call(r->fail);
@@ -295,17 +267,12 @@ static void cuda_shard_rank(cuda_shard_run *r, int rank) {
     test_cuda_must(cudaFree(probe), "probe"); test_cuda_must(cudaFree(cuda.d_progress), "progress");
     CHECK((memopt_cuda_shard_close(&cuda) == 0 || r->fail) && memopt_cuda_shard_close(&cuda) == 0);
     test_cuda_must(cudaStreamDestroy(stream), "stream");
+    CHECK(cudaGetLastError() == cudaSuccess); /* of this thread */
 }
 #ifndef __CUDACC__
 static cuda_shard_run *cuda_shard_running;
 static void *cuda_shard_thread_of(void *user) {
-    (void)pthread_mutex_lock(&cuda_shard_turns.lock);
-    cuda_shard_me = (int)(uintptr_t)user;
-    cuda_shard_await();
-    cuda_shard_rank(cuda_shard_running, cuda_shard_me);
-    cuda_shard_turns.is_over[cuda_shard_me] = 1;
-    cuda_shard_hand_on();
-    (void)pthread_mutex_unlock(&cuda_shard_turns.lock);
+    cuda_shard_rank(cuda_shard_running, (int)(uintptr_t)user);
     return NULL;
 }
 #endif
@@ -316,13 +283,10 @@ static int cuda_shard_play(const cuda_shard_case *c, cuda_shard_run *r, size_t f
     r->c = c; r->fail = fail;
 #ifndef __CUDACC__
     if (c->ranks > 1) {
-        pthread_t threads[CUDA_SHARD_RANKS];
+        pthread_t threads[CUDA_SHARD_MOST];
         cuda_shard_running = r;
-        cuda_shard_turns.now = 0; cuda_shard_turns.count = (int)c->ranks;
-        memset(cuda_shard_turns.is_over, 0, sizeof cuda_shard_turns.is_over);
         for (i = 0; i < c->ranks; ++i) if (pthread_create(&threads[i], NULL, cuda_shard_thread_of, (void *)(uintptr_t)i)) exit(2);
         for (i = 0; i < c->ranks; ++i) (void)pthread_join(threads[i], NULL);
-        cuda_shard_turns.count = 0;
     } else
 #endif
     cuda_shard_rank(r, 0);

@@ -270,7 +270,7 @@ $(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
 # All kernels, of which it runs few: the time is the compiler's.
 $(BUILD)/simulator/plain/example_cuda: private SIMULATED += -O0
 $(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt): private SIMULATED += -DTRAIN_GPT_NCCL
-$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/nccl.h)
+$(SIMULATOR_KINDS:%=$(BUILD)/simulator/%/example_train_gpt) $(BUILD)/train_gpt_cuda $(BUILD)/train_gpt_nccl: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/nccl.h)
 comma := ,
 LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(comma)-rpath$(comma),$(wildcard /usr/local/cuda/lib64)) -lcublasLt
 
@@ -281,5 +281,7 @@ $(BUILD)/test_cuda: tests/test_cuda.cu $(wildcard tests/test_cuda_*.cu tests/*.h
 	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt
 $(BUILD)/train_gpt_cuda: examples/train_gpt.cu memopt_cuda.cu $(COMMON)
 	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt
+$(BUILD)/train_gpt_nccl: examples/train_gpt.cu memopt_cuda.cu $(COMMON)
+	$(NVCC) $(NVCC_FLAGS) -DTRAIN_GPT_NCCL $< -o $@ -lcublasLt -lnccl
 $(BUILD)/bench_cuda: tests/bench/bench_cuda.cu $(wildcard tests/bench/*.h) memopt_cuda.cu $(COMMON)
 	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt

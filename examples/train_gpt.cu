@@ -8,7 +8,9 @@
    arena has another source, and what is not kept is made again by the same tape. Lines that differ from train_gpt.c are
    marked from cuda 1 to cuda 11. A step waits for the device once, for its loss.
    Build: nvcc -O2 -arch=native train_gpt.cu -o train_gpt_cuda -lcublasLt
-   (memopt.h and memopt_cuda.cu beside it or with -I) */
+   (memopt.h and memopt_cuda.cu beside it or with -I)
+   Many cards: add -DTRAIN_GPT_NCCL and -lnccl, then --ranks 4 --stage 3 (gpt/ranks.h, ranks_card.h): the model is cut
+   among them, and weights have the same bits for any number of them. */
 #define MEMOPT_CUDA_STATIC /* one file: what it does not call is not compiled */
 #include "memopt_cuda.cu"                                                /* cuda 1: memopt.h is in it */
 #include <errno.h>
@@ -338,13 +340,13 @@ static int run(const options *asked, outcome *out, char **strip) {
 #  include "adapters/nccl.h"
 #  include "gpt/ranks_card.h"
 #else
-static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; return 1; } /* refused: ranks_of_cards_wrong() */
+static int ranks_main(const options *o, outcome *out) { (void)o; (void)out; return 1; } /* never called: it is refused */
 #endif
 
 /* ---- what a card does not do, or not so ---- */
 static const int not_here[] = {
-    ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER,
-    ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS, ON_GEMM };
+    ON_REPLICAS, ON_OFFLOAD, ON_ADVISE, ON_PROCESSORS, ON_SPEEDS, ON_FRONTIER, ON_BATCH_TABLE, ON_SAMPLE, ON_THREADS,
+    ON_GEMM };
 
 static uint64_t without(void) { /* bits of switch_id */
     uint64_t bits = 0;
@@ -356,14 +358,15 @@ static uint64_t without(void) { /* bits of switch_id */
 
 static int ranks_of_cards_wrong(const options *o, int whole, char *message, size_t capacity) {
 #ifndef TRAIN_GPT_NCCL
-    REFUSE(o->ranks, "--ranks: this program was built without NCCL; add -DTRAIN_GPT_NCCL to the line that builds it, and "
-           "-lnccl -lpthread behind it, or leave --ranks out.");
+    REFUSE(o->ranks, "--ranks: this program was built without NCCL; make build/train_gpt_nccl, or add -DTRAIN_GPT_NCCL "
+           "and -lnccl to the line that builds it; or leave --ranks out.");
 #endif
-    REFUSE(o->ranks > 1 && !o->stage, "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 or 3.");
-    REFUSE(o->ranks > 1 && whole, "--optimizer: lamb, lars and adafactor measure whole tensors, which a card does for one "
-           "rank alone: take adamw, or --ranks 1.");
-    REFUSE(o->ranks && (o->save || o->resume), "--%s: what ranks have on their cards is not saved here: leave it or --ranks "
-           "out, or take train_gpt.", o->save ? "save" : "resume");
+    REFUSE(o->ranks > 1 && !o->stage, "--stage 0 cuts nothing, which the cards of several ranks do not do: take 1, 2 "
+           "or 3.");
+    REFUSE(o->ranks > 1 && whole, "--optimizer: lamb, lars and adafactor measure whole tensors, which a card does for "
+           "one rank alone: take adamw, or --ranks 1.");
+    REFUSE(o->ranks && (o->save || o->resume), "--%s: what ranks have on their cards is not saved here: leave it or "
+           "--ranks out, or take train_gpt.", o->save ? "save" : "resume");
     REFUSE(o->ranks && o->fit, "--fit looks at one card alone: leave it or --ranks out.");
     return 0;
 }
@@ -420,7 +423,12 @@ int main(int argc, char **argv) {
     }
     if (o.help) options_help(stdout, without());
     else status = o.ladder ? ladder_main(&o) : run_and_tell(&o);
-    if (!fflush(stdout) && !ferror(stdout)) return status;
-    fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
-    return 1;
+    if (fflush(stdout) || ferror(stdout)) {
+        fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
+        status = 1;
+    }
+#ifdef TRAIN_GPT_NCCL
+    if (ranks_stuck) _exit(status);
+#endif
+    return status;
 }

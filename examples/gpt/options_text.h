@@ -101,7 +101,7 @@ static void options_help_examples(FILE *to, uint64_t without) {
     fputs("\nExamples\n", to);
     for (i = 0; i < sizeof examples / sizeof *examples; ++i)
         if (!(without >> examples[i].id & 1)) fprintf(to, "  train_gpt %s\n", examples[i].text);
-    if (!(without >> ON_RANKS & 1)) fputs("  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
+    if (!without) fputs("  mpirun --bind-to none -n 4 build/train_gpt_mpi --stage 3 --units 8\n", to);
 }
 static void options_help(FILE *to, uint64_t without) {
     int id; size_t i;

@@ -94,7 +94,8 @@ static int rank_pass(rank *r, uint64_t number, size_t round); /* of batch `numbe
 static int rank_read_losses(rank *r);                /* of the passes of a step */
 static int rank_evaluate(rank *r, size_t number, double *loss); /* of a batch that is held back */
 static memopt_status rank_exchange(rank *r, const memopt_comm_call *call); /* among all, of the host's memory */
-static int rank_init_slice(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user); /* see slice_fn; user NULL */
+/* As slice_fn; user is NULL. */
+static int rank_init_slice(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user);
 static int rank_hash_weights(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash);
 static int rank_hash_extra(rank *r, size_t tensor, memopt_optim_tensor *slice, void *hash);
 static void rank_stored(const rank *r, uint64_t *moved); /* bytes that stores have read and written */
@@ -323,7 +324,8 @@ static int budget_of_rank_is_below(rank *r, const ranks_plan *p, size_t held) {
     snprintf(r->e->message, sizeof r->e->message, "A budget of %.1f MB a rank is too small: it holds %.1f MB with "
              "--stage %zu, and activations need %.1f MB or more; more --ranks, --attention lean, --head chunk:64, "
              "--mlp chunk:512 need less.",
-             (double)r->o.budget / 1e6, (double)(held - beside_shard(p)) / 1e6, r->o.stage, (double)(need + beside_shard(p)) / 1e6);
+             (double)r->o.budget / 1e6, (double)(held - beside_shard(p)) / 1e6, r->o.stage,
+             (double)(need + beside_shard(p)) / 1e6);
     return 1;
 }
 

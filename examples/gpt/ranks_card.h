@@ -72,11 +72,11 @@ static int rank_connect(rank *r) {
     if (!s) return 0;
     r->told = 1; /* if another rank gave up meanwhile, its reason is the one to tell */
     if (r->o.ranks > (size_t)h->cards)
-        snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect %zu ranks on %d cards, as it wants one for "
-                 "each: give --ranks %d.", r->o.ranks, h->cards, h->cards);
+        snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect %zu ranks on %d cards, as it wants one "
+                 "for each: give --ranks %d.", r->o.ranks, h->cards, h->cards);
     else
-        snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect the ranks (%s): run it with NCCL_DEBUG=WARN "
-                 "in the environment, which tells why.", memopt_status_text(s));
+        snprintf(r->e->message, sizeof r->e->message, "NCCL does not connect the ranks (%s): run it with "
+                 "NCCL_DEBUG=WARN in the environment, which tells why.", memopt_status_text(s));
     return 1;
 }
 
@@ -196,7 +196,9 @@ static int rank_read_losses(rank *r) {
     return 0;
 }
 
-static int rank_evaluate(rank *r, size_t number, double *loss) { return evaluate(&r->here.c, &r->o, &r->d, number, loss); }
+static int rank_evaluate(rank *r, size_t number, double *loss) {
+    return evaluate(&r->here.c, &r->o, &r->d, number, loss);
+}
 
 /* In place: what is sent is a part of what is received. */
 static memopt_status rank_exchange(rank *r, const memopt_comm_call *call) {

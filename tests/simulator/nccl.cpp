@@ -1,7 +1,7 @@
-/* nccl.cpp - NCCL on the simulator: ranks are threads that take turns (../simulator/include/nccl.h), each with streams of
-   its own, on one device or several; with SIMULATOR_APART=1 in the environment each must have a device of its own, as
-   NCCL wants it. A call begins when its last rank has come to it; until then ncclCommGetAsyncError() says ncclInProgress. It is
-   then in every rank's stream, behind an event of each of them, and what a rank is sent arrives as late as the simulator's
+/* nccl.cpp - NCCL on the simulator: ranks are threads that take turns, see include/nccl.h, each with streams of its own,
+   on one device or several; with SIMULATOR_APART=1 in the environment each must have a device of its own, as NCCL wants
+   it. A call begins when its last rank has come to it; until then ncclCommGetAsyncError() says ncclInProgress. It is then
+   in every rank's stream, behind an event of each of them, and what a rank is sent arrives as late as the simulator's
    streams like. A rank that aborts, or a call that CUDA refuses, is a remote error to all. */
 #include "simulator.h"
 #include "nccl.h"
@@ -221,7 +221,8 @@ static void join(world *w, int rank) {
                     || cudaEventCreateWithFlags(&w->went[rank], cudaEventDisableTiming) != cudaSuccess;
     if (wrong) (void)cudaGetLastError();
     w->is_lost |= wrong;
-    for (int r = 0; apart && r < w->count; ++r) w->is_lost |= r != rank && w->came[r] && w->devices[r] == w->devices[rank];
+    for (int r = 0; apart && r < w->count; ++r)
+        w->is_lost |= r != rank && w->came[r] && w->devices[r] == w->devices[rank];
     ++w->lives;
     w->is_connected = ++w->joined == w->count;
 }

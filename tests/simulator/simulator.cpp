@@ -33,9 +33,9 @@
               an order and with a rounding of its own, within 2^-21 of the sum of the absolutes. A copy arrives when it
               is issued, or when it is waited for, as the schedule says; in between what was there is NaN, ldmatrix of
               it is a finding, and the thread sanitizer sees writes at both times.
-   Limits     One OS thread. No wgmma, textures, other inline assembly, or weak memory: a missing fence between two
-              atomics goes unnoticed unless TSan sees the race. Blocks that wait for each other never end. Time means
-              nothing here. */
+   Limits     One OS thread at a time: threads that take turns are in nccl.cpp. No wgmma, textures, other inline
+              assembly, or weak memory: a missing fence between two atomics goes unnoticed unless TSan sees the race.
+              Blocks that wait for each other never end. Time means nothing here. */
 #include "simulator.h"
 #include "cuda_runtime_api.h"
 #include "cuda.h"

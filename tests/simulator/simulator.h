@@ -1,7 +1,7 @@
 /* simulator.h - a CUDA device that is the CPU: what a test can ask of it, and what the headers in include/ call.
 
    A .cu file is compiled by g++ or clang++ with `-x c++ -Itests/simulator/include -Itests/simulator` and linked with
-   simulator.cpp. simulator.cpp says how it works and what it finds. One OS thread only. */
+   simulator.cpp. simulator.cpp says how it works and what it finds. One OS thread at a time. */
 #ifndef SIMULATOR_H
 #define SIMULATOR_H
 #include <stddef.h>

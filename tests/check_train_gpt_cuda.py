@@ -76,9 +76,9 @@ def check(fine, what):
         print("FAILED:", what)
 
 
-def run(program, switches):
+def run(program, switches, **environment):
     out = os.path.join(FOLDER.name, "out.json")
-    done = subprocess.run([program, *switches, "--json", out], capture_output=True, text=True)
+    done = subprocess.run([program, *switches, "--json", out], capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode:
         check(False, f"{program} {' '.join(switches)}: {done.returncode}: {done.stderr}")
         return None
@@ -168,7 +168,9 @@ for text, bound, places in RANKED if "simulator" in CARD else []:
     first = None
     for ranks, stage in places:
         switches = TINY + text.split() + f"--ranks {ranks} --stage {stage}".split()
-        told, plan, cpu = run(CARD, switches), run(CARD, switches + ["--dry-run"]), run(CPU, switches)
+        plan, cpu = run(CARD, switches + ["--dry-run"], SIMULATOR_DEVICES="0"), run(CPU, switches)
+        room = {"SIMULATOR_APART": "1", "SIMULATOR_MEMORY": str(plan["predicted_peak_bytes"])} if plan and ranks < 3 else {}
+        told = run(CARD, switches, **room)
         first = first or told
         if not (told and plan and cpu):
             continue

@@ -119,7 +119,6 @@ static size_t pushed(const options *o, size_t bytes) {
 static size_t set_ranks(const options *o) { return o->ranks / o->replicas; }
 
 /* ---- what a callback does ---- */
-
 static int rank_said(rank *r, const char *what, memopt_status s) {
     if (s && r->shard) r->e->error = memopt_shard_error(r->shard);
     return said(r->e, what, s);
@@ -154,7 +153,6 @@ static memopt_status rank_call(const memopt_tape_call *call) {
 }
 
 /* ---- groups, and what is used when ---- */
-
 static void rank_groups(rank *r) {
     const size_t last = r->e->segment_count - 1, outer = r->e->m.vit ? 2 : 1; /* groups of both ends */
     size_t i, t;
@@ -199,7 +197,6 @@ static int rank_uses(rank *r) {
 }
 
 /* ---- to open: the model and the tape over an arena, which only counts where capacity is 0 ---- */
-
 /* So that they pass the system's cache, and nothing is copied. Of the last segment it is the loss alone. */
 static void rank_round_outputs(rank *r) {
     size_t i;
@@ -260,7 +257,6 @@ static memopt_shard_desc rank_describe_shard(rank *r) {
 }
 
 /* ---- the plan ---- */
-
 static size_t rank_units(const options *o, size_t number) { /* of a step, that this rank computes */
     return o->units / o->ranks + (number < o->units % o->ranks);
 }
@@ -387,7 +383,6 @@ static int plan_ranks(ranks_plan *p, outcome *out) {
 }
 
 /* ---- traffic ---- */
-
 static traffic rank_traffic(const rank *r) {
     traffic x = { 0, 0, 0 };
     int i, kind;
@@ -431,7 +426,6 @@ static int rank_gather(rank *r, const char *what, void *all, size_t bytes) { /* 
 }
 
 /* ---- one step ---- */
-
 /* A round without a batch of its own: the others need the weights that are here, and send their gradients. */
 static int rank_walk(rank *r) {
     memopt_status s = MEMOPT_OK;
@@ -526,7 +520,6 @@ static int rank_step(rank *r, size_t number) {
 }
 
 /* ---- a whole run of one rank ---- */
-
 /* What this rank has of a tensor, slice by slice. */
 typedef int slice_fn(rank *r, size_t tensor, memopt_optim_tensor *slice, void *user);
 

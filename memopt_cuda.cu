@@ -4785,11 +4785,16 @@ CU_DEVICE float optim_most4(const float *x) {
     return fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])));
 }
 
+/* From `from` to `to`, without the branch that && would be. */
+CU_DEVICE int optim_within(float least, float most, float from, float to) {
+    return (int)(least >= from) & (int)(most <= to);
+}
+
 /* memopt_i_v1_moments() and _update() of four elements side by side, in two halves. The first returns 0 where a number
    is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50, and its divisor within 2^-60
    and 2^60. A NaN may pass: it comes out as one. m, v: v is not its root yet. */
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
-    const int known = (r.ic2 >= optim_power(-9)) & (r.ic2 <= optim_power(9)) & (r.eps >= 0) & (r.eps <= 1);
+    const int known = optim_within(r.ic2, r.ic2, optim_power(-9), optim_power(9)) & optim_within(r.eps, r.eps, 0, 1);
     const float most = known ? optim_power(60) : 0;
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
@@ -4807,8 +4812,8 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    return (optim_least4(m) >= optim_power(-60)) & (optim_most4(m) <= most) & (optim_least4(v) >= optim_power(-100))
-        & (optim_most4(v) <= optim_power(100)); /* no && : one branch */
+    return optim_within(optim_least4(m), optim_most4(m), optim_power(-60), most)
+         & optim_within(optim_least4(v), optim_most4(v), optim_power(-100), optim_power(100));
 }
 
 CU_DEVICE void optim_adam_update(const memopt_i_update_rule &r, optim_element *one, const float *m, const float *v) {
@@ -5062,7 +5067,7 @@ template <int CODES> CU_DEVICE float optim_inverse(float largest) {
 
 /* The same of both moments of a block. */
 CU_DEVICE void optim_inverses(float *largest) {
-    if ((fminf(largest[0], largest[1]) >= optim_power(-60)) & (fmaxf(largest[0], largest[1]) <= optim_power(60))) {
+    if (optim_within(fminf(largest[0], largest[1]), fmaxf(largest[0], largest[1]), optim_power(-60), optim_power(60))) {
         largest[0] = optim_quotient(1, largest[0]);
         largest[1] = optim_quotient(1, largest[1]);
         return;

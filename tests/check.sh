@@ -820,6 +820,10 @@ cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++9
 1 $work/both.cu
 END
 }
+cuda_clang() { # kernels and their tests, which only the rows of `make simulator` compile with clang
+    need clang++
+    clang++ -fsyntax-only -x c++ -std=c++17 -Wall -Wextra -Wshadow -Werror -Itests/simulator/include -Itests/simulator -Itests -I. tests/test_cuda.cu
+}
 cuda_part() { # the static form compiles the kernels of what a file calls, and no others
     need_nvcc
     "$NVCC" -std=c++17 -arch=compute_90 -I. -Itests -Itests/simulator -ptx tests/test_cuda_part.cu -o "$work/part.ptx" || fail "does not compile"

@@ -1743,10 +1743,11 @@ MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, 
 /**
  * Norm and finite check of many tensors in one pass that reads only. Writes squares and nonfinite of each tensor.
  *
- * The sum is the same bits at every SIMD level and for any workers, because its order is fixed: a tensor is cut every
- * 65536 elements; in a piece, element i goes to sum i % 16 of 16 (in double), these are joined 0 + 8, 1 + 9, ..., then
- * 0 + 4, ..., 0 + 1; pieces are added in order to their tensor's, tensors in order to the total. So ranks that hold
- * whole tensors can put their tensors' sums together, add them in order, and have the bits of one rank.
+ * The sum is the same bits at every SIMD level and for any workers, because its order is fixed. A tensor is cut into
+ * leaves of 4096 elements; in a leaf, the square of element i goes to sum i % 32 of 32, in double. The sums of a leaf
+ * are added in pairs of neighbours, 0 + 1, 2 + 3, ..., and what comes out likewise, until one is left; a last one that
+ * has no neighbour stays as it is. So are the leaves of a tensor. Tensors are added in order to the total, and ranks
+ * that hold whole tensors can put their tensors' sums together, add them in order, and have the bits of one rank.
  *
  * total   factor is 1
  * returns OK, also when it found NaN or infinities (total->overflow); ERR_ARGUMENT (NULL, no type, bad alignment, bad
@@ -20177,8 +20178,14 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
               them, whose bits must not depend on how many workers added it up.
    Idea       The list is cut into pieces of 64 Ki elements, of one tensor each; a piece writes its own sum into
-              scratch, and the sums are added in the order of the pieces. One pass multiplies, stores, squares and adds.
-              Whether a value is finite costs nothing: the square of a float always fits a double, so the sum of a piece
+              scratch, and these are added. One pass multiplies, stores, squares and adds.
+   Order      Numbers are added in pairs of neighbours, so 2^k of them that begin at a multiple of 2^k have a sum of
+              their own in every larger one: only a leaf of 4,096 elements is part of what a norm is, a piece is any 2^k
+              of them, and the rounding error grows with the logarithm of their number. A leaf is 32 chains of 128
+              additions: 32 sums are what eight registers of 256 bits hold, and eight lanes of a device, four sums each,
+              read whole lines. With 256 sums, which a warp could own, a CPU must go over several rows at once to save
+              loads of sums, and memory does not like that; leaves of 2,048 elements end so often that bf16 waits.
+   Finite     Whether a value is finite costs nothing: the square of a float always fits a double, so the sum of a piece
               is finite exactly when all its values are. Only a piece that is not is read again, to count.
    Invariant  A call checks all of its input before it touches the first value; after that it cannot fail.
               A scale is never below the floor, so that no inverse is infinite, and 0 * infinity never happens.
@@ -20189,7 +20196,11 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
    Source     GradScaler and _amp_update_scale_, clip_grad_norm_ and clip_grad_value_ of PyTorch; Kahan 1965, kept here
               as Dekker's (1971) pair of a rounded sum and its rest. */
 
-#define MEMOPT_I_SCALE_PIECE ((size_t)1 << 16) /* elements: fixed, because it is part of what a norm is */
+#define MEMOPT_I_SCALE_PIECE  ((size_t)1 << 16) /* elements: a worker's turn, of 16 leaves */
+#define MEMOPT_I_SCALE_LEAF   ((size_t)1 << 12) /* elements; fixed, because it is part of what a norm is, as are */
+#define MEMOPT_I_SCALE_SUMS   ((size_t)32)      /* the sums of a leaf */
+#define MEMOPT_I_SCALE_LEVELS 4                 /* of pairs: from a leaf to a piece, */
+#define MEMOPT_I_SCALE_PAIRS  52                /* and to the largest tensor that memory can hold */
 #define MEMOPT_I_SCALE_BLOCK 1024              /* elements decoded at a time; a multiple of 16 */
 #define MEMOPT_I_SCALE_NAN 0x7FC00000u
 
@@ -20278,9 +20289,12 @@ V_FN V(words) V(scale_word)(memopt_type type, V(floats) x) {
 }
 
 V_FN V(floats) V(scale_one)(float *x, V(floats) factor, int write) {
-    const V(floats) v = V(quiet)(V(mul)(V(load)(x), factor));
+    V(floats) v = V(load)(x);
 
-    if (write) V(store)(x, v);
+    if (write) {
+        v = V(quiet)(V(mul)(v, factor));
+        V(store)(x, v);
+    }
     return v;
 }
 
@@ -20301,93 +20315,54 @@ V_FN V(floats) V(scale_any)(memopt_type type, void *x, size_t i, V(floats) facto
                                    : V(scale_one16)(type, (uint16_t *)x + i, factor, write);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_sums)(memopt_type type, void *x, size_t n, float factor, int write,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_rows)(memopt_type type, void *x, size_t n, float factor, int write,
                                                double *sums) {
     const size_t bytes = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const V(floats) f = V(set)(factor);
 
-    V(doubles) s[16 / V(width)];
+    V(doubles) s[MEMOPT_I_SCALE_SUMS / V(width)];
     size_t i, k;
 
-    for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
-    for (i = 0; i + 16 <= n; i += 16) {
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < MEMOPT_I_SCALE_SUMS / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
+    for (i = 0; i + MEMOPT_I_SCALE_SUMS <= n; i += MEMOPT_I_SCALE_SUMS) {
         MEMOPT_I_FETCH((unsigned char *)x + i * bytes, 4096);
+        if (type == MEMOPT_TYPE_F32) MEMOPT_I_FETCH((unsigned char *)x + i * bytes, 4096 + 64);
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 16 / V(width); ++k) {
+        for (k = 0; k < MEMOPT_I_SCALE_SUMS / V(width); ++k) {
             const V(doubles) d = V(d_floats)(V(scale_any)(type, x, i + k * V(width), f, write));
             s[k] = V(d_fma)(d, d, s[k]);
         }
     }
-    for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < MEMOPT_I_SCALE_SUMS / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
     memopt_i_v1_scale_squares(type, (unsigned char *)x + i * bytes, n - i, factor, write, sums);
 }
 
-#  if MEMOPT_I_WIDTH == 16
-/* What 512 bits alone gain by: 32 bf16 are the two halves of 16 words. A shift and a mask make floats of them, where to
-   widen them takes half as long again. Even elements have eight of the sums, odd ones the others; each sum takes its
-   elements in their order. */
-V_FN __m512i V(scale_upper)(__m512i upper, __m512 factor) {
-    const __m512i v = V(bits)(V(quiet)(V(mul)(V(floats_of)(upper), factor)));
-    const __m512i odd = V(i_and)(V_SHR(v, 16), V(i_set)(1));
-
-    return V(i_and)(V(i_add)(v, V(i_add)(odd, V(i_set)(0x7fff))), V(i_set)(0xffff0000u));
+/* The type and whether it writes are constants in each: a branch in the loop costs a tenth of the time. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_type)(memopt_type type, void *x, size_t n, float factor, int write,
+                                               double *sums) {
+    if (write) V(scale_rows)(type, x, n, factor, 1, sums);
+    else V(scale_rows)(type, x, n, factor, 0, sums);
 }
 
-V_FN __m512d V(scale_fold)(__m512d sums, __m512i upper) {
-    const V(doubles) d = V(d_floats)(V(floats_of)(upper));
-    return _mm512_fmadd_pd(d.b, d.b, _mm512_fmadd_pd(d.a, d.a, sums));
-}
-
-V_FN void V(scale_bf16)(uint16_t *x, size_t n, float factor, int write, double *sums) {
-    const __m512 f = V(set)(factor);
-    double apart[16];
-    __m512d a, b;
-    size_t i, k;
-
-    for (k = 0; k < 16; ++k) apart[k / 2 + k % 2 * 8] = sums[k];
-    a = _mm512_loadu_pd(apart);
-    b = _mm512_loadu_pd(apart + 8);
-    for (i = 0; i + 32 <= n; i += 32) {
-        const __m512i pairs = _mm512_loadu_si512(x + i);
-        __m512i even = V_SHL(pairs, 16);
-        __m512i odd = V(i_and)(pairs, V(i_set)(0xffff0000u));
-
-        MEMOPT_I_FETCH(x + i, 4096);
-        if (write) {
-            even = V(scale_upper)(even, f);
-            odd = V(scale_upper)(odd, f);
-            _mm512_storeu_si512(x + i, V(i_or)(V_SHR(even, 16), odd));
-        }
-        a = V(scale_fold)(a, even);
-        b = V(scale_fold)(b, odd);
-    }
-    _mm512_storeu_pd(apart, a);
-    _mm512_storeu_pd(apart + 8, b);
-    for (k = 0; k < 16; ++k) sums[k] = apart[k / 2 + k % 2 * 8];
-    memopt_i_v1_scale_squares(MEMOPT_TYPE_BF16, x + i, n - i, factor, write, sums);
-}
-#  else
-V_FN void V(scale_bf16)(uint16_t *x, size_t n, float factor, int write, double *sums) {
-    V(scale_sums)(MEMOPT_TYPE_BF16, x, n, factor, write, sums);
-}
-#  endif
-
-/* The type is a constant in each. */
 V_FN void V(scale_squares)(memopt_type type, void *x, size_t n, float factor, int write, double *sums) {
-    if (type == MEMOPT_TYPE_F32) V(scale_sums)(MEMOPT_TYPE_F32, x, n, factor, write, sums);
-    else if (type == MEMOPT_TYPE_BF16) V(scale_bf16)((uint16_t *)x, n, factor, write, sums);
-    else V(scale_sums)(MEMOPT_TYPE_F16, x, n, factor, write, sums);
+    if (type == MEMOPT_TYPE_F32) V(scale_type)(MEMOPT_TYPE_F32, x, n, factor, write, sums);
+    else if (type == MEMOPT_TYPE_BF16) V(scale_type)(MEMOPT_TYPE_BF16, x, n, factor, write, sums);
+    else V(scale_type)(MEMOPT_TYPE_F16, x, n, factor, write, sums);
 }
 #else
-/* x * factor, stored or not, squared into 16 sums: the definition. */
+/* x * factor, stored or not, squared into the sums of a leaf, from its first on: the definition. */
 static void V(scale_squares)(memopt_type type, void *x, size_t n, float factor, int write, double *sums) {
     size_t i;
 
-    for (i = 0; type == MEMOPT_TYPE_F32 && i < n; ++i)
-        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one)((float *)x + i, factor, write));
-    for (i = 0; type != MEMOPT_TYPE_F32 && i < n; ++i)
-        sums[i % 16] = memopt_i_add_square(sums[i % 16],
-                                           (double)V(scale_one16)(type, (uint16_t *)x + i, factor, write));
+    for (i = 0; i < n; ++i) {
+        double *const sum = sums + i % MEMOPT_I_SCALE_SUMS;
+        const float v = type == MEMOPT_TYPE_F32 ? V(scale_one)((float *)x + i, factor, write)
+                                                : V(scale_one16)(type, (uint16_t *)x + i, factor, write);
+
+        *sum = memopt_i_add_square(*sum, (double)v);
+    }
 }
 #endif
 
@@ -20628,11 +20603,73 @@ static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values,
     return found;
 }
 
-static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
-    double sums[16] = { 0 };
+/* -- a sum in pairs of neighbours, as its numbers come: number 0 first -- */
+typedef struct memopt_i_scale_sum { /* of a tensor, so far; zero it */
+    double sums[MEMOPT_I_SCALE_SUMS];   /* of the leaf that has begun */
+    double pairs[MEMOPT_I_SCALE_PAIRS]; /* [k]: the sum of 2^k leaves that waits for its neighbour, or 0 */
+} memopt_i_scale_sum;
 
-    MEMOPT_I_DISPATCH(level, scale_squares, (type, x, n, factor, factor != 1, sums));
-    return memopt_i_sums_join(sums);
+static void memopt_i_pairs_add(double *pairs, size_t index, double x) {
+    for (; index & 1; index >>= 1) {
+        x = memopt_i_sum_double(*pairs, x);
+        *pairs++ = 0;
+    }
+    *pairs = x;
+}
+
+/* What waits, and the last number: neighbours that do not come are 0. */
+static double memopt_i_pairs_end(const double *pairs, double x) {
+    size_t k;
+
+    for (k = 0; k < MEMOPT_I_SCALE_PAIRS; ++k) x = memopt_i_sum_double(pairs[k], x);
+    return x;
+}
+
+/* Four neighbours. */
+MEMOPT_I_HOST_DEVICE static double memopt_i_four_end(const double *x) {
+    return memopt_i_sum_double(memopt_i_sum_double(x[0], x[1]), memopt_i_sum_double(x[2], x[3]));
+}
+
+/* Written out: loops over pairs take longer, and nothing is read from memory meanwhile. */
+static double memopt_i_leaf_end(const double *sums) {
+    double fours[MEMOPT_I_SCALE_SUMS / 4];
+    size_t i;
+
+    for (i = 0; i < MEMOPT_I_SCALE_SUMS / 4; ++i) fours[i] = memopt_i_four_end(sums + 4 * i);
+    return memopt_i_sum_double(memopt_i_four_end(fours), memopt_i_four_end(fours + 4));
+}
+
+/* More of a tensor's elements, from element `first` of it on: a multiple of the sums. */
+static void memopt_i_scale_sum_continue(memopt_i_scale_sum *s, int level, memopt_type type, void *x, size_t n,
+                                        float factor, size_t first) {
+    const size_t end = first + n;
+    size_t at, count;
+
+    for (at = first; at < end; at += count) {
+        count = memopt_i_min(MEMOPT_I_SCALE_LEAF - at % MEMOPT_I_SCALE_LEAF, end - at);
+        MEMOPT_I_DISPATCH(level, scale_squares, (type, (unsigned char *)x + (at - first) * memopt_type_bytes(type),
+                                                 count, factor, factor != 1, s->sums));
+        if ((at + count) % MEMOPT_I_SCALE_LEAF) break;
+        memopt_i_pairs_add(s->pairs, at / MEMOPT_I_SCALE_LEAF, memopt_i_leaf_end(s->sums));
+        memset(s->sums, 0, sizeof s->sums);
+    }
+}
+
+/* The same of a whole piece, which was added up elsewhere. */
+static void memopt_i_scale_sum_add_piece(memopt_i_scale_sum *s, size_t index, double squares) {
+    memopt_i_pairs_add(s->pairs + MEMOPT_I_SCALE_LEVELS, index, squares);
+}
+
+static double memopt_i_scale_sum_end(const memopt_i_scale_sum *s) {
+    return memopt_i_pairs_end(s->pairs, memopt_i_leaf_end(s->sums));
+}
+
+static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
+    memopt_i_scale_sum s;
+
+    memset(&s, 0, sizeof s);
+    memopt_i_scale_sum_continue(&s, level, type, x, n, factor, 0);
+    return memopt_i_scale_sum_end(&s);
 }
 
 /* A task over a list that has been checked. */
@@ -20661,28 +20698,31 @@ static void memopt_i_scale_one(void *task, size_t index, int worker) {
     memopt_i_wide_end(t->level);
 }
 
-static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i_scale_piece *pieces, size_t count,
-                                    memopt_gradient_total *total) {
-    const double infinity = (double)memopt_i_bits_float(0x7F800000u);
+/* A tensor from its pieces, the first of which is *p. */
+static void memopt_i_gradient_join(memopt_gradient *g, const memopt_i_scale_piece **p) {
+    const size_t pieces = memopt_i_ceil_div(g->count, MEMOPT_I_SCALE_PIECE);
+    double pairs[MEMOPT_I_SCALE_PAIRS] = { 0 };
     size_t i;
 
-    for (i = 0; i < list->count; ++i) {
-        list->tensors[i].squares = 0;
-        list->tensors[i].nonfinite = 0;
+    g->nonfinite = 0;
+    for (i = 0; i < pieces; ++i, ++*p) {
+        memopt_i_pairs_add(pairs, i, (*p)->squares);
+        g->nonfinite += (*p)->nonfinite;
     }
-    for (i = 0; i < count; ++i) {
-        memopt_gradient *g = list->tensors + pieces[i].tensor;
-        g->squares = memopt_i_sum_double(g->squares, pieces[i].squares);
-        g->nonfinite += pieces[i].nonfinite;
-    }
+    g->squares = g->nonfinite ? (double)memopt_i_bits_float(0x7F800000u) : memopt_i_pairs_end(pairs, 0);
+}
+
+static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i_scale_piece *pieces,
+                                    memopt_gradient_total *total) {
+    size_t i;
+
     total->squares = 0;
     total->nonfinite = 0;
     total->factor = 1;
     for (i = 0; i < list->count; ++i) {
-        memopt_gradient *g = list->tensors + i;
-        if (g->nonfinite) g->squares = infinity;
-        total->squares = memopt_i_sum_double(total->squares, g->squares);
-        total->nonfinite += g->nonfinite;
+        memopt_i_gradient_join(list->tensors + i, &pieces);
+        total->squares = memopt_i_sum_double(total->squares, list->tensors[i].squares);
+        total->nonfinite += list->tensors[i].nonfinite;
     }
     total->overflow = total->nonfinite != 0;
 }
@@ -20696,7 +20736,7 @@ static memopt_status memopt_i_gradients_pass(memopt_i_checks *c, const memopt_gr
     if (memopt_i_gradients_check(c, list, "tensor", threads, &pieces)) return c->status;
     t = memopt_i_gradients_begin_task(list, factor, threads);
     memopt_i_parallel_for(threads, pieces, memopt_i_scale_one, &t);
-    memopt_i_gradients_join(list, t.pieces, pieces, total ? total : &unwanted);
+    memopt_i_gradients_join(list, t.pieces, total ? total : &unwanted);
     return MEMOPT_OK;
 }
 
@@ -35667,8 +35707,9 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
               lies to where it belongs.
    Sums       Rank r owns piece r. In a round each rank sends its gradients of the piece to the owner, who adds them to
               its sums in the order of ranks: that is the order of units, whatever the number of ranks.
-   Norms      A sum over a tensor is made of pieces of 64 Ki elements, each in 16 sums. Where a border cuts one, the 16
-              sums go on to the next rank, which continues them: all else is added up before, by all ranks at once.
+   Norms      A tensor's sum is one of leaves, each in 32 sums, added in pairs of neighbours (`scale`). Where a border
+              cuts a tensor, the sums of the leaf that has begun and those that wait for a neighbour go on to the next
+              rank, which continues them: all else is added up before, by all ranks at once.
               So are the sums of an optimizer that measures.
    Invariant  All ranks begin the same calls in the same order: what is begun, and when it is waited for, depends on the
               desc and on the engine's calls, never on what has already arrived.
@@ -36101,16 +36142,19 @@ static void memopt_i_shard_cut(memopt_shard *x) {
     x->first_pieces[t] = x->piece_count = pieces;
 }
 
-/* What a norm takes: squares of all tensors, and how many values are not finite; of each group the 17 sums that its
-   border cuts: these travel. Behind them the 16 that this rank's end cuts, and what its pieces sum up to. */
+enum { MEMOPT_I_SHARD_SUM = sizeof(memopt_i_scale_sum) / sizeof(double) };
+
+/* What a norm takes: squares of all tensors, and how many values are not finite; of each group the sum of the tensor
+   that its border cuts: these travel. Behind them those of pieces that this rank's end cuts, and what its pieces sum up
+   to. */
 static size_t memopt_i_shard_chain_count(const memopt_shard *x) {
-    return x->desc.tensor_count + 1 + 17 * x->group_count;
+    return x->desc.tensor_count + 1 + MEMOPT_I_SHARD_SUM * x->group_count;
 }
 
 static size_t memopt_i_round64(size_t bytes) { return memopt_i_ceil_div(bytes, 64) * 64; }
 
 static size_t memopt_i_shard_chain_bytes(const memopt_shard *x) {
-    const size_t scratch = memopt_i_max(16 * x->group_count + x->piece_count, x->carry_count);
+    const size_t scratch = memopt_i_max(MEMOPT_I_SHARD_SUM * x->group_count + x->piece_count, x->carry_count);
 
     return memopt_i_round64((memopt_i_shard_chain_count(x) + scratch) * sizeof(double));
 }
@@ -37903,7 +37947,10 @@ MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *uni
 
 /* ---- norms ---- */
 typedef struct memopt_i_shard_chain { /* parts of the chain's memory */
-    double *squares, *nonfinite, *carried, *cut, *pieces;
+    double *squares, *nonfinite;
+    memopt_i_scale_sum *carried; /* of each group: of the tensor that a border cuts */
+    memopt_i_scale_sum *cut;     /* of this rank's end: of the piece that it cuts */
+    double *pieces;
 } memopt_i_shard_chain;
 
 static memopt_i_shard_chain memopt_i_shard_chain_of(const memopt_shard *x) {
@@ -37911,9 +37958,9 @@ static memopt_i_shard_chain memopt_i_shard_chain_of(const memopt_shard *x) {
 
     n.squares = x->chain;
     n.nonfinite = n.squares + x->desc.tensor_count;
-    n.carried = n.nonfinite + 1;
-    n.cut = n.carried + 17 * x->group_count;
-    n.pieces = n.cut + 16 * x->group_count;
+    n.carried = (memopt_i_scale_sum *)(void *)(n.nonfinite + 1);
+    n.cut = n.carried + x->group_count;
+    n.pieces = (double *)(void *)(n.cut + x->group_count);
     return n;
 }
 
@@ -37938,12 +37985,20 @@ static memopt_i_shard_piece memopt_i_shard_piece_of(const memopt_shard *x, size_
     return p;
 }
 
+/* A piece that begins here and ends on the next rank. */
+static void memopt_i_shard_square_cut(const memopt_shard *x, const memopt_i_shard_piece *p) {
+    memopt_i_scale_sum *cut = memopt_i_shard_chain_of(x).cut + x->tensors[p->tensor].group;
+
+    memset(cut, 0, sizeof *cut);
+    memopt_i_scale_sum_continue(cut, memopt_i_simd_level(&x->desc.optim.threads), x->desc.optim.gradients, p->values,
+                                p->count, 1, p->first);
+}
+
 /* All that does not wait for another rank. */
 static void memopt_i_shard_square(void *task, size_t index, int worker) {
     const memopt_shard *x = (const memopt_shard *)task;
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
     const int level = memopt_i_simd_level(&x->desc.optim.threads);
-    double sums[16] = { 0 };
     size_t low = 0, high = x->desc.tensor_count;
     memopt_i_shard_piece p;
 
@@ -37955,9 +38010,8 @@ static void memopt_i_shard_square(void *task, size_t index, int worker) {
     }
     p = memopt_i_shard_piece_of(x, low, index - x->first_pieces[low]);
     if (!p.begins) return;
-    MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0, sums));
-    if (p.ends) n.pieces[index] = memopt_i_sums_join(sums);
-    else memcpy(n.cut + 16 * x->tensors[low].group, sums, sizeof sums);
+    if (p.ends) n.pieces[index] = memopt_i_scale_values(level, x->desc.optim.gradients, p.values, p.count, 1);
+    else memopt_i_shard_square_cut(x, &p);
     memopt_i_wide_end(level);
 }
 
@@ -37999,7 +38053,6 @@ static memopt_status memopt_i_shard_square_tensor(memopt_shard *x, size_t t, mem
 /* As memopt_i_shard_square() of all pieces, by a device. */
 static memopt_status memopt_i_shard_square_there(memopt_shard *x) {
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
-    const int level = memopt_i_simd_level(&x->desc.optim.threads);
     memopt_shard_square *const squares = memopt_i_shard_squares(x);
     memopt_shard_square *d_squares = (memopt_shard_square *)(void *)(x->scratch + memopt_i_shard_scratch_bytes(x));
     memopt_status s = MEMOPT_OK;
@@ -38012,17 +38065,15 @@ static memopt_status memopt_i_shard_square_there(memopt_shard *x) {
     for (t = 0; !s && t < x->desc.tensor_count; ++t)
         for (i = 0; !s && i < x->first_pieces[t + 1] - x->first_pieces[t]; ++i) {
             memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i);
-            double sums[16] = { 0 };
 
             n.pieces[x->first_pieces[t] + i] = squares[x->first_pieces[t] + i].nonfinite
                                              ? (double)memopt_i_bits_float(0x7F800000u)
                                              : squares[x->first_pieces[t] + i].squares;
             if (!p.begins || p.ends) continue;
             s = memopt_i_shard_fetch_piece(x, &p);
-            if (!s) MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0, sums));
-            memcpy(n.cut + 16 * x->tensors[t].group, sums, sizeof sums);
+            if (!s) memopt_i_shard_square_cut(x, &p);
         }
-    memopt_i_wide_end(level);
+    memopt_i_wide_end(memopt_i_simd_level(&x->desc.optim.threads));
     return s;
 }
 
@@ -38032,32 +38083,41 @@ static double memopt_i_shard_nonfinite(const memopt_shard *x, const memopt_i_sha
     return (double)memopt_i_gradients_nonfinite(x->desc.optim.gradients, p->values, p->count);
 }
 
-/* One tensor's pieces, in their order, from the sums that the rank before has left to those that the next one gets. */
+/* Adds a piece to the tensor's sum. What it returns is finite if the piece is. */
+static double memopt_i_shard_continue_piece(const memopt_shard *x, const memopt_i_shard_chain *n,
+                                            const memopt_i_shard_piece *p, size_t index) {
+    memopt_i_scale_sum *sum = n->carried + x->tensors[p->tensor].group;
+    const memopt_i_scale_sum *cut = n->cut + x->tensors[p->tensor].group;
+
+    if (p->begins && p->ends) {
+        memopt_i_scale_sum_add_piece(sum, p->first / MEMOPT_I_SCALE_PIECE, n->pieces[index]);
+        return n->pieces[index];
+    }
+    if (p->begins) {
+        memcpy(sum->sums, cut->sums, sizeof sum->sums);
+        memcpy(sum->pairs, cut->pairs, MEMOPT_I_SCALE_LEVELS * sizeof *sum->pairs);
+    } else
+        memopt_i_scale_sum_continue(sum, memopt_i_simd_level(&x->desc.optim.threads), x->desc.optim.gradients,
+                                    p->values, p->count, 1, p->first);
+    return memopt_i_scale_sum_end(sum);
+}
+
+/* One tensor's pieces, in their order, from the sum that the rank before has left to the one that the next gets. */
 static memopt_status memopt_i_shard_continue_tensor(memopt_shard *x, const memopt_i_shard_chain *n, size_t t) {
-    const int level = memopt_i_simd_level(&x->desc.optim.threads);
-    double *carried = n->carried + 17 * x->tensors[t].group;
-    double total = x->parts[t].first ? carried[16] : 0;
-    double sums[16];
+    memopt_i_scale_sum *sum = n->carried + x->tensors[t].group;
     size_t i;
 
-    for (i = 0; i < x->first_pieces[t + 1] - x->first_pieces[t]; ++i) {
-        memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i);
+    if (!x->parts[t].first) memset(sum, 0, sizeof *sum);
+    for (i = x->first_pieces[t]; i < x->first_pieces[t + 1]; ++i) {
+        memopt_i_shard_piece p = memopt_i_shard_piece_of(x, t, i - x->first_pieces[t]);
         memopt_status s = MEMOPT_OK;
-        double sum;
 
         if (x->steps_there && (!p.begins || !p.ends)) s = memopt_i_shard_fetch_piece(x, &p);
         if (s) return s;
-        if (!p.begins) MEMOPT_I_DISPATCH(level, scale_squares, (x->desc.optim.gradients, p.values, p.count, 1, 0,
-                                                               carried));
-        else if (!p.ends) memcpy(carried, n->cut + 16 * x->tensors[t].group, 16 * sizeof *carried);
-        memcpy(sums, carried, sizeof sums);
-        sum = p.begins && p.ends ? n->pieces[x->first_pieces[t] + i] : memopt_i_sums_join(sums);
-        if (!memopt_i_finite_double(sum))
-            *n->nonfinite += memopt_i_shard_nonfinite(x, &p, x->first_pieces[t] + i);
-        if (p.ends) total = memopt_i_sum_double(total, sum);
+        if (!memopt_i_finite_double(memopt_i_shard_continue_piece(x, n, &p, i)))
+            *n->nonfinite += memopt_i_shard_nonfinite(x, &p, i);
     }
-    carried[16] = total;
-    if (x->parts[t].first + x->parts[t].held == x->parts[t].count) n->squares[t] = total;
+    if (x->parts[t].first + x->parts[t].held == x->parts[t].count) n->squares[t] = memopt_i_scale_sum_end(sum);
     return MEMOPT_OK;
 }
 
@@ -39845,8 +39905,8 @@ static void memopt_i_onebit_input(memopt_i_onebit_block *b) {
         MEMOPT_I_DISPATCH(o->level, onebit_add_error, (b->c, o->is_first ? b->zeros : b->error, b->second, b->n));
 }
 
-static void memopt_i_onebit_squares(const memopt_onebit *o, float *x, size_t n, double *sums) {
-    MEMOPT_I_DISPATCH(o->level, scale_squares, (MEMOPT_TYPE_F32, x, n, 1, 0, sums));
+static void memopt_i_onebit_squares(const memopt_onebit *o, const float *x, size_t n, double *sums) {
+    MEMOPT_I_DISPATCH(o->level, squares, (sums, x, n));
 }
 
 static double memopt_i_onebit_join(const double *sums) {
@@ -40168,7 +40228,6 @@ static memopt_status memopt_i_onebit_reduce(memopt_onebit *o, size_t *piece, siz
     float *send = (float *)(void *)o->send;
     float *receive = (float *)(void *)o->receive;
     float *own = send + o->rank * part;
-    double sums[16] = { 0 };
     memopt_status s;
     size_t r;
 
@@ -40178,7 +40237,7 @@ static memopt_status memopt_i_onebit_reduce(memopt_onebit *o, size_t *piece, siz
     if (s) return s;
     for (r = 0; r < o->shape.ranks; ++r)
         MEMOPT_I_DISPATCH(o->level, add_weighted, (own, receive + r * part, part, 1, r == 0));
-    MEMOPT_I_DISPATCH(o->level, scale_squares, (MEMOPT_TYPE_F32, own, part, 1 / (float)o->shape.ranks, 1, sums));
+    (void)memopt_i_scale_values(o->level, MEMOPT_TYPE_F32, own, part, 1 / (float)o->shape.ranks);
     memopt_i_wide_end(o->level);
     s = memopt_i_onebit_gather(o, part * sizeof *send, send);
     if (!s) memopt_i_onebit_copy(o, &start, first, count, send, 1);

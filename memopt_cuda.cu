@@ -6908,16 +6908,15 @@ PUBLIC status_t api::memopt_cuda_optim_result(memopt_optim *optim, const void *d
 
 /* @section cuda_scale : cuda_base api_cuda_scale
    Unscale, finite check and norm in one pass over many tensors; clipping; accumulation.
-   Problem    A norm is a sum whose order the CPU has fixed: in each piece of 64 Ki elements 16 chains of 4,096
-              additions in double, each of which waits for the one before. 16 threads that did only this would read a
-              few bytes at a time and leave the memory idle; more threads than that have nothing to add.
-   Idea       A block has a piece. All of its threads load, 64 bytes each at once, multiply, store, and put what was
-              stored into shared memory, 8 KiB; then half a warp adds these 8 KiB up, a row of 16 elements after
-              another, while the next 8 KiB are on their way from memory into the registers of all. 10 such blocks on a
-              multiprocessor hide each other's chains.
-   Not finite is looked for as bits, by all threads, on the way; a block that met one goes over its piece again, to
-              count, as the CPU does. A sum that has any is replaced by infinity in the end, so what was added up does
-              not matter.
+   Problem    A norm is a sum whose order is the same on the CPU, so it is fixed. Its chains of additions in double must
+              be short, or they take longer than the memory does; and many, or too little is read at once.
+   Idea       A leaf of a tensor, 4,096 elements, is 32 chains of 128 additions (section `scale` of memopt.h). Eight
+              lanes have a leaf, four neighbouring sums each, in registers: 64 bytes of a lane are on their way at once,
+              in lines of 128 bytes of fp32 and of 64 bytes of 16 bits. A warp has four leaves, a block a piece of 64 Ki
+              elements: no lane waits for another one until the end. Sums of a leaf, leaves, and pieces are added in
+              pairs of neighbours, by shuffles.
+   Not finite is a piece whose sum is not: no square of a float is too large for a double. Its block goes over it again,
+              to count, as the CPU does. A sum that has any is replaced by infinity in the end.
    Ladder     of a pass over n floats, unscale and norm (bytes; launches; additions that wait for each other):
                 unscale, isfinite, square, sum, each by itself          28 n; 4; -
                 multiply and measure in one kernel, order of threads     8 n; 2; not the CPU's bits
@@ -6927,32 +6926,26 @@ PUBLIC status_t api::memopt_cuda_optim_result(memopt_optim *optim, const void *d
               On an H200, norm of 2^26 floats, of a copy's rate: 0.40 with doubles made of shifted bits and a product,
               0.45 with eight of them on their way at once, 0.61 by the conversion's own instruction, though it runs at
               a quarter of an addition's rate: four instructions less stand between an element and its chain. Without
-              seven of eight additions 0.85: a chain's wait is what is left.
+              seven of eight additions 0.85: a chain's wait was what was left. All that was for 16 chains of 4,096
+              additions in a piece, an order that has been given up. What is here has not run on a card:
+                eight lanes a leaf, nothing shared                       8 n; 3; 128, and 9 levels of pairs
               Measure reads 4 n (2 n of 16 bits) and writes 16 bytes for each 64 Ki elements.
    Bits       Equal to the CPU's: values, sums, counts, scaler and accumulated sums; formulas are those of memopt.h.
-              Rows are filled up with zeros, whose squares change no sum. Sums of pieces and of tensors are added by one
-              thread of a block in order, 1,024 at a time from shared memory.
+              Leaves are filled up with zeros, whose squares change no sum, as are pieces of a tensor. A warp adds up
+              sums of pieces, 1,024 at a time in pairs; and those of tensors, in order.
    Device     A scaler, the total and the factor of a step stay on the device, so that a step is skipped there: see the
               declarations. Everything that decides is read from memory by every block that needs it, and no block of a
-              pass writes what another one of it reads.
-   Trap       Both buffers in shared memory are needed: with one there are two barriers a tile, and everybody stands
-              still while 16 threads add. */
+              pass writes what another one of it reads. */
 
 enum {
-    SCALE_THREADS = 128, SCALE_LOADS = 4, /* of 16 bytes, a thread and tile */
-    SCALE_TILE = SCALE_THREADS * SCALE_LOADS, /* of 16 bytes */
+    SCALE_THREADS = 128, /* a warp for four leaves, four warps for a piece */
+    SCALE_BYTES = 64,    /* of a thread, on their way at once */
     SCALE_LISTED = 150, /* tensors a launch: arguments have 4,000 bytes */
     SUMS_LISTED = 80,
     CLIP_TILE = 4096,   /* elements a block */
     SUM_TILE = 4096,
-    JOIN_PARTS = 1024   /* sums in shared memory at a time */
+    JOIN_PARTS = 1024   /* of a tensor, at a time */
 };
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#  define MEMOPT_I_CUDA_SCALE_BLOCKS 8 /* a multiprocessor: it has 1,024 threads there */
-#else
-#  define MEMOPT_I_CUDA_SCALE_BLOCKS 10
-#endif
 
 /* ---- lists of tensors ---- */
 struct scale_tensor {
@@ -7041,28 +7034,24 @@ template <int TYPE> CU_DEVICE uint32_t scale_word(uint32_t w, float factor) {
     return two_exact((const f16_t *)0, scale_times(from_f16(low), factor), scale_times(from_f16(high), factor));
 }
 
-/* Nonzero where an exponent of the word is all ones: its complement is 0, and 1 less than that has the top bit. */
-template <int TYPE> CU_DEVICE uint32_t scale_special(uint32_t w) {
-    if (TYPE == MEMOPT_TYPE_F32) return ((~w & 0x7f800000u) - 1) & 0x80000000u;
-    if (TYPE == MEMOPT_TYPE_BF16) return ((~w & 0x7f807f80u) - 0x00010001u) & 0x80008000u;
-    return ((~w & 0x7c007c00u) - 0x00010001u) & 0x80008000u;
-}
-
-template <int TYPE> CU_DEVICE double scale_double(const uint4 *tile, unsigned i) { /* element i of a tile */
-    if (TYPE == MEMOPT_TYPE_F32) return (double)((const float *)(const void *)tile)[i];
-    const uint16_t code = ((const uint16_t *)(const void *)tile)[i];
-    return (double)(TYPE == MEMOPT_TYPE_BF16 ? memopt_from_bf16(code) : from_f16(code));
-}
-
-/* One of 16 chains goes on over a tile's rows, 8 at a time: those behind the end are 0. */
-template <int TYPE> CU_DEVICE double scale_chain(const uint4 *tile, unsigned rows, unsigned lane, double sum) {
-    for (unsigned row = 0; row < rows; row += 8) {
-        double x[8]; /* all are on their way before the first is added */
-
-        CU_UNROLL for (unsigned k = 0; k < 8; ++k) x[k] = scale_double<TYPE>(tile, (row + k) * 16 + lane);
-        CU_UNROLL for (unsigned k = 0; k < 8; ++k) sum = memopt_i_add_square(sum, x[k]);
+/* Squares of a word: into one sum, or into two neighbours. */
+template <int TYPE> CU_DEVICE void scale_square(double *sums, uint32_t w) {
+    if (TYPE == MEMOPT_TYPE_F32) {
+        sums[0] = memopt_i_add_square(sums[0], (double)memopt_i_bits_float(w));
+        return;
     }
-    return sum;
+    const uint16_t low = (uint16_t)w;
+    const uint16_t high = (uint16_t)(w >> 16);
+    const bool is_bf16 = TYPE == MEMOPT_TYPE_BF16;
+    sums[0] = memopt_i_add_square(sums[0], (double)(is_bf16 ? memopt_from_bf16(low) : from_f16(low)));
+    sums[1] = memopt_i_add_square(sums[1], (double)(is_bf16 ? memopt_from_bf16(high) : from_f16(high)));
+}
+
+/* A number of each lane, in pairs of neighbours; every lane has the result. */
+CU_DEVICE double scale_pairs(double x) {
+    CU_UNROLL for (int k = 1; k < 32; k *= 2)
+        x = memopt_i_sum_double(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, k));
+    return x;
 }
 
 template <int TYPE> static __device__ unsigned scale_count(const unsigned char *p, size_t n) {
@@ -7077,60 +7066,54 @@ template <int TYPE> static __device__ unsigned scale_count(const unsigned char *
     return found;
 }
 
-/* The warp that adds up what its block has loaded: not the same one in all blocks of a multiprocessor, or one of its
-   four schedulers would issue all additions. Their numbers are often a multiple of 132 apart, so they are mixed. */
-CU_DEVICE unsigned scale_adder(void) { return __umulhi(blockIdx.x * 0x9e3779b9u, SCALE_THREADS) / 32 * 32; }
+/* Four leaves, or less, by a warp: eight lanes a leaf, each with four of its sums. Every lane has the result. */
+template <int TYPE> static __device__ double scale_leaves(unsigned char *p, size_t n, float factor) {
+    enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2, WORDS = SIZE /* of four elements */ };
+    enum { ROWS = SCALE_BYTES / (4 * SIZE), ROW = MEMOPT_I_SCALE_SUMS };
+    const size_t first = threadIdx.x % 32 / 8 * MEMOPT_I_SCALE_LEAF;
+    const size_t end = memopt_i_min(first + MEMOPT_I_SCALE_LEAF, n);
+    const bool aligned = (uintptr_t)p % (4 * SIZE) == 0;
+    double sums[4] = { 0 };
 
-CU_DEVICE bool scale_adds(void) { return threadIdx.x - scale_adder() < 16; }
+    for (size_t at = first + threadIdx.x % 8 * 4; at < end; at += ROWS * ROW) {
+        uint32_t w[ROWS][WORDS];
 
-/* A piece of `bytes` bytes by a block. tiles: two of them. The first thread of the adding warp has the result. */
-template <int TYPE> static __device__ void scale_piece(unsigned char *p, size_t bytes, float factor, uint4 *tiles,
-                                                       unsigned *found, memopt_cuda_gradient_sum *result) {
-    enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2, LOADS = SCALE_LOADS };
-    const size_t step = (size_t)SCALE_TILE * 16;
-    const size_t mine = (size_t)threadIdx.x * 16;
-    const size_t next = (size_t)SCALE_THREADS * 16;
-    const int aligned = ((uintptr_t)p & 15) == 0;
-    const int write = factor != 1;
-    uint4 v[LOADS];
-    uint32_t special = 0;
-    double sum = 0;
-
-    CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] = scale_load<SIZE>(p, mine + (size_t)k * next, bytes, aligned);
-    for (size_t at = 0; at < bytes; at += step) {
-        uint4 *const tile = tiles + (at & step ? SCALE_TILE : 0);
-
-        CU_UNROLL for (int k = 0; k < LOADS; ++k) {
-            if (write) {
-                v[k].x = scale_word<TYPE>(v[k].x, factor);
-                v[k].y = scale_word<TYPE>(v[k].y, factor);
-                v[k].z = scale_word<TYPE>(v[k].z, factor);
-                v[k].w = scale_word<TYPE>(v[k].w, factor);
-                scale_store<SIZE>(p, at + mine + (size_t)k * next, bytes, aligned, v[k]);
-            }
-            special |= scale_special<TYPE>(v[k].x) | scale_special<TYPE>(v[k].y)
-                     | scale_special<TYPE>(v[k].z) | scale_special<TYPE>(v[k].w);
-            tile[threadIdx.x + (unsigned)k * SCALE_THREADS] = v[k];
+        CU_UNROLL for (int k = 0; k < ROWS; ++k) {
+            const size_t i = at + (size_t)k * ROW;
+            get<SIZE, WORDS>(w[k], p + i * SIZE, i, end, aligned && i + 4 <= end);
         }
-        __syncthreads(); /* the one barrier: what is added up here is overwritten two tiles later, behind the next */
-        if (at + step < bytes)
-            CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] =
-                scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
-        if (scale_adds()) {
-            const size_t left = (memopt_i_min(step, bytes - at) + SIZE * 16 - 1) / (SIZE * 16);
-            sum = scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x % 32, sum);
+        CU_UNROLL for (int k = 0; k < ROWS; ++k) {
+            const size_t i = at + (size_t)k * ROW;
+
+            if (factor != 1) {
+                CU_UNROLL for (int j = 0; j < WORDS; ++j) w[k][j] = scale_word<TYPE>(w[k][j], factor);
+                put<SIZE, WORDS>(p + i * SIZE, w[k], i, end, aligned && i + 4 <= end);
+            }
+            CU_UNROLL for (int j = 0; j < WORDS; ++j) scale_square<TYPE>(sums + j * 4 / WORDS, w[k][j]);
         }
     }
-    if (threadIdx.x == 0) *found = 0; /* before the vote's barrier */
-    if (scale_adds())
-        for (int half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_down_sync(0xffffu, sum, half, 16));
-    if (__syncthreads_or(special != 0)) { /* rare; what all threads have stored is seen behind the barrier */
-        const unsigned mine_found = scale_count<TYPE>(p, bytes / SIZE);
-        if (mine_found) atomicAdd(found, mine_found);
+    __syncwarp();
+    return scale_pairs(memopt_i_four_end(sums));
+}
+
+/* A piece of n elements by a block. Thread 0 has the result. */
+template <int TYPE> static __device__ memopt_cuda_gradient_sum scale_piece(unsigned char *p, size_t n, float factor,
+                                                                           double *warps, unsigned *found) {
+    enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2 };
+    const size_t first = threadIdx.x / 32 * 4 * MEMOPT_I_SCALE_LEAF;
+    const double sum = first < n ? scale_leaves<TYPE>(p + first * SIZE, n - first, factor) : 0;
+    memopt_cuda_gradient_sum result;
+
+    if (threadIdx.x == 0) *found = 0;
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    if (__syncthreads_or(!memopt_i_finite_double(sum))) { /* rare; behind the barrier all see what was stored */
+        const unsigned mine = scale_count<TYPE>(p, n);
+        if (mine) atomicAdd(found, mine);
         __syncthreads(); /* all of the piece has been counted */
     }
-    result->squares = sum;
-    result->nonfinite = *found;
+    result.squares = memopt_i_four_end(warps);
+    result.nonfinite = *found;
+    return result;
 }
 
 /* d_scaler: NULL, or where the factor comes from; 0: it would be refused. */
@@ -7138,9 +7121,9 @@ static __device__ int scaler_ready(const memopt_scaler *d_scaler) {
     return !memopt_i_scaler_check(d_scaler) && !d_scaler->unscaled;
 }
 
-PRUNED __global__ void __launch_bounds__(SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
+PRUNED __global__ void __launch_bounds__(SCALE_THREADS, 8)
 scale_kernel(const scale_list list, const memopt_scaler *d_scaler, float factor, memopt_cuda_gradient_sum *d_pieces) {
-    MEMOPT_I_CUDA_SHARED(uint4, tiles, [2 * SCALE_TILE]);
+    MEMOPT_I_CUDA_SHARED(double, warps, [SCALE_THREADS / 32]);
     MEMOPT_I_CUDA_SHARED(unsigned, found, [1]);
     const scale_tensor *t = list.tensors + find_entry(list.tensors, list.count, blockIdx.x);
     const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_SCALE_PIECE;
@@ -7148,59 +7131,88 @@ scale_kernel(const scale_list list, const memopt_scaler *d_scaler, float factor,
     memopt_cuda_gradient_sum sum;
     if (d_scaler) factor = scaler_ready(d_scaler) ? memopt_i_scaler_inverse(d_scaler) : 1;
     if (t->type == MEMOPT_TYPE_F32)
-        scale_piece<MEMOPT_TYPE_F32>(t->values + first * 4, n * 4, factor, tiles, found, &sum);
+        sum = scale_piece<MEMOPT_TYPE_F32>(t->values + first * 4, n, factor, warps, found);
     else if (t->type == MEMOPT_TYPE_BF16)
-        scale_piece<MEMOPT_TYPE_BF16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
-    else scale_piece<MEMOPT_TYPE_F16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
-    if (threadIdx.x == scale_adder()) d_pieces[blockIdx.x] = sum;
+        sum = scale_piece<MEMOPT_TYPE_BF16>(t->values + first * 2, n, factor, warps, found);
+    else sum = scale_piece<MEMOPT_TYPE_F16>(t->values + first * 2, n, factor, warps, found);
+    if (threadIdx.x == 0) d_pieces[blockIdx.x] = sum;
 }
 
-/* ---- sums, in order ---- */
-/* n sums by a block. Thread 0 has the result: added up in order, infinite if anything is not finite. */
-static __device__ void scale_join(const memopt_cuda_gradient_sum *parts, size_t n, double *squares,
-                                  unsigned long long *found, memopt_cuda_gradient_sum *result) {
-    double sum = 0;
-    unsigned long long nonfinite = 0;
+/* ---- sums of pieces and of tensors, each by a warp ---- */
+CU_DEVICE memopt_cuda_gradient_sum scale_part(const memopt_cuda_gradient_sum *parts, size_t i, size_t n) {
+    const memopt_cuda_gradient_sum none = { 0, 0 };
+    return i < n ? parts[i] : none;
+}
 
-    if (threadIdx.x == 0) *found = 0;
+CU_DEVICE size_t scale_all_found(unsigned long long found) {
+    CU_UNROLL for (int k = 1; k < 32; k *= 2) found += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, found, k);
+    return (size_t)found;
+}
+
+/* The sums of a tensor's pieces, JOIN_PARTS at a time, of which a lane has 32 neighbours. Lane k keeps the sum of 2^k
+   times as many that waits for its neighbour, or 0. */
+static __device__ memopt_cuda_gradient_sum scale_join(const memopt_cuda_gradient_sum *parts, size_t n) {
+    memopt_cuda_gradient_sum result;
+    unsigned long long found = 0;
+    double pairs = 0;
+
     for (size_t at = 0; at < n; at += JOIN_PARTS) {
-        const unsigned some = (unsigned)memopt_i_min(JOIN_PARTS, n - at);
+        double x[32];
+        unsigned level = 0;
 
-        __syncthreads(); /* the sums before have been added */
-        for (unsigned i = threadIdx.x; i < some; i += SCALE_THREADS) {
-            squares[i] = parts[at + i].squares;
-            nonfinite += parts[at + i].nonfinite;
+        CU_UNROLL for (int k = 0; k < 32; ++k) {
+            const memopt_cuda_gradient_sum part = scale_part(parts, at + threadIdx.x * 32 + k, n);
+            x[k] = part.squares;
+            found += part.nonfinite;
         }
-        __syncthreads(); /* these are there */
-        if (threadIdx.x == 0)
-            for (unsigned i = 0; i < some; ++i) sum = memopt_i_sum_double(sum, squares[i]);
+        CU_UNROLL for (int step = 1; step < 32; step *= 2)
+            CU_UNROLL for (int k = 0; k < 32; k += 2 * step) x[k] = memopt_i_sum_double(x[k], x[k + step]);
+        x[0] = scale_pairs(x[0]);
+        for (; at / JOIN_PARTS >> level & 1; ++level) {
+            x[0] = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, pairs, level), x[0]);
+            if (threadIdx.x == level) pairs = 0;
+        }
+        if (threadIdx.x == level) pairs = x[0];
     }
-    if (nonfinite) atomicAdd(found, nonfinite); /* behind the barriers of the loop: it is 0 */
-    __syncthreads(); /* all have counted */
-    result->nonfinite = (size_t)*found;
-    result->squares = *found ? (double)memopt_i_bits_float(0x7F800000u) : sum;
+    result.squares = 0;
+    for (int k = 0; k < 32; ++k)
+        result.squares = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, pairs, k), result.squares);
+    result.nonfinite = scale_all_found(found);
+    if (result.nonfinite) result.squares = (double)memopt_i_bits_float(0x7F800000u);
+    return result;
+}
+
+/* Those of tensors, in order. */
+static __device__ memopt_cuda_gradient_sum scale_add_up(const memopt_cuda_gradient_sum *parts, size_t n) {
+    memopt_cuda_gradient_sum result = { 0, 0 };
+    unsigned long long found = 0;
+
+    for (size_t at = 0; at < n; at += 32) {
+        const memopt_cuda_gradient_sum part = scale_part(parts, at + threadIdx.x, n);
+
+        found += part.nonfinite;
+        for (int k = 0; k < 32; ++k)
+            result.squares = memopt_i_sum_double(result.squares, __shfl_sync(MEMOPT_I_CUDA_ALL, part.squares, k));
+    }
+    result.nonfinite = scale_all_found(found);
+    return result;
 }
 
 struct scale_joins { /* of up to so many tensors */
     struct { size_t first, count; } tensors[240]; /* among the pieces */
 };
 
-PRUNED __global__ void __launch_bounds__(SCALE_THREADS)
+PRUNED __global__ void __launch_bounds__(32)
 scale_join_kernel(const scale_joins joins, const memopt_cuda_gradient_sum *d_pieces, memopt_cuda_gradient_sum *d_sums) {
-    MEMOPT_I_CUDA_SHARED(double, squares, [JOIN_PARTS]);
-    MEMOPT_I_CUDA_SHARED(unsigned long long, found, [1]);
-    memopt_cuda_gradient_sum sum;
-    scale_join(d_pieces + joins.tensors[blockIdx.x].first, joins.tensors[blockIdx.x].count, squares, found, &sum);
+    const memopt_cuda_gradient_sum sum = scale_join(d_pieces + joins.tensors[blockIdx.x].first,
+                                                    joins.tensors[blockIdx.x].count);
     if (threadIdx.x == 0) d_sums[blockIdx.x] = sum;
 }
 
-PRUNED __global__ void __launch_bounds__(SCALE_THREADS)
+PRUNED __global__ void __launch_bounds__(32)
 scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scaler *d_scaler,
                    int in_place, memopt_gradient_total *d_total) {
-    MEMOPT_I_CUDA_SHARED(double, squares, [JOIN_PARTS]);
-    MEMOPT_I_CUDA_SHARED(unsigned long long, found, [1]);
-    memopt_cuda_gradient_sum sum;
-    scale_join(d_sums, n, squares, found, &sum);
+    const memopt_cuda_gradient_sum sum = scale_add_up(d_sums, n);
     if (threadIdx.x) return;
     d_total->squares = sum.squares;
     d_total->nonfinite = sum.nonfinite;
@@ -7232,7 +7244,7 @@ PRUNED status_t scale_joins_run(const memopt_gradients *list, const memopt_cuda_
             joins.tensors[n].count = memopt_i_ceil_div(list->tensors[i + n].count, MEMOPT_I_SCALE_PIECE);
             at += joins.tensors[n].count;
         }
-        s = CU_RUN(scale_join_kernel<>, n, SCALE_THREADS, 0, stream, joins, d_pieces, d_sums + i);
+        s = CU_RUN(scale_join_kernel<>, n, 32, 0, stream, joins, d_pieces, d_sums + i);
         if (s) return s;
     }
     return 0;
@@ -7279,7 +7291,7 @@ PRUNED status_t scale_run(const scale_call *c) {
     if (s || (!c->d_total && !c->d_sums)) return s;
     s = scale_joins_run(c->list, d_pieces, d_to, c->stream);
     if (s || !c->d_total) return s;
-    return CU_RUN(scale_total_kernel<>, 1, SCALE_THREADS, 0, c->stream, d_to, c->list->count, c->d_scaler, c->in_place,
+    return CU_RUN(scale_total_kernel<>, 1, 32, 0, c->stream, d_to, c->list->count, c->d_scaler, c->in_place,
                   c->d_total);
 }
 

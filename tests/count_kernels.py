@@ -253,20 +253,13 @@ def predicted(path, elements, moved):
     limits["L2"] = copy / ((moved * elements + sectors(path) - stored) / L2)
     return min(limits.items(), key=lambda x: x[1])
 
-def shortest_way_round(kernel, needs):
-    """Of loops without accesses, the one with the fewest instructions that has these."""
-    wanted = [(re.escape(n), c) for n, c in needs.items()]
-    paths = [p for p in (kernel.shortest(r, {}, wanted) for r in kernel.regions("loop")) if p]
-    return min(([i for b in p for i in kernel.blocks[b]] for p in paths), key=len)
-
 def check(kernels, fields, table):
     name, pattern, region, elements, moved, accesses, needs, limit = fields
     found = [k for k in kernels if re.search(pattern, k[0])]
     if len(found) != 1:
         return f"{name}: {len(found)} kernels match {pattern}"
     kernel = Kernel(*(found[0][0], found[0][1].splitlines()))
-    inner = [x[1:].split("*") for x in needs.split() if x[0] == "+"]
-    needs = " ".join(x for x in needs.split() if x[0] not in "+-")
+    needs = needs.strip("-")
     wanted = [(re.escape(n), c) for n, c in multiset(needs).items()]
     paths = [p for p in (kernel.shortest(r, multiset(accesses), wanted) for r in kernel.regions(region)) if p]
     if kernel.local:
@@ -274,8 +267,6 @@ def check(kernels, fields, table):
     if not paths:
         return f"{name}: no path makes {accesses}" + (f" with {needs}" if needs else "") + ": see --list"
     path = min(([i for b in p for i in kernel.blocks[b]] for p in paths), key=len)
-    for factor, op in inner:
-        path = path + shortest_way_round(kernel, multiset(op)) * int(factor)
     each = len(path) / float(elements)
     why, fraction = predicted(path, float(elements), float(moved))
     if table:

@@ -85,7 +85,7 @@ static void cuda_scale_one(memopt_type type, size_t n, double factor, int poison
     test_device_free(0);
 }
 static void cuda_scale_definition(void) {
-    static const size_t sizes[] = { 0, 1, 15, 16, 17, 31, 32, 33, 255, 257, 2047, 2049, 4099 };
+    static const size_t sizes[] = { 0, 1, 15, 16, 17, 31, 33, 255, 257, 1023, 1025, 2047, 2049, 4099 };
     static const double factors[] = { 1, 1.0 / 65536, 0.3, -2, 0, 1e30 }; uint64_t seed = 5; size_t i, k; int type;
     for (type = 0; type < 3; ++type)
         for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
@@ -97,6 +97,7 @@ static void cuda_scale_pieces(void) { /* around a piece's end, and several piece
     for (type = 0; type < 3; ++type) {
         const memopt_type t = (memopt_type)type;
         cuda_scale_one(t, 65535, 1.0 / 1024, 0, 0, 1, &seed); cuda_scale_one(t, 65536, 0.3, 1, 1, 2, &seed);
+        cuda_scale_one(t, 4095, 1, 0, 1, 1, &seed); cuda_scale_one(t, 4097, 0.3, 0, 0, 1, &seed); cuda_scale_one(t, 16385, 1, 0, 2, 1, &seed);
         cuda_scale_one(t, 65537, 1, 1, 0, 1, &seed); cuda_scale_one(t, 3 * 65536 + 4321, 0.7, 0, 0, type ? 2 : 8, &seed);
         cuda_scale_one(t, 2 * 65536 + 1, 1.0 / 3, 2, 3, 1, &seed);
     }
@@ -164,26 +165,41 @@ static void cuda_scale_many(void) {
     for (i = 0; i < CUDA_SCALE_MANY; ++i) { free(first[i]); free(h[i].values); }
     free(host.scratch);
 }
-/* More sums than one stretch in shared memory: of pieces, and of tensors. Nobody has to have the values. */
+/* More sums than a warp takes at once: of pieces, in pairs, and of tensors, in order. Nobody has to have the values. */
+static double cuda_scale_in_pairs(double *x, size_t n) {
+    size_t i;
+    for (; n > 1; n = (n + 1) / 2) {
+        for (i = 0; i < n / 2; ++i) x[i] = x[2 * i] + x[2 * i + 1];
+        if (n % 2) x[n / 2] = x[n - 1];
+    }
+    return n ? x[0] : 0;
+}
 static void cuda_scale_joins(void) {
-    enum { N = 2500 }; static memopt_cuda_gradient_sum parts[N]; uint64_t seed = 4; size_t i; double want = 0;
+    enum { N = 3500 }; static memopt_cuda_gradient_sum parts[N]; static double sums[N]; uint64_t seed = 4; size_t i, n; double want = 0;
     memopt_cuda_gradient_sum *d = (memopt_cuda_gradient_sum *)test_device(sizeof parts), *d_sums = (memopt_cuda_gradient_sum *)test_device(2 * sizeof *d_sums), got[2];
     memopt_gradient_total *d_total = (memopt_gradient_total *)test_device(sizeof *d_total), total; memopt_gradient g[2]; memopt_gradients list;
     for (i = 0; i < N; ++i) { parts[i].squares = ldexp((double)(test_random(&seed) >> 11), (int)test_below(&seed, 40)); parts[i].nonfinite = 0; }
-    g[0] = cuda_scale_tensor(MEMOPT_TYPE_BF16, d, (size_t)(N - 1) * 65536); g[1] = cuda_scale_tensor(MEMOPT_TYPE_BF16, d, 1);
+    g[1] = cuda_scale_tensor(MEMOPT_TYPE_BF16, d, 1);
     memset(&list, 0, sizeof list); list.tensors = g; list.count = 2;
     test_put(d, parts, sizeof parts);
-    for (i = 0; i < N - 1; ++i) want += parts[i].squares;
-    TEST_SCHEDULES(8) {
-        CHECK(memopt_i_cuda::scale_joins_run(&list, d, d_sums, NULL) == 0);
-        test_get(got, d_sums, sizeof got);
-        CHECK(cuda_scale_same(got[0].squares, want) && got[0].nonfinite == 0 && cuda_scale_same(got[1].squares, parts[N - 1].squares));
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda::scale_total_kernel<>, 1, memopt_i_cuda::SCALE_THREADS, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
+    for (n = 0; n < N; n += n < 36 ? 1 : n < 1000 ? 241 : 493) { /* 3464 at the end: an odd number of 1,024 */
+        g[0] = cuda_scale_tensor(MEMOPT_TYPE_BF16, d, n * 65536);
+        for (i = 0; i < n; ++i) sums[i] = parts[i].squares;
+        TEST_SCHEDULES(n > 1000 ? 4 : 1) {
+            CHECK(memopt_i_cuda::scale_joins_run(&list, d, d_sums, NULL) == 0);
+            test_get(got, d_sums, sizeof got);
+        }
+        CHECK_AT(cuda_scale_same(got[0].squares, cuda_scale_in_pairs(sums, n)) && got[0].nonfinite == 0 && cuda_scale_same(got[1].squares, parts[n].squares), n);
+    }
+    for (i = 0; i < N; ++i) want += parts[i].squares;
+    TEST_SCHEDULES(4) {
+        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda::scale_total_kernel<>, 1, 32, 0, 0, d, (size_t)N, (memopt_scaler *)NULL, 0, d_total);
         test_get(&total, d_total, sizeof total);
-        CHECK(cuda_scale_same(total.squares, want + parts[N - 1].squares) && !total.overflow);
+        CHECK(cuda_scale_same(total.squares, want) && !total.overflow);
     }
     parts[1500].nonfinite = ((size_t)1 << 33) + 1; parts[2000].nonfinite = 7;
     test_put(d, parts, sizeof parts);
+    g[0].count = (size_t)2499 * 65536;
     CHECK(memopt_i_cuda::scale_joins_run(&list, d, d_sums, NULL) == 0);
     test_get(got, d_sums, sizeof got);
     CHECK(got[0].nonfinite == ((size_t)1 << 33) + 8 && got[0].squares == HUGE_VAL);

@@ -4,7 +4,8 @@
 #include "test.h"
 #include <float.h>
 
-#define SCALE_PIECE 65536 /* what the header promises */
+#define SCALE_PIECE 65536
+#define SCALE_LEAF  4096 /* what the header promises */
 #define SCALE_NAN   0x7FC00000u
 
 /* ---- numbers by their definitions ---- */
@@ -323,24 +324,32 @@ static void scale_scaler_bad(void) {
 
 /* ---- scale and measure ---- */
 /* The definition, once more: the values after the call, and the sum of their squares in its order. */
+static double scale_in_pairs(double *x, size_t n) { /* of neighbours, until one is left */
+    size_t i;
+    for (; n > 1; n = (n + 1) / 2) {
+        for (i = 0; i < n / 2; ++i) x[i] = scale_plus(x[2 * i], x[2 * i + 1]);
+        if (n % 2) x[n / 2] = x[n - 1];
+    }
+    return n ? x[0] : 0;
+}
 static void scale_expect(memopt_type type, void *values, size_t n, float factor, double *squares, size_t *nonfinite) {
-    size_t i, k, first; int half;
-    *squares = 0; *nonfinite = 0;
-    for (first = 0; first < n; first += SCALE_PIECE) {
-        double sums[16] = { 0 };
-        for (i = first; i < n && i < first + SCALE_PIECE; ++i) {
+    double *leaves = (double *)scale_alloc((n / SCALE_LEAF + 1) * sizeof *leaves); size_t i, first, count = 0;
+    *nonfinite = 0;
+    for (first = 0; first < n; first += SCALE_LEAF) {
+        double sums[32] = { 0 };
+        for (i = first; i < n && i < first + SCALE_LEAF; ++i) {
             float x = scale_get(type, values, i);
             if (factor != 1) {
                 scale_put(type, values, i, scale_times(x, factor));
                 x = scale_get(type, values, i);
             }
             if ((memopt_i_float_bits(x) & 0x7F800000u) == 0x7F800000u) ++*nonfinite;
-            sums[(i - first) % 16] = fma((double)x, (double)x, sums[(i - first) % 16]);
+            sums[(i - first) % 32] = fma((double)x, (double)x, sums[(i - first) % 32]);
         }
-        for (half = 8; half; half /= 2) for (k = 0; k < (size_t)half; ++k) sums[k] = scale_plus(sums[k], sums[k + (size_t)half]);
-        *squares = scale_plus(*squares, sums[0]);
+        leaves[count++] = scale_in_pairs(sums, 32);
     }
-    if (*nonfinite) *squares = HUGE_VAL;
+    *squares = *nonfinite ? HUGE_VAL : scale_in_pairs(leaves, count);
+    free(leaves);
 }
 static void scale_one_size(memopt_type type, size_t n, float factor, int poison, uint64_t *seed) {
     const size_t bytes = (n + 2) * scale_size(type), lead = scale_size(type); size_t i, nonfinite; int level; double squares;
@@ -367,7 +376,7 @@ static void scale_one_size(memopt_type type, size_t n, float factor, int poison,
     free(in); free(want); free(got);
 }
 static void scale_definition(void) {
-    static const size_t sizes[] = { 0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 255, 1023, 1024, 1025, 4099 };
+    static const size_t sizes[] = { 0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 255, 256, 257, 273, 1023, 1024, 1025, 4099 };
     static const float factors[] = { 1, 1.0f / 65536, 0.3f, -2, 65536, 0, 1e30f }; /* the last two lose or overflow */
     uint64_t seed = 5; size_t i, k; int type;
     for (type = 0; type < 3; ++type)
@@ -377,8 +386,41 @@ static void scale_definition(void) {
             if (k < 3 && !test_is_passed_over()) scale_one_size((memopt_type)type, SCALE_PIECE + 4321, factors[k], 0, &seed);
         }
     for (type = 0; type < 3; ++type)
-        for (i = SCALE_PIECE - 1; i <= SCALE_PIECE + 1; ++i)
-            if (!test_is_passed_over()) scale_one_size((memopt_type)type, i, 1.0f / 1024, 0, &seed);
+        for (k = 1; k <= 5; ++k)
+            for (i = k * SCALE_LEAF - 1; i <= k * SCALE_LEAF + 1; ++i)
+                if (!test_is_passed_over()) scale_one_size((memopt_type)type, i, 1.0f / 1024, 0, &seed);
+}
+/* Any number of pieces: nobody has to have their values. */
+static void scale_many_pieces(void) {
+    enum { MANY = 3000 }; static memopt_i_scale_piece pieces[MANY]; static double sums[MANY]; uint64_t seed = 6; size_t i, n;
+    for (i = 0; i < MANY; ++i) pieces[i].squares = ldexp((double)(test_random(&seed) >> 11), (int)test_below(&seed, 40));
+    for (n = 0; n <= MANY; n += n < 40 ? 1 : 37) {
+        memopt_gradient g = scale_tensor(MEMOPT_TYPE_BF16, NULL, n * SCALE_PIECE); const memopt_i_scale_piece *p = pieces;
+        for (i = 0; i < n; ++i) sums[i] = pieces[i].squares;
+        memopt_i_gradient_join(&g, &p);
+        CHECK_AT(p == pieces + n && scale_double_bits(g.squares) == scale_double_bits(scale_in_pairs(sums, n)), n);
+    }
+}
+/* A tensor in parts, as ranks have it: whole pieces added up elsewhere, and what borders cut. */
+static void scale_in_parts(void) {
+    enum { N = 6 * SCALE_PIECE + 777 }; float *x = (float *)scale_alloc(N * 4); uint64_t seed = 12; size_t i, n, nonfinite; double squares; int round;
+    for (i = 0; i < N; ++i) x[i] = scale_random(&seed);
+    scale_expect(MEMOPT_TYPE_F32, x, N, 1, &squares, &nonfinite);
+    for (round = 0; round < 20; ++round) {
+        memopt_i_scale_sum sum; const int level = round % 2 ? memopt_simd_best() : 1;
+        memset(&sum, 0, sizeof sum);
+        for (i = 0; i < N; i += n) {
+            n = memopt_i_min(256 * (1 + test_below(&seed, 300)), N - i);
+            if (i % SCALE_PIECE == 0 && N - i > SCALE_PIECE && test_below(&seed, 2))
+                memopt_i_scale_sum_add_piece(&sum, i / SCALE_PIECE, memopt_i_scale_values(level, MEMOPT_TYPE_F32, x + i, n = SCALE_PIECE, 1));
+            else {
+                n = memopt_i_min(n, SCALE_PIECE - i % SCALE_PIECE);
+                memopt_i_scale_sum_continue(&sum, level, MEMOPT_TYPE_F32, x + i, n, 1, i);
+            }
+        }
+        CHECK_AT(scale_double_bits(memopt_i_scale_sum_end(&sum)) == scale_double_bits(squares), round);
+    }
+    free(x);
 }
 static void scale_every_code(void) { /* all 16-bit values at once, NaN and infinities included, by a factor that rounds */
     uint16_t *codes = (uint16_t *)scale_alloc(65536 * 2); int level, type; size_t i;
@@ -1065,6 +1107,8 @@ static void test_scale(void) {
     RUN(scale_scaler_order);
     RUN(scale_scaler_bad);
     RUN(scale_definition);
+    RUN(scale_many_pieces);
+    RUN(scale_in_parts);
     RUN(scale_every_code);
     RUN(scale_norm_is_the_norm);
     RUN(scale_any_workers);

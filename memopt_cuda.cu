@@ -7513,7 +7513,7 @@ CU_DEVICE sum_at sum_place(unsigned g, unsigned left, int aligned) {
 
 template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_at,
                                             const sum_list &list, uint64_t place, sum_at q, const float *from) {
-    float x[4] = { 0, 0, 0, 0 };
+    float x[4] = { -0.0f, -0.0f, -0.0f, -0.0f }; /* a sum that starts: it leaves every product as it is */
     uint32_t code[4];
 
     if (HOW == SUM_F32) {
@@ -7521,7 +7521,7 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
 
         if (!list.start) sum_load(to, q.n, q.step, q.wide, x);
         CU_UNROLL for (int i = 0; i < 4; ++i) {
-            memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
+            memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, 0);
             code[i] = memopt_i_float_bits(x[i]);
         }
         sum_store(to, q.n, q.step, q.wide, code);
@@ -7531,7 +7531,7 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
     if (!list.start) sum_load(to, q.n, q.step, q.wide, x);
     if (HOW == SUM_PAIR) {
         bf16_t *const rest_to = (bf16_t *)(void *)rest_at + q.at;
-        float y[4] = { 0, 0, 0, 0 };
+        float y[4] = { -0.0f, -0.0f, -0.0f, -0.0f };
         uint32_t rests[4];
 
         if (!list.start) sum_load(rest_to, q.n, q.step, q.wide, y);
@@ -7539,13 +7539,13 @@ template <int HOW> CU_DEVICE void sum_group(unsigned char *sum, uint16_t *rest_a
             uint16_t high = (uint16_t)(memopt_i_float_bits(x[i]) >> 16); /* what they were */
             uint16_t rest = (uint16_t)(memopt_i_float_bits(y[i]) >> 16);
 
-            memopt_i_v1_add_pair(&high, &rest, from + i, 1, list.weight, list.start);
+            memopt_i_v1_add_pair(&high, &rest, from + i, 1, list.weight, 0);
             code[i] = high;
             rests[i] = rest;
         }
         sum_store(rest_to, q.n, q.step, q.wide, rests);
     } else CU_UNROLL for (unsigned i = 0; i < 4; ++i) {
-                memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
+                memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, 0);
                 code[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
             }
     sum_store(to, q.n, q.step, q.wide, code);

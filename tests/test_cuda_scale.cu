@@ -346,11 +346,11 @@ static void cuda_scale_scaler(void) { /* a few hundred steps, on both sides */
 }
 
 /* ---- accumulation ---- */
-/* how: 0 fp32 sums, 1 bf16 with noise, 2 bf16 pairs. Four micro-batches, of which one is empty. */
+/* how: 0 fp32 sums, 1 bf16 with noise, 2 bf16 pairs. Four micro-batches, of which one is empty; or only the first, whose -0 stays. */
 static void cuda_scale_accumulate_one(int how, memopt_type from, size_t n, size_t shift, uint64_t first, int schedules, uint64_t *seed) {
     static const uint64_t tokens[4] = { 7, 0, 1000, 16777217 }; static const int is_mean[4] = { 0, 1, 1, 1 };
     const memopt_type to = how ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; const size_t width = cuda_scale_size(to), wide = cuda_scale_size(from);
-    const size_t bytes = (n + 16) * width, rests = (n + 16) * 2, in = (n + 16) * wide; size_t i, k;
+    const size_t bytes = (n + 16) * width, rests = (n + 16) * 2, in = (n + 16) * wide, batches = n % 3 ? 4 : 1; size_t i, k;
     unsigned char *want = (unsigned char *)cuda_scale_alloc(bytes), *rest = (unsigned char *)cuda_scale_alloc(rests), *g = (unsigned char *)cuda_scale_alloc(4 * in), *got = (unsigned char *)cuda_scale_alloc(bytes), *got_rest = (unsigned char *)cuda_scale_alloc(rests);
     unsigned char *d = (unsigned char *)test_device(bytes), *d_rest = (unsigned char *)test_device(rests), *d_g = (unsigned char *)test_device(4 * in), *fill = (unsigned char *)cuda_scale_alloc(bytes);
     memopt_gradient s = cuda_scale_tensor(to, d + shift * width, n), f = cuda_scale_tensor(from, NULL, n), hs = cuda_scale_tensor(to, want + shift * width, n), hf = f;
@@ -361,7 +361,7 @@ static void cuda_scale_accumulate_one(int how, memopt_type from, size_t n, size_
     s.first = hs.first = first; if (how == 2) { s.compensation = (uint16_t *)(void *)d_rest + n % 2; hs.compensation = (uint16_t *)(void *)rest + n % 2; }
     host_sums = cuda_scale_host(&hs, 1); host_gradients = host_sums; host_gradients.tensors = &hf;
     memset(&sums, 0, sizeof sums); sums.tensors = &s; sums.count = 1; gradients = sums; gradients.tensors = &f;
-    for (k = 0; k < 4; ++k) {
+    for (k = 0; k < batches; ++k) {
         const memopt_noise noise = memopt_noise_make(4, k); memopt_micro_batch b;
         b.tokens = tokens[k]; b.is_mean = is_mean[k]; b.noise = how == 1 ? &noise : NULL;
         hf.values = g + k * in + (shift + 1) % 3 * wide;
@@ -370,7 +370,7 @@ static void cuda_scale_accumulate_one(int how, memopt_type from, size_t n, size_
     TEST_SCHEDULES(schedules) {
         memset(&a, 0, sizeof a);
         test_put(d, fill, bytes); test_put(d_rest, fill, rests < bytes ? rests : bytes); test_put(d_g, g, 4 * in);
-        for (k = 0; k < 4; ++k) {
+        for (k = 0; k < batches; ++k) {
             const memopt_noise noise = memopt_noise_make(4, k); memopt_micro_batch b;
             b.tokens = tokens[k]; b.is_mean = is_mean[k]; b.noise = how == 1 ? &noise : NULL;
             f.values = d_g + k * in + (shift + 1) % 3 * wide;

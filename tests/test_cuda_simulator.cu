@@ -687,6 +687,15 @@ static void cusim_copies(void) {
     CHECK(!cudaFree(managed) && simulator_live(LIVE_MANAGED_BYTES) == 0 && simulator_live(LIVE_DEVICE_BYTES) == 400);
     (void)cudaGetLastError();
 }
+static void cusim_memory_beside_waiting_kernels(void) { /* of other devices, as NCCL's */
+    float *d = NULL, *pinned = NULL;
+    simulator_kernel_waits(1);
+    CUSIM_FINDS(0, "memory is asked for, while a kernel waits", CHECK(!cudaMalloc(&d, 12)));
+    CUSIM_FINDS(0, "memory is asked for, while a kernel waits", CHECK(!cudaMallocHost(&pinned, 12)));
+    CUSIM_FINDS(0, "memory is given back, while a kernel waits", CHECK(!cudaFree(d)));
+    simulator_kernel_waits(0);
+    CHECK(!cudaFreeHost(pinned));
+}
 static void cusim_leaks(void) {
     float *d;
     cudaStream_t s;
@@ -883,7 +892,7 @@ static void test_cuda_simulator(void) {
     RUN(cusim_synchronisation_faults); RUN(cusim_memory_faults); RUN(cusim_launch_faults); RUN(cusim_seeded_errors);
     RUN(cusim_sanitized); RUN(cusim_schedules_differ);
     RUN(cusim_streams); RUN(cusim_lazy); RUN(cusim_devices);
-    RUN(cusim_copies); RUN(cusim_leaks); RUN(cusim_huge); RUN(cusim_virtual_memory);
+    RUN(cusim_copies); RUN(cusim_memory_beside_waiting_kernels); RUN(cusim_leaks); RUN(cusim_huge); RUN(cusim_virtual_memory);
     RUN(cusim_bench);
 }
 #endif

@@ -155,7 +155,8 @@ static ncclResult_t arrive(ncclComm_t comm, const call &c) {
     if (w->is_lost) return ncclRemoteError;
     w->calls[comm->rank] = c;
     w->waits[comm->rank] = true;
-    if (++w->arrived < w->count) return ncclInProgress;
+    simulator_kernel_waits(++w->arrived < w->count);
+    if (w->arrived < w->count) return ncclInProgress;
     w->arrived = 0;
     memset(w->waits, 0, sizeof w->waits);
     const bool starts = start(w);
@@ -257,6 +258,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->w->is_lost = true;
+    simulator_kernel_waits(0);
     return ncclCommDestroy(comm);
 }
 const char *ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote error" : "an error of NCCL"; }

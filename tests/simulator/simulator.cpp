@@ -1013,8 +1013,8 @@ static struct {
     size_t used[MAX_DEVICES];
     std::map<int, int> attributes;
     int    compiled;        /* for which capability; 0 = the device's */
-    bool in_callback;
-} machine = { usual_devices, usual_memory, usual_sparse, {}, {}, 0, false };
+    bool in_callback, kernel_waits;
+} machine = { usual_devices, usual_memory, usual_sparse, {}, {}, 0, false, false };
 static thread_local int device_now; /* of each host thread, as is */
 static thread_local cudaError_t last_error;
 static struct { size_t malloc, launch, call, calls, launches; } faults; /* the first three count down */
@@ -1501,8 +1501,13 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 }
 
 /* ---- the runtime: memory ----------------------------------------------------------------------------------------- */
+void simulator_kernel_waits(int on) { machine.kernel_waits = on != 0; }
+static void may_wait_for_ever(const char *what) {
+    if (machine.kernel_waits) finding(NULL, 0, "%s, while a kernel waits for that of another device", what);
+}
 static cudaError_t allocate(memory_kind kind, size_t bytes, void **out, bool good) {
     const bool fault = malloc_fails();
+    may_wait_for_ever("memory is asked for");
     if (!out || !good) return told(cudaErrorInvalidValue);
     if (!machine.devices) return told(cudaErrorNoDevice);
     if (fault) return told(cudaErrorMemoryAllocation);
@@ -1522,6 +1527,7 @@ static cudaError_t release(void *p, bool pinned) {
         finding(NULL, 0, "%s of %p: it is not from there, or no longer", pinned ? "cudaFreeHost" : "cudaFree", p);
         return told(cudaErrorInvalidValue);
     }
+    may_wait_for_ever("memory is given back");
     device_run(i->second.device); /* as CUDA does */
     memory_check(&i->second, NULL, 0);
     memory_free(&i->second);
@@ -2204,6 +2210,7 @@ size_t simulator_end_test(void) {
     free_everything();
     machine.devices = usual_devices;
     device_now = 0;
+    machine.kernel_waits = false;
     machine.memory = usual_memory;
     machine.sparse = usual_sparse;
     machine.attributes.clear();

@@ -43,6 +43,9 @@ void simulator_compiled(int version); /* kernels are from PTX of 75, say; 0 = of
    launch. A cudaError_t; unless it is 0, fn is never called. */
 int simulator_host_function(void *stream, void (*fn)(void *), void *argument);
 void simulator_reach_all(int on); /* in such a function: memory of the other devices, too; 0: of none, at its end */
+/* on: a kernel runs until another device's has come, as NCCL's do. Memory that is asked for or given back meanwhile is a
+   finding: CUDA may wait for all devices then, and the thread that waits launches nothing. */
+void simulator_kernel_waits(int on);
 
 /* What exists now. */
 enum {

@@ -82,6 +82,7 @@ def run(program, switches, **environment):
     if done.returncode:
         check(False, f"{program} {' '.join(switches)}: {done.returncode}: {done.stderr}")
         return None
+    check("simulator:" not in done.stderr, f"{program} {' '.join(switches)}: {done.stderr}")
     with open(out, encoding="utf-8") as f:
         return json.load(f)
 

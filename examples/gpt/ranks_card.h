@@ -4,7 +4,10 @@
    Shard    All of a rank lies on its card, which adds and steps, too: memopt_cuda_shard_open() and _kernels(). The host
             has tables, and in pinned memory what ranks compare.
    Streams  The card's default stream computes. Calls of NCCL and copies run in streams of their own, ordered by events:
-            weights of the next group come, and gradients of the last one leave, beside it.
+            weights of the next group come, and gradients of the last one leave, beside it. But ranks compare a call
+            before it begins, behind all calls before it: in stage 3 a group computes when those gradients have left.
+   Memory   All ranks have theirs before the first call moves anything: a kernel of NCCL runs until those of all cards
+            have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are over.
    Values   of the host, as losses, pass through the card's memory: NCCL moves nothing else. rank_exchange().
    Failure  A rank that fails says so in its next comparison, or aborts; one that is silent is missed after
             TRAIN_GPT_SECONDS.
@@ -20,7 +23,9 @@ enum { RANK_ALIGNMENT = CARD_ALIGNMENT }; /* of what the tape takes of the arena
 typedef struct rank_here {
     card c;
     int  cards;                    /* that there are */
-    const ncclUniqueId *id;        /* the same for all ranks */
+    const ncclUniqueId *id;        /* the same for all ranks, and so is the next */
+    size_t *settled;               /* how many ranks ask for no more memory */
+    int  is_settled;               /* this one is among them */
     memopt_nccl nccl;
     int  is_stuck;                 /* NCCL did not come to its end */
     memopt_cuda_shard cuda;
@@ -131,6 +136,11 @@ static void rank_describe_memory(rank *r, memopt_shard_desc *d) {
 
 static int rank_ready_passes(rank *r) { return open_gemm(&r->here.c) || open_host(&r->here.c, &r->o); }
 
+static void rank_settle(rank *r) {
+    if (!r->here.is_settled) (void)__atomic_add_fetch(r->here.settled, 1, __ATOMIC_RELEASE);
+    r->here.is_settled = 1;
+}
+
 static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d) {
     rank_here *h = &r->here;
     memopt_arena_desc a;
@@ -143,6 +153,8 @@ static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_d
     a.error = &r->e->error;
     if (said(r->e, "Pinned memory", memopt_arena_create(&a, &h->pinned))) return 1;
     d->pinned = h->pinned;
+    rank_settle(r);
+    while (__atomic_load_n(h->settled, __ATOMIC_ACQUIRE) < r->o.ranks) (void)sched_yield();
     return 0;
 }
 
@@ -159,6 +171,7 @@ static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p-
 /* ---- to close ---- */
 /* All ranks do it at the same time, as NCCL wants. */
 static void rank_leave(rank *r) {
+    rank_settle(r); /* one that failed, too: nobody waits for it */
     memopt_shard_close(r->shard);
     r->shard = NULL;
     memopt_comm_destroy(r->comms[ALL_RANKS]);
@@ -256,12 +269,13 @@ static int ranks_train(rank *ranks, const ranks_plan *p, outcome *out) {
     const size_t n = p->o->ranks;
     ncclUniqueId id;
     int cards;
-    size_t i;
+    size_t i, settled = 0;
 
     if (ranks_meet(n, &cards, &id, out)) return 1;
     for (i = 0; i < n; ++i) {
         ranks[i].here.cards = cards;
         ranks[i].here.id = &id;
+        ranks[i].here.settled = &settled;
     }
     ranks_start(ranks, p, out);
     for (i = 0; i < n; ++i) ranks_stuck |= ranks[i].here.is_stuck;

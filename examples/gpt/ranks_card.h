@@ -7,7 +7,8 @@
             weights of the next group come, and gradients of the last one leave, beside it. But ranks compare a call
             before it begins, behind all calls before it: in stage 3 a group computes when those gradients have left.
    Memory   All ranks have theirs before the first call moves anything: a kernel of NCCL runs until those of all cards
-            have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are over.
+            have come, and CUDA may hold a thread that asks for memory until the kernels of all cards are over. If one
+            fails until then, all learn of it at once.
    Values   of the host, as losses, pass through the card's memory: NCCL moves nothing else. rank_exchange().
    Failure  A rank that fails says so in its next comparison, or aborts; one that is silent is missed after
             TRAIN_GPT_SECONDS.
@@ -24,8 +25,8 @@ typedef struct rank_here {
     card c;
     int  cards;                    /* that there are */
     const ncclUniqueId *id;        /* the same for all ranks, and so is the next */
-    size_t *settled;               /* how many ranks ask for no more memory */
-    int  is_settled;               /* this one is among them */
+    size_t *settled;               /* ranks that ask for no more memory; one that failed before counts as all of them */
+    int  is_settled;               /* this one has been counted */
     memopt_nccl nccl;
     int  is_stuck;                 /* NCCL did not come to its end */
     memopt_cuda_shard cuda;
@@ -136,9 +137,21 @@ static void rank_describe_memory(rank *r, memopt_shard_desc *d) {
 
 static int rank_ready_passes(rank *r) { return open_gemm(&r->here.c) || open_host(&r->here.c, &r->o); }
 
-static void rank_settle(rank *r) {
-    if (!r->here.is_settled) (void)__atomic_add_fetch(r->here.settled, 1, __ATOMIC_RELEASE);
+static void rank_settle(rank *r, size_t counts) {
+    if (!r->here.is_settled) (void)__atomic_add_fetch(r->here.settled, counts, __ATOMIC_RELEASE);
     r->here.is_settled = 1;
+}
+
+/* Until all ranks have their memory, or one has failed. */
+static int rank_await_others(rank *r) {
+    size_t settled;
+
+    rank_settle(r, 1);
+    while ((settled = __atomic_load_n(r->here.settled, __ATOMIC_ACQUIRE)) < r->o.ranks) (void)sched_yield();
+    if (settled == r->o.ranks) return 0;
+    snprintf(r->e->message, sizeof r->e->message, "Another rank has failed.");
+    r->told = 1;
+    return 1;
 }
 
 static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d) {
@@ -153,9 +166,7 @@ static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_d
     a.error = &r->e->error;
     if (said(r->e, "Pinned memory", memopt_arena_create(&a, &h->pinned))) return 1;
     d->pinned = h->pinned;
-    rank_settle(r);
-    while (__atomic_load_n(h->settled, __ATOMIC_ACQUIRE) < r->o.ranks) (void)sched_yield();
-    return 0;
+    return rank_await_others(r);
 }
 
 /* A card has no stores. */
@@ -171,7 +182,7 @@ static size_t rank_bytes(const rank *r, const ranks_plan *p) { return (size_t)p-
 /* ---- to close ---- */
 /* All ranks do it at the same time, as NCCL wants. */
 static void rank_leave(rank *r) {
-    rank_settle(r); /* one that failed, too: nobody waits for it */
+    rank_settle(r, r->o.ranks);
     memopt_shard_close(r->shard);
     r->shard = NULL;
     memopt_comm_destroy(r->comms[ALL_RANKS]);

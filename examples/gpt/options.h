@@ -100,7 +100,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "processors", "N", "for --advise to deal to ranks and their threads; BYTES are of all" },
     { NULL, "speeds", "FILE", "seconds of this machine for --advise; what is missing is measured" },
     { NULL, "frontier", NULL, "train the plans of --advise for less memory, too, and draw them" },
-    { "Many ranks", "ranks", "R", "threads of this process (on GPUs a card each), the model cut among them; default off" },
+    { "Many ranks", "ranks", "R", "threads that cut the model among them, on GPUs a card each; default off" },
     { NULL, "stage", "0|1|2|3", "cut: nothing, states, gradients too, weights too; default 3" },
     { NULL, "units", "U", "batches for each step, the same for any R: so are the bits; default R" },
     { NULL, "replicas", "C", "C sets of R / C ranks, each with the model cut among its own; default 1" },

@@ -267,10 +267,15 @@ static int ranks_stuck; /* NCCL did not come to its end: nothing is given back, 
 
 static size_t own_rank(void) { return 0; }
 
+/* Before anything else is asked of CUDA. It would load a kernel when it is first launched, and may wait for what runs
+   meanwhile: kernels of NCCL, which wait for ranks whose kernels are not loaded. */
 static int ranks_meet(size_t count, int *cards, ncclUniqueId *id, outcome *out) {
-    const cudaError_t wrong = cudaGetDeviceCount(cards);
-    const ncclResult_t result = wrong || count == 1 ? ncclSuccess : ncclGetUniqueId(id);
+    cudaError_t wrong;
+    ncclResult_t result;
 
+    if (count > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    wrong = cudaGetDeviceCount(cards);
+    result = wrong || count == 1 ? ncclSuccess : ncclGetUniqueId(id);
     if (wrong) snprintf(out->message, sizeof out->message, "The cards: %s.", cudaGetErrorString(wrong));
     if (result) snprintf(out->message, sizeof out->message, "NCCL does not start: %s.", ncclGetErrorString(result));
     return wrong || result;

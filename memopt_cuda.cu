@@ -7005,23 +7005,7 @@ PRUNED unsigned scale_take(const memopt_gradients *list, size_t unit, size_t *ne
     return (unsigned)blocks;
 }
 
-/* ---- 16 bytes of a tensor, wherever it begins; 0 behind the end ---- */
-template <int SIZE> CU_DEVICE uint4 scale_load(const unsigned char *p, size_t at, size_t bytes, int aligned) {
-    uint32_t w[4];
-
-    if (aligned && at + 16 <= bytes) read<4>(w, p + at);
-    else get<SIZE, 4>(w, p + at, at / SIZE, bytes / SIZE, false);
-    return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
-template <int SIZE> CU_DEVICE void scale_store(unsigned char *p, size_t at, size_t bytes, int aligned, uint4 v) {
-    const uint32_t w[4] = { v.x, v.y, v.z, v.w };
-
-    if (aligned && at + 16 <= bytes) write<4>(p + at, w);
-    else put<SIZE, 4>(p + at, w, at / SIZE, bytes / SIZE, false);
-}
-
-/* ---- multiply, look for what is not finite, make a double ---- */
+/* ---- multiply, and add up squares ---- */
 CU_DEVICE float scale_times(float x, float factor) { return memopt_i_v1_quiet(memopt_i_times(x, factor)); }
 
 template <int TYPE> CU_DEVICE uint32_t scale_word(uint32_t w, float factor) {
@@ -7400,20 +7384,21 @@ template <int SIZE> CU_DEVICE int clip_word(uint32_t *w, uint32_t limit, uint32_
     return *w != before;
 }
 
-template <int SIZE> static __device__ void clip_tile(unsigned char *p, size_t bytes, uint32_t limit,
-                                                     uint32_t infinity) {
-    enum { LOADS = CLIP_TILE * SIZE / 16 / 256 };
-    const int aligned = ((uintptr_t)p & 15) == 0;
-    uint4 v[LOADS];
+template <int SIZE> static __device__ void clip_tile(unsigned char *p, size_t n, uint32_t limit, uint32_t infinity) {
+    enum { EACH = 16 / SIZE, LOADS = CLIP_TILE / EACH / 256 };
+    const bool aligned = (uintptr_t)p % 16 == 0;
+    uint32_t w[LOADS][4];
 
-    CU_UNROLL for (int k = 0; k < LOADS; ++k) v[k] =
-        scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
     CU_UNROLL for (int k = 0; k < LOADS; ++k) {
-        int cut = clip_word<SIZE>(&v[k].x, limit, infinity);
-        cut |= clip_word<SIZE>(&v[k].y, limit, infinity);
-        cut |= clip_word<SIZE>(&v[k].z, limit, infinity);
-        cut |= clip_word<SIZE>(&v[k].w, limit, infinity);
-        if (cut) scale_store<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned, v[k]);
+        const size_t at = ((size_t)k * 256 + threadIdx.x) * EACH;
+        get<SIZE, 4>(w[k], p + at * SIZE, at, n, aligned && at + EACH <= n);
+    }
+    CU_UNROLL for (int k = 0; k < LOADS; ++k) {
+        const size_t at = ((size_t)k * 256 + threadIdx.x) * EACH;
+        int cut = 0;
+
+        CU_UNROLL for (int j = 0; j < 4; ++j) cut |= clip_word<SIZE>(&w[k][j], limit, infinity);
+        if (cut) put<SIZE, 4>(p + at * SIZE, w[k], at, n, aligned && at + EACH <= n);
     }
 }
 
@@ -7423,9 +7408,9 @@ PRUNED __global__ void __launch_bounds__(256) clip_kernel(const scale_list list,
     const size_t first = (size_t)(blockIdx.x - t->first_tile) * CLIP_TILE;
     const size_t n = memopt_i_min(CLIP_TILE, t->count - first);
 
-    if (t->type == MEMOPT_TYPE_F32) clip_tile<4>(t->values + first * 4, n * 4, limit, 0);
-    else if (t->type == MEMOPT_TYPE_BF16) clip_tile<2>(t->values + first * 2, n * 2, limit_bf16, 0x7f80);
-    else clip_tile<2>(t->values + first * 2, n * 2, limit_f16, 0x7c00);
+    if (t->type == MEMOPT_TYPE_F32) clip_tile<4>(t->values + first * 4, n, limit, 0);
+    else if (t->type == MEMOPT_TYPE_BF16) clip_tile<2>(t->values + first * 2, n, limit_bf16, 0x7f80);
+    else clip_tile<2>(t->values + first * 2, n, limit_f16, 0x7c00);
 }
 
 PUBLIC status_t api::memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit, cudaStream_t stream) {

@@ -253,14 +253,14 @@ static void cuda_scale_clip(void) {
     static const float limits[] = { 0, 1, 0.3f, 1e-40f, 65504, 65519.996f, 65520, 3e38f, -0.0f, HUGE_VALF }; uint64_t seed = 6; size_t k, i; int type;
     enum { N = 9000 }; static uint32_t x[N], want[N], got[N];
     for (type = 0; type < 3; ++type) for (k = 0; k < 10; ++k) {
-        const memopt_type t = (memopt_type)type; const size_t width = cuda_scale_size(t), shift = k % 3, n = k == 9 ? 1 : k == 8 ? 4096 : N - 20 - k;
+        const memopt_type t = (memopt_type)type; const size_t width = cuda_scale_size(t), shift = k % 3, n = k == 9 ? 1 : k == 8 ? 4096 : N - 20 - k, lead = k % 2 ? 16 : 4;
         unsigned char *d = (unsigned char *)test_device(sizeof x); memopt_gradient g[2], h[2]; memopt_gradients list, host;
         for (i = 0; i < N; ++i) {
             const uint64_t r = test_random(&seed); const uint32_t close = memopt_i_float_bits(limits[k]) + (uint32_t)(r >> 40 & 3) - 1;
             x[i] = (r & 3) == 0 ? (uint32_t)(r >> 32) : (r & 3) == 1 ? close ^ (uint32_t)(r >> 8 & 1) << 31 : memopt_i_float_bits(cuda_scale_random(&seed));
         }
         memcpy(want, x, sizeof x);
-        h[0] = cuda_scale_tensor(t, (unsigned char *)want + 4 + shift * width, n); g[0] = cuda_scale_tensor(t, d + 4 + shift * width, n);
+        h[0] = cuda_scale_tensor(t, (unsigned char *)want + lead + shift * width, n); g[0] = cuda_scale_tensor(t, d + lead + shift * width, n);
         h[1] = cuda_scale_tensor(MEMOPT_TYPE_F32, want + N - 3, 2); g[1] = cuda_scale_tensor(MEMOPT_TYPE_F32, d + (N - 3) * 4, 2);
         host = cuda_scale_host(h, 2); list = cuda_scale_list(g, 2);
         CHECK(memopt_gradients_clip_value(&host, limits[k], NULL) == MEMOPT_OK);

@@ -7105,7 +7105,7 @@ static __device__ int scaler_ready(const memopt_scaler *d_scaler) {
     return !memopt_i_scaler_check(d_scaler) && !d_scaler->unscaled;
 }
 
-PRUNED __global__ void __launch_bounds__(SCALE_THREADS, 8)
+PRUNED __global__ void __launch_bounds__(SCALE_THREADS, CU_RESIDENT(8, 7))
 scale_kernel(const scale_list list, const memopt_scaler *d_scaler, float factor, memopt_cuda_gradient_sum *d_pieces) {
     MEMOPT_I_CUDA_SHARED(double, warps, [SCALE_THREADS / 32]);
     MEMOPT_I_CUDA_SHARED(unsigned, found, [1]);

@@ -20336,6 +20336,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_rows)(memopt_type type, void *x, size_t
     }
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < MEMOPT_I_SCALE_SUMS / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
+    V(end)();
     memopt_i_v1_scale_squares(type, (unsigned char *)x + i * bytes, n - i, factor, write, sums);
 }
 
@@ -38083,7 +38084,7 @@ static double memopt_i_shard_nonfinite(const memopt_shard *x, const memopt_i_sha
     return (double)memopt_i_gradients_nonfinite(x->desc.optim.gradients, p->values, p->count);
 }
 
-/* Adds a piece to the tensor's sum. What it returns is finite if the piece is. */
+/* Adds a piece to the tensor's sum. What it returns is finite only if the piece is. */
 static double memopt_i_shard_continue_piece(const memopt_shard *x, const memopt_i_shard_chain *n,
                                             const memopt_i_shard_piece *p, size_t index) {
     memopt_i_scale_sum *sum = n->carried + x->tensors[p->tensor].group;
@@ -40221,7 +40222,7 @@ static void memopt_i_onebit_copy(const memopt_onebit *o, size_t *piece, size_t f
     }
 }
 
-/* The mean of a bucket: each rank sums up a part, all of them in the order of ranks. squares: of all of it. */
+/* The mean of a bucket: each rank sums up a part, all of them in the order of ranks. */
 static memopt_status memopt_i_onebit_reduce(memopt_onebit *o, size_t *piece, size_t first, size_t count) {
     const size_t part = memopt_i_ceil_div(count, o->shape.ranks);
     size_t start = *piece;

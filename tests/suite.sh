@@ -184,7 +184,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     CC=clang CXX=clang++
     for standard in c++98 c++11 c++17 c++20; do row "clang++ declarations as $standard" "$check declarations clang++ $standard c++"; done
     for standard in c89 c99 c17; do row "clang declarations as $standard" "$check declarations clang $standard c"; done
-    [ "$wanted" = all ] || row "clang++ memopt_cuda.cu without warnings" "$check cuda_clang" # of its programs
+    [ "$wanted" = all ] || row "clang++ memopt_cuda.cu without warnings" "$check cuda_clang" # all runs its programs
     row "clang symbols" "CC=clang $check symbols"
     row "clang macros" "CC=clang $check macros"
     row "clang three copies in one program" "CC=clang $check two_copies"

@@ -1191,6 +1191,27 @@ static void cuda_optim_infinite(void) {
         test_device_free(0);
     }
 }
+/* Moments beyond the range in which four are stepped side by side, among others that are within it. */
+static void cuda_optim_large(void) {
+    static const float first[4] = { 3e38f, 1e30f, 2e18f, 1e-3f }, second[3] = { 1.8e19f, 1e-12f, 1e16f };
+    int way;
+    for (way = 0; way < 4; ++way) {
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
+        memopt_optim_view view; size_t i;
+        s.block = way < 2 ? 256 : 96; s.count[0] = 5003;
+        p = cuda_optim_open(&s);
+        CHECK(memopt_optim_state_view(p->cpu.optim, 0, &view) == MEMOPT_OK);
+        for (i = 0; i < view.blocks; ++i) { view.scale[0][i] = first[i % 4]; view.scale[1][i] = second[i % 3]; }
+        for (i = 0; i < view.held; ++i) {
+            ((uint8_t *)view.moment[0])[i] = (uint8_t)(cuda_optim_bits(4, 0, i) >> (way % 2 ? 26 : 24));
+            ((uint8_t *)view.moment[1])[i] = (uint8_t)(cuda_optim_bits(4, 1, i) >> (way % 2 ? 25 : 24));
+        }
+        test_put(p->gpu.tensor[0].state, p->cpu.tensor[0].state, p->state_bytes[0]);
+        cuda_optim_steps(p, 1, 1);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
 /* Bad input: a status, and nothing has changed. */
 static void cuda_optim_unchanged(const cuda_optim_pair *p, int line) {
     CHECK_AT(!cuda_optim_differs(p->cpu.tensor[0].weights, p->gpu.tensor[0].weights, p->held[0], 4), line);
@@ -1348,6 +1369,7 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_states);
     RUN(cuda_optim_second_alone);
     RUN(cuda_optim_infinite);
+    RUN(cuda_optim_large);
     RUN(cuda_optim_refused);
     RUN(cuda_optim_empty);
     RUN(cuda_optim_uncut);

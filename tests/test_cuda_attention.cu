@@ -503,6 +503,18 @@ static test_cuda_attention_case test_cuda_attention_flash_planted(test_cuda_atte
     test_get(c.out.host, c.out.d, c.out.bytes); test_get(c.dq.host, c.dq.d, c.dq.bytes); test_get(c.dk.host, c.dk.d, c.dk.bytes); test_get(c.dv.host, c.dv.d, c.dv.bytes);
     return c;
 }
+/* Of values it reaches the output, and of grad_output the gradient of values: its own columns, of all rows that see it,
+   are NaN or infinite as it is, since probabilities are above 0. All other columns keep their bits. */
+static void test_cuda_attention_flash_columns(const test_cuda_attention_case *clean, const test_cuda_attention_case *c, int what, uint16_t code, size_t at) {
+    const int of = what == 2 ? 3 : 2, gradient = what == 3; const size_t end = what == 2 ? 150 : at + 1; size_t row, j;
+    const test_cuda_attention_tensor *t = test_cuda_attention_of(c, of, gradient), *before = test_cuda_attention_of(clean, of, gradient);
+    const double odd = test_cuda_attention_at(t->type, &code, 0);
+    for (row = what == 2 ? at : 0; row < end; ++row) for (j = 0; j < c->a.width; ++j) {
+        const size_t place = test_cuda_attention_place(c, of, 0, 0, row) + j; const double got = test_cuda_attention_at(t->type, t->host, place);
+        if (j % 3) CHECK_AT(((const uint16_t *)t->host)[place] == ((const uint16_t *)before->host)[place], row * c->a.width + j);
+        else CHECK_AT(odd != odd ? got != got : got == odd, row * c->a.width + j);
+    }
+}
 static void test_cuda_attention_flash_not_finite(void) {
     static const uint16_t odd[][3] = { { 0x7fc0, 0x7f80, 0xff80 }, { 0x7e00, 0x7c00, 0xfc00 } };
     size_t row; int what, type, i;
@@ -511,7 +523,9 @@ static void test_cuda_attention_flash_not_finite(void) {
         test_cuda_attention_rig r = test_cuda_attention_open(0);
         test_cuda_attention_case clean = test_cuda_attention_flash_planted(&r, of, width, 0, 0, at);
         for (what = 0; what < 4; ++what) {
-            test_cuda_attention_case c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at); size_t told = 0;
+            test_cuda_attention_case c; size_t told = 0;
+            simulator_schedule((int)i + 1);
+            c = test_cuda_attention_flash_planted(&r, of, width, what, odd[type][i], at);
             for (row = 0; row < 150; ++row) {
                 const int keys = what == 1 || what == 2;
                 if (keys ? row < at : row != at) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
@@ -519,6 +533,7 @@ static void test_cuda_attention_flash_not_finite(void) {
                 told += (what == 3 || !test_cuda_attention_same_row(&clean, &c, 3, 0, row)) && !test_cuda_attention_same_row(&clean, &c, 0, 1, row);
             }
             CHECK_AT(told >= 1, what * 3 + i); /* and what does see it is told */
+            if (what >= 2) test_cuda_attention_flash_columns(&clean, &c, what, odd[type][i], at);
             test_cuda_attention_case_drop(&c);
         }
         test_cuda_attention_case_drop(&clean);

@@ -540,6 +540,22 @@ static void test_cuda_attention_flash_not_finite(void) {
         test_cuda_attention_close(&r);
     }
 }
+/* The first keys have scores of -infinity, in whole tiles: as if they were not there. */
+static void test_cuda_attention_flash_impossible(void) {
+    uint64_t seed = 15; size_t width, i;
+    for (width = 64; width <= 128; width += 64) {
+        test_cuda_attention_rig r = test_cuda_attention_open(0);
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 150, 1, 0, width, 0, 0, 0);
+        for (i = 0; i < 150; ++i) { ((uint16_t *)c.q.host)[i * width] = 0xbf80; c.q.x[i * width] = -1; }
+        for (i = 0; i < 128; ++i) { ((uint16_t *)c.k.host)[i * width] = 0x7f80; c.k.x[i * width] = HUGE_VAL; }
+        test_put(c.q.d, c.q.host, c.q.bytes); test_put(c.k.d, c.k.host, c.k.bytes);
+        test_cuda_attention_scratch(&r, &c.a);
+        CHECK(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0);
+        test_cuda_attention_check(&c, 0, width);
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+}
 static void test_cuda_attention_flash_bad(void) {
     uint64_t seed = 14; memopt_attention x; memopt_cuda_ops ops; size_t k;
     test_cuda_attention_rig r = test_cuda_attention_open(0);
@@ -597,6 +613,7 @@ static void test_cuda_attention(void) {
     RUN(test_cuda_attention_flash);
     RUN(test_cuda_attention_flash_schedules);
     RUN(test_cuda_attention_flash_not_finite);
+    RUN(test_cuda_attention_flash_impossible);
     RUN(test_cuda_attention_flash_bad);
     RUN(test_cuda_attention_flash_launches);
     RUN(test_cuda_attention_shapes);

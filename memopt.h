@@ -28179,7 +28179,6 @@ typedef struct memopt_i_work {
     void           *to[3];   /* the results: after the first, NULL = not wanted; each may be one of the operands */
     memopt_i_form   to_form; /* floats or pairs */
     int             stream;  /* pairs go past the cache; `to` is then aligned to 64 bytes */
-    int             may_signal; /* a NaN of a result that is of pairs may be no quiet one, see V(pairs_round) */
     const uint32_t *mask;    /* of dropout: which elements stay */
     float           factor;
     const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
@@ -28654,35 +28653,32 @@ enum { V(step_group) = V(width) == 16 ? 4 : 2 }; /* times V(row) elements: four 
 /* `count` times V(row) elements from i on. The form is looked at once for all. */
 MEMOPT_I_INLINE_FN void R(step_read)(R(floats) *to, const memopt_i_operand *x, size_t i, size_t count) {
     const uint16_t *words = (const uint16_t *)x->data + i;
-    const float *floats = (const float *)x->data + i;
+    const size_t step = x->form == MEMOPT_I_FORM_FLOATS; /* a number stays where it is */
     size_t k;
 
     if (x->form == MEMOPT_I_FORM_PAIRS) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < count; k += 2) R(pairs_read)(to + k, words + k * V(row));
-    } else if (x->form == MEMOPT_I_FORM_NUMBER) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data, V(row));
-    } else if (x->form == MEMOPT_I_FORM_FLOATS) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) to[k] = R(read)(floats + k * V(row), V(row));
     } else if (x->form == MEMOPT_I_FORM_BF16) R(words_read)(to, words, 1, count);
-    else R(words_read)(to, words, 0, count);
+    else if (x->form == MEMOPT_I_FORM_F16) R(words_read)(to, words, 0, count);
+    else {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data + step * (i + k * V(row)), V(row));
+    }
 }
 
-MEMOPT_I_INLINE_FN void R(step_write)(const memopt_i_work *w, void *to, size_t i, const R(floats) *y, size_t count) {
+MEMOPT_I_INLINE_FN void R(step_write)(memopt_i_step code, const memopt_i_work *w, void *to, size_t i,
+                                      const R(floats) *y, size_t count) {
     uint16_t *words = (uint16_t *)to + i;
     size_t k;
 
     if (w->to_form == MEMOPT_I_FORM_FLOATS) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < count; ++k) R(write)((float *)to + i + k * V(row), y[k], V(row));
-    } else if (w->may_signal) {
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; k += 2) R(pairs_write)(words + k * V(row), y + k, 1, w->stream);
     } else {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; k += 2) R(pairs_write)(words + k * V(row), y + k, 0, w->stream);
+        for (k = 0; k < count; k += 2)
+            R(pairs_write)(words + k * V(row), y + k, memopt_i_step_facts[code].chooses, w->stream);
     }
 }
 
@@ -28706,24 +28702,7 @@ MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, c
         for (r = 0; r < results; ++r) to[r][k] = y[r];
     }
     MEMOPT_I_UNROLL_ALL
-    for (r = 0; r < results; ++r) if (w->to[r]) R(step_write)(w, w->to[r], i, to[r], count);
-}
-
-/* The last elements of floats, up to V(row). */
-MEMOPT_I_INLINE_FN void R(step_rest)(memopt_i_step code, const memopt_i_work *w, size_t i, size_t lanes) {
-    const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
-    R(floats) x[3], y[3];
-    int k;
-
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 3; ++k)
-        x[k] = k >= operands ? x[0]
-               : w->operands[k].form == MEMOPT_I_FORM_NUMBER ? R(read)((const float *)w->operands[k].data, V(row))
-               : R(read)((const float *)w->operands[k].data + i, lanes);
-    R(step_value)(code, w, i, x[0], x[1], x[2],
-                  memopt_i_step_facts[code].has_exp ? R(step_exp)(code, x[0]) : x[0], y);
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < results; ++k) if (w->to[k]) R(write)((float *)w->to[k] + i, y[k], lanes);
+    for (r = 0; r < results; ++r) if (w->to[r]) R(step_write)(code, w, w->to[r], i, to[r], count);
 }
 
 /* The exponentials of a piece come first, and then what is made of them: two chains of operations, each of which fits
@@ -28744,12 +28723,12 @@ MEMOPT_I_INLINE_FN void V(step_exps)(memopt_i_step code, const memopt_i_work *w,
 MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *work, size_t n) {
     const memopt_i_work w = *work; /* in registers: a store may be one to *work */
     const int has_exp = memopt_i_step_facts[code].has_exp;
-    const size_t whole = n / 32 * 32, group = has_exp ? 32 : (size_t)V(step_group) * V(row);
+    const size_t group = has_exp ? 32 : (size_t)V(step_group) * V(row);
     float e[256];
     size_t at, i, end, count;
 
-    for (at = 0; at < whole; at = end) {
-        end = at + memopt_i_min(whole - at, 256);
+    for (at = 0; at < n; at = end) {
+        end = at + memopt_i_min(n - at, 256);
         if (has_exp) V(step_exps)(code, &w, e, at, end - at);
         for (i = at; i < end; i += count) {
             count = end - i < group ? 32 : group;
@@ -28758,10 +28737,9 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *wo
             else R(step_do)(code, &w, e + (i - at), i, V(step_group));
         }
     }
-    for (i = whole; i < n; i += V(row)) R(step_rest)(code, &w, i, n - i < V(row) ? n - i : (size_t)V(row));
 }
 
-/* n elements; a multiple of 32 where an operand or a result is no float. */
+/* n elements, whole groups of 32 */
 V_FN MEMOPT_I_FLATTEN void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
     switch ((int)code) {
     MEMOPT_I_STEPS(MEMOPT_I_STEP_CASE)
@@ -29011,9 +28989,30 @@ static size_t memopt_i_row_columns(int level, float *sums, const void *x, memopt
 }
 
 /* ---- steps, by level ---- */
+/* The last n elements, from `at` on, of floats: where there are 32 of them. */
+static void memopt_i_step_rest(int level, memopt_i_step code, const memopt_i_work *w, size_t at, size_t n) {
+    float x[3][32] = { { 0 } }, y[3][32];
+    uint32_t mask[32] = { 0 };
+    memopt_i_work all = *w;
+    int k;
+
+    for (k = 0; k < memopt_i_step_facts[code].operands; ++k) {
+        if (w->operands[k].form != MEMOPT_I_FORM_FLOATS) continue;
+        memcpy(x[k], (const float *)w->operands[k].data + at, n * sizeof(float));
+        all.operands[k].data = x[k];
+    }
+    if (w->mask) all.mask = (const uint32_t *)memcpy(mask, w->mask + at, n * sizeof *mask);
+    for (k = 0; k < 3; ++k) if (w->to[k]) all.to[k] = y[k];
+    MEMOPT_I_DISPATCH(level, step, (code, &all, 32));
+    for (k = 0; k < 3; ++k) if (w->to[k]) memcpy((float *)w->to[k] + at, y[k], n * sizeof(float));
+}
+
 /* An operation on n elements: of floats any, else whole groups of 32. */
 static void memopt_i_step_run(int level, memopt_i_step code, const memopt_i_work *w, size_t n) {
-    MEMOPT_I_DISPATCH(level, step, (code, w, n));
+    const size_t whole = n / 32 * 32;
+
+    if (whole) MEMOPT_I_DISPATCH(level, step, (code, w, whole));
+    if (whole < n) memopt_i_step_rest(level, code, w, whole, n - whole);
 }
 
 /* Work without operands; results are floats. Field by field, because a call is for a few hundred elements, and gcc
@@ -29023,7 +29022,7 @@ static void memopt_i_work_clear(memopt_i_work *w) {
     w->operands[0].form = w->operands[1].form = w->operands[2].form = MEMOPT_I_FORM_FLOATS;
     w->to[0] = w->to[1] = w->to[2] = NULL;
     w->to_form = MEMOPT_I_FORM_FLOATS;
-    w->stream = w->may_signal = 0;
+    w->stream = 0;
     w->mask = NULL;
     w->factor = 1;
     w->ahead[0] = w->ahead[1] = NULL;
@@ -29047,8 +29046,7 @@ static size_t memopt_i_words_run(int level, memopt_i_step code, memopt_i_work *w
 
     for (k = 0; k < 3; ++k) w->operands[k].form = MEMOPT_I_FORM_PAIRS;
     w->to_form = MEMOPT_I_FORM_PAIRS;
-    w->may_signal = memopt_i_step_facts[code].chooses;
-    if (whole) memopt_i_step_run(level, code, w, whole);
+    memopt_i_step_run(level, code, w, whole);
     return whole;
 }
 
@@ -30800,7 +30798,7 @@ V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const 
    A row's 16 sums are V(sums) of R(floats); its lanes behind the end of a row change nothing. */
 enum {
     V(sums) = 16 / V(row),
-    V(norm_strip) = V(width) == 8 || V(width) == 4 ? 1 : 2, /* more do not stay in registers */
+    V(norm_strip) = V(width) == 16 ? 2 : 1, /* more do not stay in registers */
     V(norm_group) = V(norm_strip) * V(row)
 };
 
@@ -33934,15 +33932,33 @@ static void memopt_i_fused_ahead(const memopt_i_fused *t, memopt_i_fused_room *m
             w->ahead[k++] = (const unsigned char *)m->from[m->ahead] + 2 * MEMOPT_I_FUSED_PIECE;
 }
 
+/* A slot to an array of 16 bits. */
+static void memopt_i_fused_narrow(const memopt_i_fused *t, memopt_i_fused_room *m, unsigned k, const float *slot,
+                                  int stream, size_t n) {
+    memopt_i_work w;
+
+    if (t->paired) {
+        memopt_i_work_clear(&w);
+        w.operands[0].data = slot;
+        w.to[0] = m->to[k];
+        w.to_form = MEMOPT_I_FORM_PAIRS;
+        w.stream = stream;
+        memopt_i_step_run(t->level, MEMOPT_I_STEP_MOVE, &w, n);
+    } else if (t->arrays[k].type == MEMOPT_TYPE_F16) memopt_i_from_f32(t->level, m->to[k], slot, MEMOPT_TYPE_F16, n);
+    else memopt_i_bf16_from_f32_to(t->level, (uint16_t *)m->to[k], slot, n, stream);
+}
+
 /* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits by
-   way of the last slot, unless it is in the order of pairs. */
+   way of the last slot, unless it is in the order of pairs and no NaN that was chosen is among its operands: that one
+   has all bits, and only what may choose one rounds it. */
 static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
                                    const uint32_t *mask, size_t n) {
     const memopt_i_step code = (memopt_i_step)s->code;
     const size_t all = memopt_i_max(n, 32);
     const int is_array = s->to >= MEMOPT_I_FUSED_ARRAY;
     const unsigned k = is_array ? s->to - MEMOPT_I_FUSED_ARRAY : 0;
-    const int narrows = is_array && !t->paired && t->arrays[k].type != MEMOPT_TYPE_F32;
+    const int narrows = is_array && (t->paired ? t->program.chooses && !memopt_i_step_facts[code].chooses
+                                               : t->arrays[k].type != MEMOPT_TYPE_F32);
     float *slot = memopt_i_fused_slot_at(m, is_array ? (unsigned)MEMOPT_I_FUSED_SLOTS : s->to);
     memopt_i_work w;
     int i;
@@ -33951,16 +33967,13 @@ static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room 
     for (i = 0; i < memopt_i_step_facts[code].operands; ++i)
         w.operands[i] = memopt_i_fused_operand_at(t, m, s->operands[i]);
     w.to[0] = is_array && !narrows ? m->to[k] : slot;
-    w.to_form = is_array && t->paired ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
-    w.may_signal = t->program.chooses || memopt_i_step_facts[code].chooses;
+    w.to_form = is_array && t->paired && !narrows ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
     w.stream = is_array && memopt_i_fused_streams(t, m->to[k], n);
     w.mask = mask;
     w.factor = t->factor;
     if (memopt_i_step_facts[code].has_exp) memopt_i_fused_ahead(t, m, &w, n);
     memopt_i_step_run(t->level, code, &w, all);
-    if (!narrows) return;
-    if (t->arrays[k].type == MEMOPT_TYPE_F16) memopt_i_from_f32(t->level, m->to[k], slot, MEMOPT_TYPE_F16, all);
-    else memopt_i_bf16_from_f32_to(t->level, (uint16_t *)m->to[k], slot, all, w.stream);
+    if (narrows) memopt_i_fused_narrow(t, m, k, slot, w.stream, all);
 }
 
 /* A slot into the sum or the maximum of a row. In the order of pairs a lane has the same elements as every 16 later, in

@@ -12805,6 +12805,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #undef R
 #undef V_FN
 #undef V_HOST_FN
+#undef V_APART_FN
 #undef V_REST
 #undef V_SHL
 #undef V_SHR
@@ -12819,6 +12820,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #endif
 
 #define V_HOST_FN static inline /* no part of it for the device */
+#define V_APART_FN MEMOPT_I_NOINLINE static /* what is rarely called is there once */
 #define V_REST(name, arguments) ((void)0)
 #define V_UNROLL
 #define V_SHL(x, n) ((x) << (n)) /* macros, because the instructions want a number */
@@ -12952,6 +12954,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
 #  undef R
 #  undef V_FN
 #  undef V_HOST_FN
+#  undef V_APART_FN
 #  undef V_REST
 #  undef V_SHL
 #  undef V_SHR
@@ -12968,6 +12971,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
 #    define V(name) memopt_i_v16_##name
 #    define R(name) memopt_i_v16_##name
 #    define V_FN    MEMOPT_I_AVX512 static inline
+#    define V_APART_FN MEMOPT_I_AVX512 MEMOPT_I_NOINLINE static
 #    define V_SHL(x, n) _mm512_maskz_slli_epi32(0xffff, x, n) /* masked: g++ 12 warns of its own header otherwise */
 #    define V_SHR(x, n) _mm512_maskz_srli_epi32(0xffff, x, n)
 #    define V_SAR(x, n) _mm512_maskz_srai_epi32(0xffff, x, n)
@@ -12975,6 +12979,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
 #    define V(name) memopt_i_v8_##name
 #    define R(name) memopt_i_r8_##name
 #    define V_FN    MEMOPT_I_AVX2 static inline
+#    define V_APART_FN MEMOPT_I_AVX2 MEMOPT_I_NOINLINE static
 #    define V_SHL(x, n) _mm256_slli_epi32(x, n)
 #    define V_SHR(x, n) _mm256_srli_epi32(x, n)
 #    define V_SAR(x, n) _mm256_srai_epi32(x, n)
@@ -12982,6 +12987,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
 #    define V(name) memopt_i_v4_##name
 #    define R(name) memopt_i_r4_##name
 #    define V_FN    static inline
+#    define V_APART_FN MEMOPT_I_NOINLINE static
 #    define V_SHL(x, n) vshlq_n_u32(x, n)
 #    define V_SHR(x, n) vshrq_n_u32(x, n)
 #    define V_SAR(x, n) vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(x), n))
@@ -28179,7 +28185,7 @@ typedef struct memopt_i_work {
     void           *to[3];   /* the results: after the first, NULL = not wanted; each may be one of the operands */
     memopt_i_form   to_form; /* floats or pairs */
     int             stream;  /* pairs go past the cache; `to` is then aligned to 64 bytes */
-    const uint32_t *mask;    /* of dropout: which elements stay */
+    const uint32_t *mask;    /* of dropout: which elements stay; 32 can be read for the last ones, too */
     float           factor;
     const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
 } memopt_i_work;
@@ -28653,18 +28659,20 @@ enum { V(step_group) = V(width) == 16 ? 4 : 2 }; /* times V(row) elements: four 
 /* `count` times V(row) elements from i on. The form is looked at once for all. */
 MEMOPT_I_INLINE_FN void R(step_read)(R(floats) *to, const memopt_i_operand *x, size_t i, size_t count) {
     const uint16_t *words = (const uint16_t *)x->data + i;
-    const size_t step = x->form == MEMOPT_I_FORM_FLOATS; /* a number stays where it is */
+    const float *floats = (const float *)x->data + i;
     size_t k;
 
     if (x->form == MEMOPT_I_FORM_PAIRS) {
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < count; k += 2) R(pairs_read)(to + k, words + k * V(row));
-    } else if (x->form == MEMOPT_I_FORM_BF16) R(words_read)(to, words, 1, count);
-    else if (x->form == MEMOPT_I_FORM_F16) R(words_read)(to, words, 0, count);
-    else {
+    } else if (x->form == MEMOPT_I_FORM_NUMBER) {
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data + step * (i + k * V(row)), V(row));
-    }
+        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data, V(row));
+    } else if (x->form == MEMOPT_I_FORM_FLOATS) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k) to[k] = R(read)(floats + k * V(row), V(row));
+    } else if (x->form == MEMOPT_I_FORM_BF16) R(words_read)(to, words, 1, count);
+    else R(words_read)(to, words, 0, count);
 }
 
 MEMOPT_I_INLINE_FN void R(step_write)(memopt_i_step code, const memopt_i_work *w, void *to, size_t i,
@@ -28739,12 +28747,44 @@ MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *wo
     }
 }
 
-/* n elements, whole groups of 32 */
-V_FN MEMOPT_I_FLATTEN void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+/* Whole groups of 32. */
+V_FN MEMOPT_I_FLATTEN void V(step_groups)(memopt_i_step code, const memopt_i_work *w, size_t n) {
     switch ((int)code) {
     MEMOPT_I_STEPS(MEMOPT_I_STEP_CASE)
     }
     V(end)();
+}
+
+/* The last n elements from `at` on, less than 32 of floats: where there are 32. */
+V_APART_FN void V(step_rest)(memopt_i_step code, const memopt_i_work *w, size_t at, size_t n) {
+    memopt_i_work all = *w;
+    float x[3][32], y[3][32];
+    size_t i, left;
+    int k;
+
+    for (k = 0; k < memopt_i_step_facts[code].operands; ++k) {
+        if (w->operands[k].form != MEMOPT_I_FORM_FLOATS) continue;
+        for (i = 0; i < 32; i += V(row)) {
+            left = n > i ? n - i : 0;
+            R(write)(x[k] + i, R(read)((const float *)w->operands[k].data + at + i, left), V(row));
+        }
+        all.operands[k].data = x[k];
+    }
+    for (k = 0; k < 3; ++k) all.to[k] = w->to[k] ? y[k] : NULL;
+    if (w->mask) all.mask = w->mask + at;
+    V(step_groups)(code, &all, 32);
+    for (k = 0; k < 3; ++k)
+        for (i = 0; w->to[k] && i < n; i += V(row))
+            R(write)((float *)w->to[k] + at + i, R(read)(y[k] + i, V(row)), n - i);
+    V(end)();
+}
+
+/* n elements; a multiple of 32 where an operand or a result is no float. */
+V_FN void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    const size_t whole = n / 32 * 32;
+
+    if (whole) V(step_groups)(code, w, whole);
+    if (whole < n) V(step_rest)(code, w, whole, n - whole);
 }
 #else
 V_HOST_FN float V(step_read)(const memopt_i_operand *x, size_t i) {
@@ -28989,30 +29029,9 @@ static size_t memopt_i_row_columns(int level, float *sums, const void *x, memopt
 }
 
 /* ---- steps, by level ---- */
-/* The last n elements, from `at` on, of floats: where there are 32 of them. */
-static void memopt_i_step_rest(int level, memopt_i_step code, const memopt_i_work *w, size_t at, size_t n) {
-    float x[3][32] = { { 0 } }, y[3][32];
-    uint32_t mask[32] = { 0 };
-    memopt_i_work all = *w;
-    int k;
-
-    for (k = 0; k < memopt_i_step_facts[code].operands; ++k) {
-        if (w->operands[k].form != MEMOPT_I_FORM_FLOATS) continue;
-        memcpy(x[k], (const float *)w->operands[k].data + at, n * sizeof(float));
-        all.operands[k].data = x[k];
-    }
-    if (w->mask) all.mask = (const uint32_t *)memcpy(mask, w->mask + at, n * sizeof *mask);
-    for (k = 0; k < 3; ++k) if (w->to[k]) all.to[k] = y[k];
-    MEMOPT_I_DISPATCH(level, step, (code, &all, 32));
-    for (k = 0; k < 3; ++k) if (w->to[k]) memcpy((float *)w->to[k] + at, y[k], n * sizeof(float));
-}
-
 /* An operation on n elements: of floats any, else whole groups of 32. */
 static void memopt_i_step_run(int level, memopt_i_step code, const memopt_i_work *w, size_t n) {
-    const size_t whole = n / 32 * 32;
-
-    if (whole) MEMOPT_I_DISPATCH(level, step, (code, w, whole));
-    if (whole < n) memopt_i_step_rest(level, code, w, whole, n - whole);
+    MEMOPT_I_DISPATCH(level, step, (code, w, n));
 }
 
 /* Work without operands; results are floats. Field by field, because a call is for a few hundred elements, and gcc
@@ -30812,13 +30831,20 @@ MEMOPT_I_INLINE_FN void R(norm_zero)(R(floats) *sums) {
     for (k = 0; k < V(sums); ++k) sums[k] = R(set)(0);
 }
 
-MEMOPT_I_INLINE_FN float R(norm_average)(const R(floats) *sums, size_t width) {
-    float all[16];
+MEMOPT_I_INLINE_FN void R(norm_get)(R(floats) *sums, const float *lanes) {
     size_t k;
-
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < V(sums); ++k) R(write)(all + k * V(row), sums[k], V(row));
-    return memopt_i_round(memopt_i_row_total(all) / (float)width);
+    for (k = 0; k < V(sums); ++k) sums[k] = R(read)(lanes + k * V(row), V(row));
+}
+
+MEMOPT_I_INLINE_FN void R(norm_put)(float *lanes, const R(floats) *sums) {
+    size_t k;
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < V(sums); ++k) R(write)(lanes + k * V(row), sums[k], V(row));
+}
+
+MEMOPT_I_INLINE_FN float R(norm_average)(const float *lanes, size_t width) {
+    return memopt_i_round(memopt_i_row_total(lanes) / (float)width);
 }
 
 MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memopt_type type, float none, size_t i,
@@ -30847,12 +30873,17 @@ MEMOPT_I_INLINE_FN void R(norm_onto_of)(const memopt_i_norm_onto *to, const memo
     R(typed_write)(to->residual, s->type, at, x, n);
 }
 
-MEMOPT_I_INLINE_FN void R(norm_onto)(const memopt_i_norm_onto *to, const memopt_norm *s, size_t row, size_t end) {
+V_APART_FN void V(norm_onto_rest)(const memopt_i_norm_onto *to, const memopt_norm *s, size_t at, size_t last) {
+    for (; at < last; at += V(row)) R(norm_onto_of)(to, s, at, memopt_i_min(V(row), last - at));
+}
+
+MEMOPT_I_INLINE_FN void R(norm_onto)(const memopt_i_norm_onto *to, const memopt_norm *norm, const memopt_norm *s,
+                                     size_t row, size_t end) {
     const size_t last = end * s->width;
     size_t at = row * s->width;
 
     for (; at + V(norm_group) <= last; at += V(norm_group)) R(norm_onto_of)(to, s, at, V(norm_group));
-    for (; at < last; at += V(row)) R(norm_onto_of)(to, s, at, memopt_i_min(V(row), last - at));
+    if (at < last) V(norm_onto_rest)(to, norm, at, last);
 }
 
 /* is_sum: of x, else of (x - mean)^2 */
@@ -30873,13 +30904,25 @@ MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int i
     }
 }
 
+/* What is behind the whole groups of a row. Like its kin it gets the caller's norm, not the copy, and sums in memory:
+   what another function has the address of is not kept in registers. */
+V_APART_FN void V(norm_add_rest)(float *lanes, const memopt_norm *s, int is_sum, float mean, size_t at, size_t i) {
+    R(floats) sums[V(sums)];
+
+    R(norm_get)(sums, lanes);
+    for (; i < s->width; i += V(row))
+        R(norm_add)(sums, s, is_sum, R(set)(mean), at, i, memopt_i_min(V(row), s->width - i));
+    R(norm_put)(lanes, sums);
+}
+
 /* Of two rows at a time: additions that do not wait for each other. */
-MEMOPT_I_INLINE_FN void R(norm_averages)(float *averages, const memopt_norm *s, int is_sum, const float *means,
-                                         const size_t *at) {
+MEMOPT_I_INLINE_FN void R(norm_averages)(float *averages, const memopt_norm *norm, const memopt_norm *s, int is_sum,
+                                         const float *means, const size_t *at) {
     const size_t whole = s->width / V(norm_group) * V(norm_group);
     const R(floats) mean[2] = { R(set)(means[0]), R(set)(means[1]) };
 
     R(floats) sums[2][V(sums)];
+    float lanes[16];
     size_t i, k;
 
     R(norm_zero)(sums[0]);
@@ -30889,9 +30932,9 @@ MEMOPT_I_INLINE_FN void R(norm_averages)(float *averages, const memopt_norm *s, 
         R(norm_add)(sums[1], s, is_sum, mean[1], at[1], i, V(norm_group));
     }
     for (k = 0; k < 2; ++k) {
-        for (i = whole; i < s->width; i += V(row))
-            R(norm_add)(sums[k], s, is_sum, mean[k], at[k], i, memopt_i_min(V(row), s->width - i));
-        averages[k] = R(norm_average)(sums[k], s->width);
+        R(norm_put)(lanes, sums[k]);
+        if (whole < s->width) V(norm_add_rest)(lanes, norm, is_sum, means[k], at[k], whole);
+        averages[k] = R(norm_average)(lanes, s->width);
     }
 }
 
@@ -30909,6 +30952,11 @@ MEMOPT_I_INLINE_FN void R(norm_affine)(const memopt_norm *s, R(floats) mean, R(f
     R(typed_write)(s->output, s->type, at + i, x, n);
 }
 
+V_APART_FN void V(norm_affine_rest)(const memopt_norm *s, float mean, float inverse, size_t at, size_t i) {
+    for (; i < s->width; i += V(row))
+        R(norm_affine)(s, R(set)(mean), R(set)(inverse), at, i, memopt_i_min(V(row), s->width - i));
+}
+
 MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt_i_norm_onto *onto, memopt_type type,
                                            size_t row, size_t end) {
     memopt_norm s = *norm; /* what the compiler knows that no store changes */
@@ -30921,15 +30969,14 @@ MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt
         float mean[2] = { 0, 0 };
         float inverse[2];
 
-        if (onto) R(norm_onto)(onto, &s, row, memopt_i_min(row + 2, end));
-        if (!s.rms) R(norm_averages)(mean, &s, 1, mean, at);
-        R(norm_averages)(inverse, &s, 0, mean, at);
+        if (onto) R(norm_onto)(onto, norm, &s, row, memopt_i_min(row + 2, end));
+        if (!s.rms) R(norm_averages)(mean, norm, &s, 1, mean, at);
+        R(norm_averages)(inverse, norm, &s, 0, mean, at);
         for (k = 0; k < 2 && row + k < end; ++k) {
             inverse[k] = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse[k] + s.eps))));
             for (i = 0; i < whole; i += V(norm_group))
                 R(norm_affine)(&s, R(set)(mean[k]), R(set)(inverse[k]), at[k], i, V(norm_group));
-            for (; i < s.width; i += V(row))
-                R(norm_affine)(&s, R(set)(mean[k]), R(set)(inverse[k]), at[k], i, memopt_i_min(V(row), s.width - i));
+            if (whole < s.width) V(norm_affine_rest)(norm, mean[k], inverse[k], at[k], whole);
             if (!s.statistics) continue;
             s.statistics[2 * (row + k)] = mean[k];
             s.statistics[2 * (row + k) + 1] = inverse[k];
@@ -30938,7 +30985,8 @@ MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt
 }
 
 MEMOPT_I_ROW_FN void V(norm_forward)(const memopt_norm *s, const memopt_i_norm_onto *onto, size_t row, size_t end) {
-    if (s->type == MEMOPT_TYPE_F32) R(norm_forward_of)(s, onto, MEMOPT_TYPE_F32, row, end);
+    if (V(width) == 1) R(norm_forward_of)(s, onto, s->type, row, end);
+    else if (s->type == MEMOPT_TYPE_F32) R(norm_forward_of)(s, onto, MEMOPT_TYPE_F32, row, end);
     else if (s->type == MEMOPT_TYPE_BF16) R(norm_forward_of)(s, onto, MEMOPT_TYPE_BF16, row, end);
     else R(norm_forward_of)(s, onto, MEMOPT_TYPE_F16, row, end);
     V(end)();
@@ -30983,20 +31031,33 @@ MEMOPT_I_INLINE_FN void R(norm_means)(R(floats) *a, R(floats) *b, const memopt_n
     }
 }
 
-MEMOPT_I_INLINE_FN void R(norm_means_of)(float *minus, const memopt_norm *s, size_t row) {
+V_APART_FN void V(norm_means_rest)(float lanes[2][16], const memopt_norm *s, size_t row, size_t i) {
+    const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
+    R(floats) a[V(sums)], b[V(sums)];
+
+    R(norm_get)(a, lanes[0]);
+    R(norm_get)(b, lanes[1]);
+    for (; i < s->width; i += V(row))
+        R(norm_means)(a, b, s, of_row, row * s->width, i, memopt_i_min(V(row), s->width - i));
+    R(norm_put)(lanes[0], a);
+    R(norm_put)(lanes[1], b);
+}
+
+MEMOPT_I_INLINE_FN void R(norm_means_of)(float *minus, const memopt_norm *norm, const memopt_norm *s, size_t row) {
     const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
     const size_t whole = s->width / V(norm_group) * V(norm_group);
-    const size_t at = row * s->width;
-
     R(floats) a[V(sums)], b[V(sums)];
+    float lanes[2][16];
     size_t i;
 
     R(norm_zero)(a);
     R(norm_zero)(b);
-    for (i = 0; i < whole; i += V(norm_group)) R(norm_means)(a, b, s, of_row, at, i, V(norm_group));
-    for (; i < s->width; i += V(row)) R(norm_means)(a, b, s, of_row, at, i, memopt_i_min(V(row), s->width - i));
-    minus[0] = s->rms ? -0.0f : -R(norm_average)(a, s->width);
-    minus[1] = -R(norm_average)(b, s->width);
+    for (i = 0; i < whole; i += V(norm_group)) R(norm_means)(a, b, s, of_row, row * s->width, i, V(norm_group));
+    R(norm_put)(lanes[0], a);
+    R(norm_put)(lanes[1], b);
+    if (whole < s->width) V(norm_means_rest)(lanes, norm, row, whole);
+    minus[0] = s->rms ? -0.0f : -R(norm_average)(lanes[0], s->width);
+    minus[1] = -R(norm_average)(lanes[1], s->width);
 }
 
 /* The gradient of x, and what the row adds to those of scale and shift. */
@@ -31028,6 +31089,14 @@ MEMOPT_I_INLINE_FN void R(norm_grad)(const memopt_norm *s, const R(floats) *minu
     }
 }
 
+V_APART_FN void V(norm_grad_rest)(const memopt_norm *s, const float *minus, float *sums, size_t row, size_t i) {
+    const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
+    const R(floats) of_means[2] = { R(set)(minus[0]), R(set)(minus[1]) };
+
+    for (; i < s->width; i += V(row))
+        R(norm_grad)(s, of_means, sums, of_row, row * s->width, i, memopt_i_min(V(row), s->width - i));
+}
+
 /* Rows up to `end`, two at a time: while a row's sums are joined, the other one is under way. */
 MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type type, memopt_type weight_type,
                                             float *sums, size_t row, size_t end) {
@@ -31039,7 +31108,7 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
     s.type = type;
     s.weight_type = weight_type;
     for (; row < end; row += 2) {
-        for (k = 0; k < 2 && row + k < end && s.grad_input; ++k) R(norm_means_of)(means[k], &s, row + k);
+        for (k = 0; k < 2 && row + k < end && s.grad_input; ++k) R(norm_means_of)(means[k], norm, &s, row + k);
         for (k = 0; k < 2 && row + k < end; ++k) {
             const float *two = s.statistics + 2 * (row + k);
             const R(floats) of_row[2] = { R(set)(two[0]), R(set)(two[1]) };
@@ -31047,8 +31116,7 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
             const size_t at = (row + k) * s.width;
 
             for (i = 0; i < whole; i += V(norm_group)) R(norm_grad)(&s, minus, sums, of_row, at, i, V(norm_group));
-            for (; i < s.width; i += V(row))
-                R(norm_grad)(&s, minus, sums, of_row, at, i, memopt_i_min(V(row), s.width - i));
+            if (whole < s.width) V(norm_grad_rest)(norm, means[k], sums, row + k, whole);
         }
     }
 }
@@ -31058,7 +31126,8 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
 MEMOPT_I_ROW_FN void V(norm_backward)(const memopt_norm *s, float *sums, size_t row, size_t end) {
     const memopt_type weights = s->weight_type;
 
-    if (s->type == MEMOPT_TYPE_F32 && weights == MEMOPT_TYPE_F32 && !sums)
+    if (V(width) == 1) R(norm_backward_of)(s, s->type, weights, sums, row, end);
+    else if (s->type == MEMOPT_TYPE_F32 && weights == MEMOPT_TYPE_F32 && !sums)
         R(norm_backward_of)(s, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, NULL, row, end);
     else if (s->type == MEMOPT_TYPE_F32) R(norm_backward_of)(s, MEMOPT_TYPE_F32, weights, sums, row, end);
     else if (s->type == MEMOPT_TYPE_BF16) R(norm_backward_of)(s, MEMOPT_TYPE_BF16, weights, sums, row, end);

@@ -31031,33 +31031,34 @@ MEMOPT_I_INLINE_FN void R(norm_means)(R(floats) *a, R(floats) *b, const memopt_n
     }
 }
 
-V_APART_FN void V(norm_means_rest)(float lanes[2][16], const memopt_norm *s, size_t row, size_t i) {
+/* lanes: 16 of each */
+V_APART_FN void V(norm_means_rest)(float *lanes, const memopt_norm *s, size_t row, size_t i) {
     const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
     R(floats) a[V(sums)], b[V(sums)];
 
-    R(norm_get)(a, lanes[0]);
-    R(norm_get)(b, lanes[1]);
+    R(norm_get)(a, lanes);
+    R(norm_get)(b, lanes + 16);
     for (; i < s->width; i += V(row))
         R(norm_means)(a, b, s, of_row, row * s->width, i, memopt_i_min(V(row), s->width - i));
-    R(norm_put)(lanes[0], a);
-    R(norm_put)(lanes[1], b);
+    R(norm_put)(lanes, a);
+    R(norm_put)(lanes + 16, b);
 }
 
 MEMOPT_I_INLINE_FN void R(norm_means_of)(float *minus, const memopt_norm *norm, const memopt_norm *s, size_t row) {
     const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
     const size_t whole = s->width / V(norm_group) * V(norm_group);
     R(floats) a[V(sums)], b[V(sums)];
-    float lanes[2][16];
+    float lanes[32];
     size_t i;
 
     R(norm_zero)(a);
     R(norm_zero)(b);
     for (i = 0; i < whole; i += V(norm_group)) R(norm_means)(a, b, s, of_row, row * s->width, i, V(norm_group));
-    R(norm_put)(lanes[0], a);
-    R(norm_put)(lanes[1], b);
+    R(norm_put)(lanes, a);
+    R(norm_put)(lanes + 16, b);
     if (whole < s->width) V(norm_means_rest)(lanes, norm, row, whole);
-    minus[0] = s->rms ? -0.0f : -R(norm_average)(lanes[0], s->width);
-    minus[1] = -R(norm_average)(lanes[1], s->width);
+    minus[0] = s->rms ? -0.0f : -R(norm_average)(lanes, s->width);
+    minus[1] = -R(norm_average)(lanes + 16, s->width);
 }
 
 /* The gradient of x, and what the row adds to those of scale and shift. */

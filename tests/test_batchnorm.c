@@ -311,6 +311,7 @@ static void batchnorm_values(void) {
 static void batchnorm_blocks(void) { /* more than one block, and more than one piece of columns */
     batchnorm_spec s = batchnorm_spec_of(1); int k;
     for (k = 0; k < 2; ++k) {
+        if (test_is_passed_over()) continue;
         s.rows = 600; s.outputs = 1100; s.inputs = 3; s.type = MEMOPT_TYPE_F32; s.weight_type = MEMOPT_TYPE_F32;
         s.gradient_type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; s.activation = MEMOPT_ACTIVATION_SILU; s.adds = 1; s.adds_input = 1;
         batchnorm_case(&s, 0, 0, 0);

@@ -228,7 +228,7 @@ static void test_cuda_attention_schedules(void) { /* the same bits in every orde
             test_cuda_attention_rig r = test_cuda_attention_open(0); test_cuda_attention_case c;
             seed = 9;
             c = test_cuda_attention_case_make(&seed, (memopt_type)type, 2, 21, 2, 1, 8, 0, 1, 0);
-            c.a.causal = 1; c.a.block = 8;
+            c.a.causal = 1; c.a.block = 16; /* rows of two thread blocks, whose probabilities lie in the place of scores */
             test_cuda_attention_scratch(&r, &c.a);
             simulator_streams(test_schedule_i % 3, (uint64_t)test_schedule_i);
             CHECK(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0 && memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0);

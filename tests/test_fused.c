@@ -159,7 +159,7 @@ static void fused_check_case(const fused_case *k, const memopt_type *types, size
     free(x); free(r); free(b); free(c); free(y); free(before);
 }
 static void fused_arithmetic(void) {
-    static const size_t columns[] = { 1, 15, 16, 17, 63, 64, 80, 1023, 1024, 1025, 2100 }; size_t i, k; int level;
+    static const size_t columns[] = { 1, 15, 16, 33, 63, 64, 80, 1023, 1024, 1025, 2100 }; size_t i, k; int level;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
         for (k = 0; k < FUSED_CASES; ++k) {
             memopt_type types[3];

@@ -121,7 +121,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "clang-tidy, MEMOPT_DEBUG 0" "$check tidy '-DMEMOPT_DEBUG=0 -DMEMOPT_ASSERT(x)=((x)?(void)0:__builtin_unreachable())'"
     row "cppcheck, MEMOPT_DEBUG 0" "$check check_cpp -DMEMOPT_DEBUG=0"
     tier=ci
-    [ "$wanted" = all ] || row "mutants of the header, a sample" "$MAKE -s mutants SECTION=header SAMPLE=12 JOBS=1" # of all
+    [ "$wanted" = all ] || row "mutants of the header, a sample" "$MAKE -s mutants SECTION=header SAMPLE=8 JOBS=1" # of all
     [ "$wanted" = all ] || row "clang-tidy without its analyser" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS' '-clang-analyzer-*'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     [ "$wanted" = all ] || row "nvcc: no warning, no spills, hot kernels as counted" "$check cuda 90" # of the five

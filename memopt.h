@@ -12821,7 +12821,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #endif
 
 #define V_HOST_FN static inline /* no part of it for the device */
-#define V_APART_FN MEMOPT_I_NOINLINE static /* what is rarely called is there once */
+#define V_APART_FN MEMOPT_I_NOINLINE static /* not a part of its callers: there once for each width */
 #define V_REST(name, arguments) ((void)0)
 #define V_UNROLL
 #define V_SHL(x, n) ((x) << (n)) /* macros, because the instructions want a number */
@@ -28574,7 +28574,7 @@ MEMOPT_I_INLINE_FN void R(pairs_read)(R(floats) *to, const uint16_t *p) {
 }
 
 /* Rounded, in the upper halves. A NaN that arithmetic makes of words is quiet and 0 below: it stays what it is. One
-   that is only passed on, as by a maximum, may be a signalling one, which becomes quiet. */
+   that is only passed on may be a signalling one, which becomes quiet, and that of a maximum has all bits. */
 MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) x, int may_signal) {
     const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
     return may_signal ? V(bf16_nearest)(x) : V(i_add)(u, V(i_add)(odd, V(i_set)(0x7fff)));
@@ -28756,7 +28756,7 @@ V_FN MEMOPT_I_FLATTEN void V(step_groups)(memopt_i_step code, const memopt_i_wor
     V(end)();
 }
 
-/* The last n elements from `at` on, less than 32 of floats: where there are 32. */
+/* The last n elements from `at` on, fewer than 32, all of floats: copied to where there are 32, and back. */
 V_APART_FN void V(step_rest)(memopt_i_step code, const memopt_i_work *w, size_t at, size_t n) {
     memopt_i_work all = *w;
     float x[3][32], y[3][32];
@@ -30818,7 +30818,7 @@ V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const 
    A row's 16 sums are V(sums) of R(floats); its lanes behind the end of a row change nothing. */
 enum {
     V(sums) = 16 / V(row),
-    V(norm_strip) = V(width) == 16 ? 2 : 1, /* more do not stay in registers */
+    V(norm_strip) = V(width) == 16 ? 2 : 1, /* more do not stay in registers; one float has no rest */
     V(norm_group) = V(norm_strip) * V(row)
 };
 
@@ -30905,8 +30905,8 @@ MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int i
     }
 }
 
-/* What is behind the whole groups of a row. Like its kin it gets the caller's norm, not the copy, and sums in memory:
-   what another function has the address of is not kept in registers. */
+/* What is behind the whole groups of a row. It and its kin are given the caller's norm and sums in memory: with its own
+   copy or its registers, of which another function then has the address, a loop would keep neither in registers. */
 V_APART_FN void V(norm_add_rest)(float *lanes, const memopt_norm *s, int is_sum, float mean, size_t at, size_t i) {
     R(floats) sums[V(sums)];
 
@@ -30986,7 +30986,7 @@ MEMOPT_I_INLINE_FN void R(norm_forward_of)(const memopt_norm *norm, const memopt
 }
 
 MEMOPT_I_ROW_FN void V(norm_forward)(const memopt_norm *s, const memopt_i_norm_onto *onto, size_t row, size_t end) {
-    if (V(width) == 1) R(norm_forward_of)(s, onto, s->type, row, end);
+    if (V(width) == 1) R(norm_forward_of)(s, onto, s->type, row, end); /* the definition is there once */
     else if (s->type == MEMOPT_TYPE_F32) R(norm_forward_of)(s, onto, MEMOPT_TYPE_F32, row, end);
     else if (s->type == MEMOPT_TYPE_BF16) R(norm_forward_of)(s, onto, MEMOPT_TYPE_BF16, row, end);
     else R(norm_forward_of)(s, onto, MEMOPT_TYPE_F16, row, end);
@@ -31048,13 +31048,14 @@ V_APART_FN void V(norm_means_rest)(float *lanes, const memopt_norm *s, size_t ro
 MEMOPT_I_INLINE_FN void R(norm_means_of)(float *minus, const memopt_norm *norm, const memopt_norm *s, size_t row) {
     const R(floats) of_row[2] = { R(set)(s->statistics[2 * row]), R(set)(s->statistics[2 * row + 1]) };
     const size_t whole = s->width / V(norm_group) * V(norm_group);
+    const size_t at = row * s->width;
     R(floats) a[V(sums)], b[V(sums)];
     float lanes[32];
     size_t i;
 
     R(norm_zero)(a);
     R(norm_zero)(b);
-    for (i = 0; i < whole; i += V(norm_group)) R(norm_means)(a, b, s, of_row, row * s->width, i, V(norm_group));
+    for (i = 0; i < whole; i += V(norm_group)) R(norm_means)(a, b, s, of_row, at, i, V(norm_group));
     R(norm_put)(lanes, a);
     R(norm_put)(lanes + 16, b);
     if (whole < s->width) V(norm_means_rest)(lanes, norm, row, whole);
@@ -31128,7 +31129,7 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
 MEMOPT_I_ROW_FN void V(norm_backward)(const memopt_norm *s, float *sums, size_t row, size_t end) {
     const memopt_type weights = s->weight_type;
 
-    if (V(width) == 1) R(norm_backward_of)(s, s->type, weights, sums, row, end);
+    if (V(width) == 1) R(norm_backward_of)(s, s->type, weights, sums, row, end); /* once, as forward */
     else if (s->type == MEMOPT_TYPE_F32 && weights == MEMOPT_TYPE_F32 && !sums)
         R(norm_backward_of)(s, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, NULL, row, end);
     else if (s->type == MEMOPT_TYPE_F32) R(norm_backward_of)(s, MEMOPT_TYPE_F32, weights, sums, row, end);
@@ -32261,7 +32262,7 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
         n = words ? words : memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (words) continue;
         if (n > left) n = (size_t)left;
-        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise,
+        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 31) / 32 * 32 + 31) / 32 * 32, x->noise,
                                                    index - skip, t->threshold, 0));
         memopt_i_work_clear(&w);
         w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
@@ -34020,8 +34021,8 @@ static void memopt_i_fused_narrow(const memopt_i_fused *t, memopt_i_fused_room *
 }
 
 /* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits by
-   way of the last slot, unless it is in the order of pairs and no NaN that was chosen is among its operands: that one
-   has all bits, and only what may choose one rounds it. */
+   way of the last slot, unless it is in the order of pairs. There, too, where a minimum or a maximum has made a NaN of
+   all bits, which quick rounding would carry over: what does not round with care then leaves that to a move. */
 static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
                                    const uint32_t *mask, size_t n) {
     const memopt_i_step code = (memopt_i_step)s->code;

@@ -30905,8 +30905,8 @@ MEMOPT_I_INLINE_FN void R(norm_add)(R(floats) *sums, const memopt_norm *s, int i
     }
 }
 
-/* What is behind the whole groups of a row. It and its kin are given the caller's norm and sums in memory: with its own
-   copy or its registers, of which another function then has the address, a loop would keep neither in registers. */
+/* What is behind the whole groups of a row. Here and in the others the norm is the caller's and sums are in memory: a
+   loop keeps in registers neither a copy nor sums of which another function has the address. */
 V_APART_FN void V(norm_add_rest)(float *lanes, const memopt_norm *s, int is_sum, float mean, size_t at, size_t i) {
     R(floats) sums[V(sums)];
 
@@ -34021,8 +34021,8 @@ static void memopt_i_fused_narrow(const memopt_i_fused *t, memopt_i_fused_room *
 }
 
 /* An operation on n elements, 32 where less are left. Its result goes to a slot or to an array; to one of 16 bits by
-   way of the last slot, unless it is in the order of pairs. There, too, where a minimum or a maximum has made a NaN of
-   all bits, which quick rounding would carry over: what does not round with care then leaves that to a move. */
+   way of the last slot, unless it is in the order of pairs. A minimum or a maximum makes a NaN of all bits, of which
+   quick rounding would make a number: in a program that has one, what does not round with care leaves it to a move. */
 static void memopt_i_fused_operate(const memopt_i_fused *t, memopt_i_fused_room *m, const memopt_i_fused_step *s,
                                    const uint32_t *mask, size_t n) {
     const memopt_i_step code = (memopt_i_step)s->code;

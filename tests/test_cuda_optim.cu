@@ -1172,18 +1172,26 @@ static void cuda_optim_second_alone(void) {
     cuda_optim_close(p);
     test_device_free(0);
 }
+/* 8-bit AdamW of a tensor, in blocks of 256 or, from way 2 on, of 96; `view`: of the CPU's states. */
+static cuda_optim_pair *cuda_optim_open_coded(int way, size_t count, memopt_optim_view *view) {
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
+    s.block = way < 2 ? 256 : 96; s.count[0] = count;
+    p = cuda_optim_open(&s);
+    CHECK(memopt_optim_state_view(p->cpu.optim, 0, view) == MEMOPT_OK);
+    return p;
+}
+/* Random codes below 2^bits */
+static void cuda_optim_codes(const memopt_optim_view *view, int moment, uint64_t seed, int bits) {
+    size_t i;
+    for (i = 0; i < view->held; ++i) ((uint8_t *)view->moment[moment])[i] = (uint8_t)(cuda_optim_bits(seed, (size_t)moment, i) >> (32 - bits));
+}
 /* Second moments that are beyond what is squared: they become infinite, and are no block's largest. */
 static void cuda_optim_infinite(void) {
     int way;
     for (way = 0; way < 4; ++way) {
-        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
-        memopt_optim_view view; size_t i;
-        s.block = way < 2 ? 256 : 96; s.count[0] = 1901;
-        p = cuda_optim_open(&s);
-        CHECK(memopt_optim_state_view(p->cpu.optim, 0, &view) == MEMOPT_OK);
+        memopt_optim_view view; size_t i; cuda_optim_pair *p = cuda_optim_open_coded(way, 1901, &view);
         for (i = 0; i < view.blocks; ++i) view.scale[1][i] = i == 3 ? 3e30f : 1e22f; /* 3: all of it */
-        for (i = 0; i < view.held; ++i)
-            ((uint8_t *)view.moment[1])[i] = (uint8_t)(cuda_optim_bits(3, 1, i) >> (way % 2 ? 25 : 24));
+        cuda_optim_codes(&view, 1, 3, way % 2 ? 7 : 8);
         test_put(p->gpu.tensor[0].state, p->cpu.tensor[0].state, p->state_bytes[0]);
         cuda_optim_steps(p, 1, 1);
         CHECK(view.scale[1][0] > 0 && view.scale[1][0] < 1e22f && memopt_i_float_bits(view.scale[1][3]) == 0);
@@ -1196,16 +1204,10 @@ static void cuda_optim_large(void) {
     static const float first[4] = { 3e38f, 1e30f, 2e18f, 1e-3f }, second[3] = { 1.8e19f, 1e-12f, 1e16f };
     int way;
     for (way = 0; way < 4; ++way) {
-        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
-        memopt_optim_view view; size_t i;
-        s.block = way < 2 ? 256 : 96; s.count[0] = 5003;
-        p = cuda_optim_open(&s);
-        CHECK(memopt_optim_state_view(p->cpu.optim, 0, &view) == MEMOPT_OK);
+        memopt_optim_view view; size_t i; cuda_optim_pair *p = cuda_optim_open_coded(way, 5003, &view);
         for (i = 0; i < view.blocks; ++i) { view.scale[0][i] = first[i % 4]; view.scale[1][i] = second[i % 3]; }
-        for (i = 0; i < view.held; ++i) {
-            ((uint8_t *)view.moment[0])[i] = (uint8_t)(cuda_optim_bits(4, 0, i) >> (way % 2 ? 26 : 24));
-            ((uint8_t *)view.moment[1])[i] = (uint8_t)(cuda_optim_bits(4, 1, i) >> (way % 2 ? 25 : 24));
-        }
+        cuda_optim_codes(&view, 0, 4, way % 2 ? 6 : 8);
+        cuda_optim_codes(&view, 1, 4, way % 2 ? 7 : 8);
         test_put(p->gpu.tensor[0].state, p->cpu.tensor[0].state, p->state_bytes[0]);
         cuda_optim_steps(p, 1, 1);
         cuda_optim_close(p);

@@ -159,16 +159,16 @@ static void fused_check_case(const fused_case *k, const memopt_type *types, size
     free(x); free(r); free(b); free(c); free(y); free(before);
 }
 static void fused_arithmetic(void) {
-    static const size_t columns[] = { 1, 15, 16, 33, 63, 64, 80, 1023, 1024, 1025, 2100 }; size_t i, k; int level;
+    static const size_t columns[] = { 1, 15, 16, 17, 33, 63, 64, 80, 1023, 1024, 1025, 2100 }; size_t i, k; int level;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
         for (k = 0; k < FUSED_CASES; ++k) {
             memopt_type types[3];
             for (i = 0; i < 27; ++i) { /* all types; sizes and strides in turns */
                 types[0] = fused_types[i % 3]; types[1] = fused_types[i / 3 % 3]; types[2] = fused_types[i / 9];
-                fused_check_case(fused_cases + k, types, 1 + (i + k) % 3, columns[(i * 5 + k) % 11], i % 2 ? 0 : 1 + i % 5, i % 3 == 1, level);
+                fused_check_case(fused_cases + k, types, 1 + (i + k) % 3, columns[(i * 5 + k) % 12], i % 2 ? 0 : 1 + i % 5, i % 3 == 1, level);
             }
             types[0] = types[1] = types[2] = MEMOPT_TYPE_F32;
-            for (i = 0; i < 11; ++i) fused_check_case(fused_cases + k, types, 2, columns[i], i % 2, 1, level);
+            for (i = 0; i < 12; ++i) fused_check_case(fused_cases + k, types, 2, columns[i], i % 2, 1, level);
         }
 }
 

@@ -13177,16 +13177,6 @@ V_FN int V(w_small)(__m256i a, __m256i b) {
     return V(w_small_by)(a, b, _mm256_set1_epi16(0x7fff), _mm256_set1_epi16(0x7f7e));
 }
 
-/* V(i_set) of a constant that stays in memory. gcc makes it anew in every round of a loop that is short of registers,
-   by three instructions, but does not know what this one is. */
-V_FN __m256i V(i_kept)(uint32_t u) {
-    __m256i x = _mm256_set1_epi32((int)u);
-#  if defined(__GNUC__)
-    __asm__("" : "+x"(x));
-#  endif
-    return x;
-}
-
 V_FN void V(w_put_lower)(uint16_t *p, __m256i a, __m256i b, int stream) {
     const __m256i words = _mm256_set1_epi32(0xffff);
     const __m256i all = _mm256_packus_epi32(_mm256_and_si256(a, words), _mm256_and_si256(b, words));
@@ -13430,9 +13420,16 @@ V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(v
 /* see V_SHL */
 V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); }
 V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
-V_FN __m512 V(from_bf16)(__m256i x) { return V(floats_of)(_mm512_maskz_slli_epi32(0xffff, V(i_words)(x), 16)); }
 V_FN __m512 V(from_f16)(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
 V_FN __m256i V(to_f16)(__m512 x) { return _mm512_maskz_cvtps_ph(0xffff, x, 0); }
+
+/* Word i goes to the upper half of integer i; below it stands byte 63, which is 0. */
+V_FN __m512 V(from_bf16)(__m256i x) {
+    const __m512i places = _mm512_set_epi32(0x1f1e3f3f, 0x1d1c3f3f, 0x1b1a3f3f, 0x19183f3f, 0x17163f3f, 0x15143f3f,
+        0x13123f3f, 0x11103f3f, 0x0f0e3f3f, 0x0d0c3f3f, 0x0b0a3f3f, 0x09083f3f, 0x07063f3f, 0x05043f3f, 0x03023f3f,
+        0x01003f3f);
+    return V(floats_of)(_mm512_permutexvar_epi8(places, _mm512_zextsi256_si512(x)));
+}
 
 V_FN __m256i V(to_bf16)(__m512 x) { /* to nearest, ties to even; of NaN the quiet one */
     const __m512i u = V(bits)(x);
@@ -13467,10 +13464,16 @@ V_FN void V(i_put)(void *p, __m512i x, int stream) {
     else _mm512_storeu_si512(p, x);
 }
 
+/* Half of each integer of a, then of b: the upper half of `places` repeats the lower. Intel's permutation of two
+   registers costs more than two of one. */
+V_FN __m512i V(w_halves)(__m512i a, __m512i b, __m512i places) {
+    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(places, a), 0xffffffff00000000u, places, b);
+}
+
 V_FN __m512i V(w_upper)(__m512i a, __m512i b) {
-    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
-                                         31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    return _mm512_permutex2var_epi16(a, odd, b);
+    return V(w_halves)(a, b, _mm512_set_epi32(0x3f3e3b3a, 0x37363332, 0x2f2e2b2a, 0x27262322, 0x1f1e1b1a, 0x17161312,
+        0x0f0e0b0a, 0x07060302, 0x3f3e3b3a, 0x37363332, 0x2f2e2b2a, 0x27262322, 0x1f1e1b1a, 0x17161312, 0x0f0e0b0a,
+        0x07060302));
 }
 
 V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) { V(i_put)(p, V(w_upper)(a, b), stream); }
@@ -13484,12 +13487,10 @@ V_FN int V(w_small)(__m512i a, __m512i b) {
     return V(w_small_by)(a, b, _mm512_set1_epi16(0x7fff), _mm512_set1_epi16(0x7f7e));
 }
 
-V_FN __m512i V(i_kept)(uint32_t u) { return _mm512_set1_epi32((int)u); } /* 32 registers are enough */
-
 V_FN void V(w_put_lower)(uint16_t *p, __m512i a, __m512i b, int stream) {
-    const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
-                                          30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    V(i_put)(p, _mm512_permutex2var_epi16(a, even, b), stream);
+    V(i_put)(p, V(w_halves)(a, b, _mm512_set_epi32(0x3d3c3938, 0x35343130, 0x2d2c2928, 0x25242120, 0x1d1c1918,
+        0x15141110, 0x0d0c0908, 0x05040100, 0x3d3c3938, 0x35343130, 0x2d2c2928, 0x25242120, 0x1d1c1918, 0x15141110,
+        0x0d0c0908, 0x05040100)), stream);
 }
 
 V_FN void V(b_put)(uint8_t *p, __m512i a, __m512i b, int stream) {
@@ -16749,7 +16750,11 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
               16 neighbouring codes lie on a line, as bfloat16, and byte shuffles look up its factor and base; the
               octave of a value is a byte, by which two bytes of C are looked up for 32 values at once.
    Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at
-              once. Cycles for 64 codes on Zen 5: decode 5, encode 3 to 5; AVX2 11 to 16 and 27 to 35. */
+              once. Of the two ports that Intel has for 512 bits, 64 codes take 15 and 18 operations to decode (signed,
+              unsigned), 28 and 20 to encode, by count. Cycles on Zen 5, with permutations of two registers as they were
+              before: decode 5, encode 3 to 5; AVX2 11 to 16 and 27 to 35.
+   Trap       512 bits from an address that is no multiple of 64 are two accesses: so were 16 loads of a group of 64
+              while these tables stood behind other things in the object. */
 
 /* 2^-31: the smallest magnitude that the table of octaves knows */
 #define MEMOPT_I_STATE_CODEC_TINY   4.656612873077392578125e-10f
@@ -16764,6 +16769,7 @@ typedef struct memopt_i_state_codec {
     int8_t  factors[2][16];      /* see memopt_i_state_codec_lines(); [0] by row, [1] by place in row 0 */
     int8_t  bases[2][16];
     int     is_signed;
+    uint8_t rest[60]; /* to a whole number of cache lines: AVX-512 reads tables by whole lines */
 } memopt_i_state_codec;
 
 /* first: the code of the lowest level. Levels are numbered upward from it; the one after the last octave is 1.0. */
@@ -16889,44 +16895,54 @@ V_FN __m512i V(state_codec_ordered)(const uint8_t *codes) {
                                     _mm512_loadu_si512(codes));
 }
 
+/* Bytes of a plane of 128 or 256, looked up at 64 places. Each permutation sees 64 bytes of the plane, takes the low 6
+   bits of a place, and overwrites what its mask says: Intel's permutation of two registers costs three of one. */
+V_FN __m512i V(state_codec_plane)(const uint8_t *plane, __m512i place, __mmask64 second) {
+    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(place, _mm512_loadu_si512(plane)), second,
+                                        place, _mm512_loadu_si512(plane + 64));
+}
+
+V_FN __m512i V(state_codec_planes)(const uint8_t *plane, __m512i place, __mmask64 odd, __mmask64 upper,
+                                   __mmask64 last) {
+    __m512i bytes = V(state_codec_plane)(plane, place, odd);
+
+    bytes = _mm512_mask_permutexvar_epi8(bytes, upper, place, _mm512_loadu_si512(plane + 128));
+    return _mm512_mask_permutexvar_epi8(bytes, last, place, _mm512_loadu_si512(plane + 192));
+}
+
 /* 64 levels. is_signed: that of t, where the compiler knows it */
 V_FN void V(state_codec_levels)(const memopt_i_state_codec *t, __m512 *levels, const uint8_t *codes, int is_signed) {
     const __m512i k = V(state_codec_ordered)(codes);
-    const __m512i h0 = _mm512_loadu_si512(t->high);
-    const __m512i h1 = _mm512_loadu_si512(t->high + 64);
-    const __m512i l0 = _mm512_loadu_si512(t->low);
-    const __m512i l1 = _mm512_loadu_si512(t->low + 64);
+    const __mmask64 upper = _mm512_movepi8_mask(k);
 
-    if (is_signed) { /* the permutation ignores bit 7, where the shift puts a neighbour's sign */
+    if (is_signed) { /* the shift puts a neighbour's sign into bit 7, which no permutation looks at */
         const __m512i magnitude = _mm512_srli_epi16(k, 1);
-        const __m512i high = _mm512_permutex2var_epi8(h0, magnitude, h1);
+        const __m512i high = V(state_codec_plane)(t->high, magnitude, upper);
         const __m512i sign = _mm512_slli_epi16(k, 7);
 
         V(state_codec_widen)(levels,
             _mm512_ternarylogic_epi32(high, sign, _mm512_set1_epi8((char)0x80), 0xf8), /* high | (sign & 0x80) */
-            _mm512_permutex2var_epi8(l0, magnitude, l1));
+            V(state_codec_plane)(t->low, magnitude, upper));
     } else {
-        const __m512i h2 = _mm512_loadu_si512(t->high + 128);
-        const __m512i h3 = _mm512_loadu_si512(t->high + 192);
-        const __m512i l2 = _mm512_loadu_si512(t->low + 128);
-        const __m512i l3 = _mm512_loadu_si512(t->low + 192);
-        const __mmask64 upper = _mm512_movepi8_mask(k);
+        const __mmask64 odd = _mm512_test_epi8_mask(k, _mm512_set1_epi8(64));
+        const __mmask64 last = _kand_mask64(odd, upper);
 
-        V(state_codec_widen)(levels,
-            _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(h0, k, h1), _mm512_permutex2var_epi8(h2, k, h3)),
-            _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1), _mm512_permutex2var_epi8(l2, k, l3)));
+        V(state_codec_widen)(levels, V(state_codec_planes)(t->high, k, odd, upper, last),
+                             V(state_codec_planes)(t->low, k, odd, upper, last));
     }
 }
 
-/* The low bytes of 4 x 16 words to 64 bytes in order: shifted together, then one permutation. */
+/* The low bytes of 4 x 16 words to 64 bytes in order: each permutation overwrites what lies above the one before. */
 V_FN void V(state_codec_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i order = _mm512_setr_epi32(0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
-        0x0d090501, 0x1d191511, 0x2d292521, 0x3d393531, 0x0e0a0602, 0x1e1a1612, 0x2e2a2622, 0x3e3a3632,
-        0x0f0b0703, 0x1f1b1713, 0x2f2b2723, 0x3f3b3733);
-    __m512i all = _mm512_shrdi_epi32(_mm512_slli_epi32(a, 24), b, 8);
+        0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430, 0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
+        0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430);
+    __m512i all = _mm512_permutexvar_epi8(order, a);
 
-    all = _mm512_shrdi_epi32(_mm512_shrdi_epi32(all, c, 8), d, 8);
-    _mm512_storeu_si512(codes, _mm512_permutexvar_epi8(order, all));
+    all = _mm512_mask_permutexvar_epi8(all, 0xffffffffffff0000u, order, b);
+    all = _mm512_mask_permutexvar_epi8(all, 0xffffffff00000000u, order, c);
+    all = _mm512_mask_permutexvar_epi8(all, 0xffff000000000000u, order, d);
+    _mm512_storeu_si512(codes, all);
 }
 
 V_FN __m512i V(state_codec_sum)(__m512 g0, __m512 g1, __m512 y) {
@@ -17694,7 +17710,8 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
               vectors stay in registers from their codes to their weights; of Adam and LAMB with AVX2 only in three
               loops: Zen 3 looks 128 vector operations ahead, which is less than one group, and met nothing but the
               root that it waited for. A group that holds what the wide code cannot do is left to the definition, out
-              of the loop: a call inside costs the loop its registers.
+              of the loop: a call inside costs the loop its registers. AdamW with bf16 weights and gradients has loops
+              of its own: what is known there is not asked in every round.
    Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
               larger blocks have theirs in the object.
    Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead,
@@ -17944,6 +17961,34 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
     k->waiting_at = at;
     k->half = k->half ? 0 : k->desc->block;
 }
+
+#if defined(MEMOPT_I_X86)
+#define MEMOPT_I_SIXTEEN(u) { u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u }
+
+/* Constants of V(pipeline_round), for every lane. */
+typedef struct memopt_i_pipeline_constants {
+    uint32_t first[16], second[16], next[2][16], words[16], size[16], top[16];
+} memopt_i_pipeline_constants;
+
+/* Instructions read them from memory. gcc makes a constant that it knows anew in every round of a loop that is short
+   of registers, by two or three instructions; so it is not told what these are. */
+static const memopt_i_pipeline_constants *memopt_i_pipeline_constants_kept(void) {
+#  if defined(__GNUC__)
+    __attribute__((aligned(64)))
+#  endif
+    static const memopt_i_pipeline_constants table = {
+        MEMOPT_I_SIXTEEN(MEMOPT_I_NOISE_FIRST_FACTOR), MEMOPT_I_SIXTEEN(MEMOPT_I_NOISE_SECOND_FACTOR),
+        { MEMOPT_I_SIXTEEN(8 * MEMOPT_I_NOISE_STEP), MEMOPT_I_SIXTEEN(16 * MEMOPT_I_NOISE_STEP) },
+        MEMOPT_I_SIXTEEN(0xffff), MEMOPT_I_SIXTEEN(0x7fff7fff), MEMOPT_I_SIXTEEN(0x7f7e7f7e)
+    };
+    const memopt_i_pipeline_constants *kept = &table;
+
+#  if defined(__GNUC__)
+    __asm__("" : "+r"(kept));
+#  endif
+    return kept;
+}
+#endif
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH >= 8 /* where codes are looked up in registers */
@@ -18029,9 +18074,10 @@ V_FN int V(pipeline_below)(const V(floats) *x, float limit) {
     return V(all_below)(worst, V(set)(limit));
 }
 
-/* Where the noise of the next weights begins, and the constants of V(pipeline_round). */
+/* Where the noise of the next weights begins. */
 typedef struct V(pipeline_noise) {
-    V(ints) counter, key, shift, first, second, next, words, size, top;
+    V(ints) counter, key, shift;
+    const memopt_i_pipeline_constants *constants;
 } V(pipeline_noise);
 
 V_FN V(pipeline_noise) V(pipeline_noise_from)(memopt_i_noise_run run) {
@@ -18040,12 +18086,7 @@ V_FN V(pipeline_noise) V(pipeline_noise_from)(memopt_i_noise_run run) {
     noise.counter = V(noise_counter)(run);
     noise.key = V(i_set)(run.key);
     noise.shift = V(i_set)(run.shift);
-    noise.first = V(i_kept)(MEMOPT_I_NOISE_FIRST_FACTOR);
-    noise.second = V(i_kept)(MEMOPT_I_NOISE_SECOND_FACTOR);
-    noise.next = V(i_kept)(V(width) * MEMOPT_I_NOISE_STEP);
-    noise.words = V(i_kept)(0xffff);
-    noise.size = V(i_kept)(0x7fff7fff);
-    noise.top = V(i_kept)(0x7f7e7f7e);
+    noise.constants = memopt_i_pipeline_constants_kept();
     return noise;
 }
 
@@ -18053,22 +18094,24 @@ V_FN V(pipeline_noise) V(pipeline_noise_from)(memopt_i_noise_run run) {
    are rounded to nearest. Noise does not hide one that is not finite, which has zeros in its lower half here. */
 V_FN int V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) *noise) {
     enum { HALF = 16 / V(width) }; /* vectors of half a group of 32 */
+    const memopt_i_pipeline_constants *c = noise->constants;
     V(ints) sum[4], low, high;
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
         if (i % (2 * HALF) < HALF) {
-            const V(ints) h = V(noise_hash_by)(noise->counter, noise->key, noise->shift, noise->first, noise->second);
+            const V(ints) h = V(noise_hash_by)(noise->counter, noise->key, noise->shift, V(i_load)(c->first),
+                                               V(i_load)(c->second));
 
-            sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, noise->words));
+            sum[i] = V(i_add)(V(bits)(w[i]), V(i_and)(h, V(i_load)(c->words)));
             sum[i + HALF] = V(i_add)(V(bits)(w[i + HALF]), V_SHR(h, 16));
-            noise->counter = V(i_add)(noise->counter, noise->next);
+            noise->counter = V(i_add)(noise->counter, V(i_load)(c->next[V(width) == 16]));
         }
     }
     low = V(w_upper)(sum[0], sum[1]);
     high = V(w_upper)(sum[2], sum[3]);
-    if (MEMOPT_I_UNLIKELY(!V(w_small_by)(low, high, noise->size, noise->top))) return 0;
+    if (MEMOPT_I_UNLIKELY(!V(w_small_by)(low, high, V(i_load)(c->size), V(i_load)(c->top)))) return 0;
     V(i_put)(dst, low, 0);
     V(i_put)(dst + 2 * V(width), high, 0);
     return 1;
@@ -18138,8 +18181,9 @@ typedef struct V(pipeline_state) {
     const float *old_m, *old_v;
 } V(pipeline_state);
 
+/* coupled: that of the rule; bf16: are weights and gradients? Both are told to the compiler, like the kind. */
 V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_pass *k, memopt_optim_kind kind,
-                                                                size_t at, size_t j) {
+                                                                int coupled, int bf16, size_t at, size_t j) {
     const memopt_i_update_rule *r = &k->part->rule;
     const memopt_optim_tensor *t = k->tensor;
     const size_t block = at / k->desc->block, other = (k->half ? 0 : k->desc->block) + j;
@@ -18161,7 +18205,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.c.eps = V(set)(r->eps);
     p.c.decay = V(set)(r->decay);
     p.c.step = V(set)(-r->step);
-    p.c.coupled = r->coupled;
+    p.c.coupled = coupled;
     p.c.nesterov = r->nesterov;
     p.c.first = one;
     p.noise = V(pipeline_noise_from)(run);
@@ -18169,17 +18213,17 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.largest_v = V(bits)(V(set)(k->largest[1]));
     p.cm = k->codes[0];
     p.cv = k->codes[1];
-    p.w_kind = k->weights;
-    p.g_type = k->desc->gradients;
+    p.w_kind = bf16 ? MEMOPT_I_WEIGHTS_BF16 : k->weights;
+    p.g_type = bf16 ? MEMOPT_TYPE_BF16 : k->desc->gradients;
     p.two = two;
-    p.first_w = r->coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
+    p.first_w = coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     p.limit = r->limit;
     p.weight_limit = r->weight_limit;
-    p.quiet = two && !r->coupled ? k->quiet : 0;
+    p.quiet = two && !coupled ? k->quiet : 0;
     p.inverse_m = k->inverse[0];
     p.inverse_v = k->inverse[1];
-    p.wide = k->weight_bytes;
-    p.grad = k->gradient_bytes;
+    p.wide = bf16 ? 2 : k->weight_bytes;
+    p.grad = bf16 ? 2 : k->gradient_bytes;
     p.back = k->waiting > j ? at - k->waiting_at - j : 0;
     p.weights = (char *)t->weights + at * p.wide;
     p.extra = t->extra ? (char *)t->extra + 2 * at : p.weights; /* counted on where there is none, too */
@@ -18206,6 +18250,15 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_encode)(const V(pipeline_state) *p, 
     if (p->two) V(state_codec_encode_as)(p->cv, p->codes_v + done - p->back, p->old_v + done, n, p->inverse_v, 0);
 }
 
+/* Weights or gradients of a later group; of bf16 there are half as many lines. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_fetch)(const char *p, int bf16) {
+    size_t i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < V(width) / 4; ++i)
+        if (!bf16 || i < V(width) / 8) MEMOPT_I_FETCH(p, 4096 + 64 * i);
+}
+
 V_FN MEMOPT_I_ALWAYS_INLINE int V(pipeline_finite)(const V(pipeline_state) *p, V(ints) top_v, const V(floats) *w) {
     V(floats) g[4];
 
@@ -18217,10 +18270,10 @@ V_FN MEMOPT_I_ALWAYS_INLINE int V(pipeline_finite)(const V(pipeline_state) *p, V
 /* One kind, told to the compiler. Returns how many elements are done: fewer than n where the next group holds something
    that only the definition can do. Nothing is called in the loops, which leaves them the registers. Roots and quotients
    take as long as the rest together: what does not wait for them stands between. ADAMW is ADAM as well, SGD is LARS. */
-V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
-                                                  size_t n) {
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt_optim_kind kind, int coupled,
+                                                  int bf16, size_t at, size_t j, size_t n) {
     enum { N = 4 * V(width) };
-    V(pipeline_state) p = V(pipeline_begin)(k, kind, at, j);
+    V(pipeline_state) p = V(pipeline_begin)(k, kind, coupled, bf16, at, j);
     V(floats) w[4], g[4], m[4], v[4], u[4];
     size_t i, done;
 
@@ -18241,11 +18294,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
             V(store)(p.new_m + done + V(width) * i, m[i]);
         }
         V(pipeline_encode)(&p, done, N);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < N / 16; ++i) {
-            MEMOPT_I_FETCH(p.weights, 4096 + 64 * i);
-            MEMOPT_I_FETCH(p.gradients, 4096 + 64 * i);
-        }
+        V(pipeline_fetch)(p.weights, bf16);
+        V(pipeline_fetch)(p.gradients, bf16);
         MEMOPT_I_FETCH(p.codes_m + done, 1024);
         MEMOPT_I_FETCH(p.codes_v + done, 1024);
         if (p.two) {
@@ -18271,21 +18321,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
 }
 
 #  if MEMOPT_I_WIDTH == 8
-/* The same of Adam and LAMB in loops of their own for codes, moments and weights (see the essay). coupled: that of the
-   rule; bf16: are weights and gradients? Both are told to the compiler. */
+/* The same of Adam and LAMB in loops of their own for codes, moments and weights (see the essay). */
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, memopt_optim_kind kind,
                                                      int coupled, int bf16, size_t at, size_t j, size_t n) {
     enum { N = 4 * V(width) };
-    V(pipeline_state) p = V(pipeline_begin)(k, kind, at, j);
+    V(pipeline_state) p = V(pipeline_begin)(k, kind, coupled, bf16, at, j);
     V(floats) w[4], g[4], m, v, u = V(set)(0);
     size_t i, done, stepped;
 
-    p.c.coupled = p.first_w = coupled;
-    if (bf16) {
-        p.w_kind = MEMOPT_I_WEIGHTS_BF16;
-        p.g_type = MEMOPT_TYPE_BF16;
-        p.wide = p.grad = 2;
-    }
     V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
     V(state_codec_decode_as)(p.cv, p.new_v, p.codes_v, n, 0);
     for (stepped = 0; stepped < n; stepped += N) {
@@ -18308,8 +18351,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
             V(store)(new_v + V(width) * i, v);
         }
         V(pipeline_encode)(&p, stepped, N);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < N / 16; ++i) MEMOPT_I_FETCH(p.gradients, 4096 + 64 * i);
+        V(pipeline_fetch)(p.gradients, bf16);
         MEMOPT_I_FETCH(p.codes_m + stepped, 1024);
         MEMOPT_I_FETCH(p.codes_v + stepped, 1024);
         if (MEMOPT_I_UNLIKELY(!whole || !V(pipeline_finite)(&p, top_v, w))) break; /* the waiting codes are encoded */
@@ -18319,8 +18361,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
     }
     for (done = 0; done < stepped; done += N) {
         if (MEMOPT_I_UNLIKELY(!V(pipeline_weights)(p.w_kind, w, p.weights, p.extra))) break;
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < N / 16; ++i) MEMOPT_I_FETCH(p.weights, 4096 + 64 * i);
+        V(pipeline_fetch)(p.weights, bf16);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i)
             w[i] = V(pipeline_weight)(&p.c, kind, w[i], V(load)(p.new_m + done + V(width) * i),
@@ -18334,37 +18375,37 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
 }
 #  endif
 
-V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, size_t at, size_t j,
-                                                   size_t n) {
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, int coupled,
+                                                   int bf16, size_t at, size_t j, size_t n) {
 #  if MEMOPT_I_WIDTH == 8
-    const int coupled = k->part->rule.coupled;
-    const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
-
-    if (kind == MEMOPT_OPTIM_ADAMW && bf16 && !coupled) return V(pipeline_apart)(k, kind, 0, 1, at, j, n);
-    return V(pipeline_apart)(k, kind, coupled, 0, at, j, n);
+    return V(pipeline_apart)(k, kind, coupled, bf16, at, j, n);
 #  else
-    return V(pipeline_of)(k, kind, at, j, n);
+    return V(pipeline_of)(k, kind, coupled, bf16, at, j, n);
 #  endif
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, at, j, n);
+    const int coupled = k->part->rule.coupled;
+    const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
+
+    if (bf16 && !coupled) return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
+    return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, coupled, 0, at, j, n);
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_lamb)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_two)(k, MEMOPT_OPTIM_LAMB, at, j, n);
+    return V(pipeline_two)(k, MEMOPT_OPTIM_LAMB, k->part->rule.coupled, 0, at, j, n);
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_lion)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_LION, at, j, n);
+    return V(pipeline_of)(k, MEMOPT_OPTIM_LION, k->part->rule.coupled, 0, at, j, n);
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_sgd)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_SGD, at, j, n);
+    return V(pipeline_of)(k, MEMOPT_OPTIM_SGD, k->part->rule.coupled, 0, at, j, n);
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, at, j, n);
+    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, k->part->rule.coupled, 0, at, j, n);
 }
 
 V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
@@ -18509,8 +18550,8 @@ static void memopt_i_optim_pass_scan(memopt_i_optim_pass *k, size_t at, size_t n
 
 /* The object: what this section and those after it share. */
 struct memopt_optim {
+    memopt_i_state_codec codes[2]; /* first, where a cache line begins */
     memopt_optim_desc desc; /* with the defaults filled in */
-    memopt_i_state_codec codes[2];
     memopt_error      error;
     uint64_t          skipped;
     size_t            chunk, chunk_count; /* elements of a chunk, chunks of all tensors */

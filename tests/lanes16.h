@@ -192,6 +192,12 @@ LANES_FN __m512i lanes_zextsi128_si512(__m128i x) {
     a.si4[0] = x;
     return a.si;
 }
+LANES_FN __m512i lanes_zextsi256_si512(__m256i x) {
+    lanes_parts a;
+    memset(&a, 0, sizeof a);
+    a.si2[0] = x;
+    return a.si;
+}
 LANES_FN __m512i lanes_broadcast_i32x4(__m128i x) {
     lanes_parts a;
     a.si4[0] = a.si4[1] = a.si4[2] = a.si4[3] = x;
@@ -272,11 +278,9 @@ LANES_FN uint32_t lanes_ternary(uint32_t a, uint32_t b, uint32_t d, int table) {
 LANES_EACH(ternarylogic, si, __m512i, (LANES_I3, int table), 16, LANES_ABD, r.u[l] = lanes_ternary(a.u[l], b.u[l], d.u[l], table))
 LANES_EACH(rol_epi32, si, __m512i, (LANES_I1, int n), 16, LANES_A, r.u[l] = a.u[l] << n | a.u[l] >> (32 - n))
 LANES_EACH(shldi_epi32, si, __m512i, (LANES_I2, int n), 16, LANES_AB, r.u[l] = a.u[l] << n | b.u[l] >> (32 - n))
-LANES_EACH(shrdi_epi32, si, __m512i, (LANES_I2, int n), 16, LANES_AB, r.u[l] = a.u[l] >> n | b.u[l] << (32 - n))
 LANES_EACH(permutexvar_epi8, si, __m512i, (LANES_I2), 64, LANES_AB, r.b[l] = b.b[a.b[l] & 63])
 LANES_EACH(permutexvar_epi16, si, __m512i, (LANES_I2), 32, LANES_AB, r.w[l] = b.w[a.w[l] & 31])
 LANES_EACH(permutexvar_epi32, si, __m512i, (LANES_I2), 16, LANES_AB, r.u[l] = b.u[a.u[l] & 15])
-LANES_EACH(permutex2var_epi8, si, __m512i, (LANES_I3), 64, LANES_ABD, r.b[l] = (b.b[l] & 64 ? d : a).b[b.b[l] & 63])
 LANES_EACH(permutex2var_epi16, si, __m512i, (LANES_I3), 32, LANES_ABD, r.w[l] = (b.w[l] & 32 ? d : a).w[b.w[l] & 31])
 LANES_EACH(permutex2var_epi32, si, __m512i, (LANES_I3), 16, LANES_ABD, r.u[l] = (b.u[l] & 16 ? d : a).u[b.u[l] & 15])
 LANES_EACH(permutex2var_ps, ps, __m512, (__m512 x, __m512i y, __m512 z), 16, (a.ps = x, b.si = y, d.ps = z),
@@ -518,7 +522,6 @@ LANES_FN __m256i lanes_maskz_cvtps_ph(__mmask16 m, __m512 x, int how) {
     if (m != 0xffff || how) __builtin_trap();
     return lanes_cvtps_ph(x);
 }
-LANES_FN __m512i lanes_mask_blend_epi8(__mmask64 m, __m512i x, __m512i y) { return lanes_mask_mov_epi8(x, m, y); }
 LANES_FN __m128i lanes_castsi512_si128(__m512i x) { return lanes_extracti32x4_epi32(x, 0); }
 LANES_EACH(from_epi16, si, __m512i, (const short *x), 32, (void)x, r.w[l] = (uint16_t)x[31 - l])
 LANES_EACH(from_epi32, si, __m512i, (const int *x), 16, (void)x, r.i[l] = x[15 - l])
@@ -569,7 +572,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_loadu_ps
 #undef _mm512_loadu_si512
 #undef _mm512_mask_add_epi32
-#undef _mm512_mask_blend_epi8
 #undef _mm512_mask_mov_epi32
 #undef _mm512_mask_mov_epi8
 #undef _mm512_mask_mov_ps
@@ -611,7 +613,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_or_si512
 #undef _mm512_permutex2var_epi16
 #undef _mm512_permutex2var_epi32
-#undef _mm512_permutex2var_epi8
 #undef _mm512_permutex2var_ps
 #undef _mm512_permutexvar_epi16
 #undef _mm512_permutexvar_epi32
@@ -632,7 +633,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_setzero_ps
 #undef _mm512_setzero_si512
 #undef _mm512_shldi_epi32
-#undef _mm512_shrdi_epi32
 #undef _mm512_shuffle_i32x4
 #undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
@@ -668,6 +668,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #undef _mm512_unpacklo_ps
 #undef _mm512_xor_si512
 #undef _mm512_zextsi128_si512
+#undef _mm512_zextsi256_si512
 #undef _kand_mask64
 #undef _kor_mask16
 #undef _kortestz_mask16_u8
@@ -710,7 +711,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_loadu_ps lanes_loadu_ps
 #define _mm512_loadu_si512 lanes_loadu_si512
 #define _mm512_mask_add_epi32 lanes_mask_add_epi32
-#define _mm512_mask_blend_epi8 lanes_mask_blend_epi8
 #define _mm512_mask_mov_epi32 lanes_mask_mov_epi32
 #define _mm512_mask_mov_epi8 lanes_mask_mov_epi8
 #define _mm512_mask_mov_ps lanes_mask_mov_ps
@@ -752,7 +752,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_or_si512 lanes_or_si512
 #define _mm512_permutex2var_epi16 lanes_permutex2var_epi16
 #define _mm512_permutex2var_epi32 lanes_permutex2var_epi32
-#define _mm512_permutex2var_epi8 lanes_permutex2var_epi8
 #define _mm512_permutex2var_ps lanes_permutex2var_ps
 #define _mm512_permutexvar_epi16 lanes_permutexvar_epi16
 #define _mm512_permutexvar_epi32 lanes_permutexvar_epi32
@@ -773,7 +772,6 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_setzero_ps lanes_setzero_ps
 #define _mm512_setzero_si512 lanes_setzero_si512
 #define _mm512_shldi_epi32 lanes_shldi_epi32
-#define _mm512_shrdi_epi32 lanes_shrdi_epi32
 #define _mm512_shuffle_i32x4 lanes_shuffle_i32x4
 #define _mm512_slli_epi16 lanes_slli_epi16
 #define _mm512_slli_epi32 lanes_slli_epi32
@@ -809,6 +807,7 @@ LANES_FN __mmask64 lanes_kandn_mask64(__mmask64 x, __mmask64 y) { return ~x & y;
 #define _mm512_unpacklo_ps lanes_unpacklo_ps
 #define _mm512_xor_si512 lanes_xor_si512
 #define _mm512_zextsi128_si512 lanes_zextsi128_si512
+#define _mm512_zextsi256_si512 lanes_zextsi256_si512
 #define _kor_mask16 lanes_kor_mask16
 #define _kortestz_mask16_u8 lanes_kortestz_mask16_u8
 #define _kand_mask64 lanes_kand_mask64

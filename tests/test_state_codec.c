@@ -41,6 +41,7 @@ static void state_codec_levels(void) {
     static double level[2][256]; static memopt_i_state_codec t; float x[256], scaled[256]; uint8_t all[256], back[256];
     int s, i, at;
     CHECK(state_codec_build(level[1], 1) == 128 && state_codec_build(level[0], 0) == 256);
+    CHECK(sizeof t % 64 == 0 && offsetof(struct memopt_optim, codes) % 64 == 0); /* whole lines of the cache, in the object */
     for (i = 0; i < 256; ++i) all[i] = (uint8_t)i;
     for (s = 0; s < 2; ++s) {
         memopt_i_state_codec_init(&t, s);

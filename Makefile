@@ -36,7 +36,7 @@ CUDA_TESTS := $(patsubst tests/%.cu,%,$(wildcard tests/test_cuda_*.cu))
 NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || echo nvcc)
 
 # Code of 16 lanes, half of what a test compiles, is left out where AVX-512 is not there to run it (LANES=: not so). It is compiled in
-# build/adopt/memopt.o, by check.sh parts and cplusplus, and for benches; check.sh emulated runs it.
+# build/memopt.o, by check.sh parts and cplusplus, and for benches; check.sh emulated runs it.
 LANES := $(shell [ ! -r /proc/cpuinfo ] || grep -q avx512vbmi2 /proc/cpuinfo || echo -DMEMOPT_I_LANES=8)
 
 export LANES CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
@@ -200,16 +200,25 @@ $(BUILD)/peer_%: tests/bench/peer_%.c $(wildcard tests/bench/*.h) $(COMMON)
 # The GPT: with the pool, and with the BLAS that pkg-config finds (BLAS=none: without).
 BLAS ?= $(shell for blas in openblas blis mkl-dynamic-lp64-seq cblas; do pkg-config --exists $$blas 2>/dev/null && echo $$blas && break; done)
 ifneq ($(filter-out none,$(BLAS)),)
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: private CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: private LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi $(BUILD)/ranks $(BUILD)/finetune $(BUILD)/seven_b $(BUILD)/advise_tool: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
 $(BUILD)/seven_b: $(wildcard examples/seven/*.h)
 $(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/finetune $(BUILD)/seven_b $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
+
+# memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
+# saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.
+LINKED := train_gpt train_gpt_mpi finetune seven_b transformer contrastive ranks advise_tool
+$(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
+	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
+
+$(LINKED:%=$(BUILD)/%): private CFLAGS += -DMEMOPT_PTHREADS -pthread -DMEMOPT_I_IMPLEMENTED -DMEMOPT_API=extern
+$(LINKED:%=$(BUILD)/%): private LDLIBS := $(BUILD)/memopt.o $(LDLIBS)
+$(LINKED:%=$(BUILD)/%): $(BUILD)/memopt.o
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
@@ -224,14 +233,10 @@ $(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
 $(BUILD)/ranks_fold: tests/ranks_fold.c examples/adapters/mpi.h $(wildcard tests/bench/*.h) $(COMMON)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
-# As README tells an adopter: memopt in a file of its own, once; the engine includes the header plainly.
-$(BUILD)/adopt/memopt.o: examples/adopt/memopt.c $(COMMON)
+$(BUILD)/adopt/gpt_7_ranks: private CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/adopt/%: examples/adopt/%.c $(BUILD)/memopt.o
 	@mkdir -p $(@D)
-	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@
-
-$(BUILD)/adopt/memopt.o $(BUILD)/adopt/gpt_7_ranks: CFLAGS += -DMEMOPT_PTHREADS -pthread
-$(BUILD)/adopt/%: examples/adopt/%.c $(BUILD)/adopt/memopt.o
-	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< $(BUILD)/adopt/memopt.o -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< $(BUILD)/memopt.o -o $@ $(LDFLAGS) $(LDLIBS)
 
 # The same tests once more for `make test`: under sanitizers, with the pool, and by the compiler's own standard.
 $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)

@@ -7,7 +7,10 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { LAYERS = 3, BATCH = 32, STEPS = 400, LAST = 100 /* steps whose mean loss is compared */ };
 static const size_t width[LAYERS + 1] = { 32, 128, 128, 1 };

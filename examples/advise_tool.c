@@ -17,6 +17,8 @@
 #include <errno.h>
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- names ---- */
 typedef struct known_model { const char *name; double layers, width, heads, kv_heads, mlp, vocabulary, length, llama, tied; } known_model;

@@ -8,7 +8,9 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { BLOCKS = 24, LAYERS = BLOCKS + 1 /* and the head */, BATCH = 32, WIDTH = 32, STEPS = 50, ROWS = 7 };
 #define PLANE (BATCH * WIDTH * sizeof(float)) /* bytes of one activation */

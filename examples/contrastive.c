@@ -15,6 +15,7 @@
 #include "memopt.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { BATCH = 1024, MICRO = 64, STEPS = 20, LAYERS = 4, LATENT = 16, INPUTS = 32, HIDDEN = 256, EMBED = 32 };
 enum { FIRST = (INPUTS + 1) * HIDDEN, MIDDLE = (HIDDEN + 1) * HIDDEN, LAST = (HIDDEN + 1) * EMBED };

@@ -17,6 +17,7 @@
 #include "parts/head.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct options {
     const char *model, *text, *out;

@@ -10,6 +10,7 @@
 #include "memopt.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { ROWS = 64, COLUMNS = 768, N = ROWS * COLUMNS };
 static uint16_t x[N], residual[N], y[N], dy[N], dx[N], by_steps_y[N]; /* bf16 */

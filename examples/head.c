@@ -9,6 +9,7 @@
 #include "memopt.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ROWS = 256, WIDTH = 64, VOCABULARY = 5000, PADDED = 5120, KINDS = 4 };
 

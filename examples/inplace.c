@@ -7,7 +7,9 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { BLOCKS = 16, ROWS = 32, WIDTH = 32, COUNT = ROWS * WIDTH, STEPS = 100 };
 typedef struct network { float weights[BLOCKS][WIDTH * WIDTH], gradients[BLOCKS][WIDTH * WIDTH]; } network;

@@ -6,7 +6,9 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { INPUTS = 32, OUTPUTS = 16, WEIGHTS = INPUTS * OUTPUTS, STEPS = 300, MICRO_BATCHES = 3 };
 

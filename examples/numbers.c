@@ -7,6 +7,7 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
 #include <stdio.h>
 
 enum { COUNT = 4096, STEPS = 1000, SEED = 7 };

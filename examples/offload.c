@@ -7,6 +7,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
+#include <string.h>
 
 enum { LAYERS = 32, WIDTH = 128, WEIGHTS = WIDTH * WIDTH, ROWS = 4, STEPS = 8 };
 

@@ -7,6 +7,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
+#include <string.h>
 
 /* A hidden layer with ReLU, and one output; a layer's biases are the last row of its weights. */
 enum { INPUTS = 16, HIDDEN = 128, BATCH = 64, STEPS = 1000 };

@@ -7,7 +7,9 @@
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { LAYERS = 4, WIDTH = 64, WEIGHTS = WIDTH * WIDTH, ROWS = 16, UNITS = 6, STEPS = 60, MOST = 6 };
 

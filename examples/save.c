@@ -9,6 +9,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
+#include <string.h>
 
 enum { COUNT = 20000, STEPS = 60, EVERY = 20, STOP = 50 };
 

@@ -15,6 +15,7 @@
 #include "memopt.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "seven/rehearsal.h"
 #if defined(__unix__) || defined(__APPLE__)
 #include <signal.h>

@@ -7,6 +7,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 /* README: snapshot */
 static int write_export(const memopt_ledger *ledger, memopt_export_format format, const char *path) {

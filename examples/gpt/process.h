@@ -4,6 +4,9 @@
    the system, which go back to it; free() would keep them. */
 #ifndef GPT_PROCESS_H
 #define GPT_PROCESS_H
+#ifdef MEMOPT_PTHREADS
+#  include <pthread.h>
+#endif
 
 #define PROCESS_SLACK ((size_t)512 << 10) /* which pages of code and stack come in differs a little from run to run */
 #define STACK_TOUCHED ((size_t)64 << 10)  /* of each worker; operators take less */

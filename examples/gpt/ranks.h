@@ -796,7 +796,10 @@ static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
     free(threads);
 }
 #else
-static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) { (void)ranks; (void)p; (void)out; }
+static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
+    (void)ranks; (void)p; (void)out;
+    (void)rank_leave;
+}
 #endif
 
 /* What the rank says that went wrong itself; the others only say that somebody has given up. */

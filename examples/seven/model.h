@@ -8,6 +8,7 @@
             then decide what is recomputed. */
 #ifndef SEVEN_MODEL_H
 #define SEVEN_MODEL_H
+#include <stdlib.h>
 #include "../parts/block.h"
 #include "../parts/embedding.h"
 #include "../parts/head.h"

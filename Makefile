@@ -185,8 +185,8 @@ $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(
 
 # The pool; and OpenMP where the compiler has it.
 $(BUILD)/bench_store $(BUILD)/bench_save $(BUILD)/bench_number $(BUILD)/bench_checksum $(BUILD)/bench_scale $(BUILD)/bench_optim $(BUILD)/bench_gemm $(BUILD)/bench_layer \
-  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm $(BUILD)/bench_fused $(BUILD)/bench_shard $(BUILD)/bench_offload: CFLAGS += -DMEMOPT_PTHREADS -pthread
-$(BUILD)/bench_host: CFLAGS += -DMEMOPT_PTHREADS -pthread \
+  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm $(BUILD)/bench_fused $(BUILD)/bench_shard $(BUILD)/bench_offload: override CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/bench_host: override CFLAGS += -DMEMOPT_PTHREADS -pthread \
   $(shell echo 'int main(void) { return 0; }' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 
 # What a bench compares with: a program of its own, beside it. One more is the same on another allocator.
@@ -200,10 +200,10 @@ $(BUILD)/peer_%: tests/bench/peer_%.c $(wildcard tests/bench/*.h) $(COMMON)
 # The GPT: with the pool, and with the BLAS that pkg-config finds (BLAS=none: without).
 BLAS ?= $(shell for blas in openblas blis mkl-dynamic-lp64-seq cblas; do pkg-config --exists $$blas 2>/dev/null && echo $$blas && break; done)
 ifneq ($(filter-out none,$(BLAS)),)
-$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: private CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
+$(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: private override CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: private LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
-$(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/test_store $(BUILD)/test_save $(BUILD)/test_comm $(BUILD)/test_shard $(BUILD)/test_pieces $(BUILD)/test_onebit: override CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt $(BUILD)/train_gpt_mpi: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 $(BUILD)/doctor_tool $(BUILD)/test_doctor $(BUILD)/sanitized/test_doctor: examples/doctor.h $(wildcard examples/doctor/*.h)
@@ -216,24 +216,23 @@ LINKED := train_gpt train_gpt_mpi finetune seven_b transformer contrastive ranks
 $(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
 	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
 
-$(LINKED:%=$(BUILD)/%): private CFLAGS += -DMEMOPT_PTHREADS -pthread -DMEMOPT_I_IMPLEMENTED -DMEMOPT_API=extern
-$(LINKED:%=$(BUILD)/%): private LDLIBS := $(BUILD)/memopt.o $(LDLIBS)
+$(LINKED:%=$(BUILD)/%): private override CFLAGS += -DMEMOPT_PTHREADS -pthread -DMEMOPT_I_IMPLEMENTED -DMEMOPT_API=extern
 $(LINKED:%=$(BUILD)/%): $(BUILD)/memopt.o
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
-	$(CC) -O2 $(LANES) $(WARN) -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+	$(CC) -O2 $(LANES) $(WARN) -I. $(CFLAGS) $< $(filter %.o,$^) -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 # The GPT again, its ranks the processes of mpirun. MPI's macros cast more than our warnings allow.
 MPICC ?= mpicc
 $(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
 	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no train_gpt_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
-	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< $(filter %.o,$^) -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 $(BUILD)/ranks_fold: tests/ranks_fold.c examples/adapters/mpi.h $(wildcard tests/bench/*.h) $(COMMON)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
-$(BUILD)/adopt/gpt_7_ranks: private CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/adopt/gpt_7_ranks: private override CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/adopt/%: examples/adopt/%.c $(BUILD)/memopt.o
 	@mkdir -p $(@D)
 	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< $(BUILD)/memopt.o -o $@ $(LDFLAGS) $(LDLIBS)

@@ -138,7 +138,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
     configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 $fast -static -DMEMOPT_PTHREADS $few" windows
-    [ "$wanted" = all ] || configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O1 $few"
+    [ "$wanted" = all ] || configuration "gcc, 32 bit, what is no operator" gcc "-m32 $multilib -std=c99 -O1 -DTEST_WIDE=-1 $few"
     tier=all
     configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O3"
     tier=all

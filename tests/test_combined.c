@@ -49,7 +49,7 @@
 #include "test_parts_nets.c"
 #include "test_parts.c"
 
-#ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated */
+#ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated; -1: none of the operators */
 #  define TEST_WIDE 0
 #endif
 static void test_narrow(void) {
@@ -81,8 +81,24 @@ static void test_narrow(void) {
 #endif
 }
 
+static void test_operators(void) {
+    test_gemm();
+    test_row_kernels();
+    test_operator();
+    test_softmax();
+    test_head();
+    test_attention();
+    test_norm();
+    test_layer();
+    test_batchnorm();
+    test_fused();
+    test_nan();
+    test_parts_nets();
+    test_parts();
+}
+
 int main(void) {
-    if (!TEST_WIDE) test_narrow();
+    if (TEST_WIDE <= 0) test_narrow();
     test_checksum();
 #if !defined(__FAST_MATH__) && !defined(__MINGW32__) /* equal bits are not promised there: mingw-w64's fma rounds twice */
     test_simd();
@@ -94,31 +110,15 @@ int main(void) {
     test_adafactor();
     test_parts_cut();
     test_scale();
-    if (!TEST_WIDE) test_tape();
+    if (TEST_WIDE <= 0) test_tape();
     test_host_visible();
-    test_gemm();
-    test_row_kernels();
-    test_operator();
-    test_softmax();
-    test_head();
-    test_attention();
-    test_norm();
-    test_layer();
-    test_batchnorm();
-    test_fused();
     test_onebit();
-    test_nan();
-    test_parts_nets();
-    test_parts();
+    if (TEST_WIDE >= 0) test_operators();
 #else
     (void)test_simd;
     (void)test_random_section; (void)test_number; (void)test_quant; (void)test_state_codec; (void)test_optim;
     (void)test_adafactor; (void)test_parts_cut;
-    (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
-    (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
-    (void)test_fused; (void)test_onebit;
-    (void)test_parts_nets;
-    (void)test_parts;
+    (void)test_scale; (void)test_tape; (void)test_onebit; (void)test_operators;
 #endif
     return test_totals();
 }

@@ -200,9 +200,9 @@ typedef struct shard_whole { /* the reference */
 
 static float shard_weight(size_t t, size_t i) { return (float)((double)((i * 2654435761u + t * 40503u) % 4093) / 2048 - 1); }
 static float shard_noise(size_t t, size_t i, size_t unit, size_t step) {
-    uint64_t x = (t * 131 + unit * 17 + step * 7919 + 1) * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 29; x *= UINT64_C(0x94d049bb133111eb); x ^= x >> 32;
-    return (float)((int)(x % 4001) - 2000) / 1024;
+    uint32_t x = (uint32_t)(t * 131 + unit * 17 + step * 7919 + 1) * 0x9e3779b9u + (uint32_t)i * 0x85ebca6bu;
+    x ^= x >> 15; x *= 0x2c1b3c6du; x ^= x >> 13;
+    return (float)((int)(x >> 20) - 2048) / 1024;
 }
 static memopt_optim_desc shard_optim(const shard_case *c) {
     memopt_optim_desc d;
@@ -218,31 +218,27 @@ static void shard_rates(memopt_optim_kind kind, memopt_optim_group *g) {
     if (kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_ADAFACTOR) g[0].beta1 = g[1].beta1 = 0.875;
 }
 static size_t shard_weight_bytes(const shard_case *c) { return c->form == MEMOPT_I_WEIGHTS_F32 ? 4 : 2; } /* computed with */
+enum { SHARD_PIECE = 256 }; /* elements that are made at a time */
 /* The gradients of a tensor, from weights as they are computed with; in two halves where it has two backwards. */
 static void shard_gradient(const shard_case *c, size_t t, size_t unit, size_t step, const void *weights, void *out, int half) {
-    size_t i; const size_t n = shard_model[t].count; const int level = MEMOPT_SIMD_SCALAR; float w, g;
-    for (i = 0; i < n; ++i) {
-        if (shard_weight_bytes(c) == 4) w = ((const float *)weights)[i];
-        else memopt_i_to_f32(level, &w, (const uint16_t *)weights + i, MEMOPT_TYPE_BF16, 1);
-        g = shard_noise(t, i, unit, step);
-        if (half == 2) { /* the second backward adds */
-            if (c->gradients == MEMOPT_TYPE_F32) g = ((float *)out)[i];
-            else memopt_i_to_f32(level, &g, (uint16_t *)out + i, c->gradients, 1);
-        }
-        if (half != 1) g = memopt_i_sum(g, memopt_i_times(0.25f, w));
-        memopt_i_from_f32(level, (unsigned char *)out + i * memopt_type_bytes(c->gradients), &g, c->gradients, 1);
+    const size_t n = shard_model[t].count, bytes = shard_weight_bytes(c); const int level = MEMOPT_SIMD_SCALAR; float w[SHARD_PIECE], g[SHARD_PIECE]; size_t at, i;
+    for (at = 0; at < n; at += SHARD_PIECE) {
+        const size_t m = n - at < SHARD_PIECE ? n - at : SHARD_PIECE; unsigned char *to = (unsigned char *)out + at * memopt_type_bytes(c->gradients);
+        memopt_i_to_f32(level, w, (const unsigned char *)weights + at * bytes, bytes == 4 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16, m);
+        if (half == 2) memopt_i_to_f32(level, g, to, c->gradients, m); /* the second backward adds */
+        else for (i = 0; i < m; ++i) g[i] = shard_noise(t, at + i, unit, step);
+        for (i = 0; i < m && half != 1; ++i) g[i] = memopt_i_sum(g[i], memopt_i_times(0.25f, w[i]));
+        memopt_i_from_f32(level, to, g, c->gradients, m);
     }
 }
 /* Weights as they begin, in the form of the optimizer: floats and a copy, or bf16 with or without the rest. */
 static void shard_begin_weights(const shard_case *c, size_t t, size_t first, size_t n, void *weights, void *extra) {
-    size_t i;
-    for (i = 0; i < n; ++i) {
-        const float w = shard_weight(t, first + i);
-        if (c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16) ((float *)weights)[i] = w;
-        else memopt_i_from_f32(MEMOPT_SIMD_SCALAR, (uint16_t *)weights + i, &w, MEMOPT_TYPE_BF16, 1);
-        if (c->form == MEMOPT_I_WEIGHTS_SPLIT) {
-            CHECK(memopt_f32_split((uint16_t *)weights + i, (uint16_t *)extra + i, &w, 1, NULL) == MEMOPT_OK);
-        }
+    const int floats = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16; float w[SHARD_PIECE]; size_t at, i;
+    for (at = 0; at < n; at += SHARD_PIECE) {
+        const size_t m = n - at < SHARD_PIECE ? n - at : SHARD_PIECE; unsigned char *to = (unsigned char *)weights + at * (floats ? 4 : 2);
+        for (i = 0; i < m; ++i) w[i] = shard_weight(t, first + at + i);
+        memopt_i_from_f32(MEMOPT_SIMD_SCALAR, to, w, floats ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16, m);
+        if (c->form == MEMOPT_I_WEIGHTS_SPLIT) CHECK(memopt_f32_split((uint16_t *)weights + at, (uint16_t *)extra + at, w, m, NULL) == MEMOPT_OK);
     }
 }
 static void shard_free_whole(shard_whole *w) {

@@ -4350,7 +4350,7 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; with 6 it would spill there */
 #  define MEMOPT_I_CUDA_OPTIM_BF16     6 /* where weights and gradients are bfloat16, which are half as many words */
 #else
-#  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
+#  define MEMOPT_I_CUDA_OPTIM_RESIDENT 7
 #  define MEMOPT_I_CUDA_OPTIM_BF16     8
 #endif
 
@@ -4378,6 +4378,8 @@ enum { OPTIM_THREADS = 256, OPTIM_TILE = 2048, /* elements, where no moment is c
        OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 6 such blocks fit where
                                                    ... */
        OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
+       OPTIM_APART = 128,     /* elements between both vectors of a lane there */
+       OPTIM_TURN = 1024,     /* elements that the warps of a thread block do at once there */
        OPTIM_SLICES = 24, OPTIM_RULES = 5 };
 
 /* The front of the scratch, on the device. */
@@ -4540,8 +4542,8 @@ CU_DEVICE void optim_noise4(uint32_t *bits, const memopt_noise &noise, uint64_t 
    those of the lane four further. So one of them makes the words of the first vector, the other those of the second. */
 template <unsigned APART>
 CU_DEVICE void optim_noise8(uint32_t (*bits)[2], const memopt_noise &noise, uint64_t place) {
-    const int second = (threadIdx.x & 4) != 0; /* as place & 16 */
-    const uint64_t at = (place | 16) + (threadIdx.x & 4) * (APART / 4);
+    const unsigned second = (unsigned)place & 16;
+    const uint64_t at = ((place & ~(uint64_t)3) | 16) + second * (APART / 16);
     uint32_t word[4];
     int k;
 
@@ -4558,21 +4560,21 @@ CU_DEVICE void optim_noise8(uint32_t (*bits)[2], const memopt_noise &noise, uint
 
 CU_DEVICE float optim_power(int e) { return memopt_i_bits_float((uint32_t)(127 + e) << 23); } /* of 2 */
 
-/* Four floats as bfloat16, rounded by such bits. */
-CU_DEVICE void optim_put_noisy(void *p, const float *x, const uint32_t *bits, uint64_t i, unsigned plus, uint64_t n,
-                               int whole) {
+/* N floats as bfloat16, rounded by such bits, two a word. */
+template <int N> CU_DEVICE void optim_noisy(uint32_t *raw, const float *x, const uint32_t *bits) {
     const float large = optim_power(127); /* what is above is rounded to nearest, or infinite, or NaN */
-    uint32_t c[4], raw[2];
+    uint32_t c[N];
+    int small = 1;
     int e;
 
-    CU_UNROLL for (e = 0; e < 4; ++e)
+    CU_UNROLL for (e = 0; e < N; ++e) {
         c[e] = memopt_i_float_bits(x[e]) + (e % 2 ? bits[e / 2] >> 16 : bits[e / 2] & 0xffff);
-    if (!((fabsf(x[0]) < large) & (fabsf(x[1]) < large) & (fabsf(x[2]) < large) & (fabsf(x[3]) < large)))
-        CU_UNROLL for (e = 0; e < 4; ++e)
+        small &= (int)(fabsf(x[e]) < large);
+    }
+    if (!small)
+        CU_UNROLL for (e = 0; e < N; ++e)
             c[e] = memopt_i_bf16_code(memopt_i_float_bits(x[e]), 1, bits[e / 2] << (e % 2 ? 0 : 16)) << 16;
-    raw[0] = optim_upper(c[0], c[1]);
-    raw[1] = optim_upper(c[2], c[3]);
-    optim_put<2>(p, raw, i, plus, n, whole);
+    CU_UNROLL for (e = 0; e < N; e += 2) raw[e / 2] = optim_upper(c[e], c[e + 1]);
 }
 
 /* ---- what a kind has, where the compiler knows it ---- */
@@ -4657,8 +4659,8 @@ CU_DEVICE void optim_noises(optim_raw *raw, const memopt_noise &noise, uint64_t 
     }
 }
 
-CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format, const float *w,
-                                   const uint32_t *bits, uint64_t i, unsigned plus, int whole) {
+CU_DEVICE void optim_store_exact(const optim_table &t, int k, uint32_t format, const float *w, uint64_t i,
+                                 unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
     uint32_t code[4];
     int e;
@@ -4672,14 +4674,28 @@ CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format,
         optim_put<2>(s.extra, nearest, i, plus, s.count, whole);
         return;
     }
-    if (format == MEMOPT_I_WEIGHTS_BF16) {
-        optim_put_noisy(s.weights, w, bits, i, plus, s.count, whole);
-        return;
-    }
     CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
     optim_put16(s.extra, code, i, plus, s.count, whole);
     CU_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     optim_put16(s.weights, code, i, plus, s.count, whole);
+}
+
+template <int VECTORS>
+CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format, const float *w, const optim_raw *raw,
+                                   uint64_t i, unsigned plus, int whole) {
+    uint32_t bits[2 * VECTORS], code[2 * VECTORS];
+    int j;
+
+    if (format == MEMOPT_I_WEIGHTS_BF16) {
+        CU_UNROLL for (j = 0; j < 2 * VECTORS; ++j) bits[j] = raw[j / 2].noise[j % 2];
+        optim_noisy<4 * VECTORS>(code, w, bits);
+    }
+    CU_UNROLL for (j = 0; j < VECTORS; ++j) {
+        const unsigned at = plus + (unsigned)j * OPTIM_APART;
+
+        if (format != MEMOPT_I_WEIGHTS_BF16) optim_store_exact(t, k, format, w + 4 * j, i, at, whole);
+        else optim_put<2>(t.slice[k].weights, code + 2 * j, i, at, t.slice[k].count, whole);
+    }
 }
 
 /* ---- one element ---- */
@@ -4777,12 +4793,29 @@ CU_DEVICE float optim_quotient(float a, float b) {
     return fmaf(fmaf(-b, q, a), y, q);
 }
 
-CU_DEVICE float optim_least4(const float *x) {
-    return fminf(fminf(fabsf(x[0]), fabsf(x[1])), fminf(fabsf(x[2]), fabsf(x[3])));
+template <int N> CU_DEVICE float optim_least(const float *x) {
+    float least = fabsf(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) least = fminf(least, fabsf(x[e]));
+    return least;
 }
 
-CU_DEVICE float optim_most4(const float *x) {
-    return fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])));
+template <int N> CU_DEVICE float optim_most(const float *x) {
+    float most = fabsf(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) most = fmaxf(most, fabsf(x[e]));
+    return most;
+}
+
+/* The same of numbers that are not negative, by their bits: a processor takes two at once. A NaN is above all. */
+template <int N> CU_DEVICE uint32_t optim_least_bits(const float *x) {
+    uint32_t least = memopt_i_float_bits(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) least = min(least, memopt_i_float_bits(x[e]));
+    return least;
+}
+
+template <int N> CU_DEVICE uint32_t optim_most_bits(const float *x) {
+    uint32_t most = memopt_i_float_bits(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) most = max(most, memopt_i_float_bits(x[e]));
+    return most;
 }
 
 /* From `from` to `to`, without the branch that && would be. */
@@ -4790,21 +4823,33 @@ CU_DEVICE int optim_within(float least, float most, float from, float to) {
     return (int)(least >= from) & (int)(most <= to);
 }
 
-/* memopt_i_v1_moments() and _update() of four elements side by side, in two halves. The first returns 0 where a number
-   is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50, and its divisor within 2^-60
-   and 2^60. A NaN may pass: it comes out as one. m, v: v is not its root yet. */
+/* Do v's own bounds tell of every gradient that is refused, and of the divisor's range? Products rise with their
+   factors: where the limit's own square is beyond 2^100, that of a gradient beyond the limit is, or NaN, and v too. */
+CU_DEVICE int optim_adam_known(const memopt_i_update_rule &r) {
+    const float square = memopt_i_times(memopt_i_times(r.g2, r.limit), r.limit);
+
+    return optim_within(r.ic2, r.ic2, optim_power(-9), optim_power(9)) & optim_within(r.eps, r.eps, 0, 1)
+         & (int)(square > optim_power(100));
+}
+
+/* memopt_i_v1_moments() and _update() of N elements side by side, in two halves, by a rule that is known. The first
+   returns 0 where a gradient is refused or a number is out of the range above: v within 2^-100 and 2^100 has its root
+   within 2^-50 and 2^50, and its divisor within 2^-60 and 2^60. m, v: v is not its root yet. */
+template <int N>
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
-    const int known = optim_within(r.ic2, r.ic2, optim_power(-9), optim_power(9)) & optim_within(r.eps, r.eps, 0, 1);
-    const float most = known ? optim_power(60) : 0;
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
+    int fine = 1;
     int e;
 
-    CU_UNROLL for (e = 0; e < 4; ++e) {
+    CU_UNROLL for (e = 0; e < N; ++e) {
         float x = one[e].g;
         float t = one[e].v;
 
-        if (r.coupled) x = fmaf(r.coupled_decay, one[e].w, memopt_i_times(r.factor, x));
+        if (r.coupled) {
+            fine &= !optim_refused(r, x, one[e].w);
+            x = fmaf(r.coupled_decay, one[e].w, memopt_i_times(r.factor, x));
+        }
         m[e] = fmaf(b1, one[e].m, memopt_i_times(r.g1, x));
         x = memopt_i_times(memopt_i_times(r.g2, x), x);
         if (one->root) {
@@ -4812,14 +4857,16 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    return optim_within(optim_least4(m), optim_most4(m), optim_power(-60), most)
-         & optim_within(optim_least4(v), optim_most4(v), optim_power(-100), optim_power(100));
+    return fine & optim_within(optim_least<N>(m), optim_most<N>(m), optim_power(-60), optim_power(60))
+         & (int)(optim_least_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
+         & (int)(optim_most_bits<N>(v) <= memopt_i_float_bits(optim_power(100)));
 }
 
+template <int N>
 CU_DEVICE void optim_adam_update(const memopt_i_update_rule &r, optim_element *one, const float *m, const float *v) {
     int e;
 
-    CU_UNROLL for (e = 0; e < 4; ++e) {
+    CU_UNROLL for (e = 0; e < N; ++e) {
         const float root = optim_root(v[e]);
         const float u = optim_quotient(m[e], fmaf(root, r.ic2, r.eps));
 
@@ -4858,11 +4905,11 @@ CU_DEVICE void optim_count(const optim_table &t, unsigned skipped) {
 }
 
 /* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
-   at together: almost always all may be stepped, and then there is no branch between them. */
+   at together: almost always all may be stepped, and then there is no branch between them. quick: the rule is known. */
 template <int KIND, int FORM>
 CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
                            const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *scale,
-                           int root) {
+                           int root, int quick) {
     const optim_slice &s = t.slice[k];
     const uint32_t format = optim_weights<FORM>(t);
     const int kind = optim_kind<KIND>(t);
@@ -4871,7 +4918,7 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
     optim_element one[4];
     float w[4], g[4], m[4], v[4];
     unsigned skipped = 0;
-    int fine, quick, e;
+    int fine, e;
 
     optim_weights4(w, format, raw);
     optim_gradients4(g, optim_gradients<FORM>(t), raw.g);
@@ -4902,29 +4949,21 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
             }
         }
     }
-    fine = memopt_i_v1_finite(g, 4, rule.limit);
-    if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
-    quick = kind == OPTIM_ADAM ? optim_adam_moments(rule, one, m, v) & fine : 0;
-    if (quick) optim_adam_update(rule, one, m, v); /* almost always: there is no branch between the four */
-    else if (KIND != OPTIM_ANY) {
+    if (kind == OPTIM_ADAM && quick && optim_adam_moments<4>(rule, one, m, v))
+        optim_adam_update<4>(rule, one, m, v); /* almost always: there is no branch between the four */
+    else {
+        fine = memopt_i_v1_finite(g, 4, rule.limit);
+        if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
+        if (KIND == OPTIM_ANY) optim_any_four(kind, rule, one);
         CU_UNROLL for (e = 0; e < 4; ++e) {
-            if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
-            else {
-                optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
-                ++skipped;
+            if (fine || !optim_refused(rule, g[e], w[e])) {
+                if (KIND != OPTIM_ANY) optim_one<KIND>(rule, &one[e]);
+                continue;
             }
+            optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
+            ++skipped;
         }
         optim_count(t, skipped);
-    } else {
-        optim_any_four(kind, rule, one);
-        if (!fine) {
-            CU_UNROLL for (e = 0; e < 4; ++e) {
-                if (!optim_refused(rule, g[e], w[e])) continue;
-                optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
-                ++skipped;
-            }
-            optim_count(t, skipped);
-        }
     }
     CU_UNROLL for (e = 0; e < 4; ++e) {
         w[e] = one[e].w;
@@ -4937,7 +4976,7 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
             x->m[e] = x->v[e] = 0;
         }
     }
-    optim_store_weights(t, k, format, w, raw.noise, i, plus, whole);
+    optim_store_weights<1>(t, k, format, w, &raw, i, plus, whole);
     if (kind == OPTIM_ADAFACTOR && !s.columns) optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
 }
 
@@ -4953,14 +4992,15 @@ CU_DEVICE void optim_moments4(float *x, int there, int bf16, const uint32_t *raw
 CU_DEVICE void optim_store_moments(const optim_table &t, int k, int moment, int bf16, const float *x, uint64_t i,
                                    unsigned plus, int whole) {
     const optim_slice &s = t.slice[k];
-    uint32_t bits[2];
+    uint32_t bits[2], raw[2];
 
     if (!bf16) {
         optim_put32(s.moment[moment], x, i, plus, s.count, whole);
         return;
     }
     optim_noise4(bits, optim_noise_of(t, k, moment ? MEMOPT_I_NOISE_SECOND : MEMOPT_I_NOISE_FIRST), s.place + i + plus);
-    optim_put_noisy(s.moment[moment], x, bits, i, plus, s.count, whole);
+    optim_noisy<4>(raw, x, bits);
+    optim_put<2>(s.moment[moment], raw, i, plus, s.count, whole);
 }
 
 template <int KIND, int FORM>
@@ -4976,7 +5016,7 @@ CU_DEVICE void optim_floats4(const optim_raw &raw, const optim_table &t, int k, 
 
     optim_moments4(x.m, first, bf16, raw.m);
     optim_moments4(x.v, second || (kind == OPTIM_ADAFACTOR && !s.columns), second && bf16, raw.v);
-    optim_step4<KIND, FORM>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
+    optim_step4<KIND, FORM>(&x, raw, t, k, rule, i, plus, whole, scale, 0, optim_adam_known(rule));
     if (first) optim_store_moments(t, k, 0, bf16, x.m, i, plus, whole);
     if (second) optim_store_moments(t, k, 1, bf16, x.v, i, plus, whole);
 }
@@ -5088,12 +5128,6 @@ CU_DEVICE uint32_t optim_largest4(const float *x) {
     return maximum;
 }
 
-/* The same if it is below infinity. A maximum of floats leaves NaN out: it may give an infinity, or NaN alone, and then
-   has to be asked again as above. A quarter of the instructions. */
-CU_DEVICE uint32_t optim_about4(const float *x) {
-    return memopt_i_float_bits(optim_most4(x)) & 0x7fffffff;
-}
-
 CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     return __reduce_max_sync(MEMOPT_I_CUDA_ALL, largest);
@@ -5105,26 +5139,28 @@ CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
 #endif
 }
 
-/* Of a warp's block, of both moments; `there`: which of the two vectors are. */
-CU_DEVICE void optim_block_largest(float *largest, int one, int two, const optim_four *x, int a_there, int b_there) {
-    uint32_t m = 0;
-    uint32_t v = 0;
+/* Of a warp's block, of both moments, both vectors of a lane; what is not there is 0. A maximum of floats leaves NaN
+   out: where it gives an infinity, or NaN alone, all is looked at as above, which takes four times as many
+   instructions. Second moments are not negative. */
+CU_DEVICE void optim_block_largest(float *largest, const optim_four *x) {
+    const float m[8] = { x[0].m[0], x[0].m[1], x[0].m[2], x[0].m[3], x[1].m[0], x[1].m[1], x[1].m[2], x[1].m[3] };
+    const float v[8] = { x[0].v[0], x[0].v[1], x[0].v[2], x[0].v[3], x[1].v[0], x[1].v[1], x[1].v[2], x[1].v[3] };
+    uint32_t a = optim_warp_largest(memopt_i_float_bits(optim_most<8>(m)) & 0x7fffffff);
+    uint32_t b = optim_warp_largest(optim_most_bits<8>(v));
 
-    if (one) m = optim_warp_largest(max(a_there ? optim_about4(x[0].m) : 0, b_there ? optim_about4(x[1].m) : 0));
-    if (two) v = optim_warp_largest(max(a_there ? optim_about4(x[0].v) : 0, b_there ? optim_about4(x[1].v) : 0));
-    if (max(m, v) >= 0x7f800000) {
-        m = optim_warp_largest(max(a_there ? optim_largest4(x[0].m) : 0, b_there ? optim_largest4(x[1].m) : 0));
-        v = optim_warp_largest(max(a_there ? optim_largest4(x[0].v) : 0, b_there ? optim_largest4(x[1].v) : 0));
+    if (max(a, b) >= 0x7f800000) {
+        a = optim_warp_largest(max(optim_largest4(m), optim_largest4(m + 4)));
+        b = optim_warp_largest(max(optim_largest4(v), optim_largest4(v + 4)));
     }
-    largest[0] = memopt_i_bits_float(m);
-    largest[1] = memopt_i_bits_float(v);
+    largest[0] = memopt_i_bits_float(a);
+    largest[1] = memopt_i_bits_float(b);
 }
 
 /* Decode and step four elements of a block whose scales are those. */
 template <int KIND, int CODES, int FORM>
 CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_table &t, int k,
                             const memopt_i_update_rule &rule, uint64_t i, unsigned plus, int whole, const float *level,
-                                                                     const float *absmax) {
+                            const float *absmax, int quick) {
     const int kind = optim_kind<KIND>(t);
     const int first = optim_has_first(kind, t.moments);
     const int second = optim_has_second(kind);
@@ -5136,8 +5172,44 @@ CU_DEVICE void optim_coded4(optim_four *x, const optim_raw &raw, const optim_tab
         x->v[e] = second ? optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
                 : kind == OPTIM_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
-    optim_step4<KIND, FORM>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax,
-                                        CODES == OPTIM_8BIT);
+    optim_step4<KIND, FORM>(x, raw, t, k, rule, i, plus, whole, CODES == OPTIM_BNB ? one : absmax, CODES == OPTIM_8BIT,
+                            quick);
+}
+
+/* AdamW of both vectors of a lane, whole, by a rule that is known. */
+template <int KIND, int FORM>
+CU_DEVICE void optim_coded8(optim_four *x, const optim_raw *raw, const optim_table &t, int k,
+                           const memopt_i_update_rule &rule, uint64_t i, const float *level, const float *absmax) {
+    optim_element one[8];
+    float w[8], g[8], m[8], v[8];
+    int e;
+
+    CU_UNROLL for (e = 0; e < 8; e += 4) {
+        optim_weights4(w + e, optim_weights<FORM>(t), raw[e / 4]);
+        optim_gradients4(g + e, optim_gradients<FORM>(t), raw[e / 4].g);
+    }
+    CU_UNROLL for (e = 0; e < 8; ++e) {
+        one[e].w = w[e];
+        one[e].g = g[e];
+        one[e].m = optim_decode<OPTIM_8BIT>(level, 0, raw[e / 4].m[0], e % 4, absmax[0]);
+        one[e].v = optim_decode<OPTIM_8BIT>(level, 1, raw[e / 4].v[0], e % 4, absmax[1]);
+        one[e].scale_m = absmax[0];
+        one[e].scale_v = absmax[1];
+        one[e].root = 1;
+    }
+    if (!optim_adam_moments<8>(rule, one, m, v)) {
+        CU_UNROLL for (e = 0; e < 2; ++e)
+            optim_coded4<KIND, OPTIM_8BIT, FORM>(x + e, raw[e], t, k, rule, i, OPTIM_APART * (unsigned)e, OPTIM_WHOLE,
+                                                 level, absmax, 0);
+        return;
+    }
+    optim_adam_update<8>(rule, one, m, v); /* almost always: there is no branch between the eight */
+    CU_UNROLL for (e = 0; e < 8; ++e) {
+        w[e] = one[e].w;
+        x[e / 4].m[e % 4] = one[e].m;
+        x[e / 4].v[e % 4] = one[e].v;
+    }
+    optim_store_weights<2>(t, k, optim_weights<FORM>(t), w, raw, i, 0, OPTIM_WHOLE);
 }
 
 /* Blocks of any size: a tile is as many as 4096 elements hold, a vector a thread. */
@@ -5175,7 +5247,8 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
     if (i < count) {
         const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
 
-        optim_coded4<KIND, CODES, OPTIM_MIXED>(&x, raw, t, k, rule, first, i, whole, level, absmax);
+        optim_coded4<KIND, CODES, OPTIM_MIXED>(&x, raw, t, k, rule, first, i, whole, level, absmax,
+            optim_adam_known(rule));
         if (one) largest[0] = optim_largest4(x.m);
         if (two) largest[1] = optim_largest4(x.v);
     }
@@ -5201,16 +5274,42 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
     }
 }
 
+/* Asks the second-level cache for both vectors of a lane in its warp's next block, which is whole, of SIZE bytes an
+   element: the warp would wait for it longer than it steps. i: in this block, so that its addresses serve. */
+template <int SIZE> CU_DEVICE void optim_ask(const void *p, uint64_t i) {
+#if defined(__CUDA_ARCH__)
+    const char *const at = (const char *)p + i * SIZE;
+
+    asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(at), "n"(OPTIM_TURN * SIZE));
+    asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(at), "n"((OPTIM_TURN + OPTIM_APART) * SIZE));
+#else
+    (void)(p || i);
+#endif
+}
+
+template <int KIND, int FORM> CU_DEVICE void optim_ahead(const optim_table &t, const optim_slice &s, uint64_t i) {
+    const uint32_t weights = optim_weights<FORM>(t);
+    const int kind = optim_kind<KIND>(t);
+
+    if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16) optim_ask<4>(s.weights, i);
+    else optim_ask<2>(s.weights, i);
+    if (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32) optim_ask<4>(s.gradients, i);
+    else optim_ask<2>(s.gradients, i);
+    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_ask<2>(s.extra, i);
+    if (optim_codes_first(kind, t.moments)) optim_ask<1>(s.moment[0], i);
+    if (optim_has_second(kind)) optim_ask<1>(s.moment[1], i);
+}
+
 /* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. all: as above. */
 template <int KIND, int FORM>
-CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t b,
-                                  const float *level, const float *grid, const memopt_noise &noise, int all) {
+CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i,
+                                  const float *level, const float *grid, const memopt_noise &noise, int all, int ahead) {
     enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
     const int one = optim_codes_first(kind, t.moments);
     const int two = optim_has_second(kind);
-    const uint64_t i = b * 256 + 4 * (threadIdx.x % 32);
+    const uint64_t b = i / 256;
     const uint64_t n = s.count;
     const int aligned = (int)s.aligned;
     optim_raw raw[2];
@@ -5219,28 +5318,32 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
     int j;
 
     CU_UNROLL for (j = 0; j < 2; ++j) {
-        const unsigned plus = 128u * (unsigned)j;
+        const unsigned plus = OPTIM_APART * (unsigned)j;
         if (all || i + plus < n)
             optim_load<KIND, CODES, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
+    if (ahead) optim_ahead<KIND, FORM>(t, s, i);
     if (optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
-        optim_noises<128>(raw, FORM ? noise : optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + i, all);
+        optim_noises<OPTIM_APART>(raw, FORM ? noise : optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + i, all);
     scale[0] = one ? s.scale[0][b] : 1;
     scale[1] = two ? s.scale[1][b] : 1;
-    CU_UNROLL for (j = 0; j < 2; ++j) {
-        const unsigned plus = 128u * (unsigned)j;
-        if (all || i + plus < n) optim_coded4<KIND, CODES, FORM>(&x[j], raw[j], t, k, rule, i, plus,
-            all ? all : aligned && i + plus + 4 <= n, level, scale);
+    if (FORM && all) optim_coded8<KIND, FORM>(x, raw, t, k, rule, i, level, scale);
+    else CU_UNROLL for (j = 0; j < 2; ++j) {
+        const unsigned plus = OPTIM_APART * (unsigned)j;
+
+        if (all || i + plus < n) optim_coded4<KIND, CODES, FORM>(x + j, raw[j], t, k, rule, i, plus,
+            all ? all : aligned && i + plus + 4 <= n, level, scale, !FORM && optim_adam_known(rule));
+        else CU_UNROLL for (int e = 0; e < 4; ++e) x[j].m[e] = x[j].v[e] = 0;
     }
-    optim_block_largest(scale, one, two, x, all || i < n, all || i + 128 < n);
+    optim_block_largest(scale, x);
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
-    if (threadIdx.x % 32 == 0) {
+    if (i % 256 == 0) {
         if (one) s.scale[0][b] = scale[0];
         if (two) s.scale[1][b] = scale[1];
     }
     optim_inverses(scale);
     CU_UNROLL for (j = 0; j < 2; ++j) {
-        const unsigned plus = 128u * (unsigned)j;
+        const unsigned plus = OPTIM_APART * (unsigned)j;
         const int whole = all ? all : aligned && i + plus + 4 <= n;
 
         if (!all && i + plus >= n) continue;
@@ -5249,57 +5352,36 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
     }
 }
 
-/* Asks the second-level cache for what p points to. */
-CU_DEVICE void optim_ask(const void *p) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
-#else
-    (void)p;
-#endif
-}
-
-/* The same for a lane's share of block b, which is whole: a warp would wait for it longer than it steps. */
-template <int KIND, int FORM> CU_DEVICE void optim_ahead(const optim_table &t, const optim_slice &s, uint64_t b) {
-    const uint64_t i = b * 256 + threadIdx.x % 32 * 8;
-    const uint32_t weights = optim_weights<FORM>(t);
-    const int is_wide = weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16;
-    const int kind = optim_kind<KIND>(t);
-
-    optim_ask((const char *)s.weights + i * (is_wide ? 4 : 2));
-    optim_ask((const char *)s.gradients + i * (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32 ? 4 : 2));
-    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_ask((const char *)s.extra + i * 2);
-    if (optim_codes_first(kind, t.moments)) optim_ask((const char *)s.moment[0] + i);
-    if (optim_has_second(kind)) optim_ask((const char *)s.moment[1] + i);
-}
-
 template <int KIND, int FORM> static __global__ void __launch_bounds__(OPTIM_CODED_THREADS,
     CU_RESIDENT(FORM == OPTIM_F32 ? MEMOPT_I_CUDA_OPTIM_RESIDENT : FORM ? MEMOPT_I_CUDA_OPTIM_BF16 : 5, 4))
 optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
-    enum { WARPS = OPTIM_CODED_THREADS / 32 };
+    enum { TILE = OPTIM_TURN * OPTIM_ROUNDS };
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);
     const optim_slice &s = t.slice[k];
     const uint64_t n = s.count;
-    const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * (WARPS * OPTIM_ROUNDS);
-    const uint64_t blocks = n / 256 + (n % 256 != 0);
-    const uint64_t end = blocks - first < WARPS * OPTIM_ROUNDS ? blocks : first + WARPS * OPTIM_ROUNDS;
+    const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * TILE;
     const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
     const memopt_noise noise = optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS);
-    uint64_t b;
+    const int together = s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
+    const int quick = !FORM || ((FORM != OPTIM_BF16 || together == OPTIM_TOGETHER) && optim_adam_known(rule));
+    const unsigned there = (unsigned)min(n - first, (uint64_t)(TILE + OPTIM_TURN)); /* and in the next thread block's turn */
+    const unsigned whole = s.aligned && quick ? there / 256 * 256 : 0;
+    const unsigned all = min(whole / OPTIM_TURN * OPTIM_TURN, (unsigned)TILE);
+    const unsigned end = min((there + 255) / 256 * 256, (unsigned)TILE);
+    uint64_t i = first + threadIdx.x / 32 * 256 + 4 * (threadIdx.x % 32);
+    unsigned at;
+
     if (optim_stopped(t)) return;
     optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
-    for (b = first + threadIdx.x / 32; b < end; b += WARPS) {
-        const int all = !s.aligned || b * 256 + 256 > n ? OPTIM_SOME : s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
-
-        if ((b + WARPS + 1) * 256 <= n) optim_ahead<KIND, FORM>(t, s, b + WARPS); /* in the last turn another warp's */
-        if (FORM == OPTIM_MIXED) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, all);
-        else if (FORM == OPTIM_BF16 && all == OPTIM_TOGETHER)
-            optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_TOGETHER);
-        else if (FORM != OPTIM_BF16 && all) optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_WHOLE);
-        else optim_coded256<KIND, FORM>(t, k, rule, b, level, grid, noise, OPTIM_SOME);
-    }
+    for (at = 0; FORM && at < all; at += OPTIM_TURN) /* all warps as often, or a compiler expects them to part */
+        optim_coded256<KIND, FORM>(t, k, rule, i + at, level, grid, noise,
+                                   FORM == OPTIM_BF16 ? OPTIM_TOGETHER : OPTIM_WHOLE, at + OPTIM_TURN < whole);
+    for (i += at; i - first < end; i += OPTIM_TURN)
+        optim_coded256<KIND, FORM>(t, k, rule, i, level, grid, noise, !FORM && i - first < all ? together : OPTIM_SOME,
+                                   !FORM && i - first + OPTIM_TURN < whole);
 }
 
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */

@@ -89,7 +89,7 @@ class Kernel:
         after = [b + 1] if b + 1 < len(self.blocks) else []
         if last is None or not re.match(r"(BRA|EXIT|RET|BRX|BPT|KILL)\b", last.op):
             return after
-        always = not last.predicate and not re.match(r"!?U?P\d", last.arguments)
+        always = not last.predicate and not re.match(r"!?U?P\d", last.arguments) and not last.op.startswith("BRA.DIV")
         to = [self.labels[last.target()]] if last.op.startswith("BRA") and last.target() in self.labels else []
         return to if always else to + after
 

@@ -1487,6 +1487,15 @@ template <int SIZE> CU_DEVICE uint32_t element(const void *p, unsigned i) {
     return SIZE == 4 ? ((const uint32_t *)p)[i] : SIZE == 2 ? ((const uint16_t *)p)[i] : ((const uint8_t *)p)[i];
 }
 
+/* Asks the second-level cache for what lies BEHIND bytes further than p; nothing waits for it. */
+template <int BEHIND> CU_DEVICE void ask(const void *p) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(p), "n"(BEHIND));
+#else
+    (void)p;
+#endif
+}
+
 /* The elements `at` and following at p, in WORDS words; those from `end` on are 0, and are not stored. whole: all are
    there, and p is aligned to all of them. */
 template <int SIZE, int WORDS, class COUNT>
@@ -4335,6 +4344,10 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
                  and bytes are put together by permutation. 68 an element, 86 with bfloat16, 32 warps instead of 24:
                  on an H200 0.72 of a copy's rate, as before, and 0.62.
               9  A warp asks the second-level cache for its next block before it steps this one, 2 more: 0.83 and 0.69.
+              10 Eight elements side by side; second moments are compared by their bits, two at once, and tell of the
+                 gradients as well. Whole blocks have a loop of their own, which all warps go round as often, so that
+                 nothing is provided for warps that part. 61 and 76 with what asks the cache, 71 and 87 before, and 28
+                 warps over floats; not run on a card.
    Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
               only AdamW over floats, and AdamW in 8 bits over floats or bfloat16, are compiled by themselves. 8 kernels
               instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not be.
@@ -4823,33 +4836,31 @@ CU_DEVICE int optim_within(float least, float most, float from, float to) {
     return (int)(least >= from) & (int)(most <= to);
 }
 
-/* Do v's own bounds tell of every gradient that is refused, and of the divisor's range? Products rise with their
-   factors: where the limit's own square is beyond 2^100, that of a gradient beyond the limit is, or NaN, and v too. */
+/* Is a divisor within 2^-60 and 2^60 where v is within 2^-100 and 2^100? */
 CU_DEVICE int optim_adam_known(const memopt_i_update_rule &r) {
-    const float square = memopt_i_times(memopt_i_times(r.g2, r.limit), r.limit);
+    return optim_within(r.ic2, r.ic2, optim_power(-9), optim_power(9)) & optim_within(r.eps, r.eps, 0, 1);
+}
 
-    return optim_within(r.ic2, r.ic2, optim_power(-9), optim_power(9)) & optim_within(r.eps, r.eps, 0, 1)
-         & (int)(square > optim_power(100));
+/* Does v tell of every gradient that is refused? Products rise with their factors: where the limit's own square is
+   beyond 2^100, that of a gradient beyond the limit is, or NaN, and v too. */
+CU_DEVICE int optim_adam_tells(const memopt_i_update_rule &r) {
+    return !r.coupled && memopt_i_times(memopt_i_times(r.g2, r.limit), r.limit) > optim_power(100);
 }
 
 /* memopt_i_v1_moments() and _update() of N elements side by side, in two halves, by a rule that is known. The first
-   returns 0 where a gradient is refused or a number is out of the range above: v within 2^-100 and 2^100 has its root
-   within 2^-50 and 2^50, and its divisor within 2^-60 and 2^60. m, v: v is not its root yet. */
+   returns 0 where a number is out of the range above: v within 2^-100 and 2^100 has its root within 2^-50 and 2^50. A
+   NaN of m may pass: it comes out as one. m, v: v is not its root yet. */
 template <int N>
 CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_element *one, float *m, float *v) {
     const float b1 = memopt_i_times(r.b1, one->scale_m);
     const float b2 = memopt_i_times(r.b2, one->scale_v);
-    int fine = 1;
     int e;
 
     CU_UNROLL for (e = 0; e < N; ++e) {
         float x = one[e].g;
         float t = one[e].v;
 
-        if (r.coupled) {
-            fine &= !optim_refused(r, x, one[e].w);
-            x = fmaf(r.coupled_decay, one[e].w, memopt_i_times(r.factor, x));
-        }
+        if (r.coupled) x = fmaf(r.coupled_decay, one[e].w, memopt_i_times(r.factor, x));
         m[e] = fmaf(b1, one[e].m, memopt_i_times(r.g1, x));
         x = memopt_i_times(memopt_i_times(r.g2, x), x);
         if (one->root) {
@@ -4857,7 +4868,7 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    return fine & optim_within(optim_least<N>(m), optim_most<N>(m), optim_power(-60), optim_power(60))
+    return optim_within(optim_least<N>(m), optim_most<N>(m), optim_power(-60), optim_power(60))
          & (int)(optim_least_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
          & (int)(optim_most_bits<N>(v) <= memopt_i_float_bits(optim_power(100)));
 }
@@ -4949,21 +4960,29 @@ CU_DEVICE void optim_step4(optim_four *x, const optim_raw &raw, const optim_tabl
             }
         }
     }
-    if (kind == OPTIM_ADAM && quick && optim_adam_moments<4>(rule, one, m, v))
+    fine = memopt_i_v1_finite(g, 4, rule.limit);
+    if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
+    if (kind == OPTIM_ADAM && quick && fine && optim_adam_moments<4>(rule, one, m, v))
         optim_adam_update<4>(rule, one, m, v); /* almost always: there is no branch between the four */
-    else {
-        fine = memopt_i_v1_finite(g, 4, rule.limit);
-        if (rule.weight_limit > 0) fine &= memopt_i_v1_finite(w, 4, rule.weight_limit);
-        if (KIND == OPTIM_ANY) optim_any_four(kind, rule, one);
+    else if (KIND != OPTIM_ANY) {
         CU_UNROLL for (e = 0; e < 4; ++e) {
-            if (fine || !optim_refused(rule, g[e], w[e])) {
-                if (KIND != OPTIM_ANY) optim_one<KIND>(rule, &one[e]);
-                continue;
+            if (fine || !optim_refused(rule, g[e], w[e])) optim_one<KIND>(rule, &one[e]);
+            else {
+                optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
+                ++skipped;
             }
-            optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
-            ++skipped;
         }
         optim_count(t, skipped);
+    } else {
+        optim_any_four(kind, rule, one);
+        if (!fine) {
+            CU_UNROLL for (e = 0; e < 4; ++e) {
+                if (!optim_refused(rule, g[e], w[e])) continue;
+                optim_keep(&one[e], w[e], x->m[e], x->v[e], kind);
+                ++skipped;
+            }
+            optim_count(t, skipped);
+        }
     }
     CU_UNROLL for (e = 0; e < 4; ++e) {
         w[e] = one[e].w;
@@ -5142,11 +5161,11 @@ CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
 /* Of a warp's block, of both moments, both vectors of a lane; what is not there is 0. A maximum of floats leaves NaN
    out: where it gives an infinity, or NaN alone, all is looked at as above, which takes four times as many
    instructions. Second moments are not negative. */
-CU_DEVICE void optim_block_largest(float *largest, const optim_four *x) {
+CU_DEVICE void optim_block_largest(float *largest, int one, int two, const optim_four *x) {
     const float m[8] = { x[0].m[0], x[0].m[1], x[0].m[2], x[0].m[3], x[1].m[0], x[1].m[1], x[1].m[2], x[1].m[3] };
     const float v[8] = { x[0].v[0], x[0].v[1], x[0].v[2], x[0].v[3], x[1].v[0], x[1].v[1], x[1].v[2], x[1].v[3] };
-    uint32_t a = optim_warp_largest(memopt_i_float_bits(optim_most<8>(m)) & 0x7fffffff);
-    uint32_t b = optim_warp_largest(optim_most_bits<8>(v));
+    uint32_t a = one ? optim_warp_largest(memopt_i_float_bits(optim_most<8>(m)) & 0x7fffffff) : 0;
+    uint32_t b = two ? optim_warp_largest(optim_most_bits<8>(v)) : 0;
 
     if (max(a, b) >= 0x7f800000) {
         a = optim_warp_largest(max(optim_largest4(m), optim_largest4(m + 4)));
@@ -5277,14 +5296,10 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 /* Asks the second-level cache for both vectors of a lane in its warp's next block, which is whole, of SIZE bytes an
    element: the warp would wait for it longer than it steps. i: in this block, so that its addresses serve. */
 template <int SIZE> CU_DEVICE void optim_ask(const void *p, uint64_t i) {
-#if defined(__CUDA_ARCH__)
     const char *const at = (const char *)p + i * SIZE;
 
-    asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(at), "n"(OPTIM_TURN * SIZE));
-    asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(at), "n"((OPTIM_TURN + OPTIM_APART) * SIZE));
-#else
-    (void)(p || i);
-#endif
+    ask<OPTIM_TURN * SIZE>(at);
+    ask<(OPTIM_TURN + OPTIM_APART) * SIZE>(at);
 }
 
 template <int KIND, int FORM> CU_DEVICE void optim_ahead(const optim_table &t, const optim_slice &s, uint64_t i) {
@@ -5303,7 +5318,7 @@ template <int KIND, int FORM> CU_DEVICE void optim_ahead(const optim_table &t, c
 /* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. all: as above. */
 template <int KIND, int FORM>
 CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i,
-                                  const float *level, const float *grid, const memopt_noise &noise, int all, int ahead) {
+                              const float *level, const float *grid, const memopt_noise &noise, int all, int ahead) {
     enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
@@ -5335,7 +5350,7 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
             all ? all : aligned && i + plus + 4 <= n, level, scale, !FORM && optim_adam_known(rule));
         else CU_UNROLL for (int e = 0; e < 4; ++e) x[j].m[e] = x[j].v[e] = 0;
     }
-    optim_block_largest(scale, x);
+    optim_block_largest(scale, one, two, x);
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (i % 256 == 0) {
         if (one) s.scale[0][b] = scale[0];
@@ -5365,8 +5380,9 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
     const memopt_noise noise = optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS);
     const int together = s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
-    const int quick = !FORM || ((FORM != OPTIM_BF16 || together == OPTIM_TOGETHER) && optim_adam_known(rule));
-    const unsigned there = (unsigned)min(n - first, (uint64_t)(TILE + OPTIM_TURN)); /* and in the next thread block's turn */
+    const int quick = !FORM || ((FORM != OPTIM_BF16 || together == OPTIM_TOGETHER)
+                                 && optim_adam_known(rule) && optim_adam_tells(rule));
+    const unsigned there = (unsigned)min(n - first, (uint64_t)(TILE + OPTIM_TURN)); /* and one turn of the next block */
     const unsigned whole = s.aligned && quick ? there / 256 * 256 : 0;
     const unsigned all = min(whole / OPTIM_TURN * OPTIM_TURN, (unsigned)TILE);
     const unsigned end = min((there + 255) / 256 * 256, (unsigned)TILE);
@@ -8025,11 +8041,12 @@ PUBLIC status_t api::memopt_cuda_shard_close(memopt_cuda_shard *shard) {
               larger one comes. The second read is not from memory: as much of the row as half a multiprocessor's shared
               memory holds (112 KiB on an H200: all of 50,304 bf16) stays there, the rest, read a moment ago, is still
               in the cache. So memory sees 2 bytes read and 2 written for a bf16 logit. Two blocks a multiprocessor, so
-              that one loads while the other reduces, or writes. Of 128,256 bf16 two blocks on each of 132
-              multiprocessors leave 38 MB to a cache of 50 MB, of which a half serves a half of the card. But the second
-              read goes from the end to the beginning, so what is left is there for a short while only: 10 MB at a time.
-              What need not stay in the cache says so: what is kept, when it is read, and the gradient. Where even that
-              is too much, one block has all of the shared memory: of 128,256 floats.
+              that one loads while the other reduces, or writes; it has 64 KiB under way, the half of them in registers,
+              and the other half asked for: a memory of a microsecond wants 33. Of 128,256 bf16 two blocks on each of
+              132 multiprocessors leave 38 MB to a cache of 50 MB, of which a half serves a half of the card. But the
+              second read goes from the end to the beginning, so what is left is there for a short while only: 10 MB at
+              a time. What need not stay in the cache says so: what is kept, when it is read, and the gradient. Where
+              even that is too much, one block has all of the shared memory: of 128,256 floats.
    exp        is 2^(log2(e) x) by the device's own instruction: 2 units in the last place, 0 below 2^-126, and with the
               product 2 instructions. Counted for bf16: 6 in the first read (half a word, largest, difference, product,
               exp, sum), 6.5 in the second (the same less the largest, slope, rounding), 4.5 for addresses and loops.
@@ -8520,7 +8537,11 @@ template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_me
     softmax_sums s = softmax_begin();
     float x[1];
 
-    for (size_t at = threadIdx.x; at < whole; at += step) cross_entropy_take<true, TOTAL>(&s, r, kept, some, at);
+    for (size_t at = threadIdx.x; at < whole; at += step) {
+        if (at + step < whole) CU_UNROLL for (unsigned k = 0; k < CROSS_ENTROPY_LOADS; ++k)
+            ask<0>(r.pieces + at + step + k * blockDim.x);
+        cross_entropy_take<true, TOTAL>(&s, r, kept, some, at);
+    }
     if (whole + threadIdx.x < r.body) cross_entropy_take<false, TOTAL>(&s, r, kept, some, whole + threadIdx.x);
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         x[0] = load_one(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
@@ -8843,7 +8864,10 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
                          H200 0.38 of a copy's rate (768 columns, bf16): 128 threads a row, 62.9 instructions an
                          element, most of them for each row or span, and a wait for the statistics, which were not
                          asked for before
-                       5 a row to a warp, scales in shared memory, statistics a row ahead: 24 instructions
+                       5 a row to a warp, scales in shared memory, statistics a row ahead: 24 instructions; on an H200
+                         0.77, and 0.62 of 4,096 columns, with 12 warps on a multiprocessor
+                       6 the second-level cache asked for the next row before this one's sums: what is waited for is
+                         that cache. 1.5 instructions more; not run on a card
    Bits       An element is always the same thread's, also where arrays are not aligned and it is read by itself; so the
               order of a sum is the width's (rows: the shape's) and nothing else's. Formulas are those of the CPU,
               but for the means of backward, which are products with 1 / width.
@@ -9309,6 +9333,10 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
             norm_parts<N> p;
 
             if ((unsigned)k >= have) continue;
+            if (next) { /* no fewer than of this row */
+                ask<0>(x + place + k * 32 * N);
+                ask<0>(g + place + k * 32 * N);
+            }
             norm_parts_of<BACK, K>(&p, t, r, k, column, all);
             CU_UNROLL for (int i = 0; i < N; ++i) {
                 a = fmaf(p.g[i], p.scale[i], a);

@@ -1214,6 +1214,35 @@ static void cuda_optim_large(void) {
         test_device_free(0);
     }
 }
+/* A second moment that hardly moves does not tell of a gradient at the limit. */
+static void cuda_optim_slow(void) {
+    int way;
+
+    for (way = 0; way < 2; ++way) {
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0);
+        memopt_optim_group g[2];
+        memopt_optim_run run;
+        cuda_optim_pair *p;
+
+        s.count[0] = 3000;
+        if (way) {
+            s.weights = MEMOPT_I_WEIGHTS_BF16;
+            s.gradients = MEMOPT_TYPE_BF16;
+        }
+        p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        g[0].beta2 = g[1].beta2 = 1 - 1e-8;
+        run = cuda_optim_run(g, 1000);
+        cuda_optim_feed(p, 5, 8);
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+        CHECK(memopt_optim_skipped(p->cpu.optim) > 100);
+        CHECK_AT(cuda_optim_begin(p, &run, 0, 1) == 0, way);
+        cuda_optim_same(p, (uint64_t)way);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+
 /* Bad input: a status, and nothing has changed. */
 static void cuda_optim_unchanged(const cuda_optim_pair *p, int line) {
     CHECK_AT(!cuda_optim_differs(p->cpu.tensor[0].weights, p->gpu.tensor[0].weights, p->held[0], 4), line);
@@ -1372,6 +1401,7 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_second_alone);
     RUN(cuda_optim_infinite);
     RUN(cuda_optim_large);
+    RUN(cuda_optim_slow);
     RUN(cuda_optim_refused);
     RUN(cuda_optim_empty);
     RUN(cuda_optim_uncut);

@@ -1335,9 +1335,9 @@ static void optim_wild_weights(void) {
 /* The same of bf16 weights, which are rounded by chance: what is not finite or nearly infinite, and a gradient that is skipped,
    leave the noise of all others as it is. */
 static void optim_wild_bf16(void) {
-    static const uint32_t wild[] = { 0x7fff0000u, 0x7f800000u, 0xff800000u, 0x7f7f0000u, 0xff7f0000u }; int i, level; size_t e;
-    for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_BF16, 0, 0); uint32_t want[1100]; const memopt_optim_group g = optim_group(s.kind, s.moment);
+    static const uint32_t wild[] = { 0x7fff0000u, 0x7f800000u, 0xff800000u, 0x7f7f0000u, 0xff7f0000u }; int i, bf16, level; size_t e;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (bf16 = 0; bf16 < 2; ++bf16) { /* are gradients, too? */
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_BF16, bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, 0); uint32_t want[1100]; const memopt_optim_group g = optim_group(s.kind, s.moment);
         s.count[0] = 1100; s.count[1] = 0; s.min_quantized = 1;
         for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
             const memopt_threads t = test_level(level); optim_model m; memopt_optim_run run = optim_run(&g, 1); int off = 0;

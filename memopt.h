@@ -30919,6 +30919,7 @@ V_APART_FN void V(norm_onto_rest)(const memopt_i_norm_onto *to, const memopt_nor
     for (; at < last; at += V(row)) R(norm_onto_of)(to, s, at, memopt_i_min(V(row), last - at));
 }
 
+/* s: a copy of *norm that registers hold (R(norm_forward_of)); functions that are apart get the caller's. */
 MEMOPT_I_INLINE_FN void R(norm_onto)(const memopt_i_norm_onto *to, const memopt_norm *norm, const memopt_norm *s,
                                      size_t row, size_t end) {
     const size_t last = end * s->width;

@@ -829,7 +829,7 @@ static int ranks_plan_and_run(const options *asked, ranks_plan *p, options *o, o
     p->reports = (rank_report *)calloc(o->ranks, sizeof *p->reports);
     p->bytes = (memopt_shard_bytes *)calloc(o->ranks, sizeof *p->bytes);
     wrong = !p->reports || !p->bytes;
-    if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of %zu ranks.", o->ranks);
+    if (wrong) snprintf(out->message, sizeof out->message, "No memory for the plan of the ranks.");
     wrong = wrong || plan_ranks(p, out) || (!o->dry_run && ranks_run(p, out));
     p->steps = o->dry_run ? o->steps : (size_t)out->steps;
     out->ok = !wrong;

@@ -307,7 +307,7 @@ static int ranks_run(const ranks_plan *p, outcome *out) {
     int wrong = !ranks;
 
     for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
-    if (wrong) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
+    if (wrong) snprintf(out->message, sizeof out->message, "No memory for the ranks.");
     wrong = wrong || ranks_train(ranks, p, out);
     if (ranks_stuck) return wrong;
     for (i = 0; ranks && i < n; ++i) rank_close(&ranks[i]);

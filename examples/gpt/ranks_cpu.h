@@ -358,8 +358,8 @@ static int ranks_fit(const ranks_plan *p, outcome *out) {
 
     for (i = 0; i < p->o->ranks; ++i) sum += p->reports[i].predicted[HELD];
     if (memopt_memory_available(NULL, &available) || sum <= available) return 1;
-    snprintf(out->message, sizeof out->message, "%zu ranks take %.1f MB together, and the system has less: --dry-run "
-             "tells what each of them takes.", p->o->ranks, (double)sum / 1e6);
+    snprintf(out->message, sizeof out->message, "The ranks take %.1f MB together, and the system has less: --dry-run "
+             "tells what each of them takes.", (double)sum / 1e6);
     return 0;
 }
 
@@ -394,7 +394,7 @@ static int ranks_run(const ranks_plan *p, outcome *out) {
     int wrong = !ranks || !groups;
 
     for (i = 0; !wrong && i < n; ++i) wrong = rank_begin(&ranks[i], p, out, i);
-    if (wrong && !out->message[0]) snprintf(out->message, sizeof out->message, "No memory for %zu ranks.", n);
+    if (wrong && !out->message[0]) snprintf(out->message, sizeof out->message, "No memory for the ranks.");
     if (!wrong && n > 1) s = ranks_connect(p->o, ranks, groups);
     if (s) snprintf(out->message, sizeof out->message, "No ranks as threads (%s): compile with -DMEMOPT_PTHREADS "
                     "-pthread.", memopt_status_text(s));

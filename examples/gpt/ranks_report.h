@@ -62,8 +62,8 @@ static void ranks_tell(const ranks_plan *p, const outcome *out) {
     const options *o = p->o;
     size_t i;
 
-    printf("%s\n%zu ranks, stage %zu, %zu units of %zu sequences a step: %llu parameters, %llu tokens a step\n\n",
-           out->switches, o->ranks, o->stage, o->units, o->batch, (unsigned long long)out->parameters,
+    printf("%s\n%zu rank%s, stage %zu, %zu units of %zu sequences a step: %llu parameters, %llu tokens a step\n\n",
+           out->switches, o->ranks, o->ranks == 1 ? "" : "s", o->stage, o->units, o->batch, (unsigned long long)out->parameters,
            (unsigned long long)out->tokens);
     printf("%5s %13s %12s %17s %10s %10s %8s", "", "peak, MB", "", "MB a step:", "", "", "calls");
 #ifdef TRAIN_GPT_MPI

@@ -1297,10 +1297,11 @@ static void optim_factors(void) { /* the factor is that of the gradients, at bot
 /* Weights that are not finite reach the moments where the decay is coupled. That is the caller's; the bits are ours. In two
    parts they are looked at before a group is stepped, and the block before is encoded all the same. */
 static void optim_wild_weights(void) {
-    static const uint32_t wild[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0xfe967699u, 0x7fc00000u };
-    static const size_t place[] = { 300, 300, 271, 0, 599, 257 }; int i, split, level; size_t k, e;
-    for (i = 0; i < OPTIM_PAIRS; ++i) for (split = 0; split < 2; ++split) for (k = 0; k < sizeof wild / sizeof *wild; ++k) {
-        optim_spec s = optim_pair(i, split ? MEMOPT_I_WEIGHTS_SPLIT : MEMOPT_I_WEIGHTS_F32, 0, 0); uint32_t want[2][600]; memopt_optim_group g = optim_group(s.kind, s.moment);
+    static const uint32_t wild[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0xfe967699u, 0x7fc00000u, 0x7fffffffu };
+    static const size_t place[] = { 300, 300, 271, 0, 599, 257, 290 }; int i, form, level; size_t k, e;
+    static const memopt_i_weights forms[] = { MEMOPT_I_WEIGHTS_F32, MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_I_WEIGHTS_F32_BF16 };
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (form = 0; form < 3; ++form) for (k = 0; k < sizeof wild / sizeof *wild; ++k) {
+        optim_spec s = optim_pair(i, forms[form], 0, 0); uint32_t want[2][600]; memopt_optim_group g = optim_group(s.kind, s.moment);
         s.count[0] = 600; s.count[1] = 0; s.min_quantized = 1;
         for (level = 1; level <= memopt_simd_best(); ++level) {
             optim_model m; memopt_threads t; memopt_optim_run run = optim_run(&g, 1); int off = 0;
@@ -1323,10 +1324,14 @@ static void optim_wild_weights(void) {
                     moment = optim_hash_word(moment, x);
                     if (v.blocks) moment = optim_hash_word(moment, memopt_i_float_bits(v.scale[j][e / 256]));
                 }
+                if (forms[form] == MEMOPT_I_WEIGHTS_F32_BF16) {
+                    const uint32_t copy = ((const uint16_t *)m.tensor[0].extra)[e];
+                    moment = optim_hash_word(moment, (copy & 0x7fff) > 0x7f80 ? 0x7fc0 : copy);
+                }
                 if (level == 1) { want[0][e] = w; want[1][e] = moment; }
                 else off += want[0][e] != w || want[1][e] != moment;
             }
-            CHECK_AT(off == 0, i * 1000 + split * 100 + (int)k * 10 + level);
+            CHECK_AT(off == 0, i * 1000 + form * 100 + (int)k * 10 + level);
             optim_close(&m);
         }
     }

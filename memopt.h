@@ -18117,18 +18117,17 @@ V_FN int V(pipeline_round)(uint16_t *dst, const V(floats) *w, V(pipeline_noise) 
     return 1;
 }
 
-/* Four vectors of weights; 0 if one of them can only be joined by the definition. */
-V_FN int V(pipeline_weights)(memopt_i_weights kind, V(floats) *w, const void *weights, const void *extra) {
+/* Four vectors of weights. Of a NaN in two halves another one may come: then V(pipeline_store) leaves the group. */
+V_FN void V(pipeline_weights)(memopt_i_weights kind, V(floats) *w, const void *weights, const void *extra) {
     const uint16_t *high = (const uint16_t *)weights, *low = (const uint16_t *)extra;
     size_t i;
 
     if (kind != MEMOPT_I_WEIGHTS_SPLIT) {
         V(pipeline_read)(w, weights, kind == MEMOPT_I_WEIGHTS_BF16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32);
-        return 1;
+        return;
     }
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) w[i] = V(floats_of)(V(join_bits)(high + V(width) * i, low + V(width) * i));
-    return V(pipeline_below)(w, MEMOPT_I_BF16_LARGE);
 }
 
 /* Stores them; nothing, and returns 0, if one of them is too large to be rounded here. */
@@ -18139,8 +18138,8 @@ V_FN int V(pipeline_store)(memopt_i_weights kind, const V(floats) *w, void *weig
     size_t i;
 
     if (kind == MEMOPT_I_WEIGHTS_BF16) return V(pipeline_round)(words, w, noise);
-    if (kind != MEMOPT_I_WEIGHTS_F32 && MEMOPT_I_UNLIKELY(!V(pipeline_below)(w, MEMOPT_I_BF16_LARGE))) return 0;
     if (kind == MEMOPT_I_WEIGHTS_SPLIT) {
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_below)(w, MEMOPT_I_BF16_LARGE))) return 0;
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; i += 2) {
             const V(ints) a = V(bits)(w[i]), b = V(bits)(w[i + 1]);
@@ -18280,12 +18279,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
     for (done = 0; done < n; done += N) {
         V(floats) top_m = p.largest_m;
         V(ints) top_v = p.largest_v;
-        int whole = 1;
 
         if (p.c.first) V(state_codec_levels)(p.cm, m, p.codes_m + done, 1);
         if (p.two) V(state_codec_levels)(p.cv, v, p.codes_v + done, 0);
         V(pipeline_read)(g, p.gradients, p.g_type);
-        if (p.first_w) whole = V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
+        if (p.first_w) V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
             V(pipeline_moments)(&p.c, kind, g[i], w[i], &m[i], &v[i], &u[i]);
@@ -18305,8 +18303,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
                 V(store)(p.new_v + done + V(width) * i, v[i]);
             }
         }
-        whole &= V(pipeline_weights)(p.w_kind, w, p.weights, p.extra); /* not before: registers */
-        if (MEMOPT_I_UNLIKELY(!whole || !V(pipeline_finite)(&p, top_v, w))) break;
+        V(pipeline_weights)(p.w_kind, w, p.weights, p.extra); /* not before: registers */
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_finite)(&p, top_v, w))) break;
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&p.c, kind, w[i], m[i], v[i], u[i]);
         if (MEMOPT_I_UNLIKELY(!V(pipeline_store)(p.w_kind, w, p.weights, p.extra, &p.noise))) break;
@@ -18335,11 +18333,9 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         V(floats) top_m = p.largest_m;
         V(ints) top_v = p.largest_v;
         float *new_m = p.new_m + stepped, *new_v = p.new_v + stepped;
-        int whole = 1;
 
         V(pipeline_read)(g, p.gradients, p.g_type);
-        if (p.first_w)
-            whole = V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide, p.extra + 2 * stepped);
+        if (p.first_w) V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide, p.extra + 2 * stepped);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
             m = V(load)(new_m + V(width) * i);
@@ -18354,13 +18350,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         V(pipeline_fetch)(p.gradients, bf16);
         MEMOPT_I_FETCH(p.codes_m + stepped, 1024);
         MEMOPT_I_FETCH(p.codes_v + stepped, 1024);
-        if (MEMOPT_I_UNLIKELY(!whole || !V(pipeline_finite)(&p, top_v, w))) break; /* the waiting codes are encoded */
+        if (MEMOPT_I_UNLIKELY(!V(pipeline_finite)(&p, top_v, w))) break; /* the waiting codes are encoded */
         p.largest_m = top_m;
         p.largest_v = top_v;
         p.gradients += N * p.grad;
     }
     for (done = 0; done < stepped; done += N) {
-        if (MEMOPT_I_UNLIKELY(!V(pipeline_weights)(p.w_kind, w, p.weights, p.extra))) break;
+        V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
         V(pipeline_fetch)(p.weights, bf16);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i)

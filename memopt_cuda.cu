@@ -5394,7 +5394,7 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     __syncthreads();
     for (at = 0; FORM && at < all; at += OPTIM_TURN) /* all warps as often, or a compiler expects them to part */
         optim_coded256<KIND, FORM>(t, k, rule, i + at, level, grid, noise,
-                                   FORM == OPTIM_BF16 ? OPTIM_TOGETHER : OPTIM_WHOLE, at + OPTIM_TURN < whole);
+                                   FORM == OPTIM_BF16 ? OPTIM_TOGETHER : OPTIM_WHOLE, at + 2 * OPTIM_TURN <= whole);
     for (i += at; i - first < end; i += OPTIM_TURN)
         optim_coded256<KIND, FORM>(t, k, rule, i, level, grid, noise, !FORM && i - first < all ? together : OPTIM_SOME,
                                    !FORM && i - first + OPTIM_TURN < whole);

@@ -1488,7 +1488,7 @@ template <int SIZE> CU_DEVICE uint32_t element(const void *p, unsigned i) {
 }
 
 /* Asks the second-level cache for what lies BEHIND bytes further than p; nothing waits for it. */
-template <int BEHIND> CU_DEVICE void ask(const void *p) {
+template <int BEHIND> CU_DEVICE void prefetch(const void *p) {
 #if defined(__CUDA_ARCH__)
     asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(p), "n"(BEHIND));
 #else
@@ -4351,8 +4351,9 @@ PUBLIC status_t api::memopt_cuda_codec_make(memopt_cuda_codec *device_codec, mem
    Formats    Those of weights and gradients, and the kind, are a branch for four elements that all threads take alike;
               only AdamW over floats, and AdamW in 8 bits over floats or bfloat16, are compiled by themselves. 8 kernels
               instead of 350. Where all kinds are in one, all four are stepped, and those put back that may not be.
-   Bits       The formulas are the kernels of memopt.h on one element, AdamW's once more for four. A gradient that is
-              not finite leaves its own element alone, as on the CPU, where the group is then done again one by one.
+   Bits       The formulas are the kernels of memopt.h on one element, AdamW's once more for four and eight. A gradient
+              that is not finite leaves its own element alone, as on the CPU, where the group is then done again one by
+              one.
               Which NaN a weight that is one becomes is the processor's choice.
    Invariant  A thread writes what it has read, and nothing else: a slice may end anywhere, and its last vector, or all
               of them where an array is not aligned to its vectors, go element by element.
@@ -4388,9 +4389,8 @@ enum { OPTIM_FLOATS, OPTIM_8BIT, OPTIM_BNB };
 
 enum { OPTIM_THREADS = 256, OPTIM_TILE = 2048, /* elements, where no moment is coded */
        OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
-       OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 6 such blocks fit where
-                                                   ... */
-       OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
+       OPTIM_CODED_THREADS = 128, /* where a warp does an 8-bit block */
+       OPTIM_ROUNDS = 8,      /* blocks of 256 that a warp does in turn there */
        OPTIM_APART = 128,     /* elements between both vectors of a lane there */
        OPTIM_TURN = 1024,     /* elements that the warps of a thread block do at once there */
        OPTIM_SLICES = 24, OPTIM_RULES = 5 };
@@ -4699,16 +4699,15 @@ CU_DEVICE void optim_store_weights(const optim_table &t, int k, uint32_t format,
     uint32_t bits[2 * VECTORS], code[2 * VECTORS];
     int j;
 
-    if (format == MEMOPT_I_WEIGHTS_BF16) {
-        CU_UNROLL for (j = 0; j < 2 * VECTORS; ++j) bits[j] = raw[j / 2].noise[j % 2];
-        optim_noisy<4 * VECTORS>(code, w, bits);
+    if (format != MEMOPT_I_WEIGHTS_BF16) {
+        CU_UNROLL for (j = 0; j < VECTORS; ++j)
+            optim_store_exact(t, k, format, w + 4 * j, i, plus + (unsigned)j * OPTIM_APART, whole);
+        return;
     }
-    CU_UNROLL for (j = 0; j < VECTORS; ++j) {
-        const unsigned at = plus + (unsigned)j * OPTIM_APART;
-
-        if (format != MEMOPT_I_WEIGHTS_BF16) optim_store_exact(t, k, format, w + 4 * j, i, at, whole);
-        else optim_put<2>(t.slice[k].weights, code + 2 * j, i, at, t.slice[k].count, whole);
-    }
+    CU_UNROLL for (j = 0; j < 2 * VECTORS; ++j) bits[j] = raw[j / 2].noise[j % 2];
+    optim_noisy<4 * VECTORS>(code, w, bits);
+    CU_UNROLL for (j = 0; j < VECTORS; ++j)
+        optim_put<2>(t.slice[k].weights, code + 2 * j, i, plus + (unsigned)j * OPTIM_APART, t.slice[k].count, whole);
 }
 
 /* ---- one element ---- */
@@ -4806,26 +4805,26 @@ CU_DEVICE float optim_quotient(float a, float b) {
     return fmaf(fmaf(-b, q, a), y, q);
 }
 
-template <int N> CU_DEVICE float optim_least(const float *x) {
+template <int N> CU_DEVICE float optim_minimum(const float *x) {
     float least = fabsf(x[0]);
     CU_UNROLL for (int e = 1; e < N; ++e) least = fminf(least, fabsf(x[e]));
     return least;
 }
 
-template <int N> CU_DEVICE float optim_most(const float *x) {
+template <int N> CU_DEVICE float optim_maximum(const float *x) {
     float most = fabsf(x[0]);
     CU_UNROLL for (int e = 1; e < N; ++e) most = fmaxf(most, fabsf(x[e]));
     return most;
 }
 
 /* The same of numbers that are not negative, by their bits: a processor takes two at once. A NaN is above all. */
-template <int N> CU_DEVICE uint32_t optim_least_bits(const float *x) {
+template <int N> CU_DEVICE uint32_t optim_minimum_bits(const float *x) {
     uint32_t least = memopt_i_float_bits(x[0]);
     CU_UNROLL for (int e = 1; e < N; ++e) least = min(least, memopt_i_float_bits(x[e]));
     return least;
 }
 
-template <int N> CU_DEVICE uint32_t optim_most_bits(const float *x) {
+template <int N> CU_DEVICE uint32_t optim_maximum_bits(const float *x) {
     uint32_t most = memopt_i_float_bits(x[0]);
     CU_UNROLL for (int e = 1; e < N; ++e) most = max(most, memopt_i_float_bits(x[e]));
     return most;
@@ -4868,9 +4867,9 @@ CU_DEVICE int optim_adam_moments(const memopt_i_update_rule &r, const optim_elem
             v[e] = fmaf(t, t, x);
         } else v[e] = fmaf(b2, t, x);
     }
-    return optim_within(optim_least<N>(m), optim_most<N>(m), optim_power(-60), optim_power(60))
-         & (int)(optim_least_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
-         & (int)(optim_most_bits<N>(v) <= memopt_i_float_bits(optim_power(100)));
+    return optim_within(optim_minimum<N>(m), optim_maximum<N>(m), optim_power(-60), optim_power(60))
+         & (int)(optim_minimum_bits<N>(v) >= memopt_i_float_bits(optim_power(-100)))
+         & (int)(optim_maximum_bits<N>(v) <= memopt_i_float_bits(optim_power(100)));
 }
 
 template <int N>
@@ -5164,8 +5163,8 @@ CU_DEVICE uint32_t optim_warp_largest(uint32_t largest) {
 CU_DEVICE void optim_block_largest(float *largest, int one, int two, const optim_four *x) {
     const float m[8] = { x[0].m[0], x[0].m[1], x[0].m[2], x[0].m[3], x[1].m[0], x[1].m[1], x[1].m[2], x[1].m[3] };
     const float v[8] = { x[0].v[0], x[0].v[1], x[0].v[2], x[0].v[3], x[1].v[0], x[1].v[1], x[1].v[2], x[1].v[3] };
-    uint32_t a = one ? optim_warp_largest(memopt_i_float_bits(optim_most<8>(m)) & 0x7fffffff) : 0;
-    uint32_t b = two ? optim_warp_largest(optim_most_bits<8>(v)) : 0;
+    uint32_t a = one ? optim_warp_largest(memopt_i_float_bits(optim_maximum<8>(m)) & 0x7fffffff) : 0;
+    uint32_t b = two ? optim_warp_largest(optim_maximum_bits<8>(v)) : 0;
 
     if (max(a, b) >= 0x7f800000) {
         a = optim_warp_largest(max(optim_largest4(m), optim_largest4(m + 4)));
@@ -5295,30 +5294,33 @@ static __global__ void __launch_bounds__(OPTIM_CODED / 4) optim_coded_kernel(con
 
 /* Asks the second-level cache for both vectors of a lane in its warp's next block, which is whole, of SIZE bytes an
    element: the warp would wait for it longer than it steps. i: in this block, so that its addresses serve. */
-template <int SIZE> CU_DEVICE void optim_ask(const void *p, uint64_t i) {
+template <int SIZE> CU_DEVICE void optim_prefetch(const void *p, uint64_t i) {
     const char *const at = (const char *)p + i * SIZE;
 
-    ask<OPTIM_TURN * SIZE>(at);
-    ask<(OPTIM_TURN + OPTIM_APART) * SIZE>(at);
+    prefetch<OPTIM_TURN * SIZE>(at);
+    prefetch<(OPTIM_TURN + OPTIM_APART) * SIZE>(at);
 }
 
-template <int KIND, int FORM> CU_DEVICE void optim_ahead(const optim_table &t, const optim_slice &s, uint64_t i) {
+template <int KIND, int FORM>
+CU_DEVICE void optim_prefetch_next(const optim_table &t, const optim_slice &s, uint64_t i) {
     const uint32_t weights = optim_weights<FORM>(t);
     const int kind = optim_kind<KIND>(t);
 
-    if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16) optim_ask<4>(s.weights, i);
-    else optim_ask<2>(s.weights, i);
-    if (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32) optim_ask<4>(s.gradients, i);
-    else optim_ask<2>(s.gradients, i);
-    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_ask<2>(s.extra, i);
-    if (optim_codes_first(kind, t.moments)) optim_ask<1>(s.moment[0], i);
-    if (optim_has_second(kind)) optim_ask<1>(s.moment[1], i);
+    if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16) optim_prefetch<4>(s.weights, i);
+    else optim_prefetch<2>(s.weights, i);
+    if (optim_gradients<FORM>(t) == MEMOPT_TYPE_F32) optim_prefetch<4>(s.gradients, i);
+    else optim_prefetch<2>(s.gradients, i);
+    if (weights == MEMOPT_I_WEIGHTS_SPLIT) optim_prefetch<2>(s.extra, i);
+    if (optim_codes_first(kind, t.moments)) optim_prefetch<1>(s.moment[0], i);
+    if (optim_has_second(kind)) optim_prefetch<1>(s.moment[1], i);
 }
 
-/* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. all: as above. */
+/* Blocks of 256: a warp does a block, two vectors a lane, and OPTIM_ROUNDS of them one after another. They begin at
+   multiples of 32, so a block that is whole is OPTIM_TOGETHER, any other OPTIM_SOME: all. next: the warp's next one is
+   whole, too. */
 template <int KIND, int FORM>
 CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update_rule &rule, uint64_t i,
-                              const float *level, const float *grid, const memopt_noise &noise, int all, int ahead) {
+                              const float *level, const float *grid, const memopt_noise &noise, int all, int next) {
     enum { CODES = OPTIM_8BIT };
     const optim_slice &s = t.slice[k];
     const int kind = optim_kind<KIND>(t);
@@ -5337,7 +5339,7 @@ CU_DEVICE void optim_coded256(const optim_table &t, int k, const memopt_i_update
         if (all || i + plus < n)
             optim_load<KIND, CODES, FORM>(&raw[j], t, k, i, plus, all ? all : aligned && i + plus + 4 <= n);
     }
-    if (ahead) optim_ahead<KIND, FORM>(t, s, i);
+    if (next) optim_prefetch_next<KIND, FORM>(t, s, i);
     if (optim_weights<FORM>(t) == MEMOPT_I_WEIGHTS_BF16)
         optim_noises<OPTIM_APART>(raw, FORM ? noise : optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS), s.place + i, all);
     scale[0] = one ? s.scale[0][b] : 1;
@@ -5379,25 +5381,25 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * TILE;
     const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
     const memopt_noise noise = optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS);
-    const int together = s.place % 32 ? OPTIM_WHOLE : OPTIM_TOGETHER;
-    const int quick = !FORM || ((FORM != OPTIM_BF16 || together == OPTIM_TOGETHER)
-                                 && optim_adam_known(rule) && optim_adam_tells(rule));
-    const unsigned there = (unsigned)min(n - first, (uint64_t)(TILE + OPTIM_TURN)); /* and one turn of the next block */
-    const unsigned whole = s.aligned && quick ? there / 256 * 256 : 0;
-    const unsigned all = min(whole / OPTIM_TURN * OPTIM_TURN, (unsigned)TILE);
-    const unsigned end = min((there + 255) / 256 * 256, (unsigned)TILE);
+    const int known = !FORM || (optim_adam_known(rule) && optim_adam_tells(rule));
+    /* elements from `first` on, those of the next thread block's first turn, too; in whole blocks; in whole turns */
+    const unsigned left = (unsigned)min(n - first, (uint64_t)(TILE + OPTIM_TURN));
+    const unsigned in_blocks = s.aligned && known ? left / 256 * 256 : 0;
+    const unsigned in_turns = min(in_blocks / OPTIM_TURN * OPTIM_TURN, (unsigned)TILE);
+    const unsigned end = min((left + 255) / 256 * 256, (unsigned)TILE);
     uint64_t i = first + threadIdx.x / 32 * 256 + 4 * (threadIdx.x % 32);
     unsigned at;
 
     if (optim_stopped(t)) return;
     optim_tables<OPTIM_8BIT>(t.codes, level, grid);
     __syncthreads();
-    for (at = 0; FORM && at < all; at += OPTIM_TURN) /* all warps as often, or a compiler expects them to part */
-        optim_coded256<KIND, FORM>(t, k, rule, i + at, level, grid, noise,
-                                   FORM == OPTIM_BF16 ? OPTIM_TOGETHER : OPTIM_WHOLE, at + 2 * OPTIM_TURN <= whole);
+    for (at = 0; FORM && at < in_turns; at += OPTIM_TURN) /* all warps as often, or a compiler expects them to part */
+        optim_coded256<KIND, FORM>(t, k, rule, i + at, level, grid, noise, OPTIM_TOGETHER,
+                                   at + 2 * OPTIM_TURN <= in_blocks);
     for (i += at; i - first < end; i += OPTIM_TURN)
-        optim_coded256<KIND, FORM>(t, k, rule, i, level, grid, noise, !FORM && i - first < all ? together : OPTIM_SOME,
-                                   !FORM && i - first + OPTIM_TURN < whole);
+        optim_coded256<KIND, FORM>(t, k, rule, i, level, grid, noise,
+                                   !FORM && i - first < in_turns ? OPTIM_TOGETHER : OPTIM_SOME,
+                                   !FORM && i - first + OPTIM_TURN < in_blocks);
 }
 
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
@@ -8539,7 +8541,7 @@ template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_me
 
     for (size_t at = threadIdx.x; at < whole; at += step) {
         if (at + step < whole) CU_UNROLL for (unsigned k = 0; k < CROSS_ENTROPY_LOADS; ++k)
-            ask<0>(r.pieces + at + step + k * blockDim.x);
+            prefetch<0>(r.pieces + at + step + k * blockDim.x);
         cross_entropy_take<true, TOTAL>(&s, r, kept, some, at);
     }
     if (whole + threadIdx.x < r.body) cross_entropy_take<false, TOTAL>(&s, r, kept, some, whole + threadIdx.x);
@@ -9334,8 +9336,8 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
 
             if ((unsigned)k >= have) continue;
             if (next) { /* no fewer than of this row */
-                ask<0>(x + place + k * 32 * N);
-                ask<0>(g + place + k * 32 * N);
+                prefetch<0>(x + place + k * 32 * N);
+                prefetch<0>(g + place + k * 32 * N);
             }
             norm_parts_of<BACK, K>(&p, t, r, k, column, all);
             CU_UNROLL for (int i = 0; i < N; ++i) {

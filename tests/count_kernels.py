@@ -10,8 +10,8 @@ Usage: count_kernels.py FILE.cubin [--table | --list PATTERN | --fused OTHER] | 
 A row of tests/kernels.txt names a kernel, a region (`all`: from its entry to an exit; `loop`: once around one of its
 loops), and what one thread does there for so many elements: loads and stores of global memory by their width, and
 instructions it cannot do without (two roots, say); a predicated access of a width that the row has not is left out. The
-hot path is the shortest one through the region that makes
-exactly these accesses and at least these instructions. Where a compiler splits a vector store, or a guard forces
+hot path is the shortest one through the region that makes exactly these accesses and at least these instructions; at a
+BRA.DIV, which warps take whose lanes have parted, it goes on. Where a compiler splits a vector store, or a guard forces
 elements one by one, there is no such path any more, and the row fails. Rows fail as well where the path takes more
 instructions an element than the row says and 5 % (fewer than 15 %: the row is to be tightened), or where the kernel uses
 local memory.

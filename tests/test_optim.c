@@ -1299,7 +1299,7 @@ static void optim_factors(void) { /* the factor is that of the gradients, at bot
 static void optim_wild_weights(void) {
     static const uint32_t wild[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0xfe967699u, 0x7fc00000u, 0x7fffffffu };
     static const size_t place[] = { 300, 300, 271, 0, 599, 257, 290 }; int i, form, level; size_t k, e;
-    static const memopt_i_weights forms[] = { MEMOPT_I_WEIGHTS_F32, MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_I_WEIGHTS_F32_BF16 };
+    static const int forms[] = { MEMOPT_I_WEIGHTS_F32, MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_I_WEIGHTS_F32_BF16 };
     for (i = 0; i < OPTIM_PAIRS; ++i) for (form = 0; form < 3; ++form) for (k = 0; k < sizeof wild / sizeof *wild; ++k) {
         optim_spec s = optim_pair(i, forms[form], 0, 0); uint32_t want[2][600]; memopt_optim_group g = optim_group(s.kind, s.moment);
         s.count[0] = 600; s.count[1] = 0; s.min_quantized = 1;

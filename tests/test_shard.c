@@ -223,7 +223,7 @@ enum { SHARD_PIECE = 256 }; /* elements that are made at a time */
 static void shard_gradient(const shard_case *c, size_t t, size_t unit, size_t step, const void *weights, void *out, int half) {
     const size_t n = shard_model[t].count, bytes = shard_weight_bytes(c); const int level = MEMOPT_SIMD_SCALAR; float w[SHARD_PIECE], g[SHARD_PIECE]; size_t at, i;
     for (at = 0; at < n; at += SHARD_PIECE) {
-        const size_t m = n - at < SHARD_PIECE ? n - at : SHARD_PIECE; unsigned char *to = (unsigned char *)out + at * memopt_type_bytes(c->gradients);
+        const size_t m = memopt_i_min(n - at, SHARD_PIECE); unsigned char *to = (unsigned char *)out + at * memopt_type_bytes(c->gradients);
         memopt_i_to_f32(level, w, (const unsigned char *)weights + at * bytes, bytes == 4 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16, m);
         if (half == 2) memopt_i_to_f32(level, g, to, c->gradients, m); /* the second backward adds */
         else for (i = 0; i < m; ++i) g[i] = shard_noise(t, at + i, unit, step);
@@ -235,7 +235,7 @@ static void shard_gradient(const shard_case *c, size_t t, size_t unit, size_t st
 static void shard_begin_weights(const shard_case *c, size_t t, size_t first, size_t n, void *weights, void *extra) {
     const int floats = c->form == MEMOPT_I_WEIGHTS_F32 || c->form == MEMOPT_I_WEIGHTS_F32_BF16; float w[SHARD_PIECE]; size_t at, i;
     for (at = 0; at < n; at += SHARD_PIECE) {
-        const size_t m = n - at < SHARD_PIECE ? n - at : SHARD_PIECE; unsigned char *to = (unsigned char *)weights + at * (floats ? 4 : 2);
+        const size_t m = memopt_i_min(n - at, SHARD_PIECE); unsigned char *to = (unsigned char *)weights + at * (floats ? 4 : 2);
         for (i = 0; i < m; ++i) w[i] = shard_weight(t, first + at + i);
         memopt_i_from_f32(MEMOPT_SIMD_SCALAR, to, w, floats ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16, m);
         if (c->form == MEMOPT_I_WEIGHTS_SPLIT) CHECK(memopt_f32_split((uint16_t *)weights + at, (uint16_t *)extra + at, w, m, NULL) == MEMOPT_OK);

@@ -293,7 +293,7 @@ static void comm_fill(size_t rank, size_t call, size_t n, unsigned char *send) {
     size_t i;
     for (i = 0; i < n; ++i) send[i] = comm_byte(rank, call, i);
 }
-static void comm_dawdle(size_t n) { volatile size_t i; for (i = 0; i < n; ++i) {} }
+static void comm_dawdle(size_t n) { volatile size_t i; for (i = 0; i < n; i = i + 1) {} }
 static void comm_mishap(const comm_script *s, memopt_comm_call *c) {
     c->stride = 0;
     if (s->accident == COMM_OTHER_KIND && !s->unchecked && s->at % 2 && c->kind == MEMOPT_COMM_ALL_TO_ALL) return; /* it alone has no stride */

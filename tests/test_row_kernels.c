@@ -330,7 +330,7 @@ static void rows_words(memopt_i_step op, int tos) {
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); ++level)
         for (in_place = 0; in_place < 2; ++in_place)
             for (n = 0; n < 1 + sizeof lengths / sizeof *lengths; ++n) {
-                const size_t length = n ? lengths[n - 1] : N;
+                const size_t length = n ? lengths[n - 1] : (size_t)N;
                 for (k = 0; k < 3; ++k) {
                     if (in_place) memcpy(y[k], x[k], sizeof y[k]);
                     else memset(y[k], 0xEE, sizeof y[k]);

@@ -162,7 +162,7 @@ $(BUILD)/flags: FORCE
 COMMON := memopt.h Makefile $(BUILD)/flags
 # Every program is one source file. The tests as C99, with errors for warnings, at MEMOPT_DEBUG 0 (the fast paths; below
 # under sanitizers at 2), and with MEMOPT_STATIC, because the compiler then skips what a section's test does not use;
-# examples as a user would compile them.
+# examples as a user would compile them, the large ones linked with one implementation (LINKED).
 # -g1 has the lines that a sanitizer or a debugger shows, and compiles in three quarters of the time; CFLAGS=-g adds variables.
 # gcc at -O1 forgets vzeroupper without -fexpensive-optimizations, and all that follows a wide function crawls.
 EXPENSIVE := $(shell echo 'int x;' | $(CC) -Werror -fexpensive-optimizations -x c -c - -o /dev/null 2>/dev/null && echo -fexpensive-optimizations)

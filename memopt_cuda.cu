@@ -4806,28 +4806,28 @@ CU_DEVICE float optim_quotient(float a, float b) {
 }
 
 template <int N> CU_DEVICE float optim_minimum(const float *x) {
-    float least = fabsf(x[0]);
-    CU_UNROLL for (int e = 1; e < N; ++e) least = fminf(least, fabsf(x[e]));
-    return least;
+    float minimum = fabsf(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) minimum = fminf(minimum, fabsf(x[e]));
+    return minimum;
 }
 
 template <int N> CU_DEVICE float optim_maximum(const float *x) {
-    float most = fabsf(x[0]);
-    CU_UNROLL for (int e = 1; e < N; ++e) most = fmaxf(most, fabsf(x[e]));
-    return most;
+    float maximum = fabsf(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) maximum = fmaxf(maximum, fabsf(x[e]));
+    return maximum;
 }
 
 /* The same of numbers that are not negative, by their bits: a processor takes two at once. A NaN is above all. */
 template <int N> CU_DEVICE uint32_t optim_minimum_bits(const float *x) {
-    uint32_t least = memopt_i_float_bits(x[0]);
-    CU_UNROLL for (int e = 1; e < N; ++e) least = min(least, memopt_i_float_bits(x[e]));
-    return least;
+    uint32_t minimum = memopt_i_float_bits(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) minimum = min(minimum, memopt_i_float_bits(x[e]));
+    return minimum;
 }
 
 template <int N> CU_DEVICE uint32_t optim_maximum_bits(const float *x) {
-    uint32_t most = memopt_i_float_bits(x[0]);
-    CU_UNROLL for (int e = 1; e < N; ++e) most = max(most, memopt_i_float_bits(x[e]));
-    return most;
+    uint32_t maximum = memopt_i_float_bits(x[0]);
+    CU_UNROLL for (int e = 1; e < N; ++e) maximum = max(maximum, memopt_i_float_bits(x[e]));
+    return maximum;
 }
 
 /* From `from` to `to`, without the branch that && would be. */

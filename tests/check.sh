@@ -140,7 +140,7 @@ int main(void) { return !__builtin_cpu_supports("avx2"); }' >"$work/there.c"
         fail "does not compile"
     "$work/test"
 }
-threads() { # test [flags]: with the pool, under the thread sanitizer where it works
+threads() { # flags test...: in one program, with the pool, under the thread sanitizer where it works
     can "$CC" "-pthread"
     sanitizer=-fsanitize=thread run=
     # Old sanitizers cannot live with the address layout of new kernels; setarch -R gives them the one they know.
@@ -151,9 +151,17 @@ threads() { # test [flags]: with the pool, under the thread sanitizer where it w
     else sanitizer=
     fi
     [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
-    test=$1; shift
+    flags=$1; shift
+    {
+        echo "#define TEST_COMBINED"
+        printf '#include "tests/%s.c"\n' "$@"
+        echo "int main(void) {"
+        for test in "$@"; do grep -o 'test_[a-z_]*();' "tests/$test.c" | grep -v totals | tail -n 1; done # of its own main()
+        echo "    return test_totals();"
+        echo "}"
+    } >"$work/threads.c"
     # shellcheck disable=SC2046,SC2086
-    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread "$@" $(warnings_for "$CC" "") -I. "tests/$test.c" -o "$work/test" -lm || fail "does not compile"
+    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $flags $(warnings_for "$CC" "") -I. -Itests "$work/threads.c" -o "$work/test" -lm || fail "does not compile"
     $run "$work/test"
 }
 example() { # name
@@ -607,6 +615,11 @@ combined_is_complete() {
         case $test in test_gpt | test_tiles) continue ;; esac # of an example, whose names are its own; and test_gemm again
         grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"
         grep -q -E " $test(_section)?\(\)" tests/test_combined.c || fail "tests/test_combined.c does not run $test()"
+    done
+    for test in $CUDA_TESTS; do
+        case $test in test_cuda_part | test_cuda_simulator) continue ;; esac # of one section alone; of the simulator itself
+        grep -q "\"$test.cu\"" tests/test_cuda.cu || fail "tests/test_cuda.cu does not include $test.cu"
+        grep -q " $test()" tests/test_cuda.cu || fail "tests/test_cuda.cu does not run $test()"
     done
 }
 

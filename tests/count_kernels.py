@@ -34,7 +34,7 @@ fraction is that of the time at the tensor cores' full rate, 4 cycles of a sched
   pipe      as above
 It fails below the fraction of the row, and where it is more by 5 %, so that the row is tightened. mma.sync itself does not
 reach the full rate on sm_90, which wgmma alone has."""
-import glob, os, re, shutil, subprocess, sys, sysconfig
+import glob, operator, os, re, shutil, subprocess, sys, sysconfig
 
 LANES, COPY, L2 = 132 * 4 * 32 * 1.98e9, 4.3e12, 5.5e12
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -109,7 +109,10 @@ class Kernel:
         self.order = post[::-1]
         self.place = {b: i for i, b in enumerate(self.order)}
         self.loops = {}
-        before = {b: [a for a in self.order if b in self.next[a]] for b in self.order}
+        before = {b: [] for b in self.order}
+        for a in self.order:
+            for b in self.next[a]:
+                before[b].append(a)
         for a in self.order:
             for h in self.next[a]:
                 if self.place[h] <= self.place[a]:
@@ -143,21 +146,29 @@ class Kernel:
         """The fewest instructions with exactly the accesses `want` (a dictionary), at least `needs`; its blocks or None."""
         first, members, last = region
         names = sorted(want)
-        start = (0,) * (len(names) + len(needs))
-        best, found = {first: {start: (0, None)}}, None
+        goal = tuple(want[n] for n in names) + tuple(limit for _, limit in needs)
+        costs = {b: self.cost(b, needs, names) for b in members}
+        adds = {b: tuple(accesses.get(n, 0) for n in names) + tuple(wanted) for b, (accesses, wanted, _) in costs.items()}
+        ahead = tuple(map(sum, zip(*adds.values()))) # at most what is still to come
+        best, found = {first: {(0,) * len(goal): (0, None)}}, None
         for b in (x for x in self.order if x in members and self.place[x] >= self.place[first]):
-            if b not in best:
+            here, length = adds[b], costs[b][2]
+            reach = tuple(map(operator.sub, goal, ahead)) # the least before this block
+            ahead = tuple(map(operator.sub, ahead, here))
+            if b not in best or not costs[b][0].keys() <= want.keys():
                 continue
-            accesses, wanted, length = self.cost(b, needs, names)
             ended = {}
             for state, (count, _) in best[b].items():
-                after = tuple(s + accesses.get(n, 0) for s, n in zip(state, names)) + tuple(
-                    min(s + w, limit) for s, w, (_, limit) in zip(state[len(names):], wanted, needs))
-                if set(accesses) - set(names) or any(s > want[n] for s, n in zip(after, names)):
+                if any(map(operator.lt, state, reach)):
                     continue
+                after = state
+                if any(here):
+                    after = tuple(map(operator.add, state, here))
+                    if any(map(operator.gt, after[:len(names)], goal)):
+                        continue
+                    after = tuple(map(min, after, goal))
                 if after not in ended or ended[after][0] > count + length:
                     ended[after] = (count + length, state)
-            goal = tuple(want[n] for n in names) + tuple(limit for _, limit in needs)
             if b in last and goal in ended and (not found or found[0] > ended[goal][0]):
                 found = (ended[goal][0], b, ended[goal][1])
             for n in self.next[b]:

@@ -92,17 +92,16 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     # the end of an object or a pointer far beyond it, is not looked at twice.
     [ "$wanted" = all ] || outlined="-fno-sanitize=null,object-size,pointer-overflow --param asan-instrumentation-with-call-threshold=30"
     configuration "gcc, address and undefined" gcc "-O1 -fexpensive-optimizations -g1 -fsanitize=address,undefined -fno-sanitize-recover=all $outlined -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread $some"
-    for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
+    if [ "$wanted" = all ]; then simulated plain
+    else for test in test_cuda test_cuda_part test_cuda_simulator; do row "$test, simulated" "$check simulated plain $test"; done # test_cuda is the others in one
+    fi
     row "example cuda, simulated" "$check simulated plain example_cuda"
     row "example train_gpt.cu, simulated, beside train_gpt.c" "$check train_gpt_cuda plain"
     row "three copies in one program" "$check two_copies"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
     [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 $fast -static -DTEST_WIDE=1 $few" qemu-aarch64
-    for test in $(grep -l memopt_thread_pool_create tests/test_*.c); do
-        test=$(basename "$test" .c)
-        row "clang, thread, $test" "CC=clang $check threads $test $some"
-    done
+    row "clang, thread: tests with a pool" "CC=clang $check threads '$some' $(grep -l memopt_thread_pool_create tests/test_*.c | xargs -n 1 basename -s .c | tr '\n' ' ')"
     tier=all
     for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
     row "fuzz_tensors, 20 million inputs" "$check fuzz fuzz_tensors 0 20000000"
@@ -204,7 +203,7 @@ ci | all)
     multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"
     address_clang="-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
     # In ci what takes longest comes first, so that it does not stand alone at the end.
-    if [ "$wanted" = all ]; then matrix; else matrix | awk '/check.sh (combined|cuda|adopt|advise_runs)( |$)|SAMPLE=/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; fi ;;
+    if [ "$wanted" = all ]; then matrix; else matrix | awk '/check.sh (combined|threads|cuda|adopt|advise_runs)( |$)|simulated plain test_cuda$|SAMPLE=/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; fi ;;
 simulator)
     row() { printf '%s | %s\n' "$1" "$2"; }
     simulated plain address clang thread ;;

@@ -12899,6 +12899,7 @@ V_FN float V(quiet)(float a) { /* one NaN for all */
    bits, floats_of       the bits of floats, and back
    f_signed, f_unsigned  integers as floats
    i_if                  a where the mask holds, else b
+   i_mask                all ones where the mask holds, else 0
    m_above               a > b, both signed
    m_odd                 the lowest bit
    i_words, w_ints       16 bits to 32 and back; what has no room is 0
@@ -12926,6 +12927,7 @@ V_FN int V(m_odd)(uint32_t x) { return (int)(x & 1); }
 V_FN uint32_t V(i_and)(uint32_t a, uint32_t b) { return a & b; }
 V_FN uint32_t V(i_or)(uint32_t a, uint32_t b) { return a | b; }
 V_FN uint32_t V(i_if)(int m, uint32_t a, uint32_t b) { return m ? a : b; }
+V_FN uint32_t V(i_mask)(int m) { return 0u - (uint32_t)m; }
 V_FN int V(m_above)(uint32_t a, uint32_t b) { return (int32_t)a > (int32_t)b; }
 V_FN int V(m_and_not)(int a, int b) { return a && !b; }
 V_FN int V(m_any)(int m) { return m; }
@@ -13089,6 +13091,7 @@ V_FN __m256i V(i_and)(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
 V_FN __m256i V(i_or)(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
 V_FN __m256i V(i_if)(__m256i m, __m256i a, __m256i b) { return memopt_i_blend256(b, a, m); }
 V_FN __m256i V(m_above)(__m256i a, __m256i b) { return _mm256_cmpgt_epi32(a, b); }
+V_FN __m256i V(i_mask)(__m256i m) { return m; }
 V_FN __m256i V(m_and_not)(__m256i a, __m256i b) { return _mm256_andnot_si256(b, a); }
 V_FN int V(m_any)(__m256i m) { return !_mm256_testz_si256(m, m); }
 V_FN __m256i V(w_pairs)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
@@ -13189,6 +13192,20 @@ V_FN void V(b_put)(uint8_t *p, __m256i a, __m256i b, int stream) {
 
     if (stream) _mm_stream_si128((__m128i *)(void *)p, bytes);
     else _mm_storeu_si128((__m128i *)(void *)p, bytes);
+}
+
+/* Pairs: the upper half of each `even`, and above it that of `odd`. */
+V_FN __m256i V(i_join)(__m256i even, __m256i odd) {
+    return _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa);
+}
+
+/* The same, rounded to nearest, ties to even, by halves: one more where the lower half, less 1 if the upper one is
+   even, has its highest bit. NaN is not looked for. */
+V_FN __m256i V(i_join_nearest)(__m256i even, __m256i odd) {
+    const __m256i upper = V(i_join)(even, odd);
+    const __m256i lower = _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xaa);
+    const __m256i less = _mm256_andnot_si256(upper, _mm256_set1_epi16(1));
+    return _mm256_sub_epi16(upper, _mm256_srai_epi16(_mm256_subs_epu16(lower, less), 15));
 }
 
 V_FN __m256i V(i_load_bytes)(const uint8_t *p) {
@@ -13320,11 +13337,11 @@ V_FN R(floats) R(nan)(R(floats) seen, R(floats) x) {
 
 V_FN int R(any)(R(floats) seen) { return _mm256_movemask_ps(_mm256_or_ps(seen.a, seen.b)) != 0; }
 
-/* x where the mask is all ones, y where it is 0 */
+/* x where the mask is all ones, y where it is 0. By bytes: for a blend of floats gcc compares the mask with 0 first. */
 V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
     const __m256i *m = (const __m256i *)(const void *)mask;
-    return R(both)(_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(_mm256_loadu_si256(m))),
-                   _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(_mm256_loadu_si256(m + 1))));
+    return R(both)(V(floats_of)(V(i_if)(_mm256_loadu_si256(m), V(bits)(x.a), V(bits)(y.a))),
+                   V(floats_of)(V(i_if)(_mm256_loadu_si256(m + 1), V(bits)(x.b), V(bits)(y.b))));
 }
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
 /* AVX-512: 16 floats, in a row as well. */
@@ -13411,6 +13428,7 @@ V_FN __m512i V(i_and)(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
 V_FN __m512i V(i_or)(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
 V_FN __m512i V(i_if)(__mmask16 m, __m512i a, __m512i b) { return _mm512_mask_mov_epi32(b, m, a); }
 V_FN __mmask16 V(m_above)(__m512i a, __m512i b) { return _mm512_cmpgt_epi32_mask(a, b); }
+V_FN __m512i V(i_mask)(__mmask16 m) { return V(i_if)(m, V(i_set)(~(uint32_t)0), V(i_set)(0)); }
 V_FN __mmask16 V(m_and_not)(__mmask16 a, __mmask16 b) { return (__mmask16)(a & ~b); }
 V_FN int V(m_any)(__mmask16 m) { return m != 0; }
 V_FN __m512i V(w_pairs)(const uint16_t *p) { return _mm512_loadu_si512(p); }
@@ -13462,6 +13480,18 @@ V_FN void V(put)(float *p, __m512 x, int stream) {
 V_FN void V(i_put)(void *p, __m512i x, int stream) {
     if (stream) _mm512_stream_si512((__m512i *)p, x);
     else _mm512_storeu_si512(p, x);
+}
+
+V_FN __m512i V(i_join)(__m512i even, __m512i odd) {
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
+    return _mm512_ternarylogic_epi32(upper, odd, V_SHR(even, 16), 0xca); /* where `upper` has a bit, odd's */
+}
+
+V_FN __m512i V(i_join_nearest)(__m512i even, __m512i odd) {
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
+    const __m512i a = _mm512_add_epi32(half, _mm512_and_si512(V_SHR(even, 16), one));
+    const __m512i b = _mm512_add_epi32(half, _mm512_and_si512(V_SHR(odd, 16), one));
+    return V(i_join)(_mm512_add_epi32(even, a), _mm512_add_epi32(odd, b));
 }
 
 /* Half of each integer of a, then of b: the upper half of `places` repeats the lower. Intel's permutation of two
@@ -13668,6 +13698,7 @@ V_FN uint32x4_t V(m_odd)(uint32x4_t x) { return vtstq_u32(x, vdupq_n_u32(1)); }
 V_FN uint32x4_t V(i_and)(uint32x4_t a, uint32x4_t b) { return vandq_u32(a, b); }
 V_FN uint32x4_t V(i_or)(uint32x4_t a, uint32x4_t b) { return vorrq_u32(a, b); }
 V_FN uint32x4_t V(i_if)(uint32x4_t m, uint32x4_t a, uint32x4_t b) { return vbslq_u32(m, a, b); }
+V_FN uint32x4_t V(i_mask)(uint32x4_t m) { return m; }
 V_FN uint32x4_t V(m_and_not)(uint32x4_t a, uint32x4_t b) { return vbicq_u32(a, b); }
 V_FN int V(m_any)(uint32x4_t m) { return vmaxvq_u32(m) != 0; }
 V_FN uint32x4_t V(w_pairs)(const uint16_t *p) { return vreinterpretq_u32_u16(vld1q_u16(p)); }
@@ -13739,6 +13770,15 @@ V_FN void V(w_put_lower)(uint16_t *p, uint32x4_t a, uint32x4_t b, int stream) {
 V_FN void V(b_put)(uint8_t *p, uint32x4_t a, uint32x4_t b, int stream) {
     (void)stream;
     vst1_u8(p, vmovn_u16(vcombine_u16(vmovn_u32(a), vmovn_u32(b))));
+}
+
+V_FN uint32x4_t V(i_join)(uint32x4_t even, uint32x4_t odd) { return vsriq_n_u32(odd, even, 16); }
+
+V_FN uint32x4_t V(i_join_nearest)(uint32x4_t even, uint32x4_t odd) {
+    const uint16x8_t upper = vreinterpretq_u16_u32(V(i_join)(even, odd));
+    const uint16x8_t lower = vreinterpretq_u16_u32(vsliq_n_u32(even, odd, 16));
+    const uint16x8_t up = vshrq_n_u16(vqsubq_u16(lower, vbicq_u16(vdupq_n_u16(1), upper)), 15);
+    return vreinterpretq_u32_u16(vaddq_u16(upper, up));
 }
 
 V_FN uint32x4_t V(i_load_bytes)(const uint8_t *p) {
@@ -28151,9 +28191,10 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               gradients, for operators and for passes from a text. What differs is the form in which operands lie and
               the result goes, which a loop looks at once for 32 elements.
    Cost       One pass, at the cache's speed but for exp and activations. From bf16 to bf16, where no element needs its
-              neighbours, registers are taken apart and joined without moving a lane. With AVX2 (Zen 3) this, and the
-              exponentials of a piece before the rest, took SiLU of bf16 from 10.7 to 7.9 ticks for 8 elements in the
-              cache, its gradient from 15 to 10 (`tests/bench/results/layer-avx2.md`). */
+              neighbours, registers are taken apart and joined without moving a lane. With AVX2 (Zen 3) GELU of bf16
+              has 25 vector operations for 8 elements, of which four can begin in a cycle, and takes 10 cycles in the
+              cache, because chains of them wait for each other; 12 with an exponential in one piece
+              (`tests/bench/results/layer-avx2.md`). */
 
 /* ---- curves and rows ---- */
 #define MEMOPT_I_EXP_LOG2E  1.44269502f
@@ -28197,7 +28238,7 @@ static size_t memopt_i_rows_ahead(size_t bytes) { return memopt_i_max(1, 4096 / 
     X(MIN,             2, 1, 0, 1)               X(MAX,             2, 1, 0, 1)               \
     X(ADD,             2, 1, 0, 0)               X(SUB,             2, 1, 0, 0)               \
     X(MUL,             2, 1, 0, 0)               X(DIV,             2, 1, 0, 0)               \
-    X(DROPOUT_ADD,     2, 1, 0, 1)               X(FMA,             3, 1, 0, 0) /* a b + c */ \
+    X(DROPOUT_ADD,     2, 1, 0, 0)               X(FMA,             3, 1, 0, 0) /* a b + c */ \
     X(PRODUCT_LESS,    3, 1, 0, 0) /* a b - c */ X(LESS_PRODUCT,    3, 1, 0, 0) /* c - a b */ \
     X(SWIGLU_GRADIENT, 3, 3, 1, 0)
 
@@ -28223,7 +28264,7 @@ typedef struct memopt_i_work {
     void           *to[3];   /* the results: after the first, NULL = not wanted; each may be one of the operands */
     memopt_i_form   to_form; /* floats or pairs */
     int             stream;  /* pairs go past the cache; `to` is then aligned to 64 bytes */
-    const uint32_t *mask;    /* of dropout: which elements stay; 32 can be read for the last ones, too */
+    const uint32_t *mask;    /* of dropout: which elements go; 32 can be read for the last ones, too */
     float           factor;
     const void     *ahead[2]; /* NULL, or pairs that are fetched on the way */
 } memopt_i_work;
@@ -28265,21 +28306,32 @@ V_FN R(floats) R(curve_cut)(R(floats) low, int kind) {
     return R(min)(R(set)(kind == MEMOPT_ACTIVATION_GELU ? 10.0f : 87.0f), low);
 }
 
-/* scale exp(-z), where the scale is 2^28 */
-V_FN R(floats) R(curve_exp)(R(floats) x, int kind) {
-    const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
+/* scale exp(-z), where the scale is 2^28, in two parts: n + the magic number, and r; then 2^(n + r) of them */
+V_FN R(floats) R(curve_begin)(R(floats) x, int kind, R(floats) *n) {
+    const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC), r = R(curve_cut)(R(curve_low)(x, kind), kind);
 
-    R(floats) factor = R(set)(-MEMOPT_I_EXP_LOG2E), r = R(curve_cut)(R(curve_low)(x, kind), kind), t, q;
+    R(floats) factor = R(set)(-MEMOPT_I_EXP_LOG2E);
 
     if (kind == MEMOPT_ACTIVATION_GELU)
         factor = R(fma)(R(mul)(r, r), R(set)(-MEMOPT_I_GELU_3_LOG2E), R(set)(-MEMOPT_I_GELU_1_LOG2E));
-    t = R(fma)(r, factor, magic);
-    r = R(fma)(r, factor, R(sub)(magic, t));
+    *n = R(fma)(r, factor, magic);
+    return R(fma)(r, factor, R(sub)(magic, *n));
+}
+
+V_FN R(floats) R(curve_end)(R(floats) r, R(floats) n) {
+    R(floats) q;
+
     q = R(fma)(R(set)(MEMOPT_I_EXP2_5 * MEMOPT_I_CURVE_SCALE), r, R(set)(MEMOPT_I_EXP2_4 * MEMOPT_I_CURVE_SCALE));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_3 * MEMOPT_I_CURVE_SCALE));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_2 * MEMOPT_I_CURVE_SCALE));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP2_1 * MEMOPT_I_CURVE_SCALE));
-    return R(exponent)(R(fma)(q, r, R(set)(MEMOPT_I_CURVE_SCALE)), t);
+    return R(exponent)(R(fma)(q, r, R(set)(MEMOPT_I_CURVE_SCALE)), n);
+}
+
+V_FN R(floats) R(curve_exp)(R(floats) x, int kind) {
+    R(floats) n;
+    const R(floats) r = R(curve_begin)(x, kind, &n);
+    return R(curve_end)(r, n);
 }
 
 /* s, from that */
@@ -28576,17 +28628,18 @@ MEMOPT_I_INLINE_FN void R(typed_write)(void *to, memopt_type type, size_t at, co
     if (n < V(row)) memcpy((uint16_t *)to + at, p, n * sizeof *p);
 }
 
-/* Dropout, alone and onto a base, by a mask of what stays. */
+/* Dropout, alone and onto a base, by a mask of what is dropped. Adding factor times -0 changes no base, but makes a NaN
+   quiet. */
 #if !defined(MEMOPT_I_WIDTH)
 V_HOST_FN float R(masked)(const uint32_t *mask, float x, float y) { return *mask ? x : y; }
 #endif
 
 V_HOST_FN R(floats) R(dropped)(const uint32_t *mask, R(floats) factor, R(floats) x) {
-    return R(masked)(mask, R(mul)(factor, x), R(set)(0));
+    return R(masked)(mask, R(set)(0), R(mul)(factor, x));
 }
 
 V_HOST_FN R(floats) R(dropped_onto)(const uint32_t *mask, R(floats) factor, R(floats) x, R(floats) base) {
-    return R(masked)(mask, R(fma)(factor, x, base), base);
+    return R(fma)(factor, R(masked)(mask, R(set)(-0.0f), x), base);
 }
 
 /* Is it of use to work on bf16 in the order of pairs_read()? Not where widening in order is one instruction. */
@@ -28610,11 +28663,11 @@ MEMOPT_I_INLINE_FN void R(pairs_read)(R(floats) *to, const uint16_t *p) {
     for (k = 0; k < 32 / V(row); ++k) to[k] = R(read)(all + k * V(row), V(row));
 }
 
-/* Rounded, in the upper halves. A NaN that arithmetic makes of words is quiet and 0 below: it stays what it is. One
-   that is only passed on may be a signalling one, which becomes quiet, and that of a maximum has all bits. */
-MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) x, int may_signal) {
-    const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
-    return may_signal ? V(bf16_nearest)(x) : V(i_add)(u, V(i_add)(odd, V(i_set)(0x7fff)));
+/* A NaN that arithmetic makes of words is quiet and 0 below: rounding without a look for it keeps it. One that is only
+   passed on may be a signalling one, which becomes quiet, and that of a maximum has all bits. */
+MEMOPT_I_INLINE_FN V(ints) V(pairs_round)(V(floats) even, V(floats) odd, int may_signal) {
+    return may_signal ? V(i_join)(V(bf16_nearest)(even), V(bf16_nearest)(odd))
+                      : V(i_join_nearest)(V(bits)(even), V(bits)(odd));
 }
 
 MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int may_signal, int stream) {
@@ -28624,12 +28677,8 @@ MEMOPT_I_INLINE_FN void R(pairs_write)(uint16_t *p, const R(floats) *x, int may_
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < 32 / V(row); ++k) R(write)(all + k * V(row), x[k], V(row));
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 32; k += 2 * V(width)) {
-        const V(ints) even = V(pairs_round)(V(load)(all + k), may_signal);
-        const V(ints) odd = V(pairs_round)(V(load)(all + k + V(width)), may_signal);
-
-        V(i_put)(p + k, V(i_or)(V_SHR(even, 16), V(i_and)(odd, V(i_set)(0xffff0000u))), stream);
-    }
+    for (k = 0; k < 32; k += 2 * V(width))
+        V(i_put)(p + k, V(pairs_round)(V(load)(all + k), V(load)(all + k + V(width)), may_signal), stream);
 }
 
 #endif
@@ -28639,12 +28688,17 @@ V_HOST_FN float R(nan)(float seen, float x) { return x != x ? x : seen; }
 #endif
 
 /* ---- steps: an operation on elements, for operators and for passes from a text ---- */
-/* The exponential that an operation begins with. */
-MEMOPT_I_INLINE_FN R(floats) R(step_exp)(memopt_i_step code, R(floats) x) {
-    if (code == MEMOPT_I_STEP_SIGMOID) return R(exp_share)(R(negative)(x));
+/* The exponential that an operation begins with, in two parts: see R(curve_begin). */
+MEMOPT_I_INLINE_FN R(floats) R(step_exp_begin)(memopt_i_step code, R(floats) x, R(floats) *n) {
+    *n = x;
+    if (code == MEMOPT_I_STEP_SIGMOID) return R(negative)(x);
     if (code == MEMOPT_I_STEP_GELU || code == MEMOPT_I_STEP_GELU_GRADIENT)
-        return R(curve_exp)(x, MEMOPT_ACTIVATION_GELU);
-    return R(curve_exp)(x, MEMOPT_ACTIVATION_SILU);
+        return R(curve_begin)(x, MEMOPT_ACTIVATION_GELU, n);
+    return R(curve_begin)(x, MEMOPT_ACTIVATION_SILU, n);
+}
+
+MEMOPT_I_INLINE_FN R(floats) R(step_exp_end)(memopt_i_step code, R(floats) r, R(floats) n) {
+    return code == MEMOPT_I_STEP_SIGMOID ? R(exp_share)(r) : R(curve_end)(r, n);
 }
 
 MEMOPT_I_INLINE_FN R(floats) R(step_unary)(memopt_i_step code, R(floats) a, R(floats) e) {
@@ -28751,43 +28805,91 @@ MEMOPT_I_INLINE_FN void R(step_do)(memopt_i_step code, const memopt_i_work *w, c
     for (r = 0; r < results; ++r) if (w->to[r]) R(step_write)(code, w, w->to[r], i, to[r], count);
 }
 
-/* The exponentials of a piece come first, and then what is made of them: two chains of operations, each of which fits
-   the processor's queues, where one would not. */
-MEMOPT_I_INLINE_FN void V(step_exps)(memopt_i_step code, const memopt_i_work *w, float *e, size_t at, size_t n) {
-    R(floats) x[V(step_group)];
+/* Exponentials of 256 elements, and the r and n of which they are made. */
+typedef struct V(exps) { float r[256], n[256], e[256]; } V(exps);
+
+/* The first part, of 32 elements from `at` on; they are the i-th and later of 256. */
+MEMOPT_I_INLINE_FN void V(step_exps_begin)(memopt_i_step code, const memopt_i_work *w, V(exps) *x, size_t at,
+                                           size_t i) {
+    R(floats) a[V(step_group)], n;
+    size_t k;
+
+    R(step_read)(a, w->operands, at, 2);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 2; ++k) {
+        R(write)(x->r + i + k * V(row), R(step_exp_begin)(code, a[k], &n), V(row));
+        if (code != MEMOPT_I_STEP_SIGMOID) R(write)(x->n + i + k * V(row), n, V(row));
+    }
+}
+
+MEMOPT_I_INLINE_FN void V(step_exps_end)(memopt_i_step code, const memopt_i_work *w, V(exps) *x, size_t at, size_t n) {
     size_t i, k;
 
     for (i = 0; i < n; i += 32) {
         if (w->ahead[0]) MEMOPT_I_FETCH(w->ahead[0], 2 * (at + i));
-        R(step_read)(x, w->operands, at + i, 2);
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 2; ++k) R(write)(e + i + k * V(row), R(step_exp)(code, x[k]), V(row));
+        for (k = 0; k < 32; k += V(row))
+            R(write)(x->e + i + k, R(step_exp_end)(code, R(read)(x->r + i + k, V(row)),
+                                                   R(read)(x->n + i + k, V(row))), V(row));
     }
 }
 
-/* `code` is a constant wherever this is called. */
+/* `code` is a constant wherever this is called. An operation with an exponential is three chains, each of which fits
+   the processor's queues, where one would not: the exponential's second part for 256 elements; then the rest, which
+   waits for quotients, and beside it the first part for the next 256. */
 MEMOPT_I_INLINE_FN void V(step_loop)(memopt_i_step code, const memopt_i_work *work, size_t n) {
     const memopt_i_work w = *work; /* in registers: a store may be one to *work */
     const int has_exp = memopt_i_step_facts[code].has_exp;
     const size_t group = has_exp ? 32 : (size_t)V(step_group) * V(row);
-    float e[256];
+    V(exps) x;
     size_t at, i, end, count;
 
+    for (i = 0; has_exp && i < n && i < 256; i += 32) V(step_exps_begin)(code, &w, &x, i, i);
     for (at = 0; at < n; at = end) {
-        end = at + memopt_i_min(n - at, 256);
-        if (has_exp) V(step_exps)(code, &w, e, at, end - at);
+        end = has_exp ? at + memopt_i_min(n - at, 256) : n;
+        if (has_exp) V(step_exps_end)(code, &w, &x, at, end - at);
         for (i = at; i < end; i += count) {
             count = end - i < group ? 32 : group;
             if (has_exp && w.ahead[1]) MEMOPT_I_FETCH(w.ahead[1], 2 * i);
-            if (count == 32) R(step_do)(code, &w, e + (i - at), i, 2);
-            else R(step_do)(code, &w, e + (i - at), i, V(step_group));
+            if (has_exp && i + 256 < n) V(step_exps_begin)(code, &w, &x, i + 256, i - at);
+            if (count == 32) R(step_do)(code, &w, x.e + (i - at), i, 2);
+            else R(step_do)(code, &w, x.e + (i - at), i, V(step_group));
         }
     }
 }
 
+/* The same in a loop of its own, for operands a, b, c and results of these forms. 0: the work has others. */
+MEMOPT_I_INLINE_FN int V(step_loop_of)(memopt_i_step code, const memopt_i_work *work, size_t n, memopt_i_form a,
+                                       memopt_i_form b, memopt_i_form c, memopt_i_form to) {
+    memopt_i_work w = *work;
+
+    if (w.operands[0].form != a || w.operands[1].form != b || w.operands[2].form != c || w.to_form != to) return 0;
+    w.operands[0].form = a; /* constants from here on */
+    w.operands[1].form = b;
+    w.operands[2].form = c;
+    w.to_form = to;
+    V(step_loop)(code, &w, n);
+    return 1;
+}
+
+/* What passes from a text begin and end with: x * scale + bias, ... * scale, residual + ..., residual + dropout(...). A
+   loop that looks at the forms takes up to twice as long. 0: it is something else. */
+MEMOPT_I_INLINE_FN int V(step_usual)(memopt_i_step code, const memopt_i_work *w, size_t n) {
+    const memopt_i_form floats = MEMOPT_I_FORM_FLOATS, number = MEMOPT_I_FORM_NUMBER, pairs = MEMOPT_I_FORM_PAIRS;
+
+    switch ((int)code) {
+    case MEMOPT_I_STEP_FMA: return V(step_loop_of)(MEMOPT_I_STEP_FMA, w, n, pairs, number, pairs, floats);
+    case MEMOPT_I_STEP_MUL: return V(step_loop_of)(MEMOPT_I_STEP_MUL, w, n, floats, number, floats, pairs);
+    case MEMOPT_I_STEP_ADD: return V(step_loop_of)(MEMOPT_I_STEP_ADD, w, n, pairs, floats, floats, pairs);
+    case MEMOPT_I_STEP_DROPOUT_ADD:
+        return V(step_loop_of)(MEMOPT_I_STEP_DROPOUT_ADD, w, n, floats, pairs, floats, pairs);
+    }
+    return 0;
+}
+
 /* Whole groups of 32. */
 V_FN MEMOPT_I_FLATTEN void V(step_groups)(memopt_i_step code, const memopt_i_work *w, size_t n) {
-    switch ((int)code) {
+    if (!V(paired) || !V(step_usual)(code, w, n)) switch ((int)code) {
     MEMOPT_I_STEPS(MEMOPT_I_STEP_CASE)
     }
     V(end)();
@@ -28838,15 +28940,19 @@ V_HOST_FN float V(step_read)(const memopt_i_operand *x, size_t i) {
 
 static void V(step)(memopt_i_step code, const memopt_i_work *w, size_t n) {
     const int operands = memopt_i_step_facts[code].operands, results = memopt_i_step_facts[code].results;
-    float x[3], y[3];
+    float x[3], y[3], m;
+    float e = 0; /* the exponential, where there is one */
     size_t i;
     int k;
 
     for (i = 0; i < n; ++i) {
         x[0] = x[1] = x[2] = V(step_read)(w->operands, i);
         for (k = 1; k < operands; ++k) x[k] = V(step_read)(w->operands + k, i);
-        V(step_value)(code, w, i, x[0], x[1], x[2],
-                      memopt_i_step_facts[code].has_exp ? V(step_exp)(code, x[0]) : x[0], y);
+        if (memopt_i_step_facts[code].has_exp) {
+            e = V(step_exp_begin)(code, x[0], &m);
+            e = V(step_exp_end)(code, e, m);
+        }
+        V(step_value)(code, w, i, x[0], x[1], x[2], e, y);
         for (k = 0; k < results; ++k) if (w->to[k]) ((float *)w->to[k])[i] = y[k];
     }
 }
@@ -32121,16 +32227,15 @@ MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const mem
 /* ---- dropout ---- */
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
-/* Which elements stay, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower halves
-   of 16 words are the first half of a group. */
+/* Which elements are dropped, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower
+   halves of 16 words are the first half of a group. */
 #if defined(MEMOPT_I_WIDTH)
-V_FN V(ints) V(dropout_mask_of)(V(ints) noise, uint32_t threshold) {
-    return V(i_if)(V(m_above)(noise, V(i_set)(threshold - 1)), V(i_set)(~(uint32_t)0), V(i_set)(0));
-}
+/* Noise and threshold in upper halves, their highest bits inverted: the comparison is a signed one. */
+V_FN V(ints) V(dropout_mask_of)(V(ints) noise, V(ints) limit) { return V(i_mask)(V(m_above)(limit, noise)); }
 
 /* Of a group; returns the counter of the next. */
 V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
-                                                       V(ints) step, uint32_t threshold) {
+                                                       V(ints) step, V(ints) limit) {
     size_t k;
 
     MEMOPT_I_UNROLL_ALL
@@ -32138,8 +32243,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) c
         const V(ints) h = V(noise_hash)(counter, key, shift);
 
         counter = V(i_add)(counter, step);
-        V(i_put)(mask + k, V(dropout_mask_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
-        V(i_put)(mask + k + 16, V(dropout_mask_of)(V_SHR(h, 16), threshold), 0);
+        V(i_put)(mask + k, V(dropout_mask_of)(V_SHL(h, 16), limit), 0);
+        V(i_put)(mask + k + 16, V(dropout_mask_of)(h, limit), 0);
     }
     return counter;
 }
@@ -32147,7 +32252,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_mask_32)(uint32_t *mask, V(ints) c
 /* The same in the order of pairs_read(). Lanes of even counters, and of odd ones, are even and odd elements; but where
    a register has all 16 counters of a group, the elements stay in order. */
 V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_pairs_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
-                                                        V(ints) step, uint32_t threshold) {
+                                                        V(ints) step, V(ints) limit) {
     size_t k, odd;
 
     MEMOPT_I_UNROLL_ALL
@@ -32158,8 +32263,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_pairs_32)(uint32_t *mask, V(ints) 
             const V(ints) h = V(noise_hash)(at, key, shift);
             uint32_t *to = mask + k + odd * V(width);
 
-            V(i_put)(to, V(dropout_mask_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
-            V(i_put)(to + 16, V(dropout_mask_of)(V_SHR(h, 16), threshold), 0);
+            V(i_put)(to, V(dropout_mask_of)(V_SHL(h, 16), limit), 0);
+            V(i_put)(to + 16, V(dropout_mask_of)(h, limit), 0);
         }
         counter = V(i_add)(counter, step);
     }
@@ -32173,21 +32278,22 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_counter)(memopt_i_noise_run run, i
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE V(ints) V(dropout_32)(uint32_t *mask, V(ints) counter, V(ints) key, V(ints) shift,
-                                                  uint32_t threshold, int pairs) {
+                                                  V(ints) limit, int pairs) {
     const V(ints) step = V(i_set)((uint32_t)(pairs + 1) * V(width) * MEMOPT_I_NOISE_STEP);
-    return pairs ? V(dropout_pairs_32)(mask, counter, key, shift, step, threshold)
-                 : V(dropout_mask_32)(mask, counter, key, shift, step, threshold);
+    return pairs ? V(dropout_pairs_32)(mask, counter, key, shift, step, limit)
+                 : V(dropout_mask_32)(mask, counter, key, shift, step, limit);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_masks)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first,
                                                   uint32_t threshold, int pairs) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift ^ 0x80008000u);
+    const V(ints) limit = V(i_set)((threshold ^ 0x8000u) << 16);
 
     V(ints) counter = V(dropout_counter)(run, pairs);
     size_t i;
 
-    for (i = 0; i < n; i += 32) counter = V(dropout_32)(mask + i, counter, key, shift, threshold, pairs);
+    for (i = 0; i < n; i += 32) counter = V(dropout_32)(mask + i, counter, key, shift, limit, pairs);
 }
 
 V_FN MEMOPT_I_FLATTEN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first,
@@ -32200,7 +32306,8 @@ V_FN MEMOPT_I_FLATTEN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_nois
 /* From bf16 to bf16 in registers; base: NULL, or what is added. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
                                                     memopt_i_noise_run run, uint32_t threshold, float factor) {
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift ^ 0x80008000u);
+    const V(ints) limit = V(i_set)((threshold ^ 0x8000u) << 16);
     const R(floats) f = R(set)(factor);
 
     V(ints) counter = V(dropout_counter)(run, V(paired));
@@ -32209,7 +32316,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t 
     size_t i, k;
 
     for (i = 0; i < n; i += 32) {
-        counter = V(dropout_32)(mask, counter, key, shift, threshold, V(paired));
+        counter = V(dropout_32)(mask, counter, key, shift, limit, V(paired));
         if (V(paired)) R(pairs_read)(a, x + i);
         else R(words_read)(a, x + i, 1, 2);
         if (base && V(paired)) R(pairs_read)(b, base + i);
@@ -32217,7 +32324,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t 
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 2; ++k)
             a[k] = base ? R(dropped_onto)(mask + 16 * k, f, a[k], b[k]) : R(dropped)(mask + 16 * k, f, a[k]);
-        if (V(paired)) R(pairs_write)(y + i, a, base != NULL, 0);
+        if (V(paired)) R(pairs_write)(y + i, a, 0, 0);
         else R(words_write)(y + i, a, 1, 2);
     }
 }
@@ -32238,7 +32345,7 @@ static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64
                             int pairs) {
     size_t i;
     (void)pairs;
-    for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
+    for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) < threshold ? ~(uint32_t)0 : 0;
 }
 
 static size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n, memopt_noise noise,
@@ -33446,8 +33553,8 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
    Cost       An operation on 16 elements is a load for each operand, a store, and itself. The chain of `api_fused` is
               0.8 ns an element of bf16 on one core with AVX-512 (Zen 4), more than half of it for GELU; its text takes
               0.5 us. Chains without such a function run at the speed of a copy. Long results of bf16 are stored past
-              the cache. With AVX2 (Zen 3) the chain is arithmetic: 17 ticks for 8 elements in the cache, 8 of them
-              GELU, where a copy of its bytes takes 10 from memory. Stack: 31 KiB of a worker. */
+              the cache. With AVX2 (Zen 3) the chain is arithmetic: 18 cycles for 8 elements in the cache, 9 of them
+              GELU, 6 dropout, where a copy of its bytes takes 12 from memory. Stack: 31 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 enum { MEMOPT_I_FUSED_PIECE = 768, MEMOPT_I_FUSED_SLOTS = 6 };
@@ -34012,7 +34119,8 @@ static void memopt_i_fused_return(const memopt_i_fused *t, const memopt_i_fused_
     }
 }
 
-/* Which of n elements stay, those from an index on; whole groups of 32 are drawn, none across a multiple of 2^33. */
+/* Which of n elements are dropped, those from an index on; whole groups of 32 are drawn, none across a multiple of
+   2^33. */
 static const uint32_t *memopt_i_fused_draw(const memopt_i_fused *t, uint32_t *mask, uint64_t index, size_t n) {
     const size_t skip = (size_t)(index & 31);
     const uint64_t from = index - skip;

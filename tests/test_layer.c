@@ -390,7 +390,7 @@ static void layer_dropout_at_most(void) { /* a rate just below 1 leaves one of 6
 }
 static void layer_dropout_of_infinity(void) { /* what is dropped is gone */
     memopt_dropout x = layer_dropout(MEMOPT_TYPE_F32, 1000, 0.5f, 0); float *in = (float *)layer_alloc(4000), *out; size_t i; int level;
-    test_worker_set worker_set;
+    float *base = (float *)layer_alloc(4000); test_worker_set worker_set;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
         const memopt_threads t = test_workers(&worker_set, 0, level); const memopt_ops ops = layer_ops(&t, NULL);
         for (i = 0; i < 1000; ++i) in[i] = memopt_i_bits_float(i % 2 ? 0x7f800000u : 0x7fc00000u);
@@ -401,6 +401,11 @@ static void layer_dropout_of_infinity(void) { /* what is dropped is gone */
             const uint32_t bits = memopt_i_float_bits(out[i]) & 0x7fffffffu;
             CHECK_AT(kept ? (i % 2 ? bits == 0x7f800000u : bits > 0x7f800000u) : bits == 0, i);
         }
+        for (i = 0; i < 1000; ++i) base[i] = -0.0f;
+        x.residual = base;
+        CHECK(memopt_dropout_forward(&ops, &x) == MEMOPT_OK);
+        for (i = 0; i < 1000; ++i) /* -0 stays what it is */
+            CHECK_AT(memopt_i_noise16(x.noise, i) >= 32768 || memopt_i_float_bits(out[i]) == 0x80000000u, i);
     }
     layer_done();
 }

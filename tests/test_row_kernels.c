@@ -356,6 +356,58 @@ static void rows_words_all(void) {
     size_t k;
     for (k = 0; k < sizeof codes / sizeof *codes; ++k) rows_words(codes[k], memopt_i_step_facts[codes[k]].results);
 }
+/* Operands and results in every form, mixed: the bits of the single float. Floats beside pairs lie in the order in which
+   these come into registers, which a move of the codes 0, 1, 2... tells. */
+static void rows_forms_at(int level, memopt_i_step code, const size_t *place, int forms, int has_pairs) {
+    enum { N = 96 };
+    static float floats[3][N], number[16], out[N]; static uint16_t pairs[3][N], out_pairs[N]; static uint32_t mask[N];
+    static const memopt_i_form all[3] = { MEMOPT_I_FORM_FLOATS, MEMOPT_I_FORM_NUMBER, MEMOPT_I_FORM_PAIRS };
+    uint64_t seed = 21; size_t i; int k, rest = forms; memopt_i_work w;
+    memopt_i_work_clear(&w);
+    for (k = 0; k < 3; ++k) for (i = 0; i < N; ++i) pairs[k][i] = memopt_to_bf16(rows_random(&seed, 1));
+    for (k = 0; k < 3; ++k) for (i = 0; i < N; ++i) floats[k][i] = memopt_from_bf16(pairs[k][place[i]]);
+    for (i = 0; i < N; ++i) mask[i] = test_random(&seed) & 1 ? ~(uint32_t)0 : 0;
+    for (i = 0; i < 16; ++i) number[i] = 0.75f;
+    for (k = 0; k < 3; ++k, rest /= 3) {
+        w.operands[k].form = all[rest % 3];
+        if (rest % 3 == 2 && !has_pairs) return;
+        w.operands[k].data = rest % 3 == 2 ? (const void *)pairs[k] : rest % 3 == 1 ? (const void *)number : (const void *)floats[k];
+    }
+    if (rest && !has_pairs) return;
+    w.to_form = rest ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
+    w.to[0] = rest ? (void *)out_pairs : (void *)out;
+    w.mask = mask; w.factor = 1.5f;
+    memopt_i_step_run(level, code, &w, N);
+    for (i = 0; i < N; ++i) {
+        float x[3], want;
+        for (k = 0; k < 3; ++k) x[k] = w.operands[k].form == MEMOPT_I_FORM_NUMBER ? 0.75f : floats[k][i];
+        switch ((int)code) {
+        case MEMOPT_I_STEP_FMA: want = memopt_i_v1_fma(x[0], x[1], x[2]); break;
+        case MEMOPT_I_STEP_MUL: want = memopt_i_v1_mul(x[0], x[1]); break;
+        case MEMOPT_I_STEP_ADD: want = memopt_i_v1_add(x[0], x[1]); break;
+        default:                want = mask[i] ? x[1] : memopt_i_v1_fma(1.5f, x[0], x[1]);
+        }
+        CHECK_AT(rest ? rows_same(memopt_from_bf16(out_pairs[place[i]]), memopt_from_bf16(memopt_to_bf16(want))) : rows_same(out[i], want), level * 1000 + forms);
+    }
+}
+static void rows_forms(void) {
+    static const memopt_i_step codes[] = { MEMOPT_I_STEP_FMA, MEMOPT_I_STEP_MUL, MEMOPT_I_STEP_ADD, MEMOPT_I_STEP_DROPOUT_ADD };
+    int level, forms; size_t c, i;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        const int has_pairs = MEMOPT_I_DISPATCH(level, words_whole, (96)) != 0; size_t place[96];
+        for (i = 0; i < 96; ++i) place[i] = i;
+        if (has_pairs) {
+            uint16_t codes_of[96]; float moved[96]; memopt_i_work w;
+            memopt_i_work_clear(&w);
+            for (i = 0; i < 96; ++i) codes_of[i] = memopt_to_bf16((float)i);
+            w.operands[0].data = codes_of; w.operands[0].form = MEMOPT_I_FORM_PAIRS; w.to[0] = moved;
+            memopt_i_step_run(level, MEMOPT_I_STEP_MOVE, &w, 96);
+            for (i = 0; i < 96; ++i) place[i] = (size_t)moved[i];
+        }
+        for (c = 0; c < sizeof codes / sizeof *codes; ++c)
+            for (forms = 0; forms < 54; ++forms) rows_forms_at(level, codes[c], place, forms, has_pairs);
+    }
+}
 /* 4096 inputs, whose bits are `step` apart */
 static void rows_activations_of(uint32_t first, uint32_t step) {
     static float x[4096], one[4096], y[4096], d[4096]; static const memopt_activation curves[] = { MEMOPT_ACTIVATION_GELU, MEMOPT_ACTIVATION_SILU };
@@ -534,6 +586,7 @@ static void test_row_kernels(void) {
     RUN(rows_activations);
     RUN(rows_relu_of_words);
     RUN(rows_words_all);
+    RUN(rows_forms);
     RUN(rows_activations_everywhere);
     RUN(rows_activations_far_out);
     RUN(rows_activations_by_level);

@@ -1245,7 +1245,7 @@ using namespace memopt_i_cuda::api;
 
 /* @section cuda_base : api_cuda_base
    What all kernels stand on.
-   Simulator  Four macros are all that is not plain CUDA, so that the same file runs on a CPU, a fiber for each thread,
+   Simulator  Five macros are all that is not plain CUDA, so that the same file runs on a CPU, a fiber for each thread,
               under sanitizers. Whoever brings a simulator defines them first.
    Launch     One way for all kernels: CU_RUN(), with as many blocks as a size_t says. A launch that fails
               leaves CUDA's error, which is taken and returned. An error that was there before is somebody else's: it is
@@ -1279,6 +1279,8 @@ using namespace memopt_i_cuda::api;
        type *name = (type *)(void *)shared_bytes
 
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
+
+#  define MEMOPT_I_CUDA_PREFETCH(p, behind) asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(p), "n"(behind))
 #endif
 #define MEMOPT_I_CUDA_ALL 0xffffffffu /* all lanes of a warp */
 /* Blocks on a multiprocessor, asked of ptxas: before Blackwell, and from it on, where code takes more registers. And
@@ -1488,13 +1490,7 @@ template <int SIZE> CU_DEVICE uint32_t element(const void *p, unsigned i) {
 }
 
 /* Asks the second-level cache for what lies BEHIND bytes further than p; nothing waits for it. */
-template <int BEHIND> CU_DEVICE void prefetch(const void *p) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(p), "n"(BEHIND));
-#else
-    (void)p;
-#endif
-}
+template <int BEHIND> CU_DEVICE void prefetch(const void *p) { MEMOPT_I_CUDA_PREFETCH(p, BEHIND); }
 
 /* The elements `at` and following at p, in WORDS words; those from `end` on are 0, and are not stored. whole: all are
    there, and p is aligned to all of them. */
@@ -5382,11 +5378,11 @@ optim_coded256_kernel(const CU_ARGUMENT optim_table t) {
     const memopt_i_update_rule rule = optim_rule<KIND, FORM>(t, k);
     const memopt_noise noise = optim_noise_of(t, k, MEMOPT_I_NOISE_WEIGHTS);
     const int known = !FORM || (optim_adam_known(rule) && optim_adam_tells(rule));
-    /* elements from `first` on, those of the next thread block's first turn, too; in whole blocks; in whole turns */
-    const unsigned left = (unsigned)min(n - first, (uint64_t)(TILE + OPTIM_TURN));
+    /* elements from `first` on; in whole blocks; in whole turns */
+    const unsigned left = (unsigned)min(n - first, (uint64_t)TILE);
     const unsigned in_blocks = s.aligned && known ? left / 256 * 256 : 0;
-    const unsigned in_turns = min(in_blocks / OPTIM_TURN * OPTIM_TURN, (unsigned)TILE);
-    const unsigned end = min((left + 255) / 256 * 256, (unsigned)TILE);
+    const unsigned in_turns = in_blocks / OPTIM_TURN * OPTIM_TURN;
+    const unsigned end = (left + 255) / 256 * 256;
     uint64_t i = first + threadIdx.x / 32 * 256 + 4 * (threadIdx.x % 32);
     unsigned at;
 

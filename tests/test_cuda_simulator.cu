@@ -348,6 +348,8 @@ static __global__ void cusim_no_dynamic(float *out) {
     if (out) s[threadIdx.x] = 1;
 }
 static __global__ void cusim_poke(float *p, long index, float v) { p[index] = v; }
+enum { CUSIM_PREFETCH = __LINE__ + 1 };
+static __global__ void cusim_prefetch_one(const char *p, long at) { MEMOPT_I_CUDA_PREFETCH(p + at, 4); }
 static __global__ void __launch_bounds__(128) cusim_bounded(float *out) {
     if (threadIdx.x + blockIdx.x == 0) out[0] = 1;
 }
@@ -381,6 +383,10 @@ static void cusim_memory_faults(void) {
     CUSIM_FINDS(line, "is no device memory", MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, 0, (float *)&host, 0L, 1.0f));
     CUSIM_FINDS(CUSIM_SHARED + 2, "50128 bytes of static shared memory",
                 MEMOPT_I_CUDA_LAUNCH(cusim_shared, 1, 1, 0, 0, d, 0));
+    MEMOPT_I_CUDA_LAUNCH(cusim_prefetch_one, 1, 1, 0, 0, (const char *)d, -4L);
+    MEMOPT_I_CUDA_LAUNCH(cusim_prefetch_one, 1, 1, 0, 0, (const char *)d, 395L);
+    CUSIM_FINDS(CUSIM_PREFETCH, "a prefetch of", MEMOPT_I_CUDA_LAUNCH(cusim_prefetch_one, 1, 1, 0, 0, (const char *)d, 396L));
+    CUSIM_FINDS(CUSIM_PREFETCH, "a prefetch of", MEMOPT_I_CUDA_LAUNCH(cusim_prefetch_one, 1, 1, 0, 0, (const char *)d, -5L));
     if (CUSIM_ASAN || CUSIM_TSAN) return; /* there the sanitizer stops the program: below */
     CUSIM_FINDS(CUSIM_SHARED, "written behind small", MEMOPT_I_CUDA_LAUNCH(cusim_shared, 1, 32, 0, 0, d, 1));
     CUSIM_FINDS(0, "written behind the dynamic", MEMOPT_I_CUDA_LAUNCH(cusim_no_dynamic, 1, 1, 0, 0, d));

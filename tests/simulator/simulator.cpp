@@ -17,7 +17,8 @@
               threads then stay close together.       [Burckhardt et al. 2010, A randomized scheduler, PCT]
    Checks     Barriers and warp operations know who must come, and from which line: divergence, lanes that are not in
               their mask, masks that wait for each other and deadlocks are reported with file and line. Shared memory
-              and device memory are exactly as large as asked for, with guards around, and filled with NaN.
+              and device memory are exactly as large as asked for, with guards around, and filled with NaN. A prefetch
+              that points beside them is reported, too.
    ASan       Guards are poisoned, and so is all device memory while the host runs: both sides are held to theirs.
    TSan       Each CUDA thread is a TSan fiber. Barriers, __syncwarp, fences and the start and end of a grid order
               memory; shuffles and votes do not, as CUDA says. Two blocks are not ordered at all: neighbours use
@@ -1076,6 +1077,12 @@ static bool is_mapped(const void *p, size_t bytes) {
         at += left;
         bytes -= left;
     }
+}
+/* A prefetch has no result, so nothing else notices one that is beyond its array. */
+extern "C" void simulator_i_fetch(const void *p, const char *file, int line) {
+    const memory *const m = memory_at(p);
+    if ((!m || (const unsigned char *)p == m->start + m->bytes) && !is_mapped(p, 1))
+        finding(file, line, "a prefetch of %p, which is no device memory", p);
 }
 static bool sparse_make(memory *m, size_t bytes) {
     const size_t page = 4096, inside = (bytes + page - 1) / page * page;

@@ -98,6 +98,7 @@ void     simulator_i_bad_width(int width, const char *file, int line);
 void    *simulator_i_shared(const void *key, size_t bytes, const char *name, const char *file, int line);
 void    *simulator_i_shared_bytes(const char *file, int line);
 void     simulator_i_global(const void *p, size_t bytes, const char *file, int line); /* an instruction of global memory has this address */
+void     simulator_i_fetch(const void *p, const char *file, int line); /* a prefetch asks for this address */
 void     simulator_i_fence(void);
 
 /* Tensor cores: each lane of a warp brings its part, and the last one to come does the work of all. */

@@ -1492,6 +1492,15 @@ template <int SIZE> CU_DEVICE uint32_t element(const void *p, unsigned i) {
 /* Asks the second-level cache for what lies BEHIND bytes further than p; nothing waits for it. */
 template <int BEHIND> CU_DEVICE void prefetch(const void *p) { MEMOPT_I_CUDA_PREFETCH(p, BEHIND); }
 
+/* A number the compiler knows nothing of. It is kept, and not made again and again from what it came from; what is made
+   of it is made where it is used, and not kept in registers through a whole loop. */
+PRUNED __device__ __forceinline__ int anew(int x) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 /* The elements `at` and following at p, in WORDS words; those from `end` on are 0, and are not stored. whole: all are
    there, and p is aligned to all of them. */
 template <int SIZE, int WORDS, class COUNT>
@@ -1545,6 +1554,21 @@ template <class T, int N> CU_DEVICE void span_get_if(row_span<T, N> *s, const T 
 
 template <class T, int N> CU_DEVICE void span_put(T *p, const row_span<T, N> &s, unsigned left, bool wide) {
     put<sizeof(T), N * sizeof(T) / 4>(p, s.word, 0u, left, wide && left == N);
+}
+
+/* The same where a span is not aligned, one element after the other: a compiler that is given their loads side by side
+   puts them beside that of a whole span, each with a predicate. */
+template <class T, int N> CU_DEVICE void span_get_ones(row_span<T, N> *s, const T *p, unsigned left) {
+    enum { WORDS = N * sizeof(T) / 4 };
+
+    CU_UNROLL for (int k = 0; k < WORDS; ++k) s->word[k] = 0;
+    CU_ROLLED for (unsigned i = 0; i < N; ++i) {
+        const uint32_t code = i < left ? element<sizeof(T)>(p, i) : 0;
+        CU_UNROLL for (int k = 0; k < WORDS; ++k) {
+            const uint32_t next = k + 1 < WORDS ? s->word[(k + 1) % WORDS] : code;
+            s->word[k] = sizeof(T) == 4 ? next : s->word[k] >> 16 | next << 16;
+        }
+    }
 }
 
 /* Element i as a float, and back. i is known when it is compiled. */
@@ -9041,60 +9065,81 @@ CU_DEVICE float norm_inverse(float squares, const memopt_norm *n) {
     return memopt_i_v1_div(1.0f, memopt_i_v1_sqrt(memopt_i_sum(variance, n->eps)));
 }
 
-/* A span of the output, from one of the input. */
-template <class T, int N> CU_DEVICE void norm_affine(const norm_task &t, const row_span<T, N> &s, size_t row, size_t at,
-                                                     unsigned left, float mean, float inverse) {
+/* A span of the input becomes one of the output. */
+template <class T, int N> CU_DEVICE void norm_affine(const norm_task &t, row_span<T, N> *s, size_t at, unsigned left,
+                                                     bool wide, float mean, float inverse) {
     float y[N], scale[N], shift[N];
 
-    floats_at<N>(scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
-    floats_at<N>(shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
+    floats_at<N>(scale, t.n.scale, t.n.weight_type, at, left, wide, 1);
+    floats_at<N>(shift, t.n.shift, t.n.weight_type, at, left, wide, 0);
     CU_UNROLL for (int i = 0; i < N; ++i) {
-        const float h = memopt_i_v1_norm_normalize_of(element_at(s, i), mean, inverse);
+        const float h = memopt_i_v1_norm_normalize_of(element_at(*s, i), mean, inverse);
         y[i] = fmaf(h, scale[i], shift[i]);
     }
-    span_put_floats<T, N>(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
+    set_all(s, y);
 }
 
-/* A span of the branch is added to one of the input, rounded, and goes to the residual stream. */
-template <class T, int N> CU_DEVICE void norm_add(const norm_task &t, row_span<T, N> *s, const row_span<T, N> &branch,
-                                                  size_t place, unsigned left) {
+/* A span of the branch is added to one of the input, rounded: the residual stream. */
+template <class T, int N> CU_DEVICE void norm_add(row_span<T, N> *s, const row_span<T, N> &branch) {
     float x[N];
 
     CU_UNROLL for (int i = 0; i < N; ++i) x[i] = memopt_i_sum(element_at(branch, i), element_at(*s, i));
     set_all(s, x);
-    span_put(static_cast<T *>(t.residual) + place, *s, left, t.wide);
 }
 
-/* K whole spans a thread. Threads of rows that are not there work on zeros. WIDE: everything is aligned, and the
-   compiler knows it: it would put the loads of single elements beside those of spans, each with a predicate. */
-template <class T, int K, bool WIDE> CU_DEVICE void norm_forward_rows(norm_task t, float (*red)[NORM_WARPS]) {
+/* Each of K spans takes the place of the one before: in a loop over them that is compiled once, s[0] is the k-th. */
+template <int K, class SPAN> CU_DEVICE void spans_turn(SPAN *s) {
+    const SPAN first = s[0];
+
+    CU_UNROLL for (int k = 0; k < K; ++k) s[k] = k + 1 < K ? s[(k + 1) % K] : first;
+}
+
+/* K whole spans of a row, `step` elements apart, of which `count` are there; the others are 0. Whether they are aligned
+   is asked once for all of them: a compiler would put the loads of single elements beside those of spans, each with a
+   predicate. Stores do not wait, so those of single elements are a loop over spans. */
+template <class T, int K, int N>
+CU_DEVICE void spans_get(row_span<T, N> *s, const T *p, unsigned step, unsigned count, bool wide) {
+    if (wide) CU_UNROLL for (unsigned k = 0; k < K; ++k) span_get_if(&s[k], p + k * step, k < count, true);
+    else CU_UNROLL for (unsigned k = 0; k < K; ++k) span_get_if(&s[k], p + k * step, k < count, false);
+}
+
+template <class T, int K, int N>
+CU_DEVICE void spans_put(T *p, row_span<T, N> *s, unsigned step, unsigned count, bool wide) {
+    if (wide) {
+        CU_UNROLL for (unsigned k = 0; k < K; ++k) if (k < count) span_put(p + k * step, s[k], N, true);
+        return;
+    }
+    CU_ROLLED for (unsigned k = 0; k < K; ++k) {
+        if (k < count) span_put(p + k * step, s[0], N, false);
+        spans_turn<K>(s);
+    }
+}
+
+/* K whole spans a thread. Threads of rows that are not there work on zeros. */
+template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_forward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
 
-    if (WIDE) t.wide = t.wide_weights = true;
+    MEMOPT_I_CUDA_SHARED(float, red, [2][NORM_WARPS]);
     const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) >> t.shift;
-    const size_t width = t.n.width;
+    const unsigned width = (unsigned)t.n.width;
+    const unsigned step = N << t.shift;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
+    const unsigned at = (unsigned)anew((int)(lane * N));
     const bool there = row < t.n.rows;
-    const T *x = static_cast<const T *>(t.n.input) + (there ? row : 0) * width;
+    const unsigned count = there && at < width ? (width - at + step - 1) / step : 0;
+    const size_t place = there ? row * width + at : 0;
     row_span<T, N> s[K];
     float sum = 0;
     float squares = 0;
     float mean = 0;
-    CU_UNROLL for (int k = 0; k < K; ++k) {
-        const size_t at = (((size_t)k << t.shift) + lane) * N;
-        span_get_if(&s[k], x + at, there && at < width, t.wide);
-    }
+
+    spans_get<T, K>(s, static_cast<const T *>(t.n.input) + place, step, count, t.wide);
     if (t.branch && there) {
         row_span<T, N> branch[K];
 
-        CU_UNROLL for (int k = 0; k < K; ++k) {
-            const size_t at = (((size_t)k << t.shift) + lane) * N;
-            span_get_if(&branch[k], static_cast<const T *>(t.branch) + row * width + at, at < width, t.wide);
-        }
-        CU_UNROLL for (int k = 0; k < K; ++k) {
-            const size_t at = (((size_t)k << t.shift) + lane) * N;
-            if (at < width) norm_add<T, N>(t, &s[k], branch[k], row * width + at, N);
-        }
+        spans_get<T, K>(branch, static_cast<const T *>(t.branch) + place, step, count, t.wide);
+        CU_UNROLL for (int k = 0; k < K; ++k) norm_add(&s[k], branch[k]);
+        spans_put<T, K>(static_cast<T *>(t.residual) + place, s, step, count, t.wide);
     }
     if (!t.n.rms) {
         CU_UNROLL for (int k = 0; k < K; ++k) CU_UNROLL for (int i = 0; i < N; ++i) sum =
@@ -9102,7 +9147,7 @@ template <class T, int K, bool WIDE> CU_DEVICE void norm_forward_rows(norm_task 
         mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
     }
     CU_UNROLL for (int k = 0; k < K; ++k) {
-        if ((((size_t)k << t.shift) + lane) * N >= width) continue;
+        if ((unsigned)k >= count) continue;
         CU_UNROLL for (int i = 0; i < N; ++i) {
             const float d = memopt_i_v1_sub(element_at(s[k], i), mean);
             squares = fmaf(d, d, squares);
@@ -9110,21 +9155,18 @@ template <class T, int K, bool WIDE> CU_DEVICE void norm_forward_rows(norm_task 
     }
     const float inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
     if (!there) return;
-    CU_UNROLL for (int k = 0; k < K; ++k) {
-        const size_t at = (((size_t)k << t.shift) + lane) * N;
-        if (at < width) norm_affine(t, s[k], row, at, N, mean, inverse);
+    if (K == 1 || t.wide_weights) {
+        CU_UNROLL for (unsigned k = 0; k < K; ++k)
+            if (k < count) norm_affine(t, &s[k], at + k * step, N, K > 1 || t.wide_weights, mean, inverse);
+    } else CU_ROLLED for (unsigned k = 0; k < K; ++k) {
+        if (k < count) norm_affine(t, &s[0], at + k * step, N, false, mean, inverse);
+        spans_turn<K>(s);
     }
+    spans_put<T, K>(static_cast<T *>(t.n.output) + place, s, step, count, t.wide);
     if (t.n.statistics && lane == 0) {
         t.n.statistics[2 * row] = mean;
         t.n.statistics[2 * row + 1] = inverse;
     }
-}
-
-template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_forward_kernel(norm_task t) {
-    MEMOPT_I_CUDA_SHARED(float, red, [2][NORM_WARPS]);
-
-    if (t.wide && t.wide_weights) norm_forward_rows<T, K, true>(t, red);
-    else norm_forward_rows<T, K, false>(t, red);
 }
 
 /* A block for a row that no block can hold, or that is not whole spans. */
@@ -9136,40 +9178,33 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
     const size_t width = t.n.width;
     const size_t step = (size_t)blockDim.x * N;
     const T *x = static_cast<const T *>(t.n.input) + row * width; /* then the sum with the branch */
-    row_span<T, N> s;
+    row_span<T, N> s, branch;
     float sum = 0;
     float squares = 0;
     float mean = 0;
-    if (t.branch) { /* a thread reads again what it has written itself */
+    float inverse = 0;
+    CU_ROLLED for (int pass = t.n.rms && !t.branch; pass < 3; ++pass) { /* the mean, the squares, the output */
         for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-            row_span<T, N> branch;
-            span_get(&s, x + at, left_of<N>(width, at), t.wide);
-            span_get(&branch, static_cast<const T *>(t.branch) + row * width + at, left_of<N>(width, at), t.wide);
-            norm_add<T, N>(t, &s, branch, row * width + at, left_of<N>(width, at));
-        }
-        x = static_cast<const T *>(t.residual) + row * width;
-    }
-    if (!t.n.rms) {
-        for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-            span_get(&s, x + at, left_of<N>(width, at), t.wide);
-            CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s, i));
-        }
-        mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
-    }
-    for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = left_of<N>(width, at);
+            const unsigned left = left_of<N>(width, at);
 
-        span_get(&s, x + at, left, t.wide);
-        CU_UNROLL for (int i = 0; i < N; ++i) {
-            const float d = (unsigned)i < left ? memopt_i_v1_sub(element_at(s, i), mean) : 0.0f;
-            squares = fmaf(d, d, squares);
+            span_get(&s, x + at, left, t.wide);
+            if (!pass && t.branch) {
+                span_get(&branch, static_cast<const T *>(t.branch) + row * width + at, left, t.wide);
+                norm_add(&s, branch);
+                span_put(static_cast<T *>(t.residual) + row * width + at, s, left, t.wide);
+            }
+            if (!pass) CU_UNROLL for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, element_at(s, i));
+            else if (pass == 1) CU_UNROLL for (int i = 0; i < N; ++i) {
+                const float d = (unsigned)i < left ? memopt_i_v1_sub(element_at(s, i), mean) : 0.0f;
+                squares = fmaf(d, d, squares);
+            } else {
+                norm_affine(t, &s, at, left, t.wide_weights, mean, inverse);
+                span_put(static_cast<T *>(t.n.output) + row * width + at, s, left, t.wide);
+            }
         }
-    }
-    const float inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
-    for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = left_of<N>(width, at);
-        span_get(&s, x + at, left, t.wide);
-        norm_affine(t, s, row, at, left, mean, inverse);
+        if (!pass && !t.n.rms) mean = memopt_i_v1_div(row_sum(sum, t.shift, red[0]), (float)width);
+        if (!pass && t.branch) x = static_cast<const T *>(t.residual) + row * width; /* its own: no barrier */
+        if (pass == 1) inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
     }
     if (t.n.statistics && !threadIdx.x) {
         t.n.statistics[2 * row] = mean;
@@ -9207,23 +9242,20 @@ CU_DEVICE void norm_means(const norm_task &t, float a, float b, float inverse, f
     three[2] = inverse;
 }
 
-/* A span of the gradient of the input. */
-template <class T, int N> CU_DEVICE void norm_grad(const norm_task &t, const norm_parts<N> &p, size_t place,
-                                                   unsigned left, const float *three) {
-    T *to = static_cast<T *>(t.n.grad_input) + place;
+/* A span of the gradient of the input, which goes to `to`, or onto what is there. */
+template <class T, int N> CU_DEVICE row_span<T, N> norm_grad(const norm_task &t, const norm_parts<N> &p, const T *to,
+                                                             unsigned left, const float *three) {
     float s[N];
 
     CU_UNROLL for (int i = 0; i < N; ++i) s[i] = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
     if (t.n.accumulate_input) {
         row_span<T, N> old;
 
-        span_get(&old, to, left, t.wide);
+        if (t.wide && left == N) span_get(&old, to, N, true);
+        else span_get_ones(&old, to, left);
         CU_UNROLL for (int i = 0; i < N; ++i) s[i] = fmaf(three[2], s[i], element_at(old, i));
-        span_put_floats<T, N>(to, s, left, t.wide);
-    } else {
-        CU_UNROLL for (int i = 0; i < N; ++i) s[i] = memopt_i_times(three[2], s[i]);
-        span_put_floats<T, N>(to, s, left, t.wide);
-    }
+    } else CU_UNROLL for (int i = 0; i < N; ++i) s[i] = memopt_i_times(three[2], s[i]);
+    return span_of<T, N>(s);
 }
 
 /* The first column of lane `lane` of a row; its other spans follow 32 apart. And how many there are. */
@@ -9264,15 +9296,7 @@ template <class T, int K> struct norm_row {
     float mean, inverse;
 };
 
-template <class T, int K>
-CU_DEVICE void norm_fetch(const norm_task &t, norm_row<T, K> *r, int k, const T *x, const T *g) {
-    enum { N = 16 / sizeof(T) };
-
-    span_get(&r->x[k], x + k * 32 * N, N, t.wide);
-    span_get(&r->g[k], g + k * 32 * N, N, t.wide);
-}
-
-/* A span's parts: scales are in shared memory, four floats of a thread beside those of the next. */
+/* A span's parts. */
 template <bool BACK, int K, class T, int N>
 CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_task &t, const norm_row<T, K> &r, int k, unsigned column,
                              const float *all) {
@@ -9282,49 +9306,68 @@ CU_DEVICE void norm_parts_of(norm_parts<N> *p, const norm_task &t, const norm_ro
     norm_load<BACK>(p, r.x[k], r.g[k], r.mean, r.inverse);
 }
 
-/* K whole spans a thread; the slots of a block take the rows of its group in turns. WIDE: as forward. */
-template <class T, int K, bool BACK, bool WIDE>
-CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], float *all) {
+/* A thread's scales as floats in shared memory, four of them beside those of the next thread. */
+template <int K, int N> CU_DEVICE void norm_hold(float *all, const norm_task &t, unsigned column, unsigned mine) {
+    CU_ROLLED for (unsigned k = 0; k < K && k < mine; ++k) {
+        float w[N];
+
+        floats_at<N>(w, t.n.scale, t.n.weight_type, column + k * 32 * N, N, t.wide_weights, 1);
+        CU_UNROLL for (unsigned i = 0; i < N; i += 4)
+            *(float4 *)(void *)(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4) =
+                make_float4(w[i], w[i + 1], w[i + 2], w[i + 3]);
+    }
+}
+
+/* K whole spans a thread; the slots of a block take the rows of its group in turns. What is aligned is read a row ahead,
+   what is not when its row comes. */
+template <class T, int K, bool BACK>
+static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX
+                                         : NORM_BLOCK, K * 16 / sizeof(T) > 8 ? 1 : 3)
+norm_backward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T), E = K * N };
 
-    if (WIDE) t.wide = t.wide_weights = true;
+    MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
+    MEMOPT_I_CUDA_SHARED(uint4, aligned, [NORM_HELD / 4]);
+    float *all = (float *)(void *)aligned;
     const size_t width = t.n.width;
     const unsigned slots = blockDim.x >> t.shift;
     const size_t first = (size_t)blockIdx.x * t.group;
     const size_t end = memopt_i_min(first + t.group, t.n.rows);
     const unsigned column = norm_column<N>(t, threadIdx.x & ((1u << t.shift) - 1));
-    const unsigned mine = norm_spans<N>(t, column);
-    const T *x = norm_source<BACK, T>(t);
-    const T *g = static_cast<const T *>(t.n.grad_output);
+    const unsigned mine = (unsigned)anew((int)norm_spans<N>(t, column));
     norm_row<T, K> r;
     float scale[E] = { 0 };
     float shift[E] = { 0 };
     float three[3];
     size_t row = first + (threadIdx.x >> t.shift);
     unsigned have = row < end ? mine : 0;
-    size_t place = have ? row * width + column : 0;
+    const size_t step = slots * width;
+    const size_t place = have ? row * width + column : 0;
+    const T *x = norm_source<BACK, T>(t) + place;
+    const T *g = static_cast<const T *>(t.n.grad_output) + place;
+    T *to = t.n.grad_input ? static_cast<T *>(t.n.grad_input) + place : NULL;
     float mean = have ? t.n.statistics[2 * row] : 0;
     float inverse = have ? t.n.statistics[2 * row + 1] : 0;
-    CU_UNROLL for (int k = 0; k < K; ++k) if ((unsigned)k < have) norm_fetch(t, &r, k, x + place, g + place);
-    CU_UNROLL for (int k = 0; k < K; ++k) {
-        float w[N];
-
-        if ((unsigned)k >= mine) continue;
-        floats_at<N>(w, t.n.scale, t.n.weight_type, column + (size_t)k * 32 * N, N, t.wide_weights, 1);
-        CU_UNROLL for (int i = 0; i < N; i += 4)
-            *(float4 *)(void *)(all + ((k * N + i) / 4 * blockDim.x + threadIdx.x) * 4) =
-                make_float4(w[i], w[i + 1], w[i + 2], w[i + 3]);
+    if (t.wide) {
+        spans_get<T, K>(r.x, x, 32 * N, have, true);
+        spans_get<T, K>(r.g, g, 32 * N, have, true);
     }
+    norm_hold<K, N>(all, t, column, mine);
     for (size_t turn = 0; first + turn * slots < end; ++turn) {
-        const size_t at = place;
         float a = 0;
         float b = 0;
 
+        if (!t.wide) {
+            spans_get<T, K>(r.x, x, 32 * N, have, false);
+            spans_get<T, K>(r.g, g, 32 * N, have, false);
+        }
         r.mean = mean;
         r.inverse = inverse;
         row += slots;
         const unsigned next = row < end ? mine : 0;
-        place = next ? place + slots * width : 0;
+        const size_t ahead = next ? step : 0;
+        x += ahead;
+        g += ahead;
         mean = next ? t.n.statistics[2 * row] : 0;
         inverse = next ? t.n.statistics[2 * row + 1] : 0;
         CU_UNROLL for (int k = 0; k < K; ++k) {
@@ -9332,8 +9375,8 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
 
             if ((unsigned)k >= have) continue;
             if (next) { /* no fewer than of this row */
-                prefetch<0>(x + place + k * 32 * N);
-                prefetch<0>(g + place + k * 32 * N);
+                prefetch<0>(x + k * 32 * N);
+                prefetch<0>(g + k * 32 * N);
             }
             norm_parts_of<BACK, K>(&p, t, r, k, column, all);
             CU_UNROLL for (int i = 0; i < N; ++i) {
@@ -9343,34 +9386,29 @@ CU_DEVICE void norm_backward_rows(norm_task t, float (*red)[2 * NORM_WARPS], flo
                 shift[k * N + i] = memopt_i_sum(shift[k * N + i], p.g[i]);
             }
         }
-        if (t.n.grad_input) two_row_sums(&a, &b, t.shift, red[turn & 1]);
+        if (to) two_row_sums(&a, &b, t.shift, red[turn & 1]);
         norm_means(t, a, b, r.inverse, three);
-        CU_UNROLL for (int k = 0; k < K; ++k) {
+        CU_UNROLL for (unsigned k = 0; k < K; ++k) {
             norm_parts<N> p;
 
-            if (t.n.grad_input && (unsigned)k < have) {
+            if (k >= have) continue;
+            if (to) {
                 norm_parts_of<BACK, K>(&p, t, r, k, column, all);
-                norm_grad<T>(t, p, at + (size_t)k * 32 * N, N, three);
+                r.g[k] = norm_grad(t, p, to + k * 32 * N, N, three);
+                if (t.wide) span_put(to + k * 32 * N, r.g[k], N, true);
             }
-            if ((unsigned)k < next) norm_fetch(t, &r, k, x + place, g + place);
+            if (t.wide && next) {
+                span_get(&r.x[k], x + k * 32 * N, N, true);
+                span_get(&r.g[k], g + k * 32 * N, N, true);
+            }
         }
+        if (!t.wide && to) spans_put<T, K>(to, r.g, 32 * N, have, false);
+        if (to) to += ahead;
         have = next;
     }
     if (!t.sums) return;
     norm_slots<E, N>(t, scale, all, t.sums + (size_t)blockIdx.x * 2 * width);
     norm_slots<E, N>(t, shift, all, t.sums + (size_t)blockIdx.x * 2 * width + width);
-}
-
-template <class T, int K, bool BACK>
-static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX
-                                         : NORM_BLOCK, K * 16 / sizeof(T) > 8 ? 1 : 3)
-norm_backward_kernel(norm_task t) {
-    MEMOPT_I_CUDA_SHARED(float, red, [2][2 * NORM_WARPS]);
-    MEMOPT_I_CUDA_SHARED(uint4, aligned, [NORM_HELD / 4]);
-    float *all = (float *)(void *)aligned;
-
-    if (!BACK && t.wide && t.wide_weights) norm_backward_rows<T, K, BACK, true>(t, red, all); /* BACK would spill */
-    else norm_backward_rows<T, K, BACK, false>(t, red, all);
 }
 
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
@@ -9415,6 +9453,7 @@ static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(nor
     const size_t step = (size_t)blockDim.x * N;
     const T *x = norm_source<BACK, T>(t) + row * width;
     const T *g = static_cast<const T *>(t.n.grad_output) + row * width;
+    T *to = static_cast<T *>(t.n.grad_input) + row * width;
     const float mean = t.n.statistics[2 * row];
     const float inverse = t.n.statistics[2 * row + 1];
     row_span<T, N> xs, gs;
@@ -9422,29 +9461,24 @@ static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_backward_long_kernel(nor
     float a = 0;
     float b = 0;
     float three[3];
-    for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = left_of<N>(width, at);
+    CU_ROLLED for (int pass = 0; pass < 2; ++pass) { /* the sums, the gradient */
+        for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
+            const unsigned left = left_of<N>(width, at);
 
-        span_get(&xs, x + at, left, t.wide);
-        span_get(&gs, g + at, left, t.wide);
-        norm_weights<BACK>(&p, t, at, left);
-        norm_load<BACK>(&p, xs, gs, mean, inverse);
-        CU_UNROLL for (int i = 0; i < N; ++i) {
-            if ((unsigned)i >= left) continue;
-            a = fmaf(p.g[i], p.scale[i], a);
-            b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
+            span_get(&xs, x + at, left, t.wide);
+            span_get(&gs, g + at, left, t.wide);
+            norm_weights<BACK>(&p, t, at, left);
+            norm_load<BACK>(&p, xs, gs, mean, inverse);
+            if (pass) span_put(to + at, norm_grad(t, p, to + at, left, three), left, t.wide);
+            else CU_UNROLL for (int i = 0; i < N; ++i) {
+                if ((unsigned)i >= left) continue;
+                a = fmaf(p.g[i], p.scale[i], a);
+                b = fmaf(memopt_i_times(p.g[i], p.scale[i]), p.h[i], b);
+            }
         }
-    }
-    two_row_sums(&a, &b, t.shift, red);
-    norm_means(t, a, b, inverse, three);
-    for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
-        const unsigned left = left_of<N>(width, at);
-
-        span_get(&xs, x + at, left, t.wide);
-        span_get(&gs, g + at, left, t.wide);
-        norm_weights<BACK>(&p, t, at, left);
-        norm_load<BACK>(&p, xs, gs, mean, inverse);
-        norm_grad<T>(t, p, row * width + at, left, three);
+        if (pass) return;
+        two_row_sums(&a, &b, t.shift, red);
+        norm_means(t, a, b, inverse, three);
     }
 }
 
@@ -13157,15 +13191,6 @@ PRUNED __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 
     return y;
 }
 #endif
-
-/* A number the compiler knows nothing of: what is made of it is made where it is used, and not kept in registers
-   through a whole loop. */
-PRUNED __device__ __forceinline__ int anew(int x) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(x));
-#endif
-    return x;
-}
 
 /* Two floats, rounded to nearest even, as a word: the first one in its lower half. */
 template <typename T> CU_DEVICE uint32_t packed_pair(float first, float second) {

@@ -1440,16 +1440,25 @@ CU_DEVICE void store_one(bf16_t *p, float x) { p->code = (uint16_t)two(p, x, x);
 
 CU_DEVICE void store_one(f16_t *p, float x) { p->code = (uint16_t)two(p, x, x); }
 
-/* The same where a NaN is to be memopt.h's: one comparison more. The optimizers' kernels, short of registers, would
-   spill with from_f16. */
+/* The same where a NaN is to be memopt.h's. The bits that are added to one there are in what becomes of it anyway, and
+   tell a compiler that memopt.h's code for a NaN is all it needs. */
 CU_DEVICE float from_f16(uint32_t code) {
     const f16_t one = { (uint16_t)code };
     const float x = load_one(&one);
-    return x == x ? x : memopt_from_f16(one.code);
+    return x == x ? x : memopt_from_f16((uint16_t)(code | 0x7e00));
 }
 
-CU_DEVICE uint32_t code_of(const bf16_t *, float x) { return memopt_to_bf16(x); }
-CU_DEVICE uint32_t code_of(const f16_t *, float x) { return memopt_to_f16(x); }
+CU_DEVICE uint32_t nan_code(const bf16_t *, float x) {
+    return memopt_i_bf16_code(memopt_i_bits_of(x) | 0x7fc00000, 0, 0);
+}
+
+CU_DEVICE uint32_t nan_code(const f16_t *, float x) {
+    return memopt_i_f16_code(memopt_i_bits_of(x) | 0x7fc00000, 0, 0);
+}
+
+template <class T> CU_DEVICE uint32_t code_of(const T *type, float x) {
+    return x == x ? two(type, x, x) & 0xffff : nan_code(type, x);
+}
 
 template <class T> CU_DEVICE uint32_t two_exact(const T *type, float low, float high) {
     const uint32_t both = two(type, low, high);
@@ -1511,9 +1520,10 @@ CU_DEVICE void get(uint32_t *w, const void *p, COUNT at, COUNT end, bool whole) 
         read<WORDS>(w, p);
         return;
     }
+    const COUNT left = at < end ? end - at : 0;
     CU_UNROLL for (unsigned i = 0; i < WORDS * PER; ++i) {
         if (i % PER == 0) w[i / PER] = 0;
-        if (at + i < end) w[i / PER] |= element<SIZE>(p, i) << i % PER * 8 * SIZE;
+        if (i < left) w[i / PER] |= element<SIZE>(p, i) << i % PER * 8 * SIZE;
     }
 }
 
@@ -1526,7 +1536,7 @@ CU_DEVICE void put(void *p, const uint32_t *w, COUNT at, COUNT end, bool whole) 
         return;
     }
     CU_UNROLL for (unsigned i = 0; i < WORDS * PER; ++i) {
-        if (at + i >= end) continue;
+        if (at + i >= end) break;
         if (SIZE == 4) ((uint32_t *)p)[i] = w[i];
         else if (SIZE == 2) ((uint16_t *)p)[i] = (uint16_t)(w[i / PER] >> i % PER * 16);
         else ((uint8_t *)p)[i] = (uint8_t)(w[i / PER] >> i % PER * 8);
@@ -3128,8 +3138,12 @@ template <int kind> struct widen {
 };
 
 template <> __device__ __forceinline__ void widen<MEMOPT_I_F16>::store(const four16 &v, size_t i) const {
+    const row_span<f16_t, 4> s = { { v.w[0], v.w[1] } };
     float x[4];
-    for (int k = 0; k < 4; ++k) x[k] = from_f16(v.w[k / 2] >> k % 2 * 16);
+
+    span_floats(x, s);
+    if (!(x[0] == x[0] && x[1] == x[1] && x[2] == x[2] && x[3] == x[3]))
+        for (int k = 0; k < 4; ++k) x[k] = from_f16(v.w[k / 2] >> k % 2 * 16);
     store_four(dst + i, x);
 }
 
@@ -4674,7 +4688,7 @@ CU_DEVICE void optim_gradients4(float *x, uint32_t format, const uint32_t *g) {
     int e;
 
     if (format == MEMOPT_TYPE_BF16) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_from_bf16(optim_half(g, e));
-    else if (format == MEMOPT_TYPE_F16) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_from_f16(optim_half(g, e));
+    else if (format == MEMOPT_TYPE_F16) CU_UNROLL for (e = 0; e < 4; ++e) x[e] = from_f16(optim_half(g, e));
     else CU_UNROLL for (e = 0; e < 4; ++e) x[e] = memopt_i_bits_float(g[e]);
 }
 
@@ -5482,7 +5496,7 @@ template <class SLICE> CU_DEVICE float optim_weight_at(uint32_t format, const SL
 
 CU_DEVICE float optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
     if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(((const uint16_t *)g)[i]);
-    if (format == MEMOPT_TYPE_F16) return memopt_from_f16(((const uint16_t *)g)[i]);
+    if (format == MEMOPT_TYPE_F16) return from_f16(((const uint16_t *)g)[i]);
     return ((const float *)g)[i];
 }
 
@@ -10602,8 +10616,8 @@ CU_DEVICE void token_add(token_sum<N> *sum, const row_span<T, N> &g, size_t row,
 
     if (type != MEMOPT_TYPE_F32 && turn != sum->turn) {
         CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = type == MEMOPT_TYPE_BF16
-                                                            ? memopt_from_bf16(memopt_to_bf16(sum->x[i]))
-                                                 : memopt_from_f16(memopt_to_f16(sum->x[i]));
+            ? memopt_from_bf16((uint16_t)code_of((const bf16_t *)0, sum->x[i]))
+            : from_f16(code_of((const f16_t *)0, sum->x[i]));
     }
     sum->turn = turn;
     CU_UNROLL for (int i = 0; i < N; ++i) sum->x[i] = memopt_i_sum(sum->x[i], element_at(g, i));

@@ -9332,8 +9332,8 @@ template <int K, int N> CU_DEVICE void norm_hold(float *all, const norm_task &t,
     }
 }
 
-/* K whole spans a thread; the slots of a block take the rows of its group in turns. What is aligned is read a row ahead,
-   what is not when its row comes. */
+/* K whole spans a thread; the slots of a block take the rows of its group in turns. What is aligned is read a row
+   ahead, what is not when its row comes. */
 template <class T, int K, bool BACK>
 static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 16 ? 384 : K * 16 / sizeof(T) > 8 ? NORM_THREADS_MAX
                                          : NORM_BLOCK, K * 16 / sizeof(T) > 8 ? 1 : 3)

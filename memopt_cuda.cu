@@ -1280,7 +1280,7 @@ using namespace memopt_i_cuda::api;
 
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
 
-#  define MEMOPT_I_CUDA_PREFETCH(p, behind) asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(p), "n"(behind))
+#  define MEMOPT_I_CUDA_PREFETCH(p, further) asm volatile("prefetch.global.L2 [%0+%1];" : : "l"(p), "n"(further))
 #endif
 #define MEMOPT_I_CUDA_ALL 0xffffffffu /* all lanes of a warp */
 /* Blocks on a multiprocessor, asked of ptxas: before Blackwell, and from it on, where code takes more registers. And

@@ -343,8 +343,8 @@ static inline void simulator_i_run(simulator_i_where where, void (*kernel)(P...)
 #define MEMOPT_I_CUDA_SHARED_BYTES(type, name)                                                                         \
     type *name = static_cast<type *>(simulator_i_shared_bytes(__FILE__, __LINE__))
 #define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static const type name dimensions
-#define MEMOPT_I_CUDA_PREFETCH(p, behind)                                                                              \
-    simulator_i_fetch(static_cast<const char *>(p) + (behind), __FILE__, __LINE__)
+#define MEMOPT_I_CUDA_PREFETCH(p, further)                                                                             \
+    simulator_i_fetch(static_cast<const char *>(p) + (further), __FILE__, __LINE__)
 
 /* What memopt_cuda.cu says in PTX. Memory is touched here, where a sanitizer sees who does it. */
 #define MEMOPT_I_CUDA_TENSOR

@@ -3556,43 +3556,48 @@ static constexpr uint32_t signed_magnitudes[129] = {
 static constexpr uint32_t unsigned_magnitudes[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
 /* A level, in units of 2^-45: all are multiples of it, and below 2^46 of them. */
-static constexpr uint64_t fixed(uint32_t bits) {
+static __host__ __device__ constexpr uint64_t fixed(uint32_t bits) {
     return bits ? (uint64_t)((bits & 0x7fffff) | 0x800000) << ((bits >> 23) - 105) : 0;
 }
 
-static constexpr uint64_t level_of(memopt_quant_map map, int i) { /* the i-th from zero up */
+static __host__ __device__ constexpr uint64_t level_of(memopt_quant_map map, int i) { /* the i-th from zero up */
     return map == MEMOPT_QUANT_UNSIGNED ? fixed(unsigned_magnitudes[i])
          : map == MEMOPT_QUANT_LINEAR ? (uint64_t)i << 38 : fixed(signed_magnitudes[i]);
 }
 
-static constexpr unsigned top_bit(uint64_t x) { return x >> 1 ? 1 + top_bit(x >> 1) : 0; }
+static __host__ __device__ constexpr unsigned top_bit(uint64_t x, unsigned half = 32) {
+    return !half ? 0 : x >> half ? half + top_bit(x >> half, half / 2) : top_bit(x, half / 2);
+}
 
 /* The largest float up to x * 2^-46, and whether it is less. */
-static constexpr uint32_t floor(uint64_t x, unsigned top) { return ((top + 80) << 23) + (uint32_t)(x >> (top - 23)); }
+static __host__ __device__ constexpr uint32_t floor(uint64_t x, unsigned top) { return ((top + 80) << 23) + (uint32_t)(x >> (top - 23)); }
 
-static constexpr uint32_t less(uint64_t x, unsigned top) { return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0; }
+static __host__ __device__ constexpr uint32_t less(uint64_t x, unsigned top) { return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0; }
 
-static constexpr uint32_t middle_of(memopt_quant_map map, uint64_t sum) {
+static __host__ __device__ constexpr uint32_t middle_of(memopt_quant_map map, uint64_t sum) {
     return map == MEMOPT_QUANT_UNSIGNED ? floor(sum, top_bit(sum))
                                         : floor(sum, top_bit(sum)) << 1 | less(sum, top_bit(sum));
 }
 
 /* Keys above it are above the middle between level i and the next. */
-static constexpr uint32_t middle_between(memopt_quant_map map, int i) {
+static __host__ __device__ constexpr uint32_t middle_between(memopt_quant_map map, int i) {
     return middle_of(map, level_of(map, i) + level_of(map, i + 1));
 }
 
-#define MEMOPT_I_CUDA_8(f, i) f((i)), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
+/* f of i, i + 1, ...; i is a sum. */
+#define MEMOPT_I_CUDA_8(f, i) f(i), f(i + 1), f(i + 2), f(i + 3), f(i + 4), f(i + 5), f(i + 6), f(i + 7)
 
-#define MEMOPT_I_CUDA_64(f, i) MEMOPT_I_CUDA_8(f, i), MEMOPT_I_CUDA_8(f, (i) + 8), MEMOPT_I_CUDA_8(f, (i) + 16), \
-    MEMOPT_I_CUDA_8(f, (i) + 24), MEMOPT_I_CUDA_8(f, (i) + 32), MEMOPT_I_CUDA_8(f, (i) + 40), \
-    MEMOPT_I_CUDA_8(f, (i) + 48), MEMOPT_I_CUDA_8(f, (i) + 56)
+#define MEMOPT_I_CUDA_64(f, i) MEMOPT_I_CUDA_8(f, i), MEMOPT_I_CUDA_8(f, i + 8), MEMOPT_I_CUDA_8(f, i + 16), \
+    MEMOPT_I_CUDA_8(f, i + 24), MEMOPT_I_CUDA_8(f, i + 32), MEMOPT_I_CUDA_8(f, i + 40), \
+    MEMOPT_I_CUDA_8(f, i + 48), MEMOPT_I_CUDA_8(f, i + 56)
 
-#define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, (i) + 64)
+#define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, i + 64)
+#define MEMOPT_I_CUDA_512(f, i) MEMOPT_I_CUDA_128(f, i), MEMOPT_I_CUDA_128(f, i + 128), \
+    MEMOPT_I_CUDA_128(f, i + 256), MEMOPT_I_CUDA_128(f, i + 384)
 #define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   middle_between(MEMOPT_QUANT_SIGNED, i)
 #define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   middle_between(MEMOPT_QUANT_LINEAR, i)
 /* there are 255 middles */
-#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) middle_between(MEMOPT_QUANT_UNSIGNED, (i) < 255 ? i : 254)
+#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) middle_between(MEMOPT_QUANT_UNSIGNED, i < 255 ? i : 254)
 
 static constexpr uint32_t signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
 static constexpr uint32_t linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };
@@ -3600,7 +3605,7 @@ static constexpr uint32_t unsigned_middles[256] = {
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 0), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 128) };
 
 /* How many of the middles from first on, and before last, are below key; they rise. */
-static constexpr unsigned count_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
+static __host__ __device__ constexpr unsigned count_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
     return first == last ? first : middles[(first + last) / 2] < key
          ? count_below(middles, key, (first + last) / 2 + 1, last)
          : count_below(middles, key, first, (first + last) / 2);
@@ -3608,45 +3613,43 @@ static constexpr unsigned count_below(const uint32_t *middles, uint32_t key, uns
 
 /* A bin's word: added to any key of the bin, it gives the code (as index from zero) in the uppermost byte. `key` is the
    bin's first; where no middle lies in the bin, nothing is carried. */
-static constexpr uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
+static __host__ __device__ constexpr uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
                                  unsigned index) {
     return ((uint32_t)index << 24) - key
          + (index < count && middles[index] - key < width ? 0xffffff - (middles[index] - key) : 0);
 }
 
-static constexpr uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
+static __host__ __device__ constexpr uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
     return bin_of(middles, key, width, count, count_below(middles, key, 0, count));
 }
 
-#define MEMOPT_I_CUDA_SIGNED_KEY(i) ((uint32_t)(SIGNED_FIRST * 64 + (i)) << SIGNED_SHIFT)
+/* Templates, so that only what quantises has the compiler make them. LINEAR or signed: */
+template <bool LINEAR> static __host__ __device__ constexpr uint32_t signed_bin(unsigned i) {
+    return bin(LINEAR ? linear_middles : signed_middles, (uint32_t)(SIGNED_FIRST * 64 + i) << SIGNED_SHIFT,
+               1u << SIGNED_SHIFT, 128);
+}
 
-#define MEMOPT_I_CUDA_SIGNED_BIN(i) bin(signed_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
-    1u << SIGNED_SHIFT, 128)
+template <bool LINEAR> static __device__ const uint32_t *signed_bins(void) {
+    static const uint32_t words[SIGNED_BINS] = { MEMOPT_I_CUDA_512(signed_bin<LINEAR>, 0),
+        MEMOPT_I_CUDA_512(signed_bin<LINEAR>, 512), MEMOPT_I_CUDA_128(signed_bin<LINEAR>, 1024),
+        MEMOPT_I_CUDA_128(signed_bin<LINEAR>, 1152), MEMOPT_I_CUDA_128(signed_bin<LINEAR>, 1280),
+        signed_bin<LINEAR>(1408) };
+    return words;
+}
 
-#define MEMOPT_I_CUDA_LINEAR_BIN(i) bin(linear_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
-    1u << SIGNED_SHIFT, 128)
+template <int PART> static __host__ __device__ constexpr uint32_t unsigned_bin(unsigned i) {
+    return bin(unsigned_middles, (uint32_t)(UNSIGNED_FIRST * 128 + i) << UNSIGNED_SHIFT, 1u << UNSIGNED_SHIFT, 255);
+}
 
-#define MEMOPT_I_CUDA_UNSIGNED_BIN(i) bin(unsigned_middles, \
-    (uint32_t)(UNSIGNED_FIRST * 128 + (i)) << UNSIGNED_SHIFT, \
-    1u << UNSIGNED_SHIFT, 255)
+template <int PART> static __device__ const uint32_t *unsigned_bins(void) {
+    static const uint32_t words[UNSIGNED_BINS] = { MEMOPT_I_CUDA_512(unsigned_bin<PART>, 0),
+        MEMOPT_I_CUDA_512(unsigned_bin<PART>, 512), MEMOPT_I_CUDA_512(unsigned_bin<PART>, 1024),
+        MEMOPT_I_CUDA_512(unsigned_bin<PART>, 1536), MEMOPT_I_CUDA_512(unsigned_bin<PART>, 2048),
+        MEMOPT_I_CUDA_128(unsigned_bin<PART>, 2560), MEMOPT_I_CUDA_128(unsigned_bin<PART>, 2688),
+        MEMOPT_I_CUDA_128(unsigned_bin<PART>, 2816), unsigned_bin<PART>(2944) };
+    return words;
+}
 
-#define MEMOPT_I_CUDA_512(f, i) MEMOPT_I_CUDA_128(f, i), MEMOPT_I_CUDA_128(f, (i) + 128), \
-    MEMOPT_I_CUDA_128(f, (i) + 256), MEMOPT_I_CUDA_128(f, (i) + 384)
-
-MEMOPT_I_CUDA_TABLE(uint32_t, signed_bins, [SIGNED_BINS]) = {
-    MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 512),
-    MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1152),
-    MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1280), MEMOPT_I_CUDA_SIGNED_BIN(1408) };
-MEMOPT_I_CUDA_TABLE(uint32_t, linear_bins, [SIGNED_BINS]) = {
-    MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_LINEAR_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_LINEAR_BIN, 512),
-    MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1152),
-    MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_BIN, 1280), MEMOPT_I_CUDA_LINEAR_BIN(1408) };
-MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_bins, [UNSIGNED_BINS]) = { MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 0),
-                                                                  MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 512),
-    MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 1024), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 1536),
-    MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_UNSIGNED_BIN, 2048), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2560),
-    MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2688), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_BIN, 2816),
-    MEMOPT_I_CUDA_UNSIGNED_BIN(2944) };
 MEMOPT_I_CUDA_TABLE(uint32_t, signed_decode, [129]) = { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
 MEMOPT_I_CUDA_TABLE(uint32_t, unsigned_decode, [256]) = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
@@ -3773,7 +3776,7 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
             const uint32_t *from =
-                !is_signed ? unsigned_bins : t.map == MEMOPT_QUANT_LINEAR ? linear_bins : signed_bins;
+                !is_signed ? unsigned_bins<0>() : t.map == MEMOPT_QUANT_LINEAR ? signed_bins<true>() : signed_bins<false>();
             const int count = is_signed ? SIGNED_BINS : UNSIGNED_BINS;
 
             for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = from[i];
@@ -4249,7 +4252,7 @@ template <bool ROUND> static __global__ void __launch_bounds__(QUANT_THREADS) co
             x[k] = four_of_each(at, offset, end, whole || (t.vector && offset + 4 <= end));
         }
         if (round == 0) { /* tables come while the numbers are on their way */
-            for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = signed_bins[i];
+            for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = signed_bins<false>()[i];
             if (ROUND) levels[threadIdx.x] = memopt_i_float_of(decode_bits(MEMOPT_QUANT_SIGNED, threadIdx.x));
             __syncthreads(); /* bins, levels */
         }
@@ -8892,6 +8895,8 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
                          two if it can
                        3 the row in registers: 1 read + 1 write, 16 bytes each; 2 barriers, none up to 1,024 columns
                          (512 of float32); 2, 4 or 8 such reads a thread under way
+                       4 places made once: 16 instructions an element of bf16, 20 of float32 (18 and 26 before); not
+                         run on a card
               backward 1 gradient of the input, and a kernel for columns: 5 passes (x and g twice, 1 write)
                        2 sums by atomicAdd: 3 passes, but other bits every time
                        3 sums in registers over a group of rows: 3 passes, and 8 / rows-of-a-group bytes an element for
@@ -8904,6 +8909,9 @@ PUBLIC status_t api::memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops, 
                          0.77, and 0.62 of 4,096 columns, with 12 warps on a multiprocessor
                        6 the second-level cache asked for the next row before this one's sums: what is waited for is
                          that cache. 1.5 instructions more; not run on a card
+   Aligned    One body for arrays that are and are not. Elements that are read or written by themselves stand behind a
+              branch of their own, for all spans together or in a loop, where a compiler cannot put them beside the
+              spans with a predicate each: what is aligned pays one branch, what is not some more time.
    Bits       An element is always the same thread's, also where arrays are not aligned and it is read by itself; so the
               order of a sum is the width's (rows: the shape's) and nothing else's. Formulas are those of the CPU,
               but for the means of backward, which are products with 1 / width.

@@ -7,8 +7,6 @@ no kernel at all."""
 import re, subprocess, sys
 
 ALLOWED = {  # kernels, without their arguments, and architectures that may have a local stack (never spills), and why
-    ("norm_backward_kernel", "sm_100"): "rows of floats: 16 to 48 bytes that ptxas moves there by itself",
-    ("norm_backward_kernel", "sm_120"): "the same",
 }
 
 def demangled(names):

@@ -49,8 +49,8 @@ static void exhaustive_bf16(void) {
 static void exhaustive_range(memopt_quant_map map, uint32_t from, uint32_t count) {
     const uint8_t first = memopt_i_encode_one(map, memopt_i_bits_float(from));
     const uint8_t last = memopt_i_encode_one(map, memopt_i_bits_float(from + count - 1));
-    const uint32_t *bins = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda::unsigned_bins
-                         : map == MEMOPT_QUANT_LINEAR ? memopt_i_cuda::linear_bins : memopt_i_cuda::signed_bins;
+    const uint32_t *bins = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda::unsigned_bins<0>()
+                         : map == MEMOPT_QUANT_LINEAR ? memopt_i_cuda::signed_bins<true>() : memopt_i_cuda::signed_bins<false>();
     if (first != last) {
         exhaustive_range(map, from, count / 2);
         exhaustive_range(map, from + count / 2, count - count / 2);

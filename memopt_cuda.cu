@@ -1262,6 +1262,7 @@ using namespace memopt_i_cuda::api;
 #define PRUNED template <int = 0> static
 #define CU_DEVICE static __device__ __forceinline__
 #define CU_MEMBER __device__ __forceinline__
+#define CU_CONSTEXPR static __host__ __device__ constexpr /* tables of device functions are made by it */
 #if MEMOPT_I_CUDA_STATIC
 #  define PUBLIC template <int> /* linkage and the default stand at the declaration */
 #else
@@ -3556,31 +3557,33 @@ static constexpr uint32_t signed_magnitudes[129] = {
 static constexpr uint32_t unsigned_magnitudes[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
 /* A level, in units of 2^-45: all are multiples of it, and below 2^46 of them. */
-static __host__ __device__ constexpr uint64_t fixed(uint32_t bits) {
+CU_CONSTEXPR uint64_t fixed(uint32_t bits) {
     return bits ? (uint64_t)((bits & 0x7fffff) | 0x800000) << ((bits >> 23) - 105) : 0;
 }
 
-static __host__ __device__ constexpr uint64_t level_of(memopt_quant_map map, int i) { /* the i-th from zero up */
+CU_CONSTEXPR uint64_t level_of(memopt_quant_map map, int i) { /* the i-th from zero up */
     return map == MEMOPT_QUANT_UNSIGNED ? fixed(unsigned_magnitudes[i])
          : map == MEMOPT_QUANT_LINEAR ? (uint64_t)i << 38 : fixed(signed_magnitudes[i]);
 }
 
-static __host__ __device__ constexpr unsigned top_bit(uint64_t x, unsigned half = 32) {
+CU_CONSTEXPR unsigned top_bit(uint64_t x, unsigned half = 32) {
     return !half ? 0 : x >> half ? half + top_bit(x >> half, half / 2) : top_bit(x, half / 2);
 }
 
 /* The largest float up to x * 2^-46, and whether it is less. */
-static __host__ __device__ constexpr uint32_t floor(uint64_t x, unsigned top) { return ((top + 80) << 23) + (uint32_t)(x >> (top - 23)); }
+CU_CONSTEXPR uint32_t floor(uint64_t x, unsigned top) {
+    return ((top + 80) << 23) + (uint32_t)(x >> (top - 23));
+}
 
-static __host__ __device__ constexpr uint32_t less(uint64_t x, unsigned top) { return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0; }
+CU_CONSTEXPR uint32_t less(uint64_t x, unsigned top) { return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0; }
 
-static __host__ __device__ constexpr uint32_t middle_of(memopt_quant_map map, uint64_t sum) {
+CU_CONSTEXPR uint32_t middle_of(memopt_quant_map map, uint64_t sum) {
     return map == MEMOPT_QUANT_UNSIGNED ? floor(sum, top_bit(sum))
                                         : floor(sum, top_bit(sum)) << 1 | less(sum, top_bit(sum));
 }
 
 /* Keys above it are above the middle between level i and the next. */
-static __host__ __device__ constexpr uint32_t middle_between(memopt_quant_map map, int i) {
+CU_CONSTEXPR uint32_t middle_between(memopt_quant_map map, int i) {
     return middle_of(map, level_of(map, i) + level_of(map, i + 1));
 }
 
@@ -3605,7 +3608,7 @@ static constexpr uint32_t unsigned_middles[256] = {
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 0), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 128) };
 
 /* How many of the middles from first on, and before last, are below key; they rise. */
-static __host__ __device__ constexpr unsigned count_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
+CU_CONSTEXPR unsigned count_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
     return first == last ? first : middles[(first + last) / 2] < key
          ? count_below(middles, key, (first + last) / 2 + 1, last)
          : count_below(middles, key, first, (first + last) / 2);
@@ -3613,18 +3616,18 @@ static __host__ __device__ constexpr unsigned count_below(const uint32_t *middle
 
 /* A bin's word: added to any key of the bin, it gives the code (as index from zero) in the uppermost byte. `key` is the
    bin's first; where no middle lies in the bin, nothing is carried. */
-static __host__ __device__ constexpr uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
+CU_CONSTEXPR uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
                                  unsigned index) {
     return ((uint32_t)index << 24) - key
          + (index < count && middles[index] - key < width ? 0xffffff - (middles[index] - key) : 0);
 }
 
-static __host__ __device__ constexpr uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
+CU_CONSTEXPR uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
     return bin_of(middles, key, width, count, count_below(middles, key, 0, count));
 }
 
 /* Templates, so that only what quantises has the compiler make them. LINEAR or signed: */
-template <bool LINEAR> static __host__ __device__ constexpr uint32_t signed_bin(unsigned i) {
+template <bool LINEAR> CU_CONSTEXPR uint32_t signed_bin(unsigned i) {
     return bin(LINEAR ? linear_middles : signed_middles, (uint32_t)(SIGNED_FIRST * 64 + i) << SIGNED_SHIFT,
                1u << SIGNED_SHIFT, 128);
 }
@@ -3637,7 +3640,7 @@ template <bool LINEAR> static __device__ const uint32_t *signed_bins(void) {
     return words;
 }
 
-template <int PART> static __host__ __device__ constexpr uint32_t unsigned_bin(unsigned i) {
+template <int PART> CU_CONSTEXPR uint32_t unsigned_bin(unsigned i) {
     return bin(unsigned_middles, (uint32_t)(UNSIGNED_FIRST * 128 + i) << UNSIGNED_SHIFT, 1u << UNSIGNED_SHIFT, 255);
 }
 
@@ -3776,7 +3779,8 @@ static __global__ void __launch_bounds__(QUANT_THREADS) quantize_kernel(quant_ta
         }
         if (round == 0) { /* the table comes while the numbers are on their way */
             const uint32_t *from =
-                !is_signed ? unsigned_bins<0>() : t.map == MEMOPT_QUANT_LINEAR ? signed_bins<true>() : signed_bins<false>();
+                !is_signed ? unsigned_bins<0>()
+                : t.map == MEMOPT_QUANT_LINEAR ? signed_bins<true>() : signed_bins<false>();
             const int count = is_signed ? SIGNED_BINS : UNSIGNED_BINS;
 
             for (int i = threadIdx.x; i < count; i += QUANT_THREADS) bins[i] = from[i];

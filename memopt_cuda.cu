@@ -3616,8 +3616,7 @@ CU_CONSTEXPR unsigned count_below(const uint32_t *middles, uint32_t key, unsigne
 
 /* A bin's word: added to any key of the bin, it gives the code (as index from zero) in the uppermost byte. `key` is the
    bin's first; where no middle lies in the bin, nothing is carried. */
-CU_CONSTEXPR uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
-                                 unsigned index) {
+CU_CONSTEXPR uint32_t bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count, unsigned index) {
     return ((uint32_t)index << 24) - key
          + (index < count && middles[index] - key < width ? 0xffffff - (middles[index] - key) : 0);
 }
@@ -14544,6 +14543,8 @@ PUBLIC status_t api::memopt_cuda_attention_backward(const memopt_cuda_ops *ops, 
 #undef PRUNED
 #undef PUBLIC
 #undef CU_DEVICE
+#undef CU_MEMBER
+#undef CU_CONSTEXPR
 #undef CU_UNROLL
 #undef CU_ROLLED
 #undef CU_RUN

@@ -658,6 +658,10 @@ macros() { # the implementation leaves no macro behind but MEMOPT_* and those of
     done
     grep -q '^MEMOPT_VERSION$' "$work/impl.macros" || fail "the check itself sees no macros"
     comm -23 "$work/impl.macros" "$work/system.macros" | grep -v '^MEMOPT_' && fail "macros left behind"
+    for what in define undef; do # of the kernels by their text: another compiler would have to read them
+        sed -n "s/^# *$what \\([A-Za-z_0-9]*\\).*/\\1/p" memopt_cuda.cu | sort -u >"$work/$what"
+    done
+    comm -23 "$work/define" "$work/undef" | grep -v '^MEMOPT_' && fail "macros that memopt_cuda.cu leaves behind"
     return 0
 }
 late_static() { # MEMOPT_STATIC defined after the first include would give two kinds of linkage: refused, in words

@@ -12927,7 +12927,6 @@ V_FN int V(m_odd)(uint32_t x) { return (int)(x & 1); }
 V_FN uint32_t V(i_and)(uint32_t a, uint32_t b) { return a & b; }
 V_FN uint32_t V(i_or)(uint32_t a, uint32_t b) { return a | b; }
 V_FN uint32_t V(i_if)(int m, uint32_t a, uint32_t b) { return m ? a : b; }
-V_FN uint32_t V(i_mask)(int m) { return 0u - (uint32_t)m; }
 V_FN int V(m_above)(uint32_t a, uint32_t b) { return (int32_t)a > (int32_t)b; }
 V_FN int V(m_and_not)(int a, int b) { return a && !b; }
 V_FN int V(m_any)(int m) { return m; }

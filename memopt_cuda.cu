@@ -3625,7 +3625,8 @@ CU_CONSTEXPR uint32_t bin(const uint32_t *middles, uint32_t key, uint32_t width,
     return bin_of(middles, key, width, count, count_below(middles, key, 0, count));
 }
 
-/* Templates, so that only what quantises has the compiler make them. LINEAR or signed: */
+/* Templates, so that only what quantises has the compiler make them: LINEAR or signed; PART alone makes one of what has
+   no kinds. */
 template <bool LINEAR> CU_CONSTEXPR uint32_t signed_bin(unsigned i) {
     return bin(LINEAR ? linear_middles : signed_middles, (uint32_t)(SIGNED_FIRST * 64 + i) << SIGNED_SHIFT,
                1u << SIGNED_SHIFT, 128);

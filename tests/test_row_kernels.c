@@ -362,7 +362,7 @@ static void rows_forms_at(int level, memopt_i_step code, const size_t *place, in
     enum { N = 96 };
     static float floats[3][N], number[16], out[N]; static uint16_t pairs[3][N], out_pairs[N]; static uint32_t mask[N];
     static const memopt_i_form all[3] = { MEMOPT_I_FORM_FLOATS, MEMOPT_I_FORM_NUMBER, MEMOPT_I_FORM_PAIRS };
-    uint64_t seed = 21; size_t i; int k, rest = forms; memopt_i_work w;
+    uint64_t seed = 21; size_t i; int k, rest = forms, to_pairs; memopt_i_work w;
     memopt_i_work_clear(&w);
     for (k = 0; k < 3; ++k) for (i = 0; i < N; ++i) pairs[k][i] = memopt_to_bf16(rows_random(&seed, 1));
     for (k = 0; k < 3; ++k) for (i = 0; i < N; ++i) floats[k][i] = memopt_from_bf16(pairs[k][place[i]]);
@@ -373,9 +373,10 @@ static void rows_forms_at(int level, memopt_i_step code, const size_t *place, in
         if (rest % 3 == 2 && !has_pairs) return;
         w.operands[k].data = rest % 3 == 2 ? (const void *)pairs[k] : rest % 3 == 1 ? (const void *)number : (const void *)floats[k];
     }
-    if (rest && !has_pairs) return;
-    w.to_form = rest ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
-    w.to[0] = rest ? (void *)out_pairs : (void *)out;
+    to_pairs = rest; /* what is left of the digits: 0 or 1 */
+    if (to_pairs && !has_pairs) return;
+    w.to_form = to_pairs ? MEMOPT_I_FORM_PAIRS : MEMOPT_I_FORM_FLOATS;
+    w.to[0] = to_pairs ? (void *)out_pairs : (void *)out;
     w.mask = mask; w.factor = 1.5f;
     memopt_i_step_run(level, code, &w, N);
     for (i = 0; i < N; ++i) {
@@ -387,7 +388,8 @@ static void rows_forms_at(int level, memopt_i_step code, const size_t *place, in
         case MEMOPT_I_STEP_ADD: want = memopt_i_v1_add(x[0], x[1]); break;
         default:                want = mask[i] ? x[1] : memopt_i_v1_fma(1.5f, x[0], x[1]);
         }
-        CHECK_AT(rest ? rows_same(memopt_from_bf16(out_pairs[place[i]]), memopt_from_bf16(memopt_to_bf16(want))) : rows_same(out[i], want), level * 1000 + forms);
+        CHECK_AT(to_pairs ? rows_same(memopt_from_bf16(out_pairs[place[i]]), memopt_from_bf16(memopt_to_bf16(want)))
+                          : rows_same(out[i], want), level * 1000 + forms);
     }
 }
 static void rows_forms(void) {

@@ -279,14 +279,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer
                                                             const void *d_from, size_t bytes,
                                                             memopt_cuda_stream stream);
 
-/** Waits until everything begun has arrived, up and down; a _fetch included. */
+/** Waits until everything begun has arrived, up and down; a _prefetch included. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer);
 
 /**
  * Host to device beside the computing, without buckets: parameters of the next layer while this one runs. The copy runs
  * after all that `stream` was given before (so the last reader of d_to may be anywhere in it), and what `stream` is
  * given after the next _join() finds the bytes there.
- *     fetch(w[0]); for (i...) { join(); if (more) fetch(w[i + 1]); compute(w[i]); }
+ *     prefetch(w[0]); for (i...) { join(); if (more) prefetch(w[i + 1]); compute(w[i]); }
  *
  * from    pinned memory, not to be changed until the copy is done
  */
@@ -554,7 +554,7 @@ typedef struct memopt_cuda_optim_outcome {
 
 /**
  * The step, or its begin, with a gradient factor that the device works out: see memopt_cuda_clip_norm(). What follows a
- * begin_by is as above. The bits of a step whose run has that gradient_factor.
+ * begin_with_factor is as above. The bits of a step whose run has that gradient_factor.
  *
  * run       its gradient_factor is 0: else MEMOPT_ERR_ARGUMENT
  * d_factor  read when the stream comes to the begin, and not later; not in the scratch. 0, and whatever a begin would
@@ -894,9 +894,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_residual_forward(const memop
 
 /* @section api_cuda_layer : api_cuda_base
    What stands between the large operators, on the device: activations, SwiGLU, residual + dropout, embeddings, rotary
-   positions. Structs
-   are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a NaN is. ops may be
-   NULL where no scratch is needed. Overlap that a struct does not allow is on you: nothing looks for it.
+   positions. Structs are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a
+   NaN is. ops may be NULL where no scratch is needed. Overlap that a struct does not allow is on you: nothing looks for
+   it.
 
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate
    that there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
@@ -1012,9 +1012,9 @@ MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_c
  *
  * product left, right, bias and result are of the device. bias only with a float result: what adds one to a result of
  *         16 bits is memopt_cuda_linear_forward()
- * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT (below the element), _LEADING (a stride below its row, or beyond
+ * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT (below the element), _STRIDE (a stride below its row, or beyond
  *         2^31), _OVERLAP (of result and operands), _TYPE, _NO_ALGORITHM; MEMOPT_ERR_ARGUMENT (accumulate with bias, or
- *         a gemm of another device than the current one), _OVERFLOW; MEMOPT_CUDA_BASE_BLAS, _EARLIER, _RUNTIME; nothing
+ *         a gemm of another device than the current one), _OVERFLOW; MEMOPT_CUDA_BASE_BLAS, _PENDING, _RUNTIME; nothing
  *         was launched then
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
@@ -1047,7 +1047,7 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
 } memopt_cuda_fp8_product;
 
 /** Multiply 8-bit floats. The scales are read on the device, at the product's turn in the stream. MEMOPT_CUDA_ERR_TYPE
-    where the card has no fp8 (compute capability below 8.9), _LEADING and _ALIGNMENT where the above is not kept. */
+    where the card has no fp8 (compute capability below 8.9), _STRIDE and _ALIGNMENT where the above is not kept. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream);
@@ -1679,7 +1679,7 @@ PUBLIC memopt_status api::memopt_cuda_to_status(status_t status) {
               1 cudaMemcpy of pageable memory: n each way inside the driver, and CPU and device take turns.
               2 One pinned bucket: the same bytes; the CPU goes on after its last one.
               3 Two buckets each way: the copy of one hides behind the crossing of the other; both ways at once.
-              4 Pinned at the other end (_fetch, a pinned store): 0 bytes, no bucket, no wait of the CPU.
+              4 Pinned at the other end (_prefetch, a pinned store): 0 bytes, no bucket, no wait of the CPU.
               Counted; nothing of it has been measured on a card here.
    Failure    A call that fails in the middle waits for what it has begun and forgets the rest, so that nothing arrives
               in memory that is somebody else's by then.
@@ -10198,7 +10198,7 @@ static status_t fused_resolve(fused_arrays<A, REST...> *a, fused_matrix *m, size
     m->type = type_of<typename A::type>::CODE;
     m->is_result = !A::IS_INPUT;
     m->rows = !shared ? rows : rows != 0;
-    m->columns = A::IS_SPAN ? columns : columns || A::PART == FUSED_TOTAL;
+    m->columns = A::IS_SPAN ? columns : 1;
     m->stride = shared ? m->columns : a->first.stride;
     if ((s = fused_matrix_check(m)) != 0) return s;
     return fused_resolve(&a->rest, m + 1, rows, columns);
@@ -14057,9 +14057,10 @@ PRUNED status_t attention_flashes(const memopt_attention *a, int *flash) {
 
 PRUNED void attention_lay_out_flash(attention_task *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
-    const size_t row = a->length * sizeof(float) * (t->backward != 0);
+    const size_t row = a->length * sizeof(float);
 
     t->statistics = a->statistics;
+    if (!t->backward) return;
     if (!a->statistics) t->statistics = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
     t->means = (float *)memopt_carve(c, a->batch * a->heads, row, 256);
     (void)memopt_carve(c, 0, 1, 256);

@@ -59,6 +59,12 @@ static void test_cuda_attention_scratch(test_cuda_attention_rig *r, const memopt
     CHECK(memopt_cuda_attention_scratch(&r->ops, x, &bytes) == 0);
     r->ops.d_scratch = test_device(bytes); r->ops.scratch_bytes = bytes;
 }
+static memopt_cuda_status test_cuda_attention_forward(test_cuda_attention_rig *r, const memopt_attention *x) { /* with a forward's scratch */
+    memopt_attention a = *x;
+    a.grad_queries = NULL;
+    test_cuda_attention_scratch(r, &a);
+    return memopt_cuda_attention_forward(&r->ops, &a, NULL);
+}
 
 /* ---- a case: queries, keys and values in one matrix, as their gradients; or apart and dense ---- */
 typedef struct test_cuda_attention_case {
@@ -210,9 +216,9 @@ static void test_cuda_attention_shapes(void) {
         if (shapes[s][1] > 100 && c.a.block == 1) c.a.block = 48;
         test_cuda_attention_spoil(&c);
         test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq); test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
-        test_cuda_attention_scratch(&r, &c.a);
-        CHECK_AT(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0, n);
+        CHECK_AT(test_cuda_attention_forward(&r, &c.a) == 0, n);
         test_cuda_attention_check(&c, 0, (uint64_t)n);
+        test_cuda_attention_scratch(&r, &c.a);
         CHECK_AT(memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0, n);
         test_cuda_attention_check(&c, 1, (uint64_t)n);
         test_cuda_attention_case_drop(&c);
@@ -433,10 +439,10 @@ static void test_cuda_attention_flash_one(uint64_t *seed, const size_t *shape, m
     if (n % 2) { c.a.online = 1; c.a.statistics = (float *)test_device(rows * sizeof(float)); }
     test_cuda_attention_spoil(&c);
     test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq); test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
-    test_cuda_attention_scratch(&r, &c.a);
     launches = simulator_launches();
-    CHECK_AT(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0 && (test_on_card() || simulator_launches() - launches == 1), n);
+    CHECK_AT(test_cuda_attention_forward(&r, &c.a) == 0 && (test_on_card() || simulator_launches() - launches == 1), n);
     test_cuda_attention_check(&c, 0, (uint64_t)n);
+    test_cuda_attention_scratch(&r, &c.a);
     CHECK_AT(memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0 && (test_on_card() || simulator_launches() - launches == 4), n);
     test_cuda_attention_check(&c, 1, (uint64_t)n);
     CHECK_AT(simulator_bank_conflicts() <= 1, n);

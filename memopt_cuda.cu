@@ -898,8 +898,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_residual_forward(const memop
    NaN is. ops may be NULL where no scratch is needed. Overlap that a struct does not allow is on you: nothing looks for
    it.
 
-   All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate
-   that there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
+   All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation, rate or
+   switch that there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops,
                                                                   const memopt_activation_args *x,
@@ -1071,8 +1071,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
  *
  * residual  without activation and pre_activation the product is added to it, in the epilogue; else a pass adds it in
  *           the place of the activation's kernel, with one rounding. It may be output where memopt.h lets it
- * returns OK; MEMOPT_CUDA_ERR_NULL (gemm, pointers), _ALIGNMENT, _TYPE; MEMOPT_ERR_ARGUMENT (linear NULL, a type or
- *         activation that there is not), _BUFFER, _OVERFLOW; and what memopt_cuda_gemm_multiply() returns
+ * returns OK; MEMOPT_CUDA_ERR_NULL (gemm, pointers), _ALIGNMENT, _TYPE; MEMOPT_ERR_ARGUMENT (linear NULL, a type,
+ *         activation or switch that there is not), _BUFFER, _OVERFLOW; and what memopt_cuda_gemm_multiply() returns
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               memopt_cuda_stream stream);
@@ -1373,6 +1373,16 @@ PRUNED status_t grid_of(size_t n, size_t tile, unsigned *blocks) {
     if (count > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
     *blocks = (unsigned)count;
     return 0;
+}
+
+CU_DEVICE float exp2_near(float x) { /* within 2^-22; 0 below 2^-126 */
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
 }
 
 /* The last of n entries of a kernel's table whose first tile is not above this one. */
@@ -1875,7 +1885,8 @@ PRUNED status_t source_of(int device, memopt_cuda_memory *memory, memopt_cuda_me
 typedef cudaError_t get_fn(memopt_cuda_memory *m, size_t bytes, void **block);
 typedef cudaError_t give_fn(void *block);
 
-PRUNED memopt_status reserve_with(memopt_source *source, size_t bytes, void **base, get_fn *get, give_fn *give) {
+template <get_fn *GET, give_fn *GIVE>
+static memopt_status block_reserve(memopt_source *source, size_t bytes, void **base) {
     memopt_cuda_memory *m = memory_of(source);
     void *block = NULL;
     int before;
@@ -1883,12 +1894,12 @@ PRUNED memopt_status reserve_with(memopt_source *source, size_t bytes, void **ba
     status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
-    s = taken(get(m, bytes, &block));
+    s = taken(GET(m, bytes, &block));
     if (!s && pointer(block, source->base_alignment)) s = MEMOPT_ERR_DEVICE;
     plain = memory_status(m, s); /* here, where the free bytes are those of the device */
     s = first_error(s, leave_device(m->device, before));
     if (s) {
-        if (block) (void)taken(give(block));
+        if (block) (void)taken(GIVE(block));
         return plain ? plain : memory_status(m, s);
     }
     *base = block;
@@ -1896,33 +1907,25 @@ PRUNED memopt_status reserve_with(memopt_source *source, size_t bytes, void **ba
 }
 
 /* Frees whatever happens. An error that was pending before stays, unless a failure of ours has taken its place. */
-PRUNED void release_with(memopt_source *source, void *base, give_fn *give) {
+template <give_fn *GIVE> static void block_release(memopt_source *source, void *base, size_t bytes) {
     memopt_cuda_memory *m = memory_of(source);
     int before;
     status_t s, t;
 
+    (void)bytes;
     s = enter_anyway(m->device, &before);
     t = taken(cudaDeviceSynchronize());
-    t = first_error(t, taken(give(base)));
+    t = first_error(t, taken(GIVE(base)));
     s = first_error(first_error(s, t), leave_device(m->device, before));
     if (s) m->status = s;
 }
 
-PRUNED cudaError_t block_get(memopt_cuda_memory *m, size_t bytes, void **block) {
+PRUNED cudaError_t device_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     (void)m;
     return cudaMalloc(block, bytes);
 }
 
-PRUNED cudaError_t block_give(void *block) { return cudaFree(block); }
-
-PRUNED memopt_status block_reserve(memopt_source *s, size_t bytes, void **base) {
-    return reserve_with(s, bytes, base, block_get, block_give);
-}
-
-PRUNED void block_release(memopt_source *s, void *base, size_t bytes) {
-    (void)bytes;
-    release_with(s, base, block_give);
-}
+PRUNED cudaError_t device_give(void *block) { return cudaFree(block); }
 
 PUBLIC status_t api::memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory, memopt_source *out) {
     memopt_cuda_memory m;
@@ -1930,8 +1933,8 @@ PUBLIC status_t api::memopt_cuda_source_malloc(int device, memopt_cuda_memory *m
     status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
-    s.reserve_fn = block_reserve;
-    s.release_fn = block_release;
+    s.reserve_fn = block_reserve<device_get<>, device_give<> >;
+    s.release_fn = block_release<device_give<> >;
     *memory = m;
     *out = s;
     return 0;
@@ -1944,15 +1947,6 @@ PRUNED cudaError_t pinned_get(memopt_cuda_memory *m, size_t bytes, void **block)
 }
 
 PRUNED cudaError_t pinned_give(void *block) { return cudaFreeHost(block); }
-
-PRUNED memopt_status pinned_reserve(memopt_source *s, size_t bytes, void **base) {
-    return reserve_with(s, bytes, base, pinned_get, pinned_give);
-}
-
-PRUNED void pinned_release(memopt_source *s, void *base, size_t bytes) {
-    (void)bytes;
-    release_with(s, base, pinned_give);
-}
 
 PRUNED memopt_status pinned_ready(memopt_source *source) {
     memopt_cuda_memory *m = memory_of(source);
@@ -1980,8 +1974,8 @@ PUBLIC status_t api::memopt_cuda_source_pinned(int device, memopt_cuda_memory *m
     status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
     if (status) return status;
-    s.reserve_fn = pinned_reserve;
-    s.release_fn = pinned_release;
+    s.reserve_fn = block_reserve<pinned_get<>, pinned_give<> >;
+    s.release_fn = block_release<pinned_give<> >;
     s.zero_fn = pinned_zero;
     s.copy_in_fn = s.copy_out_fn = s.copy_fn = pinned_copy;
     s.capacity = SIZE_MAX / 2;
@@ -2016,10 +2010,6 @@ PRUNED cudaError_t managed_get(memopt_cuda_memory *m, size_t bytes, void **block
     return prefer(*block, bytes, m->device); /* a block with an error is freed by who called */
 }
 
-PRUNED memopt_status managed_reserve(memopt_source *s, size_t bytes, void **base) {
-    return reserve_with(s, bytes, base, managed_get, block_give);
-}
-
 PUBLIC status_t api::memopt_cuda_source_managed(int device, int host_visible, memopt_cuda_memory *memory,
                                                 memopt_source *out) {
     memopt_cuda_memory m;
@@ -2030,8 +2020,8 @@ PUBLIC status_t api::memopt_cuda_source_managed(int device, int host_visible, me
     if (!status) status = taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
     if (!status && !managed) status = MEMOPT_ERR_UNSUPPORTED;
     if (status) return status;
-    s.reserve_fn = managed_reserve;
-    s.release_fn = block_release;
+    s.reserve_fn = block_reserve<managed_get<>, device_give<> >;
+    s.release_fn = block_release<device_give<> >;
     s.capacity = SIZE_MAX / 2;
     s.host_visible = host_visible != 0;
     *memory = m;
@@ -5775,8 +5765,8 @@ adafactor_join_columns_kernel(const CU_ARGUMENT adafactor_table t) {
     to[2 * column + 1] = memopt_i_adafactor_column_scale(mean);
 }
 
-PRUNED __global__ void __launch_bounds__(32)
 /* a warp for a tensor */
+PRUNED __global__ void __launch_bounds__(32)
 adafactor_mean_kernel(const CU_ARGUMENT adafactor_table t) {
     const adafactor_slice &s = t.slice[blockIdx.x];
     const float *c = (const float *)(const void *)s.column_sums;
@@ -8128,14 +8118,7 @@ enum { SOFTMAX_GROUPS = 8, SOFTMAX_WARP = 1024, SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
 
 CU_DEVICE float softmax_exp(float x) { /* 0 below 2^-126, where exp2f would take three instructions more */
-    const float y = memopt_i_times(x, MEMOPT_I_EXP_LOG2E);
-#if defined(__CUDA_ARCH__)
-    float e;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
-    return e;
-#else
-    return exp2f(y);
-#endif
+    return exp2_near(memopt_i_times(x, MEMOPT_I_EXP_LOG2E));
 }
 
 /* 0 in place of what cannot be seen beside 1 */
@@ -8189,6 +8172,11 @@ template <typename T> CU_DEVICE void softmax_store(T *p, softmax_at q, size_t n,
 /* ---- what all threads of a group have in the end ---- */
 CU_DEVICE float softmax_warp_sum(float x) {
     CU_UNROLL for (int far = 16; far; far /= 2) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
+    return x;
+}
+
+CU_DEVICE double softmax_warp_sum(double x) {
+    CU_UNROLL for (int far = 16; far; far /= 2) x += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far);
     return x;
 }
 
@@ -8591,7 +8579,7 @@ template <typename T, int TOTAL> static __device__ softmax_sums cross_entropy_me
         softmax_take<1, TOTAL, false>(&s, x, 1.0f);
     }
     if (TOTAL) {
-        for (int far = 16; far; far /= 2) s.total += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, s.total, far);
+        s.total = softmax_warp_sum(s.total);
         if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = s.total;
     }
     softmax_hand_over(&s, 1.0f, red); /* and its barrier */
@@ -8786,12 +8774,11 @@ PRUNED __global__ void __launch_bounds__(1024) cross_entropy_total_kernel(const 
     MEMOPT_I_CUDA_SHARED(double, sums, [32]);
     double sum = 0;
     for (size_t i = threadIdx.x; i < rows; i += 1024) sum += d_row_losses[i];
-    for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, far);
+    sum = softmax_warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
     __syncthreads(); /* the warps' sums are there */
     if (threadIdx.x >= 32) return;
-    sum = sums[threadIdx.x];
-    for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, far);
+    sum = softmax_warp_sum(sums[threadIdx.x]);
     if (threadIdx.x == 0) *d_out = memopt_i_loss_rule_loss(&rule, *d_count, sum);
 }
 
@@ -9141,6 +9128,11 @@ CU_DEVICE void spans_put(T *p, row_span<T, N> *s, unsigned step, unsigned count,
     }
 }
 
+CU_DEVICE void norm_keep(const norm_task &t, size_t row, float mean, float inverse) {
+    t.n.statistics[2 * row] = mean;
+    t.n.statistics[2 * row + 1] = inverse;
+}
+
 /* K whole spans a thread. Threads of rows that are not there work on zeros. */
 template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) norm_forward_kernel(norm_task t) {
     enum { N = 16 / sizeof(T) };
@@ -9189,10 +9181,7 @@ template <class T, int K> static __global__ void CU_BOUNDS(NORM_THREADS_MAX) nor
         spans_turn<K>(s);
     }
     spans_put<T, K>(static_cast<T *>(t.n.output) + place, s, step, count, t.wide);
-    if (t.n.statistics && lane == 0) {
-        t.n.statistics[2 * row] = mean;
-        t.n.statistics[2 * row + 1] = inverse;
-    }
+    if (t.n.statistics && lane == 0) norm_keep(t, row, mean, inverse);
 }
 
 /* A block for a row that no block can hold, or that is not whole spans. */
@@ -9232,10 +9221,7 @@ template <class T> static __global__ void __launch_bounds__(NORM_THREADS_MAX) no
         if (!pass && t.branch) x = static_cast<const T *>(t.residual) + row * width; /* its own: no barrier */
         if (pass == 1) inverse = norm_inverse(row_sum(squares, t.shift, red[1]), &t.n);
     }
-    if (t.n.statistics && !threadIdx.x) {
-        t.n.statistics[2 * row] = mean;
-        t.n.statistics[2 * row + 1] = inverse;
-    }
+    if (t.n.statistics && !threadIdx.x) norm_keep(t, row, mean, inverse);
 }
 
 /* ---- backward ---- */
@@ -10535,7 +10521,8 @@ PRUNED status_t embedding_check(const memopt_embedding *x, const void *rows, con
                                 memopt_type type, int needed) {
     size_t n;
 
-    if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type)) return MEMOPT_ERR_ARGUMENT;
+    if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type) || (x->accumulate & ~1))
+        return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)
         || (positions && memopt_i_ops_too_large(x->length, x->width, type))) return MEMOPT_ERR_OVERFLOW;
@@ -11686,7 +11673,7 @@ PRUNED status_t linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x, c
     t.width = x->outputs;
     t.partial = (float *)ops->d_scratch;
     t.sums = x->grad_bias;
-    t.accumulate = x->accumulate != 0;
+    t.accumulate = x->accumulate;
     t.parts = x->rows ? linear_parts(x) : 0;
     t.wide = !(((uintptr_t)t.rows | t.width * size) & 15);
     if (t.parts) {
@@ -11701,7 +11688,8 @@ PRUNED status_t linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x, c
 PRUNED status_t linear_resolve(const memopt_linear *x, size_t *bytes) {
     size_t parts;
 
-    if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
+    if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)
+        || ((x->accumulate | x->accumulate_input) & ~1)) return MEMOPT_ERR_ARGUMENT;
     if (x->type != x->weight_type) return MEMOPT_CUDA_ERR_TYPE;
     if (gemm_dimension(x->rows) || gemm_dimension(x->inputs) || gemm_dimension(x->outputs)
         || memopt_i_ops_too_large(x->rows, x->inputs, x->type) || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
@@ -12036,7 +12024,7 @@ PRUNED matrix_product linear_grad_input(const memopt_linear *x) {
         x->rows, x->inputs, x->outputs, { x->grad_output, x->outputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
 
-    q.p.accumulate = x->accumulate_input != 0;
+    q.p.accumulate = x->accumulate_input;
     return q;
 }
 
@@ -12045,34 +12033,39 @@ PRUNED matrix_product linear_grad_weights(const memopt_linear *x) {
         x->outputs, x->inputs, x->rows, { x->grad_output, x->outputs, x->type, 1, 0 },
         { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
 
-    q.p.accumulate = x->accumulate != 0;
+    q.p.accumulate = x->accumulate;
     return q;
+}
+
+/* The product with its epilogue, or without where there is no algorithm for that. */
+PRUNED status_t linear_plan_most(memopt_cuda_gemm *g, matrix_product *q) {
+    const status_t s = gemm_run(g, q, 1, NULL);
+
+    if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || !q->epilogue) return s;
+    q->epilogue = 0;
+    q->aux = q->bias = NULL;
+    q->aux_stride = 0;
+    q->bias_type = 0;
+    return gemm_run(g, q, 1, NULL);
 }
 
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
 PRUNED status_t linear_plan(backward_task *b) {
     const memopt_linear *x = b->x;
     memopt_cuda_gemm *g = b->ops->gemm;
-    status_t s = 0;
+    status_t s;
 
     if (x->grad_input) {
         b->input = linear_grad_input(x);
         if (b->codes)
             linear_in_8_bits(&b->input, b->codes->left, CUDA_R_8F_E5M2, b->codes->kept->d_gradient_scale,
                              b->codes->kept->d_weights, b->codes->kept->d_weight_scale);
-        s = MEMOPT_CUDA_ERR_NO_ALGORITHM;
-        if (!b->codes && b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
+        else if (b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
             b->input.epilogue = CUBLASLT_EPILOGUE_DGELU;
             b->input.aux = (void *)(uintptr_t)b->pre_activation;
             b->input.aux_stride = x->inputs;
-            s = gemm_run(g, &b->input, 1, NULL);
         }
-        if (s == MEMOPT_CUDA_ERR_NO_ALGORITHM) {
-            b->input.epilogue = 0;
-            b->input.aux = NULL;
-            b->input.aux_stride = 0;
-            s = gemm_run(g, &b->input, 1, NULL);
-        }
+        s = linear_plan_most(g, &b->input);
         b->through = b->activation != MEMOPT_ACTIVATION_NONE && !b->input.epilogue;
         if (s) return s;
     }
@@ -12081,19 +12074,15 @@ PRUNED status_t linear_plan(backward_task *b) {
     if (b->codes)
         linear_in_8_bits(&b->weights, b->codes->right, CUDA_R_8F_E5M2, b->codes->kept->d_gradient_scale,
                          b->codes->kept->d_input, b->codes->kept->d_input_scale);
-    if (!b->codes && x->grad_bias && !g->desc.deterministic && x->rows && x->inputs
-        && (x->gradient_type == MEMOPT_TYPE_F32 || !x->accumulate)) {
+    else if (x->grad_bias && !g->desc.deterministic && x->rows && x->inputs
+             && (x->gradient_type == MEMOPT_TYPE_F32 || !x->accumulate)) {
         b->weights.epilogue = CUBLASLT_EPILOGUE_BGRADB;
         b->weights.bias = x->accumulate ? b->ops->d_scratch : x->grad_bias;
         b->weights.bias_type = gemm_type(x->gradient_type);
-        s = gemm_run(g, &b->weights, 1, NULL);
-        b->summed = !s;
-        if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM) return s;
-        b->weights.epilogue = 0;
-        b->weights.bias = NULL;
-        b->weights.bias_type = 0;
     }
-    return gemm_run(g, &b->weights, 1, NULL);
+    s = linear_plan_most(g, &b->weights);
+    b->summed = b->weights.epilogue != 0;
+    return s;
 }
 
 PRUNED status_t linear_grad_bias(const backward_task *b, cudaStream_t stream) {
@@ -12986,7 +12975,7 @@ PRUNED status_t head_resolve(const memopt_head *head, head_task *t) {
 
     if (!head || !head->width || !head->vocabulary || memopt_i_loss_rule_check(&c, &head->rule)
         || !memopt_type_bytes(head->type) || !memopt_type_bytes(head->weight_type)
-        || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
+        || !memopt_type_bytes(head->gradient_type) || (head->accumulate & ~1)) return MEMOPT_ERR_ARGUMENT;
     if (head->type != head->weight_type
         || (head->gradient_type != head->type && head->gradient_type != MEMOPT_TYPE_F32)) return MEMOPT_CUDA_ERR_TYPE;
     memset(t, 0, sizeof *t);
@@ -13209,31 +13198,7 @@ template <typename T> CU_DEVICE void memopt_i_cuda_multiply(float *sums, const u
             "{%0, %1, %2, %3};" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) : "r"(left[0]),
             "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
-
-PRUNED __device__ __forceinline__ float memopt_i_cuda_exp2(float x) { /* within 2^-22; 0 below 2^-126 */
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 #endif
-
-/* Two floats, rounded to nearest even, as a word: the first one in its lower half. */
-template <typename T> CU_DEVICE uint32_t packed_pair(float first, float second) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    uint32_t word;
-
-    if (T::is_bf16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-    else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-    return word;
-#else
-    T x[2];
-
-    store_one(x, first);
-    store_one(x + 1, second);
-    return x[0].code | (uint32_t)x[1].code << 16;
-#endif
-}
 
 /* @section cuda_flash : cuda_base cuda_tensor
    Attention in one kernel: scores never leave the registers.           [Milakov 2018, FlashAttention-2, Dao 2023]
@@ -13274,16 +13239,11 @@ enum { FLASH_KEPT = 7 };
 #endif
 
 typedef struct flash_state {
-    const void *queries, *keys, *values, *grads; /* grads: grad_output */
-    void   *output, *grad_queries, *grad_keys, *grad_values;
-    float  *statistics, *means;                  /* batch x heads x length; means: sum(P dP) */
-    const size_t *lengths;
-    size_t  length, heads, kv_heads, width, query_stride, kv_stride, output_stride;
-    size_t  tiles;                               /* of a head: a block each */
-    float   scale;
-    int     causal;
-    int     is_statistics;                       /* a forward for a backward: statistics and means, and no output */
-    int     wide;                                /* rows are whole chunks of 16 bytes, and aligned to them */
+    memopt_attention a;
+    float  *statistics, *means; /* batch x heads x length; means: sum(P dP) */
+    size_t  tiles;              /* of a head: a block each */
+    int     is_statistics;      /* a forward for a backward: statistics and means, and no output */
+    int     wide;               /* rows are whole chunks of 16 bytes, and aligned to them */
 } flash_state;
 
 /* Rows of one head. */
@@ -13295,7 +13255,7 @@ template <typename T> struct flash_rows {
 
 template <typename T>
 CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, size_t sequence, size_t head, int rows) {
-    return { data + sequence * t.length * stride + head * t.width, stride, rows, (int)t.width, t.wide };
+    return { data + sequence * t.a.length * stride + head * t.a.width, stride, rows, (int)t.a.width, t.wide };
 }
 
 /* The first of a warp's own 16 M rows; four warps have all of them. */
@@ -13315,7 +13275,7 @@ PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, 
     const size_t tile = block % t.tiles;
     const size_t head = block / t.tiles;
     const size_t sequence = head / heads;
-    const size_t used = t.lengths ? memopt_i_min(t.lengths[sequence], t.length) : t.length;
+    const size_t used = t.a.lengths ? memopt_i_min(t.a.lengths[sequence], t.a.length) : t.a.length;
 
     return { sequence, head % heads, (int)((last_first ? t.tiles - 1 - tile : tile) * (size_t)own), (int)used };
 }
@@ -13393,7 +13353,7 @@ template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *ti
         const int row = i % 2 * 8 + i / 2 % M * 16 + lane / 4;
         const int n = i / 2 / M;
         const float *x = sums[i / 2 % M][n] + i % 2 * 2;
-        const uint32_t word = packed_pair<T>(x[0], x[1]);
+        const uint32_t word = two((const T *)NULL, x[0], x[1]);
 
         *(uint32_t *)(void *)(tile + flash_at<D>(row, n) + lane % 4 * 4) = first + row < used ? word : 0;
     }
@@ -13471,7 +13431,7 @@ CU_DEVICE void flash_mix(float (&sums)[M][D / 8][4], const float (&weights)[M][N
 
         CU_UNROLL for (int i = 0; i < 4 * M; ++i) {
             const float *x = weights[i / 4][2 * k + i % 4 / 2] + i % 2 * 2;
-            left[i / 4][i % 4] = packed_pair<T>(x[0], x[1]);
+            left[i / 4][i % 4] = two((const T *)NULL, x[0], x[1]);
         }
         CU_UNROLL for (int n = 0; n < D / 16; ++n) {
             uint32_t right[4];
@@ -13605,10 +13565,10 @@ template <int D, int M, int N> CU_DEVICE void flash_weigh(float (&scores)[M][N /
         CU_UNROLL for (int n = 0; n < N / 8; ++n) max = fmaxf(max, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
         most[m][h] = max = flash_row_max(max);
         base = (__float_as_uint(max) == 0xff800000u ? 0.0f : max) * scale; /* -infinity is no place to count from */
-        shrink = memopt_i_cuda_exp2(fmaf(before, scale, -base));
+        shrink = exp2_near(fmaf(before, scale, -base));
         CU_UNROLL for (int n = 0; n < N / 8; ++n) {
-            const float a = memopt_i_cuda_exp2(fmaf(scores[m][n][2 * h], scale, -base));
-            const float b = memopt_i_cuda_exp2(fmaf(scores[m][n][2 * h + 1], scale, -base));
+            const float a = exp2_near(fmaf(scores[m][n][2 * h], scale, -base));
+            const float b = exp2_near(fmaf(scores[m][n][2 * h + 1], scale, -base));
 
             scores[m][n][2 * h] = a;
             scores[m][n][2 * h + 1] = b;
@@ -13637,19 +13597,20 @@ CU_DEVICE float flash_mean(const float (&sums)[D / 8][4], int h, const flash_row
 template <typename T, int D, int M>
 CU_DEVICE void flash_finish(const flash_state &t, const flash_place &p, float (&sums)[M][D / 8][4],
                             const float (&most)[M][2], const float (&total)[M][2], int first) {
-    const flash_rows<const T> grads = flash_of(t, (const T *)t.grads, t.output_stride, p.sequence, p.head, p.used);
+    const flash_rows<const T> grads =
+        flash_of(t, (const T *)t.a.grad_output, t.a.output_stride, p.sequence, p.head, p.used);
     const int lane = anew((int)threadIdx.x % 32);
 
     CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
         const int m = i / 2;
         const int h = i % 2;
         const int row = first + 16 * m + 8 * h + lane / 4;
-        const size_t at = (p.sequence * t.heads + p.head) * t.length + (size_t)row;
+        const size_t at = (p.sequence * t.a.heads + p.head) * t.a.length + (size_t)row;
         const float sum = flash_row_sum(total[m][h]);
         const float factor = 1 / sum;
 
         CU_UNROLL for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= factor;
-        if (t.statistics && lane % 4 == 0 && row < p.used) t.statistics[at] = most[m][h] + logf(sum) / t.scale;
+        if (t.statistics && lane % 4 == 0 && row < p.used) t.statistics[at] = most[m][h] + logf(sum) / t.a.scale;
         if (t.is_statistics) {
             const float mean = flash_mean<T, D>(sums[m], h, grads, row);
 
@@ -13665,15 +13626,15 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
 #ifndef MEMOPT_I_CUDA_NO_TENSOR
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
-    const flash_place p = flash_begin(t, blockIdx.x, t.heads, OWN, 1);
-    const size_t key_head = p.head / (t.heads / t.kv_heads);
-    const flash_rows<const T> keys = flash_of(t, (const T *)t.keys, t.kv_stride, p.sequence, key_head, p.used);
-    const flash_rows<const T> values = flash_of(t, (const T *)t.values, t.kv_stride, p.sequence, key_head, p.used);
-    const int end = p.first >= p.used ? 0 : t.causal ? min(p.first + OWN, p.used) : p.used;
+    const flash_place p = flash_begin(t, blockIdx.x, t.a.heads, OWN, 1);
+    const size_t key_head = p.head / (t.a.heads / t.a.kv_heads);
+    const flash_rows<const T> keys = flash_of(t, (const T *)t.a.keys, t.a.kv_stride, p.sequence, key_head, p.used);
+    const flash_rows<const T> values = flash_of(t, (const T *)t.a.values, t.a.kv_stride, p.sequence, key_head, p.used);
+    const int end = p.first >= p.used ? 0 : t.a.causal ? min(p.first + OWN, p.used) : p.used;
     const int own_row = (int)threadIdx.x / 32 * 16 * M;
     unsigned char *own = memory + own_row * D * 2;
     unsigned char *tiles = memory + OWN * D * 2;
-    const flash_sight<M, 0> sight = { p.first, p.used, t.causal };
+    const flash_sight<M, 0> sight = { p.first, p.used, t.a.causal };
     uint32_t kept[KEPT][M][4];
     float sums[M][D / 8][4], most[M][2], total[M][2];
 
@@ -13682,8 +13643,8 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
         total[i / 2][i % 2] = 0;
     }
     flash_zero(sums);
-    flash_load<T, D, OWN, 128>(memory, flash_of(t, (const T *)t.queries, t.query_stride, p.sequence, p.head, p.used),
-                               p.first);
+    flash_load<T, D, OWN, 128>(
+        memory, flash_of(t, (const T *)t.a.queries, t.a.query_stride, p.sequence, p.head, p.used), p.first);
     flash_load<T, D, N, 128>(tiles, keys, 0);
     flash_load<T, D, N, 128>(tiles + BYTES, values, 0);
     flash_copies_end();
@@ -13699,17 +13660,17 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
         }
         flash_cross<T, D, M, N>(scores, kept, own, tile);
         if (!sight.template whole<N>(first)) flash_hide<M, N>(scores, sight, first, __uint_as_float(0xff800000u));
-        flash_weigh<D, M, N>(scores, sums, most, total, t.scale * MEMOPT_I_CUDA_LOG2_E);
+        flash_weigh<D, M, N>(scores, sums, most, total, t.a.scale * MEMOPT_I_CUDA_LOG2_E);
         flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sight, first, true);
         flash_copies_end();
     }
     /* not kept through the loop: there is no register left */
-    const flash_place done = flash_begin(t, (unsigned)anew((int)blockIdx.x), t.heads, OWN, 1);
+    const flash_place done = flash_begin(t, (unsigned)anew((int)blockIdx.x), t.a.heads, OWN, 1);
     const int row = done.first + own_row;
     flash_finish<T, D, M>(t, done, sums, most, total, row);
     if (!t.is_statistics)
-        flash_store<T, D, M>(own, sums, flash_of(t, (T *)t.output, t.output_stride,
-                             done.sequence, done.head, (int)t.length), row, done.used);
+        flash_store<T, D, M>(own, sums, flash_of(t, (T *)t.a.output, t.a.output_stride,
+                             done.sequence, done.head, (int)t.a.length), row, done.used);
 #else
     (void)t;
 #endif
@@ -13719,16 +13680,18 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
 /* sum(dO O) of a row: a warp each. */
 template <typename T> static __global__ void __launch_bounds__(256) flash_mean_kernel(flash_state t, size_t rows) {
     const size_t at = (size_t)blockIdx.x * 8 + threadIdx.x / 32; /* of the statistics */
-    const size_t row = at % t.length;
-    const size_t head = at / t.length % t.heads;
-    const size_t sequence = at / t.length / t.heads;
-    const size_t first = (sequence * t.length + row) * t.output_stride + head * t.width;
+    const size_t row = at % t.a.length;
+    const size_t head = at / t.a.length % t.a.heads;
+    const size_t sequence = at / t.a.length / t.a.heads;
+    const size_t first = (sequence * t.a.length + row) * t.a.output_stride + head * t.a.width;
+    const T *output = (const T *)t.a.output + first;
+    const T *grads = (const T *)t.a.grad_output + first;
     float sum = 0;
 
     if (at >= rows) return;
-    if (!t.lengths || row < t.lengths[sequence])
-        for (size_t i = threadIdx.x % 32; i < t.width; i += 32)
-            sum = fmaf(load_one((const T *)t.output + first + i), load_one((const T *)t.grads + first + i), sum);
+    if (!t.a.lengths || row < t.a.lengths[sequence])
+        for (size_t i = threadIdx.x % 32; i < t.a.width; i += 32)
+            sum = fmaf(load_one(output + i), load_one(grads + i), sum);
     for (int i = 16; i; i /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, i);
     if (threadIdx.x % 32 == 0) t.means[at] = sum;
 }
@@ -13736,10 +13699,10 @@ template <typename T> static __global__ void __launch_bounds__(256) flash_mean_k
 /* -statistic * scale and sum(P dP) of a row; zeros where it is not in use. */
 PRUNED __device__ __forceinline__ float2 flash_numbers(const flash_state &t, size_t sequence,
                                                        size_t head, int row, int used) {
-    const size_t at = (sequence * t.heads + head) * t.length + (size_t)row;
+    const size_t at = (sequence * t.a.heads + head) * t.a.length + (size_t)row;
 
     if (row >= used) return make_float2(0, 0);
-    return make_float2(memopt_i_times(t.statistics[at], t.scale * -MEMOPT_I_CUDA_LOG2_E), t.means[at]);
+    return make_float2(memopt_i_times(t.statistics[at], t.a.scale * -MEMOPT_I_CUDA_LOG2_E), t.means[at]);
 }
 
 /* Where the numbers are of a lane's element i of four in part m, n of a product. COLUMNS: numbers are those of the
@@ -13758,7 +13721,7 @@ CU_DEVICE void flash_chances(float (&scores)[M][N / 8][4], const float2 *numbers
         const int n = i / 4 / M;
         const float base = numbers[flash_number_at<COLUMNS>(lane, m, n, i % 4)].x;
 
-        scores[m][n][i % 4] = memopt_i_cuda_exp2(fmaf(scores[m][n][i % 4], scale * MEMOPT_I_CUDA_LOG2_E, base));
+        scores[m][n][i % 4] = exp2_near(fmaf(scores[m][n][i % 4], scale * MEMOPT_I_CUDA_LOG2_E, base));
     }
 }
 
@@ -13831,20 +13794,21 @@ template <typename T, int COLUMNS> struct flash_walk {
 
     __device__ __forceinline__ flash_rows<const T> rows(int second, int of_keys, const flash_route &at,
                                                         size_t head) const {
-        return of_keys ? flash_of(t, (const T *)(second ? t.values : t.keys), t.kv_stride, at.sequence, head, at.used)
-                       : flash_of(t, (const T *)(second ? t.grads : t.queries),
-                                  second ? t.output_stride : t.query_stride, at.sequence, head, at.used);
+        return of_keys ? flash_of(t, (const T *)(second ? t.a.values : t.a.keys), t.a.kv_stride, at.sequence, head,
+                                  at.used)
+                       : flash_of(t, (const T *)(second ? t.a.grad_output : t.a.queries),
+                                  second ? t.a.output_stride : t.a.query_stride, at.sequence, head, at.used);
     }
 
     template <int M> __device__ __forceinline__ flash_sight<M, COLUMNS> sight(void) const {
-        return { r.first, r.used, t.causal };
+        return { r.first, r.used, t.a.causal };
     }
 
     /* Gradients of the first or second of what is own. */
     __device__ __forceinline__ flash_rows<T> result(int second) const {
-        return COLUMNS ? flash_of(t, (T *)(second ? t.grad_values : t.grad_keys), t.kv_stride, r.sequence, r.head,
-                                  (int)t.length)
-                       : flash_of(t, (T *)t.grad_queries, t.query_stride, r.sequence, r.head, (int)t.length);
+        return COLUMNS ? flash_of(t, (T *)(second ? t.a.grad_values : t.a.grad_keys), t.a.kv_stride, r.sequence, r.head,
+                                  (int)t.a.length)
+                       : flash_of(t, (T *)t.a.grad_queries, t.a.query_stride, r.sequence, r.head, (int)t.a.length);
     }
 
     template <int D, int THREADS> __device__ __forceinline__ void load_own(unsigned char *own, float2 *numbers) const {
@@ -13875,10 +13839,10 @@ template <typename T, int COLUMNS> struct flash_walk {
 };
 
 template <int N, int COLUMNS> CU_DEVICE void flash_find_route(const flash_state &t, flash_route *r) {
-    const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.kv_heads : t.heads, FLASH_ROWS, !COLUMNS);
-    const size_t group = t.heads / t.kv_heads;
-    const int from = COLUMNS && t.causal ? p.first / N : 0;
-    const int end = !COLUMNS && t.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
+    const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.a.kv_heads : t.a.heads, FLASH_ROWS, !COLUMNS);
+    const size_t group = t.a.heads / t.a.kv_heads;
+    const int from = COLUMNS && t.a.causal ? p.first / N : 0;
+    const int end = !COLUMNS && t.a.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
     const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
 
     if (!threadIdx.x)
@@ -13922,8 +13886,8 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
         if (left > 1) next = w.template load<D, N, 128>(tiles, numbers, left - 1);
         flash_cross<T, D, M, N>(scores, kept[0], own, tile);
         flash_cross<T, D, M, N>(grads, kept[1], own + OWN_BYTES, tile + BYTES);
-        flash_chances<M, N, COLUMNS>(scores, base, t.scale);
-        flash_slopes<M, N, COLUMNS>(grads, scores, base, t.scale);
+        flash_chances<M, N, COLUMNS>(scores, base, t.a.scale);
+        flash_slopes<M, N, COLUMNS>(grads, scores, base, t.a.scale);
         const flash_sight<M, COLUMNS> sight = w.template sight<M>();
         if (!sight.template whole<N>(first)) {
             if (COLUMNS) flash_hide<M, N>(scores, sight, first, 0);
@@ -13977,11 +13941,11 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
         if (left > 1) next = w.template load<D, N, 256>(tiles, numbers, left - 1);
         flash_cross<T, D, M, N>(x, kept, own, tile + second * BYTES);
         if (!second) {
-            flash_chances<M, N, COLUMNS>(x, base, t.scale);
+            flash_chances<M, N, COLUMNS>(x, base, t.a.scale);
             flash_pass<D, M, N>(memory, x);
         }
         __syncthreads(); /* probabilities have been passed */
-        if (second) flash_take<D, M, N, COLUMNS>(x, memory, base, t.scale);
+        if (second) flash_take<D, M, N, COLUMNS>(x, memory, base, t.a.scale);
         const flash_sight<M, COLUMNS> sight = w.template sight<M>();
         if (!sight.template whole<N>(first)) flash_hide<M, N>(x, sight, first, 0);
         flash_mix_some<T, D, M, N>(sums, x, tile + !second * BYTES, sight, first, COLUMNS || second);
@@ -14139,17 +14103,11 @@ PUBLIC status_t api::memopt_cuda_attention_scratch(const memopt_cuda_ops *, cons
 PRUNED status_t attention_check(const attention_task *t, const memopt_cuda_ops *ops) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type);
+    const void *const p[] = { a->queries, a->keys, a->values, t->backward ? a->grad_output : a->output,
+                              a->grad_queries, a->grad_keys, a->grad_values };
     size_t i;
-    const void *p[7];
     status_t s = pointer_if(a->lengths, sizeof *a->lengths);
 
-    p[0] = a->queries;
-    p[1] = a->keys;
-    p[2] = a->values;
-    p[3] = t->backward ? a->grad_output : a->output;
-    p[4] = a->grad_queries;
-    p[5] = a->grad_keys;
-    p[6] = a->grad_values;
     for (i = 0; i < (t->backward ? 7u : 4u) && !s; ++i) s = pointer(p[i], size);
     if (!s && t->flash) s = pointer_if(a->statistics, sizeof *a->statistics);
     if (!s && t->flash && t->backward && a->statistics) s = pointer(a->output, size);
@@ -14419,60 +14377,27 @@ PRUNED status_t attention_backward_sequence(const attention_task *t, int plan_on
 
 /* ---- by cuda_flash ---- */
 PRUNED int flash_is_wide(const memopt_attention *a) {
-    const void *p[8];
+    const void *const p[] = { a->queries, a->keys, a->values, a->output, a->grad_output, a->grad_queries, a->grad_keys,
+                              a->grad_values };
     uintptr_t all = (uintptr_t)(16 * (a->width % 8 || a->query_stride % 8 || a->kv_stride % 8 || a->output_stride % 8));
     size_t i;
 
-    p[0] = a->queries;
-    p[1] = a->keys;
-    p[2] = a->values;
-    p[3] = a->output;
-    p[4] = a->grad_output;
-    p[5] = a->grad_queries;
-    p[6] = a->grad_keys;
-    p[7] = a->grad_values;
     for (i = 0; i < 8; ++i) all |= (uintptr_t)p[i] & 15;
     return all == 0;
 }
 
 PRUNED flash_state flash_task(const attention_task *t) {
-    const memopt_attention *a = &t->a;
-    flash_state k;
-
-    memset(&k, 0, sizeof k);
-    k.queries = a->queries;
-    k.keys = a->keys;
-    k.values = a->values;
-    k.grads = a->grad_output;
-    k.output = a->output;
-    k.grad_queries = a->grad_queries;
-    k.grad_keys = a->grad_keys;
-    k.grad_values = a->grad_values;
-    k.statistics = t->statistics;
-    k.means = t->means;
-    k.lengths = a->lengths;
-    k.length = a->length;
-    k.heads = a->heads;
-    k.kv_heads = a->kv_heads;
-    k.width = a->width;
-    k.query_stride = a->query_stride;
-    k.kv_stride = a->kv_stride;
-    k.output_stride = a->output_stride;
-    k.scale = a->scale;
-    k.causal = a->causal;
-    k.is_statistics = t->backward;
-    k.wide = flash_is_wide(a);
-    return k;
+    const size_t tiles = memopt_i_ceil_div(t->a.length, FLASH_ROWS);
+    return { t->a, t->statistics, t->means, tiles, t->backward, flash_is_wide(&t->a) };
 }
 
 /* A block for each FLASH_ROWS of a head. */
 template <class KERNEL>
 static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, unsigned threads, size_t shared) {
-    flash_state k = flash_task(t);
-    status_t s;
+    const flash_state k = flash_task(t);
+    const status_t s =
+        taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
 
-    k.tiles = memopt_i_ceil_div(t->a.length, FLASH_ROWS);
-    s = taken(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     if (s) return s;
     return CU_RUN(kernel, t->a.batch * heads * k.tiles, threads, shared, t->stream, k);
 }

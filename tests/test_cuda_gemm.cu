@@ -666,6 +666,8 @@ static void test_cuda_gemm_linear_bad(void) {
     BACKWARD(x.grad_bias = (char *)x.grad_bias + 2, MEMOPT_CUDA_ERR_ALIGNMENT);
     BACKWARD(x.grad_weights = (char *)x.grad_weights + 2, MEMOPT_CUDA_ERR_ALIGNMENT);
     BACKWARD(x.gradient_type = MEMOPT_TYPE_F16, MEMOPT_CUDA_ERR_TYPE);
+    BACKWARD(x.accumulate = 2, MEMOPT_ERR_ARGUMENT);
+    BACKWARD(x.accumulate_input = -1, MEMOPT_ERR_ARGUMENT);
     BACKWARD(x.grad_input = (void *)(uintptr_t)x.grad_output, MEMOPT_CUDA_ERR_OVERLAP);
     BACKWARD(r.ops.d_scratch = (char *)r.ops.d_scratch + 16, MEMOPT_CUDA_ERR_ALIGNMENT);
     r.ops.d_scratch = (char *)r.ops.d_scratch - 16;

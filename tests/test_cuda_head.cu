@@ -285,6 +285,7 @@ static void test_cuda_head_bad(void) {
     BAD(h.width = 0, MEMOPT_ERR_ARGUMENT);
     BAD(h.padded = 7, MEMOPT_ERR_ARGUMENT);
     BAD(h.rule.smoothing = 2, MEMOPT_ERR_ARGUMENT);
+    BAD(h.accumulate = 2, MEMOPT_ERR_ARGUMENT);
     BAD(h.rows = SIZE_MAX / 4, MEMOPT_ERR_OVERFLOW);
     BAD(h.grad_input = (char *)c.input.d + 2, MEMOPT_CUDA_ERR_OVERLAP);
     BAD(h.grad_weights = c.weights.d, MEMOPT_CUDA_ERR_OVERLAP);

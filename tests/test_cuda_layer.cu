@@ -366,6 +366,7 @@ static void cuda_layer_refused_embedding(void) {
     CUDA_LAYER_REFUSED(memopt_embedding, e, bad->length = 0, memopt_cuda_embedding_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
     CUDA_LAYER_REFUSED(memopt_embedding, e, bad->weight_type = (memopt_type)3, memopt_cuda_embedding_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
     CUDA_LAYER_REFUSED(memopt_embedding, e, bad->gradient_type = (memopt_type)3, memopt_cuda_embedding_backward(&ops, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_embedding, e, bad->accumulate = 2, memopt_cuda_embedding_backward(&ops, bad, NULL), MEMOPT_ERR_ARGUMENT);
     CUDA_LAYER_REFUSED(memopt_embedding, e, bad->rows = SIZE_MAX, memopt_cuda_embedding_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
     CUDA_LAYER_REFUSED(memopt_embedding, e, bad->vocabulary = SIZE_MAX / 16, memopt_cuda_embedding_backward(&ops, bad, NULL), MEMOPT_ERR_OVERFLOW);
     CUDA_LAYER_REFUSED(memopt_embedding, e, bad->rows = (size_t)1 << 31, memopt_cuda_embedding_backward(&ops, bad, NULL), MEMOPT_ERR_OVERFLOW);

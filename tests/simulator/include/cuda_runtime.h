@@ -380,6 +380,5 @@ static inline void memopt_i_cuda_multiply(float *sums, const uint32_t *left, con
     simulator_i_multiply(&p, file, line);
     for (int i = 0; i < 4; ++i) sums[i] = p.sums[i];
 }
-static inline float memopt_i_cuda_exp2(float x) { return exp2f(x); }
 
 #endif

@@ -15430,8 +15430,10 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               vpermb finds 64 bytes in 64 for one operation: 8 lookups (unsigned 16) and 8 interleavings make 64
               floats, no gather.
               AVX2: a lookup across 128 bits costs three of those within, so there is one, of the slope. The line gives
-              where y lies in its decade, and a shift by the decade's number makes it the index. All pieces of a block
-              are found first, then the codes: together their chain of some 50 cycles fills the processor's queues.
+              where y lies in its decade, and a shift by the decade's number makes it the index. Shifts, packing and
+              lookups have two of the four units, so words are put together by blending, and the least fraction of
+              four vectors is looked at in place of four. All pieces of a block are found first, then the codes:
+              together their chain of some 50 cycles fills the processor's queues.
               Decoding makes a level as torch does, from the ends of its interval: 0.6 of the time of a gather.
               Elsewhere, NEON too, the scalar code runs.
    Keys       AVX2 finds the pieces of 32 values at once, as 16-bit words. The bits of a float, read as an integer, are
@@ -15440,9 +15442,11 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
               3.32 octaves, some 3,400 keys, and the seven junctions between decades stay within a fifth of a step of
               65,536 / 20 = 3,277 keys. So there is a first key from which on step i holds junction i: any from 42,598
               (below, the largest key, 65,535, is in an eighth step) to 44,447 (above, the unsigned map's second
-              junction is in the first step). The piece is the step, or the next one if the key is above that of the
-              step's junction, which is looked up a byte at a time. Where both keys are equal the piece is not known,
-              and the code is compared exactly.
+              junction is in the first step). A key as a signed word, times -10 and rounded by pmulhrsw, tells how many
+              steps it is below 65,536: the steps meet at 65,536 - 3,276.8 (i + 1/2), and the lowest meeting point of
+              the seven, 44,237, is such a first key. The piece is the step, or the one below if the key is below that
+              of the step's junction, which is looked up a byte at a time. Where both keys are equal the piece is not
+              known, and the code is compared exactly.
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
@@ -15579,12 +15583,11 @@ static uint8_t memopt_i_encode_one(memopt_quant_map map, float y) {
     return (uint8_t)code;
 }
 
-static float memopt_i_v1_absmax(const float *x, size_t n, int ahead) {
+static float memopt_i_v1_absmax(const float *x, size_t n) {
     uint32_t max = 0;
     uint32_t u;
     size_t i;
 
-    (void)ahead;
     for (i = 0; i < n; ++i) {
         u = memopt_i_float_bits(x[i]) & 0x7fffffff;
         if (u > max && u < 0x7f800000) max = u;
@@ -15597,12 +15600,11 @@ static void memopt_i_v1_encode(memopt_quant_map map, uint8_t *codes, const float
     for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
 }
 
-static float memopt_i_v1_absmax_bf16(const uint16_t *x, size_t n, int ahead) {
+static float memopt_i_v1_absmax_bf16(const uint16_t *x, size_t n) {
     unsigned max = 0;
     unsigned u;
     size_t i;
 
-    (void)ahead;
     for (i = 0; i < n; ++i) {
         u = x[i] & 0x7fffu;
         if (u > max && u < 0x7f80) max = u;
@@ -15723,34 +15725,42 @@ static const uint32_t memopt_i_unsigned_junctions[32] = { MEMOPT_I_UNSIGNED_OCTA
 static const float    memopt_i_unsigned_lines[3][32]  = { { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_SLOPE) },
     { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_LAST) } };
 
-/* For AVX2. A piece is a line that says where in its decade y lies, from 1 to 2, in units of 2^-23 and a few units too
-   high. The first decade's of the signed map is steeper, so that it reaches 1 at the boundary of the first level. y
-   comes multiplied by 2^-64: then bits 13 to 28 are all of a float below 2, and the key of its piece. */
+/* For AVX2. A piece is a line that says where in its decade y lies, from 1 to 2 and a few units of 2^-23 too high. Its
+   bits less those of 0.5 are 2^23 times that, which is the index times 2^(23 - decade). The unsigned map has twice as
+   many levels: lines times 2^24, made integers. The first decade's of the signed map is steeper, so that it reaches 1
+   at the boundary of the first level. y comes multiplied by 2^-64: then bits 13 to 28 are all of a float below 2, and the
+   key of its piece. Pieces count from the top, as what indices are shifted by does. */
 #define MEMOPT_I_PIECE_SCALE     5.42101086242752217e-20f /* 2^-64 */
 #define MEMOPT_I_PIECE_LEAST     4.33680868994201773e-19f /* 2^-61: smaller inverses, scaled, are no normal floats */
 #define MEMOPT_I_PIECE_FIRST     (MEMOPT_I_PIECE_SCALE * 1.6250001522166713e-7f) /* unsigned: from here on not 0 */
-#define MEMOPT_I_PIECE_UNIT      8388608
-#define MEMOPT_I_PIECE_LAST      (float)(MEMOPT_I_PIECE_UNIT * (2 - 1 / 256.0))
-#define MEMOPT_I_PIECE_SLOPE(x)  (float)(MEMOPT_I_PIECE_UNIT * (x) / (double)MEMOPT_I_PIECE_SCALE)
-#define MEMOPT_I_PIECE_OFFSET(x) (float)(MEMOPT_I_PIECE_UNIT * (x) + 3.5)
-#define MEMOPT_I_PIECE_TABLE(first, one) { MEMOPT_I_PIECE_SLOPE(first), MEMOPT_I_PIECE_SLOPE(1e5 / 0.9), \
-    MEMOPT_I_PIECE_SLOPE(1e4 / 0.9), MEMOPT_I_PIECE_SLOPE(1e3 / 0.9), MEMOPT_I_PIECE_SLOPE(1e2 / 0.9), \
-    MEMOPT_I_PIECE_SLOPE(10 / 0.9), MEMOPT_I_PIECE_SLOPE(1 / 0.9), MEMOPT_I_PIECE_SLOPE(1 / 9.0 + (one)) }
+#define MEMOPT_I_PIECE_BEYOND    0x60000000 /* y, scaled, has one of these bits from 2 up, and where it is not finite */
+#define MEMOPT_I_PIECE_UNIT(map) ((map) == MEMOPT_QUANT_UNSIGNED ? 16777216.0 : 1.0)
+#define MEMOPT_I_PIECE_LAST      (2 - 1 / 256.0)
+#define MEMOPT_I_PIECE_OFFSET    (8 / 9.0 + 3.5 / 8388608)
+#define MEMOPT_I_PIECE_SLOPE(x)  (float)((x) / (double)MEMOPT_I_PIECE_SCALE)
+#define MEMOPT_I_PIECE_TABLE(unit, first, one) { \
+    MEMOPT_I_PIECE_SLOPE((unit) * (1 / 9.0 + (one))), MEMOPT_I_PIECE_SLOPE((unit) / 0.9), \
+    MEMOPT_I_PIECE_SLOPE((unit) * 10 / 0.9), MEMOPT_I_PIECE_SLOPE((unit) * 1e2 / 0.9), \
+    MEMOPT_I_PIECE_SLOPE((unit) * 1e3 / 0.9), MEMOPT_I_PIECE_SLOPE((unit) * 1e4 / 0.9), \
+    MEMOPT_I_PIECE_SLOPE((unit) * 1e5 / 0.9), MEMOPT_I_PIECE_SLOPE((unit) * (first)) }
 
 static const float memopt_i_piece_slopes[2][8] = {
-    MEMOPT_I_PIECE_TABLE(1 / (9 * 2.7500001920088835e-7), 1 / 256.0),
-    MEMOPT_I_PIECE_TABLE(1e6 / 0.9, 1 / 1024.0) };
+    MEMOPT_I_PIECE_TABLE(MEMOPT_I_PIECE_UNIT(MEMOPT_QUANT_SIGNED), 1 / (9 * 2.7500001920088835e-7), 1 / 256.0),
+    MEMOPT_I_PIECE_TABLE(MEMOPT_I_PIECE_UNIT(MEMOPT_QUANT_UNSIGNED), 1e6 / 0.9, 1 / 1024.0) };
 
-/* The key of a float below 2, as counted from FIRST on; what it is multiplied by to count steps; the junctions between
-   decades, as above (those of the signed map shifted right again). See "Keys". */
-#define MEMOPT_I_KEY_FIRST 42608
-#define MEMOPT_I_KEY(bits) (((bits) >> 13) - (64u << 10) - MEMOPT_I_KEY_FIRST) /* 64: the scale's exponent */
-#define MEMOPT_I_KEY_STEP  20
-#define MEMOPT_I_KEY_TWO   (0xffff - MEMOPT_I_KEY_FIRST)
+/* The key of a float below 2; the smallest that counts, in the eighth step; what a key, as a signed word, is multiplied
+   by to count steps; the junctions between decades from the top, as above (those of the signed map shifted right again).
+   See "Keys". */
+#define MEMOPT_I_KEY(bits) (((bits) >> 13) - (64u << 10)) /* 64: the scale's exponent */
+#define MEMOPT_I_KEY_LEAST 42600
+#define MEMOPT_I_KEY_STEP  (-10)
+#define MEMOPT_I_KEY_NONE  0x30000000u /* its key is the smallest signed word */
 #define MEMOPT_I_SIGNED_KEYS(X) \
-    X(0x35ff0381u) X(0x37734505u) X(0x39007358u) X(0x3a91d14eu) X(0x3c2d0e56u) X(0x3dd28f5cu) X(0x3f7f1999u)
+    X(0x3f7f1999u) X(0x3dd28f5cu) X(0x3c2d0e56u) X(0x3a91d14eu) \
+    X(0x39007358u) X(0x37734505u) X(0x35ff0381u) X(MEMOPT_I_KEY_NONE)
 #define MEMOPT_I_UNSIGNED_KEYS(X) \
-    X(0x35c29d9eu) X(0x374d8558u) X(0x38e94ee3u) X(0x3a8a71deu) X(0x3c2872b0u) X(0x3dcfae14u) X(0x3f7f8ccdu)
+    X(0x3f7f8ccdu) X(0x3dcfae14u) X(0x3c2872b0u) X(0x3a8a71deu) \
+    X(0x38e94ee3u) X(0x374d8558u) X(0x35c29d9eu) X(MEMOPT_I_KEY_NONE)
 #define MEMOPT_I_KEY_LOW(bits)  (uint8_t)(MEMOPT_I_KEY(bits) & 0xff),
 #define MEMOPT_I_KEY_HIGH(bits) (uint8_t)(MEMOPT_I_KEY(bits) >> 8),
 
@@ -15780,14 +15790,7 @@ static const uint8_t memopt_i_unsigned_planes[4][256] = {
 #endif
 #endif /* ---- from here: once for each width, see `vec` ---- */
 #if defined(MEMOPT_I_WIDTH)
-V_FN void V(quant_ahead)(const float *x) { /* the four cache lines that are 8 KiB further on */
-    size_t k;
-
-    MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 64; k += 16) MEMOPT_I_FETCH(x + k, 8192);
-}
-
-V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_of)(const float *x, size_t n, int ahead) {
+V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_of)(const float *x, size_t n) {
     const V(ints) size = V(i_set)(0x7fffffffu);
     const size_t four = 4 * V(width);
 
@@ -15798,7 +15801,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_of)(const float *x, size_t n, int ahe
     MEMOPT_I_UNROLL_ALL
     for (k = 0; k < 4; ++k) max[k] = V(i_set)(0);
     for (i = 0; i + four <= n; i += four) {
-        if (ahead && i % 64 == 0) V(quant_ahead)(x + i);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 4; ++k) max[k] = V(i_max)(max[k], V(i_and)(size, V(bits)(V(load)(x + i + k * V(width)))));
     }
@@ -15806,18 +15808,18 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_of)(const float *x, size_t n, int ahe
     all = V(i_largest)(V(i_max)(V(i_max)(max[0], max[1]), V(i_max)(max[2], max[3])));
     for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, memopt_i_float_bits(x[i]) & 0x7fffffff);
     if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
-    return memopt_i_v1_absmax(x, n, 0);
+    return memopt_i_v1_absmax(x, n);
 }
 
-V_FN float V(absmax)(const float *x, size_t n, int ahead) {
-    const float largest = V(absmax_of)(x, n, ahead);
+V_FN float V(absmax)(const float *x, size_t n) {
+    const float largest = V(absmax_of)(x, n);
 
     V(end)(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
     return largest;
 }
 
 /* Two words of bf16 in each lane. */
-V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n, int ahead) {
+V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n) {
     const V(ints) size = V(i_set)(0x7fff0000u);
     const size_t two = 2 * V(width);
 
@@ -15829,14 +15831,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n, in
     for (i = 0; i + two <= n; i += two) {
         const V(ints) pairs = V(w_pairs)(x + i);
 
-        if (ahead && i % 32 == 0) MEMOPT_I_FETCH(x + i, 8192);
         odd = V(i_max)(odd, V(i_and)(size, pairs));
         even = V(i_max)(even, V(i_and)(size, V_SHL(pairs, 16)));
     }
     all = V(i_largest)(V(i_max)(odd, even));
     for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, (x[i] & 0x7fffu) << 16);
     if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
-    return memopt_i_v1_absmax_bf16(x, n, 0);
+    return memopt_i_v1_absmax_bf16(x, n);
 }
 
 #  if MEMOPT_I_WIDTH >= 8
@@ -15851,13 +15852,22 @@ V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_from)(const void *x, int is_bf16
     return memcpy(rest, from, (n - i) * bytes);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE V(floats) V(quant_load)(const void *x, int is_bf16, size_t i) {
-    if (is_bf16) return V(from_bf16)(V(w_load)((const uint16_t *)x + i));
-    return V(load)((const float *)x + i);
+/* Asks for what lies 8 KiB behind them. Here, because most of the time goes by while codes are made. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(quant_ahead)(const void *x, int is_bf16) {
+    const size_t bytes = 4 * V(width) * (is_bf16 ? 2 : 4);
+    size_t k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < bytes; k += 64) MEMOPT_I_FETCH((const unsigned char *)x + k, 8192);
 }
 #  endif
 
 #  if MEMOPT_I_WIDTH == 16
+V_FN MEMOPT_I_ALWAYS_INLINE V(floats) V(quant_load)(const void *x, int is_bf16, size_t i) {
+    if (is_bf16) return V(from_bf16)(V(w_load)((const uint16_t *)x + i));
+    return V(load)((const float *)x + i);
+}
+
 /* What one processor alone can do: bytes are looked up in registers. */
 typedef struct V(lines_table) {
     __m512i junctions[2];
@@ -15924,7 +15934,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
-                                               size_t n, float inverse) {
+                                               size_t n, float inverse, int ahead) {
     const V(lines_table) t = V(lines)(map);
     const __m512 scale = _mm512_set1_ps(inverse);
     const __m512i fraction = _mm512_set1_epi32(0x7ff8);
@@ -15938,6 +15948,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
         __m512 v[4];
         __mmask16 k0, k1, k2, k3;
 
+        if (ahead) V(quant_ahead)(from, is_bf16);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 4; ++k)
             v[k] = V(place)(map, &t, _mm512_mul_ps(V(quant_load)(from, is_bf16, 16 * k), scale));
@@ -16129,59 +16140,54 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_quant_map map) {
     return t;
 }
 
-/* The index of |y| from bit 23 on (unsigned: 22), below it where in its interval y lies. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(index)(const V(lines_table) *t, __m256 y, __m256i piece) {
-    const __m256 part = _mm256_min_ps(_mm256_fmadd_ps(y, _mm256_permutevar8x32_ps(t->slopes, piece),
-                                                      _mm256_set1_ps(MEMOPT_I_PIECE_OFFSET(8 / 9.0))),
-                                      _mm256_set1_ps(MEMOPT_I_PIECE_LAST));
+/* 32 elements as four vectors. Of bf16, whose words lie by twos in a lane: even and odd ones of the first 16, then of
+   the others. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(quant_vector)(const void *x, int is_bf16, size_t k) {
+    __m256i pairs;
 
-    return _mm256_sllv_epi32(_mm256_cvttps_epi32(part), piece);
-}
-
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(linear_index)(__m256 y) {
-    const __m256 index = _mm256_fmadd_ps(_mm256_max_ps(y, _mm256_setzero_ps()), /* NaN: the second */
-                                         _mm256_set1_ps(MEMOPT_I_PIECE_SLOPE(128.0)),
-                                         _mm256_set1_ps(0.5f * MEMOPT_I_PIECE_UNIT + 1024));
-    return _mm256_cvttps_epi32(_mm256_min_ps(index, _mm256_set1_ps(128.5f * MEMOPT_I_PIECE_UNIT)));
+    if (!is_bf16) return V(load)((const float *)x + 8 * k);
+    pairs = V(w_pairs)((const uint16_t *)x + 16 * (k / 2));
+    return V(floats_of)(k % 2 ? _mm256_and_si256(pairs, _mm256_set1_epi32((int)0xffff0000)) : V_SHL(pairs, 16));
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(quant_y)(memopt_quant_map map, __m256 x, __m256 scale) {
     const __m256 y = _mm256_mul_ps(x, scale);
 
-    if (map == MEMOPT_QUANT_UNSIGNED) /* 0 of what is nearer to 0 than to the first level, and of NaN */
-        return _mm256_and_ps(y, _mm256_cmp_ps(y, _mm256_set1_ps(MEMOPT_I_PIECE_FIRST), _CMP_GT_OQ));
-    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
+    if (map != MEMOPT_QUANT_UNSIGNED) return y;
+    /* 0 of what is nearer to 0 than to the first level, and of NaN */
+    return _mm256_and_ps(y, _mm256_cmp_ps(y, _mm256_set1_ps(MEMOPT_I_PIECE_FIRST), _CMP_GT_OQ));
 }
 
-/* What is found of 32 elements first: |y|, the piece of each, and whether its key is that of a junction, so that either
-   piece may be right. Packing works within 128 bits, so bytes are in fours, of which the halves of a register take
-   turns: V(packed_order). */
+V_FN __m256 V(quant_size)(__m256 y) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y); }
+
+/* What is found of 32 elements first: y, the piece of each, and whether its key is that of a junction, so that either
+   piece may be right. */
 typedef struct V(pieces) {
     float y[32];
     __m256i words[2], at_junction;
 } V(pieces);
 
-/* The piece is the step of the key, or the one after its junction. Raises *largest to the largest key. */
+/* The piece is the step of the key, or the one below its junction. In each lane lie two keys, and two pieces: the first
+   vector's in the lower half. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(find_pieces)(memopt_quant_map map, const V(lines_table) *t, V(pieces) *pieces,
-                                                const void *x, int is_bf16, __m256 scale, __m256i *largest) {
+                                                const void *x, int is_bf16, __m256 scale, __m256 *all) {
     __m256i key[2], step[2], junction[2], equal[2], steps, low, high;
     __m256 y[4];
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
-        y[i] = V(quant_y)(map, V(quant_load)(x, is_bf16, 8 * i), scale);
+        y[i] = V(quant_y)(map, V(quant_vector)(x, is_bf16, i), scale);
+        *all = _mm256_or_ps(*all, y[i]);
         V(store)(pieces->y + 8 * i, y[i]);
     }
     pieces->at_junction = _mm256_setzero_si256();
     if (map == MEMOPT_QUANT_LINEAR) return; /* a single piece */
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
-        key[i] = _mm256_packus_epi32(_mm256_srli_epi32(V(bits)(y[2 * i]), 13),
-                                     _mm256_srli_epi32(V(bits)(y[2 * i + 1]), 13));
-        key[i] = _mm256_subs_epu16(key[i], _mm256_set1_epi16((short)MEMOPT_I_KEY_FIRST));
-        *largest = _mm256_max_epi16(*largest, key[i]);
-        step[i] = _mm256_mulhi_epu16(key[i], _mm256_set1_epi16(MEMOPT_I_KEY_STEP));
+        key[i] = _mm256_blend_epi16(V_SHR(V(bits)(y[2 * i]), 13), V_SHL(V(bits)(y[2 * i + 1]), 3), 0xaa);
+        key[i] = _mm256_max_epu16(key[i], _mm256_set1_epi16((short)MEMOPT_I_KEY_LEAST));
+        step[i] = _mm256_mulhrs_epi16(key[i], _mm256_set1_epi16(MEMOPT_I_KEY_STEP));
     }
     steps = _mm256_packus_epi16(step[0], step[1]);
     low = _mm256_shuffle_epi8(t->keys[0], steps);
@@ -16190,91 +16196,136 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(find_pieces)(memopt_quant_map map, const V(li
     junction[1] = _mm256_unpackhi_epi8(low, high);
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
-        pieces->words[i] = _mm256_sub_epi16(step[i], _mm256_cmpgt_epi16(key[i], junction[i]));
+        pieces->words[i] = _mm256_sub_epi16(step[i], _mm256_cmpgt_epi16(junction[i], key[i]));
         equal[i] = _mm256_cmpeq_epi16(key[i], junction[i]);
     }
     pieces->at_junction = _mm256_packs_epi16(equal[0], equal[1]);
 }
 
-/* The signs of 32 products with scale, as packed bytes. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(quant_signs)(const void *x, int is_bf16, __m256 scale) {
-    const __m256i *words = (const __m256i *)x;
-    __m256i signs;
+/* The index of |y| from bit 16 on, below it where in its interval y lies. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(index)(memopt_quant_map map, const V(lines_table) *t, __m256 y, __m256i piece) {
+    const __m256 offset = _mm256_set1_ps((float)(MEMOPT_I_PIECE_UNIT(map) * MEMOPT_I_PIECE_OFFSET));
+    const __m256 last = _mm256_set1_ps((float)(MEMOPT_I_PIECE_UNIT(map) * MEMOPT_I_PIECE_LAST));
+    const __m256 slope = _mm256_permutevar8x32_ps(t->slopes, piece);
 
-    if (is_bf16) signs = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_loadu_si256(words),
-                                                                        _mm256_loadu_si256(words + 1)),
-                                                     _mm256_set_epi32(7, 3, 5, 1, 6, 2, 4, 0));
-    else signs = _mm256_packs_epi16(_mm256_packs_epi32(_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)),
-                                    _mm256_packs_epi32(_mm256_loadu_si256(words + 2), _mm256_loadu_si256(words + 3)));
-    return _mm256_xor_si256(signs, _mm256_srai_epi32(V(bits)(scale), 31));
+    if (map == MEMOPT_QUANT_UNSIGNED)
+        return _mm256_srlv_epi32(_mm256_cvttps_epi32(_mm256_min_ps(_mm256_fmadd_ps(y, slope, offset), last)), piece);
+    y = _mm256_min_ps(_mm256_fmadd_ps(V(quant_size)(y), slope, offset), last);
+    return _mm256_srlv_epi32(_mm256_sub_epi32(V(bits)(y), _mm256_set1_epi32(0x3f000000)), piece);
 }
 
-/* Indices to codes, which lie as packing leaves them. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const void *x, int is_bf16,
-                                            __m256 scale) {
-    const int from = map == MEMOPT_QUANT_UNSIGNED ? 22 : 23;
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(linear_index)(__m256 y) {
+    const __m256 index = _mm256_fmadd_ps(V(quant_size)(y), _mm256_set1_ps(MEMOPT_I_PIECE_SLOPE(128 * 65536.0)),
+                                         _mm256_set1_ps(0.5f * 65536 + 2));
+    return _mm256_cvttps_epi32(_mm256_min_ps(index, _mm256_set1_ps(128.5f * 65536)));
+}
+
+/* All four indices: their chains run side by side. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(indices)(memopt_quant_map map, const V(lines_table) *t, __m256i *index,
+                                            const V(pieces) *pieces) {
+    __m256i piece[4];
+    size_t i;
+
+    if (map == MEMOPT_QUANT_LINEAR) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) index[i] = V(linear_index)(V(load)(pieces->y + 8 * i));
+        return;
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i)
+        piece[i] = i % 2 ? V_SHR(pieces->words[i / 2], 16)
+                         : _mm256_and_si256(pieces->words[i / 2], _mm256_set1_epi32(0xffff));
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) index[i] = V(index)(map, t, V(load)(pieces->y + 8 * i), piece[i]);
+}
+
+/* Packed words of 32 elements, as bytes, in the order of the elements. Packing works within 128 bits: so of bf16
+   quarters of 64 bits change places, and of floats fours of bytes, of which the halves of a register take turns. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(in_fours)(__m256i bytes, int is_bf16) {
+    if (is_bf16) return bytes;
+    return _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7,
+                                                                                8, 10, 12, 14, 9, 11, 13, 15)));
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(in_order)(__m256i fours, int is_bf16) {
+    if (is_bf16) return _mm256_permute4x64_epi64(fours, 0xd8);
+    return _mm256_permutevar8x32_epi32(fours, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+}
+
+/* The signs of 32 y, as bytes in fours. bf16 has its own: its scales are not negative. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(quant_signs)(const V(pieces) *pieces, const void *x, int is_bf16) {
+    const __m256i *words = (const __m256i *)x, *y = (const __m256i *)(const void *)pieces->y;
+
+    if (is_bf16) return _mm256_packs_epi16(_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1));
+    return _mm256_packs_epi16(_mm256_packs_epi32(_mm256_loadu_si256(y), _mm256_loadu_si256(y + 1)),
+                              _mm256_packs_epi32(_mm256_loadu_si256(y + 2), _mm256_loadu_si256(y + 3)));
+}
+
+/* Indices to codes. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(memopt_quant_map map, const __m256i *index, const V(pieces) *pieces,
+                                            const void *x, int is_bf16) {
     const __m256i zero = _mm256_set1_epi8(127);
     __m256i words[2], codes;
     size_t i;
 
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
-        words[i] = _mm256_packus_epi32(_mm256_srli_epi32(index[2 * i], from),
-                                       _mm256_srli_epi32(index[2 * i + 1], from));
+        words[i] = _mm256_blend_epi16(V_SHR(index[2 * i], 16), index[2 * i + 1], 0xaa);
         if (map == MEMOPT_QUANT_UNSIGNED) words[i] = _mm256_sub_epi16(words[i], _mm256_set1_epi16(1));
     }
-    codes = _mm256_packus_epi16(words[0], words[1]); /* saturates at both ends */
-    if (map == MEMOPT_QUANT_UNSIGNED) return codes;
-    return _mm256_blendv_epi8(_mm256_adds_epu8(zero, codes), _mm256_subs_epu8(zero, codes),
-                              V(quant_signs)(x, is_bf16, scale));
+    codes = V(in_fours)(_mm256_packus_epi16(words[0], words[1]), is_bf16); /* saturates at both ends */
+    if (map != MEMOPT_QUANT_UNSIGNED)
+        codes = _mm256_blendv_epi8(_mm256_adds_epu8(zero, codes), _mm256_subs_epu8(zero, codes),
+                                   V(quant_signs)(pieces, x, is_bf16));
+    return V(in_order)(codes, is_bf16);
 }
 
-/* The bits of packed bytes in the order of their elements. */
-V_FN uint32_t V(packed_order)(uint32_t bits) {
-    uint32_t even = bits & 0xffff, odd = bits >> 16;
+/* Words that are ones where the lower half of an index says: just above an integer. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(just_above)(memopt_quant_map map, __m256i words) {
+    const __m256i close = _mm256_set1_epi16(map == MEMOPT_QUANT_UNSIGNED ? 7 : 3);
 
-    even = (even | even << 8) & 0x00ff00ff;
-    odd = (odd | odd << 8) & 0x00ff00ff;
-    return ((even | even << 4) & 0x0f0f0f0f) | ((odd | odd << 4) & 0x0f0f0f0f) << 4;
+    return _mm256_cmpeq_epi16(_mm256_subs_epu16(words, close), _mm256_setzero_si256());
+}
+
+/* A bit for each element whose index is just above an integer, or whose piece is not sure. Rare, so indices are made
+   again: kept, they would need registers all the time. */
+V_APART_FN uint32_t V(unsure_elements)(memopt_quant_map map, const V(lines_table) *t, const V(pieces) *pieces,
+                                       int is_bf16) {
+    __m256i index[4], words[2], unsure;
+    uint32_t bits;
+    int i;
+
+    V(indices)(map, t, index, pieces);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 2; ++i)
+        words[i] = V(just_above)(map, _mm256_blend_epi16(index[2 * i], V_SHL(index[2 * i + 1], 16), 0xaa));
+    unsure = _mm256_or_si256(_mm256_packs_epi16(words[0], words[1]), pieces->at_junction);
+    bits = (uint32_t)_mm256_movemask_epi8(V(in_order)(V(in_fours)(unsure, is_bf16), is_bf16));
+    V(end)(); /* code for SSE takes 300 cycles between two of AVX */
+    return bits;
 }
 
 /* Codes of 32 elements. Where a line's value is just above an integer, or the piece is not sure, they are compared. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines_table) *t, uint8_t *codes,
-                                             const V(pieces) *pieces, const void *x, int is_bf16, float inverse,
-                                             __m256 scale) {
-    const __m256i fraction = _mm256_set1_epi32(map == MEMOPT_QUANT_UNSIGNED ? 0x3ffe00
-                                               : map == MEMOPT_QUANT_LINEAR ? 0x7ff800 : 0x7ffe00);
-    const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0), zero = _mm256_setzero_si256();
-    __m256i index[4], is_close[4], packed;
+                                             const V(pieces) *pieces, const void *x, int is_bf16, float inverse) {
+    __m256i index[4], least;
     uint32_t unsure;
-    size_t i;
 
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) {
-        const __m256 y = V(load)(pieces->y + 8 * i);
-        const __m256i words = pieces->words[i / 2];
-
-        if (map == MEMOPT_QUANT_LINEAR) index[i] = V(linear_index)(y);
-        else index[i] = V(index)(t, y, i % 2 ? _mm256_unpackhi_epi16(words, zero) : _mm256_unpacklo_epi16(words, zero));
-        is_close[i] = _mm256_cmpeq_epi32(zero, _mm256_and_si256(index[i], fraction));
-    }
-    packed = V(pack)(map, index, x, is_bf16, scale);
-    _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(packed, order));
-    packed = _mm256_packs_epi16(_mm256_packs_epi32(is_close[0], is_close[1]),
-                                _mm256_packs_epi32(is_close[2], is_close[3]));
-    unsure = (uint32_t)_mm256_movemask_epi8(_mm256_or_si256(packed, pieces->at_junction));
-    if (MEMOPT_I_LIKELY(!unsure)) return;
-    V(end)(); /* code for SSE takes 300 cycles between two of AVX */
-    memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, V(packed_order)(unsure));
+    V(indices)(map, t, index, pieces);
+    _mm256_storeu_si256((__m256i *)(void *)codes, V(pack)(map, index, pieces, x, is_bf16));
+    least = _mm256_min_epu16(_mm256_min_epu16(index[0], index[1]), _mm256_min_epu16(index[2], index[3]));
+    unsure = (uint32_t)_mm256_movemask_epi8(V(just_above)(map, least)) & 0x33333333; /* lower halves of lanes */
+    if (MEMOPT_I_LIKELY(!(unsure | (uint32_t)_mm256_movemask_epi8(pieces->at_junction)))) return;
+    memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, V(unsure_elements)(map, t, pieces, is_bf16));
 }
 
 /* Left to the definition: what is not finite, or from 2 up, and blocks of very large numbers. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
-                                               size_t n, float inverse) {
+                                               size_t n, float inverse, int ahead) {
     const V(lines_table) t = V(lines)(map);
     const __m256 scale = _mm256_set1_ps(MEMOPT_I_PIECE_SCALE * inverse);
     const float size = inverse < 0 ? -inverse : inverse;
-    __m256i largest = _mm256_setzero_si256();
+    __m256 all = _mm256_setzero_ps();
     V(pieces) pieces[8];
     unsigned char rest[128];
     uint8_t rest_codes[32];
@@ -16284,19 +16335,18 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
         const size_t left = memopt_i_min(n - i, 256);
 
         for (k = 0; 32 * k < left; ++k)
-            V(find_pieces)(map, &t, pieces + k, V(quant_from)(x, is_bf16, i + 32 * k, n, rest), is_bf16, scale,
-                           &largest);
+            V(find_pieces)(map, &t, pieces + k, V(quant_from)(x, is_bf16, i + 32 * k, n, rest), is_bf16, scale, &all);
         for (k = 0; 32 * k < left; ++k) {
+            const void *from = V(quant_from)(x, is_bf16, i + 32 * k, n, rest);
             uint8_t *to = left - 32 * k < 32 ? rest_codes : codes + i + 32 * k;
 
-            V(encode32)(map, &t, to, pieces + k, V(quant_from)(x, is_bf16, i + 32 * k, n, rest), is_bf16, inverse,
-                        scale);
+            if (ahead) V(quant_ahead)(from, is_bf16);
+            V(encode32)(map, &t, to, pieces + k, from, is_bf16, inverse);
             if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i + 32 * k, rest_codes, left - 32 * k);
         }
     }
-    largest = _mm256_cmpgt_epi16(largest, _mm256_set1_epi16(MEMOPT_I_KEY_TWO - 1));
-    if (MEMOPT_I_LIKELY(_mm256_testz_si256(largest, largest) && (size >= MEMOPT_I_PIECE_LEAST || !(size > 0))))
-        return;
+    if (MEMOPT_I_LIKELY(_mm256_testz_si256(V(bits)(all), _mm256_set1_epi32(MEMOPT_I_PIECE_BEYOND)) &&
+                        (size >= MEMOPT_I_PIECE_LEAST || !(size > 0)))) return;
     V(end)();
     if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
     else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
@@ -16354,7 +16404,9 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
     else V(decode_map)(MEMOPT_QUANT_LINEAR, x, codes, n, absmax, stream);
 }
 #  else
-V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
+V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
+                        int ahead) {
+    (void)ahead;
     if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
     else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
 }
@@ -16366,20 +16418,22 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
 
 /* The map is a constant in each. */
 V_FN void V(encode)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-    if (map == MEMOPT_QUANT_SIGNED) V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 0, n, inverse);
-    else if (map == MEMOPT_QUANT_UNSIGNED) V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 0, n, inverse);
-    else V(encode_map)(MEMOPT_QUANT_LINEAR, codes, x, 0, n, inverse);
+    if (map == MEMOPT_QUANT_SIGNED) V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 0, n, inverse, 0);
+    else if (map == MEMOPT_QUANT_UNSIGNED) V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 0, n, inverse, 0);
+    else V(encode_map)(MEMOPT_QUANT_LINEAR, codes, x, 0, n, inverse, 0);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n, int ahead) {
-    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n, ahead) : V(absmax_of)((const float *)x + i, n, ahead);
+V_FN MEMOPT_I_ALWAYS_INLINE float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
+    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n) : V(absmax_of)((const float *)x + i, n);
 }
 #else
-static float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n, int ahead) {
-    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n, ahead) : V(absmax)((const float *)x + i, n, ahead);
+static float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
+    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n) : V(absmax)((const float *)x + i, n);
 }
 
-static void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
+static void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
+                          int ahead) {
+    (void)ahead;
     if (is_bf16) V(encode_bf16)(map, codes, (const uint16_t *)x, n, inverse);
     else V(encode)(map, codes, (const float *)x, n, inverse);
 }
@@ -16389,7 +16443,7 @@ static void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, i
    this block is encoded: neither waits for the other, and memory is read meanwhile. */
 V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(quantize_as)(memopt_quant_map map, uint8_t *codes, float *absmax,
                                                      const void *x, int is_bf16, size_t n, size_t block, int ahead) {
-    float largest = V(block_absmax)(x, is_bf16, 0, memopt_i_min(block, n), ahead), inverse = memopt_i_inverse(largest);
+    float largest = V(block_absmax)(x, is_bf16, 0, memopt_i_min(block, n)), inverse = memopt_i_inverse(largest);
     size_t i;
 
     for (i = 0; i < n; i += block) {
@@ -16397,9 +16451,9 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(quantize_as)(memopt_quant_map map, uint8
         const float now = inverse;
 
         *absmax++ = largest;
-        if (left) largest = V(block_absmax)(x, is_bf16, i + size, memopt_i_min(block, left), ahead);
+        if (left) largest = V(block_absmax)(x, is_bf16, i + size, memopt_i_min(block, left));
         inverse = memopt_i_inverse(largest);
-        V(encode_map)(map, codes + i, (const unsigned char *)x + i * (is_bf16 ? 2 : 4), is_bf16, size, now);
+        V(encode_map)(map, codes + i, (const unsigned char *)x + i * (is_bf16 ? 2 : 4), is_bf16, size, now, ahead);
     }
 }
 
@@ -16417,7 +16471,7 @@ V_HOST_FN void V(quantize)(memopt_quant_map map, uint8_t *codes, float *absmax, 
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
+MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse))
 MEMOPT_I_WIDTHS(void, quantize, (memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16,
                                  size_t n, size_t block, int ahead))
@@ -17968,7 +18022,7 @@ static void memopt_i_optim_find_largest(memopt_i_optim_pass *k) {
 
     for (i = 0; i < 2; ++i)
         if (k->view.moment[i]) {
-            const float largest = MEMOPT_I_DISPATCH(k->level, absmax, (i ? q->v : q->m, q->count, 0));
+            const float largest = MEMOPT_I_DISPATCH(k->level, absmax, (i ? q->v : q->m, q->count));
             if (largest > k->largest[i]) k->largest[i] = largest;
         }
 }
@@ -18487,7 +18541,7 @@ static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, 
     }
     for (i = 0; i < 2; ++i)
         if (memopt_i_float_bits(k->largest[i]) >= 0x7f800000u) {
-            largest = memopt_i_v1_absmax(k->scratch[i] + k->half + j, n, 0);
+            largest = memopt_i_v1_absmax(k->scratch[i] + k->half + j, n);
             k->largest[i] = largest > before[i] ? largest : before[i];
         }
     return 1;
@@ -23969,7 +24023,7 @@ static float memopt_i_codec_encode(int level, uint8_t *codes, const float *x, si
     const int odd = memopt_i_codec_is_nonfinite(x, n);
     float absmax, inverse;
 
-    absmax = MEMOPT_I_DISPATCH(level, absmax, (x, n, 0));
+    absmax = MEMOPT_I_DISPATCH(level, absmax, (x, n));
     if (odd || memopt_i_float_bits(absmax) < 0x0d800000) { /* 2^-100 */
         memset(codes, (int)memopt_i_map_zero(MEMOPT_QUANT_SIGNED), n);
         return memopt_i_bits_float(odd ? 0x7fc00000 : 0);

@@ -184,8 +184,7 @@ static void quant_lengths(void) {
                 }
                 CHECK_AT(codes[at + n] == 0xEE && memopt_i_float_bits(back[at + n]) == 0xEEEEEEEE, n);
                 if (at) CHECK_AT(codes[at - 1] == 0xEE && memopt_i_float_bits(back[at - 1]) == 0xEEEEEEEE, n);
-                CHECK_AT(MEMOPT_I_DISPATCH(level, absmax, (x + at, n, 0)) == most, n);
-                CHECK_AT(MEMOPT_I_DISPATCH(level, absmax, (x + at, n, 1)) == most, n);
+                CHECK_AT(MEMOPT_I_DISPATCH(level, absmax, (x + at, n)) == most, n);
                 memset(back, 0xEE, sizeof back);
                 MEMOPT_I_DISPATCH(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 1));
                 memopt_i_number_fence();

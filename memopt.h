@@ -15728,8 +15728,8 @@ static const float    memopt_i_unsigned_lines[3][32]  = { { MEMOPT_I_UNSIGNED_OC
 /* For AVX2. A piece is a line that says where in its decade y lies, from 1 to 2 and a few units of 2^-23 too high. Its
    bits less those of 0.5 are 2^23 times that, which is the index times 2^(23 - decade). The unsigned map has twice as
    many levels: lines times 2^24, made integers. The first decade's of the signed map is steeper, so that it reaches 1
-   at the boundary of the first level. y comes multiplied by 2^-64: then bits 13 to 28 are all of a float below 2, and the
-   key of its piece. Pieces count from the top, as what indices are shifted by does. */
+   at the boundary of the first level. y comes multiplied by 2^-64: then bits 13 to 28 are all of a float below 2, and
+   the key of its piece. Pieces count from the top, as what indices are shifted by does. */
 #define MEMOPT_I_PIECE_SCALE     5.42101086242752217e-20f /* 2^-64 */
 #define MEMOPT_I_PIECE_LEAST     4.33680868994201773e-19f /* 2^-61: smaller inverses, scaled, are no normal floats */
 #define MEMOPT_I_PIECE_FIRST     (MEMOPT_I_PIECE_SCALE * 1.6250001522166713e-7f) /* unsigned: from here on not 0 */
@@ -15749,7 +15749,7 @@ static const float memopt_i_piece_slopes[2][8] = {
     MEMOPT_I_PIECE_TABLE(MEMOPT_I_PIECE_UNIT(MEMOPT_QUANT_UNSIGNED), 1e6 / 0.9, 1 / 1024.0) };
 
 /* The key of a float below 2; the smallest that counts, in the eighth step; what a key, as a signed word, is multiplied
-   by to count steps; the junctions between decades from the top, as above (those of the signed map shifted right again).
+   by to count steps; the junctions between decades from the top, as above (the signed map's shifted right again).
    See "Keys". */
 #define MEMOPT_I_KEY(bits) (((bits) >> 13) - (64u << 10)) /* 64: the scale's exponent */
 #define MEMOPT_I_KEY_LEAST 42600
@@ -16319,6 +16319,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
     memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, V(unsure_elements)(map, t, pieces, is_bf16));
 }
 
+V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_group)(const void *x, int is_bf16, size_t i, size_t n, const unsigned char *rest) {
+    if (MEMOPT_I_LIKELY(n - i >= 32)) return (const unsigned char *)x + i * (is_bf16 ? 2 : 4);
+    return rest;
+}
+
 /* Left to the definition: what is not finite, or from 2 up, and blocks of very large numbers. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16,
                                                size_t n, float inverse, int ahead) {
@@ -16331,20 +16336,21 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
     uint8_t rest_codes[32];
     size_t i, k;
 
+    if (n % 32) (void)V(quant_from)(x, is_bf16, n / 32 * 32, n, rest);
     for (i = 0; i < n; i += 256) {
         const size_t left = memopt_i_min(n - i, 256);
 
         for (k = 0; 32 * k < left; ++k)
-            V(find_pieces)(map, &t, pieces + k, V(quant_from)(x, is_bf16, i + 32 * k, n, rest), is_bf16, scale, &all);
+            V(find_pieces)(map, &t, pieces + k, V(quant_group)(x, is_bf16, i + 32 * k, n, rest), is_bf16, scale, &all);
         for (k = 0; 32 * k < left; ++k) {
-            const void *from = V(quant_from)(x, is_bf16, i + 32 * k, n, rest);
+            const void *from = V(quant_group)(x, is_bf16, i + 32 * k, n, rest);
             uint8_t *to = left - 32 * k < 32 ? rest_codes : codes + i + 32 * k;
 
             if (ahead) V(quant_ahead)(from, is_bf16);
             V(encode32)(map, &t, to, pieces + k, from, is_bf16, inverse);
-            if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i + 32 * k, rest_codes, left - 32 * k);
         }
     }
+    if (n % 32) memcpy(codes + n / 32 * 32, rest_codes, n % 32);
     if (MEMOPT_I_LIKELY(_mm256_testz_si256(V(bits)(all), _mm256_set1_epi32(MEMOPT_I_PIECE_BEYOND)) &&
                         (size >= MEMOPT_I_PIECE_LEAST || !(size > 0)))) return;
     V(end)();

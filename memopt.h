@@ -16319,7 +16319,9 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode32)(memopt_quant_map map, const V(lines
     memopt_i_encode_unsure(map, codes, x, is_bf16, inverse, V(unsure_elements)(map, t, pieces, is_bf16));
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_group)(const void *x, int is_bf16, size_t i, size_t n, const unsigned char *rest) {
+/* 32 elements from i on; the copied ones, where fewer are left. */
+V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_group)(const void *x, int is_bf16, size_t i, size_t n,
+                                                       const unsigned char *rest) {
     if (MEMOPT_I_LIKELY(n - i >= 32)) return (const unsigned char *)x + i * (is_bf16 ? 2 : 4);
     return rest;
 }

@@ -166,8 +166,9 @@ COMMON := memopt.h Makefile $(BUILD)/flags
 # -g1 has the lines that a sanitizer or a debugger shows, and compiles in three quarters of the time; CFLAGS=-g adds variables.
 # gcc at -O1 forgets vzeroupper without -fexpensive-optimizations, and all that follows a wide function crawls.
 EXPENSIVE := $(shell echo 'int x;' | $(CC) -Werror -fexpensive-optimizations -x c -c - -o /dev/null 2>/dev/null && echo -fexpensive-optimizations)
+export TEST_FLAGS := -std=c99 -O1 $(EXPENSIVE) -g1 -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(LANES)
 $(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
-	$(CC) -std=c99 -O1 $(EXPENSIVE) -g1 -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(LANES) $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) $(TEST_FLAGS) $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # Every one of 2^32 inputs; minutes, so with the pool.
 $(BUILD)/exhaustive_%: tests/exhaustive_%.c $(wildcard tests/*.h) $(COMMON)

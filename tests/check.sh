@@ -49,6 +49,37 @@ combined() { # compiler flags [runner]
     [ -z "$same" ] || [ "$status" != 0 ] || { cp "$work/said" "$same.new" && mv "$same.new" "$same"; }
     return "$status"
 }
+several() { # test...: the source of one program of several tests, which compiles but once what they share
+    echo "#define TEST_COMBINED"
+    printf '#include "tests/%s.c"\n' "$@"
+    echo "int main(void) {"
+    for test in "$@"; do grep -o 'test_[a-z0-9_]*();' "tests/$test.c" | grep -v totals | tail -n 1; done # of its own main()
+    echo "    return test_totals();"
+    echo "}"
+}
+together() { # test...: in one program, otherwise as the Makefile's
+    several "$@" >"$work/together.c"
+    # shellcheck disable=SC2086
+    $CC $TEST_FLAGS $WARN $WARN_C $WERROR -I. -Itests ${CFLAGS:-} "$work/together.c" -o "$work/test" ${LDFLAGS:-} -lm || fail "does not compile"
+    "$work/test"
+}
+threads() { # flags test...: in one program, with the pool, under the thread sanitizer where it works
+    can "$CC" "-pthread"
+    sanitizer=-fsanitize=thread run=
+    # Old sanitizers cannot live with the address layout of new kernels; setarch -R gives them the one they know.
+    # shellcheck disable=SC2086
+    if ! $CC $sanitizer "$work/empty.c" -o "$work/x" 2>/dev/null; then sanitizer=
+    elif "$work/x" 2>/dev/null; then :
+    elif setarch -R "$work/x" 2>/dev/null; then run="setarch -R"
+    else sanitizer=
+    fi
+    [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
+    flags=$1; shift
+    several "$@" >"$work/threads.c"
+    # shellcheck disable=SC2046,SC2086
+    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $flags $(warnings_for "$CC" "") -I. -Itests "$work/threads.c" -o "$work/test" -lm || fail "does not compile"
+    $run "$work/test"
+}
 big_endian() { # compiler runner: tests that know their bits, and the hashes of this machine. The options are for the tests' own
     # floats: neither more precise than float, nor fused; what the library computes needs none.
     can "$1" "-std=c99 -static" "$2"
@@ -139,30 +170,6 @@ int main(void) { return !__builtin_cpu_supports("avx2"); }' >"$work/there.c"
     gcc -std=gnu99 -O1 -Wno-psabi ${2:-} -include tests/tiles.h -include tests/lanes16.h $(warnings_for gcc "") -I. -Itests "tests/$1.c" -o "$work/test" -lm ||
         fail "does not compile"
     "$work/test"
-}
-threads() { # flags test...: in one program, with the pool, under the thread sanitizer where it works
-    can "$CC" "-pthread"
-    sanitizer=-fsanitize=thread run=
-    # Old sanitizers cannot live with the address layout of new kernels; setarch -R gives them the one they know.
-    # shellcheck disable=SC2086
-    if ! $CC $sanitizer "$work/empty.c" -o "$work/x" 2>/dev/null; then sanitizer=
-    elif "$work/x" 2>/dev/null; then :
-    elif setarch -R "$work/x" 2>/dev/null; then run="setarch -R"
-    else sanitizer=
-    fi
-    [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
-    flags=$1; shift
-    {
-        echo "#define TEST_COMBINED"
-        printf '#include "tests/%s.c"\n' "$@"
-        echo "int main(void) {"
-        for test in "$@"; do grep -o 'test_[a-z_]*();' "tests/$test.c" | grep -v totals | tail -n 1; done # of its own main()
-        echo "    return test_totals();"
-        echo "}"
-    } >"$work/threads.c"
-    # shellcheck disable=SC2046,SC2086
-    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $flags $(warnings_for "$CC" "") -I. -Itests "$work/threads.c" -o "$work/test" -lm || fail "does not compile"
-    $run "$work/test"
 }
 example() { # name
     $MAKE -s "build/$1" || exit 1
@@ -610,8 +617,10 @@ knows() { # key.sh names every file that the compiler reads
     reads simulated $CXX -x c++ -Itests -Itests/simulator -Itests/simulator/include tests/*.cu tests/simulator/*.cpp examples/*.cu
     return 0
 }
-combined_is_complete() {
+combined_is_complete() { # every test is in its programs
+    sh tests/suite.sh test >"$work/rows"
     for test in $TESTS; do
+        grep -q -w "$test" "$work/rows" || fail "tests/suite.sh has no row with $test"
         case $test in test_gpt | test_tiles) continue ;; esac # of an example, whose names are its own; and test_gemm again
         grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"
         grep -q -E " $test(_section)?\(\)" tests/test_combined.c || fail "tests/test_combined.c does not run $test()"

@@ -26,7 +26,13 @@ header_checks() {
 tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
-    for test in $TESTS; do row "$test" "$MAKE -s build/$test && build/$test"; done
+    for test in test_tape test_gpt test_tiles test_host; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
+    for group in "gemm row_kernels operator softmax head attention norm layer batchnorm fused nan parts_nets parts" \
+        "simd random number checksum quant state_codec optim adafactor parts_cut scale host_visible fp8" \
+        "shard comm pieces onebit feed tensors save store" \
+        "advise plan schedule config status base carve ledger source arena heap graph doctor"; do
+        row "tests $group" "$check together test_$(echo "$group" | sed 's/ / test_/g')"
+    done
     row "test_combined has every test" "$check combined_is_complete"
     row "a row that passed is kept until its sources change" "$check keeps"
     row "a row's sources: all that the compiler reads" "$check knows"
@@ -75,6 +81,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "mutants of the kernels" "$MAKE -s mutants SECTION=kernels"
     row "mutants of the header" "$MAKE -s mutants SECTION=header"
     simulated thread clang
+    for test in $TESTS; do row "$test alone" "$MAKE -s build/$test && build/$test"; done
     row "valgrind" "CC=gcc $check memcheck"
     for source in tests/exhaustive_*.c; do
         name=$(basename "$source" .c); row "$name: every float" "$check exhaustive $name"

@@ -57,10 +57,11 @@ several() { # test...: the source of one program of several tests, which compile
     echo "    return test_totals();"
     echo "}"
 }
-together() { # test...: in one program, otherwise as the Makefile's
+together() { # flags test...: in one program, otherwise as the Makefile's
+    flags=$1; shift
     several "$@" >"$work/together.c"
     # shellcheck disable=SC2086
-    $CC $TEST_FLAGS $WARN $WARN_C $WERROR -I. -Itests ${CFLAGS:-} "$work/together.c" -o "$work/test" ${LDFLAGS:-} -lm || fail "does not compile"
+    $CC $TEST_FLAGS $flags $WARN $WARN_C $WERROR -I. -Itests ${CFLAGS:-} "$work/together.c" -o "$work/test" ${LDFLAGS:-} -lm || fail "does not compile"
     "$work/test"
 }
 threads() { # flags test...: in one program, with the pool, under the thread sanitizer where it works

@@ -22,17 +22,18 @@ header_checks() {
     row "declarations as C++11" "$check declarations '$CXX' c++11 c++"
 }
 
+together() { # "test..." [flags]: in one program
+    row "tests $1" "$check together '${2:-}' test_$(echo "$1" | sed 's/ / test_/g')"
+}
 # What takes longest comes first, so that it does not stand alone at the end.
 tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
-    for test in test_tape test_gpt test_tiles test_host; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
-    for group in "gemm row_kernels operator softmax head attention norm layer batchnorm fused nan parts_nets parts" \
-        "simd random number checksum quant state_codec optim adafactor parts_cut scale host_visible fp8" \
-        "shard comm pieces onebit feed tensors save store" \
-        "advise plan schedule config status base carve ledger source arena heap graph doctor"; do
-        row "tests $group" "$check together test_$(echo "$group" | sed 's/ / test_/g')"
-    done
+    for test in test_tape test_gpt test_tiles test_host test_comm; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
+    together "gemm row_kernels operator softmax head attention norm layer batchnorm fused nan parts_nets parts"
+    together "simd random number checksum quant state_codec optim adafactor parts_cut scale host_visible fp8"
+    together "shard pieces onebit feed tensors save store" "-DMEMOPT_PTHREADS -pthread"
+    together "advise plan schedule config status base carve ledger source arena heap graph doctor"
     row "test_combined has every test" "$check combined_is_complete"
     row "a row that passed is kept until its sources change" "$check keeps"
     row "a row's sources: all that the compiler reads" "$check knows"

@@ -34,6 +34,8 @@ tests() {
     together "simd random number checksum quant state_codec optim adafactor parts_cut scale host_visible fp8"
     together "shard pieces onebit feed tensors save store" "-DMEMOPT_PTHREADS -pthread"
     together "advise plan schedule config status base carve ledger source arena heap graph doctor"
+    row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"
+    row "doctor_tool: the conventional train_gpt" "$check doctor_gpt"
     row "test_combined has every test" "$check combined_is_complete"
     row "a row that passed is kept until its sources change" "$check keeps"
     row "a row's sources: all that the compiler reads" "$check knows"
@@ -47,8 +49,6 @@ tests() {
     done
     row "example finetune: beside a GPT-2 in python" "$check finetune"
     row "example seven_b: tiny layers, bits and bytes" "$check seven"
-    row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"
-    row "doctor_tool: the conventional train_gpt" "$check doctor_gpt"
     row "advise_tool: README's answers, files, what does not fit" "$check advise"
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
 }

@@ -59,6 +59,9 @@ several() { # test...: the source of one program of several tests, which compile
 }
 together() { # flags test...: in one program, otherwise as the Makefile's
     flags=$1; shift
+    for test in "$@"; do
+        [ "$(grep -c TEST_COMBINED "tests/$test.c")" = 1 ] || fail "$test has more alone than among others: it wants a row of its own"
+    done
     several "$@" >"$work/together.c"
     # shellcheck disable=SC2086
     $CC $TEST_FLAGS $flags $WARN $WARN_C $WERROR -I. -Itests ${CFLAGS:-} "$work/together.c" -o "$work/test" ${LDFLAGS:-} -lm || fail "does not compile"

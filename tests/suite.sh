@@ -29,11 +29,11 @@ together() { # "test..." [flags]: in one program
 tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
-    for test in test_tape test_gpt test_tiles test_host test_comm; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
+    for test in test_tape test_gpt test_tiles test_host test_comm test_doctor; do row "$test" "$MAKE -s build/$test && build/$test"; done # which have more alone
     together "gemm row_kernels operator softmax head attention norm layer batchnorm fused nan parts_nets parts"
     together "simd random number checksum quant state_codec optim adafactor parts_cut scale host_visible fp8"
     together "shard pieces onebit feed tensors save store" "-DMEMOPT_PTHREADS -pthread"
-    together "advise plan schedule config status base carve ledger source arena heap graph doctor"
+    together "advise plan schedule config status base carve ledger source arena heap graph"
     row "doctor_tool: the plain GPT of examples/adopt" "$check doctor"
     row "doctor_tool: the conventional train_gpt" "$check doctor_gpt"
     row "test_combined has every test" "$check combined_is_complete"

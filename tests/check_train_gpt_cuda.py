@@ -192,7 +192,20 @@ def stopped(switches, want, **environment):
     check(done.returncode == 1 and re.fullmatch(f"train_gpt: {want}\n", done.stderr), f"{switches}: {done.returncode} {done.stderr}")
 
 
+def launched(switches):
+    """What one step gives to the card: kernels and products, those of two steps less those of one."""
+    told = []
+    for steps in "12":
+        done = subprocess.run([CARD, *switches, "--steps", steps], capture_output=True, text=True,
+                              env={**os.environ, "SIMULATOR_LAUNCHES": "1"})
+        told.append([int(n) for n in re.findall(r"^(\d+) kernels, (\d+) products$", done.stderr, re.M)[-1]])
+    return [second - first for first, second in zip(*told, strict=True)]
+
+
 if "simulator" in CARD:
+    kernels, products = launched(TINY + "--layers 12 --weights bf16 --optimizer adamw8".split())
+    print(f"a step of 12 layers, 16 and 8 bits, the same bits in every run: {kernels} kernels and {products} products")
+    check(kernels <= 273 and products <= 147, f"more launches: {kernels} kernels, {products} products")
     stopped("--ranks 3", "rank [02]: This takes 34.* MB, and the card has .* MB free.*", SIMULATOR_MEMORY="40000000")
     stopped("--ranks 4", "rank 0: NCCL does not connect 4 ranks on 2 cards, as it wants one for each: give --ranks 2.", SIMULATOR_APART="1")
     stopped("--ranks 2 --data /none", "rank [01]: /none: No such file or directory; .*")

@@ -424,6 +424,13 @@ cublaslt_mock_counts cublaslt_mock_counted(void) { return counts; }
 cublaslt_mock_product cublaslt_mock_last(void) { return last_product; }
 const char *cublaslt_mock_finding(void) { return last_finding; }
 
+/* For programs with no test around them: SIMULATOR_LAUNCHES. */
+static struct launches_told {
+    ~launches_told() {
+        if (getenv("SIMULATOR_LAUNCHES")) fprintf(stderr, "%zu kernels, %zu products\n", simulator_launches(), counts.products);
+    }
+} at_the_end;
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *lightHandle) {
     cublasStatus_t status;
     if (!lightHandle) return broken("cublasLtCreate(NULL)");

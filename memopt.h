@@ -15450,10 +15450,11 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
    Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
-              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 0.04, 0.32, 0.32. All
-              blocks of a chunk are one call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as
-              long. From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8
-              KiB ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
+              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element. AVX2: absmax and encode 1.2
+              cycles (from bf16 1.4), decode 1.1 (`tests/bench/results/optim-avx2.md`). All blocks of a chunk are one
+              call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as long. From 8 Mi elements on
+              the results are streamed past the cache, and the lines to come are asked for 8 KiB ahead; codes are
+              collected for up to 4 KiB first, so that only whole lines are written.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
               levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
               five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or
@@ -16338,7 +16339,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *co
     uint8_t rest_codes[32];
     size_t i, k;
 
-    if (n % 32) (void)V(quant_from)(x, is_bf16, n / 32 * 32, n, rest);
+    if (n % 32) (void)V(quant_from)(x, is_bf16, n / 32 * 32, n, rest); /* copied once, for both loops */
     for (i = 0; i < n; i += 256) {
         const size_t left = memopt_i_min(n - i, 256);
 

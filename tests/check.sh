@@ -2,7 +2,7 @@
 # check.sh ACTION ARGUMENT... - one check of the tables in suite.sh; run from the root of the project.
 # Exit status 0: passed. 77: cannot be done here, the last line says why and what installs it. Else: failed.
 set -u
-CC=${CC:-cc} CXX=${CXX:-c++} MAKE=${MAKE:-make} WARN=${WARN:-} WARN_C=${WARN_C:-} WERROR=${WERROR-}
+CC=${CC:-cc} CXX=${CXX:-c++} MAKE=${MAKE:-make} WARN=${WARN:-} WARN_C=${WARN_C:-} WERROR=${WERROR-} TEST_FLAGS=${TEST_FLAGS:--DMEMOPT_STATIC}
 work=$(mktemp -d "${TMPDIR:-/tmp}/memopt.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM

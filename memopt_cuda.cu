@@ -279,7 +279,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer
                                                             const void *d_from, size_t bytes,
                                                             memopt_cuda_stream stream);
 
-/** Waits until everything begun has arrived, up and down; a _prefetch included. */
+/** Waits until everything begun has arrived, up and down; a _prefetch included. After a failure the host's bytes may
+    still come: wait again. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer);
 
 /**
@@ -289,6 +290,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfe
  *     prefetch(w[0]); for (i...) { join(); if (more) prefetch(w[i + 1]); compute(w[i]); }
  *
  * from    pinned memory, not to be changed until the copy is done
+ * returns OK; MEMOPT_CUDA_ERR_NULL; what CUDA said: then nothing of this call is on its way any more
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
                                                                  const void *from, size_t bytes,
@@ -597,7 +599,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_progress(memopt_
 
 typedef struct memopt_cuda_optim_offload { /* states in the host's memory; zero it, then set what you need */
     memopt_cuda_transfer *transfer; /* required: its two streams are used, its buckets are not */
-    size_t                tile;     /* elements of a tensor that are stepped at a time, at most; 0 = default: 1 Mi */
+    size_t                tile;     /* elements of a tensor that are stepped at a time, at most: rounded up to the
+                                       block, and 2^30 at the most; 0 = default: 1 Mi */
     void                 *d_tiles;  /* memopt_cuda_optim_offload_bytes(), aligned to 256. Anybody's before the call and
                                        after it, in the stream: such as memory of activations */
     size_t                bytes;
@@ -2170,6 +2173,7 @@ PRUNED memopt_status pages_decommit(memopt_source *source, void *start, size_t b
     unsigned char *p = (unsigned char *)start;
     size_t done = 0;
     int before;
+    memopt_status plain;
     status_t s = enter_device(m->device, &before);
 
     if (s) return memory_status(m, s);
@@ -2177,7 +2181,10 @@ PRUNED memopt_status pages_decommit(memopt_source *source, void *start, size_t b
     for (; done < bytes && !s; done += s ? 0 : m->granularity) s = unmap_one(m, p + done);
     if (!s) set_granules(m, p, bytes, 0);
     else if (done && map_handle(m, p, done)) set_granules(m, p, done, 0);
-    return memory_status(m, first_error(s, leave_device(m->device, before)));
+    plain = memory_status(m, s);
+    s = leave_device(m->device, before);
+    if (s) m->status = s; /* the memory is gone all the same */
+    return plain;
 }
 
 PRUNED memopt_status pages_reserve(memopt_source *source, size_t bytes, void **base) {
@@ -2330,14 +2337,19 @@ PRUNED status_t empty_all(memopt_cuda_transfer *t) { /* the oldest first */
     return s || !b[!next].to ? s : empty(&b[!next]);
 }
 
-/* After a failure in the middle of a call: nothing of it is on its way when we return. */
-PRUNED status_t stop(memopt_cuda_transfer *t, int way, status_t status) {
+/* The end of a call that copies one way: after a failure nothing of it is on its way when we return. */
+PRUNED status_t leave_stream(memopt_cuda_transfer *t, int way, int before, status_t s) {
+    s = first_error(s, leave_device(t->device, before));
+    if (s) (void)taken(cudaStreamSynchronize(t->streams[way]));
+    return s;
+}
+
+/* What a call has sent down does not arrive any more. */
+PRUNED void forget_call(memopt_cuda_transfer *t) {
     int i;
 
-    (void)taken(cudaStreamSynchronize(t->streams[way]));
     for (i = 0; i < 2; ++i)
         if (t->buckets[DOWN][i].call == t->call) t->buckets[DOWN][i].to = NULL;
-    return status;
 }
 
 /* A piece of at most a bucket, either way. */
@@ -2375,8 +2387,9 @@ PRUNED status_t cross(memopt_cuda_transfer *t, int way, void *to, const void *fr
         s = piece(t, way, (unsigned char *)to + done, (const unsigned char *)from + done, n);
     }
     if (bytes && !s) s = before_stream(t, way, stream);
-    s = first_error(s, leave_device(t->device, before));
-    return s ? stop(t, way, s) : 0;
+    s = leave_stream(t, way, before, s);
+    if (s) forget_call(t);
+    return s;
 }
 
 PUBLIC status_t api::memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from, size_t bytes,
@@ -2419,7 +2432,7 @@ PUBLIC status_t api::memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfe
     if (s) return s;
     if (bytes) s = behind(transfer, way, stream);
     if (bytes && !s) s = taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
-    return first_error(s, leave_device(transfer->device, before));
+    return leave_stream(transfer, way, before, s);
 }
 
 PUBLIC status_t api::memopt_cuda_transfer_join(memopt_cuda_transfer *transfer, cudaStream_t stream) {
@@ -2598,8 +2611,7 @@ PRUNED status_t store_cross(memopt_cuda_store *store, store_slot *slot, int way,
                                                                              : cudaMemcpyDeviceToHost,
                                       t->streams[way]));
     if (!s) s = taken(cudaEventRecord(slot->event, t->streams[way]));
-    if (s) (void)taken(cudaStreamSynchronize(t->streams[way]));
-    return first_error(s, leave_device(t->device, before));
+    return leave_stream(t, way, before, s);
 }
 
 PRUNED void slot_free(memopt_cuda_store *store, store_slot *slot) {
@@ -2767,6 +2779,15 @@ PUBLIC status_t api::memopt_cuda_store_create(const memopt_cuda_store_desc *desc
     return 0;
 }
 
+/* What could not be waited for does not arrive in the store's memory any more: the transfer goes on without it. */
+PRUNED void store_forget_all(memopt_cuda_store *store) {
+    transfer_bucket *const b = store->transfer->buckets[DOWN];
+    int i;
+
+    for (i = 0; i < 2; ++i)
+        if (b[i].to && memopt_i_overlaps(b[i].to, b[i].bytes, store->base, store->bytes)) b[i].to = NULL;
+}
+
 PUBLIC status_t api::memopt_cuda_store_destroy(memopt_cuda_store *store) {
     int before, device;
     status_t s;
@@ -2775,6 +2796,7 @@ PUBLIC status_t api::memopt_cuda_store_destroy(memopt_cuda_store *store) {
     device = store->transfer->device;
     s = enter_anyway(device, &before);
     s = first_error(s, wait(store->transfer));
+    store_forget_all(store);
     s = first_error(s, store_close(store));
     return first_error(s, leave_device(device, before));
 }
@@ -6918,9 +6940,9 @@ PUBLIC status_t api::memopt_cuda_optim_apply_offloaded(memopt_optim *optim, cons
     if (!s) s = offload_open(&f);
     if (!s) s = optim_pass_all(&c, OPTIM_APPLY, &f);
     if (!s) s = before_stream(f.transfer, DOWN, stream);
-    if (s) offload_stop(&f);
     s = first_error(s, leave_device(f.transfer->device, before));
-    if (!s) optim_applied_all(optim);
+    if (s) offload_stop(&f);
+    else optim_applied_all(optim);
     return s;
 }
 
@@ -7809,7 +7831,7 @@ PRUNED memopt_status shard_copy(memopt_cuda_shard *x, int way, void *to, const v
     const cudaMemcpyKind kind = way == UP ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
     const cudaStream_t stream = shard_stream(x, way);
     int before;
-    const memopt_status failed = shard_enter(x, &before);
+    memopt_status failed = shard_enter(x, &before);
     status_t s = 0;
 
     if (failed) return failed;
@@ -7818,8 +7840,9 @@ PRUNED memopt_status shard_copy(memopt_cuda_shard *x, int way, void *to, const v
     if (!s) s = taken(cudaMemcpyAsync(to, from, bytes, kind, stream));
     if (!s) s = taken(cudaEventRecord(shard_event(x, SHARD_AFTER + slot), stream));
     if (way == UP) x->is_copied = 1;
-    if (s) (void)taken(cudaStreamSynchronize(stream));
-    return shard_status(x, before, s);
+    failed = shard_status(x, before, s);
+    if (failed) (void)taken(cudaStreamSynchronize(stream));
+    return failed;
 }
 
 PRUNED memopt_status shard_copy_out(void *user, void *to, const void *d_from, size_t bytes, int is_there, size_t slot) {

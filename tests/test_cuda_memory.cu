@@ -263,6 +263,30 @@ static void cuda_memory_failures(void) {
         cuda_memory_failures_on(kind, 1);
     }
 }
+/* A range that is given back is there, all of it, or it is not, as the status says: also where the device that was
+   current before cannot be put back. */
+static void cuda_memory_decommit_failures(void) {
+    const int here = cuda_memory_device(); size_t k; unsigned char host[16];
+    if (test_on_card()) { SKIP("calls fail on demand on the simulator only"); return; }
+    for (k = 1; k < 100; ++k) {
+        memopt_cuda_memory m; memopt_source s; void *base = NULL; memopt_status given; const size_t two = 2 * (size_t)CUDA_MEMORY_GRANULE;
+        const size_t calls = cuda_memory_calls();
+        CHECK(memopt_cuda_source_pages(1, CUDA_MEMORY_GRANULE, NULL, &m, &s) == 0);
+        CHECK(s.reserve_fn(&s, two, &base) == MEMOPT_OK && s.commit_fn(&s, base, two) == MEMOPT_OK);
+        const size_t made = cuda_memory_calls() - calls;
+        cuda_memory_fail_call(k);
+        given = s.decommit_fn(&s, base, two);
+        cuda_memory_fail_call(0);
+        CHECK_AT(simulator_live(LIVE_MAPPINGS) == (given ? 2u : 0u), k);
+        test_cuda_must(cudaSetDevice(here), "cudaSetDevice");
+        if (given) CHECK_AT(m.status != 0 && s.copy_in_fn(&s, base, host, 16) == MEMOPT_OK, k);
+        s.release_fn(&s, base, two);
+        CHECK_AT(cudaGetLastError() == cudaSuccess && !simulator_live(LIVE_MAPPINGS), k);
+        if (!given && !m.status) break;
+        CHECK_AT(k < made + 20, k);
+    }
+    CHECK(k > 4 && k < 100);
+}
 static void cuda_memory_full(void) { /* the device is full; in the middle of a commit too */
     int kind; size_t k;
     if (test_on_card()) { SKIP("memory runs out on demand on the simulator only"); return; }
@@ -786,6 +810,31 @@ static void cuda_memory_prefetches(void) {
     test_cuda_must(cudaFreeHost(pinned), "cudaFreeHost");
 }
 
+/* After a call that has failed nothing of it arrives: what it copies from is the caller's again. */
+static void cuda_memory_broken_prefetches(void) {
+    const int here = cuda_memory_device(); size_t k; memopt_cuda_status s = 1; unsigned char *d, got[300]; void *pinned = NULL;
+    if (test_on_card()) { SKIP("calls fail on demand on the simulator only"); return; }
+    test_cuda_must(cudaHostAlloc(&pinned, 300, cudaHostAllocPortable), "cudaHostAlloc");
+    d = (unsigned char *)test_device(300);
+    for (k = 1; s && k < 100; ++k) {
+        memopt_cuda_transfer *t = cuda_memory_transfer(256);
+        (void)cuda_memory_order(0); /* as late as it may */
+        memset(pinned, 1, 300);
+        test_cuda_must(cudaSetDevice(1), "cudaSetDevice");
+        cuda_memory_fail_call(k);
+        s = memopt_cuda_transfer_prefetch(t, d, pinned, 300, NULL);
+        cuda_memory_fail_call(0);
+        memset(pinned, 2, 300);
+        test_cuda_must(cudaSetDevice(here), "cudaSetDevice");
+        test_synchronize();
+        test_get(got, d, 300);
+        if (s) CHECK_AT(cuda_memory_all(got, 300, 0xFF) || cuda_memory_all(got, 300, 1), k);
+        CHECK_AT(memopt_cuda_transfer_destroy(t) == 0 && cudaGetLastError() == cudaSuccess, k);
+    }
+    CHECK(k > 5 && k < 100);
+    test_cuda_must(cudaFreeHost(pinned), "cudaFreeHost");
+}
+
 /* -- the store -- */
 
 typedef struct cuda_memory_place { /* a store and what it stands on */
@@ -956,6 +1005,52 @@ static void cuda_memory_bad_stores(void) {
         if (!why && !failed && cuda_memory_calls() - calls < k) break;
     }
     CHECK(memopt_cuda_transfer_destroy(p.transfer) == 0);
+}
+
+/* A read that has failed brings nothing any more; nor does a store that is gone while its transfer stays. */
+static void cuda_memory_broken_stores(void) {
+    const int here = cuda_memory_device(); unsigned char *d = (unsigned char *)test_device(600), got[300], *block; size_t k; int pinned;
+    if (test_on_card()) { SKIP("calls fail on demand on the simulator only"); return; }
+    for (pinned = 0; pinned < 2; ++pinned) for (k = 1; k < 100; ++k) {
+        cuda_memory_place p; memopt_status s; unsigned char *slot; cuda_memory_place_open(&p, pinned, 1, 300, NULL);
+        slot = memopt_i_cuda::slot_at<>(p.store, p.store->slot);
+        cuda_memory_fill(d, 300, 7, NULL);
+        CHECK(p.table.write_fn(p.table.user, 1, d, 300) == MEMOPT_OK && memopt_cuda_transfer_wait(p.transfer) == 0);
+        (void)cuda_memory_order(0);
+        test_cuda_must(cudaSetDevice(1), "cudaSetDevice");
+        cuda_memory_fail_call(k);
+        s = p.table.read_fn(p.table.user, 1, d + 300, 300);
+        cuda_memory_fail_call(0);
+        test_cuda_must(cudaSetDevice(here), "cudaSetDevice");
+        if (s) memset(slot, 9, 300);
+        test_synchronize();
+        test_get(got, d + 300, 300);
+        if (s) CHECK_AT(memchr(got, 9, 300) == NULL, k);
+        else CHECK_AT(cuda_memory_all(got, 300, 7), k);
+        cuda_memory_place_close(&p);
+        test_poison(d, 600);
+        if (!s) break;
+    }
+    block = (unsigned char *)malloc(2048);
+    for (k = 1; block && k < 100; ++k) {
+        memopt_source source; memopt_cuda_store_desc sd; memopt_cuda_store *store = NULL; memopt_tape_store table;
+        memopt_cuda_transfer *t = cuda_memory_transfer(256); memopt_cuda_status s; const size_t calls = cuda_memory_calls(); size_t made;
+        CHECK(memopt_source_block(block, 2048, &source) == MEMOPT_OK);
+        memset(&sd, 0, sizeof sd);
+        sd.transfer = t; sd.source = &source; sd.slots = 1; sd.slot_bytes = 300;
+        CHECK(memopt_cuda_store_create(&sd, &store, &table) == 0 && table.write_fn(table.user, 1, d, 300) == MEMOPT_OK);
+        made = cuda_memory_calls() - calls;
+        cuda_memory_fail_call(k);
+        s = memopt_cuda_store_destroy(store);
+        cuda_memory_fail_call(0);
+        memset(block, 9, 2048); /* somebody else's */
+        CHECK_AT(memopt_cuda_transfer_wait(t) == 0 && cuda_memory_all(block, 2048, 9), k);
+        CHECK_AT(memopt_cuda_transfer_destroy(t) == 0 && cudaGetLastError() == cudaSuccess, k);
+        if (!s) break;
+        CHECK_AT(k < made + 50, k);
+    }
+    CHECK(k > 2 && k < 100);
+    free(block);
 }
 
 /* -- a tape over a device -- */
@@ -1259,6 +1354,7 @@ static void test_cuda_memory(void) {
     RUN(cuda_memory_bad_sources);
     RUN(cuda_memory_arenas);
     RUN(cuda_memory_failures);
+    RUN(cuda_memory_decommit_failures);
     RUN(cuda_memory_full);
     RUN(cuda_memory_pending_errors);
     RUN(cuda_memory_overlaps);
@@ -1273,9 +1369,11 @@ static void test_cuda_memory(void) {
     RUN(cuda_memory_bad_transfers);
     RUN(cuda_memory_broken_transfers);
     RUN(cuda_memory_prefetches);
+    RUN(cuda_memory_broken_prefetches);
     RUN(cuda_memory_stores);
     RUN(cuda_memory_store_waits);
     RUN(cuda_memory_bad_stores);
+    RUN(cuda_memory_broken_stores);
     RUN(cuda_memory_tapes);
     RUN(cuda_memory_tape_orders);
     RUN(cuda_memory_tape_refusals);

@@ -1080,20 +1080,22 @@ static void cuda_optim_offload_refused(void) {
     cuda_optim_away_close(&a);
 }
 #ifndef __CUDACC__
-/* Every call of the runtime fails once, and every launch: a status, nothing under way, nothing pending, and the tiles that have not been reached are as they were. */
+/* Every call of the runtime fails once, also with another device current, and every launch: a status, nothing under way, nothing pending, and the tiles that have not been reached are as they were. */
 static void cuda_optim_offload_fails(void) {
-    cuda_optim_spec s = cuda_optim_away_spec(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); memopt_optim_group g[2]; size_t n; int launches;
+    cuda_optim_spec s = cuda_optim_away_spec(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); memopt_optim_group g[2]; size_t n; int way;
     cuda_optim_groups(g, s.kind, 0);
-    for (launches = 0; launches < 2; ++launches) for (n = 1; n < 500; ++n) {
+    for (way = 0; way < 3; ++way) for (n = 1; n < 500; ++n) {
         cuda_optim_away a; memopt_optim_run run = cuda_optim_run(g, 1); memopt_cuda_status status; static unsigned char was[16384];
         simulator_streams(MODE_LAZY, n);
         cuda_optim_away_open(&a, &s, 1024);
         cuda_optim_feed(a.p, 1, 0);
         CHECK(cuda_optim_away_begin(&a, run, 0) == 0);
         test_synchronize();
-        (launches ? simulator_fail_launch : simulator_fail_call)(n);
+        test_cuda_must(cudaSetDevice(way == 2), "cudaSetDevice");
+        (way == 1 ? simulator_fail_launch : simulator_fail_call)(n);
         status = cuda_optim_away_apply(&a);
         simulator_fail_launch(0); simulator_fail_call(0);
+        test_cuda_must(cudaSetDevice(0), "cudaSetDevice");
         CHECK_AT(cudaGetLastError() == cudaSuccess, n);
         if (n == 1 && status) cuda_optim_away_same(&a, n); /* nothing has changed */
         if (status) { /* and no byte of a state changes any more */

@@ -456,6 +456,33 @@ static void cuda_shard_tells(memopt_cuda_shard *x, memopt_shard_device *table) {
     CHECK(n > 2 && n < 20 && cudaFree(d_floats) == cudaSuccess);
     x->status = 0;
 }
+/* A copy that has failed does not arrive any more, also where the device that was current cannot be put back. */
+static void cuda_shard_late(void) {
+    unsigned char *d = (unsigned char *)test_device(64), got[64]; void *pinned = NULL; size_t n; int up;
+    if (test_on_card()) { SKIP("a card does not fail on demand"); return; }
+    CHECK(cudaHostAlloc(&pinned, 64, cudaHostAllocPortable) == cudaSuccess);
+    for (up = 0; up < 2; ++up) for (n = 1; n < 50; ++n) {
+        memopt_cuda_shard x; memopt_shard_device table; memopt_status s;
+        CHECK(memopt_cuda_shard_open(0, NULL, &x, &table) == 0);
+        simulator_streams(MODE_LAZY, n);
+        memset(pinned, 1, 64);
+        test_poison(d, 64);
+        CHECK(cudaSetDevice(1) == cudaSuccess);
+        simulator_fail_call(n);
+        s = up ? table.copy_in_fn(table.user, d, pinned, 64, 0) : table.copy_out_fn(table.user, pinned, d, 64, 0, 0);
+        simulator_fail_call(0);
+        CHECK(cudaSetDevice(0) == cudaSuccess);
+        if (s) memset(pinned, 2, 64); /* the caller's again */
+        test_synchronize();
+        test_get(got, d, 64);
+        if (s) CHECK_AT(memchr(got, 2, 64) == NULL && *(unsigned char *)pinned == 2 && x.status >= MEMOPT_CUDA_BASE_RUNTIME, n);
+        else CHECK_AT(*(unsigned char *)pinned == (up ? 1 : 0xFF) && got[0] == (up ? 1 : 0xFF), n);
+        CHECK_AT(memopt_cuda_shard_close(&x) == 0 && cudaGetLastError() == cudaSuccess, n);
+        if (!s) break;
+    }
+    CHECK(n > 4 && n < 50 && cudaFreeHost(pinned) == cudaSuccess);
+    simulator_streams(MODE_EAGER, 0);
+}
 static void cuda_shard_refuses(void) {
     memopt_cuda_shard x; memopt_shard_device table; size_t n;
     CHECK(memopt_cuda_shard_open(0, NULL, NULL, &table) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_shard_open(0, NULL, &x, NULL) == MEMOPT_CUDA_ERR_NULL);
@@ -472,7 +499,7 @@ static void cuda_shard_refuses(void) {
     CHECK(!simulator_live(LIVE_STREAMS) && !simulator_live(LIVE_EVENTS));
 }
 static void test_cuda_shard(void) {
-    RUN(cuda_shard_refuses); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_measures); RUN(cuda_shard_fails);
+    RUN(cuda_shard_refuses); RUN(cuda_shard_late); RUN(cuda_shard_offload); RUN(cuda_shard_there); RUN(cuda_shard_counted); RUN(cuda_shard_two_factors); RUN(cuda_shard_norm); RUN(cuda_shard_stopped); RUN(cuda_shard_kinds); RUN(cuda_shard_measures); RUN(cuda_shard_fails);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_cuda_shard(); return test_totals(); }

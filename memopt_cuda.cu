@@ -1141,8 +1141,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_fp8(const memopt_
    device.
 
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP; MEMOPT_ERR_ARGUMENT (x NULL, fewer than 2 rows, a number
-   outside its range), _OVERFLOW, _BUFFER; and what linear returns. When a product is refused after others have been
-   launched, results may be half written. */
+   outside its range), _OVERFLOW, _BUFFER; and what linear returns. When cuBLASLt refuses a product after others have
+   been launched, results may be half written. */
 
 /** Linear's scratch; 8 bytes a column of groups of rows (about 1,056 groups in all for each 16 MiB of z); backward: a
     part of the gradient of z, of at most 64 MiB or a group of rows; and where that is a part, and gradient_type has 16
@@ -12866,6 +12866,17 @@ PRUNED status_t batch_store(const batch_task *t, void *to, const float *sums, si
                   t->x.linear.gradient_type, n, t->x.linear.accumulate);
 }
 
+/* What linear's backward would refuse, when gradients of scale and shift have been written. */
+PRUNED status_t batch_linear_check(const memopt_cuda_ops *ops, const memopt_linear *l) {
+    const int of_weights = l->grad_weights || l->grad_bias;
+    status_t s;
+
+    if (!of_weights && !l->grad_input) return 0;
+    if (!ops->gemm) return MEMOPT_CUDA_ERR_NULL;
+    s = gemm_types(ops->gemm, l->type, of_weights ? l->gradient_type : l->type);
+    return s ? s : gemm_ready(ops->gemm);
+}
+
 PRUNED status_t batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x, size_t part,
                                cudaStream_t stream) {
     batch_task t;
@@ -12873,7 +12884,7 @@ PRUNED status_t batch_backward(const memopt_cuda_ops *ops, const memopt_batch_no
     status_t s = batch_begin(ops, x, 1, part, &t, &inner);
     const memopt_linear *l = &t.x.linear;
 
-    if (s || !l->outputs) return s;
+    if (s || !l->outputs || (s = batch_linear_check(ops, l)) != 0) return s;
     if ((s = batch_stage(&t, BATCH_SUMS, 0, l->rows, stream)) != 0 || (s = batch_join(&t, 1, stream)) != 0) return s;
     if (!l->grad_input && !l->grad_weights && !l->grad_bias) return 0;
     for (size_t first = 0, count; first < l->rows; first += count) {

@@ -443,6 +443,17 @@ static void cuda_batch_refused(void) {
     CUDA_BATCH_REFUSED({ x.grad_scale = x.grad_shift; x.running_mean = x.running_variance; }, overlap, overlap, 1);
     CUDA_BATCH_REFUSED(--ops.scratch_bytes, MEMOPT_ERR_BUFFER, MEMOPT_ERR_BUFFER, 1);
     CUDA_BATCH_REFUSED(ops.d_scratch = (char *)ops.d_scratch + 64, misaligned, misaligned, 1);
+    /* what linear refuses, before the gradients of scale and shift are written */
+    x = m.x; ops = r.ops;
+    x.linear.gradient_type = MEMOPT_TYPE_F16;
+    CHECK(memopt_cuda_batch_norm_backward(&ops, &x, NULL) == MEMOPT_CUDA_ERR_TYPE);
+    x.linear.gradient_type = MEMOPT_TYPE_F32;
+    CUDA_BATCH_REFUSED(ops.gemm = NULL, null, null, 1);
+#ifndef __CUDACC__
+    CHECK(cudaSetDevice(1) == cudaSuccess);
+    CUDA_BATCH_REFUSED((void)0, argument, argument, 1);
+    CHECK(cudaSetDevice(0) == cudaSuccess);
+#endif
     CHECK(memopt_cuda_batch_norm_fold(NULL, &m.x, NULL, d_b, NULL) == null && memopt_cuda_batch_norm_fold(NULL, &m.x, d_w, NULL, NULL) == null);
     CHECK(memopt_cuda_batch_norm_fold(NULL, NULL, d_w, d_b, NULL) == argument && memopt_cuda_batch_norm_fold(NULL, &m.x, d_w, d_w + 3, NULL) == overlap);
 #ifndef __CUDACC__
@@ -462,6 +473,9 @@ static void cuda_batch_refused(void) {
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) { cuda_batch_fetch(&m, k); after = cuda_batch_hash(after, m.slot[k].here, m.slot[k].bytes); }
     (void)before; (void)after;
     CHECK(before == after);
+    x = m.x; ops = r.ops;
+    x.linear.grad_input = x.linear.grad_weights = x.linear.grad_bias = NULL; ops.gemm = NULL; /* then there is no product */
+    CHECK(memopt_cuda_batch_norm_backward(&ops, &x, NULL) == 0);
     cuda_batch_rig_close(&r);
     cuda_batch_close(&m);
 }

@@ -195,7 +195,8 @@ struct memopt_cuda_memory { /* what a source knows beside its table; yours: outl
  *
  * memory  receives what it knows; all of it is written
  * out     receives the source; untouched on failure
- * returns OK; MEMOPT_CUDA_ERR_NULL; MEMOPT_ERR_ARGUMENT (no such device, a bad granule); what CUDA said
+ * returns OK; MEMOPT_CUDA_ERR_NULL; MEMOPT_ERR_ARGUMENT (no such device, a bad granule, a switch that there is not);
+ *         what CUDA said
  * threads one thread at a time per source
  */
 /** Device memory, one cudaMalloc a reservation; capacity: all the device has. */
@@ -992,8 +993,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm
  * memory  of the host, aligned to 16; stays the caller's, untouched until the gemm is destroyed
  * out     untouched on failure
  * returns OK; MEMOPT_CUDA_ERR_NULL (desc, memory, out, half a workspace), _ALIGNMENT (memory, workspace);
- *         MEMOPT_ERR_BUFFER (bytes too few), _OVERFLOW; what CUDA said; MEMOPT_CUDA_BASE_BLAS + what cublasLtCreate()
- *         said
+ *         MEMOPT_ERR_ARGUMENT (a switch that there is not), _BUFFER (bytes too few), _OVERFLOW; what CUDA said;
+ *         MEMOPT_CUDA_BASE_BLAS + what cublasLtCreate() said
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
                                                            size_t bytes, memopt_cuda_gemm **out);
@@ -2020,13 +2021,14 @@ PUBLIC status_t api::memopt_cuda_source_managed(int device, int host_visible, me
     int managed = 0;
     status_t status = out ? source_of(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
 
+    if (!status && (host_visible & ~1)) status = MEMOPT_ERR_ARGUMENT;
     if (!status) status = taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
     if (!status && !managed) status = MEMOPT_ERR_UNSUPPORTED;
     if (status) return status;
     s.reserve_fn = block_reserve<managed_get<>, device_give<> >;
     s.release_fn = block_release<device_give<> >;
     s.capacity = SIZE_MAX / 2;
-    s.host_visible = host_visible != 0;
+    s.host_visible = host_visible;
     *memory = m;
     *out = s;
     return 0;
@@ -11172,6 +11174,7 @@ PUBLIC status_t api::memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, 
 
     if (!desc || !memory || !out || (!desc->d_workspace && desc->workspace_bytes)) return MEMOPT_CUDA_ERR_NULL;
     if (((uintptr_t)memory & 15) || ((uintptr_t)desc->d_workspace & 255)) return MEMOPT_CUDA_ERR_ALIGNMENT;
+    if ((desc->deterministic | desc->tf32 | desc->fast_fp8) & ~1) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_cuda_gemm_bytes(desc, &needed)) != 0) return s;
     if (bytes < needed) return MEMOPT_ERR_BUFFER;
     if ((s = ready()) != 0) return s;

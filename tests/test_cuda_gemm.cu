@@ -304,6 +304,12 @@ static void test_cuda_gemm_bad(void) {
     CHECK(memopt_cuda_gemm_create(&desc, NULL, bytes, &out) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_gemm_create(&desc, memory, bytes - 1, &out) == MEMOPT_ERR_BUFFER);
+    for (int k = 0; k < 3; ++k) {
+        int *const flag = k == 0 ? &desc.deterministic : k == 1 ? &desc.tf32 : &desc.fast_fp8;
+        *flag = 2;
+        CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, &out) == MEMOPT_ERR_ARGUMENT);
+        *flag = 0;
+    }
     CHECK(memopt_cuda_gemm_create(&desc, (char *)memory + 8 - ((uintptr_t)memory & 8), bytes, &out) == MEMOPT_CUDA_ERR_ALIGNMENT);
     desc.workspace_bytes = 4096;
     CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, &out) == MEMOPT_CUDA_ERR_NULL);

@@ -160,6 +160,9 @@ static void cuda_memory_bad_sources(void) {
         cuda_memory_pending(0);
         CHECK_AT(!memcmp(&s, &untouched, sizeof s), kind);
     }
+    s = untouched;
+    CHECK(memopt_cuda_source_managed(0, 2, &m, &s) == MEMOPT_ERR_ARGUMENT && memopt_cuda_source_managed(0, -1, &m, &s) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memcmp(&s, &untouched, sizeof s));
     CHECK(memopt_cuda_source_pages(0, 3 << 20, NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_source_pages(0, 4096, NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_source_pages(0, ~(SIZE_MAX >> 1), NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);

@@ -16785,7 +16785,7 @@ static void memopt_i_fp8_pass(memopt_i_fp8 *t, memopt_task_fn *fn, const memopt_
     int i;
 
     memset(t->amax, 0, sizeof t->amax);
-    memopt_i_parallel_for(threads, memopt_i_ceil_div(t->x->rows, t->rows), fn, t);
+    if (t->x->columns) memopt_i_parallel_for(threads, memopt_i_ceil_div(t->x->rows, t->rows), fn, t);
     for (i = 0; i < MEMOPT_I_FP8_CHUNKS; ++i)
         if (t->amax[i] > amax) amax = t->amax[i];
     t->x->scale->amax = memopt_i_bits_float(amax);
@@ -35554,12 +35554,12 @@ MEMOPT_API void memopt_comm_destroy(memopt_comm *comm) {
     if (comm) memopt_i_free(&comm->host, comm, comm->bytes, MEMOPT_I_HOST_ALIGN);
 }
 
-/* Where a rank's own piece may lie in what it receives; NULL: nowhere. */
-static const unsigned char *memopt_i_comm_own(const memopt_comm *x, const memopt_comm_call *call) {
-    const unsigned char *receive = (const unsigned char *)call->receive;
+/* The address at which a rank's own piece may lie in what it receives; 0: nowhere. */
+static uintptr_t memopt_i_comm_own(const memopt_comm *x, const memopt_comm_call *call) {
+    const uintptr_t receive = (uintptr_t)call->receive;
 
     if (call->kind == MEMOPT_COMM_ALL_GATHER) return receive + x->stats.rank * call->bytes;
-    return call->kind == MEMOPT_COMM_BROADCAST ? receive : NULL;
+    return call->kind == MEMOPT_COMM_BROADCAST ? receive : 0;
 }
 
 static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *x, const memopt_comm_call *call) {
@@ -35582,7 +35582,8 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
                           && !memopt_i_mul(call->stride, ranks, &sent), "bytes",
                           "of all ranks are too many for a size_t")) return c->status;
     sent = call->kind != MEMOPT_COMM_ALL_TO_ALL ? call->bytes : sent ? sent - call->stride + call->bytes : all;
-    if (sends && call->send != memopt_i_comm_own(x, call) && memopt_i_overlaps(call->send, sent, call->receive, all))
+    if (sends && (uintptr_t)call->send != memopt_i_comm_own(x, call)
+        && memopt_i_overlaps(call->send, sent, call->receive, all))
         return memopt_i_refuse_overlap(c, "send", "receive");
     return c->status;
 }
@@ -39967,6 +39968,7 @@ static memopt_status memopt_i_onebit_shape_of(memopt_i_checks *c, const memopt_o
                           "count", "makes the tensors larger than memory can be");
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
+    if (c->status) return c->status;
     h->chunk = 8 * memopt_i_ceil_div(h->elements / 8, ranks);
     return memopt_i_must_fit(c, ranks <= SIZE_MAX / 64 / h->chunk, "rank_count", "is too large for a size_t");
 }

@@ -118,8 +118,12 @@ static void fp8_workers(void) { /* more chunks than rows of tiles, and any worke
         CHECK(!memcmp(a, b, sizeof a) && !memcmp(ta, tb, sizeof ta) && !memcmp(&one, &many, sizeof one));
     }
 }
+static void fp8_count_runs(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    (void)chunk_count; (void)fn; (void)task;
+    ++*(int *)user;
+}
 static void fp8_refused(void) {
-    float in[32]; uint8_t codes[64]; memopt_fp8_scale scale; memopt_fp8 good, x; memopt_threads half;
+    float in[32]; uint8_t codes[64]; memopt_fp8_scale scale; memopt_fp8 good, x; memopt_threads half; int runs = 0;
     memset(&good, 0, sizeof good); memset(&scale, 0, sizeof scale); memset(in, 0, sizeof in); memset(&half, 0, sizeof half);
     half.worker_count = -3;
     good.rows = 4; good.columns = 8; good.input = in; good.codes = codes; good.transposed = codes + 32; good.scale = &scale;
@@ -142,6 +146,8 @@ static void fp8_refused(void) {
 #undef REFUSED
     x = good; x.rows = 0; x.input = NULL;
     CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.count == 1 && scale.scale == 1);
+    x.rows = SIZE_MAX; x.columns = 0; half.run_fn = fp8_count_runs; half.user = &runs; half.worker_count = 1; /* nobody walks through so many empty rows */
+    CHECK(memopt_fp8_quantize(&x, &half) == MEMOPT_OK && runs == 0 && scale.count == 2 && scale.scale == 1);
 }
 static void test_fp8(void) {
     RUN(fp8_current);

@@ -837,6 +837,9 @@ static void onebit_refusals(void) {
     x = right; REFUSES(x.error, x.tensor_count = 0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: tensor_count 0, at least 1");
     x = right; REFUSES(x.error, x.threads.worker_count = -1, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: threads.worker_count -1, at least 0");
     x = right; t[1].count = 0; REFUSES(x.error, (void)0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: count 0 at tensor 1, at least 1");
+    t[1].count = 10; t[0].count = 0; REFUSES(x.error, x.tensor_count = 1, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: count 0 at tensor 0, at least 1");
+    t[0].count = SIZE_MAX; REFUSES(x.error, (void)0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_OVERFLOW, "onebit: count makes the tensors larger than memory can be at tensor 0");
+    t[0].count = 10;
     x = right; t[1].count = SIZE_MAX; REFUSES(x.error, (void)0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_OVERFLOW, "onebit: count makes the tensors larger than memory can be at tensor 1");
     t[1].count = SIZE_MAX / 64 - 7; REFUSES(x.error, (void)0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_OVERFLOW, "onebit: count makes the tensors larger than memory can be at tensor 1");
     t[1].count = 10;

@@ -4592,7 +4592,8 @@ typedef struct memopt_advise_trial { /* zero it, then set what is to be measured
     void        *grad_input;
     double       operations;    /* of its pass, forward and backward */
     int          is_16;         /* 1: they are those of bf16_rate; else of f32_rate */
-    memopt_comm *comm;          /* ranks, two or more, each of which calls: a link. NULL: none */
+    memopt_comm *comm;          /* ranks, two or more, each of which calls: a link. NULL: none. A rank that fails before
+                                   its link is known gives up comm, so that no other waits */
     int          between_hosts; /* 1: it is machine->network; else machine->local */
     const memopt_store_desc *store; /* a disk or, without a path, the host's memory, as for memopt_store_measure();
                                    NULL: none */
@@ -46669,10 +46670,7 @@ static memopt_status memopt_i_advise_link(memopt_i_advise_watch *w, memopt_shard
     double small = 0, large = 0;
 
     w->room = (unsigned char *)memopt_i_alloc(&w->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!w->room) {
-        memopt_comm_abort(w->trial->comm); /* the others would wait */
-        return memopt_i_refuse_memory(w->c, bytes);
-    }
+    if (!w->room) return memopt_i_refuse_memory(w->c, bytes);
     memset(w->room, 0, bytes);
     w->call.kind = MEMOPT_COMM_ALL_GATHER;
     w->call.bytes = 64;
@@ -46722,12 +46720,13 @@ MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *tria
     w.c = &c;
     w.nanoseconds = trial->nanoseconds ? trial->nanoseconds : UINT64_C(2000000000);
     m = *machine;
-    if (trial->products && memopt_i_advise_products(&w, &m)) return c.status;
-    if (trial->tape && memopt_i_advise_segments(&w, &m)) return c.status;
-    if (trial->comm && memopt_i_advise_link(&w, trial->between_hosts ? &m.network : &m.local)) return c.status;
-    if (trial->store && memopt_i_advise_disk(&w, &m)) return c.status;
-    *machine = m;
-    return MEMOPT_OK;
+    if (trial->products) (void)memopt_i_advise_products(&w, &m);
+    if (trial->tape && !c.status) (void)memopt_i_advise_segments(&w, &m);
+    if (trial->comm && !c.status) (void)memopt_i_advise_link(&w, trial->between_hosts ? &m.network : &m.local);
+    if (c.status) memopt_comm_abort(trial->comm); /* the other ranks would wait in the link */
+    else if (trial->store) (void)memopt_i_advise_disk(&w, &m);
+    if (!c.status) *machine = m;
+    return c.status;
 }
 
 /* ---- a machine as text ---- */

@@ -1099,9 +1099,10 @@ static void advise_calibrated(void) {
     CHECK(memopt_advise_calibrate(&t, &m) == MEMOPT_OK);
     for (calls = w.calls, n = 1; n <= calls; n += n < 20 ? 1 : 13) { /* the clock fails: nothing has changed */
         memopt_advise_machine before = m;
+        memopt_comm_destroy(comm); t.comm = comm = advise_comm(&w); w.begun = w.aborted = 0;
         w.calls = 0; w.fail_on = n; t.products = TEST_STRIDE == 1 && n < 6; /* which take long */
         if (memopt_advise_calibrate(&t, &m) == MEMOPT_OK) continue; /* of the memory's store, which has its own clock */
-        CHECK_AT(!memcmp(&m, &before, sizeof m), n);
+        CHECK_AT(!memcmp(&m, &before, sizeof m) && (w.aborted == 1 || w.begun == 60), n); /* no rank waits for this one */
     }
     memopt_tape_destroy(tape); memopt_comm_destroy(comm);
 }

@@ -581,6 +581,24 @@ static void norm_hard_rows(void) {
         norm_close(&m); norm_close(&good);
     }
 }
+static void norm_odd_weights(void) { /* a NaN of floats has bits that bf16 has not: rounded like a number, it would be -0 */
+    enum { ROWS = 3, WIDTH = 40 };
+    int level; size_t i, odd; test_worker_set set;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+        for (odd = 0; odd < WIDTH; ++odd) {
+            const memopt_threads t = test_workers(&set, 0, level); const memopt_ops ops = norm_ops(&t); norm_spec s; norm_model m;
+            memset(&s, 0, sizeof s);
+            s.rows = ROWS; s.width = WIDTH; s.scaled = s.shifted = 1; s.type = MEMOPT_TYPE_BF16;
+            norm_open(&m, &s);
+            norm_put(&m.slot[odd % 2 ? NORM_SHIFT : NORM_SCALE], odd, memopt_i_bits_float(0x7fffffffu));
+            CHECK(memopt_norm_forward(&ops, &m.n) == MEMOPT_OK);
+            for (i = 0; i < ROWS * WIDTH; ++i) CHECK_AT(norm_is_nan(norm_get(&m.slot[NORM_Y], i)) == (i % WIDTH == odd), odd);
+            norm_turn(&m);
+            CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK);
+            for (i = 0; i < ROWS * WIDTH; ++i) CHECK_AT(norm_is_nan(norm_get(&m.slot[NORM_DX], i)) == !(odd % 2), odd);
+            norm_close(&m);
+        }
+}
 static void norm_huge_rows(void) { /* what stands behind the end of a row would overflow, times a gradient of 0 */
     int level, part; size_t i; test_worker_set set;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
@@ -792,6 +810,7 @@ void test_norm(void) {
     RUN(norm_zero_scale);
     RUN(norm_hard_rows);
     RUN(norm_offset_rows);
+    RUN(norm_odd_weights);
     RUN(norm_huge_rows);
 #if defined(MEMOPT_I_POOL)
     RUN(norm_pool);

@@ -1,4 +1,4 @@
-/* bench_layer.c - activations, SwiGLU, dropout, embeddings, a linear layer's bias beside memcpy moving as many bytes,
+/* bench_layer.c - activations, SwiGLU, dropout, embeddings, cross-entropy, a linear layer's bias beside memcpy moving as many bytes,
    read and written together, in the same run; ns an element of the output. A linear layer with GELU beside its product
    alone, and its backward through GELU beside the two calls that this replaces. The largest, exp and GELU of rows in the cache beside their sum, ns an element.
    [--json]. Two threads need -DMEMOPT_PTHREADS -pthread. */
@@ -10,11 +10,11 @@
 enum { BENCH_WIDTH = 1024, BENCH_VOCABULARY = 4096, BENCH_LENGTH = 1024, BENCH_REPEATS = 9 };
 typedef struct bench_data { unsigned char *a, *b, *c, *d; int32_t *ids; } bench_data; /* each 2 * BENCH_N floats */
 enum { BENCH_RELU, BENCH_GELU, BENCH_GELU_BACK, BENCH_GELU_BACK_OUT, BENCH_SILU, BENCH_SWIGLU, BENCH_SWIGLU_BACK, BENCH_DROP,
-       BENCH_DROP_BACK, BENCH_EMBED, BENCH_EMBED_BACK, BENCH_BIAS };
+       BENCH_DROP_BACK, BENCH_EMBED, BENCH_EMBED_BACK, BENCH_CROSS_ENTROPY, BENCH_BIAS };
 static const struct { const char *name; size_t arrays; } bench_kinds[] = { /* of BENCH_N elements that are read or written */
     { "relu", 2 }, { "gelu", 2 }, { "gelu_backward", 3 }, { "gelu_backward_output", 4 }, { "silu", 2 }, { "swiglu", 3 },
     { "swiglu_backward", 5 }, { "dropout_residual", 3 }, { "dropout_backward", 2 }, { "embedding", 2 },
-    { "embedding_backward", 3 }, { "linear_bias_gradient", 1 } };
+    { "embedding_backward", 3 }, { "cross_entropy", 2 }, { "linear_bias_gradient", 1 } };
 static void bench_stop(memopt_status s) {
     if (s) { fprintf(stderr, "bench_layer: %s\n", memopt_status_text(s)); exit(1); }
 }
@@ -36,6 +36,13 @@ static double bench_limit(const bench_data *d, const memopt_threads *t, int thre
     c.d = d; c.bytes = bytes / 2 / (size_t)threads;
     memopt_i_parallel_for(t, (size_t)threads, bench_copy, &c);
     return (double)(bench_now() - start) / (double)BENCH_N;
+}
+/* In place, on what bench_limit() has copied. */
+static memopt_status bench_cross_entropy(const bench_data *d, const memopt_ops *o, memopt_type type) {
+    memopt_cross_entropy x; memopt_loss loss;
+    memset(&x, 0, sizeof x);
+    x.vocabulary = 50304; x.rows = BENCH_N / x.vocabulary; x.type = type; x.logits = d->c; x.targets = d->ids;
+    return memopt_cross_entropy_loss(o, &x, &loss);
 }
 static memopt_status bench_do(const bench_data *d, const memopt_ops *o, int what, memopt_type type) {
     memopt_activation_args x; memopt_swiglu g; memopt_dropout r; memopt_embedding e; memopt_linear l;
@@ -60,6 +67,7 @@ static memopt_status bench_do(const bench_data *d, const memopt_ops *o, int what
     case BENCH_DROP_BACK: return memopt_dropout_backward(o, &r);
     case BENCH_EMBED: return memopt_embedding_forward(o, &e);
     case BENCH_EMBED_BACK: return memopt_embedding_backward(o, &e);
+    case BENCH_CROSS_ENTROPY: return bench_cross_entropy(d, o, type);
     }
     return memopt_linear_backward(o, &l);
 }

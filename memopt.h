@@ -12841,6 +12841,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    if_negative   a where z < 0, else b
    zero_below    0 where z < least, else a
    power         p 2^n, from n and n + the magic number
+   share         the same, where n is from -126 to 127
    exponent      p 2^n, from n + the magic number; infinity from 2^128 on; not below 2^-126 */
 enum { memopt_i_v1_width = 1, memopt_i_v1_level = MEMOPT_SIMD_SCALAR };
 typedef float memopt_i_v1_floats;
@@ -12885,6 +12886,11 @@ V_FN float V(power)(float p, float n, float t) {
     p = memopt_i_times(p, memopt_i_bits_float(half << 23));
     p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
     return 0.0f > p ? 0.0f : p;
+}
+
+V_FN float V(share)(float p, float n, float t) {
+    (void)n;
+    return memopt_i_times(p, memopt_i_bits_float((memopt_i_float_bits(t) + (127u - MEMOPT_I_EXP_BITS)) << 23));
 }
 
 V_FN float V(exponent)(float p, float t) {
@@ -13049,6 +13055,13 @@ V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
     return _mm256_max_ps(_mm256_setzero_ps(), p);
+}
+
+V_FN __m256 V(share)(__m256 p, __m256 n, __m256 t) {
+    const __m256i less = _mm256_set1_epi32((int)(127u - MEMOPT_I_EXP_BITS));
+
+    (void)n;
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), less), 23)));
 }
 
 V_FN __m256 V(exponent)(__m256 p, __m256 t) {
@@ -13301,6 +13314,10 @@ V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
     return R(both)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b));
 }
 
+V_FN R(floats) R(share)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(both)(V(share)(p.a, n.a, t.a), V(share)(p.b, n.b, t.b));
+}
+
 V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
     return R(both)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b));
 }
@@ -13387,6 +13404,8 @@ V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
     (void)t;
     return _mm512_scalef_ps(p, n);
 }
+
+V_FN __m512 V(share)(__m512 p, __m512 n, __m512 t) { return V(power)(p, n, t); }
 
 V_FN __m512 V(exponent)(__m512 p, __m512 t) {
     const __m512i x = _mm512_add_epi32(_mm512_castps_si512(p), V_SHL(_mm512_castps_si512(t), 23));
@@ -13663,6 +13682,13 @@ V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     return V(max)(vdupq_n_f32(0), p);
 }
 
+V_FN float32x4_t V(share)(float32x4_t p, float32x4_t n, float32x4_t t) {
+    const uint32x4_t less = vdupq_n_u32(127u - MEMOPT_I_EXP_BITS);
+
+    (void)n;
+    return vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vaddq_u32(vreinterpretq_u32_f32(t), less), 23)));
+}
+
 V_FN float32x4_t V(exponent)(float32x4_t p, float32x4_t t) {
     const uint32x4_t x = vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23));
     return vreinterpretq_f32_u32(vminq_u32(x, vdupq_n_u32(0x7f800000)));
@@ -13891,6 +13917,11 @@ V_FN R(floats) R(zero_below)(R(floats) z, R(floats) least, R(floats) x) {
 V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
     return R(four)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b),
                    V(power)(p.c, n.c, t.c), V(power)(p.d, n.d, t.d));
+}
+
+V_FN R(floats) R(share)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(four)(V(share)(p.a, n.a, t.a), V(share)(p.b, n.b, t.b),
+                   V(share)(p.c, n.c, t.c), V(share)(p.d, n.d, t.d));
 }
 
 V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
@@ -28255,7 +28286,8 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               change a sum. Any NaN makes a NaN, which of them is not said: of two, processors take the first or the
               second, which compilers exchange; and x86 and ARM make new ones of different signs. One NaN for all would
               take two more instructions at every store of every operator, and not hold for a gemm of the caller's.
-   Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
+   Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum or a mask, so that it is no
+              product.
    Steps      An operation on elements stands once, in R(step_value): activations, SwiGLU, dropout, sums, with their
               gradients, for operators and for passes from a text. What differs is the form in which operands lie and
               the result goes, which a loop looks at once for 32 elements.
@@ -28342,28 +28374,40 @@ static const struct { unsigned char operands, results, has_exp, chooses; } memop
     MEMOPT_I_STEPS(MEMOPT_I_STEP_FACTS) };
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
-V_FN R(floats) R(exp)(R(floats) x) {
+/* exp(x) is 2^n times this; t: n + the magic number */
+V_FN R(floats) R(exp_parts)(R(floats) x, R(floats) *n, R(floats) *t) {
     const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
 
-    R(floats) n, r, t, q, max, rest;
+    R(floats) r, q, max, rest;
 
-    x = R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)); /* 0 and infinity all the same */
-    t = R(fma)(x, R(set)(MEMOPT_I_EXP_LOG2E), magic);
-    n = R(sub)(t, magic);
-    max = R(fma)(n, R(set)(-MEMOPT_I_EXP_LN2), x);
-    rest = R(mul)(n, R(set)(-MEMOPT_I_EXP_REST));
-    r = R(fma)(n, R(set)(-MEMOPT_I_EXP_REST), max);
+    *t = R(fma)(x, R(set)(MEMOPT_I_EXP_LOG2E), magic);
+    *n = R(sub)(*t, magic);
+    max = R(fma)(*n, R(set)(-MEMOPT_I_EXP_LN2), x);
+    rest = R(mul)(*n, R(set)(-MEMOPT_I_EXP_REST));
+    r = R(fma)(*n, R(set)(-MEMOPT_I_EXP_REST), max);
     q = R(fma)(R(set)(MEMOPT_I_EXP_4), r, R(set)(MEMOPT_I_EXP_3));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_2));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_1));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_0));
-    return R(power)(R(add)(R(set)(1), R(add)(max, R(fma)(q, R(mul)(r, r), rest))), n, t);
+    return R(add)(R(set)(1), R(add)(max, R(fma)(q, R(mul)(r, r), rest)));
 }
 
-/* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long */
+V_FN R(floats) R(exp)(R(floats) x) {
+    R(floats) n, t;
+    const R(floats) p = R(exp_parts)(R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)), &n, &t);
+
+    return R(power)(p, n, t); /* 0 and infinity all the same */
+}
+
+/* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long. x is to be
+   no more than 0; from 88 on it is 88. */
 V_FN R(floats) R(exp_share)(R(floats) x) {
     const R(floats) least = R(set)(MEMOPT_I_EXP_LEAST);
-    return R(zero_below)(x, least, R(exp)(R(max)(least, x)));
+
+    R(floats) n, t;
+    const R(floats) p = R(exp_parts)(R(max)(least, R(min)(R(set)(88.0f), x)), &n, &t);
+
+    return R(zero_below)(x, least, R(share)(p, n, t));
 }
 
 /* What an activation and its slope are made of: x not below the least, and cut off where s is 1 to the last bit. */

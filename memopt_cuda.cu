@@ -22,7 +22,7 @@
                                them. What is not called is not compiled. They are templates: in
                                `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
-                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 8 kernels, not 23
+                               bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 24
      MEMOPT_CUDA_API           [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_CUDA_DECLARATIONS  the declarations only, whatever else is defined. Needed in .cu files where nvcc calls
                                MSVC, which does not tell an included file from one that is compiled
@@ -782,8 +782,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_open(int device, memopt_cud
  */
 MEMOPT_CUDA_API void memopt_cuda_shard_kernels(memopt_shard_kernels *out);
 
-/** After memopt_shard_close(). Waits for what is on its way. NULL, and one that is not open, are fine; returns what
-    CUDA said, and has freed all it could. */
+/** After memopt_shard_close(). Waits for what is on its way. NULL is fine, and one that is all zero, as after its
+    close; returns what CUDA said, and has freed all it could. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_shard_close(memopt_cuda_shard *shard);
 
 /* @section api_cuda_softmax : api_cuda_base
@@ -4506,7 +4506,7 @@ struct optim_four { float m[4], v[4]; };
 CU_DEVICE int optim_stopped(const optim_table &t) { return t.stops && t.control->stopped; }
 
 /* Before something is measured: is the whole step left out? The sums stay as begin has left them. */
-CU_DEVICE int optim_left_out(const optim_terms *by, const optim_control *control) {
+PRUNED __device__ __forceinline__ int optim_left_out(const optim_terms *by, const optim_control *control) {
     return by && control->stopped == OPTIM_LEFT_OUT;
 }
 
@@ -5492,7 +5492,7 @@ PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) optim_scan_kernel(const 
 /* The squares of 256 elements of a and of b, each in 16 sums by place, joined as memopt_i_sums_join() does it. Lane l
    has the elements l + 32 k; a's sums are kept by the lower lanes, b's by the upper ones, and lane l gets what is
    missing from lane l ^ 16: one shuffle for two squares. */
-CU_DEVICE double optim_pair(double sum, float a, float b) {
+PRUNED __device__ __forceinline__ double optim_pair(double sum, float a, float b) {
     const int upper = threadIdx.x % 32 >= 16;
     const float got = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, upper ? a : b, 16);
     const float x = upper ? got : a;
@@ -5501,7 +5501,7 @@ CU_DEVICE double optim_pair(double sum, float a, float b) {
     return memopt_i_add_square(memopt_i_add_square(sum, (double)x), (double)y);
 }
 
-CU_DEVICE double optim_pair_join(double sum) { /* to lanes 0 and 16 */
+PRUNED __device__ __forceinline__ double optim_pair_join(double sum) { /* to lanes 0 and 16 */
     int half;
     for (half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, half));
     return sum;
@@ -5515,13 +5515,14 @@ template <class SLICE> CU_DEVICE float optim_weight_at(uint32_t format, const SL
     return ((const float *)s.weights)[i];
 }
 
-CU_DEVICE float optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
+PRUNED __device__ __forceinline__ float optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
     if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(((const uint16_t *)g)[i]);
     if (format == MEMOPT_TYPE_F16) return from_f16(((const uint16_t *)g)[i]);
     return ((const float *)g)[i];
 }
 
-CU_DEVICE float optim_moment_at(const optim_table &t, int k, int moment, uint64_t i, const float *level) {
+PRUNED __device__ __forceinline__ float optim_moment_at(const optim_table &t, int k, int moment, uint64_t i,
+                                                        const float *level) {
     const void *p = t.slice[k].moment[moment];
     if (t.state == MEMOPT_STATE_8BIT) return optim_decode<OPTIM_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
     return t.state == MEMOPT_STATE_BF16 ? memopt_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
@@ -5614,7 +5615,7 @@ static __global__ void __launch_bounds__(OPTIM_THREADS) optim_measure_kernel(con
 }
 
 /* The sums of chunks in their order, by a warp: 32 are fetched at a time, and every lane adds them all up. */
-CU_DEVICE double optim_ordered(double sum, const double *p, uint64_t n, uint64_t stride) {
+PRUNED __device__ __forceinline__ double optim_ordered(double sum, const double *p, uint64_t n, uint64_t stride) {
     uint64_t at;
     int k;
 
@@ -5698,16 +5699,18 @@ struct adafactor_table {
 
 static_assert(sizeof(adafactor_table) <= 4000, "the argument of a kernel");
 
-CU_DEVICE memopt_i_update_rule adafactor_rule(const adafactor_table &t, int k) {
+PRUNED __device__ __forceinline__ memopt_i_update_rule adafactor_rule(const adafactor_table &t, int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
     optim_by(&r, t.slice[k].by, OPTIM_ADAFACTOR);
     return r;
 }
 
-CU_DEVICE int adafactor_left_out(const adafactor_table &t) { return optim_left_out(t.slice[0].by, t.control); }
+PRUNED __device__ __forceinline__ int adafactor_left_out(const adafactor_table &t) {
+    return optim_left_out(t.slice[0].by, t.control);
+}
 
 /* A gradient, 0 where it is skipped. */
-CU_DEVICE float adafactor_gradient(const adafactor_table &t, int k, uint64_t i, float limit) {
+PRUNED __device__ __forceinline__ float adafactor_gradient(const adafactor_table &t, int k, uint64_t i, float limit) {
     const float g = optim_gradient_at(t.gradients, t.slice[k].gradients, i);
     return memopt_i_v1_finite(&g, 1, limit) ? g : 0;
 }
@@ -5825,7 +5828,9 @@ adafactor_join_rows_kernel(const CU_ARGUMENT adafactor_table t) {
 
 /* The second pass: squares of x and of weights, of 256 elements of a row each; a vector's rows are its panels. A warp
    does a group, a block 32 of them. */
-CU_DEVICE uint64_t adafactor_width(const adafactor_slice &s) { return s.columns ? s.columns : s.panel_size; }
+PRUNED __device__ __forceinline__ uint64_t adafactor_width(const adafactor_slice &s) {
+    return s.columns ? s.columns : s.panel_size;
+}
 
 PRUNED __global__ void __launch_bounds__(OPTIM_THREADS) adafactor_squares_kernel(const CU_ARGUMENT adafactor_table t) {
     const int k = (int)find_entry(t.slice, t.count, blockIdx.x);

@@ -865,6 +865,8 @@ optim_floats_kernel<Li0ELi1E> \
 optim_scan_kernel<Li0E> optim_state_kernel<Li0E> "
     [ "$found" = "$want" ] || fail "8-bit AdamW alone: $found"
     [ "$(grep -c '\.entry' "$work/part.ptx")" -eq 9 ] || fail "8-bit AdamW alone has kernels of other names"
+    "$NVCC" -std=c++17 -arch=compute_90 -Xcicc -O0 -Werror all-warnings -DMEMOPT_CUDA_ONLY_ADAMW -I. -ptx memopt_cuda.cu -o "$work/only.ptx" ||
+        fail "the whole file with MEMOPT_CUDA_ONLY_ADAMW: warnings"
 }
 cuda_fuses() { # nvcc and ptxas may turn a product and a sum into one operation: no kernel of ours gives them a chance to
     need_nvcc

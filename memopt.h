@@ -31134,9 +31134,8 @@ MEMOPT_I_INLINE_FN void R(norm_ask)(const void *rows, const memopt_norm *s, size
     const size_t ahead = memopt_i_min(2 * s->width * size, 32768);
     size_t k;
 
-    if (V(width) == 1) return;
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < V(norm_group) * size; k += 64)
+    for (k = 0; V(width) > 1 && k < V(norm_group) * size; k += 64)
         MEMOPT_I_FETCH((const unsigned char *)rows + at * size + k, ahead);
 }
 

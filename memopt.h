@@ -1496,8 +1496,8 @@ typedef struct memopt_optim_run {
 
 /**
  * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
- * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in
- * all). With place_states, the states as well.
+ * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 to 11 KiB of
+ * it in all). With place_states, the states as well.
  *
  * desc    the tensors' counts are read, their pointers are not
  * bytes   receives the size; untouched on failure
@@ -2018,7 +2018,7 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
 /**
  * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for
  * 128 and 6 s for 512 of them; O(count^2 * slots) when all are, 0.06 s and 0.8 s. With skips, count^3 / 6 looks at all
- * of them more. About 400 bytes of stack a segment, here and where a schedule is read; 32 KiB in
+ * of them more. About 400 bytes of stack a segment, here and where a schedule is read; at least 32 KiB here and in
  * memopt_schedule_bytes().
  *
  * memory   bytes of yours, aligned to 64; holds the schedule
@@ -2960,7 +2960,7 @@ typedef struct memopt_fused {
  * rows, columns may be 0. Then a sum of a row is 0, its maximum -infinity
  * returns OK, ERR_ARGUMENT (NULL, no type, misaligned, a stride below its row, overlap, rate outside its range, the
  *         text), ERR_OVERFLOW; nothing has been written then
- * memory  no allocation, no scratch; up to 31 KiB of stack a worker
+ * memory  no allocation, no scratch; up to 35 KiB of stack a worker
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 
@@ -33698,7 +33698,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
               0.8 ns an element of bf16 on one core with AVX-512 (Zen 4), more than half of it for GELU; its text takes
               0.5 us. Chains without such a function run at the speed of a copy. Long results of bf16 are stored past
               the cache. With AVX2 (Zen 3) the chain is arithmetic: 18 cycles for 8 elements in the cache, 9 of them
-              GELU, 6 dropout, where a copy of its bytes takes 12 from memory. Stack: 31 KiB of a worker. */
+              GELU, 6 dropout, where a copy of its bytes takes 12 from memory. Stack: 35 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 enum { MEMOPT_I_FUSED_PIECE = 768, MEMOPT_I_FUSED_SLOTS = 6 };

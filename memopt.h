@@ -40951,7 +40951,8 @@ static memopt_status memopt_i_onebit_check_saved(memopt_i_checks *c, const memop
     if (head->rank_count != h->ranks || head->rank != r)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is another rank's");
     holds = head->is_frozen <= 1 && head->exact_every && head->local_every && (!first || head->step == first->step)
-         && head->is_frozen == (head->step > o->desc.freeze_step);
+         && head->is_frozen == (head->step > o->desc.freeze_step)
+         && head->since_meeting < (s.anchor ? head->local_every : 1);
     return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is of another step than state 0, or "
                                                "of another freeze_step");
 }

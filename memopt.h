@@ -26294,6 +26294,9 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     if (d->not_host_visible < 0 || d->not_host_visible > 2)
         return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "not_host_visible out of range", "not_host_visible",
                                    memopt_i_signed(d->not_host_visible), "0 to", memopt_i_count(2));
+    if (d->verify != 0 && d->verify != 1)
+        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a flag that is neither 0 nor 1", "verify",
+                                   memopt_i_signed(d->verify), "must be 0 or", memopt_i_count(1));
     not_host_visible = d->arena ? memopt_i_source_not_host_visible(d->arena->source) : d->not_host_visible;
     if (not_host_visible == 2 && d->codec != MEMOPT_CODEC_EXACT && !d->device_codec.run_fn)
         return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "a lossy codec on a device needs a device codec");

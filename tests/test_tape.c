@@ -4363,6 +4363,7 @@ static const char *tape_break(tape_plain *p, int i, const memopt_host *half, mem
     case 36: *want = MEMOPT_ERR_OVERFLOW; d->random_bytes = SIZE_MAX - 3; d->random_save_fn = tape_no_save;
         d->random_load_fn = tape_no_load; return "what the tape needs does not fit size_t";
     case 34: *want = MEMOPT_ERR_MEMORY; d->rule = MEMOPT_SCHEDULE_ALL; d->budget = 1000; return "budget 1000, least 1664"; /* 6 * 256, and a gradient */
+    case 37: d->verify = 2; return "verify 2, must be 0 or 1";
     default: return NULL;
     }
 }
@@ -4391,7 +4392,7 @@ static void tape_refusals(void) {
         }
         if (!text) break;
     }
-    CHECK(i == 37);
+    CHECK(i == 38);
     tape_plain_make(&p);
     p.desc.error = &e; e = before;
     s = memopt_tape_create(&p.desc, NULL);

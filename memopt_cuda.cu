@@ -947,8 +947,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cu
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                   memopt_cuda_stream stream);
 
-/** One launch for each 128 pairs of a head. Queries and keys side by side are one call, as on the CPU. More than 2^26
-    heads are MEMOPT_ERR_OVERFLOW. */
+/** One launch for each 128 pairs of a head. Queries and keys side by side are one call, as on the CPU. 2^26 heads and
+    more are MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_forward(const memopt_cuda_ops *ops, const memopt_rotary *x,
                                                               memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_rotary_backward(const memopt_cuda_ops *ops, const memopt_rotary *x,

@@ -461,7 +461,7 @@ static void cuda_layer_refused_rotary(void) {
     CUDA_LAYER_REFUSED(memopt_rotary, r, bad->grad_input = NULL, memopt_cuda_rotary_backward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
     CUDA_LAYER_REFUSED(memopt_rotary, r, bad->output = y->there + 2, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_ALIGNMENT);
     CUDA_LAYER_REFUSED(memopt_rotary, r, bad->rows = SIZE_MAX / 8, memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
-    CUDA_LAYER_REFUSED(memopt_rotary, r, (bad->heads = (size_t)1 << 27, bad->width = 2), memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
+    CUDA_LAYER_REFUSED(memopt_rotary, r, (bad->heads = (size_t)1 << 26, bad->width = 2), memopt_cuda_rotary_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
     CUDA_LAYER_REFUSED(memopt_rotary, r, (bad->rows = 0, bad->input = NULL), memopt_cuda_rotary_forward(NULL, bad, NULL), 0);
     CHECK(cuda_layer_same(y));
     cuda_layer_end();

@@ -12841,7 +12841,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    if_negative   a where z < 0, else b
    zero_below    0 where z < least, else a
    power         p 2^n, from n and n + the magic number
-   share         the same, where n is from -126 to 127
+   normal_power  the same, where n is from -126 to 127
    exponent      p 2^n, from n + the magic number; infinity from 2^128 on; not below 2^-126 */
 enum { memopt_i_v1_width = 1, memopt_i_v1_level = MEMOPT_SIMD_SCALAR };
 typedef float memopt_i_v1_floats;
@@ -12888,7 +12888,7 @@ V_FN float V(power)(float p, float n, float t) {
     return 0.0f > p ? 0.0f : p;
 }
 
-V_FN float V(share)(float p, float n, float t) {
+V_FN float V(normal_power)(float p, float n, float t) {
     (void)n;
     return memopt_i_times(p, memopt_i_bits_float((memopt_i_float_bits(t) + (127u - MEMOPT_I_EXP_BITS)) << 23));
 }
@@ -13057,7 +13057,7 @@ V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
     return _mm256_max_ps(_mm256_setzero_ps(), p);
 }
 
-V_FN __m256 V(share)(__m256 p, __m256 n, __m256 t) {
+V_FN __m256 V(normal_power)(__m256 p, __m256 n, __m256 t) {
     const __m256i less = _mm256_set1_epi32((int)(127u - MEMOPT_I_EXP_BITS));
 
     (void)n;
@@ -13314,8 +13314,8 @@ V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
     return R(both)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b));
 }
 
-V_FN R(floats) R(share)(R(floats) p, R(floats) n, R(floats) t) {
-    return R(both)(V(share)(p.a, n.a, t.a), V(share)(p.b, n.b, t.b));
+V_FN R(floats) R(normal_power)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(both)(V(normal_power)(p.a, n.a, t.a), V(normal_power)(p.b, n.b, t.b));
 }
 
 V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
@@ -13405,7 +13405,7 @@ V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
     return _mm512_scalef_ps(p, n);
 }
 
-V_FN __m512 V(share)(__m512 p, __m512 n, __m512 t) { return V(power)(p, n, t); }
+V_FN __m512 V(normal_power)(__m512 p, __m512 n, __m512 t) { return V(power)(p, n, t); }
 
 V_FN __m512 V(exponent)(__m512 p, __m512 t) {
     const __m512i x = _mm512_add_epi32(_mm512_castps_si512(p), V_SHL(_mm512_castps_si512(t), 23));
@@ -13682,7 +13682,7 @@ V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     return V(max)(vdupq_n_f32(0), p);
 }
 
-V_FN float32x4_t V(share)(float32x4_t p, float32x4_t n, float32x4_t t) {
+V_FN float32x4_t V(normal_power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     const uint32x4_t less = vdupq_n_u32(127u - MEMOPT_I_EXP_BITS);
 
     (void)n;
@@ -13919,9 +13919,9 @@ V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
                    V(power)(p.c, n.c, t.c), V(power)(p.d, n.d, t.d));
 }
 
-V_FN R(floats) R(share)(R(floats) p, R(floats) n, R(floats) t) {
-    return R(four)(V(share)(p.a, n.a, t.a), V(share)(p.b, n.b, t.b),
-                   V(share)(p.c, n.c, t.c), V(share)(p.d, n.d, t.d));
+V_FN R(floats) R(normal_power)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(four)(V(normal_power)(p.a, n.a, t.a), V(normal_power)(p.b, n.b, t.b),
+                   V(normal_power)(p.c, n.c, t.c), V(normal_power)(p.d, n.d, t.d));
 }
 
 V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
@@ -28410,7 +28410,7 @@ V_FN R(floats) R(exp_share)(R(floats) x) {
     R(floats) n, t;
     const R(floats) p = R(exp_parts)(R(max)(least, R(min)(R(set)(88.0f), x)), &n, &t);
 
-    return R(zero_below)(x, least, R(share)(p, n, t));
+    return R(zero_below)(x, least, R(normal_power)(p, n, t));
 }
 
 /* What an activation and its slope are made of: x not below the least, and cut off where s is 1 to the last bit. */

@@ -4107,13 +4107,13 @@ template <class T> static status_t fp8_run(const memopt_fp8 *x, cudaStream_t str
     status_t s;
 
     t.x = *x;
-    s = grid_of(memopt_i_max(x->columns, 1), TILE, &t.tiles);
-    blocks = memopt_i_max(memopt_i_ceil_div(x->rows, TILE) * t.tiles, 1); /* an empty one has a scale */
+    if ((s = grid_of(n ? x->columns : 1, TILE, &t.tiles)) != 0) return s;
+    blocks = n ? memopt_i_ceil_div(x->rows, TILE) * t.tiles : 1; /* an empty one has a scale */
     t.wide = x->columns % N == 0 && !((uintptr_t)in & 15);
     t.wide_codes = x->columns % N == 0 && !((uintptr_t)x->codes & (N - 1));
     t.wide_transposed = x->rows % 16 == 0 && !((uintptr_t)x->transposed & 15);
-    if (!s && blocks > 0x7fffffff) s = MEMOPT_ERR_OVERFLOW;
-    if (!s) s = CU_RUN(fp8_begin_kernel<>, 1, 32, 0, stream, x->scale, x->delayed);
+    if (blocks > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
+    s = CU_RUN(fp8_begin_kernel<>, 1, 32, 0, stream, x->scale, x->delayed);
     if (!s)
         s = CU_RUN(fp8_measure_kernel<T>, memopt_i_ceil_div(n, FP8_BLOCK * N * FP8_TURNS), FP8_BLOCK, 0, stream,
                    x->scale, in, n, !((uintptr_t)in & 15));

@@ -95,6 +95,13 @@ static void cuda_fp8_refused(void) {
 #undef REFUSED
     test_get(&scale, p.there.scale, sizeof scale);
     CHECK(scale.count == 0);
+    x = p.there; /* empty, whatever the other side is: only the scale */
+    x.rows = 0; x.columns = (size_t)1 << 40;
+    CHECK(memopt_cuda_fp8_quantize(&x, NULL) == 0);
+    x.rows = (size_t)1 << 40; x.columns = 0;
+    CHECK(memopt_cuda_fp8_quantize(&x, NULL) == 0);
+    test_get(&scale, p.there.scale, sizeof scale);
+    CHECK(scale.count == 2);
     cuda_fp8_close(&p);
 }
 

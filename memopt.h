@@ -17673,6 +17673,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     memopt_i_must_be_at_most(c, "block", d.block, "at most", 4096);
     memopt_i_threads_check(c, &d.threads);
     memopt_i_must_be_flag(c, "place_states", d.place_states);
+    memopt_i_must_be_flag(c, "first_moment", d.first_moment);
     memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_RMSPROP);
     memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
     memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_TYPE_BF16);

@@ -2241,6 +2241,7 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.block = 4128, ARGUMENT, "optim: block 4128, at most 4096");
     OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
     OPTIM_DESC_SAYS(o->d.place_states = 2, ARGUMENT, "optim: place_states 2, must be 0 or 1");
+    OPTIM_DESC_SAYS(o->d.first_moment = 2, ARGUMENT, "optim: first_moment 2, must be 0 or 1");
     OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)test_number_of(8), ARGUMENT, "optim: kind 8, at most 7");
     OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
     OPTIM_DESC_SAYS(o->d.weights = (memopt_type)test_number_of(4), ARGUMENT, "optim: weights 4, at most 1");

@@ -4592,8 +4592,9 @@ typedef struct memopt_advise_trial { /* zero it, then set what is to be measured
     void        *grad_input;
     double       operations;    /* of its pass, forward and backward */
     int          is_16;         /* 1: they are those of bf16_rate; else of f32_rate */
-    memopt_comm *comm;          /* ranks, two or more, each of which calls: a link. NULL: none. A rank that fails before
-                                   its link is known gives up comm, so that no other waits */
+    memopt_comm *comm;          /* ranks, two or more, each of which calls: a link. NULL: none. A rank that fails while
+                                   it measures what comes before gives up comm, so that no other waits; one whose call
+                                   is refused has begun nothing */
     int          between_hosts; /* 1: it is machine->network; else machine->local */
     const memopt_store_desc *store; /* a disk or, without a path, the host's memory, as for memopt_store_measure();
                                    NULL: none */
@@ -14410,7 +14411,7 @@ V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
 #define MEMOPT_I_AHEAD_2(p) (MEMOPT_I_AHEAD(p), MEMOPT_I_FETCH_L2(p, 8192 + 64))
 #define MEMOPT_I_AHEAD_4(p) (MEMOPT_I_AHEAD_2(p), MEMOPT_I_FETCH_L2(p, 8192 + 128), MEMOPT_I_FETCH_L2(p, 8192 + 192))
 
-/* To bf16, in the upper halves; a NaN only by the second. */
+/* Rounded to bf16, in the upper halves. A NaN is kept by bf16_nearest() only. */
 V_FN V(ints) V(bf16_rounded)(V(floats) x) {
     const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
     return V(i_add)(V(i_add)(u, V(i_set)(0x7fff)), odd);
@@ -28398,9 +28399,9 @@ V_FN R(floats) R(exp_parts)(R(floats) x, R(floats) *n, R(floats) *t) {
 
 V_FN R(floats) R(exp)(R(floats) x) {
     R(floats) n, t;
-    const R(floats) p = R(exp_parts)(R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)), &n, &t);
-
-    return R(power)(p, n, t); /* 0 and infinity all the same */
+    const R(floats) p = R(exp_parts)(R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)), &n, &t); /* 0 and infinity
+                                                                                                   all the same */
+    return R(power)(p, n, t);
 }
 
 /* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long. x is to be
@@ -31056,7 +31057,8 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
               A chain of additions waits for itself three or four cycles at a time: forward takes the sums of two rows
               at once. In backward two rows take turns, so that a row's division is over when it is needed. A row's
               first pass waits for memory and its last one does not: the last one asks for what the first one reads
-              next, which is 0.6 to 0.8 of the time on AVX2 (`tests/bench/results/layer-avx2.md`).
+              next, which is 0.75 to 0.9 of the time on AVX2, but no difference for rows of 64 columns
+              (`tests/bench/results/layer-avx2.md`).
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */
@@ -31132,7 +31134,7 @@ MEMOPT_I_INLINE_FN void R(norm_weights)(R(floats) *to, const void *weights, memo
 }
 
 /* A row's last pass is arithmetic on what is in the cache. Meanwhile memory is asked for the row after the next, a
-   group at a time; not further than the first cache is large. */
+   group at a time; of wide rows for what is as far on as the first cache is large. */
 MEMOPT_I_INLINE_FN void R(norm_ask)(const void *rows, const memopt_norm *s, size_t at) {
     const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t ahead = memopt_i_min(2 * s->width * size, 32768);
@@ -31408,7 +31410,7 @@ MEMOPT_I_INLINE_FN void R(norm_backward_of)(const memopt_norm *norm, memopt_type
             for (i = 0; i < whole; i += V(norm_group)) {
                 R(norm_ask)(s.input ? s.input : s.output, &s, at + i);
                 R(norm_ask)(s.grad_output, &s, at + i);
-                if (s.accumulate_input) R(norm_ask)(s.grad_input, &s, at + i);
+                if (s.grad_input && s.accumulate_input) R(norm_ask)(s.grad_input, &s, at + i);
                 R(norm_grad)(&s, minus, sums, of_row, at, i, V(norm_group));
             }
             if (whole < s.width) V(norm_grad_rest)(norm, means[k], sums, row + k, whole);
@@ -40957,8 +40959,8 @@ static memopt_status memopt_i_onebit_check_saved(memopt_i_checks *c, const memop
     holds = head->is_frozen <= 1 && head->exact_every && head->local_every && (!first || head->step == first->step)
          && head->is_frozen == (head->step > o->desc.freeze_step)
          && head->since_meeting < (s.anchor ? head->local_every : 1);
-    return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is of another step than state 0, or "
-                                               "of another freeze_step");
+    return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "it is damaged, or of another step than "
+                                               "state 0, or of another freeze_step");
 }
 
 /* The mean of an array over the saved states, whichever it is: `array` is its place in a state. */

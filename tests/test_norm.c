@@ -528,6 +528,9 @@ static void norm_zero_scale(void) { /* from the output, h counts as 0 where a sc
         norm_turn(&m);
         CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK);
         for (i = 0; i < s.width; i += 3) CHECK_AT(memopt_i_float_bits(norm_get(&m.slot[NORM_DSCALE], i)) << 1 == 0, i);
+        m.n.grad_input = NULL; m.n.accumulate_input = 1; /* onto nothing */
+        CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK);
+        for (i = 0; i < s.width; i += 3) CHECK_AT(memopt_i_float_bits(norm_get(&m.slot[NORM_DSCALE], i)) << 1 == 0, i);
         for (row = 0; row < 2; ++row) { /* s is 0 there, h is 0: what is left is -mean(s) / deviation */
             const double first = (double)norm_get(&m.slot[NORM_DX], row * s.width); double mean = 0; norm_truth truth;
             norm_truth_open(&truth, &m, row);

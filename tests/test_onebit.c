@@ -808,9 +808,9 @@ static void onebit_load_refusals(void) {
     ++*(uint64_t *)(void *)(copy + 128); LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is of another kind, or of other tensors at state 0"); --*(uint64_t *)(void *)(copy + 128);
     ++s.head->rank; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is another rank's at state 0"); --s.head->rank;
     s.head->rank_count = 2; LOADS_NOT(states, z.state_bytes + 64, 2, MEMOPT_ERR_FORMAT, "onebit: it is another rank's at state 1"); s.head->rank_count = 1;
-    s.head->step = 4; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is of another step than state 0, or of another freeze_step at state 0"); s.head->step = 1;
-    s.head->local_every = 0; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is of another step than state 0, or of another freeze_step at state 0"); s.head->local_every = 1;
-    s.head->since_meeting = 1; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is of another step than state 0, or of another freeze_step at state 0"); s.head->since_meeting = 0;
+    s.head->step = 4; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is damaged, or of another step than state 0, or of another freeze_step at state 0"); s.head->step = 1;
+    s.head->local_every = 0; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is damaged, or of another step than state 0, or of another freeze_step at state 0"); s.head->local_every = 1;
+    s.head->since_meeting = 1; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is damaged, or of another step than state 0, or of another freeze_step at state 0"); s.head->since_meeting = 0;
     states[0] = copy + 4; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_ARGUMENT, "onebit: memory is misaligned at state 0");
     states[0] = copy; t[1].weights = NULL; LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_ARGUMENT, "onebit: weights is NULL at tensor 1");
     t[1].weights = p + 10;
@@ -821,7 +821,7 @@ static void onebit_load_refusals(void) {
     CHECK(memopt_onebit_open(&d, NULL, &two) == MEMOPT_OK && memopt_onebit_bytes(&d, &z) == MEMOPT_OK);
     if (two) memcpy(copy, memopt_onebit_state(two), z.state_bytes);
     s.head->local_every = 9; s.head->since_meeting = 1;
-    LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is of another step than state 0, or of another freeze_step at state 0");
+    LOADS_NOT(states, z.state_bytes, 1, MEMOPT_ERR_FORMAT, "onebit: it is damaged, or of another step than state 0, or of another freeze_step at state 0");
     memopt_onebit_close(two);
     free(copy);
 }

@@ -28397,10 +28397,11 @@ V_FN R(floats) R(exp_parts)(R(floats) x, R(floats) *n, R(floats) *t) {
     return R(add)(R(set)(1), R(add)(max, R(fma)(q, R(mul)(r, r), rest)));
 }
 
+/* Below -106 it is 0, above 90 infinity, all the same. */
 V_FN R(floats) R(exp)(R(floats) x) {
     R(floats) n, t;
-    const R(floats) p = R(exp_parts)(R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)), &n, &t); /* 0 and infinity
-                                                                                                   all the same */
+    const R(floats) p = R(exp_parts)(R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)), &n, &t);
+
     return R(power)(p, n, t);
 }
 

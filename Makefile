@@ -246,7 +246,7 @@ $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
 
 # memopt_cuda.cu on the CPU: build/simulator/KIND/test_cuda_X, the simulator in place of CUDA. Its own part is compiled
 # without sanitizers: it tells them of its fibers. Two makes may be at it at once: each moves a whole file into place.
-SIMULATED := -x c++ -std=c++17 -g1 -pthread -ffp-contract=off -Wall -Wextra -Wshadow $(WERROR) -Itests/simulator/include -Itests/simulator -Itests -I.
+SIMULATED := -x c++ -std=c++17 -DMEMOPT_CUDA_WGMMA -g1 -pthread -ffp-contract=off -Wall -Wextra -Wshadow $(WERROR) -Itests/simulator/include -Itests/simulator -Itests -I.
 KIND_plain   := $(CXX) -O1
 KIND_fast    := $(CXX) -O2
 KIND_clang   := clang++ -O2

@@ -23,6 +23,9 @@
                                `c ? memopt_cuda_a : memopt_cuda_b` write memopt_cuda_a<>
      MEMOPT_CUDA_ONLY_ADAMW    [impl] of the optimizers AdamW and Adam alone, with moments in 32 and 16 bits, and in 8
                                bits of blocks of 256; what is left out is MEMOPT_ERR_UNSUPPORTED. 9 kernels, not 24
+     MEMOPT_CUDA_WGMMA         [impl] with nvcc -arch=sm_90a: attention of 16 bits by wgmma, which H100 and H200 alone
+                               have. It is simulated and counted, and has NOT RUN ON A CARD yet; without it attention
+                               there is as elsewhere
      MEMOPT_CUDA_API           [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_CUDA_DECLARATIONS  the declarations only, whatever else is defined. Needed in .cu files where nvcc calls
                                MSVC, which does not tell an included file from one that is compiled
@@ -50,6 +53,7 @@
      head          linear + softmax + cross-entropy by chunks                                       a bound
      tensor        tensor cores and asynchronous copies, in PTX
      flash         attention in one kernel, on tensor cores                                         a bound
+     groups        the same by groups of four warps, for sm_90a: MEMOPT_CUDA_WGMMA                  a bound
      attention     without the length x length matrix: by flash, or by rows of scores               a bound
 
    CONVENTIONS
@@ -1193,7 +1197,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
    cores       backward, for the whole batch; scores never leave the registers. Causal is exact: nothing of a later row
                reaches an earlier one, NaN and infinities included. With online and statistics those are the CPU's, and
                output and statistics are read by a backward; otherwise a backward makes them again: 9 products, not 7.
-               block is not looked at. Compiled for less, rows of scores do it, whatever the card.
+               block is not looked at. Compiled for less, rows of scores do it, on any card. With MEMOPT_CUDA_WGMMA and
+               code of 9.0a on a card of 9.0 kernels with other bits do, in the same bound.
    Rows of     everything else: `block` rows of scores of all heads of a sequence are made by one batched product,
    scores      turned into probabilities by a kernel, used up by another product. block 0 = 256 (not 64 as on the CPU).
                online is taken as 0. Causal products run over whole blocks, with zeros where a row may not look, and 0
@@ -13198,11 +13203,25 @@ PUBLIC status_t api::memopt_cuda_head_logits(const memopt_cuda_ops *ops, const m
               not.
    Copies     16 bytes each, of which `bytes` (0 or 16) are read and the rest is 0. A thread waits until all but its
               last GROUPS commits are there: for its own copies only, so a barrier follows.
+   Groups     wgmma, of sm_90a alone: four warps add a product of 64 x 16 (left) and 16 x 64 (right) onto 64 x 64
+              floats. Warp w has rows 16 w to 16 w + 15, in fragments as above: of sums eight of 16 x 8, of left one,
+              unless left is in shared memory as right is. It reads and adds while the warps go on: from _begin(), which
+              orders registers, and _commit() on to a _wait() nobody touches sums, and nobody writes what it reads, left
+              in registers neither. Both are `settled` before and after, or the compiler would move what uses them
+              across: ptxas tells when sums are touched too early, but not left, which tests/check_flight.py looks for.
+   Matrices   of a group in shared memory are tiles of 64 rows of 64 elements, at multiples of 1,024 bytes; chunk c of
+              16 bytes of row r is at place c ^ (r & 7) of its row. Of right the rows of a tile are columns; ACROSS, its
+              columns are. wgmma reads by another way than threads write, asynchronous copies too: each thread shows
+              what it wrote (_show()), then comes the barrier.
    Trap       Where code is compiled for less than 8.0 kernels that use this have no body: who launches them asks for
-              the version of the code first, not for the card's. */
+              the version of the code first, not for the card's. Those with groups have one for sm_90a alone, which no
+              version tells: without it they take no more than 32 threads, and that can be asked for. */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #  define MEMOPT_I_CUDA_NO_TENSOR
+#endif
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#  define MEMOPT_I_CUDA_NO_GROUPS
 #endif
 #ifndef MEMOPT_I_CUDA_TENSOR
 #define MEMOPT_I_CUDA_TENSOR
@@ -13240,6 +13259,72 @@ template <typename T> CU_DEVICE void memopt_i_cuda_multiply(float *sums, const u
             "{%0, %1, %2, %3};" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) : "r"(left[0]),
             "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
 }
+
+#ifdef MEMOPT_CUDA_WGMMA
+CU_DEVICE uint32_t memopt_i_cuda_shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+PRUNED __device__ __forceinline__ void memopt_i_cuda_show(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+PRUNED __device__ __forceinline__ void memopt_i_cuda_group_begin(void) {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+PRUNED __device__ __forceinline__ void memopt_i_cuda_group_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+template <int GROUPS> CU_DEVICE void memopt_i_cuda_group_wait(void) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(GROUPS) : "memory");
+}
+
+CU_DEVICE void memopt_i_cuda_settle(float &x) { asm volatile("" : "+f"(x) : : "memory"); }
+
+CU_DEVICE void memopt_i_cuda_settle(uint32_t &x) { asm volatile("" : "+r"(x) : : "memory"); }
+
+/* wgmma with 32 sums, which were nothing before where `onto` is 0 */
+#define CU_SUM(i) "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
+#define CU_SUMS CU_SUM(0), CU_SUM(1), CU_SUM(2), CU_SUM(3), CU_SUM(4), CU_SUM(5), CU_SUM(6), CU_SUM(7)
+#define CU_LOW "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+#define CU_HIGH "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define CU_ONTO "{.reg .pred onto; setp.ne.b32 onto, %32, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32."
+#define CU_PRODUCT(type) CU_ONTO type "." type " {" CU_LOW CU_HIGH "}, "
+
+template <typename T, int ACROSS>
+CU_DEVICE void memopt_i_cuda_group_multiply(float (*sums)[4], const uint32_t *left, uint64_t right, int onto) {
+    if (T::is_bf16)
+        asm volatile(CU_PRODUCT("bf16") "{%33, %34, %35, %36}, %37, onto, 1, 1, %38;}" : CU_SUMS : "r"(onto),
+                     "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(ACROSS));
+    else
+        asm volatile(CU_PRODUCT("f16") "{%33, %34, %35, %36}, %37, onto, 1, 1, %38;}" : CU_SUMS : "r"(onto),
+                     "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(ACROSS));
+}
+
+template <typename T>
+CU_DEVICE void memopt_i_cuda_group_multiply_shared(float (*sums)[4], uint64_t left, uint64_t right, int onto) {
+    if (T::is_bf16)
+        asm volatile(CU_PRODUCT("bf16") "%33, %34, onto, 1, 1, 0, 0;}" : CU_SUMS : "r"(onto), "l"(left), "l"(right));
+    else
+        asm volatile(CU_PRODUCT("f16") "%33, %34, onto, 1, 1, 0, 0;}" : CU_SUMS : "r"(onto), "l"(left), "l"(right));
+}
+#undef CU_SUM
+#undef CU_SUMS
+#undef CU_LOW
+#undef CU_HIGH
+#undef CU_ONTO
+#undef CU_PRODUCT
+#endif
+#endif
+
+#ifdef MEMOPT_CUDA_WGMMA
+/* What wgmma is told of a tile: where it is, by sixteens of bytes; that eight rows are 1,024 bytes; how chunks are
+   swapped. */
+CU_DEVICE uint64_t group_tile(const void *tile) {
+    const uint64_t apart = 1024 / 16;
+
+    return (uint64_t)(memopt_i_cuda_shared_at(tile) & 0x3ffff) / 16 | apart << 16 | apart << 32 | (uint64_t)1 << 62;
+}
 #endif
 
 /* @section cuda_flash : cuda_base cuda_tensor
@@ -13268,7 +13353,7 @@ template <typename T> CU_DEVICE void memopt_i_cuda_multiply(float *sums, const u
    Products   Forward 2, backward 7, without statistics 9; the least is 2 and 5. What is above pays for no atomics.
    Measured   On an H200, of cuBLASLt's rate for the least: forward 0.36 (D = 64) and 0.39, backward 0.26 and 0.23, with
               tensor cores at work in 44 % of the cycles; two warps a scheduler do not hide more. What is written for
-              wgmma has twice that. */
+              wgmma has twice that: see cuda_groups. */
 
 enum { FLASH_WIDTH = 128, FLASH_ROWS = 128 };
 
@@ -13300,9 +13385,9 @@ CU_DEVICE flash_rows<T> flash_of(const flash_state &t, T *data, size_t stride, s
     return { data + sequence * t.a.length * stride + head * t.a.width, stride, rows, (int)t.a.width, t.wide };
 }
 
-/* The first of a warp's own 16 M rows; four warps have all of them. */
+/* The first of a warp's own 16 M rows; 8 / M warps have all of them. */
 template <int M> CU_DEVICE int flash_own_row(void) {
-    return (int)((unsigned)anew((int)threadIdx.x) % 128 / 32 * 16 * M);
+    return (int)((unsigned)anew((int)threadIdx.x) % (256 / M) / 32 * 16 * M);
 }
 
 /* What a block owns. */
@@ -13314,18 +13399,19 @@ struct flash_place {
 /* Blocks that have most to do begin: the last rows of a causal head, the first columns. */
 PRUNED __device__ __forceinline__ flash_place flash_begin(const flash_state &t, unsigned block, size_t heads, int own,
                                                           int last_first) {
-    const size_t tile = block % t.tiles;
-    const size_t head = block / t.tiles;
-    const size_t sequence = head / heads;
+    const unsigned tiles = (unsigned)t.tiles; /* as all blocks, below 2^31 */
+    const unsigned tile = block % tiles;
+    const unsigned head = block / tiles;
+    const unsigned sequence = head / (unsigned)heads;
     const size_t used = t.a.lengths ? memopt_i_min(t.a.lengths[sequence], t.a.length) : t.a.length;
 
-    return { sequence, head % heads, (int)((last_first ? t.tiles - 1 - tile : tile) * (size_t)own), (int)used };
+    return { sequence, head % (unsigned)heads, (int)(last_first ? tiles - 1 - tile : tile) * own, (int)used };
 }
 
 /* Of the others, those that an own row sees: from <= i < to. */
 struct flash_span { int from, to; };
 
-/* What a block's rows see of others. Four warps, of 16 M rows each, have all rows of a block. */
+/* What a block's rows see of others; a warp has 16 M of them. */
 template <int M, int COLUMNS> struct flash_sight {
     int first, used, causal; /* of the block, of the sequence */
 
@@ -13386,6 +13472,16 @@ CU_DEVICE void flash_load(unsigned char *tile, const flash_rows<const T> &r, int
         flash_gather(tile + i * D * 2, from + (size_t)i * r.stride, i < rows ? r.width - chunk * 8 : 0);
 }
 
+/* Where a tile is of D / PANEL panels, each of which is a tile of PANEL columns, one behind the other. */
+template <typename T, int D, int ROWS, int THREADS, int PANEL>
+CU_DEVICE void flash_load_panels(unsigned char *tile, flash_rows<const T> r, int first) {
+    CU_UNROLL for (int i = 0; i < D / PANEL; ++i) {
+        flash_load<T, PANEL, ROWS, THREADS>(tile + i * ROWS * PANEL * 2, r, first);
+        r.data += PANEL;
+        r.width -= PANEL;
+    }
+}
+
 /* A warp's 16 M rows of sums, rounded, by way of its own tile, which nobody else reads. Rows not in use are 0. */
 template <typename T, int D, int M> CU_DEVICE void flash_store(unsigned char *tile, const float (&sums)[M][D / 8][4],
                                                                const flash_rows<T> &r, int first, int used) {
@@ -13432,6 +13528,7 @@ template <int D, int M, int KEPT> CU_DEVICE void flash_keep(uint32_t (&kept)[KEP
 
     CU_UNROLL for (int i = 0; i < KEPT * M; ++i)
         memopt_i_cuda_matrices<0>(kept[i / M][i % M], own + flash_beside<D>(at, i % M, i / M));
+    __syncwarp(); /* lanes may write there from now on */
 }
 
 /* scores = own rows (16 M), of which KEPT columns of 16 are kept, times the transposed of others (N) */
@@ -13494,8 +13591,7 @@ template <typename T> CU_DEVICE bool flash_odd(uint32_t code) {
 }
 
 /* Whether this thread's words have any. CLEAR: it becomes 0. */
-template <typename T, int D, int N, int CLEAR> CU_DEVICE bool flash_look(unsigned char *tile) {
-    enum { THREADS = 128 };
+template <typename T, int D, int N, int THREADS, int CLEAR> CU_DEVICE bool flash_look(unsigned char *tile) {
     bool any = false;
 
     CU_ROLLED for (int i = (int)threadIdx.x % THREADS; i < N * D / 2; i += THREADS) {
@@ -13556,10 +13652,10 @@ CU_DEVICE void flash_add_odd(float (&sums)[M][D / 8][4], const float (&weights)[
 template <typename T, int D, int M, int N, int COLUMNS>
 CU_DEVICE void flash_mix_some(float (&sums)[M][D / 8][4], const float (&weights)[M][N / 8][4], unsigned char *others,
                               const flash_sight<M, COLUMNS> &sight, int first, bool takes) {
-    if (sight.template crosses<N>(first) && __syncthreads_or(flash_look<T, D, N, 0>(others))) {
+    if (sight.template crosses<N>(first) && __syncthreads_or(flash_look<T, D, N, 128, 0>(others))) {
         if (takes) flash_add_odd<T, D, M, N>(sums, weights, others, sight, first);
         __syncthreads(); /* all have read what is not finite */
-        (void)flash_look<T, D, N, 1>(others);
+        (void)flash_look<T, D, N, 128, 1>(others);
         __syncthreads(); /* and it is gone */
     }
     if (takes) flash_mix<T, D, M, N>(sums, weights, others);
@@ -13592,22 +13688,22 @@ PRUNED __device__ __forceinline__ float flash_row_max(float x) {
 }
 
 /* ---- forward ---- */
-/* Scores become exp(scale (x - largest so far)); what a row has so far shrinks to a larger one. `total` is the lane's
-   own part of the row's sum. */
-template <int D, int M, int N> CU_DEVICE void flash_weigh(float (&scores)[M][N / 8][4], float (&sums)[M][D / 8][4],
-                                                          float (&most)[M][2], float (&total)[M][2], float scale) {
+/* Scores become exp(scale (x - largest so far)); what a row has so far is to shrink to a larger one. `total` is the
+   lane's own part of the row's sum. */
+template <int M, int N> CU_DEVICE void flash_weigh(float (&scores)[M][N / 8][4], float (&shrink)[M][2],
+                                                   float (&most)[M][2], float (&total)[M][2], float scale) {
     CU_UNROLL for (int i = 0; i < 2 * M; ++i) {
         const int m = i / 2;
         const int h = i % 2;
         const float before = most[m][h];
         float max = before;
         float sum = 0;
-        float base, shrink;
+        float base;
 
         CU_UNROLL for (int n = 0; n < N / 8; ++n) max = fmaxf(max, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
         most[m][h] = max = flash_row_max(max);
         base = (__float_as_uint(max) == 0xff800000u ? 0.0f : max) * scale; /* -infinity is no place to count from */
-        shrink = exp2_near(fmaf(before, scale, -base));
+        shrink[m][h] = exp2_near(fmaf(before, scale, -base));
         CU_UNROLL for (int n = 0; n < N / 8; ++n) {
             const float a = exp2_near(fmaf(scores[m][n][2 * h], scale, -base));
             const float b = exp2_near(fmaf(scores[m][n][2 * h + 1], scale, -base));
@@ -13616,9 +13712,13 @@ template <int D, int M, int N> CU_DEVICE void flash_weigh(float (&scores)[M][N /
             scores[m][n][2 * h + 1] = b;
             sum += a + b;
         }
-        total[m][h] = fmaf(total[m][h], shrink, sum);
-        CU_UNROLL for (int n = 0; n < D / 4; ++n) sums[m][n / 2][2 * h + n % 2] *= shrink;
+        total[m][h] = fmaf(total[m][h], shrink[m][h], sum);
     }
+}
+
+template <int D, int M> CU_DEVICE void flash_shrink(float (&sums)[M][D / 8][4], const float (&factor)[M][2]) {
+    CU_UNROLL for (int i = 0; i < M * (D / 8) * 4; ++i)
+        sums[i / (D / 2)][i % (D / 2) / 4][i % 4] *= factor[i / (D / 2)][i % 4 / 2];
 }
 
 /* sum(dO O) of the rows of a lane's quarter, as backward wants it. */
@@ -13669,7 +13769,7 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
     enum { OWN = 64 * M, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
     const flash_place p = flash_begin(t, blockIdx.x, t.a.heads, OWN, 1);
-    const size_t key_head = p.head / (t.a.heads / t.a.kv_heads);
+    const size_t key_head = (unsigned)p.head / ((unsigned)t.a.heads / (unsigned)t.a.kv_heads);
     const flash_rows<const T> keys = flash_of(t, (const T *)t.a.keys, t.a.kv_stride, p.sequence, key_head, p.used);
     const flash_rows<const T> values = flash_of(t, (const T *)t.a.values, t.a.kv_stride, p.sequence, key_head, p.used);
     const int end = p.first >= p.used ? 0 : t.a.causal ? min(p.first + OWN, p.used) : p.used;
@@ -13694,7 +13794,7 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
     for (int first = 0; first < end; first += N) {
         unsigned char *tile = tiles + first / N % 2 * 2 * BYTES;
         unsigned char *next = tiles + (first / N + 1) % 2 * 2 * BYTES;
-        float scores[M][N / 8][4];
+        float scores[M][N / 8][4], shrink[M][2];
 
         if (first + N < end) {
             flash_load<T, D, N, 128>(next, keys, first + N);
@@ -13702,7 +13802,8 @@ static __global__ void __launch_bounds__(128) flash_forward_kernel(flash_state t
         }
         flash_cross<T, D, M, N>(scores, kept, own, tile);
         if (!sight.template whole<N>(first)) flash_hide<M, N>(scores, sight, first, __uint_as_float(0xff800000u));
-        flash_weigh<D, M, N>(scores, sums, most, total, t.a.scale * MEMOPT_I_CUDA_LOG2_E);
+        flash_weigh<M, N>(scores, shrink, most, total, t.a.scale * MEMOPT_I_CUDA_LOG2_E);
+        flash_shrink<D, M>(sums, shrink);
         flash_mix_some<T, D, M, N>(sums, scores, tile + BYTES, sight, first, true);
         flash_copies_end();
     }
@@ -13828,9 +13929,10 @@ struct alignas(16) flash_route {
     uint32_t head;                /* own */
 };
 
-/* Rows (COLUMNS 0) or columns: own is queries and grad_output, or keys and values; the others are the others. The route
-   is in shared memory, and asked for where it is needed: there are no registers to keep it. */
-template <typename T, int COLUMNS> struct flash_walk {
+/* Rows (COLUMNS 0) or columns: own is queries and grad_output, or keys and values; the others are the others, in tiles
+   of N rows, STAGES of which have a place. The route is in shared memory, and asked for where it is needed: there are
+   no registers to keep it. */
+template <typename T, int COLUMNS, int D, int N, int THREADS, int STAGES = 2, int PANEL = D> struct flash_walk {
     const flash_state &t;
     const flash_route &r;
 
@@ -13853,27 +13955,31 @@ template <typename T, int COLUMNS> struct flash_walk {
                        : flash_of(t, (T *)t.a.grad_queries, t.a.query_stride, r.sequence, r.head, (int)t.a.length);
     }
 
-    template <int D, int THREADS> __device__ __forceinline__ void load_own(unsigned char *own, float2 *numbers) const {
+    template <int ROWS>
+    __device__ __forceinline__ void load_rows(unsigned char *tile, const flash_rows<const T> &of, int first) const {
+        flash_load_panels<T, D, ROWS, THREADS, PANEL>(tile, of, first);
+    }
+
+    __device__ __forceinline__ void load_own(unsigned char *own, float2 *numbers) const {
         const flash_route at = r;
 
-        flash_load<T, D, FLASH_ROWS, THREADS>(own, rows(0, COLUMNS, at, at.head), at.first);
-        flash_load<T, D, FLASH_ROWS, THREADS>(own + FLASH_ROWS * D * 2, rows(1, COLUMNS, at, at.head), at.first);
+        load_rows<FLASH_ROWS>(own, rows(0, COLUMNS, at, at.head), at.first);
+        load_rows<FLASH_ROWS>(own + FLASH_ROWS * D * 2, rows(1, COLUMNS, at, at.head), at.first);
         if (!COLUMNS && threadIdx.x < FLASH_ROWS)
             numbers[threadIdx.x] = flash_numbers(t, at.sequence, at.head, at.first + (int)threadIdx.x, at.used);
     }
 
-    /* The tile of others after which `left - 1` are left, into one of two places; its first row is returned. */
-    template <int D, int N, int THREADS>
-    __device__ __forceinline__ int load(unsigned char *tiles, float2 *both, int left) const {
-        unsigned char *tile = tiles + left % 2 * 4 * N * D;
-        float2 *numbers = both + left % 2 * N;
+    /* The tile of others after which `left - 1` are left, into its place; its first row is returned. */
+    __device__ __forceinline__ int load(unsigned char *tiles, float2 *all, int left) const {
+        unsigned char *tile = tiles + left % STAGES * 4 * N * D;
+        float2 *numbers = all + left % STAGES * N;
         const flash_route at = r;
         const int n = at.count - left;
         const size_t head = at.others + (size_t)(COLUMNS ? n / at.per : 0);
         const int first = (COLUMNS ? at.from + n % at.per : n) * N;
 
-        flash_load<T, D, N, THREADS>(tile, rows(0, !COLUMNS, at, head), first);
-        flash_load<T, D, N, THREADS>(tile + N * D * 2, rows(1, !COLUMNS, at, head), first);
+        load_rows<N>(tile, rows(0, !COLUMNS, at, head), first);
+        load_rows<N>(tile + N * D * 2, rows(1, !COLUMNS, at, head), first);
         if (COLUMNS && threadIdx.x < N)
             numbers[threadIdx.x] = flash_numbers(t, at.sequence, head, first + (int)threadIdx.x, at.used);
         return first;
@@ -13882,7 +13988,7 @@ template <typename T, int COLUMNS> struct flash_walk {
 
 template <int N, int COLUMNS> CU_DEVICE void flash_find_route(const flash_state &t, flash_route *r) {
     const flash_place p = flash_begin(t, blockIdx.x, COLUMNS ? t.a.kv_heads : t.a.heads, FLASH_ROWS, !COLUMNS);
-    const size_t group = t.a.heads / t.a.kv_heads;
+    const unsigned group = (unsigned)t.a.heads / (unsigned)t.a.kv_heads;
     const int from = COLUMNS && t.a.causal ? p.first / N : 0;
     const int end = !COLUMNS && t.a.causal ? min(p.first + FLASH_ROWS, p.used) : p.used;
     const int per = p.first < p.used ? (end + N - 1) / N - from : 0;
@@ -13901,7 +14007,7 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
     enum { KEPT = COLUMNS ? 1 : D / 16 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
     MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
-    const flash_walk<T, COLUMNS> w = { t, route[0] };
+    const flash_walk<T, COLUMNS, D, N, 128> w = { t, route[0] };
     unsigned char *tiles = memory + 2 * OWN_BYTES;
     float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles, or of own rows */
     uint32_t kept[2][KEPT][M][4];
@@ -13911,10 +14017,10 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
     flash_zero(sums);
     flash_zero(more);
     flash_find_route<N, COLUMNS>(t, route);
-    w.template load_own<D, 128>(memory, numbers);
+    w.load_own(memory, numbers);
     int left = w.r.count;
     int next = 0;
-    if (left) next = w.template load<D, N, 128>(tiles, numbers, left);
+    if (left) next = w.load(tiles, numbers, left);
     flash_copies_end();
     flash_keep<D, M, KEPT>(kept[0], memory + flash_own_row<M>() * D * 2);
     flash_keep<D, M, KEPT>(kept[1], memory + flash_own_row<M>() * D * 2 + OWN_BYTES);
@@ -13925,7 +14031,7 @@ static __global__ void __launch_bounds__(128) flash_backward_kernel(flash_state 
         const int first = next;
         float scores[M][N / 8][4], grads[M][N / 8][4];
 
-        if (left > 1) next = w.template load<D, N, 128>(tiles, numbers, left - 1);
+        if (left > 1) next = w.load(tiles, numbers, left - 1);
         flash_cross<T, D, M, N>(scores, kept[0], own, tile);
         flash_cross<T, D, M, N>(grads, kept[1], own + OWN_BYTES, tile + BYTES);
         flash_chances<M, N, COLUMNS>(scores, base, t.a.scale);
@@ -13958,7 +14064,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
     enum { D = 128, M = 2, KEPT = COLUMNS ? 7 : FLASH_KEPT, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2 };
     MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
     MEMOPT_I_CUDA_SHARED(flash_route, route, [1]);
-    const flash_walk<T, COLUMNS> w = { t, route[0] };
+    const flash_walk<T, COLUMNS, D, N, 256> w = { t, route[0] };
     const int second = (int)threadIdx.x / 128;
     unsigned char *tiles = memory + 2 * OWN_BYTES;
     float2 *numbers = (float2 *)(void *)(tiles + 4 * BYTES); /* of two tiles, or of own rows */
@@ -13967,10 +14073,10 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
 
     flash_zero(sums);
     flash_find_route<N, COLUMNS>(t, route);
-    w.template load_own<D, 256>(memory, numbers);
+    w.load_own(memory, numbers);
     int left = w.r.count;
     int next = 0;
-    if (left) next = w.template load<D, N, 256>(tiles, numbers, left);
+    if (left) next = w.load(tiles, numbers, left);
     flash_copies_end();
     flash_keep<D, M, KEPT>(kept, memory + flash_own_row<M>() * D * 2 + second * OWN_BYTES);
     for (; left > 0; --left) {
@@ -13980,7 +14086,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
         const int first = next;
         float x[M][N / 8][4]; /* scores, or their gradients */
 
-        if (left > 1) next = w.template load<D, N, 256>(tiles, numbers, left - 1);
+        if (left > 1) next = w.load(tiles, numbers, left - 1);
         flash_cross<T, D, M, N>(x, kept, own, tile + second * BYTES);
         if (!second) {
             flash_chances<M, N, COLUMNS>(x, base, t.a.scale);
@@ -14002,7 +14108,307 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
 #endif
 }
 
-/* @section cuda_attention : cuda_base cuda_flash cuda_gemm cuda_linear cuda_softmax api_cuda_attention
+/* @section cuda_groups : cuda_base cuda_tensor cuda_flash
+   Flash attention by groups of four warps, for sm_90a.                                 [FlashAttention-3, Shah 2024]
+   Problem    mma.sync reaches not much more than half the rate of the tensor cores of 9.0, and each warp loads
+              fragments of its own from shared memory. wgmma has the full rate, and reads what four warps share there
+              itself.
+   Idea       The kernels of cuda_flash, with two groups of 64 rows for a block's 128. All that is done to scores stays,
+              as a lane has the same of them; left of a product is in registers: own rows, kept, and what became of
+              scores. Products go on while the warps do something else.
+   Order      Around the loop scores of a tile are begun first (backward: and gradients of probabilities), then the sums
+              of the tile before. So exponentials and slopes of a tile run beside the last tile's sums, which must be
+              there only when this one's are made of them. Registers of a product are made while none is under way:
+              ptxas makes one wait for another otherwise, and says so.
+   Tiles      of 64 others, three deep: this one, the one before, and the one that comes. One barrier a tile.
+   Registers  Columns of D = 128 have 128 sums, 64 scores and gradients, 32 of operands: own rows are read from shared
+              memory there, which gives just enough.
+   Counted    of the full rate, by the machine code: forward 0.81 (D = 64) and 1.00, rows 1.00, columns 1.00 and 0.99,
+              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 316 instructions around forward, D =
+              64, about 20 are for copies: bulk copies would not pay.
+   Switch     MEMOPT_CUDA_WGMMA, and off without it: these kernels are simulated and counted, and have not run on a
+              card. */
+
+#ifdef MEMOPT_CUDA_WGMMA
+enum { GROUP_THREADS = 2 * FLASH_ROWS, GROUP_N = 64, GROUP_TILE = 64 * 64 * 2, GROUP_STAGES = 3 };
+
+#ifdef MEMOPT_I_CUDA_NO_GROUPS
+enum { GROUP_BOUND = 32 };
+#else
+enum { GROUP_BOUND = GROUP_THREADS };
+#endif
+
+template <int N> CU_DEVICE void group_settle(float (&sums)[1][N][4]) {
+    CU_UNROLL for (int i = 0; i < 4 * N; ++i) memopt_i_cuda_settle(sums[0][i / 4][i % 4]);
+}
+
+PRUNED __device__ __forceinline__ void group_settle(uint32_t (&left)[4][4]) {
+    CU_UNROLL for (int i = 0; i < 16; ++i) memopt_i_cuda_settle(left[i / 4][i % 4]);
+}
+
+/* Eight neighbouring columns of 8 of sums, as those of a tile. */
+template <int N> CU_DEVICE float (&group_panel(float (&sums)[1][N][4], int panel))[1][8][4] {
+    return *(float (*)[1][8][4])(void *)sums[0][panel * 8];
+}
+
+/* All but the last GROUPS of what has been begun is there. */
+template <int GROUPS, int N> CU_DEVICE void group_end(float (&sums)[1][N][4]) {
+    memopt_i_cuda_group_wait<GROUPS>();
+    group_settle(sums);
+}
+
+/* Own rows of a warp, in columns of 16. */
+template <int D> CU_DEVICE void group_keep(uint32_t (*kept)[4], const unsigned char *own) {
+    const int lane = (int)threadIdx.x % 32;
+    const int row = flash_own_row<1>() + lane % 16;
+
+    CU_UNROLL for (int k = 0; k < D / 16; ++k)
+        memopt_i_cuda_matrices<0>(kept[k], own + k / 4 * FLASH_ROWS * 128 + flash_at<64>(row, k % 4 * 2 + lane / 16));
+}
+
+/* scores = own rows of the group, kept or in shared memory, times the transposed of others: begun. */
+template <typename T, int D, bool KEPT>
+CU_DEVICE void group_cross(float (&scores)[1][8][4], const uint32_t (*kept)[4], const unsigned char *own,
+                           const unsigned char *others) {
+    const uint64_t left = group_tile(own + threadIdx.x / 128 * GROUP_TILE);
+    const uint64_t right = group_tile(others);
+
+    memopt_i_cuda_group_begin();
+    CU_UNROLL for (int k = 0; k < D / 16; ++k) {
+        const uint64_t column = right + k / 4 * (GROUP_TILE / 16) + k % 4 * 2;
+        const uint64_t own_column = left + k / 4 * (2 * GROUP_TILE / 16) + k % 4 * 2;
+
+        if (KEPT) memopt_i_cuda_group_multiply<T, 0>(scores[0], kept[k], column, k > 0);
+        else memopt_i_cuda_group_multiply_shared<T>(scores[0], own_column, column, k > 0);
+    }
+    memopt_i_cuda_group_commit();
+}
+
+/* As operands. */
+template <typename T> CU_DEVICE void group_round(uint32_t (&left)[4][4], const float (&weights)[1][8][4]) {
+    CU_UNROLL for (int i = 0; i < 16; ++i) {
+        const float *x = weights[0][i / 4 * 2 + i % 4 / 2] + i % 2 * 2;
+
+        left[i / 4][i % 4] = two((const T *)NULL, x[0], x[1]);
+    }
+}
+
+/* sums += left (rows of the group x 64) times others (64 x D): begun. */
+template <typename T, int D>
+CU_DEVICE void group_mix(float (&sums)[1][D / 8][4], uint32_t (&left)[4][4], const unsigned char *others) {
+    const uint64_t right = group_tile(others);
+
+    group_settle(left);
+    group_settle(sums);
+    memopt_i_cuda_group_begin();
+    CU_UNROLL for (int i = 0; i < D / 16; ++i) /* 16 rows are 2,048 bytes */
+        memopt_i_cuda_group_multiply<T, 1>(sums[0] + i / 4 * 8, left[i % 4],
+                                           right + i / 4 * (GROUP_TILE / 16) + i % 4 * (2048 / 16), 1);
+    memopt_i_cuda_group_commit();
+}
+
+/* Of a tile before which there is none: nothing, but counted as if. */
+PRUNED __device__ __forceinline__ void group_skip(void) {
+    memopt_i_cuda_group_begin();
+    memopt_i_cuda_group_commit();
+}
+
+/* What is not finite of a tile that crosses the diagonal is added by itself, and then 0 in the tile. */
+template <typename T, int D, int COLUMNS>
+CU_DEVICE void group_take_odd(float (&sums)[1][D / 8][4], const float (&weights)[1][8][4], unsigned char *others,
+                              const flash_sight<1, COLUMNS> &sight, int first) {
+    if (!sight.template crosses<GROUP_N>(first)) return;
+    if (!__syncthreads_or(flash_look<T, D, GROUP_N, GROUP_THREADS, 0>(others))) return;
+    CU_UNROLL for (int i = 0; i < D / 64; ++i)
+        flash_add_odd<T, 64, 1, GROUP_N>(group_panel(sums, i), weights, others + i * GROUP_TILE, sight, first);
+    __syncthreads(); /* all have read what is not finite */
+    (void)flash_look<T, D, GROUP_N, GROUP_THREADS, 1>(others); /* seen by all from group_copies_end() on */
+}
+
+/* As flash_copies_end(), for groups. */
+PRUNED __device__ __forceinline__ void group_copies_end(void) {
+    memopt_i_cuda_copy_commit();
+    memopt_i_cuda_copy_wait<0>();
+    memopt_i_cuda_show();
+    __syncthreads();
+}
+
+/* Keys and values, read tile after tile, as by flash_load_panels(); what a thread has to know for it is kept. */
+template <typename T, int D> struct group_reader {
+    const T *keys, *values; /* of the next tile: a thread's first chunk */
+    size_t stride;
+    int rows, width, wide;  /* rows that are left from this one on, columns from this one on */
+
+    __device__ __forceinline__ group_reader(const flash_rows<const T> &k, const flash_rows<const T> &v) {
+        const int row = (int)threadIdx.x / 8;
+        const int column = (int)threadIdx.x % 8 * 8;
+
+        keys = k.data + (size_t)row * k.stride + column;
+        values = v.data + (size_t)row * k.stride + column;
+        stride = k.stride;
+        rows = k.rows - row;
+        width = k.width - column;
+        wide = k.wide;
+    }
+
+    /* The two tiles of the next rows. */
+    __device__ __forceinline__ void load(unsigned char *tile) {
+        unsigned char *to = tile + flash_at<64>((int)threadIdx.x / 8, (int)threadIdx.x % 8);
+
+        if (wide) CU_UNROLL for (int i = 0; i < D / 16; ++i)
+            memopt_i_cuda_copy(to + i * 32 * 128, from(i), i % 2 * 32 < rows && i % (D / 32) / 2 * 64 < width ? 16 : 0);
+        else CU_ROLLED for (int i = 0; i < D / 16; ++i)
+            flash_gather(to + i * 32 * 128, from(i), i % 2 * 32 < rows ? width - i % (D / 32) / 2 * 64 : 0);
+        keys += GROUP_N * stride;
+        values += GROUP_N * stride;
+        rows -= GROUP_N;
+    }
+
+private:
+    /* 32 rows of a panel, and the other 32; then of the next panel; then values. */
+    __device__ __forceinline__ const T *from(int i) const {
+        return (i < D / 32 ? keys : values) + i % 2 * 32 * stride + i % (D / 32) / 2 * 64;
+    }
+};
+
+template <typename T, int D>
+static __global__ void __launch_bounds__(GROUP_BOUND, D == 64 ? 2 : 1) group_forward_kernel(flash_state t) {
+#ifndef MEMOPT_I_CUDA_NO_GROUPS
+    enum { N = GROUP_N, BYTES = N * D * 2 };
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    unsigned char *tiles = memory + FLASH_ROWS * D * 2;
+    flash_route *route = (flash_route *)(void *)(tiles + 2 * GROUP_STAGES * BYTES);
+    uint32_t kept[D / 16][4], shares[4][4];
+    float sums[1][D / 8][4], scores[1][8][4], most[1][2], total[1][2], shrink[1][2];
+
+    if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* nothing static is in front of it */
+    flash_find_route<N, 0>(t, route);
+    const flash_route r = route[0]; /* for which there are registers here */
+    const flash_walk<T, 0, D, N, GROUP_THREADS, GROUP_STAGES, 64> w = { t, r };
+    group_reader<T, D> others(w.rows(0, 1, r, r.others), w.rows(1, 1, r, r.others));
+    const flash_sight<1, 0> sight = w.template sight<1>();
+    CU_UNROLL for (int i = 0; i < 2; ++i) {
+        most[0][i] = __uint_as_float(0xff800000u);
+        total[0][i] = 0;
+    }
+    flash_zero(sums);
+    w.template load_rows<FLASH_ROWS>(memory, w.rows(0, 0, r, r.head), r.first);
+    others.load(tiles);
+    group_copies_end();
+    group_keep<D>(kept, memory);
+    for (int i = 0; i < r.count; ++i) {
+        unsigned char *tile = tiles + i % GROUP_STAGES * 2 * BYTES;
+        unsigned char *next = tiles + (i + 1) % GROUP_STAGES * 2 * BYTES;
+        const unsigned char *before = tiles + (i + 2) % GROUP_STAGES * 2 * BYTES;
+        const int first = i * N;
+
+        if (i + 1 < r.count) others.load(next);
+        group_cross<T, D, true>(scores, kept, memory, tile);
+        if (i) group_mix<T, D>(sums, shares, before + BYTES);
+        else group_skip();
+        group_end<1>(scores);
+        if (!sight.template whole<N>(first)) flash_hide<1, N>(scores, sight, first, __uint_as_float(0xff800000u));
+        flash_weigh<1, N>(scores, shrink, most, total, t.a.scale * MEMOPT_I_CUDA_LOG2_E);
+        group_end<0>(sums);
+        group_settle(shares);
+        flash_shrink<D, 1>(sums, shrink);
+        group_take_odd<T, D>(sums, scores, tile + BYTES, sight, first);
+        group_round<T>(shares, scores);
+        group_copies_end();
+    }
+    if (r.count) group_mix<T, D>(sums, shares, tiles + (r.count - 1) % GROUP_STAGES * 2 * BYTES + BYTES);
+    group_end<0>(sums);
+    __syncthreads(); /* nobody reads a tile any more */
+    const flash_place place = { r.sequence, r.head, r.first, r.used };
+    const int own_row = flash_own_row<1>();
+    flash_finish<T, D, 1>(t, place, sums, most, total, r.first + own_row);
+    if (!t.is_statistics)
+        flash_store<T, D, 1>(memory + own_row * D * 2, sums, flash_of(t, (T *)t.a.output, t.a.output_stride,
+                             r.sequence, r.head, (int)t.a.length), r.first + own_row, r.used);
+#else
+    (void)t;
+#endif
+}
+
+/* As flash_backward_kernel, of either width. */
+template <typename T, int D, int COLUMNS>
+static __global__ void __launch_bounds__(GROUP_BOUND) group_backward_kernel(flash_state t) {
+#ifndef MEMOPT_I_CUDA_NO_GROUPS
+    enum { N = GROUP_N, OWN_BYTES = FLASH_ROWS * D * 2, BYTES = N * D * 2, MORE = COLUMNS ? D : 8 };
+    enum { KEPT = !COLUMNS || D == 64 };
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    unsigned char *tiles = memory + 2 * OWN_BYTES;
+    flash_route *route = (flash_route *)(void *)(tiles + 2 * GROUP_STAGES * BYTES);
+    float2 *numbers = (float2 *)(void *)(route + 1); /* of all tiles, or of own rows */
+    const flash_walk<T, COLUMNS, D, N, GROUP_THREADS, GROUP_STAGES, 64> w = { t, route[0] };
+    uint32_t kept[2][KEPT ? D / 16 : 1][4], shares[4][4], slopes[4][4];
+    float sums[1][D / 8][4], more[1][MORE / 8][4]; /* gradients of queries, or of keys; of values, for columns */
+
+    flash_zero(sums);
+    flash_zero(more);
+    if (memopt_i_cuda_shared_at(memory) % 1024) __trap(); /* nothing static is in front of it */
+    flash_find_route<N, COLUMNS>(t, route);
+    w.load_own(memory, numbers);
+    int left = w.r.count;
+    int next = 0;
+    if (left) next = w.load(tiles, numbers, left);
+    group_copies_end();
+    CU_UNROLL for (int i = 0; i < 2 * KEPT; ++i) group_keep<D>(kept[i], memory + i * OWN_BYTES);
+    for (; left > 0; --left) {
+        unsigned char *tile = tiles + left % GROUP_STAGES * 2 * BYTES;
+        const unsigned char *before = tiles + (left + 1) % GROUP_STAGES * 2 * BYTES;
+        const float2 *base = numbers + (COLUMNS ? left % GROUP_STAGES * N : flash_own_row<1>());
+        const flash_sight<1, COLUMNS> sight = w.template sight<1>();
+        const int first = next;
+        float scores[1][8][4], grads[1][8][4];
+
+        if (left > 1) next = w.load(tiles, numbers, left - 1);
+        group_cross<T, D, KEPT != 0>(scores, kept[0], memory, tile);
+        group_cross<T, D, KEPT != 0>(grads, kept[1], memory + OWN_BYTES, tile + BYTES);
+        if (left < w.r.count) {
+            if (COLUMNS) group_mix<T, MORE>(more, shares, before + BYTES);
+            group_mix<T, D>(sums, slopes, before);
+        } else {
+            if (COLUMNS) group_skip();
+            group_skip();
+        }
+        group_end<2 + COLUMNS>(scores);
+        flash_chances<1, N, COLUMNS>(scores, base, t.a.scale);
+        group_end<1 + COLUMNS>(grads);
+        flash_slopes<1, N, COLUMNS>(grads, scores, base, t.a.scale);
+        if (!sight.template whole<N>(first)) {
+            if (COLUMNS) flash_hide<1, N>(scores, sight, first, 0);
+            flash_hide<1, N>(grads, sight, first, 0);
+        }
+        group_end<0>(sums);
+        group_settle(more);
+        group_settle(slopes);
+        if (COLUMNS) group_settle(shares);
+        if (COLUMNS) group_take_odd<T, MORE>(more, scores, tile + BYTES, sight, first);
+        group_take_odd<T, D>(sums, grads, tile, sight, first);
+        if (COLUMNS) group_round<T>(shares, scores);
+        group_round<T>(slopes, grads);
+        group_copies_end();
+    }
+    if (w.r.count) { /* the last tile is in place 1 */
+        if (COLUMNS) group_mix<T, MORE>(more, shares, tiles + 3 * BYTES);
+        group_mix<T, D>(sums, slopes, tiles + 2 * BYTES);
+    }
+    group_end<0>(sums);
+    group_settle(more);
+    __syncthreads(); /* nobody reads a tile any more */
+    const int own_row = flash_own_row<1>();
+    unsigned char *through = memory + own_row * D * 2;
+    flash_store<T, D, 1>(through, sums, w.result(0), w.r.first + own_row, w.r.used);
+    if (COLUMNS)
+        flash_store<T, MORE, 1>(through + OWN_BYTES, more, w.result(1), w.r.first + own_row, w.r.used);
+#else
+    (void)t;
+#endif
+}
+#endif
+
+/* @section cuda_attention : cuda_base cuda_flash cuda_groups cuda_gemm cuda_linear cuda_softmax api_cuda_attention
    Attention without the length x length matrix.
    Problem    Of each head, probabilities and their gradients are length^2 numbers each, kept from forward to backward:
               at 4096 rows, 32 heads and 2 bytes 1 GiB a sequence and layer, twice.
@@ -14042,12 +14448,13 @@ typedef struct attention_task {
     float *keys, *values;        /* length x row: sums, with 16 bits of storage */
     void  *kept, *left, *grads;  /* with lengths: copies of keys or values; of a block of queries, of grad_output */
     int    backward;
-    int    flash;                /* by cuda_flash, with nothing of the above but: */
+    int    flash, groups;        /* by cuda_flash, or cuda_groups, with nothing of the above but: */
     float *statistics, *means;   /* batch x heads x length each, in a backward; statistics: unless they are kept */
 } attention_task;
 
-/* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. */
-PRUNED status_t attention_flashes(const memopt_attention *a, int *flash) {
+/* Whether the kernels of cuda_flash take this, and are there: compiled for 8.0 or later. Without a device they are. And
+   whether those of cuda_groups are. */
+PRUNED status_t attention_flashes(const memopt_attention *a, int *flash, int *groups) {
     struct cudaFuncAttributes code;
     status_t s;
 
@@ -14058,6 +14465,12 @@ PRUNED status_t attention_flashes(const memopt_attention *a, int *flash) {
         || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInsufficientDriver
         || s == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorInitializationError) return 0;
     *flash = !s && code.ptxVersion >= 80;
+#ifdef MEMOPT_CUDA_WGMMA
+    if (*flash) s = taken(cudaFuncGetAttributes(&code, group_forward_kernel<bf16_t, 64>));
+    *groups = *flash && !s && code.maxThreadsPerBlock >= GROUP_THREADS; /* there is a body */
+#else
+    (void)groups;
+#endif
     return s;
 }
 
@@ -14127,7 +14540,7 @@ PRUNED status_t attention_resolve(const memopt_attention *x, int backward, atten
         || t->a.output_stride > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     t->stride = memopt_i_align_down(t->a.length + 63, 64);
     if (t->stride > 0x7fffffff / 2) return MEMOPT_ERR_OVERFLOW; /* of a row of 16 bits in the place of floats */
-    if ((s2 = attention_flashes(&t->a, &t->flash)) != 0) return s2;
+    if ((s2 = attention_flashes(&t->a, &t->flash, &t->groups)) != 0) return s2;
     attention_lay_out(t, &c);
     t->bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
@@ -14446,12 +14859,22 @@ static status_t flash_run(const attention_task *t, KERNEL kernel, size_t heads, 
 
 template <typename T, int D> static status_t flash_forward(const attention_task *t) {
     enum { N = D == 64 ? 64 : 32, KEPT = D == 64 ? 4 : 3 }; /* with more there are not enough registers */
+#ifdef MEMOPT_CUDA_WGMMA
+    if (t->groups)
+        return flash_run(t, group_forward_kernel<T, D>, t->a.heads, GROUP_THREADS,
+                         (FLASH_ROWS + 6 * GROUP_N) * D * 2 + sizeof(flash_route));
+#endif
     return flash_run(t, flash_forward_kernel<T, D, FLASH_ROWS / 64, N, KEPT>, t->a.heads, 128,
                      (FLASH_ROWS + 4 * N) * D * 2);
 }
 
 template <typename T, int D, int COLUMNS> static status_t flash_backward(const attention_task *t) {
     enum { N = 32, PAIRS = D == 128 };
+#ifdef MEMOPT_CUDA_WGMMA
+    if (t->groups)
+        return flash_run(t, group_backward_kernel<T, D, COLUMNS>, COLUMNS ? t->a.kv_heads : t->a.heads, GROUP_THREADS,
+                         (2 * FLASH_ROWS + 6 * GROUP_N) * D * 2 + sizeof(flash_route) + 3 * GROUP_N * sizeof(float2));
+#endif
     return flash_run(t, PAIRS ? flash_pairs_kernel<T, N, COLUMNS> : flash_backward_kernel<T, N, COLUMNS>,
                      COLUMNS ? t->a.kv_heads : t->a.heads, PAIRS ? 256 : 128,
                      (2 * FLASH_ROWS + 4 * N) * D * 2 + FLASH_ROWS * sizeof(float2));

@@ -829,6 +829,24 @@ cuda() { # architecture...: without a warning, a spill or a local stack; on sm_9
     [ -f "$work/memopt_cuda.compute_90.cubin" ] || return 0
     python3 tests/count_kernels.py "$work/memopt_cuda.compute_90.cubin"
 }
+cuda_groups() { # attention by groups of warps: what ptxas says of them, spills, and what their loops issue
+    need_nvcc
+    {
+        printf '#define MEMOPT_CUDA_STATIC\n#include "memopt_cuda.cu"\nusing namespace memopt_i_cuda;\nextern void *const kernels[];\nvoid *const kernels[] = {\n'
+        for type in bf16_t f16_t; do for width in 64 128; do
+            printf '(void *)group_forward_kernel<%s, %s>,\n' $type $width
+            for columns in 0 1; do printf '(void *)group_backward_kernel<%s, %s, %s>,\n' $type $width $columns; done
+        done; done
+        printf '};\n'
+    } >"$work/groups.cu"
+    # As a user compiles it: code of 9.0a, and PTX for others, without a body.
+    "$NVCC" -std=c++17 -arch=sm_90a -DMEMOPT_CUDA_WGMMA -I. -Werror all-warnings -Xptxas -v --keep --keep-dir "$work" \
+        -c "$work/groups.cu" -o "$work/groups.o" 2>"$work/report" || { grep -v 'ptxas info' "$work/report"; fail "does not compile"; }
+    ! grep '(C75' "$work/report" || fail "products that wait for each other"
+    python3 tests/check_ptxas.py <"$work/report" || fail "kernels that spill"
+    python3 tests/check_flight.py "$work"/groups*.cubin || fail "registers under way"
+    python3 tests/count_kernels.py "$work"/groups*.cubin --rows tests/kernels_90a.txt
+}
 cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++98; compiled by itself it is all
     printf '#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"
     for compiler in "$CC -std=c89" "$CXX -x c++ -std=c++98"; do

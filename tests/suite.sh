@@ -132,6 +132,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     [ "$wanted" = all ] || row "clang-tidy without its analyser" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS' '-clang-analyzer-*'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     [ "$wanted" = all ] || row "nvcc: no warning, no spills, hot kernels as counted" "$check cuda 90" # of the five
+    row "nvcc: attention by groups of warps, for sm_90a" "$check cuda_groups"
     for test in $CUDA_TESTS; do # in ci those that have most pointers
         case $test in test_cuda_memory | test_cuda_codec | test_cuda_optim | test_cuda_head) tier=ci ;; *) tier=all ;; esac
         row "$test, simulated, address" "$check simulated address $test"

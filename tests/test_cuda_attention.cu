@@ -430,7 +430,15 @@ static void test_cuda_attention_bytes(void) { /* what the essay says */
     CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4);
 }
 
-/* ---- by cuda_flash ---- */
+/* ---- by cuda_flash and by cuda_groups: the same tests ---- */
+static int test_cuda_attention_way; /* what kernels are compiled for: 80, or for the device itself, 0 */
+static int test_cuda_attention_groups(void) { /* does cuda_groups run? */
+    memopt_attention x; memopt_i_cuda::attention_task t;
+    memset(&x, 0, sizeof x);
+    x.batch = x.length = x.heads = 1; x.width = 64; x.type = MEMOPT_TYPE_BF16;
+    CHECK(memopt_i_cuda::attention_resolve(&x, 0, &t) == 0);
+    return t.groups;
+}
 static void test_cuda_attention_flash_one(uint64_t *seed, const size_t *shape, memopt_type type, int causal, int n) {
     test_cuda_attention_rig r = test_cuda_attention_open(0); const size_t rows = shape[0] * shape[2] * shape[1]; size_t launches; float *kept;
     test_cuda_attention_case c = test_cuda_attention_case_make(seed, type, shape[0], shape[1], shape[2], shape[3], shape[4], n & 1, n % 3 == 1, (size_t)(n % 4 == 3));
@@ -439,6 +447,7 @@ static void test_cuda_attention_flash_one(uint64_t *seed, const size_t *shape, m
     if (n % 2) { c.a.online = 1; c.a.statistics = (float *)test_device(rows * sizeof(float)); }
     test_cuda_attention_spoil(&c);
     test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq); test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
+    simulator_compiled(test_cuda_attention_way);
     launches = simulator_launches();
     CHECK_AT(test_cuda_attention_forward(&r, &c.a) == 0 && (test_on_card() || simulator_launches() - launches == 1), n);
     test_cuda_attention_check(&c, 0, (uint64_t)n);
@@ -479,6 +488,7 @@ static void test_cuda_attention_flash(void) {
 }
 static void test_cuda_attention_flash_schedules(void) { /* the same bits in every order of threads, wherever copies arrive */
     unsigned char *first = NULL; uint64_t seed;
+    simulator_compiled(test_cuda_attention_way);
     TEST_SCHEDULES(10) {
         test_cuda_attention_rig r = test_cuda_attention_open(0); test_cuda_attention_case c; unsigned char *all;
         seed = 12;
@@ -524,6 +534,7 @@ static void test_cuda_attention_flash_columns(const test_cuda_attention_case *cl
 static void test_cuda_attention_flash_not_finite(void) {
     static const uint16_t odd[][3] = { { 0x7fc0, 0x7f80, 0xff80 }, { 0x7e00, 0x7c00, 0xfc00 } };
     size_t row; int what, type, i;
+    simulator_compiled(test_cuda_attention_way);
     for (type = 0; type < 2; ++type) for (i = 0; i < 3; ++i) {
         const size_t at = i ? 70 : 127, width = i == 1 && !type ? 128 : 64; const memopt_type of = type ? MEMOPT_TYPE_F16 : MEMOPT_TYPE_BF16;
         test_cuda_attention_rig r = test_cuda_attention_open(0);
@@ -549,6 +560,7 @@ static void test_cuda_attention_flash_not_finite(void) {
 /* The first keys have scores of -infinity, in whole tiles: as if they were not there. */
 static void test_cuda_attention_flash_impossible(void) {
     uint64_t seed = 15; size_t width, i;
+    simulator_compiled(test_cuda_attention_way);
     for (width = 64; width <= 128; width += 64) {
         test_cuda_attention_rig r = test_cuda_attention_open(0);
         test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 1, 150, 1, 0, width, 0, 0, 0);
@@ -597,6 +609,32 @@ static void test_cuda_attention_flash_bad(void) {
     test_cuda_attention_case_drop(&c);
     test_cuda_attention_close(&r);
 }
+static void test_cuda_attention_card(void) { /* what is compiled for its own architecture runs */
+    int major = 0, minor = 0;
+    test_cuda_must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
+    test_cuda_must(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute");
+#ifdef MEMOPT_CUDA_WGMMA
+    CHECK(test_cuda_attention_groups() == (major == 9 && minor == 0)); /* with -arch=sm_90a */
+#else
+    CHECK(!test_cuda_attention_groups());
+#endif
+}
+static void test_cuda_attention_flash_ways(void) { /* wgmma is of 9.0a alone */
+    if (test_on_card()) { test_cuda_attention_card(); return; }
+#ifdef MEMOPT_CUDA_WGMMA
+    CHECK(test_cuda_attention_groups());
+#else
+    CHECK(!test_cuda_attention_groups());
+#endif
+    simulator_compiled(80);
+    CHECK(!test_cuda_attention_groups());
+    simulator_compiled(0);
+    simulator_capability(8, 9);
+    CHECK(!test_cuda_attention_groups());
+    simulator_capability(10, 0);
+    CHECK(!test_cuda_attention_groups());
+    simulator_capability(9, 0);
+}
 /* GPT-2 124M, 32 x 1024 tokens: 12 layers of 12 heads of 64. One block of each launch runs. */
 static void test_cuda_attention_flash_launches(void) {
 #ifndef __CUDACC__
@@ -616,10 +654,13 @@ static void test_cuda_attention_flash_launches(void) {
 #endif
 }
 static void test_cuda_attention(void) {
-    RUN(test_cuda_attention_flash);
-    RUN(test_cuda_attention_flash_schedules);
-    RUN(test_cuda_attention_flash_not_finite);
-    RUN(test_cuda_attention_flash_impossible);
+    for (test_cuda_attention_way = 0; test_cuda_attention_way <= (test_on_card() ? 0 : 80); test_cuda_attention_way += 80) {
+        RUN(test_cuda_attention_flash);
+        RUN(test_cuda_attention_flash_schedules);
+        RUN(test_cuda_attention_flash_not_finite);
+        RUN(test_cuda_attention_flash_impossible);
+    }
+    RUN(test_cuda_attention_flash_ways);
     RUN(test_cuda_attention_flash_bad);
     RUN(test_cuda_attention_flash_launches);
     RUN(test_cuda_attention_shapes);

@@ -860,6 +860,88 @@ static void cusim_tensor(void) {
     }
     CHECK(simulator_bank_conflicts() == 2); /* rows of 32 bytes one after another: of eight, two to each bank */
 }
+#ifdef MEMOPT_CUDA_WGMMA
+/* 64 x 64 products of depth 64 by a group: sums (+)= left times right transposed, or, ACROSS, right. What may be wrong: */
+enum { GROUP_RIGHT, GROUP_NO_ORDER, GROUP_NOT_SHOWN, GROUP_NO_WAIT, GROUP_MOVED, GROUP_DIVERGED, GROUP_PARTED, GROUP_OVERWRITTEN, GROUP_BEYOND };
+template <typename T, int SHARED, int ACROSS, int ONTO, int FAULT>
+static __global__ void cusim_group_product(float *sums, const uint16_t *left, const uint16_t *right) {
+    MEMOPT_I_CUDA_SHARED_BYTES(unsigned char, memory);
+    uint16_t *const tile = (uint16_t *)(void *)memory; /* left, and right */
+    const int thread = (int)threadIdx.x, g = thread % 32 / 4, t = thread % 4;
+    float c[8][4];
+    uint32_t a[4];
+    for (int i = thread; i < 4096; i += 128) {
+        const int at = i / 64 * 64 + ((i / 8 ^ i / 64) & 7) * 8 + i % 8;
+        tile[at] = left[i];
+        tile[4096 + at] = right[i];
+    }
+    if (FAULT != GROUP_NOT_SHOWN) memopt_i_cuda_show();
+    __syncthreads();
+    for (int i = 0; i < 32; ++i) c[i / 4][i % 4] = sums[(thread / 32 * 16 + g + i / 2 % 2 * 8) * 64 + i / 4 * 8 + t * 2 + i % 2];
+    if (FAULT != GROUP_NO_ORDER) memopt_i_cuda_group_begin();
+    for (int k = 0; k < 4; ++k) {
+        const uint64_t at = memopt_i_cuda::group_tile(memory + 8192 + (FAULT == GROUP_MOVED) * 512 + (FAULT == GROUP_BEYOND) * 4096)
+                          + (uint64_t)(k * (ACROSS ? 128 : 2)) + (FAULT == GROUP_DIVERGED && thread % 32 == 7) * 2 + (FAULT == GROUP_PARTED && thread / 32 == 2) * 2;
+        const uint16_t *const row = left + (thread / 32 * 16 + g) * 64 + k * 16 + t * 2;
+        for (int i = 0; i < 4; ++i) a[i] = row[i % 2 * 512 + i / 2 * 8] | (uint32_t)row[i % 2 * 512 + i / 2 * 8 + 1] << 16;
+        if (SHARED) memopt_i_cuda_group_multiply_shared<T>(c, memopt_i_cuda::group_tile(memory) + (uint64_t)k * 2, at, ONTO || k);
+        else memopt_i_cuda_group_multiply<T, ACROSS>(c, a, at, ONTO || k);
+    }
+    memopt_i_cuda_group_commit();
+    if (FAULT == GROUP_OVERWRITTEN) {
+        __syncthreads();
+        if (!thread) tile[4096] = 0x3f00;
+    }
+    if (FAULT == GROUP_NO_WAIT) memopt_i_cuda_group_wait<1>();
+    else memopt_i_cuda_group_wait<0>();
+    for (int i = 0; i < 32; ++i) sums[(thread / 32 * 16 + g + i / 2 % 2 * 8) * 64 + i / 4 * 8 + t * 2 + i % 2] = c[i / 4][i % 4];
+}
+static float cusim_group_sums[4096]; static uint16_t cusim_group_left[4096], cusim_group_right[4096];
+static float *cusim_group_d_sums; static uint16_t *cusim_group_d_left, *cusim_group_d_right;
+template <typename T, int SHARED, int ACROSS, int ONTO, int FAULT> static void cusim_group_go(void) {
+    MEMOPT_I_CUDA_LAUNCH((cusim_group_product<T, SHARED, ACROSS, ONTO, FAULT>), 1, 128, 16384, 0, cusim_group_d_sums, cusim_group_d_left, cusim_group_d_right);
+}
+template <typename T, int SHARED, int ACROSS, int ONTO> static void cusim_group_multiply(void) {
+    static float got[4096]; uint64_t seed = 17; int i, j, k; const memopt_type type = T::is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F16;
+    for (i = 0; i < 8192; ++i) {
+        const float x = (float)((double)(int64_t)(test_random(&seed) >> 11) * 0x1p-51 - 2);
+        (i < 4096 ? cusim_group_left : cusim_group_right)[i % 4096] = type == MEMOPT_TYPE_BF16 ? memopt_to_bf16(x) : memopt_to_f16(x);
+        if (i < 4096) cusim_group_sums[i] = (float)(i % 100);
+    }
+    test_put(cusim_group_d_sums, cusim_group_sums, sizeof cusim_group_sums);
+    test_put(cusim_group_d_left, cusim_group_left, sizeof cusim_group_left); test_put(cusim_group_d_right, cusim_group_right, sizeof cusim_group_right);
+    cusim_group_go<T, SHARED, ACROSS, ONTO, GROUP_RIGHT>();
+    test_get(got, cusim_group_d_sums, sizeof got);
+    for (i = 0; i < 64; ++i) for (j = 0; j < 64; ++j) {
+        double wanted = ONTO ? (double)cusim_group_sums[i * 64 + j] : 0, most = fabs(wanted);
+        for (k = 0; k < 64; ++k) {
+            const uint16_t a = cusim_group_left[i * 64 + k], b = cusim_group_right[ACROSS ? k * 64 + j : j * 64 + k];
+            const double x = type == MEMOPT_TYPE_BF16 ? (double)memopt_from_bf16(a) * (double)memopt_from_bf16(b) : (double)memopt_from_f16(a) * (double)memopt_from_f16(b);
+            wanted += x; most += fabs(x);
+        }
+        CHECK_AT(fabs((double)got[i * 64 + j] - wanted) <= ldexp(1, -21) * most, i * 64 + j);
+    }
+}
+static void cusim_groups(void) {
+    cusim_group_d_sums = (float *)test_device(sizeof cusim_group_sums);
+    cusim_group_d_left = (uint16_t *)test_device(sizeof cusim_group_left); cusim_group_d_right = (uint16_t *)test_device(sizeof cusim_group_right);
+    TEST_SCHEDULES(4) {
+        cusim_group_multiply<memopt_i_cuda::bf16_t, 0, 0, 1>(); cusim_group_multiply<memopt_i_cuda::bf16_t, 0, 1, 0>();
+        cusim_group_multiply<memopt_i_cuda::bf16_t, 1, 0, 1>(); cusim_group_multiply<memopt_i_cuda::f16_t, 0, 1, 1>();
+        cusim_group_multiply<memopt_i_cuda::f16_t, 1, 0, 0>();
+    }
+    if (CUSIM_TSAN) { CUSIM_DIES((cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_OVERWRITTEN>), "data race"); return; }
+    CUSIM_FINDS(0, "without a wgmma.fence", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_NO_ORDER>()));
+    CUSIM_FINDS(0, "not shown", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_NOT_SHOWN>()));
+    CUSIM_FINDS(0, "nobody has waited for", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_NO_WAIT>()));
+    CUSIM_FINDS(0, "no multiple of 1,024", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 1, 1, GROUP_MOVED>()));
+    CUSIM_FINDS(0, "different products", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_DIVERGED>()));
+    CUSIM_FINDS(0, "warps of a group have begun different products", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_PARTED>()));
+    CUSIM_FINDS(0, "beyond shared memory", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_BEYOND>()));
+    simulator_schedule(1); /* what is read late */
+    CUSIM_FINDS(0, "not shown", (cusim_group_go<memopt_i_cuda::bf16_t, 0, 0, 1, GROUP_OVERWRITTEN>()));
+}
+#endif
 /* 32 lanes bring 16 bytes each, wait as GROUPS says, and read what their neighbours brought. */
 template <int GROUPS, int BARRIER, int TWICE, int SHIFT> static __global__ void cusim_copy_rows(uint32_t *out, const uint32_t *from) {
     MEMOPT_I_CUDA_SHARED(uint4, rows, [33]);
@@ -894,6 +976,9 @@ static void cusim_asynchronous(void) {
 
 static void test_cuda_simulator(void) {
     RUN(cusim_tensor); RUN(cusim_asynchronous);
+#ifdef MEMOPT_CUDA_WGMMA
+    RUN(cusim_groups);
+#endif
     RUN(cusim_sums); RUN(cusim_operations); RUN(cusim_atomics); RUN(cusim_shapes); RUN(cusim_blocks);
     RUN(cusim_synchronisation_faults); RUN(cusim_memory_faults); RUN(cusim_launch_faults); RUN(cusim_seeded_errors);
     RUN(cusim_sanitized); RUN(cusim_schedules_differ);

@@ -185,7 +185,7 @@ class Kernels:
         Build("asan", CXX, ADDRESS, ["-DSIMULATOR_ASAN"], []),
         Build("tsan", CLANGXX, ["-fsanitize=thread"], ["-DSIMULATOR_TSAN"], ["setarch", "-R"]),
     ]
-    common = ["-std=c++17", "-w", "-ffp-contract=off", "-I" + os.path.join(SIMULATOR, "include"), "-I" + SIMULATOR,
+    common = ["-std=c++17", "-DMEMOPT_CUDA_WGMMA", "-w", "-ffp-contract=off", "-I" + os.path.join(SIMULATOR, "include"), "-I" + SIMULATOR,
               "-I" + TESTS, "-I" + ROOT]
 
     @staticmethod

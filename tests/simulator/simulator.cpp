@@ -34,7 +34,13 @@
               an order and with a rounding of its own, within 2^-21 of the sum of the absolutes. A copy arrives when it
               is issued, or when it is waited for, as the schedule says; in between what was there is NaN, ldmatrix of
               it is a finding, and the thread sanitizer sees writes at both times.
-   Limits     One OS thread at a time: threads that take turns are in nccl.cpp. No wgmma, textures, other inline
+   Groups     wgmma.m64n64k16 of 16 bits, as the PTX manual has it: from its descriptors, with chunks swapped in 128 bytes.
+              Each warp has 16 rows of the group's 64; that all four do the same is looked at when the block ends. Sums
+              are NaN from the first product on to the wait, which is also when shared memory is read, or when it is
+              begun, as the schedule says. A tile must be what it was when the last of all threads had shown what it wrote
+              (fence.proxy) before a barrier. Left that is in registers is read at once, whatever the
+              schedule.
+   Limits     One OS thread at a time: threads that take turns are in nccl.cpp. No textures, other inline
               assembly, or weak memory: a missing fence between two atomics goes unnoticed unless TSan sees the race.
               Blocks that wait for each other never end. Time means nothing here. */
 #include "simulator.h"
@@ -491,7 +497,9 @@ static struct barrier {
     char clock;
 } barriers[2], *barrier = barriers;
 
+static void shared_is_shown(void);
 static void barrier_open(void) {
+    shared_is_shown();
     for (int i = 0; i < grid.threads; ++i)
         if (threads[i].state == AT_BARRIER) make_ready(i);
     barrier = barrier == barriers ? barriers + 1 : barriers;
@@ -586,7 +594,7 @@ extern "C" uint64_t simulator_i_warp(int operation, unsigned mask, uint64_t valu
     if (value) m->votes |= bit;
     if (w->open_count > 1) check_masks(w, m);
     if (m->arrived == (m->mask & w->alive)) {
-        if (kind == SIMULATOR_I_MULTIPLY || kind == SIMULATOR_I_LOAD) tensor_together(m, file, line);
+        if (kind >= SIMULATOR_I_MULTIPLY) tensor_together(m, file, line);
         meeting_close(w, m, lane);
     } else {
         self->state = IN_WARP;
@@ -607,10 +615,8 @@ extern "C" void simulator_i_bad_width(int width, const char *file, int line) {
 /* ---- tensor cores ------------------------------------------------------------------------------------------------ */
 static double half_value(unsigned code, bool is_bf16) {
     if (is_bf16) {
-        const unsigned bits = code << 16;
-        float x;
-        bytes_copy(&x, &bits, sizeof x);
-        return (double)x;
+        union { unsigned bits; float x; } value = { code << 16 };
+        return (double)value.x;
     }
     const int exponent = (int)(code >> 10 & 31);
     const double fraction = (double)(code & 1023), sign = code & 0x8000 ? -1 : 1;
@@ -662,12 +668,20 @@ static void load_all(simulator_i_matrices *const *lanes) {
                 : half_of(rows[b]->row, a) | (uint32_t)half_of(rows[b + 1]->row, a) << 16;
         }
 }
+struct group_product;
+struct group_state;
+static void group_begin_all(group_product *const *lanes, const char *file, int line);
+static void group_wait_all(group_state *const *lanes, const char *file, int line);
 static void tensor_together(const meeting *m, const char *file, int line) {
     static void *lanes[WARP];
     if (m->arrived != ~0u) { finding(file, line, "a tensor operation without all lanes of its warp"); return; }
     for (int i = 0; i < WARP; ++i) lanes[i] = (void *)(uintptr_t)m->value[i];
-    if ((m->operation & 255) == SIMULATOR_I_MULTIPLY) multiply_all((simulator_i_product *const *)(void *)lanes);
-    else load_all((simulator_i_matrices *const *)(void *)lanes);
+    switch (m->operation & 255) {
+    case SIMULATOR_I_MULTIPLY: multiply_all((simulator_i_product *const *)(void *)lanes); break;
+    case SIMULATOR_I_LOAD: load_all((simulator_i_matrices *const *)(void *)lanes); break;
+    case SIMULATOR_I_GROUP: group_begin_all((group_product *const *)(void *)lanes, file, line); break;
+    default: group_wait_all((group_state *const *)(void *)lanes, file, line);
+    }
 }
 extern "C" void simulator_i_multiply(simulator_i_product *lane, const char *file, int line) {
     (void)simulator_i_warp(SIMULATOR_I_MULTIPLY, ~0u, (uint64_t)(uintptr_t)lane, 0, file, line);
@@ -676,6 +690,7 @@ extern "C" unsigned simulator_bank_conflicts(void) { return bank_conflicts; }
 
 /* TSan knows no fences: all of them are one clock, so whoever fences later knows what was fenced before. */
 static char fence_clock;
+extern "C" void simulator_i_trap(const char *file, int line) { finding(file, line, "a kernel traps"); }
 extern "C" void simulator_i_fence(void) {
     clock_acquire(&fence_clock);
     clock_release(&fence_clock);
@@ -828,7 +843,223 @@ extern "C" void simulator_i_load(simulator_i_matrices *lane, const char *file, i
         finding(file, line, "ldmatrix of what an asynchronous copy still brings");
     (void)simulator_i_warp(SIMULATOR_I_LOAD, ~0u, (uint64_t)(uintptr_t)lane, 0, file, line);
 }
+
+/* ---- products of groups ------------------------------------------------------------------------------------------ */
+enum { GROUP_PRODUCTS = 64, GROUP_SUMS = 8, SHARED_FIRST = 1024 }; /* of a thread; where dynamic shared memory begins */
+struct group_sums { /* of products that have been begun and not waited for: what `of` will be */
+    float *of, value[32];
+    unsigned products;
+    bool early;
+};
+struct group_product {
+    simulator_i_group_product p;
+    group_sums *sums;
+    unsigned group;
+    bool is_done;
+};
+struct group_state {
+    group_product ring[GROUP_PRODUCTS];
+    group_sums sums[GROUP_SUMS];
+    unsigned begun, ended, group, made; /* made: sums so far */
+    uint64_t history; /* of all products: the same for the four warps of a group */
+    bool in_order, has_shown;
+};
+static group_state groups[MAX_THREADS];
+static bool groups_used, tile_is_shown;
+static int show_count; /* threads that have shown since the last barrier */
+alignas(16) static unsigned char shown[SHARED_BYTES]; /* shared memory as it was */
+
+static shared_array *shared_dynamic(void) {
+    shared_array *s = shared_arrays;
+    while (s < shared_arrays + shared_count && s->key) ++s;
+    return s < shared_arrays + shared_count ? s : NULL;
+}
+extern "C" uint32_t simulator_i_shared_at(const void *p, const char *file, int line) {
+    const shared_array *const s = shared_dynamic();
+    const uintptr_t at = s ? (uintptr_t)p - (uintptr_t)s->memory.start : 0;
+    if (s && at < s->memory.bytes) return (uint32_t)at + SHARED_FIRST;
+    finding(file, line, "%p is no place in the dynamic shared memory", p);
+    return SHARED_FIRST;
+}
+static unsigned char showing[SHARED_BYTES]; /* `shown` from the next barrier on */
+extern "C" void simulator_i_show(void) {
+    group_state *const g = &groups[current()->index];
+    const shared_array *const s = shared_dynamic();
+    groups_used = true;
+    show_count += !g->has_shown;
+    g->has_shown = true;
+    if (s && show_count == grid.threads - ended) bytes_copy(showing, s->memory.start, s->memory.bytes);
+}
+static void shared_is_shown(void) { /* at a barrier, if all have shown since the last one */
+    const shared_array *const s = shared_dynamic();
+    if (!show_count) return;
+    if (s && show_count == grid.threads - ended) {
+        bytes_copy(shown, showing, s->memory.bytes);
+        tile_is_shown = true;
+    }
+    for (int i = 0; i < grid.threads; ++i) groups[i].has_shown = false;
+    show_count = 0;
+}
+static void check_tile(uint64_t tile, bool across, const char *file, int line) {
+    const unsigned start = (unsigned)(tile & 0x3fff) * 16;
+    const unsigned leading = (unsigned)(tile >> 16 & 0x3fff), stride = (unsigned)(tile >> 32 & 0x3fff);
+    if (tile >> 62 != 1 || tile >> 49 & 7 || tile >> 46 & 7 || tile >> 52 & 0x3ff || tile >> 14 & 3 || tile >> 30 & 3)
+        finding(file, line, "descriptor %016llx: only chunks swapped in 128 bytes, from a place without an offset, are simulated",
+                (unsigned long long)tile);
+    if (start / 128 * 128 % 1024) finding(file, line, "a tile from %u on, which is no multiple of 1,024", start);
+    if (across && leading != stride)
+        finding(file, line, "a tile across whose two steps are not the same: which of them leads is not simulated");
+}
+/* Where eight elements are, from the dynamic shared memory's beginning: of a tile's line, the chunk-th. */
+static size_t group_place(uint64_t tile, int line, int chunk) {
+    const unsigned stride = (unsigned)(tile >> 32 & 0x3fff) * 16;
+    const size_t at = (size_t)(tile & 0x3fff) * 16 + (size_t)(line / 8) * stride + (size_t)(line % 8) * 128 + (size_t)chunk * 16;
+    return (at ^ (at >> 7 & 7) << 4) - SHARED_FIRST;
+}
+extern "C" const void *simulator_i_group_word(uint64_t tile, int across, int i) {
+    const int lane = simulator_i_now->lane; /* four words a chunk, four chunks a lane: of 16 lines of 8, or 64 lines of 2 */
+    const int chunk = lane * 4 + i / 4;
+    const shared_array *const s = shared_dynamic();
+    const size_t at = across ? group_place(tile, chunk / 8, chunk % 8) : group_place(tile, chunk / 2, chunk % 2);
+    return s && at < s->memory.bytes ? s->memory.start + at + i % 4 * 4 : NULL;
+}
+static void group_read(double *to, int step, uint64_t tile, int from, int chunk, bool is_bf16, const char *file, int line) {
+    const shared_array *const s = shared_dynamic();
+    const size_t at = group_place(tile, from, chunk);
+    if (!s || at + 16 > s->memory.bytes) { finding(file, line, "a tile beyond shared memory"); return; }
+    const uint16_t *const codes = (const uint16_t *)(const void *)(s->memory.start + at);
+    const uint16_t *const before = (const uint16_t *)(const void *)(shown + at);
+    bool same = tile_is_shown;
+    for (int i = 0; i < 8; ++i) {
+        same &= codes[i] == before[i];
+        to[i * step] = half_value(codes[i], is_bf16);
+    }
+    if (!same) finding(file, line, "wgmma of what its writer has not shown: fence.proxy.async");
+    if (coming[s - shared_arrays][at / 16]) finding(file, line, "wgmma of what an asynchronous copy still brings");
+}
+/* 16 rows of a warp, and 64 columns. */
+static void group_multiply_all(group_product *const *lanes, const char *file, int line) {
+    static double left[16][16], right[16][64];
+    const simulator_i_group_product *const p = &lanes[0]->p;
+    const bool is_bf16 = p->is_bf16 != 0;
+    const int first = current()->index / WARP % 4 * 16;
+    for (int i = 0; i < 128; ++i)
+        if (p->across) group_read(&right[i / 8][i % 8 * 8], 1, p->right, i / 8, i % 8, is_bf16, file, line);
+        else group_read(&right[i % 2 * 8][i / 2], 64, p->right, i / 2, i % 2, is_bf16, file, line);
+    for (int i = 0; i < 32 && p->left_tile; ++i)
+        group_read(&left[i / 2][i % 2 * 8], 1, p->left_tile, first + i / 2, i % 2, is_bf16, file, line);
+    for (int i = 0; i < 256 && !p->left_tile; ++i) {
+        const int lane = i / 8, k = lane % 4 * 2 + i % 2;
+        left[lane / 4 + i / 2 % 2 * 8][k + i % 8 / 4 * 8] = half_value(half_of(lanes[lane]->p.left, i % 8), is_bf16);
+    }
+    for (int row = 0; row < 16; ++row) {
+        double sums[64] = { 0 };
+        for (int k = 0; k < 16; ++k)
+            for (int i = 0; i < 64; ++i) sums[i] += left[row][k] * right[k][i];
+        for (int i = 0; i < 64; ++i) {
+            group_product *const q = lanes[row % 8 * 4 + i % 8 / 2];
+            float *const value = &q->sums->value[i / 8 * 4 + row / 8 * 2 + i % 2];
+            *value = (float)(q->p.onto ? sums[i] + (double)*value : sums[i]);
+        }
+    }
+    for (int i = 0; i < WARP; ++i) lanes[i]->is_done = true;
+}
+static void group_begin_all(group_product *const *lanes, const char *file, int line) {
+    const simulator_i_group_product *const p = &lanes[0]->p;
+    for (int i = 1; i < WARP; ++i) {
+        const simulator_i_group_product *const q = &lanes[i]->p;
+        if (q->right != p->right || q->left_tile != p->left_tile || q->onto != p->onto || q->across != p->across)
+            finding(file, line, "lanes of a group begin different products");
+    }
+    check_tile(p->right, p->across != 0, file, line);
+    if (p->left_tile) check_tile(p->left_tile, false, file, line);
+    if (lanes[0]->sums->early) group_multiply_all(lanes, file, line);
+}
+static group_sums *group_sums_of(group_state *g, float *of, const char *file, int line) {
+    group_sums *s = g->sums, *idle = NULL;
+    for (; s < g->sums + GROUP_SUMS; ++s) {
+        if (s->of == of) return s;
+        if (!s->of) idle = s;
+    }
+    if (!idle) { finding(file, line, "more sums under way than the simulator holds"); return g->sums; }
+    idle->of = of;
+    idle->products = 0;
+    idle->early = schedule == 0 || (schedule > 1 && g->made % 2);
+    ++g->made;
+    bytes_copy(idle->value, of, sizeof idle->value);
+    bytes_set(of, POISON_BYTE, sizeof idle->value);
+    return idle;
+}
+extern "C" void simulator_i_group_begin(void) { groups[current()->index].in_order = true; }
+extern "C" void simulator_i_group_multiply(const simulator_i_group_product *p, const char *file, int line) {
+    group_state *const g = &groups[current()->index];
+    group_product *const q = &g->ring[g->begun % GROUP_PRODUCTS];
+    if (!g->in_order) finding(file, line, "products of a group without a wgmma.fence before them");
+    if (g->begun++ - g->ended == GROUP_PRODUCTS) finding(file, line, "more products than the ring holds");
+    q->p = *p;
+    q->sums = group_sums_of(g, p->sums, file, line);
+    q->group = g->group;
+    q->is_done = false;
+    ++q->sums->products;
+    groups_used = true;
+    g->history = (g->history * 31 + p->right) * 31 + p->left_tile * 2 + (p->onto != 0) + 1;
+    (void)simulator_i_warp(SIMULATOR_I_GROUP, ~0u, (uint64_t)(uintptr_t)q, 0, file, line);
+}
+extern "C" void simulator_i_group_commit(void) {
+    group_state *const g = &groups[current()->index];
+    ++g->group;
+    g->in_order = false;
+}
+static bool group_is_due(const group_state *g, unsigned i, unsigned last) {
+    return i != g->begun && g->ring[i % GROUP_PRODUCTS].group + last < g->group;
+}
+extern "C" const simulator_i_group_product *simulator_i_group_due(unsigned last, unsigned i) {
+    const group_state *const g = &groups[current()->index];
+    return group_is_due(g, g->ended + i, last) ? &g->ring[(g->ended + i) % GROUP_PRODUCTS].p : NULL;
+}
+static unsigned group_last; /* how many commits the wait leaves alone */
+static void group_wait_all(group_state *const *states, const char *file, int line) {
+    for (unsigned i = states[0]->ended; group_is_due(states[0], i, group_last); ++i) {
+        group_product *lanes[WARP];
+        for (int k = 0; k < WARP; ++k) {
+            if (states[k]->begun != states[0]->begun) finding(file, line, "lanes of a group have begun different products");
+            lanes[k] = &states[k]->ring[i % GROUP_PRODUCTS];
+        }
+        if (!lanes[0]->is_done) group_multiply_all(lanes, file, line);
+    }
+}
+extern "C" void simulator_i_group_wait(unsigned last, const char *file, int line) {
+    group_state *const g = &groups[current()->index];
+    group_last = last;
+    (void)simulator_i_warp(SIMULATOR_I_GROUP_WAIT, ~0u, (uint64_t)(uintptr_t)g, 0, file, line);
+    for (; group_is_due(g, g->ended, last); ++g->ended) {
+        group_sums *const s = g->ring[g->ended % GROUP_PRODUCTS].sums;
+        if (--s->products) continue;
+        bytes_copy(s->of, s->value, sizeof s->value);
+        s->of = NULL;
+    }
+}
+static void groups_forget(void) {
+    for (int i = 0; i < grid.threads && groups_used; ++i) {
+        group_state *const g = &groups[i];
+        const group_state *const first = &groups[i / (4 * WARP) * (4 * WARP)];
+        if (g->begun != g->ended && !grid.aborted)
+            finding(grid.launch->file, grid.launch->line, "products of a group that nobody has waited for");
+        if (g->history != first->history && !grid.aborted)
+            finding(grid.launch->file, grid.launch->line, "warps of a group have begun different products");
+    }
+    for (int i = 0; i < grid.threads && groups_used; ++i) {
+        group_state *const g = &groups[i];
+        for (int k = 0; k < GROUP_SUMS; ++k) g->sums[k].of = NULL;
+        g->begun = g->ended = g->group = g->made = 0;
+        g->history = 0;
+        g->in_order = g->has_shown = false;
+    }
+    groups_used = tile_is_shown = false;
+    show_count = 0;
+}
 static void copies_forget(void) { /* the block is over */
+    groups_forget();
     for (int i = 0; i < grid.threads; ++i) copies[i].begun = copies[i].ended = copies[i].group = 0;
     for (int i = 0; i < shared_count; ++i) bytes_set(coming[i], 0, shared_arrays[i].memory.bytes / 16);
 }
@@ -1504,6 +1735,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     if (error) return error;
     attributes->binaryVersion = 10 * p.major + p.minor;
     attributes->ptxVersion = machine.compiled ? machine.compiled : attributes->binaryVersion;
+    /* As of a kernel that has a body for 9.0a alone: nobody asks another one. */
+    attributes->maxThreadsPerBlock = attributes->ptxVersion >= 90 && attributes->binaryVersion == 90 ? MAX_THREADS : WARP;
     return cudaSuccess;
 }
 

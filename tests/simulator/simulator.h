@@ -92,6 +92,7 @@ enum { SIMULATOR_I_PLAIN, SIMULATOR_I_OR, SIMULATOR_I_AND, SIMULATOR_I_COUNT };
 int simulator_i_barrier(int kind, int predicate, const char *file, int line);
 enum {
     SIMULATOR_I_SHUFFLE = 1, SIMULATOR_I_VOTE, SIMULATOR_I_SYNC, SIMULATOR_I_MULTIPLY, SIMULATOR_I_LOAD,
+    SIMULATOR_I_GROUP, SIMULATOR_I_GROUP_WAIT,
     SIMULATOR_I_EIGHT = 256 /* of 8 bytes */
 };
 uint64_t simulator_i_warp(int operation, unsigned mask, uint64_t value, int source, const char *file, int line);
@@ -101,6 +102,7 @@ void    *simulator_i_shared_bytes(const char *file, int line);
 void     simulator_i_global(const void *p, size_t bytes, const char *file, int line); /* an instruction of global memory has this address */
 void     simulator_i_fetch(const void *p, const char *file, int line); /* a prefetch asks for this address */
 void     simulator_i_fence(void);
+void     simulator_i_trap(const char *file, int line);
 
 /* Tensor cores: each lane of a warp brings its part, and the last one to come does the work of all. */
 typedef struct simulator_i_product { /* mma.m16n8k16: sums (16 x 8) += left (16 x 16) * right (16 x 8) */
@@ -131,6 +133,22 @@ typedef struct simulator_i_copy {
 simulator_i_copy *simulator_i_copy_begin(void *to, const void *from, unsigned bytes, const char *file, int line);
 void              simulator_i_copy_commit(void);
 const simulator_i_copy *simulator_i_copy_end(unsigned groups); /* of one that is no longer among the last `groups` */
+
+/* Products of a group of four warps, begun in order and waited for: wgmma.m64n64k16. Tiles are its descriptors. */
+typedef struct simulator_i_group_product {
+    float   *sums;     /* 32: eight fragments of 16 x 8 */
+    uint32_t left[4];  /* a fragment, unless ... */
+    uint64_t left_tile, right; /* ... left_tile is not 0 */
+    int      across, onto, is_bf16;
+} simulator_i_group_product;
+void simulator_i_group_begin(void);
+void simulator_i_group_multiply(const simulator_i_group_product *product, const char *file, int line);
+void simulator_i_group_commit(void);
+void simulator_i_group_wait(unsigned groups, const char *file, int line);
+const simulator_i_group_product *simulator_i_group_due(unsigned groups, unsigned i); /* the i-th that a wait ends */
+const void *simulator_i_group_word(uint64_t tile, int across, int i); /* the i-th of 16 that this lane may be said to read */
+uint32_t simulator_i_shared_at(const void *p, const char *file, int line);
+void simulator_i_show(void);
 #ifdef __cplusplus
 }
 #endif

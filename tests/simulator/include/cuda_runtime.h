@@ -158,6 +158,7 @@ template <class T> static inline T __shfl_xor_sync(unsigned mask, T value, int b
 static inline void __threadfence(void) { simulator_i_fence(); }
 static inline void __threadfence_block(void) { simulator_i_fence(); }
 static inline void __threadfence_system(void) { simulator_i_fence(); }
+static inline void __trap(SIMULATOR_I_HERE) { simulator_i_trap(file, line); }
 
 /* Atomics: relaxed ones of the compiler, so that ThreadSanitizer knows them. */
 template <size_t bytes> struct simulator_i_bits;
@@ -379,6 +380,52 @@ static inline void memopt_i_cuda_multiply(float *sums, const uint32_t *left, con
     p.is_bf16 = T::is_bf16;
     simulator_i_multiply(&p, file, line);
     for (int i = 0; i < 4; ++i) sums[i] = p.sums[i];
+}
+
+static inline uint32_t memopt_i_cuda_shared_at(const void *p, SIMULATOR_I_HERE) {
+    return simulator_i_shared_at(p, file, line);
+}
+static inline void memopt_i_cuda_show(void) { simulator_i_show(); }
+static inline void memopt_i_cuda_group_begin(void) { simulator_i_group_begin(); }
+static inline void memopt_i_cuda_group_commit(void) { simulator_i_group_commit(); }
+static inline void memopt_i_cuda_settle(float &) {}
+static inline void memopt_i_cuda_settle(uint32_t &) {}
+/* Each warp reads all of right; of left, which is as large, more than it has. */
+static inline void simulator_i_group_read(const simulator_i_group_product *p) {
+    for (int i = 0; i < 32; ++i) {
+        const uint64_t tile = i < 16 ? p->right : p->left_tile;
+        const void *const word = tile ? simulator_i_group_word(tile, i < 16 && p->across, i % 16) : NULL;
+        if (word) (void)*static_cast<const volatile uint32_t *>(word);
+    }
+}
+static inline void simulator_i_group_product_begin(float (*sums)[4], const uint32_t *left, uint64_t left_tile,
+                                                   uint64_t right, int across, int onto, int is_bf16,
+                                                   const char *file, int line) {
+    simulator_i_group_product p;
+    p.sums = sums[0];
+    for (int i = 0; i < 4; ++i) p.left[i] = left ? left[i] : 0;
+    p.left_tile = left_tile;
+    p.right = right;
+    p.across = across;
+    p.onto = onto;
+    p.is_bf16 = is_bf16;
+    simulator_i_group_read(&p);
+    simulator_i_group_multiply(&p, file, line);
+}
+template <typename T, int ACROSS>
+static inline void memopt_i_cuda_group_multiply(float (*sums)[4], const uint32_t *left, uint64_t right, int onto,
+                                                SIMULATOR_I_HERE) {
+    simulator_i_group_product_begin(sums, left, 0, right, ACROSS, onto, T::is_bf16, file, line);
+}
+template <typename T>
+static inline void memopt_i_cuda_group_multiply_shared(float (*sums)[4], uint64_t left, uint64_t right, int onto,
+                                                       SIMULATOR_I_HERE) {
+    simulator_i_group_product_begin(sums, NULL, left, right, 0, onto, T::is_bf16, file, line);
+}
+template <int GROUPS> static inline void memopt_i_cuda_group_wait(SIMULATOR_I_HERE) {
+    unsigned i = 0;
+    while (const simulator_i_group_product *const p = simulator_i_group_due(GROUPS, i++)) simulator_i_group_read(p);
+    simulator_i_group_wait(GROUPS, file, line);
 }
 
 #endif

@@ -149,7 +149,7 @@ struct cudaDeviceProp {
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
     int warpSize, maxThreadsPerBlock, major, minor, multiProcessorCount, l2CacheSize, memoryBusWidth;
 };
-struct cudaFuncAttributes { int ptxVersion, binaryVersion; };
+struct cudaFuncAttributes { int ptxVersion, binaryVersion, maxThreadsPerBlock; };
 typedef void(CUDART_CB *cudaHostFn_t)(void *userData);
 
 #ifdef __cplusplus

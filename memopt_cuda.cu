@@ -14133,7 +14133,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
 enum { GROUP_THREADS = 2 * FLASH_ROWS, GROUP_N = 64, GROUP_TILE = 64 * 64 * 2, GROUP_STAGES = 3 };
 
 #ifdef MEMOPT_I_CUDA_NO_GROUPS
-enum { GROUP_BOUND = 32 };
+enum { GROUP_BOUND = 32 }; /* of threads: cuda_attention sees by it that there is no body */
 #else
 enum { GROUP_BOUND = GROUP_THREADS };
 #endif

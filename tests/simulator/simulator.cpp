@@ -38,8 +38,7 @@
               Each warp has 16 rows of the group's 64; that all four do the same is looked at when the block ends. Sums
               are NaN from the first product on to the wait, which is also when shared memory is read, or when it is
               begun, as the schedule says. A tile must be what it was when the last of all threads had shown what it wrote
-              (fence.proxy) before a barrier. Left that is in registers is read at once, whatever the
-              schedule.
+              (fence.proxy) before a barrier. Left that is in registers is read at once, whatever the schedule.
    Limits     One OS thread at a time: threads that take turns are in nccl.cpp. No textures, other inline
               assembly, or weak memory: a missing fence between two atomics goes unnoticed unless TSan sees the race.
               Blocks that wait for each other never end. Time means nothing here. */

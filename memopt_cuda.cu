@@ -13261,7 +13261,9 @@ template <typename T> CU_DEVICE void memopt_i_cuda_multiply(float *sums, const u
 }
 
 #ifdef MEMOPT_CUDA_WGMMA
-CU_DEVICE uint32_t memopt_i_cuda_shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+PRUNED __device__ __forceinline__ uint32_t memopt_i_cuda_shared_at(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 PRUNED __device__ __forceinline__ void memopt_i_cuda_show(void) {
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
@@ -13279,9 +13281,9 @@ template <int GROUPS> CU_DEVICE void memopt_i_cuda_group_wait(void) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(GROUPS) : "memory");
 }
 
-CU_DEVICE void memopt_i_cuda_settle(float &x) { asm volatile("" : "+f"(x) : : "memory"); }
+PRUNED __device__ __forceinline__ void memopt_i_cuda_settle(float &x) { asm volatile("" : "+f"(x) : : "memory"); }
 
-CU_DEVICE void memopt_i_cuda_settle(uint32_t &x) { asm volatile("" : "+r"(x) : : "memory"); }
+PRUNED __device__ __forceinline__ void memopt_i_cuda_settle(uint32_t &x) { asm volatile("" : "+r"(x) : : "memory"); }
 
 /* wgmma with 32 sums, which were nothing before where `onto` is 0 */
 #define CU_SUM(i) "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
@@ -13320,7 +13322,7 @@ CU_DEVICE void memopt_i_cuda_group_multiply_shared(float (*sums)[4], uint64_t le
 #ifdef MEMOPT_CUDA_WGMMA
 /* What wgmma is told of a tile: where it is, by sixteens of bytes; that eight rows are 1,024 bytes; how chunks are
    swapped. */
-CU_DEVICE uint64_t group_tile(const void *tile) {
+PRUNED __device__ __forceinline__ uint64_t group_tile(const void *tile) {
     const uint64_t apart = 1024 / 16;
 
     return (uint64_t)(memopt_i_cuda_shared_at(tile) & 0x3ffff) / 16 | apart << 16 | apart << 32 | (uint64_t)1 << 62;

@@ -845,7 +845,9 @@ cuda_groups() { # attention by groups of warps: what ptxas says of them, spills,
     ! grep '(C75' "$work/report" || fail "products that wait for each other"
     python3 tests/check_ptxas.py <"$work/report" || fail "kernels that spill"
     python3 tests/check_flight.py "$work"/groups*.cubin || fail "registers under way"
-    python3 tests/count_kernels.py "$work"/groups*.cubin --rows tests/kernels_90a.txt
+    python3 tests/count_kernels.py "$work"/groups*.cubin --rows tests/kernels_90a.txt || fail "loops are not as counted"
+    "$NVCC" -std=c++17 -arch=compute_90 -Xcicc -O0 -Werror all-warnings -DMEMOPT_CUDA_WGMMA -I. -ptx memopt_cuda.cu -o "$work/none.ptx" ||
+        fail "the whole file for an architecture without groups: warnings"
 }
 cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++98; compiled by itself it is all
     printf '#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"

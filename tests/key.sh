@@ -38,7 +38,7 @@ files() { # command: its files, one a line
         grep -v -E '\.cu$|^README\.md$|^tests/(run|key)\.sh$|^tests/simulator/|^tests/mutants' ;;
     "sh tests/check.sh simulated "* | "sh tests/check.sh cuda"*) # the kernels, and the header they are compared with
         grep -v -E '\.c$|^README\.md$|^tests/(run|key)\.sh$|^tests/mutants|\.py$|\.txt$|^tests/check_gpt\.sh$'
-        echo tests/check_ptxas.py; echo tests/check_fuses.py ;;
+        printf 'tests/%s\n' check_ptxas.py check_fuses.py check_flight.py count_kernels.py kernels.txt kernels_90a.txt ;;
     *" mutants" | *" mutants "*) grep -v -E '^README\.md$|^examples/|^tests/(run|key)\.sh$|^tests/(bench|fuzz)/' ;;
     *) cat ;;
     esac | sort

@@ -14126,7 +14126,7 @@ static __global__ void __launch_bounds__(256) flash_pairs_kernel(flash_state t) 
    Registers  Columns of D = 128 have 128 sums, 64 scores and gradients, 32 of operands: own rows are read from shared
               memory there, which gives just enough.
    Counted    of the full rate, by the machine code: forward 0.81 (D = 64) and 1.00, rows 1.00, columns 1.00 and 0.99,
-              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 316 instructions around forward, D =
+              where cuda_flash has 0.60 to 0.78 of what mma.sync cannot reach. Of 317 instructions around forward, D =
               64, about 20 are for copies: bulk copies would not pay.
    Switch     MEMOPT_CUDA_WGMMA, and off without it: these kernels are simulated and counted, and have not run on a
               card. */

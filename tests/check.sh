@@ -848,6 +848,7 @@ cuda_groups() { # attention by groups of warps: what ptxas says of them, spills,
     python3 tests/count_kernels.py "$work"/groups*.cubin --rows tests/kernels_90a.txt || fail "loops are not as counted"
     "$NVCC" -std=c++17 -arch=compute_90 -Xcicc -O0 -Werror all-warnings -DMEMOPT_CUDA_WGMMA -I. -ptx memopt_cuda.cu -o "$work/none.ptx" ||
         fail "the whole file for an architecture without groups: warnings"
+    [ "$(grep -A 4 '\.entry.*group_' "$work/none.ptx" | grep -c 'maxntid 32,')" -eq 12 ] || fail "kernels without a body that can be launched"
 }
 cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++98; compiled by itself it is all
     printf '#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"

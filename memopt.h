@@ -198,17 +198,17 @@ typedef enum memopt_quantity_kind {
 } memopt_quantity_kind;
 
 typedef struct memopt_quantity {
-    memopt_quantity_kind kind;
     uint64_t count;
     double   real;
+    memopt_quantity_kind kind;
 } memopt_quantity;
 
 /* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes
    keep the error of their last failed call. A call without such an object writes the error that its desc or its
    memopt_ops names (NULL: not wanted), only when it fails. All texts are static. */
 typedef struct memopt_error {
-    memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
+    memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *subject;  /* who refused: "embedding"; NULL where `place` or `reason` says it */
     const char     *place;    /* what `index` counts: "segment", "row"; NULL: no place in particular */
     size_t          index;
@@ -892,8 +892,8 @@ typedef enum memopt_heap_entry_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED,
     MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_entry_kind;
 
 typedef struct memopt_heap_entry { /* zero it to begin a walk */
-    memopt_heap_entry_kind kind;
     size_t       offset, bytes;
+    memopt_heap_entry_kind kind;
     size_t       requested; /* of a used block */
     memopt_tag   tag;       /* of a used block */
     memopt_block block;     /* the handle of a used block; else zero */
@@ -1460,6 +1460,8 @@ typedef struct memopt_optim_group {
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
 
 typedef struct memopt_optim_desc { /* zero it, then set what you need */
+    memopt_optim_tensor       *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
+    size_t                     tensor_count;
     memopt_optim_kind          kind;
     memopt_state_format        state;
     memopt_type                weights;      /* F32; or BF16, rounded stochastically, unless `extra` makes it exact */
@@ -1474,9 +1476,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding; errors of neighbouring steps cancel */
-    memopt_threads             threads;      /* all zero = the calling thread */
-    memopt_optim_tensor       *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
-    size_t                     tensor_count;
+    const memopt_threads      *threads;      /* copied; NULL = the calling thread */
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
 
@@ -1678,12 +1678,12 @@ MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim);
 #define MEMOPT_PRECISION_HEAD       8u /* logits, softmax and loss */
 
 typedef struct memopt_precision { /* which numbers of a training run have which type; all zero = everything fp32 */
+    unsigned    keep_f32;     /* MEMOPT_PRECISION_..., or'ed: stays fp32 whatever is said below */
     memopt_type weights;      /* that forward and backward read */
     memopt_type master;       /* that the optimizer steps: F32; or BF16, in place and rounded stochastically */
     memopt_type gradients;    /* that backward writes for weights */
     memopt_type reduction;    /* sums of them, over micro-batches and over ranks */
     memopt_type buffers;      /* norm statistics, position tables: what is neither trained nor recomputed */
-    unsigned    keep_f32;     /* MEMOPT_PRECISION_..., or'ed: stays fp32 whatever is said above */
     int         loss_scaling; /* 1: the loss is multiplied by a memopt_scaler's scale */
 } memopt_precision;
 
@@ -3152,8 +3152,8 @@ typedef enum memopt_comm_kind {
 } memopt_comm_kind;
 
 typedef struct memopt_comm_call {
-    memopt_comm_kind kind;
     size_t           bytes;   /* of a piece; at least 1 */
+    memopt_comm_kind kind;
     size_t           root;    /* of a broadcast */
     size_t           stride;  /* of an all-to-all: from a piece of `send` to the next, in bytes; 0 = `bytes`. A rank's
                                  own, but 0 on all ranks or on none */
@@ -3751,6 +3751,8 @@ typedef struct memopt_onebit_tensor { /* the pointers may change between steps *
 } memopt_onebit_tensor;
 
 typedef struct memopt_onebit_desc { /* zero it, then set what you need */
+    memopt_onebit_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
+    size_t                tensor_count;
     memopt_onebit_kind    kind;
     memopt_comm          *comm;         /* NULL: one rank alone; or, of memopt_onebit_bytes(), rank_count of them */
     size_t                rank_count;   /* 0 = those of comm; else as many as comm has */
@@ -3758,9 +3760,7 @@ typedef struct memopt_onebit_desc { /* zero it, then set what you need */
     uint64_t              local_double; /* 0/1 Adam: H doubles after so many steps; 0 = 32678 */
     uint64_t              local_limit;  /* 0/1 Adam: H stays at or below this; 0 = 16 */
     size_t                bucket;       /* elements that an exact step moves at a time; 0 = 2^20. Changes no bit */
-    memopt_threads        threads;      /* all zero = the calling thread */
-    memopt_onebit_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
-    size_t                tensor_count;
+    const memopt_threads *threads;      /* copied; NULL = the calling thread */
     memopt_error         *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_onebit_desc;
 
@@ -4444,8 +4444,8 @@ typedef enum memopt_advise_measure {
 } memopt_advise_measure;
 
 typedef struct memopt_advise_other { /* a measure taken in another way than advised, and all else at its best */
-    memopt_advise_measure measure;
     size_t        value;  /* of its field: the stage; whether there are chunks, several threads, anything made again */
+    memopt_advise_measure measure;
     int           fits;
     memopt_advice advice; /* the fastest that fits; where none does, the one with the fewest bytes */
 } memopt_advise_other;
@@ -17672,7 +17672,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     memopt_i_must_number(c, d.block % 32 == 0, "block", memopt_i_count(d.block), "must be a multiple of",
                          memopt_i_count(32));
     memopt_i_must_be_at_most(c, "block", d.block, "at most", 4096);
-    memopt_i_threads_check(c, &d.threads);
+    memopt_i_threads_check(c, d.threads);
     memopt_i_must_be_flag(c, "place_states", d.place_states);
     memopt_i_must_be_flag(c, "first_moment", d.first_moment);
     memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_RMSPROP);
@@ -18690,6 +18690,7 @@ static void memopt_i_optim_pass_scan(memopt_i_optim_pass *k, size_t at, size_t n
 struct memopt_optim {
     memopt_i_state_codec codes[2]; /* first, where a cache line begins */
     memopt_optim_desc desc; /* with the defaults filled in */
+    memopt_threads    threads; /* that desc.threads points to */
     memopt_error      error;
     uint64_t          skipped;
     size_t            chunk, chunk_count; /* elements of a chunk, chunks of all tensors */
@@ -19070,7 +19071,7 @@ static void memopt_i_adafactor_measure_panels(memopt_i_adafactor *f) {
     const size_t panels = memopt_i_ceil_div(first + f->count, f->panel_size) - first / f->panel_size;
 
     if (f->columns || f->part->phase)
-        memopt_i_parallel_for(&f->optim->desc.threads, panels, memopt_i_adafactor_measure_panel, f);
+        memopt_i_parallel_for(f->optim->desc.threads, panels, memopt_i_adafactor_measure_panel, f);
 }
 
 static memopt_status memopt_i_adafactor_measure(memopt_optim *o, size_t tensor, size_t at, size_t count) {
@@ -19287,7 +19288,7 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
         memcpy(f.view.columns, f.column_means, f.columns * sizeof *f.view.columns);
     }
     memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
-    memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(count, o->chunk), memopt_i_adafactor_apply_chunk, &f);
+    memopt_i_parallel_for(o->desc.threads, memopt_i_ceil_div(count, o->chunk), memopt_i_adafactor_apply_chunk, &f);
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
@@ -19398,7 +19399,7 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
     memset(o, 0, sizeof *o);
     *sum_count = 0;
     o->desc = *d;
-    o->workers = memopt_i_worker_count(&d->threads);
+    o->workers = memopt_i_worker_count(d->threads);
     o->lane = 2 * d->block > MEMOPT_I_OWN_SCRATCH ? 2 * d->block : 0;
     for (i = 0; i < d->tensor_count; ++i) {
         if (memopt_i_tensor_check(c, d, i)) return c->status;
@@ -19474,9 +19475,11 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_create(const memopt_optim_de
     memopt_i_optim_lay_out(&plan, &carver, sums);
     memset(memory, 0, carver.bytes);
     *o = plan;
+    if (d.threads) o->threads = *d.threads;
+    if (d.threads) o->desc.threads = &o->threads;
     memopt_i_state_codec_init(&o->codes[0], 1);
     memopt_i_state_codec_init(&o->codes[1], 0);
-    o->level = memopt_i_simd_level(&d.threads);
+    o->level = memopt_i_simd_level(d.threads);
     o->chunk = memopt_i_optim_chunk(&d);
     o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     for (i = 0; i < d.tensor_count; ++i) {
@@ -19958,7 +19961,7 @@ static uint64_t memopt_i_optim_task_run(memopt_optim *o, memopt_i_optim_task *pa
 
     memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
     pass->optim = o;
-    memopt_i_parallel_for(&o->desc.threads, chunks, memopt_i_optim_task_chunk, pass);
+    memopt_i_parallel_for(o->desc.threads, chunks, memopt_i_optim_task_chunk, pass);
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
@@ -20094,7 +20097,7 @@ static void memopt_i_optim_measure_part(memopt_optim *o, size_t tensor, size_t a
     part.left = left;
     if (carry && t->first % o->chunk) memcpy(&part.begin, carry, bytes);
     if (count)
-        memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(part.end, o->chunk) - part.first / o->chunk,
+        memopt_i_parallel_for(o->desc.threads, memopt_i_ceil_div(part.end, o->chunk) - part.first / o->chunk,
                               memopt_i_optim_part_chunk, &part);
     if (carry) memcpy(carry, left, bytes);
 }
@@ -36204,6 +36207,7 @@ typedef struct memopt_i_shard_handle { /* one pointer for a tensor of a shard */
 
 struct memopt_shard {
     memopt_shard_desc desc; /* with the defaults filled in */
+    memopt_threads threads; /* that desc.optim.threads points to */
     memopt_i_shard_time *time; /* simulated; NULL: real */
     memopt_shard_bytes bytes;
     memopt_host host;
@@ -36901,6 +36905,8 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     memopt_i_shard_carve(&room, &of, &x);
     memcpy(x->tensors, desc->tensors, desc->tensor_count * sizeof *x->tensors);
     x->desc.tensors = x->tensors;
+    if (desc->optim.threads) x->threads = *desc->optim.threads;
+    if (desc->optim.threads) x->desc.optim.threads = &x->threads;
     if (desc->device) x->device = *desc->device;
     if (desc->device) x->desc.device = &x->device;
     if (x->steps_there) x->kernels = *desc->device->kernels;
@@ -37820,7 +37826,7 @@ static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_
                                                                 x->desc.gradients, f->stride, f->count, f->sources,
                                                                 f->start));
     else if (is_own)
-        memopt_i_parallel_for(&x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
+        memopt_i_parallel_for(x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
                               memopt_i_shard_fold_chunk, f);
     return MEMOPT_OK;
 }
@@ -37839,7 +37845,7 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
              : g->gradients + flight->at * x->gradient_bytes;
     f.stride = flight->count * x->gradient_bytes;
     f.count = flight->count;
-    f.level = memopt_i_simd_level(&x->desc.optim.threads);
+    f.level = memopt_i_simd_level(x->desc.optim.threads);
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_BROADCAST;
     call.bytes = f.count * x->sum_bytes;
@@ -38374,7 +38380,7 @@ static void memopt_i_shard_square_cut(const memopt_shard *x, const memopt_i_shar
     memopt_i_scale_sum *cut = memopt_i_shard_chain_of(x).cut + x->tensors[p->tensor].group;
 
     memset(cut, 0, sizeof *cut);
-    memopt_i_scale_sum_continue(cut, memopt_i_simd_level(&x->desc.optim.threads), x->desc.optim.gradients, p->values,
+    memopt_i_scale_sum_continue(cut, memopt_i_simd_level(x->desc.optim.threads), x->desc.optim.gradients, p->values,
                                 p->count, 1, p->first);
 }
 
@@ -38382,7 +38388,7 @@ static void memopt_i_shard_square_cut(const memopt_shard *x, const memopt_i_shar
 static void memopt_i_shard_square(void *task, size_t index, int worker) {
     const memopt_shard *x = (const memopt_shard *)task;
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
-    const int level = memopt_i_simd_level(&x->desc.optim.threads);
+    const int level = memopt_i_simd_level(x->desc.optim.threads);
     size_t low = 0, high = x->desc.tensor_count;
     memopt_i_shard_piece p;
 
@@ -38457,7 +38463,7 @@ static memopt_status memopt_i_shard_square_there(memopt_shard *x) {
             s = memopt_i_shard_fetch_piece(x, &p);
             if (!s) memopt_i_shard_square_cut(x, &p);
         }
-    memopt_i_wide_end(memopt_i_simd_level(&x->desc.optim.threads));
+    memopt_i_wide_end(memopt_i_simd_level(x->desc.optim.threads));
     return s;
 }
 
@@ -38481,7 +38487,7 @@ static double memopt_i_shard_continue_piece(const memopt_shard *x, const memopt_
         memcpy(sum->sums, cut->sums, sizeof sum->sums);
         memcpy(sum->pairs, cut->pairs, MEMOPT_I_SCALE_LEVELS * sizeof *sum->pairs);
     } else
-        memopt_i_scale_sum_continue(sum, memopt_i_simd_level(&x->desc.optim.threads), x->desc.optim.gradients,
+        memopt_i_scale_sum_continue(sum, memopt_i_simd_level(x->desc.optim.threads), x->desc.optim.gradients,
                                     p->values, p->count, 1, p->first);
     return memopt_i_scale_sum_end(sum);
 }
@@ -38514,7 +38520,7 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
 
     memset(n.squares, 0, memopt_i_shard_chain_count(x) * sizeof(double));
     if (x->steps_there) s = memopt_i_shard_square_there(x);
-    else memopt_i_parallel_for(&x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
+    else memopt_i_parallel_for(x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
     memset(&call, 0, sizeof call);
     call.kind = MEMOPT_COMM_BROADCAST;
     call.bytes = memopt_i_shard_chain_count(x) * sizeof(double);
@@ -38953,7 +38959,7 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
             s = memopt_i_shard_break_device(shard, shard->kernels.round_fn(shard->device.user,
                     (uint16_t *)shard->parts[t].extra, (const float *)shard->parts[t].weights, shard->parts[t].held));
         else if (shard->parts[t].held && shard->weights && shard->extra)
-            memopt_i_from_f32(memopt_i_simd_level(&o->threads), shard->parts[t].extra,
+            memopt_i_from_f32(memopt_i_simd_level(o->threads), shard->parts[t].extra,
                               (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
     if (!s && shard->desc.slow) s = memopt_i_shard_share_slow(shard);
     if (!s) s = memopt_i_shard_upload_all(shard);
@@ -39479,7 +39485,7 @@ static memopt_status memopt_i_shard_check_brought(memopt_shard *x) {
         }
         memopt_i_shard_point_tile(x, t, &slice);
         if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY)
-            memopt_i_from_f32(memopt_i_simd_level(&x->desc.optim.threads), slice.extra, (const float *)slice.weights,
+            memopt_i_from_f32(memopt_i_simd_level(x->desc.optim.threads), slice.extra, (const float *)slice.weights,
                               MEMOPT_TYPE_BF16, slice.held);
     }
     return MEMOPT_OK;
@@ -40000,6 +40006,7 @@ typedef enum memopt_i_onebit_stage {
 
 struct memopt_onebit {
     memopt_onebit_desc    desc; /* with the defaults filled in */
+    memopt_threads        threads; /* that desc.threads points to */
     memopt_i_onebit_shape shape;
     memopt_i_onebit_state state;
     memopt_error error;
@@ -40083,7 +40090,7 @@ static memopt_status memopt_i_onebit_resolve(memopt_i_checks *c, const memopt_on
     memopt_i_must_be_at_least(c, "freeze_step", d->freeze_step != 0, "at least", 1);
     memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
     memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
-    if (memopt_i_threads_check(c, &d->threads)) return c->status;
+    if (memopt_i_threads_check(c, d->threads)) return c->status;
     if (memopt_i_onebit_shape_of(c, d, d->rank_count, &o->shape)) return c->status;
     o->bucket = memopt_i_ceil_div(memopt_i_min(d->bucket, o->shape.elements), d->rank_count);
     return c->status;
@@ -40174,7 +40181,9 @@ MEMOPT_API memopt_status memopt_onebit_create(const memopt_onebit_desc *desc, vo
                                       memopt_i_count(need));
     memset(memory, 0, need);
     *o = plan;
-    o->level = memopt_i_simd_level(&o->desc.threads);
+    if (plan.desc.threads) o->threads = *plan.desc.threads;
+    if (plan.desc.threads) o->desc.threads = &o->threads;
+    o->level = memopt_i_simd_level(o->desc.threads);
     o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     memset(&piece, 0, sizeof piece);
     while (memopt_i_onebit_next(&o->desc, &o->shape, &piece)) {
@@ -40507,7 +40516,7 @@ static void memopt_i_onebit_apply(void *task, size_t index, int worker) {
 }
 
 static void memopt_i_onebit_each(memopt_onebit *o, size_t count, memopt_task_fn *fn) {
-    memopt_i_parallel_for(&o->desc.threads, count, fn, o);
+    memopt_i_parallel_for(o->desc.threads, count, fn, o);
 }
 
 /* ---- calls ---- */

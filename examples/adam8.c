@@ -130,6 +130,7 @@ static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0;
 static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net) {
     memopt_optim_desc desc = { 0 };
     memopt_optim *optim = NULL;
+    memopt_threads cores = { 0 };
     memopt_error refused;
     size_t l;
 
@@ -143,7 +144,7 @@ static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net
     desc.tensors = tensors;
     desc.tensor_count = LAYERS;
     desc.error = &refused;
-    (void)memopt_threads_openmp(0, &desc.threads); /* all cores with -fopenmp; else the step runs on one */
+    desc.threads = memopt_threads_openmp(0, &cores) ? NULL : &cores; /* all cores with -fopenmp; else one */
     if (memopt_optim_open(&desc, NULL, &optim)) fail(why(refused)); /* from malloc, or from your arena */
     return optim;
 }

@@ -471,7 +471,7 @@ static int push_model(tuner *t) {
     d.tensors = t->tensors;
     d.tensor_count = t->tensor_count;
     d.error = &t->error;
-    if (t->shape.ops.threads) d.threads = *t->shape.ops.threads;
+    d.threads = t->shape.ops.threads;
     before = memopt_arena_get_stats(t->arena).used_low;
     if (failed(t, "The optimizer", memopt_optim_open(&d, t->arena, &t->optim))) return 1;
     t->states = memopt_arena_get_stats(t->arena).used_low - before;

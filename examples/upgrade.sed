@@ -8,7 +8,8 @@ s/[A-Za-z_][A-Za-z0-9_]*/\
 /g
 # Fields whose old name is an ordinary word, where what stands beside them tells whose they are. Not renamed here:
 # .rest of memopt_gradient, .most of memopt_schedule_desc, .found of memopt_scaler, .external and .internal of
-# memopt_heap_stats, .under of memopt_cuda_clock; the compiler finds them.
+# memopt_heap_stats, .under of memopt_cuda_clock, and .threads of memopt_optim_desc, now a pointer; the compiler finds
+# them.
 /\.\nactivation\n/s/\.\nbefore\n =/.pre_activation =/g
 s/\.\nkeep\n\( = \nMEMOPT_KEEP_\)/.codec\1/g
 s/\.\nslow\n\(\.\nslots\n\)/.offload\1/g

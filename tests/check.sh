@@ -723,6 +723,19 @@ declarations() { # compiler standard language
     # shellcheck disable=SC2046
     $1 -x "$3" -std="$2" $(warnings_for "$1" "") -I. -c tests/decl.c -o "$work/decl.o"
 }
+zeroed() { # `memopt_x x = { 0 };` compiles for every struct that is declared, also in C++, where an enum cannot come first
+    {
+        printf '#include "memopt.h"\n#include "memopt_cuda.cu"\nint main(void) {\n'
+        cat memopt.h memopt_cuda.cu | sed -n '/^typedef struct memopt_i_/d
+            s/^typedef struct \(memopt_[a-z0-9_]*\) {.*/    { \1 x = { 0 }; (void)x; }/p'
+        printf '    return 0;\n}\n'
+    } >"$work/zeroed.c"
+    count=$(grep -c '= { 0 }' "$work/zeroed.c")
+    echo "$count structs"
+    [ "$count" -ge 140 ] || fail "the check itself sees too few"
+    $CC -std=c99 -Wall -Wno-missing-braces -Werror -I. -fsyntax-only "$work/zeroed.c" || fail "not in C"
+    $CXX -x c++ -std=c++11 -Wall -Wno-missing-braces -Werror -I. -fsyntax-only "$work/zeroed.c" || fail "not in C++"
+}
 parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's object code, and no warning
     need size
     tried=

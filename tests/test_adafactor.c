@@ -39,7 +39,7 @@ static void adafactor_open(adafactor_bench *b, const adafactor_case *c, const me
     memset(b, 0, sizeof *b);
     b->desc.kind = MEMOPT_OPTIM_ADAFACTOR; b->desc.state = c->state; test_set_weights(&b->desc, c->weights);
     b->desc.gradients = c->gradients; b->desc.first_moment = c->moment; b->desc.block = c->block; b->desc.seed = 7;
-    if (threads) b->desc.threads = *threads;
+    b->desc.threads = threads;
     b->desc.tensors = &b->tensor; b->desc.tensor_count = 1;
     b->tensor.count = adafactor_count(c); b->tensor.columns = c->columns;
     b->tensor.first = first; b->tensor.held = held;

@@ -96,11 +96,11 @@ static memopt_optim_group onebit_group_of(const onebit_net *net, uint64_t step) 
     g.rate = 0.01 / (double)(1 + step / 20); g.beta2 = 0.97; g.eps = 1e-8; g.weight_decay = net->decay;
     return g;
 }
-static memopt_onebit_desc onebit_desc_of(const onebit_net *net, memopt_onebit_tensor *tensors, memopt_comm *comm, test_worker_set *set) {
+static memopt_onebit_desc onebit_desc_of(const onebit_net *net, memopt_onebit_tensor *tensors, memopt_comm *comm, const memopt_threads *threads) {
     memopt_onebit_desc d;
     memset(&d, 0, sizeof d);
     d.kind = net->kind; d.comm = comm; d.freeze_step = net->freeze; d.local_double = net->local_double; d.local_limit = net->local_limit;
-    d.bucket = net->bucket; d.threads = test_workers(set, net->workers, net->level); d.tensors = tensors; d.tensor_count = net->tensors;
+    d.bucket = net->bucket; d.threads = threads; d.tensors = tensors; d.tensor_count = net->tensors;
     return d;
 }
 static uint64_t onebit_hash(const void *bytes, size_t n) {
@@ -114,7 +114,7 @@ static void onebit_fill(const onebit_net *net, size_t rank, uint64_t step, memop
 }
 static void onebit_train(onebit_world *w, size_t rank, memopt_comm *comm) {
     onebit_net *net = (onebit_net *)w->data; memopt_onebit_tensor t[ONEBIT_TENSORS]; test_worker_set set; memopt_onebit *o = NULL;
-    const size_t n = onebit_elements(net); memopt_onebit_desc d = onebit_desc_of(net, t, comm, &set); size_t k, i, at = 0; uint64_t step;
+    const size_t n = onebit_elements(net); memopt_threads threads = test_workers(&set, net->workers, net->level); memopt_onebit_desc d = onebit_desc_of(net, t, comm, &threads); size_t k, i, at = 0; uint64_t step;
     float *gradients = (float *)malloc((n + ONEBIT_TENSORS * 4) * sizeof *gradients); memopt_status s = MEMOPT_OK; memopt_onebit_run run; memopt_optim_group g; memopt_onebit_sizes sizes;
     if (!gradients) return;
     memset(t, 0, sizeof t); memset(&run, 0, sizeof run);
@@ -132,6 +132,7 @@ static void onebit_train(onebit_world *w, size_t rank, memopt_comm *comm) {
         CHECK(memopt_onebit_bytes(&old, &z) == MEMOPT_OK && memopt_onebit_load(o, net->resume, z.state_bytes, net->resume_ranks) == MEMOPT_OK);
         if (net->resume_hash && !memopt_onebit_get_stats(o).is_met) CHECK(net->resume_hash[rank] == onebit_hash(net->weights[rank], n * sizeof(float)));
     }
+    memset(&threads, 0xA5, sizeof threads); /* nobody reads it any more */
     run.groups = &g; run.group_count = 1; run.gradient_factor = net->factor;
     while (o && !s && memopt_onebit_get_stats(o).step < net->steps) {
         step = memopt_onebit_get_stats(o).step + 1;
@@ -419,9 +420,9 @@ static uint32_t onebit_crc(const float *x, size_t n) { /* CRC-32C of n bytes, lo
 }
 static void onebit_vectors_rank(onebit_world *w, size_t rank, memopt_comm *comm) {
     onebit_vectors *x = (onebit_vectors *)w->data; float p[16], g[16]; memopt_onebit_tensor t[2]; memopt_onebit_desc d; memopt_onebit *o = NULL; size_t i, k;
-    const size_t lamb = x->kind == MEMOPT_ONEBIT_LAMB; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAM); memopt_onebit_run run;
+    const size_t lamb = x->kind == MEMOPT_ONEBIT_LAMB; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAM); memopt_onebit_run run; const memopt_threads level = test_level(x->level);
     memset(&d, 0, sizeof d); memset(t, 0, sizeof t); memset(&run, 0, sizeof run);
-    d.kind = x->kind; d.comm = comm; d.freeze_step = 1; d.tensors = t; d.tensor_count = lamb ? 2 : 1; d.threads.simd_level = x->level;
+    d.kind = x->kind; d.comm = comm; d.freeze_step = 1; d.tensors = t; d.tensor_count = lamb ? 2 : 1; d.threads = &level;
     t[0].weights = p; t[0].gradients = g; t[0].count = lamb ? 8 : 16; t[1].weights = p + 8; t[1].gradients = g + 8; t[1].count = 8;
     group.rate = 0.015625; group.beta1 = 0.875; group.beta2 = 0.96875; group.eps = 9.5367431640625e-7; group.weight_decay = lamb ? 0.0078125 : 0;
     run.groups = &group; run.group_count = 1;
@@ -595,13 +596,13 @@ static void onebit_plans(void) { /* the figures of a large model, without it */
 typedef struct onebit_accident { memopt_onebit_kind kind; size_t steps, at, nth; int begins; memopt_status status[4]; uint64_t step[4]; int same[4]; memopt_error why[4]; } onebit_accident;
 static void onebit_accident_rank(onebit_world *w, size_t rank, memopt_comm *comm) { /* the last of `steps` steps has the accident */
     onebit_accident *a = (onebit_accident *)w->data; onebit_net net = onebit_net_of(a->kind, w->ranks, 3); float p[100], g[100]; memopt_onebit_tensor t[2]; test_worker_set set;
-    memopt_onebit_desc d; memopt_onebit *o = NULL; memopt_onebit_run run; memopt_optim_group group; size_t i; uint64_t step, weights = 0, state = 0; memopt_onebit_sizes z;
+    memopt_threads threads; memopt_onebit_desc d; memopt_onebit *o = NULL; memopt_onebit_run run; memopt_optim_group group; size_t i; uint64_t step, weights = 0, state = 0; memopt_onebit_sizes z;
     memopt_status s = MEMOPT_OK;
     net.tensors = 2; net.counts[0] = 61; net.counts[1] = 39; net.freeze = 2; net.bucket = 50;
     memset(t, 0, sizeof t); memset(&run, 0, sizeof run);
     t[0].weights = p; t[0].gradients = g; t[0].count = 61; t[1].weights = p + 61; t[1].gradients = g + 61; t[1].count = 39;
     for (i = 0; i < 100; ++i) p[i] = onebit_weight(0, i);
-    d = onebit_desc_of(&net, t, comm, &set); d.local_double = 1;
+    threads = test_workers(&set, net.workers, net.level); d = onebit_desc_of(&net, t, comm, &threads); d.local_double = 1;
     run.groups = &group; run.group_count = 1;
     if (memopt_onebit_open(&d, NULL, &o)) { CHECK(0); return; }
     CHECK(memopt_onebit_bytes(&d, &z) == MEMOPT_OK);
@@ -726,7 +727,7 @@ static void onebit_resume(void) { /* as many ranks: the bits of a run without a 
     }
 }
 static memopt_i_onebit_state onebit_saved_state(const onebit_net *net, size_t ranks, const void *saved) {
-    memopt_onebit_tensor t[ONEBIT_TENSORS]; test_worker_set set; memopt_onebit_desc d = onebit_desc_of(net, t, NULL, &set); memopt_onebit o; memopt_i_checks c; size_t k;
+    memopt_onebit_tensor t[ONEBIT_TENSORS]; memopt_onebit_desc d = onebit_desc_of(net, t, NULL, NULL); memopt_onebit o; memopt_i_checks c; size_t k;
     memset(t, 0, sizeof t);
     for (k = 0; k < net->tensors; ++k) t[k].count = net->counts[k];
     d.rank_count = ranks;
@@ -828,6 +829,7 @@ static void onebit_load_refusals(void) {
 
 /* ---- what is refused; memory ---- */
 static void onebit_refusals(void) {
+    memopt_threads few = test_level(0);
     float p[10] = { 0 }, g[10] = { 0 }; memopt_onebit_tensor t[2]; memopt_onebit_desc right, x; memopt_onebit_sizes z; memopt_onebit *o = NULL; memopt_comm *comm = NULL; memopt_comm_desc cd;
     memopt_onebit_run run; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAM); union { double d; unsigned char b[64]; } room[2]; void *memory = room;
     memset(&right, 0, sizeof right); memset(t, 0, sizeof t); memset(&cd, 0, sizeof cd); memset(&run, 0, sizeof run);
@@ -842,7 +844,7 @@ static void onebit_refusals(void) {
     x = right; REFUSES(x.error, x.freeze_step = 0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: freeze_step 0, at least 1");
     x = right; REFUSES(x.error, x.tensors = NULL, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: tensors is NULL");
     x = right; REFUSES(x.error, x.tensor_count = 0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: tensor_count 0, at least 1");
-    x = right; REFUSES(x.error, x.threads.worker_count = -1, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: threads.worker_count -1, at least 0");
+    x = right; REFUSES(x.error, (few.worker_count = -1, x.threads = &few), memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: threads.worker_count -1, at least 0");
     x = right; t[1].count = 0; REFUSES(x.error, (void)0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: count 0 at tensor 1, at least 1");
     t[1].count = 10; t[0].count = 0; REFUSES(x.error, x.tensor_count = 1, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_ARGUMENT, "onebit: count 0 at tensor 0, at least 1");
     t[0].count = SIZE_MAX; REFUSES(x.error, (void)0, memopt_onebit_bytes(&x, &z), MEMOPT_ERR_OVERFLOW, "onebit: count makes the tensors larger than memory can be at tensor 0");

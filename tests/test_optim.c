@@ -19,6 +19,7 @@ typedef struct optim_model {
     size_t held[OPTIM_TENSORS], state_bytes[OPTIM_TENSORS], bytes;
     unsigned char *gradients[OPTIM_TENSORS];
     void *blocks[OPTIM_BLOCKS]; int block_count;
+    memopt_threads threads; /* of desc, where it has any */
 } optim_model;
 static unsigned char *optim_block(optim_model *m, size_t bytes, size_t offset) { /* 64-aligned plus offset, not zero */
     unsigned char *p = (unsigned char *)malloc(bytes + 192);
@@ -35,10 +36,14 @@ static int optim_has_extra(const optim_model *m) { return m->desc.extra != 0; }
 /* One more object over the model's tensors: it keeps nothing that a step needs, so objects can take turns. */
 static memopt_optim *optim_object(optim_model *m, const memopt_threads *threads) {
     memopt_optim_desc d = m->desc; memopt_optim *o = NULL; size_t bytes = 0; void *memory;
-    if (threads) d.threads = *threads;
+    memopt_threads copied;
+    if (threads) d.threads = threads;
+    if (d.threads) copied = *d.threads;
+    if (d.threads) d.threads = &copied;
     CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK && bytes > 0);
     memory = optim_block(m, bytes, 0);
     CHECK(memopt_optim_create(&d, memory, bytes, &o) == MEMOPT_OK && o);
+    memset(&copied, 0xA5, sizeof copied); /* nobody reads it any more */
     return o;
 }
 static void optim_describe(optim_model *m, const optim_spec *s) {
@@ -64,7 +69,8 @@ static void optim_open(optim_model *m, const optim_spec *s, const memopt_threads
         CHECK(memopt_optim_state_bytes(&m->desc, k, &m->state_bytes[k]) == MEMOPT_OK);
         m->tensor[k].state = m->state_bytes[k] ? optim_block(m, m->state_bytes[k], 0) : NULL;
     }
-    if (threads) m->desc.threads = *threads;
+    if (threads) m->threads = *threads;
+    if (threads) m->desc.threads = &m->threads;
     CHECK(memopt_optim_bytes(&m->desc, &m->bytes) == MEMOPT_OK);
     m->optim = optim_object(m, NULL);
     for (k = 0; k < m->desc.tensor_count; ++k) {
@@ -750,6 +756,7 @@ static void optim_large_weights(void) {
     for (weights = 0; weights < 4; ++weights) for (level = 1; level <= memopt_simd_best(); ++level) {
         for (k = 0; k < 2; ++k) { /* the definition, then the level */
             memopt_optim_desc d; memopt_optim_tensor t; memopt_optim *o = NULL; memopt_optim_group group; memopt_optim_run run;
+            const memopt_threads threads = test_level(k ? level : 1);
             memset(&d, 0, sizeof d); memset(&t, 0, sizeof t); memset(&run, 0, sizeof run);
             for (i = 0; i < N; ++i) {
                 w16[k][i] = i % 100 == 7 ? odd[i / 100] : (uint16_t)(0x3f00 + i % 120);
@@ -759,7 +766,7 @@ static void optim_large_weights(void) {
             }
             for (i = 5; i < 8 && weights < 3; ++i) w16[k][295 + i] = odd[i];
             d.kind = MEMOPT_OPTIM_ADAMW; d.state = MEMOPT_STATE_8BIT; d.min_quantized = 1; d.tensors = &t; d.tensor_count = 1;
-            d.weights = weights != 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; d.threads.simd_level = k ? level : 1;
+            d.weights = weights != 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; d.threads = &threads;
             d.extra = weights % 3 == 0 ? MEMOPT_OPTIM_EXTRA_NONE : weights == 1 ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_COPY;
             t.weights = weights != 2 ? (void *)w16[k] : (void *)w32[k]; t.extra = extra[k]; t.gradients = g; t.count = N;
             t.state = state[k] + (64 - (uintptr_t)state[k] % 64) % 64;
@@ -1489,6 +1496,7 @@ static void optim_try_desc(const memopt_optim_desc *d, memopt_status want, int l
 #define OPTIM_TRY(field, value, want) do { d = good; t = tensor; d.tensors = &t; field = value; optim_try_desc(&d, want, __LINE__); } while (0)
 static void optim_bad_descs(void) {
     memopt_optim_desc d, good; memopt_optim_tensor t, tensor; size_t bytes = 77; int k; memopt_optim *out = NULL;
+    const memopt_threads none = test_level(0); memopt_threads few;
     static const size_t blocks[] = { 1, 16, 31, 33, 48, 100, 4097, 4128, 8192, SIZE_MAX, SIZE_MAX - 31 };
     memset(&good, 0, sizeof good); memset(&tensor, 0, sizeof tensor);
     good.state = MEMOPT_STATE_8BIT; good.tensor_count = 1; tensor.count = 10000;
@@ -1513,9 +1521,9 @@ static void optim_bad_descs(void) {
         optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, 10000 + k);
     }
 #endif
-    OPTIM_TRY(d.threads.worker_count, -1, MEMOPT_ERR_ARGUMENT);
-    OPTIM_TRY(d.threads.simd_level, -1, MEMOPT_ERR_ARGUMENT);
-    OPTIM_TRY(d.threads.run_fn, test_worker_set_run, MEMOPT_ERR_ARGUMENT); /* without workers */
+    OPTIM_TRY(few = none; d.threads = &few; few.worker_count, -1, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(few = none; d.threads = &few; few.simd_level, -1, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(few = none; d.threads = &few; few.run_fn, test_worker_set_run, MEMOPT_ERR_ARGUMENT); /* without workers */
     for (k = MEMOPT_OPTIM_SGD; k <= MEMOPT_OPTIM_RMSPROP; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
     for (k = 0; k < (int)(sizeof blocks / sizeof *blocks); ++k) OPTIM_TRY(d.block, blocks[k], MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.count, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
@@ -1958,14 +1966,14 @@ static void optim_sizes(void) {
     m.desc.kind = MEMOPT_OPTIM_ADAMW;
     for (k = 0; k < 3; ++k) { /* of a worker: 2 blocks of 2 moments in float; up to 256 elements on its stack */
         m.desc.block = scratch[k][0];
-        memset(&m.desc.threads, 0, sizeof m.desc.threads);
+        m.desc.threads = NULL;
         CHECK(memopt_optim_bytes(&m.desc, &bytes[0]) == MEMOPT_OK);
-        m.desc.threads = test_workers(&shuffle, 1, 0);
+        m.threads = test_workers(&shuffle, 1, 0); m.desc.threads = &m.threads;
         CHECK(memopt_optim_bytes(&m.desc, &bytes[1]) == MEMOPT_OK && bytes[0] == bytes[1]);
-        m.desc.threads = test_workers(&shuffle, 2, 0);
+        m.threads = test_workers(&shuffle, 2, 0);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[2]) == MEMOPT_OK);
         CHECK(bytes[2] - bytes[1] >= scratch[k][1] && bytes[2] - bytes[1] <= scratch[k][1] + 64);
-        m.desc.threads = test_workers(&shuffle, 8, 0);
+        m.threads = test_workers(&shuffle, 8, 0);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[3]) == MEMOPT_OK && bytes[3] - bytes[2] == 6 * scratch[k][1]); /* 8 counts fit a line */
     }
     CHECK(bytes[0] < 64 * 1024);
@@ -2228,7 +2236,7 @@ static void optim_too_large(void) { /* alone, with what it is rounded up to, and
     CHECK(bytes == 7 && opened == NULL);
 }
 static void optim_desc_errors(void) {
-    optim_told *o = optim_told_open();
+    optim_told *o = optim_told_open(); memopt_threads few = test_level(0);
     char text[96];
     size_t bytes = 7, need = 0;
 
@@ -2239,7 +2247,7 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.tensors = NULL, ARGUMENT, "optim: tensors is NULL");
     OPTIM_DESC_SAYS(o->d.block = 48, ARGUMENT, "optim: block 48, must be a multiple of 32");
     OPTIM_DESC_SAYS(o->d.block = 4128, ARGUMENT, "optim: block 4128, at most 4096");
-    OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
+    OPTIM_DESC_SAYS((few.worker_count = -2, o->d.threads = &few), ARGUMENT, "optim: threads.worker_count -2, at least 0");
     OPTIM_DESC_SAYS(o->d.place_states = 2, ARGUMENT, "optim: place_states 2, must be 0 or 1");
     OPTIM_DESC_SAYS(o->d.first_moment = 2, ARGUMENT, "optim: first_moment 2, must be 0 or 1");
     OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)test_number_of(8), ARGUMENT, "optim: kind 8, at most 7");

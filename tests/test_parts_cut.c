@@ -105,7 +105,7 @@ static void cut_describe(memopt_optim_desc *d, const cut_case *c, memopt_optim_t
     d->tensors = tensors; d->tensor_count = (size_t)c->tensors;
 }
 static void cut_rank_open(cut_rank *rank, const cut_case *c, const cut_model *m, int r, int whole) {
-    memopt_optim_desc d; int k; size_t border[CUT_RANKS + 1];
+    memopt_optim_desc d; memopt_threads threads; int k; size_t border[CUT_RANKS + 1];
     memset(rank, 0, sizeof *rank);
     cut_describe(&d, c, rank->tensor);
     for (k = 0; k < c->tensors; ++k) {
@@ -119,9 +119,10 @@ static void cut_rank_open(cut_rank *rank, const cut_case *c, const cut_model *m,
         if (d.extra) t->extra = m->extra[k] + t->first * 2;
         t->gradients = m->gradients[k] + t->first * cut_gradient(c);
     }
-    if (whole) d.threads = test_level(c->ranks % 4 ? memopt_simd_best() : MEMOPT_SIMD_SCALAR);
-    else d.threads = test_workers(&rank->workers, r % 4, 1 + (memopt_simd_best() - 1 + 2 * r) % memopt_simd_best());
-    CHECK(memopt_optim_open(&d, NULL, &rank->optim) == MEMOPT_OK);
+    if (whole) threads = test_level(c->ranks % 4 ? memopt_simd_best() : MEMOPT_SIMD_SCALAR);
+    else threads = test_workers(&rank->workers, r % 4, 1 + (memopt_simd_best() - 1 + 2 * r) % memopt_simd_best());
+    d.threads = &threads;
+    CHECK(memopt_optim_open(&d, NULL, &rank->optim) == MEMOPT_OK); d.threads = NULL; memset(&threads, 0xA5, sizeof threads);
     for (k = 0; k < c->tensors; ++k) {
         size_t bytes = 77;
         CHECK_AT(memopt_optim_state_bytes(&d, (size_t)k, &bytes) == MEMOPT_OK, k);

@@ -488,11 +488,13 @@ static int shard_goes_back(const shard_world *w, memopt_shard_desc d, shard_disk
     return same;
 }
 static void shard_rank(void *task, size_t index, int worker) {
+    memopt_threads level = test_level(0);
     shard_world *w = (shard_world *)task; const shard_case *c = w->c; const size_t set = index / c->ranks, rank = index % c->ranks; shard_failing f[2];
     memopt_shard_desc d = shard_desc(c); memopt_shard *x = NULL; memopt_ledger *ledger = NULL; memopt_arena *arena = NULL; memopt_arena_desc ad; memopt_shard_bytes plan;
     shard_disk disk; shard_device device; memopt_shard_device table; memopt_shard_kernels kernels; memopt_arena *apart[3] = { NULL, NULL, NULL }; size_t wanted[3] = { 0, 0, 0 }; memopt_comm_stats before, after; int k; const uint64_t fail = c->fail && c->fail_rank == index ? c->fail : 0; memopt_status s;
     (void)worker;
     memset(&ad, 0, sizeof ad); memset(&plan, 0, sizeof plan);
+    d.optim.threads = &level;
     d.comm = shard_comm(memopt_ranks_transport(w->rows[set], rank), &f[0], fail);
     if (c->sets > 1) d.replicas = shard_comm(memopt_ranks_transport(w->columns[rank], set), &f[1], fail);
     memset(&device, 0, sizeof device); device.is_late = c->device % 2 == 1; table = shard_device_table(&device); kernels = shard_device_kernels();
@@ -513,6 +515,7 @@ static void shard_rank(void *task, size_t index, int worker) {
         d.pinned = apart[1]; d.host_arena = apart[2];
     } else CHECK(plan.host == 0 && plan.masters == 0 && plan.staging == 0);
     CHECK(memopt_shard_open(&d, c->device ? apart[0] : arena, &x) == MEMOPT_OK && memopt_shard_is_intact(x));
+    memset(&level, 0xA5, sizeof level); d.optim.threads = NULL; /* nobody reads it any more */
     for (k = 0; k < 3; ++k) if (apart[k]) CHECK(wanted[k] - memopt_arena_get_stats(apart[k]).used_low < 64);
     device.fail = c->device_fail && c->fail_rank == index ? c->device_fail : 0;
     device.calls = 0;

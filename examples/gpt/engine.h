@@ -93,7 +93,7 @@ static memopt_optim_desc describe_optimizer(const engine *e, const options *o, c
     memset(&d, 0, sizeof d);
     d.kind = o->optimizer; d.state = o->states; d.weights = e->m.shape.weight_type; d.seed = o->seed;
     d.extra = o->weights == WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d.gradients = o->gradients;
-    if (threads) d.threads = *threads;
+    d.threads = threads;
     return d;
 }
 static void list_gradients(engine *e) { /* all of them, for clipping and loss scaling */

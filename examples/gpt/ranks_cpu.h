@@ -114,9 +114,8 @@ static int rank_open_arena(rank *r, size_t capacity) {
 
 static void rank_describe_memory(rank *r, memopt_shard_desc *d) {
     const options *o = &r->o;
-    const memopt_threads *threads = r->e->m.shape.ops.threads;
 
-    if (threads) d->optim.threads = *threads;
+    d->optim.threads = r->e->m.shape.ops.threads;
     /* a single unit is its own sum */
     if (o->units == 1 && o->replicas == 1 && o->gradients == MEMOPT_TYPE_BF16) d->optim.gradients = MEMOPT_TYPE_BF16;
     if (o->offload & OFFLOAD_STATES) d->slow |= MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA;

@@ -204,7 +204,7 @@ static memopt_shard_desc model_shard(model *m) {
     d.optim.weights = m->shape.weight_type;
     d.optim.gradients = m->shape.gradient_type;
     d.optim.seed = 1;
-    d.optim.threads = m->threads;
+    d.optim.threads = &m->threads;
     d.tile = m->o->tile;
     d.store = m->store;
     d.error = &m->error;

@@ -167,7 +167,7 @@ static void bench_open(bench_shard *x, int slow, int inside, const char *path) {
     d.tensors = x->tensors;
     d.tensor_count = BENCH_GROUPS;
     d.optim.state = MEMOPT_STATE_8BIT;
-    d.optim.threads = bench_workers;
+    d.optim.threads = &bench_workers;
     d.slow = slow;
     d.steps_inside = inside;
     bench_must(memopt_shard_plan(&d, &x->bytes), "plan");

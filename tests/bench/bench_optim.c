@@ -128,7 +128,7 @@ static double bench_step(const bench_row_of *r, const memopt_threads *threads, d
     d.kind = r->kind; d.state = r->state; d.weights = r->weights == MEMOPT_I_WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; /* no copies here */
     d.extra = r->weights == MEMOPT_I_WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d.gradients = r->gradients;
     d.first_moment = r->kind != MEMOPT_OPTIM_RMSPROP; /* as it is mostly used: without momentum */
-    d.threads = *threads; d.tensors = &t; d.tensor_count = 1;
+    d.threads = threads; d.tensors = &t; d.tensor_count = 1;
     t.weights = bench_weights_of(r); t.gradients = bench_gradients_of(r); t.extra = bench_extra; t.state = bench_state; t.count = BENCH_COUNT;
     bench_must(memopt_optim_create(&d, object, sizeof memory - 64, &o), NULL);
     bench_must(memopt_optim_state_init(o, 0), o);

@@ -51,7 +51,7 @@ void glue_adam_close(glue_adam *a) {
 glue_adam *glue_adam_open(int state, int is_bf16, void *weights, const void *gradients, uint64_t count, double decay) {
     glue_adam *a = (glue_adam *)calloc(1, sizeof *a); memopt_optim_desc d = { 0 }; size_t bytes; void *memory;
     if (!a) return NULL;
-    d.kind = MEMOPT_OPTIM_ADAMW; d.state = (memopt_state_format)state; d.threads = glue_threads;
+    d.kind = MEMOPT_OPTIM_ADAMW; d.state = (memopt_state_format)state; d.threads = &glue_threads;
     d.weights = is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     d.gradients = is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     d.tensors = &a->tensor; d.tensor_count = 1;

@@ -166,6 +166,10 @@
 #  endif
 #endif
 #ifdef __cplusplus
+#  ifdef __GNUC__ /* casts are C's, also in an engine that warns of them */
+#    pragma GCC diagnostic push
+#    pragma GCC diagnostic ignored "-Wold-style-cast"
+#  endif
 extern "C" {
 #endif
 
@@ -639,7 +643,13 @@ MEMOPT_API void *memopt_arena_push_zero(memopt_arena *arena, size_t bytes, memop
 MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size_t size, memopt_tag tag);
 
 /* float *x = MEMOPT_PUSH(arena, float, n, MEMOPT_TAG_ACTIVATIONS); */
-#define MEMOPT_PUSH(arena, type, count, tag) ((type *)memopt_arena_push_array((arena), (count), sizeof(type), (tag)))
+#ifdef __cplusplus
+#  define MEMOPT_I_TO(type, pointer) static_cast<type *>(pointer)
+#else
+#  define MEMOPT_I_TO(type, pointer) ((type *)(pointer))
+#endif
+#define MEMOPT_PUSH(arena, type, count, tag) \
+    MEMOPT_I_TO(type, memopt_arena_push_array((arena), (count), sizeof(type), (tag)))
 
 typedef struct memopt_push_options { /* zero it, then set what you need */
     memopt_tag  tag;
@@ -4631,6 +4641,9 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 
 #ifdef __cplusplus
 }
+#  ifdef __GNUC__
+#    pragma GCC diagnostic pop
+#  endif
 #endif
 #endif /* MEMOPT_H */
 
@@ -4648,6 +4661,10 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
    includes a system header. Under -std=c99 the C library hides POSIX; macros tell what is visible, and the few
    functions that are hidden are declared here as POSIX has them, so that no flag and no _GNU_SOURCE is needed. */
 
+#if defined(__cplusplus) && defined(__GNUC__) /* popped at the end of the file */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 #if defined(MEMOPT_STATIC) != MEMOPT_I_STATIC
 #  error "memopt.h was included before without the same MEMOPT_STATIC: define it before the first #include"
 #endif
@@ -47038,6 +47055,9 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #pragma pop_macro("V_SAR")
 #pragma pop_macro("V_UNROLL")
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
+#  pragma GCC diagnostic pop
+#endif
+#if defined(__cplusplus) && defined(__GNUC__)
 #  pragma GCC diagnostic pop
 #endif
 #endif /* MEMOPT_I_WIDTH */

@@ -721,7 +721,19 @@ two_copies() { # two private copies and a public one in one program
 declarations() { # compiler standard language
     can "$1" "-std=$2 -x $3"
     # shellcheck disable=SC2046
-    $1 -x "$3" -std="$2" $(warnings_for "$1" "") -I. -c tests/decl.c -o "$work/decl.o"
+    $1 -x "$3" -std="$2" $(warnings_for "$1" "") $(case $3 in c++) echo -Wold-style-cast ;; esac) -I. -c tests/decl.c -o "$work/decl.o"
+}
+old_style_casts() { # compiler: parts and MEMOPT_PUSH give a C++ engine no warnings of C's casts, which keeps those of its own
+    can "$1" "-x c++"
+    for part in examples/parts/*.h; do
+        [ "$part" != examples/parts/device.h ] || continue # it includes what is not everywhere
+        printf '#include "memopt.h"\n#include "%s"\n' "$part" >"$work/casts.cpp"
+        $1 -std=c++11 -Wold-style-cast -Werror -I. -fsyntax-only "$work/casts.cpp" || fail "$part"
+        echo 'double engine(int x) { return (double)x; }' >>"$work/casts.cpp"
+        $1 -std=c++11 -Wold-style-cast -Werror -I. -fsyntax-only "$work/casts.cpp" 2>"$work/said" && fail "$part leaves the warning off"
+    done
+    echo 'float *take(memopt_arena *a) { return MEMOPT_PUSH(a, float, 1, MEMOPT_TAG_OTHER); }' >"$work/casts.cpp"
+    $1 -std=c++11 -Wold-style-cast -Werror -I. -include memopt.h -fsyntax-only "$work/casts.cpp" || fail "MEMOPT_PUSH"
 }
 zeroed() { # `memopt_x x = { 0 };` compiles for every struct that is declared, also in C++, where an enum cannot come first
     {
@@ -763,7 +775,7 @@ END
 cplusplus() { # the implementation in C++
     can "$CXX" "-std=$1 -x c++"
     # shellcheck disable=SC2046
-    $CXX -x c++ -std="$1" $(warnings_for "$CXX" "-x c++") -I. -c "$work/impl.c" -o "$work/impl.o"
+    $CXX -x c++ -std="$1" $(warnings_for "$CXX" "-x c++") -Wold-style-cast -I. -c "$work/impl.c" -o "$work/impl.o"
 }
 readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"

@@ -20,6 +20,7 @@ header_checks() {
     row "declarations as C89" "$check declarations '$CC' c89 c"
     row "declarations as C++98" "$check declarations '$CXX' c++98 c++"
     row "declarations as C++11" "$check declarations '$CXX' c++11 c++"
+    row "examples/parts in C++ with -Wold-style-cast" "$check old_style_casts '$CXX'"
     row "every struct can be zeroed by { 0 }, in C++ too" "$check zeroed"
 }
 

@@ -24,6 +24,10 @@
 #ifndef PARTS_BLOCK_H
 #define PARTS_BLOCK_H
 #include "layers.h"
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 typedef struct transformer_block {
     transformer_part attention, mlp;
@@ -323,4 +327,7 @@ static inline void transformer_add_block(transformer_chain *c, transformer_block
     transformer_add_half(c, &block->mlp, transformer_mlp_tensors, transformer_mlp_forward, transformer_mlp_backward, 0,
                          transformer_mlp_rows(t) < transformer_rows(t) ? 0.5 : 0);
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -12,6 +12,10 @@
 #ifndef PARTS_DEVICE_H
 #define PARTS_DEVICE_H
 #include <cuda_runtime.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 typedef struct transformer_ops {
     memopt_cuda_gemm   *gemm;
@@ -162,4 +166,7 @@ static inline memopt_status memopt_head_loss(const transformer_ops *ops, const m
     memset(loss, 0, sizeof *loss);
     return device_told(ops, bytes, s);
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -11,6 +11,10 @@
 #ifndef PARTS_EMBEDDING_H
 #define PARTS_EMBEDDING_H
 #include "transformer.h"
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 enum { TRANSFORMER_TOKENS, TRANSFORMER_POSITIONS };
 
@@ -84,4 +88,7 @@ static inline void transformer_add_embedding(transformer_chain *c, transformer_p
 
     segment->grad_bytes = segment->output_bytes;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

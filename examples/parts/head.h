@@ -16,6 +16,10 @@
 #ifndef PARTS_HEAD_H
 #define PARTS_HEAD_H
 #include "layers.h"
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 enum { TRANSFORMER_FINAL_SCALE, TRANSFORMER_FINAL_SHIFT, TRANSFORMER_HEAD };
 
@@ -153,4 +157,7 @@ static inline void transformer_add_head(transformer_chain *c, transformer_head *
     segment->backward_cost = 3 * (double)(head->classes ? t->batch : transformer_rows(t)) * (double)t->width
         * (double)transformer_padded(t);
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -29,6 +29,10 @@
 #define PARTS_RECURRENT_H
 #include <math.h>
 #include <string.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 typedef enum recurrent_kind { RECURRENT_GRU, RECURRENT_LSTM } recurrent_kind;
 
@@ -308,4 +312,7 @@ static inline size_t recurrent_layers(recurrent *r, memopt_tape_layer *layers, m
     }
     return count;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -21,6 +21,10 @@
 #ifndef PARTS_RESIDUAL_CNN_H
 #define PARTS_RESIDUAL_CNN_H
 #include <string.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 typedef struct residual_cnn_conv { /* a convolution and its norm */
     const float *weights;                      /* outputs x (kernel rows, kernel columns, inputs) */
@@ -294,4 +298,7 @@ static inline void residual_cnn_layer(residual_cnn *b, memopt_tape_layer *layer,
     layer->backward_fn = residual_cnn_backward;
     layer->user = b;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -21,6 +21,10 @@
 #ifndef PARTS_TRANSFORMER_H
 #define PARTS_TRANSFORMER_H
 #include <string.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 /* ---- what operators run with, and the memory they work in; device.h has its own ---- */
 #ifndef PARTS_DEVICE_H
@@ -263,4 +267,7 @@ static inline memopt_status transformer_done(const transformer_work *w, memopt_s
         if (w->list[i].count) s = t->done_fn(t->user, tensor++, w->gradients[i]);
     return s;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

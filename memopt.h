@@ -2920,9 +2920,11 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
                    relu_gradient(x, g)  gelu_gradient(x, g)  silu_gradient(x, g)   as memopt_activation_backward() does
                    dropout(x)             as memopt_dropout_forward() does, by `rate`, `noise`, `first`
                    row_sum(x)  row_max(x) as a whole right side only, into an array of MEMOPT_FUSED_COLUMN
-               A number has up to 15 digits, and an exponent from -22 to 22, such as 1e-5.
+               A number has up to 19 digits, and may have an exponent, such as 1.5e-22; it is rounded once to float32,
+               where it must be finite, and 0 only if it is 0. A name or an array is assigned once; arrays that are the
+               same memory count as one.
    Limits      of a text: 64 operations, 6 intermediate values at once, those with a name among them, 16 numbers, 4 sums
-               and maxima, 32 parentheses deep.
+               and maxima, 32 deep: parentheses, those of functions too, and minus signs.
    Backward    is another text: "dx = gelu_gradient(x * scale + bias, dropout(dy)) * scale". Dropout draws the same
                elements again; all dropouts of a text draw the same.
    Arithmetic  is float32; a result of 16 bits is rounded once, to nearest even. The statements take effect one after
@@ -2932,7 +2934,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
    Rows        are summed in the order of 16 lanes, as in every operator here; the maximum is NaN where one element is,
                and never -0.
    In place    An array may be read and assigned. Two arrays may be the same memory if type, shape and stride are equal.
-               Else what is assigned overlaps nothing. */
+               Else what is assigned has no byte in common with another array; rows may lie between another's rows. */
 
 typedef enum memopt_fused_shape {
     MEMOPT_FUSED_EACH,   /* rows x columns */
@@ -2947,8 +2949,7 @@ typedef struct memopt_fused_array {
     memopt_fused_shape shape;
     const void        *input;  /* required where the text reads it before it assigns it */
     void              *output; /* required where the text assigns it, else NULL; with input, the same */
-    size_t             stride; /* of MEMOPT_FUSED_EACH, elements from row to row; 0 = columns. Two arrays may lie side
-                                  by side in the rows of one matrix */
+    size_t             stride; /* of MEMOPT_FUSED_EACH, elements from row to row; 0 = columns */
 } memopt_fused_array;
 
 typedef struct memopt_fused {
@@ -28215,19 +28216,35 @@ static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm
     return memopt_i_must_point(c, m->name, m->data, size, 1);
 }
 
-/* Do two have an element in common? Columns of one matrix, such as the heads of one tensor, do not. */
+/* Do two have a byte in common? Columns of one matrix, such as the heads of one tensor, do not: there the first rows
+   tell. Else rows are looked at in the order of memory, those that end before the other matrix goes on left out. */
 static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
                                  size_t b_bytes) {
-    const size_t step = a->stride * memopt_type_bytes(a->type);
-    const size_t size = memopt_type_bytes(b->type);
-    size_t from;
+    const memopt_i_gemm_matrix *m[2];
+    uintptr_t at[2];
+    size_t row[2], step[2], left[2];
+    size_t i, between, ended;
 
-    if (!a_bytes || !b_bytes || !memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)) return 0;
-    if (a->rows < 2 || b->rows < 2 || a->stride > SIZE_MAX / 8 || b->stride > SIZE_MAX / 8) return 1;
-    if (step != b->stride * size) return 1;
-    from = (uintptr_t)b->data > (uintptr_t)a->data ? ((uintptr_t)b->data - (uintptr_t)a->data) % step
-         : (step - ((uintptr_t)a->data - (uintptr_t)b->data) % step) % step;
-    return from < a->columns * memopt_type_bytes(a->type) || from + b->columns * size > step;
+    if (!memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)) return 0;
+    m[0] = a;
+    m[1] = b;
+    for (i = 0; i < 2; ++i) {
+        at[i] = (uintptr_t)m[i]->data;
+        left[i] = m[i]->rows;
+        row[i] = m[i]->columns * memopt_type_bytes(m[i]->type);
+        step[i] = left[i] > 1 ? m[i]->stride * memopt_type_bytes(m[i]->type) : 0;
+    }
+    for (;;) {
+        const int low = at[0] > at[1];
+
+        between = at[!low] - at[low];
+        if (step[0] == step[1] && step[0]) return between % step[0] < row[low] || between % step[0] + row[!low] > step[0];
+        if (between < row[low]) return 1;
+        ended = step[low] ? (between - row[low]) / step[low] + 1 : left[low];
+        if (ended >= left[low]) return 0;
+        at[low] += ended * step[low];
+        left[low] -= ended;
+    }
 }
 
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
@@ -33900,16 +33917,51 @@ static unsigned memopt_i_fused_slot(memopt_i_fused_parser *p, unsigned operand) 
     return memopt_i_fused_emit(p, MEMOPT_I_STEP_MOVE, operand, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE);
 }
 
-/* A number: its digits as an integer, by a power of ten, both exact, so rounded once to double, then to float. */
+/* Bits of digits times a power of ten, rounded once, to nearest even: 0 too small, 0x7f800000 too large. The number in
+   fixed point, 192 bits before the point and 192 behind: multiplied by ten it goes up by at most 4, divided it loses
+   bits that matter only in that there were some. */
+static uint32_t memopt_i_fused_float_bits(uint64_t digits, int exponent) {
+    enum { WORDS = 12, POINT = 192, LAST = POINT - 149 }; /* LAST: the bit that is the last of a denormal */
+    uint32_t x[WORDS];
+    uint32_t mantissa = 0;
+    uint64_t carry;
+    int lost = 0; /* bits that are not 0 */
+    int i, top, low;
+
+    if (!digits || exponent < -100) return 0;
+    memset(x, 0, sizeof x);
+    x[POINT / 32] = (uint32_t)digits;
+    x[POINT / 32 + 1] = (uint32_t)(digits >> 32);
+    for (; exponent > 0; --exponent) {
+        for (carry = 0, i = 0; i < WORDS; ++i, carry >>= 32) x[i] = (uint32_t)(carry += (uint64_t)x[i] * 10);
+        if (x[WORDS - 1]) return 0x7f800000u;
+    }
+    for (; exponent < 0; ++exponent) {
+        for (carry = 0, i = WORDS - 1; i >= 0; --i) {
+            carry = carry << 32 | x[i];
+            x[i] = (uint32_t)(carry / 10);
+            carry %= 10;
+        }
+        lost |= carry != 0;
+    }
+    for (top = 32 * WORDS - 1; top > LAST && !(x[top / 32] >> top % 32 & 1); --top) {}
+    low = top - 23 > LAST ? top - 23 : LAST;
+    for (i = top; i >= low; --i) mantissa = mantissa << 1 | (x[i / 32] >> i % 32 & 1);
+    for (i = low - 2; i >= 0; --i) lost |= (int)(x[i / 32] >> i % 32 & 1);
+    if (x[(low - 1) / 32] >> (low - 1) % 32 & 1) mantissa += (uint32_t)lost | (mantissa & 1);
+    mantissa += (uint32_t)(low - LAST) << 23; /* its first bit counts one up in the exponent */
+    return mantissa < 0x7f800000u ? mantissa : 0x7f800000u;
+}
+
 static memopt_i_fused_value memopt_i_fused_number(memopt_i_fused_parser *p) {
     const char *start = p->at;
-    double digits = 0;
-    double power = 1;
+    uint64_t digits = 0;
+    uint32_t bits;
     int count = 0;       /* of digits that matter */
     int any = 0;
     int exponent = 0;
     int given = 0;
-    int negative, i;
+    int negative;
 
     for (; memopt_i_fused_digit(*p->at) || *p->at == '.'; ++p->at) {
         if (*p->at == '.') {
@@ -33919,26 +33971,27 @@ static memopt_i_fused_value memopt_i_fused_number(memopt_i_fused_parser *p) {
         }
         any = 1;
         count += count || *p->at != '0';
-        if (count <= 15) digits = digits * 10 + (*p->at - '0');
-        if (exponent && exponent < 1000) ++exponent;
+        if (count <= 19) digits = digits * 10 + (uint64_t)(*p->at - '0');
+        if (exponent && exponent < 1000000) ++exponent;
     }
     if (exponent) --exponent; /* it has counted the point as well */
     if (*p->at == 'e' || *p->at == 'E') {
         negative = *++p->at == '-';
         if (*p->at == '-' || *p->at == '+') ++p->at;
         any = any && memopt_i_fused_digit(*p->at);
-        for (; memopt_i_fused_digit(*p->at); ++p->at) if (given < 1000) given = given * 10 + (*p->at - '0');
+        for (; memopt_i_fused_digit(*p->at); ++p->at) if (given < 1000000) given = given * 10 + (*p->at - '0');
         if (negative) given = -given;
     }
     exponent = given - exponent;
     if (!any || memopt_i_fused_name_length(p->at)) (void)memopt_i_fused_refuse(p, start, "has a number that is none");
-    if (count > 15 || exponent < -22 || exponent > 22)
-        (void)memopt_i_fused_refuse(p, start, "has a number of more than 15 digits, or beyond 10^22 or 10^-22");
+    if (count > 19) (void)memopt_i_fused_refuse(p, start, "has a number of more than 19 digits");
     if (p->program->number_count == MEMOPT_I_FUSED_NUMBERS)
         (void)memopt_i_fused_refuse(p, start, "has more than 16 numbers");
     if (p->o->c.status) return memopt_i_fused_value_of(0);
-    for (i = exponent < 0 ? -exponent : exponent; i; --i) power *= 10;
-    p->program->numbers[p->program->number_count] = (float)(exponent < 0 ? digits / power : digits * power);
+    bits = memopt_i_fused_float_bits(digits, exponent);
+    if (bits == 0x7f800000u) (void)memopt_i_fused_refuse(p, start, "has a number beyond the largest float32");
+    if (digits && !bits) (void)memopt_i_fused_refuse(p, start, "has a number that float32 rounds to 0");
+    p->program->numbers[p->program->number_count] = memopt_i_bits_float(bits);
     return memopt_i_fused_value_of(MEMOPT_I_FUSED_NUMBER + (unsigned)p->program->number_count++);
 }
 
@@ -34022,7 +34075,7 @@ static memopt_i_fused_value memopt_i_fused_factor(memopt_i_fused_parser *p) {
     size_t length;
 
     memopt_i_fused_blanks(p);
-    if (p->depth == MEMOPT_I_FUSED_DEPTH) (void)memopt_i_fused_refuse(p, p->at, "is nested more than 32 deep");
+    if (p->depth > MEMOPT_I_FUSED_DEPTH) (void)memopt_i_fused_refuse(p, p->at, "is nested more than 32 deep");
     if (p->o->c.status) return v;
     ++p->depth;
     name = p->at;
@@ -34503,32 +34556,25 @@ static memopt_status memopt_i_fused_arrays(memopt_i_ops *o, const memopt_fused *
     return o->c.status;
 }
 
-/* Bytes from the first element of an array to its last. */
-static size_t memopt_i_fused_span(const memopt_fused *x, const memopt_fused_array *a) {
-    const size_t size = memopt_type_bytes(a->type);
+/* An array as a matrix; of MEMOPT_FUSED_COLUMN, too, the elements lie in a row. */
+static memopt_i_gemm_matrix memopt_i_fused_matrix(const memopt_fused *x, const memopt_fused_array *a) {
+    const int is_each = a->shape == MEMOPT_FUSED_EACH;
+    const size_t columns = a->shape == MEMOPT_FUSED_COLUMN ? x->rows : a->shape == MEMOPT_FUSED_ONE ? 1 : x->columns;
 
-    switch (a->shape) {
-    case MEMOPT_FUSED_ROW:    return x->columns * size;
-    case MEMOPT_FUSED_COLUMN: return x->rows * size;
-    case MEMOPT_FUSED_ONE:    return size;
-    case MEMOPT_FUSED_EACH:   break;
-    }
-    return x->rows && x->columns ? ((x->rows - 1) * a->stride + x->columns) * size : 0;
+    return memopt_i_gemm_matrix_of(a->output ? a->output : a->input, is_each ? x->rows : 1, columns, 0, a->stride,
+                                   a->type);
 }
 
-/* Do two arrays share a byte? Not where they lie side by side in the rows of one matrix. */
-static int memopt_i_fused_overlap(const memopt_fused *x, const memopt_fused_array *a, const memopt_fused_array *b) {
-    const void *p = a->output ? a->output : a->input;
-    const void *q = b->output ? b->output : b->input;
-    const size_t size = memopt_type_bytes(a->type);
-    size_t between;
+static size_t memopt_i_fused_span(const memopt_i_gemm_matrix *m) {
+    return m->rows && m->columns ? ((m->rows - 1) * m->stride + m->columns) * memopt_type_bytes(m->type) : 0;
+}
 
-    if (!memopt_i_overlaps(p, memopt_i_fused_span(x, a), q, memopt_i_fused_span(x, b))) return 0;
-    if (a->shape != MEMOPT_FUSED_EACH || b->shape != MEMOPT_FUSED_EACH || a->type != b->type || a->stride != b->stride)
-        return 1;
-    between = (uintptr_t)p < (uintptr_t)q ? (uintptr_t)q - (uintptr_t)p : (uintptr_t)p - (uintptr_t)q;
-    between = between / size % a->stride;
-    return between < x->columns || a->stride - between < x->columns;
+/* Do two arrays share a byte? */
+static int memopt_i_fused_overlap(const memopt_fused *x, const memopt_fused_array *a, const memopt_fused_array *b) {
+    const memopt_i_gemm_matrix m = memopt_i_fused_matrix(x, a);
+    const memopt_i_gemm_matrix n = memopt_i_fused_matrix(x, b);
+
+    return memopt_i_gemm_overlap(&m, memopt_i_fused_span(&m), &n, memopt_i_fused_span(&n));
 }
 
 /* The pointers, by what the text does with the arrays. */

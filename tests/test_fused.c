@@ -352,6 +352,47 @@ static void fused_in_place(void) {
     CHECK(fused_runs(NULL, &f) && s[0] > 9.9f && s[0] < 10.1f && s[2] > 29.9f && s[2] < 30.1f);
 }
 
+/* Two arrays anywhere in one block: refused if and only if they share a byte and are not the same elements; else what is
+   assigned is what a loop makes, and nothing else has changed. */
+static void fused_anywhere(void) {
+    enum { BYTES = 192 }; union { float align; unsigned char b[BYTES]; } was, is; unsigned char map[BYTES]; uint64_t seed = 7; size_t i, k, r, c, b, shared, refused = 0, beside = 0;
+    for (i = 0; i < 60000; ++i) {
+        const size_t rows = test_below(&seed, 6), columns = test_below(&seed, 5); memopt_fused_array a[2]; size_t at[2], step[2]; memopt_fused f; memopt_status s;
+        const memopt_threads t = test_level(i % 2 ? MEMOPT_SIMD_SCALAR : memopt_simd_best()); const memopt_ops o = fused_ops(&t); int same;
+        for (k = 0; k < 2; ++k) {
+            const memopt_type type = test_below(&seed, 2) ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; const size_t size = memopt_type_bytes(type);
+            a[k] = fused_array(k ? "y" : "x", type, k ? MEMOPT_FUSED_EACH : (memopt_fused_shape)(test_below(&seed, 2) ? 0 : test_below(&seed, 4)), NULL, NULL);
+            step[k] = a[k].shape == MEMOPT_FUSED_EACH ? a[k].stride = columns + test_below(&seed, 4) : columns;
+            if (!columns) step[k] = a[k].stride = a[k].shape == MEMOPT_FUSED_EACH ? 1 : 0;
+            at[k] = test_below(&seed, 12) * size;
+        }
+        a[0].input = is.b + at[0]; a[1].output = is.b + at[1];
+        memset(map, 0, sizeof map);
+        for (shared = k = 0; k < 2; ++k) for (r = 0; r < rows; ++r) for (c = 0; c < columns; ++c) {
+            const size_t size = memopt_type_bytes(a[k].type), n = a[k].shape == MEMOPT_FUSED_EACH ? r * step[k] + c : a[k].shape == MEMOPT_FUSED_ROW ? c : a[k].shape == MEMOPT_FUSED_COLUMN ? r : 0;
+            for (b = 0; b < size; ++b) { shared |= k & map[at[k] + n * size + b]; map[at[k] + n * size + b] |= !k; }
+        }
+        same = at[0] == at[1] && a[0].type == a[1].type && a[0].shape == a[1].shape && step[0] == step[1];
+        for (b = 0; b < BYTES; ++b) was.b[b] = (unsigned char)(0x38 + test_below(&seed, 16)); /* a number in any type */
+        is = was; f = fused_of("y = x", a, 2, rows, columns);
+        s = memopt_fused_run(&o, &f);
+        CHECK_AT(s == (shared && !same ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK), i);
+        if (s) CHECK_AT(test_error_says(fused_error, MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0"), i);
+        refused += s != MEMOPT_OK;
+        beside += !s && rows > 1 && columns && !same && at[0] < at[1] + rows * step[1] * memopt_type_bytes(a[1].type) && at[1] < at[0] + rows * step[0] * memopt_type_bytes(a[0].type);
+        for (r = 0; !s && r < rows; ++r) for (c = 0; c < columns; ++c) {
+            const size_t n = a[0].shape == MEMOPT_FUSED_EACH ? r * step[0] + c : a[0].shape == MEMOPT_FUSED_ROW ? c : a[0].shape == MEMOPT_FUSED_COLUMN ? r : 0;
+            const unsigned char *from = was.b + at[0] + n * memopt_type_bytes(a[0].type); unsigned char *to = was.b + at[1] + (r * step[1] + c) * memopt_type_bytes(a[1].type);
+            uint16_t h; float v; memcpy(&h, from, 2); memcpy(&v, from, sizeof(float) * (a[0].type == MEMOPT_TYPE_F32));
+            if (a[0].type == MEMOPT_TYPE_BF16) v = memopt_from_bf16(h);
+            h = memopt_to_bf16(v);
+            if (a[1].type == MEMOPT_TYPE_F32) memcpy(to, &v, 4); else memcpy(to, &h, 2);
+        }
+        CHECK_AT(!memcmp(was.b, is.b, BYTES), i);
+    }
+    CHECK(refused > 3000 && beside > 3000);
+}
+
 /* ---- any workers, long rows, results past the cache ---- */
 static void fused_workers(void) {
     enum { ROWS = 5, COLUMNS = 150001, N = ROWS * COLUMNS }; uint16_t *x = (uint16_t *)fused_alloc(N * 2), *first = (uint16_t *)fused_alloc(N * 2);
@@ -400,13 +441,44 @@ static void fused_streams(void) { /* long results of bf16 go past the cache: sam
 }
 
 /* ---- numbers in the text ---- */
+/* Any digits with any exponent, and the middles of neighbouring floats, cut to 19 digits, one up and one down: as the C
+   library reads them. */
+static void fused_numbers_of_strtof(const memopt_fused_array *a, const float *y) {
+    uint64_t seed = 3; size_t i;
+    for (i = 0; i < 30000; ++i) {
+        uint64_t digits = test_random(&seed) % UINT64_C(9999999999999999999); int exponent = (int)test_below(&seed, 110) - 62, cut; char text[64]; float want;
+        memopt_fused f; const memopt_ops o = fused_ops(NULL); int good;
+        for (cut = (int)test_below(&seed, 20); cut; --cut) digits /= 10;
+        if (i % 2) {
+            const uint32_t bits = (uint32_t)test_below(&seed, 0x7f7fffff); char middle[64], *p;
+            (void)snprintf(middle, sizeof middle, "%.18e", ((double)memopt_i_bits_float(bits) + (double)memopt_i_bits_float(bits + 1)) / 2);
+            for (digits = 0, p = middle; *p != 'e'; ++p) if (*p >= '0' && *p <= '9') digits = digits * 10 + (uint64_t)(*p - '0');
+            digits += test_below(&seed, 3); digits -= digits > 1; exponent = (int)strtol(p + 1, NULL, 10) - 18;
+        }
+        (void)snprintf(text, sizeof text, "y = %lu%09lu%09lue%d", (unsigned long)(digits / UINT64_C(1000000000000000000)),
+            (unsigned long)(digits / 1000000000 % 1000000000), (unsigned long)(digits % 1000000000), exponent);
+        want = strtof(text + 4, NULL); f = fused_of(text, a, 1, 1, 1);
+        good = digits ? want > 0 && want <= 3.4028234663852886e38f : 1;
+        if (good) CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_OK && memopt_i_float_bits(*y) == memopt_i_float_bits(want), i);
+        else CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_ERR_ARGUMENT && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT,
+            want > 0 ? "fused: text has a number beyond the largest float32 at character 4" : "fused: text has a number that float32 rounds to 0 at character 4"), i);
+    }
+}
 static void fused_numbers(void) {
     static const struct { const char *text; float want; } numbers[] = {
         { "y = 0", 0.0f }, { "y = 1", 1.0f }, { "y = .5", 0.5f }, { "y = 5.", 5.0f }, { "y = 0.1", 0.1f }, { "y = 3.14159265358979", 3.14159265358979f },
         { "y = 123456789012345", 123456789012345.0f }, { "y = 000000000000000000012", 12.0f }, { "y = 1e22", 1e22f }, { "y = 1E+2", 100.0f },
         { "y = 1.5e-5", 1.5e-5f }, { "y = 16777217", 16777216.0f }, { "y = 16777219", 16777220.0f }, { "y = 1e-22", 1e-22f }, { "y = -2", -2.0f },
-        { "y = - - 2", 2.0f }, { "y = 0.0000001e7", 1.0f }, { "y = 1000000000000e-10", 100.0f }, { "y = -0", -0.0f } };
-    static const char *const bad[] = { "y = 1234567890123456", "y = 1e23", "y = 1e-23", "y = 1e99999999999", "y = 0.00000000000000000000001" };
+        { "y = - - 2", 2.0f }, { "y = 0.0000001e7", 1.0f }, { "y = 1000000000000e-10", 100.0f }, { "y = -0", -0.0f }, { "y = 1.5e-22", 1.5e-22f },
+        { "y = 1e23", 1e23f }, { "y = 9999999999999999999", 1e19f }, { "y = 340282346.638528860e30", 3.4028234663852886e38f },
+        { "y = 3.4028235677973366e38", 3.4028234663852886e38f }, /* just below the middle to infinity */
+        { "y = 1.000000059604644775", 1.0f }, { "y = 1.000000059604644776", 1.00000011920928955f }, /* about the middle of two: a double has one value for both */
+        { "y = 1.17549435e-38", 1.17549435e-38f }, { "y = 1e-40", 1e-40f }, { "y = 1.4e-45", 1.40129846e-45f }, { "y = 0.701e-45", 1.40129846e-45f },
+        { "y = 0.00000000000000000000001", 1e-23f }, { "y = 0e9999999", 0.0f }, { "y = 0e-9999999", 0.0f } };
+    static const struct { const char *text, *why; } bad[] = {
+        { "y = 12345678901234567890", "more than 19 digits" }, { "y = 1.0000000000000000000", "more than 19 digits" }, { "y = 1e39", "beyond the largest float32" },
+        { "y = 3.4028235677973367e38", "beyond the largest float32" }, { "y = 1e99999999999", "beyond the largest float32" }, { "y = 1e-46", "that float32 rounds to 0" },
+        { "y = 0.7e-45", "that float32 rounds to 0" }, { "y = 1e-99999999999", "that float32 rounds to 0" }, { "y = 9999999999999999999e-120", "that float32 rounds to 0" } };
     static const char *const none[] = { "y = .", "y = 1e", "y = 1e+", "y = 2x", "y = 0x10", "y = 1.5f" };
     float y; size_t i; memopt_fused_array a = fused_array("y", MEMOPT_TYPE_F32, MEMOPT_FUSED_EACH, NULL, &y); const memopt_ops o = fused_ops(NULL);
     for (i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
@@ -414,15 +486,17 @@ static void fused_numbers(void) {
         CHECK_AT(fused_runs(NULL, &f) && memopt_i_float_bits(y) == memopt_i_float_bits(numbers[i].want), i);
     }
     for (i = 0; i < sizeof bad / sizeof *bad; ++i) {
-        const memopt_fused f = fused_of(bad[i], &a, 1, 1, 1);
-        CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_ERR_ARGUMENT && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT,
-            "fused: text has a number of more than 15 digits, or beyond 10^22 or 10^-22 at character 4"), i);
+        const memopt_fused f = fused_of(bad[i].text, &a, 1, 1, 1);
+        char want[100];
+        (void)snprintf(want, sizeof want, "fused: text has a number %s%s at character 4", *bad[i].why == 'm' ? "of " : "", bad[i].why);
+        CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_ERR_ARGUMENT && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT, want), i);
     }
     for (i = 0; i < sizeof none / sizeof *none; ++i) {
         const memopt_fused f = fused_of(none[i], &a, 1, 1, 1);
         CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_ERR_ARGUMENT
             && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT, "fused: text has a number that is none at character 4"), i);
     }
+    fused_numbers_of_strtof(&a, &y);
 }
 
 /* ---- what is refused ---- */
@@ -457,13 +531,17 @@ static void fused_text_refused(void) {
         REFUSES(o.error, memset(y, 0x5a, sizeof y), memopt_fused_run(&o, &f), MEMOPT_ERR_ARGUMENT, want);
         CHECK_AT(((unsigned char *)y)[0] == 0x5a, i);
     }
-    strcpy(long_text, "y = "); /* 33 parentheses; then 65 operations, 7 values at once, 17 numbers, 5 sums */
-    for (i = 0; i < 33; ++i) strcat(long_text, "(");
-    f = fused_of(long_text, a, 2, 2, 2);
-    REFUSES(o.error, (void)0, memopt_fused_run(&o, &f), MEMOPT_ERR_ARGUMENT, "fused: text is nested more than 32 deep at character 36");
-    strcpy(long_text, "y = ");
-    for (i = 0; i < 33; ++i) strcat(long_text, "-");
-    REFUSES(o.error, (void)0, memopt_fused_run(&o, &f), MEMOPT_ERR_ARGUMENT, "fused: text is nested more than 32 deep at character 36");
+    f = fused_of(long_text, a, 2, 2, 2); /* 33 deep; then 65 operations, 7 values at once, 17 numbers, 5 sums */
+    for (i = 0; i < 3; ++i) {
+        static const char *const opens[3] = { "(", "-", "abs(" }; const size_t each = strlen(opens[i]); size_t k; char want[80];
+        for (strcpy(long_text, "y = "), k = 0; k < 32; ++k) strcat(long_text, opens[i]);
+        for (strcat(long_text, "x"), k = 0; i != 1 && k < 32; ++k) strcat(long_text, ")");
+        ACCEPTS(o.error, (void)0, memopt_fused_run(&o, &f));
+        for (strcpy(long_text, "y = "), k = 0; k < 33; ++k) strcat(long_text, opens[i]);
+        for (strcat(long_text, "x"), k = 0; i != 1 && k < 33; ++k) strcat(long_text, ")");
+        (void)snprintf(want, sizeof want, "fused: text is nested more than 32 deep at character %u", (unsigned)(4 + 33 * each));
+        REFUSES(o.error, (void)0, memopt_fused_run(&o, &f), MEMOPT_ERR_ARGUMENT, want);
+    }
     strcpy(long_text, "y = x");
     for (i = 0; i < 64; ++i) strcat(long_text, "+x");
     ACCEPTS(o.error, (void)0, memopt_fused_run(&o, &f));
@@ -522,6 +600,8 @@ static void fused_arrays_refused(void) {
     FUSED_REFUSES((a[0].stride = a[1].stride = 6, a[1].output = x + 3), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].stride = a[1].stride = 6, a[1].output = x + 25, a[0].input = x + 8), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].stride = 4, a[1].stride = 5, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
+    FUSED_REFUSES((a[0].stride = 8, a[1].stride = 7, a[1].output = x + 4), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0"); /* from the second row on */
+    FUSED_REFUSES((a[0].stride = 12, a[0].input = x + 5, a[1].stride = 6, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].type = MEMOPT_TYPE_F16, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].shape = MEMOPT_FUSED_ROW, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].shape = MEMOPT_FUSED_ONE, a[0].input = y + 15), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
@@ -595,6 +675,7 @@ static void test_fused(void) {
     RUN(fused_nan);
     RUN(fused_rows);
     RUN(fused_in_place);
+    RUN(fused_anywhere);
     RUN(fused_workers);
     RUN(fused_streams);
     RUN(fused_numbers);

@@ -579,6 +579,27 @@ static void gemm_interleaved(void) { /* operands and result as columns of one te
     p.left = &tensor[0][0]; p.result = &tensor[0][16]; p.right_stride = 48;
     CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
 }
+static void gemm_overlaps(void) { /* two matrices anywhere: exactly where they have a byte in common */
+    static unsigned char block[400], map[400]; uint64_t seed = 5; size_t i, k, r, b, counts[2] = { 0, 0 };
+    for (i = 0; i < 100000; ++i) {
+        memopt_i_gemm_matrix m[2]; size_t bytes[2], shared = 0;
+        memset(map, 0, sizeof map);
+        for (k = 0; k < 2; ++k) {
+            const memopt_type type = test_below(&seed, 2) ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; const size_t size = memopt_type_bytes(type);
+            const size_t at = 2 * test_below(&seed, 60), rows = test_below(&seed, 7), columns = test_below(&seed, 5); size_t stride = columns + test_below(&seed, 7);
+            if (!stride) stride = 1;
+            m[k] = memopt_i_gemm_matrix_of(block + at, rows, columns, 0, stride, type);
+            bytes[k] = rows && columns ? ((rows - 1) * stride + columns) * size : 0;
+            for (r = 0; r < rows; ++r) for (b = 0; b < columns * size; ++b) {
+                unsigned char *byte = map + at + r * stride * size + b;
+                shared |= k && *byte; *byte |= !k;
+            }
+        }
+        ++counts[shared];
+        CHECK_AT(memopt_i_gemm_overlap(&m[0], bytes[0], &m[1], bytes[1]) == (int)shared, i);
+    }
+    CHECK(counts[0] > 20000 && counts[1] > 20000);
+}
 /* Everything that is refused, one thing wrong at a time. */
 typedef struct gemm_bad {
     memopt_product p; memopt_threads t; const memopt_threads *threads; void *scratch; size_t bytes;
@@ -777,6 +798,7 @@ void test_gemm(void) {
     RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_triangles); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
+    RUN(gemm_overlaps);
     RUN(gemm_refused);
     RUN(gemm_tables);
 #if defined(TEST_CBLAS)

@@ -1351,11 +1351,14 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
    A linear layer   forward   codes of input and weights, e4m3
                     backward  codes of the gradient, e5m2, and transposed weights, for the gradient of the input;
                               transposed gradient and transposed input, for that of the weights
-   Scale            a power of two, so that nothing is rounded but the code, once, to nearest even: the smallest for
-                    which the largest magnitude is no larger than the largest code (e4m3: 448, e5m2: 57344).
+   Scale            a power of two, so that nothing is rounded but the code, once, to nearest even: the smallest from
+                    2^-100 on for which the largest magnitude is no larger than the largest code (e4m3: 448, e5m2:
+                    57344). At 2^-100 what is 2^-110 (e5m2: 2^-117) or less becomes 0. It is 1 where the largest
+                    magnitude is 0: of a matrix of zeros, an empty one, one without a finite element.
    Current          by this matrix' own largest magnitude: it is read twice.
    Delayed          by that of the last 16 that this scale has seen; what is larger becomes the largest code. It is read
-                    once, and measured on the way. The first is by its own.
+                    once, and measured on the way. The first is by its own. After matrices of zeros alone the scale is
+                    1 once more, and a first one of small elements becomes 0: begin such a scale anew by zeroing it.
    Not finite       NaN stays NaN; infinities are NaN in e4m3, infinities in e5m2; neither counts for the scale. */
 
 typedef enum memopt_fp8_format { MEMOPT_FP8_E4M3, MEMOPT_FP8_E5M2 } memopt_fp8_format;

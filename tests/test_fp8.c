@@ -99,6 +99,35 @@ static void fp8_run_backwards(void *user, size_t chunk_count, memopt_task_fn *fn
     (void)user;
     for (i = chunk_count; i-- > 0;) fn(task, i, (int)(i % 3));
 }
+/* Where a scale ends below; matrices without a magnitude. */
+static void fp8_smallest_scales(void) {
+    const float least = memopt_i_bits_float((127 - 100) << 23), half[2] = { (float)ldexp(1, -110), (float)ldexp(1, -117) }; int format;
+    for (format = 0; format < 2; ++format) {
+        const float largest = format ? 57344.0f : 448.0f; float in[6]; uint8_t codes[6]; memopt_fp8 x; memopt_fp8_scale scale; int i;
+        memset(&x, 0, sizeof x); memset(&scale, 0, sizeof scale); memset(in, 0, sizeof in);
+        x.rows = 2; x.columns = 3; x.type = MEMOPT_TYPE_F32; x.format = (memopt_fp8_format)format; x.input = in; x.codes = codes; x.scale = &scale;
+        for (i = 0; i < 4; ++i) { /* zeros, nothing finite, no rows: the scale is 1 */
+            in[0] = memopt_i_bits_float(i == 1 ? 0x7f800000u : i == 2 ? 0x7fc00000u : 0); in[1] = -0.0f; x.rows = i == 3 ? 0 : 2;
+            CHECK_AT(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == 1 && memopt_i_float_bits(scale.amax) == 0, i);
+            CHECK_AT(codes[1] == 0x80 && codes[2] == 0, i);
+        }
+        x.rows = 2; in[0] = largest * least; /* the largest that this one holds: two below, one above */
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == least && codes[0] == (format ? 0x7b : 0x7e));
+        in[0] = memopt_i_bits_float(memopt_i_float_bits(in[0]) + 1);
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == 2 * least);
+        in[0] = largest / 4 * least;
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == least && codes[0] == (format ? 0x73 : 0x6e));
+        in[0] = half[format]; in[1] = memopt_i_bits_float(memopt_i_float_bits(half[format]) + 1); in[2] = 1e-45f;
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == least && codes[0] == 0 && codes[1] == 1 && codes[2] == 0);
+        x.delayed = 1; memset(&scale, 0, sizeof scale); memset(in, 0, sizeof in); /* only zeros so far, then small ones */
+        for (i = 0; i < 3; ++i) CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == 1);
+        in[0] = 1e-6f;
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && scale.scale == 1 && codes[0] == 0);
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && fp8_smallest((double)scale.scale, (double)in[0], x.format) && codes[0] > 0x60);
+        memset(&scale, 0, sizeof scale);
+        CHECK(memopt_fp8_quantize(&x, NULL) == MEMOPT_OK && fp8_smallest((double)scale.scale, (double)in[0], x.format) && codes[0] > 0x60);
+    }
+}
 static void fp8_workers(void) { /* more chunks than rows of tiles, and any workers: the same */
     enum { ROWS = 20000, COLUMNS = 3 };
     static float in[ROWS * COLUMNS]; static uint8_t a[ROWS * COLUMNS], b[ROWS * COLUMNS], ta[ROWS * COLUMNS], tb[ROWS * COLUMNS];
@@ -152,6 +181,7 @@ static void fp8_refused(void) {
 static void test_fp8(void) {
     RUN(fp8_current);
     RUN(fp8_delayed);
+    RUN(fp8_smallest_scales);
     RUN(fp8_workers);
     RUN(fp8_refused);
 }

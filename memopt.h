@@ -2738,7 +2738,9 @@ typedef struct memopt_norm {
 } memopt_norm;
 
 /** Of a backward with gradients of scale or shift, whose sums over each 32 rows lie there until they are added up: at
-    most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. Without them, and forward: nothing. */
+    most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. Told from the shape alone, also where
+    grad_scale and grad_shift are NULL, as they may be before there is memory for them, and so in a dry run. A backward
+    that runs without them uses none of it, nor does forward: their scratch may be NULL. */
 MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt_norm *norm, size_t *bytes);
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
 

@@ -356,8 +356,14 @@ static void norm_scratch(void) {
         CHECK(memopt_norm_backward(&ops, &m.n) == MEMOPT_OK);
         for (k = 0; k < 16; ++k) CHECK_AT(memopt_i_float_bits(end[k]) == 0x80000000u, i);
         norm_shift_is(&m);
-        m.n.grad_scale = m.n.grad_shift = NULL; /* their sums are all it is for */
+        m.n.grad_scale = m.n.grad_shift = NULL; /* their sums are all it is for; but pointers are not looked at by what tells it */
         CHECK(memopt_norm_backward(NULL, &m.n) == MEMOPT_OK);
+        bytes = counted = 5;
+        CHECK_AT(memopt_norm_scratch(&dry, &m.n, &bytes) == MEMOPT_OK && bytes == want[i], i);
+        counted = 0;
+        CHECK_AT(memopt_norm_backward(&dry, &m.n) == MEMOPT_OK && counted == want[i], i);
+        counted = 0;
+        CHECK_AT(memopt_norm_forward(&dry, &m.n) == MEMOPT_OK && counted == 0, i);
         free(block);
         norm_close(&m);
     }

@@ -3752,10 +3752,18 @@ MEMOPT_API memopt_error      memopt_pieces_error(const memopt_pieces *pieces);
    Wire        A compressed step sends 2 C + 8 bytes to each other rank, C the bytes of a chunk: the elements, each
                tensor rounded up to 8, shared evenly and rounded up to whole bytes. An exact step sends 8 bytes an
                element, shared alike, and 4; a local step 4.
+   LAMB        A trust ratio of the warm-up, |weights| / |direction| of a tensor, is kept from 0.01 to 10. After the
+               freeze its mean, 0.9 of what it was and 0.1 of the new one each step, stands for it; it begins at 0, so
+               10 steps are the least to warm up. It is multiplied by a factor from 0.5 to 4, for which the second
+               moment goes on beside the frozen one, at most a tenth larger or smaller than the last one, 1 at first.
+               The method is the paper's; these numbers are the defaults of its authors' OnebitLamb in DeepSpeed
+               (min_coeff, max_coeff, coeff_beta, factor_min, factor_max, factor_threshold), and fixed here.
    Failure     A gradient that is not finite on any rank is ERR_FORMAT on all: nothing has changed, the step may be
-               repeated. When a call of comm fails, weights and state of this rank are unchanged and comm is of no use
-               any more; gradients of an exact step may have become means. If it was the very last call of a step,
-               other ranks may have finished that step: memopt_onebit_stats.step tells. The run goes on from a save. */
+               repeated. So is a sum of finite ones that overflows: weights and state have not changed, but gradients of
+               an exact step have become means that are not finite: fill them in anew before it is repeated. When a call
+               of comm fails, weights and state of this rank are unchanged and comm is of no use any more; gradients of
+               an exact step may have become means. If it was the very last call of a step, other ranks may have
+               finished that step: memopt_onebit_stats.step tells. The run goes on from a save. */
 
 typedef enum memopt_onebit_kind { MEMOPT_ONEBIT_ADAM, MEMOPT_ONEBIT_LAMB, MEMOPT_ONEBIT_ZERO_ONE } memopt_onebit_kind;
 
@@ -3839,8 +3847,8 @@ typedef struct memopt_onebit_run { /* of one step; the same on all ranks */
  *
  * returns OK, ERR_ARGUMENT (a group that does not exist, a rate, beta, eps or factor outside its range, a missing or
  *         misaligned pointer: this rank has sent nothing, and the others wait for it), ERR_FORMAT (a gradient, or a sum
- *         of them, is not finite, on the rank that memopt_onebit_error() names), ERR_STATE (the ranks' states do not go
- *         together), and what comm returns
+ *         of them, is not finite: memopt_onebit_error() names the rank, but for the sum of an exact step), ERR_STATE
+ *         (the ranks' states do not go together), and what comm returns
  */
 MEMOPT_API memopt_status memopt_onebit_step(memopt_onebit *onebit, const memopt_onebit_run *run);
 

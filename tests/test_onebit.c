@@ -660,20 +660,66 @@ static void onebit_bad_gradients(void) { /* NaN or infinite on one rank: all are
 }
 static void onebit_one_step(onebit_world *w, size_t rank, memopt_comm *comm) { /* huge gradients, of which each is finite */
     float p[24] = { 1, 2, 3 }, g[24]; memopt_onebit_tensor t; memopt_onebit_desc d; memopt_onebit *o = NULL; memopt_onebit_run run; size_t i; memopt_status s;
-    memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAM); float **values = (float **)w->data;
+    memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAM); float **values = (float **)w->data; float before[24]; memopt_onebit_sizes z; uint64_t state;
     memset(&d, 0, sizeof d); memset(&t, 0, sizeof t); memset(&run, 0, sizeof run);
     t.weights = p; t.gradients = g; t.count = 23; d.comm = comm; d.tensors = &t; d.tensor_count = 1; d.freeze_step = 1;
     run.groups = &group; run.group_count = 1;
     if (memopt_onebit_open(&d, NULL, &o)) { CHECK(0); return; }
-    for (i = 0; i < 23; ++i) g[i] = *values[0];
+    for (i = 0; i < 23; ++i) g[i] = i == 22 && *values[0] > 0 ? (float)rank : *values[0];
+    memcpy(before, p, sizeof p); CHECK(memopt_onebit_bytes(&d, &z) == MEMOPT_OK); state = onebit_hash(memopt_onebit_state(o), z.state_bytes);
     s = memopt_onebit_step(o, &run);
     w->status[rank] = s;
-    if (s) CHECK(test_error_says(memopt_onebit_error(o), MEMOPT_ERR_FORMAT, "onebit: the sum of the gradients is not finite") && p[0] <= 1 && p[0] >= 1 && memopt_onebit_get_stats(o).step == 0);
+    if (s) { /* weights and state have not changed, gradients are means */
+        CHECK(test_error_says(memopt_onebit_error(o), MEMOPT_ERR_FORMAT, "onebit: the sum of the gradients is not finite") && memopt_onebit_get_stats(o).step == 0);
+        CHECK(!memcmp(before, p, sizeof p) && state == onebit_hash(memopt_onebit_state(o), z.state_bytes));
+        for (i = 0; i < 22; ++i) CHECK(memopt_i_float_bits(g[i]) == 0x7f800000u);
+        CHECK(g[22] <= 0.5f && g[22] >= 0.5f && memopt_onebit_step(o, &run) == MEMOPT_ERR_FORMAT && !memcmp(before, p, sizeof p));
+    }
     for (i = 0; i < 23; ++i) g[i] = *values[1];
     s = memopt_onebit_step(o, &run);
     if (!s) s = memopt_onebit_step(o, &run);
     CHECK(!s && memopt_i_finite(p[0]) && p[22] <= 0 && p[22] == (*values[1] > 0 ? p[21] : 0));
     memopt_onebit_close(o);
+}
+/* The numbers that LAMB's ratios are kept within, as the header tells them. */
+static void onebit_lamb_limits(void) {
+    size_t k;
+    for (k = 0; k < 3; ++k) { /* tiny weights, such as are as long as the direction, huge ones */
+        float p[16], g[16], was[16], factor; memopt_onebit_tensor t; memopt_onebit_desc d; memopt_onebit *o = NULL; memopt_onebit_run run; size_t i, up, down; double step;
+        memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAM);
+        memset(&d, 0, sizeof d); memset(&t, 0, sizeof t); memset(&run, 0, sizeof run);
+        t.weights = p; t.gradients = g; t.count = 16; d.kind = MEMOPT_ONEBIT_LAMB; d.tensors = &t; d.tensor_count = 1; d.freeze_step = 2;
+        group.rate = 0.0078125; group.beta1 = 0.5; group.beta2 = 0.75; group.weight_decay = 0; run.groups = &group; run.group_count = 1;
+        if (memopt_onebit_open(&d, NULL, &o)) { CHECK(0); return; }
+        for (i = 0; i < 16; ++i) { g[i] = i % 2 ? -1.0f : 1.0f; p[i] = k ? k > 1 ? 1000.0f : 0.75f : 1e-6f; }
+        memcpy(was, p, sizeof p);
+        CHECK(memopt_onebit_step(o, &run) == MEMOPT_OK); /* a direction of 0.5 / sqrt(0.25) = 1 in every element */
+        step = ((double)was[0] - (double)p[0]) / group.rate;
+        CHECK_AT(fabs(step / (k ? k > 1 ? 10 : 0.75 : 0.01) - 1) < (k > 1 ? 2e-3 : 1e-4), k);
+        CHECK_AT(fabs((double)o->state.records[0].coefficient / (k ? k > 1 ? 1.0 : 0.075 : 0.001) - 1) < 1e-5, k);
+        CHECK(memopt_onebit_step(o, &run) == MEMOPT_OK);
+        if (k > 1) CHECK(fabs((double)o->state.records[0].coefficient / 1.9 - 1) < 1e-5);
+        for (i = 0; i < 16; ++i) g[i] *= 1e-3f;
+        for (up = 0, factor = 1; factor < 4 && up < 40; ++up) { /* gradients that have become smaller: steps may become longer, a tenth at a time */
+            const float last = factor;
+            memcpy(was, p, sizeof p);
+            CHECK(memopt_onebit_step(o, &run) == MEMOPT_OK);
+            factor = o->state.records[0].factor;
+            CHECK_AT(factor <= last * 1.1f && factor >= last * 0.9f && factor <= 4, up);
+        }
+        CHECK_AT(factor >= 4 && up >= 15 && up < 30, up); /* 1.1^15 is 4.2 */
+        CHECK(memopt_onebit_step(o, &run) == MEMOPT_OK && o->state.records[0].factor <= 4);
+        for (i = 0; i < 16; ++i) g[i] *= 1e6f;
+        for (down = 0; factor > 0.5f && down < 40; ++down) {
+            const float last = factor;
+            CHECK(memopt_onebit_step(o, &run) == MEMOPT_OK);
+            factor = o->state.records[0].factor;
+            CHECK_AT(factor >= last * 0.9f && factor >= 0.5f, down);
+        }
+        CHECK_AT(factor <= 0.5f && down >= 20 && down < 35, down); /* 0.9^20 is 0.12 */
+        CHECK(memopt_onebit_step(o, &run) == MEMOPT_OK && o->state.records[0].factor >= 0.5f);
+        memopt_onebit_close(o);
+    }
 }
 static void onebit_extremes(void) { /* sums that overflow; gradients that are all 0 */
     float huge = 3e38f, one = 1, zero = 0; float *values[2]; onebit_world w;
@@ -983,7 +1029,7 @@ static void test_onebit(void) {
 #if SIZE_MAX > 0xffffffffu /* a large model */
     RUN(onebit_plans);
 #endif
-    RUN(onebit_comm_fails); RUN(onebit_bad_gradients); RUN(onebit_extremes); RUN(onebit_disagree);
+    RUN(onebit_comm_fails); RUN(onebit_bad_gradients); RUN(onebit_extremes); RUN(onebit_lamb_limits); RUN(onebit_disagree);
     RUN(onebit_resume); RUN(onebit_recut); RUN(onebit_golden); RUN(onebit_load_refusals); RUN(onebit_refusals); RUN(onebit_memory); RUN(onebit_training);
 }
 #ifndef TEST_COMBINED

@@ -26,7 +26,7 @@ enum {
     WEIGHTS = (VOCABULARY + LENGTH + 2) * WIDTH + LAYERS * BLOCK_WEIGHTS,
     TENSORS = 2 + 12 * LAYERS + 2,
     SEGMENTS = 1 + 2 * LAYERS + 1,
-    EMBEDDING_WEIGHTS = (VOCABULARY + LENGTH) * WIDTH
+    TOKEN_WEIGHTS = VOCABULARY * WIDTH
 };
 
 typedef struct block { /* weights of a block, or their gradients */
@@ -125,7 +125,7 @@ static void open_parts(model *net) {
     size_t l;
 
     transformer_add_embedding(&chain, &net->embedding);
-    net->embedding.gradients = allocate(EMBEDDING_WEIGHTS); /* the head begins it, the embedding ends it */
+    net->embedding.gradients = allocate(TOKEN_WEIGHTS / 2); /* bf16, the tokens' alone: see embedding.h */
     for (l = 0; l < LAYERS; ++l) transformer_add_block(&chain, &net->blocks[l]);
     transformer_add_head(&chain, &net->head, &net->embedding);
     net->head.targets = net->target;

@@ -28251,7 +28251,8 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
         const int low = at[0] > at[1];
 
         between = at[!low] - at[low];
-        if (step[0] == step[1] && step[0]) return between % step[0] < row[low] || between % step[0] + row[!low] > step[0];
+        if (step[0] == step[1] && step[0])
+            return between % step[0] < row[low] || between % step[0] + row[!low] > step[0];
         if (between < row[low]) return 1;
         ended = step[low] ? (between - row[low]) / step[low] + 1 : left[low];
         if (ended >= left[low]) return 0;

@@ -185,6 +185,8 @@ static void fused_refused(void) {
     CHECK(RUN_IT(2, 16, IN(d, 16), IN(d + 32, 16), OUT(d + 64, 16), d + 96, d + 97) == MEMOPT_CUDA_ERR_OVERLAP);
     CHECK(RUN_IT(2, 16, IN(d, 16), IN(d + 32, 16), OUT(d + 64, 16), d + 96, d + 96) == MEMOPT_CUDA_ERR_OVERLAP); /* two results */
     CHECK(RUN_IT(2, 16, IN(d, 48), IN(d + 16, 48), OUT(d + 32, 48), d + 96, d + 98) == 0); /* side by side in rows */
+    CHECK(RUN_IT(2, 16, IN(d, 32), IN(d + 128, 16), OUT(d + 16, 64), d + 96, d + 98) == 0); /* rows between rows, strides that differ */
+    CHECK(RUN_IT(3, 16, IN(d, 32), IN(d + 256, 16), OUT(d + 16, 48), d + 200, d + 204) == MEMOPT_CUDA_ERR_OVERLAP); /* the third meets the second */
     CHECK(RUN_IT(SIZE_MAX / 8, 16, IN(d, 16), IN(d + 32, 16), OUT(d + 64, 16), d + 96, d + 98) == MEMOPT_ERR_OVERFLOW);
     CHECK(RUN_IT(0, 16, IN(NULL, 16), IN(NULL, 16), OUT(NULL, 16), NULL, NULL) == 0);
     CHECK(memopt_cuda_fused_run(fused_one_array(), 2, 0, memopt_cuda_fused_arrays(memopt_cuda_fused_column((const float *)NULL), memopt_cuda_fused_row_sum(d)), NULL) == MEMOPT_CUDA_ERR_NULL);

@@ -110,7 +110,7 @@ int main(void) {
     memopt_tape *tape = NULL;
     memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim_run run = { 0 };
-    memopt_error why = { MEMOPT_OK };
+    memopt_error why = { 0 };
     uint32_t state = 1;
     double first = 0;
     size_t held, predicted, peak;

@@ -496,6 +496,11 @@ static void fused_numbers(void) {
         CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_ERR_ARGUMENT
             && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT, "fused: text has a number that is none at character 4"), i);
     }
+    { /* a point far away */
+        static char far_away[40000]; const memopt_fused f = fused_of(far_away, &a, 1, 1, 1);
+        strcpy(far_away, "y = 0."); memset(far_away + 6, '0', 30000); strcpy(far_away + 30006, "75e30001");
+        CHECK(fused_runs(NULL, &f) && memopt_i_float_bits(y) == memopt_i_float_bits(7.5f));
+    }
     fused_numbers_of_strtof(&a, &y);
 }
 

@@ -34763,7 +34763,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
               over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
               there, and the tiles that it names lie in regions that nobody wrote to since.
    Mark       With one region the first write of a step makes the file's table untrue. Before it, a table goes to the
-              file that has tiles and no step: that of the commit takes its place.
+              file that says so: that of the commit takes its place. After an abandon it is still what the file holds.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
    Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
               writes go over the tiles of the other one.
@@ -34776,6 +34776,7 @@ enum {
     MEMOPT_I_STORE_HEAD = 72,      /* bytes of a table before its entries: numbers of 8 bytes, the lowest first */
     MEMOPT_I_STORE_ENTRY = 32,
     MEMOPT_I_STORE_CRC_AT = 64,    /* in the head: of what is before it and of all entries */
+    MEMOPT_I_STORE_MARK = 3,       /* in place of the number of regions: one, and a step has overwritten tiles */
     MEMOPT_I_STORE_TRANSFERS = 4,
     MEMOPT_I_STORE_DISK_ALIGN = 4096,
     MEMOPT_I_STORE_MEMORY_ALIGN = 64
@@ -34977,17 +34978,17 @@ static memopt_i_store_entry memopt_i_store_committed(const memopt_i_store_tile *
 static memopt_status memopt_i_store_table_write(memopt_store *x, uint64_t step) {
     const memopt_files *f = &x->host.files;
     memopt_i_writer o = memopt_i_writer_begin((char *)x->table, x->table_bytes);
-    const int copy = !x->copy;
+    const int copy = !x->copy, marks = step == MEMOPT_STORE_NO_STEP && x->is_marked;
     size_t i;
 
     memset(x->table, 0, x->table_bytes);
     memopt_i_put(&o, memopt_i_store_name, 16);
     memopt_i_little_endian(&o, MEMOPT_I_STORE_VERSION, 8);
-    memopt_i_little_endian(&o, x->desc.no_atomic ? 1 : 2, 8);
+    memopt_i_little_endian(&o, !x->desc.no_atomic ? 2 : marks ? MEMOPT_I_STORE_MARK : 1, 8);
     memopt_i_little_endian(&o, x->desc.tiles, 8);
     memopt_i_little_endian(&o, memopt_i_store_layout(x), 8);
     memopt_i_little_endian(&o, x->sequence + 1, 8);
-    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP && !x->is_marked ? x->stats.step : step, 8);
+    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP ? x->stats.step : step, 8);
     memopt_i_little_endian(&o, 0, 8);
     for (i = 0; i < x->desc.tiles; ++i) {
         const memopt_i_store_entry e = memopt_i_store_committed(&x->tiles[i], step);
@@ -35013,7 +35014,9 @@ static const char *memopt_i_store_table_misfit(const memopt_store *x) {
     if (memopt_i_store_number(t + 16) != MEMOPT_I_STORE_VERSION) return "is damaged, or of a newer version";
     if (memopt_i_store_number(t + 32) != x->desc.tiles || memopt_i_store_number(t + 40) != memopt_i_store_layout(x))
         return "has other tiles than the desc";
-    if (memopt_i_store_number(t + 24) != regions) return "has another no_atomic than the desc";
+    if (memopt_i_store_number(t + 24) != regions
+        && !(x->desc.no_atomic && memopt_i_store_number(t + 24) == MEMOPT_I_STORE_MARK))
+        return "has another no_atomic than the desc";
     if (memopt_i_store_number(t + MEMOPT_I_STORE_CRC_AT) != memopt_i_store_table_crc(x)) return "is damaged";
     for (i = 0; i < x->desc.tiles; ++i) {
         const unsigned char *e = t + MEMOPT_I_STORE_HEAD + i * MEMOPT_I_STORE_ENTRY;
@@ -35054,13 +35057,6 @@ static void memopt_i_store_table_take(memopt_store *x, int copy) {
     }
 }
 
-static int memopt_i_store_is_cut_off(const memopt_store *x) { /* tiles without a step: the mark */
-    size_t i, held = 0;
-
-    for (i = 0; i < x->desc.tiles; ++i) held += x->tiles[i].held.region != 0;
-    return held && x->stats.step == MEMOPT_STORE_NO_STEP;
-}
-
 /* ---- opening the file ---- */
 /* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
    made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
@@ -35080,7 +35076,7 @@ static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) 
     if (misfit[copy])
         return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
     memopt_i_store_table_take(x, copy);
-    if (memopt_i_store_is_cut_off(x))
+    if (memopt_i_store_number(x->table + 24) == MEMOPT_I_STORE_MARK)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path",
                                "holds half a step: one of a store with no_atomic was cut off");
     x->in_doubt = misfit[!copy] != NULL;

@@ -103,7 +103,7 @@ rm "$work/seven_b.tiles"
 echo mine >"$work/mine"
 ln -s "$work/mine" "$work/seven_b.tiles"
 run --steps 1 --keep && fail "a link is followed"
-grep -q "is a link" "$work/said" || grep -q "of another layout\|bytes" "$work/said" || fail "no reason"
+grep -q "is a link" "$work/said" || fail "no reason"
 [ "$(cat "$work/mine")" = mine ] || fail "the link's target was written"
 rm "$work/seven_b.tiles"
 "$program" --dir "$work" $tiny --steps 100000 --keep >"$work/first" 2>"$work/said" & pid=$!

@@ -983,6 +983,27 @@ static void store_unreadable(void) { /* one table: the other is taken, and what 
         REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be written");
     }
 }
+static void store_half_a_step(void) { /* one region: a step that overwrote tiles and failed leaves no store that opens, however many and whatever is called */
+    char path[600]; store_table t; memopt_host h; memopt_store_desc d; memopt_store *x; unsigned char bytes[STORE_ROOM]; size_t tile, count; int way;
+    test_path(path, "half");
+    for (count = 1; count <= STORE_TILES; ++count) for (way = 0; way < 4; ++way) { /* the table is not written, its sync fails, that of the tiles fails; nothing was held */
+        h = store_table_host(&t); d = store_desc(path); d.host = &h; d.keep = 1; d.no_atomic = 1;
+        x = store_of_steps(&d, way == 3 ? 0 : 1);
+        if (way == 3) CHECK(memopt_store_commit(x, 1) == MEMOPT_OK);
+        for (tile = 0; tile < count; ++tile) {
+            store_content(bytes, tile, 2, store_bytes[tile]);
+            CHECK(memopt_store_write(x, tile, bytes, store_bytes[tile]) == MEMOPT_OK && memopt_store_wait(x, tile) == MEMOPT_OK);
+        }
+        if (way == 0 || way == 3) t.write = MEMOPT_ERR_IO; else { t.sync = MEMOPT_ERR_IO; t.tile_writes = way == 1 ? 2 : 1; }
+        CHECK_AT(memopt_store_commit(x, 2) == MEMOPT_ERR_IO, way);
+        t.write = t.sync = MEMOPT_OK;
+        CHECK_AT(memopt_store_abandon(x) == MEMOPT_OK, way);
+        memopt_store_destroy(x);
+        d.host = store_host(); d.reopen = 1;
+        CHECK_AT(store_refused(&d), count * 10 + (size_t)way);
+        CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+    }
+}
 static void store_transfers_fail(void) { /* each way of failing, in each place; it sticks, and then all goes on */
     char path[600]; store_table t; memopt_host h; memopt_store_desc d; memopt_store *x = NULL; unsigned char a[STORE_ROOM], b[STORE_ROOM]; int single; size_t i;
     test_path(path, "transfers");
@@ -1263,7 +1284,7 @@ void test_store(void);
 void test_store(void) {
     RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
     RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_unreadable);
-    RUN(store_transfers_fail); RUN(store_commit_fails);
+    RUN(store_half_a_step); RUN(store_transfers_fail); RUN(store_commit_fails);
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);
 #endif

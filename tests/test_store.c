@@ -174,6 +174,46 @@ static void store_refusals(void) {
     CHECK(memopt_store_write(NULL, 0, line, 1) == MEMOPT_ERR_ARGUMENT && memopt_store_read(NULL, 0, line, 1) == MEMOPT_ERR_ARGUMENT && memopt_store_wait(NULL, 0) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_store_commit(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_store_abandon(NULL) == MEMOPT_ERR_ARGUMENT);
 }
+/* A table of files in front of the system's: fails, or gives less, where a test says so. */
+typedef struct store_table { memopt_files inner; memopt_status reserve, align, queue, begin, wait, sync, write, size, resize; int lets; size_t alignment, cut; int late; int tile_writes, syncs, table_writes, open, most, slots, begins[2]; } store_table;
+static memopt_status store_table_reserve(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; if (t->reserve && !t->lets) { (void)t->inner.resize_fn(NULL, file, bytes); return t->reserve; } if (t->lets) --t->lets; return t->inner.reserve_fn(NULL, file, bytes); } /* part of it was there */
+static memopt_status store_table_size(void *user, void *file, uint64_t *bytes) { store_table *t = (store_table *)user; return t->size ? t->size : t->inner.size_fn(NULL, file, bytes); }
+static memopt_status store_table_resize(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; return t->resize && !bytes ? t->resize : t->inner.resize_fn(NULL, file, bytes); }
+static memopt_status store_table_align(void *user, void *file, size_t *alignment) { store_table *t = (store_table *)user; memopt_status s = t->align ? t->align : t->inner.align_fn(NULL, file, alignment); if (!s && t->alignment) *alignment = t->alignment - 1; return s; }
+static memopt_status store_table_queue(void *user, int depth, void **queue) { store_table *t = (store_table *)user; t->slots = depth; *queue = t; return t->queue; }
+static void store_table_queue_close(void *user, void *queue) { store_table *t = (store_table *)user; CHECK(queue == t && t->open == 0); }
+static memopt_i_slot_result store_table_results[1024];
+static struct store_late { void *file, *bytes; uint64_t offset; memopt_transfer kind; } store_table_late[1024];
+static void store_table_move(store_table *t, int slot) {
+    const struct store_late *m = &store_table_late[slot]; memopt_i_slot_result *r = &store_table_results[slot];
+    r->status = m->kind == MEMOPT_TRANSFER_READ ? t->inner.read_fn(NULL, m->file, m->offset, m->bytes, r->done, &r->done) : t->inner.write_fn(NULL, m->file, m->offset, m->bytes, r->done);
+}
+static memopt_status store_table_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    store_table *t = (store_table *)user; memopt_i_slot_result *r = &store_table_results[slot];
+    CHECK(queue == t && slot < t->slots && offset % 4096 == 0 && (uintptr_t)bytes % 4096 == 0 && count % 4096 == 0 && count > 0);
+    if (t->begin) return t->begin;
+    if (++t->open > t->most) t->most = t->open;
+    ++t->begins[kind == MEMOPT_TRANSFER_WRITE];
+    r->done = count;
+    store_table_late[slot].file = file; store_table_late[slot].offset = offset; store_table_late[slot].bytes = bytes; store_table_late[slot].kind = kind;
+    if (!t->late) store_table_move(t, slot);
+    return MEMOPT_OK;
+}
+static memopt_status store_table_wait(void *user, void *queue, int slot, size_t *done) { store_table *t = (store_table *)user; (void)queue; --t->open; if (t->late) store_table_move(t, slot); *done = store_table_results[slot].done - t->cut; return t->wait ? t->wait : store_table_results[slot].status; }
+static memopt_status store_table_sync(void *user, void *file) { store_table *t = (store_table *)user; ++t->syncs; return t->sync && !--t->tile_writes ? t->sync : t->inner.sync_fn(NULL, file); }
+static memopt_status store_table_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
+    store_table *t = (store_table *)user; ++t->table_writes;
+    if (t->write) { (void)t->inner.write_fn(NULL, file, offset, bytes, count / 2 / 4096 * 4096); return t->write; } /* torn */
+    return t->inner.write_fn(NULL, file, offset, bytes, count);
+}
+static memopt_host store_table_host(store_table *t) {
+    memopt_host h;
+    memset(t, 0, sizeof *t); memset(&h, 0, sizeof h);
+    h.files = t->inner = store_host()->files;
+    h.files.user = t; h.files.size_fn = store_table_size; h.files.resize_fn = store_table_resize; h.files.reserve_fn = store_table_reserve; h.files.align_fn = store_table_align; h.files.sync_fn = store_table_sync; h.files.write_fn = store_table_write;
+    h.files.queue_open_fn = store_table_queue; h.files.queue_close_fn = store_table_queue_close; h.files.begin_fn = store_table_begin; h.files.wait_fn = store_table_wait;
+    return h;
+}
 static int store_says(const memopt_store *x, memopt_status got, memopt_status want, const char *text) { return got == want && test_error_says(memopt_store_error(x), want, text); }
 static void store_calls_refused(int file, int aligned) { /* arguments: refused, and the store goes on */
     char path[600]; memopt_store_desc d; memopt_store *x = NULL; unsigned char *memory = (unsigned char *)memopt_i_system_alloc(NULL, 2 * STORE_ROOM, 4096), *a = memory, *b = memory + STORE_ROOM;
@@ -203,6 +243,32 @@ static void store_calls_refused(int file, int aligned) { /* arguments: refused, 
     memopt_store_destroy(x);
     store_gone(path);
     memopt_i_system_free(NULL, memory, 2 * STORE_ROOM, 4096);
+}
+static void store_one_place(void) { /* aligned: what is zeroed behind one write must not be what another is writing; and by a ring, too */
+    char path[600]; memopt_store_desc d; memopt_store *x = NULL; unsigned char *a = (unsigned char *)memopt_i_system_alloc(NULL, STORE_ROOM, 4096); store_table t; memopt_host h = store_table_host(&t); int ring;
+    test_path(path, "place");
+    for (ring = 0; ring < 2; ++ring) {
+        d = store_desc(path); d.aligned = 1;
+        if (!ring) d.host = &h; /* here a transfer moves when it is waited for */
+        t.late = 1;
+        CHECK(memopt_store_create(&d, &x) == MEMOPT_OK);
+        store_content(a, 3, 1, 12288);
+        CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK);
+        CHECK(store_says(x, memopt_store_write(x, 2, a, 100), MEMOPT_ERR_ARGUMENT, "store: bytes behind count overlap those of a write that is under way at tile 2"));
+        CHECK(store_says(x, memopt_store_write(x, 2, a + 4096, 4097), MEMOPT_ERR_ARGUMENT, "store: bytes behind count overlap those of a write that is under way at tile 2"));
+        CHECK(store_is(a, 3, 1, 12288));
+        CHECK(memopt_store_write(x, 1, a + 8192, 4096) == MEMOPT_OK && memopt_store_write(x, 5, a, 8192) == MEMOPT_OK); /* whole blocks: nothing is behind */
+        CHECK(memopt_store_wait(x, 3) == MEMOPT_OK && memopt_store_wait(x, 1) == MEMOPT_OK && memopt_store_wait(x, 5) == MEMOPT_OK);
+        CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK && memopt_store_write(x, 3, a, 100) == MEMOPT_OK); /* of one tile: the first is waited for */
+        CHECK(memopt_store_write(x, 2, a, 100) == MEMOPT_OK && memopt_store_wait(x, 2) == MEMOPT_OK && memopt_store_wait(x, 3) == MEMOPT_OK); /* behind the bytes of both */
+        memset(a, 0, STORE_ROOM);
+        CHECK(memopt_store_read(x, 2, a, 100) == MEMOPT_OK && memopt_store_wait(x, 2) == MEMOPT_OK && store_is(a, 3, 1, 100));
+        CHECK(memopt_store_read(x, 3, a, 100) == MEMOPT_OK && memopt_store_wait(x, 3) == MEMOPT_OK && store_is(a, 3, 1, 100));
+        CHECK(memopt_store_read(x, 5, a, 8192) == MEMOPT_OK && memopt_store_wait(x, 5) == MEMOPT_OK && store_is(a, 3, 1, 8192));
+        memopt_store_destroy(x);
+        store_gone(path);
+    }
+    memopt_i_system_free(NULL, a, STORE_ROOM, 4096);
 }
 static void store_calls(void) { store_calls_refused(0, 0); store_calls_refused(0, 1); store_calls_refused(1, 0); store_calls_refused(1, 1); }
 
@@ -708,40 +774,6 @@ static void store_killed_then_cut(void) { /* at each call of the disk; a second 
     store_disk.there = 1; store_disk.die = -1; d.reopen = 1;
     CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && store_disk.named);
     memopt_store_destroy(x);
-}
-/* A table of files in front of the system's: fails, or gives less, where a test says so. */
-typedef struct store_table { memopt_files inner; memopt_status reserve, align, queue, begin, wait, sync, write, size, resize; int lets; size_t alignment, cut; int tile_writes, syncs, table_writes, open, most, slots, begins[2]; } store_table;
-static memopt_status store_table_reserve(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; if (t->reserve && !t->lets) { (void)t->inner.resize_fn(NULL, file, bytes); return t->reserve; } if (t->lets) --t->lets; return t->inner.reserve_fn(NULL, file, bytes); } /* part of it was there */
-static memopt_status store_table_size(void *user, void *file, uint64_t *bytes) { store_table *t = (store_table *)user; return t->size ? t->size : t->inner.size_fn(NULL, file, bytes); }
-static memopt_status store_table_resize(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; return t->resize && !bytes ? t->resize : t->inner.resize_fn(NULL, file, bytes); }
-static memopt_status store_table_align(void *user, void *file, size_t *alignment) { store_table *t = (store_table *)user; memopt_status s = t->align ? t->align : t->inner.align_fn(NULL, file, alignment); if (!s && t->alignment) *alignment = t->alignment - 1; return s; }
-static memopt_status store_table_queue(void *user, int depth, void **queue) { store_table *t = (store_table *)user; t->slots = depth; *queue = t; return t->queue; }
-static void store_table_queue_close(void *user, void *queue) { store_table *t = (store_table *)user; CHECK(queue == t && t->open == 0); }
-static memopt_i_slot_result store_table_results[1024];
-static memopt_status store_table_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
-    store_table *t = (store_table *)user; memopt_i_slot_result *r = &store_table_results[slot];
-    CHECK(queue == t && slot < t->slots && offset % 4096 == 0 && (uintptr_t)bytes % 4096 == 0 && count % 4096 == 0 && count > 0);
-    if (t->begin) return t->begin;
-    if (++t->open > t->most) t->most = t->open;
-    ++t->begins[kind == MEMOPT_TRANSFER_WRITE];
-    r->done = count;
-    r->status = kind == MEMOPT_TRANSFER_READ ? t->inner.read_fn(NULL, file, offset, bytes, count, &r->done) : t->inner.write_fn(NULL, file, offset, bytes, count);
-    return MEMOPT_OK;
-}
-static memopt_status store_table_wait(void *user, void *queue, int slot, size_t *done) { store_table *t = (store_table *)user; (void)queue; --t->open; *done = store_table_results[slot].done - t->cut; return t->wait ? t->wait : store_table_results[slot].status; }
-static memopt_status store_table_sync(void *user, void *file) { store_table *t = (store_table *)user; ++t->syncs; return t->sync && !--t->tile_writes ? t->sync : t->inner.sync_fn(NULL, file); }
-static memopt_status store_table_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    store_table *t = (store_table *)user; ++t->table_writes;
-    if (t->write) { (void)t->inner.write_fn(NULL, file, offset, bytes, count / 2 / 4096 * 4096); return t->write; } /* torn */
-    return t->inner.write_fn(NULL, file, offset, bytes, count);
-}
-static memopt_host store_table_host(store_table *t) {
-    memopt_host h;
-    memset(t, 0, sizeof *t); memset(&h, 0, sizeof h);
-    h.files = t->inner = store_host()->files;
-    h.files.user = t; h.files.size_fn = store_table_size; h.files.resize_fn = store_table_resize; h.files.reserve_fn = store_table_reserve; h.files.align_fn = store_table_align; h.files.sync_fn = store_table_sync; h.files.write_fn = store_table_write;
-    h.files.queue_open_fn = store_table_queue; h.files.queue_close_fn = store_table_queue_close; h.files.begin_fn = store_table_begin; h.files.wait_fn = store_table_wait;
-    return h;
 }
 static void store_opening(void) { /* what a file needs before there is a store */
     char path[600]; store_table t; memopt_host h = store_table_host(&t); memopt_store_desc d; memopt_store *x = NULL; unsigned char byte = 1;
@@ -1282,7 +1314,7 @@ static void store_workers(void) {
 
 void test_store(void);
 void test_store(void) {
-    RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
+    RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_one_place); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
     RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_unreadable);
     RUN(store_half_a_step); RUN(store_transfers_fail); RUN(store_commit_fails);
 #if defined(MEMOPT_I_POSIX)

@@ -3046,8 +3046,9 @@ typedef struct memopt_store memopt_store;
  * Make a store, or open a kept one.
  *
  * out     receives the store; untouched on failure
- * reopen  the newest of the file's two tables that is whole and can be read is taken, and made safe, should the program
- *         before have been killed: compare memopt_store_stats.step with your own
+ * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have been
+ *         killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be the
+ *         newest. Then the file is as it was, and can be opened when the disk reads again
  * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
@@ -34768,7 +34769,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
               file that says so: that of the commit takes its place. After an abandon it is still what the file holds.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
    Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
-              writes go over the tiles of the other one.
+              writes go over the tiles of the other one. One that cannot be read may be the newer: nothing is opened.
    Trap       After a sync that failed the system may have thrown the bytes away and say so only once: it is not tried
               again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
    Cost       One copy where a place is not aligned, and the CRC, which the host's workers read at memory's speed. */
@@ -35035,11 +35036,9 @@ static const char *memopt_i_store_table_read(memopt_store *x, int copy, memopt_s
     size_t done = 0;
     const memopt_status s = f->read_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes, &done);
 
-    if (s) {
-        *failure = s;
-        return "cannot be read";
-    }
-    return done < x->table_bytes ? "is not a store's" : memopt_i_store_table_misfit(x);
+    if (!s && done == x->table_bytes) return memopt_i_store_table_misfit(x);
+    *failure = s ? s : MEMOPT_ERR_IO; /* the file is longer than this */
+    return "cannot be read";
 }
 
 static void memopt_i_store_table_take(memopt_store *x, int copy) {
@@ -35075,8 +35074,8 @@ static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) 
     misfit[1] = memopt_i_store_table_read(x, 1, &s);
     copy = !misfit[1] && sequence <= memopt_i_store_number(x->table + 48);
     if (!copy) misfit[0] = memopt_i_store_table_read(x, 0, &s);
-    if (misfit[copy])
-        return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
+    if (s) return memopt_i_refuse(c, s, "path", "cannot be read");
+    if (misfit[copy]) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path", misfit[copy]);
     memopt_i_store_table_take(x, copy);
     if (memopt_i_store_number(x->table + 24) == MEMOPT_I_STORE_MARK)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path",

@@ -660,7 +660,7 @@ static void store_faults(void) {
 }
 /* A file in memory, on a disk behind a cache. Killed: the cache stays. A power cut: of what was not synced any blocks are there. */
 enum { STORE_DISK = 2 * 4096 + 2 * 40960 };
-static struct store_disk { memopt_host host; unsigned char now[STORE_DISK], safe[STORE_DISK], dirty[STORE_DISK / 4096]; int there, named, unreadable, forgets; long ops, die; } store_disk, store_disk_killed, store_disk_cut;
+static struct store_disk { memopt_host host; unsigned char now[STORE_DISK], safe[STORE_DISK], dirty[STORE_DISK / 4096]; int there, named, unreadable, once, garbled, forgets; long ops, die; } store_disk, store_disk_killed, store_disk_cut;
 static int store_disk_dies(void) { return store_disk.die >= 0 && store_disk.ops++ >= store_disk.die; } /* and is dead from then on */
 static memopt_status store_disk_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     (void)user; (void)path;
@@ -671,8 +671,13 @@ static memopt_status store_disk_open(void *user, const char *path, memopt_open_m
 static memopt_status store_disk_close(void *user, void *file) { (void)user; (void)file; return MEMOPT_OK; }
 static memopt_status store_disk_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
     (void)user; (void)file;
-    if (offset < 8192 && store_disk.unreadable >> (int)(offset / 4096) & 1) return MEMOPT_ERR_IO;
+    if (offset < 8192 && store_disk.unreadable >> (int)(offset / 4096) & 1) {
+        if (store_disk.once == 2) { memcpy(bytes, store_disk.now + (size_t)offset, count / 2); *done = count / 2; return MEMOPT_OK; } /* it ends in the middle */
+        store_disk.unreadable &= store_disk.once - 1;
+        return MEMOPT_ERR_IO;
+    }
     memcpy(bytes, store_disk.now + (size_t)offset, count); *done = count;
+    if (offset < 8192 && store_disk.garbled >> (int)(offset / 4096) & 1) ((unsigned char *)bytes)[100] ^= 1;
     return MEMOPT_OK;
 }
 static memopt_status store_disk_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
@@ -963,20 +968,20 @@ static void store_reopen_fails(void) { /* reading the tables; the file is left a
         test_why_reset(); d.error = &test_why;
         if (!memopt_store_create(&d, &x)) {
             if (f.calls < n) break;
-            io += memopt_store_get_stats(x).step == 1; /* the newer could not be read */
+            CHECK_AT(memopt_store_get_stats(x).step == 2 && store_damaged(x, 2) == 0, n);
             memopt_store_destroy(x); /* else only a close that failed */
             continue;
         }
         CHECK_AT(!x && store_there(path) && f.live_blocks == 0, n);
         if (!memopt_error_text(&test_why, line, sizeof line, NULL) && !strcmp(line, "store: path cannot be read")) ++io;
     }
-    CHECK(n > 5 && n < 100 && io == 2); /* the newer one when it is read, and read again */
+    CHECK(n > 5 && n < 100 && io == 3); /* both tables, and the newer one when it is read again */
     f.fail_on = 0;
     CHECK(x && store_damaged(x, 2) == 0);
     memopt_store_destroy(x);
     CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
 }
-static void store_unreadable(void) { /* one table: the other is taken, and what is written then does not depend on which is read later */
+static void store_garbled(void) { /* one table: the other is taken, and what is written then does not depend on which is read later */
     char path[600]; memopt_store_desc d; memopt_store *x; unsigned char bytes[STORE_ROOM]; int newer; uint64_t step;
     test_path(path, "unreadable");
     for (newer = 0; newer < 2; ++newer) {
@@ -984,13 +989,13 @@ static void store_unreadable(void) { /* one table: the other is taken, and what 
         d = store_desc(path); d.keep = 1; d.host = &store_disk.host;
         memopt_store_destroy(store_of_steps(&d, 2)); /* the first table is the newer */
         d.reopen = 1; x = NULL; step = newer ? 1 : 2;
-        store_disk.unreadable = newer ? 1 : 2;
+        store_disk.garbled = newer ? 1 : 2;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == step && store_damaged(x, step) == 0);
         memopt_store_destroy(x); /* only looked at: the next one may have the newer again */
-        store_disk.unreadable = 0; x = NULL;
+        store_disk.garbled = 0; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == 2 && store_damaged(x, 2) == 0);
         memopt_store_destroy(x);
-        store_disk.unreadable = newer ? 1 : 2; x = NULL;
+        store_disk.garbled = newer ? 1 : 2; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK);
         store_content(bytes, 1, 7, 4096);
         store_disk.die = store_disk.ops; /* the other table cannot be put right: nothing is written */
@@ -998,21 +1003,36 @@ static void store_unreadable(void) { /* one table: the other is taken, and what 
         store_disk.die = -1;
         CHECK(memopt_store_abandon(x) == MEMOPT_OK && memopt_store_write(x, 1, bytes, 4096) == MEMOPT_OK && memopt_store_wait(x, 1) == MEMOPT_OK);
         memopt_store_destroy(x);
-        store_disk.unreadable = 0; x = NULL;
+        store_disk.garbled = 0; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == step && store_damaged(x, step) == 0);
         memopt_store_destroy(x);
-        store_disk.unreadable = newer ? 1 : 2; x = NULL; /* the same, and nobody abandons anything */
+        store_disk.garbled = newer ? 1 : 2; x = NULL; /* the same, and nobody abandons anything */
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_write(x, 1, bytes, 4096) == MEMOPT_OK);
         memopt_store_destroy(x);
-        store_disk.unreadable = 0; x = NULL;
+        store_disk.garbled = 0; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == step && store_damaged(x, step) == 0);
         memopt_store_destroy(x);
-        store_disk.unreadable = 3;
-        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be read");
-        store_disk.unreadable = 2; store_disk.now[100] ^= 1;
-        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be read");
-        store_disk.unreadable = 0; store_disk.die = store_disk.ops;
+        store_disk.garbled = 3;
+        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_FORMAT, "store: path is damaged");
+        store_disk.garbled = 0; store_disk.die = store_disk.ops;
         REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be written");
+    }
+}
+static void store_unreadable(void) { /* either table, once or always: which is the newer is not known, and nothing is taken for it or written */
+    memopt_store_desc d; memopt_store *x; int steps, which, once; static unsigned char before[STORE_DISK];
+    for (steps = 1; steps <= 2; ++steps) for (which = 1; which <= 3; ++which) for (once = 0; once < 3; ++once) { /* the second table is the newer; the first is */
+        store_disk_host();
+        d = store_desc("a file"); d.keep = 1; d.host = &store_disk.host;
+        memopt_store_destroy(store_of_steps(&d, (uint64_t)steps));
+        memcpy(before, store_disk.now, STORE_DISK);
+        d.reopen = 1; store_disk.unreadable = which; store_disk.once = once; x = NULL;
+        test_why_reset(); d.error = &test_why;
+        CHECK_AT(memopt_store_create(&d, &x) == MEMOPT_ERR_IO && !x && test_error_says(test_why, MEMOPT_ERR_IO, "store: path cannot be read"), steps * 100 + which * 10 + once);
+        memopt_store_destroy(x);
+        store_disk.unreadable = 0; x = NULL;
+        CHECK_AT(!memcmp(before, store_disk.now, STORE_DISK), which);
+        CHECK_AT(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == (uint64_t)steps && store_damaged(x, (uint64_t)steps) == 0, which);
+        memopt_store_destroy(x);
     }
 }
 static void store_half_a_step(void) { /* one region: a step that overwrote tiles and failed leaves no store that opens, however many and whatever is called */
@@ -1315,7 +1335,7 @@ static void store_workers(void) {
 void test_store(void);
 void test_store(void) {
     RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_one_place); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
-    RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_unreadable);
+    RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_garbled); RUN(store_unreadable);
     RUN(store_half_a_step); RUN(store_transfers_fail); RUN(store_commit_fails);
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);

@@ -1,5 +1,6 @@
 /* test_store.c - tiles in memory and in files: against a plain model, with failing hosts, damaged files, full disks. */
 #include "test.h"
+#include "replayed_disk.h"
 #if defined(MEMOPT_I_POSIX)
 #include <signal.h>
 #include <sys/resource.h>
@@ -1158,6 +1159,140 @@ static void store_full(void) { /* a process whose files may be a megabyte */
 }
 #endif
 
+/* -- on a disk that is replayed -- */
+/* Lives of a kept store on a disk that fails, of processes that die, and power cuts at every moment of all of it: what is
+   opened is the last commit that was told, or the one that had begun after it, whole. One region: or it is refused as half a
+   step, from its first write on. MEMOPT_REPLAYS in the environment: so many power cuts, instead of a second or two. */
+enum { STORE_IMAGES = 64, STORE_MUST = 0, STORE_HALF = 1, STORE_MAY = 2 }; /* what opening may do but open: nothing; refuse half a step; anything */
+typedef struct store_image { uint64_t step, version[STORE_TILES]; size_t count[STORE_TILES]; } store_image; /* count 0: no bytes */
+typedef struct store_lives { replayed_disk *disk; memopt_host host; store_image images[STORE_IMAGES], now; size_t count; long ok, begun, may; int single; uint64_t scenario, seed, versions, since; } store_lives;
+static void store_note(store_lives *l, long ok, long begun, long may) {
+    l->ok = ok; l->begun = begun; l->may = may;
+    replay_mark(l->disk, ok, begun, may, 0);
+}
+static int store_has(memopt_store *x, const store_image *m) { /* exactly these tiles */
+    unsigned char bytes[STORE_ROOM]; size_t tile;
+    if (memopt_store_get_stats(x).step != m->step) return 0;
+    for (tile = 0; tile < STORE_TILES; ++tile) {
+        if (memopt_store_get_tile(x, tile).count != m->count[tile]) return 0;
+        if (!m->count[tile]) continue;
+        if (memopt_store_read(x, tile, bytes, m->count[tile]) || memopt_store_wait(x, tile) || !store_is(bytes, tile, m->version[tile], m->count[tile])) return 0;
+    }
+    return 1;
+}
+static memopt_store_desc store_lives_desc(const store_lives *l, const memopt_host *host, int reopen, memopt_error *why) {
+    memopt_store_desc d = store_desc("a folder/a store");
+    d.keep = 1; d.reopen = reopen; d.no_atomic = l->single; d.host = host; d.error = why;
+    return d;
+}
+/* Opens the store as it lies there: which image it is, or -1 where it may be refused, or where the process died on the way. */
+static long store_opened(const store_lives *l, const replayed_disk *disk, const memopt_host *host, const long *mark, memopt_store **out) {
+    memopt_error why; memopt_store_desc d = store_lives_desc(l, host, 1, &why); memopt_store *x = NULL; memopt_status s; char text[160] = ""; int may; const long faults = disk->fail_sync;
+    memset(&why, 0, sizeof why);
+    s = memopt_store_create(&d, &x);
+    if (s) {
+        (void)memopt_error_text(&why, text, sizeof text, NULL);
+        may = disk->is_dead || disk->fail_sync != faults || mark[2] == STORE_MAY || (mark[2] == STORE_HALF && s == MEMOPT_ERR_FORMAT && strstr(text, "half a step"));
+        CHECK(may);
+        if (!may) printf("  scenario %lu: %s; images %ld and %ld, may %ld\n", (unsigned long)l->scenario, text, mark[0], mark[1], mark[2]);
+        return -1;
+    }
+    may = mark[0] >= 0 && store_has(x, &l->images[mark[0]]) ? 0 : mark[1] >= 0 && store_has(x, &l->images[mark[1]]) ? 1 : -1;
+    CHECK(may >= 0);
+    if (may < 0) printf("  scenario %lu: another; images %ld and %ld, may %ld\n", (unsigned long)l->scenario, mark[0], mark[1], mark[2]);
+    if (out) *out = x; else memopt_store_destroy(x);
+    return may < 0 ? -1 : mark[may];
+}
+static void store_lost(store_lives *l, const memopt_store *x) { /* one region: after a sync that failed nothing that was written since is known */
+    size_t tile; const memopt_error e = memopt_store_error(x);
+    for (tile = 0; tile < STORE_TILES; ++tile) if (l->single && e.reason && strstr(e.reason, "synced") && l->now.version[tile] > l->since) l->now.count[tile] = 0;
+}
+static int store_abandoned(store_lives *l, memopt_store *x) { /* 0: it could not be */
+    int tries;
+    for (tries = 0; tries < 3; ++tries) {
+        if (!memopt_store_abandon(x)) {
+            if (!l->single) l->now = l->images[l->ok];
+            store_note(l, l->ok, -1, l->may);
+            return 1;
+        }
+        store_lost(l, x);
+    }
+    return 0;
+}
+static int store_lives_step(store_lives *l, memopt_store *x, uint64_t step) { /* 0: the process gives up */
+    static unsigned char bytes[STORE_TILES][STORE_ROOM]; size_t tile; memopt_status s = MEMOPT_OK; const uint64_t tiles = test_random(&l->seed); const int fault = (int)test_below(&l->seed, 6);
+    if (fault == 0) l->disk->fail_sync = 1 + (long)test_below(&l->seed, 4);
+    if (fault == 1) l->disk->fail_write = 1 + (long)test_below(&l->seed, 8);
+    for (tile = 0; tile < STORE_TILES && !s; ++tile) {
+        const size_t count = test_below(&l->seed, 2) ? store_bytes[tile] : 1 + test_below(&l->seed, store_bytes[tile]); const uint64_t version = ++l->versions;
+        if (!(tiles >> tile & 1) && !(tiles >> 20 & 1)) continue;
+        store_content(bytes[tile], tile, version, count);
+        if (l->single && l->images[l->ok].step != MEMOPT_STORE_NO_STEP) store_note(l, l->ok, l->begun, STORE_HALF);
+        s = memopt_store_write(x, tile, bytes[tile], count);
+        if (s) { store_lost(l, x); break; }
+        s = memopt_store_wait(x, tile);
+        l->now.version[tile] = version; l->now.count[tile] = s ? 0 : count;
+        if (s && !l->single) l->now = l->images[l->ok];
+    }
+    if (!s && test_below(&l->seed, 8) == 0) return store_abandoned(l, x);
+    if (!s) {
+        store_image *next = &l->images[l->count];
+        *next = l->now; next->step = step;
+        store_note(l, l->ok, (long)l->count++, l->may);
+        s = memopt_store_commit(x, step);
+        if (!s) { l->now = *next; l->since = l->versions; store_note(l, l->begun, -1, STORE_MUST); return 1; }
+        store_lost(l, x);
+    }
+    return test_below(&l->seed, 2) && store_abandoned(l, x);
+}
+static void store_live(store_lives *l, uint64_t scenario) { /* up to four processes, one after the other */
+    int life, reopen = 0; uint64_t step = 0;
+    memset(l, 0, sizeof *l);
+    l->scenario = l->seed = scenario; l->single = (int)(scenario & 1); l->count = 1; l->images[0].step = MEMOPT_STORE_NO_STEP;
+    l->disk = replay_new(scenario); l->host = replay_host(l->disk);
+    store_note(l, -1, 0, STORE_MAY);
+    CHECK(replay_make_dir(l->disk, "a folder") == MEMOPT_OK && replay_sync_dir(l->disk, ".") == MEMOPT_OK);
+    for (life = 0; life < 4; ++life) {
+        memopt_error why; memopt_store_desc d = store_lives_desc(l, &l->host, 0, &why); memopt_store *x = NULL; const long mark[3] = { l->ok, l->begun, l->may }; long found = 0;
+        if (test_below(&l->seed, 2)) l->disk->die = (long)test_below(&l->seed, 80);
+        if (test_below(&l->seed, 6) == 0) l->disk->fail_sync = 1 + (long)test_below(&l->seed, 2);
+        if (reopen) found = store_opened(l, l->disk, &l->host, mark, &x);
+        else {
+            store_note(l, l->ok, 0, STORE_MAY); /* what was there is replaced */
+            reopen = !memopt_store_create(&d, &x);
+        }
+        if (x) {
+            store_note(l, found, -1, STORE_MUST); /* what has been told is safe */
+            l->now = l->images[found]; l->since = l->versions;
+            while (l->count < STORE_IMAGES - 1 && !l->disk->is_dead && test_below(&l->seed, 5) && store_lives_step(l, x, ++step)) {}
+            memopt_store_destroy(x);
+        } else if (l->may != STORE_MUST) reopen = (int)test_below(&l->seed, 2);
+        replay_kill(l->disk, (int)test_below(&l->seed, 2));
+    }
+}
+static void store_replayed(void) {
+    static store_lives l; const char *asked = getenv("MEMOPT_REPLAYS"); const long want = asked ? atol(asked) : 2000; long states = 0, opened = 0, refused = 0; uint64_t seed = 0;
+    while (states < want) {
+        replayed_disk *again; int left = 1;
+        store_live(&l, ++seed);
+        again = replay_again(l.disk);
+        while (left) {
+            int way;
+            left = replay_step(again);
+            if (again->inode_count < 2 || (again->next && again->events[again->next - 1].kind == REPLAY_MARK && left)) continue;
+            for (way = 0; way < 2; ++way, ++states) {
+                replayed_disk *cut = replay_cut(again, way ? REPLAY_ANY : (int)test_below(&l.seed, 3), test_random(&l.seed)); memopt_host h = replay_host(cut);
+                const long found = store_opened(&l, cut, &h, again->mark, NULL);
+                ++*(found < 0 ? &refused : &opened);
+                replay_free(cut);
+            }
+        }
+        replay_free(again); replay_free(l.disk);
+    }
+    CHECK(opened > states / 4 && refused > states / 50);
+    if (asked) printf("%ld power cuts: %ld opened, %ld refused\n", states, opened, refused);
+}
+
 /* -- under a tape -- */
 enum { STORE_CHAIN = 9, STORE_WIDTH = 1333 };
 static memopt_status store_square(const memopt_tape_call *call) { /* out = in + in * in / 8 */
@@ -1340,6 +1475,7 @@ void test_store(void) {
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);
 #endif
+    RUN(store_replayed);
     RUN(store_tape); RUN(store_tape_fails); RUN(store_tape_forgets); RUN(store_rates); RUN(store_stopped_clock); RUN(store_rates_both); RUN(store_workers);
 }
 #ifndef TEST_COMBINED

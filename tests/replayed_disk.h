@@ -6,7 +6,8 @@
             and every call fails. replay_kill(): a new process; what the system had in its cache is there, or, with
             `drops`, only what it had not yet given up to write.
    Promises The file systems': a file's bytes outlive a cut from its sync_fn on, a name from the sync_dir_fn of its
-            directory on. A sync that fails has written any part, forgets the rest, and the next one says OK.
+            directory on. A sync that fails has written any part of the bytes, forgets the rest, and the next one says OK; the
+            file's length is the file system's own, which does not forget it.
    Cut      Of a file that was not synced since, each sector of 512 bytes is that of any moment since, apart from all
             others, as is the file's length; each change of a directory happened or did not.
    Use      replay_again() begins at the empty disk, replay_step() does one thing more of the log (0: the end), and
@@ -16,7 +17,7 @@
 #define REPLAYED_DISK_H
 
 enum { REPLAY_SECTOR = 512, REPLAY_NAME = 128, REPLAY_HANDLES = 64 };
-enum { REPLAY_NONE, REPLAY_ALL, REPLAY_TORN, REPLAY_ANY, REPLAY_WAYS }; /* of a cut: what reached the disk; TORN: up to a moment */
+enum { REPLAY_NONE, REPLAY_ALL, REPLAY_TORN, REPLAY_ANY, REPLAY_WAYS, REPLAY_BYTES = REPLAY_WAYS }; /* of a cut: what reached the disk; TORN: up to a moment; BYTES: any but the length, which is all */
 typedef enum replay_kind { REPLAY_FILE, REPLAY_WRITE, REPLAY_RESIZE, REPLAY_SYNC, REPLAY_LOST, REPLAY_ENTRY, REPLAY_SYNC_DIR, REPLAY_MARK } replay_kind;
 typedef struct replay_entry { int dir, inode; char name[REPLAY_NAME]; } replay_entry; /* inode -1: removed */
 typedef struct replay_event {
@@ -53,7 +54,7 @@ static size_t replay_moment(int way, uint64_t *seed, size_t shared, size_t n) {
 }
 /* The bytes of a file when each sector, and the length, have come to a moment of what is pending. */
 static unsigned char *replay_settled(const replayed_disk *d, const replay_inode *f, int way, uint64_t *seed, size_t *bytes) {
-    const size_t n = f->pending_count, shared = n ? test_below(seed, n + 1) : 0, until = replay_moment(way, seed, shared, n);
+    const size_t n = f->pending_count, shared = n ? test_below(seed, n + 1) : 0, until = replay_moment(way == REPLAY_BYTES ? REPLAY_ALL : way, seed, shared, n);
     size_t size = f->safe_size, most = size, i, k, least = 0, limit = n, *moments; unsigned char *out;
     for (i = 0; i < n; ++i) { /* a file that was cut has no sector of before; one that was not, none of after */
         const replay_event *e = &d->events[f->pending[i]]; const size_t end = e->kind == REPLAY_WRITE ? (size_t)e->offset + e->count : (size_t)e->offset;
@@ -115,7 +116,7 @@ static void replay_apply(replayed_disk *d, size_t i) {
         f->pending[f->pending_count++] = i;
         break;
     case REPLAY_SYNC: replay_settle(d, f, REPLAY_ALL, &seed); break;
-    case REPLAY_LOST: replay_settle(d, f, REPLAY_ANY, &seed); break;
+    case REPLAY_LOST: replay_settle(d, f, REPLAY_BYTES, &seed); break;
     case REPLAY_ENTRY:
         replay_enter(&d->now, e);
         d->pending = (size_t *)replay_more(d->pending, d->pending_count, sizeof *d->pending);

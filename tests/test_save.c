@@ -1408,6 +1408,7 @@ static void save_whole_optim(void) {
     for (k = 0; k < 2; ++k) { /* with names, without */
         memset(&s, 0, sizeof s);
         own[0] = run_item(NULL, "step", MEMOPT_TENSOR_U64, 1, &whole->state[0]); own[1] = run_item(NULL, "square", MEMOPT_TENSOR_U64, 1, &whole->state[1]);
+        step = 77;
         s.path = "run"; s.host = &h; s.items = own; s.item_count = 2; s.optim = whole->optim; s.names = k ? NULL : names; s.error = &why; s.step = 3;
         CHECK(memopt_save_resume(&s, &step, &newest) == MEMOPT_OK && step == 77 && !why.status && !newest.status && whole->state[0] == 3); /* nothing was saved yet */
         CHECK(memopt_save_bytes(&s, &memory, &disk) == MEMOPT_OK && d->f.live_blocks == 0);

@@ -4103,9 +4103,10 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
-   renamed at the end, so at any moment the newest generation is whole; at least two whose manifests hold are kept.
-   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. One
-   run at a time saves into a directory: two take each other's begun generations for leftovers, and saves of one fail.
+   renamed at the end, so at any moment the newest generation is whole; at least two of which everything holds are kept.
+   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold.
+   Before an old generation goes, those that stay in its place are looked at in the same way, unless this run's
+   memopt_save_lock knows them: it wrote them, resumed from them, or has looked at them.
    Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
    that they are in.
    Beside a rank's files, if you list one, the model for others: model.safetensors, or several files and an index, of
@@ -4159,8 +4160,8 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
                                                "memopt."; the same on all ranks */
     size_t                        metadata_count;
-    size_t                        keep;     /* generations that stay, this one included, those with a damaged manifest
-                                               not counted; 0 = 2; at least 2 */
+    size_t                        keep;     /* generations that stay, this one included, of which everything holds;
+                                               0 = 2; at least 2 */
     size_t                        tile;     /* bytes of a checksum, and of a transfer; 0 = 1 MiB; a multiple of 4096 up
                                                to 1 GiB. Four of them are under way at once */
     int                           beside;   /* 1: memory for a copy of all that is saved, so that memopt_save_begin()
@@ -42794,6 +42795,10 @@ static int memopt_i_save_is_older(memopt_i_generation a, memopt_i_generation b) 
     return a.number < b.number || (a.number == b.number && a.step < b.step);
 }
 
+static int memopt_i_save_is_same(memopt_i_generation a, memopt_i_generation b) {
+    return a.number == b.number && a.step == b.step;
+}
+
 static memopt_status memopt_i_save_look(void *context, const char *name) {
     memopt_i_save_search *s = (memopt_i_save_search *)context;
     memopt_i_generation g;
@@ -42877,6 +42882,34 @@ static void memopt_i_save_clean(const memopt_host *host, const char *run, const 
     search.found = memopt_i_save_above_all();
     while (!memopt_i_save_newest(host, run, search.found, suffix, &search) && search.is_found)
         memopt_i_save_discard(host, run, &search.found, suffix, p, old);
+}
+
+/* ---- a run that has the directory ---- */
+struct memopt_save_lock {
+    memopt_host host;
+    size_t      bytes;
+    char       *run;
+    void       *file;           /* on rank 0 */
+    memopt_i_generation *known; /* the newest of which everything held, when written or looked at; number 0: none */
+    size_t      keep;
+};
+
+static int memopt_i_save_lock_knows(const memopt_save_lock *lock, memopt_i_generation g) {
+    size_t i;
+
+    for (i = 0; lock && i < lock->keep && g.number; ++i) if (memopt_i_save_is_same(lock->known[i], g)) return 1;
+    return 0;
+}
+
+static void memopt_i_save_lock_note(memopt_save_lock *lock, memopt_i_generation g, int holds) {
+    size_t oldest = 0;
+    size_t i;
+
+    for (i = 0; lock && i < lock->keep; ++i) {
+        if (memopt_i_save_is_same(lock->known[i], g)) memset(&lock->known[i], 0, sizeof g);
+        if (memopt_i_save_is_older(lock->known[i], lock->known[oldest])) oldest = i;
+    }
+    if (lock && holds && memopt_i_save_is_older(lock->known[oldest], g)) lock->known[oldest] = g;
 }
 
 /* ---- a save ---- */
@@ -44099,19 +44132,7 @@ static void memopt_i_save_give_up(memopt_i_save *s) {
     memopt_i_save_remove(&s->host, &s->path);
 }
 
-/* Generations beyond those that are kept; one whose manifest is damaged takes no other's place. What fails here is
-   tried again by the next save. */
-static void memopt_i_save_retire(memopt_i_save *s) {
-    const char *run = s->desc.path;
-    size_t keep = s->desc.keep;
-    memopt_i_save_search search;
-
-    search.found = memopt_i_save_above_all();
-    while (!memopt_i_save_newest(&s->host, run, search.found, "", &search) && search.is_found) {
-        if (keep) keep -= (size_t)memopt_i_save_is_whole(s, &search.found, "");
-        else memopt_i_save_discard(&s->host, run, &search.found, "", &s->path, &s->other);
-    }
-}
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written);
 
 /* All ranks have their tables, and one listing; then each knows the ranges of all. */
 static memopt_status memopt_i_save_meet(memopt_i_save *s) {
@@ -44170,8 +44191,8 @@ static memopt_status memopt_i_save_finish(memopt_i_save *s) {
         (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
     }
     if (s->checks.status) memopt_i_save_give_up(s);
-    else if (!s->rank) memopt_i_save_retire(s);
-    memopt_i_save_close(s);
+    memopt_i_save_close(s); /* before: the other generations are looked at in memory of their own */
+    if (!s->checks.status && !s->rank) memopt_i_save_retire(&s->desc, &s->host, s->generation);
     return s->checks.status;
 }
 
@@ -44313,7 +44334,8 @@ struct memopt_saved {
     size_t              rank, ranks;     /* that read */
     size_t              bytes;           /* of this block */
     const char         *run;
-    memopt_i_save_path  path;
+    memopt_save_lock   *lock;            /* which is told what is found; NULL: none */
+    memopt_i_save_path  path, other;
     memopt_i_generation generation;
     memopt_error        why;             /* the newest that was refused */
     size_t              refused;
@@ -44656,7 +44678,9 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
 
         memopt_i_saved_try(s, &t);
-        if (!memopt_i_save_agree(&t, s->comm, numbers, NULL, &other)) return MEMOPT_OK;
+        (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
+        memopt_i_save_lock_note(s->lock, s->generation, !t.status);
+        if (!t.status) return MEMOPT_OK;
         memopt_i_saved_drop(s);
         if (!s->refused++) s->why = why;
         if (!memopt_i_saved_is_damage(t.status)) {
@@ -44680,13 +44704,13 @@ static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_d
     size_t bytes;
 
     (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    (void)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    (void)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
     bytes = carver.bytes;
     s = (memopt_saved *)memopt_i_alloc(host, bytes, 64);
     if (!s) return memopt_i_refuse_memory(c, bytes);
     carver = memopt_carver_begin(s);
     (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    run = (char *)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    run = (char *)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
     memset(s, 0, sizeof *s);
     memcpy(run, d->path, length);
     s->host = *host;
@@ -44696,7 +44720,9 @@ static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_d
     s->bytes = bytes;
     s->run = run;
     s->path.text = run + length;
-    s->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    s->path.bytes = s->other.bytes = length + MEMOPT_I_SAVE_NAME;
+    s->other.text = s->path.text + s->path.bytes;
+    s->lock = d->lock;
     *out = s;
     return MEMOPT_OK;
 }
@@ -44730,6 +44756,40 @@ MEMOPT_API size_t memopt_saved_refused(const memopt_saved *saved, memopt_error *
     if (!saved || !saved->refused) return 0;
     if (why) *why = saved->why;
     return saved->refused;
+}
+
+/* ---- which generations go ---- */
+/* Does everything of it hold, as a resume sees it? */
+static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+
+    if (memopt_i_save_lock_knows(s->lock, g)) return 1;
+    s->generation = g;
+    memopt_i_saved_try(s, &c);
+    memopt_i_saved_drop(s);
+    memopt_i_save_lock_note(s->lock, g, !c.status);
+    return !c.status;
+}
+
+/* Generations older than the last that is kept. Only what holds is counted; nothing is looked at before there is one
+   that may go. What fails here is tried again by the next save. */
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+    memopt_save_desc alone = *desc;
+    size_t keep = desc->keep;
+    memopt_i_save_search g, older;
+    memopt_saved *s = NULL;
+
+    memopt_i_save_lock_note(desc->lock, written, 1);
+    alone.comm = NULL; /* this rank looks at all files */
+    if (memopt_i_saved_make(&c, &alone, host, &s)) return;
+    g.found = memopt_i_save_above_all();
+    while (!memopt_i_save_newest(host, s->run, g.found, "", &g) && g.is_found) {
+        if (!keep) memopt_i_save_discard(host, s->run, &g.found, "", &s->path, &s->other);
+        else if (memopt_i_save_newest(host, s->run, g.found, "", &older) || !older.is_found) break;
+        else keep -= (size_t)(memopt_i_save_is_same(g.found, written) || memopt_i_save_holds(s, g.found));
+    }
+    memopt_saved_close(s);
 }
 
 /* ---- items ---- */

@@ -1203,6 +1203,51 @@ static void save_lock(void) { /* who saves into a directory that another run has
     CHECK(d->f.live_blocks == 0);
     disk_free(d);
 }
+#if defined(MEMOPT_I_POSIX)
+#include <signal.h>
+#include <sys/wait.h>
+#if !defined(__cplusplus) /* -std=c99 hides it */
+extern int symlink(const char *to, const char *path);
+#endif
+/* Processes: one that has the directory, or is in the midst of a save, and is killed; and names that are links. */
+static void save_lock_process(void) {
+    static run r; memopt_host h; char path[600], text[700], victim[640]; int form, pipes[2]; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saving *saving = NULL; save_names n; void *file = NULL; uint64_t size = 0;
+    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
+    test_path(path, "process");
+    save_remove_all(&h, path);
+    run_begin(&r, NULL, path);
+    r.save.error = &why;
+    run_set(&r, 1);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    for (form = 0; form < 2; ++form) {
+        char ready = 0; pid_t child;
+        CHECK(pipe(pipes) == 0);
+        child = fork();
+        if (!child) {
+            run_set(&r, 2);
+            ready = (form ? memopt_save_begin(&r.save, &saving) : memopt_save_lock_open(&r.save, &r.save.lock)) ? 'x' : 'y';
+            if (write(pipes[1], &ready, 1) == 1) for (;;) (void)pause();
+            _exit(1);
+        }
+        CHECK(child > 0 && read(pipes[0], &ready, 1) == 1 && ready == 'y');
+        run_set(&r, 3);
+        snprintf(text, sizeof text, "save: path is in use, another run saves there: %s", path);
+        CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_STATE && (strlen(text) > 200 || test_says(&why, MEMOPT_ERR_STATE, text)));
+        CHECK(run_load(NULL, path, NULL, NULL) == (form ? 3u : 1u));
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && !close(pipes[0]) && !close(pipes[1]));
+        CHECK(memopt_save_write(&r.save) == MEMOPT_OK && run_load(NULL, path, NULL, NULL) == 3);
+        memset(&n, 0, sizeof n);
+        CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && !strstr(n.text, ".tmp")); /* what the other had begun is gone */
+    }
+    snprintf(victim, sizeof victim, "%s.victim", path); snprintf(text, sizeof text, "%s/lock", path);
+    CHECK(h.files.open_fn(h.files.user, victim, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK && h.files.write_fn(h.files.user, file, 0, "dear", 4) == MEMOPT_OK && h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(remove(text) == 0 && symlink(victim, text) == 0);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_STATE && why.reason && !strcmp(why.reason, "has a link as its file \"lock\":"));
+    CHECK(h.files.open_fn(h.files.user, victim, MEMOPT_OPEN_READ, &file) == MEMOPT_OK && h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 4 && h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(remove(text) == 0 && remove(victim) == 0 && memopt_save_write(&r.save) == MEMOPT_OK);
+    save_remove_all(&h, path);
+}
+#endif
 static void save_new_files(void) { /* what stands in the place of a file of a save that is written is neither overwritten nor followed */
     static const char *const names[3] = { "rank-0-of-1.safetensors", "manifest", "model.safetensors" }; static run r; size_t k;
     for (k = 0; k < 3; ++k) {
@@ -1826,12 +1871,14 @@ static void crowd_rank(void *task, size_t rank, int worker) {
         if (!s && (memopt_saved_step(saved) != c->begin - 1 || memopt_saved_refused(saved, NULL))) s = MEMOPT_ERR_STATE;
         memopt_saved_close(saved);
     }
+    if (!s) s = memopt_save_lock_open(&n->save, &n->save.lock);
     for (step = c->begin; step < c->begin + 3 && !s; ++step) s = net_step(n, MEMOPT_OPTIM_ADAMW, step);
     n->save.step = c->begin + 2;
     if (!s) s = memopt_save_write(&n->save);
     if (!s) s = memopt_saved_open(&n->save, &saved);
     if (!s && !rank) c->content = memopt_saved_content(saved);
     if (!s) memopt_saved_close(saved);
+    memopt_save_lock_close(n->save.lock);
     if (rank == c->fail_rank) c->calls = f.calls;
     c->status[rank] = s;
     memopt_comm_destroy(comm);
@@ -2061,6 +2108,9 @@ static void test_save(void) {
     RUN(save_looks_back_fails);
     RUN(save_keeps_what_resumes); RUN(save_keeps_price);
     RUN(save_lock);
+#if defined(MEMOPT_I_POSIX)
+    RUN(save_lock_process);
+#endif
     RUN(save_new_files);
     RUN(save_path_told);
     RUN(save_keeps);

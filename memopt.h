@@ -42754,6 +42754,13 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
    Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
               is written by the first that holds it; all know all ranges, so nobody needs to ask.
+   Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants; the
+              system lets go of it when the process ends. It is never removed: who opened it before would lock a file
+              without a name. Names tell the rest, where there are no locks.
+   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it costs
+              a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed from, or
+              has read for this. A resume forgets all but what it took. Bytes that rot after that are found by the next
+              resume, not before an older generation goes: to read each save again would take as long as to write it.
    Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
               it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
               before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
@@ -42772,8 +42779,8 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
-              may still write it, so a leftover's number is not used again, its name goes in one step, and before a
-              generation gets its name it is looked at by names. The run's own directory, when it is new, has a name
+              may still write it where there are no locks, so a leftover's number is not used again, its name goes in
+              one step, and before a generation gets its name it is looked at by names. The run's own directory, when it is new, has a name
               that must be synced, too. */
 
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */

@@ -205,7 +205,7 @@ typedef struct memopt_quantity {
 
 /* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes
    keep the error of their last failed call. A call without such an object writes the error that its desc or its
-   memopt_ops names (NULL: not wanted), only when it fails. All texts are static; only `other` may be a path of yours. */
+   memopt_ops names (NULL: not wanted), only when it fails. All texts are static; `other` may be a path of yours. */
 typedef struct memopt_error {
     memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
@@ -4302,7 +4302,8 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
- * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays there
+ * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays
+ *         there
  * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
  *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
  *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
@@ -4316,7 +4317,8 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  *
  * desc     what is to be read: items, optim, path, comm, host and error
  * step     receives that of the save; untouched when there was none, and on failure
- * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on failure
+ * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on
+ *          failure
  * returns  as memopt_saved_open() and memopt_saved_read(), but OK where those have ERR_STATE for there is no generation
  */
 MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused);
@@ -42754,13 +42756,13 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
    Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
               is written by the first that holds it; all know all ranges, so nobody needs to ask.
-   Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants; the
-              system lets go of it when the process ends. It is never removed: who opened it before would lock a file
-              without a name. Names tell the rest, where there are no locks.
-   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it costs
-              a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed from, or
-              has read for this. A resume forgets all but what it took. Bytes that rot after that are found by the next
-              resume, not before an older generation goes: to read each save again would take as long as to write it.
+   Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants;
+              the system lets go of it when the process ends. It is never removed: who opened it before would lock a
+              file without a name. Where there are no locks, names tell.
+   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it
+              costs a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed
+              from, or has read for this. A resume forgets all but what it took. What rots after that is found by the
+              next resume, not before an older generation goes: to read each save again takes as long as to write it.
    Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
               it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
               before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
@@ -42780,8 +42782,8 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
               may still write it where there are no locks, so a leftover's number is not used again, its name goes in
-              one step, and before a generation gets its name it is looked at by names. The run's own directory, when it is new, has a name
-              that must be synced, too. */
+              one step, and before a generation gets its name it is looked at by names. The run's own directory, when it
+              is new, has a name that must be synced, too. */
 
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
 #define MEMOPT_I_SAVE_VERSION 1
@@ -43936,7 +43938,8 @@ static memopt_status memopt_i_save_refuse_tmp(memopt_i_save *s, memopt_status st
     if (!memopt_i_save_is_tmp_there(s))
         return memopt_i_refuse(&s->checks, status, "generation",
                                "was removed while it was written: does another run save here?");
-    return memopt_i_refuse(&s->checks, status, what, status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
+    return memopt_i_refuse(&s->checks, status, what,
+                           status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
 }
 
 /* With room for all of it, by the rank that writes its header. */
@@ -44264,7 +44267,7 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
     if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
     s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
     if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
-                                                                       : "has a file \"lock\" that cannot be opened:", run);
+                                                : "has a file \"lock\" that cannot be opened:", run);
     s = memopt_i_files_lock(f, lock);
     if (!s) *file = lock;
     else (void)f->close_fn(f->user, lock);
@@ -44636,7 +44639,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
         const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
-        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes
+                            + memopt_i_max(lent, tiles + memopt_i_max(index, last));
         if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
                         + memopt_i_save_blocks(text);
     }

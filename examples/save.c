@@ -15,7 +15,7 @@ enum { COUNT = 20000, STEPS = 60, EVERY = 20, STOP = 50 };
 
 typedef struct network {
     float weights[COUNT], gradients[COUNT];
-    uint64_t step;
+    uint64_t step, passes; /* of the run; of this process */
     uint32_t random; /* the engine's generator: without it the resumed run would see other data */
     memopt_optim_tensor tensor;
     memopt_optim *optim;
@@ -31,6 +31,7 @@ static const char *told(const memopt_error *error) {
 
 /* Weights are to become the row's number, seen through noise. */
 static void gradients(network *net) {
+    ++net->passes;
     for (size_t i = 0; i < COUNT; ++i) {
         net->random = net->random * 1664525u + 1013904223u;
         net->gradients[i] = net->weights[i] - (float)(i % 7) + (float)(net->random >> 8) / 8388608.0f - 1.0f;
@@ -56,11 +57,11 @@ static void describe(network *net, memopt_save_item *own, memopt_save_desc *save
 
     memset(own, 0, sizeof *own);
     own->name = "random"; own->type = MEMOPT_TENSOR_U32; own->count = own->held = 1; own->data = &net->random;
-    save->items = own; /* the engine's own */
+    save->items = own;
     save->item_count = 1;
-    save->optim = net->optim; /* weights, moments and scales of its tensors */
+    save->optim = net->optim; /* weights and states */
     save->names = names;
-    save->beside = 1; /* memory for a copy, so that the next step need not wait for the disk */
+    save->beside = 1; /* the next step need not wait for the disk */
     save->model = &net->model; /* for others: model.safetensors */
     save->model_count = 1;
 }
@@ -78,15 +79,14 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
     describe(net, &own, save);
     run.groups = &group; run.group_count = 1;
     /* README: save */
-    s = memopt_save_lock_open(save, &save->lock); /* another run saves there: ERR_STATE */
-    if (!s) s = memopt_save_resume(save, &net->step, &newest); /* nothing was saved yet: OK, and the step stays */
+    s = memopt_save_lock_open(save, &save->lock); /* ERR_STATE: another run saves there */
+    if (!s) s = memopt_save_resume(save, &net->step, &newest); /* nothing saved yet: OK */
     if (!s && newest.status) printf("refused: %s\n", told(&newest));
-    if (!s && net->step) printf("goes on after step %d\n", (int)net->step);
     while (!s && net->step < until) {
         gradients(net);
         run.step = save->step = ++net->step;
-        s = memopt_optim_step(net->optim, &run); /* beside the last save */
-        written = memopt_save_wait(saving); /* NULL: nothing was begun */
+        s = memopt_optim_step(net->optim, &run);
+        written = memopt_save_wait(saving);
         saving = NULL;
         if (!s) s = written;
         if (!s && net->step % EVERY == 0) s = memopt_save_begin(save, &saving);
@@ -95,6 +95,7 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
     memopt_save_lock_close(save->lock);
     /* README: end */
     save->lock = NULL;
+    if (net->step > net->passes) printf("went on after step %d\n", (int)(net->step - net->passes));
     if (!s) s = written;
     memopt_optim_close(net->optim);
     return s;

@@ -4195,9 +4195,10 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 } memopt_save_desc;
 
 /**
- * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends: any
- * other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which generations hold, so that saves
- * need not look at them: without one, each save reads those that stay again. Reading needs no lock.
+ * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends (and
+ * of those that it forked): any other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
+ * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
+ * needs no lock.
  * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
  * or the file system, have no locks, other runs are not noticed.
  *
@@ -4274,7 +4275,7 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
  * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
  * not looked at. All ranks take the same one.
  *
- * desc    path, comm, host and error are read, the rest is not
+ * desc    path, lock, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
  * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT or ERR_IO (those that are
  *         there are damaged, of a newer format, or cannot be read; the error says why the newest is refused), ERR_IO
@@ -4302,8 +4303,8 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
- * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays
- *         there
+ * desc    its items, optim, names and error are read: each rank lists what it wants to hold. What the save has besides
+ *         stays there
  * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
  *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
  *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
@@ -4315,7 +4316,7 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
  * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
  *
- * desc     what is to be read: items, optim, path, comm, host and error
+ * desc     what is to be read: items, optim, names, path, lock, comm, host and error
  * step     receives that of the save; untouched when there was none, and on failure
  * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on
  *          failure

@@ -1205,9 +1205,11 @@ static void save_lock(void) { /* who saves into a directory that another run has
 }
 #if defined(MEMOPT_I_POSIX)
 #include <signal.h>
+#include <sys/types.h>
 #include <sys/wait.h>
-#if !defined(__cplusplus) /* -std=c99 hides it */
+#if !defined(__cplusplus) /* -std=c99 hides them */
 extern int symlink(const char *to, const char *path);
+extern int kill(pid_t process, int number);
 #endif
 /* Processes: one that has the directory, or is in the midst of a save, and is killed; and names that are links. */
 static void save_lock_process(void) {

@@ -75,7 +75,7 @@ static unsigned char *replay_settled(const replayed_disk *d, const replay_inode 
         const replay_event *e = &d->events[f->pending[i]];
         if (e->kind == REPLAY_RESIZE) { if (i < least && e->offset < most) memset(out + e->offset, 0, most - (size_t)e->offset); continue; }
         for (k = 0; k < e->count; k += REPLAY_SECTOR)
-            if (i < moments[((size_t)e->offset + k) / REPLAY_SECTOR]) memcpy(out + e->offset + k, e->bytes + k, e->count - k < REPLAY_SECTOR ? e->count - k : REPLAY_SECTOR);
+            if (i < moments[((size_t)e->offset + k) / REPLAY_SECTOR]) memcpy(out + e->offset + k, e->bytes + k, e->count - k < REPLAY_SECTOR ? e->count - k : (size_t)REPLAY_SECTOR);
     }
     free(moments);
     *bytes = size;

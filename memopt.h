@@ -44544,31 +44544,36 @@ static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
     return s;
 }
 
+static void memopt_i_save_lock_carve(memopt_save_lock *lock, memopt_carver *c, const memopt_save_desc *d) {
+    lock->keep = d->keep ? d->keep : 2;
+    lock->path.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
+    (void)memopt_carve(c, 1, sizeof *lock, 64);
+    lock->known = (memopt_i_generation *)memopt_carve(c, lock->keep, sizeof *lock->known, 64);
+    lock->run = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 64);
+    lock->path.text = (char *)memopt_carve(c, lock->path.bytes, 1, 64);
+}
+
 static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
                                                  const memopt_host *host) {
-    const size_t keep = d->keep ? d->keep : 2;
-    const size_t length = strlen(d->path) + 1;
-    memopt_save_lock *lock;
+    memopt_carver carver = memopt_carver_begin(NULL);
+    memopt_save_lock size, *lock;
     size_t bytes;
 
-    if (memopt_i_must_be_at_least(c, "keep", keep, "at least", 2)
-        || memopt_i_must_fit(c, !memopt_i_mul(keep, sizeof *lock->known, &bytes)
-                                && !memopt_i_add(bytes, sizeof *lock + 2 * length + MEMOPT_I_SAVE_NAME, &bytes),
-                             "keep", "is too large for memory")) return NULL;
+    memopt_i_save_lock_carve(&size, &carver, d);
+    bytes = carver.bytes;
+    if (memopt_i_must_be_at_least(c, "keep", size.keep, "at least", 2)
+        || memopt_i_must_fit(c, !carver.overflow, "keep", "is too large for memory")) return NULL;
     lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
     if (!lock) {
         (void)memopt_i_refuse_memory(c, bytes);
         return NULL;
     }
     memset(lock, 0, bytes);
+    carver = memopt_carver_begin(lock);
+    memopt_i_save_lock_carve(lock, &carver, d);
     lock->host = *host;
     lock->bytes = bytes;
-    lock->keep = keep;
-    lock->known = (memopt_i_generation *)(lock + 1);
-    lock->run = (char *)(lock->known + keep);
-    memcpy(lock->run, d->path, length);
-    lock->path.text = lock->run + length;
-    lock->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    memcpy(lock->run, d->path, strlen(d->path) + 1);
     return lock;
 }
 

@@ -1144,6 +1144,17 @@ static void save_keeps_price(void) {
         }
         memopt_save_lock_close(r.save.lock);
     }
+    disk_clear(d);
+    run_begin(&r, &h, "run");
+    r.save.keep = 4;
+    for (step = 1; step <= 4; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
+    CHECK(memopt_save_lock_open(&r.save, &r.save.lock) == MEMOPT_OK && memopt_save_resume(&r.save, &step, NULL) == MEMOPT_OK && step == 4);
+    for (step = 5; step <= 7; ++step) { /* the two that it was not resumed from, once */
+        run_set(&r, step);
+        keeps_reads = 0;
+        CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK && keeps_reads == (step == 5 ? 2 * data : 0), step);
+    }
+    memopt_save_lock_close(r.save.lock);
     disk_free(d);
 }
 static void save_lock(void) { /* who saves into a directory that another run has is told so at once, and by its name */

@@ -1121,6 +1121,22 @@ static void save_keeps_what_resumes(void) {
                 disk_free(d);
             }
 }
+static void save_resumes_elsewhere(void) { /* a run that goes on from another one's directory has learnt nothing of its own */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step = 0; int k;
+    for (k = 0; k < 2; ++k) {
+        run_begin(&r, &h, k ? "run" : "other");
+        for (step = 1; step <= 2; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
+    }
+    damage_data(d, "run/gen-2-step-2/rank-0-of-1.safetensors");
+    CHECK(memopt_save_lock_open(&r.save, &r.save.lock) == MEMOPT_OK);
+    r.save.path = "other";
+    CHECK(memopt_save_resume(&r.save, &step, NULL) == MEMOPT_OK && step == 2);
+    r.save.path = "run";
+    run_set(&r, 3);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK && run_resumable(d, &h, "run") == 2);
+    memopt_save_lock_close(r.save.lock);
+    disk_free(d);
+}
 /* What that costs: nothing where the lock knows what holds; else one reading of each generation that stays. */
 static size_t keeps_reads; /* bytes of ranks' files that were read */
 static memopt_status keeps_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
@@ -2182,7 +2198,7 @@ static void test_save(void) {
     RUN(save_two_runs); RUN(save_same_number); RUN(save_no_room);
     RUN(save_looks_back);
     RUN(save_looks_back_fails);
-    RUN(save_keeps_what_resumes); RUN(save_keeps_price);
+    RUN(save_keeps_what_resumes); RUN(save_resumes_elsewhere); RUN(save_keeps_price);
     RUN(save_lock);
 #if defined(MEMOPT_I_POSIX)
     RUN(save_lock_process);

@@ -368,9 +368,12 @@ static inline replayed_disk *replay_cut(const replayed_disk *of, int way, uint64
     for (i = 0; i < of->safe.count; ++i) replay_link(d, of->safe.all[i].dir, of->safe.all[i].name, of->safe.all[i].inode);
     for (i = 0; i < of->pending_count; ++i)
         if (way == REPLAY_ALL || (way == REPLAY_TORN && i < shared) || (way == REPLAY_ANY && test_below(&seed, 2))) replay_enter(&d->now, &of->events[of->pending[i]]);
-    d->safe.all = (replay_entry *)realloc(d->safe.all, (d->now.count + 1) * sizeof *d->safe.all);
-    if (!d->safe.all) exit(1);
-    for (d->safe.count = 0; d->safe.count < d->now.count; ++d->safe.count) d->safe.all[d->safe.count] = d->now.all[d->safe.count];
+    free(d->safe.all);
+    memset(&d->safe, 0, sizeof d->safe);
+    for (i = 0; i < d->now.count; ++i) { /* one after the other: replay_more() counts on that */
+        d->safe.all = (replay_entry *)replay_more(d->safe.all, i, sizeof *d->safe.all);
+        d->safe.all[d->safe.count++] = d->now.all[i];
+    }
     d->pending_count = 0;
     return d;
 }

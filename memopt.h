@@ -25137,6 +25137,7 @@ struct memopt_tape {
     void           **skips, **skip_grads;
     uint8_t         *stored;      /* of each value: the store has it */
     uint64_t        *times;       /* during a calibration: nanoseconds of [segment][forward, backward][repeat] */
+    size_t           times_bytes;
     size_t           count, layer_count;    /* segments of the shape in use; of the layers given at creation */
     size_t           skip_count;            /* given at creation: what `skips` has room for */
     size_t           state_bytes, align, repeats, repeat;
@@ -25152,6 +25153,9 @@ struct memopt_tape {
     uint64_t         input_hash;            /* of this pass, for verify */
     int              state, busy, not_host_visible, verify, rerun, outer_recompute;
     int              evaluating, calibrating, is_measured;
+    int              is_open;               /* a pass has memory and may have copies in the store */
+    const memopt_i_instruction *put_back;   /* its callback runs with a generator that is put back behind it; or NULL */
+    memopt_tape     *nested;                /* the inner tape whose callbacks run, or NULL */
     memopt_error     error;
     size_t           memory;
 };
@@ -25177,7 +25181,9 @@ static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt
 
 /* Not from a callback, and, where `idle`, not between forward and backward. */
 static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
-    if (t->busy) return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape");
+    if (t->busy)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape, or after a jump out of one:"
+                                  " memopt_tape_cancel() ends that pass");
     if (idle && t->state != MEMOPT_I_TAPE_IDLE)
         return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "between a forward and its backward");
     return MEMOPT_OK;
@@ -25186,6 +25192,7 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 /* -- instructions -- */
 
 #define MEMOPT_I_NOWHERE ((uintptr_t)4096) /* of memory that is only counted: on no machine does anything lie there */
+#define MEMOPT_I_CANCELLED_INSIDE "a callback has cancelled the pass"
 #define MEMOPT_I_TAKEN_LATE "a callback takes scratch after memopt_ops_in()"
 
 /* Of one call, saved and scratch: what was taken, what there is. */
@@ -25198,6 +25205,7 @@ struct memopt_tape_room {
     size_t other;       /* the first part that the backward takes otherwise, from 1 on; 0: none */
     size_t other_bytes; /* what it takes there */
     memopt_error error; /* what the callback says */
+    memopt_tape **nested; /* where an inner tape tells that it runs; NULL while describing */
 };
 
 #define MEMOPT_I_TAPE_PARTS 32 /* so many parts of `saved` are compared */
@@ -25280,6 +25288,7 @@ static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, cons
 
     if (clock->now_fn(clock->user, &from)) return MEMOPT_ERR_IO;
     status = fn(call);
+    if (!t->busy) return MEMOPT_ERR_STATE; /* it has cancelled the pass, and the times are gone */
     if (!status && clock->now_fn(clock->user, &to)) return MEMOPT_ERR_IO;
     t->times[(2 * call->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
     return status;
@@ -25426,6 +25435,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     memopt_status status;
 
     room = memopt_i_tape_room();
+    room.nested = &t->nested;
     call.room = &room;
     call.error = &room.error;
     call.describing = 0;
@@ -25459,9 +25469,18 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
     watched = memopt_i_tape_watch(t, m, &call);
     status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
+    if (!t->busy) return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
     status = memopt_i_tape_called(t, m, &room, status);
     return status ? status : memopt_i_tape_watched(t, m, &watched);
+}
+
+/* The engine's own generator as it was before a callback, if that got it elsewhere. */
+static void memopt_i_tape_put_back(memopt_tape *t) {
+    const memopt_i_instruction *m = t->put_back;
+
+    t->put_back = NULL;
+    if (m) t->desc.random_load_fn(t->desc.random_user, m->index, t->states + t->layer_count * t->state_bytes);
 }
 
 /* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
@@ -25477,9 +25496,10 @@ static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const mem
     if (first) d->random_save_fn(d->random_user, m->index, mine);
     if (first && !t->calibrating) return memopt_i_tape_call(t, compiled, m);
     d->random_save_fn(d->random_user, m->index, present);
+    t->put_back = m;
     if (!first && m->op != MEMOPT_ACTION_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
     status = memopt_i_tape_call(t, compiled, m);
-    d->random_load_fn(d->random_user, m->index, present);
+    memopt_i_tape_put_back(t);
     return status;
 }
 
@@ -25581,6 +25601,8 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
             status = t->states && t->calibrating ? memopt_i_tape_call_with_generator(t, compiled, m)
                                                  : memopt_i_tape_call(t, compiled, m);
         else status = memopt_i_tape_transfer(t, m);
+        if (!status && !t->busy)
+            status = memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
     }
     t->busy = 0;
     return status;
@@ -25620,6 +25642,7 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
                                    "placed bytes", t->placed_bytes, "at least", bytes);
     if (!arena) {
         memopt_i_tape_set_visibility(t, t->desc.not_host_visible);
+        t->is_open = 1;
         return MEMOPT_OK;
     }
     memset(&options, 0, sizeof options);
@@ -25633,13 +25656,14 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
         return t->error.status;
     }
     memopt_i_guard_set(arena, &t->guard);
+    t->is_open = 1;
     return MEMOPT_OK;
 }
 
 /* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
 static int memopt_i_tape_holds(const memopt_tape *t) { return !t->desc.arena || !t->guard.broken; }
 
-/* The end of a pass, however it went: the store forgets, the arena is as it was. */
+/* The end of a pass, however it went: the store forgets, the arena is as it was. Once: a callback may have cancelled. */
 static void memopt_i_tape_end(memopt_tape *t) {
     const memopt_tape_store *store = &t->desc.store;
     size_t v;
@@ -25651,12 +25675,27 @@ static void memopt_i_tape_end(memopt_tape *t) {
             store->forget_fn(store->user, v);
         }
     t->busy = 0;
+    if (!t->is_open) return;
+    t->is_open = 0;
     if (t->desc.arena && memopt_i_tape_holds(t)) {
         memopt_i_guard_drop(t->desc.arena, &t->guard);
         (void)memopt_arena_rewind(t->desc.arena, t->below);
     }
     t->base = NULL;
     t->state = MEMOPT_I_TAPE_IDLE;
+}
+
+/* A pass that gets no backward, or that a jump out of a callback has left in the middle; OK when there is none. */
+static void memopt_i_tape_give_up(memopt_tape *t) {
+    size_t i;
+
+    if (t->nested) memopt_i_tape_give_up(t->nested);
+    t->nested = NULL;
+    memopt_i_tape_put_back(t);
+    for (i = 0; i < t->skip_count; ++i) t->skips[i] = t->skip_grads[i] = NULL;
+    if (t->is_open) memopt_i_tape_end(t);
+    memopt_i_free(&t->host, t->times, t->times_bytes, MEMOPT_I_HOST_ALIGN);
+    t->times = NULL;
 }
 
 static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
@@ -25838,9 +25877,9 @@ MEMOPT_API const void *memopt_tape_output(const memopt_tape *tape) {
 }
 
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape) {
-    const memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT;
-    if (!status && tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
-    return status;
+    if (!tape) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_tape_give_up(tape);
+    return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_tape_evaluate(memopt_tape *t, const void *input, void *output) {
@@ -25892,7 +25931,14 @@ static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, 
     t->evaluating = call->evaluating;
     t->calibrating = call->calibrating;
     t->base = (unsigned char *)call->scratch;
+    t->is_open = 1;
+    if (call->room && call->room->nested) *call->room->nested = t;
     memopt_i_tape_set_visibility(t, call->not_host_visible);
+}
+
+/* The outer tape need no longer end what the inner one does. */
+static void memopt_i_tape_left(const memopt_tape_call *call) {
+    if (call->room && call->room->nested) *call->room->nested = NULL;
 }
 
 static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_tape_call *call) {
@@ -25913,7 +25959,9 @@ static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
     status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
     if (status || call->output_unused) return status; /* its backward runs all of it again */
     memopt_i_tape_inherit(t, call, call->is_recompute);
-    return memopt_i_tape_evaluate(t, call->input, call->output);
+    status = memopt_i_tape_evaluate(t, call->input, call->output);
+    memopt_i_tape_left(call);
+    return status;
 }
 
 static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
@@ -25931,6 +25979,7 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     memopt_i_tape_outside(t, call->input, call->grad_output, call->grad_input);
     status = memopt_i_tape_run(t, compiled, 0, compiled->count);
     memopt_i_tape_end(t);
+    memopt_i_tape_left(call);
     t->passes += !status;
     return status;
 }
@@ -26253,6 +26302,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_calibrate(memopt_tape *tape, 
         return memopt_i_tape_fail(tape, MEMOPT_ERR_OVERFLOW, "too many repeats");
     tape->times = (uint64_t *)memopt_i_alloc(&tape->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!tape->times) return memopt_i_fail_memory(&tape->error, "no memory for the times", bytes);
+    tape->times_bytes = bytes;
     tape->repeats = repeats;
     for (tape->repeat = 0; tape->repeat < repeats && !status; ++tape->repeat)
         status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
@@ -26399,8 +26449,8 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
     memopt_host host;
     size_t i;
 
-    if (!tape || tape->busy) return; /* a callback cannot destroy what calls it */
-    if (tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
+    if (!tape) return;
+    memopt_i_tape_give_up(tape);
     host = tape->host;
     for (i = 0; i < tape->desc.shapes; ++i) memopt_i_shape_free(&host, tape->shapes[i]);
     if (tape->owns_placed) memopt_i_free(&host, tape->placed, tape->placed_bytes, tape->align);

@@ -4,6 +4,37 @@
 #include "test.h"
 #include "test_device.h"
 #include <float.h>
+#ifndef __cplusplus
+#include <setjmp.h>
+#endif
+
+/* -- A jump out of a callback: longjmp(), as C++ an exception -- */
+
+enum { TAPE_FAILS, TAPE_JUMPS, TAPE_CANCELS }; /* what a callback does that is not to succeed */
+static int tape_leaves;
+static memopt_tape *tape_leaves_tape; /* that it cancels, and then returns MEMOPT_OK */
+typedef memopt_status tape_task(void *x);
+#ifdef __cplusplus
+static void tape_jump(void) { throw 7; }
+static int tape_caught(tape_task *task, void *x, memopt_status *status) { /* whether it was left by a jump */
+    try { *status = task(x); } catch (int) { return 1; }
+    return 0;
+}
+#else
+static jmp_buf tape_landing;
+static void tape_jump(void) { longjmp(tape_landing, 1); }
+static int tape_caught(tape_task *task, void *x, memopt_status *status) {
+    if (setjmp(tape_landing)) return 1;
+    *status = task(x);
+    return 0;
+}
+#endif
+static memopt_status tape_leave(memopt_status status) {
+    if (tape_leaves == TAPE_JUMPS) tape_jump();
+    if (tape_leaves != TAPE_CANCELS) return status;
+    CHECK(memopt_tape_cancel(tape_leaves_tape) == MEMOPT_OK);
+    return MEMOPT_OK;
+}
 
 enum { TAPE_MOST = 24, TAPE_SKIPS = 4, TAPE_BASE = 128, TAPE_SLOTS = 300 };
 #if defined(TEST_LONG)
@@ -142,20 +173,20 @@ static int tape_is_inside(const tape_watch *w, const void *p, size_t bytes) { /*
     at = (size_t)((uintptr_t)p - (uintptr_t)w->rig->arena->base);
     return at >= TAPE_BASE && at <= used && bytes <= used - at;
 }
+#define TAPE_CALLED_INSIDE "called from a callback of this tape, or after a jump out of one: memopt_tape_cancel() ends that pass"
 /* Every function of the tape that would disturb a pass, called from a callback of it. */
 static void tape_enter(tape_watch *w) {
     memopt_segment segment; memopt_tape_layer layer; char text[4096]; size_t length, count;
     const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
     CHECK(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_backward(w->tape, w->grad_output, w->grad_input) == MEMOPT_ERR_STATE);
-    CHECK(memopt_tape_cancel(w->tape) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_evaluate(w->tape, w->input, NULL) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_seek(w->tape, 7) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_reshape(w->tape, &w->chain) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_calibrate(w->tape, w->input, w->grad_output, w->grad_input, 1) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_set_memory(w->tape, w->input, (size_t)1 << 20) != MEMOPT_OK);
     CHECK(memopt_tape_nest(w->tape, &segment, &layer) != MEMOPT_OK);
-    CHECK(test_error_says(memopt_tape_error(w->tape), MEMOPT_ERR_STATE, "called from a callback of this tape"));
+    CHECK(test_error_says(memopt_tape_error(w->tape), MEMOPT_ERR_STATE, TAPE_CALLED_INSIDE));
     CHECK(memopt_tape_actions(w->tape, &count) != NULL && count == before.actions);
     (void)memopt_tape_output(w->tape); /* looking is allowed */
     (void)memopt_tape_report(w->tape, text, sizeof text, &length);
@@ -197,7 +228,7 @@ static memopt_status tape_watch_forward(const memopt_tape_call *step) {
     const memopt_segment *g = &w->segment[s]; const size_t extra = tape_extra_bytes(&w->chain, s);
     size_t scratch = tape_plain_scratch(&w->chain, s), k; memopt_action a; const int first = w->forwards[s] == 0;
     uint64_t key;
-    if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
+    if (tape_watch_begin(w, step)) return tape_leave(MEMOPT_ERR_DEVICE);
     if (w->clock) w->clock->now += tape_takes(w, w->forward_time[s], w->backwards[s]);
     if (!w->evaluating && !w->measuring) {
         a = tape_next(w);
@@ -269,7 +300,7 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     const size_t s = ((const tape_watched *)step->user)->segment;
     const size_t scratch = w->segment[s].backward_scratch, grad = tape_grad_bytes(&w->chain, s); size_t k;
     memopt_action a;
-    if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
+    if (tape_watch_begin(w, step)) return tape_leave(MEMOPT_ERR_DEVICE);
     if (w->clock) w->clock->now += tape_takes(w, w->backward_time[s], w->backwards[s]);
     ++w->backwards[s];
     w->ran[s] = 0;
@@ -1216,7 +1247,7 @@ static int tape_shelf_begin(tape_shelf *s, size_t value) {
 static memopt_status tape_shelf_write(void *user, size_t value, const void *bytes, size_t count) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
     s->called = "the store's write_fn failed";
-    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (tape_shelf_begin(s, value)) return tape_leave(MEMOPT_ERR_IO);
     if (c->used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     c->bytes = (unsigned char *)malloc(count + 1);
     if (!c->bytes) return MEMOPT_ERR_MEMORY;
@@ -1229,7 +1260,7 @@ static memopt_status tape_shelf_write(void *user, size_t value, const void *byte
 static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size_t count) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
     s->called = "the store's read_fn failed";
-    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (tape_shelf_begin(s, value)) return tape_leave(MEMOPT_ERR_IO);
     if (!c->used || c->doing || c->count != count) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     if (count) memset(bytes, 0xDB, count); /* not there yet */
     c->to = (unsigned char *)bytes; c->doing = 2;
@@ -1239,7 +1270,7 @@ static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size
 static memopt_status tape_shelf_wait(void *user, size_t value) {
     tape_shelf *s = (tape_shelf *)user;
     s->called = "the store's wait_fn failed";
-    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (tape_shelf_begin(s, value)) return tape_leave(MEMOPT_ERR_IO);
     if (!s->copy[value].used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     tape_shelf_end(s, &s->copy[value]);
     return MEMOPT_OK;
@@ -1248,6 +1279,7 @@ static void tape_shelf_forget(void *user, size_t value) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value <= TAPE_MOST ? value : 0];
     if (value > TAPE_MOST) ++s->mistakes;
     if (s->enter) tape_enter(s->enter);
+    if (tape_leaves && s->fail_on && ++s->calls == s->fail_on) (void)tape_leave(MEMOPT_OK);
     if (!c->used) return; /* a write that failed may be forgotten */
     tape_shelf_end(s, c);
     free(c->bytes);
@@ -1333,6 +1365,87 @@ static void tape_stored(void) {
         tape_watch_close(&w);
     }
     CHECK(used > 20 && smaller > 5);
+}
+
+/* -- A pass that is left, or cancelled, in the middle of a callback -- */
+
+enum { TAPE_PASS, TAPE_EVALUATION, TAPE_CALIBRATION };
+typedef struct tape_left { tape_watch w; tape_rig r; memopt_tape_desc d; tape_shelf shelf; test_faults clock; memopt_host host; int what; } tape_left;
+static memopt_status tape_left_run(void *x) {
+    tape_left *const l = (tape_left *)x; tape_watch *const w = &l->w;
+    if (l->what == TAPE_PASS) return tape_watch_pass(w);
+    tape_watch_feed(w);
+    if (l->what == TAPE_EVALUATION) return memopt_tape_evaluate(w->tape, w->input, NULL);
+    return memopt_tape_calibrate(w->tape, w->input, w->grad_output_bytes ? w->grad_output : NULL, w->grad_input, 2);
+}
+static void tape_left_begin(tape_left *l, int what) {
+    l->what = what;
+    l->w.calls = l->w.stream_count = l->shelf.calls = 0;
+    l->w.evaluating = what == TAPE_EVALUATION; l->w.measuring = what == TAPE_CALIBRATION;
+}
+/* Whether the call of that number was reached, was left, and has left nothing. */
+static int tape_left_at(tape_left *l, int what, size_t n, int of_shelf) {
+    tape_watch *const w = &l->w; const memopt_tape_stats before = memopt_tape_get_stats(w->tape); memopt_status status = MEMOPT_OK;
+    const uint64_t pass = w->pass; size_t live = l->clock.live_blocks; int left;
+    tape_left_begin(l, what);
+    *(of_shelf ? &l->shelf.fail_on : &w->fail_on) = n;
+    tape_leaves = n % 3 == 2 ? TAPE_CANCELS : TAPE_JUMPS; tape_leaves_tape = w->tape;
+    left = tape_caught(tape_left_run, l, &status);
+    if (left) {
+        CHECK_AT(tape_leaves == TAPE_JUMPS && memopt_tape_get_stats(w->tape).passes == before.passes, n);
+        CHECK_AT(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE && !memopt_tape_output(w->tape), n);
+        CHECK_AT(test_error_says(memopt_tape_error(w->tape), MEMOPT_ERR_STATE, TAPE_CALLED_INSIDE), n);
+        l->shelf.fail_on = 0;
+        if (n % 3 == 0) { /* destroyed as it is */
+            memopt_tape_destroy(w->tape);
+            CHECK_AT(!l->clock.live_blocks && tape_rig_is_clean(&l->r), n);
+            CHECK(memopt_tape_create(&l->d, &w->tape) == MEMOPT_OK);
+            live = l->clock.live_blocks;
+        } else CHECK_AT(memopt_tape_cancel(w->tape) == MEMOPT_OK && memopt_tape_cancel(w->tape) == MEMOPT_OK, n);
+    } else if (status) {
+        CHECK_AT(status == MEMOPT_ERR_STATE && tape_leaves == TAPE_CANCELS && memopt_tape_error(w->tape).action < before.actions, n);
+        CHECK_AT(tape_says_of(memopt_tape_error(w->tape), "a callback has cancelled the pass"), n);
+    } else CHECK_AT(*(of_shelf ? &l->shelf.calls : &w->calls) < n || (of_shelf && tape_leaves == TAPE_CANCELS), n); /* or it was the last to be forgotten */
+    CHECK_AT(tape_rig_is_clean(&l->r) && !l->shelf.used && !l->shelf.mistakes, n);
+    if (left || status) CHECK_AT(l->clock.live_blocks == live, n); /* the times too were given back */
+    left = left || status || *(of_shelf ? &l->shelf.calls : &w->calls) >= n;
+    tape_leaves = TAPE_FAILS; w->fail_on = l->shelf.fail_on = 0;
+    w->pass = pass + 1;
+    tape_left_begin(l, TAPE_PASS); /* as if nothing had been */
+    CHECK_AT(tape_left_run(l) == MEMOPT_OK && !l->shelf.mistakes, n);
+    return left;
+}
+static void tape_jumped_out(void) {
+    static tape_left l; size_t i, n, jumps = 0; int what, of_shelf;
+    for (i = 0; i < 10; ++i) {
+        memset(&l, 0, sizeof l);
+        tape_watch_make(&l.w, 120 + i, 6, i % 3);
+        tape_watch_buffers(&l.w);
+        tape_rig_open(&l.r, 2 * tape_watch_room(&l.w), 0);
+        l.w.rig = &l.r; l.w.on_loan = 1; /* after a calibration the peak is another */
+        l.host = test_host(&l.clock);
+        l.d = tape_watch_desc(&l.w, &l.r);
+        l.d.host = &l.host;
+        if (i < 6) tape_variant(&l.d, i * 5 % TAPE_VARIANTS);
+        else {
+            l.shelf.seed = i;
+            l.d.offload.slots = i % 2 ? MEMOPT_OFFLOAD_UNLIMITED : 2;
+            l.d.offload.write_cost = 1; l.d.offload.read_cost = 0.5; l.d.offload.overlap = i > 7;
+            l.d.store = tape_shelf_store(&l.shelf);
+            CHECK(memopt_tape_min_budget(&l.d, &l.d.budget) == MEMOPT_OK);
+        }
+        CHECK(memopt_tape_create(&l.d, &l.w.tape) == MEMOPT_OK && tape_watch_pass(&l.w) == MEMOPT_OK);
+        for (of_shelf = 0; of_shelf <= (i >= 6); ++of_shelf)
+            for (what = TAPE_PASS; what <= TAPE_CALIBRATION; ++what) {
+                for (n = 1; n < 1000 && tape_left_at(&l, what, n, of_shelf); ++n) ++jumps;
+                CHECK_AT(n < 1000, i);
+            }
+        memopt_tape_destroy(l.w.tape);
+        CHECK(!l.clock.live_blocks);
+        tape_rig_close(&l.r);
+        tape_watch_close(&l.w);
+    }
+    CHECK(jumps > 300);
 }
 
 /* -- A layer that gives other bits when it runs again -- */
@@ -1754,7 +1867,7 @@ static memopt_status tape_op_forward(const memopt_tape_call *s);
 static memopt_status tape_op_backward(const memopt_tape_call *s);
 static int tape_op_begin(const memopt_tape_call *s) { /* whether to fail */
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net;
-    if (++n->calls == n->fail_on) return 1;
+    if (++n->calls == n->fail_on) return tape_leave(MEMOPT_ERR_DEVICE) != MEMOPT_OK;
     if (s->evaluating || s->calibrating) return 0; /* a calibration's seeds are those of no pass */
     if (!op->known[n->pass]) { op->known[n->pass] = 1; op->stream[n->pass] = s->stream; op->seed[n->pass] = s->seed; }
     CHECK_AT(op->stream[n->pass] == s->stream && op->seed[n->pass] == s->seed, n->pass);
@@ -1800,7 +1913,7 @@ static memopt_status tape_op_forward(const memopt_tape_call *s) {
             if (s->saved) ((unsigned char *)s->saved)[i] = (unsigned char)heads;
             if (!s->output_unused) y[i] = heads ? x[i] : 0;
         }
-        if (n->calls == n->fail_drawn) return MEMOPT_ERR_IO;
+        if (n->calls == n->fail_drawn) return tape_leave(MEMOPT_ERR_IO);
         if (n->glue && (s->is_recompute || s->calibrating)) n->own = present;
         if (!s->is_recompute && !s->calibrating) n->drawn = n->own;
         break;
@@ -3432,6 +3545,100 @@ static void tape_generator_after_failure(void) {
     tape_rig_close(&r);
 }
 
+/* -- Jumps out of inner tapes and out of recomputes -- */
+
+typedef struct tape_left_net { tape_net *n; memopt_tape *tape; float loss; } tape_left_net;
+static memopt_status tape_left_net_run(void *x) {
+    const tape_left_net *const l = (const tape_left_net *)x;
+    const memopt_status status = memopt_tape_forward(l->tape, l->n->x);
+    return status ? status : memopt_tape_backward(l->tape, NULL, l->n->gradient);
+}
+/* Where the generator is after the jump is where it is after a failure at the same place. */
+static void tape_jumped_with_generator(void) {
+    static tape_net n, before; tape_rig r; memopt_tape_desc d; tape_left_net l; size_t calls, k, put_back = 0; uint64_t failed = 0;
+    tape_net_make(&n, "L16OBOL16BOH");
+    tape_rig_open(&r, 400000, 0);
+    d = tape_net_desc(&n, r.arena);
+    d.rule = MEMOPT_SCHEDULE_NONE;
+    tape_net_start(&n);
+    n.fail_drawn = SIZE_MAX;
+    memset(&l, 0, sizeof l);
+    CHECK(memopt_tape_create(&d, &l.tape) == MEMOPT_OK);
+    tape_net_feed(&n);
+    before = n;
+    l.n = &n;
+    (void)tape_tape_pass(&n, l.tape);
+    calls = n.calls;
+    for (k = 1; k <= calls; ++k)
+        for (tape_leaves = TAPE_FAILS; tape_leaves <= TAPE_CANCELS; ++tape_leaves) {
+            tape_op op[TAPE_MOST]; memopt_status status = MEMOPT_OK; int left;
+            memcpy(op, n.op, sizeof op);
+            n = before;
+            memcpy(n.op, op, sizeof op);
+            CHECK(memopt_tape_seek(l.tape, 0) == MEMOPT_OK);
+            n.fail_drawn = k;
+            tape_leaves_tape = l.tape;
+            left = tape_caught(tape_left_net_run, &l, &status);
+            if (!left && !status) continue;
+            if (tape_leaves == TAPE_JUMPS) put_back += n.drawn == failed && n.own != failed;
+            CHECK_AT(left == (tape_leaves == TAPE_JUMPS) && memopt_tape_cancel(l.tape) == MEMOPT_OK && tape_rig_is_clean(&r), k);
+            if (tape_leaves == TAPE_FAILS) failed = n.own;
+            CHECK_AT(n.own == failed, k);
+        }
+    tape_leaves = TAPE_FAILS;
+    CHECK(put_back > 5);
+    memopt_tape_destroy(l.tape);
+    tape_rig_close(&r);
+}
+/* Each callback, inside and outside: the next pass has the same number and the same bits. */
+static void tape_jumped_nested(void) {
+    static tape_net n, before, good; memopt_tape_desc id, d; memopt_tape *inner = NULL; tape_left_net l;
+    memopt_segment segment[6]; memopt_tape_layer layer[6]; tape_rig r; size_t i, calls; float loss;
+    tape_net_make(&n, "L20BNDBL8BH");
+    tape_rig_open(&r, 400000, 0);
+    memset(&l, 0, sizeof l);
+    l.n = &n;
+    id = tape_net_desc(&n, NULL);
+    id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1; id.random_bytes = 0;
+    id.random_save_fn = NULL; id.random_load_fn = NULL;
+    id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
+    id.rule = MEMOPT_SCHEDULE_NONE;
+    CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
+    segment[0] = n.segment[0]; layer[0] = n.layer[0];
+    CHECK(memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
+    for (i = 5; i < 8; ++i) { segment[i - 3] = n.segment[i]; layer[i - 3] = n.layer[i]; }
+    d = tape_net_desc(&n, r.arena);
+    d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = MEMOPT_SCHEDULE_NONE;
+    CHECK(memopt_tape_create(&d, &l.tape) == MEMOPT_OK);
+    tape_net_start(&n);
+    tape_net_feed(&n);
+    before = n;
+    loss = tape_tape_pass(&n, l.tape);
+    calls = n.calls;
+    good = n;
+    for (i = 1; i <= calls; ++i) {
+        memopt_status status = MEMOPT_OK; uint64_t bits[2] = { 1, 1 }; float again;
+        n = before;
+        CHECK(memopt_tape_seek(l.tape, 0) == MEMOPT_OK);
+        memcpy(n.op, good.op, sizeof n.op);
+        n.fail_on = i;
+        tape_leaves = TAPE_JUMPS;
+        CHECK_AT(tape_caught(tape_left_net_run, &l, &status) && n.calls == i, i);
+        tape_leaves = TAPE_FAILS;
+        CHECK_AT(memopt_tape_cancel(l.tape) == MEMOPT_OK && tape_rig_is_clean(&r), i);
+        CHECK_AT(memopt_tape_seek(inner, 0) == MEMOPT_OK, i); /* it is free, too */
+        n = before;
+        memcpy(n.op, good.op, sizeof n.op);
+        again = tape_tape_pass(&n, l.tape);
+        tape_hash(&bits[0], n.grads, n.weight_count * 4); tape_hash(&bits[1], good.grads, n.weight_count * 4);
+        CHECK_AT(!(loss < again) && !(loss > again) && bits[0] == bits[1] && !memcmp(n.stats, good.stats, sizeof n.stats), i);
+    }
+    CHECK(memopt_tape_get_stats(l.tape).passes == calls + 1);
+    memopt_tape_destroy(l.tape);
+    memopt_tape_destroy(inner);
+    tape_rig_close(&r);
+}
+
 /* -- Memory that overlaps -- */
 
 static memopt_status tape_double_forward(const memopt_tape_call *s) { /* y = 2 x, element by element: right also in
@@ -4517,6 +4724,7 @@ static void test_tape(void) {
     RUN(tape_placed);
     RUN(tape_tags);
     RUN(tape_stored);
+    RUN(tape_jumped_out); RUN(tape_jumped_with_generator); RUN(tape_jumped_nested);
     RUN(tape_unsteady);
     RUN(tape_calibrated);
     RUN(tape_calibrated_quietly);

@@ -113,6 +113,9 @@
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
+     Callbacks    return. A jump out of one, by longjmp() or a C++ exception, is allowed where memopt_tape_fn says so,
+                  and ends as it says there. Through the functions of a host, source, transport, thread pool, shard
+                  device, product or save there is none: locks stay held, files open and memory taken.
      Alignment    64 bytes unless told otherwise, 256 on a device. Alignments are powers of two.
      Sizes        size_t, in bytes; "N elements" where it is not bytes. Sizes from outside may be anything: a sum that
                   does not fit is MEMOPT_ERR_OVERFLOW, never a small number.
@@ -2196,7 +2199,19 @@ typedef enum memopt_tape_part {
  */
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes);
 
-/* not MEMOPT_OK: the pass ends with that status */
+/* not MEMOPT_OK: the pass ends with that status.
+
+   A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open: the tape only looks from
+   then on, and what would act is ERR_STATE. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as it would have
+   ended if the callback had failed there: the arena is as before the forward, the store forgets, a generator that was
+   put elsewhere for a recompute is put back, inner tapes and calibrations end with it. The next pass has the bits that
+   this one would have had. So for the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator;
+   but while describing, memopt_tape_open() loses the memory of its segments and layers. A file compiled as C lets
+   exceptions through with -fexceptions (on most 64-bit systems without it, too).
+   A shard's or an optimizer's step is not the tape's to end: memopt_shard_cancel() on all ranks, or, where one rank
+   alone was left, memopt_comm_abort(), so that the others do not wait for it.
+   Both are for outside of callbacks: inside, return a status. A pass that its own callback cancels has lost its memory at
+   once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that calls it. */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 
 /* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward. Each
@@ -2329,7 +2344,7 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
  */
 MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out);
 
-/* Ends a pass that is still open; NULL is fine. */
+/* Ends a pass that is still open, as memopt_tape_cancel() does; NULL is fine. Never from a callback of this tape. */
 MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
 
 /** The least budget with which memopt_tape_create() succeeds with this rule, placed. The desc's budget is ignored. */
@@ -2375,7 +2390,8 @@ MEMOPT_API const memopt_segment *memopt_tape_segments(const memopt_tape *tape, s
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0. Overlaps neither the input nor the memory of the
  *              pass. It may overlap grad_output where there are two segments or more: the last backward has read that
  *              before the first writes this; and be grad_output where a single segment has grad_in_place
- * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
+ * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape or after a
+ *              jump out of one);
  *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
  *              its error says more); ERR_CORRUPT (verify: a forward gave other bits when it ran again, or somebody
  *              wrote to the input or the last output); and what a callback or the store returned. What was
@@ -2389,7 +2405,8 @@ MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *gra
 /* The output of the last segment, between forward and backward; else NULL. */
 MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
 
-/* Ends a forward that gets no backward. OK also when there is none. */
+/* Ends a forward that gets no backward, and a pass that a jump out of a callback has left open (memopt_tape_fn). OK also
+   when there is none. */
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape);
 
 /** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
@@ -3216,7 +3233,8 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
 /** Begin a call and wait for it. */
 MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call);
 
-/* Give up: the calls of all ranks fail from here on. NULL is fine. */
+/* Give up: the calls of all ranks fail from here on. Also what a handler does that catches an exception or a longjmp():
+   the comm itself calls nothing that may be left by a jump. NULL is fine. */
 MEMOPT_API void          memopt_comm_abort(memopt_comm *comm);
 
 typedef struct memopt_comm_stats { /* arrays by kind; without the library's own comparisons */
@@ -3634,8 +3652,9 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
  */
 MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run);
 
-/** Drop the sums of this step, as after an overflow, or because a device was launched to step by a graph of its own; on
-    all ranks. ERR_STATE: none has begun, or it is stepped inside backward. */
+/** Drop the sums of this step, as after an overflow, because a device was launched to step by a graph of its own, or
+    because a jump has left a callback of its tape at the same place on all ranks; on all ranks. The next call is the
+    first round of this step again. ERR_STATE: none has begun, or it is stepped inside backward. */
 MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
 
 /**
@@ -25093,6 +25112,10 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               pass and segment, an engine's own generator is put back to where it was before the first run.
    Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
               as the guard behind it is not broken. `busy` while the engine's code runs: it can only look, not act.
+   Jumps      A jump out of a callback leaves `busy` set, and no frame of ours that could clear it. That is told from a
+              call inside a callback by nothing that can be relied on, so cancelling is the same in both: all that a
+              pass holds is found from the tape, and given back once (`is_open`); a frame that is still there sees
+              `busy` cleared when its callback returns.
    Again      Two things that mean the same nearly always: `rerun`, this forward has run before in this pass (its hash
               and its generator's state are known), and what the engine is told. A nested tape goes by its outer one,
               and knows a first run by its seed, which differs from segment to segment and pass to pass.

@@ -3,34 +3,17 @@
    kept in blocks of malloc, is the reference to the last bit. */
 #include "test.h"
 #include "test_device.h"
+#include "jump.h"
 #include <float.h>
-#ifndef __cplusplus
-#include <setjmp.h>
-#endif
 
-/* -- A jump out of a callback: longjmp(), as C++ an exception -- */
+/* -- A callback that does not succeed -- */
 
-enum { TAPE_FAILS, TAPE_JUMPS, TAPE_CANCELS }; /* what a callback does that is not to succeed */
+enum { TAPE_FAILS, TAPE_JUMPS, TAPE_CANCELS }; /* what it does */
 static int tape_leaves;
 static memopt_tape *tape_leaves_tape; /* that it cancels, and then returns MEMOPT_OK */
-typedef memopt_status tape_task(void *x);
-#ifdef __cplusplus
-static void tape_jump(void) { throw 7; }
-static int tape_caught(tape_task *task, void *x, memopt_status *status) { /* whether it was left by a jump */
-    try { *status = task(x); } catch (int) { return 1; }
-    return 0;
-}
-#else
-static jmp_buf tape_landing;
-static void tape_jump(void) { longjmp(tape_landing, 1); }
-static int tape_caught(tape_task *task, void *x, memopt_status *status) {
-    if (setjmp(tape_landing)) return 1;
-    *status = task(x);
-    return 0;
-}
-#endif
+static jump tape_landing;
 static memopt_status tape_leave(memopt_status status) {
-    if (tape_leaves == TAPE_JUMPS) tape_jump();
+    if (tape_leaves == TAPE_JUMPS) jump_out(&tape_landing);
     if (tape_leaves != TAPE_CANCELS) return status;
     CHECK(memopt_tape_cancel(tape_leaves_tape) == MEMOPT_OK);
     return MEMOPT_OK;
@@ -1390,7 +1373,7 @@ static int tape_left_at(tape_left *l, int what, size_t n, int of_shelf) {
     tape_left_begin(l, what);
     *(of_shelf ? &l->shelf.fail_on : &w->fail_on) = n;
     tape_leaves = n % 3 == 2 ? TAPE_CANCELS : TAPE_JUMPS; tape_leaves_tape = w->tape;
-    left = tape_caught(tape_left_run, l, &status);
+    left = jump_caught(&tape_landing, tape_left_run, l, &status);
     if (left) {
         CHECK_AT(tape_leaves == TAPE_JUMPS && memopt_tape_get_stats(w->tape).passes == before.passes, n);
         CHECK_AT(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE && !memopt_tape_output(w->tape), n);
@@ -3578,7 +3561,7 @@ static void tape_jumped_with_generator(void) {
             CHECK(memopt_tape_seek(l.tape, 0) == MEMOPT_OK);
             n.fail_drawn = k;
             tape_leaves_tape = l.tape;
-            left = tape_caught(tape_left_net_run, &l, &status);
+            left = jump_caught(&tape_landing, tape_left_net_run, &l, &status);
             if (!left && !status) continue;
             if (tape_leaves == TAPE_JUMPS) put_back += n.drawn == failed && n.own != failed;
             CHECK_AT(left == (tape_leaves == TAPE_JUMPS) && memopt_tape_cancel(l.tape) == MEMOPT_OK && tape_rig_is_clean(&r), k);
@@ -3623,7 +3606,7 @@ static void tape_jumped_nested(void) {
         memcpy(n.op, good.op, sizeof n.op);
         n.fail_on = i;
         tape_leaves = TAPE_JUMPS;
-        CHECK_AT(tape_caught(tape_left_net_run, &l, &status) && n.calls == i, i);
+        CHECK_AT(jump_caught(&tape_landing, tape_left_net_run, &l, &status) && n.calls == i, i);
         tape_leaves = TAPE_FAILS;
         CHECK_AT(memopt_tape_cancel(l.tape) == MEMOPT_OK && tape_rig_is_clean(&r), i);
         CHECK_AT(memopt_tape_seek(inner, 0) == MEMOPT_OK, i); /* it is free, too */

@@ -115,7 +115,7 @@
      Threads      One thread at a time for each object; different objects at the same time. No global state.
      Callbacks    return. A jump out of one, by longjmp() or a C++ exception, is allowed where memopt_tape_fn says so,
                   and ends as it says there. Through the functions of a host, source, transport, thread pool, shard
-                  device, product or save there is none: locks stay held, files open and memory taken.
+                  device, product, save or advice there is none: locks stay held, files open and memory taken.
      Alignment    64 bytes unless told otherwise, 256 on a device. Alignments are powers of two.
      Sizes        size_t, in bytes; "N elements" where it is not bytes. Sizes from outside may be anything: a sum that
                   does not fit is MEMOPT_ERR_OVERFLOW, never a small number.
@@ -2201,17 +2201,18 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
 
 /* not MEMOPT_OK: the pass ends with that status.
 
-   A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open: the tape only looks from
-   then on, and what would act is ERR_STATE. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as it would have
-   ended if the callback had failed there: the arena is as before the forward, the store forgets, a generator that was
-   put elsewhere for a recompute is put back, inner tapes and calibrations end with it. The next pass has the bits that
-   this one would have had. So for the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator;
-   but while describing, memopt_tape_open() loses the memory of its segments and layers. A file compiled as C lets
-   exceptions through with -fexceptions (on most 64-bit systems without it, too).
-   A shard's or an optimizer's step is not the tape's to end: memopt_shard_cancel() on all ranks, or, where one rank
-   alone was left, memopt_comm_abort(), so that the others do not wait for it.
-   Both are for outside of callbacks: inside, return a status. A pass that its own callback cancels has lost its memory at
-   once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that calls it. */
+   A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open: calls that would act are
+   ERR_STATE from then on. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as if the callback had failed
+   there: the arena is as before the forward, the store forgets, a generator that was moved for a recompute is put back,
+   inner tapes and calibrations end with it. The next pass has the bits that this one would have had. This holds for
+   the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator; but while describing,
+   memopt_tape_open() loses the memory of its segments and layers. An implementation compiled as C lets exceptions
+   through with -fexceptions (on most 64-bit systems without it, too).
+   Cancel and destroy from outside; inside a callback, return a status. A pass that its own callback cancels has lost
+   its memory at once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that
+   calls it.
+   A step of a shard or an optimizer is not the tape's to end: memopt_shard_cancel() on all ranks, or, where one rank
+   alone was left, memopt_comm_abort(), so that the others do not wait for it. */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 
 /* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward. Each
@@ -2405,8 +2406,8 @@ MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *gra
 /* The output of the last segment, between forward and backward; else NULL. */
 MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
 
-/* Ends a forward that gets no backward, and a pass that a jump out of a callback has left open (memopt_tape_fn). OK also
-   when there is none. */
+/* Ends a forward that gets no backward, or a pass that a jump out of a callback has left open (memopt_tape_fn). OK
+   also when there is none. */
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape);
 
 /** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
@@ -2475,7 +2476,8 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
                                              memopt_stash **out);
 
 /** Where the arena is a device's: who copies and rounds there from now on, all of it, exact copies too;
-    memopt_cuda_codec_make() makes one of a stream. x is the device's, then. OK, ERR_ARGUMENT (NULL, no function) */
+    memopt_cuda_codec_make() makes one of a stream. x is the device's, then. A jump out of it leaves a push done, and
+    the copy without its bytes; and a pop not done. OK, ERR_ARGUMENT (NULL, no function) */
 MEMOPT_API memopt_status memopt_stash_set_codec(memopt_stash *stash, const memopt_device_codec *codec);
 
 /* Pops what is left, if nothing was pushed on top of it; NULL is fine. */
@@ -25205,8 +25207,8 @@ static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt
 /* Not from a callback, and, where `idle`, not between forward and backward. */
 static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
     if (t->busy)
-        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape, or after a jump out of one:"
-                                  " memopt_tape_cancel() ends that pass");
+        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape, or after a jump out of "
+                                  "one: memopt_tape_cancel() ends that pass");
     if (idle && t->state != MEMOPT_I_TAPE_IDLE)
         return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "between a forward and its backward");
     return MEMOPT_OK;
@@ -25686,7 +25688,7 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
 /* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
 static int memopt_i_tape_holds(const memopt_tape *t) { return !t->desc.arena || !t->guard.broken; }
 
-/* The end of a pass, however it went: the store forgets, the arena is as it was. Once: a callback may have cancelled. */
+/* The end of a pass, however it went: the store forgets, the arena is as it was. Once, though a callback cancels. */
 static void memopt_i_tape_end(memopt_tape *t) {
     const memopt_tape_store *store = &t->desc.store;
     size_t v;

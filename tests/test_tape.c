@@ -319,7 +319,8 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     CHECK_AT(tape_backward_finds(w, step, s, 1), s);
     CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
     CHECK_AT(tape_holds(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s)), s);
-    if (s + 1 < w->chain.count && step->grad_input != step->grad_output) /* used up: nobody reads it after this */
+    tape_fill(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_RUBBISH, s)); /* used up, both: nobody reads them after this */
+    if (s + 1 < w->chain.count && step->grad_input != step->grad_output)
         tape_fill(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_RUBBISH, s));
     return MEMOPT_OK;
 }
@@ -666,6 +667,107 @@ static void tape_frontier(void) { /* each point of the frontier, where placing a
         tape_watch_close(&w);
     }
     CHECK(met * 10 >= all * 9 && all >= 8); /* placing rarely costs anything */
+}
+
+/* -- Time steps whose states lie outside -- */
+
+enum { TAPE_TIME = 24, TAPE_UNITS = 16 };
+typedef struct tape_time { float state[TAPE_TIME + 1][TAPE_UNITS], x[TAPE_TIME][TAPE_UNITS], grad[TAPE_UNITS]; size_t forwards; } tape_time;
+static memopt_status tape_time_step(const memopt_tape_call *call) {
+    tape_time *const n = (tape_time *)call->user; const size_t t = call->segment; size_t i;
+    float *const gate = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, TAPE_UNITS * sizeof(float));
+    if (call->describing) return MEMOPT_OK;
+    for (i = 0; i < TAPE_UNITS && call->is_backward; ++i) n->grad[i] = memopt_i_times(n->grad[i], gate[i]) + 0.125f;
+    if (call->is_backward) return MEMOPT_OK;
+    ++n->forwards;
+    for (i = 0; i < TAPE_UNITS; ++i) {
+        gate[i] = 1 / (1 + memopt_i_times(n->state[t][i], n->state[t][i]));
+        n->state[t + 1][i] = memopt_i_times(gate[i], n->state[t][i]) + n->x[t][i];
+    }
+    return MEMOPT_OK;
+}
+static void tape_states_outside(void) {
+    static tape_time all, least; memopt_tape_desc d; memopt_segment segment[TAPE_TIME]; memopt_tape *tape = NULL; size_t i, k, bytes = 0;
+    memset(&d, 0, sizeof d); memset(segment, 0, sizeof segment); memset(&all, 0, sizeof all);
+    for (k = 0; k < TAPE_TIME; ++k) for (i = 0; i < TAPE_UNITS; ++i) all.x[k][i] = (float)((k * 7 + i * 3) % 11) / 11;
+    least = all;
+    d.chain.segments = segment; d.chain.count = TAPE_TIME;
+    d.layer.forward_fn = d.layer.backward_fn = tape_time_step; d.layer.user = &all;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK && memopt_tape_forward(tape, all.x) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+    CHECK(all.forwards == TAPE_TIME && memopt_tape_get_stats(tape).peak == TAPE_TIME * TAPE_UNITS * sizeof(float));
+    memopt_tape_destroy(tape);
+    d.layer.user = &least; d.overhead = 1;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    bytes = memopt_tape_get_stats(tape).peak;
+    CHECK(memopt_tape_forward(tape, least.x) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+    CHECK(bytes == TAPE_UNITS * sizeof(float) && least.forwards <= 2 * TAPE_TIME && !memopt_tape_get_stats(tape).slower.peak);
+    memopt_tape_destroy(tape);
+    CHECK(!memcmp(all.state, least.state, sizeof all.state) && !memcmp(all.grad, least.grad, sizeof all.grad) && all.grad[3] > 0);
+}
+
+/* -- The schedules on both sides -- */
+
+static memopt_tape_stats tape_overhead(memopt_tape_desc d, double overhead, char *report) {
+    memopt_tape *tape = NULL; memopt_tape_stats s;
+    d.overhead = overhead;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    s = memopt_tape_get_stats(tape);
+    if (report) CHECK(memopt_tape_report(tape, report, 8192, NULL) == MEMOPT_OK);
+    memopt_tape_destroy(tape);
+    return s;
+}
+static memopt_schedule_point tape_point(memopt_tape_stats s) { memopt_schedule_point p; p.peak = s.peak; p.cost = s.cost; return p; }
+static int tape_is_point(memopt_tape_stats s, memopt_schedule_point p) { return s.peak == p.peak && fabs(s.cost - p.cost) <= 1e-9 * s.cost; }
+/* What is told is what comes of asking for it; what lies between changes nothing. */
+static void tape_neighbours(void) {
+    uint64_t seed; size_t both = 0, beyond = 0;
+    for (seed = 1; seed <= 60; ++seed) {
+        tape_watch w; memopt_tape_desc d; memopt_tape_stats s, t; double base, more = seed % 5 == 0 ? 0 : 0.03 * (double)(seed % 23); char report[8192];
+        tape_watch_make(&w, 500 + seed, 2 + seed % 8, seed % 2);
+        d = tape_watch_desc(&w, NULL); /* with slots: one table of all budgets, whatever is asked */
+        d.rule = seed % 7 == 3 ? MEMOPT_SCHEDULE_ROTOR : MEMOPT_SCHEDULE_EXTENDED;
+        s = tape_overhead(d, more, report);
+        base = s.cost - s.extra;
+        CHECK_AT((strstr(report, "; the next with less memory ") != NULL) == (s.slower.peak != 0) && (strstr(report, "; the next with more ") != NULL) == (s.faster.peak != 0), seed);
+        if (s.slower.peak) {
+            const double extra = (s.slower.cost - base) / base;
+            CHECK_AT(s.slower.cost > base * (1 + more), seed);
+            t = tape_overhead(d, extra * (1 + 1e-7), NULL);
+            CHECK_AT(tape_is_point(t, s.slower) && tape_is_point(s, t.faster), seed);
+            t = tape_overhead(d, extra * (1 - 1e-7), NULL);
+            CHECK_AT(t.peak == s.peak && t.actions == s.actions, seed);
+        } else { size_t least; /* this is the least */
+            CHECK_AT(memopt_tape_min_budget(&d, &least) == MEMOPT_OK && least <= s.peak, seed);
+            t = tape_overhead(d, 100, NULL);
+            CHECK_AT(t.peak == s.peak && t.actions == s.actions, seed);
+        }
+        if (s.faster.peak) {
+            CHECK_AT(s.faster.cost < s.cost, seed);
+            t = tape_overhead(d, s.extra / base * (1 - 1e-7), NULL);
+            CHECK_AT(tape_is_point(t, s.faster) && tape_is_point(s, t.slower), seed);
+            d.budget = s.faster.peak; /* it is as fast, then, or faster, and says the same of both sides */
+            t = tape_overhead(d, 0, NULL);
+            CHECK_AT(t.peak <= s.faster.peak && t.cost <= s.faster.cost * (1 + 1e-9), seed);
+            if (tape_is_point(t, s.faster)) CHECK_AT(tape_is_point(s, t.slower), seed);
+            d.budget = 0;
+            /* tables of their own for what is asked see the same, though the next is far above */
+            d.slots = 0;
+            t = tape_overhead(d, more, NULL);
+            if (tape_is_point(t, tape_point(s))) {
+                CHECK_AT(t.faster.peak && t.faster.cost < t.cost && t.faster.cost >= base * (1 - 1e-9), seed);
+                both += t.faster.peak == s.faster.peak;
+                beyond += s.faster.peak > s.peak + s.peak / 8 && t.faster.peak == s.faster.peak;
+                d.budget = t.peak;
+                t = tape_overhead(d, 0, NULL);
+                if (tape_is_point(t, tape_point(s))) CHECK_AT(t.faster.peak && t.faster.cost < t.cost, seed);
+            }
+        } else CHECK_AT(!(s.extra > 1e-9 * base), seed);
+        d = tape_watch_desc(&w, NULL);
+        d.rule = MEMOPT_SCHEDULE_SQRT;
+        t = tape_overhead(d, 0, NULL);
+        CHECK_AT(!t.slower.peak && !t.faster.peak && !(t.slower.cost > 0) && !(t.faster.cost > 0), seed);
+    }
+    CHECK(both > 20 && beyond > 5);
 }
 
 /* -- What fails, and what is left then -- */
@@ -4696,6 +4798,7 @@ static void test_tape(void) {
     RUN(tape_dry);
     RUN(tape_budgets);
     RUN(tape_frontier);
+    RUN(tape_neighbours); RUN(tape_states_outside);
     RUN(tape_failing_callbacks);
     RUN(tape_full_arena);
     RUN(tape_rewound);

@@ -11,11 +11,13 @@
 enum { TAPE_FAILS, TAPE_JUMPS, TAPE_CANCELS }; /* what it does */
 static int tape_leaves;
 static memopt_tape *tape_leaves_tape; /* that it cancels, and then returns MEMOPT_OK */
+static memopt_arena *tape_leaves_arena; /* not NULL: and takes 64 bytes of it then, which are the engine's */
 static jump tape_landing;
 static memopt_status tape_leave(memopt_status status) {
     if (tape_leaves == TAPE_JUMPS) jump_out(&tape_landing);
     if (tape_leaves != TAPE_CANCELS) return status;
     CHECK(memopt_tape_cancel(tape_leaves_tape) == MEMOPT_OK);
+    if (tape_leaves_arena) CHECK(memopt_arena_push(tape_leaves_arena, 64, 0) != NULL);
     return MEMOPT_OK;
 }
 
@@ -200,6 +202,8 @@ static uint64_t tape_takes(const tape_watch *w, uint64_t time, size_t repeat) {
 }
 static int tape_skip_is_right(tape_watch *w, const memopt_tape_call *step, size_t s) { /* what its `to` reads */
     size_t k; int right = 1;
+    for (k = 0; k < w->chain.skip_count; ++k) /* and of those that neither begin nor end here, nothing */
+        if (w->skip[k].to != s && w->skip[k].from != s) right &= !step->skips[k] && !step->skip_grads[k];
     for (k = 0; k < w->chain.skip_count; ++k)
         if (w->skip[k].to == s) right &= tape_is_inside(w, step->skips[k], w->skip[k].bytes)
                                       && tape_holds(step->skips[k], w->skip[k].bytes, tape_key(w->pass, TAPE_SKIP, k));
@@ -1475,6 +1479,7 @@ static int tape_left_at(tape_left *l, int what, size_t n, int of_shelf) {
     tape_left_begin(l, what);
     *(of_shelf ? &l->shelf.fail_on : &w->fail_on) = n;
     tape_leaves = n % 3 == 2 ? TAPE_CANCELS : TAPE_JUMPS; tape_leaves_tape = w->tape;
+    tape_leaves_arena = n % 2 ? l->r.arena : NULL;
     left = jump_caught(&tape_landing, tape_left_run, l, &status);
     if (left) {
         CHECK_AT(tape_leaves == TAPE_JUMPS && memopt_tape_get_stats(w->tape).passes == before.passes, n);
@@ -1488,13 +1493,16 @@ static int tape_left_at(tape_left *l, int what, size_t n, int of_shelf) {
             live = l->clock.live_blocks;
         } else CHECK_AT(memopt_tape_cancel(w->tape) == MEMOPT_OK && memopt_tape_cancel(w->tape) == MEMOPT_OK, n);
     } else if (status) {
+        if (tape_leaves_arena) CHECK_AT(memopt_arena_get_stats(l->r.arena).used_low == TAPE_BASE + 64 && memopt_arena_rewind(l->r.arena, l->r.mark) == MEMOPT_OK, n);
         CHECK_AT(status == MEMOPT_ERR_STATE && tape_leaves == TAPE_CANCELS && memopt_tape_error(w->tape).action < before.actions, n);
         CHECK_AT(tape_says_of(memopt_tape_error(w->tape), "a callback has cancelled the pass"), n);
     } else CHECK_AT(*(of_shelf ? &l->shelf.calls : &w->calls) < n || (of_shelf && tape_leaves == TAPE_CANCELS), n); /* or it was the last to be forgotten */
-    CHECK_AT(tape_rig_is_clean(&l->r) && !l->shelf.used && !l->shelf.mistakes, n);
+    CHECK_AT((tape_leaves_arena && tape_leaves == TAPE_CANCELS) || tape_rig_is_clean(&l->r), n);
+    CHECK_AT(!l->shelf.used && !l->shelf.mistakes, n);
     if (left || status) CHECK_AT(l->clock.live_blocks == live, n); /* the times too were given back */
     left = left || status || *(of_shelf ? &l->shelf.calls : &w->calls) >= n;
-    tape_leaves = TAPE_FAILS; w->fail_on = l->shelf.fail_on = 0;
+    tape_leaves = TAPE_FAILS; tape_leaves_arena = NULL; w->fail_on = l->shelf.fail_on = 0;
+    (void)memopt_arena_rewind(l->r.arena, l->r.mark); /* what was taken in a forget that ended the pass anyway */
     w->pass = pass + 1;
     tape_left_begin(l, TAPE_PASS); /* as if nothing had been */
     CHECK_AT(tape_left_run(l) == MEMOPT_OK && !l->shelf.mistakes, n);

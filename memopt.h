@@ -2086,6 +2086,8 @@ typedef struct memopt_graph_node { /* zero it, then set what it has */
     size_t grad_bytes;    /* the gradient of its value; 0: none */
     int    reads_output;  /* 1: its backward reads its own value, as that of a sigmoid does */
     int    reads_inputs;  /* 1: its backward reads what its forward has read, as that of a product does */
+    int    in_place;      /* 1: its forward may write an element when it has read that element of what it reads, as an
+                             activation does: for memopt_graph_to_plan(), which finds what it may write over */
 } memopt_graph_node;
 
 typedef struct memopt_graph_edge { /* the forward of `to` reads the value of `from`, and its backward adds to the */
@@ -2127,7 +2129,13 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 /**
  * A graph as lifetimes for memopt_plan_solve(), when nothing is made again: time t below node_count is the forward of
  * node t, time 2 * node_count - 1 - t its backward. A value lives until the last forward or backward that reads it, a
- * gradient from its first addend to the backward of its node: often a fraction of what keeping all takes.
+ * gradient from its first addend to the backward of its node: often a fraction of what keeping all takes. A node with
+ * in_place takes over, by in_place_of of its item, the bytes of a value of the same size that nobody reads later.
+ *
+ * Backwards that do not mirror the forwards are nodes as well, in the order in which they run: gradients are their
+ * values, all that they read has an edge to them, and no node has grad_bytes, reads_output or reads_inputs. Nothing
+ * else runs then, and in_place holds for gradients, too. What a node writes or adds to beside its own value is a node
+ * of its own before the first that does so; it runs nothing, and has an edge to each that writes, adds to or reads it.
  *
  * items, count  receive values and gradients that have bytes. As for actions: capacity 0 asks how many
  * uses          node_count of them; NULL = not wanted
@@ -23820,6 +23828,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *
    Idea       All that is asked follows from one number a node: the last node that reads its value. What crosses a place
               is what was made before it and is read behind it; a value dies with its last reader; a gradient is born in
               the backward of that reader, which is the first of its readers' backwards.
+   Backward   is the mirror of the forward only where the engine has no nodes for it. With nodes for all that runs there
+              is nothing to assume, and no second form is needed: values are made and read, and that is all.
    Cost       Linear in nodes and edges, but for skips: edges are sorted, so that a segment that reads a value twice
               gets it by one skip. */
 
@@ -23845,6 +23855,7 @@ static memopt_status memopt_i_graph_check(memopt_i_checks *c, const memopt_graph
         memopt_i_checks_at(c, "node", i);
         memopt_i_must_be_flag(c, "reads_output", g->nodes[i].reads_output);
         memopt_i_must_be_flag(c, "reads_inputs", g->nodes[i].reads_inputs);
+        memopt_i_must_be_flag(c, "in_place", g->nodes[i].in_place);
     }
     for (i = 0; i < g->edge_count && !c->status; ++i) {
         const memopt_graph_edge *e = &g->edges[i];
@@ -24024,8 +24035,24 @@ static size_t memopt_i_graph_lifetimes(const memopt_i_graph_walk *w, memopt_plan
         use.grad_item = memopt_i_graph_item(items, capacity, &count, g->nodes[i].grad_bytes, end - use.first_grad,
                                             end - i);
         if (uses) uses[i] = use;
+        w->other[i] = back ? SIZE_MAX : use.last_read; /* the forward that it ends with ... */
+        w->last[i] = use.value_item;                   /* ... and its item, for what follows */
     }
     return count;
+}
+
+/* Nodes that may write over what they read: each takes the first value of its size that ends with it. */
+static void memopt_i_graph_in_place(const memopt_i_graph_walk *w, memopt_plan_item *items, size_t capacity) {
+    const memopt_graph *g = w->graph;
+    size_t i;
+
+    for (i = 0; i < g->edge_count; ++i) {
+        const size_t from = g->edges[i].from, to = g->edges[i].to;
+
+        if (!g->nodes[to].in_place || w->other[from] != to || g->nodes[from].bytes != g->nodes[to].bytes) continue;
+        if (w->last[to] < capacity && !items[w->last[to]].in_place_of)
+            items[w->last[to]].in_place_of = w->last[from] + 1;
+    }
 }
 
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items,
@@ -24044,6 +24071,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *
         if (graph->nodes[e->to].reads_inputs) w.other[e->from] = memopt_i_min(w.other[e->from], e->to);
     }
     *count = memopt_i_graph_lifetimes(&w, items, capacity, uses);
+    memopt_i_graph_in_place(&w, items, capacity);
     memopt_i_graph_close(&w);
     if (*count <= capacity) return MEMOPT_OK;
     return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "capacity", memopt_i_count(capacity), "at least",

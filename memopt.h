@@ -2144,7 +2144,26 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
-/* @section api_tape : api_schedule api_arena api_number api_quant api_random api_optim */
+/* @section api_tape : api_schedule api_arena api_number api_quant api_random api_optim
+   Passes over the engine's own layers, in which activations are made again so that they fit. The engine cuts its
+   network into segments, such as blocks, and writes a callback for each, forward and backward; its own loop stays:
+
+     desc.chain.segments = segments;           (output_bytes and grad_bytes of each are set)
+     desc.chain.count = count;
+     desc.chain.input_bytes = bytes;           (of the input; with input_grad_bytes where its gradient is wanted)
+     desc.layers = layers;                     (the callbacks; their sizes stand where they take their memory)
+     desc.overhead = 0.33;                     (or desc.budget)
+     memopt_tape_open(&desc, &tape);
+     for (each batch) {
+         memopt_tape_forward(tape, input);
+         ... the loss, and its gradient, of memopt_tape_output(tape) ...
+         memopt_tape_backward(tape, grad_output, NULL);
+         ... the optimizer: or in each backward, memopt_tape_step() ...
+     }
+
+   A callback reads and writes what it is handed, and its weights and their gradients. A forward writes its whole
+   output, a backward its whole grad_input, and a forward that is run again changes nothing else (is_recompute). Where
+   that holds, every schedule gives the same bits. */
 
 typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken so far */
 
@@ -2340,8 +2359,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
  *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_min_budget() tells; or no memory for the
  *         tape), ERR_OVERFLOW
- * time    the solver's: below 0.1 s for 140 segments that all differ, less where many are equal, in all sizes and
- *         costs; after memopt_tape_calibrate() none are
+ * time    that of memopt_schedule_solve(). Segments that are equal in all sizes and costs need little of it, and of
+ *         stats.solve_bytes; costs that memopt_tape_calibrate() has measured are never equal
  * memory  of the tape: about 200 bytes an action and shape. While solving stats.solve_bytes more, in the arena's free
  *         end or from the host, given back at the end; the host's allocator must not take them from this arena
  * threads one thread at a time per tape
@@ -2379,8 +2398,8 @@ typedef struct memopt_tape_stats {
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
     /* The schedules on both sides of this one in the solver's table: what a pass would take of the arena with the next
-       one that takes less memory and more time, and with the next that takes more memory and less time. What lies
-       between them and this one changes nothing. All 0: there is none, or the rule is a textbook's */
+       one that takes less memory and more time, and with the next that takes more memory and less time. An overhead
+       between theirs asks for this one. All 0: there is none, or the rule is a textbook's */
     memopt_schedule_point slower, faster;
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */

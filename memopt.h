@@ -2234,9 +2234,9 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
    ERR_STATE from then on. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as if the callback had failed
    there: the arena is as before the forward, the store forgets, a generator that was moved for a recompute is put back,
    inner tapes and calibrations end with it. The next pass has the bits that this one would have had. This holds for
-   the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator; but while describing,
-   memopt_tape_open() loses the memory of its segments and layers. An implementation compiled as C lets exceptions
-   through with -fexceptions (on most 64-bit systems without it, too).
+   the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator; but a forget_fn that was left is
+   not called again for its value, and while describing, memopt_tape_open() loses the memory of its segments and layers.
+   An implementation compiled as C lets exceptions through with -fexceptions (on most 64-bit systems without it, too).
    Cancel and destroy from outside; inside a callback, return a status. A pass that its own callback cancels has lost
    its memory at once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that
    calls it.

@@ -2086,8 +2086,8 @@ typedef struct memopt_graph_node { /* zero it, then set what it has */
     size_t grad_bytes;    /* the gradient of its value; 0: none */
     int    reads_output;  /* 1: its backward reads its own value, as that of a sigmoid does */
     int    reads_inputs;  /* 1: its backward reads what its forward has read, as that of a product does */
-    int    in_place;      /* 1: its forward may write an element when it has read that element of what it reads, as an
-                             activation does: for memopt_graph_to_plan(), which finds what it may write over */
+    int    in_place;      /* 1: its forward may write over what it reads, as that of an activation may, element by
+                             element: memopt_graph_to_plan() finds over what */
 } memopt_graph_node;
 
 typedef struct memopt_graph_edge { /* the forward of `to` reads the value of `from`, and its backward adds to the */
@@ -2184,8 +2184,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 there, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
     void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it. Nobody
-                                reads it after this call: it may be written over, as room to work in, but where it is
-                                the engine's grad_output, too */
+                                reads it after this call: it may be written over, but not where the engine's
+                                grad_output lies in it */
     /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
@@ -3273,8 +3273,8 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
 /** Begin a call and wait for it. */
 MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call);
 
-/* Give up: the calls of all ranks fail from here on. Also what a handler does that catches an exception or a longjmp():
-   the comm itself calls nothing that may be left by a jump. NULL is fine. */
+/* Give up: the calls of all ranks fail from here on. Also for a rank whose work an exception or longjmp() has ended: the
+   others would wait for its next call. NULL is fine. */
 MEMOPT_API void          memopt_comm_abort(memopt_comm *comm);
 
 typedef struct memopt_comm_stats { /* arrays by kind; without the library's own comparisons */

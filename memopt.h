@@ -3273,8 +3273,8 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
 /** Begin a call and wait for it. */
 MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call);
 
-/* Give up: the calls of all ranks fail from here on. Also for a rank whose work an exception or longjmp() has ended: the
-   others would wait for its next call. NULL is fine. */
+/* Give up: the calls of all ranks fail from here on. Also for a rank whose work an exception or longjmp() has ended:
+   the others would wait for its next call. NULL is fine. */
 MEMOPT_API void          memopt_comm_abort(memopt_comm *comm);
 
 typedef struct memopt_comm_stats { /* arrays by kind; without the library's own comparisons */

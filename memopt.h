@@ -113,6 +113,9 @@
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
+     Callbacks    return. A jump out of one, by longjmp() or a C++ exception, is allowed where memopt_tape_fn says so,
+                  and ends as it says there. Through the functions of a host, source, transport, thread pool, shard
+                  device, product, save or advice there is none: locks stay held, files open and memory taken.
      Alignment    64 bytes unless told otherwise, 256 on a device. Alignments are powers of two.
      Sizes        size_t, in bytes; "N elements" where it is not bytes. Sizes from outside may be anything: a sum that
                   does not fit is MEMOPT_ERR_OVERFLOW, never a small number.
@@ -2112,6 +2115,8 @@ typedef struct memopt_graph_node { /* zero it, then set what it has */
     size_t grad_bytes;    /* the gradient of its value; 0: none */
     int    reads_output;  /* 1: its backward reads its own value, as that of a sigmoid does */
     int    reads_inputs;  /* 1: its backward reads what its forward has read, as that of a product does */
+    int    in_place;      /* 1: its forward may write over what it reads, as that of an activation may, element by
+                             element: memopt_graph_to_plan() finds over what */
 } memopt_graph_node;
 
 typedef struct memopt_graph_edge { /* the forward of `to` reads the value of `from`, and its backward adds to the */
@@ -2153,7 +2158,13 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 /**
  * A graph as lifetimes for memopt_plan_solve(), when nothing is made again: time t below node_count is the forward of
  * node t, time 2 * node_count - 1 - t its backward. A value lives until the last forward or backward that reads it, a
- * gradient from its first addend to the backward of its node: often a fraction of what keeping all takes.
+ * gradient from its first addend to the backward of its node: often a fraction of what keeping all takes. A node with
+ * in_place takes over, by in_place_of of its item, the bytes of a value of the same size that nobody reads later.
+ *
+ * Backwards that do not mirror the forwards are nodes as well, in the order in which they run: gradients are their
+ * values, all that they read has an edge to them, and no node has grad_bytes, reads_output or reads_inputs. Nothing
+ * else runs then, and in_place holds for gradients, too. What a node writes or adds to beside its own value is a node
+ * of its own before the first that does so; it runs nothing, and has an edge to each that writes, adds to or reads it.
  *
  * items, count  receive values and gradients that have bytes. As for actions: capacity 0 asks how many
  * uses          node_count of them; NULL = not wanted
@@ -2162,7 +2173,26 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
-/* @section api_tape : api_schedule api_arena api_number api_quant api_random api_optim */
+/* @section api_tape : api_schedule api_arena api_number api_quant api_random api_optim
+   Passes over the engine's own layers, in which activations are made again so that they fit. The engine cuts its
+   network into segments, such as blocks, and writes a callback for each, forward and backward; its own loop stays:
+
+     desc.chain.segments = segments;           (output_bytes and grad_bytes of each are set)
+     desc.chain.count = count;
+     desc.chain.input_bytes = bytes;           (of the input; with input_grad_bytes where its gradient is wanted)
+     desc.layers = layers;                     (the callbacks; their sizes stand where they take their memory)
+     desc.overhead = 0.33;                     (or desc.budget)
+     memopt_tape_open(&desc, &tape);
+     for (each batch) {
+         memopt_tape_forward(tape, input);
+         ... the loss, and its gradient, of memopt_tape_output(tape) ...
+         memopt_tape_backward(tape, grad_output, NULL);
+         ... the optimizer: or in each backward, memopt_tape_step() ...
+     }
+
+   A callback reads and writes what it is handed, and its weights and their gradients. A forward writes its whole
+   output, a backward its whole grad_input, and a forward that is run again changes nothing else (is_recompute). Where
+   that holds, every schedule gives the same bits. */
 
 typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken so far */
 
@@ -2182,7 +2212,9 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     int         describing;  /* 1: memopt_tape_describe() asks for sizes: take what you need, then return. No buffer is
                                 there, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
-    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it */
+    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it. Nobody
+                                reads it after this call: it may be written over, but not where the engine's
+                                grad_output lies in it */
     /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
@@ -2225,13 +2257,29 @@ typedef enum memopt_tape_part {
  */
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes);
 
-/* not MEMOPT_OK: the pass ends with that status */
+/* not MEMOPT_OK: the pass ends with that status.
+
+   A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open: calls that would act are
+   ERR_STATE from then on. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as if the callback had failed
+   there: the arena is as before the forward, the store forgets, a generator that was moved for a recompute is put back,
+   inner tapes and calibrations end with it. The next pass has the bits that this one would have had. This holds for
+   the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator; but a forget_fn that was left is
+   not called again for its value, and while describing, memopt_tape_open() loses the memory of its segments and layers.
+   An implementation compiled as C lets exceptions through with -fexceptions (on most 64-bit systems without it, too).
+   Cancel and destroy from outside; inside a callback, return a status. A pass that its own callback cancels has lost
+   its memory at once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that
+   calls it.
+   A step of a shard or an optimizer is not the tape's to end: memopt_shard_cancel() on all ranks, or, where one rank
+   alone was left, memopt_comm_abort(), so that the others do not wait for it. */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 
-/* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward. Each
-   backward runs once a pass: gradients of weights may be overwritten, or added up over several
-   passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`,
-   which add to their gradients instead of overwriting them. */
+/* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward.
+   Each backward runs once a pass: gradients of weights may be overwritten, or added up over several passes. Weights do
+   not change between a forward and its backward. Tied weights: two layers with the same `user`, which add to their
+   gradients instead of overwriting them.
+   Time steps may keep their states outside of the tape, in an array of the engine's with one for each step, and have
+   output_bytes 0: the tape schedules what is saved beside, such as gates, and makes any segment again from the state
+   before it. A pass then costs at most one forward more of each segment, whatever the budget. */
 typedef struct memopt_tape_layer {
     memopt_tape_fn *forward_fn, *backward_fn;
     void *user;
@@ -2340,6 +2388,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
  *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_min_budget() tells; or no memory for the
  *         tape), ERR_OVERFLOW
+ * time    that of memopt_schedule_solve(). Segments that are equal in all sizes and costs need little of it, and of
+ *         stats.solve_bytes; costs that memopt_tape_calibrate() has measured are never equal
  * memory  of the tape: about 200 bytes an action and shape. While solving stats.solve_bytes more, in the arena's free
  *         end or from the host, given back at the end; the host's allocator must not take them from this arena
  * threads one thread at a time per tape
@@ -2358,7 +2408,7 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
  */
 MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out);
 
-/* Ends a pass that is still open; NULL is fine. */
+/* Ends a pass that is still open, as memopt_tape_cancel() does; NULL is fine. Never from a callback of this tape. */
 MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
 
 /** The least budget with which memopt_tape_create() succeeds with this rule, placed. The desc's budget is ignored. */
@@ -2376,6 +2426,10 @@ typedef struct memopt_tape_stats {
        an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
+    /* The schedules on both sides of this one in the solver's table: what a pass would take of the arena with the next
+       one that takes less memory and more time, and with the next that takes more memory and less time. An overhead
+       between theirs asks for this one. All 0: there is none, or the rule is a textbook's */
+    memopt_schedule_point slower, faster;
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */
@@ -2404,7 +2458,8 @@ MEMOPT_API const memopt_segment *memopt_tape_segments(const memopt_tape *tape, s
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0. Overlaps neither the input nor the memory of the
  *              pass. It may overlap grad_output where there are two segments or more: the last backward has read that
  *              before the first writes this; and be grad_output where a single segment has grad_in_place
- * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
+ * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape or after a
+ *              jump out of one);
  *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
  *              its error says more); ERR_CORRUPT (verify: a forward gave other bits when it ran again, or somebody
  *              wrote to the input or the last output); and what a callback or the store returned. What was
@@ -2418,7 +2473,8 @@ MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *gra
 /* The output of the last segment, between forward and backward; else NULL. */
 MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
 
-/* Ends a forward that gets no backward. OK also when there is none. */
+/* Ends a forward that gets no backward, or a pass that a jump out of a callback has left open (memopt_tape_fn). OK
+   also when there is none. */
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape);
 
 /** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
@@ -2487,7 +2543,8 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
                                              memopt_stash **out);
 
 /** Where the arena is a device's: who copies and rounds there from now on, all of it, exact copies too;
-    memopt_cuda_codec_make() makes one of a stream. x is the device's, then. OK, ERR_ARGUMENT (NULL, no function) */
+    memopt_cuda_codec_make() makes one of a stream. x is the device's, then. A jump out of it leaves a push done, and
+    the copy without its bytes; and a pop not done. OK, ERR_ARGUMENT (NULL, no function) */
 MEMOPT_API memopt_status memopt_stash_set_codec(memopt_stash *stash, const memopt_device_codec *codec);
 
 /* Pops what is left, if nothing was pushed on top of it; NULL is fine. */
@@ -3255,7 +3312,8 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
 /** Begin a call and wait for it. */
 MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call);
 
-/* Give up: the calls of all ranks fail from here on. NULL is fine. */
+/* Give up: the calls of all ranks fail from here on. Also for a rank whose work an exception or longjmp() has ended:
+   the others would wait for its next call. NULL is fine. */
 MEMOPT_API void          memopt_comm_abort(memopt_comm *comm);
 
 typedef struct memopt_comm_stats { /* arrays by kind; without the library's own comparisons */
@@ -3673,8 +3731,9 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
  */
 MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_optim_run *run);
 
-/** Drop the sums of this step, as after an overflow, or because a device was launched to step by a graph of its own; on
-    all ranks. ERR_STATE: none has begun, or it is stepped inside backward. */
+/** Drop the sums of this step, as after an overflow, because a device was launched to step by a graph of its own, or
+    because a jump has left a callback of its tape at the same place on all ranks; on all ranks. The next call is the
+    first round of this step again. ERR_STATE: none has begun, or it is stepped inside backward. */
 MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard);
 
 /**
@@ -24004,6 +24063,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *
    Idea       All that is asked follows from one number a node: the last node that reads its value. What crosses a place
               is what was made before it and is read behind it; a value dies with its last reader; a gradient is born in
               the backward of that reader, which is the first of its readers' backwards.
+   Backward   is the mirror of the forward only where the engine has no nodes for it. With nodes for all that runs there
+              is nothing to assume, and no second form is needed: values are made and read, and that is all.
    Cost       Linear in nodes and edges, but for skips: edges are sorted, so that a segment that reads a value twice
               gets it by one skip. */
 
@@ -24029,6 +24090,7 @@ static memopt_status memopt_i_graph_check(memopt_i_checks *c, const memopt_graph
         memopt_i_checks_at(c, "node", i);
         memopt_i_must_be_flag(c, "reads_output", g->nodes[i].reads_output);
         memopt_i_must_be_flag(c, "reads_inputs", g->nodes[i].reads_inputs);
+        memopt_i_must_be_flag(c, "in_place", g->nodes[i].in_place);
     }
     for (i = 0; i < g->edge_count && !c->status; ++i) {
         const memopt_graph_edge *e = &g->edges[i];
@@ -24208,8 +24270,24 @@ static size_t memopt_i_graph_lifetimes(const memopt_i_graph_walk *w, memopt_plan
         use.grad_item = memopt_i_graph_item(items, capacity, &count, g->nodes[i].grad_bytes, end - use.first_grad,
                                             end - i);
         if (uses) uses[i] = use;
+        w->other[i] = back ? SIZE_MAX : use.last_read; /* the forward that it ends with ... */
+        w->last[i] = use.value_item;                   /* ... and its item, for what follows */
     }
     return count;
+}
+
+/* Nodes that may write over what they read: each takes the first value of its size that ends with it. */
+static void memopt_i_graph_in_place(const memopt_i_graph_walk *w, memopt_plan_item *items, size_t capacity) {
+    const memopt_graph *g = w->graph;
+    size_t i;
+
+    for (i = 0; i < g->edge_count; ++i) {
+        const size_t from = g->edges[i].from, to = g->edges[i].to;
+
+        if (!g->nodes[to].in_place || w->other[from] != to || g->nodes[from].bytes != g->nodes[to].bytes) continue;
+        if (w->last[to] < capacity && !items[w->last[to]].in_place_of)
+            items[w->last[to]].in_place_of = w->last[from] + 1;
+    }
 }
 
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items,
@@ -24228,6 +24306,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *
         if (graph->nodes[e->to].reads_inputs) w.other[e->from] = memopt_i_min(w.other[e->from], e->to);
     }
     *count = memopt_i_graph_lifetimes(&w, items, capacity, uses);
+    memopt_i_graph_in_place(&w, items, capacity);
     memopt_i_graph_close(&w);
     if (*count <= capacity) return MEMOPT_OK;
     return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "capacity", memopt_i_count(capacity), "at least",
@@ -24436,6 +24515,8 @@ typedef struct memopt_i_shape {
     memopt_action  *actions;
     memopt_i_compiled_pass pass, evaluation;
     memopt_schedule_result result; /* of the unrounded chain */
+    memopt_schedule_point slower, faster;
+    size_t   point; /* of the table: which one this is */
     size_t   kept;
     size_t   solve_bytes, solve_arena; /* what solving it took */
     uint64_t hash, used; /* used: when it was last wanted */
@@ -24458,6 +24539,7 @@ typedef struct memopt_i_fitter {
     memopt_error           *error;    /* of whoever has this solved; never NULL */
     size_t                  chain_memory, schedule_memory, capacity, action_count;
     size_t                  table_max, arena_max; /* bytes of the largest table, and of the largest in the arena */
+    size_t                  within; /* max_budget of the table */
 } memopt_i_fitter;
 
 #define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
@@ -24979,6 +25061,7 @@ static memopt_status memopt_i_fitter_table(memopt_i_fitter *s, size_t max, size_
     s->schedule_memory = bytes;
     s->table_max = memopt_i_max(s->table_max, bytes);
     if (guest) s->arena_max = memopt_i_max(s->arena_max, bytes);
+    s->within = max;
     return memopt_schedule_solve(&d, s->memory, bytes, &s->schedule);
 }
 
@@ -25155,6 +25238,16 @@ static memopt_status memopt_i_fitter_actions(memopt_i_fitter *s, size_t budget, 
     return status;
 }
 
+/* Which point of the table that was. */
+static size_t memopt_i_fitter_point(const memopt_i_fitter *s, size_t budget) {
+    const memopt_schedule *p = s->schedule;
+    size_t i = p->solution_count[0] - 1;
+
+    if (!budget) return (size_t)(memopt_i_schedule_within(p, s->desc->overhead) - p->solution[0]);
+    while (i && p->solution[0][i].peak > budget) --i;
+    return i;
+}
+
 static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memopt_i_shape **out) {
     memopt_status status = memopt_i_fitter_actions(s, budget, &s->action_count);
 
@@ -25172,7 +25265,9 @@ static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memo
         status = memopt_i_fitter_actions(s, budget, &s->action_count);
     }
     if (!status && !s->schedule && s->desc->codec != MEMOPT_CODEC_EXACT) status = memopt_i_fitter_shrink(s);
-    return status ? status : memopt_i_shape_make(s, out);
+    if (!status) status = memopt_i_shape_make(s, out);
+    if (!status && s->schedule) (*out)->point = memopt_i_fitter_point(s, budget);
+    return status;
 }
 
 /* The shape with the least placed peak: along the frontier from below, until more is alive than the best one takes. */
@@ -25276,6 +25371,38 @@ static memopt_status memopt_i_fitter_fit(memopt_i_fitter *s, size_t limit, memop
     return MEMOPT_OK;
 }
 
+/* A point of the table, placed. */
+static memopt_status memopt_i_fitter_place(memopt_i_fitter *s, size_t point, memopt_schedule_point *out) {
+    memopt_i_shape *shape = NULL;
+    const memopt_status status = memopt_i_fitter_try(s, memopt_i_max(s->schedule->solution[0][point].peak, 1), &shape);
+
+    if (status) return status;
+    out->peak = shape->pass.peak;
+    out->cost = shape->result.cost;
+    memopt_i_shape_free(s->host, shape);
+    return MEMOPT_OK;
+}
+
+/* What the user does not see otherwise: how far it is to the next schedules. A table that ends above the budget knows
+   beyond its end only the schedule that keeps everything: then a coarse one of all budgets is asked. */
+static memopt_status memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_shape *shape) {
+    const memopt_i_solution own = s->schedule->solution[0][shape->point];
+    size_t next = shape->point + 1;
+    memopt_status status = MEMOPT_OK;
+    int ends;
+
+    if (shape->point) status = memopt_i_fitter_place(s, shape->point - 1, &shape->slower);
+    ends = next == s->schedule->solution_count[0] ? s->desc->rule == MEMOPT_SCHEDULE_REVOLVE
+                                                  : s->schedule->solution[0][next].peak > s->within;
+    if (!status && s->within && ends) {
+        status = memopt_i_fitter_table(s, 0, memopt_i_fitter_least_slots(s), own.peak);
+        for (next = 0; !status && next < s->schedule->solution_count[0]; ++next)
+            if (s->schedule->solution[0][next].peak > own.peak && s->schedule->solution[0][next].cost < own.cost) break;
+    }
+    if (status || next == s->schedule->solution_count[0]) return status;
+    return memopt_i_fitter_place(s, next, &shape->faster);
+}
+
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, int least, memopt_error *error,
                                           memopt_i_shape **out) {
@@ -25287,6 +25414,10 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
     if (!status && least) status = memopt_i_fitter_least(&s, out);
     else if (!status && desc->budget) status = memopt_i_fitter_fit(&s, desc->budget, out);
     else if (!status) status = memopt_i_fitter_try(&s, 0, out);
+    if (!status && !least && s.schedule) {
+        status = memopt_i_fitter_neighbours(&s, *out);
+        if (status) memopt_i_shape_free(host, *out);
+    }
     if (!status) {
         (*out)->solve_bytes = s.table_max;
         (*out)->solve_arena = s.arena_max;
@@ -25309,6 +25440,10 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               pass and segment, an engine's own generator is put back to where it was before the first run.
    Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
               as the guard behind it is not broken. `busy` while the engine's code runs: it can only look, not act.
+   Jumps      A jump out of a callback leaves `busy` set, and no frame of ours that could clear it. That is told from a
+              call inside a callback by nothing that can be relied on, so cancelling is the same in both: all that a
+              pass holds is found from the tape, and given back once (`is_open`); a frame that is still there sees
+              `busy` cleared when its callback returns.
    Again      Two things that mean the same nearly always: `rerun`, this forward has run before in this pass (its hash
               and its generator's state are known), and what the engine is told. A nested tape goes by its outer one,
               and knows a first run by its seed, which differs from segment to segment and pass to pass.
@@ -25353,6 +25488,7 @@ struct memopt_tape {
     void           **skips, **skip_grads;
     uint8_t         *stored;      /* of each value: the store has it */
     uint64_t        *times;       /* during a calibration: nanoseconds of [segment][forward, backward][repeat] */
+    size_t           times_bytes;
     size_t           count, layer_count;    /* segments of the shape in use; of the layers given at creation */
     size_t           skip_count;            /* given at creation: what `skips` has room for */
     size_t           state_bytes, align, repeats, repeat;
@@ -25368,6 +25504,9 @@ struct memopt_tape {
     uint64_t         input_hash;            /* of this pass, for verify */
     int              state, busy, not_host_visible, verify, rerun, outer_recompute;
     int              evaluating, calibrating, is_measured;
+    int              is_open;               /* a pass has memory and may have copies in the store */
+    const memopt_i_instruction *put_back;   /* its callback runs with a generator that is put back behind it; or NULL */
+    memopt_tape     *nested;                /* the inner tape whose callbacks run, or NULL */
     memopt_error     error;
     size_t           memory;
 };
@@ -25393,7 +25532,9 @@ static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt
 
 /* Not from a callback, and, where `idle`, not between forward and backward. */
 static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
-    if (t->busy) return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape");
+    if (t->busy)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape, or after a jump out of "
+                                  "one: memopt_tape_cancel() ends that pass");
     if (idle && t->state != MEMOPT_I_TAPE_IDLE)
         return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "between a forward and its backward");
     return MEMOPT_OK;
@@ -25402,6 +25543,7 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 /* -- instructions -- */
 
 #define MEMOPT_I_NOWHERE ((uintptr_t)4096) /* of memory that is only counted: on no machine does anything lie there */
+#define MEMOPT_I_CANCELLED_INSIDE "a callback has cancelled the pass"
 #define MEMOPT_I_TAKEN_LATE "a callback takes scratch after memopt_ops_in()"
 
 /* Of one call, saved and scratch: what was taken, what there is. */
@@ -25414,6 +25556,7 @@ struct memopt_tape_room {
     size_t other;       /* the first part that the backward takes otherwise, from 1 on; 0: none */
     size_t other_bytes; /* what it takes there */
     memopt_error error; /* what the callback says */
+    memopt_tape **nested; /* where an inner tape tells that it runs; NULL while describing */
 };
 
 #define MEMOPT_I_TAPE_PARTS 32 /* so many parts of `saved` are compared */
@@ -25496,6 +25639,7 @@ static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, cons
 
     if (clock->now_fn(clock->user, &from)) return MEMOPT_ERR_IO;
     status = fn(call);
+    if (!t->busy) return MEMOPT_ERR_STATE; /* it has cancelled the pass, and the times are gone */
     if (!status && clock->now_fn(clock->user, &to)) return MEMOPT_ERR_IO;
     t->times[(2 * call->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
     return status;
@@ -25642,6 +25786,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     memopt_status status;
 
     room = memopt_i_tape_room();
+    room.nested = &t->nested;
     call.room = &room;
     call.error = &room.error;
     call.describing = 0;
@@ -25675,9 +25820,18 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
     watched = memopt_i_tape_watch(t, m, &call);
     status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
+    if (!t->busy) return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
     status = memopt_i_tape_called(t, m, &room, status);
     return status ? status : memopt_i_tape_watched(t, m, &watched);
+}
+
+/* The engine's own generator as it was before a callback, if that got it elsewhere. */
+static void memopt_i_tape_put_back(memopt_tape *t) {
+    const memopt_i_instruction *m = t->put_back;
+
+    t->put_back = NULL;
+    if (m) t->desc.random_load_fn(t->desc.random_user, m->index, t->states + t->layer_count * t->state_bytes);
 }
 
 /* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
@@ -25693,9 +25847,10 @@ static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const mem
     if (first) d->random_save_fn(d->random_user, m->index, mine);
     if (first && !t->calibrating) return memopt_i_tape_call(t, compiled, m);
     d->random_save_fn(d->random_user, m->index, present);
+    t->put_back = m;
     if (!first && m->op != MEMOPT_ACTION_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
     status = memopt_i_tape_call(t, compiled, m);
-    d->random_load_fn(d->random_user, m->index, present);
+    memopt_i_tape_put_back(t);
     return status;
 }
 
@@ -25797,6 +25952,8 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
             status = t->states && t->calibrating ? memopt_i_tape_call_with_generator(t, compiled, m)
                                                  : memopt_i_tape_call(t, compiled, m);
         else status = memopt_i_tape_transfer(t, m);
+        if (!status && !t->busy)
+            status = memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
     }
     t->busy = 0;
     return status;
@@ -25836,6 +25993,7 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
                                    "placed bytes", t->placed_bytes, "at least", bytes);
     if (!arena) {
         memopt_i_tape_set_visibility(t, t->desc.not_host_visible);
+        t->is_open = 1;
         return MEMOPT_OK;
     }
     memset(&options, 0, sizeof options);
@@ -25849,13 +26007,14 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
         return t->error.status;
     }
     memopt_i_guard_set(arena, &t->guard);
+    t->is_open = 1;
     return MEMOPT_OK;
 }
 
 /* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
 static int memopt_i_tape_holds(const memopt_tape *t) { return !t->desc.arena || !t->guard.broken; }
 
-/* The end of a pass, however it went: the store forgets, the arena is as it was. */
+/* The end of a pass, however it went: the store forgets, the arena is as it was. Once, though a callback cancels. */
 static void memopt_i_tape_end(memopt_tape *t) {
     const memopt_tape_store *store = &t->desc.store;
     size_t v;
@@ -25867,12 +26026,27 @@ static void memopt_i_tape_end(memopt_tape *t) {
             store->forget_fn(store->user, v);
         }
     t->busy = 0;
+    if (!t->is_open) return;
+    t->is_open = 0;
     if (t->desc.arena && memopt_i_tape_holds(t)) {
         memopt_i_guard_drop(t->desc.arena, &t->guard);
         (void)memopt_arena_rewind(t->desc.arena, t->below);
     }
     t->base = NULL;
     t->state = MEMOPT_I_TAPE_IDLE;
+}
+
+/* A pass that gets no backward, or that a jump out of a callback has left in the middle; OK when there is none. */
+static void memopt_i_tape_give_up(memopt_tape *t) {
+    size_t i;
+
+    if (t->nested) memopt_i_tape_give_up(t->nested);
+    t->nested = NULL;
+    memopt_i_tape_put_back(t);
+    for (i = 0; i < t->skip_count; ++i) t->skips[i] = t->skip_grads[i] = NULL;
+    if (t->is_open) memopt_i_tape_end(t);
+    memopt_i_free(&t->host, t->times, t->times_bytes, MEMOPT_I_HOST_ALIGN);
+    t->times = NULL;
 }
 
 static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
@@ -26054,9 +26228,9 @@ MEMOPT_API const void *memopt_tape_output(const memopt_tape *tape) {
 }
 
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape) {
-    const memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT;
-    if (!status && tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
-    return status;
+    if (!tape) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_tape_give_up(tape);
+    return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_tape_evaluate(memopt_tape *t, const void *input, void *output) {
@@ -26108,7 +26282,14 @@ static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, 
     t->evaluating = call->evaluating;
     t->calibrating = call->calibrating;
     t->base = (unsigned char *)call->scratch;
+    t->is_open = 1;
+    if (call->room && call->room->nested) *call->room->nested = t;
     memopt_i_tape_set_visibility(t, call->not_host_visible);
+}
+
+/* The outer tape need no longer end what the inner one does. */
+static void memopt_i_tape_left(const memopt_tape_call *call) {
+    if (call->room && call->room->nested) *call->room->nested = NULL;
 }
 
 static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_tape_call *call) {
@@ -26129,7 +26310,9 @@ static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
     status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
     if (status || call->output_unused) return status; /* its backward runs all of it again */
     memopt_i_tape_inherit(t, call, call->is_recompute);
-    return memopt_i_tape_evaluate(t, call->input, call->output);
+    status = memopt_i_tape_evaluate(t, call->input, call->output);
+    memopt_i_tape_left(call);
+    return status;
 }
 
 static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
@@ -26147,6 +26330,7 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     memopt_i_tape_outside(t, call->input, call->grad_output, call->grad_input);
     status = memopt_i_tape_run(t, compiled, 0, compiled->count);
     memopt_i_tape_end(t);
+    memopt_i_tape_left(call);
     t->passes += !status;
     return status;
 }
@@ -26469,6 +26653,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_calibrate(memopt_tape *tape, 
         return memopt_i_tape_fail(tape, MEMOPT_ERR_OVERFLOW, "too many repeats");
     tape->times = (uint64_t *)memopt_i_alloc(&tape->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!tape->times) return memopt_i_fail_memory(&tape->error, "no memory for the times", bytes);
+    tape->times_bytes = bytes;
     tape->repeats = repeats;
     for (tape->repeat = 0; tape->repeat < repeats && !status; ++tape->repeat)
         status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
@@ -26615,8 +26800,8 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
     memopt_host host;
     size_t i;
 
-    if (!tape || tape->busy) return; /* a callback cannot destroy what calls it */
-    if (tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
+    if (!tape) return;
+    memopt_i_tape_give_up(tape);
     host = tape->host;
     for (i = 0; i < tape->desc.shapes; ++i) memopt_i_shape_free(&host, tape->shapes[i]);
     if (tape->owns_placed) memopt_i_free(&host, tape->placed, tape->placed_bytes, tape->align);
@@ -26705,6 +26890,8 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     s.solve_arena = tape->shape->solve_arena;
     s.cost = tape->shape->result.cost;
     s.extra = tape->shape->result.extra;
+    s.slower = tape->shape->slower;
+    s.faster = tape->shape->faster;
     s.actions = tape->shape->result.actions;
     s.forwards = tape->shape->result.forwards;
     s.passes = tape->passes;
@@ -26772,6 +26959,13 @@ static void memopt_i_tape_row(memopt_i_writer *o, const memopt_tape *t, size_t i
     memopt_i_put_text(o, "\n");
 }
 
+static void memopt_i_tape_neighbour(memopt_i_writer *o, const char *text, memopt_schedule_point point, double base) {
+    if (!point.peak) return;
+    memopt_i_put_text_bytes(o, text, point.peak);
+    memopt_i_put_text(o, ", extra time ");
+    memopt_i_put_share(o, point.cost - base, base, 4);
+}
+
 static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double measured) {
     const memopt_i_shape *shape = t->shape;
     const double base = shape->result.cost - shape->result.extra;
@@ -26791,6 +26985,8 @@ static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double 
     memopt_i_put_text_number(o, " of ", t->count);
     memopt_i_put_text(o, " segments, extra time predicted ");
     memopt_i_put_share(o, shape->result.extra, base, 4);
+    memopt_i_tape_neighbour(o, "; the next with less memory ", shape->slower, base);
+    memopt_i_tape_neighbour(o, "; the next with more ", shape->faster, base);
     if (t->is_measured) {
         memopt_i_put_text_number(o, "; a pass by the measured times ", (uint64_t)(measured * 1e6 + 0.5));
         memopt_i_put_text(o, " us");

@@ -777,6 +777,15 @@ cplusplus() { # the implementation in C++
     # shellcheck disable=SC2046
     $CXX -x c++ -std="$1" $(warnings_for "$CXX" "-x c++") -Wold-style-cast -I. -c "$work/impl.c" -o "$work/impl.o"
 }
+exceptions() { # thrown by callbacks, through this file compiled as C and as C++
+    can "$CXX" "-x c++ -std=c++11 -pthread"
+    for language in "$CC -std=c99 -fexceptions" "$CXX -x c++ -std=c++11"; do
+        $language -O1 -DMEMOPT_ONLY_RANKS -DMEMOPT_NO_SIMD -DMEMOPT_PTHREADS -pthread -I. -c "$work/impl.c" -o "$work/impl.o" || fail "$language does not compile"
+        # shellcheck disable=SC2046
+        $CXX -x c++ -std=c++11 -O1 $(warnings_for "$CXX" "-x c++") -pthread -I. tests/jump.cpp -x none "$work/impl.o" -lm -o "$work/jump" || fail "the engine does not compile"
+        "$work/jump" || fail "over $language: what it threw left something"
+    done
+}
 readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
     python3 tests/check_readme.py README.md examples/*.c examples/*.cu examples/*/*.[ch]

@@ -42,6 +42,7 @@ tests() {
     row "a row that passed is kept until its sources change" "$check keeps"
     row "a row's sources: all that the compiler reads" "$check knows"
     row "implementation as C++11" "$check cplusplus c++11"
+    row "callbacks that throw" "$check exceptions"
     header_checks
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
     for check_of_gpt in ranks plan_holds bad_input samples resumes saves_refused killed; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done

@@ -154,6 +154,139 @@ static void graph_plans(void) {
         CHECK_AT(items == count, (int)seed);
     }
 }
+/* x -> linear -> relu -> linear -> loss, all that runs as nodes: the relu works in place, and so does its backward. */
+static void graph_explicit(void) {
+    graph_case c; memopt_plan_item item[16]; memopt_graph_use use[16]; size_t count = 0; memopt_plan_result r;
+    graph_begin(&c, 8, 0);
+    enum { X, HIDDEN, RELU, OUT, D_OUT, D_RELU, D_HIDDEN, D_X };
+    graph_edge(&c, X, HIDDEN); graph_edge(&c, HIDDEN, RELU); graph_edge(&c, RELU, OUT); graph_edge(&c, OUT, D_OUT); /* the loss: its gradient over its input */
+    graph_edge(&c, D_OUT, D_RELU); graph_edge(&c, RELU, D_RELU); graph_edge(&c, D_RELU, D_HIDDEN); graph_edge(&c, RELU, D_HIDDEN); graph_edge(&c, D_HIDDEN, D_X); graph_edge(&c, X, D_X);
+    for (size_t i = 0; i < 8; ++i) { c.node[i].bytes = i == OUT || i == D_OUT ? 64 : 640; c.node[i].grad_bytes = 0; }
+    c.node[X].bytes = c.node[D_X].bytes = 320;
+    c.node[RELU].in_place = c.node[D_OUT].in_place = c.node[D_HIDDEN].in_place = 1;
+    CHECK(memopt_graph_to_plan(&c.g, item, 16, &count, use) == MEMOPT_OK && count == 8);
+    CHECK(item[RELU].in_place_of == 1 + HIDDEN && item[D_OUT].in_place_of == 1 + OUT && item[D_HIDDEN].in_place_of == 1 + D_RELU);
+    CHECK(!item[X].in_place_of && !item[HIDDEN].in_place_of && !item[OUT].in_place_of && !item[D_RELU].in_place_of && !item[D_X].in_place_of);
+    CHECK(item[RELU].first == RELU && item[RELU].last == D_HIDDEN + 1 && item[D_HIDDEN].last == D_X + 1 && item[X].last == D_X + 1);
+    CHECK(memopt_plan_solve(item, count, NULL, NULL, &r) == MEMOPT_OK && r.peak == 320 + 640 + 640 + 64);
+    CHECK(memopt_graph_to_plan(&c.g, NULL, 0, &count, NULL) == MEMOPT_ERR_BUFFER && count == 8);
+    item[5].in_place_of = 77; /* beyond what it is given */
+    CHECK(memopt_graph_to_plan(&c.g, item, 5, &count, NULL) == MEMOPT_ERR_BUFFER && count == 8 && item[5].in_place_of == 77 && item[D_OUT].in_place_of == 1 + OUT);
+    c.node[HIDDEN].reads_output = 1; /* its backward reads it: then it is not to be written over */
+    CHECK(memopt_graph_to_plan(&c.g, item, 16, &count, use) == MEMOPT_OK && !item[RELU].in_place_of);
+}
+/* An executor: who wrote each unit of memory last. Nodes run in order, then backwards in reverse where there are any. A value
+   that is read must be there whole; what is written lies beside all that is read, or, in place, right on one of it. */
+enum { GRAPH_UNIT = 64, GRAPH_ROOM = 4096 };
+typedef struct graph_run { const graph_case *c; const memopt_plan_item *item; const memopt_graph_use *use; size_t owner[GRAPH_ROOM], at, overs; } graph_run;
+static int graph_is_there(const graph_run *r, size_t item, size_t owner) {
+    size_t i;
+    if (item == SIZE_MAX) return 1;
+    for (i = 0; i < r->item[item].size; ++i) if (r->owner[r->item[item].offset / GRAPH_UNIT + i / GRAPH_UNIT] != owner) return 0;
+    return 1;
+}
+static void graph_write(graph_run *r, size_t item, size_t owner) {
+    size_t i;
+    for (i = 0; item != SIZE_MAX && i < r->item[item].size; ++i) r->owner[r->item[item].offset / GRAPH_UNIT + i / GRAPH_UNIT] = owner;
+}
+static int graph_apart(const graph_run *r, size_t a, size_t b) {
+    const memopt_plan_item *x, *y;
+    if (a == SIZE_MAX || b == SIZE_MAX) return 1;
+    x = &r->item[a]; y = &r->item[b];
+    return x->offset + x->size <= y->offset || y->offset + y->size <= x->offset;
+}
+static int graph_forward(graph_run *r, size_t t) { /* owners: 1 + 2 t a value, 2 + 2 t a gradient */
+    const graph_case *c = r->c; const size_t own = r->use[t].value_item; size_t k, over = SIZE_MAX;
+    for (k = 0; k < c->g.edge_count; ++k) {
+        const size_t from = c->edge[k].from, its = r->use[from].value_item;
+        if (c->edge[k].to != t) continue;
+        if (!graph_is_there(r, its, 1 + 2 * from)) return 0;
+        if (graph_apart(r, own, its)) continue;
+        if (!c->node[t].in_place || r->item[own].offset != r->item[its].offset || r->item[own].size != r->item[its].size) return 0;
+        if (over != SIZE_MAX && over != from) return 0;
+        over = from; ++r->overs;
+    }
+    graph_write(r, own, 1 + 2 * t);
+    return 1;
+}
+static int graph_backward(graph_run *r, size_t t) {
+    const graph_case *c = r->c; const size_t own = r->use[t].grad_item; size_t k;
+    if (r->use[t].first_grad == t) graph_write(r, own, 2 + 2 * t); /* that of a loss: it begins here */
+    for (k = 0; k < c->g.edge_count; ++k) /* zeroed before the first addend */
+        if (c->edge[k].to == t && r->use[c->edge[k].from].first_grad == t) graph_write(r, r->use[c->edge[k].from].grad_item, 2 + 2 * c->edge[k].from);
+    if (!graph_is_there(r, own, 2 + 2 * t) || (c->node[t].reads_output && !graph_is_there(r, r->use[t].value_item, 1 + 2 * t))) return 0;
+    for (k = 0; k < c->g.edge_count; ++k) {
+        const size_t from = c->edge[k].from;
+        if (c->edge[k].to != t) continue;
+        if (c->node[t].reads_inputs && !graph_is_there(r, r->use[from].value_item, 1 + 2 * from)) return 0;
+        if (!graph_is_there(r, r->use[from].grad_item, 2 + 2 * from)) return 0;
+    }
+    return 1;
+}
+static memopt_plan_result graph_plan(const graph_case *c, memopt_plan_item *item, memopt_graph_use *use, uint64_t seed) {
+    static graph_run r; size_t count = 0, t, i; memopt_plan_result p; memopt_plan_options o;
+    memset(&p, 0, sizeof p); memset(&o, 0, sizeof o); memset(&r, 0, sizeof r);
+    o.work = 20000;
+    CHECK_AT(memopt_graph_to_plan(&c->g, item, 4 * GRAPH_NODES, &count, use) == MEMOPT_OK, (int)seed);
+    CHECK_AT(memopt_plan_solve(item, count, &o, NULL, &p) == MEMOPT_OK && p.peak <= GRAPH_ROOM * GRAPH_UNIT, (int)seed);
+    r.c = c; r.item = item; r.use = use;
+    for (t = 0; t < c->g.node_count; ++t) CHECK_AT(graph_forward(&r, t), (int)seed);
+    for (t = c->g.node_count; t-- > 0;) CHECK_AT(graph_backward(&r, t), (int)seed);
+    for (i = 0; i < count; ++i) if (item[i].in_place_of) CHECK_AT(item[i].size == item[item[i].in_place_of - 1].size && item[i].first + 1 == item[item[i].in_place_of - 1].last, (int)seed);
+    return p;
+}
+/* The same graph with nodes for its backwards: what a gradient is before its first addend, then what adds to it. */
+static void graph_unfold(const graph_case *c, graph_case *out) {
+    const size_t n = c->g.node_count; size_t place[GRAPH_NODES], t, k, at = n;
+    graph_begin(out, n, 0);
+    for (t = 0; t < n; ++t) { out->node[t] = c->node[t]; out->node[t].grad_bytes = 0; out->node[t].reads_output = out->node[t].reads_inputs = 0; }
+    for (k = 0; k < c->g.edge_count; ++k) graph_edge(out, c->edge[k].from, c->edge[k].to);
+    for (t = 0; t < n; ++t) place[t] = 0;
+    for (t = n; t-- > 0;) {
+        size_t begun[GRAPH_NODES], count = 0;
+        if (!place[t]) begun[count++] = t;
+        for (k = 0; k < c->g.edge_count; ++k) if (c->edge[k].to == t && !place[c->edge[k].from]) { begun[count++] = c->edge[k].from; place[c->edge[k].from] = 1; }
+        for (k = 0; k < count; ++k) { out->node[at].bytes = c->node[begun[k]].grad_bytes; place[begun[k]] = at++; }
+        out->node[at].bytes = 0; /* the backward of t */
+        graph_edge(out, place[t], at);
+        if (c->node[t].reads_output) graph_edge(out, t, at);
+        for (k = 0; k < c->g.edge_count; ++k) if (c->edge[k].to == t) {
+            graph_edge(out, place[c->edge[k].from], at);
+            if (c->node[t].reads_inputs) graph_edge(out, c->edge[k].from, at);
+        }
+        ++at;
+    }
+    out->g.node_count = at;
+}
+static void graph_executed(void) {
+    static memopt_plan_item item[4 * GRAPH_NODES]; static memopt_graph_use use[GRAPH_NODES]; static graph_case c, all; uint64_t seed; size_t saved = 0, taken = 0, both = 0;
+    for (seed = 1; seed <= 1500; ++seed) {
+        uint64_t random = seed * 7; size_t i, k, n; memopt_plan_result plain, mirrored, explicit_;
+        do graph_random(&c, &random); while (c.g.node_count > 10 || c.g.edge_count > 20);
+        n = c.g.node_count;
+        for (i = 0; i < n; ++i) {
+            if (c.node[i].bytes) c.node[i].bytes = GRAPH_UNIT * (1 + test_below(&random, 2));
+            if (c.node[i].grad_bytes) c.node[i].grad_bytes = GRAPH_UNIT * (1 + test_below(&random, 3));
+            c.node[i].reads_output = !test_below(&random, 4); c.node[i].reads_inputs = !test_below(&random, 4);
+        }
+        plain = graph_plan(&c, item, use, seed);
+        for (i = 0; i < n; ++i) c.node[i].in_place = test_below(&random, 4) != 0;
+        mirrored = graph_plan(&c, item, use, seed);
+        for (k = 0, i = 0; i < 2 * n; ++i) k += use[i / 2].value_item != SIZE_MAX && i % 2 && item[use[i / 2].value_item].in_place_of;
+        taken += k;
+        saved += mirrored.peak < plain.peak;
+        CHECK_AT(mirrored.lower_bound <= plain.lower_bound && (!plain.optimal || !mirrored.optimal || mirrored.peak <= plain.peak), (int)seed);
+        graph_unfold(&c, &all);
+        explicit_ = graph_plan(&all, item, use, seed);
+        CHECK_AT(explicit_.lower_bound == mirrored.lower_bound, (int)seed);
+        if (explicit_.optimal && mirrored.optimal) { ++both; CHECK_AT(explicit_.peak == mirrored.peak, (int)seed); }
+        CHECK_AT(explicit_.peak <= mirrored.peak || !explicit_.optimal, (int)seed);
+        for (i = n; i < all.g.node_count; ++i) all.node[i].in_place = (int)test_below(&random, 2); /* nodes for backwards may, too */
+        for (i = 0; i < all.g.node_count; ++i) if (!all.node[i].bytes && test_below(&random, 2)) all.node[i].bytes = GRAPH_UNIT * (1 + test_below(&random, 3));
+        (void)graph_plan(&all, item, use, seed);
+    }
+    CHECK(saved > 10 && taken > 300 && both > 1000);
+}
 #define GRAPH_SAYS(change, want, text) do { graph_case c = good; size_t a = 7, b = 7; memset(&e, 0, sizeof e); \
     c.g.nodes = c.node; c.g.edges = c.edge; c.g.error = &e; change; \
     CHECK(memopt_graph_to_chain(&c.g, 0, ends, 8, &a, skip, 8, &b) == MEMOPT_ERR_##want && a == 7 && b == 7 && test_error_says(e, MEMOPT_ERR_##want, text)); \
@@ -168,6 +301,7 @@ static void graph_refusals(void) {
     GRAPH_SAYS(c.g.edges = NULL, ARGUMENT, "graph: edges is NULL");
     GRAPH_SAYS(c.node[2].reads_output = 2, ARGUMENT, "graph: reads_output 2 at node 2, must be 0 or 1");
     GRAPH_SAYS(c.node[3].reads_inputs = -1, ARGUMENT, "graph: reads_inputs -1 at node 3, must be 0 or 1");
+    GRAPH_SAYS(c.node[1].in_place = 3, ARGUMENT, "graph: in_place 3 at node 1, must be 0 or 1");
     GRAPH_SAYS(c.edge[1].to = 4, ARGUMENT, "graph: to 4 at edge 1, below node_count 4");
     GRAPH_SAYS(c.edge[1].from = 3, ARGUMENT, "graph: from 3 at edge 1, below to 3");
     GRAPH_SAYS(c.edge[0].from = SIZE_MAX, ARGUMENT, sizeof(size_t) == 8 ? "graph: from 18446744073709551615 at edge 0, below to 1" : "graph: from 4294967295 at edge 0, below to 1");
@@ -204,7 +338,7 @@ static void graph_refusals(void) {
 }
 
 static void test_graph(void) {
-    RUN(graph_residual); RUN(graph_of_levels); RUN(graph_by_hand); RUN(graph_chains); RUN(graph_plans); RUN(graph_refusals);
+    RUN(graph_residual); RUN(graph_of_levels); RUN(graph_by_hand); RUN(graph_chains); RUN(graph_plans); RUN(graph_explicit); RUN(graph_executed); RUN(graph_refusals);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_graph(); return test_totals(); }

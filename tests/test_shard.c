@@ -1,6 +1,7 @@
 /* test_shard.c - one network over many ranks: the bits of one process, the bytes of the plan, and what goes wrong.
    The reference is one process that has everything whole and adds up its units with memopt_gradients_accumulate(). */
 #include "test.h"
+#include "jump.h"
 
 /* A disk that moves bytes as late as it may: what is used before it is waited for is seen. Its n-th call fails. */
 enum { SHARD_SLOTS = 64 };
@@ -847,12 +848,13 @@ static void shard_slow_torn_tile(void) {
 }
 /* ---- a tape whose weights come and whose gradients leave by themselves ---- */
 enum { SHARD_CHAIN = 7, SHARD_WIDTH = 700 }; /* segment 3 has no weights, 5 those of 1 */
-typedef struct shard_segment_user { memopt_shard_segment *segment; size_t tensor; int adds, *seen; } shard_segment_user;
+typedef struct shard_left { jump landing; int at; memopt_tape *tape; const float *in; float *last, *back; } shard_left; /* at: the callback that jumps; 0: none */
+typedef struct shard_segment_user { memopt_shard_segment *segment; size_t tensor; int adds, *seen; shard_left *left; } shard_segment_user;
 static memopt_status shard_scale(const memopt_tape_call *call) { /* out = in * w, both ways */
     const shard_segment_user *u = (const shard_segment_user *)call->user; const float *in = (const float *)call->input, *w; float *out = (float *)call->output, *d; size_t i;
     if (call->describing) return MEMOPT_OK;
     w = u->segment->group == MEMOPT_SHARD_NO_GROUP ? NULL : (const float *)memopt_shard_weights(u->segment->shard, u->tensor);
-    ++*u->seen;
+    if (++*u->seen == u->left->at) jump_out(&u->left->landing);
     if (!call->is_backward) { for (i = 0; i < SHARD_WIDTH; ++i) out[i] = memopt_i_times(in[i], w ? w[i] : 0.5f); return MEMOPT_OK; }
     d = w ? (float *)memopt_shard_gradients(u->segment->shard, u->tensor) : NULL;
     for (i = 0; i < SHARD_WIDTH; ++i) {
@@ -862,8 +864,15 @@ static memopt_status shard_scale(const memopt_tape_call *call) { /* out = in * w
     }
     return MEMOPT_OK;
 }
-typedef struct shard_taped { memopt_ranks *ranks; int stage, slow, inside; memopt_schedule_rule rule; size_t rank_count, uses; float weights[5][SHARD_WIDTH]; memopt_status status[4]; int seen[4]; } shard_taped;
-static memopt_status shard_tape_train(float (*weights)[SHARD_WIDTH], memopt_shard *x, memopt_tape *tape, memopt_error *why) {
+typedef struct shard_taped { memopt_ranks *ranks; int stage, slow, inside, jumps, all_jump; memopt_schedule_rule rule; size_t rank_count, uses; float weights[5][SHARD_WIDTH]; memopt_status status[4]; int seen[4]; } shard_taped;
+static memopt_status shard_tape_pass(void *task) {
+    shard_left *const l = (shard_left *)task;
+    memopt_status s = memopt_tape_forward(l->tape, l->in);
+    if (s) return s;
+    memcpy(l->last, memopt_tape_output(l->tape), SHARD_WIDTH * 4);
+    return memopt_tape_backward(l->tape, l->last, l->back);
+}
+static memopt_status shard_tape_train(float (*weights)[SHARD_WIDTH], memopt_shard *x, memopt_tape *tape, shard_left *left, int alone, memopt_error *why) {
     static const size_t steps = 3; size_t step, unit, t, i; memopt_status s; memopt_optim_tensor part; memopt_optim_group rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     float in[SHARD_WIDTH], last[SHARD_WIDTH], back[SHARD_WIDTH];
     memset(&part, 0, sizeof part);
@@ -883,8 +892,14 @@ static memopt_status shard_tape_train(float (*weights)[SHARD_WIDTH], memopt_shar
         if (run.fused) CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK);
         while ((s = memopt_shard_next_unit(x, &unit)) == MEMOPT_OK && unit != MEMOPT_SHARD_DONE) { /* as many units as a multiple of ranks */
             for (i = 0; i < SHARD_WIDTH; ++i) in[i] = shard_noise(7, i, unit, step);
-            s = memopt_tape_forward(tape, in);
-            if (!s) { memcpy(last, memopt_tape_output(tape), sizeof last); s = memopt_tape_backward(tape, last, back); }
+            left->tape = tape; left->in = in; left->last = last; left->back = back;
+            if (jump_caught(&left->landing, shard_tape_pass, left, &s)) {
+                left->at = 0;
+                CHECK(memopt_tape_cancel(tape) == MEMOPT_OK);
+                if (alone) return MEMOPT_ERR_DEVICE;
+                CHECK(memopt_shard_cancel(x) == MEMOPT_OK);
+                continue;
+            }
             if (s) { *why = memopt_tape_error(tape); return s; }
         }
         if (!s) s = memopt_shard_step(x, &run);
@@ -900,11 +915,12 @@ static void shard_tape_rank(void *task, size_t rank, int worker) {
     static const size_t groups[SHARD_CHAIN] = { 0, 1, 2, MEMOPT_SHARD_NO_GROUP, 3, 1, 4 };
     static float ends[4][5][SHARD_WIDTH]; /* of each rank */
     shard_taped *w = (shard_taped *)task; memopt_shard_segment segments[SHARD_CHAIN]; shard_segment_user users[SHARD_CHAIN]; memopt_tape_layer layers[SHARD_CHAIN]; memopt_segment chain[SHARD_CHAIN];
-    memopt_shard_tensor tensors[5]; memopt_shard_use uses[64]; memopt_tape_desc td; memopt_tape *tape = NULL; memopt_shard_desc d; memopt_shard *x = NULL; memopt_comm_desc cd; size_t i; memopt_error why; float in[SHARD_WIDTH], back[SHARD_WIDTH]; shard_disk disk;
+    memopt_shard_tensor tensors[5]; memopt_shard_use uses[64]; memopt_tape_desc td; memopt_tape *tape = NULL; memopt_shard_desc d; memopt_shard *x = NULL; memopt_comm_desc cd; size_t i; memopt_error why; float in[SHARD_WIDTH], back[SHARD_WIDTH]; shard_disk disk; shard_left left;
     (void)worker;
+    memset(&left, 0, sizeof left);
     memset(&cd, 0, sizeof cd); memset(&d, 0, sizeof d); memset(&td, 0, sizeof td); memset(chain, 0, sizeof chain); memset(tensors, 0, sizeof tensors); memset(&why, 0, sizeof why);
     for (i = 0; i < SHARD_CHAIN; ++i) {
-        users[i].segment = &segments[i]; users[i].tensor = groups[i]; users[i].adds = i == 1; users[i].seen = &w->seen[rank];
+        users[i].segment = &segments[i]; users[i].tensor = groups[i]; users[i].adds = i == 1; users[i].seen = &w->seen[rank]; users[i].left = &left;
         segments[i].layer.forward_fn = segments[i].layer.backward_fn = shard_scale; segments[i].layer.user = &users[i]; segments[i].group = groups[i]; segments[i].shard = NULL;
         chain[i].output_bytes = chain[i].grad_bytes = SHARD_WIDTH * 4;
     }
@@ -927,7 +943,8 @@ static void shard_tape_rank(void *task, size_t rank, int worker) {
     if (rank == 0) w->uses = d.use_count;
     for (i = 0; i < SHARD_WIDTH; ++i) in[i] = 1; /* what measures times has weights where nothing is cut, and else says so */
     CHECK(memopt_tape_calibrate(tape, in, in, back, 1) == (w->stage < 2 ? MEMOPT_OK : MEMOPT_ERR_STATE));
-    w->status[rank] = x && tape ? shard_tape_train(ends[rank], x, tape, &why) : MEMOPT_ERR_MEMORY;
+    if (w->jumps && (w->all_jump || rank == 1)) left.at = w->seen[rank] + w->jumps;
+    w->status[rank] = x && tape ? shard_tape_train(ends[rank], x, tape, &left, !w->all_jump, &why) : MEMOPT_ERR_MEMORY;
     if (w->status[rank]) memopt_comm_abort(d.comm);
     else if (rank == w->rank_count - 1) memcpy(w->weights, ends[rank], sizeof w->weights);
     memopt_shard_close(x); memopt_tape_destroy(tape); memopt_comm_destroy(d.comm);
@@ -957,6 +974,26 @@ static void shard_tape(void) {
     CHECK(memopt_shard_layers(NULL, 1, &layer) == MEMOPT_ERR_ARGUMENT && memopt_shard_layers(&segment, 1, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_shard_layers(&segment, 1, &layer) == MEMOPT_OK && !layer.forward_fn && !layer.backward_fn);
     CHECK(memopt_shard_tape_uses(NULL, &segment, NULL, &n) == MEMOPT_ERR_ARGUMENT);
+}
+/* A callback jumps on all ranks, and they go on as if nothing had been; or on one, which gives up, and the other learns it. */
+static void shard_tape_jumps(void) {
+    static shard_taped good, w; int k;
+    memset(&good, 0, sizeof good);
+    for (k = 0; k < 48; ++k) {
+        static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_NONE };
+        memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t;
+        memset(&w, 0, sizeof w); memset(&d, 0, sizeof d);
+        w.stage = k % 4; w.slow = k % 3 ? 0 : w.stage == 3 ? 7 : 3; w.rule = rules[k / 4 % 3]; w.all_jump = k < 32; w.jumps = k * 5 % 27;
+        w.rank_count = d.rank_count = k < 32 ? 1 + (size_t)(k / 2 % 2) : 2;
+        CHECK(memopt_ranks_create(&d, &w.ranks) == MEMOPT_OK && memopt_thread_pool_create(NULL, (int)w.rank_count, &pool) == MEMOPT_OK);
+        if (!pool) return;
+        t = memopt_thread_pool_threads(pool);
+        t.run_fn(t.user, w.rank_count, shard_tape_rank, &w);
+        memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
+        if (!k) { CHECK(!w.jumps); good = w; }
+        if (w.all_jump) CHECK_AT(!w.status[0] && !w.status[1] && !memcmp(w.weights, good.weights, sizeof w.weights), k);
+        else CHECK_AT(!w.jumps || (w.status[0] == MEMOPT_ERR_STATE && w.status[1] == MEMOPT_ERR_DEVICE), k);
+    }
 }
 /* ---- a simulation against a shard that runs: threads, and a clock of the test's own that calls and uses move on ---- */
 typedef struct shard_clock { double now, exposed, computed, calls; } shard_clock;
@@ -1824,7 +1861,7 @@ void test_shard(void);
 void test_shard(void) {
     RUN(shard_plan_refuses); RUN(shard_tied_bytes); RUN(shard_bytes_by_formula); RUN(shard_slow_tile_bytes); RUN(shard_many_rounds); RUN(shard_seconds_by_hand); RUN(shard_table); RUN(shard_refuses); RUN(shard_not_finite); RUN(shard_memory); RUN(shard_device_memory); RUN(shard_choice); RUN(shard_choice_refuses); RUN(shard_slow_refuses); RUN(shard_slow_or_not); RUN(shard_slow_from_the_begin); RUN(shard_slow_in_another_order);
 #if defined(MEMOPT_I_POOL)
-    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_odd_one); RUN(shard_cancelled);
+    RUN(shard_same_for_any_ranks); RUN(shard_small_buckets); RUN(shard_hybrid); RUN(shard_simulated); RUN(shard_kinds_and_formats); RUN(shard_sixteen_bit_sums); RUN(shard_blocks); RUN(shard_inside_backward); RUN(shard_slow); RUN(shard_slow_kinds); RUN(shard_slow_promises); RUN(shard_slow_disk_is_lost); RUN(shard_slow_torn_tile); RUN(shard_device_same); RUN(shard_device_steps); RUN(shard_device_kinds); RUN(shard_device_fails_once); RUN(shard_fails); RUN(shard_tape); RUN(shard_tape_jumps); RUN(shard_odd_one); RUN(shard_cancelled);
 #else
     RUN(shard_no_threads);
 #endif

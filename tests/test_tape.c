@@ -3,7 +3,23 @@
    kept in blocks of malloc, is the reference to the last bit. */
 #include "test.h"
 #include "test_device.h"
+#include "jump.h"
 #include <float.h>
+
+/* -- A callback that does not succeed -- */
+
+enum { TAPE_FAILS, TAPE_JUMPS, TAPE_CANCELS }; /* what it does */
+static int tape_leaves;
+static memopt_tape *tape_leaves_tape; /* that it cancels, and then returns MEMOPT_OK */
+static memopt_arena *tape_leaves_arena; /* not NULL: and takes 64 bytes of it then, which are the engine's */
+static jump tape_landing;
+static memopt_status tape_leave(memopt_status status) {
+    if (tape_leaves == TAPE_JUMPS) jump_out(&tape_landing);
+    if (tape_leaves != TAPE_CANCELS) return status;
+    CHECK(memopt_tape_cancel(tape_leaves_tape) == MEMOPT_OK);
+    if (tape_leaves_arena) CHECK(memopt_arena_push(tape_leaves_arena, 64, 0) != NULL);
+    return MEMOPT_OK;
+}
 
 enum { TAPE_MOST = 24, TAPE_SKIPS = 4, TAPE_BASE = 128, TAPE_SLOTS = 300 };
 #if defined(TEST_LONG)
@@ -142,20 +158,20 @@ static int tape_is_inside(const tape_watch *w, const void *p, size_t bytes) { /*
     at = (size_t)((uintptr_t)p - (uintptr_t)w->rig->arena->base);
     return at >= TAPE_BASE && at <= used && bytes <= used - at;
 }
+#define TAPE_CALLED_INSIDE "called from a callback of this tape, or after a jump out of one: memopt_tape_cancel() ends that pass"
 /* Every function of the tape that would disturb a pass, called from a callback of it. */
 static void tape_enter(tape_watch *w) {
     memopt_segment segment; memopt_tape_layer layer; char text[4096]; size_t length, count;
     const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
     CHECK(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_backward(w->tape, w->grad_output, w->grad_input) == MEMOPT_ERR_STATE);
-    CHECK(memopt_tape_cancel(w->tape) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_evaluate(w->tape, w->input, NULL) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_seek(w->tape, 7) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_reshape(w->tape, &w->chain) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_calibrate(w->tape, w->input, w->grad_output, w->grad_input, 1) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_set_memory(w->tape, w->input, (size_t)1 << 20) != MEMOPT_OK);
     CHECK(memopt_tape_nest(w->tape, &segment, &layer) != MEMOPT_OK);
-    CHECK(test_error_says(memopt_tape_error(w->tape), MEMOPT_ERR_STATE, "called from a callback of this tape"));
+    CHECK(test_error_says(memopt_tape_error(w->tape), MEMOPT_ERR_STATE, TAPE_CALLED_INSIDE));
     CHECK(memopt_tape_actions(w->tape, &count) != NULL && count == before.actions);
     (void)memopt_tape_output(w->tape); /* looking is allowed */
     (void)memopt_tape_report(w->tape, text, sizeof text, &length);
@@ -186,6 +202,8 @@ static uint64_t tape_takes(const tape_watch *w, uint64_t time, size_t repeat) {
 }
 static int tape_skip_is_right(tape_watch *w, const memopt_tape_call *step, size_t s) { /* what its `to` reads */
     size_t k; int right = 1;
+    for (k = 0; k < w->chain.skip_count; ++k) /* and of those that neither begin nor end here, nothing */
+        if (w->skip[k].to != s && w->skip[k].from != s) right &= !step->skips[k] && !step->skip_grads[k];
     for (k = 0; k < w->chain.skip_count; ++k)
         if (w->skip[k].to == s) right &= tape_is_inside(w, step->skips[k], w->skip[k].bytes)
                                       && tape_holds(step->skips[k], w->skip[k].bytes, tape_key(w->pass, TAPE_SKIP, k));
@@ -197,7 +215,7 @@ static memopt_status tape_watch_forward(const memopt_tape_call *step) {
     const memopt_segment *g = &w->segment[s]; const size_t extra = tape_extra_bytes(&w->chain, s);
     size_t scratch = tape_plain_scratch(&w->chain, s), k; memopt_action a; const int first = w->forwards[s] == 0;
     uint64_t key;
-    if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
+    if (tape_watch_begin(w, step)) return tape_leave(MEMOPT_ERR_DEVICE);
     if (w->clock) w->clock->now += tape_takes(w, w->forward_time[s], w->backwards[s]);
     if (!w->evaluating && !w->measuring) {
         a = tape_next(w);
@@ -269,7 +287,7 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     const size_t s = ((const tape_watched *)step->user)->segment;
     const size_t scratch = w->segment[s].backward_scratch, grad = tape_grad_bytes(&w->chain, s); size_t k;
     memopt_action a;
-    if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
+    if (tape_watch_begin(w, step)) return tape_leave(MEMOPT_ERR_DEVICE);
     if (w->clock) w->clock->now += tape_takes(w, w->backward_time[s], w->backwards[s]);
     ++w->backwards[s];
     w->ran[s] = 0;
@@ -305,7 +323,8 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     CHECK_AT(tape_backward_finds(w, step, s, 1), s);
     CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
     CHECK_AT(tape_holds(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s)), s);
-    if (s + 1 < w->chain.count && step->grad_input != step->grad_output) /* used up: nobody reads it after this */
+    tape_fill(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_RUBBISH, s)); /* used up, both: nobody reads them after this */
+    if (s + 1 < w->chain.count && step->grad_input != step->grad_output)
         tape_fill(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_RUBBISH, s));
     return MEMOPT_OK;
 }
@@ -652,6 +671,107 @@ static void tape_frontier(void) { /* each point of the frontier, where placing a
         tape_watch_close(&w);
     }
     CHECK(met * 10 >= all * 9 && all >= 8); /* placing rarely costs anything */
+}
+
+/* -- Time steps whose states lie outside -- */
+
+enum { TAPE_TIME = 24, TAPE_UNITS = 16 };
+typedef struct tape_time { float state[TAPE_TIME + 1][TAPE_UNITS], x[TAPE_TIME][TAPE_UNITS], grad[TAPE_UNITS]; size_t forwards; } tape_time;
+static memopt_status tape_time_step(const memopt_tape_call *call) {
+    tape_time *const n = (tape_time *)call->user; const size_t t = call->segment; size_t i;
+    float *const gate = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, TAPE_UNITS * sizeof(float));
+    if (call->describing) return MEMOPT_OK;
+    for (i = 0; i < TAPE_UNITS && call->is_backward; ++i) n->grad[i] = memopt_i_times(n->grad[i], gate[i]) + 0.125f;
+    if (call->is_backward) return MEMOPT_OK;
+    ++n->forwards;
+    for (i = 0; i < TAPE_UNITS; ++i) {
+        gate[i] = 1 / (1 + memopt_i_times(n->state[t][i], n->state[t][i]));
+        n->state[t + 1][i] = memopt_i_times(gate[i], n->state[t][i]) + n->x[t][i];
+    }
+    return MEMOPT_OK;
+}
+static void tape_states_outside(void) {
+    static tape_time all, least; memopt_tape_desc d; memopt_segment segment[TAPE_TIME]; memopt_tape *tape = NULL; size_t i, k, bytes = 0;
+    memset(&d, 0, sizeof d); memset(segment, 0, sizeof segment); memset(&all, 0, sizeof all);
+    for (k = 0; k < TAPE_TIME; ++k) for (i = 0; i < TAPE_UNITS; ++i) all.x[k][i] = (float)((k * 7 + i * 3) % 11) / 11;
+    least = all;
+    d.chain.segments = segment; d.chain.count = TAPE_TIME;
+    d.layer.forward_fn = d.layer.backward_fn = tape_time_step; d.layer.user = &all;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK && memopt_tape_forward(tape, all.x) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+    CHECK(all.forwards == TAPE_TIME && memopt_tape_get_stats(tape).peak == TAPE_TIME * TAPE_UNITS * sizeof(float));
+    memopt_tape_destroy(tape);
+    d.layer.user = &least; d.overhead = 1;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    bytes = memopt_tape_get_stats(tape).peak;
+    CHECK(memopt_tape_forward(tape, least.x) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+    CHECK(bytes == TAPE_UNITS * sizeof(float) && least.forwards <= 2 * TAPE_TIME && !memopt_tape_get_stats(tape).slower.peak);
+    memopt_tape_destroy(tape);
+    CHECK(!memcmp(all.state, least.state, sizeof all.state) && !memcmp(all.grad, least.grad, sizeof all.grad) && all.grad[3] > 0);
+}
+
+/* -- The schedules on both sides -- */
+
+static memopt_tape_stats tape_overhead(memopt_tape_desc d, double overhead, char *report) {
+    memopt_tape *tape = NULL; memopt_tape_stats s;
+    d.overhead = overhead;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    s = memopt_tape_get_stats(tape);
+    if (report) CHECK(memopt_tape_report(tape, report, 8192, NULL) == MEMOPT_OK);
+    memopt_tape_destroy(tape);
+    return s;
+}
+static memopt_schedule_point tape_point(memopt_tape_stats s) { memopt_schedule_point p; p.peak = s.peak; p.cost = s.cost; return p; }
+static int tape_is_point(memopt_tape_stats s, memopt_schedule_point p) { return s.peak == p.peak && fabs(s.cost - p.cost) <= 1e-9 * s.cost; }
+/* What is told is what comes of asking for it; what lies between changes nothing. */
+static void tape_neighbours(void) {
+    uint64_t seed; size_t both = 0, beyond = 0;
+    for (seed = 1; seed <= 60; ++seed) {
+        tape_watch w; memopt_tape_desc d; memopt_tape_stats s, t; double base, more = seed % 5 == 0 ? 0 : 0.03 * (double)(seed % 23); char report[8192];
+        tape_watch_make(&w, 500 + seed, 2 + seed % 8, seed % 2);
+        d = tape_watch_desc(&w, NULL); /* with slots: one table of all budgets, whatever is asked */
+        d.rule = seed % 7 == 3 ? MEMOPT_SCHEDULE_ROTOR : MEMOPT_SCHEDULE_EXTENDED;
+        s = tape_overhead(d, more, report);
+        base = s.cost - s.extra;
+        CHECK_AT((strstr(report, "; the next with less memory ") != NULL) == (s.slower.peak != 0) && (strstr(report, "; the next with more ") != NULL) == (s.faster.peak != 0), seed);
+        if (s.slower.peak) {
+            const double extra = (s.slower.cost - base) / base;
+            CHECK_AT(s.slower.cost > base * (1 + more), seed);
+            t = tape_overhead(d, extra * (1 + 1e-7), NULL);
+            CHECK_AT(tape_is_point(t, s.slower) && tape_is_point(s, t.faster), seed);
+            t = tape_overhead(d, extra * (1 - 1e-7), NULL);
+            CHECK_AT(t.peak == s.peak && t.actions == s.actions, seed);
+        } else { size_t least; /* this is the least */
+            CHECK_AT(memopt_tape_min_budget(&d, &least) == MEMOPT_OK && least <= s.peak, seed);
+            t = tape_overhead(d, 100, NULL);
+            CHECK_AT(t.peak == s.peak && t.actions == s.actions, seed);
+        }
+        if (s.faster.peak) {
+            CHECK_AT(s.faster.cost < s.cost, seed);
+            t = tape_overhead(d, s.extra / base * (1 - 1e-7), NULL);
+            CHECK_AT(tape_is_point(t, s.faster) && tape_is_point(s, t.slower), seed);
+            d.budget = s.faster.peak; /* it is as fast, then, or faster, and says the same of both sides */
+            t = tape_overhead(d, 0, NULL);
+            CHECK_AT(t.peak <= s.faster.peak && t.cost <= s.faster.cost * (1 + 1e-9), seed);
+            if (tape_is_point(t, s.faster)) CHECK_AT(tape_is_point(s, t.slower), seed);
+            d.budget = 0;
+            /* tables of their own for what is asked see the same, though the next is far above */
+            d.slots = 0;
+            t = tape_overhead(d, more, NULL);
+            if (tape_is_point(t, tape_point(s))) {
+                CHECK_AT(t.faster.peak && t.faster.cost < t.cost && t.faster.cost >= base * (1 - 1e-9), seed);
+                both += t.faster.peak == s.faster.peak;
+                beyond += s.faster.peak > s.peak + s.peak / 8 && t.faster.peak == s.faster.peak;
+                d.budget = t.peak;
+                t = tape_overhead(d, 0, NULL);
+                if (tape_is_point(t, tape_point(s))) CHECK_AT(t.faster.peak && t.faster.cost < t.cost, seed);
+            }
+        } else CHECK_AT(!(s.extra > 1e-9 * base), seed);
+        d = tape_watch_desc(&w, NULL);
+        d.rule = MEMOPT_SCHEDULE_SQRT;
+        t = tape_overhead(d, 0, NULL);
+        CHECK_AT(!t.slower.peak && !t.faster.peak && !(t.slower.cost > 0) && !(t.faster.cost > 0), seed);
+    }
+    CHECK(both > 20 && beyond > 5);
 }
 
 /* -- What fails, and what is left then -- */
@@ -1216,7 +1336,7 @@ static int tape_shelf_begin(tape_shelf *s, size_t value) {
 static memopt_status tape_shelf_write(void *user, size_t value, const void *bytes, size_t count) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
     s->called = "the store's write_fn failed";
-    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (tape_shelf_begin(s, value)) return tape_leave(MEMOPT_ERR_IO);
     if (c->used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     c->bytes = (unsigned char *)malloc(count + 1);
     if (!c->bytes) return MEMOPT_ERR_MEMORY;
@@ -1229,7 +1349,7 @@ static memopt_status tape_shelf_write(void *user, size_t value, const void *byte
 static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size_t count) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
     s->called = "the store's read_fn failed";
-    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (tape_shelf_begin(s, value)) return tape_leave(MEMOPT_ERR_IO);
     if (!c->used || c->doing || c->count != count) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     if (count) memset(bytes, 0xDB, count); /* not there yet */
     c->to = (unsigned char *)bytes; c->doing = 2;
@@ -1239,7 +1359,7 @@ static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size
 static memopt_status tape_shelf_wait(void *user, size_t value) {
     tape_shelf *s = (tape_shelf *)user;
     s->called = "the store's wait_fn failed";
-    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (tape_shelf_begin(s, value)) return tape_leave(MEMOPT_ERR_IO);
     if (!s->copy[value].used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     tape_shelf_end(s, &s->copy[value]);
     return MEMOPT_OK;
@@ -1253,6 +1373,7 @@ static void tape_shelf_forget(void *user, size_t value) {
     free(c->bytes);
     memset(c, 0, sizeof *c);
     --s->used;
+    if (tape_leaves && s->fail_on && ++s->calls == s->fail_on) (void)tape_leave(MEMOPT_OK);
 }
 static memopt_tape_store tape_shelf_store(tape_shelf *s) {
     memopt_tape_store t;
@@ -1333,6 +1454,91 @@ static void tape_stored(void) {
         tape_watch_close(&w);
     }
     CHECK(used > 20 && smaller > 5);
+}
+
+/* -- A pass that is left, or cancelled, in the middle of a callback -- */
+
+enum { TAPE_PASS, TAPE_EVALUATION, TAPE_CALIBRATION };
+typedef struct tape_left { tape_watch w; tape_rig r; memopt_tape_desc d; tape_shelf shelf; test_faults clock; memopt_host host; int what; } tape_left;
+static memopt_status tape_left_run(void *x) {
+    tape_left *const l = (tape_left *)x; tape_watch *const w = &l->w;
+    if (l->what == TAPE_PASS) return tape_watch_pass(w);
+    tape_watch_feed(w);
+    if (l->what == TAPE_EVALUATION) return memopt_tape_evaluate(w->tape, w->input, NULL);
+    return memopt_tape_calibrate(w->tape, w->input, w->grad_output_bytes ? w->grad_output : NULL, w->grad_input, 2);
+}
+static void tape_left_begin(tape_left *l, int what) {
+    l->what = what;
+    l->w.calls = l->w.stream_count = l->shelf.calls = 0;
+    l->w.evaluating = what == TAPE_EVALUATION; l->w.measuring = what == TAPE_CALIBRATION;
+}
+/* Whether the call of that number was reached, was left, and has left nothing. */
+static int tape_left_at(tape_left *l, int what, size_t n, int of_shelf) {
+    tape_watch *const w = &l->w; const memopt_tape_stats before = memopt_tape_get_stats(w->tape); memopt_status status = MEMOPT_OK;
+    const uint64_t pass = w->pass; size_t live = l->clock.live_blocks; int left;
+    tape_left_begin(l, what);
+    *(of_shelf ? &l->shelf.fail_on : &w->fail_on) = n;
+    tape_leaves = n % 3 == 2 ? TAPE_CANCELS : TAPE_JUMPS; tape_leaves_tape = w->tape;
+    tape_leaves_arena = n % 2 ? l->r.arena : NULL;
+    left = jump_caught(&tape_landing, tape_left_run, l, &status);
+    if (left) {
+        CHECK_AT(tape_leaves == TAPE_JUMPS && memopt_tape_get_stats(w->tape).passes == before.passes, n);
+        CHECK_AT(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE && !memopt_tape_output(w->tape), n);
+        CHECK_AT(test_error_says(memopt_tape_error(w->tape), MEMOPT_ERR_STATE, TAPE_CALLED_INSIDE), n);
+        l->shelf.fail_on = 0;
+        if (n % 3 == 0) { /* destroyed as it is */
+            memopt_tape_destroy(w->tape);
+            CHECK_AT(!l->clock.live_blocks && tape_rig_is_clean(&l->r), n);
+            CHECK(memopt_tape_create(&l->d, &w->tape) == MEMOPT_OK);
+            live = l->clock.live_blocks;
+        } else CHECK_AT(memopt_tape_cancel(w->tape) == MEMOPT_OK && memopt_tape_cancel(w->tape) == MEMOPT_OK, n);
+    } else if (status) {
+        if (tape_leaves_arena) CHECK_AT(memopt_arena_get_stats(l->r.arena).used_low == TAPE_BASE + 64 && memopt_arena_rewind(l->r.arena, l->r.mark) == MEMOPT_OK, n);
+        CHECK_AT(status == MEMOPT_ERR_STATE && tape_leaves == TAPE_CANCELS && memopt_tape_error(w->tape).action < before.actions, n);
+        CHECK_AT(tape_says_of(memopt_tape_error(w->tape), "a callback has cancelled the pass"), n);
+    } else CHECK_AT(*(of_shelf ? &l->shelf.calls : &w->calls) < n || (of_shelf && tape_leaves == TAPE_CANCELS), n); /* or it was the last to be forgotten */
+    CHECK_AT((tape_leaves_arena && tape_leaves == TAPE_CANCELS) || tape_rig_is_clean(&l->r), n);
+    CHECK_AT(!l->shelf.used && !l->shelf.mistakes, n);
+    if (left || status) CHECK_AT(l->clock.live_blocks == live, n); /* the times too were given back */
+    left = left || status || *(of_shelf ? &l->shelf.calls : &w->calls) >= n;
+    tape_leaves = TAPE_FAILS; tape_leaves_arena = NULL; w->fail_on = l->shelf.fail_on = 0;
+    (void)memopt_arena_rewind(l->r.arena, l->r.mark); /* what was taken in a forget that ended the pass anyway */
+    w->pass = pass + 1;
+    tape_left_begin(l, TAPE_PASS); /* as if nothing had been */
+    CHECK_AT(tape_left_run(l) == MEMOPT_OK && !l->shelf.mistakes, n);
+    return left;
+}
+static void tape_jumped_out(void) {
+    static tape_left l; size_t i, n, jumps = 0, stored = 0; int what, of_shelf;
+    for (i = 0; i < 10; ++i) {
+        memset(&l, 0, sizeof l);
+        tape_watch_make(&l.w, 120 + i, i < 6 ? 6 : 9, i % 3);
+        tape_watch_buffers(&l.w);
+        tape_rig_open(&l.r, 2 * tape_watch_room(&l.w), 0);
+        l.w.rig = &l.r; l.w.on_loan = 1; /* after a calibration the peak is another */
+        l.host = test_host(&l.clock);
+        l.d = tape_watch_desc(&l.w, &l.r);
+        l.d.host = &l.host;
+        if (i < 6) tape_variant(&l.d, i * 5 % TAPE_VARIANTS);
+        else {
+            l.shelf.seed = i;
+            l.d.offload.slots = i % 2 ? MEMOPT_OFFLOAD_UNLIMITED : 2;
+            l.d.offload.write_cost = l.d.offload.read_cost = 1e-9; l.d.offload.overlap = i > 7; /* also after a calibration */
+            l.d.store = tape_shelf_store(&l.shelf);
+            CHECK(memopt_tape_min_budget(&l.d, &l.d.budget) == MEMOPT_OK);
+        }
+        CHECK(memopt_tape_create(&l.d, &l.w.tape) == MEMOPT_OK && tape_watch_pass(&l.w) == MEMOPT_OK);
+        for (of_shelf = i >= 6; of_shelf >= 0; --of_shelf)
+            for (what = TAPE_PASS; what <= TAPE_CALIBRATION; ++what) {
+                for (n = 1; n < 1000 && tape_left_at(&l, what, n, of_shelf); ++n) { ++jumps; stored += of_shelf != 0; }
+                CHECK_AT(n < 1000, i);
+            }
+        memopt_tape_destroy(l.w.tape);
+        CHECK(!l.clock.live_blocks);
+        tape_rig_close(&l.r);
+        tape_watch_close(&l.w);
+    }
+    CHECK(jumps > 300 && stored > 60);
 }
 
 /* -- A layer that gives other bits when it runs again -- */
@@ -1754,7 +1960,7 @@ static memopt_status tape_op_forward(const memopt_tape_call *s);
 static memopt_status tape_op_backward(const memopt_tape_call *s);
 static int tape_op_begin(const memopt_tape_call *s) { /* whether to fail */
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net;
-    if (++n->calls == n->fail_on) return 1;
+    if (++n->calls == n->fail_on) return tape_leave(MEMOPT_ERR_DEVICE) != MEMOPT_OK;
     if (s->evaluating || s->calibrating) return 0; /* a calibration's seeds are those of no pass */
     if (!op->known[n->pass]) { op->known[n->pass] = 1; op->stream[n->pass] = s->stream; op->seed[n->pass] = s->seed; }
     CHECK_AT(op->stream[n->pass] == s->stream && op->seed[n->pass] == s->seed, n->pass);
@@ -1800,7 +2006,7 @@ static memopt_status tape_op_forward(const memopt_tape_call *s) {
             if (s->saved) ((unsigned char *)s->saved)[i] = (unsigned char)heads;
             if (!s->output_unused) y[i] = heads ? x[i] : 0;
         }
-        if (n->calls == n->fail_drawn) return MEMOPT_ERR_IO;
+        if (n->calls == n->fail_drawn) return tape_leave(MEMOPT_ERR_IO);
         if (n->glue && (s->is_recompute || s->calibrating)) n->own = present;
         if (!s->is_recompute && !s->calibrating) n->drawn = n->own;
         break;
@@ -3432,6 +3638,100 @@ static void tape_generator_after_failure(void) {
     tape_rig_close(&r);
 }
 
+/* -- Jumps out of inner tapes and out of recomputes -- */
+
+typedef struct tape_left_net { tape_net *n; memopt_tape *tape; float loss; } tape_left_net;
+static memopt_status tape_left_net_run(void *x) {
+    const tape_left_net *const l = (const tape_left_net *)x;
+    const memopt_status status = memopt_tape_forward(l->tape, l->n->x);
+    return status ? status : memopt_tape_backward(l->tape, NULL, l->n->gradient);
+}
+/* Where the generator is after the jump is where it is after a failure at the same place. */
+static void tape_jumped_with_generator(void) {
+    static tape_net n, before; tape_rig r; memopt_tape_desc d; tape_left_net l; size_t calls, k, put_back = 0; uint64_t failed = 0;
+    tape_net_make(&n, "L16OBOL16BOH");
+    tape_rig_open(&r, 400000, 0);
+    d = tape_net_desc(&n, r.arena);
+    d.rule = MEMOPT_SCHEDULE_NONE;
+    tape_net_start(&n);
+    n.fail_drawn = SIZE_MAX;
+    memset(&l, 0, sizeof l);
+    CHECK(memopt_tape_create(&d, &l.tape) == MEMOPT_OK);
+    tape_net_feed(&n);
+    before = n;
+    l.n = &n;
+    (void)tape_tape_pass(&n, l.tape);
+    calls = n.calls;
+    for (k = 1; k <= calls; ++k)
+        for (tape_leaves = TAPE_FAILS; tape_leaves <= TAPE_CANCELS; ++tape_leaves) {
+            tape_op op[TAPE_MOST]; memopt_status status = MEMOPT_OK; int left;
+            memcpy(op, n.op, sizeof op);
+            n = before;
+            memcpy(n.op, op, sizeof op);
+            CHECK(memopt_tape_seek(l.tape, 0) == MEMOPT_OK);
+            n.fail_drawn = k;
+            tape_leaves_tape = l.tape;
+            left = jump_caught(&tape_landing, tape_left_net_run, &l, &status);
+            if (!left && !status) continue;
+            if (tape_leaves == TAPE_JUMPS) put_back += n.drawn == failed && n.own != failed;
+            CHECK_AT(left == (tape_leaves == TAPE_JUMPS) && memopt_tape_cancel(l.tape) == MEMOPT_OK && tape_rig_is_clean(&r), k);
+            if (tape_leaves == TAPE_FAILS) failed = n.own;
+            CHECK_AT(n.own == failed, k);
+        }
+    tape_leaves = TAPE_FAILS;
+    CHECK(put_back > 5);
+    memopt_tape_destroy(l.tape);
+    tape_rig_close(&r);
+}
+/* Each callback, inside and outside: the next pass has the same number and the same bits. */
+static void tape_jumped_nested(void) {
+    static tape_net n, before, good; memopt_tape_desc id, d; memopt_tape *inner = NULL; tape_left_net l;
+    memopt_segment segment[6]; memopt_tape_layer layer[6]; tape_rig r; size_t i, calls; float loss;
+    tape_net_make(&n, "L20BNDBL8BH");
+    tape_rig_open(&r, 400000, 0);
+    memset(&l, 0, sizeof l);
+    l.n = &n;
+    id = tape_net_desc(&n, NULL);
+    id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1; id.random_bytes = 0;
+    id.random_save_fn = NULL; id.random_load_fn = NULL;
+    id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
+    id.rule = MEMOPT_SCHEDULE_NONE;
+    CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
+    segment[0] = n.segment[0]; layer[0] = n.layer[0];
+    CHECK(memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
+    for (i = 5; i < 8; ++i) { segment[i - 3] = n.segment[i]; layer[i - 3] = n.layer[i]; }
+    d = tape_net_desc(&n, r.arena);
+    d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = MEMOPT_SCHEDULE_NONE;
+    CHECK(memopt_tape_create(&d, &l.tape) == MEMOPT_OK);
+    tape_net_start(&n);
+    tape_net_feed(&n);
+    before = n;
+    loss = tape_tape_pass(&n, l.tape);
+    calls = n.calls;
+    good = n;
+    for (i = 1; i <= calls; ++i) {
+        memopt_status status = MEMOPT_OK; uint64_t bits[2] = { 1, 1 }; float again;
+        n = before;
+        CHECK(memopt_tape_seek(l.tape, 0) == MEMOPT_OK);
+        memcpy(n.op, good.op, sizeof n.op);
+        n.fail_on = i;
+        tape_leaves = TAPE_JUMPS;
+        CHECK_AT(jump_caught(&tape_landing, tape_left_net_run, &l, &status) && n.calls == i, i);
+        tape_leaves = TAPE_FAILS;
+        CHECK_AT(memopt_tape_cancel(l.tape) == MEMOPT_OK && tape_rig_is_clean(&r), i);
+        CHECK_AT(memopt_tape_seek(inner, 0) == MEMOPT_OK, i); /* it is free, too */
+        n = before;
+        memcpy(n.op, good.op, sizeof n.op);
+        again = tape_tape_pass(&n, l.tape);
+        tape_hash(&bits[0], n.grads, n.weight_count * 4); tape_hash(&bits[1], good.grads, n.weight_count * 4);
+        CHECK_AT(!(loss < again) && !(loss > again) && bits[0] == bits[1] && !memcmp(n.stats, good.stats, sizeof n.stats), i);
+    }
+    CHECK(memopt_tape_get_stats(l.tape).passes == calls + 1);
+    memopt_tape_destroy(l.tape);
+    memopt_tape_destroy(inner);
+    tape_rig_close(&r);
+}
+
 /* -- Memory that overlaps -- */
 
 static memopt_status tape_double_forward(const memopt_tape_call *s) { /* y = 2 x, element by element: right also in
@@ -4506,6 +4806,7 @@ static void test_tape(void) {
     RUN(tape_dry);
     RUN(tape_budgets);
     RUN(tape_frontier);
+    RUN(tape_neighbours); RUN(tape_states_outside);
     RUN(tape_failing_callbacks);
     RUN(tape_full_arena);
     RUN(tape_rewound);
@@ -4517,6 +4818,7 @@ static void test_tape(void) {
     RUN(tape_placed);
     RUN(tape_tags);
     RUN(tape_stored);
+    RUN(tape_jumped_out); RUN(tape_jumped_with_generator); RUN(tape_jumped_nested);
     RUN(tape_unsteady);
     RUN(tape_calibrated);
     RUN(tape_calibrated_quietly);

@@ -234,6 +234,16 @@ typedef struct memopt_error {
  */
 MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length);
 
+/* MEMOPT_ERROR_PRINT(stderr, memopt_tape_error(tape)); an error, by value, as a line in a file of stdio. The printing
+   stands in your code, which includes <stdio.h>: the library itself never prints. */
+#define MEMOPT_ERROR_PRINT(file, error)                                                                  \
+    do {                                                                                                 \
+        const memopt_error memopt_i_printed = (error);                                                   \
+        char memopt_i_line[512];                                                                         \
+        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL);           \
+        (void)fprintf((file), "%s\n", memopt_i_line);                                                    \
+    } while (0)
+
 /* @section api_host : api_status */
 
 typedef struct memopt_allocator { /* all zero = malloc and free; else set both functions */
@@ -2165,6 +2175,7 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 grad_in_place */
     void       *grad_input;  /* backward only, to be written whole, not added to; NULL when nobody wants it. With
                                 grad_in_place it may be grad_output */
+    size_t      input_bytes, output_bytes, grad_output_bytes, grad_input_bytes; /* of these four; 0: none, describing */
     void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
                                 nobody will read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
@@ -2179,7 +2190,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
 typedef enum memopt_tape_part {
     MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
                            that saves nothing it is scratch */
-    MEMOPT_TAPE_SCRATCH /* during this call */
+    MEMOPT_TAPE_SCRATCH,/* during this call */
+    MEMOPT_TAPE_ZEROED  /* scratch with all bytes zero, for what is added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
 
 /**
@@ -2268,6 +2280,9 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     by which overlaps are found; 0 gradient bytes: there is no such gradient */
     const memopt_tape_layer *layers;  /* chain.count of them; copied */
     memopt_tape_layer    layer;       /* memopt_tape_open(), when layers is NULL: that of every segment */
+    memopt_tape_layer    head;        /* all zero, or instead of `layer` that of the last segment */
+    memopt_segment       segment;     /* memopt_tape_open(), when chain.segments is NULL: every segment; but `head` has
+                                         no output, and begins the backward */
     memopt_schedule_rule         rule;    /* 0 = EXTENDED */
     size_t              every;   /* of MEMOPT_SCHEDULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
@@ -2319,10 +2334,19 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
 
 /**
  * The usual way: as memopt_tape_create(), with sizes from memopt_tape_describe() and memory of its own. A segment needs
- * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read.
+ * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read. Equal blocks and a head:
  *
- * desc    its layers may be NULL: then every segment has desc->layer. Its arena may be NULL: then the first pass takes
- *         what it needs from desc->host, and the tape keeps it until memopt_tape_destroy()
+ *     memopt_tape_desc desc = { 0 };
+ *     desc.chain.count = blocks + 1;
+ *     desc.chain.input_bytes = desc.chain.input_grad_bytes = stream_bytes;
+ *     desc.segment.output_bytes = desc.segment.grad_bytes = stream_bytes;
+ *     desc.layer.forward_fn = block_forward; desc.layer.backward_fn = block_backward; desc.layer.user = model;
+ *     desc.head.backward_fn = head_backward; desc.head.user = model;
+ *     desc.overhead = 0.33; desc.error = &why;
+ *
+ * desc    its layers may be NULL: then every segment has desc->layer, or the last one desc->head. chain.segments may be
+ *         NULL: then each is desc->segment. Its arena may be NULL: then the first pass takes what it needs from
+ *         desc->host, and the tape keeps it until memopt_tape_destroy()
  * out     receives the tape; untouched on failure
  * returns OK, and what memopt_tape_describe() and memopt_tape_create() return; ERR_ARGUMENT also for a device's tape
  *         without an arena
@@ -25216,10 +25240,13 @@ static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) 
 }
 
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
+    const int zeroed = part == MEMOPT_TAPE_ZEROED;
+    unsigned char *taken;
     size_t at, end;
 
-    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH)) return NULL;
-    if (!call->saves) part = MEMOPT_TAPE_SCRATCH;
+    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH && !zeroed))
+        return NULL;
+    if (!call->saves || zeroed) part = MEMOPT_TAPE_SCRATCH;
     if (part == MEMOPT_TAPE_SCRATCH && call->room->closed) {
         call->room->late = 1;
         return NULL;
@@ -25230,7 +25257,9 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
     if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
     if (end > call->room->given[part]) return NULL;
-    return (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    taken = (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    if (zeroed && !call->not_host_visible) memset(taken, 0, bytes);
+    return taken;
 }
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
@@ -25446,6 +25475,10 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.not_host_visible = t->not_host_visible;
     call.grad_output = memopt_i_tape_at(t, m->grad_output);
     call.grad_input = memopt_i_tape_at(t, m->grad_input);
+    call.input_bytes = memopt_i_chain_value(&t->shape->chain, m->index);
+    call.output_bytes = segment->output_bytes;
+    call.grad_output_bytes = segment->grad_bytes;
+    call.grad_input_bytes = memopt_i_chain_grad(&t->shape->chain, m->index);
     call.skips = t->skips;
     call.skip_grads = t->skip_grads;
     call.seed = t->seed;
@@ -26409,12 +26442,16 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
 
 /* What memopt_tape_open() fills in: a layer and a segment each. */
 static void memopt_i_tape_fill(const memopt_tape_desc *desc, memopt_tape_layer *layers, memopt_segment *segments) {
+    const size_t last = desc->chain.count - 1;
     size_t i;
 
-    for (i = 0; i < desc->chain.count; ++i) {
-        segments[i] = desc->chain.segments[i];
+    for (i = 0; i <= last; ++i) {
+        segments[i] = desc->chain.segments ? desc->chain.segments[i] : desc->segment;
         layers[i] = desc->layers ? desc->layers[i] : desc->layer;
     }
+    if (desc->layers || (!desc->head.forward_fn && !desc->head.backward_fn)) return;
+    layers[last] = desc->head;
+    if (!desc->chain.segments) segments[last].output_bytes = segments[last].grad_bytes = 0;
 }
 
 static memopt_status memopt_i_tape_open_filled(const memopt_tape_desc *desc, memopt_tape_layer *layers,
@@ -26438,10 +26475,13 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *
     memopt_tape_layer *layers;
     memopt_segment *segments;
     memopt_status status;
+    memopt_chain chain;
     memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_chain_arrays(&desc->chain, error);
+    chain = desc->chain;
+    if (!chain.segments) chain.segments = &desc->segment; /* all are made of it */
+    status = memopt_i_chain_arrays(&chain, error);
     if (status) return status;
     if (memopt_host_resolve(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (!desc->arena && desc->not_host_visible)

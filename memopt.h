@@ -2371,6 +2371,7 @@ typedef struct memopt_tape_stats {
        an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
+    double   overhead;       /* extra as a share of the cost of keeping everything: at most what the desc allows */
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */
@@ -26545,6 +26546,7 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     s.solve_arena = tape->shape->solve_arena;
     s.cost = tape->shape->result.cost;
     s.extra = tape->shape->result.extra;
+    s.overhead = s.cost > s.extra ? s.extra / (s.cost - s.extra) : 0;
     s.actions = tape->shape->result.actions;
     s.forwards = tape->shape->result.forwards;
     s.passes = tape->passes;

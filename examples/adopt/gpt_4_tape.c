@@ -404,8 +404,7 @@ static memopt_status run_block(const memopt_tape_call *call) {
 static memopt_status run_block_backward(const memopt_tape_call *call) {
     const model *net = call->user;
     float *saved = memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
-    float *gradients = memopt_tape_take(call, MEMOPT_TAPE_ZEROED, (BLOCK_WEIGHTS + BLOCK_ACTS) * sizeof(float));
-    float *next = gradients;
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_ZEROED, (BLOCK_WEIGHTS + BLOCK_ACTS) * sizeof(float));
     acts a, d;
     block g;
 
@@ -415,14 +414,13 @@ static memopt_status run_block_backward(const memopt_tape_call *call) {
     place_block(&g, &next);
     place_acts(&d, &next);
     block_backward(&net->now.blocks[call->segment], &g, &a, &d, call->input, call->grad_output, call->grad_input);
-    return memopt_tape_step(call, net->optim, 1 + call->segment, gradients);
+    return memopt_tape_step(call, net->optim, 1 + call->segment, call->scratch);
 }
 
-/* The head has no forward in the tape: losses, logits and their gradients are made in its backward, and are gone then. */
+/* The head has no forward: losses, logits and their gradients are made in its backward, and are gone then. */
 static memopt_status run_head_backward(const memopt_tape_call *call) {
     model *net = call->user;
-    float *gradients = memopt_tape_take(call, MEMOPT_TAPE_ZEROED, 2 * (WIDTH + HEAD_ACTS) * sizeof(float));
-    float *next = gradients;
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_ZEROED, 2 * (WIDTH + HEAD_ACTS) * sizeof(float));
 
     if (call->describing) return MEMOPT_OK;
     memset(call->grad_input, 0, call->grad_input_bytes);
@@ -432,7 +430,7 @@ static memopt_status run_head_backward(const memopt_tape_call *call) {
     place_head(&net->now, &next);
     head_forward(net, &net->now, call->input);
     head_backward(net, &net->now, &net->grad, call->input, call->grad_input);
-    return memopt_tape_step(call, net->optim, 1 + call->segment, gradients);
+    return memopt_tape_step(call, net->optim, 1 + call->segment, call->scratch);
 }
 
 static void open_tape(model *net) {
@@ -442,12 +440,10 @@ static void open_tape(model *net) {
         .segment = { .output_bytes = STREAM, .grad_bytes = STREAM },
         .layer = { run_block, run_block_backward, net },
         .head = { NULL, run_head_backward, net },
-        .overhead = 0.33,
-        .error = &why
+        .overhead = 0.33, .error = &why
     };
 
-    if (memopt_arena_create(&pages, &desc.arena)) fail(why);
-    if (memopt_tape_open(&desc, &net->tape)) fail(why);
+    if (memopt_arena_create(&pages, &desc.arena) || memopt_tape_open(&desc, &net->tape)) fail(why);
 }
 
 /* The order of what is tied: the head adds to the gradient of tokens, then the embedding does, then it is stepped. */
@@ -582,6 +578,7 @@ int main(void) {
         next_batch(&net, text, &state);
         loss = train_step(&net, step);
     }
+    printf("overhead %.3f\n", memopt_tape_get_stats(net.tape).overhead);
     printf("loss %.6f peak %lu weights %016llx\n", (double)loss, peak_bytes(),
            hash(net.now.weights, WEIGHTS * sizeof(float)));
     return 0;

@@ -106,9 +106,9 @@
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
-                  names an error of yours that is filled in. memopt_error_text() makes one line of it. Stashes, pools
-                  and calls with neither an object nor a desc have a status alone. A failed call
-                  has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
+                  names an error of yours that is filled in. memopt_error_text() makes one line of it, which
+                  MEMOPT_ERROR_PRINT(stderr, error) prints. Stashes, pools and calls with neither an object nor a
+                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
                   untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
@@ -2163,7 +2163,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     int         describing;  /* 1: memopt_tape_describe() asks for sizes: take what you need, then return. No buffer is
                                 there, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
-    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it */
+    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it. Nobody
+                                reads it after that backward: it may be written over, but in the last segment */
     /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
@@ -2371,7 +2372,8 @@ typedef struct memopt_tape_stats {
        an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
-    double   overhead;       /* extra as a share of the cost of keeping everything: at most what the desc allows */
+    double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
+                                and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */

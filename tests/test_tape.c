@@ -307,6 +307,8 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     CHECK_AT(tape_holds(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s)), s);
     if (s + 1 < w->chain.count && step->grad_input != step->grad_output) /* used up: nobody reads it after this */
         tape_fill(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_RUBBISH, s));
+    if (s + 1 < w->chain.count) /* and so is this */
+        tape_fill(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_RUBBISH, s));
     return MEMOPT_OK;
 }
 static void tape_watch_layers(tape_watch *w) {

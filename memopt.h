@@ -108,8 +108,8 @@
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
                   names an error of yours that is filled in. memopt_error_text() makes one line of it, which
                   MEMOPT_ERROR_PRINT(stderr, error) prints. Stashes, pools and calls with neither an object nor a
-                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
-                  untouched. Nothing aborts or prints.
+                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what
+                  it would have written, `out`, is untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
@@ -236,13 +236,10 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
 
 /* MEMOPT_ERROR_PRINT(stderr, memopt_tape_error(tape)); an error, by value, as a line in a file of stdio. The printing
    stands in your code, which includes <stdio.h>: the library itself never prints. */
-#define MEMOPT_ERROR_PRINT(file, error)                                                                  \
-    do {                                                                                                 \
-        const memopt_error memopt_i_printed = (error);                                                   \
-        char memopt_i_line[512];                                                                         \
-        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL);           \
-        (void)fprintf((file), "%s\n", memopt_i_line);                                                    \
-    } while (0)
+#define MEMOPT_ERROR_PRINT(file, error) do {                                                   \
+        const memopt_error memopt_i_printed = (error); char memopt_i_line[512];                \
+        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL); \
+        (void)fprintf((file), "%s\n", memopt_i_line); } while (0)
 
 /* @section api_host : api_status */
 
@@ -2192,7 +2189,7 @@ typedef enum memopt_tape_part {
     MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
                            that saves nothing it is scratch */
     MEMOPT_TAPE_SCRATCH,/* during this call */
-    MEMOPT_TAPE_ZEROED  /* scratch with all bytes zero, for what is added to; not zeroed where not_host_visible is set */
+    MEMOPT_TAPE_ZEROED  /* scratch with all bytes zero, to be added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
 
 /**

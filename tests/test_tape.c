@@ -3906,7 +3906,7 @@ static void tape_equal_blocks(void) {
             CHECK_AT(t.peak == s.peak && t.actions == s.actions && t.kept == s.kept && memopt_i_double_bits(t.cost) == memopt_i_double_bits(s.cost), variant);
             a = memopt_tape_actions(tape, &n); b = memopt_tape_actions(other, &m);
             CHECK_AT(n == m && !memcmp(a, b, n * sizeof *a), variant);
-            CHECK_AT(s.extra > 0 && fabs(s.overhead - s.extra / (3.0 * EQUAL)) < 1e-12 && s.overhead <= 0.5, variant); /* 1 + 2 a segment */
+            CHECK_AT(s.extra > 0 && fabs(s.overhead - s.extra / (3.0 * (double)EQUAL)) < 1e-12 && s.overhead <= 0.5, variant); /* 1 + 2 a segment */
             memset(got, 0, sizeof got);
             CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, head ? NULL : g, got) == MEMOPT_OK, variant);
             CHECK_AT(!memcmp(got, want, sizeof want) && !net.wrong && net.described, variant);

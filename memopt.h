@@ -2204,8 +2204,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
 typedef enum memopt_tape_part {
     MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
                            that saves nothing it is scratch */
-    MEMOPT_TAPE_SCRATCH,/* during this call */
-    MEMOPT_TAPE_ZEROED  /* scratch with all bytes zero, to be added to; not zeroed where not_host_visible is set */
+    MEMOPT_TAPE_SCRATCH, /* during this call */
+    MEMOPT_TAPE_ZEROED   /* scratch with all bytes zero, to be added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
 
 /**

@@ -3033,10 +3033,14 @@ typedef struct memopt_store_desc { /* zero it, then set what you need */
     size_t             tile_bytes; /* of each at most; when they differ: */
     const size_t      *each_bytes; /* NULL, or of each tile; copied */
     size_t             transfers;  /* under way at once; 0 = default: 4; at most 1024 */
-    const char        *path;       /* of the file; NULL: memory of the host; copied */
+    /* of the file; NULL: memory of the host; copied. A scratch file is always a new one, with a name of its own: this, a
+       dot and 16 digits. It is not to be seen while it is used, nor left when the process dies: its name is removed at
+       once (on Windows the file, when it is closed). In a table of files without locks it has this name */
+    const char        *path;
     int                reopen;     /* 1: go on with a kept file, keep must be 1; 0: it is made, one that is there
                                       replaced */
-    int                keep;       /* 1: the file stays, and a commit outlives a power cut; 0: a scratch file */
+    int                keep;       /* 1: the file stays, and a commit outlives a power cut; a link at the path is not
+                                      followed; 0: a scratch file */
     int                no_atomic;  /* 1: one region: half the room, and a step is not atomic */
     int                no_direct;  /* 1: through the system's cache */
     /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
@@ -3066,15 +3070,16 @@ typedef struct memopt_store memopt_store;
  * Make a store, or open a kept one.
  *
  * out     receives the store; untouched on failure
- * reopen  the newest of the file's two tables that is whole and can be read is taken, and made safe, should the program
- *         before have been killed: compare memopt_store_stats.step with your own. Never a file that is open already:
- *         two stores of one file destroy it
+ * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have been
+ *         killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be the
+ *         newest. Then the file is as it was, and can be opened when the disk reads again
  * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
- *         an old one as it was), ERR_IO, ERR_FORMAT (reopen: the file is damaged, cut, of another layout, or none of
- *         ours, or with no_atomic a step was cut off; it is left as it is), ERR_UNSUPPORTED (a table of files that
- *         wants an alignment above 4096)
+ *         an old one as it was), ERR_IO, ERR_STATE (keep: the path is a link; or another process, or store of this one,
+ *         has the file open, which is known where the table of files and the file system have locks), ERR_FORMAT
+ *         (reopen: the file is damaged, cut, of another layout, or none of ours, or with no_atomic a step was cut off;
+ *         it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
  * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
  * threads one thread at a time per store
  */
@@ -3089,8 +3094,9 @@ MEMOPT_API void          memopt_store_destroy(memopt_store *store);
  * for first, and the oldest one when as many are under way as may be.
  *
  * count   1 to the tile's bytes
- * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a transfer that is under way; with
- *         `aligned`, a misaligned place), and the error of a transfer that failed before
+ * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
+ *         `aligned`, a misaligned place, or an overlap of what is behind count, which is zeroed up to the next multiple
+ *         of the alignment, with the place of a write that is under way), and the error of a transfer that failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
@@ -3098,7 +3104,8 @@ MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, co
  * Begin to read a tile: what was written last, committed or not. The bytes are there when it has been waited for.
  *
  * count   as many as were written
- * returns as memopt_store_write(), and ERR_STATE (nothing was written, or not so many bytes)
+ * returns as memopt_store_write(), ERR_ARGUMENT also for an overlap with the place of any transfer that is under way,
+ *         and ERR_STATE (nothing was written, or not so many bytes)
  */
 MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, void *bytes, size_t count);
 
@@ -6889,6 +6896,31 @@ static memopt_status memopt_i_files_open(const memopt_files *f, const char *path
 
     if (MEMOPT_I_FILES_HAVE_LOCKS(f)) return f->open_fn(f->user, path, mode, file);
     return f->open_fn(f->user, path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, file);
+}
+
+/* Open a scratch file under a name of its own: the path that is in `name`, a dot, and 16 hexadecimal digits, for which
+   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A table
+   without locks gets the path as it is. */
+#define MEMOPT_I_SCRATCH_NAME 17
+
+static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *name, int direct, void **file) {
+    const memopt_open_mode mode = direct ? MEMOPT_OPEN_SCRATCH_DIRECT : MEMOPT_OPEN_SCRATCH;
+    const size_t length = strlen(name);
+    uint64_t bits = 0;
+    int tries, i;
+    memopt_status s;
+
+    if (!MEMOPT_I_FILES_HAVE_LOCKS(&h->files)) return memopt_i_files_open(&h->files, name, mode, file);
+    for (s = MEMOPT_ERR_STATE, tries = 0; s == MEMOPT_ERR_STATE && tries < 100; ++tries) {
+        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the number of the try are left */
+        bits = (bits ^ (uint64_t)(uintptr_t)name) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)tries;
+        name[length] = '.';
+        for (i = 0; i < 16; ++i) name[length + 1 + (size_t)i] = "0123456789abcdef"[bits >> 4 * i & 15];
+        name[length + MEMOPT_I_SCRATCH_NAME] = 0;
+        s = h->files.open_fn(h->files.user, name, mode, file);
+    }
+    name[length] = 0;
+    return s;
 }
 
 /* ERR_STATE: another has it. Where there are no locks, OK. */
@@ -34814,10 +34846,10 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
               over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
               there, and the tiles that it names lie in regions that nobody wrote to since.
    Mark       With one region the first write of a step makes the file's table untrue. Before it, a table goes to the
-              file that has tiles and no step: that of the commit takes its place.
+              file that says so: that of the commit takes its place. After an abandon it is still what the file holds.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
    Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
-              writes go over the tiles of the other one.
+              writes go over the tiles of the other one. One that cannot be read may be the newer: nothing is opened.
    Trap       After a sync that failed the system may have thrown the bytes away and say so only once: it is not tried
               again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
    Cost       One copy where a place is not aligned, and the CRC, which the host's workers read at memory's speed. */
@@ -34827,6 +34859,7 @@ enum {
     MEMOPT_I_STORE_HEAD = 72,      /* bytes of a table before its entries: numbers of 8 bytes, the lowest first */
     MEMOPT_I_STORE_ENTRY = 32,
     MEMOPT_I_STORE_CRC_AT = 64,    /* in the head: of what is before it and of all entries */
+    MEMOPT_I_STORE_MARK = 3,       /* in place of the number of regions: one, and a step has overwritten tiles */
     MEMOPT_I_STORE_TRANSFERS = 4,
     MEMOPT_I_STORE_DISK_ALIGN = 4096,
     MEMOPT_I_STORE_MEMORY_ALIGN = 64
@@ -34896,7 +34929,7 @@ static void memopt_i_store_lay_out(memopt_carver *c, memopt_store *x, const memo
         x->memory = (unsigned char *)memopt_carve(c, memory_bytes, 1, MEMOPT_I_STORE_MEMORY_ALIGN);
         return;
     }
-    x->path = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 1);
+    x->path = (char *)memopt_carve(c, strlen(d->path) + MEMOPT_I_SCRATCH_NAME + 1, 1, 1);
     x->table = (unsigned char *)memopt_carve(c, table_bytes, 1, MEMOPT_I_STORE_DISK_ALIGN);
     if (d->aligned) return;
     for (i = 0; i < transfers; ++i) {
@@ -35028,17 +35061,17 @@ static memopt_i_store_entry memopt_i_store_committed(const memopt_i_store_tile *
 static memopt_status memopt_i_store_table_write(memopt_store *x, uint64_t step) {
     const memopt_files *f = &x->host.files;
     memopt_i_writer o = memopt_i_writer_begin((char *)x->table, x->table_bytes);
-    const int copy = !x->copy;
+    const int copy = !x->copy, marks = step == MEMOPT_STORE_NO_STEP && x->is_marked;
     size_t i;
 
     memset(x->table, 0, x->table_bytes);
     memopt_i_put(&o, memopt_i_store_name, 16);
     memopt_i_little_endian(&o, MEMOPT_I_STORE_VERSION, 8);
-    memopt_i_little_endian(&o, x->desc.no_atomic ? 1 : 2, 8);
+    memopt_i_little_endian(&o, !x->desc.no_atomic ? 2 : marks ? MEMOPT_I_STORE_MARK : 1, 8);
     memopt_i_little_endian(&o, x->desc.tiles, 8);
     memopt_i_little_endian(&o, memopt_i_store_layout(x), 8);
     memopt_i_little_endian(&o, x->sequence + 1, 8);
-    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP && !x->is_marked ? x->stats.step : step, 8);
+    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP ? x->stats.step : step, 8);
     memopt_i_little_endian(&o, 0, 8);
     for (i = 0; i < x->desc.tiles; ++i) {
         const memopt_i_store_entry e = memopt_i_store_committed(&x->tiles[i], step);
@@ -35064,7 +35097,9 @@ static const char *memopt_i_store_table_misfit(const memopt_store *x) {
     if (memopt_i_store_number(t + 16) != MEMOPT_I_STORE_VERSION) return "is damaged, or of a newer version";
     if (memopt_i_store_number(t + 32) != x->desc.tiles || memopt_i_store_number(t + 40) != memopt_i_store_layout(x))
         return "has other tiles than the desc";
-    if (memopt_i_store_number(t + 24) != regions) return "has another no_atomic than the desc";
+    if (memopt_i_store_number(t + 24) != regions
+        && !(x->desc.no_atomic && memopt_i_store_number(t + 24) == MEMOPT_I_STORE_MARK))
+        return "has another no_atomic than the desc";
     if (memopt_i_store_number(t + MEMOPT_I_STORE_CRC_AT) != memopt_i_store_table_crc(x)) return "is damaged";
     for (i = 0; i < x->desc.tiles; ++i) {
         const unsigned char *e = t + MEMOPT_I_STORE_HEAD + i * MEMOPT_I_STORE_ENTRY;
@@ -35081,11 +35116,9 @@ static const char *memopt_i_store_table_read(memopt_store *x, int copy, memopt_s
     size_t done = 0;
     const memopt_status s = f->read_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes, &done);
 
-    if (s) {
-        *failure = s;
-        return "cannot be read";
-    }
-    return done < x->table_bytes ? "is not a store's" : memopt_i_store_table_misfit(x);
+    if (!s && done == x->table_bytes) return memopt_i_store_table_misfit(x);
+    *failure = s ? s : MEMOPT_ERR_IO; /* the file is longer than this */
+    return "cannot be read";
 }
 
 static void memopt_i_store_table_take(memopt_store *x, int copy) {
@@ -35105,13 +35138,6 @@ static void memopt_i_store_table_take(memopt_store *x, int copy) {
     }
 }
 
-static int memopt_i_store_is_cut_off(const memopt_store *x) { /* tiles without a step: the mark */
-    size_t i, held = 0;
-
-    for (i = 0; i < x->desc.tiles; ++i) held += x->tiles[i].held.region != 0;
-    return held && x->stats.step == MEMOPT_STORE_NO_STEP;
-}
-
 /* ---- opening the file ---- */
 /* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
    made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
@@ -35128,10 +35154,10 @@ static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) 
     misfit[1] = memopt_i_store_table_read(x, 1, &s);
     copy = !misfit[1] && sequence <= memopt_i_store_number(x->table + 48);
     if (!copy) misfit[0] = memopt_i_store_table_read(x, 0, &s);
-    if (misfit[copy])
-        return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
+    if (s) return memopt_i_refuse(c, s, "path", "cannot be read");
+    if (misfit[copy]) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path", misfit[copy]);
     memopt_i_store_table_take(x, copy);
-    if (memopt_i_store_is_cut_off(x))
+    if (memopt_i_store_number(x->table + 24) == MEMOPT_I_STORE_MARK)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path",
                                "holds half a step: one of a store with no_atomic was cut off");
     x->in_doubt = misfit[!copy] != NULL;
@@ -35210,19 +35236,39 @@ static memopt_status memopt_i_store_align(memopt_store *x, memopt_i_checks *c, i
     return MEMOPT_OK;
 }
 
-/* What is there is touched last. */
+/* Is the file new? Two that make one file at once are told apart by the mode; in a table without locks by a look. */
+static memopt_status memopt_i_store_path_open(memopt_store *x, int direct) {
+    const memopt_files *f = &x->host.files;
+    const memopt_open_mode own = direct ? MEMOPT_OPEN_OWN_DIRECT : MEMOPT_OPEN_OWN;
+    const int decides = MEMOPT_I_FILES_HAVE_LOCKS(f);
+    memopt_status s = MEMOPT_ERR_STATE;
+
+    if (x->desc.reopen || !decides) x->is_new = !memopt_i_store_file_there(f, x->path);
+    if (x->desc.reopen && x->is_new) return MEMOPT_ERR_IO;
+    if (!x->desc.keep) return memopt_i_files_open_scratch(&x->host, x->path, direct, &x->file);
+    if (!x->desc.reopen && decides) {
+        s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_NEW_DIRECT : MEMOPT_OPEN_NEW, &x->file);
+        x->is_new = !s;
+    }
+    return s == MEMOPT_ERR_STATE ? memopt_i_files_open(f, x->path, own, &x->file) : s;
+}
+
+/* What is there is touched last, and what another has open, not at all. */
 static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *c) {
     const memopt_files *f = &x->host.files;
     const int direct = !x->desc.no_direct && MEMOPT_I_FILES_HAVE_DIRS(f);
     uint64_t bytes = 0;
-    memopt_status s;
+    memopt_status s = memopt_i_store_path_open(x, direct);
 
-    x->is_new = !memopt_i_store_file_there(f, x->path);
-    if (x->desc.reopen && x->is_new) return memopt_i_refuse(c, MEMOPT_ERR_IO, "path", "cannot be opened");
-    s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, &x->file);
     if (s) {
         x->file = NULL;
-        return memopt_i_refuse(c, s, "path", "cannot be opened");
+        return memopt_i_refuse(c, s, "path", s == MEMOPT_ERR_STATE && x->desc.keep ? "is a link" : "cannot be opened");
+    }
+    s = x->desc.keep ? memopt_i_files_lock(f, x->file) : MEMOPT_OK;
+    if (s) {
+        if (s == MEMOPT_ERR_STATE) x->is_new = 0; /* who has it may have filled it by now */
+        return memopt_i_refuse(c, s, "path", s == MEMOPT_ERR_STATE ? "is open already: another process or store has it"
+                                                                   : "cannot be locked");
     }
     s = f->size_fn(f->user, x->file, &bytes);
     if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
@@ -35237,10 +35283,11 @@ static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *
 
 static void memopt_i_store_end(memopt_store *x, int remove) {
     const memopt_files *f = &x->host.files;
+    const int is_named = x->desc.keep || !MEMOPT_I_FILES_HAVE_LOCKS(f); /* else the name is another's by now */
 
     memopt_i_queue_close(&x->queue);
     if (x->file) (void)f->close_fn(f->user, x->file);
-    if (x->file && remove) (void)f->remove_fn(f->user, x->path);
+    if (x->file && remove && is_named) (void)f->remove_fn(f->user, x->path);
     memopt_i_free(&x->host, x, x->sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
 }
 
@@ -35369,7 +35416,7 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
 static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind, size_t tile, const void *bytes,
                                           size_t count) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
-    size_t i;
+    size_t behind, i;
 
     memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
                          memopt_i_count(x->desc.tiles));
@@ -35378,12 +35425,17 @@ static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind,
     memopt_i_must_point(&c, "bytes", bytes, x->desc.aligned ? x->sizes.alignment : 1, 1);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_most(&c, "count", count, "at most", x->tiles[tile].bytes);
+    if (c.status) return c.status;
+    behind = x->desc.aligned ? (0 - count) & (x->sizes.alignment - 1) : 0;
     for (i = 0; i < x->transfers && !c.status; ++i) {
         const memopt_i_store_slot *s = &x->slots[i];
 
         if (s->tile != SIZE_MAX && (kind == MEMOPT_TRANSFER_READ || s->kind == MEMOPT_TRANSFER_READ))
             memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes, (size_t)s->entry.count), "bytes",
                           "overlaps those of a transfer that is under way");
+        else if (s->tile != SIZE_MAX && s->tile != tile) /* bytes may be written twice at once, but not zeroed */
+            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, (size_t)s->entry.count),
+                          "bytes behind count", "overlap those of a write that is under way");
     }
     return c.status;
 }

@@ -106,10 +106,10 @@
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
-                  names an error of yours that is filled in. memopt_error_text() makes one line of it. Stashes, pools
-                  and calls with neither an object nor a desc have a status alone. A failed call
-                  has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
-                  untouched. Nothing aborts or prints.
+                  names an error of yours that is filled in. memopt_error_text() makes one line of it, which
+                  MEMOPT_ERROR_PRINT(stderr, error) prints. Stashes, pools and calls with neither an object nor a
+                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what
+                  it would have written, `out`, is untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
@@ -240,6 +240,13 @@ typedef struct memopt_error {
  * returns  OK, ERR_ARGUMENT (NULL), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
  */
 MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length);
+
+/* MEMOPT_ERROR_PRINT(stderr, memopt_tape_error(tape)); an error, by value, as a line in a file of stdio. The printing
+   stands in your code, which includes <stdio.h>: the library itself never prints. */
+#define MEMOPT_ERROR_PRINT(file, error) do {                                                   \
+        const memopt_error memopt_i_printed = (error); char memopt_i_line[512];                \
+        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL); \
+        (void)fprintf((file), "%s\n", memopt_i_line); } while (0)
 
 /* @section api_host : api_status */
 
@@ -2213,8 +2220,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 there, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
     void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it. Nobody
-                                reads it after this call: it may be written over, but not where the engine's
-                                grad_output lies in it */
+                                reads it after this call: it may be written over, but not in the last segment,
+                                where the engine's grad_output may lie in it */
     /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
@@ -2226,6 +2233,7 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 grad_in_place */
     void       *grad_input;  /* backward only, to be written whole, not added to; NULL when nobody wants it. With
                                 grad_in_place it may be grad_output */
+    size_t      input_bytes, output_bytes, grad_output_bytes, grad_input_bytes; /* of these four; 0: none, describing */
     void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
                                 nobody will read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
@@ -2240,7 +2248,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
 typedef enum memopt_tape_part {
     MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
                            that saves nothing it is scratch */
-    MEMOPT_TAPE_SCRATCH /* during this call */
+    MEMOPT_TAPE_SCRATCH, /* during this call */
+    MEMOPT_TAPE_ZEROED   /* scratch with all bytes zero, to be added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
 
 /**
@@ -2345,6 +2354,9 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     by which overlaps are found; 0 gradient bytes: there is no such gradient */
     const memopt_tape_layer *layers;  /* chain.count of them; copied */
     memopt_tape_layer    layer;       /* memopt_tape_open(), when layers is NULL: that of every segment */
+    memopt_tape_layer    head;        /* all zero, or instead of `layer` that of the last segment */
+    memopt_segment       segment;     /* memopt_tape_open(), when chain.segments is NULL: every segment; but `head` has
+                                         no output, and begins the backward */
     memopt_schedule_rule         rule;    /* 0 = EXTENDED */
     size_t              every;   /* of MEMOPT_SCHEDULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
@@ -2398,10 +2410,19 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
 
 /**
  * The usual way: as memopt_tape_create(), with sizes from memopt_tape_describe() and memory of its own. A segment needs
- * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read.
+ * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read. Equal blocks and a head:
  *
- * desc    its layers may be NULL: then every segment has desc->layer. Its arena may be NULL: then the first pass takes
- *         what it needs from desc->host, and the tape keeps it until memopt_tape_destroy()
+ *     memopt_tape_desc desc = { 0 };
+ *     desc.chain.count = blocks + 1;
+ *     desc.chain.input_bytes = desc.chain.input_grad_bytes = stream_bytes;
+ *     desc.segment.output_bytes = desc.segment.grad_bytes = stream_bytes;
+ *     desc.layer.forward_fn = block_forward; desc.layer.backward_fn = block_backward; desc.layer.user = model;
+ *     desc.head.backward_fn = head_backward; desc.head.user = model;
+ *     desc.overhead = 0.33; desc.error = &why;
+ *
+ * desc    its layers may be NULL: then every segment has desc->layer, or the last one desc->head. chain.segments may be
+ *         NULL: then each is desc->segment. Its arena may be NULL: then the first pass takes what it needs from
+ *         desc->host, and the tape keeps it until memopt_tape_destroy()
  * out     receives the tape; untouched on failure
  * returns OK, and what memopt_tape_describe() and memopt_tape_create() return; ERR_ARGUMENT also for a device's tape
  *         without an arena
@@ -2430,6 +2451,8 @@ typedef struct memopt_tape_stats {
        one that takes less memory and more time, and with the next that takes more memory and less time. An overhead
        between theirs asks for this one. All 0: there is none, or the rule is a textbook's */
     memopt_schedule_point slower, faster;
+    double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
+                                and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */
@@ -25575,10 +25598,13 @@ static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) 
 }
 
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
+    const int zeroed = part == MEMOPT_TAPE_ZEROED;
+    unsigned char *taken;
     size_t at, end;
 
-    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH)) return NULL;
-    if (!call->saves) part = MEMOPT_TAPE_SCRATCH;
+    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH && !zeroed))
+        return NULL;
+    if (!call->saves || zeroed) part = MEMOPT_TAPE_SCRATCH;
     if (part == MEMOPT_TAPE_SCRATCH && call->room->closed) {
         call->room->late = 1;
         return NULL;
@@ -25589,7 +25615,9 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
     if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
     if (end > call->room->given[part]) return NULL;
-    return (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    taken = (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    if (zeroed && !call->not_host_visible) memset(taken, 0, bytes);
+    return taken;
 }
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
@@ -25807,6 +25835,10 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.not_host_visible = t->not_host_visible;
     call.grad_output = memopt_i_tape_at(t, m->grad_output);
     call.grad_input = memopt_i_tape_at(t, m->grad_input);
+    call.input_bytes = memopt_i_chain_value(&t->shape->chain, m->index);
+    call.output_bytes = segment->output_bytes;
+    call.grad_output_bytes = segment->grad_bytes;
+    call.grad_input_bytes = memopt_i_chain_grad(&t->shape->chain, m->index);
     call.skips = t->skips;
     call.skip_grads = t->skip_grads;
     call.seed = t->seed;
@@ -26810,12 +26842,16 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
 
 /* What memopt_tape_open() fills in: a layer and a segment each. */
 static void memopt_i_tape_fill(const memopt_tape_desc *desc, memopt_tape_layer *layers, memopt_segment *segments) {
+    const size_t last = desc->chain.count - 1;
     size_t i;
 
-    for (i = 0; i < desc->chain.count; ++i) {
-        segments[i] = desc->chain.segments[i];
+    for (i = 0; i <= last; ++i) {
+        segments[i] = desc->chain.segments ? desc->chain.segments[i] : desc->segment;
         layers[i] = desc->layers ? desc->layers[i] : desc->layer;
     }
+    if (desc->layers || (!desc->head.forward_fn && !desc->head.backward_fn)) return;
+    layers[last] = desc->head;
+    if (!desc->chain.segments) segments[last].output_bytes = segments[last].grad_bytes = 0;
 }
 
 static memopt_status memopt_i_tape_open_filled(const memopt_tape_desc *desc, memopt_tape_layer *layers,
@@ -26839,10 +26875,13 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *
     memopt_tape_layer *layers;
     memopt_segment *segments;
     memopt_status status;
+    memopt_chain chain;
     memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_chain_arrays(&desc->chain, error);
+    chain = desc->chain;
+    if (!chain.segments) chain.segments = &desc->segment; /* all are made of it */
+    status = memopt_i_chain_arrays(&chain, error);
     if (status) return status;
     if (memopt_host_resolve(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (!desc->arena && desc->not_host_visible)
@@ -26892,6 +26931,7 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     s.extra = tape->shape->result.extra;
     s.slower = tape->shape->slower;
     s.faster = tape->shape->faster;
+    s.overhead = s.cost > s.extra ? s.extra / (s.cost - s.extra) : 0;
     s.actions = tape->shape->result.actions;
     s.forwards = tape->shape->result.forwards;
     s.passes = tape->passes;

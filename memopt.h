@@ -45162,7 +45162,8 @@ typedef struct memopt_i_advise {
     size_t threads;
     memopt_i_checks *c;
     memopt_host host;
-    memopt_error why;        /* of a part that is asked; of shards that cannot be, the last */
+    memopt_error why;        /* of a part that is asked */
+    memopt_error no_shard;   /* of shards that cannot be, the last */
     size_t bytes;            /* of the object */
     size_t memory;           /* and of a solver's table beside it */
     size_t segment_count, tensor_count, group_count, use_count, capacity; /* of a schedule's actions */
@@ -45408,10 +45409,14 @@ static void memopt_i_advise_transformer(memopt_i_advise *x, const memopt_advise_
     x->input_bytes = memopt_i_advise_size(x, tokens * sizeof(int32_t));
 }
 
+static MEMOPT_I_COLD memopt_status memopt_i_advise_tell_error(memopt_i_advise *x, const memopt_error *why) {
+    if (x->c->error) *x->c->error = *why;
+    return x->c->status = why->status;
+}
+
 /* A part that was asked has said why in x->why. */
 static MEMOPT_I_COLD memopt_status memopt_i_advise_failed(memopt_i_advise *x) {
-    if (x->c->error) *x->c->error = x->why;
-    return x->c->status = x->why.status;
+    return memopt_i_advise_tell_error(x, &x->why);
 }
 
 /* The segments of a choice. */
@@ -45994,8 +45999,8 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
         d.error = &why;
         s = memopt_shard_plan(&d, &p->bytes);
         p->known = s ? -1 : 1;
-        if (s) x->why = why;
-        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_failed(x);
+        if (s) x->no_shard = why;
+        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_tell_error(x, &why);
     }
     return p->known > 0 ? &p->bytes : NULL;
 }
@@ -46454,7 +46459,7 @@ static memopt_status memopt_i_advise_search_all(memopt_i_advise_search *g, memop
         }
         (void)memopt_i_advise_forms(g);
         g->out->memory = memopt_i_max(g->out->memory, g->x->memory);
-        g->why = g->x->why;
+        g->why = g->x->no_shard;
         memopt_i_advise_close(g->x);
         if (c->status) return c->status;
     }
@@ -46515,7 +46520,7 @@ static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advi
     o.threads = x->threads;
     if (!memopt_i_advise_last(x, &o, 0, &l)) {
         if (x->c->status) return x->c->status;
-        if (x->why.status) return memopt_i_advise_failed(x);
+        if (x->no_shard.status) return memopt_i_advise_tell_error(x, &x->no_shard);
         memopt_i_must_number(x->c, !o.steps_inside || o.rounds == 1, "rounds", memopt_i_count(o.rounds),
                              "with steps_inside at most", memopt_i_count(1));
         return memopt_i_must(x->c, 0, "slow", "has no room: host_memory and disk are too small");

@@ -4302,10 +4302,23 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
    ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
    dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain: exact where an engine gives its
    own; else of a chain that is made from the description, as a plain engine of such blocks would have it. Seconds are
-   an estimate: products at a share of the peak, passes at the bandwidth, and what communication and the slow tier add
-   where computing does not hide them.
+   an estimate: products at a share of the peak or, where that takes longer, at what reading their weights takes, passes
+   at the bandwidth, and what communication and the slow tier add where computing does not hide them.
    The list is finite and is gone through whole: what comes out is the best of it, and the same each time. It has data
-   parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. */
+   parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. Its choices are
+   all combinations of these, but for those that memopt_shard_plan() refuses and those whose slow tier has no room:
+       threads       each number that divides of_host, up to most_threads
+       ranks         each number that divides what is left of processors
+       stage         of several ranks 1 to 3, of one rank 0, 2 and 3
+       steps_inside  0; in stages 2 and 3, unless `clips`, also 1
+       weights       fp32, split, bf16           states  fp32, bf16, 8-bit
+       slow          nothing, states and extra, in stage 3 also weights
+       whole_scores  both, but of convolutions
+       head_chunk    0 and powers of two: 1, 2, 4, ... up to the first that is not less than all rows of a micro-batch
+       mlp_chunk     the same, but of convolutions
+       micro_batch   what divides the batch, 2^n and 3 * 2^n, up to 1,024 and to a processor's share of the batch
+       keep_budget   24 schedules of a chain's frontier, from the least memory to everything kept; 12 of more than 128
+                     segments */
 
 typedef enum memopt_advise_weights {
     MEMOPT_ADVISE_F32,
@@ -4360,13 +4373,14 @@ typedef struct memopt_advise_model { /* zero it, then set what it has: a transfo
     const memopt_advise_convolution *convolutions; /* NULL: a transformer */
     size_t convolution_count;
     /* An engine's own chain in place of a described one; NULL: none. It fills in all segments and the bytes of the
-       input for a choice, with costs in seconds; bytes and costs grow with micro_batch. length and vocabulary are read
-       beside it, to count tokens */
+       input for a choice, with costs in seconds; bytes and costs grow with micro_batch. It is asked some thousand
+       times, with weights, whole_scores, head_chunk, mlp_chunk, micro_batch and threads of the choice; the rest is not
+       told. length is read beside it, to count tokens and rows */
     memopt_status (*chain_fn)(void *user, const memopt_advise_choice *choice, memopt_segment *segments,
                               size_t *input_bytes, memopt_error *error);
     void  *user;
     size_t segment_count;
-    const memopt_shard_tensor *tensors; /* of the engine; optional where it is described */
+    const memopt_shard_tensor *tensors; /* of the engine, whose chain it is */
     size_t tensor_count;
 } memopt_advise_model;
 
@@ -4445,7 +4459,8 @@ typedef enum memopt_advise_measure {
 
 typedef struct memopt_advise_other { /* a measure taken in another way than advised, and all else at its best */
     memopt_advise_measure measure;
-    size_t        value;  /* of its field: the stage; whether there are chunks, several threads, anything made again */
+    size_t        value;  /* of its field: the stage; whether there are fewer ranks than processors, chunks, several
+                             threads, anything made again */
     int           fits;
     memopt_advice advice; /* the fastest that fits; where none does, the one with the fewest bytes */
 } memopt_advise_other;
@@ -4476,15 +4491,15 @@ typedef struct memopt_advise_result {
  * returns OK; ERR_MEMORY (nothing that is permitted fits, or the host has no memory: the error says which),
  *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, and what chain_fn returns;
  *         what memopt_shard_plan() says, where it has a plan of no choice at all
- * memory  of the host about 1 MB, and some bytes a segment for simulated schedules; the tables of memopt_shard_plan()
- *         come from malloc
- * time    0.1 to 0.5 s for 1,000 combinations and 48 layers
+ * memory  of the host about 2 MB, 0.15 MB for each number of ranks, and some bytes a segment for simulated schedules;
+ *         the tables of memopt_shard_plan() come from malloc
+ * time    less than a second, also for 128 layers on 1,024 processors
  */
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
 
-/** What one choice takes, whether it fits and is permitted or not. keep_budget 0: the least; SIZE_MAX: everything is
-    kept; else the fastest schedule of the list within it. Returns as memopt_advise_solve(); ERR_MEMORY also when the
-    budget is below the least. */
+/** What one choice takes, whether it is in the list, fits, is permitted or not. keep_budget 0: the least; SIZE_MAX:
+    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises has the bytes
+    and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY also when the budget is below the least. */
 MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
                                              memopt_advice *out);
 
@@ -45102,12 +45117,18 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
               shard: it does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule: it
               depends on neither ranks nor states. So of the product of all choices only two small tables are computed,
               and a choice is a sum of two entries.
-   Schedules  The solver is asked once for each form of the blocks, for some points of its frontier; their actions are
-              then simulated for each micro-batch, which is exact and takes microseconds. A tape with the budget told
-              finds as good a schedule or a better one.
+   Schedules  The solver is asked once for each form of the blocks, for some points of its frontier, and always with the
+              same chain: whoever prices a choice has the schedules of the search. Their actions are gone through once
+              for each micro-batch. Chunks change scratch and costs alone, so peak and cost of all their sizes follow
+              from the most that is alive beside each segment's scratch and from how often it runs. A tape with the
+              budget told finds as good a schedule or a better one.
    Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
-              bytes may shrink. A smaller peak costs more time: of the schedules that fit the best is found by
-              bisection.
+              bytes may shrink. Of schedules and chunks only the frontier is kept, as a choice with more bytes and more
+              seconds is no better, whatever lasts beside it. A smaller peak costs more time: of the frontier's points
+              that fit the best is found by bisection. What differs in a measure that is told (others) has a frontier of
+              its own.
+   Sets       Sums of sets of ranks are made in turn, a broadcast of each, so that their order is that of the units:
+              nobody computes meanwhile, and many sets take long.
    Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
               through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
               are theirs together; its link is one, and a host's disk is shared by fewer ranks. Small products are

@@ -45861,8 +45861,8 @@ static memopt_status memopt_i_advise_walk_one(memopt_i_advise *x, const memopt_c
         s = memopt_i_simulation_step(&w, actions[t]);
         if (s || actions[t].op > MEMOPT_ACTION_BACKWARD) continue;
         live = !back ? w.live : before + (memopt_i_chain_grad_in_place(chain, i) ? 0 : memopt_i_chain_grad(chain, i));
-        walk[i].runs += !back;
-        walk[i].plain += plain;
+        if (!back) ++walk[i].runs;
+        if (plain) ++walk[i].plain;
         walk[i].most[back ? 2 : plain] = memopt_i_max(walk[i].most[back ? 2 : plain], live);
     }
     memopt_i_simulation_close(&w);

@@ -932,6 +932,12 @@ static void advise_refusals(void) {
     ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1, x.model.segment_count = 4097), "segment_count 4097, at most 4096");
     ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1, x.model.segment_count = 9, x.model.layers = 0, x.model.tied = 1), "tied is of described models");
     ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2), "convolutions go with convolution_count, without layers");
+    ADVISE_NO((x.model.convolution_count = 2, x.model.layers = x.model.length = 0, x.model.tied = 0), "convolutions is NULL, and convolution_count is not 0");
+    ADVISE_NO((x.model.convolution_count = SIZE_MAX), "convolutions is NULL, and convolution_count is not 0"); /* beside layers */
+    ADVISE_NO((x.model.convolutions = v, x.model.layers = x.model.length = 0, x.model.tied = 0), "convolutions go with convolution_count, without layers");
+    ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.tensor_count = 1, x.model.segment_count = 9, x.model.layers = 0, x.model.convolution_count = 1), "chain_fn goes without layers and convolutions");
+    ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensor_count = 1, x.model.segment_count = 9, x.model.layers = 0), "tensors are required with chain_fn");
+    ADVISE_NO((x.model.chain_fn = advise_engine_chain, x.model.user = &e, x.model.tensors = t, x.model.segment_count = 9, x.model.layers = 0), "tensors are required with chain_fn");
     ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2, x.model.layers = 0), "convolutions have neither length nor tied weights");
     ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2, x.model.layers = x.model.length = 0, x.model.tied = 0), "in 0 at convolution 0, at least 1");
 #define ADVISE_IMAGES(change, text) ADVISE_NO((x.model.convolutions = v, x.model.convolution_count = 2, x.model.layers = x.model.length = 0, x.model.tied = 0, change), text)
@@ -998,6 +1004,19 @@ static void advise_refusals(void) {
     x.error = &why;
     CHECK(memopt_advise_price(&x, &o, &a) == MEMOPT_ERR_MEMORY && !memopt_error_text(&why, line, sizeof line, NULL) && !strncmp(line, "advise: keep_budget 1, at least ", 32));
 #undef ADVISE_NO
+}
+/* Arrays and their counts where a model is only counted, and where a choice is priced. */
+static void advise_array_refusals(void) {
+    memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(0, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice a; memopt_advise_use use; memopt_advise_formula f;
+    memopt_advise_cut cut = advise_cut(1, 1, 1, 1, MEMOPT_ADVISE_KEEP_ALL); memopt_advise_device device; memopt_advise_dimensions sizes;
+    memset(&device, 0, sizeof device);
+    d.model.convolution_count = 3;
+    REFUSES(d.error, (void)0, memopt_advise_price(&d, &o, &a), MEMOPT_ERR_ARGUMENT, "advise: convolutions is NULL, and convolution_count is not 0");
+    REFUSED(utilisation(&d.model, 1, 1, 0, &use, why), ARGUMENT, "advise: convolutions is NULL, and convolution_count is not 0");
+    REFUSED(parallel(&d.model, &cut, &f, why), ARGUMENT, "advise: convolutions is NULL, and convolution_count is not 0");
+    REFUSED(sizes(&d.model, &device, 1, &sizes, why), ARGUMENT, "advise: convolutions is NULL, and convolution_count is not 0");
+    d = advise_tiny(); d.model.layers = 0; d.model.segment_count = SIZE_MAX;
+    REFUSES(d.error, (void)0, memopt_advise_price(&d, &o, &a), MEMOPT_ERR_ARGUMENT, "advise: segment_count goes with chain_fn");
 }
 static void advise_faults(void) { /* the host's memory ends at every allocation in turn */
     static memopt_advise_result r; test_faults f; memopt_host host = test_host(&f); memopt_advise_desc d = advise_tiny(); memopt_error why; char line[200]; size_t n;
@@ -1267,7 +1286,7 @@ static void advise_machine_text(void) {
 void test_advise(void);
 void test_advise(void) {
     RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_waits);
-    RUN(advise_exhaustive); RUN(advise_prices); RUN(advise_walks); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_memory); RUN(advise_answers); RUN(advise_refusals); RUN(advise_faults);
+    RUN(advise_exhaustive); RUN(advise_prices); RUN(advise_walks); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_memory); RUN(advise_answers); RUN(advise_refusals); RUN(advise_array_refusals); RUN(advise_faults);
     RUN(advise_dimensions); RUN(advise_rates); RUN(advise_cuts);
     RUN(advise_calibrated); RUN(advise_trial_refusals); RUN(advise_machine_text);
 }

@@ -4498,8 +4498,9 @@ typedef struct memopt_advise_result {
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
 
 /** What one choice takes, whether it is in the list, fits, is permitted or not. keep_budget 0: the least; SIZE_MAX:
-    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises has the bytes
-    and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY also when the budget is below the least. */
+    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises has the
+    bytes and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY also when the budget is below the
+    least. */
 MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
                                              memopt_advice *out);
 

@@ -4374,8 +4374,8 @@ typedef struct memopt_advise_model { /* zero it, then set what it has: a transfo
     size_t convolution_count;
     /* An engine's own chain in place of a described one; NULL: none. It fills in all segments and the bytes of the
        input for a choice, with costs in seconds; bytes and costs grow with micro_batch. It is asked some thousand
-       times, with weights, whole_scores, head_chunk, mlp_chunk, micro_batch and threads of the choice; the rest is not
-       told. length is read beside it, to count tokens and rows */
+       times, with weights (SPLIT for all of 16 bits), whole_scores, head_chunk, mlp_chunk, micro_batch and threads of
+       the choice; the rest is 0. length is read beside it, to count tokens and rows */
     memopt_status (*chain_fn)(void *user, const memopt_advise_choice *choice, memopt_segment *segments,
                               size_t *input_bytes, memopt_error *error);
     void  *user;
@@ -45441,21 +45441,34 @@ static MEMOPT_I_COLD memopt_status memopt_i_advise_failed(memopt_i_advise *x) {
     return memopt_i_advise_tell_error(x, &x->why);
 }
 
+/* An engine's own, of what a chain may depend on: the same for all choices that have it in common. */
+static memopt_status memopt_i_advise_ask_engine(memopt_i_advise *x, const memopt_advise_choice *choice) {
+    const memopt_advise_model *m = &x->desc.model;
+    memopt_advise_choice o;
+    memopt_status s;
+
+    memset(&o, 0, sizeof o);
+    o.weights = memopt_i_advise_is_16(choice) ? MEMOPT_ADVISE_SPLIT : MEMOPT_ADVISE_F32;
+    o.whole_scores = choice->whole_scores;
+    o.head_chunk = choice->head_chunk;
+    o.mlp_chunk = choice->mlp_chunk;
+    o.micro_batch = choice->micro_batch;
+    o.threads = x->threads;
+    x->why.status = MEMOPT_OK;
+    s = m->chain_fn(m->user, &o, x->segments, &x->input_bytes, &x->why);
+    if (s && x->why.status == s) return memopt_i_advise_failed(x);
+    return s ? memopt_i_refuse(x->c, s, "chain_fn", "failed") : s;
+}
+
 /* The segments of a choice. */
 static memopt_status memopt_i_advise_chain(memopt_i_advise *x, const memopt_advise_choice *o, memopt_chain *chain) {
     const memopt_advise_model *m = &x->desc.model;
 
     memset(x->segments, 0, x->segment_count * sizeof *x->segments);
     memset(chain, 0, sizeof *chain);
-    if (m->chain_fn) {
-        memopt_status s;
-
-        x->why.status = MEMOPT_OK;
-        s = m->chain_fn(m->user, o, x->segments, &x->input_bytes, &x->why);
-        if (s && x->why.status == s) return memopt_i_advise_failed(x);
-        if (s) return memopt_i_refuse(x->c, s, "chain_fn", "failed");
-    } else if (m->convolution_count) memopt_i_advise_convolutions(x, o);
-    else memopt_i_advise_transformer(x, o);
+    if (m->chain_fn && memopt_i_advise_ask_engine(x, o)) return x->c->status;
+    if (m->convolution_count) memopt_i_advise_convolutions(x, o);
+    else if (!m->chain_fn) memopt_i_advise_transformer(x, o);
     chain->segments = x->segments;
     chain->count = x->segment_count;
     chain->input_bytes = x->input_bytes;

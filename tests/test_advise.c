@@ -557,6 +557,7 @@ static void advise_list_all(advise_list *l, memopt_i_advise *x, const memopt_adv
 static memopt_status advise_odd_chain(void *user, const memopt_advise_choice *o, memopt_segment *segments, size_t *input_bytes, memopt_error *error) {
     const size_t b = o->micro_batch; size_t i;
     (void)user; (void)error;
+    CHECK(o->weights <= MEMOPT_ADVISE_SPLIT && !o->stage && !o->ranks && o->threads && !o->steps_inside && !o->states && !o->slow && !o->rounds && !o->batch && !o->keep_budget); /* a chain depends on no more */
     for (i = 0; i < 7; ++i) {
         const size_t slow = (i * 5 + b * 3) % 7;
         segments[i].output_bytes = segments[i].grad_bytes = 600 * b * (1 + i % 3);

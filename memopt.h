@@ -45776,9 +45776,10 @@ static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i
     for (i = 0; i < wanted; ++i) {
         const size_t at = wanted > 1 ? i * (count - 1) / (wanted - 1) : 0;
         memopt_schedule_result r;
-        const memopt_status s = memopt_schedule_for_budget(solved, points[at].peak, a->of[a->count], x->capacity,
-                                                           &x->host, &r);
+        memopt_status s;
 
+        memset(&r, 0, sizeof r);
+        s = memopt_schedule_for_budget(solved, points[at].peak, a->of[a->count], x->capacity, &x->host, &r);
         if (s == MEMOPT_ERR_BUFFER) continue;
         if (s) return memopt_i_advise_failed(x);
         a->length[a->count++] = r.actions;
@@ -45792,7 +45793,7 @@ static memopt_status memopt_i_advise_read(memopt_i_advise *x, memopt_i_advise_ac
                                           size_t table) {
     const size_t most = (bytes - table) / sizeof(memopt_schedule_point);
     memopt_schedule_point *points = (memopt_schedule_point *)(void *)(memory + table);
-    const memopt_schedule *solved;
+    const memopt_schedule *solved = NULL;
     size_t count;
     memopt_status s = memopt_schedule_solve(d, memory, table, &solved);
 

@@ -4470,10 +4470,23 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
    ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
    dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain: exact where an engine gives its
    own; else of a chain that is made from the description, as a plain engine of such blocks would have it. Seconds are
-   an estimate: products at a share of the peak, passes at the bandwidth, and what communication and the slow tier add
-   where computing does not hide them.
+   an estimate: products at a share of the peak or, where that takes longer, at what reading their weights takes, passes
+   at the bandwidth, and what communication and the slow tier add where computing does not hide them.
    The list is finite and is gone through whole: what comes out is the best of it, and the same each time. It has data
-   parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. */
+   parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. Its choices are
+   all combinations of these, but for those that memopt_shard_plan() refuses and those whose slow tier has no room:
+       threads       each number that divides of_host, up to most_threads
+       ranks         each number that divides what is left of processors
+       stage         of several ranks 1 to 3, of one rank 0, 2 and 3
+       steps_inside  0; in stages 2 and 3, unless `clips`, also 1
+       weights       fp32, split, bf16           states  fp32, bf16, 8-bit
+       slow          nothing, states and extra, in stage 3 also weights
+       whole_scores  both, but of convolutions
+       head_chunk    0 and powers of two: 1, 2, 4, ... up to the first that is not less than all rows of a micro-batch
+       mlp_chunk     the same, but of convolutions
+       micro_batch   what divides the batch, 2^n and 3 * 2^n, up to 1,024 and to a processor's share of the batch
+       keep_budget   24 schedules of a chain's frontier, from the least memory to everything kept; 12 of more than 128
+                     segments */
 
 typedef enum memopt_advise_weights {
     MEMOPT_ADVISE_F32,
@@ -4528,13 +4541,14 @@ typedef struct memopt_advise_model { /* zero it, then set what it has: a transfo
     const memopt_advise_convolution *convolutions; /* NULL: a transformer */
     size_t convolution_count;
     /* An engine's own chain in place of a described one; NULL: none. It fills in all segments and the bytes of the
-       input for a choice, with costs in seconds; bytes and costs grow with micro_batch. length and vocabulary are read
-       beside it, to count tokens */
+       input for a choice, with costs in seconds; bytes and costs grow with micro_batch. It is asked some thousand
+       times, with weights (SPLIT for all of 16 bits), whole_scores, head_chunk, mlp_chunk, micro_batch and threads of
+       the choice; the rest is 0. length is read beside it, to count tokens and rows */
     memopt_status (*chain_fn)(void *user, const memopt_advise_choice *choice, memopt_segment *segments,
                               size_t *input_bytes, memopt_error *error);
     void  *user;
     size_t segment_count;
-    const memopt_shard_tensor *tensors; /* of the engine; optional where it is described */
+    const memopt_shard_tensor *tensors; /* of the engine, whose chain it is */
     size_t tensor_count;
 } memopt_advise_model;
 
@@ -4612,7 +4626,8 @@ typedef enum memopt_advise_measure {
 } memopt_advise_measure;
 
 typedef struct memopt_advise_other { /* a measure taken in another way than advised, and all else at its best */
-    size_t        value;  /* of its field: the stage; whether there are chunks, several threads, anything made again */
+    size_t        value;  /* of its field: the stage; whether there are fewer ranks than processors, chunks, several
+                             threads, anything made again */
     memopt_advise_measure measure;
     int           fits;
     memopt_advice advice; /* the fastest that fits; where none does, the one with the fewest bytes */
@@ -4644,15 +4659,16 @@ typedef struct memopt_advise_result {
  * returns OK; ERR_MEMORY (nothing that is permitted fits, or the host has no memory: the error says which),
  *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, and what chain_fn returns;
  *         what memopt_shard_plan() says, where it has a plan of no choice at all
- * memory  of the host about 1 MB, and some bytes a segment for simulated schedules; the tables of memopt_shard_plan()
- *         come from malloc
- * time    0.1 to 0.5 s for 1,000 combinations and 48 layers
+ * memory  of the host about 2 MB, 0.15 MB for each number of ranks, and some bytes a segment for simulated schedules;
+ *         the tables of memopt_shard_plan() come from malloc
+ * time    less than a second, also for 128 layers on 1,024 processors
  */
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
 
-/** What one choice takes, whether it fits and is permitted or not. keep_budget 0: the least; SIZE_MAX: everything is
-    kept; else the fastest schedule of the list within it. Returns as memopt_advise_solve(); ERR_MEMORY also when the
-    budget is below the least. */
+/** What one choice takes, whether it is in the list, fits, is permitted or not. keep_budget 0: the least; SIZE_MAX:
+    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises has the
+    bytes and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY also when the budget is below the
+    least. */
 MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
                                              memopt_advice *out);
 
@@ -45960,12 +45976,18 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
               shard: it does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule: it
               depends on neither ranks nor states. So of the product of all choices only two small tables are computed,
               and a choice is a sum of two entries.
-   Schedules  The solver is asked once for each form of the blocks, for some points of its frontier; their actions are
-              then simulated for each micro-batch, which is exact and takes microseconds. A tape with the budget told
-              finds as good a schedule or a better one.
+   Schedules  The solver is asked once for each form of the blocks, for some points of its frontier, and always with the
+              same chain: whoever prices a choice has the schedules of the search. Their actions are gone through once
+              for each micro-batch. Chunks change scratch and costs alone, so peak and cost of all their sizes follow
+              from the most that is alive beside each segment's scratch and from how often it runs. A tape with the
+              budget told finds as good a schedule or a better one.
    Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
-              bytes may shrink. A smaller peak costs more time: of the schedules that fit the best is found by
-              bisection.
+              bytes may shrink. Of schedules and chunks only the frontier is kept, as a choice with more bytes and more
+              seconds is no better, whatever lasts beside it. A smaller peak costs more time: of the frontier's points
+              that fit the best is found by bisection. What differs in a measure that is told (others) has a frontier of
+              its own.
+   Sets       Sums of sets of ranks are made in turn, a broadcast of each, so that their order is that of the units:
+              nobody computes meanwhile, and many sets take long.
    Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
               through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
               are theirs together; its link is one, and a host's disk is shared by fewer ranks. Small products are
@@ -45974,17 +45996,18 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
               tiles. Then what communication and the slow tier take beyond the computing that they run beside; nothing
               runs beside a link that waits. */
 
-#define MEMOPT_I_ADVISE_FORMS     16 /* fp32 or 16 bits, scores, head, MLP */
 #define MEMOPT_I_ADVISE_KINDS     4  /* scores, MLP: forms with schedules of their own */
+#define MEMOPT_I_ADVISE_FRONTIERS 4  /* head, whether anything is made again */
 #define MEMOPT_I_ADVISE_SCHEDULES 24
 #define MEMOPT_I_ADVISE_BATCHES   256 /* none has more: up to 1,024 there are 228 divisors at most, and 20 others */
 #define MEMOPT_I_ADVISE_BATCH     ((size_t)1 << 30)
 #define MEMOPT_I_ADVISE_LARGEST   ((size_t)1024) /* sequences of a micro-batch */
-#define MEMOPT_I_ADVISE_CHUNK     ((size_t)512)  /* rows of the head and the MLP */
+#define MEMOPT_I_ADVISE_CHUNK     ((size_t)64)   /* rows of the MLP, of chains that are solved */
 #define MEMOPT_I_ADVISE_PROCESSORS ((size_t)1 << 20)
 #define MEMOPT_I_ADVISE_BYTES     (UINT64_C(1) << 62) /* of a rank's memory */
 #define MEMOPT_I_ADVISE_SLOTS     64
-#define MEMOPT_I_ADVISE_PLANS     (4 * 2 * 4 * 3 * 3 * 2 * 2)
+#define MEMOPT_I_ADVISE_PLANS     (4 * 2 * 4 * 3 * 3 * 2) /* of a number of ranks */
+#define MEMOPT_I_ADVISE_DIVISORS  240 /* no number up to 2^20 has more */
 #define MEMOPT_I_ADVISE_TILE      ((size_t)128)
 
 typedef struct memopt_i_advise_plan {
@@ -45992,11 +46015,21 @@ typedef struct memopt_i_advise_plan {
     memopt_shard_bytes bytes;
 } memopt_i_advise_plan;
 
-typedef struct memopt_i_advise_points { /* of a form and a micro-batch: schedules, peaks ascending, costs falling */
-    size_t count; /* 0: not yet looked at */
-    memopt_schedule_point of[MEMOPT_I_ADVISE_SCHEDULES];
-    double all;   /* seconds when everything is kept */
+typedef struct memopt_i_advise_point { /* a chain under a schedule */
+    size_t peak;
+    double cost, all;  /* seconds; when everything is kept */
+    size_t head, mlp;  /* rows of chunks */
+} memopt_i_advise_point;
+
+typedef struct memopt_i_advise_points { /* peaks ascending, costs falling */
+    size_t count;
+    memopt_i_advise_point *of;
 } memopt_i_advise_points;
+
+typedef struct memopt_i_advise_walk { /* of a schedule, a segment: what neither costs nor scratch change */
+    uint32_t runs, plain; /* forwards; of them, those that save nothing */
+    size_t   most[3];     /* bytes beside its scratch, at the most: when it saves, when it does not, in its backward */
+} memopt_i_advise_walk;
 
 typedef struct memopt_i_advise_actions {
     size_t count;
@@ -46009,7 +46042,8 @@ typedef struct memopt_i_advise {
     size_t threads;
     memopt_i_checks *c;
     memopt_host host;
-    memopt_error why;        /* of a part that is asked; of shards that cannot be, the last */
+    memopt_error why;        /* of a part that is asked */
+    memopt_error no_shard;   /* of shards that cannot be, the last */
     size_t bytes;            /* of the object */
     size_t memory;           /* and of a solver's table beside it */
     size_t segment_count, tensor_count, group_count, use_count, capacity; /* of a schedule's actions */
@@ -46024,8 +46058,15 @@ typedef struct memopt_i_advise {
     memopt_shard_use *uses;
     size_t micro[MEMOPT_I_ADVISE_BATCHES]; /* ascending */
     size_t micro_count;
+    size_t ranks[MEMOPT_I_ADVISE_DIVISORS]; /* of processors, from all down to 1 */
+    size_t rank_counts;
     memopt_i_advise_actions schedules[MEMOPT_I_ADVISE_KINDS];
-    memopt_i_advise_points *points;        /* of forms, times micro-batches */
+    memopt_segment *walked;                /* the chain that was gone through last, with the schedules of this kind */
+    const memopt_i_advise_actions *walked_with;
+    size_t walked_input;
+    memopt_i_advise_walk *walks;           /* of schedules, times segments */
+    size_t chunks;                         /* of the largest micro-batch, as many sizes as there are */
+    memopt_i_advise_points points[MEMOPT_I_ADVISE_FRONTIERS];
     memopt_i_advise_plan *plans;
 } memopt_i_advise;
 
@@ -46144,13 +46185,15 @@ static double memopt_i_advise_operations(const memopt_i_advise *x, const memopt_
     return together > alone ? together : alone;
 }
 
+/* Its weights are read at least, which takes longer than multiplying few rows. */
 static double memopt_i_advise_product(const memopt_i_advise *x, const memopt_advise_choice *o, double rows,
                                       double columns, double depth) {
     const double tile = (double)MEMOPT_I_ADVISE_TILE;
+    const double used = memopt_i_advise_waves(rows, columns, tile, tile, (double)x->desc.machine.multiprocessors);
+    const double computes = memopt_i_advise_operations(x, o, 2 * rows * columns * depth, used);
+    const double reads = columns * depth * memopt_i_advise_element(o) / x->desc.machine.bandwidth;
 
-    return memopt_i_advise_operations(x, o, 2 * rows * columns * depth,
-                                      memopt_i_advise_waves(rows, columns, tile, tile,
-                                                            (double)x->desc.machine.multiprocessors));
+    return computes > reads ? computes : reads;
 }
 
 static void memopt_i_advise_attention(memopt_i_advise *x, const memopt_advise_choice *o, double tokens,
@@ -46238,18 +46281,41 @@ static void memopt_i_advise_transformer(memopt_i_advise *x, const memopt_advise_
 
     s->output_bytes = s->saved_bytes = s->grad_bytes = memopt_i_advise_size(x, value * memopt_i_advise_element(o));
     s->forward_cost = s->backward_cost = 2 * value * memopt_i_advise_element(o) / x->desc.machine.bandwidth;
-    for (i = 0; i < m->layers; ++i) {
-        memopt_i_advise_attention(x, o, tokens, ++s);
-        memopt_i_advise_mlp(x, o, tokens, ++s);
-    }
+    memopt_i_advise_attention(x, o, tokens, s + 1);
+    memopt_i_advise_mlp(x, o, tokens, s + 2);
+    for (i = 1; i < m->layers; ++i) memcpy(s + 2 * i + 1, s + 1, 2 * sizeof *s);
+    s += 2 * m->layers;
     memopt_i_advise_head(x, o, tokens, (double)m->width, ++s);
     x->input_bytes = memopt_i_advise_size(x, tokens * sizeof(int32_t));
 }
 
+static MEMOPT_I_COLD memopt_status memopt_i_advise_tell_error(memopt_i_advise *x, const memopt_error *why) {
+    if (x->c->error) *x->c->error = *why;
+    return x->c->status = why->status;
+}
+
 /* A part that was asked has said why in x->why. */
 static MEMOPT_I_COLD memopt_status memopt_i_advise_failed(memopt_i_advise *x) {
-    if (x->c->error) *x->c->error = x->why;
-    return x->c->status = x->why.status;
+    return memopt_i_advise_tell_error(x, &x->why);
+}
+
+/* An engine's own, of what a chain may depend on: the same for all choices that have it in common. */
+static memopt_status memopt_i_advise_ask_engine(memopt_i_advise *x, const memopt_advise_choice *choice) {
+    const memopt_advise_model *m = &x->desc.model;
+    memopt_advise_choice o;
+    memopt_status s;
+
+    memset(&o, 0, sizeof o);
+    o.weights = memopt_i_advise_is_16(choice) ? MEMOPT_ADVISE_SPLIT : MEMOPT_ADVISE_F32;
+    o.whole_scores = choice->whole_scores;
+    o.head_chunk = choice->head_chunk;
+    o.mlp_chunk = choice->mlp_chunk;
+    o.micro_batch = choice->micro_batch;
+    o.threads = x->threads;
+    x->why.status = MEMOPT_OK;
+    s = m->chain_fn(m->user, &o, x->segments, &x->input_bytes, &x->why);
+    if (s && x->why.status == s) return memopt_i_advise_failed(x);
+    return s ? memopt_i_refuse(x->c, s, "chain_fn", "failed") : s;
 }
 
 /* The segments of a choice. */
@@ -46258,15 +46324,9 @@ static memopt_status memopt_i_advise_chain(memopt_i_advise *x, const memopt_advi
 
     memset(x->segments, 0, x->segment_count * sizeof *x->segments);
     memset(chain, 0, sizeof *chain);
-    if (m->chain_fn) {
-        memopt_status s;
-
-        x->why.status = MEMOPT_OK;
-        s = m->chain_fn(m->user, o, x->segments, &x->input_bytes, &x->why);
-        if (s && x->why.status == s) return memopt_i_advise_failed(x);
-        if (s) return memopt_i_refuse(x->c, s, "chain_fn", "failed");
-    } else if (m->convolution_count) memopt_i_advise_convolutions(x, o);
-    else memopt_i_advise_transformer(x, o);
+    if (m->chain_fn && memopt_i_advise_ask_engine(x, o)) return x->c->status;
+    if (m->convolution_count) memopt_i_advise_convolutions(x, o);
+    else if (!m->chain_fn) memopt_i_advise_transformer(x, o);
     chain->segments = x->segments;
     chain->count = x->segment_count;
     chain->input_bytes = x->input_bytes;
@@ -46312,6 +46372,7 @@ static void memopt_i_advise_check_transformer(memopt_i_checks *c, const memopt_a
 static void memopt_i_advise_check_convolutions(memopt_i_checks *c, const memopt_advise_model *m) {
     size_t i;
 
+    memopt_i_must(c, m->convolutions != NULL, "convolutions", "is NULL, and convolution_count is not 0");
     memopt_i_must(c, !m->layers && m->convolution_count, "convolutions", "go with convolution_count, without layers");
     memopt_i_must_be_at_most(c, "convolution_count", m->convolution_count, "at most", MEMOPT_CHAIN_MAX - 1);
     memopt_i_must_be_at_least(c, "vocabulary", m->vocabulary, "at least", 1);
@@ -46338,12 +46399,14 @@ static void memopt_i_advise_check_model(memopt_i_checks *c, const memopt_advise_
         memopt_i_must(c, m->tensors && m->tensor_count, "tensors", "are required with chain_fn");
         memopt_i_must_be_at_least(c, "segment_count", m->segment_count, "at least", 1);
         memopt_i_must_be_at_most(c, "segment_count", m->segment_count, "at most", MEMOPT_CHAIN_MAX);
-        memopt_i_must(c, !m->layers && !m->convolutions, "chain_fn", "goes without layers and convolutions");
+        memopt_i_must(c, !m->layers && !m->convolutions && !m->convolution_count, "chain_fn",
+                      "goes without layers and convolutions");
         memopt_i_must(c, !m->tied, "tied", "is of described models");
         return;
     }
-    memopt_i_must(c, !m->tensors && !m->tensor_count && !m->segment_count, "tensors", "go with chain_fn");
-    if (m->convolutions) memopt_i_advise_check_convolutions(c, m);
+    memopt_i_must(c, !m->segment_count, "segment_count", "goes with chain_fn");
+    memopt_i_must(c, !m->tensors && !m->tensor_count, "tensors", "go with chain_fn");
+    if (m->convolutions || m->convolution_count) memopt_i_advise_check_convolutions(c, m);
     else memopt_i_advise_check_transformer(c, m);
 }
 
@@ -46452,17 +46515,42 @@ static void memopt_i_advise_micros(memopt_i_advise *x) {
     }
 }
 
+/* The number of ranks among which everything may be cut: each that divides processors. */
+static void memopt_i_advise_ranks(memopt_i_advise *x) {
+    const size_t processors = x->desc.machine.processors;
+    size_t sets;
+
+    for (sets = 1; sets <= processors; ++sets)
+        if (processors % sets == 0) x->ranks[x->rank_counts++] = processors / sets;
+}
+
+/* The next size of chunks: powers of two, up to the first that is all rows. 0: there is none. */
+static int memopt_i_advise_next_chunk(size_t *chunk, double rows) {
+    if (*chunk && ((double)*chunk >= rows || *chunk > SIZE_MAX / 4)) return 0;
+    *chunk = *chunk ? 2 * *chunk : 1;
+    return 1;
+}
+
+static double memopt_i_advise_rows(const memopt_i_advise *x, size_t micro_batch) {
+    return (double)micro_batch * (double)x->desc.model.length;
+}
+
 static void memopt_i_advise_carve(memopt_carver *room, memopt_i_advise **x, const memopt_i_advise *of) {
     memopt_i_advise at = *of;
     size_t k, i;
 
     *x = (memopt_i_advise *)memopt_carve(room, 1, sizeof **x, 0);
     at.segments = (memopt_segment *)memopt_carve(room, of->segment_count, sizeof *at.segments, 0);
+    at.walked = (memopt_segment *)memopt_carve(room, of->segment_count, sizeof *at.walked, 0);
+    at.walks = (memopt_i_advise_walk *)memopt_carve(room, MEMOPT_I_ADVISE_SCHEDULES * of->segment_count,
+                                                    sizeof *at.walks, 0);
     at.tensors = (memopt_shard_tensor *)memopt_carve(room, of->tensor_count, sizeof *at.tensors, 0);
     at.uses = (memopt_shard_use *)memopt_carve(room, 2 * of->group_count + 2, sizeof *at.uses, 0);
-    at.points = (memopt_i_advise_points *)memopt_carve(room, MEMOPT_I_ADVISE_FORMS * of->micro_count,
-                                                       sizeof *at.points, 0);
-    at.plans = (memopt_i_advise_plan *)memopt_carve(room, MEMOPT_I_ADVISE_PLANS, sizeof *at.plans, 0);
+    for (i = 0; i < MEMOPT_I_ADVISE_FRONTIERS; ++i)
+        at.points[i].of = (memopt_i_advise_point *)memopt_carve(room, MEMOPT_I_ADVISE_SCHEDULES * of->chunks
+                                                                    * (i < 2 ? 1 : of->chunks),
+                                                                sizeof(memopt_i_advise_point), 0);
+    at.plans = (memopt_i_advise_plan *)memopt_carve(room, MEMOPT_I_ADVISE_PLANS * of->rank_counts, sizeof *at.plans, 0);
     for (k = 0; k < MEMOPT_I_ADVISE_KINDS; ++k)
         for (i = 0; i < MEMOPT_I_ADVISE_SCHEDULES; ++i)
             at.schedules[k].of[i] = (memopt_action *)memopt_carve(room, of->capacity, sizeof(memopt_action), 4);
@@ -46475,6 +46563,7 @@ static void memopt_i_advise_close(memopt_i_advise *x) { memopt_i_free(&x->host, 
 static memopt_status memopt_i_advise_measure(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads,
                                              memopt_i_advise *x) {
     const memopt_advise_model *m = &x->desc.model;
+    size_t chunk = 0;
 
     memset(x, 0, sizeof *x);
     if (memopt_i_advise_check(c, desc) || memopt_i_host_resolve(c, desc->host, &x->host)) return c->status;
@@ -46486,6 +46575,8 @@ static memopt_status memopt_i_advise_measure(memopt_i_checks *c, const memopt_ad
     if (memopt_i_must(c, x->desc.machine.of_host % threads == 0, "threads", "do not divide of_host")) return c->status;
     memopt_i_advise_join(&x->desc.machine, threads);
     memopt_i_advise_micros(x);
+    memopt_i_advise_ranks(x);
+    while (memopt_i_advise_next_chunk(&chunk, memopt_i_advise_rows(x, x->micro[x->micro_count - 1]))) ++x->chunks;
     x->tensor_count = m->tensor_count;
     if (!m->chain_fn) memopt_i_advise_tensors(x);
     x->segment_count = m->chain_fn ? m->segment_count : m->convolutions ? m->convolution_count + 1 : 2 * m->layers + 2;
@@ -46543,9 +46634,10 @@ static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i
     for (i = 0; i < wanted; ++i) {
         const size_t at = wanted > 1 ? i * (count - 1) / (wanted - 1) : 0;
         memopt_schedule_result r;
-        const memopt_status s = memopt_schedule_for_budget(solved, points[at].peak, a->of[a->count], x->capacity,
-                                                           &x->host, &r);
+        memopt_status s;
 
+        memset(&r, 0, sizeof r);
+        s = memopt_schedule_for_budget(solved, points[at].peak, a->of[a->count], x->capacity, &x->host, &r);
         if (s == MEMOPT_ERR_BUFFER) continue;
         if (s) return memopt_i_advise_failed(x);
         a->length[a->count++] = r.actions;
@@ -46559,7 +46651,7 @@ static memopt_status memopt_i_advise_read(memopt_i_advise *x, memopt_i_advise_ac
                                           size_t table) {
     const size_t most = (bytes - table) / sizeof(memopt_schedule_point);
     memopt_schedule_point *points = (memopt_schedule_point *)(void *)(memory + table);
-    const memopt_schedule *solved;
+    const memopt_schedule *solved = NULL;
     size_t count;
     memopt_status s = memopt_schedule_solve(d, memory, table, &solved);
 
@@ -46568,16 +46660,23 @@ static memopt_status memopt_i_advise_read(memopt_i_advise *x, memopt_i_advise_ac
     return memopt_i_advise_keep_schedules(x, a, solved, points, count);
 }
 
-static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt_advise_choice *o,
+/* Of a chain that does not depend on what is searched through, so that whoever prices a choice has the same ones. */
+static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt_advise_choice *choice,
                                                 memopt_i_advise_actions *a) {
+    memopt_advise_choice o;
     memopt_schedule_desc d;
     size_t table = 0, bytes;
     unsigned char *memory;
     memopt_status s;
 
+    memset(&o, 0, sizeof o);
+    o.threads = x->threads;
+    o.micro_batch = 1;
+    o.whole_scores = choice->whole_scores;
+    o.mlp_chunk = choice->mlp_chunk ? MEMOPT_I_ADVISE_CHUNK : 0;
     memset(&d, 0, sizeof d);
     d.slots = MEMOPT_I_ADVISE_SLOTS;
-    if (memopt_i_advise_chain(x, o, &d.chain)) return x->c->status;
+    if (memopt_i_advise_chain(x, &o, &d.chain)) return x->c->status;
     /* The head's logits would hide what the blocks can do: they come in again when a schedule is simulated. */
     x->segments[x->segment_count - 1].backward_scratch = 0;
     s = memopt_schedule_bytes(&d, &table);
@@ -46592,58 +46691,153 @@ static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt
     return s;
 }
 
-/* Adds a schedule unless another is as small and as fast. */
-static void memopt_i_advise_add_point(memopt_i_advise_points *p, memopt_schedule_point it) {
-    size_t i, n = 0, at = 0;
+/* Of points whose peaks ascend, those within so many bytes. */
+static size_t memopt_i_advise_count_within(const memopt_i_advise_points *p, uint64_t bytes) {
+    size_t low = 0, high = p->count;
 
-    for (i = 0; i < p->count; ++i)
-        if (p->of[i].peak <= it.peak && p->of[i].cost <= it.cost) return;
-    for (i = 0; i < p->count; ++i)
-        if (p->of[i].peak < it.peak || p->of[i].cost < it.cost) p->of[n++] = p->of[i];
-    while (at < n && p->of[at].peak < it.peak) ++at;
-    for (i = n; i > at; --i) p->of[i] = p->of[i - 1];
-    p->of[at] = it;
-    p->count = n + 1;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (p->of[middle].peak <= bytes) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Adds a point unless another is smaller and as fast, or as small and faster. */
+static void memopt_i_advise_add_point(memopt_i_advise_points *p, const memopt_i_advise_point *it) {
+    size_t at = memopt_i_advise_count_within(p, it->peak), end;
+    const memopt_i_advise_point *before = at ? &p->of[at - 1] : NULL;
+
+    if (before && (before->cost < it->cost || (before->cost <= it->cost && before->peak < it->peak))) return;
+    if (before && before->peak == it->peak) --at;
+    for (end = at; end < p->count && p->of[end].cost >= it->cost;) ++end;
+    memmove(p->of + at + 1, p->of + end, (p->count - end) * sizeof *p->of);
+    p->of[at] = *it;
+    p->count += 1 + at - end;
+}
+
+/* Goes through a schedule of the chain: what of its peak and cost depends on neither scratch nor costs. */
+static memopt_status memopt_i_advise_walk_one(memopt_i_advise *x, const memopt_chain *chain,
+                                              const memopt_action *actions, size_t count, memopt_i_advise_walk *walk) {
+    memopt_i_simulation w;
+    memopt_status s = memopt_i_simulation_open(&w, chain, NULL, &x->host, &x->why);
+    size_t t;
+
+    if (s) return s;
+    memset(walk, 0, chain->count * sizeof *walk);
+    for (t = 0; t < count && !s; ++t) {
+        const size_t i = actions[t].index, before = w.live;
+        const int back = actions[t].op == MEMOPT_ACTION_BACKWARD, plain = actions[t].op == MEMOPT_ACTION_FORWARD;
+        size_t live;
+
+        s = memopt_i_simulation_step(&w, actions[t]);
+        if (s || actions[t].op > MEMOPT_ACTION_BACKWARD) continue;
+        live = !back ? w.live : before + (memopt_i_chain_grad_in_place(chain, i) ? 0 : memopt_i_chain_grad(chain, i));
+        if (!back) ++walk[i].runs;
+        if (plain) ++walk[i].plain;
+        walk[i].most[back ? 2 : plain] = memopt_i_max(walk[i].most[back ? 2 : plain], live);
+    }
+    memopt_i_simulation_close(&w);
+    return s ? memopt_i_fail(&x->why, s, w.reason) : s;
+}
+
+/* Has the chain the buffers of the one that was gone through last? */
+static int memopt_i_advise_is_walked(const memopt_i_advise *x, const memopt_i_advise_actions *a) {
+    size_t i;
+
+    if (x->walked_with != a || x->walked_input != x->input_bytes) return 0;
+    for (i = 0; i < x->segment_count; ++i) {
+        const memopt_segment *s = &x->segments[i], *was = &x->walked[i];
+
+        if (s->output_bytes != was->output_bytes || s->saved_bytes != was->saved_bytes
+            || s->grad_bytes != was->grad_bytes || s->grad_in_place != was->grad_in_place) return 0;
+    }
+    return 1;
+}
+
+/* Goes through all schedules of a kind, with scratch left out. */
+static memopt_status memopt_i_advise_walk_all(memopt_i_advise *x, const memopt_chain *chain,
+                                              const memopt_i_advise_actions *a) {
+    memopt_chain plain = *chain;
+    size_t i;
+
+    if (memopt_i_advise_is_walked(x, a)) return MEMOPT_OK;
+    x->walked_with = NULL;
+    memcpy(x->walked, x->segments, x->segment_count * sizeof *x->walked);
+    for (i = 0; i < x->segment_count; ++i)
+        x->walked[i].forward_scratch = x->walked[i].plain_scratch = x->walked[i].backward_scratch = 0;
+    plain.segments = x->walked;
+    for (i = 0; i < a->count; ++i)
+        if (memopt_i_advise_walk_one(x, &plain, a->of[i], a->length[i], x->walks + i * x->segment_count))
+            return memopt_i_advise_failed(x);
+    x->walked_with = a;
+    x->walked_input = x->input_bytes;
+    return MEMOPT_OK;
+}
+
+/* What memopt_schedule_simulate() would tell, to the bit. */
+static void memopt_i_advise_simulate(const memopt_i_advise *x, const memopt_i_advise_walk *walk,
+                                     memopt_i_advise_point *it) {
+    double again = 0;
+    size_t i;
+
+    it->peak = 0;
+    it->all = 0;
+    for (i = 0; i < x->segment_count; ++i, ++walk) {
+        const memopt_segment *s = &x->segments[i];
+
+        it->all += s->forward_cost + s->backward_cost;
+        again += ((double)walk->runs - 1) * s->forward_cost;
+        it->peak = memopt_i_max(it->peak, walk->most[0] + s->forward_scratch);
+        it->peak = memopt_i_max(it->peak, walk->most[2] + s->backward_scratch);
+        if (walk->plain) it->peak = memopt_i_max(it->peak, walk->most[1] + memopt_i_chain_plain(s));
+    }
+    it->cost = it->all + again;
 }
 
 static size_t memopt_i_advise_kind(const memopt_advise_choice *o) {
     return (size_t)(o->whole_scores != 0) * 2 + (o->mlp_chunk != 0);
 }
 
-/* Simulates the schedules of a choice's form with its micro-batch. */
-static memopt_status memopt_i_advise_simulate(memopt_i_advise *x, const memopt_advise_choice *o,
-                                              memopt_i_advise_points *p) {
+/* Adds the schedules of a choice to x->points, each to the frontier of its head and of whether it makes anything again;
+   together: all to the first. */
+static memopt_status memopt_i_advise_add_points(memopt_i_advise *x, const memopt_advise_choice *o, int together) {
     memopt_i_advise_actions *a = &x->schedules[memopt_i_advise_kind(o)];
     memopt_chain chain;
     size_t i;
 
     if (!a->count && memopt_i_advise_solve_kind(x, o, a)) return x->c->status;
     if (memopt_i_advise_chain(x, o, &chain)) return x->c->status;
-    for (i = 0; i < x->segment_count; ++i) p->all += x->segments[i].forward_cost + x->segments[i].backward_cost;
+    if (memopt_i_chain_check(&chain, &x->why)) return memopt_i_advise_failed(x);
+    if (memopt_i_advise_walk_all(x, &chain, a)) return x->c->status;
     for (i = 0; i < a->count; ++i) {
-        memopt_schedule_result r;
-        memopt_schedule_point it;
-        const memopt_status s = memopt_schedule_simulate(&chain, NULL, a->of[i], a->length[i], &x->host, &r);
+        memopt_i_advise_point it;
 
-        if (s) return memopt_i_advise_failed(x);
-        it.peak = r.peak;
-        it.cost = r.cost;
-        memopt_i_advise_add_point(p, it);
+        memopt_i_advise_simulate(x, x->walks + i * x->segment_count, &it);
+        it.head = o->head_chunk;
+        it.mlp = o->mlp_chunk;
+        memopt_i_advise_add_point(&x->points[together ? 0 : (it.head != 0) * 2 + (it.cost > it.all)], &it);
     }
     return MEMOPT_OK;
 }
 
-/* The schedules of a choice with x->micro[micro]; NULL: c says why. */
-static const memopt_i_advise_points *memopt_i_advise_points_of(memopt_i_advise *x, const memopt_advise_choice *choice,
-                                                               size_t micro) {
+/* The frontiers of a form and a micro-batch, over all sizes of chunks. */
+static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memopt_advise_choice *choice) {
+    const double rows = memopt_i_advise_rows(x, choice->micro_batch);
+    const int chunked = choice->mlp_chunk != 0;
     memopt_advise_choice o = *choice;
-    const size_t form = (size_t)memopt_i_advise_is_16(&o) * 8 + (size_t)(o.head_chunk != 0) * 4
-        + memopt_i_advise_kind(&o);
-    memopt_i_advise_points *p = &x->points[form * x->micro_count + micro];
+    size_t i;
 
-    if (p->count) return p;
-    o.micro_batch = x->micro[micro];
-    return memopt_i_advise_simulate(x, &o, p) ? NULL : p;
+    for (i = 0; i < MEMOPT_I_ADVISE_FRONTIERS; ++i) x->points[i].count = 0;
+    o.mlp_chunk = (size_t)chunked;
+    do {
+        o.head_chunk = 0;
+        do {
+            if (memopt_i_advise_add_points(x, &o, 0)) return x->c->status;
+        } while (memopt_i_advise_next_chunk(&o.head_chunk, rows));
+    } while (chunked && memopt_i_advise_next_chunk(&o.mlp_chunk, rows));
+    return MEMOPT_OK;
 }
 
 /* ---- what lasts over a step ---- */
@@ -46679,16 +46873,17 @@ static void memopt_i_advise_shard(const memopt_i_advise *x, const memopt_advise_
 /* The plan for one round, or two; NULL where there is no such shard, or c says why. */
 static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, const memopt_advise_choice *o,
                                                          size_t rounds) {
-    const size_t cut = o->ranks != x->desc.machine.processors;
-    size_t at = (size_t)o->stage;
+    size_t at = 0;
     memopt_i_advise_plan *p;
     memopt_shard_desc d;
 
+    while (x->ranks[at] != o->ranks) ++at;
+    at = at * 4 + (size_t)o->stage;
     at = at * 2 + (size_t)o->steps_inside;
     at = at * 4 + (size_t)o->weights;
     at = at * 3 + (size_t)o->states;
     at = at * 3 + memopt_i_advise_slow_level(o->slow);
-    at = (at * 2 + cut) * 2 + (rounds > 1);
+    at = at * 2 + (rounds > 1);
     p = &x->plans[at];
     if (!p->known) {
         memopt_error why;
@@ -46698,8 +46893,8 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
         d.error = &why;
         s = memopt_shard_plan(&d, &p->bytes);
         p->known = s ? -1 : 1;
-        if (s) x->why = why;
-        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_failed(x);
+        if (s) x->no_shard = why;
+        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_tell_error(x, &why);
     }
     return p->known > 0 ? &p->bytes : NULL;
 }
@@ -46720,6 +46915,7 @@ typedef struct memopt_i_advise_lasting { /* of a choice, whatever is kept */
     memopt_shard_bytes once, plan; /* of one round; of its rounds */
     double gradients, weights;     /* seconds that they travel */
     double ends;                   /* of these, the first group's: nothing runs beside them */
+    double sets;                   /* seconds of sums between sets, which add in turn: only the link of a set runs on */
     int    waits;                  /* 1: nothing runs beside any of them */
     double passes;
     double tier_weights, tier_step; /* seconds of the slow tier: while it computes; while it steps */
@@ -46729,21 +46925,23 @@ static void memopt_i_advise_travel(const memopt_i_advise *x, const memopt_advise
                                    memopt_i_advise_lasting *l) {
     const memopt_advise_machine *a = &x->desc.machine;
     const memopt_shard_link *sets = a->processors > a->of_host ? &a->network : &a->local; /* between sets of ranks */
-    const memopt_shard_link *link = o->ranks > 1 && o->ranks <= a->of_host ? &a->local : sets;
+    const memopt_shard_link *link = o->ranks > 1 && a->of_host % o->ranks == 0 ? &a->local : sets;
+    const double count = (double)(a->processors / o->ranks), of_sets = count > 1 ? count / (count + 1) : 0; /* calls */
     const size_t rounds = o->stage < 2 ? 1 : o->rounds;
     const double gradients = memopt_i_advise_grow(l->once.sent_gradients, l->plan.sent_gradients, rounds);
     const double weights = memopt_i_advise_grow(l->once.sent_weights, l->plan.sent_weights, rounds);
     const double first = x->first_group * (double)(o->ranks - 1) / (double)o->ranks; /* elements */
     const double replicas = memopt_i_advise_grow(l->once.sent_replicas, l->plan.sent_replicas, rounds);
+    const double calls = memopt_i_advise_grow(l->once.calls, l->plan.calls, rounds);
 
     if (a->processors < 2) return;
-    l->waits = link->waits || (o->ranks < a->processors && sets->waits);
+    l->waits = link->waits;
     l->weights = weights / link->bandwidth;
     l->ends = first * (o->gradients == MEMOPT_TYPE_F32 ? 4 : 2);
     if (o->stage > 2) l->ends += first * memopt_i_advise_element(o);
     l->ends /= link->bandwidth;
-    l->gradients = gradients / link->bandwidth + replicas / sets->bandwidth
-        + memopt_i_advise_grow(l->once.calls, l->plan.calls, rounds) * link->latency;
+    l->gradients = gradients / link->bandwidth + (1 - of_sets) * calls * link->latency;
+    l->sets = count * replicas / sets->bandwidth + of_sets * calls * sets->latency;
 }
 
 static void memopt_i_advise_tier(const memopt_i_advise *x, const memopt_advise_choice *o, memopt_i_advise_lasting *l) {
@@ -46800,23 +46998,25 @@ static int memopt_i_advise_last(memopt_i_advise *x, memopt_advise_choice *o, siz
 /* ---- a choice's price ---- */
 static double memopt_i_advise_beyond(double seconds, double hidden) { return seconds > hidden ? seconds - hidden : 0; }
 
+/* More computing is never less time: what a link or the slow tier takes runs beside it once, not twice. */
 static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_advise_lasting *l, double cost, double all,
                                     memopt_advice *out) {
     const memopt_advise_choice *o = &out->choice;
     const double rounds = (double)o->rounds;
-    const double backward = cost * 2 / 3;
-    const double hidden = l->waits ? 0 : o->stage > 2 ? rounds * cost : o->stage > 1 ? rounds * backward : 0;
+    const double hidden = l->waits || o->stage < 2 ? 0 : o->stage > 2 ? rounds * cost : rounds * cost * 2 / 3;
     const double travels = l->gradients + (o->stage > 2 ? l->weights : 0);
+    const double ends = o->stage > 1 ? l->ends : 0;
+    const double exposed = l->sets + ends + memopt_i_advise_beyond(travels, hidden + ends + (l->waits ? 0 : l->sets));
+    const double busy = rounds * cost + exposed, free_time = memopt_i_advise_beyond(busy, l->tier_weights);
+    const double backward = !o->steps_inside ? 0 : free_time < busy * 2 / 3 ? free_time : busy * 2 / 3;
     memopt_advise_seconds *s = &out->seconds;
 
     s->products = rounds * all;
     s->recompute = rounds * (cost - all); /* exactly 0 where nothing is, fused or not */
     s->passes = l->passes;
-    s->communication = memopt_i_advise_beyond(travels, hidden + (o->stage > 1 ? l->ends : 0))
-        + (o->stage > 2 ? 0 : l->weights);
-    if (o->stage > 1) s->communication += l->ends;
-    s->offload = memopt_i_advise_beyond(l->tier_weights, rounds * cost)
-        + memopt_i_advise_beyond(l->tier_step, l->passes + (o->steps_inside ? backward : 0));
+    s->communication = exposed + (o->stage > 2 ? 0 : l->weights);
+    s->offload = memopt_i_advise_beyond(l->tier_weights, busy)
+        + memopt_i_advise_beyond(l->tier_step, l->passes + backward);
     s->total = s->products + s->recompute + s->passes + s->communication + s->offload;
     out->tokens = (double)o->batch * (double)x->desc.model.length / s->total;
     out->mfu = out->tokens / (double)x->desc.machine.processors * x->operations * x->desc.machine.efficiency
@@ -46854,12 +47054,16 @@ static unsigned memopt_i_advise_needs(const memopt_i_advise *x, const memopt_adv
 static void memopt_i_advise_judge(const memopt_i_advise *x, const memopt_advise_choice *o,
                                   const memopt_i_advise_lasting *l, const memopt_i_advise_points *p, size_t point,
                                   memopt_advice *out) {
+    const memopt_i_advise_point *it = &p->of[point];
+
     memset(out, 0, sizeof *out);
     out->choice = *o;
-    out->choice.keep_budget = p->of[point].peak;
+    out->choice.head_chunk = it->head;
+    out->choice.mlp_chunk = it->mlp;
+    out->choice.keep_budget = it->peak;
     out->needs = memopt_i_advise_needs(x, o);
-    memopt_i_advise_bytes_of(x, &l->plan, p->of[point].peak, out);
-    memopt_i_advise_seconds(x, l, p->of[point].cost, p->all, out);
+    memopt_i_advise_bytes_of(x, &l->plan, it->peak, out);
+    memopt_i_advise_seconds(x, l, it->cost, it->all, out);
 }
 
 /* ---- the search ---- */
@@ -46939,48 +47143,39 @@ static void memopt_i_advise_note_other(memopt_i_advise_search *g, const memopt_a
 
 /* The fastest schedule within so many bytes; count where none is. */
 static size_t memopt_i_advise_within(const memopt_i_advise_points *p, uint64_t bytes) {
-    size_t low = 0, high = p->count;
+    const size_t n = memopt_i_advise_count_within(p, bytes);
+
+    return n ? n - 1 : p->count;
+}
+
+/* The schedule with the fewest bytes that is as fast as this one, which *out is: where communication takes longer than
+   computing. Those with fewer bytes are never faster. */
+static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advise_choice *o,
+                                    const memopt_i_advise_lasting *l, const memopt_i_advise_points *p, size_t point,
+                                    memopt_advice *out) {
+    const uint32_t speed = memopt_i_advise_speed(out);
+    size_t low = 0, high = point;
+    memopt_advice less;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
-        if (p->of[middle].peak <= bytes) low = middle + 1;
-        else high = middle;
-    }
-    return low ? low - 1 : p->count;
-}
-
-/* The schedule with the fewest bytes that is as fast as this one: where communication takes longer than computing. */
-static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advise_choice *o,
-                                    const memopt_i_advise_lasting *l, const memopt_i_advise_points *p, size_t point,
-                                    memopt_advice *out) {
-    memopt_advice less;
-
-    memopt_i_advise_judge(x, o, l, p, point, out);
-    while (point-- > 0) {
-        memopt_i_advise_judge(x, o, l, p, point, &less);
-        if (!memopt_i_advise_better(&less, out)) return;
-        *out = less;
+        memopt_i_advise_judge(x, o, l, p, middle, &less);
+        if (memopt_i_advise_speed(&less) == speed) {
+            high = middle;
+            *out = less;
+        } else low = middle + 1;
     }
 }
 
-static void memopt_i_advise_note_point(memopt_i_advise_search *g, const memopt_advise_choice *o,
-                                       const memopt_i_advise_lasting *l, const memopt_i_advise_points *p,
-                                       size_t point) {
-    memopt_advice a;
-
-    memopt_i_advise_judge(g->x, o, l, p, point, &a);
-    memopt_i_advise_note_other(g, &a, a.bytes.total <= g->x->desc.machine.memory);
-}
-
-/* One choice with one micro-batch: into all rows whose budget it fits. Of its schedules those are noted that may be the
-   best of a measure: the leanest, the one that keeps everything, the fastest that fits and the next that recomputes. */
+/* One choice with one micro-batch: into all rows whose budget it fits. */
 static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_advise_choice *o,
                                     const memopt_i_advise_lasting *l, const memopt_i_advise_points *p) {
     const uint64_t memory = g->x->desc.machine.memory;
     memopt_advice a;
     size_t row, last = p->count;
     uint64_t fixed;
+    int lean = 0;
 
     memopt_i_advise_judge(g->x, o, l, p, 0, &a);
     fixed = a.bytes.total - a.bytes.activations;
@@ -46988,86 +47183,91 @@ static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_adv
     if (a.needs & ~g->may) return;
     if (!g->out->leanest.bytes.total || memopt_i_advise_share(&a) < memopt_i_advise_share(&g->out->leanest))
         g->out->leanest = a;
-    memopt_i_advise_note_point(g, o, l, p, 0);
-    memopt_i_advise_note_point(g, o, l, p, p->count - 1);
+    memopt_i_advise_note_other(g, &a, a.bytes.total <= memory);
     if (a.bytes.total > memory) return;
     for (row = 0; row < MEMOPT_ADVISE_ROWS && g->budgets[row] * o->threads >= fixed; ++row) {
         const size_t point = memopt_i_advise_within(p, g->budgets[row] * o->threads - fixed);
 
         if (point == p->count) break;
-        if (point != last) memopt_i_advise_leanest(g->x, o, l, p, point, &a);
-        if (!row) memopt_i_advise_note_other(g, &a, 1);
-        if (!row && point) memopt_i_advise_note_point(g, o, l, p, point - 1);
+        if (point != last) memopt_i_advise_judge(g->x, o, l, p, point, &a);
+        lean &= point == last;
         last = point;
+        if (row && g->rows[row].tokens > 0 && memopt_i_advise_speed(&a) < memopt_i_advise_speed(&g->rows[row]))
+            continue;
+        if (!lean) memopt_i_advise_leanest(g->x, o, l, p, point, &a);
+        lean = 1;
+        if (!row) memopt_i_advise_note_other(g, &a, 1);
         if (!(g->rows[row].tokens > 0) || memopt_i_advise_better(&a, &g->rows[row])) g->rows[row] = a;
     }
 }
 
-/* All forms and micro-batches of a choice of what lasts. */
-static memopt_status memopt_i_advise_forms(memopt_i_advise_search *g, memopt_advise_choice o) {
+/* A choice of what lasts with a form and a micro-batch, whose frontiers x->points has. */
+static memopt_status memopt_i_advise_add_lasting(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     memopt_i_advise *x = g->x;
-    const size_t forms = x->desc.model.convolutions ? 2 : 8;
-    const int waves = x->desc.machine.multiprocessors > 0; /* that are to be full */
-    const size_t head_rows = waves ? MEMOPT_I_ADVISE_CHUNK : MEMOPT_I_ADVISE_CHUNK / 8;
-    const size_t mlp_rows = waves ? MEMOPT_I_ADVISE_CHUNK * 4 : MEMOPT_I_ADVISE_CHUNK;
-    size_t form, micro;
+    memopt_i_advise_lasting l;
+    size_t i;
 
-    for (form = 0; form < forms; ++form) {
-        o.head_chunk = form & 1 ? head_rows : 0;
-        o.mlp_chunk = form & 2 ? mlp_rows : 0;
-        o.whole_scores = (form & 4) != 0;
-        ++g->out->combinations;
-        for (micro = 0; micro < x->micro_count; ++micro) {
-            const memopt_i_advise_points *p;
-            memopt_i_advise_lasting l;
-
-            if (!memopt_i_advise_last(x, &o, micro, &l)) {
-                if (x->c->status) return x->c->status;
-                continue;
-            }
-            p = memopt_i_advise_points_of(x, &o, micro);
-            if (!p) return x->c->status;
-            memopt_i_advise_consider(g, &o, &l, p);
-        }
-    }
+    if (micro + 1 == x->micro_count) g->out->combinations += (o.mlp_chunk ? x->chunks : 1) * (x->chunks + 1);
+    if (!memopt_i_advise_last(x, &o, micro, &l)) return x->c->status;
+    for (i = 0; i < MEMOPT_I_ADVISE_FRONTIERS; ++i)
+        if (x->points[i].count) memopt_i_advise_consider(g, &o, &l, &x->points[i]);
     return MEMOPT_OK;
 }
 
 /* Formats and the slow tier of a stage. */
-static memopt_status memopt_i_advise_formats(memopt_i_advise_search *g, memopt_advise_choice o) {
+static memopt_status memopt_i_advise_formats(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     static const int slow[3] = { 0, MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA,
                                  MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS };
     const memopt_advise_machine *a = &g->x->desc.machine;
     const int levels = !a->host_memory && !a->disk ? 1 : o.stage > 2 ? 3 : 2;
+    const int last = memopt_i_advise_is_16(&o) ? MEMOPT_ADVISE_BF16 : MEMOPT_ADVISE_F32;
     int weights, states, level;
 
-    for (weights = MEMOPT_ADVISE_F32; weights <= MEMOPT_ADVISE_BF16; ++weights)
+    for (weights = (int)o.weights; weights <= last; ++weights)
         for (states = MEMOPT_STATE_F32; states <= MEMOPT_STATE_8BIT; ++states)
             for (level = 0; level < levels; ++level) {
                 o.weights = (memopt_advise_weights)weights;
                 o.states = (memopt_state_format)states;
                 o.slow = slow[level];
-                if (memopt_i_advise_forms(g, o)) return g->x->c->status;
+                if (memopt_i_advise_add_lasting(g, o, micro)) return g->x->c->status;
             }
     return MEMOPT_OK;
 }
 
-static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g) {
-    const memopt_advise_machine *a = &g->x->desc.machine;
-    const int several = a->processors > 1, hosts = a->of_host > 1 && a->of_host < a->processors;
+/* Ranks and stages of a form: a rank alone has all, whether it is called stage 0 or 1. */
+static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
+    const memopt_i_advise *x = g->x;
+    size_t i;
+
+    for (i = 0; i < x->rank_counts; ++i) {
+        o.ranks = x->ranks[i];
+        for (o.stage = 0; o.stage < 4; ++o.stage)
+            for (o.steps_inside = 0; o.steps_inside < (o.stage > 1 && !x->desc.clips ? 2 : 1); ++o.steps_inside)
+                if (o.stage > 1 || o.stage == (o.ranks > 1))
+                    if (memopt_i_advise_formats(g, o, micro)) return x->c->status;
+    }
+    return MEMOPT_OK;
+}
+
+/* All forms and micro-batches, and of each all that lasts. */
+static memopt_status memopt_i_advise_forms(memopt_i_advise_search *g) {
+    memopt_i_advise *x = g->x;
+    const unsigned forms = x->desc.model.convolutions ? 2 : 8;
     memopt_advise_choice o;
-    int inside, cut;
+    unsigned form;
+    size_t micro;
 
     memset(&o, 0, sizeof o);
-    o.threads = g->x->threads;
-    for (o.stage = several; o.stage < 4; ++o.stage)
-        for (inside = 0; inside < (o.stage > 1 && !g->x->desc.clips ? 2 : 1); ++inside)
-            for (cut = 0; cut < (hosts && o.stage > 1 && !inside ? 2 : 1); ++cut) {
-                if (!several && o.stage == 1) continue; /* nothing is cut: as stage 0 */
-                o.steps_inside = inside;
-                o.ranks = cut ? a->of_host : a->processors;
-                if (memopt_i_advise_formats(g, o)) return g->x->c->status;
-            }
+    o.threads = x->threads;
+    for (form = 0; form < forms; ++form)
+        for (micro = 0; micro < x->micro_count; ++micro) {
+            o.weights = form & 1 ? MEMOPT_ADVISE_SPLIT : MEMOPT_ADVISE_F32;
+            o.mlp_chunk = form >> 1 & 1;
+            o.whole_scores = form >> 2 & 1;
+            o.micro_batch = x->micro[micro];
+            if (memopt_i_advise_find_points(x, &o)) return x->c->status;
+            if (memopt_i_advise_stages(g, o, micro)) return x->c->status;
+        }
     return MEMOPT_OK;
 }
 
@@ -47151,9 +47351,9 @@ static memopt_status memopt_i_advise_search_all(memopt_i_advise_search *g, memop
             g->machine = g->x->desc.machine;
             memopt_i_advise_begin(g);
         }
-        (void)memopt_i_advise_stages(g);
+        (void)memopt_i_advise_forms(g);
         g->out->memory = memopt_i_max(g->out->memory, g->x->memory);
-        g->why = g->x->why;
+        g->why = g->x->no_shard;
         memopt_i_advise_close(g->x);
         if (c->status) return c->status;
     }
@@ -47214,13 +47414,13 @@ static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advi
     o.threads = x->threads;
     if (!memopt_i_advise_last(x, &o, 0, &l)) {
         if (x->c->status) return x->c->status;
-        if (x->why.status) return memopt_i_advise_failed(x);
+        if (x->no_shard.status) return memopt_i_advise_tell_error(x, &x->no_shard);
         memopt_i_must_number(x->c, !o.steps_inside || o.rounds == 1, "rounds", memopt_i_count(o.rounds),
                              "with steps_inside at most", memopt_i_count(1));
         return memopt_i_must(x->c, 0, "slow", "has no room: host_memory and disk are too small");
     }
-    p = memopt_i_advise_points_of(x, &o, 0);
-    if (!p) return x->c->status;
+    p = &x->points[0];
+    if (memopt_i_advise_add_points(x, &o, 1)) return x->c->status;
     point = memopt_i_advise_asked(p, choice->keep_budget);
     if (point == p->count)
         return memopt_i_refuse_number(x->c, MEMOPT_ERR_MEMORY, "keep_budget", memopt_i_count(choice->keep_budget),

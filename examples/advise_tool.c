@@ -225,7 +225,7 @@ static int measure(int argc, char **argv) { /* FILE [--threads N] [--disk DIR] *
 /* ---- the answer ---- */
 static const char *value_name(const memopt_advise_other *o) {
     static const char *const names[MEMOPT_ADVISE_MEASURES][4] = { { "nothing cut (stage 0)", "stage 1", "stage 2", "stage 3" },
-        { "cut among all ranks", "cut among those of a host" }, { "step after backward", "step inside backward" },
+        { "one set of ranks", "several sets of ranks" }, { "step after backward", "step inside backward" },
         { "weights fp32", "weights bf16 split", "weights bf16" }, { "states fp32", "states bf16", "states 8-bit" },
         { "no slow tier", "states on a slow tier", "weights on it, too" }, { "attention by rows", "attention whole" },
         { "head whole", "head by rows" }, { "MLP whole", "MLP by rows" }, { "nothing computed again", "something computed again" },

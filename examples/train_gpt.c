@@ -81,8 +81,7 @@ static int open_arena(engine *e, size_t capacity) {
     if (!s) e->empty = memopt_arena_mark(e->arena);
     if (s == MEMOPT_ERR_MEMORY)
         snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the system has less; --fit BYTES finds the "
-                 "largest batch that fits; --keep overhead:33, --attention lean, --head chunk:64, --fuse-step need less.",
-                 (double)capacity / 1e6);
+                 "largest batch that fits, --advise BYTES the switches.", (double)capacity / 1e6);
     return said(e, "Memory", s);
 }
 /* capacity 0: a dry run. Else the arena has that many bytes, exactly. */
@@ -278,7 +277,7 @@ static int run_with(options *o, const memopt_ops *ops, const beside *known, data
     shown.quiet = shown.ladder = shown.ends = shown.batch_table = 0; /* what anybody would give to run just this */
     options_advised(&shown);
     tell_switches(&shown, out);
-    if (!(peak = planned_arena(o, ops, &b, message, n))) return 1;
+    if (!(peak = planned_arena(o, ops, &b, message, n))) return tell_small_budget(o, ops, &b, message, n);
     if (engine_open(e, o, ops, o->dry_run ? 0 : peak, &b)) return 1;
     describe_outcome(e, o, out);
     if (!o->dry_run) {

@@ -57,7 +57,7 @@ static int open_arena(card *c, size_t capacity) {
     created = memopt_arena_create(&desc, &e->arena);
     if (created == MEMOPT_ERR_MEMORY)
         snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the card has %.1f MB free; --fit BYTES finds "
-                 "the largest batch that fits; --keep overhead:33, --head chunk:1024, --fuse-step need less.",
+                 "the largest batch that fits.",
                  (double)capacity / 1e6, (double)c->memory.free_bytes / 1e6);
     return said(e, "Memory", created);
 }
@@ -71,10 +71,11 @@ static int open_tape(card *c, const options *o) {
 
     if (said(e, "The layers", s)) return 1;
     d = describe_tape(e, o);
-    if (o->keep == KEEP_BUDGET) {
+    if (o->keep == KEEP_BUDGET || o->keep == KEEP_LEAST) {
         s = memopt_tape_min_budget(&d, &need);
-        if (said(e, "The plan of the activations", s) || budget_is_below(e, o, held + need, 0)) return 1;
-        d.budget = o->budget - held;
+        if (said(e, "The plan of the activations", s)) return 1;
+        if (o->keep == KEEP_BUDGET && budget_is_below(e, o, held + need, 0)) return 1;
+        d.budget = o->keep == KEEP_BUDGET ? o->budget - held : need;
     }
     s = memopt_tape_create(&d, &e->tape);                                /* as on the CPU */
     return said(e, "The plan of the activations", s);
@@ -122,6 +123,13 @@ static size_t planned_arena(const options *o, char *message, size_t capacity) {
     else snprintf(message, capacity, "%s", c.e.message);
     card_close(&c);
     return peak;
+}
+
+static size_t planned_bytes(const options *o, void *user) {
+    char ignored[sizeof((engine *)0)->message];
+
+    (void)user;
+    return planned_arena(o, ignored, sizeof ignored);
 }
 
 static int batch_fits(const options *o, void *user) {
@@ -302,11 +310,16 @@ static int run_with(card *c, options *o, data *d, outcome *out, char **strip) {
 
     if (!o->dry_run && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
     if (o->validate && d->file && data_hold_back(d, o->context, message, n)) return 1;
-    if (o->fit && fit_batch(o, batch_fits, message, message, n)) return 1;
+    if (o->fit && fit_batch(o, batch_fits, planned_bytes, message, message, n)) return 1;
     shown.batch = o->batch;
     shown.quiet = shown.ladder = shown.ends = 0; /* what anybody would give to run just this */
     tell_switches(&shown, out);
-    if (!(peak = planned_arena(o, message, n))) return 1;
+    if (!(peak = planned_arena(o, message, n))) {
+        shown = *o;
+        shown.keep = KEEP_LEAST;
+        if (o->keep == KEEP_BUDGET) tell_leaner(&shown, planned_bytes, NULL, message, n);
+        return 1;
+    }
     if (!o->dry_run) before = card_taken(c);
     if (card_open(c, o, o->dry_run ? 0 : peak)) return 1;
     describe_outcome(&c->e, o, out);

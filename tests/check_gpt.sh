@@ -358,6 +358,14 @@ bad_input() {
     refused 1 "least" --keep budget:1M
     refused 1 "least is .* MB" --keep budget:20M --attention full
     refused 1 "a batch of 1" --fit 1M
+    # what is told to need less does, and is not there already: no state that lion8 has not, no bf16 beside bf16
+    refused 1 "switches; --attention lean, --mlp chunk:512, --fuse-step, --optimizer adamw8 and --weights bf16 need less" --keep budget:1k
+    refused 1 "switches; --attention lean, --mlp chunk:512 and --fuse-step need less" --keep budget:1k --optimizer lion8 --weights bf16
+    refused 1 "switches; a smaller --batch or --context needs less" --keep budget:1k --optimizer lion8 --weights bf16 $lean
+    refused 1 "1.0 MB; --keep overhead:33, --fuse-step, --optimizer adamw8 and --weights bf16 need less" --fit 1M --attention lean
+    rm -f build/frontier.html # a dry run writes nothing, also where it has measured
+    gpt --layers 1 --width 32 --heads 2 --context 32 --steps 1 --advise 60M --dry-run --speeds "$work/new" >"$work/said" 2>&1 || fail "--dry-run: $(cat "$work/said")"
+    if [ -e "$work/new" ] || [ -e build/frontier.html ]; then fail "a dry run of --advise has written something"; fi
     refused 1 "the least is .* MB" --advise 1M
     refused 2 "leave" --advise 60M --fit 60M
     refused 2 "leave" --advise 60M --frontier --ranks 2

@@ -180,11 +180,28 @@ static int fits_plan(const options *o, void *user) {
     x.o = *o;
     return !advised_plan(a, o->fit, &x, &w);
 }
-static int fit(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
+static size_t planned_bytes(const options *o, void *user) {
+    const adviser *a = (const adviser *)user; advised x; work w;
+    x.o = *o;
+    (void)advised_plan(a, 0, &x, &w);
+    return x.peak;
+}
+static adviser adviser_of(const options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
     adviser a;
     memset(&a, 0, sizeof a);
     a.asked = *o; a.ops = ops; a.message = message; a.capacity = capacity;
     if (b) a.b = *b;
-    return fit_batch(o, fits_plan, &a, message, capacity);
+    return a;
+}
+static int fit(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
+    adviser a = adviser_of(o, ops, b, message, capacity);
+    return fit_batch(o, fits_plan, planned_bytes, &a, message, capacity);
+}
+/* Why there is no plan has been told; where a budget is too small, what needs less as well. */
+static int tell_small_budget(const options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
+    adviser a = adviser_of(o, ops, b, message, capacity); options x = *o;
+    x.keep = KEEP_LEAST;
+    if (o->keep == KEEP_BUDGET) tell_leaner(&x, planned_bytes, &a, message, capacity);
+    return 1;
 }
 #endif

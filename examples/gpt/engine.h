@@ -117,13 +117,9 @@ static int push_batch(engine *e) {
 }
 /* slack: what a run may take beside its plan, half of it asked for; what is told is enough in the next run, too. */
 static int budget_is_below(engine *e, const options *o, size_t least_peak, size_t slack) {
-    const int is_lean = o->lean_attention && o->head_chunk && o->mlp_chunk && o->fuse_step && o->weights == WEIGHTS_BF16;
-
     if (o->budget >= least_peak + slack / 2) return 0;
-    snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; "
-             "%s less.", (double)o->budget / 1e6, ceil((double)(least_peak + slack) / 1e5) / 10,
-             is_lean ? "a smaller --batch or --context needs" : "--attention lean, --head chunk:64, --mlp chunk:512, "
-             "--fuse-step, --optimizer adamw8 and --weights bf16 need");
+    snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches.",
+             (double)o->budget / 1e6, ceil((double)(least_peak + slack) / 1e5) / 10);
     return 1;
 }
 static memopt_tape_desc describe_tape(engine *e, const options *o) {

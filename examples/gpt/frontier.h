@@ -68,7 +68,7 @@ static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
     o.json = NULL;
     options_describe(&o, about, sizeof about);
     shown.about = about; shown.count = count;
-    if (wrong || !a->s) return wrong;
+    if (wrong || !a->s || was_given(&a->asked, ON_DRY_RUN)) return wrong;
     (void)mkdir("build", 0777);
     if (!frontier_write("build/frontier.html", &shown)) { puts("build/frontier.html shows it."); return 0; }
     snprintf(a->message, a->capacity, "build/frontier.html could not be written; is this folder writable?");
@@ -87,6 +87,7 @@ static int advise_with(const adviser *a, options *o, double *seconds) {
 /* 0: *o is the advice, for a process that has *known beside the arena. */
 static int advise_open(options *o, beside *known, outcome *out) {
     adviser a; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; int wrong; speeds *s = NULL;
+    const int keeps = !was_given(o, ON_DRY_RUN); /* a dry run measures what it has to, and writes nothing */
     memset(&a, 0, sizeof a); memset(&threads, 0, sizeof threads);
     a.asked = *o; a.ops = &ops; a.message = out->message; a.capacity = sizeof out->message;
     wrong = open_ops(o, &pool, &threads, &ops, out->message, sizeof out->message);
@@ -94,11 +95,11 @@ static int advise_open(options *o, beside *known, outcome *out) {
     if (!wrong) wrong = look_beside(o, &ops, &a.b, a.message, a.capacity); /* before there is anything that training has not */
     if (!wrong && o->speeds) {
         a.s = s = (speeds *)calloc(1, sizeof *s);
-        wrong = !s || speeds_open(o->speeds, s, a.message, a.capacity);
+        wrong = !s || speeds_open(o->speeds, s, keeps, a.message, a.capacity);
         if (!s) snprintf(a.message, a.capacity, "No memory for --speeds.");
     }
     if (!wrong) wrong = advise_with(&a, o, &out->predicted_seconds);
-    if (s && s->count) wrong |= speeds_close(a.asked.speeds, s, a.message, a.capacity); /* what has been measured is kept */
+    if (s && s->count && keeps) wrong |= speeds_close(a.asked.speeds, s, a.message, a.capacity); /* what has been measured is kept */
     *known = a.b;
     memopt_thread_pool_destroy(pool);
     free(s);

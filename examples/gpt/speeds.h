@@ -38,12 +38,12 @@ static int speeds_new(const char *path, char *message, size_t capacity) {
     return 1;
 }
 
-/* No file: nothing has been measured yet. */
-static int speeds_open(const char *path, speeds *s, char *message, size_t capacity) {
+/* No file: nothing has been measured yet. keeps: what will be is written there. */
+static int speeds_open(const char *path, speeds *s, int keeps, char *message, size_t capacity) {
     char line[1024]; FILE *f = fopen(path, "r"); size_t number = 0; int wrong = 0;
 
     s->count = s->read = 0;
-    if (!f && errno == ENOENT) return speeds_new(path, message, capacity);
+    if (!f && errno == ENOENT) return keeps && speeds_new(path, message, capacity);
     if (!f) { snprintf(message, capacity, "--speeds %.200s: %s.", path, strerror(errno)); return 1; }
     while (!wrong && fgets(line, sizeof line, f)) {
         ++number;

@@ -3,8 +3,71 @@
 #define GPT_STEPS_H
 #include <math.h>
 
+/* ---- switches that need less, found by dry runs ---- */
+typedef size_t planned_fn(const options *o, void *user); /* bytes; 0: there is no such plan */
+
+enum { LEANER = 7 }; /* those that round last */
+static const int leaner_ids[LEANER] = { ON_KEEP, ON_ATTENTION, ON_HEAD, ON_MLP, ON_FUSE_STEP, ON_OPTIMIZER, ON_WEIGHTS };
+
+/* Makes o leaner by one switch. 0: it is as lean already, or does not go with the rest. */
+static int make_leaner(options *o, int which) {
+    options x = *o; char before[300], after[300];
+
+    switch (leaner_ids[which]) {
+    case ON_KEEP:      if (x.keep < KEEP_BUDGET) { x.keep = KEEP_OVERHEAD; x.overhead = 0.33; } break;
+    case ON_ATTENTION: x.lean_attention = 1; break;
+    case ON_HEAD:      if (!x.head_chunk) x.head_chunk = 64; break;
+    case ON_MLP:       if (!x.mlp_chunk) x.mlp_chunk = 512; break;
+    case ON_FUSE_STEP: x.fuse_step = 1; break;
+    case ON_OPTIMIZER: x.states = MEMOPT_STATE_8BIT; break;
+    default:           if (!(x.given >> ON_GRADIENTS & 1)) x.gradients = MEMOPT_TYPE_BF16;
+                       x.weights = WEIGHTS_BF16;
+    }
+    options_value(o, leaner_ids[which], before, sizeof before);
+    options_value(&x, leaner_ids[which], after, sizeof after);
+    if (!strcmp(before, after) || options_wrong(&x, 0, after, sizeof after)) return 0;
+    *o = x;
+    return 1;
+}
+static options made_leaner(const options *o, const int *on, int but) {
+    options x = *o; int i;
+
+    for (i = 0; i < LEANER; ++i) if (on[i] && i != but) (void)make_leaner(&x, i);
+    return x;
+}
+/* Adds the switches that need less than o to a message; of all, those without which it would be more. */
+static void tell_leaner(const options *o, planned_fn *planned, void *user, char *message, size_t n) {
+    options all = *o, x; int on[LEANER], i, count = 0, told = 0; const size_t now = planned(o, user); size_t bytes, less;
+
+    for (i = 0; i < LEANER; ++i) on[i] = make_leaner(&all, i);
+    bytes = planned(&all, user);
+    for (i = LEANER; i-- > 0;) {
+        if (!on[i]) continue;
+        x = made_leaner(o, on, i);
+        less = planned(&x, user);
+        if (!less || less > bytes) { ++count; continue; }
+        on[i] = 0;
+        bytes = less;
+    }
+    if (!now || (count && !bytes)) return;
+    if (*message) message[strlen(message) - 1] = ';';
+    for (i = 0; i < LEANER; ++i) {
+        char value[300];
+
+        if (!on[i]) continue;
+        options_value(&all, leaner_ids[i], value, sizeof value);
+        options_add(message, n, !told ? " " : told < count - 1 ? ", " : " and ");
+        options_add(message, n, "--");
+        options_add(message, n, switch_rows[leaner_ids[i]].name);
+        if (leaner_ids[i] != ON_FUSE_STEP) { options_add(message, n, " "); options_add(message, n, value); }
+        ++told;
+    }
+    options_add(message, n, !count ? " a smaller --batch or --context needs less." : count > 1 ? " need less." : " needs less.");
+}
+
 /* --fit: the largest batch with which a run fits. 1: not even one does. */
-static int fit_batch(options *o, int (*fits_fn)(const options *o, void *user), void *user, char *message, size_t n) {
+static int fit_batch(options *o, int (*fits_fn)(const options *o, void *user), planned_fn *planned, void *user, char *message,
+                     size_t n) {
     options x = *o; size_t fits = 0, over = 1;
 
     for (x.batch = over; fits_fn(&x, user); x.batch = over) { fits = over; over *= 2; }
@@ -14,9 +77,11 @@ static int fit_batch(options *o, int (*fits_fn)(const options *o, void *user), v
         else over = x.batch;
     }
     o->batch = fits;
-    if (!fits && !message[0])
-        snprintf(message, n, "Not even a batch of 1 fits into %.1f MB; --attention lean, --head chunk:64, --mlp chunk:512, "
-                 "--fuse-step, --keep overhead:33 and --weights bf16 need less.", (double)o->fit / 1e6);
+    if (!fits && !message[0]) {
+        snprintf(message, n, "Not even a batch of 1 fits into %.1f MB.", (double)o->fit / 1e6);
+        x.batch = 1;
+        tell_leaner(&x, planned, user, message, n);
+    }
     return !fits;
 }
 

@@ -106,9 +106,9 @@
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
-                  names an error of yours that is filled in. memopt_error_text() makes one line of it. Stashes, pools
-                  and calls with neither an object nor a desc have a status alone. A failed call
-                  has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
+                  names an error of yours that is filled in. memopt_error_text() makes one line of it, which
+                  MEMOPT_ERROR_PRINT(stderr, error) prints. Stashes, pools and calls with neither an object nor a
+                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
                   untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
@@ -233,6 +233,16 @@ typedef struct memopt_error {
  * returns  OK, ERR_ARGUMENT (NULL), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
  */
 MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length);
+
+/* MEMOPT_ERROR_PRINT(stderr, memopt_tape_error(tape)); an error, by value, as a line in a file of stdio. The printing
+   stands in your code, which includes <stdio.h>: the library itself never prints. */
+#define MEMOPT_ERROR_PRINT(file, error)                                                                  \
+    do {                                                                                                 \
+        const memopt_error memopt_i_printed = (error);                                                   \
+        char memopt_i_line[512];                                                                         \
+        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL);           \
+        (void)fprintf((file), "%s\n", memopt_i_line);                                                    \
+    } while (0)
 
 /* @section api_host : api_status */
 
@@ -2153,7 +2163,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     int         describing;  /* 1: memopt_tape_describe() asks for sizes: take what you need, then return. No buffer is
                                 there, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
-    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it */
+    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it. Nobody
+                                reads it after that backward: it may be written over, but in the last segment */
     /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
@@ -2165,6 +2176,7 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 grad_in_place */
     void       *grad_input;  /* backward only, to be written whole, not added to; NULL when nobody wants it. With
                                 grad_in_place it may be grad_output */
+    size_t      input_bytes, output_bytes, grad_output_bytes, grad_input_bytes; /* of these four; 0: none, describing */
     void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
                                 nobody will read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
@@ -2179,7 +2191,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
 typedef enum memopt_tape_part {
     MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
                            that saves nothing it is scratch */
-    MEMOPT_TAPE_SCRATCH /* during this call */
+    MEMOPT_TAPE_SCRATCH,/* during this call */
+    MEMOPT_TAPE_ZEROED  /* scratch with all bytes zero, for what is added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
 
 /**
@@ -2268,6 +2281,9 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     by which overlaps are found; 0 gradient bytes: there is no such gradient */
     const memopt_tape_layer *layers;  /* chain.count of them; copied */
     memopt_tape_layer    layer;       /* memopt_tape_open(), when layers is NULL: that of every segment */
+    memopt_tape_layer    head;        /* all zero, or instead of `layer` that of the last segment */
+    memopt_segment       segment;     /* memopt_tape_open(), when chain.segments is NULL: every segment; but `head` has
+                                         no output, and begins the backward */
     memopt_schedule_rule         rule;    /* 0 = EXTENDED */
     size_t              every;   /* of MEMOPT_SCHEDULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
@@ -2319,10 +2335,19 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
 
 /**
  * The usual way: as memopt_tape_create(), with sizes from memopt_tape_describe() and memory of its own. A segment needs
- * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read.
+ * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read. Equal blocks and a head:
  *
- * desc    its layers may be NULL: then every segment has desc->layer. Its arena may be NULL: then the first pass takes
- *         what it needs from desc->host, and the tape keeps it until memopt_tape_destroy()
+ *     memopt_tape_desc desc = { 0 };
+ *     desc.chain.count = blocks + 1;
+ *     desc.chain.input_bytes = desc.chain.input_grad_bytes = stream_bytes;
+ *     desc.segment.output_bytes = desc.segment.grad_bytes = stream_bytes;
+ *     desc.layer.forward_fn = block_forward; desc.layer.backward_fn = block_backward; desc.layer.user = model;
+ *     desc.head.backward_fn = head_backward; desc.head.user = model;
+ *     desc.overhead = 0.33; desc.error = &why;
+ *
+ * desc    its layers may be NULL: then every segment has desc->layer, or the last one desc->head. chain.segments may be
+ *         NULL: then each is desc->segment. Its arena may be NULL: then the first pass takes what it needs from
+ *         desc->host, and the tape keeps it until memopt_tape_destroy()
  * out     receives the tape; untouched on failure
  * returns OK, and what memopt_tape_describe() and memopt_tape_create() return; ERR_ARGUMENT also for a device's tape
  *         without an arena
@@ -2347,6 +2372,8 @@ typedef struct memopt_tape_stats {
        an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
+    double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
+                                and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */
@@ -4153,6 +4180,9 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     uint64_t                      step;
     const memopt_save_item       *items;
     size_t                        item_count;
+    memopt_optim                 *optim;    /* NULL, or all that it steps is saved, behind the items, as by
+                                               memopt_save_optim_items() */
+    const char *const            *names;    /* of its tensors, each once; NULL: their numbers, "0" and so on */
     const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
                                                "memopt."; the same on all ranks */
     size_t                        metadata_count;
@@ -4175,7 +4205,9 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 
 /**
  * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
- * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that.
+ * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that. The disk's are the
+ * bytes of all its files, headers and manifest among them, each filled up to blocks of 4096; what a file system takes
+ * for names comes on top. While a generation is written, desc.keep others may be there.
  *
  * memory, disk  untouched on failure; may be NULL
  * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it lends itself what it needs)
@@ -4261,13 +4293,24 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
- * desc    its items and error are read: each rank lists what it wants to hold. What the save has besides stays there
+ * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays there
  * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
  *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
  *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
  *         returns
  */
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc);
+
+/**
+ * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
+ * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
+ *
+ * desc     what is to be read: items, optim, path, comm, host and error
+ * step     receives that of the save; untouched when there was none, and on failure
+ * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on failure
+ * returns  as memopt_saved_open() and memopt_saved_read(), but OK where those have ERR_STATE for there is no generation
+ */
+MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused);
 
 #define MEMOPT_SAVE_OPTIM_ITEMS 8 /* of a tensor, at most */
 
@@ -25216,10 +25259,13 @@ static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) 
 }
 
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
+    const int zeroed = part == MEMOPT_TAPE_ZEROED;
+    unsigned char *taken;
     size_t at, end;
 
-    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH)) return NULL;
-    if (!call->saves) part = MEMOPT_TAPE_SCRATCH;
+    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH && !zeroed))
+        return NULL;
+    if (!call->saves || zeroed) part = MEMOPT_TAPE_SCRATCH;
     if (part == MEMOPT_TAPE_SCRATCH && call->room->closed) {
         call->room->late = 1;
         return NULL;
@@ -25230,7 +25276,9 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
     if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
     if (end > call->room->given[part]) return NULL;
-    return (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    taken = (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    if (zeroed && !call->not_host_visible) memset(taken, 0, bytes);
+    return taken;
 }
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
@@ -25446,6 +25494,10 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.not_host_visible = t->not_host_visible;
     call.grad_output = memopt_i_tape_at(t, m->grad_output);
     call.grad_input = memopt_i_tape_at(t, m->grad_input);
+    call.input_bytes = memopt_i_chain_value(&t->shape->chain, m->index);
+    call.output_bytes = segment->output_bytes;
+    call.grad_output_bytes = segment->grad_bytes;
+    call.grad_input_bytes = memopt_i_chain_grad(&t->shape->chain, m->index);
     call.skips = t->skips;
     call.skip_grads = t->skip_grads;
     call.seed = t->seed;
@@ -26409,12 +26461,16 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
 
 /* What memopt_tape_open() fills in: a layer and a segment each. */
 static void memopt_i_tape_fill(const memopt_tape_desc *desc, memopt_tape_layer *layers, memopt_segment *segments) {
+    const size_t last = desc->chain.count - 1;
     size_t i;
 
-    for (i = 0; i < desc->chain.count; ++i) {
-        segments[i] = desc->chain.segments[i];
+    for (i = 0; i <= last; ++i) {
+        segments[i] = desc->chain.segments ? desc->chain.segments[i] : desc->segment;
         layers[i] = desc->layers ? desc->layers[i] : desc->layer;
     }
+    if (desc->layers || (!desc->head.forward_fn && !desc->head.backward_fn)) return;
+    layers[last] = desc->head;
+    if (!desc->chain.segments) segments[last].output_bytes = segments[last].grad_bytes = 0;
 }
 
 static memopt_status memopt_i_tape_open_filled(const memopt_tape_desc *desc, memopt_tape_layer *layers,
@@ -26438,10 +26494,13 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *
     memopt_tape_layer *layers;
     memopt_segment *segments;
     memopt_status status;
+    memopt_chain chain;
     memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_chain_arrays(&desc->chain, error);
+    chain = desc->chain;
+    if (!chain.segments) chain.segments = &desc->segment; /* all are made of it */
+    status = memopt_i_chain_arrays(&chain, error);
     if (status) return status;
     if (memopt_host_resolve(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (!desc->arena && desc->not_host_visible)
@@ -26489,6 +26548,7 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     s.solve_arena = tape->shape->solve_arena;
     s.cost = tape->shape->result.cost;
     s.extra = tape->shape->result.extra;
+    s.overhead = s.cost > s.extra ? s.extra / (s.cost - s.extra) : 0;
     s.actions = tape->shape->result.actions;
     s.forwards = tape->shape->result.forwards;
     s.passes = tape->passes;
@@ -42914,6 +42974,8 @@ typedef struct memopt_i_save {
     memopt_i_save_file *to;       /* where it is going, ... */
     uint64_t         at;          /* ... from which byte on */
     uint32_t        *tiles;       /* in a third block: of all ranks, tile_count each */
+    void            *list;        /* in a fourth: the items, where an optimizer's are among them; NULL: as the desc */
+    size_t           list_bytes;
     uint32_t         header_crc, file_crc;
 } memopt_i_save;
 
@@ -42986,6 +43048,41 @@ static memopt_status memopt_i_save_check_model(memopt_i_checks *c, const memopt_
     return c->status;
 }
 
+/* The items and, behind them, those of the optimizer, in a block of their own, which the desc points to then. */
+static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_host *host, memopt_save_desc *d,
+                                              void **list, size_t *bytes) {
+    const size_t own = d->item_count;
+    size_t n, i, most;
+    memopt_save_item *items;
+    char *text;
+
+    if (!d->optim || memopt_i_must_be_at_most(c, "item_count", own, "limit", MEMOPT_TENSORS_HEADER_MAX)
+        || memopt_i_must(c, d->items != NULL || !own, "items", "is NULL")) return c->status;
+    n = d->optim->desc.tensor_count;
+    if (memopt_i_must_fit(c, !memopt_i_mul(n, MEMOPT_SAVE_OPTIM_ITEMS, &most) && !memopt_i_add(most, own, &most)
+                             && !memopt_i_mul(most, sizeof *items + 24, bytes), "optim", "has too many tensors"))
+        return c->status;
+    *bytes = most * sizeof *items + (d->names ? 0 : n * 24);
+    *list = memopt_i_alloc(host, *bytes, 64);
+    if (!*list) return memopt_i_refuse_memory(c, *bytes);
+    items = (memopt_save_item *)*list;
+    text = (char *)(items + most);
+    if (own) memcpy(items, d->items, own * sizeof *items);
+    for (i = 0; i < n && !c->status; ++i) {
+        memopt_i_writer o = memopt_i_writer_begin(text + i * 24, d->names ? 0 : 24);
+
+        if (!d->names) memopt_i_put_number(&o, i);
+        if (!d->names) (void)memopt_i_writer_end(&o, 1, NULL);
+        memopt_i_checks_at(c, "tensor", i);
+        if (memopt_i_must(c, !d->names || d->names[i], "names", "is NULL")) break;
+        c->status = memopt_save_optim_items(d->optim, i, d->names ? d->names[i] : text + i * 24, items, &d->item_count);
+        if (c->status && c->error) *c->error = memopt_optim_error(d->optim);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    d->items = items;
+    return c->status;
+}
+
 static int memopt_i_save_is_little_endian(void) {
     const uint16_t one = 1;
     unsigned char low;
@@ -43049,6 +43146,7 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     if (!d->keep) d->keep = 2;
     if (!d->tile) d->tile = (size_t)1 << 20;
     if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
+    (void)memopt_i_save_list_optim(c, &s->host, d, &s->list, &s->list_bytes);
     memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
     memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
                          "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
@@ -43262,6 +43360,7 @@ static memopt_status memopt_i_save_open(memopt_i_save *s) {
 }
 
 static void memopt_i_save_close(memopt_i_save *s) {
+    memopt_i_free(&s->host, s->list, s->list_bytes, 64);
     memopt_i_free(&s->host, s->tiles, s->ranks * s->tile_count * sizeof *s->tiles, 64);
     memopt_i_free(&s->host, s->file_block, s->file_bytes, MEMOPT_I_SAVE_BLOCK);
     memopt_i_free(&s->host, s->block, s->block_bytes, 64);
@@ -43401,6 +43500,10 @@ static uint64_t memopt_i_save_tensor_begin(const void *tensors, uint32_t i) {
 
 static size_t memopt_i_save_tiles(uint64_t data_bytes, size_t tile) {
     return (size_t)(data_bytes / tile + (data_bytes % tile != 0));
+}
+
+static uint64_t memopt_i_save_blocks(uint64_t bytes) { /* what whole blocks of a disk it takes */
+    return memopt_i_save_tiles(bytes, MEMOPT_I_SAVE_BLOCK) * (uint64_t)MEMOPT_I_SAVE_BLOCK;
 }
 
 /* A file's places. `header` NULL: how large its header is; else it is written there. */
@@ -43657,7 +43760,6 @@ static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save
 static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     const char *path = memopt_i_save_file_path(s, f);
     const memopt_files *files = &s->host.files;
-    const uint64_t blocks = memopt_i_save_tiles(f->header_bytes + f->data_bytes, MEMOPT_I_SAVE_BLOCK);
     memopt_status taken;
 
     if (s->checks.status) return;
@@ -43669,7 +43771,7 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
         return;
     }
     if (!f->header) return;
-    taken = files->reserve_fn(files->user, f->file, blocks * MEMOPT_I_SAVE_BLOCK);
+    taken = files->reserve_fn(files->user, f->file, memopt_i_save_blocks(f->header_bytes + f->data_bytes));
     (void)memopt_i_save_refuse_host(&s->checks, taken, taken == MEMOPT_ERR_MEMORY ? "disk" : "file",
                                     taken == MEMOPT_ERR_MEMORY ? "has no room" : "could not be given its room");
 }
@@ -44199,9 +44301,7 @@ static uint64_t memopt_i_save_disk(const memopt_i_save *s) {
     size_t i;
 
     for (i = 0; i < s->file_count; ++i)
-        if (!i || !s->rank)
-            bytes += memopt_i_save_tiles(s->files[i].header_bytes + s->files[i].data_bytes, MEMOPT_I_SAVE_BLOCK)
-                   * (uint64_t)MEMOPT_I_SAVE_BLOCK;
+        if (!i || !s->rank) bytes += memopt_i_save_blocks(s->files[i].header_bytes + s->files[i].data_bytes);
     return bytes;
 }
 
@@ -44232,8 +44332,9 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
         const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
-        if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
-        if (disk) *disk = memopt_i_save_disk(&s) + (s.rank ? 0 : manifest + text);
+        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
+                        + memopt_i_save_blocks(text);
     }
     s.tile_count = 0; /* there is no table of them */
     memopt_i_save_close(&s);
@@ -44586,6 +44687,8 @@ static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
 /* Another generation helps where this one is damaged, or cannot be read. */
 static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_IO; }
 
+static const char memopt_i_saved_none[] = "has no generation";
+
 static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
     uint64_t numbers[5] = { 0 };
     memopt_error *const door = c->error;
@@ -44607,7 +44710,7 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
         if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return c->status; /* ranks may fail differently */
     }
     if (c->status) return c->status;
-    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", "has no generation");
+    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", memopt_i_saved_none);
     if (door) *door = s->why;
     return c->status = s->why.status;
 }
@@ -44867,12 +44970,17 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
     memopt_i_saved_wish w = { NULL, NULL, NULL, NULL, 0 };
     memopt_i_save proof;
+    memopt_save_desc all;
     void *block = NULL;
+    void *list = NULL;
     size_t bytes = 0;
+    size_t list_bytes = 0;
     size_t i, other;
 
     if (!saved || !desc) return MEMOPT_ERR_ARGUMENT;
-    w.desc = desc;
+    all = *desc;
+    desc = w.desc = &all;
+    (void)memopt_i_save_list_optim(&c, &saved->host, &all, &list, &list_bytes);
     if (!memopt_i_save_check_items(&c, desc)) {
         bytes = desc->item_count * 16; /* of at most 10^8 */
         block = memopt_i_alloc(&saved->host, bytes, 64);
@@ -44901,7 +45009,29 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     }
     memopt_i_save_close(&proof);
     memopt_i_free(&saved->host, block, bytes, 64);
+    memopt_i_free(&saved->host, list, list_bytes, 64);
     return c.status;
+}
+
+MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused) {
+    memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    memopt_error newest = why;
+    memopt_saved *saved = NULL;
+    memopt_save_desc d;
+    memopt_status s;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    d = *desc;
+    d.error = &why;
+    s = memopt_saved_open(&d, &saved);
+    if (!s) s = memopt_saved_read(saved, &d);
+    else if (why.reason == memopt_i_saved_none) s = MEMOPT_OK;
+    if (s && desc->error) *desc->error = why;
+    if (!s && saved && step) *step = memopt_saved_step(saved);
+    (void)memopt_saved_refused(saved, &newest);
+    if (!s && refused) *refused = newest;
+    memopt_saved_close(saved);
+    return s;
 }
 
 /* ---- what an optimizer steps ---- */

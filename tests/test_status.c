@@ -124,6 +124,31 @@ static void status_error_texts(void) {
     CHECK(memopt_error_text(&e, &byte, 1, NULL) == MEMOPT_ERR_BUFFER && byte == 0);
 }
 
+/* An error in one line of the caller's, into a file; the longest, too, is cut and ends. */
+static void status_printed(void) {
+    char path[600], line[600], reason[600];
+    memopt_error e = memopt_i_error(MEMOPT_ERR_STATE, "no step has begun");
+    FILE *file;
+
+    test_path(path, "printed");
+    file = fopen(path, "w+b");
+    if (!file) { SKIP("no file can be made here"); return; }
+    if (e.status) MEMOPT_ERROR_PRINT(file, e);
+    else CHECK(0);
+    MEMOPT_ERROR_PRINT(file, memopt_i_error(MEMOPT_OK, ""));
+    memset(reason, 'x', sizeof reason - 1);
+    reason[sizeof reason - 1] = 0;
+    e.reason = reason;
+    MEMOPT_ERROR_PRINT(file, e);
+    rewind(file);
+    CHECK(fgets(line, sizeof line, file) && !strcmp(line, "no step has begun\n"));
+    CHECK(fgets(line, sizeof line, file) && !strcmp(line, "no error\n"));
+    CHECK(fgets(line, sizeof line, file) && strlen(line) == 512 && line[511] == '\n' && strspn(line, "x") == 511);
+    CHECK(!fgets(line, sizeof line, file));
+    fclose(file);
+    remove(path);
+}
+
 /* Real numbers to six digits: the C library's %g is the independent program. */
 static void status_reals(void) {
     static const struct { double x; const char *text; } known[] = {
@@ -175,6 +200,7 @@ static void test_status(void) {
     RUN(status_no_codes);
     RUN(status_fail);
     RUN(status_error_texts);
+    RUN(status_printed);
     RUN(status_reals);
 }
 #ifndef TEST_COMBINED

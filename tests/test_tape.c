@@ -307,6 +307,8 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     CHECK_AT(tape_holds(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s)), s);
     if (s + 1 < w->chain.count && step->grad_input != step->grad_output) /* used up: nobody reads it after this */
         tape_fill(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_RUBBISH, s));
+    if (s + 1 < w->chain.count) /* and so is this */
+        tape_fill(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_RUBBISH, s));
     return MEMOPT_OK;
 }
 static void tape_watch_layers(tape_watch *w) {
@@ -3810,8 +3812,10 @@ static void tape_opened(void) {
     /* refusals */
     tape = NULL;
     CHECK(memopt_tape_open(NULL, &tape) == MEMOPT_ERR_ARGUMENT && memopt_tape_open(&d, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "out is NULL"));
-    bad = d; bad.chain.segments = NULL;
-    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segments is NULL"));
+    bad = d; bad.chain.segments = NULL; bad.chain.count = 0;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "count 0, at least 1"));
+    bad.chain.count = MEMOPT_CHAIN_MAX + 1;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "count 4097, at most 4096"));
     bad = d; bad.layer.backward_fn = NULL;
     CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 0: no backward callback"));
     bad = d; bad.not_host_visible = 2;
@@ -3821,6 +3825,142 @@ static void tape_opened(void) {
     l[2].fails = 1; l[2].status = MEMOPT_ERR_UNSUPPORTED;
     CHECK(memopt_tape_open(&d, &tape) == MEMOPT_ERR_UNSUPPORTED && test_error_says(e, MEMOPT_ERR_UNSUPPORTED, "segment 2: forward: norm: output overlaps input"));
     CHECK(!tape && f.live_bytes == n && !f.bad_frees);
+}
+
+/* ---- equal blocks and a head ---- */
+/* y = w x, each block with its own w; the head is sum(x^2) / 2. What goes in and out has other sizes than what lies between. */
+enum { EQUAL = 6, EQUAL_N = 33, EQUAL_IN = EQUAL_N * 4 + 4, EQUAL_GRAD_IN = EQUAL_N * 4 + 8, EQUAL_OUT = EQUAL_N * 4, EQUAL_GRAD_OUT = EQUAL_N * 4 + 12 };
+typedef struct equal_net { float weight[EQUAL]; int with_head, wrong, described, calls; size_t taken; } equal_net;
+static int equal_sizes_are_wrong(const memopt_tape_call *c, const equal_net *net) {
+    const int last = c->segment + 1 == EQUAL && net->with_head, first = c->segment == 0;
+    if (c->describing) return c->input_bytes || c->output_bytes || c->grad_input_bytes || c->grad_output_bytes;
+    return c->input_bytes != (size_t)(first ? EQUAL_IN : EQUAL_OUT) || c->output_bytes != (size_t)(last ? 0 : EQUAL_OUT)
+        || c->grad_input_bytes != (size_t)(first ? EQUAL_GRAD_IN : EQUAL_GRAD_OUT) || c->grad_output_bytes != (size_t)(last ? 0 : EQUAL_GRAD_OUT);
+}
+static memopt_status equal_block(const memopt_tape_call *call) {
+    equal_net *net = (equal_net *)call->user; const float w = net->weight[call->segment]; const float *x = (const float *)call->input; size_t i;
+    unsigned char *sums = (unsigned char *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 64), *zeroed = (unsigned char *)memopt_tape_take(call, MEMOPT_TAPE_ZEROED, net->taken);
+    float *kept = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, EQUAL_N * 4);
+    ++net->calls;
+    if (!zeroed) return MEMOPT_OK; /* the tape tells it */
+    net->wrong += equal_sizes_are_wrong(call, net) || zeroed != sums + 64;
+    net->described += call->describing;
+    if (call->describing || call->not_host_visible) return MEMOPT_OK;
+    for (i = 0; i < net->taken; ++i) { net->wrong += zeroed[i] != 0; zeroed[i] = 0x5A; }
+    for (i = 0; i < 64; ++i) sums[i] = 0x5A; /* and stay as they are: only what was asked for is zeroed */
+    net->wrong += memopt_tape_take(call, (memopt_tape_part)3, 1) != NULL || memopt_tape_take(call, MEMOPT_TAPE_ZEROED, 0) != NULL;
+    if (!call->is_backward)
+        for (i = 0; i < EQUAL_N; ++i) { if (call->saves) kept[i] = x[i]; ((float *)call->output)[i] = w * x[i]; }
+    else {
+        memset(call->grad_input, 0, call->grad_input_bytes);
+        for (i = 0; i < EQUAL_N; ++i) { net->wrong += kept[i] < x[i] || kept[i] > x[i]; ((float *)call->grad_input)[i] += w * ((float *)call->grad_output)[i]; }
+    }
+    for (i = 0; i < 64; ++i) net->wrong += sums[i] != 0x5A;
+    return MEMOPT_OK;
+}
+static memopt_status equal_head(const memopt_tape_call *call) {
+    equal_net *net = (equal_net *)call->user;
+    net->wrong += !call->is_backward || equal_sizes_are_wrong(call, net);
+    if (call->describing || call->not_host_visible) return MEMOPT_OK;
+    memset(call->grad_input, 0, call->grad_input_bytes);
+    memcpy(call->grad_input, call->input, EQUAL_N * 4);
+    return MEMOPT_OK;
+}
+static memopt_tape_desc equal_desc(equal_net *net, memopt_error *e) {
+    memopt_tape_desc d; size_t i;
+    memset(&d, 0, sizeof d); memset(net, 0, sizeof *net);
+    for (i = 0; i < EQUAL; ++i) net->weight[i] = 0.75f + 0.1f * (float)i;
+    net->taken = 20;
+    d.chain.count = EQUAL; d.chain.input_bytes = EQUAL_IN; d.chain.input_grad_bytes = EQUAL_GRAD_IN;
+    d.segment.output_bytes = EQUAL_OUT; d.segment.grad_bytes = EQUAL_GRAD_OUT;
+    d.layer.forward_fn = d.layer.backward_fn = equal_block; d.layer.user = net; d.overhead = 0.5; d.error = e;
+    return d;
+}
+static void tape_equal_blocks(void) {
+    static float x[EQUAL_N + 1], g[EQUAL_N + 3], want[EQUAL_N], got[EQUAL_N + 2];
+    memopt_segment segment[EQUAL]; memopt_tape_layer layer[EQUAL]; equal_net net; memopt_tape_desc d, bad; memopt_tape *tape = NULL, *other = NULL; memopt_error e;
+    memopt_tape_stats s, t; const memopt_action *a, *b; tape_rig r; size_t i, k, n, m; int head, variant;
+    memset(&e, 0, sizeof e);
+    for (i = 0; i <= EQUAL_N; ++i) x[i] = 0.03f * (float)(i % 11) - 0.1f;
+    for (i = 0; i < EQUAL_N + 3; ++i) g[i] = 0.5f - 0.01f * (float)i;
+    for (head = 0; head < 2; ++head) {
+        d = equal_desc(&net, &e);
+        net.with_head = head;
+        if (head) { d.head.backward_fn = equal_head; d.head.user = &net; }
+        memset(segment, 0, sizeof segment);
+        for (i = 0; i < EQUAL; ++i) {
+            segment[i].output_bytes = head && i + 1 == EQUAL ? 0 : EQUAL_OUT; segment[i].grad_bytes = head && i + 1 == EQUAL ? 0 : EQUAL_GRAD_OUT;
+            layer[i] = head && i + 1 == EQUAL ? d.head : d.layer;
+        }
+        memcpy(want, head ? x : g, sizeof want); /* from the definition */
+        for (k = 0; k + 1 < EQUAL && head; ++k) for (i = 0; i < EQUAL_N; ++i) want[i] = net.weight[k] * want[i];
+        for (k = EQUAL - (size_t)head; k-- > 0;) for (i = 0; i < EQUAL_N; ++i) want[i] = net.weight[k] * want[i];
+        for (variant = 0; variant < 4; ++variant) { /* with a template or a list of either: the same tape */
+            bad = d;
+            if (variant & 1) bad.chain.segments = segment;
+            if (variant & 2) { bad.layers = layer; bad.layer.forward_fn = bad.layer.backward_fn = NULL; bad.head.forward_fn = bad.head.backward_fn = equal_block; }
+            if (variant == 2 && head) continue; /* a list of layers has no head: its last segment is as the others */
+            CHECK_AT(memopt_tape_open(&bad, &tape) == MEMOPT_OK, variant);
+            if (!variant) { other = tape; s = memopt_tape_get_stats(tape); }
+            t = memopt_tape_get_stats(tape);
+            CHECK_AT(t.peak == s.peak && t.actions == s.actions && t.kept == s.kept && memopt_i_double_bits(t.cost) == memopt_i_double_bits(s.cost), variant);
+            a = memopt_tape_actions(tape, &n); b = memopt_tape_actions(other, &m);
+            CHECK_AT(n == m && !memcmp(a, b, n * sizeof *a), variant);
+            CHECK_AT(s.extra > 0 && fabs(s.overhead - s.extra / (3.0 * EQUAL)) < 1e-12 && s.overhead <= 0.5, variant); /* 1 + 2 a segment */
+            memset(got, 0, sizeof got);
+            CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, head ? NULL : g, got) == MEMOPT_OK, variant);
+            CHECK_AT(!memcmp(got, want, sizeof want) && !net.wrong && net.described, variant);
+            if (variant) memopt_tape_destroy(tape);
+        }
+        memopt_tape_destroy(other);
+    }
+    d.rule = MEMOPT_SCHEDULE_ALL;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    s = memopt_tape_get_stats(tape);
+    CHECK(s.overhead >= 0 && s.overhead <= 0 && memopt_tape_get_stats(NULL).overhead <= 0);
+    net.taken = 65; /* more than was described */
+    CHECK(memopt_tape_forward(tape, x) == MEMOPT_ERR_STATE && test_error_says(memopt_tape_error(tape), MEMOPT_ERR_STATE, "segment 0: scratch 192, described 128, action 0"));
+    memopt_tape_destroy(tape);
+    tape = NULL; bad = d; bad.head.backward_fn = NULL; bad.head.forward_fn = equal_block;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && !tape && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 5: no backward callback"));
+    bad = d; bad.head.user = NULL; bad.layers = layer; bad.head.backward_fn = NULL; layer[EQUAL - 1].forward_fn = NULL; /* sizes of a block, and no forward */
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && !tape && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 5: no forward callback, but an output"));
+    CHECK(memopt_tape_create(&bad, &tape) == MEMOPT_ERR_ARGUMENT && !tape && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segments is NULL")); /* create reads no template */
+    tape_rig_open(&r, 1 << 20, 1); /* memory that is only counted is not zeroed */
+    net.taken = 20; d.arena = r.arena;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    CHECK(!net.wrong);
+    net.calls = 0;
+    CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, NULL, got) == MEMOPT_OK && net.calls == 2 * (EQUAL - 1) && !net.wrong);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+}
+/* Segments that put out nothing: what they hand on lies with the engine, as the states of a recurrent network may. x[t + 1] = x[t] sin(x[t]) */
+typedef struct outside_net { float state[EQUAL + 1], grad[EQUAL + 1]; int forwards; } outside_net;
+static memopt_status outside_step(const memopt_tape_call *call) {
+    outside_net *net = (outside_net *)call->user; const size_t t = call->segment; float *sine = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, 4);
+    if (call->describing) return MEMOPT_OK;
+    if (call->is_backward) net->grad[t] = net->grad[t + 1] * (*sine + net->state[t] * cosf(net->state[t]));
+    else {
+        *sine = sinf(net->state[t]);
+        net->state[t + 1] = net->state[t] * *sine;
+        ++net->forwards;
+    }
+    return MEMOPT_OK;
+}
+static void tape_states_outside(void) {
+    outside_net net; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s; float want = 1, x[EQUAL + 1]; size_t i; const float input = 0;
+    memset(&d, 0, sizeof d); memset(&net, 0, sizeof net);
+    d.chain.count = EQUAL; d.layer.forward_fn = d.layer.backward_fn = outside_step; d.layer.user = &net; d.overhead = 0.33; /* all sizes are 0 */
+    x[0] = net.state[0] = 1.3f; net.grad[EQUAL] = 1;
+    for (i = 0; i < EQUAL; ++i) x[i + 1] = x[i] * sinf(x[i]);
+    for (i = EQUAL; i-- > 0;) want = want * (sinf(x[i]) + x[i] * cosf(x[i]));
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(tape, &input) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+    s = memopt_tape_get_stats(tape);
+    CHECK(net.forwards > EQUAL && net.forwards == (int)s.forwards && s.overhead > 0 && s.peak < EQUAL * 64);
+    CHECK(!memcmp(net.state, x, sizeof x) && fabsf(net.grad[0] - want) <= 1e-6f * fabsf(want));
+    memopt_tape_destroy(tape);
 }
 
 /* ---- gradients in place ---- */
@@ -4568,6 +4708,8 @@ static void test_tape(void) {
     RUN(tape_taken);
     RUN(tape_steps_in_backward);
     RUN(tape_opened);
+    RUN(tape_equal_blocks);
+    RUN(tape_states_outside);
     RUN(tape_watches);
     RUN(tape_grad_in_place);
     RUN(tape_process_memory);

@@ -65,10 +65,7 @@ static memopt_ops ops = { .error = &why };
 static unsigned char scratch[MEMOPT_GEMM_SCRATCH + 64];
 
 static void fail(memopt_error error) {
-    char line[256];
-
-    (void)memopt_error_text(&error, line, sizeof line, NULL);
-    fprintf(stderr, "%s\n", line);
+    MEMOPT_ERROR_PRINT(stderr, error);
     exit(1);
 }
 

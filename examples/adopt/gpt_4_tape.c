@@ -25,7 +25,8 @@ enum {
     BLOCK_ACTS = ROWS * (15 * WIDTH + 4) + SQUARES,
     HEAD_ACTS = ROWS * (WIDTH + 2 + VOCABULARY),
     WEIGHTS = (VOCABULARY + LENGTH + 2) * WIDTH + LAYERS * BLOCK_WEIGHTS,
-    EMBEDDING_WEIGHTS = (VOCABULARY + LENGTH) * WIDTH
+    EMBEDDING_WEIGHTS = (VOCABULARY + LENGTH) * WIDTH,
+    STREAM = ROWS * WIDTH * sizeof(float)
 };
 
 typedef struct block { /* weights of a block, or their gradients */
@@ -67,10 +68,7 @@ static memopt_ops ops = { .error = &why };
 static unsigned char scratch[MEMOPT_GEMM_SCRATCH + 64];
 
 static void fail(memopt_error error) {
-    char line[256];
-
-    (void)memopt_error_text(&error, line, sizeof line, NULL);
-    fprintf(stderr, "%s\n", line);
+    MEMOPT_ERROR_PRINT(stderr, error);
     exit(1);
 }
 
@@ -392,14 +390,6 @@ static void head_backward(const model *net, const network *n, const network *g, 
 }
 
 /* ---- a tape of the blocks and the head ---- */
-static memopt_status step_tensor(const memopt_tape_call *call, size_t tensor, const void *gradients) {
-    const model *net = call->user;
-    const memopt_status s = call->calibrating ? MEMOPT_OK : memopt_optim_apply_with(net->optim, tensor, gradients);
-
-    if (s) *call->error = memopt_optim_error(net->optim);
-    return s;
-}
-
 static memopt_status run_block(const memopt_tape_call *call) {
     const model *net = call->user;
     float *next = memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
@@ -414,60 +404,46 @@ static memopt_status run_block(const memopt_tape_call *call) {
 static memopt_status run_block_backward(const memopt_tape_call *call) {
     const model *net = call->user;
     float *saved = memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
-    float *next = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, (BLOCK_WEIGHTS + BLOCK_ACTS) * sizeof(float));
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_ZEROED, (BLOCK_WEIGHTS + BLOCK_ACTS) * sizeof(float));
     acts a, d;
     block g;
 
     if (call->describing) return MEMOPT_OK;
-    memset(call->scratch, 0, call->scratch_bytes);
-    memset(call->grad_input, 0, ROWS * WIDTH * sizeof(float));
+    memset(call->grad_input, 0, call->grad_input_bytes);
     place_acts(&a, &saved);
     place_block(&g, &next);
     place_acts(&d, &next);
     block_backward(&net->now.blocks[call->segment], &g, &a, &d, call->input, call->grad_output, call->grad_input);
-    return step_tensor(call, 1 + call->segment, call->scratch);
+    return memopt_tape_step(call, net->optim, 1 + call->segment, call->scratch);
 }
 
-static memopt_status skip_head(const memopt_tape_call *call) { /* all of it is made in backward */
-    (void)call;
-    return MEMOPT_OK;
-}
-
+/* The head has no forward: losses, logits and their gradients are made in its backward, and are gone then. */
 static memopt_status run_head_backward(const memopt_tape_call *call) {
     model *net = call->user;
-    float *next = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 2 * (WIDTH + HEAD_ACTS) * sizeof(float));
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_ZEROED, 2 * (WIDTH + HEAD_ACTS) * sizeof(float));
 
     if (call->describing) return MEMOPT_OK;
-    memset(call->scratch, 0, call->scratch_bytes);
-    memset(call->grad_input, 0, ROWS * WIDTH * sizeof(float));
+    memset(call->grad_input, 0, call->grad_input_bytes);
     net->grad.scale = take(&next, WIDTH);
     net->grad.shift = take(&next, WIDTH);
     place_head(&net->grad, &next);
     place_head(&net->now, &next);
     head_forward(net, &net->now, call->input);
     head_backward(net, &net->now, &net->grad, call->input, call->grad_input);
-    return step_tensor(call, 1 + call->segment, call->scratch);
+    return memopt_tape_step(call, net->optim, 1 + call->segment, call->scratch);
 }
 
 static void open_tape(model *net) {
-    static memopt_source pages;
-    const memopt_arena_desc arena = { .source = &pages, .capacity = (size_t)1 << 30, .error = &why };
-    memopt_segment segments[LAYERS + 1] = { { 0 } };
-    memopt_tape_layer layers[LAYERS + 1];
-    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why,
-                              .chain = { .segments = segments, .count = LAYERS + 1 } };
-    size_t l;
+    const memopt_arena_desc pages = { .capacity = (size_t)1 << 30, .error = &why };
+    memopt_tape_desc desc = {
+        .chain = { .count = LAYERS + 1, .input_bytes = STREAM, .input_grad_bytes = STREAM },
+        .segment = { .output_bytes = STREAM, .grad_bytes = STREAM },
+        .layer = { run_block, run_block_backward, net },
+        .head = { NULL, run_head_backward, net },
+        .overhead = 0.33, .error = &why
+    };
 
-    for (l = 0; l <= LAYERS; ++l) { /* the head has no output: it begins the backward */
-        segments[l].output_bytes = segments[l].grad_bytes = l < LAYERS ? ROWS * WIDTH * sizeof(float) : 0;
-        segments[l].forward_cost = 1;
-        segments[l].backward_cost = 2;
-        layers[l] = l < LAYERS ? (memopt_tape_layer) { run_block, run_block_backward, net }
-                               : (memopt_tape_layer) { skip_head, run_head_backward, net };
-    }
-    desc.chain.input_bytes = desc.chain.input_grad_bytes = ROWS * WIDTH * sizeof(float);
-    if (memopt_tape_describe(layers, segments, LAYERS + 1, &why) || memopt_source_pages(NULL, &pages)
-        || memopt_arena_create(&arena, &desc.arena) || memopt_tape_create(&desc, &net->tape)) fail(why);
+    if (memopt_arena_create(&pages, &desc.arena) || memopt_tape_open(&desc, &net->tape)) fail(why);
 }
 
 /* The order of what is tied: the head adds to the gradient of tokens, then the embedding does, then it is stepped. */
@@ -602,6 +578,7 @@ int main(void) {
         next_batch(&net, text, &state);
         loss = train_step(&net, step);
     }
+    printf("overhead %.3f\n", memopt_tape_get_stats(net.tape).overhead);
     printf("loss %.6f peak %lu weights %016llx\n", (double)loss, peak_bytes(),
            hash(net.now.weights, WEIGHTS * sizeof(float)));
     return 0;

@@ -22,7 +22,8 @@ enum {
     TEXT = 1 << 16,
     BLOCK_WEIGHTS = 12 * WIDTH * WIDTH + 13 * WIDTH,
     WEIGHTS = (VOCABULARY + LENGTH + 2) * WIDTH + LAYERS * BLOCK_WEIGHTS,
-    EMBEDDING_WEIGHTS = (VOCABULARY + LENGTH) * WIDTH
+    EMBEDDING_WEIGHTS = (VOCABULARY + LENGTH) * WIDTH,
+    STREAM = ROWS * WIDTH * sizeof(uint16_t)
 };
 
 typedef uint16_t bf16;
@@ -65,10 +66,7 @@ typedef struct model {
 static memopt_error why;
 
 static void fail(memopt_error error) {
-    char line[256];
-
-    (void)memopt_error_text(&error, line, sizeof line, NULL);
-    fprintf(stderr, "%s\n", line);
+    MEMOPT_ERROR_PRINT(stderr, error);
     exit(1);
 }
 
@@ -117,16 +115,6 @@ static void place_weights(network *n, bf16 *next) {
 }
 
 /* ---- a tape of the blocks and the head ---- */
-static memopt_status step_tensor(const memopt_tape_call *call, size_t tensor, const void *gradients) {
-    const model *net = call->user;
-    memopt_status s;
-
-    if (call->describing || call->calibrating) return MEMOPT_OK;
-    s = memopt_optim_apply_with(net->optim, tensor, gradients);
-    if (s) *call->error = memopt_optim_error(net->optim);
-    return s;
-}
-
 static memopt_norm norm_of(const bf16 *in, bf16 *out, float *stats, const bf16 *scale, const bf16 *shift, bf16 *d_scale,
                            bf16 *d_shift, const bf16 *d_out, bf16 *d_in) {
     const memopt_norm x = { .rows = ROWS, .width = WIDTH, .type = BF16, .weight_type = BF16, .gradient_type = BF16,
@@ -204,6 +192,7 @@ static memopt_status run_block(const memopt_tape_call *call) {
 }
 
 static memopt_status run_block_backward(const memopt_tape_call *call) {
+    const model *net = call->user;
     bf16 *gradients = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, BLOCK_WEIGHTS * sizeof(bf16));
     bf16 *next = gradients;
     block g = { 0 };
@@ -213,21 +202,17 @@ static memopt_status run_block_backward(const memopt_tape_call *call) {
     if (!call->describing) place_block(&g, &next);
     x = operators_of(call, &g);
     ops = memopt_ops_in(call, NULL);
-    if (call->grad_input != call->grad_output) memcpy(call->grad_input, call->grad_output, ROWS * WIDTH * sizeof(bf16));
+    if (call->grad_input != call->grad_output) memcpy(call->grad_input, call->grad_output, STREAM);
     if (memopt_activation_forward(&ops, &x.gelu) || memopt_linear_backward(&ops, &x.down)
         || memopt_activation_backward(&ops, &x.gelu) || memopt_norm_forward(&ops, &x.norm2)
         || memopt_linear_backward(&ops, &x.up) || memopt_norm_backward(&ops, &x.norm2)
         || memopt_linear_backward(&ops, &x.proj) || memopt_attention_backward(&ops, &x.attention)
         || memopt_norm_forward(&ops, &x.norm1) || memopt_linear_backward(&ops, &x.qkv)
         || memopt_norm_backward(&ops, &x.norm1)) return call->error->status;
-    return step_tensor(call, 1 + call->segment, gradients);
+    return memopt_tape_step(call, net->optim, 1 + call->segment, gradients);
 }
 
-static memopt_status skip_head(const memopt_tape_call *call) { /* all of it is made in backward */
-    (void)call;
-    return MEMOPT_OK;
-}
-
+/* The head has no forward: all of it is made in its backward. */
 static memopt_status run_head_backward(const memopt_tape_call *call) {
     model *net = call->user;
     const network *n = &net->now;
@@ -241,32 +226,23 @@ static memopt_status run_head_backward(const memopt_tape_call *call) {
                                .targets = net->target, .grad_input = in, .grad_weights = net->grad.tokens };
     const memopt_ops ops = memopt_ops_in(call, NULL);
 
-    if (!call->describing) memset(call->grad_input, 0, ROWS * WIDTH * sizeof(bf16));
+    if (!call->describing) memset(call->grad_input, 0, STREAM);
     if (memopt_norm_forward(&ops, &norm) || memopt_head_loss(&ops, &head, &net->loss)
         || memopt_norm_backward(&ops, &norm)) return call->error->status;
-    return step_tensor(call, 1 + call->segment, g);
+    return memopt_tape_step(call, net->optim, 1 + call->segment, g);
 }
 
 static void open_tape(model *net) {
-    static memopt_source pages;
-    const memopt_arena_desc arena = { .source = &pages, .capacity = (size_t)1 << 30, .error = &why };
-    memopt_segment segments[LAYERS + 1] = { { 0 } };
-    memopt_tape_layer layers[LAYERS + 1];
-    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why,
-                              .chain = { .segments = segments, .count = LAYERS + 1 } };
-    size_t l;
+    const memopt_arena_desc pages = { .capacity = (size_t)1 << 30, .error = &why };
+    memopt_tape_desc desc = {
+        .chain = { .count = LAYERS + 1, .input_bytes = STREAM, .input_grad_bytes = STREAM },
+        .segment = { .output_bytes = STREAM, .grad_bytes = STREAM, .grad_in_place = 1 },
+        .layer = { run_block, run_block_backward, net },
+        .head = { NULL, run_head_backward, net },
+        .overhead = 0.33, .error = &why
+    };
 
-    for (l = 0; l <= LAYERS; ++l) { /* the head has no output: it begins the backward */
-        segments[l].output_bytes = segments[l].grad_bytes = l < LAYERS ? ROWS * WIDTH * sizeof(bf16) : 0;
-        segments[l].grad_in_place = l < LAYERS;
-        segments[l].forward_cost = 1;
-        segments[l].backward_cost = 2;
-        layers[l] = l < LAYERS ? (memopt_tape_layer) { run_block, run_block_backward, net }
-                               : (memopt_tape_layer) { skip_head, run_head_backward, net };
-    }
-    desc.chain.input_bytes = desc.chain.input_grad_bytes = ROWS * WIDTH * sizeof(bf16);
-    if (memopt_tape_describe(layers, segments, LAYERS + 1, &why) || memopt_source_pages(NULL, &pages)
-        || memopt_arena_create(&arena, &desc.arena) || memopt_tape_create(&desc, &net->tape)) fail(why);
+    if (memopt_arena_create(&pages, &desc.arena) || memopt_tape_open(&desc, &net->tape)) fail(why);
 }
 
 /* The order of what is tied: the head adds to the gradient of tokens, then the embedding does, then it is stepped. */

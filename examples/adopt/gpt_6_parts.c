@@ -63,10 +63,7 @@ typedef struct model {
 static memopt_error why;
 
 static void fail(memopt_error error) {
-    char line[256];
-
-    (void)memopt_error_text(&error, line, sizeof line, NULL);
-    fprintf(stderr, "%s\n", line);
+    MEMOPT_ERROR_PRINT(stderr, error);
     exit(1);
 }
 

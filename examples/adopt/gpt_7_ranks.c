@@ -70,10 +70,7 @@ typedef struct outcome { /* of so many ranks */
 } outcome;
 
 static void fail(memopt_error error) {
-    char line[256];
-
-    (void)memopt_error_text(&error, line, sizeof line, NULL);
-    fprintf(stderr, "%s\n", line);
+    MEMOPT_ERROR_PRINT(stderr, error);
     exit(1);
 }
 
@@ -543,9 +540,10 @@ static unsigned long long hash(const void *bytes, size_t count) { /* FNV-1a */
 
 static void rank_of(void *user, size_t rank, int worker) {
     outcome *r = (outcome *)user;
-    model *net = (model *)calloc(1, sizeof *net);
-    char *text = (char *)malloc(TEXT);
-    const memopt_comm_desc desc = { .transport = memopt_ranks_transport(r->ranks, rank) };
+    model *net = (model *)allocate(sizeof *net / sizeof(float));
+    char *text = (char *)allocate(TEXT / sizeof(float));
+    memopt_error why;
+    const memopt_comm_desc desc = { .transport = memopt_ranks_transport(r->ranks, rank), .error = &why };
     memopt_comm *comm;
     uint32_t state;
     float loss;
@@ -553,7 +551,7 @@ static void rank_of(void *user, size_t rank, int worker) {
     int step;
 
     (void)worker;
-    if (!net || !text || memopt_comm_create(&desc, &comm)) exit(1);
+    if (memopt_comm_create(&desc, &comm)) fail(why);
     make_text(text);
     open_model(net, comm);
     for (step = 1; step <= STEPS; ++step) {
@@ -577,12 +575,19 @@ static void rank_of(void *user, size_t rank, int worker) {
 }
 
 static outcome run_on(size_t count) {
-    const memopt_ranks_desc desc = { .rank_count = count };
+    memopt_error why;
+    const memopt_ranks_desc desc = { .rank_count = count, .error = &why };
     memopt_thread_pool *pool;
     memopt_threads threads;
+    memopt_status status;
     outcome r = { 0 };
 
-    if (memopt_ranks_create(&desc, &r.ranks) || memopt_thread_pool_create(NULL, (int)count, &pool)) exit(1);
+    if (memopt_ranks_create(&desc, &r.ranks)) fail(why);
+    status = memopt_thread_pool_create(NULL, (int)count, &pool);
+    if (status) {
+        fprintf(stderr, "%s\n", memopt_status_text(status));
+        exit(1);
+    }
     threads = memopt_thread_pool_threads(pool);
     threads.run_fn(threads.user, count, rank_of, &r);
     memopt_thread_pool_destroy(pool);

@@ -183,16 +183,19 @@ static void build(void) {
     }
 }
 
-static void check(memopt_status status) {
-    if (status) fail(memopt_status_text(status));
+static void check(memopt_status status, const memopt_error *why) {
+    if (!status) return;
+    MEMOPT_ERROR_PRINT(stderr, *why);
+    exit(1);
 }
 
 static void place_nodes(void) {
     static memopt_graph_node graph_nodes[MAX_NODES];
     static memopt_graph_edge edges[2 * MAX_NODES];
     static memopt_plan_item items[2 * MAX_NODES];
-    memopt_graph graph = { 0 };
-    memopt_plan_options options = { 0 };
+    memopt_error why;
+    memopt_graph graph = { .nodes = graph_nodes, .node_count = (size_t)node_count, .edges = edges, .error = &why };
+    const memopt_plan_options options = { .no_search = 1, .error = &why };
     memopt_plan_result plan;
     size_t count;
     float *block;
@@ -209,12 +212,8 @@ static void place_nodes(void) {
         if (nodes[i].b >= 0) edges[graph.edge_count].from = (size_t)nodes[i].b;
         if (nodes[i].b >= 0) edges[graph.edge_count++].to = (size_t)i;
     }
-    graph.nodes = graph_nodes;
-    graph.node_count = (size_t)node_count;
-    graph.edges = edges;
-    options.no_search = 1;
-    check(memopt_graph_to_plan(&graph, items, 2 * MAX_NODES, &count, uses));
-    check(memopt_plan_solve(items, count, &options, NULL, &plan));
+    check(memopt_graph_to_plan(&graph, items, 2 * MAX_NODES, &count, uses), &why);
+    check(memopt_plan_solve(items, count, &options, NULL, &plan), &why);
     block = allocate(plan.peak / sizeof(float));
     for (i = 0; i < node_count; ++i) {
         nodes[i].value = block + items[uses[i].value_item].offset / sizeof(float);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { LAYERS = 2, HIDDEN = 64, BATCH = 64, TIMES = 80, SYMBOLS = 28, STEPS = 12 };
+enum { STATES = LAYERS * BATCH * HIDDEN * sizeof(float) }; /* bytes */
 enum { MAX_NODES = LAYERS + TIMES * (16 * LAYERS + 3), MAX_PARAMETERS = 6 * LAYERS + 2 };
 
 typedef enum operation {
@@ -38,7 +39,7 @@ static int node_count, parameter_count;
 static memopt_tape *tape;
 static memopt_error why;
 static int repeated; /* this forward has run before in this pass */
-static float carried[LAYERS][BATCH * HIDDEN]; /* from window to window */
+static float carried[2][STATES / sizeof(float)]; /* from window to window: the states at its begin, and at its end */
 
 /* nodes: at first, and after each time step */
 static int states[TIMES + 1][LAYERS];
@@ -255,12 +256,6 @@ static void node_forward(const node *n) {
     }
 }
 
-static void forward(int begin, int end) {
-    int i;
-
-    for (i = begin; i < end; ++i) node_forward(&nodes[i]);
-}
-
 /* ---- backward: each node adds to the gradients of what it has read ---- */
 
 static void linear_backward(float *d_in, const float *in, const float *d_out, const parameter *p) {
@@ -339,27 +334,21 @@ static void node_backward(const node *n) {
     }
 }
 
-static void backward(int begin, int end) {
-    int i;
-
-    for (i = end - 1; i >= begin; --i) node_backward(&nodes[i]);
-}
-
 /* A segment is a time step. What it reads and writes are the states of all layers, one behind the other. */
 static memopt_status run_segment(const memopt_tape_call *call) {
     const int length = (node_count - LAYERS) / TIMES;
     const int begin = LAYERS + length * (int)call->segment;
+    const int end = begin + length;
     int i;
 
-    for (i = begin; i < begin + length; ++i) {
+    for (i = begin; i < end; ++i) {
         node *n = &nodes[i];
 
         n->value = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, node_bytes(n));
-        if (call->is_backward) n->gradient = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, node_bytes(n));
-        if (call->is_backward && !call->describing) memset(n->gradient, 0, node_bytes(n));
+        if (call->is_backward) n->gradient = (float *)memopt_tape_take(call, MEMOPT_TAPE_ZEROED, node_bytes(n));
     }
     if (call->describing) return MEMOPT_OK;
-    if (call->is_backward) memset(call->grad_input, 0, sizeof carried);
+    if (call->is_backward) memset(call->grad_input, 0, call->grad_input_bytes);
     for (i = 0; i < LAYERS; ++i) {
         node *in = &nodes[states[call->segment][i]];
         node *out = &nodes[states[call->segment + 1][i]];
@@ -370,31 +359,22 @@ static memopt_status run_segment(const memopt_tape_call *call) {
         if (call->is_backward) memcpy(out->gradient, (float *)call->grad_output + i * BATCH * HIDDEN, node_bytes(out));
     }
     repeated = call->is_recompute || call->calibrating;
-    if (call->is_backward) backward(begin, begin + length);
-    else forward(begin, begin + length);
+    for (i = begin; i < end && !call->is_backward; ++i) node_forward(&nodes[i]);
+    for (i = end - 1; i >= begin && call->is_backward; --i) node_backward(&nodes[i]);
     return MEMOPT_OK;
 }
 
+static const memopt_tape_desc tape_desc = {
+    .chain = { .count = TIMES, .input_bytes = STATES, .input_grad_bytes = STATES },
+    .segment = { .output_bytes = STATES, .grad_bytes = STATES, .forward_cost = 2, .backward_cost = 3 }, /* as measured */
+    .layer = { run_segment, run_segment, NULL },
+    .overhead = 0.4, .error = &why
+};
+
 static void check(memopt_status status) {
-    char line[256];
-
-    if (status && tape) why = memopt_tape_error(tape); /* else memopt_tape_open() has filled it in */
-    if (status && !memopt_error_text(&why, line, sizeof line, NULL)) fail(line);
-}
-
-static void open_tape(void) {
-    static memopt_segment segments[TIMES];
-    memopt_tape_desc desc = { 0 };
-    int t;
-
-    for (t = 0; t < TIMES; ++t) segments[t].output_bytes = segments[t].grad_bytes = sizeof carried;
-    desc.chain.segments = segments;
-    desc.chain.count = TIMES;
-    desc.chain.input_bytes = desc.chain.input_grad_bytes = sizeof carried;
-    desc.layer.forward_fn = desc.layer.backward_fn = run_segment;
-    desc.overhead = 0.33;
-    desc.error = &why;
-    check(memopt_tape_open(&desc, &tape));
+    if (!status) return;
+    MEMOPT_ERROR_PRINT(stderr, tape ? memopt_tape_error(tape) : why);
+    exit(1);
 }
 
 /* ---- training ---- */
@@ -418,16 +398,15 @@ static void adamw(parameter *p, int step) { /* step: 1 is the first */
 }
 
 static double train(int step) {
-    static float next[LAYERS][BATCH * HIDDEN], zeros[LAYERS][BATCH * HIDDEN], unwanted[LAYERS][BATCH * HIDDEN];
+    static float zeros[STATES / sizeof(float)], unwanted[STATES / sizeof(float)];
     int i;
 
     next_window();
     loss_sum = 0;
     correct = 0;
-    check(memopt_tape_forward(tape, carried));
-    memcpy(next, memopt_tape_output(tape), sizeof next); /* not into carried: time steps are made again from it */
+    check(memopt_tape_forward(tape, carried[step % 2]));
+    memcpy(carried[(step + 1) % 2], memopt_tape_output(tape), STATES);
     check(memopt_tape_backward(tape, zeros, unwanted));
-    memcpy(carried, next, sizeof carried);
     for (i = 0; i < parameter_count; ++i) adamw(&parameters[i], step);
     return loss_sum / (BATCH * TIMES);
 }
@@ -460,7 +439,7 @@ int main(void) {
     int i, step;
 
     build();
-    open_tape();
+    check(memopt_tape_open(&tape_desc, &tape));
     for (i = 0; i < BATCH; ++i) text[i][TIMES] = next_symbol(i);
     for (step = 1; step <= STEPS; ++step) {
         loss = train(step);
@@ -469,6 +448,7 @@ int main(void) {
     for (i = 0; i < parameter_count; ++i)
         hash = hash_bytes(hash, parameters[i].weights,
                           (size_t)parameters[i].rows * (size_t)parameters[i].columns * sizeof(float));
+    printf("overhead %.3f\n", memopt_tape_get_stats(tape).overhead);
     printf("loss %.6f peak %lu weights %08lx%08lx\n", loss, (unsigned long)peak_bytes(), (unsigned long)(hash >> 32),
            (unsigned long)(hash & 0xffffffffu));
     return 0;

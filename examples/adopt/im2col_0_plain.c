@@ -1,7 +1,8 @@
 /* im2col_0_plain.c - a residual network whose convolutions are matrix products: im2col, batch norm, SGD with momentum.
 
-   A unit is a convolution of 3 x 3, its batch norm and a ReLU. A block is two units and a shortcut around them; where it
-   halves the image, the shortcut takes every second pixel and has zeros in the new channels.
+   A unit is a convolution of 3 x 3, its batch norm and a ReLU. A block is two units and a shortcut around them; where
+   it halves the image, the shortcut takes every second pixel and has zeros in the new channels. The first block is
+   one unit only.
    Build: cc -O3 -march=native -fopenmp im2col_0_plain.c -o im2col_0_plain -lm      (or without -fopenmp)
    Run:   im2col_0_plain [side [batch [width [steps]]]], as 256 10 16 3 */
 #include <math.h>
@@ -16,8 +17,8 @@
 #define PARALLEL_FOR
 #endif
 
-enum { COLORS = 3, CLASSES = 4, STAGES = 3, STAGE_BLOCKS = 2, BLOCKS = STAGES * STAGE_BLOCKS, TILE = 512, LANES = 16 };
-enum { MAX_PARAMETERS = 4 * BLOCKS + 3 };
+enum { COLORS = 3, CLASSES = 4, STAGES = 3, STAGE_BLOCKS = 2, BLOCKS = STAGES * STAGE_BLOCKS + 1 };
+enum { TILE = 512, LANES = 16, MAX_PARAMETERS = 4 * BLOCKS + 1 };
 
 typedef struct parameter {
     int    count;
@@ -32,7 +33,12 @@ typedef struct unit { /* output: batch x channels x side x side */
     float *running;             /* means, then variances; used by evaluation */
 } unit;
 
-static unit stem, blocks[BLOCKS][2];
+typedef struct block {
+    int  unit_count;
+    unit units[2];
+} block;
+
+static block blocks[BLOCKS];
 static parameter parameters[MAX_PARAMETERS];
 static int parameter_count, head;
 
@@ -133,20 +139,22 @@ static void build(void) {
 
     images = allocate((size_t)(batch * COLORS * side * side));
     labels = (int *)allocate((size_t)batch);
-    build_unit(&stem, COLORS, width, side, 1);
-    for (b = 0; b < BLOCKS; ++b) {
-        const int stride = b && b % STAGE_BLOCKS == 0 ? 2 : 1;
+    blocks[0].unit_count = 1;
+    build_unit(&blocks[0].units[0], COLORS, width, side, 1);
+    for (b = 1; b < BLOCKS; ++b) {
+        const int stride = b > 1 && b % STAGE_BLOCKS == 1 ? 2 : 1;
 
         at /= stride;
-        build_unit(&blocks[b][0], channels, channels * stride, at, stride);
+        blocks[b].unit_count = 2;
+        build_unit(&blocks[b].units[0], channels, channels * stride, at, stride);
         channels *= stride;
-        build_unit(&blocks[b][1], channels, channels, at, 1);
+        build_unit(&blocks[b].units[1], channels, channels, at, 1);
     }
     head = add_parameter((channels + 1) * CLASSES, 0.2f); /* the last row is the bias */
     columns = allocate((size_t)(9 * width * side * side));
     turned = allocate((size_t)(9 * channels * channels));
     pooled = allocate((size_t)(batch * channels));
-    for (i = 0; i < 3; ++i) gradients[i] = allocate(output_size(&stem));
+    for (i = 0; i < 3; ++i) gradients[i] = allocate(output_size(&blocks[0].units[0]));
 }
 
 /* ---- operators ---- */
@@ -332,6 +340,13 @@ static float shortcut_at(const unit *u, const float *input, int n, int channel, 
                               : 0;
 }
 
+static void update_running(unit *u, int channel, float variance) {
+    float *running = u->running + channel;
+
+    running[0] += 0.1f * (u->mean[channel] - running[0]);
+    running[u->channels] += 0.1f * (variance - running[u->channels]);
+}
+
 /* Batch norm, the shortcut of a block whose input is not NULL, and ReLU. */
 static void norm_forward(unit *u, const float *block_input, int stride) {
     const float *scale = parameters[u->norm].values;
@@ -341,20 +356,18 @@ static void norm_forward(unit *u, const float *block_input, int stride) {
 
     PARALLEL_FOR
     for (c = 0; c < u->channels; ++c) {
-        float *running = u->running + c;
         double sums[2];
         float factor;
         int n, i;
 
-        u->mean[c] = running[0];
-        u->inverse[c] = 1.0f / sqrtf(running[u->channels] + 1e-5f);
+        u->mean[c] = u->running[c];
+        u->inverse[c] = 1.0f / sqrtf(u->running[u->channels + c] + 1e-5f);
         if (training) {
             channel_sums(u, c, u->sums, NULL, 0, sums);
             u->mean[c] = (float)(sums[0] / count);
             channel_sums(u, c, u->sums, NULL, u->mean[c], sums);
             u->inverse[c] = 1.0f / sqrtf((float)(sums[1] / count) + 1e-5f);
-            running[0] += 0.1f * (u->mean[c] - running[0]);
-            running[u->channels] += 0.1f * ((float)(sums[1] / count) - running[u->channels]);
+            update_running(u, c, (float)(sums[1] / count));
         }
         factor = u->inverse[c] * scale[c];
         for (n = 0; n < batch; ++n) {
@@ -427,7 +440,8 @@ static void shortcut_backward(const unit *u, int stride, const float *d_output, 
 }
 
 /* Mean of each channel, a linear layer, softmax; sets the loss, and with d_input the gradient. */
-static void head_run(const unit *u, const float *input, float *d_input) {
+static void head_run(const float *input, float *d_input) {
+    const unit *u = &blocks[BLOCKS - 1].units[1];
     parameter *p = &parameters[head];
     const int plane = plane_size(u);
     int n, c, i, k;
@@ -468,34 +482,46 @@ static void head_run(const unit *u, const float *input, float *d_input) {
     }
 }
 
-static void block_forward(unit *b, const float *input) {
-    convolution_forward(&b[0], input);
-    norm_forward(&b[0], NULL, 1);
-    convolution_forward(&b[1], b[0].output);
-    norm_forward(&b[1], input, b[0].stride);
+static void block_forward(block *b, const float *input) {
+    unit *u = b->units;
+
+    convolution_forward(&u[0], input);
+    norm_forward(&u[0], NULL, 1);
+    if (b->unit_count == 1) return;
+    convolution_forward(&u[1], u[0].output);
+    norm_forward(&u[1], input, u[0].stride);
 }
 
-/* d_output is written over; work: as large as the output; d_input: on the way it holds the gradient between the units. */
-static void block_backward(unit *b, const float *input, float *d_output, float *d_input, float *work) {
-    norm_backward(&b[1], d_output, work);
-    convolution_backward(&b[1], b[0].output, work, d_input);
-    norm_backward(&b[0], d_input, work);
-    convolution_backward(&b[0], input, work, d_input);
-    shortcut_backward(&b[1], b[0].stride, d_output, d_input);
+/* d_output is written over; work: as large as the output; d_input: on the way it holds the gradient between the units,
+   and in the first block it is NULL. */
+static void block_backward(block *b, const float *input, float *d_output, float *d_input, float *work) {
+    unit *u = b->units;
+    float *d_between = d_output;
+
+    if (b->unit_count == 2) {
+        d_between = d_input;
+        norm_backward(&u[1], d_output, work);
+        convolution_backward(&u[1], u[0].output, work, d_between);
+    }
+    norm_backward(&u[0], d_between, work);
+    convolution_backward(&u[0], input, work, d_input);
+    if (b->unit_count == 2) shortcut_backward(&u[1], u[0].stride, d_output, d_input);
+}
+
+static unit *last_unit(block *b) {
+    return &b->units[b->unit_count - 1];
 }
 
 /* ---- training ---- */
 
 static const float *block_input(int b) {
-    return b ? blocks[b - 1][1].output : stem.output;
+    return b ? last_unit(&blocks[b - 1])->output : images;
 }
 
 static void forward(void) {
     int b;
 
-    convolution_forward(&stem, images);
-    norm_forward(&stem, NULL, 1);
-    for (b = 0; b < BLOCKS; ++b) block_forward(blocks[b], block_input(b));
+    for (b = 0; b < BLOCKS; ++b) block_forward(&blocks[b], block_input(b));
 }
 
 static void backward(void) {
@@ -504,12 +530,10 @@ static void backward(void) {
     for (b = BLOCKS - 1; b >= 0; --b) {
         float *d_output = gradients[0];
 
-        block_backward(blocks[b], block_input(b), d_output, gradients[1], gradients[2]);
+        block_backward(&blocks[b], block_input(b), d_output, b ? gradients[1] : NULL, gradients[2]);
         gradients[0] = gradients[1];
         gradients[1] = d_output;
     }
-    norm_backward(&stem, gradients[0], gradients[2]);
-    convolution_backward(&stem, images, gradients[2], NULL);
 }
 
 static void update(void) {
@@ -532,7 +556,7 @@ static void train(void) {
     correct = 0;
     training = 1;
     forward();
-    head_run(&blocks[BLOCKS - 1][1], block_input(BLOCKS), gradients[0]);
+    head_run(block_input(BLOCKS), gradients[0]);
     backward();
     update();
 }
@@ -542,7 +566,7 @@ static void evaluate(void) {
     correct = 0;
     training = 0;
     forward();
-    head_run(&blocks[BLOCKS - 1][1], block_input(BLOCKS), NULL);
+    head_run(block_input(BLOCKS), NULL);
 }
 
 /* ---- the report ---- */
@@ -568,10 +592,12 @@ static uint64_t hash_floats(uint64_t hash, const float *values, int count) { /* 
 }
 
 static uint64_t hash_network(void) {
-    uint64_t hash = hash_floats(14695981039346656037u, stem.running, 2 * stem.channels);
-    int i;
+    uint64_t hash = 14695981039346656037u;
+    int b, i;
 
-    for (i = 0; i < 2 * BLOCKS; ++i) hash = hash_floats(hash, blocks[i / 2][i % 2].running, 2 * blocks[i / 2][i % 2].channels);
+    for (b = 0; b < BLOCKS; ++b)
+        for (i = 0; i < blocks[b].unit_count; ++i)
+            hash = hash_floats(hash, blocks[b].units[i].running, 2 * blocks[b].units[i].channels);
     for (i = 0; i < parameter_count; ++i) hash = hash_floats(hash, parameters[i].values, parameters[i].count);
     return hash;
 }
@@ -584,7 +610,7 @@ int main(int argc, char **argv) {
 
     for (i = 1; i < argc && i <= 4; ++i) {
         *settings[i - 1] = atoi(argv[i]);
-        if (*settings[i - 1] < 1 || *settings[i - 1] > 1024) fail("usage: [side [batch [width [steps]]]], 1 to 1024 each");
+        if (*settings[i - 1] < 1 || *settings[i - 1] > 1024) fail("[side [batch [width [steps]]]], each 1 to 1024");
     }
     if (side % (1 << (STAGES - 1))) fail("the side is halved twice: a multiple of 4");
     build();

@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A kernel stands alone, as it would in a file of its own: put into the function that calls it, it runs slower, or not,
+   as registers are left there. */
+#ifdef __GNUC__
+#define KERNEL __attribute__((noinline)) static
+#else
+#define KERNEL static
+#endif
+
 enum { BATCH = 32, SIDE = 32, COLORS = 3, WIDTH = 8, BLOCKS = 4, CLASSES = 4, STEPS = 8, MAX_LAYERS = 80 };
 
 typedef enum kind { INPUT, CONVOLUTION, NORM, RELU, SHORTCUT, HEAD, SOFTMAX } kind;
@@ -168,7 +176,7 @@ static int tap_end(int tap, int stride, int side) {
     return tap == 2 && stride == 1 ? side - 1 : side;
 }
 
-static void convolution_forward(layer *l, const layer *before) {
+KERNEL void convolution_forward(layer *l, const layer *before) {
     const int side = l->side;
     int n, o, i, ky, kx, y, x;
 
@@ -189,7 +197,7 @@ static void convolution_forward(layer *l, const layer *before) {
                     }
 }
 
-static void convolution_backward(layer *l, layer *before) {
+KERNEL void convolution_backward(layer *l, layer *before) {
     const int side = l->side;
     int n, o, i, ky, kx, y, x;
 
@@ -214,7 +222,7 @@ static void convolution_backward(layer *l, layer *before) {
                     }
 }
 
-static void norm_forward(layer *l, const layer *before) {
+KERNEL void norm_forward(layer *l, const layer *before) {
     const int plane = l->side * l->side;
     const float count = (float)(BATCH * plane);
     int c, n, i;
@@ -247,7 +255,7 @@ static void norm_forward(layer *l, const layer *before) {
     }
 }
 
-static void norm_backward(layer *l, layer *before) {
+KERNEL void norm_backward(layer *l, layer *before) {
     const int plane = l->side * l->side;
     const float count = (float)(BATCH * plane);
     int c, n, i;
@@ -331,7 +339,10 @@ static void softmax_backward(layer *l, layer *before) {
             before->delta[n * CLASSES + i] += (l->output[n * CLASSES + i] - (float)(i == labels[n])) / BATCH;
 }
 
-static void layer_forward(layer *l, const layer *before, const layer *from) {
+static void layer_forward(int at) {
+    layer *l = &layers[at];
+    const layer *before = &layers[at - 1];
+    const layer *from = &layers[l->from];
     const size_t count = layer_size(l);
     const float *x = before->output;
     size_t i;
@@ -360,7 +371,10 @@ static void layer_forward(layer *l, const layer *before, const layer *from) {
     }
 }
 
-static void layer_backward(layer *l, layer *before, layer *from) {
+static void layer_backward(int at) {
+    layer *l = &layers[at];
+    layer *before = &layers[at - 1];
+    layer *from = &layers[l->from];
     const size_t count = layer_size(l);
     float *d_x = before->delta;
     size_t i;
@@ -399,8 +413,10 @@ static memopt_status run_segment(const memopt_tape_call *call) {
     int i;
 
     for (i = begin + 1; i < end; ++i) {
-        layers[i].output = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, layer_bytes(&layers[i]));
-        if (call->is_backward) layers[i].delta = (float *)memopt_tape_take(call, MEMOPT_TAPE_ZEROED, layer_bytes(&layers[i]));
+        const size_t bytes = layer_bytes(&layers[i]);
+
+        layers[i].output = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, bytes);
+        if (call->is_backward) layers[i].delta = (float *)memopt_tape_take(call, MEMOPT_TAPE_ZEROED, bytes);
     }
     if (call->describing) return MEMOPT_OK;
     layers[begin].output = (float *)(uintptr_t)call->input;
@@ -409,10 +425,8 @@ static memopt_status run_segment(const memopt_tape_call *call) {
     layers[end].delta = (float *)call->grad_output;
     if (call->grad_input) memset(call->grad_input, 0, call->grad_input_bytes);
     repeated = call->is_recompute || call->calibrating;
-    for (i = begin + 1; i <= end && !call->is_backward; ++i)
-        layer_forward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
-    for (i = end; i > begin && call->is_backward; --i)
-        layer_backward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
+    for (i = begin + 1; i <= end && !call->is_backward; ++i) layer_forward(i);
+    for (i = end; i > begin && call->is_backward; --i) layer_backward(i);
     return MEMOPT_OK;
 }
 

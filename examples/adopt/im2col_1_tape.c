@@ -519,7 +519,7 @@ static memopt_status run_block(const memopt_tape_call *call) {
     block *b = &blocks[call->segment];
     unit *last = last_unit(b);
     const size_t bytes = output_size(last) * sizeof(float);
-    void *work = call->is_backward ? memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, bytes) : NULL;
+    float *work = call->is_backward ? (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, bytes) : NULL;
 
     last->sums = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, bytes);
     if (b->unit_count == 2) {
@@ -530,7 +530,7 @@ static memopt_status run_block(const memopt_tape_call *call) {
     last->output = (float *)call->output;
     repeated = call->is_recompute || call->calibrating;
     if (!call->is_backward) block_forward(b, (const float *)call->input);
-    else block_backward(b, (const float *)call->input, (float *)call->grad_output, (float *)call->grad_input, (float *)work);
+    else block_backward(b, (const float *)call->input, (float *)call->grad_output, (float *)call->grad_input, work);
     return MEMOPT_OK;
 }
 

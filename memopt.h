@@ -108,8 +108,8 @@
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
                   names an error of yours that is filled in. memopt_error_text() makes one line of it, which
                   MEMOPT_ERROR_PRINT(stderr, error) prints. Stashes, pools and calls with neither an object nor a
-                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
-                  untouched. Nothing aborts or prints.
+                  desc have a status alone. A failed call has changed nothing, leaks nothing and can be repeated; what
+                  it would have written, `out`, is untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
@@ -205,7 +205,7 @@ typedef struct memopt_quantity {
 
 /* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes
    keep the error of their last failed call. A call without such an object writes the error that its desc or its
-   memopt_ops names (NULL: not wanted), only when it fails. All texts are static. */
+   memopt_ops names (NULL: not wanted), only when it fails. All texts are static; `other` may be a path of yours. */
 typedef struct memopt_error {
     memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
@@ -236,13 +236,10 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
 
 /* MEMOPT_ERROR_PRINT(stderr, memopt_tape_error(tape)); an error, by value, as a line in a file of stdio. The printing
    stands in your code, which includes <stdio.h>: the library itself never prints. */
-#define MEMOPT_ERROR_PRINT(file, error)                                                                  \
-    do {                                                                                                 \
-        const memopt_error memopt_i_printed = (error);                                                   \
-        char memopt_i_line[512];                                                                         \
-        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL);           \
-        (void)fprintf((file), "%s\n", memopt_i_line);                                                    \
-    } while (0)
+#define MEMOPT_ERROR_PRINT(file, error) do {                                                   \
+        const memopt_error memopt_i_printed = (error); char memopt_i_line[512];                \
+        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL); \
+        (void)fprintf((file), "%s\n", memopt_i_line); } while (0)
 
 /* @section api_host : api_status */
 
@@ -274,7 +271,17 @@ typedef enum memopt_open_mode {
     MEMOPT_OPEN_READ,
     MEMOPT_OPEN_WRITE,       /* read and write; a missing file is made, the bytes of an existing one stay */
     MEMOPT_OPEN_READ_DIRECT, /* the same two past the system's cache where it can; places and bytes of a transfer are */
-    MEMOPT_OPEN_WRITE_DIRECT /* then multiples of what align_fn says. Where it cannot: as the two above */
+    MEMOPT_OPEN_WRITE_DIRECT, /* then multiples of what align_fn says. Where it cannot: as the two above */
+    /* The six below are asked for only of a table with lock_fn. They never follow a link at the last name of the path,
+       and return ERR_STATE when one is there: nobody can have another file overwritten by it. */
+    MEMOPT_OPEN_OWN, /* as WRITE else */
+    MEMOPT_OPEN_NEW, /* ERR_STATE too when anything is there: exactly one of several that make it at once gets OK */
+    MEMOPT_OPEN_OWN_DIRECT,
+    MEMOPT_OPEN_NEW_DIRECT,
+    /* as NEW, for this user of the system alone; and the name is removed at once (Windows: the file, when it is closed),
+       so that nothing remains however the process ends */
+    MEMOPT_OPEN_SCRATCH,
+    MEMOPT_OPEN_SCRATCH_DIRECT = MEMOPT_OPEN_SCRATCH + 2 /* of a mode bit 1 says direct */
 } memopt_open_mode;
 
 typedef memopt_status memopt_name_fn(void *context, const char *name);
@@ -326,6 +333,12 @@ typedef struct memopt_files { /* all zero = the system's files; else set the fir
     memopt_status (*wait_fn)(void *user, void *queue, int slot, size_t *done);
     /* Beside the four, or NULL. 1: wait_fn would return at once; 0: the transfer is under way. Never waits long */
     int           (*ready_fn)(void *user, void *queue, int slot);
+
+    /* Beside the first nine, or NULL: there are no locks, and of the modes the first four alone. Locks a file opened for
+       writing, until it is closed or its process ends, however it does; a process that it forks holds the lock as well
+       until it closes the file or starts a program. ERR_STATE: it is locked already, by another process or by this one.
+       ERR_UNSUPPORTED: this file system has no locks */
+    memopt_status (*lock_fn)(void *user, void *file);
     void *user;
 } memopt_files;
 
@@ -2194,8 +2207,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
 typedef enum memopt_tape_part {
     MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
                            that saves nothing it is scratch */
-    MEMOPT_TAPE_SCRATCH,/* during this call */
-    MEMOPT_TAPE_ZEROED  /* scratch with all bytes zero, for what is added to; not zeroed where not_host_visible is set */
+    MEMOPT_TAPE_SCRATCH, /* during this call */
+    MEMOPT_TAPE_ZEROED   /* scratch with all bytes zero, to be added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
 
 /**
@@ -3023,10 +3036,14 @@ typedef struct memopt_store_desc { /* zero it, then set what you need */
     size_t             tile_bytes; /* of each at most; when they differ: */
     const size_t      *each_bytes; /* NULL, or of each tile; copied */
     size_t             transfers;  /* under way at once; 0 = default: 4; at most 1024 */
-    const char        *path;       /* of the file; NULL: memory of the host; copied */
+    /* of the file; NULL: memory of the host; copied. A scratch file is always a new one, with a name of its own: this, a
+       dot and 16 digits. It is not to be seen while it is used, nor left when the process dies: its name is removed at
+       once (on Windows the file, when it is closed). In a table of files without locks it has this name */
+    const char        *path;
     int                reopen;     /* 1: go on with a kept file, keep must be 1; 0: it is made, one that is there
                                       replaced */
-    int                keep;       /* 1: the file stays, and a commit outlives a power cut; 0: a scratch file */
+    int                keep;       /* 1: the file stays, and a commit outlives a power cut; a link at the path is not
+                                      followed; 0: a scratch file */
     int                no_atomic;  /* 1: one region: half the room, and a step is not atomic */
     int                no_direct;  /* 1: through the system's cache */
     /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
@@ -3056,15 +3073,16 @@ typedef struct memopt_store memopt_store;
  * Make a store, or open a kept one.
  *
  * out     receives the store; untouched on failure
- * reopen  the newest of the file's two tables that is whole and can be read is taken, and made safe, should the program
- *         before have been killed: compare memopt_store_stats.step with your own. Never a file that is open already:
- *         two stores of one file destroy it
+ * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have been
+ *         killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be the
+ *         newest. Then the file is as it was, and can be opened when the disk reads again
  * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
- *         an old one as it was), ERR_IO, ERR_FORMAT (reopen: the file is damaged, cut, of another layout, or none of
- *         ours, or with no_atomic a step was cut off; it is left as it is), ERR_UNSUPPORTED (a table of files that
- *         wants an alignment above 4096)
+ *         an old one as it was), ERR_IO, ERR_STATE (keep: the path is a link; or another process, or store of this one,
+ *         has the file open, which is known where the table of files and the file system have locks), ERR_FORMAT
+ *         (reopen: the file is damaged, cut, of another layout, or none of ours, or with no_atomic a step was cut off;
+ *         it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
  * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
  * threads one thread at a time per store
  */
@@ -3079,8 +3097,9 @@ MEMOPT_API void          memopt_store_destroy(memopt_store *store);
  * for first, and the oldest one when as many are under way as may be.
  *
  * count   1 to the tile's bytes
- * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a transfer that is under way; with
- *         `aligned`, a misaligned place), and the error of a transfer that failed before
+ * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
+ *         `aligned`, a misaligned place, or an overlap of what is behind count, which is zeroed up to the next multiple
+ *         of the alignment, with the place of a write that is under way), and the error of a transfer that failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
@@ -3088,7 +3107,8 @@ MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, co
  * Begin to read a tile: what was written last, committed or not. The bytes are there when it has been waited for.
  *
  * count   as many as were written
- * returns as memopt_store_write(), and ERR_STATE (nothing was written, or not so many bytes)
+ * returns as memopt_store_write(), ERR_ARGUMENT also for an overlap with the place of any transfer that is under way,
+ *         and ERR_STATE (nothing was written, or not so many bytes)
  */
 MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, void *bytes, size_t count);
 
@@ -4133,29 +4153,28 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
-   renamed at the end, so at any moment the newest generation is whole; at least two whose manifests hold are kept.
-   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. One
-   run at a time saves into a directory: two take each other's begun generations for leftovers, and saves of one fail.
+   renamed at the end, so at any moment the newest generation is whole; at least two of which everything holds are kept.
+   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold.
+   Before an old generation goes, those that stay in its place are looked at in the same way, unless this run's
+   memopt_save_lock knows them: it wrote them, resumed from them, or has looked at them.
    Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
    that they are in.
    Beside a rank's files, if you list one, the model for others: model.safetensors, or several files and an index, of
    whole tensors under the names that they know. No load looks at it, and it has no checksum.
 
-     memopt_save_item items[TENSORS * MEMOPT_SAVE_OPTIM_ITEMS + 1]; memopt_save_desc save = { 0 };
-     memopt_saved *saved = NULL; memopt_status s;
-     save.path = "run"; save.items = items;
-     for (each tensor) memopt_save_optim_items(optim, tensor, its name, items, &save.item_count);
-     ... the engine's own: items[save.item_count++] = ...                    (number of the step, random state, place)
-     s = memopt_saved_open(&save, &saved);
-     if (s == MEMOPT_OK) s = memopt_saved_read(saved, &save);
-     else if (s == MEMOPT_ERR_STATE) s = MEMOPT_OK;                            (nothing was saved yet: a new run begins)
-     memopt_saved_close(saved);
+     memopt_save_desc save = { 0 }; uint64_t step = 0; memopt_status s;
+     save.path = "run"; save.error = &why;
+     save.optim = optim; save.names = names;                     (weights and states of all its tensors)
+     save.items = own; save.item_count = 2;                      (the engine's own: its random state, its loss scale)
+     s = memopt_save_lock_open(&save, &save.lock);               (another run saves here: ERR_STATE)
+     if (!s) s = memopt_save_resume(&save, &step, NULL);         (nothing was saved yet: OK, and a new run begins)
      if (s) return s;              (saves are there that cannot be read now: a new run would push them out one by one)
      for (each step) {
          ...
-         save.step = step;
+         save.step = ++step;
          if (step % 1000 == 0 && memopt_save_write(&save)) ...          (why: save.error; the saves before are there)
-     } */
+     }
+     memopt_save_lock_close(save.lock); */
 
 typedef struct memopt_save_item memopt_save_item;
 
@@ -4178,6 +4197,8 @@ struct memopt_save_item {         /* an array of elements that decides the next 
     memopt_save_move_fn   *move_fn;   /* NULL: the elements lie at data; else it knows what data is */
 };
 
+typedef struct memopt_save_lock memopt_save_lock; /* a run's directory, which no other run saves into */
+
 typedef struct memopt_save_desc { /* zero it, then set what you need */
     const char                   *path;     /* the run's directory; made where it is missing, not those above it */
     uint64_t                      step;
@@ -4189,8 +4210,8 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
                                                "memopt."; the same on all ranks */
     size_t                        metadata_count;
-    size_t                        keep;     /* generations that stay, this one included, those with a damaged manifest
-                                               not counted; 0 = 2; at least 2 */
+    size_t                        keep;     /* generations that stay, this one included, of which everything holds;
+                                               0 = 2; at least 2 */
     size_t                        tile;     /* bytes of a checksum, and of a transfer; 0 = 1 MiB; a multiple of 4096 up
                                                to 1 GiB. Four of them are under way at once */
     int                           beside;   /* 1: memory for a copy of all that is saved, so that memopt_save_begin()
@@ -4200,11 +4221,31 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     size_t                        model_count;
     uint64_t                      model_bytes; /* of the tensors of a file of the model; a larger one has a file of its
                                                own; 0 = all are in one file */
+    memopt_save_lock             *lock;     /* NULL: the directory is taken while a save is written; else for longer */
     memopt_comm                  *comm;     /* all ranks make the same calls, in a directory they share; NULL: one rank
                                                alone */
     const memopt_host            *host;     /* its files, with directories, and its allocator; NULL = the system's */
     memopt_error                 *error;    /* NULL, or filled in when a call with this desc fails */
 } memopt_save_desc;
+
+/**
+ * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends (and
+ * of those that it forked): any other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
+ * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
+ * needs no lock.
+ * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
+ * or the file system, have no locks, other runs are not noticed.
+ *
+ * desc    path, keep, comm, host and error are read
+ * out     for `lock` of this desc and of all that save there; may point to it. Untouched on failure
+ * returns OK, ERR_ARGUMENT, ERR_STATE (another run saves there; or the file's name is a link), ERR_MEMORY, ERR_IO (the
+ *         directory cannot be made), ERR_UNSUPPORTED (a host without directories), and what memopt_comm_run() returns
+ * ranks   all call it, and all close; rank 0 holds it
+ */
+MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out);
+
+/* Not while a save is written. NULL is fine. */
+MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock);
 
 /**
  * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
@@ -4225,8 +4266,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
  *
  * returns OK, ERR_ARGUMENT (NULL; an item that no rank holds all of; a name that occurs twice; ranks that list other
  *         items), ERR_OVERFLOW, ERR_MEMORY (also: the disk has no room), ERR_UNSUPPORTED (a host without directories, a
- *         processor that is not little endian), ERR_STATE (another run saves here and was first by a moment), ERR_IO
- *         and what else the host's files and memopt_comm_run() return
+ *         processor that is not little endian), ERR_STATE (another run saves here), ERR_IO and what else the host's
+ *         files and memopt_comm_run() return
  * time    the disk's: bytes go past the system's cache where that is possible
  */
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc);
@@ -4268,7 +4309,7 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
  * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
  * not looked at. All ranks take the same one.
  *
- * desc    path, comm, host and error are read, the rest is not
+ * desc    path, lock, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
  * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT or ERR_IO (those that are
  *         there are damaged, of a newer format, or cannot be read; the error says why the newest is refused), ERR_IO
@@ -4296,7 +4337,8 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
- * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays there
+ * desc    its items, optim, names and error are read: each rank lists what it wants to hold. What the save has besides
+ *         stays there
  * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
  *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
  *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
@@ -4308,9 +4350,10 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
  * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
  *
- * desc     what is to be read: items, optim, path, comm, host and error
+ * desc     what is to be read: items, optim, names, path, lock, comm, host and error
  * step     receives that of the save; untouched when there was none, and on failure
- * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on failure
+ * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on
+ *          failure
  * returns  as memopt_saved_open() and memopt_saved_read(), but OK where those have ERR_STATE for there is no generation
  */
 MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused);
@@ -4732,6 +4775,7 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #  include <errno.h>
 #  include <fcntl.h>
 #  include <stdio.h>
+#  include <sys/file.h>
 #  include <sys/mman.h>
 #  include <sys/stat.h>
 #  include <sys/time.h>
@@ -5688,8 +5732,18 @@ static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_
     return MEMOPT_ERR_UNSUPPORTED;
 }
 
-/* Are there directories, and the direct modes? Of a host that is resolved. */
+static memopt_status memopt_i_no_lock(void *user, void *file) {
+    (void)user;
+    (void)file;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+/* Are there directories, and the direct modes? Locks, and the modes that follow no link? Of a host that is resolved. */
 #define MEMOPT_I_FILES_HAVE_DIRS(files) ((files)->reserve_fn != memopt_i_no_reserve)
+#define MEMOPT_I_FILES_HAVE_LOCKS(files) ((files)->lock_fn != memopt_i_no_lock)
+
+#define MEMOPT_I_OPEN_DIRECT 2 /* the bit of a mode */
+#define MEMOPT_I_OPEN_PLAIN(mode) ((memopt_open_mode)((int)(mode) & ~MEMOPT_I_OPEN_DIRECT))
 
 /* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no.
    Direct transfers: 4096 is a multiple of the sectors of every disk in use, so nobody is asked for less. */
@@ -5710,6 +5764,13 @@ static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_
 #  else
 #    define MEMOPT_I_CLOSE_ON_EXEC 0
 #  endif
+#  if defined(O_NOFOLLOW)
+#    define MEMOPT_I_NO_FOLLOW O_NOFOLLOW
+#  elif defined(__O_NOFOLLOW)
+#    define MEMOPT_I_NO_FOLLOW __O_NOFOLLOW
+#  else
+#    define MEMOPT_I_NO_FOLLOW 0
+#  endif
 
 /* 0 is a file, NULL is none */
 static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); }
@@ -5720,28 +5781,55 @@ static int memopt_i_file_too_far(uint64_t offset, size_t count) {
 }
 
 /* A pipe in a file's place must not hold up its opening until somebody writes: it opens at once, and tells no size. */
-static int memopt_i_file_open(const char *path, int flags) {
+static int memopt_i_file_open(const char *path, int flags, int rights) {
     int number;
 
-    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, 0666);
+    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, rights);
     while (number < 0 && errno == EINTR);
     if (number >= 0) (void)fcntl(number, F_SETFL, flags);
     return number;
 }
 
+static int memopt_i_file_flags(memopt_open_mode plain) {
+    if (plain == MEMOPT_OPEN_READ) return O_RDONLY;
+    if (plain == MEMOPT_OPEN_WRITE) return O_RDWR | O_CREAT;
+    return O_RDWR | O_CREAT | MEMOPT_I_NO_FOLLOW | (plain == MEMOPT_OPEN_OWN ? 0 : O_EXCL);
+}
+
+/* A system that refuses a direct file may have made it all the same: a new one becomes direct when it is open. */
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    const int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
-    const int flags = mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT ? O_RDONLY : O_RDWR | O_CREAT;
-    int number = memopt_i_file_open(path, direct ? flags | MEMOPT_I_DIRECT : flags);
+    const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT ? MEMOPT_I_DIRECT : 0;
+    const memopt_open_mode plain = MEMOPT_I_OPEN_PLAIN(mode);
+    const int flags = memopt_i_file_flags(plain);
+    const int rights = plain == MEMOPT_OPEN_SCRATCH ? 0600 : 0666;
+    int number = memopt_i_file_open(path, flags & O_EXCL ? flags : flags | direct, rights);
 
     (void)user;
-    if (number < 0 && direct && errno == EINVAL) number = memopt_i_file_open(path, flags);
-    if (number < 0) return MEMOPT_ERR_IO;
+    if (number < 0 && direct && errno == EINVAL) number = memopt_i_file_open(path, flags, rights);
+    if (number < 0) /* EMLINK: of a link, on some systems */
+        return plain >= MEMOPT_OPEN_OWN && (errno == EEXIST || errno == ELOOP || errno == EMLINK) ? MEMOPT_ERR_STATE
+                                                                                               : MEMOPT_ERR_IO;
+    if (flags & O_EXCL && direct) (void)fcntl(number, F_SETFL, flags | direct);
 #  if defined(F_NOCACHE)
-    if (direct) (void)fcntl(number, F_NOCACHE, 1);
+    if ((int)mode & MEMOPT_I_OPEN_DIRECT) (void)fcntl(number, F_NOCACHE, 1);
 #  endif
+    if (plain == MEMOPT_OPEN_SCRATCH && unlink(path)) {
+        (void)close(number);
+        return MEMOPT_ERR_IO;
+    }
     *file = (void *)((intptr_t)number + 1);
     return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_system_lock(void *user, void *file) {
+    int failed;
+
+    (void)user;
+    do failed = flock(memopt_i_file_number(file), LOCK_EX | LOCK_NB);
+    while (failed && errno == EINTR);
+    if (!failed) return MEMOPT_OK;
+    if (errno == EWOULDBLOCK) return MEMOPT_ERR_STATE;
+    return errno == EBADF ? MEMOPT_ERR_IO : MEMOPT_ERR_UNSUPPORTED;
 }
 
 static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
@@ -5897,7 +5985,7 @@ static memopt_status memopt_i_system_list_dir(void *user, const char *path, memo
 }
 
 static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
-    const int number = memopt_i_file_open(path, O_RDONLY);
+    const int number = memopt_i_file_open(path, O_RDONLY, 0);
     struct stat info;
     memopt_status s;
 
@@ -5950,26 +6038,58 @@ static OVERLAPPED memopt_i_file_position(uint64_t offset) {
 }
 
 static HANDLE memopt_i_file_open(const char *path, memopt_open_mode mode, DWORD flags) {
-    if (mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT)
-        return CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
-                           OPEN_EXISTING, flags, NULL);
-    return CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_ALWAYS,
-                       flags, NULL);
+    const DWORD access = GENERIC_READ | GENERIC_WRITE, share = FILE_SHARE_READ | FILE_SHARE_WRITE;
+    const DWORD itself = FILE_FLAG_OPEN_REPARSE_POINT; /* a link, not what it leads to */
+
+    switch ((int)mode & ~MEMOPT_I_OPEN_DIRECT) {
+    case MEMOPT_OPEN_READ:
+        return CreateFileA(path, GENERIC_READ, share | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, flags, NULL);
+    case MEMOPT_OPEN_WRITE: return CreateFileA(path, access, share, NULL, OPEN_ALWAYS, flags, NULL);
+    case MEMOPT_OPEN_OWN: return CreateFileA(path, access, share, NULL, OPEN_ALWAYS, flags | itself, NULL);
+    case MEMOPT_OPEN_NEW: return CreateFileA(path, access, share, NULL, CREATE_NEW, flags | itself, NULL);
+    default:
+        return CreateFileA(path, access | DELETE, 0, NULL, CREATE_NEW, flags | itself | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    }
+}
+
+static int memopt_i_file_is_link(HANDLE h) {
+    BY_HANDLE_FILE_INFORMATION info;
+
+    return !GetFileInformationByHandle(h, &info) || (info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT);
 }
 
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
+    const memopt_open_mode plain = MEMOPT_I_OPEN_PLAIN(mode);
+    int direct = mode != plain;
     HANDLE h = memopt_i_file_open(path, mode, direct ? FILE_FLAG_NO_BUFFERING : 0);
+    DWORD error = h == INVALID_HANDLE_VALUE ? GetLastError() : 0;
 
     (void)user;
-    if (h == INVALID_HANDLE_VALUE && direct
-        && (GetLastError() == ERROR_INVALID_PARAMETER || GetLastError() == ERROR_NOT_SUPPORTED)) { /* not here */
+    if (direct && (error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED)) { /* not here */
         direct = 0;
         h = memopt_i_file_open(path, mode, 0);
+        error = h == INVALID_HANDLE_VALUE ? GetLastError() : 0;
     }
-    if (h == INVALID_HANDLE_VALUE) return MEMOPT_ERR_IO;
+    if (h == INVALID_HANDLE_VALUE)
+        return plain >= MEMOPT_OPEN_OWN && (error == ERROR_FILE_EXISTS || error == ERROR_ALREADY_EXISTS)
+             ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
+    if (plain == MEMOPT_OPEN_OWN && memopt_i_file_is_link(h)) {
+        (void)CloseHandle(h);
+        return MEMOPT_ERR_STATE;
+    }
     *file = (void *)((uintptr_t)h | (uintptr_t)direct);
     return MEMOPT_OK;
+}
+
+/* Of one byte, behind all that a file can have: here locked bytes are read and written by nobody else. */
+static memopt_status memopt_i_system_lock(void *user, void *file) {
+    OVERLAPPED at = memopt_i_file_position((uint64_t)INT64_MAX - 1);
+
+    (void)user;
+    if (LockFileEx(memopt_i_file_handle(file), LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at))
+        return MEMOPT_OK;
+    if (GetLastError() == ERROR_LOCK_VIOLATION || GetLastError() == ERROR_IO_PENDING) return MEMOPT_ERR_STATE;
+    return GetLastError() == ERROR_INVALID_HANDLE ? MEMOPT_ERR_IO : MEMOPT_ERR_UNSUPPORTED;
 }
 
 static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
@@ -6204,6 +6324,7 @@ static memopt_status memopt_i_system_remove(void *user, const char *path) {
 #  define memopt_i_system_make_dir memopt_i_no_dir
 #  define memopt_i_system_list_dir memopt_i_no_list
 #  define memopt_i_system_sync_dir memopt_i_no_dir
+#  define memopt_i_system_lock     memopt_i_no_lock
 
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     (void)user;
@@ -6772,6 +6893,46 @@ static int memopt_i_is_separator(char c) { /* of names in a path; elsewhere \ ma
 #endif
 }
 
+/* Open a file by one of the modes that follow no link. A table without locks knows but WRITE. */
+static memopt_status memopt_i_files_open(const memopt_files *f, const char *path, memopt_open_mode mode, void **file) {
+    const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT;
+
+    if (MEMOPT_I_FILES_HAVE_LOCKS(f)) return f->open_fn(f->user, path, mode, file);
+    return f->open_fn(f->user, path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, file);
+}
+
+/* Open a scratch file under a name of its own: the path that is in `name`, a dot, and 16 hexadecimal digits, for which
+   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A table
+   without locks gets the path as it is. */
+#define MEMOPT_I_SCRATCH_NAME 17
+
+static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *name, int direct, void **file) {
+    const memopt_open_mode mode = direct ? MEMOPT_OPEN_SCRATCH_DIRECT : MEMOPT_OPEN_SCRATCH;
+    const size_t length = strlen(name);
+    uint64_t bits = 0;
+    int tries, i;
+    memopt_status s;
+
+    if (!MEMOPT_I_FILES_HAVE_LOCKS(&h->files)) return memopt_i_files_open(&h->files, name, mode, file);
+    for (s = MEMOPT_ERR_STATE, tries = 0; s == MEMOPT_ERR_STATE && tries < 100; ++tries) {
+        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the number of the try are left */
+        bits = (bits ^ (uint64_t)(uintptr_t)name) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)tries;
+        name[length] = '.';
+        for (i = 0; i < 16; ++i) name[length + 1 + (size_t)i] = "0123456789abcdef"[bits >> 4 * i & 15];
+        name[length + MEMOPT_I_SCRATCH_NAME] = 0;
+        s = h->files.open_fn(h->files.user, name, mode, file);
+    }
+    name[length] = 0;
+    return s;
+}
+
+/* ERR_STATE: another has it. Where there are no locks, OK. */
+static memopt_status memopt_i_files_lock(const memopt_files *f, void *file) {
+    const memopt_status s = f->lock_fn(f->user, file);
+
+    return s == MEMOPT_ERR_UNSUPPORTED ? MEMOPT_OK : s;
+}
+
 /* The directory that a path is in: until then a new name may be gone after a power cut. */
 static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *path) {
     size_t end = strlen(path);
@@ -6826,7 +6987,7 @@ static memopt_files memopt_i_system_files(void) {
         memopt_i_system_reserve, memopt_i_system_align, memopt_i_system_make_dir, memopt_i_system_list_dir,
         memopt_i_system_sync_dir,
         memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait,
-        memopt_i_system_ready, NULL
+        memopt_i_system_ready, memopt_i_system_lock, NULL
     };
 
     return files;
@@ -6847,6 +7008,7 @@ static void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
     memopt_i_must_number(c, queue == 0 || queue == 4, "host.files, of its queue", memopt_i_count((uint64_t)queue),
                          "either 0 or", memopt_i_count(4));
     memopt_i_must(c, files || !queue, "host.files", "has a queue alone");
+    memopt_i_must(c, files || !f->lock_fn, "host.files", "has a lock alone");
 }
 
 static void memopt_i_files_resolve(memopt_files *f) {
@@ -6854,6 +7016,7 @@ static void memopt_i_files_resolve(memopt_files *f) {
         *f = memopt_i_system_files();
         return;
     }
+    if (!f->lock_fn) f->lock_fn = memopt_i_no_lock;
     if (f->reserve_fn) return;
     f->reserve_fn = memopt_i_no_reserve;
     f->align_fn = memopt_i_no_align;
@@ -34686,10 +34849,10 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
               over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
               there, and the tiles that it names lie in regions that nobody wrote to since.
    Mark       With one region the first write of a step makes the file's table untrue. Before it, a table goes to the
-              file that has tiles and no step: that of the commit takes its place.
+              file that says so: that of the commit takes its place. After an abandon it is still what the file holds.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
    Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
-              writes go over the tiles of the other one.
+              writes go over the tiles of the other one. One that cannot be read may be the newer: nothing is opened.
    Trap       After a sync that failed the system may have thrown the bytes away and say so only once: it is not tried
               again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
    Cost       One copy where a place is not aligned, and the CRC, which the host's workers read at memory's speed. */
@@ -34699,6 +34862,7 @@ enum {
     MEMOPT_I_STORE_HEAD = 72,      /* bytes of a table before its entries: numbers of 8 bytes, the lowest first */
     MEMOPT_I_STORE_ENTRY = 32,
     MEMOPT_I_STORE_CRC_AT = 64,    /* in the head: of what is before it and of all entries */
+    MEMOPT_I_STORE_MARK = 3,       /* in place of the number of regions: one, and a step has overwritten tiles */
     MEMOPT_I_STORE_TRANSFERS = 4,
     MEMOPT_I_STORE_DISK_ALIGN = 4096,
     MEMOPT_I_STORE_MEMORY_ALIGN = 64
@@ -34768,7 +34932,7 @@ static void memopt_i_store_lay_out(memopt_carver *c, memopt_store *x, const memo
         x->memory = (unsigned char *)memopt_carve(c, memory_bytes, 1, MEMOPT_I_STORE_MEMORY_ALIGN);
         return;
     }
-    x->path = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 1);
+    x->path = (char *)memopt_carve(c, strlen(d->path) + MEMOPT_I_SCRATCH_NAME + 1, 1, 1);
     x->table = (unsigned char *)memopt_carve(c, table_bytes, 1, MEMOPT_I_STORE_DISK_ALIGN);
     if (d->aligned) return;
     for (i = 0; i < transfers; ++i) {
@@ -34900,17 +35064,17 @@ static memopt_i_store_entry memopt_i_store_committed(const memopt_i_store_tile *
 static memopt_status memopt_i_store_table_write(memopt_store *x, uint64_t step) {
     const memopt_files *f = &x->host.files;
     memopt_i_writer o = memopt_i_writer_begin((char *)x->table, x->table_bytes);
-    const int copy = !x->copy;
+    const int copy = !x->copy, marks = step == MEMOPT_STORE_NO_STEP && x->is_marked;
     size_t i;
 
     memset(x->table, 0, x->table_bytes);
     memopt_i_put(&o, memopt_i_store_name, 16);
     memopt_i_little_endian(&o, MEMOPT_I_STORE_VERSION, 8);
-    memopt_i_little_endian(&o, x->desc.no_atomic ? 1 : 2, 8);
+    memopt_i_little_endian(&o, !x->desc.no_atomic ? 2 : marks ? MEMOPT_I_STORE_MARK : 1, 8);
     memopt_i_little_endian(&o, x->desc.tiles, 8);
     memopt_i_little_endian(&o, memopt_i_store_layout(x), 8);
     memopt_i_little_endian(&o, x->sequence + 1, 8);
-    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP && !x->is_marked ? x->stats.step : step, 8);
+    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP ? x->stats.step : step, 8);
     memopt_i_little_endian(&o, 0, 8);
     for (i = 0; i < x->desc.tiles; ++i) {
         const memopt_i_store_entry e = memopt_i_store_committed(&x->tiles[i], step);
@@ -34936,7 +35100,9 @@ static const char *memopt_i_store_table_misfit(const memopt_store *x) {
     if (memopt_i_store_number(t + 16) != MEMOPT_I_STORE_VERSION) return "is damaged, or of a newer version";
     if (memopt_i_store_number(t + 32) != x->desc.tiles || memopt_i_store_number(t + 40) != memopt_i_store_layout(x))
         return "has other tiles than the desc";
-    if (memopt_i_store_number(t + 24) != regions) return "has another no_atomic than the desc";
+    if (memopt_i_store_number(t + 24) != regions
+        && !(x->desc.no_atomic && memopt_i_store_number(t + 24) == MEMOPT_I_STORE_MARK))
+        return "has another no_atomic than the desc";
     if (memopt_i_store_number(t + MEMOPT_I_STORE_CRC_AT) != memopt_i_store_table_crc(x)) return "is damaged";
     for (i = 0; i < x->desc.tiles; ++i) {
         const unsigned char *e = t + MEMOPT_I_STORE_HEAD + i * MEMOPT_I_STORE_ENTRY;
@@ -34953,11 +35119,9 @@ static const char *memopt_i_store_table_read(memopt_store *x, int copy, memopt_s
     size_t done = 0;
     const memopt_status s = f->read_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes, &done);
 
-    if (s) {
-        *failure = s;
-        return "cannot be read";
-    }
-    return done < x->table_bytes ? "is not a store's" : memopt_i_store_table_misfit(x);
+    if (!s && done == x->table_bytes) return memopt_i_store_table_misfit(x);
+    *failure = s ? s : MEMOPT_ERR_IO; /* the file is longer than this */
+    return "cannot be read";
 }
 
 static void memopt_i_store_table_take(memopt_store *x, int copy) {
@@ -34977,13 +35141,6 @@ static void memopt_i_store_table_take(memopt_store *x, int copy) {
     }
 }
 
-static int memopt_i_store_is_cut_off(const memopt_store *x) { /* tiles without a step: the mark */
-    size_t i, held = 0;
-
-    for (i = 0; i < x->desc.tiles; ++i) held += x->tiles[i].held.region != 0;
-    return held && x->stats.step == MEMOPT_STORE_NO_STEP;
-}
-
 /* ---- opening the file ---- */
 /* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
    made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
@@ -35000,10 +35157,10 @@ static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) 
     misfit[1] = memopt_i_store_table_read(x, 1, &s);
     copy = !misfit[1] && sequence <= memopt_i_store_number(x->table + 48);
     if (!copy) misfit[0] = memopt_i_store_table_read(x, 0, &s);
-    if (misfit[copy])
-        return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
+    if (s) return memopt_i_refuse(c, s, "path", "cannot be read");
+    if (misfit[copy]) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path", misfit[copy]);
     memopt_i_store_table_take(x, copy);
-    if (memopt_i_store_is_cut_off(x))
+    if (memopt_i_store_number(x->table + 24) == MEMOPT_I_STORE_MARK)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path",
                                "holds half a step: one of a store with no_atomic was cut off");
     x->in_doubt = misfit[!copy] != NULL;
@@ -35082,19 +35239,39 @@ static memopt_status memopt_i_store_align(memopt_store *x, memopt_i_checks *c, i
     return MEMOPT_OK;
 }
 
-/* What is there is touched last. */
+/* Is the file new? Two that make one file at once are told apart by the mode; in a table without locks by a look. */
+static memopt_status memopt_i_store_path_open(memopt_store *x, int direct) {
+    const memopt_files *f = &x->host.files;
+    const memopt_open_mode own = direct ? MEMOPT_OPEN_OWN_DIRECT : MEMOPT_OPEN_OWN;
+    const int decides = MEMOPT_I_FILES_HAVE_LOCKS(f);
+    memopt_status s = MEMOPT_ERR_STATE;
+
+    if (x->desc.reopen || !decides) x->is_new = !memopt_i_store_file_there(f, x->path);
+    if (x->desc.reopen && x->is_new) return MEMOPT_ERR_IO;
+    if (!x->desc.keep) return memopt_i_files_open_scratch(&x->host, x->path, direct, &x->file);
+    if (!x->desc.reopen && decides) {
+        s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_NEW_DIRECT : MEMOPT_OPEN_NEW, &x->file);
+        x->is_new = !s;
+    }
+    return s == MEMOPT_ERR_STATE ? memopt_i_files_open(f, x->path, own, &x->file) : s;
+}
+
+/* What is there is touched last, and what another has open, not at all. */
 static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *c) {
     const memopt_files *f = &x->host.files;
     const int direct = !x->desc.no_direct && MEMOPT_I_FILES_HAVE_DIRS(f);
     uint64_t bytes = 0;
-    memopt_status s;
+    memopt_status s = memopt_i_store_path_open(x, direct);
 
-    x->is_new = !memopt_i_store_file_there(f, x->path);
-    if (x->desc.reopen && x->is_new) return memopt_i_refuse(c, MEMOPT_ERR_IO, "path", "cannot be opened");
-    s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, &x->file);
     if (s) {
         x->file = NULL;
-        return memopt_i_refuse(c, s, "path", "cannot be opened");
+        return memopt_i_refuse(c, s, "path", s == MEMOPT_ERR_STATE && x->desc.keep ? "is a link" : "cannot be opened");
+    }
+    s = x->desc.keep ? memopt_i_files_lock(f, x->file) : MEMOPT_OK;
+    if (s) {
+        if (s == MEMOPT_ERR_STATE) x->is_new = 0; /* who has it may have filled it by now */
+        return memopt_i_refuse(c, s, "path", s == MEMOPT_ERR_STATE ? "is open already: another process or store has it"
+                                                                   : "cannot be locked");
     }
     s = f->size_fn(f->user, x->file, &bytes);
     if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
@@ -35109,10 +35286,11 @@ static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *
 
 static void memopt_i_store_end(memopt_store *x, int remove) {
     const memopt_files *f = &x->host.files;
+    const int is_named = x->desc.keep || !MEMOPT_I_FILES_HAVE_LOCKS(f); /* else the name is another's by now */
 
     memopt_i_queue_close(&x->queue);
     if (x->file) (void)f->close_fn(f->user, x->file);
-    if (x->file && remove) (void)f->remove_fn(f->user, x->path);
+    if (x->file && remove && is_named) (void)f->remove_fn(f->user, x->path);
     memopt_i_free(&x->host, x, x->sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
 }
 
@@ -35241,7 +35419,7 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
 static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind, size_t tile, const void *bytes,
                                           size_t count) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
-    size_t i;
+    size_t behind, i;
 
     memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
                          memopt_i_count(x->desc.tiles));
@@ -35250,12 +35428,17 @@ static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind,
     memopt_i_must_point(&c, "bytes", bytes, x->desc.aligned ? x->sizes.alignment : 1, 1);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_most(&c, "count", count, "at most", x->tiles[tile].bytes);
+    if (c.status) return c.status;
+    behind = x->desc.aligned ? (0 - count) & (x->sizes.alignment - 1) : 0;
     for (i = 0; i < x->transfers && !c.status; ++i) {
         const memopt_i_store_slot *s = &x->slots[i];
 
         if (s->tile != SIZE_MAX && (kind == MEMOPT_TRANSFER_READ || s->kind == MEMOPT_TRANSFER_READ))
             memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes, (size_t)s->entry.count), "bytes",
                           "overlaps those of a transfer that is under way");
+        else if (s->tile != SIZE_MAX && s->tile != tile) /* bytes may be written twice at once, but not zeroed */
+            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, (size_t)s->entry.count),
+                          "bytes behind count", "overlap those of a write that is under way");
     }
     return c.status;
 }
@@ -42670,6 +42853,13 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
    Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
               is written by the first that holds it; all know all ranges, so nobody needs to ask.
+   Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants;
+              the system lets go of it when the process ends. It is never removed: who opened it before would lock a
+              file without a name. Where there are no locks, names tell.
+   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it
+              costs a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed
+              from, or has read for this. A resume forgets all but what it took. What rots after that is found by the
+              next resume, not before an older generation goes: to read each save again takes as long as to write it.
    Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
               it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
               before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
@@ -42688,9 +42878,9 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
-              may still write it, so a leftover's number is not used again, its name goes in one step, and before a
-              generation gets its name it is looked at by names. The run's own directory, when it is new, has a name
-              that must be synced, too. */
+              may still write it where there are no locks, so a leftover's number is not used again, its name goes in
+              one step, and before a generation gets its name it is looked at by names. The run's own directory, when it
+              is new, has a name that must be synced, too. */
 
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
 #define MEMOPT_I_SAVE_VERSION 1
@@ -42829,16 +43019,29 @@ static const char *memopt_i_save_rank_file(memopt_i_save_path *p, const char *ru
     return memopt_i_save_path_end(p, &o, ".safetensors");
 }
 
+/* The run's directory, or a file in it. */
+static const char *memopt_i_save_run_path(memopt_i_save_path *p, const char *run, const char *name) {
+    memopt_i_writer o = memopt_i_writer_begin(p->text, p->bytes);
+
+    memopt_i_put_text(&o, run);
+    return memopt_i_save_path_end(p, &o, name);
+}
+
 /* ---- directories ---- */
 typedef struct memopt_i_save_search {
     memopt_i_generation found;
     memopt_i_generation below;    /* the newest one below it, by number, then by step */
     const char         *suffix;   /* of the names that count; NULL: whatever follows a generation's */
     int                 is_found;
+    size_t              count;    /* of all below */
 } memopt_i_save_search;
 
 static int memopt_i_save_is_older(memopt_i_generation a, memopt_i_generation b) {
     return a.number < b.number || (a.number == b.number && a.step < b.step);
+}
+
+static int memopt_i_save_is_same(memopt_i_generation a, memopt_i_generation b) {
+    return a.number == b.number && a.step == b.step;
 }
 
 static memopt_status memopt_i_save_look(void *context, const char *name) {
@@ -42847,6 +43050,7 @@ static memopt_status memopt_i_save_look(void *context, const char *name) {
     const char *rest = memopt_i_save_generation(name, &g);
 
     if (!rest || (s->suffix && strcmp(rest, s->suffix) != 0) || !memopt_i_save_is_older(g, s->below)) return MEMOPT_OK;
+    ++s->count;
     if (s->is_found && !memopt_i_save_is_older(s->found, g)) return MEMOPT_OK;
     s->found = g;
     s->is_found = 1;
@@ -42866,6 +43070,32 @@ static memopt_status memopt_i_save_newest(const memopt_host *host, const char *r
     out->below = below;
     out->suffix = suffix;
     return host->files.list_dir_fn(host->files.user, run, memopt_i_save_look, out);
+}
+
+typedef struct memopt_i_save_name {
+    const char *name;
+    int         is_found;
+} memopt_i_save_name;
+
+static memopt_status memopt_i_save_meet_name(void *context, const char *name) {
+    memopt_i_save_name *n = (memopt_i_save_name *)context;
+
+    n->is_found |= strcmp(n->name, name) == 0;
+    return MEMOPT_OK;
+}
+
+/* 0: its directory has no such name. 1 also where it cannot be listed. */
+static int memopt_i_save_is_there(const memopt_files *f, char *path) {
+    char *slash = strrchr(path, '/');
+    memopt_i_save_name n;
+    memopt_status s;
+
+    n.name = slash + 1;
+    n.is_found = 0;
+    *slash = 0;
+    s = f->list_dir_fn(f->user, path, memopt_i_save_meet_name, &n);
+    *slash = '/';
+    return s || n.is_found;
 }
 
 typedef struct memopt_i_save_first { /* the first file of ours in a directory */
@@ -42926,6 +43156,35 @@ static void memopt_i_save_clean(const memopt_host *host, const char *run, const 
         memopt_i_save_discard(host, run, &search.found, suffix, p, old);
 }
 
+/* ---- a run that has the directory ---- */
+struct memopt_save_lock {
+    memopt_host host;
+    size_t      bytes;
+    char       *run;
+    memopt_i_save_path path;
+    void       *file;           /* on rank 0; NULL: the host has no locks */
+    memopt_i_generation *known; /* the newest of which everything held, when written or looked at; number 0: none */
+    size_t      keep;
+};
+
+static int memopt_i_save_lock_knows(const memopt_save_lock *lock, memopt_i_generation g) {
+    size_t i;
+
+    for (i = 0; lock && i < lock->keep && g.number; ++i) if (memopt_i_save_is_same(lock->known[i], g)) return 1;
+    return 0;
+}
+
+static void memopt_i_save_lock_note(memopt_save_lock *lock, memopt_i_generation g, int holds) {
+    size_t oldest = 0;
+    size_t i;
+
+    for (i = 0; lock && i < lock->keep; ++i) {
+        if (memopt_i_save_is_same(lock->known[i], g)) memset(&lock->known[i], 0, sizeof g);
+        if (memopt_i_save_is_older(lock->known[i], lock->known[oldest])) oldest = i;
+    }
+    if (lock && holds && memopt_i_save_is_older(lock->known[oldest], g)) lock->known[oldest] = g;
+}
+
 /* ---- a save ---- */
 typedef struct memopt_i_range {
     uint64_t first, count;
@@ -42977,6 +43236,7 @@ typedef struct memopt_i_save {
     memopt_i_save_file *to;       /* where it is going, ... */
     uint64_t         at;          /* ... from which byte on */
     uint32_t        *tiles;       /* in a third block: of all ranks, tile_count each */
+    void            *lock;        /* the file that is locked, where the desc has no lock; NULL: none */
     void            *list;        /* in a fourth: the items, where an optimizer's are among them; NULL: as the desc */
     size_t           list_bytes;
     uint32_t         header_crc, file_crc;
@@ -43151,6 +43411,7 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
     (void)memopt_i_save_list_optim(c, &s->host, d, &s->list, &s->list_bytes);
     memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
+    (void)memopt_i_must(c, !d->lock || strcmp(d->lock->run, d->path) == 0, "lock", "is that of another path");
     memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
                          "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
     memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
@@ -43739,14 +44000,17 @@ static void memopt_i_save_file_data(memopt_i_save *s, memopt_i_save_file *f) {
 static memopt_status memopt_i_save_open_direct(const memopt_host *host, const char *path, int writes, void **file) {
     const memopt_files *f = &host->files;
     size_t align = 1;
-    memopt_status s = f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_READ_DIRECT, file);
+    memopt_status s = writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_NEW_DIRECT, file)
+                             : f->open_fn(f->user, path, MEMOPT_OPEN_READ_DIRECT, file);
 
     if (s) return s;
     s = f->align_fn(f->user, *file, &align);
     if (!s && MEMOPT_I_SAVE_BLOCK % align == 0) return MEMOPT_OK;
     (void)f->close_fn(f->user, *file);
     *file = NULL;
-    return s ? s : f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE : MEMOPT_OPEN_READ, file);
+    if (s) return s;
+    return writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, file)
+                  : f->open_fn(f->user, path, MEMOPT_OPEN_READ, file);
 }
 
 static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save_file *f) {
@@ -43759,6 +44023,22 @@ static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save
     return memopt_i_save_path_end(&s->path, &o, "");
 }
 
+static int memopt_i_save_is_tmp_there(memopt_i_save *s) {
+    (void)memopt_i_save_dir(&s->other, s->desc.path, &s->generation, ".tmp");
+    return memopt_i_save_is_there(&s->host.files, s->other.text);
+}
+
+/* Of the generation that is written: has its directory gone, that is why. */
+static memopt_status memopt_i_save_refuse_tmp(memopt_i_save *s, memopt_status status, const char *what,
+                                              const char *reason) {
+    if (!status || s->checks.status) return s->checks.status;
+    if (!memopt_i_save_is_tmp_there(s))
+        return memopt_i_refuse(&s->checks, status, "generation",
+                               "was removed while it was written: does another run save here?");
+    return memopt_i_refuse(&s->checks, status, what,
+                           status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
+}
+
 /* With room for all of it, by the rank that writes its header. */
 static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     const char *path = memopt_i_save_file_path(s, f);
@@ -43766,10 +44046,10 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     memopt_status taken;
 
     if (s->checks.status) return;
-    if (memopt_i_save_refuse_host(&s->checks, memopt_i_save_is_direct(f)
-                                      ? memopt_i_save_open_direct(&s->host, path, 1, &f->file)
-                                      : files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &f->file),
-                                  "file", "could not be opened")) {
+    if (memopt_i_save_refuse_tmp(s, memopt_i_save_is_direct(f)
+                                    ? memopt_i_save_open_direct(&s->host, path, 1, &f->file)
+                                    : memopt_i_files_open(files, path, f->header ? MEMOPT_OPEN_NEW : MEMOPT_OPEN_OWN,
+                                                          &f->file), "file", "could not be opened")) {
         f->file = NULL;
         return;
     }
@@ -43934,8 +44214,8 @@ static memopt_status memopt_i_save_write_small(memopt_i_save *s, const void *byt
     void *file = NULL;
     memopt_status status;
 
-    if (memopt_i_save_refuse_host(c, f->open_fn(f->user, s->path.text, MEMOPT_OPEN_WRITE, &file), what,
-                                  "could not be opened")) return c->status;
+    if (memopt_i_save_refuse_tmp(s, memopt_i_files_open(f, s->path.text, MEMOPT_OPEN_NEW, &file), what,
+                                 "could not be opened")) return c->status;
     (void)memopt_i_save_refuse_host(c, f->write_fn(f->user, file, 0, bytes, count), what, "could not be written");
     if (!c->status) (void)memopt_i_save_refuse_host(c, f->sync_fn(f->user, file), what, "could not be synced");
     status = f->close_fn(f->user, file);
@@ -44020,12 +44300,82 @@ static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
     return s->checks.status;
 }
 
+static memopt_status memopt_i_save_refuse_run(memopt_i_checks *c, memopt_status status, const char *reason,
+                                              const char *run) {
+    memopt_error *e = memopt_i_refuse_first(c, status, "path", reason);
+
+    if (e) e->other = run;
+    return c->status;
+}
+
+/* Is there a file, not a directory? */
+static int memopt_i_save_is_file(const memopt_files *f, const char *path) {
+    void *file = NULL;
+
+    if (!f->sync_dir_fn(f->user, path) || f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
+    (void)f->close_fn(f->user, file);
+    return 1;
+}
+
+/* Why it could not be made: which name of the path is in the way, as far as the doors tell. */
+static memopt_status memopt_i_save_explain_run(memopt_i_checks *c, const memopt_files *f, memopt_status status,
+                                               const char *run, memopt_i_save_path *p) {
+    char *text = p->text;
+    size_t end, i, name = 0;
+
+    end = strlen(memopt_i_save_run_path(p, run, ""));
+    while (end > 1 && memopt_i_is_separator(text[end - 1])) text[--end] = 0;
+    if (memopt_i_save_is_file(f, text)) return memopt_i_save_refuse_run(c, status, "is a file:", run);
+    for (i = 1; i < end; ++i) {
+        const char separator = text[i];
+        int is_there, is_file;
+
+        if (!memopt_i_is_separator(separator) || memopt_i_is_separator(text[i - 1])) continue;
+        text[i] = 0;
+        is_there = !f->sync_dir_fn(f->user, text);
+        is_file = memopt_i_save_is_file(f, text);
+        text[i] = separator;
+        memopt_i_checks_at(c, "name", name++);
+        if (!is_there)
+            return memopt_i_save_refuse_run(c, status, is_file ? "goes through a file:"
+                                                               : "lacks a directory, or one cannot be opened:", run);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_save_refuse_run(c, status, "could not be made, though the directory above is there (permission?):",
+                                    run);
+}
+
+static memopt_status memopt_i_save_make_run(memopt_i_checks *c, const memopt_host *host, const char *run,
+                                            memopt_i_save_path *p) {
+    const memopt_status made = host->files.make_dir_fn(host->files.user, run);
+
+    return !made || made == MEMOPT_ERR_STATE ? c->status
+                                             : memopt_i_save_explain_run(c, &host->files, made, run, p);
+}
+
+/* The run's directory is ours until the file is closed. */
+static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_host *host, const char *run,
+                                            memopt_i_save_path *p, void **file) {
+    const memopt_files *f = &host->files;
+    const char *path = memopt_i_save_run_path(p, run, "/lock");
+    void *lock = NULL;
+    memopt_status s;
+
+    if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
+    s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
+    if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
+                                                : "has a file \"lock\" that cannot be opened:", run);
+    s = memopt_i_files_lock(f, lock);
+    if (!s) *file = lock;
+    else (void)f->close_fn(f->user, lock);
+    if (!s) return MEMOPT_OK;
+    return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "is in use, another run saves there:"
+                                                                : "has a file \"lock\" that cannot be locked:", run);
+}
+
 /* The name of the run's directory, which may be new. */
 static void memopt_i_save_sync_run(memopt_i_save *s) {
-    memopt_i_writer o = memopt_i_writer_begin(s->path.text, s->path.bytes);
-
-    memopt_i_put_text(&o, s->desc.path);
-    (void)memopt_i_save_path_end(&s->path, &o, "");
+    (void)memopt_i_save_run_path(&s->path, s->desc.path, "");
     (void)memopt_i_save_refuse_host(&s->checks, memopt_i_files_sync_parent(&s->host.files, s->path.text), "path",
                                     "is in a directory that could not be synced");
 }
@@ -44043,16 +44393,13 @@ static memopt_status memopt_i_save_make(memopt_i_save *s) {
 
 /* The directory of the run, and in it one for this generation. */
 static void memopt_i_save_begin(memopt_i_save *s) {
-    const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
     memopt_i_save_search search;
-    memopt_status made;
     size_t i;
 
     if (s->rank || c->status) return;
-    made = f->make_dir_fn(f->user, s->desc.path);
-    if (made != MEMOPT_ERR_STATE) (void)memopt_i_save_refuse_host(c, made, "path", "could not be made");
-    if (c->status) return;
+    if (memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path)
+        || (!s->desc.lock && memopt_i_save_take_run(c, &s->host, s->desc.path, &s->path, &s->lock))) return;
     (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
                                                             &search), "path", "could not be listed");
     if (c->status) return;
@@ -44066,58 +44413,63 @@ static void memopt_i_save_begin(memopt_i_save *s) {
 }
 
 /* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
-   checksum? It is read piece by piece into the buffer of the tiles. */
-static int memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
+   checksum? ERR_FORMAT: it has not. It is read piece by piece into the buffer of the tiles. */
+static memopt_status memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
     const memopt_files *f = &s->host.files;
     uint64_t size = 0;
     uint64_t at = 0;
     uint32_t found = 0;
     size_t done = 0;
+    memopt_status status = f->size_fn(f->user, file, &size);
 
-    if (f->size_fn(f->user, file, &size) || size < 12 || (bytes && size != bytes)) return 0;
+    if (status) return status;
+    if (size < 12 || (bytes && size != bytes)) return MEMOPT_ERR_FORMAT;
     if (!count) count = size;
     while (at < count) {
         const uint64_t left = count - at;
         const size_t next = left < s->desc.tile ? (size_t)left : s->desc.tile;
 
-        if (f->read_fn(f->user, file, at, s->stage, next, &done) || done < next) return 0;
+        status = f->read_fn(f->user, file, at, s->stage, next, &done);
+        if (status) return status;
+        if (done < next) return MEMOPT_ERR_FORMAT;
         found = memopt_crc32c(found, s->stage, next);
         at += next;
     }
-    return found == crc;
+    return found == crc ? MEMOPT_OK : MEMOPT_ERR_FORMAT;
 }
 
-static int memopt_i_save_finds(memopt_i_save *s, const char *path, uint64_t bytes, uint64_t count, uint32_t crc) {
+/* Does the name still lead to what was written? Another run, where there are no locks, takes the generation for a
+   leftover, removes it, and may have begun one of the same name. */
+static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
+                                           uint32_t crc) {
     const memopt_files *f = &s->host.files;
+    memopt_i_checks *c = &s->checks;
     void *file = NULL;
-    int has;
+    memopt_status has = f->open_fn(f->user, s->path.text, MEMOPT_OPEN_READ, &file);
 
-    if (f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
-    has = memopt_i_save_has(s, file, bytes, count, crc);
-    (void)f->close_fn(f->user, file); /* it was only read */
-    return has;
+    if (has && !memopt_i_save_is_there(f, s->path.text)) has = MEMOPT_ERR_FORMAT;
+    else if (has) return memopt_i_refuse(c, has, what, "could not be opened to look at it");
+    if (file) {
+        has = memopt_i_save_has(s, file, bytes, count, crc);
+        (void)f->close_fn(f->user, file); /* it was only read */
+    }
+    if (has == MEMOPT_ERR_FORMAT)
+        return memopt_i_refuse(c, MEMOPT_ERR_IO, "generation", "is not what was written: does another run save here?");
+    return memopt_i_save_refuse_host(c, has, what, "could not be read when it was written");
 }
 
-static int memopt_i_save_is_whole(memopt_i_save *s, const memopt_i_generation *g, const char *suffix) {
-    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, g, suffix);
-
-    return memopt_i_save_finds(s, path, 0, 0, MEMOPT_I_SAVE_RESIDUE);
-}
-
-/* Do the names of the generation still lead to what was written? Another run that saves here takes it for a leftover,
-   removes it, and may have begun one of the same name. */
 static memopt_status memopt_i_save_look_back(memopt_i_save *s) {
-    int is_ours = memopt_i_save_is_whole(s, &s->generation, ".tmp");
     size_t r;
 
-    for (r = 0; r < s->ranks && is_ours; ++r) {
+    (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_look_at(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
+    for (r = 0; r < s->ranks && !s->checks.status; ++r) {
         const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
-        const char *path = memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
 
-        is_ours = memopt_i_save_finds(s, path, of[0], of[1], (uint32_t)of[2]);
+        (void)memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
+        (void)memopt_i_save_look_at(s, "file", of[0], of[1], (uint32_t)of[2]);
     }
-    return is_ours ? MEMOPT_OK : memopt_i_refuse(&s->checks, MEMOPT_ERR_IO, "generation",
-                                                 "is not what was written: does another run save here?");
+    return s->checks.status;
 }
 
 /* From here on the generation is there. */
@@ -44129,12 +44481,12 @@ static void memopt_i_save_commit(memopt_i_save *s) {
     if (s->rank || memopt_i_save_write_index(s)) return; /* before the manifest's tables take its tensors' room */
     if (memopt_i_save_write_manifest(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
+    (void)memopt_i_save_refuse_tmp(s, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
     if (c->status || memopt_i_save_look_back(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_refuse_host(c, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
-                                                                                     &s->generation, "")),
-                                    "generation", "could not be renamed");
+    (void)memopt_i_save_refuse_tmp(s, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
+                                                                                    &s->generation, "")),
+                                   "generation", "could not be renamed");
     if (c->status) return;
     (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, s->desc.path), "path", "could not be synced");
 }
@@ -44146,19 +44498,7 @@ static void memopt_i_save_give_up(memopt_i_save *s) {
     memopt_i_save_remove(&s->host, &s->path);
 }
 
-/* Generations beyond those that are kept; one whose manifest is damaged takes no other's place. What fails here is
-   tried again by the next save. */
-static void memopt_i_save_retire(memopt_i_save *s) {
-    const char *run = s->desc.path;
-    size_t keep = s->desc.keep;
-    memopt_i_save_search search;
-
-    search.found = memopt_i_save_above_all();
-    while (!memopt_i_save_newest(&s->host, run, search.found, "", &search) && search.is_found) {
-        if (keep) keep -= (size_t)memopt_i_save_is_whole(s, &search.found, "");
-        else memopt_i_save_discard(&s->host, run, &search.found, "", &s->path, &s->other);
-    }
-}
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written);
 
 /* All ranks have their tables, and one listing; then each knows the ranges of all. */
 static memopt_status memopt_i_save_meet(memopt_i_save *s) {
@@ -44208,6 +44548,10 @@ static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
     return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
 }
 
+static void memopt_i_save_unlock(memopt_i_save *s) {
+    if (s->lock) (void)s->host.files.close_fn(s->host.files.user, s->lock); /* nothing was written to it */
+}
+
 static memopt_status memopt_i_save_finish(memopt_i_save *s) {
     uint64_t numbers[5] = { 0 };
     size_t other;
@@ -44217,8 +44561,9 @@ static memopt_status memopt_i_save_finish(memopt_i_save *s) {
         (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
     }
     if (s->checks.status) memopt_i_save_give_up(s);
-    else if (!s->rank) memopt_i_save_retire(s);
-    memopt_i_save_close(s);
+    memopt_i_save_close(s); /* before: the other generations are looked at in memory of their own */
+    if (!s->checks.status && !s->rank) memopt_i_save_retire(&s->desc, &s->host, s->generation);
+    memopt_i_save_unlock(s);
     return s->checks.status;
 }
 
@@ -44227,6 +44572,7 @@ static memopt_status memopt_i_save_stop(memopt_i_save *s) {
     memopt_i_save_end_files(s);
     memopt_i_save_give_up(s);
     memopt_i_save_close(s);
+    memopt_i_save_unlock(s);
     return s->checks.status;
 }
 
@@ -44240,6 +44586,61 @@ static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
     s.rank = desc->comm ? memopt_comm_get_stats(desc->comm).rank : 0;
     s.generation.step = desc->step;
     return s;
+}
+
+static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
+                                                 const memopt_host *host) {
+    const size_t keep = d->keep ? d->keep : 2;
+    const size_t length = strlen(d->path) + 1;
+    memopt_save_lock *lock;
+    size_t bytes;
+
+    if (memopt_i_must_be_at_least(c, "keep", keep, "at least", 2)
+        || memopt_i_must_fit(c, !memopt_i_mul(keep, sizeof *lock->known, &bytes)
+                                && !memopt_i_add(bytes, sizeof *lock + 2 * length + MEMOPT_I_SAVE_NAME, &bytes),
+                             "keep", "is too large for memory")) return NULL;
+    lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
+    if (!lock) {
+        (void)memopt_i_refuse_memory(c, bytes);
+        return NULL;
+    }
+    memset(lock, 0, bytes);
+    lock->host = *host;
+    lock->bytes = bytes;
+    lock->keep = keep;
+    lock->known = (memopt_i_generation *)(lock + 1);
+    lock->run = (char *)(lock->known + keep);
+    memcpy(lock->run, d->path, length);
+    lock->path.text = lock->run + length;
+    lock->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    return lock;
+}
+
+MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
+    uint64_t numbers[5] = { 0 };
+    memopt_save_lock *lock = NULL;
+    memopt_host host;
+    size_t other;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (!memopt_i_save_check_place(&c, desc, &host)) lock = memopt_i_save_lock_make(&c, desc, &host);
+    if (lock && (!desc->comm || !memopt_comm_get_stats(desc->comm).rank)
+        && !memopt_i_save_make_run(&c, &host, desc->path, &lock->path))
+        (void)memopt_i_save_take_run(&c, &host, desc->path, &lock->path, &lock->file);
+    if (memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other)) memopt_save_lock_close(lock);
+    else *out = lock;
+    return c.status;
+}
+
+MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock) {
+    memopt_host host;
+
+    if (!lock) return;
+    host = lock->host;
+    if (lock->file) (void)host.files.close_fn(host.files.user, lock->file); /* nothing was written to it */
+    memopt_i_free(&host, lock, lock->bytes, 64);
 }
 
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc) {
@@ -44335,7 +44736,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
         const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
-        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes
+                            + memopt_i_max(lent, tiles + memopt_i_max(index, last));
         if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
                         + memopt_i_save_blocks(text);
     }
@@ -44360,7 +44762,8 @@ struct memopt_saved {
     size_t              rank, ranks;     /* that read */
     size_t              bytes;           /* of this block */
     const char         *run;
-    memopt_i_save_path  path;
+    memopt_save_lock   *lock;            /* which is told what is found; NULL: none */
+    memopt_i_save_path  path, other;
     memopt_i_generation generation;
     memopt_error        why;             /* the newest that was refused */
     size_t              refused;
@@ -44698,12 +45101,15 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
     size_t other;
 
     s->generation = memopt_i_save_above_all();
+    if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
     while (memopt_i_saved_next(s, c)) {
         memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
 
         memopt_i_saved_try(s, &t);
-        if (!memopt_i_save_agree(&t, s->comm, numbers, NULL, &other)) return MEMOPT_OK;
+        (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
+        memopt_i_save_lock_note(s->lock, s->generation, !t.status);
+        if (!t.status) return MEMOPT_OK;
         memopt_i_saved_drop(s);
         if (!s->refused++) s->why = why;
         if (!memopt_i_saved_is_damage(t.status)) {
@@ -44727,13 +45133,13 @@ static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_d
     size_t bytes;
 
     (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    (void)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    (void)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
     bytes = carver.bytes;
     s = (memopt_saved *)memopt_i_alloc(host, bytes, 64);
     if (!s) return memopt_i_refuse_memory(c, bytes);
     carver = memopt_carver_begin(s);
     (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    run = (char *)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    run = (char *)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
     memset(s, 0, sizeof *s);
     memcpy(run, d->path, length);
     s->host = *host;
@@ -44743,7 +45149,9 @@ static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_d
     s->bytes = bytes;
     s->run = run;
     s->path.text = run + length;
-    s->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    s->path.bytes = s->other.bytes = length + MEMOPT_I_SAVE_NAME;
+    s->other.text = s->path.text + s->path.bytes;
+    s->lock = d->lock && strcmp(d->lock->run, d->path) == 0 ? d->lock : NULL;
     *out = s;
     return MEMOPT_OK;
 }
@@ -44777,6 +45185,40 @@ MEMOPT_API size_t memopt_saved_refused(const memopt_saved *saved, memopt_error *
     if (!saved || !saved->refused) return 0;
     if (why) *why = saved->why;
     return saved->refused;
+}
+
+/* ---- which generations go ---- */
+/* Does everything of it hold, as a resume sees it? */
+static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+
+    if (memopt_i_save_lock_knows(s->lock, g)) return 1;
+    s->generation = g;
+    memopt_i_saved_try(s, &c);
+    memopt_i_saved_drop(s);
+    memopt_i_save_lock_note(s->lock, g, !c.status);
+    return !c.status;
+}
+
+/* Generations older than the last that is kept. Only what holds is counted; nothing is looked at before there is one
+   that may go. What fails here is tried again by the next save. */
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+    memopt_save_desc alone = *desc;
+    size_t keep = desc->keep;
+    memopt_i_save_search g;
+    memopt_saved *s = NULL;
+
+    memopt_i_save_lock_note(desc->lock, written, 1);
+    alone.comm = NULL; /* this rank looks at all files */
+    if (memopt_i_saved_make(&c, &alone, host, &s)) return;
+    g.found = memopt_i_save_above_all();
+    while (!memopt_i_save_newest(host, s->run, g.found, "", &g) && g.is_found) {
+        if (!keep) memopt_i_save_discard(host, s->run, &g.found, "", &s->path, &s->other);
+        else if (g.count <= keep) break;
+        else keep -= (size_t)(memopt_i_save_is_same(g.found, written) || memopt_i_save_holds(s, g.found));
+    }
+    memopt_saved_close(s);
 }
 
 /* ---- items ---- */

@@ -3880,7 +3880,7 @@ static void tape_equal_blocks(void) {
     static float x[EQUAL_N + 1], g[EQUAL_N + 3], want[EQUAL_N], got[EQUAL_N + 2];
     memopt_segment segment[EQUAL]; memopt_tape_layer layer[EQUAL]; equal_net net; memopt_tape_desc d, bad; memopt_tape *tape = NULL, *other = NULL; memopt_error e;
     memopt_tape_stats s, t; const memopt_action *a, *b; tape_rig r; size_t i, k, n, m; int head, variant;
-    memset(&e, 0, sizeof e);
+    memset(&e, 0, sizeof e); memset(&s, 0, sizeof s);
     for (i = 0; i <= EQUAL_N; ++i) x[i] = 0.03f * (float)(i % 11) - 0.1f;
     for (i = 0; i < EQUAL_N + 3; ++i) g[i] = 0.5f - 0.01f * (float)i;
     for (head = 0; head < 2; ++head) {
@@ -3906,7 +3906,7 @@ static void tape_equal_blocks(void) {
             CHECK_AT(t.peak == s.peak && t.actions == s.actions && t.kept == s.kept && memopt_i_double_bits(t.cost) == memopt_i_double_bits(s.cost), variant);
             a = memopt_tape_actions(tape, &n); b = memopt_tape_actions(other, &m);
             CHECK_AT(n == m && !memcmp(a, b, n * sizeof *a), variant);
-            CHECK_AT(s.extra > 0 && fabs(s.overhead - s.extra / (3.0 * EQUAL)) < 1e-12 && s.overhead <= 0.5, variant); /* 1 + 2 a segment */
+            CHECK_AT(s.extra > 0 && fabs(s.overhead - s.extra / (3.0 * (double)EQUAL)) < 1e-12 && s.overhead <= 0.5, variant); /* 1 + 2 a segment */
             memset(got, 0, sizeof got);
             CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, head ? NULL : g, got) == MEMOPT_OK, variant);
             CHECK_AT(!memcmp(got, want, sizeof want) && !net.wrong && net.described, variant);

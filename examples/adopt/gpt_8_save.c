@@ -577,12 +577,14 @@ int main(int argc, char **argv) {
     make_text(text);
     open_model(&net);
     save.optim = net.optim;
+    if (memopt_save_lock_open(&save, &save.lock)) fail(why); /* another run saves there */
     if (memopt_save_resume(&save, &save.step, NULL)) fail(why); /* nothing saved yet: step 0 */
     while (save.step < STEPS) {
         next_batch(&net, text, &state);
         loss = train_step(&net, (int)++save.step);
         if (memopt_save_write(&save)) fail(why);
     }
+    memopt_save_lock_close(save.lock);
     printf("overhead %.3f\n", memopt_tape_get_stats(net.tape).overhead);
     printf("loss %.6f peak %lu weights %016llx\n", (double)loss, peak_bytes(),
            hash(net.now.weights, WEIGHTS * sizeof(float)));

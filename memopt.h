@@ -372,7 +372,8 @@ typedef struct memopt_host {
 MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out);
 
 /**
- * Workers from OpenMP. They live in OpenMP's own pool: nothing to close.
+ * Workers from OpenMP. They live in OpenMP's own pool: nothing to close. Unless OMP_WAIT_POLICY=passive is set, most
+ * OpenMPs' threads spin while they wait: beside other programs that costs processor time, several times the work's own.
  *
  * worker_count  0 = as many as OpenMP offers
  * out           receives the table; untouched on failure
@@ -592,7 +593,9 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out);
 
 typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = all zero */
     int no_huge; /* 1: do not ask for huge pages; else they are asked for from 4 MiB on, where the system has them, and
-                    memory is committed by huge pages (2 MiB), not by 64 KiB */
+                    memory is committed by huge pages (2 MiB), not by 64 KiB. In a virtual machine that gives free
+                    memory back to its host (free page reporting) their first touch can cost several times that of
+                    small pages, once a reservation */
     int check;   /* 1: refuse, with ERR_MEMORY, what is more than the memory really available, cgroup limits included */
     int touch;   /* 1: commit and touch every page at the reservation, so that no page fault and no kill comes later */
     const memopt_host *host; /* files, for `check`; NULL = the system's */

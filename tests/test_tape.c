@@ -4277,6 +4277,32 @@ static memopt_status placing_backward(const memopt_tape_call *call) { /* where i
     for (i = 0; i < placing_floats[call->segment]; ++i) to[i] = 2 * g[i < 1024 ? i : 0];
     return MEMOPT_OK;
 }
+/* ---- memory from pass to pass ---- */
+static memopt_source paging_pages; static size_t paging_commits, paging_decommits;
+static memopt_status paging_commit(memopt_source *s, void *start, size_t bytes) { ++paging_commits; return paging_pages.commit_fn(s, start, bytes); }
+static memopt_status paging_decommit(memopt_source *s, void *start, size_t bytes) { ++paging_decommits; return paging_pages.decommit_fn(s, start, bytes); }
+static void tape_commits_once(void) { /* a page given back and taken again costs a fault each pass */
+    static float x[256], g[1024], got[1024]; memopt_tape_desc d; memopt_arena_desc ad; memopt_source source; memopt_tape *tape = NULL;
+    int same = 9, pass; size_t first = 0;
+    memset(&d, 0, sizeof d); memset(&ad, 0, sizeof ad);
+    CHECK(memopt_source_pages(NULL, &paging_pages) == MEMOPT_OK);
+    source = paging_pages;
+    if (!source.commit_fn) return;
+    source.commit_fn = paging_commit; source.decommit_fn = paging_decommit;
+    paging_commits = paging_decommits = 0;
+    ad.source = &source; ad.capacity = (size_t)64 << 20;
+    CHECK(memopt_arena_create(&ad, &d.arena) == MEMOPT_OK);
+    d.chain.count = 3; d.chain.input_bytes = 1024; d.chain.input_grad_bytes = 4096; d.overhead = 0.33;
+    d.segment.output_bytes = 1024; d.segment.grad_bytes = 4096;
+    d.layer.forward_fn = placing_forward; d.layer.backward_fn = placing_backward; d.layer.user = &same;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    for (pass = 0; pass < 3; ++pass) {
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK);
+        if (!pass) first = paging_commits;
+    }
+    CHECK(first && paging_commits == first && !paging_decommits);
+    memopt_tape_destroy(tape); memopt_arena_destroy(d.arena);
+}
 static void tape_grad_in_place(void) {
     static float x[256], g[1024], got[1024]; memopt_segment segment[3]; memopt_tape_layer layer[3]; memopt_tape_desc d; memopt_tape *tape = NULL;
     int same[3] = { 9, 9, 9 }; tape_rig r; size_t i; memopt_error e; int on;
@@ -5013,6 +5039,7 @@ static void test_tape(void) {
     RUN(tape_equal_blocks);
     RUN(tape_states_outside);
     RUN(tape_watches);
+    RUN(tape_commits_once);
     RUN(tape_grad_in_place);
     RUN(tape_process_memory);
 }

@@ -9,6 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A kernel stands alone, as it would in a file of its own: put into the function that calls it, it runs slower, or not,
+   as registers are left there. */
+#ifdef __GNUC__
+#define KERNEL __attribute__((noinline)) static
+#else
+#define KERNEL static
+#endif
+
 enum { BATCH = 32, SIDE = 32, COLORS = 3, WIDTH = 8, BLOCKS = 4, CLASSES = 4, STEPS = 8, MAX_LAYERS = 80 };
 
 typedef enum kind { INPUT, CONVOLUTION, NORM, RELU, SHORTCUT, HEAD, SOFTMAX } kind;
@@ -163,7 +171,7 @@ static int tap_end(int tap, int stride, int side) {
     return tap == 2 && stride == 1 ? side - 1 : side;
 }
 
-static void convolution_forward(layer *l, const layer *before) {
+KERNEL void convolution_forward(layer *l, const layer *before) {
     const int side = l->side;
     int n, o, i, ky, kx, y, x;
 
@@ -184,7 +192,7 @@ static void convolution_forward(layer *l, const layer *before) {
                     }
 }
 
-static void convolution_backward(layer *l, layer *before) {
+KERNEL void convolution_backward(layer *l, layer *before) {
     const int side = l->side;
     int n, o, i, ky, kx, y, x;
 
@@ -209,7 +217,7 @@ static void convolution_backward(layer *l, layer *before) {
                     }
 }
 
-static void norm_forward(layer *l, const layer *before) {
+KERNEL void norm_forward(layer *l, const layer *before) {
     const int plane = l->side * l->side;
     const float count = (float)(BATCH * plane);
     int c, n, i;
@@ -242,7 +250,7 @@ static void norm_forward(layer *l, const layer *before) {
     }
 }
 
-static void norm_backward(layer *l, layer *before) {
+KERNEL void norm_backward(layer *l, layer *before) {
     const int plane = l->side * l->side;
     const float count = (float)(BATCH * plane);
     int c, n, i;
@@ -326,7 +334,10 @@ static void softmax_backward(layer *l, layer *before) {
             before->delta[n * CLASSES + i] += (l->output[n * CLASSES + i] - (float)(i == labels[n])) / BATCH;
 }
 
-static void layer_forward(layer *l, const layer *before, const layer *from) {
+static void layer_forward(int at) {
+    layer *l = &layers[at];
+    const layer *before = &layers[at - 1];
+    const layer *from = &layers[l->from];
     const size_t count = layer_size(l);
     const float *x = before->output;
     size_t i;
@@ -355,7 +366,10 @@ static void layer_forward(layer *l, const layer *before, const layer *from) {
     }
 }
 
-static void layer_backward(layer *l, layer *before, layer *from) {
+static void layer_backward(int at) {
+    layer *l = &layers[at];
+    layer *before = &layers[at - 1];
+    layer *from = &layers[l->from];
     const size_t count = layer_size(l);
     float *d_x = before->delta;
     size_t i;
@@ -390,14 +404,14 @@ static void layer_backward(layer *l, layer *before, layer *from) {
 static void forward(void) {
     int i;
 
-    for (i = 1; i < layer_count; ++i) layer_forward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
+    for (i = 1; i < layer_count; ++i) layer_forward(i);
 }
 
 static void backward(void) {
     int i;
 
     for (i = 1; i < layer_count; ++i) memset(layers[i].delta, 0, layer_bytes(&layers[i]));
-    for (i = layer_count - 1; i > 0; --i) layer_backward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
+    for (i = layer_count - 1; i > 0; --i) layer_backward(i);
 }
 
 static void update(void) {

@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A kernel stands alone, as it would in a file of its own: put into the function that calls it, it runs slower, or not,
+   as registers are left there. */
+#ifdef __GNUC__
+#define KERNEL __attribute__((noinline)) static
+#else
+#define KERNEL static
+#endif
+
 enum { BATCH = 32, SIDE = 32, COLORS = 3, WIDTH = 8, BLOCKS = 4, CLASSES = 4, STEPS = 8, MAX_LAYERS = 80 };
 
 typedef enum kind { INPUT, CONVOLUTION, NORM, RELU, SHORTCUT, HEAD, SOFTMAX } kind;
@@ -28,7 +36,7 @@ typedef struct layer {
 
 static layer layers[MAX_LAYERS];
 static int layer_count;
-static int ends[MAX_LAYERS]; /* segment s is the layers from ends[s] + 1 to ends[s + 1] */
+static int ends[MAX_LAYERS]; /* segment s is the layers from ends[s] + 1 to ends[s + 1]: no shortcut crosses an end */
 static size_t segment_count;
 static memopt_tape *tape;
 static memopt_error why;
@@ -130,10 +138,6 @@ static void add_relu(void) {
     add_layer(RELU, layers[layer_count - 1].channels, layers[layer_count - 1].side, 0, 0);
 }
 
-static void cut(void) { /* no later shortcut reaches behind this place */
-    ends[++segment_count] = layer_count - 1;
-}
-
 static void add_block(void) {
     const int from = layer_count - 1;
     const int channels = layers[from].channels;
@@ -143,7 +147,7 @@ static void add_block(void) {
     add_convolution(channels, 1);
     add_layer(SHORTCUT, channels, layers[from].side, 0, 0)->from = from;
     add_relu();
-    cut();
+    ends[++segment_count] = layer_count - 1;
 }
 
 static void build(void) {
@@ -153,12 +157,12 @@ static void build(void) {
     for (stage = 0; stage < 2; ++stage) {
         add_convolution(WIDTH << stage, 1 + stage);
         add_relu();
-        cut();
+        ends[++segment_count] = layer_count - 1;
         for (i = 0; i < BLOCKS; ++i) add_block();
     }
     add_layer(HEAD, CLASSES, 1, (2 * WIDTH + 1) * CLASSES, 0.2f);
     add_layer(SOFTMAX, CLASSES, 1, 0, 0);
-    cut();
+    ends[++segment_count] = layer_count - 1;
 }
 
 /* ---- operators: backwards add to the delta of what was read ---- */
@@ -172,7 +176,7 @@ static int tap_end(int tap, int stride, int side) {
     return tap == 2 && stride == 1 ? side - 1 : side;
 }
 
-static void convolution_forward(layer *l, const layer *before) {
+KERNEL void convolution_forward(layer *l, const layer *before) {
     const int side = l->side;
     int n, o, i, ky, kx, y, x;
 
@@ -193,7 +197,7 @@ static void convolution_forward(layer *l, const layer *before) {
                     }
 }
 
-static void convolution_backward(layer *l, layer *before) {
+KERNEL void convolution_backward(layer *l, layer *before) {
     const int side = l->side;
     int n, o, i, ky, kx, y, x;
 
@@ -218,7 +222,7 @@ static void convolution_backward(layer *l, layer *before) {
                     }
 }
 
-static void norm_forward(layer *l, const layer *before) {
+KERNEL void norm_forward(layer *l, const layer *before) {
     const int plane = l->side * l->side;
     const float count = (float)(BATCH * plane);
     int c, n, i;
@@ -251,7 +255,7 @@ static void norm_forward(layer *l, const layer *before) {
     }
 }
 
-static void norm_backward(layer *l, layer *before) {
+KERNEL void norm_backward(layer *l, layer *before) {
     const int plane = l->side * l->side;
     const float count = (float)(BATCH * plane);
     int c, n, i;
@@ -335,7 +339,10 @@ static void softmax_backward(layer *l, layer *before) {
             before->delta[n * CLASSES + i] += (l->output[n * CLASSES + i] - (float)(i == labels[n])) / BATCH;
 }
 
-static void layer_forward(layer *l, const layer *before, const layer *from) {
+static void layer_forward(int at) {
+    layer *l = &layers[at];
+    const layer *before = &layers[at - 1];
+    const layer *from = &layers[l->from];
     const size_t count = layer_size(l);
     const float *x = before->output;
     size_t i;
@@ -364,7 +371,10 @@ static void layer_forward(layer *l, const layer *before, const layer *from) {
     }
 }
 
-static void layer_backward(layer *l, layer *before, layer *from) {
+static void layer_backward(int at) {
+    layer *l = &layers[at];
+    layer *before = &layers[at - 1];
+    layer *from = &layers[l->from];
     const size_t count = layer_size(l);
     float *d_x = before->delta;
     size_t i;
@@ -396,60 +406,48 @@ static void layer_backward(layer *l, layer *before, layer *from) {
 
 /* ---- training ---- */
 
-static void forward(int begin, int end) {
-    int i;
-
-    for (i = begin + 1; i <= end; ++i) layer_forward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
-}
-
-static void backward(int begin, int end) {
-    int i;
-
-    for (i = begin ? begin : 1; i < end; ++i) memset(layers[i].delta, 0, layer_bytes(&layers[i]));
-    for (i = end; i > begin; --i) layer_backward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
-}
-
+/* The layers of a segment, in the tape's memory. */
 static memopt_status run_segment(const memopt_tape_call *call) {
     const int begin = ends[call->segment];
     const int end = ends[call->segment + 1];
     int i;
 
+    for (i = begin + 1; i < end; ++i) {
+        const size_t bytes = layer_bytes(&layers[i]);
+
+        layers[i].output = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, bytes);
+        if (call->is_backward) layers[i].delta = (float *)memopt_tape_take(call, MEMOPT_TAPE_ZEROED, bytes);
+    }
+    if (call->describing) return MEMOPT_OK;
     layers[begin].output = (float *)(uintptr_t)call->input;
     layers[begin].delta = (float *)call->grad_input;
     layers[end].output = (float *)call->output;
     layers[end].delta = (float *)call->grad_output;
-    for (i = begin + 1; i < end; ++i) {
-        layers[i].output = memopt_tape_take(call, MEMOPT_TAPE_SAVED, layer_bytes(&layers[i]));
-        if (call->is_backward) layers[i].delta = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, layer_bytes(&layers[i]));
-    }
-    if (call->describing) return MEMOPT_OK;
+    if (call->grad_input) memset(call->grad_input, 0, call->grad_input_bytes);
     repeated = call->is_recompute || call->calibrating;
-    if (call->is_backward) backward(begin, end);
-    else forward(begin, end);
+    for (i = begin + 1; i <= end && !call->is_backward; ++i) layer_forward(i);
+    for (i = end; i > begin && call->is_backward; --i) layer_backward(i);
     return MEMOPT_OK;
 }
 
 static void check(memopt_status status) {
-    char line[256];
-
-    if (status && tape) why = memopt_tape_error(tape); /* else memopt_tape_open() has filled it in */
-    if (status && !memopt_error_text(&why, line, sizeof line, NULL)) fail(line);
+    if (!status) return;
+    MEMOPT_ERROR_PRINT(stderr, tape ? memopt_tape_error(tape) : why);
+    exit(1);
 }
 
 static void open_tape(void) {
     static memopt_segment segments[MAX_LAYERS];
-    memopt_tape_desc desc = { 0 };
+    const memopt_tape_desc desc = {
+        .chain = { .segments = segments, .count = segment_count, .input_bytes = sizeof images },
+        .layer = { run_segment, run_segment, NULL },
+        .overhead = 0.33, .error = &why
+    };
     size_t i;
 
     for (i = 0; i < segment_count; ++i)
         segments[i].output_bytes = segments[i].grad_bytes = layer_bytes(&layers[ends[i + 1]]);
-    segments[i - 1].grad_bytes = 0; /* the backward begins there */
-    desc.chain.segments = segments;
-    desc.chain.count = segment_count;
-    desc.chain.input_bytes = sizeof images;
-    desc.layer.forward_fn = desc.layer.backward_fn = run_segment;
-    desc.overhead = 0.33;
-    desc.error = &why;
+    segments[segment_count - 1].grad_bytes = 0; /* the backward begins there */
     check(memopt_tape_open(&desc, &tape));
 }
 
@@ -525,6 +523,7 @@ int main(void) {
         hash = hash_floats(hash, layers[i].weights, layers[i].weight_count);
         if (layers[i].running) hash = hash_floats(hash, layers[i].running, (size_t)(2 * layers[i].channels));
     }
+    printf("overhead %.3f\n", memopt_tape_get_stats(tape).overhead);
     printf("loss %.6f peak %lu weights %08lx%08lx\n", last, (unsigned long)peak_bytes(), (unsigned long)(hash >> 32),
            (unsigned long)(hash & 0xffffffffu));
     return 0;

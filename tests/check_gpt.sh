@@ -557,6 +557,7 @@ last_losses() { # the mean of the last ten, which is steadier than one batch
 # ---- stopped and resumed ----
 resumes() { # the weights of a run that never stopped, whatever the switches, and after Ctrl-C
     n=0
+    text_for "" >"$work/said" # a copy, for names of its own
     while read -r line; do
         n=$((n + 1)) run="$work/run$n"
         # shellcheck disable=SC2086
@@ -581,6 +582,31 @@ END
         # shellcheck disable=SC2086
         gpt --layers 2 --batch 2 --weights bf16 --optimizer adamw8 $other --steps 10 --resume "$work/run2" >"$work/said" 2>&1 && fail "resumed with $other"
         grep -q "run2: it was saved with .*--heads 4 .*--weights bf16 --optimizer adamw8 --seed 1, which are to stay" "$work/said" || fail "$other: $(cat "$work/said")"
+    done
+    # what decides the bits and has changed is told in one line, and nothing else is
+    while IFS=: read -r text line; do
+        # shellcheck disable=SC2086
+        build/train_gpt --quiet --layers 1 --batch 2 --optimizer adafactor --clip 0.5 --model vit --steps 10 --resume "$work/run6" $line >"$work/out" 2>"$work/said" || fail "$line: $(cat "$work/said")"
+        if [ "$text" ]; then text="train_gpt: --resume $work/run6 goes on with $text"; fi
+        [ "$(cat "$work/said")" = "$text" ] || fail "not told as \"$text\" with $line: $(cat "$work/said")"
+    done <<END
+:--threads 2 --keep every:1 --attention lean --head chunk:3 --schedule constant
+:--ranks 2 --units 1 --steps 11
+--lr 0.02 (0.01 before):--lr 0.02
+--clip 1 (0.5 before), --dropout 0.1 (0 before), --gradients bf16 (f32 before):--gradients bf16 --clip 1 --dropout 0.1
+--batch 3 (2 before), --accumulate 2 (1 before), --validate on (off before):--batch 3 --accumulate 2 --validate 2
+--units 2 (1 before), --warmup 3 (0 before), --schedule cosine (constant before), --scale-lr 4 (0 before):--ranks 2 --warmup 3 --schedule cosine --scale-lr 4
+END
+    gpt --layers 1 --batch 2 --schedule cosine --steps 3 --data "$work/trained_on.txt" --save "$work/falls" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    ln "$work/trained_on.txt" "$work/other.txt"
+    gpt --layers 1 --batch 2 --schedule cosine --steps 4 --data "$work/other.txt" --resume "$work/falls" 2>"$work/said" >"$work/out" || fail "$(cat "$work/said")"
+    grep -q "goes on with --steps 4 (3 before), --data $work/other.txt ($work/trained_on.txt before)$" "$work/said" || fail "$(cat "$work/said")"
+    long=$work/$(awk 'BEGIN { for (i = 0; i < 100; ++i) printf "\303\244" }') # 200 bytes, cut off within a letter or not
+    for name in "$long" "$long-" "$work/$(printf '\377')"; do
+        ln "$work/trained_on.txt" "$name" || fail "no link"
+        rm -rf "$work/named"
+        gpt --layers 1 --batch 2 --steps 1 --data "$name" --save "$work/named" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        rm "$name"
     done
     # a step each on other ranks, in other stages, with and without slow tiers
     for kind in "--optimizer adamw8 --weights bf16 --clip 0.5" "--optimizer lion16 --weights split" "--optimizer adafactor"; do

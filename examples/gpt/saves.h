@@ -1,8 +1,8 @@
 /* saves.h - a run that goes on where it was stopped: --save, --save-every, --resume, and Ctrl-C. What decides the next
    bit is saved: weights and states, the loss scale, and the number of the step, from which batches, noise and dropout
    follow. So a run that was stopped ends with the weights of one that never was. Each rank saves its part; a run may go
-   on with other --ranks and --stage, with or without --offload. Model, --weights, --optimizer and --seed are to stay;
-   --batch, --accumulate, --units and --data decide the bits and are the user's. */
+   on with other --ranks and --stage, with or without --offload. Model, --weights, --optimizer and --seed are to stay.
+   What else decides the bits, such as --batch, --lr and --data, is the user's: what has changed is told. */
 #ifndef GPT_SAVES_H
 #define GPT_SAVES_H
 #include <signal.h>
@@ -19,8 +19,8 @@ typedef struct saves {
     char   (*names)[32];
     uint64_t step, first;  /* done so far; when this process began */
     uint64_t saved;        /* the step of the last save that is there */
-    char   switches[200], same[256];
-    memopt_tensor_metadata texts[2];
+    char   switches[200], same[256], settings[700];
+    memopt_tensor_metadata texts[3];
 } saves;
 
 static volatile sig_atomic_t saves_stop; /* Ctrl-C was pressed, or a queue of jobs ends this one (SIGTERM) */
@@ -56,6 +56,64 @@ static void saves_describe(const options *o, char *text, size_t capacity) {
     }
 }
 
+/* ---- what a run that goes on may do in another way ---- */
+static const int saves_settings[] = { ON_BATCH, ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_STEPS, ON_SCALE_LR, ON_CLIP,
+                                      ON_DROPOUT, ON_GRADIENTS, ON_VALIDATE, ON_GEMM, ON_DATA };
+enum { SAVES_SETTINGS = sizeof saves_settings / sizeof *saves_settings };
+
+static void saves_plain(char *text) { /* the name of a file may be no UTF-8, or be cut off within a character */
+    for (; *text; ++text) if (*text < ' ' || *text > '~') *text = '?';
+}
+
+/* As far as it decides the bits. Of ranks, o->accumulate is their units. */
+static void saves_value(const options *o, int id, char *v, size_t n) {
+    options_value(o, id, v, n);
+    if (id == ON_VALIDATE) snprintf(v, n, "%s", o->validate ? "on" : "off");
+    if (id == ON_STEPS && o->schedule == RATE_CONSTANT) snprintf(v, n, "any");
+    if (!*v) snprintf(v, n, "default");
+    saves_plain(v);
+}
+
+static void saves_settle(const options *o, char *text, size_t capacity) { /* a line each: name, value */
+    char value[256];
+    size_t i;
+
+    snprintf(text, capacity, "\n");
+    for (i = 0; i < SAVES_SETTINGS; ++i) {
+        saves_value(o, saves_settings[i], value, sizeof value);
+        options_add(text, capacity, switch_rows[saves_settings[i]].name);
+        options_add(text, capacity, " ");
+        options_add(text, capacity, value);
+        options_add(text, capacity, "\n");
+    }
+}
+
+/* What is not as in a save, as "--lr 0.002 (0.001 before)"; saved: its settings, NULL where it has none. */
+static void saves_changes(const options *o, const char *saved, char *text, size_t capacity) {
+    char value[256], name[32], before[256];
+    const char *at;
+    size_t i;
+
+    for (i = 0, *text = 0; saved && i < SAVES_SETTINGS; ++i) {
+        const int id = saves_settings[i];
+
+        snprintf(name, sizeof name, "\n%s ", switch_rows[id].name);
+        if ((at = strstr(saved, name)) == NULL) continue;
+        at += strlen(name);
+        snprintf(before, sizeof before, "%.*s", (int)strcspn(at, "\n"), at);
+        saves_value(o, id, value, sizeof value);
+        if (!strcmp(value, before) || (id == ON_STEPS && (!strcmp(value, "any") || !strcmp(before, "any")))) continue;
+        options_add(text, capacity, *text ? ", --" : "--");
+        options_add(text, capacity, id == ON_ACCUMULATE && o->ranks ? "units" : switch_rows[id].name);
+        options_add(text, capacity, " ");
+        options_add(text, capacity, value);
+        options_add(text, capacity, " (");
+        options_add(text, capacity, before);
+        options_add(text, capacity, " before)");
+    }
+}
+
+/* ---- what is saved ---- */
 /* Tables for all that there may be to save. All switches stand in the save for people. */
 static int saves_tables(saves *s, engine *e, const options *o) {
     const size_t tensors = e->m.tensor_count;
@@ -64,14 +122,18 @@ static int saves_tables(saves *s, engine *e, const options *o) {
     s->names = (char (*)[32])calloc(tensors, sizeof *s->names);
     if (!s->items || !s->names) return said(e, "The list of what is saved", MEMOPT_ERR_MEMORY);
     options_describe(o, s->switches, sizeof s->switches);
+    saves_plain(s->switches);
     saves_describe(o, s->same, sizeof s->same);
+    saves_settle(o, s->settings, sizeof s->settings);
     s->texts[0].key = "switches";
     s->texts[0].value = s->switches;
     s->texts[1].key = "same";
     s->texts[1].value = s->same;
+    s->texts[2].key = "settings";
+    s->texts[2].value = s->settings;
     s->desc.items = s->items;
     s->desc.metadata = s->texts;
-    s->desc.metadata_count = 2;
+    s->desc.metadata_count = sizeof s->texts / sizeof *s->texts;
     s->desc.error = &e->error;
     return 0;
 }
@@ -145,7 +207,7 @@ static int saves_said(engine *e, const char *name, const char *path, memopt_stat
 static int saves_resume(saves *s, engine *e, const options *o) {
     memopt_saved *saved = NULL;
     memopt_error newer;
-    char why[256] = "";
+    char why[256] = "", changes[1500] = "";
     memopt_status status;
     int differ;
 
@@ -154,6 +216,7 @@ static int saves_resume(saves *s, engine *e, const options *o) {
     if (!status && memopt_saved_refused(saved, &newer) && !memopt_error_text(&newer, why, sizeof why, NULL))
         fprintf(stderr, "train_gpt: a newer save is left out: %s\n", why);
     differ = !status && saves_differ(s, e, o, saved);
+    if (!status && !differ) saves_changes(o, memopt_saved_value(saved, "settings"), changes, sizeof changes);
     if (!status && !differ) status = memopt_saved_read(saved, &s->desc);
     memopt_saved_close(saved);
     if (differ) return 1;
@@ -161,6 +224,8 @@ static int saves_resume(saves *s, engine *e, const options *o) {
     if (!status && s->shard) status = memopt_shard_share(s->shard);
     else if (!status && e->tape) status = memopt_tape_seek(e->tape, s->step * o->accumulate);
     if (saves_said(e, "resume", o->resume, status)) return 1;
+    if (*changes && s->step < o->steps && !memopt_comm_get_stats(s->desc.comm).rank)
+        fprintf(stderr, "train_gpt: --resume %s goes on with %s\n", o->resume, changes);
     if (s->step < o->steps) return 0;
     snprintf(e->message, sizeof e->message, "--resume %s: %llu steps are done; give --steps with more of them.", o->resume,
              (unsigned long long)s->step);

@@ -4153,6 +4153,9 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     uint64_t                      step;
     const memopt_save_item       *items;
     size_t                        item_count;
+    memopt_optim                 *optim;    /* NULL, or all that it steps is saved, behind the items, as by
+                                               memopt_save_optim_items() */
+    const char *const            *names;    /* of its tensors, each once; NULL: their numbers, "0" and so on */
     const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
                                                "memopt."; the same on all ranks */
     size_t                        metadata_count;
@@ -4175,7 +4178,9 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 
 /**
  * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
- * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that.
+ * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that. The disk's are the
+ * bytes of all its files, headers and manifest among them, each filled up to blocks of 4096; what a file system takes
+ * for names comes on top. While a generation is written, desc.keep others may be there.
  *
  * memory, disk  untouched on failure; may be NULL
  * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it lends itself what it needs)
@@ -4261,13 +4266,24 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
- * desc    its items and error are read: each rank lists what it wants to hold. What the save has besides stays there
+ * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays there
  * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
  *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
  *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
  *         returns
  */
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc);
+
+/**
+ * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
+ * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
+ *
+ * desc     what is to be read: items, optim, path, comm, host and error
+ * step     receives that of the save; untouched when there was none, and on failure
+ * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on failure
+ * returns  as memopt_saved_open() and memopt_saved_read(), but OK where those have ERR_STATE for there is no generation
+ */
+MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused);
 
 #define MEMOPT_SAVE_OPTIM_ITEMS 8 /* of a tensor, at most */
 
@@ -42914,6 +42930,8 @@ typedef struct memopt_i_save {
     memopt_i_save_file *to;       /* where it is going, ... */
     uint64_t         at;          /* ... from which byte on */
     uint32_t        *tiles;       /* in a third block: of all ranks, tile_count each */
+    void            *list;        /* in a fourth: the items, where an optimizer's are among them; NULL: as the desc */
+    size_t           list_bytes;
     uint32_t         header_crc, file_crc;
 } memopt_i_save;
 
@@ -42986,6 +43004,41 @@ static memopt_status memopt_i_save_check_model(memopt_i_checks *c, const memopt_
     return c->status;
 }
 
+/* The items and, behind them, those of the optimizer, in a block of their own, which the desc points to then. */
+static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_host *host, memopt_save_desc *d,
+                                              void **list, size_t *bytes) {
+    const size_t own = d->item_count;
+    size_t n, i, most;
+    memopt_save_item *items;
+    char *text;
+
+    if (!d->optim || memopt_i_must_be_at_most(c, "item_count", own, "limit", MEMOPT_TENSORS_HEADER_MAX)
+        || memopt_i_must(c, d->items != NULL || !own, "items", "is NULL")) return c->status;
+    n = d->optim->desc.tensor_count;
+    if (memopt_i_must_fit(c, !memopt_i_mul(n, MEMOPT_SAVE_OPTIM_ITEMS, &most) && !memopt_i_add(most, own, &most)
+                             && !memopt_i_mul(most, sizeof *items + 24, bytes), "optim", "has too many tensors"))
+        return c->status;
+    *bytes = most * sizeof *items + (d->names ? 0 : n * 24);
+    *list = memopt_i_alloc(host, *bytes, 64);
+    if (!*list) return memopt_i_refuse_memory(c, *bytes);
+    items = (memopt_save_item *)*list;
+    text = (char *)(items + most);
+    if (own) memcpy(items, d->items, own * sizeof *items);
+    for (i = 0; i < n && !c->status; ++i) {
+        memopt_i_writer o = memopt_i_writer_begin(text + i * 24, d->names ? 0 : 24);
+
+        if (!d->names) memopt_i_put_number(&o, i);
+        if (!d->names) (void)memopt_i_writer_end(&o, 1, NULL);
+        memopt_i_checks_at(c, "tensor", i);
+        if (memopt_i_must(c, !d->names || d->names[i], "names", "is NULL")) break;
+        c->status = memopt_save_optim_items(d->optim, i, d->names ? d->names[i] : text + i * 24, items, &d->item_count);
+        if (c->status && c->error) *c->error = memopt_optim_error(d->optim);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    d->items = items;
+    return c->status;
+}
+
 static int memopt_i_save_is_little_endian(void) {
     const uint16_t one = 1;
     unsigned char low;
@@ -43049,6 +43102,7 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     if (!d->keep) d->keep = 2;
     if (!d->tile) d->tile = (size_t)1 << 20;
     if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
+    (void)memopt_i_save_list_optim(c, &s->host, d, &s->list, &s->list_bytes);
     memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
     memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
                          "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
@@ -43262,6 +43316,7 @@ static memopt_status memopt_i_save_open(memopt_i_save *s) {
 }
 
 static void memopt_i_save_close(memopt_i_save *s) {
+    memopt_i_free(&s->host, s->list, s->list_bytes, 64);
     memopt_i_free(&s->host, s->tiles, s->ranks * s->tile_count * sizeof *s->tiles, 64);
     memopt_i_free(&s->host, s->file_block, s->file_bytes, MEMOPT_I_SAVE_BLOCK);
     memopt_i_free(&s->host, s->block, s->block_bytes, 64);
@@ -43401,6 +43456,10 @@ static uint64_t memopt_i_save_tensor_begin(const void *tensors, uint32_t i) {
 
 static size_t memopt_i_save_tiles(uint64_t data_bytes, size_t tile) {
     return (size_t)(data_bytes / tile + (data_bytes % tile != 0));
+}
+
+static uint64_t memopt_i_save_blocks(uint64_t bytes) { /* what whole blocks of a disk it takes */
+    return memopt_i_save_tiles(bytes, MEMOPT_I_SAVE_BLOCK) * (uint64_t)MEMOPT_I_SAVE_BLOCK;
 }
 
 /* A file's places. `header` NULL: how large its header is; else it is written there. */
@@ -43657,7 +43716,6 @@ static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save
 static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     const char *path = memopt_i_save_file_path(s, f);
     const memopt_files *files = &s->host.files;
-    const uint64_t blocks = memopt_i_save_tiles(f->header_bytes + f->data_bytes, MEMOPT_I_SAVE_BLOCK);
     memopt_status taken;
 
     if (s->checks.status) return;
@@ -43669,7 +43727,7 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
         return;
     }
     if (!f->header) return;
-    taken = files->reserve_fn(files->user, f->file, blocks * MEMOPT_I_SAVE_BLOCK);
+    taken = files->reserve_fn(files->user, f->file, memopt_i_save_blocks(f->header_bytes + f->data_bytes));
     (void)memopt_i_save_refuse_host(&s->checks, taken, taken == MEMOPT_ERR_MEMORY ? "disk" : "file",
                                     taken == MEMOPT_ERR_MEMORY ? "has no room" : "could not be given its room");
 }
@@ -44199,9 +44257,7 @@ static uint64_t memopt_i_save_disk(const memopt_i_save *s) {
     size_t i;
 
     for (i = 0; i < s->file_count; ++i)
-        if (!i || !s->rank)
-            bytes += memopt_i_save_tiles(s->files[i].header_bytes + s->files[i].data_bytes, MEMOPT_I_SAVE_BLOCK)
-                   * (uint64_t)MEMOPT_I_SAVE_BLOCK;
+        if (!i || !s->rank) bytes += memopt_i_save_blocks(s->files[i].header_bytes + s->files[i].data_bytes);
     return bytes;
 }
 
@@ -44232,8 +44288,9 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
         const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
-        if (memory) *memory = s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
-        if (disk) *disk = memopt_i_save_disk(&s) + (s.rank ? 0 : manifest + text);
+        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
+                        + memopt_i_save_blocks(text);
     }
     s.tile_count = 0; /* there is no table of them */
     memopt_i_save_close(&s);
@@ -44586,6 +44643,8 @@ static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
 /* Another generation helps where this one is damaged, or cannot be read. */
 static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_IO; }
 
+static const char memopt_i_saved_none[] = "has no generation";
+
 static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
     uint64_t numbers[5] = { 0 };
     memopt_error *const door = c->error;
@@ -44607,7 +44666,7 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
         if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return c->status; /* ranks may fail differently */
     }
     if (c->status) return c->status;
-    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", "has no generation");
+    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", memopt_i_saved_none);
     if (door) *door = s->why;
     return c->status = s->why.status;
 }
@@ -44867,12 +44926,17 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
     memopt_i_saved_wish w = { NULL, NULL, NULL, NULL, 0 };
     memopt_i_save proof;
+    memopt_save_desc all;
     void *block = NULL;
+    void *list = NULL;
     size_t bytes = 0;
+    size_t list_bytes = 0;
     size_t i, other;
 
     if (!saved || !desc) return MEMOPT_ERR_ARGUMENT;
-    w.desc = desc;
+    all = *desc;
+    desc = w.desc = &all;
+    (void)memopt_i_save_list_optim(&c, &saved->host, &all, &list, &list_bytes);
     if (!memopt_i_save_check_items(&c, desc)) {
         bytes = desc->item_count * 16; /* of at most 10^8 */
         block = memopt_i_alloc(&saved->host, bytes, 64);
@@ -44901,7 +44965,29 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     }
     memopt_i_save_close(&proof);
     memopt_i_free(&saved->host, block, bytes, 64);
+    memopt_i_free(&saved->host, list, list_bytes, 64);
     return c.status;
+}
+
+MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused) {
+    memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    memopt_error newest = why;
+    memopt_saved *saved = NULL;
+    memopt_save_desc d;
+    memopt_status s;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    d = *desc;
+    d.error = &why;
+    s = memopt_saved_open(&d, &saved);
+    if (!s) s = memopt_saved_read(saved, &d);
+    else if (why.reason == memopt_i_saved_none) s = MEMOPT_OK;
+    if (s && desc->error) *desc->error = why;
+    if (!s && saved && step) *step = memopt_saved_step(saved);
+    (void)memopt_saved_refused(saved, &newest);
+    if (!s && refused) *refused = newest;
+    memopt_saved_close(saved);
+    return s;
 }
 
 /* ---- what an optimizer steps ---- */

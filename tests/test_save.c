@@ -385,7 +385,7 @@ static void save_alone(void) { /* on a real disk; memory and bytes as they were 
     CHECK(strstr(n.text, " manifest") && strstr(n.text, " rank-0-of-1.safetensors"));
     strcat(path, "/manifest");
     CHECK(h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ, &file) == MEMOPT_OK && h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK);
-    all = size + 4096 + (4 * RUN_WIDE + RUN_CODES + 2 * RUN_HALF + 16 + 4095) / 4096 * 4096;
+    all = (size + 4095) / 4096 * 4096 + 4096 + (4 * RUN_WIDE + RUN_CODES + 2 * RUN_HALF + 16 + 4095) / 4096 * 4096;
     CHECK(h.files.close_fn(h.files.user, file) == MEMOPT_OK && disk_bytes == all);
     *strrchr(path, '/') = 0; *strrchr(path, '/') = 0;
     CHECK(memopt_saved_open(&r.save, &saved) == MEMOPT_OK && memopt_saved_step(saved) == 500);
@@ -754,7 +754,7 @@ static void save_beside(void) { /* what was copied is saved, whatever is done wi
                 CHECK_AT(run_load(&h, "run", NULL, NULL) == step, tile);
                 for (k = 0; k < d->name_count; ++k)
                     if (d->names[k].file >= 0 && strstr(d->names[k].path, step == 1 ? "gen-1-" : step == 2 ? "gen-2-" : "gen-3-"))
-                        disk += strstr(d->names[k].path, ".safetensors") && !strstr(d->names[k].path, ".json") ? (d->files[d->names[k].file].size + 4095) / 4096 * 4096 : d->files[d->names[k].file].size;
+                        disk += (d->files[d->names[k].file].size + 4095) / 4096 * 4096; /* ranks' files, the model's, its index, the manifest */
                 CHECK_AT(disk == bytes, tile);
             }
             disk_free(d);
@@ -1397,6 +1397,61 @@ static void save_optims(void) {
     free(other); free(whole);
 }
 
+/* An optimizer and the engine's own items by one call each: what lists by hand save, in the same order, and its bits. */
+static void save_whole_optim(void) {
+    static const char *const names[NET_TENSORS] = { "first", "second", "third" }; static const char *const twice[NET_TENSORS] = { "a", "b", "a" }, *const none[NET_TENSORS] = { "a", NULL, "c" };
+    save_net *whole = (save_net *)malloc(sizeof *whole), *other = (save_net *)malloc(sizeof *other); save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_save_desc s; memopt_saved *saved = NULL; memopt_tensors *t = NULL;
+    memopt_save_item own[2]; uint64_t step = 77, at, disk = 0; size_t memory = 0, k, n; uint32_t content = 0; memopt_error why = memopt_i_error(MEMOPT_OK, NULL), newest = why;
+    if (!whole || !other) return;
+    CHECK(net_open(whole, 0, 1, MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE) && net_open(other, 0, 1, MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_TYPE_F32, MEMOPT_OPTIM_EXTRA_NONE));
+    for (at = 1; at <= 3; ++at) CHECK(net_step(whole, MEMOPT_OPTIM_ADAMW, at) == MEMOPT_OK);
+    for (k = 0; k < 2; ++k) { /* with names, without */
+        memset(&s, 0, sizeof s);
+        own[0] = run_item(NULL, "step", MEMOPT_TENSOR_U64, 1, &whole->state[0]); own[1] = run_item(NULL, "square", MEMOPT_TENSOR_U64, 1, &whole->state[1]);
+        step = 77;
+        s.path = "run"; s.host = &h; s.items = own; s.item_count = 2; s.optim = whole->optim; s.names = k ? NULL : names; s.error = &why; s.step = 3;
+        CHECK(memopt_save_resume(&s, &step, &newest) == MEMOPT_OK && step == 77 && !why.status && !newest.status && whole->state[0] == 3); /* nothing was saved yet */
+        CHECK(memopt_save_bytes(&s, &memory, &disk) == MEMOPT_OK && d->f.live_blocks == 0);
+        d->f.peak_bytes = 0;
+        CHECK(memopt_save_write(&s) == MEMOPT_OK && d->f.live_blocks == 0 && d->f.bad_frees == 0 && d->f.peak_bytes == memory);
+        CHECK(memopt_tensors_open(&h, "run/gen-1-step-3/rank-0-of-1.safetensors", &t, NULL) == MEMOPT_OK && t->count == whole->save.item_count + 1);
+        CHECK(t && memopt_tensors_find(t, k ? "w/2@0" : "w/third@0") && memopt_tensors_find(t, k ? "v.scale/0@0" : "v.scale/first@0") && memopt_tensors_find(t, "square@0"));
+        memopt_tensors_close(t); t = NULL;
+        content = memopt_crc32c(0, whole->state, sizeof whole->state);
+        for (n = 0; n < whole->save.item_count - 1; ++n) content = memopt_crc32c(content, whole->items[n].data, (size_t)whole->items[n].count * (memopt_tensor_type_bits(whole->items[n].type) / 8));
+        CHECK(memopt_saved_open(&s, &saved) == MEMOPT_OK && memopt_saved_content(saved) == content);
+        memopt_saved_close(saved); saved = NULL;
+        s.optim = other->optim; own[0].data = &other->state[0]; own[1].data = &other->state[1];
+        memset(other->weights, 0, sizeof other->weights); memset(other->state, 0, sizeof other->state); step = 77;
+        for (n = 1; n < 300; ++n) { /* any call of the host fails */
+            memopt_status got;
+            d->f.calls = 0; d->f.fail_on = n; step = 77;
+            why = memopt_i_error(MEMOPT_OK, NULL);
+            got = memopt_save_resume(&s, &step, &newest);
+            CHECK_AT((!got ? step == 3 && !why.status : step == 77 && why.status == got && why.reason) && d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
+            if (d->f.calls < n) break;
+        }
+        d->f.fail_on = 0;
+        CHECK(n > 10 && n < 300 && d->f.live_blocks == 0 && step == 3 && !newest.status && net_same(whole, other) && other->state[1] == 9);
+        why = memopt_i_error(MEMOPT_OK, NULL); s.step = 4;
+        CHECK(memopt_save_write(&s) == MEMOPT_OK);
+        d->files[disk_find(d, "run/gen-2-step-4/manifest") < 0 ? 0 : d->names[disk_find(d, "run/gen-2-step-4/manifest")].file].bytes[20] ^= 1;
+        CHECK(memopt_save_resume(&s, &step, &newest) == MEMOPT_OK && step == 3 && test_says(&newest, MEMOPT_ERR_FORMAT, "save: manifest has another checksum"));
+        CHECK(memopt_save_resume(&s, NULL, NULL) == MEMOPT_OK);
+        disk_clear(d);
+    }
+    REFUSES(s.error, s.names = twice, memopt_save_write(&s), MEMOPT_ERR_ARGUMENT, "save: name occurs twice at item 14");
+    REFUSES(s.error, s.names = none, memopt_save_write(&s), MEMOPT_ERR_ARGUMENT, "save: names is NULL at tensor 1");
+    REFUSES(s.error, (s.names = names, s.items = NULL), memopt_save_write(&s), MEMOPT_ERR_ARGUMENT, "save: items is NULL");
+    s.item_count = 0; s.error = &why; /* the optimizer alone */
+    CHECK(memopt_save_write(&s) == MEMOPT_OK && memopt_save_resume(&s, &step, NULL) == MEMOPT_OK && d->f.live_blocks == 0 && memopt_save_resume(NULL, &step, NULL) == MEMOPT_ERR_ARGUMENT);
+    s.item_count = 100000001;
+    CHECK(memopt_save_resume(&s, &step, NULL) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "save: item_count 100000001, limit 100000000"));
+    memopt_optim_close(whole->optim); memopt_optim_close(other->optim);
+    free(other); free(whole);
+    disk_free(d);
+}
+
 /* ---- a shard's, with a slow tier: the items, the bytes and the bits of an optimizer that has it all ---- */
 typedef struct slow_net { memopt_shard_tensor tensors[NET_TENSORS]; size_t tiles[200]; memopt_shard_desc desc; memopt_shard *shard; memopt_store *store; uint64_t state[2];
     memopt_save_item items[NET_TENSORS * MEMOPT_SAVE_OPTIM_ITEMS + 1]; memopt_save_desc save; } slow_net;
@@ -1774,6 +1829,7 @@ static void test_save(void) {
     RUN(save_golden);
     RUN(save_content);
     RUN(save_optims);
+    RUN(save_whole_optim);
     RUN(save_slow);
     RUN(save_slow_refuses);
 }

@@ -264,7 +264,17 @@ typedef enum memopt_open_mode {
     MEMOPT_OPEN_READ,
     MEMOPT_OPEN_WRITE,       /* read and write; a missing file is made, the bytes of an existing one stay */
     MEMOPT_OPEN_READ_DIRECT, /* the same two past the system's cache where it can; places and bytes of a transfer are */
-    MEMOPT_OPEN_WRITE_DIRECT /* then multiples of what align_fn says. Where it cannot: as the two above */
+    MEMOPT_OPEN_WRITE_DIRECT, /* then multiples of what align_fn says. Where it cannot: as the two above */
+    /* The six below are asked for only of a table with lock_fn. They never follow a link at the last name of the path,
+       and return ERR_STATE when one is there: nobody can have another file overwritten by it. */
+    MEMOPT_OPEN_OWN, /* as WRITE else */
+    MEMOPT_OPEN_NEW, /* ERR_STATE too when anything is there: exactly one of several that make it at once gets OK */
+    MEMOPT_OPEN_OWN_DIRECT,
+    MEMOPT_OPEN_NEW_DIRECT,
+    /* as NEW, for this user of the system alone; and the name is removed at once (Windows: the file, when it is closed),
+       so that nothing remains however the process ends */
+    MEMOPT_OPEN_SCRATCH,
+    MEMOPT_OPEN_SCRATCH_DIRECT = MEMOPT_OPEN_SCRATCH + 2 /* of a mode bit 1 says direct */
 } memopt_open_mode;
 
 typedef memopt_status memopt_name_fn(void *context, const char *name);
@@ -316,6 +326,12 @@ typedef struct memopt_files { /* all zero = the system's files; else set the fir
     memopt_status (*wait_fn)(void *user, void *queue, int slot, size_t *done);
     /* Beside the four, or NULL. 1: wait_fn would return at once; 0: the transfer is under way. Never waits long */
     int           (*ready_fn)(void *user, void *queue, int slot);
+
+    /* Beside the first nine, or NULL: there are no locks, and of the modes the first four alone. Locks a file opened for
+       writing, until it is closed or its process ends, however it does; a process that it forks holds the lock as well
+       until it closes the file or starts a program. ERR_STATE: it is locked already, by another process or by this one.
+       ERR_UNSUPPORTED: this file system has no locks */
+    memopt_status (*lock_fn)(void *user, void *file);
     void *user;
 } memopt_files;
 
@@ -4702,6 +4718,7 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #  include <errno.h>
 #  include <fcntl.h>
 #  include <stdio.h>
+#  include <sys/file.h>
 #  include <sys/mman.h>
 #  include <sys/stat.h>
 #  include <sys/time.h>
@@ -5658,8 +5675,18 @@ static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_
     return MEMOPT_ERR_UNSUPPORTED;
 }
 
-/* Are there directories, and the direct modes? Of a host that is resolved. */
+static memopt_status memopt_i_no_lock(void *user, void *file) {
+    (void)user;
+    (void)file;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+/* Are there directories, and the direct modes? Locks, and the modes that follow no link? Of a host that is resolved. */
 #define MEMOPT_I_FILES_HAVE_DIRS(files) ((files)->reserve_fn != memopt_i_no_reserve)
+#define MEMOPT_I_FILES_HAVE_LOCKS(files) ((files)->lock_fn != memopt_i_no_lock)
+
+#define MEMOPT_I_OPEN_DIRECT 2 /* the bit of a mode */
+#define MEMOPT_I_OPEN_PLAIN(mode) ((memopt_open_mode)((int)(mode) & ~MEMOPT_I_OPEN_DIRECT))
 
 /* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no.
    Direct transfers: 4096 is a multiple of the sectors of every disk in use, so nobody is asked for less. */
@@ -5680,6 +5707,13 @@ static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_
 #  else
 #    define MEMOPT_I_CLOSE_ON_EXEC 0
 #  endif
+#  if defined(O_NOFOLLOW)
+#    define MEMOPT_I_NO_FOLLOW O_NOFOLLOW
+#  elif defined(__O_NOFOLLOW)
+#    define MEMOPT_I_NO_FOLLOW __O_NOFOLLOW
+#  else
+#    define MEMOPT_I_NO_FOLLOW 0
+#  endif
 
 /* 0 is a file, NULL is none */
 static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); }
@@ -5690,28 +5724,55 @@ static int memopt_i_file_too_far(uint64_t offset, size_t count) {
 }
 
 /* A pipe in a file's place must not hold up its opening until somebody writes: it opens at once, and tells no size. */
-static int memopt_i_file_open(const char *path, int flags) {
+static int memopt_i_file_open(const char *path, int flags, int rights) {
     int number;
 
-    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, 0666);
+    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, rights);
     while (number < 0 && errno == EINTR);
     if (number >= 0) (void)fcntl(number, F_SETFL, flags);
     return number;
 }
 
+static int memopt_i_file_flags(memopt_open_mode plain) {
+    if (plain == MEMOPT_OPEN_READ) return O_RDONLY;
+    if (plain == MEMOPT_OPEN_WRITE) return O_RDWR | O_CREAT;
+    return O_RDWR | O_CREAT | MEMOPT_I_NO_FOLLOW | (plain == MEMOPT_OPEN_OWN ? 0 : O_EXCL);
+}
+
+/* A system that refuses a direct file may have made it all the same: a new one becomes direct when it is open. */
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    const int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
-    const int flags = mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT ? O_RDONLY : O_RDWR | O_CREAT;
-    int number = memopt_i_file_open(path, direct ? flags | MEMOPT_I_DIRECT : flags);
+    const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT ? MEMOPT_I_DIRECT : 0;
+    const memopt_open_mode plain = MEMOPT_I_OPEN_PLAIN(mode);
+    const int flags = memopt_i_file_flags(plain);
+    const int rights = plain == MEMOPT_OPEN_SCRATCH ? 0600 : 0666;
+    int number = memopt_i_file_open(path, flags & O_EXCL ? flags : flags | direct, rights);
 
     (void)user;
-    if (number < 0 && direct && errno == EINVAL) number = memopt_i_file_open(path, flags);
-    if (number < 0) return MEMOPT_ERR_IO;
+    if (number < 0 && direct && errno == EINVAL) number = memopt_i_file_open(path, flags, rights);
+    if (number < 0) /* EMLINK: of a link, on some systems */
+        return plain >= MEMOPT_OPEN_OWN && (errno == EEXIST || errno == ELOOP || errno == EMLINK) ? MEMOPT_ERR_STATE
+                                                                                               : MEMOPT_ERR_IO;
+    if (flags & O_EXCL && direct) (void)fcntl(number, F_SETFL, flags | direct);
 #  if defined(F_NOCACHE)
-    if (direct) (void)fcntl(number, F_NOCACHE, 1);
+    if ((int)mode & MEMOPT_I_OPEN_DIRECT) (void)fcntl(number, F_NOCACHE, 1);
 #  endif
+    if (plain == MEMOPT_OPEN_SCRATCH && unlink(path)) {
+        (void)close(number);
+        return MEMOPT_ERR_IO;
+    }
     *file = (void *)((intptr_t)number + 1);
     return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_system_lock(void *user, void *file) {
+    int failed;
+
+    (void)user;
+    do failed = flock(memopt_i_file_number(file), LOCK_EX | LOCK_NB);
+    while (failed && errno == EINTR);
+    if (!failed) return MEMOPT_OK;
+    if (errno == EWOULDBLOCK) return MEMOPT_ERR_STATE;
+    return errno == EBADF ? MEMOPT_ERR_IO : MEMOPT_ERR_UNSUPPORTED;
 }
 
 static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
@@ -5867,7 +5928,7 @@ static memopt_status memopt_i_system_list_dir(void *user, const char *path, memo
 }
 
 static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
-    const int number = memopt_i_file_open(path, O_RDONLY);
+    const int number = memopt_i_file_open(path, O_RDONLY, 0);
     struct stat info;
     memopt_status s;
 
@@ -5920,26 +5981,58 @@ static OVERLAPPED memopt_i_file_position(uint64_t offset) {
 }
 
 static HANDLE memopt_i_file_open(const char *path, memopt_open_mode mode, DWORD flags) {
-    if (mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT)
-        return CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
-                           OPEN_EXISTING, flags, NULL);
-    return CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_ALWAYS,
-                       flags, NULL);
+    const DWORD access = GENERIC_READ | GENERIC_WRITE, share = FILE_SHARE_READ | FILE_SHARE_WRITE;
+    const DWORD itself = FILE_FLAG_OPEN_REPARSE_POINT; /* a link, not what it leads to */
+
+    switch ((int)mode & ~MEMOPT_I_OPEN_DIRECT) {
+    case MEMOPT_OPEN_READ:
+        return CreateFileA(path, GENERIC_READ, share | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, flags, NULL);
+    case MEMOPT_OPEN_WRITE: return CreateFileA(path, access, share, NULL, OPEN_ALWAYS, flags, NULL);
+    case MEMOPT_OPEN_OWN: return CreateFileA(path, access, share, NULL, OPEN_ALWAYS, flags | itself, NULL);
+    case MEMOPT_OPEN_NEW: return CreateFileA(path, access, share, NULL, CREATE_NEW, flags | itself, NULL);
+    default:
+        return CreateFileA(path, access | DELETE, 0, NULL, CREATE_NEW, flags | itself | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    }
+}
+
+static int memopt_i_file_is_link(HANDLE h) {
+    BY_HANDLE_FILE_INFORMATION info;
+
+    return !GetFileInformationByHandle(h, &info) || (info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT);
 }
 
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
+    const memopt_open_mode plain = MEMOPT_I_OPEN_PLAIN(mode);
+    int direct = mode != plain;
     HANDLE h = memopt_i_file_open(path, mode, direct ? FILE_FLAG_NO_BUFFERING : 0);
+    DWORD error = h == INVALID_HANDLE_VALUE ? GetLastError() : 0;
 
     (void)user;
-    if (h == INVALID_HANDLE_VALUE && direct
-        && (GetLastError() == ERROR_INVALID_PARAMETER || GetLastError() == ERROR_NOT_SUPPORTED)) { /* not here */
+    if (direct && (error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED)) { /* not here */
         direct = 0;
         h = memopt_i_file_open(path, mode, 0);
+        error = h == INVALID_HANDLE_VALUE ? GetLastError() : 0;
     }
-    if (h == INVALID_HANDLE_VALUE) return MEMOPT_ERR_IO;
+    if (h == INVALID_HANDLE_VALUE)
+        return plain >= MEMOPT_OPEN_OWN && (error == ERROR_FILE_EXISTS || error == ERROR_ALREADY_EXISTS)
+             ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
+    if (plain == MEMOPT_OPEN_OWN && memopt_i_file_is_link(h)) {
+        (void)CloseHandle(h);
+        return MEMOPT_ERR_STATE;
+    }
     *file = (void *)((uintptr_t)h | (uintptr_t)direct);
     return MEMOPT_OK;
+}
+
+/* Of one byte, behind all that a file can have: here locked bytes are read and written by nobody else. */
+static memopt_status memopt_i_system_lock(void *user, void *file) {
+    OVERLAPPED at = memopt_i_file_position((uint64_t)INT64_MAX - 1);
+
+    (void)user;
+    if (LockFileEx(memopt_i_file_handle(file), LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at))
+        return MEMOPT_OK;
+    if (GetLastError() == ERROR_LOCK_VIOLATION || GetLastError() == ERROR_IO_PENDING) return MEMOPT_ERR_STATE;
+    return GetLastError() == ERROR_INVALID_HANDLE ? MEMOPT_ERR_IO : MEMOPT_ERR_UNSUPPORTED;
 }
 
 static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
@@ -6174,6 +6267,7 @@ static memopt_status memopt_i_system_remove(void *user, const char *path) {
 #  define memopt_i_system_make_dir memopt_i_no_dir
 #  define memopt_i_system_list_dir memopt_i_no_list
 #  define memopt_i_system_sync_dir memopt_i_no_dir
+#  define memopt_i_system_lock     memopt_i_no_lock
 
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     (void)user;
@@ -6742,6 +6836,21 @@ static int memopt_i_is_separator(char c) { /* of names in a path; elsewhere \ ma
 #endif
 }
 
+/* Open a file by one of the modes that follow no link. A table without locks knows but WRITE. */
+static memopt_status memopt_i_files_open(const memopt_files *f, const char *path, memopt_open_mode mode, void **file) {
+    const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT;
+
+    if (MEMOPT_I_FILES_HAVE_LOCKS(f)) return f->open_fn(f->user, path, mode, file);
+    return f->open_fn(f->user, path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, file);
+}
+
+/* ERR_STATE: another has it. Where there are no locks, OK. */
+static memopt_status memopt_i_files_lock(const memopt_files *f, void *file) {
+    const memopt_status s = f->lock_fn(f->user, file);
+
+    return s == MEMOPT_ERR_UNSUPPORTED ? MEMOPT_OK : s;
+}
+
 /* The directory that a path is in: until then a new name may be gone after a power cut. */
 static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *path) {
     size_t end = strlen(path);
@@ -6796,7 +6905,7 @@ static memopt_files memopt_i_system_files(void) {
         memopt_i_system_reserve, memopt_i_system_align, memopt_i_system_make_dir, memopt_i_system_list_dir,
         memopt_i_system_sync_dir,
         memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait,
-        memopt_i_system_ready, NULL
+        memopt_i_system_ready, memopt_i_system_lock, NULL
     };
 
     return files;
@@ -6817,6 +6926,7 @@ static void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
     memopt_i_must_number(c, queue == 0 || queue == 4, "host.files, of its queue", memopt_i_count((uint64_t)queue),
                          "either 0 or", memopt_i_count(4));
     memopt_i_must(c, files || !queue, "host.files", "has a queue alone");
+    memopt_i_must(c, files || !f->lock_fn, "host.files", "has a lock alone");
 }
 
 static void memopt_i_files_resolve(memopt_files *f) {
@@ -6824,6 +6934,7 @@ static void memopt_i_files_resolve(memopt_files *f) {
         *f = memopt_i_system_files();
         return;
     }
+    if (!f->lock_fn) f->lock_fn = memopt_i_no_lock;
     if (f->reserve_fn) return;
     f->reserve_fn = memopt_i_no_reserve;
     f->align_fn = memopt_i_no_align;

@@ -243,6 +243,9 @@ static inline memopt_status test_list_dir(void *user, const char *path, memopt_n
 static inline memopt_status test_sync_dir(void *user, const char *path) {
     return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_sync_dir(NULL, path);
 }
+static inline memopt_status test_lock(void *user, void *file) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_lock(NULL, file);
+}
 static inline memopt_status test_queue_open(void *user, int depth, void **queue) {
     return test_fails((test_faults *)user) ? MEMOPT_ERR_MEMORY : memopt_i_system_queue_open(NULL, depth, queue);
 }
@@ -267,6 +270,7 @@ static inline memopt_host test_host(test_faults *f) {
     h.files.reserve_fn = test_reserve; h.files.align_fn = test_align; h.files.make_dir_fn = test_make_dir;
     h.files.list_dir_fn = test_list_dir; h.files.sync_dir_fn = test_sync_dir;
     h.files.queue_open_fn = test_queue_open; h.files.queue_close_fn = test_queue_close; h.files.begin_fn = test_begin; h.files.wait_fn = test_wait;
+    h.files.lock_fn = test_lock;
     h.clock.now_fn = test_now; h.clock.user = f;
     return h;
 }

@@ -30,7 +30,7 @@ static void config_types(void) {
     memopt_host zero;
     memset(&zero, 0, sizeof zero);
     CHECK((int)MEMOPT_ERR_CORRUPT == -10 && (int)MEMOPT_OK == 0);
-    CHECK(sizeof(memopt_files) == 20 * sizeof(void *) && sizeof(memopt_allocator) == 3 * sizeof(void *));
+    CHECK(sizeof(memopt_files) == 21 * sizeof(void *) && sizeof(memopt_allocator) == 3 * sizeof(void *));
     CHECK(sizeof(memopt_clock) == 2 * sizeof(void *) && sizeof(memopt_threads) == 2 * sizeof(void *) + 2 * sizeof(int));
     CHECK(sizeof(memopt_tag) == sizeof(unsigned) && MEMOPT_TAG_OTHER == 0 && MEMOPT_TAG_USER == 8);
     CHECK(!zero.allocator.alloc_fn && !zero.threads.run_fn && !zero.files.open_fn && !zero.clock.now_fn);

@@ -5,19 +5,42 @@
 #define HOST_FAULTY 1
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/types.h>
 #include <unistd.h>
 static int host_interrupt, host_short, host_nothing; /* EINTR; one byte; zero bytes */
 static int host_strict; /* transfers begin at multiples of 4096, also where the file system of this test takes any */
 static int host_refused_flags;
 static int host_no_direct; /* a file system without direct transfers; taken back by the open that it refused */
+#if defined(__linux__) /* -std=c99 hides them */
+extern int symlink(const char *to, const char *path);
+extern int kill(pid_t process, int signal);
+#endif
+static int host_no_unlink; /* a directory that keeps its names */
+static int host_no_locks_errno;
+static int host_unlink(const char *path) {
+    if (!host_no_unlink) return unlink(path);
+    errno = EPERM;
+    return -1;
+}
+static int host_flock(int file, int how) {
+    if (host_interrupt > 0) { --host_interrupt; errno = EINTR; return -1; }
+    if (!host_no_locks_errno) return flock(file, how);
+    errno = host_no_locks_errno;
+    return -1;
+}
 static int host_open(const char *path, int flags, ...) {
     if (host_no_direct) { host_no_direct = 0; host_refused_flags = flags; errno = EINVAL; return -1; }
     if (host_interrupt > 0) { --host_interrupt; errno = EINTR; return -1; }
-    return open(path, flags, 0666);
+    { va_list rights; int made;
+      va_start(rights, flags);
+      made = open(path, flags, va_arg(rights, int));
+      va_end(rights);
+      return made; }
 }
 #if defined(__linux__) && !defined(_FILE_OFFSET_BITS) /* -std=c99 hides them */
 extern ssize_t pread(int file, void *bytes, size_t count, off_t offset);
@@ -59,6 +82,8 @@ static int host_fsync(int file) {
 #define readdir host_readdir
 #define fsync host_fsync
 #define open host_open
+#define unlink host_unlink
+#define flock(file, how) host_flock(file, how)
 #define pread host_pread
 #define pwrite host_pwrite
 #define MEMOPT_I_FILE_CALL_MAX ((size_t)4096) /* so that whatever is longer takes several calls */
@@ -126,6 +151,7 @@ static void host_zero_is_the_library(void) {
     CHECK(h.files.reserve_fn && h.files.align_fn && h.files.make_dir_fn && h.files.list_dir_fn && h.files.sync_dir_fn);
     CHECK(MEMOPT_I_FILES_HAVE_DIRS(&h.files));
     CHECK(h.files.queue_open_fn && h.files.queue_close_fn && h.files.begin_fn && h.files.wait_fn && h.files.ready_fn);
+    CHECK(h.files.lock_fn && MEMOPT_I_FILES_HAVE_LOCKS(&h.files));
     CHECK(h.threads.simd_level == 0);
     CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && host_same(&h, &again)); /* resolved is resolved */
     CHECK(memopt_host_resolve(&zero, &again) == MEMOPT_OK && again.files.read_fn == h.files.read_fn);
@@ -211,6 +237,7 @@ static void host_half_tables(void) {
         host_refused(&h, 4000 + i);
     }
     h = host_zero(); host_queue_alone(&h, &full); host_refused(&h, __LINE__);
+    h = host_zero(); h.files.lock_fn = full.files.lock_fn; host_refused(&h, __LINE__);
     h = full; h.files.queue_open_fn = NULL; h.files.queue_close_fn = NULL; h.files.begin_fn = NULL; h.files.wait_fn = NULL;
     CHECK(memopt_host_resolve(&h, &out) == MEMOPT_OK && !out.files.begin_fn && out.files.read_fn == h.files.read_fn); /* a table may be without */
     h = host_zero(); h.threads.run_fn = host_run_nothing; host_refused(&h, __LINE__);
@@ -243,6 +270,28 @@ static void host_no_dirs(void) { /* nine functions are a table without directori
     CHECK(h.files.make_dir_fn(h.files.user, ".") == MEMOPT_ERR_UNSUPPORTED);
     CHECK(h.files.list_dir_fn(h.files.user, ".", host_no_name, &called) == MEMOPT_ERR_UNSUPPORTED && !called);
     CHECK(h.files.sync_dir_fn(h.files.user, ".") == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(MEMOPT_I_FILES_HAVE_LOCKS(&h.files));
+}
+static memopt_status host_mode_told(void *user, const char *path, memopt_open_mode mode, void **file) {
+    (void)path;
+    *(memopt_open_mode *)user = mode; *file = user;
+    return MEMOPT_OK;
+}
+static void host_no_locks(void) { /* a table without is never asked for the modes that go with them */
+    test_faults f; memopt_host h, again; void *file = NULL; memopt_open_mode told = MEMOPT_OPEN_READ;
+    memset(&f, 0, sizeof f);
+    h = test_host(&f);
+    h.files.lock_fn = NULL; h.files.open_fn = host_mode_told;
+    CHECK(memopt_host_resolve(&h, &h) == MEMOPT_OK && !MEMOPT_I_FILES_HAVE_LOCKS(&h.files) && MEMOPT_I_FILES_HAVE_DIRS(&h.files));
+    CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && host_same(&h, &again));
+    CHECK(h.files.lock_fn(h.files.user, &f) == MEMOPT_ERR_UNSUPPORTED && memopt_i_files_lock(&h.files, &f) == MEMOPT_OK);
+    h.files.user = &told;
+    CHECK(memopt_i_files_open(&h.files, "x", MEMOPT_OPEN_SCRATCH, &file) == MEMOPT_OK && told == MEMOPT_OPEN_WRITE);
+    CHECK(memopt_i_files_open(&h.files, "x", MEMOPT_OPEN_OWN_DIRECT, &file) == MEMOPT_OK && told == MEMOPT_OPEN_WRITE_DIRECT);
+    h.files.lock_fn = test_lock;
+    CHECK(memopt_i_files_open(&h.files, "x", MEMOPT_OPEN_SCRATCH_DIRECT, &file) == MEMOPT_OK && told == MEMOPT_OPEN_SCRATCH_DIRECT);
+    h.files.user = &f; f.fail_on = f.calls + 1;
+    CHECK(memopt_i_files_lock(&h.files, &f) == MEMOPT_ERR_IO);
 }
 
 /* -- the allocator -- */
@@ -566,6 +615,123 @@ static void host_files_direct(void) {
     CHECK(h.files.remove_fn(h.files.user, path) == MEMOPT_OK);
     memopt_i_free(&h, block, 16384, 4096);
 }
+/* The modes that follow no link: what they refuse, what they leave, and that a scratch file leaves nothing. */
+static int host_there(const char *path) {
+    void *file = NULL;
+    if (memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &file)) return 0;
+    return memopt_i_system_close(NULL, file) == MEMOPT_OK;
+}
+static int host_holds(const char *path, const char *text) { /* and nothing else */
+    void *file = NULL; char bytes[64]; size_t done = 0; const size_t length = strlen(text);
+    if (memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &file)) return 0;
+    return memopt_i_system_read(NULL, file, 0, bytes, sizeof bytes, &done) == MEMOPT_OK && memopt_i_system_close(NULL, file) == MEMOPT_OK
+        && done == length && memcmp(bytes, text, length) == 0;
+}
+static void host_leave(const char *path, const char *text) {
+    void *file = NULL;
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK);
+    CHECK(file && memopt_i_system_resize(NULL, file, 0) == MEMOPT_OK && memopt_i_system_write(NULL, file, 0, text, strlen(text)) == MEMOPT_OK);
+    CHECK(memopt_i_system_close(NULL, file) == MEMOPT_OK);
+}
+static void host_files_own(void) {
+    static const memopt_open_mode modes[] = { MEMOPT_OPEN_OWN, MEMOPT_OPEN_NEW, MEMOPT_OPEN_SCRATCH,
+                                              MEMOPT_OPEN_OWN_DIRECT, MEMOPT_OPEN_NEW_DIRECT, MEMOPT_OPEN_SCRATCH_DIRECT };
+    char path[600], other[600]; size_t m, done, align = 0;
+    unsigned char *block = (unsigned char *)memopt_i_system_alloc(NULL, 8192, 4096);
+    CHECK(block != NULL);
+    if (!block) return;
+    test_path(path, "own"); test_path(other, "others");
+    for (m = 0; m < 6; ++m) {
+        const memopt_open_mode mode = modes[m], plain = modes[m % 3]; void *file = NULL;
+        CHECK_AT(memopt_i_system_open(NULL, path, mode, &file) == MEMOPT_OK && file, m); /* nothing is there */
+        if (!file) continue;
+        CHECK_AT(memopt_i_system_align(NULL, file, &align) == MEMOPT_OK && (align == 1 || (m >= 3 && align == 4096)), m);
+        memset(block, (int)m + 1, 4096); memset(block + 4096, 0, 4096);
+        CHECK_AT(memopt_i_system_write(NULL, file, 4096, block, 4096) == MEMOPT_OK, m);
+        CHECK_AT(memopt_i_system_read(NULL, file, 4096, block + 4096, 4096, &done) == MEMOPT_OK && done == 4096, m);
+        CHECK_AT(memcmp(block, block + 4096, 4096) == 0, m);
+#if defined(MEMOPT_I_POSIX)
+        CHECK_AT(fcntl(memopt_i_file_number(file), F_GETFD) & FD_CLOEXEC, m);
+        CHECK_AT(!(fcntl(memopt_i_file_number(file), F_GETFL) & O_NONBLOCK), m);
+        CHECK_AT(host_there(path) == (plain != MEMOPT_OPEN_SCRATCH), m); /* open, and gone */
+        { struct stat info; const mode_t others = 077;
+          CHECK_AT(plain != MEMOPT_OPEN_SCRATCH || (!fstat(memopt_i_file_number(file), &info) && !(info.st_mode & others)), m); }
+#endif
+        CHECK_AT(memopt_i_system_close(NULL, file) == MEMOPT_OK, m);
+        CHECK_AT(host_there(path) == (plain != MEMOPT_OPEN_SCRATCH), m);
+        host_leave(path, "mine"); /* the name is taken by a file */
+        file = NULL;
+        CHECK_AT(memopt_i_system_open(NULL, path, mode, &file) == (plain == MEMOPT_OPEN_OWN ? MEMOPT_OK : MEMOPT_ERR_STATE), m);
+        CHECK_AT(plain == MEMOPT_OPEN_OWN ? memopt_i_system_close(NULL, file) == MEMOPT_OK : !file, m);
+        CHECK_AT(host_holds(path, "mine") && memopt_i_system_remove(NULL, path) == MEMOPT_OK, m); /* bytes stay */
+#if defined(HOST_FAULTY)
+        host_leave(other, "another's"); /* by a link to another's file, and by one that leads nowhere */
+        CHECK_AT(symlink(other, path) == 0, m);
+        file = NULL;
+        CHECK_AT(memopt_i_system_open(NULL, path, mode, &file) == MEMOPT_ERR_STATE && !file && host_holds(other, "another's"), m);
+        CHECK_AT(remove(other) == 0 && memopt_i_system_open(NULL, path, mode, &file) == MEMOPT_ERR_STATE && !file, m);
+        CHECK_AT(!host_there(other) && remove(path) == 0, m);
+        host_interrupt = 2;
+        CHECK_AT(memopt_i_system_open(NULL, path, mode, &file) == MEMOPT_OK && host_interrupt == 0, m);
+        CHECK_AT(memopt_i_system_close(NULL, file) == MEMOPT_OK, m);
+        (void)remove(path);
+        file = NULL;
+        host_no_unlink = plain == MEMOPT_OPEN_SCRATCH; /* a name that stays is told */
+        CHECK_AT(memopt_i_system_open(NULL, path, mode, &file) == (host_no_unlink ? MEMOPT_ERR_IO : MEMOPT_OK), m);
+        CHECK_AT(host_no_unlink ? !file : memopt_i_system_close(NULL, file) == MEMOPT_OK, m);
+        host_no_unlink = 0;
+        CHECK_AT(remove(path) == 0, m);
+#endif
+        file = NULL;
+        CHECK_AT(memopt_i_system_open(NULL, "no/such/folder/file", mode, &file) == MEMOPT_ERR_IO && !file, m);
+        CHECK_AT(!host_there(path), m);
+    }
+    memopt_i_system_free(NULL, block, 8192, 4096);
+}
+static void host_files_lock(void) { /* of one opening of a file, however many there are; gone when it is closed */
+    char path[600]; void *a = NULL, *b = NULL;
+    test_path(path, "lock");
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_NEW, &a) == MEMOPT_OK && memopt_i_system_open(NULL, path, MEMOPT_OPEN_OWN, &b) == MEMOPT_OK);
+    if (!a || !b) return;
+    CHECK(memopt_i_system_lock(NULL, a) == MEMOPT_OK && memopt_i_system_lock(NULL, b) == MEMOPT_ERR_STATE);
+    CHECK(memopt_i_system_write(NULL, b, 0, "still", 5) == MEMOPT_OK && host_holds(path, "still")); /* it is no wall */
+    CHECK(memopt_i_system_close(NULL, a) == MEMOPT_OK && memopt_i_system_lock(NULL, b) == MEMOPT_OK);
+    CHECK(memopt_i_system_close(NULL, b) == MEMOPT_OK && memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+#if defined(MEMOPT_I_POSIX)
+    CHECK(memopt_i_system_lock(NULL, (void *)(intptr_t)1000000) == MEMOPT_ERR_IO);
+#endif
+#if defined(HOST_FAULTY)
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_NEW, &a) == MEMOPT_OK);
+    host_interrupt = 2;
+    CHECK(memopt_i_system_lock(NULL, a) == MEMOPT_OK && host_interrupt == 0);
+    host_no_locks_errno = ENOLCK; /* a file system without */
+    CHECK(memopt_i_system_lock(NULL, a) == MEMOPT_ERR_UNSUPPORTED);
+    host_no_locks_errno = 0;
+    CHECK(memopt_i_system_close(NULL, a) == MEMOPT_OK && remove(path) == 0);
+#endif
+}
+#if defined(HOST_FAULTY)
+#include <signal.h>
+#include <sys/wait.h>
+static void host_files_lock_dies(void) { /* another process has it, until it is killed */
+    char path[600], byte = 0; void *file = NULL; int ends[2] = { -1, -1 }; pid_t child;
+    test_path(path, "killed");
+    CHECK(pipe(ends) == 0);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        const int had = memopt_i_system_open(NULL, path, MEMOPT_OPEN_OWN, &file) == MEMOPT_OK && memopt_i_system_lock(NULL, file) == MEMOPT_OK;
+        if (write(ends[1], had ? "y" : "n", 1) != 1) _exit(1);
+        for (;;) (void)pause();
+    }
+    CHECK(child > 0 && read(ends[0], &byte, 1) == 1 && byte == 'y');
+    CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_OWN, &file) == MEMOPT_OK && memopt_i_system_lock(NULL, file) == MEMOPT_ERR_STATE);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK(memopt_i_system_lock(NULL, file) == MEMOPT_OK);
+    CHECK(memopt_i_system_close(NULL, file) == MEMOPT_OK && remove(path) == 0);
+    (void)close(ends[0]); (void)close(ends[1]);
+}
+#endif
 static void host_files_failing(void) { /* a file that is none, and a system that is interrupted and gives little */
 #if !defined(_WIN32)
     memopt_host h; void *none = (void *)(intptr_t)1000000; char bytes[16]; size_t done = 99; uint64_t size = 99;
@@ -1249,6 +1415,8 @@ static void host_errors(void) {
             "ledger: host.files, of its queue 3, either 0 or 4");
     REFUSES(door, (h = host_zero(), host_queue_alone(&h, &full)), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
             "ledger: host.files has a queue alone");
+    REFUSES(door, (h = host_zero(), h.files.lock_fn = full.files.lock_fn), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.files has a lock alone");
     REFUSES(door, (h = host_zero(), h.threads.worker_count = -1), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
             "ledger: threads.worker_count -1, at least 0");
     REFUSES(door, (h = host_zero(), h.threads.simd_level = -7), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
@@ -1260,6 +1428,7 @@ static void test_host_section(void) {
     RUN(host_zero_is_the_library);
     RUN(host_half_tables);
     RUN(host_no_dirs);
+    RUN(host_no_locks);
     RUN(host_errors);
     RUN(host_allocator);
     RUN(host_allocator_hostile);
@@ -1273,6 +1442,11 @@ static void test_host_section(void) {
     RUN(host_parents);
     RUN(host_files_reserve);
     RUN(host_files_direct);
+    RUN(host_files_own);
+    RUN(host_files_lock);
+#if defined(HOST_FAULTY)
+    RUN(host_files_lock_dies);
+#endif
     RUN(host_files_failing);
 #if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
     RUN(host_queue_by_threads);

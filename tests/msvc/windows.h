@@ -23,6 +23,8 @@ typedef struct MEMORYSTATUSEX { DWORD dwLength, dwMemoryLoad; DWORDLONG ullTotal
 typedef struct FILETIME { DWORD dwLowDateTime, dwHighDateTime; } FILETIME;
 typedef struct WIN32_FIND_DATAA { DWORD dwFileAttributes; FILETIME ftCreationTime, ftLastAccessTime, ftLastWriteTime;
     DWORD nFileSizeHigh, nFileSizeLow, dwReserved0, dwReserved1; char cFileName[260], cAlternateFileName[14]; } WIN32_FIND_DATAA;
+typedef struct BY_HANDLE_FILE_INFORMATION { DWORD dwFileAttributes; FILETIME ftCreationTime, ftLastAccessTime, ftLastWriteTime;
+    DWORD dwVolumeSerialNumber, nFileSizeHigh, nFileSizeLow, nNumberOfLinks, nFileIndexHigh, nFileIndexLow; } BY_HANDLE_FILE_INFORMATION;
 typedef enum FILE_INFO_BY_HANDLE_CLASS { FileEndOfFileInfo = 6 } FILE_INFO_BY_HANDLE_CLASS;
 typedef struct FILE_END_OF_FILE_INFO { LARGE_INTEGER EndOfFile; } FILE_END_OF_FILE_INFO;
 typedef struct SRWLOCK { PVOID Ptr; } SRWLOCK;
@@ -33,19 +35,31 @@ typedef struct CONDITION_VARIABLE { PVOID Ptr; } CONDITION_VARIABLE;
 #define FILE_SHARE_READ 1
 #define FILE_SHARE_WRITE 2
 #define FILE_SHARE_DELETE 4
+#define DELETE 0x10000ul
+#define CREATE_NEW 1
 #define OPEN_EXISTING 3
 #define OPEN_ALWAYS 4
 #define FILE_ATTRIBUTE_NORMAL 0x80
 #define FILE_ATTRIBUTE_DIRECTORY 0x10
+#define FILE_ATTRIBUTE_REPARSE_POINT 0x400
 #define FILE_FLAG_NO_BUFFERING 0x20000000
+#define FILE_FLAG_DELETE_ON_CLOSE 0x04000000
+#define FILE_FLAG_OPEN_REPARSE_POINT 0x00200000
+#define LOCKFILE_FAIL_IMMEDIATELY 1
+#define LOCKFILE_EXCLUSIVE_LOCK 2
 #define INVALID_FILE_ATTRIBUTES ((DWORD)-1)
 #define MAX_PATH 260
 #define ERROR_PATH_NOT_FOUND 3
+#define ERROR_INVALID_HANDLE 6
 #define ERROR_NO_MORE_FILES 18
+#define ERROR_LOCK_VIOLATION 33
 #define ERROR_HANDLE_EOF 38
 #define ERROR_NOT_SUPPORTED 50
+#define ERROR_FILE_EXISTS 80
 #define ERROR_INVALID_PARAMETER 87
 #define ERROR_DISK_FULL 112
+#define ERROR_ALREADY_EXISTS 183
+#define ERROR_IO_PENDING 997
 #define MOVEFILE_REPLACE_EXISTING 1
 #define MOVEFILE_WRITE_THROUGH 8
 #define MEM_COMMIT 0x1000
@@ -67,6 +81,8 @@ BOOL WINAPI ReadFile(HANDLE file, LPVOID bytes, DWORD count, DWORD *done, OVERLA
 BOOL WINAPI WriteFile(HANDLE file, const void *bytes, DWORD count, DWORD *done, OVERLAPPED *at);
 BOOL WINAPI GetFileSizeEx(HANDLE file, LARGE_INTEGER *size);
 BOOL WINAPI SetFileInformationByHandle(HANDLE file, FILE_INFO_BY_HANDLE_CLASS kind, LPVOID info, DWORD bytes);
+BOOL WINAPI GetFileInformationByHandle(HANDLE file, BY_HANDLE_FILE_INFORMATION *info);
+BOOL WINAPI LockFileEx(HANDLE file, DWORD flags, DWORD reserved, DWORD count, DWORD count_high, OVERLAPPED *at);
 BOOL WINAPI FlushFileBuffers(HANDLE file);
 BOOL WINAPI MoveFileExA(LPCSTR from, LPCSTR to, DWORD flags);
 BOOL WINAPI DeleteFileA(LPCSTR path);

@@ -344,7 +344,9 @@ static int run_and_tell(int argc, char **argv) {
     return 0;
 }
 int main(int argc, char **argv) {
-    const int status = ranks_begin(&argc, &argv) ? 1 : ranks_end(run_and_tell(argc, argv));
+    int status;
+    ignore_file_limit();
+    status = ranks_begin(&argc, &argv) ? 1 : ranks_end(run_and_tell(argc, argv));
     if (!fflush(stdout) && !ferror(stdout)) return status;
     fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
     return 1;

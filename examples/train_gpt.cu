@@ -416,6 +416,7 @@ int main(int argc, char **argv) {
     char message[400] = "";
     int status = 0;
 
+    ignore_file_limit();
     if (options_parse(argc, argv, &o, message, sizeof message)
         || (!o.help && card_wrong(&o, message, sizeof message))) {
         fprintf(stderr, "train_gpt: %s\n", message);

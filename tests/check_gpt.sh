@@ -661,6 +661,23 @@ END
     gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     [ "$(field weights_hash)" = "$want" ] || fail "other weights after Ctrl-C"
 }
+fits_or_is_refused() { # switches of a run before, or nothing; of a run: the smallest disk that is not refused holds all of its saves
+    low=400 high=8000 # KiB
+    while [ $((high - low)) -gt 4 ]; do
+        middle=$(((low + high) / 8 * 4)) got=0
+        rm -rf "$work"/disk/*
+        mount -o remount,size=${middle}k "$work/disk" || fail "no disk of $middle KiB"
+        # shellcheck disable=SC2086
+        [ -z "$1" ] || gpt $tiny $1 --save "$work/disk/run" >"$work/out" 2>"$work/said" || got=1
+        # shellcheck disable=SC2086
+        if [ $got = 0 ]; then gpt $tiny $2 --save "$work/disk/run" >"$work/out" 2>"$work/said" || got=1; fi
+        if grep -q "is not saved" "$work/said"; then fail "$middle KiB, $2: $(cat "$work/said")"; fi
+        if [ $got = 0 ]; then high=$middle; continue; fi
+        grep -q "no room for the run's saves" "$work/said" || fail "$middle KiB, $2: $(cat "$work/said")"
+        low=$middle
+    done
+    echo "a disk of $high KiB: ${1:+$1, then }$2"
+}
 saves_refused() { # before the first step, and nothing is left; a save that fails later costs no step
     small="--layers 1 --width 64 --context 32 --batch 2 --steps 1000000 --save"
     echo text >"$work/file"
@@ -677,6 +694,23 @@ cannot be made or written into:$work/none/run
 cannot be made or written into:$work/none/run --ranks 2
 END
     [ "$(cd "$work" && echo *)" = "file said taken" ] && [ "$(ls -A "$work/taken")" = gen-1-step-1 ] || fail "something is left"
+    # a limit on the size of files: that which a save keeps does not matter to the trial of room for three; else it is told
+    tiny="--layers 1 --width 64 --heads 2 --context 32 --batch 2 --units 2 --ranks 1"
+    # shellcheck disable=SC2086
+    gpt $tiny --steps 1 --save "$work/limit" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    size=$(wc -c <"$work/limit/gen-1-step-1/rank-0-of-1.safetensors")
+    for more in "" "--ranks 3"; do
+        rm -rf "$work/limit"
+        # shellcheck disable=SC2086
+        (ulimit -f $((size / 512 + 16)) && gpt $tiny $more --steps 5 --save-every 1 --save "$work/limit" >"$work/said" 2>&1) || fail "a limit that is kept: $(cat "$work/said")"
+        [ "$(cd "$work/limit" && echo *)" = "gen-4-step-4 gen-5-step-5" ] || fail "other saves: $(ls "$work/limit")"
+    done
+    rm -rf "$work/limit"
+    # shellcheck disable=SC2086
+    (ulimit -f $((size / 1024)) && gpt $tiny --steps 5 --save-every 1 --save "$work/limit" >"$work/out" 2>"$work/said"); [ $? = 1 ] || fail "a limit: exit status"
+    grep -q "lets files not be as large as theirs, .* MB (ulimit -f)" "$work/said" || fail "$(cat "$work/said")"
+    rmdir "$work/limit" || fail "something is left"
+    (ulimit -f 0 && gpt --dry-run --json "$work/limit.json" >/dev/null 2>&1); [ $? = 1 ] || fail "a limit of nothing: exit status"
     mkdir "$work/disk"
     mount -t tmpfs -o size=2m none "$work/disk" 2>/dev/null || { echo "no small disk without root's rights"; return; }
     trap 'umount "$work/disk"; rm -rf "$work"' EXIT
@@ -684,6 +718,17 @@ END
     gpt $small "$work/disk" --save-every 1000 >"$work/said" 2>&1 && fail "no disk is full"
     grep -q "the disk has no room for the run's saves, .* MB" "$work/said" || fail "$(cat "$work/said")"
     [ -z "$(ls -A "$work/disk")" ] || fail "something is left: $(ls -A "$work/disk")"
+    while IFS=: read -r before run; do fits_or_is_refused "$before" "$run"; done <<END
+:--steps 5 --save-every 1
+:--steps 1
+:--steps 2 --save-every 1
+:--steps 3 --save-every 1 --ranks 4
+:--steps 3 --save-every 1 --ranks 4 --stage 0
+--steps 1:--steps 3 --save-every 2 --resume $work/disk/run
+--steps 2 --save-every 1:--steps 5 --save-every 1 --ranks 4 --resume $work/disk/run
+--steps 2 --save-every 1 --ranks 4:--steps 5 --save-every 1 --resume $work/disk/run
+END
+    rm -rf "$work"/disk/*
     mount -o remount,size=8m "$work/disk"
     for ranks in "" "--ranks 2"; do
         # shellcheck disable=SC2086

@@ -407,6 +407,9 @@ bad_input() {
         [ $got = 0 ] || [ ! -e "$work/none.json" ] || fail "something was written under a limit of $limit KiB"
         rm -f "$work/none.json"
     done
+    # out of descriptors when batches are to be read: the file is as it was
+    (ulimit -n 4 && build/train_gpt --quiet --steps 1 >"$work/out" 2>"$work/said") && fail "four open files are enough"
+    grep -q "feed: file could not be opened; is it still there, and may this process open one more (ulimit -n)?" "$work/said" || fail "$(cat "$work/said")"
     gpt --steps 1 --json "$work/no/folder.json" >"$work/out" 2>"$work/said" && fail "a file that cannot be written is no error"
     [ ! -e /dev/full ] || ! gpt --help >/dev/full || fail "a full disk is no error"
 }

@@ -205,7 +205,7 @@ typedef struct memopt_quantity {
 
 /* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes
    keep the error of their last failed call. A call without such an object writes the error that its desc or its
-   memopt_ops names (NULL: not wanted), only when it fails. All texts are static. */
+   memopt_ops names (NULL: not wanted), only when it fails. All texts are static; only `other` may be a path of yours. */
 typedef struct memopt_error {
     memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
@@ -4119,29 +4119,28 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
-   renamed at the end, so at any moment the newest generation is whole; at least two whose manifests hold are kept.
-   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. One
-   run at a time saves into a directory: two take each other's begun generations for leftovers, and saves of one fail.
+   renamed at the end, so at any moment the newest generation is whole; at least two of which everything holds are kept.
+   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold.
+   Before an old generation goes, those that stay in its place are looked at in the same way, unless this run's
+   memopt_save_lock knows them: it wrote them, resumed from them, or has looked at them.
    Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
    that they are in.
    Beside a rank's files, if you list one, the model for others: model.safetensors, or several files and an index, of
    whole tensors under the names that they know. No load looks at it, and it has no checksum.
 
-     memopt_save_item items[TENSORS * MEMOPT_SAVE_OPTIM_ITEMS + 1]; memopt_save_desc save = { 0 };
-     memopt_saved *saved = NULL; memopt_status s;
-     save.path = "run"; save.items = items;
-     for (each tensor) memopt_save_optim_items(optim, tensor, its name, items, &save.item_count);
-     ... the engine's own: items[save.item_count++] = ...                    (number of the step, random state, place)
-     s = memopt_saved_open(&save, &saved);
-     if (s == MEMOPT_OK) s = memopt_saved_read(saved, &save);
-     else if (s == MEMOPT_ERR_STATE) s = MEMOPT_OK;                            (nothing was saved yet: a new run begins)
-     memopt_saved_close(saved);
+     memopt_save_desc save = { 0 }; uint64_t step = 0; memopt_status s;
+     save.path = "run"; save.error = &why;
+     save.optim = optim; save.names = names;                     (weights and states of all its tensors)
+     save.items = own; save.item_count = 2;                      (the engine's own: its random state, its loss scale)
+     s = memopt_save_lock_open(&save, &save.lock);               (another run saves here: ERR_STATE)
+     if (!s) s = memopt_save_resume(&save, &step, NULL);         (nothing was saved yet: OK, and a new run begins)
      if (s) return s;              (saves are there that cannot be read now: a new run would push them out one by one)
      for (each step) {
          ...
-         save.step = step;
+         save.step = ++step;
          if (step % 1000 == 0 && memopt_save_write(&save)) ...          (why: save.error; the saves before are there)
-     } */
+     }
+     memopt_save_lock_close(save.lock); */
 
 typedef struct memopt_save_item memopt_save_item;
 
@@ -4164,6 +4163,8 @@ struct memopt_save_item {         /* an array of elements that decides the next 
     memopt_save_move_fn   *move_fn;   /* NULL: the elements lie at data; else it knows what data is */
 };
 
+typedef struct memopt_save_lock memopt_save_lock; /* a run's directory, which no other run saves into */
+
 typedef struct memopt_save_desc { /* zero it, then set what you need */
     const char                   *path;     /* the run's directory; made where it is missing, not those above it */
     uint64_t                      step;
@@ -4175,8 +4176,8 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
                                                "memopt."; the same on all ranks */
     size_t                        metadata_count;
-    size_t                        keep;     /* generations that stay, this one included, those with a damaged manifest
-                                               not counted; 0 = 2; at least 2 */
+    size_t                        keep;     /* generations that stay, this one included, of which everything holds;
+                                               0 = 2; at least 2 */
     size_t                        tile;     /* bytes of a checksum, and of a transfer; 0 = 1 MiB; a multiple of 4096 up
                                                to 1 GiB. Four of them are under way at once */
     int                           beside;   /* 1: memory for a copy of all that is saved, so that memopt_save_begin()
@@ -4186,11 +4187,30 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
     size_t                        model_count;
     uint64_t                      model_bytes; /* of the tensors of a file of the model; a larger one has a file of its
                                                own; 0 = all are in one file */
+    memopt_save_lock             *lock;     /* NULL: the directory is taken while a save is written; else for longer */
     memopt_comm                  *comm;     /* all ranks make the same calls, in a directory they share; NULL: one rank
                                                alone */
     const memopt_host            *host;     /* its files, with directories, and its allocator; NULL = the system's */
     memopt_error                 *error;    /* NULL, or filled in when a call with this desc fails */
 } memopt_save_desc;
+
+/**
+ * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends: any
+ * other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which generations hold, so that saves
+ * need not look at them: without one, each save reads those that stay again. Reading needs no lock.
+ * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
+ * or the file system, have no locks, other runs are not noticed.
+ *
+ * desc    path, keep, comm, host and error are read
+ * out     for `lock` of this desc and of all that save there; may point to it. Untouched on failure
+ * returns OK, ERR_ARGUMENT, ERR_STATE (another run saves there; or the file's name is a link), ERR_MEMORY, ERR_IO (the
+ *         directory cannot be made), ERR_UNSUPPORTED (a host without directories), and what memopt_comm_run() returns
+ * ranks   all call it, and all close; rank 0 holds it
+ */
+MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out);
+
+/* Not while a save is written. NULL is fine. */
+MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock);
 
 /**
  * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
@@ -4211,8 +4231,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
  *
  * returns OK, ERR_ARGUMENT (NULL; an item that no rank holds all of; a name that occurs twice; ranks that list other
  *         items), ERR_OVERFLOW, ERR_MEMORY (also: the disk has no room), ERR_UNSUPPORTED (a host without directories, a
- *         processor that is not little endian), ERR_STATE (another run saves here and was first by a moment), ERR_IO
- *         and what else the host's files and memopt_comm_run() return
+ *         processor that is not little endian), ERR_STATE (another run saves here), ERR_IO and what else the host's
+ *         files and memopt_comm_run() return
  * time    the disk's: bytes go past the system's cache where that is possible
  */
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc);
@@ -42893,16 +42913,29 @@ static const char *memopt_i_save_rank_file(memopt_i_save_path *p, const char *ru
     return memopt_i_save_path_end(p, &o, ".safetensors");
 }
 
+/* The run's directory, or a file in it. */
+static const char *memopt_i_save_run_path(memopt_i_save_path *p, const char *run, const char *name) {
+    memopt_i_writer o = memopt_i_writer_begin(p->text, p->bytes);
+
+    memopt_i_put_text(&o, run);
+    return memopt_i_save_path_end(p, &o, name);
+}
+
 /* ---- directories ---- */
 typedef struct memopt_i_save_search {
     memopt_i_generation found;
     memopt_i_generation below;    /* the newest one below it, by number, then by step */
     const char         *suffix;   /* of the names that count; NULL: whatever follows a generation's */
     int                 is_found;
+    size_t              count;    /* of all below */
 } memopt_i_save_search;
 
 static int memopt_i_save_is_older(memopt_i_generation a, memopt_i_generation b) {
     return a.number < b.number || (a.number == b.number && a.step < b.step);
+}
+
+static int memopt_i_save_is_same(memopt_i_generation a, memopt_i_generation b) {
+    return a.number == b.number && a.step == b.step;
 }
 
 static memopt_status memopt_i_save_look(void *context, const char *name) {
@@ -42911,6 +42944,7 @@ static memopt_status memopt_i_save_look(void *context, const char *name) {
     const char *rest = memopt_i_save_generation(name, &g);
 
     if (!rest || (s->suffix && strcmp(rest, s->suffix) != 0) || !memopt_i_save_is_older(g, s->below)) return MEMOPT_OK;
+    ++s->count;
     if (s->is_found && !memopt_i_save_is_older(s->found, g)) return MEMOPT_OK;
     s->found = g;
     s->is_found = 1;
@@ -42930,6 +42964,32 @@ static memopt_status memopt_i_save_newest(const memopt_host *host, const char *r
     out->below = below;
     out->suffix = suffix;
     return host->files.list_dir_fn(host->files.user, run, memopt_i_save_look, out);
+}
+
+typedef struct memopt_i_save_name {
+    const char *name;
+    int         is_found;
+} memopt_i_save_name;
+
+static memopt_status memopt_i_save_meet_name(void *context, const char *name) {
+    memopt_i_save_name *n = (memopt_i_save_name *)context;
+
+    n->is_found |= strcmp(n->name, name) == 0;
+    return MEMOPT_OK;
+}
+
+/* 0: its directory has no such name. 1 also where it cannot be listed. */
+static int memopt_i_save_is_there(const memopt_files *f, char *path) {
+    char *slash = strrchr(path, '/');
+    memopt_i_save_name n;
+    memopt_status s;
+
+    n.name = slash + 1;
+    n.is_found = 0;
+    *slash = 0;
+    s = f->list_dir_fn(f->user, path, memopt_i_save_meet_name, &n);
+    *slash = '/';
+    return s || n.is_found;
 }
 
 typedef struct memopt_i_save_first { /* the first file of ours in a directory */
@@ -42990,6 +43050,35 @@ static void memopt_i_save_clean(const memopt_host *host, const char *run, const 
         memopt_i_save_discard(host, run, &search.found, suffix, p, old);
 }
 
+/* ---- a run that has the directory ---- */
+struct memopt_save_lock {
+    memopt_host host;
+    size_t      bytes;
+    char       *run;
+    memopt_i_save_path path;
+    void       *file;           /* on rank 0; NULL: the host has no locks */
+    memopt_i_generation *known; /* the newest of which everything held, when written or looked at; number 0: none */
+    size_t      keep;
+};
+
+static int memopt_i_save_lock_knows(const memopt_save_lock *lock, memopt_i_generation g) {
+    size_t i;
+
+    for (i = 0; lock && i < lock->keep && g.number; ++i) if (memopt_i_save_is_same(lock->known[i], g)) return 1;
+    return 0;
+}
+
+static void memopt_i_save_lock_note(memopt_save_lock *lock, memopt_i_generation g, int holds) {
+    size_t oldest = 0;
+    size_t i;
+
+    for (i = 0; lock && i < lock->keep; ++i) {
+        if (memopt_i_save_is_same(lock->known[i], g)) memset(&lock->known[i], 0, sizeof g);
+        if (memopt_i_save_is_older(lock->known[i], lock->known[oldest])) oldest = i;
+    }
+    if (lock && holds && memopt_i_save_is_older(lock->known[oldest], g)) lock->known[oldest] = g;
+}
+
 /* ---- a save ---- */
 typedef struct memopt_i_range {
     uint64_t first, count;
@@ -43041,6 +43130,7 @@ typedef struct memopt_i_save {
     memopt_i_save_file *to;       /* where it is going, ... */
     uint64_t         at;          /* ... from which byte on */
     uint32_t        *tiles;       /* in a third block: of all ranks, tile_count each */
+    void            *lock;        /* the file that is locked, where the desc has no lock; NULL: none */
     void            *list;        /* in a fourth: the items, where an optimizer's are among them; NULL: as the desc */
     size_t           list_bytes;
     uint32_t         header_crc, file_crc;
@@ -43215,6 +43305,7 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     if (memopt_i_save_check_place(c, d, &s->host)) return c->status;
     (void)memopt_i_save_list_optim(c, &s->host, d, &s->list, &s->list_bytes);
     memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
+    (void)memopt_i_must(c, !d->lock || strcmp(d->lock->run, d->path) == 0, "lock", "is that of another path");
     memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
                          "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
     memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
@@ -43803,14 +43894,17 @@ static void memopt_i_save_file_data(memopt_i_save *s, memopt_i_save_file *f) {
 static memopt_status memopt_i_save_open_direct(const memopt_host *host, const char *path, int writes, void **file) {
     const memopt_files *f = &host->files;
     size_t align = 1;
-    memopt_status s = f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_READ_DIRECT, file);
+    memopt_status s = writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_NEW_DIRECT, file)
+                             : f->open_fn(f->user, path, MEMOPT_OPEN_READ_DIRECT, file);
 
     if (s) return s;
     s = f->align_fn(f->user, *file, &align);
     if (!s && MEMOPT_I_SAVE_BLOCK % align == 0) return MEMOPT_OK;
     (void)f->close_fn(f->user, *file);
     *file = NULL;
-    return s ? s : f->open_fn(f->user, path, writes ? MEMOPT_OPEN_WRITE : MEMOPT_OPEN_READ, file);
+    if (s) return s;
+    return writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, file)
+                  : f->open_fn(f->user, path, MEMOPT_OPEN_READ, file);
 }
 
 static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save_file *f) {
@@ -43823,6 +43917,21 @@ static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save
     return memopt_i_save_path_end(&s->path, &o, "");
 }
 
+static int memopt_i_save_is_tmp_there(memopt_i_save *s) {
+    (void)memopt_i_save_dir(&s->other, s->desc.path, &s->generation, ".tmp");
+    return memopt_i_save_is_there(&s->host.files, s->other.text);
+}
+
+/* Of the generation that is written: has its directory gone, that is why. */
+static memopt_status memopt_i_save_refuse_tmp(memopt_i_save *s, memopt_status status, const char *what,
+                                              const char *reason) {
+    if (!status || s->checks.status) return s->checks.status;
+    if (!memopt_i_save_is_tmp_there(s))
+        return memopt_i_refuse(&s->checks, status, "generation",
+                               "was removed while it was written: does another run save here?");
+    return memopt_i_refuse(&s->checks, status, what, status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
+}
+
 /* With room for all of it, by the rank that writes its header. */
 static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     const char *path = memopt_i_save_file_path(s, f);
@@ -43830,10 +43939,10 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     memopt_status taken;
 
     if (s->checks.status) return;
-    if (memopt_i_save_refuse_host(&s->checks, memopt_i_save_is_direct(f)
-                                      ? memopt_i_save_open_direct(&s->host, path, 1, &f->file)
-                                      : files->open_fn(files->user, path, MEMOPT_OPEN_WRITE, &f->file),
-                                  "file", "could not be opened")) {
+    if (memopt_i_save_refuse_tmp(s, memopt_i_save_is_direct(f)
+                                    ? memopt_i_save_open_direct(&s->host, path, 1, &f->file)
+                                    : memopt_i_files_open(files, path, f->header ? MEMOPT_OPEN_NEW : MEMOPT_OPEN_OWN,
+                                                          &f->file), "file", "could not be opened")) {
         f->file = NULL;
         return;
     }
@@ -43998,8 +44107,8 @@ static memopt_status memopt_i_save_write_small(memopt_i_save *s, const void *byt
     void *file = NULL;
     memopt_status status;
 
-    if (memopt_i_save_refuse_host(c, f->open_fn(f->user, s->path.text, MEMOPT_OPEN_WRITE, &file), what,
-                                  "could not be opened")) return c->status;
+    if (memopt_i_save_refuse_tmp(s, memopt_i_files_open(f, s->path.text, MEMOPT_OPEN_NEW, &file), what,
+                                 "could not be opened")) return c->status;
     (void)memopt_i_save_refuse_host(c, f->write_fn(f->user, file, 0, bytes, count), what, "could not be written");
     if (!c->status) (void)memopt_i_save_refuse_host(c, f->sync_fn(f->user, file), what, "could not be synced");
     status = f->close_fn(f->user, file);
@@ -44084,12 +44193,82 @@ static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
     return s->checks.status;
 }
 
+static memopt_status memopt_i_save_refuse_run(memopt_i_checks *c, memopt_status status, const char *reason,
+                                              const char *run) {
+    memopt_error *e = memopt_i_refuse_first(c, status, "path", reason);
+
+    if (e) e->other = run;
+    return c->status;
+}
+
+/* Is there a file, not a directory? */
+static int memopt_i_save_is_file(const memopt_files *f, const char *path) {
+    void *file = NULL;
+
+    if (!f->sync_dir_fn(f->user, path) || f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
+    (void)f->close_fn(f->user, file);
+    return 1;
+}
+
+/* Why it could not be made: which name of the path is in the way, as far as the doors tell. */
+static memopt_status memopt_i_save_explain_run(memopt_i_checks *c, const memopt_files *f, memopt_status status,
+                                               const char *run, memopt_i_save_path *p) {
+    char *text = p->text;
+    size_t end, i, name = 0;
+
+    end = strlen(memopt_i_save_run_path(p, run, ""));
+    while (end > 1 && memopt_i_is_separator(text[end - 1])) text[--end] = 0;
+    if (memopt_i_save_is_file(f, text)) return memopt_i_save_refuse_run(c, status, "is a file:", run);
+    for (i = 1; i < end; ++i) {
+        const char separator = text[i];
+        int is_there, is_file;
+
+        if (!memopt_i_is_separator(separator) || memopt_i_is_separator(text[i - 1])) continue;
+        text[i] = 0;
+        is_there = !f->sync_dir_fn(f->user, text);
+        is_file = memopt_i_save_is_file(f, text);
+        text[i] = separator;
+        memopt_i_checks_at(c, "name", name++);
+        if (!is_there)
+            return memopt_i_save_refuse_run(c, status, is_file ? "goes through a file:"
+                                                               : "lacks a directory, or one cannot be opened:", run);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_save_refuse_run(c, status, "could not be made, though the directory above is there (permission?):",
+                                    run);
+}
+
+static memopt_status memopt_i_save_make_run(memopt_i_checks *c, const memopt_host *host, const char *run,
+                                            memopt_i_save_path *p) {
+    const memopt_status made = host->files.make_dir_fn(host->files.user, run);
+
+    return !made || made == MEMOPT_ERR_STATE ? c->status
+                                             : memopt_i_save_explain_run(c, &host->files, made, run, p);
+}
+
+/* The run's directory is ours until the file is closed. */
+static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_host *host, const char *run,
+                                            memopt_i_save_path *p, void **file) {
+    const memopt_files *f = &host->files;
+    const char *path = memopt_i_save_run_path(p, run, "/lock");
+    void *lock = NULL;
+    memopt_status s;
+
+    if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
+    s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
+    if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
+                                                                       : "has a file \"lock\" that cannot be opened:", run);
+    s = memopt_i_files_lock(f, lock);
+    if (!s) *file = lock;
+    else (void)f->close_fn(f->user, lock);
+    if (!s) return MEMOPT_OK;
+    return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "is in use, another run saves there:"
+                                                                : "has a file \"lock\" that cannot be locked:", run);
+}
+
 /* The name of the run's directory, which may be new. */
 static void memopt_i_save_sync_run(memopt_i_save *s) {
-    memopt_i_writer o = memopt_i_writer_begin(s->path.text, s->path.bytes);
-
-    memopt_i_put_text(&o, s->desc.path);
-    (void)memopt_i_save_path_end(&s->path, &o, "");
+    (void)memopt_i_save_run_path(&s->path, s->desc.path, "");
     (void)memopt_i_save_refuse_host(&s->checks, memopt_i_files_sync_parent(&s->host.files, s->path.text), "path",
                                     "is in a directory that could not be synced");
 }
@@ -44107,16 +44286,13 @@ static memopt_status memopt_i_save_make(memopt_i_save *s) {
 
 /* The directory of the run, and in it one for this generation. */
 static void memopt_i_save_begin(memopt_i_save *s) {
-    const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
     memopt_i_save_search search;
-    memopt_status made;
     size_t i;
 
     if (s->rank || c->status) return;
-    made = f->make_dir_fn(f->user, s->desc.path);
-    if (made != MEMOPT_ERR_STATE) (void)memopt_i_save_refuse_host(c, made, "path", "could not be made");
-    if (c->status) return;
+    if (memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path)
+        || (!s->desc.lock && memopt_i_save_take_run(c, &s->host, s->desc.path, &s->path, &s->lock))) return;
     (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
                                                             &search), "path", "could not be listed");
     if (c->status) return;
@@ -44130,58 +44306,63 @@ static void memopt_i_save_begin(memopt_i_save *s) {
 }
 
 /* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
-   checksum? It is read piece by piece into the buffer of the tiles. */
-static int memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
+   checksum? ERR_FORMAT: it has not. It is read piece by piece into the buffer of the tiles. */
+static memopt_status memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
     const memopt_files *f = &s->host.files;
     uint64_t size = 0;
     uint64_t at = 0;
     uint32_t found = 0;
     size_t done = 0;
+    memopt_status status = f->size_fn(f->user, file, &size);
 
-    if (f->size_fn(f->user, file, &size) || size < 12 || (bytes && size != bytes)) return 0;
+    if (status) return status;
+    if (size < 12 || (bytes && size != bytes)) return MEMOPT_ERR_FORMAT;
     if (!count) count = size;
     while (at < count) {
         const uint64_t left = count - at;
         const size_t next = left < s->desc.tile ? (size_t)left : s->desc.tile;
 
-        if (f->read_fn(f->user, file, at, s->stage, next, &done) || done < next) return 0;
+        status = f->read_fn(f->user, file, at, s->stage, next, &done);
+        if (status) return status;
+        if (done < next) return MEMOPT_ERR_FORMAT;
         found = memopt_crc32c(found, s->stage, next);
         at += next;
     }
-    return found == crc;
+    return found == crc ? MEMOPT_OK : MEMOPT_ERR_FORMAT;
 }
 
-static int memopt_i_save_finds(memopt_i_save *s, const char *path, uint64_t bytes, uint64_t count, uint32_t crc) {
+/* Does the name still lead to what was written? Another run, where there are no locks, takes the generation for a
+   leftover, removes it, and may have begun one of the same name. */
+static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
+                                           uint32_t crc) {
     const memopt_files *f = &s->host.files;
+    memopt_i_checks *c = &s->checks;
     void *file = NULL;
-    int has;
+    memopt_status has = f->open_fn(f->user, s->path.text, MEMOPT_OPEN_READ, &file);
 
-    if (f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
-    has = memopt_i_save_has(s, file, bytes, count, crc);
-    (void)f->close_fn(f->user, file); /* it was only read */
-    return has;
+    if (has && !memopt_i_save_is_there(f, s->path.text)) has = MEMOPT_ERR_FORMAT;
+    else if (has) return memopt_i_refuse(c, has, what, "could not be opened to look at it");
+    if (file) {
+        has = memopt_i_save_has(s, file, bytes, count, crc);
+        (void)f->close_fn(f->user, file); /* it was only read */
+    }
+    if (has == MEMOPT_ERR_FORMAT)
+        return memopt_i_refuse(c, MEMOPT_ERR_IO, "generation", "is not what was written: does another run save here?");
+    return memopt_i_save_refuse_host(c, has, what, "could not be read when it was written");
 }
 
-static int memopt_i_save_is_whole(memopt_i_save *s, const memopt_i_generation *g, const char *suffix) {
-    const char *path = memopt_i_save_manifest(&s->path, s->desc.path, g, suffix);
-
-    return memopt_i_save_finds(s, path, 0, 0, MEMOPT_I_SAVE_RESIDUE);
-}
-
-/* Do the names of the generation still lead to what was written? Another run that saves here takes it for a leftover,
-   removes it, and may have begun one of the same name. */
 static memopt_status memopt_i_save_look_back(memopt_i_save *s) {
-    int is_ours = memopt_i_save_is_whole(s, &s->generation, ".tmp");
     size_t r;
 
-    for (r = 0; r < s->ranks && is_ours; ++r) {
+    (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_look_at(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
+    for (r = 0; r < s->ranks && !s->checks.status; ++r) {
         const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
-        const char *path = memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
 
-        is_ours = memopt_i_save_finds(s, path, of[0], of[1], (uint32_t)of[2]);
+        (void)memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
+        (void)memopt_i_save_look_at(s, "file", of[0], of[1], (uint32_t)of[2]);
     }
-    return is_ours ? MEMOPT_OK : memopt_i_refuse(&s->checks, MEMOPT_ERR_IO, "generation",
-                                                 "is not what was written: does another run save here?");
+    return s->checks.status;
 }
 
 /* From here on the generation is there. */
@@ -44193,12 +44374,12 @@ static void memopt_i_save_commit(memopt_i_save *s) {
     if (s->rank || memopt_i_save_write_index(s)) return; /* before the manifest's tables take its tensors' room */
     if (memopt_i_save_write_manifest(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
+    (void)memopt_i_save_refuse_tmp(s, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
     if (c->status || memopt_i_save_look_back(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_refuse_host(c, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
-                                                                                     &s->generation, "")),
-                                    "generation", "could not be renamed");
+    (void)memopt_i_save_refuse_tmp(s, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
+                                                                                    &s->generation, "")),
+                                   "generation", "could not be renamed");
     if (c->status) return;
     (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, s->desc.path), "path", "could not be synced");
 }
@@ -44210,19 +44391,7 @@ static void memopt_i_save_give_up(memopt_i_save *s) {
     memopt_i_save_remove(&s->host, &s->path);
 }
 
-/* Generations beyond those that are kept; one whose manifest is damaged takes no other's place. What fails here is
-   tried again by the next save. */
-static void memopt_i_save_retire(memopt_i_save *s) {
-    const char *run = s->desc.path;
-    size_t keep = s->desc.keep;
-    memopt_i_save_search search;
-
-    search.found = memopt_i_save_above_all();
-    while (!memopt_i_save_newest(&s->host, run, search.found, "", &search) && search.is_found) {
-        if (keep) keep -= (size_t)memopt_i_save_is_whole(s, &search.found, "");
-        else memopt_i_save_discard(&s->host, run, &search.found, "", &s->path, &s->other);
-    }
-}
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written);
 
 /* All ranks have their tables, and one listing; then each knows the ranges of all. */
 static memopt_status memopt_i_save_meet(memopt_i_save *s) {
@@ -44272,6 +44441,10 @@ static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
     return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
 }
 
+static void memopt_i_save_unlock(memopt_i_save *s) {
+    if (s->lock) (void)s->host.files.close_fn(s->host.files.user, s->lock); /* nothing was written to it */
+}
+
 static memopt_status memopt_i_save_finish(memopt_i_save *s) {
     uint64_t numbers[5] = { 0 };
     size_t other;
@@ -44281,8 +44454,9 @@ static memopt_status memopt_i_save_finish(memopt_i_save *s) {
         (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
     }
     if (s->checks.status) memopt_i_save_give_up(s);
-    else if (!s->rank) memopt_i_save_retire(s);
-    memopt_i_save_close(s);
+    memopt_i_save_close(s); /* before: the other generations are looked at in memory of their own */
+    if (!s->checks.status && !s->rank) memopt_i_save_retire(&s->desc, &s->host, s->generation);
+    memopt_i_save_unlock(s);
     return s->checks.status;
 }
 
@@ -44291,6 +44465,7 @@ static memopt_status memopt_i_save_stop(memopt_i_save *s) {
     memopt_i_save_end_files(s);
     memopt_i_save_give_up(s);
     memopt_i_save_close(s);
+    memopt_i_save_unlock(s);
     return s->checks.status;
 }
 
@@ -44304,6 +44479,61 @@ static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
     s.rank = desc->comm ? memopt_comm_get_stats(desc->comm).rank : 0;
     s.generation.step = desc->step;
     return s;
+}
+
+static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
+                                                 const memopt_host *host) {
+    const size_t keep = d->keep ? d->keep : 2;
+    const size_t length = strlen(d->path) + 1;
+    memopt_save_lock *lock;
+    size_t bytes;
+
+    if (memopt_i_must_be_at_least(c, "keep", keep, "at least", 2)
+        || memopt_i_must_fit(c, !memopt_i_mul(keep, sizeof *lock->known, &bytes)
+                                && !memopt_i_add(bytes, sizeof *lock + 2 * length + MEMOPT_I_SAVE_NAME, &bytes),
+                             "keep", "is too large for memory")) return NULL;
+    lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
+    if (!lock) {
+        (void)memopt_i_refuse_memory(c, bytes);
+        return NULL;
+    }
+    memset(lock, 0, bytes);
+    lock->host = *host;
+    lock->bytes = bytes;
+    lock->keep = keep;
+    lock->known = (memopt_i_generation *)(lock + 1);
+    lock->run = (char *)(lock->known + keep);
+    memcpy(lock->run, d->path, length);
+    lock->path.text = lock->run + length;
+    lock->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    return lock;
+}
+
+MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
+    uint64_t numbers[5] = { 0 };
+    memopt_save_lock *lock = NULL;
+    memopt_host host;
+    size_t other;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (!memopt_i_save_check_place(&c, desc, &host)) lock = memopt_i_save_lock_make(&c, desc, &host);
+    if (lock && (!desc->comm || !memopt_comm_get_stats(desc->comm).rank)
+        && !memopt_i_save_make_run(&c, &host, desc->path, &lock->path))
+        (void)memopt_i_save_take_run(&c, &host, desc->path, &lock->path, &lock->file);
+    if (memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other)) memopt_save_lock_close(lock);
+    else *out = lock;
+    return c.status;
+}
+
+MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock) {
+    memopt_host host;
+
+    if (!lock) return;
+    host = lock->host;
+    if (lock->file) (void)host.files.close_fn(host.files.user, lock->file); /* nothing was written to it */
+    memopt_i_free(&host, lock, lock->bytes, 64);
 }
 
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc) {
@@ -44424,7 +44654,8 @@ struct memopt_saved {
     size_t              rank, ranks;     /* that read */
     size_t              bytes;           /* of this block */
     const char         *run;
-    memopt_i_save_path  path;
+    memopt_save_lock   *lock;            /* which is told what is found; NULL: none */
+    memopt_i_save_path  path, other;
     memopt_i_generation generation;
     memopt_error        why;             /* the newest that was refused */
     size_t              refused;
@@ -44762,12 +44993,15 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
     size_t other;
 
     s->generation = memopt_i_save_above_all();
+    if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
     while (memopt_i_saved_next(s, c)) {
         memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
 
         memopt_i_saved_try(s, &t);
-        if (!memopt_i_save_agree(&t, s->comm, numbers, NULL, &other)) return MEMOPT_OK;
+        (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
+        memopt_i_save_lock_note(s->lock, s->generation, !t.status);
+        if (!t.status) return MEMOPT_OK;
         memopt_i_saved_drop(s);
         if (!s->refused++) s->why = why;
         if (!memopt_i_saved_is_damage(t.status)) {
@@ -44791,13 +45025,13 @@ static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_d
     size_t bytes;
 
     (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    (void)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    (void)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
     bytes = carver.bytes;
     s = (memopt_saved *)memopt_i_alloc(host, bytes, 64);
     if (!s) return memopt_i_refuse_memory(c, bytes);
     carver = memopt_carver_begin(s);
     (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    run = (char *)memopt_carve(&carver, 2 * length + MEMOPT_I_SAVE_NAME, 1, 64);
+    run = (char *)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
     memset(s, 0, sizeof *s);
     memcpy(run, d->path, length);
     s->host = *host;
@@ -44807,7 +45041,9 @@ static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_d
     s->bytes = bytes;
     s->run = run;
     s->path.text = run + length;
-    s->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    s->path.bytes = s->other.bytes = length + MEMOPT_I_SAVE_NAME;
+    s->other.text = s->path.text + s->path.bytes;
+    s->lock = d->lock && strcmp(d->lock->run, d->path) == 0 ? d->lock : NULL;
     *out = s;
     return MEMOPT_OK;
 }
@@ -44841,6 +45077,40 @@ MEMOPT_API size_t memopt_saved_refused(const memopt_saved *saved, memopt_error *
     if (!saved || !saved->refused) return 0;
     if (why) *why = saved->why;
     return saved->refused;
+}
+
+/* ---- which generations go ---- */
+/* Does everything of it hold, as a resume sees it? */
+static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+
+    if (memopt_i_save_lock_knows(s->lock, g)) return 1;
+    s->generation = g;
+    memopt_i_saved_try(s, &c);
+    memopt_i_saved_drop(s);
+    memopt_i_save_lock_note(s->lock, g, !c.status);
+    return !c.status;
+}
+
+/* Generations older than the last that is kept. Only what holds is counted; nothing is looked at before there is one
+   that may go. What fails here is tried again by the next save. */
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+    memopt_save_desc alone = *desc;
+    size_t keep = desc->keep;
+    memopt_i_save_search g;
+    memopt_saved *s = NULL;
+
+    memopt_i_save_lock_note(desc->lock, written, 1);
+    alone.comm = NULL; /* this rank looks at all files */
+    if (memopt_i_saved_make(&c, &alone, host, &s)) return;
+    g.found = memopt_i_save_above_all();
+    while (!memopt_i_save_newest(host, s->run, g.found, "", &g) && g.is_found) {
+        if (!keep) memopt_i_save_discard(host, s->run, &g.found, "", &s->path, &s->other);
+        else if (g.count <= keep) break;
+        else keep -= (size_t)(memopt_i_save_is_same(g.found, written) || memopt_i_save_holds(s, g.found));
+    }
+    memopt_saved_close(s);
 }
 
 /* ---- items ---- */

@@ -10,11 +10,15 @@ typedef struct save_disk {
     struct { char path[DISK_PATH]; int file; } names[DISK_NAMES]; /* file -1: a directory */
     char link[DISK_PATH], target[DISK_PATH]; /* a name that is a link to a directory */
     char rival[DISK_PATH];                  /* a directory that another run makes just before */
+    char rival_file[DISK_PATH];             /* "", or a file that is in it when this run has made it */
+    const char *forbidden;                  /* NULL, or a directory that must not be made */
     int broken; /* a file that gets no room: not because the disk is full */
     char stuck[DISK_PATH]; /* a name that cannot be removed, or synced */
     size_t name_count;
     struct { unsigned char *bytes; size_t size; } files[DISK_FILES];
     int file_count;
+    intptr_t opens, locked[DISK_FILES];      /* handles so far; the one that has locked the file */
+    int no_locks;                            /* of this file system */
     size_t align; /* of direct files; 0: 1 */
     uint64_t lie; /* what a size is told too large */
     int bad_close; /* 1: the next close tells an error, 2: the one after it */
@@ -58,6 +62,7 @@ static void disk_grow(save_disk *d, int file, size_t size) {
 static int disk_has_parent(const save_disk *d, const char *path) {
     char parent[DISK_PATH]; char *slash;
     strcpy(parent, path);
+    while (strlen(parent) > 1 && parent[strlen(parent) - 1] == '/') parent[strlen(parent) - 1] = 0;
     slash = strrchr(parent, '/');
     if (!slash || d->any_name) return 1;
     *slash = 0;
@@ -80,9 +85,11 @@ static void disk_do_remove(save_disk *d, const char *path) {
     if (i >= 0) d->names[i] = d->names[--d->name_count];
 }
 static memopt_status disk_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    save_disk *d = (save_disk *)user; int i = disk_find(d, path); const int reads = mode == MEMOPT_OPEN_READ || mode == MEMOPT_OPEN_READ_DIRECT;
-    const int direct = mode == MEMOPT_OPEN_READ_DIRECT || mode == MEMOPT_OPEN_WRITE_DIRECT;
+    save_disk *d = (save_disk *)user; int i = disk_find(d, path); const int direct = ((int)mode & 2) != 0; const memopt_open_mode plain = (memopt_open_mode)((int)mode & ~2); const int reads = plain == MEMOPT_OPEN_READ;
+    CHECK(plain <= MEMOPT_OPEN_NEW);
     if (test_fails(&d->f)) return MEMOPT_ERR_IO;
+    if (plain >= MEMOPT_OPEN_OWN && d->link[0] && !strcmp(path, d->link)) return MEMOPT_ERR_STATE;
+    if (plain == MEMOPT_OPEN_NEW && i >= 0) return MEMOPT_ERR_STATE;
     if (i < 0 && (reads || !disk_has_parent(d, path))) return MEMOPT_ERR_IO;
     if (i < 0) {
         if (d->file_count == DISK_FILES) { printf("test_save.c: too many files\n"); exit(1); }
@@ -90,14 +97,17 @@ static memopt_status disk_open(void *user, const char *path, memopt_open_mode mo
         disk_log(d, DISK_CREATE, d->names[i].file, 0, NULL, 0, path, NULL);
     }
     if (d->names[i].file < 0) return MEMOPT_ERR_IO;
-    *file = (void *)(intptr_t)(d->names[i].file * 2 + 2 + direct);
+    *file = (void *)((++d->opens * DISK_FILES + d->names[i].file) * 2 + 2 + direct);
     return MEMOPT_OK;
 }
-static int disk_number(void *file) { return (int)((intptr_t)file / 2 - 1); }
+static int disk_number(void *file) { return (int)(((intptr_t)file / 2 - 1) % DISK_FILES); }
 static size_t disk_unit(const save_disk *d, void *file) { return ((intptr_t)file & 1) && d->align ? d->align : 1; }
 static memopt_status disk_close(void *user, void *file) {
     save_disk *d = (save_disk *)user;
-    (void)file;
+    if (d->locked[disk_number(file)] == (intptr_t)file) { /* it never fails: nothing was written */
+        d->locked[disk_number(file)] = 0;
+        return MEMOPT_OK;
+    }
     if (d->bad_close && --d->bad_close == 0) return MEMOPT_ERR_IO;
     return test_fails(&d->f) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
@@ -166,7 +176,12 @@ static memopt_status disk_alignment(void *user, void *file, size_t *alignment) {
 }
 static memopt_status disk_make_dir(void *user, const char *path) {
     save_disk *d = (save_disk *)user;
-    if (test_fails(&d->f) || !disk_has_parent(d, path)) return MEMOPT_ERR_IO;
+    if (test_fails(&d->f) || !disk_has_parent(d, path) || (d->forbidden && !strcmp(path, d->forbidden))) return MEMOPT_ERR_IO;
+    if (d->rival_file[0] && !strcmp(path, d->rival)) {
+        (void)disk_add(d, path, -1); (void)disk_add(d, d->rival_file, d->file_count++);
+        d->rival[0] = d->rival_file[0] = 0;
+        return MEMOPT_OK;
+    }
     if (d->rival[0] && !strcmp(path, d->rival)) { /* another run is first by a moment */
         char file[DISK_PATH];
         snprintf(file, sizeof file, "%.80s/rank-0-of-1.safetensors", path);
@@ -191,8 +206,16 @@ static memopt_status disk_list(void *user, const char *path, memopt_name_fn *eac
 }
 static memopt_status disk_sync_dir(void *user, const char *path) {
     save_disk *d = (save_disk *)user;
-    if (test_fails(&d->f) || (disk_find(d, path) < 0 && strcmp(path, ".") && !d->any_name) || !strcmp(path, d->stuck)) return MEMOPT_ERR_IO;
+    if (test_fails(&d->f) || (strcmp(path, ".") && !d->any_name && (disk_find(d, path) < 0 || d->names[disk_find(d, path)].file >= 0)) || !strcmp(path, d->stuck)) return MEMOPT_ERR_IO;
     disk_log(d, DISK_SYNC_DIR, -1, 0, NULL, 0, path, NULL);
+    return MEMOPT_OK;
+}
+static memopt_status disk_lock(void *user, void *file) {
+    save_disk *d = (save_disk *)user;
+    if (test_fails(&d->f)) return MEMOPT_ERR_IO;
+    if (d->no_locks) return MEMOPT_ERR_UNSUPPORTED;
+    if (d->locked[disk_number(file)]) return MEMOPT_ERR_STATE;
+    d->locked[disk_number(file)] = (intptr_t)file;
     return MEMOPT_OK;
 }
 static memopt_status disk_queue_open(void *user, int depth, void **queue) {
@@ -252,7 +275,7 @@ static void disk_clear(save_disk *d) {
     int i; size_t k;
     for (i = 0; i < d->file_count; ++i) free(d->files[i].bytes);
     for (k = 0; k < d->op_count; ++k) free(d->ops[k].bytes);
-    memset(d->files, 0, sizeof d->files);
+    memset(d->files, 0, sizeof d->files); memset(d->locked, 0, sizeof d->locked);
     d->file_count = 0; d->op_count = 0; d->name_count = 0; d->mark_count = 0;
 }
 static void disk_free(save_disk *d) { disk_clear(d); free(d->ops); free(d); }
@@ -261,7 +284,7 @@ static memopt_host disk_host(save_disk *d) {
     h.files.open_fn = disk_open; h.files.close_fn = disk_close; h.files.read_fn = disk_read; h.files.write_fn = disk_write;
     h.files.size_fn = disk_size; h.files.resize_fn = disk_resize; h.files.sync_fn = disk_sync; h.files.rename_fn = disk_rename;
     h.files.remove_fn = disk_remove; h.files.reserve_fn = disk_reserve; h.files.align_fn = disk_alignment;
-    h.files.make_dir_fn = disk_make_dir; h.files.list_dir_fn = disk_list; h.files.sync_dir_fn = disk_sync_dir; h.files.user = d;
+    h.files.make_dir_fn = disk_make_dir; h.files.list_dir_fn = disk_list; h.files.sync_dir_fn = disk_sync_dir; h.files.lock_fn = disk_lock; h.files.user = d;
     h.files.queue_open_fn = NULL; h.files.queue_close_fn = NULL; h.files.begin_fn = NULL; h.files.wait_fn = NULL;
     return h;
 }
@@ -352,6 +375,8 @@ static void save_remove_all(const memopt_host *h, const char *path) {
     p.text = text; q.text = other; p.bytes = q.bytes = sizeof text;
     for (k = 0; k < 3; ++k) memopt_i_save_clean(h, path, suffixes[k], &p, &q);
     CHECK(!memopt_i_save_newest(h, path, memopt_i_save_above_all(), NULL, &s) && !s.is_found);
+    snprintf(text, sizeof text, "%.700s/lock", path);
+    (void)h->files.remove_fn(h->files.user, text);
     (void)h->files.remove_fn(h->files.user, path);
 }
 static void save_alone(void) { /* on a real disk; memory and bytes as they were told */
@@ -376,7 +401,7 @@ static void save_alone(void) { /* on a real disk; memory and bytes as they were 
         if (f.peak_bytes != memory) printf("peak %zu, told %zu\n", f.peak_bytes, memory);
         CHECK(run_load(&h, path, &s, &k) == step && s == MEMOPT_OK && k == 0 && f.live_blocks == 0);
         memset(&n, 0, sizeof n);
-        CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && n.count == (step == 100 ? 1 : 2));
+        CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && n.count == (step == 100 ? 2 : 3)); /* one is "lock" */
     }
     CHECK(strstr(n.text, " gen-4-step-400") && strstr(n.text, " gen-5-step-500"));
     strcat(path, "/gen-5-step-500");
@@ -403,7 +428,7 @@ static void save_alone(void) { /* on a real disk; memory and bytes as they were 
     r.save.keep = 4;
     for (step = 8; step < 11; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
     memset(&n, 0, sizeof n);
-    CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && n.count == 4 && strstr(n.text, " gen-7-step-7") && strstr(n.text, " gen-10-step-10"));
+    CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && n.count == 5 && strstr(n.text, " gen-7-step-7") && strstr(n.text, " gen-10-step-10"));
     save_remove_all(&h, path);
     n.count = 0;
     CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && n.count == 0);
@@ -613,7 +638,7 @@ static void save_close_fails(void) { /* what was written may be lost then */
     CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
     REFUSES(r.save.error, d->bad_close = 1, (d->bad_close = 1, memopt_save_write(&r.save)), MEMOPT_ERR_IO, "save: file could not be closed");
     REFUSES(r.save.error, d->bad_close = 2, (d->bad_close = 2, memopt_save_write(&r.save)), MEMOPT_ERR_IO, "save: manifest could not be closed");
-    CHECK(d->name_count == 4 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its generation, two files */
+    CHECK(d->name_count == 5 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its lock, its generation, two files */
     disk_free(d);
 }
 static void load_fails(void) { /* the newest, or the one before where a file could not be read; without memory none */
@@ -802,7 +827,7 @@ static void save_beside_refuses(void) { /* a disk that fails later is told by th
     d->f.fail_on = d->f.calls + 2; /* of four tiles under way */
     CHECK(memopt_save_wait(saving) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: file could not be written"));
     d->f.fail_on = 0;
-    CHECK(d->f.live_blocks == 0 && d->name_count == 4 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its generation, two files */
+    CHECK(d->f.live_blocks == 0 && d->name_count == 5 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its lock, its generation, two files */
     disk_free(d);
 }
 static void save_beside_large(void) { /* more tiles than a queue has places: several go together */
@@ -861,7 +886,7 @@ static void save_model(void) { /* names, types, bytes; an index as Python's json
     disk_do_remove(d, "run/gen-3-step-3/model-00003-of-00003.safetensors");
     CHECK(run_load(&h, "run", NULL, NULL) == 3);
     for (step = 4; step < 6; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
-    CHECK(d->name_count == 15 && disk_find(d, "run/gen-2-step-2") < 0 && disk_find(d, "run/gen-3-step-3") < 0); /* the run, two generations: of each three files of the model, index, rank's, manifest */
+    CHECK(d->name_count == 16 && disk_find(d, "run/gen-2-step-2") < 0 && disk_find(d, "run/gen-3-step-3") < 0); /* the run, its lock, two generations: of each three files of the model, index, rank's, manifest */
     CHECK(d->f.live_blocks == 0);
     disk_free(d);
 }
@@ -939,13 +964,14 @@ static void save_spares(void) { /* what is not ours, whatever its place */
 }
 static void save_two_runs(void) { /* of two that save into one directory at once, none is told that it has what the other has removed */
     static run r, q; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; memopt_saving *a, *b; size_t refused = 0; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
+    d->no_locks = 1; /* then this is what tells them */
     run_begin(&r, &h, "run"); run_begin(&q, &h, "run");
     r.save.error = &why;
     for (step = 1; step <= 4; ++step) {
         run_set(&r, step); run_set(&q, step);
         r.wide[7] += 1;
         CHECK_AT(memopt_save_begin(&r.save, &a) == MEMOPT_OK && memopt_save_begin(&q.save, &b) == MEMOPT_OK, step);
-        CHECK_AT(memopt_save_wait(a) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: manifest could not be opened"), step);
+        CHECK_AT(memopt_save_wait(a) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: generation was removed while it was written: does another run save here?"), step);
         CHECK_AT(memopt_save_wait(b) == MEMOPT_OK && run_load(&h, "run", NULL, &refused) == step && !refused, step);
     }
     disk_free(d);
@@ -988,6 +1014,7 @@ static void save_looks_back(void) { /* somebody removes or changes files of a sa
     static run r; size_t i; memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     for (i = 0; i < sizeof files / sizeof *files; ++i) {
         save_disk *d = disk_new(); memopt_host h = disk_host(d); char path[DISK_PATH]; memopt_saving *saving = NULL; int other;
+        if (i == 3) h.files.lock_fn = NULL; /* which would find that the manifest is there already */
         run_begin(&r, &h, "run");
         r.save.error = &why;
         run_set(&r, 1);
@@ -1006,6 +1033,261 @@ static void save_looks_back(void) { /* somebody removes or changes files of a sa
         CHECK_AT(run_load(&h, "run", NULL, NULL) == 1 && disk_find(d, "run/gen-2-step-2.tmp") < 0, i);
         disk_free(d);
     }
+}
+static void save_looks_back_fails(void) { /* a disk that cannot be read is no other run */
+    static run r; size_t n; int told[4] = { 0, 0, 0, 0 }, k; static const char *const texts[4] = { "save: manifest could not be opened to look at it", "save: manifest could not be read when it was written", "save: file could not be opened to look at it", "save: file could not be read when it was written" };
+    for (n = 1; n < 80; ++n) {
+        save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_error why = memopt_i_error(MEMOPT_OK, NULL); char line[256] = "";
+        run_begin(&r, &h, "run");
+        r.save.error = &why;
+        run_set(&r, 1);
+        d->f.fail_on = n;
+        if (memopt_save_write(&r.save)) {
+            CHECK_AT(memopt_error_text(&why, line, sizeof line, NULL) == MEMOPT_OK && !strstr(line, "another run") && !strstr(line, "was removed"), n);
+            for (k = 0; k < 4; ++k) told[k] += why.status == MEMOPT_ERR_IO && !strcmp(line, texts[k]);
+        }
+        disk_free(d);
+    }
+    CHECK(told[0] == 1 && told[1] >= 2 && told[2] == 1 && told[3] >= 2); /* the size and the bytes */
+}
+/* Which generations would a resume take, if the newer ones were not there? */
+static size_t run_resumable(save_disk *d, const memopt_host *h, const char *path) {
+    size_t count = 0, k; static run r;
+    save_disk *before = (save_disk *)malloc(sizeof *before);
+    if (!before) return 0;
+    memcpy(before, d, sizeof *d);
+    for (;;) {
+        memopt_saved *saved = NULL; memopt_i_generation g, of;
+        run_begin(&r, h, path);
+        if (memopt_saved_open(&r.save, &saved)) break;
+        g = saved->generation;
+        if (!memopt_saved_read(saved, &r.save) && run_is(&r, g.step)) ++count;
+        memopt_saved_close(saved);
+        for (k = d->name_count; k--;) {
+            const char *name = d->names[k].path;
+            if (strncmp(name, path, strlen(path)) || !memopt_i_save_generation(name + strlen(path) + 1, &of) || of.number < g.number) continue;
+            d->names[k] = d->names[--d->name_count];
+        }
+    }
+    memcpy(d->names, before->names, sizeof d->names);
+    d->name_count = before->name_count;
+    free(before);
+    return count;
+}
+static void damage_data(save_disk *d, const char *path) { /* a byte of the items */
+    const int i = disk_find(d, path);
+    CHECK(i >= 0);
+    if (i >= 0) d->files[d->names[i].file].bytes[9000] ^= 1;
+}
+/* What a resume refuses does not push out what it took: in the same process, in a later one, with a lock and without; any
+   of those that stay may be damaged, not only the newest. */
+static void save_keeps_what_resumes(void) {
+    static run r; int form; uint64_t step; size_t keep, bad;
+    for (form = 0; form < 6; ++form) /* bit 0: a lock; 0: nobody resumes, 2: resumed by this process, 4: by one before */
+        for (keep = 2; keep <= 4; ++keep)
+            for (bad = 1; bad < (size_t)1 << keep; ++bad) {
+                save_disk *d = disk_new(); memopt_host h = disk_host(d); memopt_save_lock *lock = NULL; size_t k, good = 0, before; char path[DISK_PATH]; uint64_t got = 0;
+                run_begin(&r, &h, "run");
+                r.save.keep = keep;
+                if (form & 1) CHECK(memopt_save_lock_open(&r.save, &lock) == MEMOPT_OK);
+                for (step = 1; step <= keep; ++step) { run_set(&r, step); r.save.lock = lock; CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
+                if (form >= 4) { /* what the process knew goes with it */
+                    memopt_save_lock_close(lock); lock = NULL;
+                    if (form & 1) CHECK(memopt_save_lock_open(&r.save, &lock) == MEMOPT_OK);
+                    r.save.lock = lock;
+                }
+                for (k = 0; k < keep; ++k) { /* the newest first */
+                    snprintf(path, sizeof path, "run/gen-%d-step-%d/rank-0-of-1.safetensors", (int)(keep - k), (int)(keep - k));
+                    if (bad >> k & 1) damage_data(d, path);
+                    else if (!good++) got = keep - k;
+                }
+                before = run_resumable(d, &h, "run");
+                CHECK_AT(before == good, bad);
+                if (form >= 2) { /* it goes on from there */
+                    uint64_t at = 0; memopt_status s;
+                    s = memopt_save_resume(&r.save, &at, NULL);
+                    CHECK_AT(good ? s == MEMOPT_OK && at == got : s != MEMOPT_OK, bad);
+                } else if (form & 1) { memopt_save_lock_close(lock); lock = NULL; CHECK(memopt_save_lock_open(&r.save, &lock) == MEMOPT_OK); r.save.lock = lock; }
+                for (k = 1; k <= 4; ++k) {
+                    run_set(&r, 100 + k);
+                    CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK, bad);
+                    CHECK_AT(run_resumable(d, &h, "run") == memopt_i_min(keep, good + k) && d->f.live_blocks == (lock ? 1 : 0) && d->f.bad_frees == 0, bad * 10 + k);
+                    if (form & 2 && k == 2) CHECK_AT(memopt_save_resume(&r.save, NULL, NULL) == MEMOPT_OK, bad);
+                }
+                CHECK_AT(run_load(&h, "run", NULL, NULL) == 104, bad);
+                memopt_save_lock_close(lock);
+                CHECK_AT(d->f.live_blocks == 0, bad);
+                disk_free(d);
+            }
+}
+/* What that costs: nothing where the lock knows what holds; else one reading of each generation that stays. */
+static size_t keeps_reads; /* bytes of ranks' files that were read */
+static memopt_status keeps_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
+    const memopt_status s = disk_read(user, file, offset, bytes, count, done);
+    if (!s && offset >= 4096) keeps_reads += *done;
+    return s;
+}
+static void save_keeps_price(void) {
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; const size_t data = 4 * RUN_WIDE + RUN_CODES + 2 * RUN_HALF + 16; int form;
+    h.files.read_fn = keeps_read;
+    for (form = 0; form < 2; ++form) {
+        run_begin(&r, &h, "run");
+        r.save.keep = 3;
+        if (form) CHECK(memopt_save_lock_open(&r.save, &r.save.lock) == MEMOPT_OK && memopt_save_resume(&r.save, &step, NULL) == MEMOPT_OK && step == 6);
+        for (step = 1; step <= 6; ++step) {
+            run_set(&r, step);
+            keeps_reads = 0;
+            CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK, step);
+            if (!form) CHECK_AT(keeps_reads == (step > 3 ? 2 * data : 0), step); /* the two before, when there is one to retire */
+            else CHECK_AT(keeps_reads == (step == 1 ? data : 0), step); /* it was resumed from the newest: the one before that, once */
+        }
+        memopt_save_lock_close(r.save.lock);
+    }
+    disk_free(d);
+}
+static void save_lock(void) { /* who saves into a directory that another run has is told so at once, and by its name */
+    static run r, q; save_disk *d = disk_new(); memopt_host h = disk_host(d), plain; memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_save_lock *lock = NULL; size_t n; memopt_status s;
+    static const char in_use[] = "save: path is in use, another run saves there: run";
+    run_begin(&r, &h, "run"); run_begin(&q, &h, "run");
+    q.save.error = &why;
+    run_set(&r, 1); run_set(&q, 77);
+    CHECK(memopt_save_lock_open(&r.save, &r.save.lock) == MEMOPT_OK && disk_find(d, "run/lock") >= 0);
+    CHECK(memopt_save_lock_open(&q.save, &q.save.lock) == MEMOPT_ERR_STATE && test_says(&why, MEMOPT_ERR_STATE, in_use) && !q.save.lock);
+    CHECK(memopt_save_write(&q.save) == MEMOPT_ERR_STATE && test_says(&why, MEMOPT_ERR_STATE, in_use)); /* between saves, too */
+    CHECK(memopt_save_begin(&q.save, &saving) == MEMOPT_ERR_STATE && !saving && d->name_count == 2);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK && memopt_save_write(&q.save) == MEMOPT_ERR_STATE);
+    CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_OK && memopt_save_write(&q.save) == MEMOPT_ERR_STATE && memopt_save_wait(saving) == MEMOPT_OK);
+    CHECK(run_load(&h, "run", NULL, &n) == 1 && n == 0); /* reading needs none */
+    q.save.path = "other"; q.save.lock = r.save.lock;
+    CHECK(memopt_save_write(&q.save) == MEMOPT_ERR_ARGUMENT && test_says(&why, MEMOPT_ERR_ARGUMENT, "save: lock is that of another path"));
+    q.save.lock = NULL;
+    CHECK(memopt_save_write(&q.save) == MEMOPT_OK);
+    q.save.path = "run";
+    memopt_save_lock_close(r.save.lock); r.save.lock = NULL;
+    CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_OK); /* without a lock of its own, it has one from here ... */
+    CHECK(memopt_save_write(&q.save) == MEMOPT_ERR_STATE && memopt_save_lock_open(&q.save, &lock) == MEMOPT_ERR_STATE && !lock);
+    CHECK(memopt_save_wait(saving) == MEMOPT_OK && memopt_save_write(&q.save) == MEMOPT_OK && run_load(&h, "run", NULL, NULL) == 77); /* ... to there */
+    d->f.fail_on = d->f.calls + 30;
+    s = memopt_save_write(&r.save); /* a save that fails lets go of it */
+    d->f.fail_on = 0;
+    CHECK(s && memopt_save_lock_open(&q.save, &lock) == MEMOPT_OK);
+    memset(d->locked, 0, sizeof d->locked); /* its process dies */
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    memopt_save_lock_close(lock); lock = NULL;
+    for (n = 1; n < 100; ++n) {
+        d->f.calls = 0; d->f.fail_on = n;
+        s = memopt_save_lock_open(&q.save, &lock);
+        if (d->f.calls < n) break;
+        CHECK_AT(s && !lock && why.status == s && why.reason && d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
+    }
+    d->f.fail_on = 0;
+    CHECK(s == MEMOPT_OK && n == 5); /* memory, the directory, the file, its lock */
+    memopt_save_lock_close(lock); lock = NULL;
+    REFUSES(q.save.error, q.save.keep = 1, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_ARGUMENT, "save: keep 1, at least 2");
+    REFUSES(q.save.error, q.save.keep = SIZE_MAX, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_OVERFLOW, "save: keep is too large for memory");
+    q.save.keep = 0;
+    REFUSES(q.save.error, q.save.path = NULL, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_ARGUMENT, "save: path is NULL");
+    q.save.path = "run";
+    CHECK(memopt_save_lock_open(NULL, &lock) == MEMOPT_ERR_ARGUMENT);
+    REFUSES(q.save.error, (void)0, memopt_save_lock_open(&q.save, NULL), MEMOPT_ERR_ARGUMENT, "save: out is NULL");
+    strcpy(d->link, "run/lock"); strcpy(d->target, "elsewhere");
+    REFUSES(q.save.error, (void)0, memopt_save_write(&q.save), MEMOPT_ERR_STATE, "save: path has a link as its file \"lock\": run");
+    d->link[0] = 0;
+    plain = h;
+    plain.files.lock_fn = NULL; /* a host without locks: nobody is noticed, and nothing else is missing */
+    q.save.host = &plain; d->no_locks = 1;
+    CHECK(memopt_save_lock_open(&q.save, &lock) == MEMOPT_OK);
+    q.save.lock = lock;
+    CHECK(memopt_save_write(&q.save) == MEMOPT_OK && memopt_save_write(&r.save) == MEMOPT_OK && run_load(&h, "run", NULL, NULL) == 1);
+    memopt_save_lock_close(lock); memopt_save_lock_close(NULL);
+    CHECK(d->f.live_blocks == 0);
+    disk_free(d);
+}
+#if defined(MEMOPT_I_POSIX)
+#include <signal.h>
+#include <sys/wait.h>
+#if !defined(__cplusplus) /* -std=c99 hides it */
+extern int symlink(const char *to, const char *path);
+#endif
+/* Processes: one that has the directory, or is in the midst of a save, and is killed; and names that are links. */
+static void save_lock_process(void) {
+    static run r; memopt_host h; char path[600], text[700], victim[640]; int form, pipes[2]; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); memopt_saving *saving = NULL; save_names n; void *file = NULL; uint64_t size = 0;
+    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
+    test_path(path, "process");
+    save_remove_all(&h, path);
+    run_begin(&r, NULL, path);
+    r.save.error = &why;
+    run_set(&r, 1);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+    for (form = 0; form < 2; ++form) {
+        char ready = 0; pid_t child;
+        CHECK(pipe(pipes) == 0);
+        child = fork();
+        if (!child) {
+            run_set(&r, 2);
+            ready = (form ? memopt_save_begin(&r.save, &saving) : memopt_save_lock_open(&r.save, &r.save.lock)) ? 'x' : 'y';
+            if (write(pipes[1], &ready, 1) == 1) for (;;) (void)pause();
+            _exit(1);
+        }
+        CHECK(child > 0 && read(pipes[0], &ready, 1) == 1 && ready == 'y');
+        run_set(&r, 3);
+        snprintf(text, sizeof text, "save: path is in use, another run saves there: %s", path);
+        CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_STATE && (strlen(text) > 200 || test_says(&why, MEMOPT_ERR_STATE, text)));
+        CHECK(run_load(NULL, path, NULL, NULL) == (form ? 3u : 1u));
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child && !close(pipes[0]) && !close(pipes[1]));
+        CHECK(memopt_save_write(&r.save) == MEMOPT_OK && run_load(NULL, path, NULL, NULL) == 3);
+        memset(&n, 0, sizeof n);
+        CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && !strstr(n.text, ".tmp")); /* what the other had begun is gone */
+    }
+    snprintf(victim, sizeof victim, "%s.victim", path); snprintf(text, sizeof text, "%s/lock", path);
+    CHECK(h.files.open_fn(h.files.user, victim, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK && h.files.write_fn(h.files.user, file, 0, "dear", 4) == MEMOPT_OK && h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(remove(text) == 0 && symlink(victim, text) == 0);
+    CHECK(memopt_save_write(&r.save) == MEMOPT_ERR_STATE && why.reason && !strcmp(why.reason, "has a link as its file \"lock\":"));
+    CHECK(h.files.open_fn(h.files.user, victim, MEMOPT_OPEN_READ, &file) == MEMOPT_OK && h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 4 && h.files.close_fn(h.files.user, file) == MEMOPT_OK);
+    CHECK(remove(text) == 0 && remove(victim) == 0 && memopt_save_write(&r.save) == MEMOPT_OK);
+    save_remove_all(&h, path);
+}
+#endif
+static void save_new_files(void) { /* what stands in the place of a file of a save that is written is neither overwritten nor followed */
+    static const char *const names[3] = { "rank-0-of-1.safetensors", "manifest", "model.safetensors" }; static run r; size_t k;
+    for (k = 0; k < 3; ++k) {
+        save_disk *d = disk_new(); memopt_host h = disk_host(d); char text[80], path[DISK_PATH]; memopt_saving *saving = NULL; memopt_error why = memopt_i_error(MEMOPT_OK, NULL); int file;
+        snprintf(text, sizeof text, "save: %s is there already, or a link", k == 1 ? "manifest" : "file");
+        run_begin(&r, &h, "run");
+        run_set(&r, 1);
+        CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
+        if (k == 2) run_model(&r, 0);
+        run_set(&r, 2);
+        r.save.error = &why;
+        snprintf(path, sizeof path, "run/gen-2-step-2.tmp/%s", names[k]);
+        if (k == 1) CHECK(memopt_save_begin(&r.save, &saving) == MEMOPT_OK);
+        else strcpy(d->rival, "run/gen-2-step-2.tmp"), strcpy(d->rival_file, path);
+        file = d->file_count;
+        if (k == 1) (void)disk_add(d, path, d->file_count++);
+        if (k == 1) CHECK_AT(memopt_save_wait(saving) == MEMOPT_ERR_STATE && test_says(&why, MEMOPT_ERR_STATE, text), k);
+        else CHECK_AT(memopt_save_write(&r.save) == MEMOPT_ERR_STATE && test_says(&why, MEMOPT_ERR_STATE, text), k);
+        CHECK_AT(d->files[file].size == 0 && run_load(&h, "run", NULL, NULL) == 1, k);
+        disk_free(d);
+    }
+}
+static void save_path_told(void) { /* why there is no directory to save into */
+    static const struct { const char *path, *text; } paths[] = {
+        { "mine", "save: path is a file: mine" }, { "mine/run", "save: path goes through a file: mine/run at name 0" },
+        { "none/run", "save: path lacks a directory, or one cannot be opened: none/run at name 0" }, { "dir/none/run/", "save: path lacks a directory, or one cannot be opened: dir/none/run/ at name 1" },
+        { "dir/mine/run", "save: path goes through a file: dir/mine/run at name 1" }, { "/none/run", "save: path lacks a directory, or one cannot be opened: /none/run at name 0" },
+        { "dir/run", "save: path could not be made, though the directory above is there (permission?): dir/run" }, { "run", "save: path could not be made, though the directory above is there (permission?): run" } };
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t k; memopt_save_lock *lock = NULL;
+    (void)disk_add(d, "mine", d->file_count++); (void)disk_add(d, "dir", -1); (void)disk_add(d, "dir/mine", d->file_count++);
+    d->any_name = 0;
+    for (k = 0; k < sizeof paths / sizeof *paths; ++k) {
+        run_begin(&r, &h, paths[k].path);
+        run_set(&r, 1);
+        if (k >= 6) d->forbidden = paths[k].path;
+        REFUSES(r.save.error, (void)0, memopt_save_write(&r.save), MEMOPT_ERR_IO, paths[k].text);
+        REFUSES(r.save.error, (void)0, memopt_save_lock_open(&r.save, &lock), MEMOPT_ERR_IO, paths[k].text);
+    }
+    CHECK(d->f.live_blocks == 0 && d->name_count == 3);
+    disk_free(d);
 }
 static void save_keeps(void) { /* generations that hold, not names; of one number both */
     static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; size_t refused = 0; int k;
@@ -1589,12 +1871,14 @@ static void crowd_rank(void *task, size_t rank, int worker) {
         if (!s && (memopt_saved_step(saved) != c->begin - 1 || memopt_saved_refused(saved, NULL))) s = MEMOPT_ERR_STATE;
         memopt_saved_close(saved);
     }
+    if (!s) s = memopt_save_lock_open(&n->save, &n->save.lock);
     for (step = c->begin; step < c->begin + 3 && !s; ++step) s = net_step(n, MEMOPT_OPTIM_ADAMW, step);
     n->save.step = c->begin + 2;
     if (!s) s = memopt_save_write(&n->save);
     if (!s) s = memopt_saved_open(&n->save, &saved);
     if (!s && !rank) c->content = memopt_saved_content(saved);
     if (!s) memopt_saved_close(saved);
+    memopt_save_lock_close(n->save.lock);
     if (rank == c->fail_rank) c->calls = f.calls;
     c->status[rank] = s;
     memopt_comm_destroy(comm);
@@ -1821,6 +2105,14 @@ static void test_save(void) {
     RUN(save_spares);
     RUN(save_two_runs); RUN(save_same_number); RUN(save_no_room);
     RUN(save_looks_back);
+    RUN(save_looks_back_fails);
+    RUN(save_keeps_what_resumes); RUN(save_keeps_price);
+    RUN(save_lock);
+#if defined(MEMOPT_I_POSIX)
+    RUN(save_lock_process);
+#endif
+    RUN(save_new_files);
+    RUN(save_path_told);
     RUN(save_keeps);
     RUN(save_bits);
     RUN(save_cuts);

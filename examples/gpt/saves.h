@@ -18,6 +18,7 @@ typedef struct saves {
     saves_list_fn *list_fn; /* NULL, or what lies elsewhere: on a card */
     void  *user;
     memopt_save_item *items;
+    memopt_save_lock *lock; /* of the directory that this run saves into */
     char   (*names)[32];
     uint64_t step, first;  /* done so far; when this process began */
     uint64_t saved;        /* the step of the last save that is there */
@@ -167,6 +168,7 @@ static int saves_list(saves *s, engine *e, const options *o) {
 }
 
 static void saves_close(saves *s) {
+    memopt_save_lock_close(s->lock);
     free(s->items);
     free(s->names);
 }
@@ -262,7 +264,7 @@ typedef struct saves_room { /* bytes */
     uint64_t generation, file; /* of a generation that is to come; of its largest file, at most */
     uint64_t held, needed;     /* by generations that are there; by those that are to come, at their highest */
     size_t   generations;      /* that are there */
-    const memopt_files *files;
+    memopt_files files;
     const char *path;          /* of the run; of a generation while its files are looked at */
 } saves_room;
 
@@ -323,7 +325,7 @@ static memopt_status saves_add_generation(void *context, const char *name) {
     ++room->generations;
     room->held += SAVES_BLOCK;
     room->path = path;
-    status = room->files->list_dir_fn(room->files->user, path, saves_add_file, room);
+    status = room->files.list_dir_fn(room->files.user, path, saves_add_file, room);
     room->path = run;
     return status;
 }
@@ -338,7 +340,7 @@ static memopt_status saves_need(const saves *s, const options *o, saves_room *ro
     size_t whole;
 
     room->path = o->save;
-    status = room->files->list_dir_fn(room->files->user, o->save, saves_add_generation, room);
+    status = room->files.list_dir_fn(room->files.user, o->save, saves_add_generation, room);
     whole = room->generations > s->damaged ? room->generations - s->damaged : 0;
     held = whole ? room->held / room->generations * whole : 0;
     room->needed = one;
@@ -350,7 +352,7 @@ static memopt_status saves_need(const saves *s, const options *o, saves_room *ro
 
 /* An empty file of that room, of a name that nobody has, and which is gone at once. */
 static memopt_status saves_reserve(const saves_room *room, uint64_t bytes, void **file) {
-    const memopt_files *f = room->files;
+    const memopt_files *f = &room->files;
     memopt_status status = MEMOPT_ERR_STATE;
     char path[4096];
     int i;
@@ -368,7 +370,7 @@ static memopt_status saves_reserve(const saves_room *room, uint64_t bytes, void 
 
 /* The room, in one file, or in more where files may not be so large. */
 static memopt_status saves_reserve_all(const saves_room *room) {
-    const memopt_files *f = room->files;
+    const memopt_files *f = &room->files;
     void **taken = (void **)calloc((size_t)(room->needed / room->file) + 2, sizeof *taken);
     memopt_status status = taken ? MEMOPT_OK : MEMOPT_ERR_MEMORY;
     uint64_t piece = room->needed, left = room->needed;
@@ -396,16 +398,15 @@ static int saves_try(saves *s, engine *e, const options *o, saves_room *room) {
 
     memset(&host, 0, sizeof host);
     status = memopt_host_resolve(NULL, &host);
-    room->files = &host.files;
-    if (!status) status = host.files.make_dir_fn(host.files.user, o->save);
-    if (!status || status == MEMOPT_ERR_STATE) status = saves_need(s, o, room);
+    room->files = host.files;
+    if (!status) status = saves_need(s, o, room);
     if (!status) status = saves_reserve_all(room);
     if (!status) return 0;
     if (status == MEMOPT_ERR_MEMORY) snprintf(e->message, sizeof e->message, "--save %s: the disk has no room for the "
         "run's saves, %.1f MB, or lets files not be as large as theirs, %.1f MB (ulimit -f): make some, or save elsewhere.",
         o->save, (double)room->needed / 1e6, (double)room->file / 1e6);
-    else snprintf(e->message, sizeof e->message, "--save %s: the directory cannot be made or written into: make those "
-        "above it, look at its permissions, or name another.", o->save);
+    else snprintf(e->message, sizeof e->message, "--save %s: the directory cannot be written into: look at its "
+        "permissions, or name another.", o->save);
     return 1;
 }
 
@@ -419,12 +420,21 @@ static int saves_begin(saves *s, engine *e, const options *o) {
     return !memopt_comm_get_stats(s->desc.comm).rank && saves_try(s, e, o, &room);
 }
 
+/* Another run that saves there is noticed before anything is read. */
+static int saves_take(saves *s, engine *e, const options *o) {
+    s->desc.path = o->save;
+    if (saves_said(e, "save", o->save, memopt_save_lock_open(&s->desc, &s->lock))) return 1;
+    if (o->resume && !strcmp(o->save, o->resume)) s->desc.lock = s->lock;
+    return 0;
+}
+
 /* s: zero, but for its comm, its shard, and how its items are listed. */
 static int saves_open(saves *s, engine *e, const options *o) {
     if (!o->save && !o->resume) return 0;
-    if (saves_list(s, e, o) || (o->resume && saves_resume(s, e, o))) return 1;
+    if (saves_list(s, e, o) || (o->save && saves_take(s, e, o)) || (o->resume && saves_resume(s, e, o))) return 1;
     s->first = s->step;
     if (!o->save) return 0;
+    s->desc.lock = s->lock;
     if (saves_begin(s, e, o)) return 1;
     signal(SIGINT, saves_ask);
     signal(SIGTERM, saves_ask);

@@ -3009,10 +3009,14 @@ typedef struct memopt_store_desc { /* zero it, then set what you need */
     size_t             tile_bytes; /* of each at most; when they differ: */
     const size_t      *each_bytes; /* NULL, or of each tile; copied */
     size_t             transfers;  /* under way at once; 0 = default: 4; at most 1024 */
-    const char        *path;       /* of the file; NULL: memory of the host; copied */
+    /* of the file; NULL: memory of the host; copied. A scratch file is always a new one, with a name of its own: this, a
+       dot and 16 digits. It is not to be seen while it is used, nor left when the process dies: its name is removed at
+       once (on Windows the file, when it is closed). In a table of files without locks it has this name */
+    const char        *path;
     int                reopen;     /* 1: go on with a kept file, keep must be 1; 0: it is made, one that is there
                                       replaced */
-    int                keep;       /* 1: the file stays, and a commit outlives a power cut; 0: a scratch file */
+    int                keep;       /* 1: the file stays, and a commit outlives a power cut; a link at the path is not
+                                      followed; 0: a scratch file */
     int                no_atomic;  /* 1: one region: half the room, and a step is not atomic */
     int                no_direct;  /* 1: through the system's cache */
     /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
@@ -3043,14 +3047,14 @@ typedef struct memopt_store memopt_store;
  *
  * out     receives the store; untouched on failure
  * reopen  the newest of the file's two tables that is whole and can be read is taken, and made safe, should the program
- *         before have been killed: compare memopt_store_stats.step with your own. Never a file that is open already:
- *         two stores of one file destroy it
+ *         before have been killed: compare memopt_store_stats.step with your own
  * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
- *         an old one as it was), ERR_IO, ERR_FORMAT (reopen: the file is damaged, cut, of another layout, or none of
- *         ours, or with no_atomic a step was cut off; it is left as it is), ERR_UNSUPPORTED (a table of files that
- *         wants an alignment above 4096)
+ *         an old one as it was), ERR_IO, ERR_STATE (keep: the path is a link; or another process, or store of this one,
+ *         has the file open, which is known where the table of files and the file system have locks), ERR_FORMAT
+ *         (reopen: the file is damaged, cut, of another layout, or none of ours, or with no_atomic a step was cut off;
+ *         it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
  * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
  * threads one thread at a time per store
  */
@@ -6862,6 +6866,31 @@ static memopt_status memopt_i_files_open(const memopt_files *f, const char *path
 
     if (MEMOPT_I_FILES_HAVE_LOCKS(f)) return f->open_fn(f->user, path, mode, file);
     return f->open_fn(f->user, path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, file);
+}
+
+/* Open a scratch file under a name of its own: the path that is in `name`, a dot, and 16 hexadecimal digits, for which
+   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A table
+   without locks gets the path as it is. */
+#define MEMOPT_I_SCRATCH_NAME 17
+
+static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *name, int direct, void **file) {
+    const memopt_open_mode mode = direct ? MEMOPT_OPEN_SCRATCH_DIRECT : MEMOPT_OPEN_SCRATCH;
+    const size_t length = strlen(name);
+    uint64_t bits = 0;
+    int tries, i;
+    memopt_status s;
+
+    if (!MEMOPT_I_FILES_HAVE_LOCKS(&h->files)) return memopt_i_files_open(&h->files, name, mode, file);
+    for (s = MEMOPT_ERR_STATE, tries = 0; s == MEMOPT_ERR_STATE && tries < 100; ++tries) {
+        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the number of the try are left */
+        bits = (bits ^ (uint64_t)(uintptr_t)name) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)tries;
+        name[length] = '.';
+        for (i = 0; i < 16; ++i) name[length + 1 + (size_t)i] = "0123456789abcdef"[bits >> 4 * i & 15];
+        name[length + MEMOPT_I_SCRATCH_NAME] = 0;
+        s = h->files.open_fn(h->files.user, name, mode, file);
+    }
+    name[length] = 0;
+    return s;
 }
 
 /* ERR_STATE: another has it. Where there are no locks, OK. */
@@ -34852,7 +34881,7 @@ static void memopt_i_store_lay_out(memopt_carver *c, memopt_store *x, const memo
         x->memory = (unsigned char *)memopt_carve(c, memory_bytes, 1, MEMOPT_I_STORE_MEMORY_ALIGN);
         return;
     }
-    x->path = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 1);
+    x->path = (char *)memopt_carve(c, strlen(d->path) + MEMOPT_I_SCRATCH_NAME + 1, 1, 1);
     x->table = (unsigned char *)memopt_carve(c, table_bytes, 1, MEMOPT_I_STORE_DISK_ALIGN);
     if (d->aligned) return;
     for (i = 0; i < transfers; ++i) {
@@ -35166,19 +35195,39 @@ static memopt_status memopt_i_store_align(memopt_store *x, memopt_i_checks *c, i
     return MEMOPT_OK;
 }
 
-/* What is there is touched last. */
+/* Is the file new? Two that make one file at once are told apart by the mode; in a table without locks by a look. */
+static memopt_status memopt_i_store_path_open(memopt_store *x, int direct) {
+    const memopt_files *f = &x->host.files;
+    const memopt_open_mode own = direct ? MEMOPT_OPEN_OWN_DIRECT : MEMOPT_OPEN_OWN;
+    const int decides = MEMOPT_I_FILES_HAVE_LOCKS(f);
+    memopt_status s = MEMOPT_ERR_STATE;
+
+    if (x->desc.reopen || !decides) x->is_new = !memopt_i_store_file_there(f, x->path);
+    if (x->desc.reopen && x->is_new) return MEMOPT_ERR_IO;
+    if (!x->desc.keep) return memopt_i_files_open_scratch(&x->host, x->path, direct, &x->file);
+    if (!x->desc.reopen && decides) {
+        s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_NEW_DIRECT : MEMOPT_OPEN_NEW, &x->file);
+        x->is_new = !s;
+    }
+    return s == MEMOPT_ERR_STATE ? memopt_i_files_open(f, x->path, own, &x->file) : s;
+}
+
+/* What is there is touched last, and what another has open, not at all. */
 static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *c) {
     const memopt_files *f = &x->host.files;
     const int direct = !x->desc.no_direct && MEMOPT_I_FILES_HAVE_DIRS(f);
     uint64_t bytes = 0;
-    memopt_status s;
+    memopt_status s = memopt_i_store_path_open(x, direct);
 
-    x->is_new = !memopt_i_store_file_there(f, x->path);
-    if (x->desc.reopen && x->is_new) return memopt_i_refuse(c, MEMOPT_ERR_IO, "path", "cannot be opened");
-    s = f->open_fn(f->user, x->path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, &x->file);
     if (s) {
         x->file = NULL;
-        return memopt_i_refuse(c, s, "path", "cannot be opened");
+        return memopt_i_refuse(c, s, "path", s == MEMOPT_ERR_STATE && x->desc.keep ? "is a link" : "cannot be opened");
+    }
+    s = x->desc.keep ? memopt_i_files_lock(f, x->file) : MEMOPT_OK;
+    if (s) {
+        if (s == MEMOPT_ERR_STATE) x->is_new = 0; /* who has it may have filled it by now */
+        return memopt_i_refuse(c, s, "path", s == MEMOPT_ERR_STATE ? "is open already: another process or store has it"
+                                                                   : "cannot be locked");
     }
     s = f->size_fn(f->user, x->file, &bytes);
     if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
@@ -35193,10 +35242,11 @@ static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *
 
 static void memopt_i_store_end(memopt_store *x, int remove) {
     const memopt_files *f = &x->host.files;
+    const int is_named = x->desc.keep || !MEMOPT_I_FILES_HAVE_LOCKS(f); /* else the name is another's by now */
 
     memopt_i_queue_close(&x->queue);
     if (x->file) (void)f->close_fn(f->user, x->file);
-    if (x->file && remove) (void)f->remove_fn(f->user, x->path);
+    if (x->file && remove && is_named) (void)f->remove_fn(f->user, x->path);
     memopt_i_free(&x->host, x, x->sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
 }
 

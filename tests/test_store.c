@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#if defined(__linux__) && !defined(__cplusplus) /* -std=c99 hides them */
+extern int symlink(const char *to, const char *path);
+extern int kill(pid_t process, int signal);
+#endif
 #endif
 
 enum { STORE_TILES = 6, STORE_ROOM = 16384 };
@@ -14,10 +18,30 @@ static int store_there(const char *path) {
     (void)memopt_i_system_close(NULL, file);
     return 1;
 }
-static void store_gone(const char *path) { CHECK(!store_there(path)); (void)memopt_i_system_remove(NULL, path); }
+/* How many files there are whose names begin as this path; with `removes`, none is left. */
+typedef struct store_names { char folder[600]; const char *begin; int found, removes; } store_names;
+static memopt_status store_name(void *context, const char *name) {
+    store_names *n = (store_names *)context; char all[1200];
+    if (strncmp(name, n->begin, strlen(n->begin))) return MEMOPT_OK;
+    ++n->found;
+    if (!n->removes) return MEMOPT_OK;
+    snprintf(all, sizeof all, "%s/%s", n->folder, name);
+    return memopt_i_system_remove(NULL, all);
+}
+static int store_named(const char *path, int removes) {
+    store_names n; const char *end = strrchr(path, '/');
+    if (!end) return -1;
+    n.found = 0; n.removes = removes; n.begin = end + 1;
+    memcpy(n.folder, path, (size_t)(end - path)); n.folder[end - path] = 0;
+    CHECK(memopt_i_system_list_dir(NULL, n.folder, store_name, &n) == MEMOPT_OK);
+    return n.found;
+}
+static void store_gone(const char *path) { CHECK(store_named(path, 1) == 0); }
 /* What is synced would outlive a power cut; a test outlives none, and does not wait for the disk. */
 static memopt_status store_no_sync(void *user, void *file) { (void)user; (void)file; return MEMOPT_OK; }
 static memopt_status store_no_sync_dir(void *user, const char *path) { (void)user; (void)path; return MEMOPT_OK; }
+static memopt_status store_lock_status;
+static memopt_status store_no_lock(void *user, void *file) { (void)user; (void)file; return store_lock_status; }
 static const memopt_host *store_host(void) {
     static memopt_host h;
     memset(&h, 0, sizeof h);
@@ -87,6 +111,7 @@ static void store_sizes(void) {
     CHECK(z.memory < 2 * (64 + 4096 + 5056 + 12288 + 64 + 8192) + 4096);
     for (file = 0; file < 2; ++file) for (aligned = 0; aligned < 2; ++aligned) for (single = 0; single < 2; ++single) { /* what it says is what it takes */
         memset(&f, 0, sizeof f); h = test_host(&f);
+        if (!aligned) h.files.lock_fn = NULL; /* a table without locks: the file has the name as it is given */
         d = store_desc(file ? path : NULL); d.aligned = aligned; d.no_atomic = single; d.transfers = 3; d.host = &h; d.tag = MEMOPT_TAG_OPTIMIZER;
         CHECK(memopt_ledger_create(NULL, &ledger) == MEMOPT_OK);
         d.ledger = ledger;
@@ -94,7 +119,8 @@ static void store_sizes(void) {
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && f.live_bytes == z.memory && f.live_blocks == 1);
         CHECK(memopt_ledger_usage(ledger, MEMOPT_TAG_OPTIMIZER).now == z.memory);
         CHECK(!file || z.memory < (aligned ? 8192 + 4096 : 3 * 12288 + 8192 + 4096));
-        if (file) CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &opened) == MEMOPT_OK && memopt_i_system_size(NULL, opened, &size) == MEMOPT_OK && size == z.disk && memopt_i_system_close(NULL, opened) == MEMOPT_OK);
+        if (file && aligned) CHECK(memopt_i_system_size(NULL, x->file, &size) == MEMOPT_OK && size == z.disk && !store_there(path));
+        else if (file) CHECK(memopt_i_system_open(NULL, path, MEMOPT_OPEN_READ, &opened) == MEMOPT_OK && memopt_i_system_size(NULL, opened, &size) == MEMOPT_OK && size == z.disk && memopt_i_system_close(NULL, opened) == MEMOPT_OK);
         memopt_store_destroy(x);
         CHECK(f.live_blocks == 0 && f.bad_frees == 0 && memopt_ledger_usage(ledger, MEMOPT_TAG_OPTIMIZER).now == 0);
         memopt_ledger_destroy(ledger);
@@ -613,7 +639,7 @@ static void store_disk_host(void) {
     f->open_fn = store_disk_open; f->close_fn = store_disk_close; f->read_fn = store_disk_read; f->write_fn = store_disk_write; f->size_fn = store_disk_size; f->resize_fn = store_disk_resize;
     f->sync_fn = store_disk_sync; f->remove_fn = store_disk_remove; f->reserve_fn = store_disk_reserve; f->align_fn = store_disk_align; f->sync_dir_fn = store_disk_sync_dir;
     f->queue_open_fn = NULL; f->queue_close_fn = NULL; f->begin_fn = NULL; f->wait_fn = NULL;
-    store_disk.die = -1;
+    f->lock_fn = NULL; store_disk.die = -1;
 }
 static void store_disk_power_cut(uint64_t *seed, int way) { /* 0: nothing more reached the disk; 1: all; else any */
     size_t i;
@@ -753,7 +779,8 @@ static void store_opening(void) { /* what a file needs before there is a store *
     memopt_store_destroy(x);
     d.reopen = 0; d.keep = 0; x = NULL;
     CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_tile(x, 0).count == 0 && memopt_store_get_stats(x).step == MEMOPT_STORE_NO_STEP);
-    memopt_store_destroy(x); store_gone(path);
+    memopt_store_destroy(x);
+    CHECK(store_named(path, 0) == 1 && memopt_i_system_remove(NULL, path) == MEMOPT_OK); /* a scratch file has a name of its own */
 }
 static uint64_t store_file_bytes(const char *path) {
     void *file = NULL; uint64_t bytes = 0;
@@ -803,6 +830,94 @@ static void store_replaced(void) { /* a file that is there: as it was, unless it
     CHECK(store_try(&whole) == MEMOPT_ERR_IO && store_file_bytes(path) == 2 * 4096 + 12 * 40960);
     { unsigned char last = 0; store_poke(path, 2 * 4096 + 12 * 40960 - 1, &last, 1, 0); CHECK(last == 16); }
     CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+}
+#if defined(MEMOPT_I_POSIX)
+static int store_hold(const memopt_store_desc *d, int told) { /* in a process of its own, until it is killed */
+    memopt_store *x = NULL; unsigned char byte = 7, answer = (unsigned char)memopt_store_create(d, &x);
+    if (!answer && (memopt_store_write(x, 0, &byte, 1) || memopt_store_wait(x, 0) || memopt_store_commit(x, 5))) answer = 99;
+    if (told >= 0 && write(told, &answer, 1) != 1) return 1;
+    for (;;) (void)pause();
+}
+#endif
+static void store_own_names(void) { /* a file that somebody else has is neither written nor cut, by no name and by no link */
+    char path[600], other[600], text[8] = ""; memopt_store_desc d, scratch; memopt_store *x = NULL, *y = NULL; unsigned char bytes[STORE_ROOM]; size_t tile; int way; test_faults f; memopt_host h;
+    test_path(path, "names"); test_path(other, "others");
+    scratch = store_desc(path);
+    CHECK(memopt_store_create(&scratch, &x) == MEMOPT_OK && memopt_store_create(&scratch, &y) == MEMOPT_OK); /* two runs of one path */
+    for (tile = 0; tile < STORE_TILES; ++tile) for (way = 0; way < 2; ++way) {
+        store_content(bytes, tile, 1 + (uint64_t)way, store_bytes[tile]);
+        CHECK(memopt_store_write(way ? y : x, tile, bytes, store_bytes[tile]) == MEMOPT_OK && memopt_store_wait(way ? y : x, tile) == MEMOPT_OK);
+    }
+    CHECK(store_damaged(x, 1) == 0 && store_damaged(y, 2) == 0);
+#if defined(MEMOPT_I_POSIX)
+    CHECK(store_named(path, 0) == 0); /* while they are open: nothing can remain */
+#endif
+    memopt_store_destroy(x); memopt_store_destroy(y);
+    store_gone(path);
+    store_poke(path, 0, (void *)(uintptr_t)"mine", 4, 1);
+    CHECK(store_try(&scratch) == MEMOPT_OK && store_named(path, 0) == 1);
+    store_poke(path, 0, text, 4, 0);
+    CHECK(!strcmp(text, "mine") && memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+    memset(&f, 0, sizeof f); h = test_host(&f); scratch.host = &h; f.fail_on = 2; /* without a clock as well */
+    CHECK(store_try(&scratch) == MEMOPT_OK && f.calls > 2);
+    store_gone(path);
+
+    d = store_desc(path); d.keep = 1; /* a kept file is one store's at a time */
+    x = store_of_steps(&d, 2); y = NULL;
+    REFUSES(d.error, (void)0, memopt_store_create(&d, &y), MEMOPT_ERR_STATE, "store: path is open already: another process or store has it");
+    CHECK(!y && store_there(path) && store_damaged(x, 2) == 0);
+    d.reopen = 1;
+    REFUSES(d.error, (void)0, memopt_store_create(&d, &y), MEMOPT_ERR_STATE, "store: path is open already: another process or store has it");
+    memopt_store_destroy(x);
+    CHECK(memopt_store_create(&d, &y) == MEMOPT_OK && memopt_store_get_stats(y).step == 2 && store_damaged(y, 2) == 0);
+    memopt_store_destroy(y);
+    for (way = 1; way < 3; ++way) { /* the lock fails: the file stays if it was there */
+        if (way == 2) { CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK); d.reopen = 0; }
+        h = *store_host(); h.files.lock_fn = store_no_lock; d.host = &h; store_lock_status = MEMOPT_ERR_IO;
+        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be locked");
+        CHECK_AT(store_there(path) == (way == 1), way);
+        store_lock_status = MEMOPT_ERR_UNSUPPORTED; /* a file system without locks */
+        CHECK_AT(store_try(&d) == MEMOPT_OK, way);
+        store_lock_status = MEMOPT_ERR_STATE; /* made by this one, and taken by another before this one had it */
+        if (way == 2) CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+        CHECK_AT(store_try(&d) == MEMOPT_ERR_STATE && store_there(path), way);
+    }
+    CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+#if defined(MEMOPT_I_POSIX)
+    d = store_desc(path); d.keep = 1;
+    for (way = 0; way < 4; ++way) { /* a link to a file, and to nothing */
+        store_poke(other, 0, (void *)(uintptr_t)"mine", 4, 1);
+        if (way & 1) CHECK(memopt_i_system_remove(NULL, other) == MEMOPT_OK);
+        CHECK(symlink(other, path) == 0);
+        d.reopen = way >> 1;
+        if (way == 3) { REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be opened"); }
+        else { REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_STATE, "store: path is a link"); }
+        CHECK_AT(store_try(&scratch) == MEMOPT_OK, way);
+        CHECK_AT(memopt_i_system_remove(NULL, path) == MEMOPT_OK && store_there(other) == !(way & 1), way);
+        if (way & 1) continue;
+        store_poke(other, 0, text, 4, 0);
+        CHECK_AT(!strcmp(text, "mine") && store_file_bytes(other) == 4 && memopt_i_system_remove(NULL, other) == MEMOPT_OK, way);
+    }
+    for (way = 0; way < 2; ++way) { /* another process, until it is killed: a kept file opens then, a scratch file is gone */
+        int ends[2] = { -1, -1 }; pid_t child; unsigned char answer = 55;
+        if (!way) scratch = store_desc(path);
+        d = way ? store_desc(path) : scratch; d.keep = way; d.reopen = 0;
+        CHECK(pipe(ends) == 0);
+        fflush(stdout);
+        child = fork();
+        if (child == 0) _exit(store_hold(&d, ends[1]));
+        CHECK(child > 0 && read(ends[0], &answer, 1) == 1 && answer == 0);
+        d.reopen = way;
+        if (way) { REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_STATE, "store: path is open already: another process or store has it"); }
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+        (void)close(ends[0]); (void)close(ends[1]);
+        if (!way) { store_gone(path); continue; }
+        x = NULL;
+        CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == 5);
+        memopt_store_destroy(x);
+        CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
+    }
+#endif
 }
 static void store_reopen_fails(void) { /* reading the tables; the file is left as it is */
     char path[600]; memopt_store_desc d; test_faults f; memopt_host h = test_host(&f); size_t n; memopt_store *x = NULL; int io = 0; char line[256];
@@ -1147,7 +1262,7 @@ static void store_workers(void) {
 void test_store(void);
 void test_store(void) {
     RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
-    RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_reopen_fails); RUN(store_unreadable);
+    RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_unreadable);
     RUN(store_transfers_fail); RUN(store_commit_fails);
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);

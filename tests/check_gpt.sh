@@ -749,6 +749,92 @@ END
         echo "a full disk costs no step: $ranks"
     done
 }
+own_files() { # two runs in one directory, links at names that a run may use, a kill: no file of another's is written
+    small="--layers 1 --width 64 --heads 2 --context 32 --batch 2" shared="$work/shared"
+    cp memopt.h "$work/text" || fail "no text"
+    small="$small --data $work/text"
+    mkdir "$shared"
+    # runs that offload into one directory: all end, with the weights of one that has it for itself
+    # shellcheck disable=SC2086
+    gpt $small --steps 60 --units 1 --offload states,weights,activations=host --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    pids=
+    for k in 1 2 3; do
+        ranks=1
+        [ $k = 3 ] && ranks=2
+        # shellcheck disable=SC2086
+        build/train_gpt --quiet $small --steps 60 --units 1 --ranks $ranks --offload states,weights,activations="$shared" --json "$work/run$k.json" >"$work/said$k" 2>&1 &
+        pids="$pids $!"
+    done
+    k=0
+    for id in $pids; do
+        k=$((k + 1))
+        wait "$id" || fail "run $k of three that offload into one directory: $(cat "$work/said$k")"
+        cp "$work/run$k.json" "$work/run.json"
+        [ "$(field weights_hash)" = "$want" ] || fail "other weights beside other runs"
+    done
+    [ -z "$(ls -A "$shared")" ] || fail "tiles are left: $(ls -A "$shared")"
+    # links at the names of before, at those of this very process, and at the lock's
+    echo mine >"$work/victim"
+    for name in train_gpt.0.tiles train_gpt.0.kept train_gpt.room; do ln -s "$work/victim" "$shared/$name"; done
+    # shellcheck disable=SC2086
+    gpt $small --steps 2 --offload states,activations="$shared" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    for name in 0 1 2; do # "$$" of the shell that becomes the program
+        # shellcheck disable=SC2016,SC2086
+        sh -c 'ln -s "$1" "$2/train_gpt.$$.'$name'.room" && shift 2 && exec build/train_gpt "$@"' sh "$work/victim" "$shared" --quiet $small --steps 2 --save "$shared" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        rm -r "$shared"/gen-*
+    done
+    rm "$shared/lock" && ln -s "$work/victim" "$shared/lock"
+    # shellcheck disable=SC2086
+    gpt $small --steps 2 --save "$shared" >"$work/out" 2>"$work/said" && fail "a link as the lock is no error"
+    grep -q 'path has a link as its file "lock"' "$work/said" || fail "$(cat "$work/said")"
+    [ "$(cat "$work/victim")" = mine ] || fail "a file behind a link was written"
+    rm -rf "$shared"
+    # a directory in use: the second run ends at once, the first does not notice; a kill leaves no lock
+    # shellcheck disable=SC2086
+    build/train_gpt --quiet $small --steps 1000000 --save "$work/used" --save-every 50 >"$work/first" 2>&1 & id=$!
+    until [ -n "$(find "$work/used" -name 'gen-*[0-9]' 2>/dev/null)" ] || ! kill -0 $id; do sleep 0.05; done
+    for more in "" "--ranks 2" "--resume $work/used" "--ranks 2 --units 1 --resume $work/used"; do
+        # shellcheck disable=SC2086
+        gpt $small --steps 1000000 --save "$work/used" $more >"$work/out" 2>"$work/said"; [ $? = 1 ] || fail "a second run, $more: $(cat "$work/said")"
+        grep -q "another run saves there: $work/used" "$work/said" && [ "$(wc -l <"$work/said")" = 1 ] || fail "not told: $more: $(cat "$work/said")"
+    done
+    kill -9 $id 2>/dev/null || fail "the first run ended: $(cat "$work/first")"
+    wait $id 2>/dev/null
+    [ ! -s "$work/first" ] || fail "the first run said: $(cat "$work/first")"
+    step=$(find "$work/used" -name 'gen-*[0-9]' | sed 's/.*-//' | sort -n | tail -n 1)
+    # shellcheck disable=SC2086
+    gpt $small --steps $((step + 2)) --save "$work/used" --resume "$work/used" --json "$work/run.json" >"$work/said" 2>&1 || fail "after a kill: $(cat "$work/said")"
+    want=$(field weights_hash)
+    # shellcheck disable=SC2086
+    gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    [ "$(field weights_hash)" = "$want" ] || fail "other weights after a kill beside other runs"
+    [ -d /proc/self/fd ] || { echo "no /proc here, so nothing damages the tiles of a run"; return; }
+    # tiles of a run: without a name, gone when it is killed; which one is damaged is told
+    for what in states activations; do
+        mkdir "$work/spill"
+        # shellcheck disable=SC2086
+        build/train_gpt --quiet $small --layers 2 --steps 1000000 --offload $what="$work/spill" >"$work/out" 2>"$work/said" & id=$!
+        until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
+        [ -z "$(ls -A "$work/spill")" ] || fail "tiles have a name: $(ls -A "$work/spill")"
+        tiles=$(find /proc/$id/fd -lname '*/spill/*' | head -n 1) k=0
+        while kill -0 $id 2>/dev/null && [ $k -lt 100 ]; do
+            head -c 400000 /dev/urandom | dd of="$tiles" conv=notrunc 2>"$work/dd"
+            k=$((k + 1))
+        done
+        kill $id 2>/dev/null
+        wait $id; [ $? = 1 ] || fail "damaged $what: exit status"
+        grep -q "store: .* CRC-32C differs at [a-z]* [0-9]" "$work/said" || fail "damaged $what: $(cat "$work/said")"
+        rmdir "$work/spill" || fail "tiles are left"
+        echo "damaged: $(cat "$work/said")"
+    done
+    # shellcheck disable=SC2086
+    mkdir "$work/spill" && build/train_gpt --quiet $small --steps 1000000 --offload states,activations="$work/spill" >"$work/said" 2>&1 & id=$!
+    until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
+    kill -9 $id
+    wait $id 2>/dev/null
+    rmdir "$work/spill" || fail "a kill leaves tiles"
+}
 newest() { # the step of the newest save; 0: there is none
     for save in "$work"/killed/gen-*; do echo "$save"; done | grep -v '\.[a-z]*$' | sed -n 's/.*gen-\([0-9]*\)-step-\([0-9]*\)$/\1 \2/p' | sort -n | tail -n 1 | awk '{ step = $2 } END { print step + 0 }'
 }

@@ -664,7 +664,7 @@ END
     gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     [ "$(field weights_hash)" = "$want" ] || fail "other weights after Ctrl-C"
 }
-fits_or_is_refused() { # switches of a run before, or nothing; of a run: the smallest disk that is not refused holds all of its saves
+fits_or_is_refused() { # switches of a run before, or nothing, and what a kill leaves; of a run: the smallest disk that is not refused holds all of its saves
     low=400 high=8000 # KiB
     while [ $((high - low)) -gt 4 ]; do
         middle=$(((low + high) / 8 * 4)) got=0
@@ -672,11 +672,12 @@ fits_or_is_refused() { # switches of a run before, or nothing; of a run: the sma
         mount -o remount,size=${middle}k "$work/disk" || fail "no disk of $middle KiB"
         # shellcheck disable=SC2086
         [ -z "$1" ] || gpt $tiny $1 --save "$work/disk/run" >"$work/out" 2>"$work/said" || got=1
+        if [ $got = 0 ] && [ "${3:-}" ]; then cp -r "$work/disk/run/gen-2-step-2" "$work/disk/run/$3" 2>"$work/dd" || got=1; fi
         # shellcheck disable=SC2086
         if [ $got = 0 ]; then gpt $tiny $2 --save "$work/disk/run" >"$work/out" 2>"$work/said" || got=1; fi
         if grep -q "is not saved" "$work/said"; then fail "$middle KiB, $2: $(cat "$work/said")"; fi
         if [ $got = 0 ]; then high=$middle; continue; fi
-        grep -q "no room for the run's saves" "$work/said" || fail "$middle KiB, $2: $(cat "$work/said")"
+        [ "${3:-}" ] || grep -q "no room for the run's saves" "$work/said" || fail "$middle KiB, $2: $(cat "$work/said")"
         low=$middle
     done
     echo "a disk of $high KiB: ${1:+$1, then }$2"
@@ -731,6 +732,9 @@ END
 --steps 2 --save-every 1:--steps 5 --save-every 1 --ranks 4 --resume $work/disk/run
 --steps 2 --save-every 1 --ranks 4:--steps 5 --save-every 1 --resume $work/disk/run
 END
+    least=$high
+    fits_or_is_refused "--steps 2 --save-every 1 --ranks 4" "--steps 5 --save-every 1 --resume $work/disk/run" gen-3-step-3.tmp
+    [ "$high" -le "$((least + 16))" ] || fail "what a kill left, which the next save removes, is missed: $high KiB, without it $least"
     rm -rf "$work"/disk/*
     mount -o remount,size=8m "$work/disk"
     for ranks in "" "--ranks 2"; do

@@ -263,7 +263,9 @@ enum { SAVES_BLOCK = 4096 }; /* that a disk deals out; a directory takes one */
 typedef struct saves_room { /* bytes */
     uint64_t generation, file; /* of a generation that is to come; of its largest file, at most */
     uint64_t held, needed;     /* by generations that are there; by those that are to come, at their highest */
+    uint64_t left;             /* by what a run that was killed has left, which the next save removes first */
     size_t   generations;      /* that are there */
+    uint64_t *counted;         /* what is being looked at: held or left */
     memopt_files files;
     const char *path;          /* of the run; of a generation while its files are looked at */
 } saves_room;
@@ -310,7 +312,7 @@ static memopt_status saves_add_file(void *context, const char *name) {
     struct stat file;
 
     if ((size_t)snprintf(path, sizeof path, "%s/%s", room->path, name) < sizeof path && !stat(path, &file))
-        room->held += ((uint64_t)file.st_size + SAVES_BLOCK - 1) / SAVES_BLOCK * SAVES_BLOCK;
+        *room->counted += ((uint64_t)file.st_size + SAVES_BLOCK - 1) / SAVES_BLOCK * SAVES_BLOCK;
     return MEMOPT_OK;
 }
 
@@ -320,10 +322,10 @@ static memopt_status saves_add_generation(void *context, const char *name) {
     memopt_status status;
     char path[4096];
 
-    if (strncmp(name, "gen-", 4) || strchr(name, '.')
-        || (size_t)snprintf(path, sizeof path, "%s/%s", run, name) >= sizeof path) return MEMOPT_OK;
-    ++room->generations;
-    room->held += SAVES_BLOCK;
+    if (strncmp(name, "gen-", 4) || (size_t)snprintf(path, sizeof path, "%s/%s", run, name) >= sizeof path) return MEMOPT_OK;
+    room->counted = strchr(name, '.') ? &room->left : &room->held; /* gen-3-step-9.tmp or .old */
+    room->generations += room->counted == &room->held;
+    *room->counted += SAVES_BLOCK;
     room->path = path;
     status = room->files.list_dir_fn(room->files.user, path, saves_add_file, room);
     room->path = run;
@@ -347,6 +349,7 @@ static memopt_status saves_need(const saves *s, const options *o, saves_room *ro
     if (to_come > 1 && 2 * one + (whole ? held / whole : 0) > held + room->needed)
         room->needed = 2 * one + (whole ? held / whole : 0) - held;
     if (to_come > 2 && 3 * one > held + room->needed) room->needed = 3 * one - held;
+    room->needed -= room->left < room->needed ? room->left : room->needed;
     return status;
 }
 
@@ -392,7 +395,7 @@ static memopt_status saves_reserve_all(const saves_room *room) {
 }
 
 /* What would keep a save from being written is told before the first step. */
-static int saves_try(saves *s, engine *e, const options *o, saves_room *room) {
+static int saves_try(const saves *s, engine *e, const options *o, saves_room *room) {
     memopt_host host;
     memopt_status status;
 

@@ -257,6 +257,7 @@ static int train_from(engine *e, const options *o, data *d, outcome *out, saves 
 static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; saves s; int wrong;
     memset(&s, 0, sizeof s);
+    s.tokens = d->tokens;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
     if (init_scale(e) || open_feed(e, o, d, o->accumulate, 0, 1)) return 1;

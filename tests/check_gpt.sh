@@ -603,7 +603,18 @@ END
     gpt --layers 1 --batch 2 --schedule cosine --steps 3 --data "$work/trained_on.txt" --save "$work/falls" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     ln "$work/trained_on.txt" "$work/other.txt"
     gpt --layers 1 --batch 2 --schedule cosine --steps 4 --data "$work/other.txt" --resume "$work/falls" 2>"$work/said" >"$work/out" || fail "$(cat "$work/said")"
-    grep -q "goes on with --steps 4 (3 before), --data $work/other.txt ($work/trained_on.txt before)$" "$work/said" || fail "$(cat "$work/said")"
+    size=$(wc -c <"$work/other.txt")
+    grep -q "goes on with --steps 4 (3 before), --data $work/other.txt of $size tokens ($work/trained_on.txt of $size tokens before)$" "$work/said" || fail "$(cat "$work/said")"
+    for ranks in "" "--ranks 2 --units 1"; do # the same name, and more text
+        head -c 5000 memopt.h >"$work/grows.txt"
+        rm -rf "$work/falls"
+        # shellcheck disable=SC2086
+        gpt --layers 1 --batch 2 --steps 3 --data "$work/grows.txt" --save "$work/falls" $ranks >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        echo more >>"$work/grows.txt"
+        # shellcheck disable=SC2086
+        gpt --layers 1 --batch 2 --steps 4 --data "$work/grows.txt" --resume "$work/falls" $ranks 2>"$work/said" >"$work/out" || fail "$(cat "$work/said")"
+        [ "$(cat "$work/said")" = "train_gpt: --resume $work/falls goes on with --data $work/grows.txt of 5005 tokens ($work/grows.txt of 5000 tokens before)" ] || fail "$(cat "$work/said")"
+    done
     long=$work/$(awk 'BEGIN { for (i = 0; i < 100; ++i) printf "\303\244" }') # 200 bytes, cut off within a letter or not
     for name in "$long" "$long-" "$work/$(printf '\377')"; do
         ln "$work/trained_on.txt" "$name" || fail "no link"

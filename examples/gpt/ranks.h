@@ -652,6 +652,7 @@ static int rank_begin_weights(rank *r) {
         || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
     memset(&r->saves, 0, sizeof r->saves);
     r->saves.shard = r->shard;
+    r->saves.tokens = r->d.tokens;
     r->saves.desc.comm = r->comms[ALL_RANKS];
     return saves_open(&r->saves, r->e, &r->o);
 }

@@ -20,6 +20,7 @@ typedef struct saves {
     memopt_save_item *items;
     memopt_save_lock *lock; /* of the directory that this run saves into */
     char   (*names)[32];
+    uint64_t tokens;       /* of the data; 0: there are none */
     uint64_t step, first;  /* done so far; when this process began */
     uint64_t saved;        /* the step of the last save that is there */
     size_t   damaged;      /* saves that were newer than that which this began from */
@@ -72,22 +73,29 @@ static void saves_plain(char *text) { /* the name of a file may be no UTF-8, or 
     for (; *text; ++text) if (*text < ' ' || *text > '~') *text = '?';
 }
 
-/* As far as it decides the bits. Of ranks, o->accumulate is their units. */
-static void saves_value(const options *o, int id, char *v, size_t n) {
+/* As far as it decides the bits. Of ranks, o->accumulate is their units. tokens: of the data. */
+static void saves_value(const options *o, uint64_t tokens, int id, char *v, size_t n) {
     options_value(o, id, v, n);
     if (id == ON_VALIDATE) snprintf(v, n, "%s", o->validate ? "on" : "off");
     if (id == ON_STEPS && o->schedule == RATE_CONSTANT) snprintf(v, n, "any");
     if (!*v) snprintf(v, n, "default");
+    if (id == ON_DATA && tokens) {
+        char text[40];
+
+        snprintf(text, sizeof text, " of %llu tokens", (unsigned long long)tokens);
+        v[n - sizeof text] = 0;
+        options_add(v, n, text);
+    }
     saves_plain(v);
 }
 
-static void saves_settle(const options *o, char *text, size_t capacity) { /* a line each: name, value */
+static void saves_settle(const options *o, uint64_t tokens, char *text, size_t capacity) { /* a line each: name, value */
     char value[256];
     size_t i;
 
     snprintf(text, capacity, "\n");
     for (i = 0; i < SAVES_SETTINGS; ++i) {
-        saves_value(o, saves_settings[i], value, sizeof value);
+        saves_value(o, tokens, saves_settings[i], value, sizeof value);
         options_add(text, capacity, switch_rows[saves_settings[i]].name);
         options_add(text, capacity, " ");
         options_add(text, capacity, value);
@@ -96,7 +104,7 @@ static void saves_settle(const options *o, char *text, size_t capacity) { /* a l
 }
 
 /* What is not as in a save, as "--lr 0.002 (0.001 before)"; saved: its settings, NULL where it has none. */
-static void saves_changes(const options *o, const char *saved, char *text, size_t capacity) {
+static void saves_changes(const options *o, uint64_t tokens, const char *saved, char *text, size_t capacity) {
     char value[256], name[32], before[256];
     const char *at;
     size_t i;
@@ -108,7 +116,7 @@ static void saves_changes(const options *o, const char *saved, char *text, size_
         if ((at = strstr(saved, name)) == NULL) continue;
         at += strlen(name);
         snprintf(before, sizeof before, "%.*s", (int)strcspn(at, "\n"), at);
-        saves_value(o, id, value, sizeof value);
+        saves_value(o, tokens, id, value, sizeof value);
         if (!strcmp(value, before) || (id == ON_STEPS && (!strcmp(value, "any") || !strcmp(before, "any")))) continue;
         options_add(text, capacity, *text ? ", --" : "--");
         options_add(text, capacity, id == ON_ACCUMULATE && o->ranks ? "units" : switch_rows[id].name);
@@ -131,7 +139,7 @@ static int saves_tables(saves *s, engine *e, const options *o) {
     options_describe(o, s->switches, sizeof s->switches);
     saves_plain(s->switches);
     saves_describe(o, s->same, sizeof s->same);
-    saves_settle(o, s->settings, sizeof s->settings);
+    saves_settle(o, s->tokens, s->settings, sizeof s->settings);
     s->texts[0].key = "switches";
     s->texts[0].value = s->switches;
     s->texts[1].key = "same";
@@ -226,7 +234,7 @@ static int saves_resume(saves *s, engine *e, const options *o) {
     if (!status && newer.status && !memopt_error_text(&newer, why, sizeof why, NULL))
         fprintf(stderr, "train_gpt: a newer save is left out: %s\n", why);
     differ = !status && saves_differ(s, e, o, saved);
-    if (!status && !differ) saves_changes(o, memopt_saved_value(saved, "settings"), changes, sizeof changes);
+    if (!status && !differ) saves_changes(o, s->tokens, memopt_saved_value(saved, "settings"), changes, sizeof changes);
     if (!status && !differ) status = memopt_saved_read(saved, &s->desc);
     memopt_saved_close(saved);
     if (differ) return 1;
@@ -431,7 +439,7 @@ static int saves_take(saves *s, engine *e, const options *o) {
     return 0;
 }
 
-/* s: zero, but for its comm, its shard, and how its items are listed. */
+/* s: zero, but for its comm, its shard, the tokens, and how its items are listed. */
 static int saves_open(saves *s, engine *e, const options *o) {
     if (!o->save && !o->resume) return 0;
     if (saves_list(s, e, o) || (o->save && saves_take(s, e, o)) || (o->resume && saves_resume(s, e, o))) return 1;

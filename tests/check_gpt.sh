@@ -408,7 +408,7 @@ bad_input() {
         rm -f "$work/none.json"
     done
     # out of descriptors when batches are to be read: the file is as it was
-    (ulimit -n 4 && build/train_gpt --quiet --steps 1 >"$work/out" 2>"$work/said") && fail "four open files are enough"
+    (ulimit -n 4 && exec build/train_gpt --quiet --steps 1) >"$work/out" 2>"$work/said" && fail "four open files are enough"
     grep -q "feed: file could not be opened; is it still there, and may this process open one more (ulimit -n)?" "$work/said" || fail "$(cat "$work/said")"
     gpt --steps 1 --json "$work/no/folder.json" >"$work/out" 2>"$work/said" && fail "a file that cannot be written is no error"
     [ ! -e /dev/full ] || ! gpt --help >/dev/full || fail "a full disk is no error"

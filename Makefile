@@ -228,7 +228,7 @@ $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
 MPICC ?= mpicc
 $(BUILD)/train_gpt_mpi: examples/train_gpt.c $(COMMON)
 	@command -v $(MPICC) >/dev/null || { echo "no $(MPICC) here, so no train_gpt_mpi: apt-get install openmpi-bin libopenmpi-dev, or make deps"; exit 1; }
-	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< $(filter %.o,$^) -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -DTRAIN_GPT_MPI $(LANES) -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation $(WERROR) -I. $(CFLAGS) $< $(filter %.o,$^) -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
 
 $(BUILD)/ranks_fold: tests/ranks_fold.c examples/adapters/mpi.h $(wildcard tests/bench/*.h) $(COMMON)
 	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -O2 -Wall -Wextra -Wconversion -Wshadow -Wno-misleading-indentation -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

@@ -122,13 +122,18 @@ static int load_batch(engine *e, const options *o, data *d, uint64_t number, int
         s = memopt_bf16_from_f32((uint16_t *)e->input, e->pixels, pixel_count(m), t->ops.threads);
     return said(e, "The images", s);
 }
+/* A tape knows why it failed, but of its store only that: the store knows more. */
+static int tape_said(engine *e, const char *what, memopt_status s) {
+    if (s) e->error = memopt_tape_error(e->tape);
+    if (s && e->kept && memopt_store_error(e->kept).status == s) e->error = memopt_store_error(e->kept);
+    return said(e, what, s);
+}
 static int pass(engine *e) { /* forward and backward of one micro-batch */
     memopt_status s = e->tape ? MEMOPT_OK : conventional_pass(&e->m, e->plain, e->input, 0);
     if (e->tape) s = memopt_tape_forward(e->tape, e->input);             /* memopt 7: what fits is kept */
     if (e->tape && !s) s = memopt_tape_backward(e->tape, NULL, NULL);    /* memopt 8: the rest is made again */
-    if (e->tape && s) e->error = memopt_tape_error(e->tape);
     e->m.loss += e->m.head.loss;
-    return said(e, "A pass", s);
+    return e->tape ? tape_said(e, "A pass", s) : said(e, "A pass", s);
 }
 /* All gradients are there: look at them where that is asked for, then step. */
 static int apply(engine *e, const options *o, memopt_optim_run *run) {
@@ -170,8 +175,7 @@ static int evaluate(engine *e) { /* a forward alone; in a conventional engine a 
     memopt_status s; float loss;
     if (!e->tape) return pass(e);
     s = memopt_tape_evaluate(e->tape, e->input, &loss);
-    if (s) e->error = memopt_tape_error(e->tape);
-    return said(e, "An evaluation", s);
+    return tape_said(e, "An evaluation", s);
 }
 /* The mean loss of what is held back, which is the same in every run. */
 static int validate(engine *e, const options *o, data *d, outcome *out) {
@@ -252,6 +256,7 @@ static int train_from(engine *e, const options *o, data *d, outcome *out, saves 
 static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; saves s; int wrong;
     memset(&s, 0, sizeof s);
+    s.tokens = d->tokens;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (said(e, "The weights", init_tensor(&e->m, i, &e->m.tensors[i], o->seed))) return 1;
     if (init_scale(e) || open_feed(e, o, d, o->accumulate, 0, 1)) return 1;
@@ -339,7 +344,9 @@ static int run_and_tell(int argc, char **argv) {
     return 0;
 }
 int main(int argc, char **argv) {
-    const int status = ranks_begin(&argc, &argv) ? 1 : ranks_end(run_and_tell(argc, argv));
+    int status;
+    ignore_file_limit();
+    status = ranks_begin(&argc, &argv) ? 1 : ranks_end(run_and_tell(argc, argv));
     if (!fflush(stdout) && !ferror(stdout)) return status;
     fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
     return 1;

@@ -286,6 +286,7 @@ static int train(card *c, const options *o, data *d, outcome *out) {
     memset(&s, 0, sizeof s);
     s.list_fn = card_list;                                               /* cuda 11 */
     s.user = c;
+    s.tokens = d->tokens;
     if (put_weights(c, o->seed) || open_feed(&c->e, o, d, o->accumulate, 0, 1)
         || said(&c->e, "The loss scale", memopt_scaler_default(&c->e.scaler))) return 1;
     wrong = saves_open(&s, &c->e, o) || train_from(c, o, d, out, &s);
@@ -429,6 +430,7 @@ int main(int argc, char **argv) {
     char message[400] = "";
     int status = 0;
 
+    ignore_file_limit();
     if (options_parse(argc, argv, &o, message, sizeof message)
         || (!o.help && card_wrong(&o, message, sizeof message))) {
         fprintf(stderr, "train_gpt: %s\n", message);

@@ -415,6 +415,9 @@ bad_input() {
         [ $got = 0 ] || [ ! -e "$work/none.json" ] || fail "something was written under a limit of $limit KiB"
         rm -f "$work/none.json"
     done
+    # out of descriptors when batches are to be read: the file is as it was
+    (ulimit -n 4 && exec build/train_gpt --quiet --steps 1) >"$work/out" 2>"$work/said" && fail "four open files are enough"
+    grep -q "feed: file could not be opened; is it still there, and may this process open one more (ulimit -n)?" "$work/said" || fail "$(cat "$work/said")"
     gpt --steps 1 --json "$work/no/folder.json" >"$work/out" 2>"$work/said" && fail "a file that cannot be written is no error"
     [ ! -e /dev/full ] || ! gpt --help >/dev/full || fail "a full disk is no error"
 }
@@ -565,6 +568,7 @@ last_losses() { # the mean of the last ten, which is steadier than one batch
 # ---- stopped and resumed ----
 resumes() { # the weights of a run that never stopped, whatever the switches, and after Ctrl-C
     n=0
+    text_for "" >"$work/said" # a copy, for names of its own
     while read -r line; do
         n=$((n + 1)) run="$work/run$n"
         # shellcheck disable=SC2086
@@ -575,7 +579,7 @@ resumes() { # the weights of a run that never stopped, whatever the switches, an
         # shellcheck disable=SC2086
         gpt $line --steps 9 --save "$run" --resume "$run" --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
         [ "$(field weights_hash)" = "$want" ] || fail "other weights when resumed: $line"
-        [ "$(echo "$run"/*)" = "$run/gen-3-step-5 $run/gen-4-step-9" ] || fail "other saves: $(echo "$run"/*)"
+        [ "$(cd "$run" && echo *)" = "gen-3-step-5 gen-4-step-9 lock" ] || fail "other saves: $(echo "$run"/*)"
         echo "resumed to the same bits: $line"
     done <<END
 --layers 2 --batch 2 --dropout 0.1 --accumulate 2 --threads 2
@@ -589,6 +593,42 @@ END
         # shellcheck disable=SC2086
         gpt --layers 2 --batch 2 --weights bf16 --optimizer adamw8 $other --steps 10 --resume "$work/run2" >"$work/said" 2>&1 && fail "resumed with $other"
         grep -q "run2: it was saved with .*--heads 4 .*--weights bf16 --optimizer adamw8 --seed 1, which are to stay" "$work/said" || fail "$other: $(cat "$work/said")"
+    done
+    # what decides the bits and has changed is told in one line, and nothing else is
+    while IFS=: read -r text line; do
+        # shellcheck disable=SC2086
+        build/train_gpt --quiet --layers 1 --batch 2 --optimizer adafactor --clip 0.5 --model vit --steps 10 --resume "$work/run6" $line >"$work/out" 2>"$work/said" || fail "$line: $(cat "$work/said")"
+        if [ "$text" ]; then text="train_gpt: --resume $work/run6 goes on with $text"; fi
+        [ "$(cat "$work/said")" = "$text" ] || fail "not told as \"$text\" with $line: $(cat "$work/said")"
+    done <<END
+:--threads 2 --keep every:1 --attention lean --head chunk:3 --schedule constant
+:--ranks 2 --units 1 --steps 11
+--lr 0.02 (0.01 before):--lr 0.02
+--clip 1 (0.5 before), --dropout 0.1 (0 before), --gradients bf16 (f32 before):--gradients bf16 --clip 1 --dropout 0.1
+--batch 3 (2 before), --accumulate 2 (1 before), --validate on (off before):--batch 3 --accumulate 2 --validate 2
+--units 2 (1 before), --warmup 3 (0 before), --schedule cosine (constant before), --scale-lr 4 (0 before):--ranks 2 --warmup 3 --schedule cosine --scale-lr 4
+END
+    gpt --layers 1 --batch 2 --schedule cosine --steps 3 --data "$work/trained_on.txt" --save "$work/falls" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    ln "$work/trained_on.txt" "$work/other.txt"
+    gpt --layers 1 --batch 2 --schedule cosine --steps 4 --data "$work/other.txt" --resume "$work/falls" 2>"$work/said" >"$work/out" || fail "$(cat "$work/said")"
+    size=$(wc -c <"$work/other.txt")
+    grep -q "goes on with --steps 4 (3 before), --data $work/other.txt of $size tokens ($work/trained_on.txt of $size tokens before)$" "$work/said" || fail "$(cat "$work/said")"
+    for ranks in "" "--ranks 2 --units 1"; do # the same name, and more text
+        head -c 5000 memopt.h >"$work/grows.txt"
+        rm -rf "$work/falls"
+        # shellcheck disable=SC2086
+        gpt --layers 1 --batch 2 --steps 3 --data "$work/grows.txt" --save "$work/falls" $ranks >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        echo more >>"$work/grows.txt"
+        # shellcheck disable=SC2086
+        gpt --layers 1 --batch 2 --steps 4 --data "$work/grows.txt" --resume "$work/falls" $ranks 2>"$work/said" >"$work/out" || fail "$(cat "$work/said")"
+        [ "$(cat "$work/said")" = "train_gpt: --resume $work/falls goes on with --data $work/grows.txt of 5005 tokens ($work/grows.txt of 5000 tokens before)" ] || fail "$(cat "$work/said")"
+    done
+    long=$work/$(awk 'BEGIN { for (i = 0; i < 100; ++i) printf "\303\244" }') # 200 bytes, cut off within a letter or not
+    for name in "$long" "$long-" "$work/$(printf '\377')"; do
+        ln "$work/trained_on.txt" "$name" || fail "no link"
+        rm -rf "$work/named"
+        gpt --layers 1 --batch 2 --steps 1 --data "$name" --save "$work/named" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        rm "$name"
     done
     # a step each on other ranks, in other stages, with and without slow tiers
     for kind in "--optimizer adamw8 --weights bf16 --clip 0.5" "--optimizer lion16 --weights split" "--optimizer adafactor"; do
@@ -643,6 +683,24 @@ END
     gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
     [ "$(field weights_hash)" = "$want" ] || fail "other weights after Ctrl-C"
 }
+fits_or_is_refused() { # switches of a run before, or nothing, and what a kill leaves; of a run: the smallest disk that is not refused holds all of its saves
+    low=400 high=8000 # KiB
+    while [ $((high - low)) -gt 4 ]; do
+        middle=$(((low + high) / 8 * 4)) got=0
+        rm -rf "$work"/disk/*
+        mount -o remount,size=${middle}k "$work/disk" || fail "no disk of $middle KiB"
+        # shellcheck disable=SC2086
+        [ -z "$1" ] || gpt $tiny $1 --save "$work/disk/run" >"$work/out" 2>"$work/said" || got=1
+        if [ $got = 0 ] && [ "${3:-}" ]; then cp -r "$work/disk/run/gen-2-step-2" "$work/disk/run/$3" 2>"$work/dd" || got=1; fi
+        # shellcheck disable=SC2086
+        if [ $got = 0 ]; then gpt $tiny $2 --save "$work/disk/run" >"$work/out" 2>"$work/said" || got=1; fi
+        if grep -q "is not saved" "$work/said"; then fail "$middle KiB, $2: $(cat "$work/said")"; fi
+        if [ $got = 0 ]; then high=$middle; continue; fi
+        [ "${3:-}" ] || grep -q "no room for the run's saves" "$work/said" || fail "$middle KiB, $2: $(cat "$work/said")"
+        low=$middle
+    done
+    echo "a disk of $high KiB: ${1:+$1, then }$2"
+}
 saves_refused() { # before the first step, and nothing is left; a save that fails later costs no step
     small="--layers 1 --width 64 --context 32 --batch 2 --steps 1000000 --save"
     echo text >"$work/file"
@@ -654,18 +712,49 @@ saves_refused() { # before the first step, and nothing is left; a save that fail
     done <<END
 a run was saved there; --resume $work/taken goes on:$work/taken
 a run was saved there; --resume $work/taken goes on:$work/taken --ranks 2 --resume $work/taken/../taken --layers 1 --width 128 --context 128
-could not be listed:$work/file
-cannot be made or written into:$work/none/run
-cannot be made or written into:$work/none/run --ranks 2
+path is a file:$work/file
+path lacks a directory, or one cannot be opened:$work/none/run
+path lacks a directory, or one cannot be opened:$work/none/run --ranks 2
 END
-    [ "$(cd "$work" && echo *)" = "file said taken" ] && [ "$(ls -A "$work/taken")" = gen-1-step-1 ] || fail "something is left"
+    [ "$(cd "$work" && echo *)" = "file said taken" ] && [ "$(cd "$work/taken" && echo *)" = "gen-1-step-1 lock" ] || fail "something is left"
+    # a limit on the size of files: that which a save keeps does not matter to the trial of room for three; else it is told
+    tiny="--layers 1 --width 64 --heads 2 --context 32 --batch 2 --units 2 --ranks 1"
+    # shellcheck disable=SC2086
+    gpt $tiny --steps 1 --save "$work/limit" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    size=$(wc -c <"$work/limit/gen-1-step-1/rank-0-of-1.safetensors")
+    for more in "" "--ranks 3"; do
+        rm -rf "$work/limit"
+        # shellcheck disable=SC2086
+        (ulimit -f $((size / 512 + 16)) && gpt $tiny $more --steps 5 --save-every 1 --save "$work/limit" >"$work/said" 2>&1) || fail "a limit that is kept: $(cat "$work/said")"
+        [ "$(cd "$work/limit" && echo *)" = "gen-4-step-4 gen-5-step-5 lock" ] || fail "other saves: $(ls "$work/limit")"
+    done
+    rm -rf "$work/limit"
+    # shellcheck disable=SC2086
+    (ulimit -f $((size / 1024)) && gpt $tiny --steps 5 --save-every 1 --save "$work/limit" >"$work/out" 2>"$work/said"); [ $? = 1 ] || fail "a limit: exit status"
+    grep -q "lets files not be as large as theirs, .* MB (ulimit -f)" "$work/said" || fail "$(cat "$work/said")"
+    [ "$(ls -A "$work/limit")" = lock ] || fail "something is left: $(ls -A "$work/limit")"
+    (ulimit -f 0 && gpt --dry-run --json "$work/limit.json" >/dev/null 2>&1); [ $? = 1 ] || fail "a limit of nothing: exit status"
     mkdir "$work/disk"
     mount -t tmpfs -o size=2m none "$work/disk" 2>/dev/null || { echo "no small disk without root's rights"; return; }
     trap 'umount "$work/disk"; rm -rf "$work"' EXIT
     # shellcheck disable=SC2086
     gpt $small "$work/disk" --save-every 1000 >"$work/said" 2>&1 && fail "no disk is full"
     grep -q "the disk has no room for the run's saves, .* MB" "$work/said" || fail "$(cat "$work/said")"
-    [ -z "$(ls -A "$work/disk")" ] || fail "something is left: $(ls -A "$work/disk")"
+    [ "$(ls -A "$work/disk")" = lock ] || fail "something is left: $(ls -A "$work/disk")"
+    while IFS=: read -r before run; do fits_or_is_refused "$before" "$run"; done <<END
+:--steps 5 --save-every 1
+:--steps 1
+:--steps 2 --save-every 1
+:--steps 3 --save-every 1 --ranks 4
+:--steps 3 --save-every 1 --ranks 4 --stage 0
+--steps 1:--steps 3 --save-every 2 --resume $work/disk/run
+--steps 2 --save-every 1:--steps 5 --save-every 1 --ranks 4 --resume $work/disk/run
+--steps 2 --save-every 1 --ranks 4:--steps 5 --save-every 1 --resume $work/disk/run
+END
+    least=$high
+    fits_or_is_refused "--steps 2 --save-every 1 --ranks 4" "--steps 5 --save-every 1 --resume $work/disk/run" gen-3-step-3.tmp
+    [ "$high" -le "$((least + 16))" ] || fail "what a kill left, which the next save removes, is missed: $high KiB, without it $least"
+    rm -rf "$work"/disk/*
     mount -o remount,size=8m "$work/disk"
     for ranks in "" "--ranks 2"; do
         # shellcheck disable=SC2086
@@ -682,6 +771,92 @@ END
         rm -rf "$work"/disk/*
         echo "a full disk costs no step: $ranks"
     done
+}
+own_files() { # two runs in one directory, links at names that a run may use, a kill: no file of another's is written
+    small="--layers 1 --width 64 --heads 2 --context 32 --batch 2" shared="$work/shared"
+    cp memopt.h "$work/text" || fail "no text"
+    small="$small --data $work/text"
+    mkdir "$shared"
+    # runs that offload into one directory: all end, with the weights of one that has it for itself
+    # shellcheck disable=SC2086
+    gpt $small --steps 60 --units 1 --offload states,weights,activations=host --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    want=$(field weights_hash)
+    pids=
+    for k in 1 2 3; do
+        ranks=1
+        [ $k = 3 ] && ranks=2
+        # shellcheck disable=SC2086
+        build/train_gpt --quiet $small --steps 60 --units 1 --ranks $ranks --offload states,weights,activations="$shared" --json "$work/run$k.json" >"$work/said$k" 2>&1 &
+        pids="$pids $!"
+    done
+    k=0
+    for id in $pids; do
+        k=$((k + 1))
+        wait "$id" || fail "run $k of three that offload into one directory: $(cat "$work/said$k")"
+        cp "$work/run$k.json" "$work/run.json"
+        [ "$(field weights_hash)" = "$want" ] || fail "other weights beside other runs"
+    done
+    [ -z "$(ls -A "$shared")" ] || fail "tiles are left: $(ls -A "$shared")"
+    # links at the names of before, at those of this very process, and at the lock's
+    echo mine >"$work/victim"
+    for name in train_gpt.0.tiles train_gpt.0.kept train_gpt.room; do ln -s "$work/victim" "$shared/$name"; done
+    # shellcheck disable=SC2086
+    gpt $small --steps 2 --offload states,activations="$shared" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    for name in 0 1 2; do # "$$" of the shell that becomes the program
+        # shellcheck disable=SC2016,SC2086
+        sh -c 'ln -s "$1" "$2/train_gpt.$$.'$name'.room" && shift 2 && exec build/train_gpt "$@"' sh "$work/victim" "$shared" --quiet $small --steps 2 --save "$shared" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+        rm -r "$shared"/gen-*
+    done
+    rm "$shared/lock" && ln -s "$work/victim" "$shared/lock"
+    # shellcheck disable=SC2086
+    gpt $small --steps 2 --save "$shared" >"$work/out" 2>"$work/said" && fail "a link as the lock is no error"
+    grep -q 'path has a link as its file "lock"' "$work/said" || fail "$(cat "$work/said")"
+    [ "$(cat "$work/victim")" = mine ] || fail "a file behind a link was written"
+    rm -rf "$shared"
+    # a directory in use: the second run ends at once, the first does not notice; a kill leaves no lock
+    # shellcheck disable=SC2086
+    build/train_gpt --quiet $small --steps 1000000 --save "$work/used" --save-every 50 >"$work/first" 2>&1 & id=$!
+    until [ -n "$(find "$work/used" -name 'gen-*[0-9]' 2>/dev/null)" ] || ! kill -0 $id; do sleep 0.05; done
+    for more in "" "--ranks 2" "--resume $work/used" "--ranks 2 --units 1 --resume $work/used"; do
+        # shellcheck disable=SC2086
+        gpt $small --steps 1000000 --save "$work/used" $more >"$work/out" 2>"$work/said"; [ $? = 1 ] || fail "a second run, $more: $(cat "$work/said")"
+        grep -q "another run saves there: $work/used" "$work/said" && [ "$(wc -l <"$work/said")" = 1 ] || fail "not told: $more: $(cat "$work/said")"
+    done
+    kill -9 $id 2>/dev/null || fail "the first run ended: $(cat "$work/first")"
+    wait $id 2>/dev/null
+    [ ! -s "$work/first" ] || fail "the first run said: $(cat "$work/first")"
+    step=$(find "$work/used" -name 'gen-*[0-9]' | sed 's/.*-//' | sort -n | tail -n 1)
+    # shellcheck disable=SC2086
+    gpt $small --steps $((step + 2)) --save "$work/used" --resume "$work/used" --json "$work/run.json" >"$work/said" 2>&1 || fail "after a kill: $(cat "$work/said")"
+    want=$(field weights_hash)
+    # shellcheck disable=SC2086
+    gpt $small --steps $((step + 2)) --json "$work/run.json" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    [ "$(field weights_hash)" = "$want" ] || fail "other weights after a kill beside other runs"
+    [ -d /proc/self/fd ] || { echo "no /proc here, so nothing damages the tiles of a run"; return; }
+    # tiles of a run: without a name, gone when it is killed; which one is damaged is told
+    for what in states activations; do
+        mkdir "$work/spill"
+        # shellcheck disable=SC2086
+        build/train_gpt --quiet $small --layers 2 --steps 1000000 --offload $what="$work/spill" >"$work/out" 2>"$work/said" & id=$!
+        until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
+        [ -z "$(ls -A "$work/spill")" ] || fail "tiles have a name: $(ls -A "$work/spill")"
+        tiles=$(find /proc/$id/fd -lname '*/spill/*' | head -n 1) k=0
+        while kill -0 $id 2>/dev/null && [ $k -lt 100 ]; do
+            head -c 400000 /dev/urandom | dd of="$tiles" conv=notrunc 2>"$work/dd"
+            k=$((k + 1))
+        done
+        kill $id 2>/dev/null
+        wait $id; [ $? = 1 ] || fail "damaged $what: exit status"
+        grep -q "store: .* CRC-32C differs at [a-z]* [0-9]" "$work/said" || fail "damaged $what: $(cat "$work/said")"
+        rmdir "$work/spill" || fail "tiles are left"
+        echo "damaged: $(cat "$work/said")"
+    done
+    # shellcheck disable=SC2086
+    mkdir "$work/spill" && build/train_gpt --quiet $small --steps 1000000 --offload states,activations="$work/spill" >"$work/said" 2>&1 & id=$!
+    until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
+    kill -9 $id
+    wait $id 2>/dev/null
+    rmdir "$work/spill" || fail "a kill leaves tiles"
 }
 newest() { # the step of the newest save; 0: there is none
     for save in "$work"/killed/gen-*; do echo "$save"; done | grep -v '\.[a-z]*$' | sed -n 's/.*gen-\([0-9]*\)-step-\([0-9]*\)$/\1 \2/p' | sort -n | tail -n 1 | awk '{ step = $2 } END { print step + 0 }'

@@ -680,10 +680,45 @@ static void doctor_tells(void) { /* every row by hand */
     CHECK(doctor_says(text, "     0.006           kept from step to step\n"));
     CHECK(doctor_says(text, "     0.003      0.012  a plan, and the step inside backward for 2 gradients\n"));
     CHECK(!strstr(text, "in place")); /* there are none */
+    CHECK(doctor_f.again == 3 && !strstr(text, "a tape")); /* it would hold what the plan holds, and take time */
     /* 14,976 bytes in 48 columns; mark 3: used weights, h2, x2, g2 = 10,944, alive with them h1, x1 */
     CHECK(doctor_says(text, "   3 backward            0.015  ###################################==...........\n"));
     CHECK(doctor_says(text, "<title>never, 0.000 MB from byte 0 on: never used</title>") && doctor_says(text, "</html>"));
     doctor_done();
+}
+
+static void doctor_worth(void) { /* arena, plan, in place, cheap, step, tape: held, time of cheap and of the tape, which are told */
+    static const struct { size_t peaks[FINDING_WAYS], cheap, tape; const char *told; } cases[] = {
+        { { 90, 80, 70, 60, 50, 40 }, 1, 10, "111111" },
+        { { 90, 80, 80, 80, 80, 80 }, 1, 10, "110000" }, /* no more than the plan */
+        { { 70, 80, 75, 70, 71, 69 }, 1, 10, "110001" }, /* or than the arena */
+        { { 100, 99, 98, 97, 96, 100 }, 1, 10, "011110" }, /* no less than now */
+        { { 90, 80, 50, 60, 50, 60 }, 1, 10, "111110" }, /* a tape that takes more time than what is made again cheaply */
+        { { 90, 80, 50, 60, 50, 59 }, 1, 10, "111111" },
+        { { 90, 80, 50, 60, 50, 60 }, 5, 5, "111110" }, /* one of two that are alike */
+        { { 90, 80, 50, 60, 50, 60 }, 10, 5, "111011" },
+        { { 90, 80, 50, 59, 50, 60 }, 10, 5, "111111" },
+        { { 90, 80, 50, 61, 50, 60 }, 10, 5, "111011" }
+    };
+    findings f;
+    size_t i, k;
+
+    memset(&f, 0, sizeof f);
+    f.held = 100;
+    f.pairs = f.cheap_count = f.early_steps = f.again = 1;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        memcpy(f.peaks, cases[i].peaks, sizeof f.peaks);
+        f.cheap_cost = cases[i].cheap;
+        f.again_cost = cases[i].tape;
+        for (k = 0; k < FINDING_WAYS; ++k)
+            CHECK_AT(report_is_worth(&f, (finding_way)k) == (cases[i].told[k] == '1'), i * FINDING_WAYS + k);
+    }
+    f.cheap_count = 0; /* without prices nothing is cheap, and takes no place from a tape */
+    memset(f.peaks, 0, sizeof f.peaks);
+    f.peaks[FINDING_ARENA] = f.peaks[FINDING_PLAN] = 80;
+    f.peaks[FINDING_TAPE] = 70;
+    f.again_cost = f.cheap_cost = 0;
+    CHECK(report_is_worth(&f, FINDING_TAPE) && !report_is_worth(&f, FINDING_CHEAP));
 }
 
 /* ---- recording ---- */
@@ -937,6 +972,7 @@ static void test_doctor(void) {
     RUN(doctor_ledger_refusals);
     RUN(doctor_reads_ledger);
     RUN(doctor_tells);
+    RUN(doctor_worth);
 #ifndef TEST_COMBINED /* where valgrind would call faults on purpose errors */
     RUN(doctor_records);
     RUN(doctor_allocates);

@@ -5,9 +5,11 @@
 #include "../examples/gpt/json.h"
 #include "../examples/gpt/page.h"
 #include <errno.h>
+#include <time.h>
 #ifndef _WIN32
 #  include <sys/stat.h>
 #  include <unistd.h>
+extern int symlink(const char *to, const char *path); /* C99 alone hides it */
 #else
 #  include <process.h>
 #  define getpid _getpid
@@ -491,10 +493,44 @@ static void gpt_fill(void) {
     }
     gpt_rungs[0].losses[2] = (float)NAN; gpt_rungs[1].losses[2] = (float)NAN; gpt_rungs[2].losses[3] = -(float)INFINITY;
 }
-static void gpt_json(void) {
-    const char *path = gpt_file("j"), *text; char other[700];
+#ifndef _WIN32
+static memopt_status gpt_name(void *count, const char *name) {
+    if (*name) ++*(size_t *)count;
+    return MEMOPT_OK;
+}
+static size_t gpt_names(const char *directory) {
+    memopt_host host; size_t count = 0;
+    memset(&host, 0, sizeof host);
+    CHECK(memopt_host_resolve(NULL, &host) == MEMOPT_OK);
+    CHECK(host.files.list_dir_fn(host.files.user, directory, gpt_name, &count) == MEMOPT_OK);
+    return count;
+}
+static void gpt_json_beside_links(void) { /* whatever lies at a name for a moment is not written through */
+    char directory[600], path[700], other[800], victim[700]; const unsigned long begin = (unsigned long)time(NULL); unsigned i;
+    size_t names = 3;
+    snprintf(directory, sizeof directory, "%s", gpt_file("jd")); snprintf(path, sizeof path, "%s/j", directory);
+    snprintf(victim, sizeof victim, "%s/victim", directory); snprintf(other, sizeof other, "%s.tmp", path);
     gpt_fill();
+    CHECK(mkdir(directory, 0700) == 0 && symlink("victim", other) == 0);
+    { FILE *f = fopen(victim, "wb"); CHECK(f != NULL); if (f) { fputs("mine", f); fclose(f); } }
+    for (i = 0; i < 20; ++i, ++names) { /* of the next ten seconds, the first two names */
+        snprintf(other, sizeof other, "%s.%lx-%u.tmp", path, begin + i / 2, i % 2);
+        CHECK_AT(symlink("victim", other) == 0, i);
+    }
+    CHECK(json_write(path, &gpt_rungs[0]) == 0 && strstr(gpt_read(path), "\"name\": \"rung"));
+    CHECK(remove(path) == 0 && mkdir(path, 0700) == 0 && json_write(path, &gpt_rungs[0]) == 1); /* a folder: nothing stays */
+    CHECK(!strcmp(gpt_read(victim), "mine") && gpt_names(directory) == names); /* it, victim, links: no more and no fewer */
+    for (i = 0; i < 20; ++i) {
+        snprintf(other, sizeof other, "%s.%lx-%u.tmp", path, begin + i / 2, i % 2);
+        CHECK_AT(remove(other) == 0, i);
+    }
     snprintf(other, sizeof other, "%s.tmp", path);
+    CHECK(remove(other) == 0 && remove(victim) == 0 && rmdir(path) == 0 && rmdir(directory) == 0);
+}
+#endif
+static void gpt_json(void) {
+    const char *path = gpt_file("j"), *text;
+    gpt_fill();
     CHECK(json_write(path, &gpt_rungs[0]) == 0);
     text = gpt_read(path);
     CHECK(strstr(text, "\"name\": \"rung <0> & \\\"co\\\"\"") && strstr(text, "\\\"a\\\\b\\\""));
@@ -506,12 +542,10 @@ static void gpt_json(void) {
     text = gpt_read(path);
     CHECK(strstr(text, "\"rungs\": [") && strstr(text, "\"measured_peak_bytes\": null")
           && strstr(text, "\"tokens_per_second\": null"));
-    CHECK(fopen(other, "rb") == NULL); /* the temporary one is gone */
     remove(path);
     CHECK(json_write(gpt_file("no/such/folder"), &gpt_rungs[0]) == 1);
 #ifndef _WIN32
-    CHECK(mkdir(path, 0700) == 0 && json_write(path, &gpt_rungs[0]) == 1); /* a folder is no file to replace */
-    CHECK(fopen(other, "rb") == NULL && rmdir(path) == 0);
+    CHECK(mkdir(path, 0700) == 0 && json_write(path, &gpt_rungs[0]) == 1 && rmdir(path) == 0); /* it is no file to replace */
 #endif
 }
 static size_t gpt_occurrences(const char *text, const char *what) {
@@ -581,7 +615,11 @@ static void test_gpt(void) {
     RUN(gpt_defaults); RUN(gpt_values); RUN(gpt_rates); RUN(gpt_byte_numbers); RUN(gpt_refusals); RUN(gpt_neighbours);
     RUN(gpt_described); RUN(gpt_help);
     RUN(gpt_data_errors); RUN(gpt_data_shrinks); RUN(gpt_data_batches); RUN(gpt_data_held); RUN(gpt_losses); RUN(gpt_data_images);
-    RUN(gpt_json); RUN(gpt_page); RUN(gpt_figures);
+    RUN(gpt_json);
+#ifndef _WIN32
+    RUN(gpt_json_beside_links);
+#endif
+    RUN(gpt_page); RUN(gpt_figures);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_gpt(); return test_totals(); }

@@ -162,8 +162,20 @@ static inline void report_way(const findings *f, finding_way way, char *note, si
                  (double)(way == FINDING_CHEAP ? f->cheap_cost : f->again_cost) / whole);
 }
 
+/* Whether a way changes anything, and holds less than all that costs less: the arena and the plan cost nothing. */
+static inline int report_is_worth(const findings *f, finding_way way) {
+    const size_t news[FINDING_WAYS] = { 1, 1, f->pairs, f->cheap_count, f->early_steps, f->again };
+    const size_t arena = f->peaks[FINDING_ARENA], plan = f->peaks[FINDING_PLAN], holds = f->peaks[way];
+    const int tape_is_dearer = f->again_cost >= f->cheap_cost;
+
+    if (!news[way] || holds >= f->held) return 0;
+    if (way == FINDING_ARENA || way == FINDING_PLAN) return 1;
+    if (holds >= (arena < plan ? arena : plan)) return 0;
+    if (way == FINDING_TAPE) return !(news[FINDING_CHEAP] && tape_is_dearer && holds >= f->peaks[FINDING_CHEAP]);
+    return way != FINDING_CHEAP || !news[FINDING_TAPE] || tape_is_dearer || holds < f->peaks[FINDING_TAPE];
+}
+
 static inline void report_ways(const findings *f, FILE *out) {
-    const size_t news[FINDING_WAYS] = { 1, 1, f->pairs, f->cheap_count, f->early_steps, f->again }; /* 0: nothing changes */
     int order[FINDING_WAYS], i, k, way;
     char note[120];
 
@@ -175,7 +187,7 @@ static inline void report_ways(const findings *f, FILE *out) {
     for (i = 0; i < FINDING_WAYS; ++i) {
         way = order[i];
         report_way(f, (finding_way)way, note, sizeof note);
-        if (f->peaks[way] < f->held && news[way])
+        if (report_is_worth(f, (finding_way)way))
             fprintf(out, "%10.3f %10.3f  %s\n", report_mb(f->held - f->peaks[way]), report_mb(f->peaks[way]), note);
     }
 }

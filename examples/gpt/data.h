@@ -181,7 +181,8 @@ static int data_failed(const data *d, const char *what, memopt_status status, co
     char why[256];
     if (error->status != status || memopt_error_text(error, why, sizeof why, NULL))
         snprintf(why, sizeof why, "%s", memopt_status_text(status));
-    DATA_REFUSE(status, "%.100s: %s: %.180s; was the file changed?", d->name, what, why);
+    DATA_REFUSE(status, "%.100s: %s: %.180s; %s?", d->name, what, why, !d->feed && status == MEMOPT_ERR_IO
+                ? "is it still there, and may this process open one more (ulimit -n)" : "was the file changed");
     return 0;
 }
 static int data_feed(data *d, const data_shape *shape, void *place, char *message, size_t capacity) {

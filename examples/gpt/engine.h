@@ -11,7 +11,7 @@ typedef struct engine {
     memopt_source source; memopt_arena *arena; memopt_ledger *ledger; /* NULL: nobody counts what is pushed */
     model m; struct conventional *plain;  /* NULL: there is a tape */
     memopt_tape_layer *layers; memopt_segment *segments; size_t segment_count;
-    memopt_tape *tape;
+    memopt_tape *tape; memopt_store *kept; /* of outputs that the tape keeps; NULL: those are in the arena */
     memopt_optim_desc optim_desc; memopt_optim *optim;
     memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
     void *input; float *pixels; int32_t *targets;

@@ -651,6 +651,7 @@ static int rank_begin_weights(rank *r) {
         || rank_said(r, "The weights", memopt_shard_share(r->shard))) return 1;
     memset(&r->saves, 0, sizeof r->saves);
     r->saves.shard = r->shard;
+    r->saves.tokens = r->d.tokens;
     r->saves.desc.comm = r->comms[ALL_RANKS];
     return saves_open(&r->saves, r->e, &r->o);
 }
@@ -742,13 +743,13 @@ static void rank_run(rank *r, const ranks_plan *p) {
     int i;
 
     r->wrong = rank_open(r, p) || rank_train(r) || rank_after(r);
-    if (!r->wrong) return;
-    for (i = 0; i < COMMS; ++i)
+    for (i = 0; r->wrong && i < COMMS; ++i)
         if (r->comms[i]) r->told |= memopt_comm_error(r->comms[i]).status != MEMOPT_OK;
 #ifdef TRAIN_GPT_MPI
-    fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e->message);
+    if (r->wrong) fprintf(stderr, "train_gpt: rank %zu: %s\n", r->number, r->e->message);
 #endif
-    rank_give_up(r);
+    if (r->wrong) rank_give_up(r);
+    rank_leave(r);
 }
 
 static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number) {
@@ -763,7 +764,8 @@ static int rank_begin(rank *r, const ranks_plan *p, outcome *out, size_t number)
     return !r->reports;
 }
 
-/* ---- all ranks: threads ---- */
+/* ---- all ranks: threads; mpirun starts processes ---- */
+#ifndef TRAIN_GPT_MPI
 #if defined(MEMOPT_PTHREADS) || defined(TRAIN_GPT_NCCL)
 typedef struct rank_thread { rank *r; const ranks_plan *p; pthread_t thread; int runs; } rank_thread;
 
@@ -771,7 +773,6 @@ static void *rank_main(void *user) {
     rank_thread *t = (rank_thread *)user;
 
     rank_run(t->r, t->p);
-    rank_leave(t->r);
     return NULL;
 }
 
@@ -797,7 +798,6 @@ static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
 #else
 static void ranks_start(rank *ranks, const ranks_plan *p, outcome *out) {
     (void)ranks; (void)p; (void)out;
-    (void)rank_leave;
 }
 #endif
 
@@ -811,6 +811,7 @@ static int ranks_wrong(const rank *ranks, size_t count, outcome *out) {
         snprintf(out->message, sizeof out->message, "rank %zu: %.370s", culprit, ranks[culprit].e->message);
     return culprit < count;
 }
+#endif
 
 /* ---- what is told ---- */
 #include "ranks_report.h" /* ranks_tell(), ranks_json_write(), largest_rank() */

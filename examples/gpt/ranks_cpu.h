@@ -16,7 +16,7 @@ typedef struct rank_here {
     memopt_ops    ops;
     memopt_thread_pool *pool;
     memopt_threads threads;
-    memopt_store *store, *kept; /* of the shard; of the tape's outputs */
+    memopt_store *store; /* of the shard */
 } rank_here;
 
 #include "ranks.h"
@@ -49,7 +49,7 @@ static void rank_describe_tape(const rank *r, memopt_tape_desc *d) {
     d->offload.slots = MEMOPT_OFFLOAD_UNLIMITED;
     d->offload.write_byte_cost = d->offload.read_byte_cost = RANK_BYTE_COST;
     d->offload.overlap = 1;
-    d->store = r->here.kept ? memopt_store_for_tape(r->here.kept) : planned;
+    d->store = r->e->kept ? memopt_store_for_tape(r->e->kept) : planned;
 }
 
 /* The store of a rank: memory, or a file that is gone with it. told: its bytes are added there; out NULL: they are all
@@ -148,7 +148,7 @@ static int rank_plan_stores(rank *r, memopt_shard_desc *d, const memopt_shard_by
 static int rank_ready_passes(rank *r) {
     rank_report told = { 0 }; /* as in the plan */
 
-    return rank_open_kept(r, &told, &r->here.kept);
+    return rank_open_kept(r, &told, &r->e->kept);
 }
 
 static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_desc *d) {
@@ -161,7 +161,7 @@ static int rank_ready_shard(rank *r, const memopt_shard_bytes *b, memopt_shard_d
 
 /* Bytes that went to all stores and came from them so far. */
 static void rank_stored(const rank *r, uint64_t *moved) {
-    const memopt_store_stats a = memopt_store_get_stats(r->here.store), b = memopt_store_get_stats(r->here.kept);
+    const memopt_store_stats a = memopt_store_get_stats(r->here.store), b = memopt_store_get_stats(r->e->kept);
 
     moved[0] = a.read_bytes + b.read_bytes;
     moved[1] = a.written_bytes + b.written_bytes;
@@ -178,7 +178,7 @@ static void rank_close(rank *r) {
     memopt_shard_close(r->shard);
     memopt_store_destroy(h->store);
     engine_close(r->e); /* the tape waits for its transfers */
-    memopt_store_destroy(h->kept);
+    memopt_store_destroy(h->e.kept);
     memopt_ledger_destroy(r->e->ledger);
     for (i = 0; i < COMMS; ++i) memopt_comm_destroy(r->comms[i]);
     memopt_thread_pool_destroy(h->pool);

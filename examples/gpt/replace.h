@@ -3,10 +3,24 @@
 #define GPT_REPLACE_H
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
+#ifdef _WIN32
+#  include <fcntl.h>
+#  include <io.h>
+#endif
 
-/* Written by `put` to a temporary name beside it, then renamed. 0: done; else what was there before still is. */
+static FILE *file_new(const char *path) { /* NULL: also when anything is there, a link among it */
+#ifdef _WIN32
+    const int number = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE);
+    return number < 0 ? NULL : _fdopen(number, "wb");
+#else
+    return fopen(path, "wbx");
+#endif
+}
+/* Written by `put` to a new file beside it, then renamed. 0: done; else what was there before still is. */
 static int file_replace(const char *path, void (*put)(FILE *f, const void *what), const void *what) {
-    char other[4096]; FILE *f; int bad; struct stat there;
+    const unsigned long seconds = (unsigned long)time(NULL);
+    char other[4096]; FILE *f = NULL; int bad; unsigned i; struct stat there;
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) { /* a pipe, a device: it stays what it is */
         f = fopen(path, "wb");
         if (!f) return 1;
@@ -14,8 +28,10 @@ static int file_replace(const char *path, void (*put)(FILE *f, const void *what)
         bad = ferror(f) != 0;
         return (fclose(f) != 0) | bad;
     }
-    if (snprintf(other, sizeof other, "%s.tmp", path) >= (int)sizeof other) return 1;
-    f = fopen(other, "wb");
+    for (i = 0; !f && i < 100; ++i) { /* a name that nobody has */
+        if (snprintf(other, sizeof other, "%s.%lx-%u.tmp", path, seconds, i) >= (int)sizeof other) return 1;
+        f = file_new(other);
+    }
     if (!f) return 1;
     put(f, what);
     bad = ferror(f) != 0;

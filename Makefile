@@ -94,7 +94,7 @@ test-all: $(BUILD)/flags ## the whole matrix; what passed on the same sources is
 	@sh tests/suite.sh all > $(BUILD)/test-all.table
 	@LIMIT=7200 KEEP=$(BUILD)/kept sh tests/run.sh $(BUILD)/log/test-all < $(BUILD)/test-all.table
 
-adopt: $(BUILD)/flags ## three plain engines and what they become with memopt, stage by stage: added lines, peaks, bits
+adopt: $(BUILD)/flags ## four plain engines and what they become with memopt, stage by stage: added lines, peaks, bits
 	@sh tests/adopt.sh
 
 examples: $(patsubst %,$(BUILD)/%,$(EXAMPLES)) ## build the examples

@@ -1657,6 +1657,19 @@ MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *optim, size_t ten
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
 
 /**
+ * For threads that are yours, as in a parallel region: between begin and end, in place of memopt_optim_apply(), each of
+ * them steps one of so many shares of all tensors, at the same time. The bits are those of memopt_optim_step().
+ *
+ * share    0 to shares - 1, each once in a step
+ * skipped  receives how many elements of this share were skipped; may be NULL. memopt_optim_skipped() and
+ *          memopt_optim_applied() do not count shares
+ * returns  OK; ERR_ARGUMENT (share not below shares, pointers that are missing or misaligned), ERR_STATE (no step has
+ *          begun, or a fused one), ERR_UNSUPPORTED (kinds that measure; blocks above 256, which need memory of a
+ *          worker): nothing has changed. All shares return the same; the reason is kept by share 0
+ */
+MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *optim, size_t share, size_t shares, uint64_t *skipped);
+
+/**
  * Measures all that is held of a tensor, in its present pass, where the part begins and ends at any multiple of the
  * block. The sums under way at a border are handed on from rank to rank, and ranks that share the tensor have the bits
  * of one process that holds it whole. For each pass: all ranks call it with NULL, at the same time. Then rank 0 calls
@@ -20229,8 +20242,8 @@ static double *memopt_i_optim_sums_of(memopt_optim *o, size_t tensor, size_t ele
     return o->sums + o->parts[tensor].sums + 2 * (element / o->chunk);
 }
 
-static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
-    const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task;
+/* Returns how many elements were skipped. */
+static uint64_t memopt_i_optim_task_piece(const memopt_i_optim_task *pass, size_t index, int worker) {
     memopt_optim *o = pass->optim;
     size_t tensor = pass->tensor;
     size_t first = pass->first;
@@ -20263,8 +20276,15 @@ static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
         memcpy(memopt_i_optim_sums_of(o, tensor, k.tensor->first + at), run.squares, sizeof run.squares);
     } else if (pass->mode == MEMOPT_I_OPTIM_SCAN) memopt_i_optim_pass_scan(&k, at, n);
     else memopt_i_optim_pass_apply(&k, at, n);
-    if (pass->mode != MEMOPT_I_OPTIM_MEASURE) o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
+    return k.skipped;
+}
+
+static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
+    const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task;
+    const uint64_t skipped = memopt_i_optim_task_piece(pass, index, worker);
+
+    if (pass->mode != MEMOPT_I_OPTIM_MEASURE) pass->optim->skips[worker] += skipped;
 }
 
 /* Returns how many elements were skipped. */
@@ -20280,16 +20300,21 @@ static uint64_t memopt_i_optim_task_run(memopt_optim *o, memopt_i_optim_task *pa
     return skipped;
 }
 
-static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tensor) {
+static memopt_status memopt_i_optim_pointers(memopt_i_checks *c, const memopt_optim *o, size_t tensor) {
     const memopt_optim_desc *d = &o->desc;
     const memopt_optim_tensor *t = &d->tensors[tensor];
+
+    if (!o->parts[tensor].held) return c->status;
+    memopt_i_optim_at(c, "tensor", tensor);
+    memopt_i_must_point(c, "weights", t->weights, memopt_type_bytes(d->weights), 1);
+    memopt_i_must_point(c, "gradients", t->gradients, memopt_type_bytes(d->gradients), 1);
+    return d->extra ? memopt_i_must_point(c, "extra", t->extra, 2, 1) : c->status;
+}
+
+static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tensor) {
     memopt_i_checks c = memopt_i_optim_checks(o);
 
-    if (!o->parts[tensor].held) return MEMOPT_OK;
-    memopt_i_optim_at(&c, "tensor", tensor);
-    memopt_i_must_point(&c, "weights", t->weights, memopt_type_bytes(d->weights), 1);
-    memopt_i_must_point(&c, "gradients", t->gradients, memopt_type_bytes(d->gradients), 1);
-    return d->extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
+    return memopt_i_optim_pointers(&c, o, tensor);
 }
 
 /* A step is under way, and there is such a tensor. */
@@ -20598,6 +20623,37 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
     o->active = MEMOPT_I_OPTIM_IDLE;
     if (!stopped) return MEMOPT_OK;
     return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
+}
+
+/* Nothing of the object is written here, but by share 0 its error: the other shares may run at the same time. */
+static memopt_status memopt_i_optim_share_check(memopt_optim *o, size_t share, size_t shares) {
+    memopt_i_checks c = memopt_i_checks_begin(share ? NULL : &o->error, "optim");
+    size_t i;
+
+    memopt_i_must_number(&c, share < shares, "share", memopt_i_count(share), "below", memopt_i_count(shares));
+    if (c.status) return c.status;
+    if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "has not begun");
+    if (o->fused) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "is fused: it is applied tensor by tensor");
+    if (memopt_i_kind_measures(o->desc.kind))
+        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "kind", "measures: it has no shares");
+    if (o->lane) return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "block", "is too large for shares");
+    for (i = 0; i < o->desc.tensor_count && !c.status; ++i) (void)memopt_i_optim_pointers(&c, o, i);
+    return c.status;
+}
+
+MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *o, size_t share, size_t shares, uint64_t *skipped) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_APPLY);
+    const memopt_status s = o ? memopt_i_optim_share_check(o, share, shares) : MEMOPT_ERR_ARGUMENT;
+    uint64_t count = 0;
+    size_t i;
+
+    if (s) return s;
+    pass.optim = o;
+    pass.all = 1;
+    for (i = share; i < o->chunk_count; i += memopt_i_min(shares, o->chunk_count - i))
+        count += memopt_i_optim_task_piece(&pass, i, 0);
+    if (skipped) *skipped = count;
+    return MEMOPT_OK;
 }
 
 /* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */

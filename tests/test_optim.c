@@ -937,6 +937,57 @@ static void optim_narrow_gradients(void) {
                 optim_narrow_pair(i, (i + level + format) % 4, format, level);
         }
 }
+/* A step by shares: each thread of a pool that is not the optimizer's takes one. */
+typedef struct optim_shares { memopt_optim *optim; size_t count; memopt_status status[80]; uint64_t skipped[80]; } optim_shares;
+static void optim_take_share(void *task, size_t share, int worker) {
+    optim_shares *s = (optim_shares *)task;
+    (void)worker;
+    s->status[share] = memopt_optim_apply_share(s->optim, share, s->count, &s->skipped[share]);
+}
+static uint64_t optim_step_by_shares(memopt_optim *o, const memopt_optim_run *run, const memopt_threads *threads, size_t count) {
+    optim_shares s; size_t i; uint64_t skipped = 0;
+    s.optim = o; s.count = count;
+    CHECK(memopt_optim_begin(o, run) == MEMOPT_OK);
+    memopt_i_parallel_for(threads, count, optim_take_share, &s);
+    for (i = 0; i < count; ++i) { CHECK_AT(s.status[i] == MEMOPT_OK, i); skipped += s.skipped[i]; }
+    CHECK(memopt_optim_end(o) == MEMOPT_OK);
+    return skipped;
+}
+static void optim_shares_are_the_step(void) {
+    static const size_t counts[] = { 1, 2, 3, 7, 80 }; memopt_threads t; int i, step;
+#ifdef MEMOPT_PTHREADS
+    memopt_thread_pool *pool = NULL;
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    t = memopt_thread_pool_threads(pool);
+#else
+    memset(&t, 0, sizeof t);
+#endif
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; unsigned char *all;
+        const memopt_optim_group g = optim_group(s.kind, s.moment);
+        if (s.kind == MEMOPT_OPTIM_LARS || s.kind == MEMOPT_OPTIM_LAMB || test_is_passed_over()) continue;
+        s.count[3] = 150000;
+        optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+        optim_start(&a, 1); optim_start(&b, 1);
+        for (step = 1; step <= 5; ++step) {
+            const memopt_optim_run run = optim_run(&g, (uint64_t)step);
+            optim_feed(&a, (uint64_t)step); optim_feed(&b, (uint64_t)step);
+            if (step == 3) {
+                optim_set_gradient(&a, 3, 140000, memopt_i_bits_float(0x7fc00000u));
+                optim_set_gradient(&b, 3, 140000, memopt_i_bits_float(0x7fc00000u));
+            }
+            CHECK_AT(memopt_optim_step(a.optim, &run) == MEMOPT_OK, step);
+            CHECK_AT(optim_step_by_shares(b.optim, &run, &t, counts[step - 1]) == (step == 3), step);
+            all = optim_save(&a);
+            CHECK_AT(optim_is(&b, all), i * 10 + step);
+            free(all);
+        }
+        optim_close(&a); optim_close(&b);
+    }
+#ifdef MEMOPT_PTHREADS
+    memopt_thread_pool_destroy(pool);
+#endif
+}
 static void optim_pool(void) { /* threads that are real */
 #ifdef MEMOPT_PTHREADS
     int i;
@@ -2423,6 +2474,20 @@ static void optim_run_errors(void) {
     OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 0, NULL, &count), ARGUMENT, "sums or count is NULL");
     OPTIM_BEGUN_SAYS((memopt_optim_apply(o->optim, 1, 0, 8), memopt_optim_apply(o->optim, 1, 0, 8)), STATE,
                      "tensor 1: this much was applied already");
+    OPTIM_SAYS((void)0, memopt_optim_apply_share(o->optim, 0, 1, NULL), STATE, "optim: step has not begun");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply_share(o->optim, 0, 0, NULL), ARGUMENT, "optim: share 0, below 0");
+    CHECK(memopt_optim_apply_share(o->optim, 3, 3, NULL) == MEMOPT_ERR_ARGUMENT); /* keeps no reason of its own */
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "optim: share 0, below 0"));
+    CHECK(memopt_optim_apply_share(NULL, 0, 1, NULL) == MEMOPT_ERR_ARGUMENT);
+    OPTIM_SAYS((o->run.fused = 1, (void)memopt_optim_begin(o->optim, &o->run)), memopt_optim_apply_share(o->optim, 0, 1, NULL),
+               STATE, "optim: step is fused: it is applied tensor by tensor");
+    OPTIM_SAYS((o->optim->desc.tensors[1].gradients = NULL, (void)memopt_optim_begin(o->optim, &o->run)),
+               memopt_optim_apply_share(o->optim, 0, 2, NULL), ARGUMENT, "tensor 1: gradients is NULL");
+    OPTIM_BEGUN_SAYS((o->optim->lane = 576, memopt_optim_apply_share(o->optim, 0, 2, NULL)), UNSUPPORTED,
+                     "optim: block is too large for shares");
+    o = optim_told_of(MEMOPT_OPTIM_LAMB);
+    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply_share(o->optim, 0, 2, NULL) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_UNSUPPORTED, "optim: kind measures: it has no shares"));
     OPTIM_SAYS((o->run.fused = 1, o->gradients[2][5] = memopt_i_bits_float(0x7f800000u),
                 (void)memopt_optim_begin(o->optim, &o->run)), memopt_optim_apply(o->optim, 2, 0, 8), STATE,
                "tensor 2: a gradient is not finite; this slice and later ones are not stepped");
@@ -2458,6 +2523,7 @@ static void optim_training(void) {
 static void test_optim(void) {
 #if defined(TEST_THREADS) /* a race is looked for, slowly: what runs on one thread has been seen elsewhere */
     RUN(optim_pool);
+    RUN(optim_shares_are_the_step);
     return;
 #endif
     RUN(optim_formulas);
@@ -2470,6 +2536,7 @@ static void test_optim(void) {
     RUN(optim_many_chunks);
     RUN(optim_narrow_gradients);
     RUN(optim_pool);
+    RUN(optim_shares_are_the_step);
     RUN(optim_opened);
     RUN(optim_weight_formats);
     RUN(optim_bf16_weights);

@@ -57,7 +57,7 @@ def can_emulate():
         flags = read("/proc/cpuinfo").split()
     except OSError:
         return False
-    return "avx2" in flags and not {"avx512vbmi2", "amx_bf16"} <= set(flags)
+    return "avx2" in flags and not {"avx512_vbmi2", "amx_bf16"} <= set(flags)
 
 
 def functions(text):

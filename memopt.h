@@ -205,7 +205,7 @@ typedef struct memopt_quantity {
 
 /* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes
    keep the error of their last failed call. A call without such an object writes the error that its desc or its
-   memopt_ops names (NULL: not wanted), only when it fails. All texts are static; only `other` may be a path of yours. */
+   memopt_ops names (NULL: not wanted), only when it fails. All texts are static; `other` may be a path of yours. */
 typedef struct memopt_error {
     memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
@@ -3046,8 +3046,9 @@ typedef struct memopt_store memopt_store;
  * Make a store, or open a kept one.
  *
  * out     receives the store; untouched on failure
- * reopen  the newest of the file's two tables that is whole and can be read is taken, and made safe, should the program
- *         before have been killed: compare memopt_store_stats.step with your own
+ * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have been
+ *         killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be the
+ *         newest. Then the file is as it was, and can be opened when the disk reads again
  * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
@@ -3069,8 +3070,9 @@ MEMOPT_API void          memopt_store_destroy(memopt_store *store);
  * for first, and the oldest one when as many are under way as may be.
  *
  * count   1 to the tile's bytes
- * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a transfer that is under way; with
- *         `aligned`, a misaligned place), and the error of a transfer that failed before
+ * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
+ *         `aligned`, a misaligned place, or an overlap of what is behind count, which is zeroed up to the next multiple
+ *         of the alignment, with the place of a write that is under way), and the error of a transfer that failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
@@ -3078,7 +3080,8 @@ MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, co
  * Begin to read a tile: what was written last, committed or not. The bytes are there when it has been waited for.
  *
  * count   as many as were written
- * returns as memopt_store_write(), and ERR_STATE (nothing was written, or not so many bytes)
+ * returns as memopt_store_write(), ERR_ARGUMENT also for an overlap with the place of any transfer that is under way,
+ *         and ERR_STATE (nothing was written, or not so many bytes)
  */
 MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, void *bytes, size_t count);
 
@@ -4199,9 +4202,10 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 } memopt_save_desc;
 
 /**
- * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends: any
- * other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which generations hold, so that saves
- * need not look at them: without one, each save reads those that stay again. Reading needs no lock.
+ * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends (and
+ * of those that it forked): any other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
+ * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
+ * needs no lock.
  * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
  * or the file system, have no locks, other runs are not noticed.
  *
@@ -4278,7 +4282,7 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
  * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
  * not looked at. All ranks take the same one.
  *
- * desc    path, comm, host and error are read, the rest is not
+ * desc    path, lock, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
  * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT or ERR_IO (those that are
  *         there are damaged, of a newer format, or cannot be read; the error says why the newest is refused), ERR_IO
@@ -4306,7 +4310,8 @@ MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_
  * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
  * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
  *
- * desc    its items, optim and error are read: each rank lists what it wants to hold. What the save has besides stays there
+ * desc    its items, optim, names and error are read: each rank lists what it wants to hold. What the save has besides
+ *         stays there
  * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
  *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
  *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
@@ -4318,9 +4323,10 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
  * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
  * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
  *
- * desc     what is to be read: items, optim, path, comm, host and error
+ * desc     what is to be read: items, optim, names, path, lock, comm, host and error
  * step     receives that of the save; untouched when there was none, and on failure
- * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on failure
+ * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on
+ *          failure
  * returns  as memopt_saved_open() and memopt_saved_read(), but OK where those have ERR_STATE for there is no generation
  */
 MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused);
@@ -34799,10 +34805,10 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
               over, with a higher number and a CRC of its own, after the tiles are safe; so one whole table is always
               there, and the tiles that it names lie in regions that nobody wrote to since.
    Mark       With one region the first write of a step makes the file's table untrue. Before it, a table goes to the
-              file that has tiles and no step: that of the commit takes its place.
+              file that says so: that of the commit takes its place. After an abandon it is still what the file holds.
    Invariant  With two regions, a write goes to the one that `held` does not name. A tile has one transfer at a time.
    Reopening  The newer table that is whole is made safe first: it may be in the system's cache alone, and the next
-              writes go over the tiles of the other one.
+              writes go over the tiles of the other one. One that cannot be read may be the newer: nothing is opened.
    Trap       After a sync that failed the system may have thrown the bytes away and say so only once: it is not tried
               again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
    Cost       One copy where a place is not aligned, and the CRC, which the host's workers read at memory's speed. */
@@ -34812,6 +34818,7 @@ enum {
     MEMOPT_I_STORE_HEAD = 72,      /* bytes of a table before its entries: numbers of 8 bytes, the lowest first */
     MEMOPT_I_STORE_ENTRY = 32,
     MEMOPT_I_STORE_CRC_AT = 64,    /* in the head: of what is before it and of all entries */
+    MEMOPT_I_STORE_MARK = 3,       /* in place of the number of regions: one, and a step has overwritten tiles */
     MEMOPT_I_STORE_TRANSFERS = 4,
     MEMOPT_I_STORE_DISK_ALIGN = 4096,
     MEMOPT_I_STORE_MEMORY_ALIGN = 64
@@ -35013,17 +35020,17 @@ static memopt_i_store_entry memopt_i_store_committed(const memopt_i_store_tile *
 static memopt_status memopt_i_store_table_write(memopt_store *x, uint64_t step) {
     const memopt_files *f = &x->host.files;
     memopt_i_writer o = memopt_i_writer_begin((char *)x->table, x->table_bytes);
-    const int copy = !x->copy;
+    const int copy = !x->copy, marks = step == MEMOPT_STORE_NO_STEP && x->is_marked;
     size_t i;
 
     memset(x->table, 0, x->table_bytes);
     memopt_i_put(&o, memopt_i_store_name, 16);
     memopt_i_little_endian(&o, MEMOPT_I_STORE_VERSION, 8);
-    memopt_i_little_endian(&o, x->desc.no_atomic ? 1 : 2, 8);
+    memopt_i_little_endian(&o, !x->desc.no_atomic ? 2 : marks ? MEMOPT_I_STORE_MARK : 1, 8);
     memopt_i_little_endian(&o, x->desc.tiles, 8);
     memopt_i_little_endian(&o, memopt_i_store_layout(x), 8);
     memopt_i_little_endian(&o, x->sequence + 1, 8);
-    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP && !x->is_marked ? x->stats.step : step, 8);
+    memopt_i_little_endian(&o, step == MEMOPT_STORE_NO_STEP ? x->stats.step : step, 8);
     memopt_i_little_endian(&o, 0, 8);
     for (i = 0; i < x->desc.tiles; ++i) {
         const memopt_i_store_entry e = memopt_i_store_committed(&x->tiles[i], step);
@@ -35049,7 +35056,9 @@ static const char *memopt_i_store_table_misfit(const memopt_store *x) {
     if (memopt_i_store_number(t + 16) != MEMOPT_I_STORE_VERSION) return "is damaged, or of a newer version";
     if (memopt_i_store_number(t + 32) != x->desc.tiles || memopt_i_store_number(t + 40) != memopt_i_store_layout(x))
         return "has other tiles than the desc";
-    if (memopt_i_store_number(t + 24) != regions) return "has another no_atomic than the desc";
+    if (memopt_i_store_number(t + 24) != regions
+        && !(x->desc.no_atomic && memopt_i_store_number(t + 24) == MEMOPT_I_STORE_MARK))
+        return "has another no_atomic than the desc";
     if (memopt_i_store_number(t + MEMOPT_I_STORE_CRC_AT) != memopt_i_store_table_crc(x)) return "is damaged";
     for (i = 0; i < x->desc.tiles; ++i) {
         const unsigned char *e = t + MEMOPT_I_STORE_HEAD + i * MEMOPT_I_STORE_ENTRY;
@@ -35066,11 +35075,9 @@ static const char *memopt_i_store_table_read(memopt_store *x, int copy, memopt_s
     size_t done = 0;
     const memopt_status s = f->read_fn(f->user, x->file, copy ? x->table_bytes : 0, x->table, x->table_bytes, &done);
 
-    if (s) {
-        *failure = s;
-        return "cannot be read";
-    }
-    return done < x->table_bytes ? "is not a store's" : memopt_i_store_table_misfit(x);
+    if (!s && done == x->table_bytes) return memopt_i_store_table_misfit(x);
+    *failure = s ? s : MEMOPT_ERR_IO; /* the file is longer than this */
+    return "cannot be read";
 }
 
 static void memopt_i_store_table_take(memopt_store *x, int copy) {
@@ -35090,13 +35097,6 @@ static void memopt_i_store_table_take(memopt_store *x, int copy) {
     }
 }
 
-static int memopt_i_store_is_cut_off(const memopt_store *x) { /* tiles without a step: the mark */
-    size_t i, held = 0;
-
-    for (i = 0; i < x->desc.tiles; ++i) held += x->tiles[i].held.region != 0;
-    return held && x->stats.step == MEMOPT_STORE_NO_STEP;
-}
-
 /* ---- opening the file ---- */
 /* Who was killed may have left the newest table, or the file's name, in the system's cache alone: what is taken is
    made safe before a write goes over tiles of the table before it. The same bytes go to the same place, so that a
@@ -35113,10 +35113,10 @@ static memopt_status memopt_i_store_reopen(memopt_store *x, memopt_i_checks *c) 
     misfit[1] = memopt_i_store_table_read(x, 1, &s);
     copy = !misfit[1] && sequence <= memopt_i_store_number(x->table + 48);
     if (!copy) misfit[0] = memopt_i_store_table_read(x, 0, &s);
-    if (misfit[copy])
-        return memopt_i_refuse(c, s ? s : MEMOPT_ERR_FORMAT, "path", s ? "cannot be read" : misfit[copy]);
+    if (s) return memopt_i_refuse(c, s, "path", "cannot be read");
+    if (misfit[copy]) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path", misfit[copy]);
     memopt_i_store_table_take(x, copy);
-    if (memopt_i_store_is_cut_off(x))
+    if (memopt_i_store_number(x->table + 24) == MEMOPT_I_STORE_MARK)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "path",
                                "holds half a step: one of a store with no_atomic was cut off");
     x->in_doubt = misfit[!copy] != NULL;
@@ -35375,7 +35375,7 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
 static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind, size_t tile, const void *bytes,
                                           size_t count) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
-    size_t i;
+    size_t behind, i;
 
     memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
                          memopt_i_count(x->desc.tiles));
@@ -35384,12 +35384,17 @@ static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind,
     memopt_i_must_point(&c, "bytes", bytes, x->desc.aligned ? x->sizes.alignment : 1, 1);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_most(&c, "count", count, "at most", x->tiles[tile].bytes);
+    if (c.status) return c.status;
+    behind = x->desc.aligned ? (0 - count) & (x->sizes.alignment - 1) : 0;
     for (i = 0; i < x->transfers && !c.status; ++i) {
         const memopt_i_store_slot *s = &x->slots[i];
 
         if (s->tile != SIZE_MAX && (kind == MEMOPT_TRANSFER_READ || s->kind == MEMOPT_TRANSFER_READ))
             memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes, (size_t)s->entry.count), "bytes",
                           "overlaps those of a transfer that is under way");
+        else if (s->tile != SIZE_MAX && s->tile != tile) /* bytes may be written twice at once, but not zeroed */
+            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, (size_t)s->entry.count),
+                          "bytes behind count", "overlap those of a write that is under way");
     }
     return c.status;
 }
@@ -42804,6 +42809,13 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
               reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
    Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
               is written by the first that holds it; all know all ranges, so nobody needs to ask.
+   Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants;
+              the system lets go of it when the process ends. It is never removed: who opened it before would lock a
+              file without a name. Where there are no locks, names tell.
+   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it
+              costs a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed
+              from, or has read for this. A resume forgets all but what it took. What rots after that is found by the
+              next resume, not before an older generation goes: to read each save again takes as long as to write it.
    Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
               it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
               before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
@@ -42822,9 +42834,9 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
-              may still write it, so a leftover's number is not used again, its name goes in one step, and before a
-              generation gets its name it is looked at by names. The run's own directory, when it is new, has a name
-              that must be synced, too. */
+              may still write it where there are no locks, so a leftover's number is not used again, its name goes in
+              one step, and before a generation gets its name it is looked at by names. The run's own directory, when it
+              is new, has a name that must be synced, too. */
 
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
 #define MEMOPT_I_SAVE_VERSION 1
@@ -43979,7 +43991,8 @@ static memopt_status memopt_i_save_refuse_tmp(memopt_i_save *s, memopt_status st
     if (!memopt_i_save_is_tmp_there(s))
         return memopt_i_refuse(&s->checks, status, "generation",
                                "was removed while it was written: does another run save here?");
-    return memopt_i_refuse(&s->checks, status, what, status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
+    return memopt_i_refuse(&s->checks, status, what,
+                           status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
 }
 
 /* With room for all of it, by the rank that writes its header. */
@@ -44307,7 +44320,7 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
     if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
     s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
     if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
-                                                                       : "has a file \"lock\" that cannot be opened:", run);
+                                                : "has a file \"lock\" that cannot be opened:", run);
     s = memopt_i_files_lock(f, lock);
     if (!s) *file = lock;
     else (void)f->close_fn(f->user, lock);
@@ -44531,31 +44544,36 @@ static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
     return s;
 }
 
+static void memopt_i_save_lock_carve(memopt_save_lock *lock, memopt_carver *c, const memopt_save_desc *d) {
+    lock->keep = d->keep ? d->keep : 2;
+    lock->path.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
+    (void)memopt_carve(c, 1, sizeof *lock, 64);
+    lock->known = (memopt_i_generation *)memopt_carve(c, lock->keep, sizeof *lock->known, 64);
+    lock->run = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 64);
+    lock->path.text = (char *)memopt_carve(c, lock->path.bytes, 1, 64);
+}
+
 static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
                                                  const memopt_host *host) {
-    const size_t keep = d->keep ? d->keep : 2;
-    const size_t length = strlen(d->path) + 1;
-    memopt_save_lock *lock;
+    memopt_carver carver = memopt_carver_begin(NULL);
+    memopt_save_lock size, *lock;
     size_t bytes;
 
-    if (memopt_i_must_be_at_least(c, "keep", keep, "at least", 2)
-        || memopt_i_must_fit(c, !memopt_i_mul(keep, sizeof *lock->known, &bytes)
-                                && !memopt_i_add(bytes, sizeof *lock + 2 * length + MEMOPT_I_SAVE_NAME, &bytes),
-                             "keep", "is too large for memory")) return NULL;
+    memopt_i_save_lock_carve(&size, &carver, d);
+    bytes = carver.bytes;
+    if (memopt_i_must_be_at_least(c, "keep", size.keep, "at least", 2)
+        || memopt_i_must_fit(c, !carver.overflow, "keep", "is too large for memory")) return NULL;
     lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
     if (!lock) {
         (void)memopt_i_refuse_memory(c, bytes);
         return NULL;
     }
     memset(lock, 0, bytes);
+    carver = memopt_carver_begin(lock);
+    memopt_i_save_lock_carve(lock, &carver, d);
     lock->host = *host;
     lock->bytes = bytes;
-    lock->keep = keep;
-    lock->known = (memopt_i_generation *)(lock + 1);
-    lock->run = (char *)(lock->known + keep);
-    memcpy(lock->run, d->path, length);
-    lock->path.text = lock->run + length;
-    lock->path.bytes = length + MEMOPT_I_SAVE_NAME;
+    memcpy(lock->run, d->path, strlen(d->path) + 1);
     return lock;
 }
 
@@ -44679,7 +44697,8 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
         const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
-        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes
+                            + memopt_i_max(lent, tiles + memopt_i_max(index, last));
         if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
                         + memopt_i_save_blocks(text);
     }

@@ -142,7 +142,7 @@ int main(void) {
         fprintf(stderr, "%s\n", memopt_error_text(&why, text, sizeof text, NULL) ? "no reason" : text);
         return 1;
     }
-    memopt_store_destroy(desc.store); /* removes the file */
+    memopt_store_destroy(desc.store); /* with it goes the file */
     for (size_t step = 0; step < STEPS; ++step)
         printf("step %d: loss %.6f and %.6f\n", (int)step + 1, memory.loss[step], file.loss[step]);
     printf("%.2f MB in memory; %.2f MB with a file of %.2f MB, of which a step reads %.2f and writes %.2f\n",

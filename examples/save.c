@@ -15,7 +15,7 @@ enum { COUNT = 20000, STEPS = 60, EVERY = 20, STOP = 50 };
 
 typedef struct network {
     float weights[COUNT], gradients[COUNT];
-    uint64_t step;
+    uint64_t step, passes; /* of the run; of this process */
     uint32_t random; /* the engine's generator: without it the resumed run would see other data */
     memopt_optim_tensor tensor;
     memopt_optim *optim;
@@ -31,6 +31,7 @@ static const char *told(const memopt_error *error) {
 
 /* Weights are to become the row's number, seen through noise. */
 static void gradients(network *net) {
+    ++net->passes;
     for (size_t i = 0; i < COUNT; ++i) {
         net->random = net->random * 1664525u + 1013904223u;
         net->gradients[i] = net->weights[i] - (float)(i % 7) + (float)(net->random >> 8) / 8388608.0f - 1.0f;
@@ -51,52 +52,50 @@ static memopt_status network_open(network *net) {
 }
 
 /* README: save_items */
-static memopt_status list_items(network *net, memopt_save_item *items, memopt_save_desc *save) {
-    const memopt_save_item own[2] = {
-        { "", "step", MEMOPT_TENSOR_U64, 1, 0, 1, &net->step, NULL, 0, NULL },
-        { "", "random", MEMOPT_TENSOR_U32, 1, 0, 1, &net->random, NULL, 0, NULL } };
+static void describe(network *net, memopt_save_item *own, memopt_save_desc *save) {
+    static const char *const names[1] = { "layer" };
 
-    memcpy(items, own, sizeof own);
-    save->items = items;
-    save->item_count = 2;
-    save->beside = 1; /* memory for a copy, so that the next step need not wait for the disk */
+    memset(own, 0, sizeof *own);
+    own->name = "random"; own->type = MEMOPT_TENSOR_U32; own->count = own->held = 1; own->data = &net->random;
+    save->items = own;
+    save->item_count = 1;
+    save->optim = net->optim; /* weights and states */
+    save->names = names;
+    save->beside = 1; /* the next step need not wait for the disk */
     save->model = &net->model; /* for others: model.safetensors */
     save->model_count = 1;
-    return memopt_save_optim_items(net->optim, 0, "layer", items, &save->item_count); /* weights, moments, scales */
 }
 /* README: end */
 
 static memopt_status train(network *net, memopt_save_desc *save, uint64_t until) {
-    memopt_save_item items[2 + MEMOPT_SAVE_OPTIM_ITEMS];
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim_run run = { 0 };
+    memopt_save_item own;
     memopt_saving *saving = NULL;
-    memopt_saved *saved;
     memopt_error newest;
     memopt_status s = network_open(net), written;
 
-    if (!s) s = list_items(net, items, save);
     if (s) return s;
+    describe(net, &own, save);
     run.groups = &group; run.group_count = 1;
     /* README: save */
-    s = memopt_saved_open(save, &saved);
-    if (!s) {
-        if (memopt_saved_refused(saved, &newest)) printf("refused: %s\n", told(&newest));
-        s = memopt_saved_read(saved, save);
-        printf("goes on after step %d\n", (int)memopt_saved_step(saved));
-        memopt_saved_close(saved);
-    } else if (s == MEMOPT_ERR_STATE) s = MEMOPT_OK; /* nothing was saved yet */
+    s = memopt_save_lock_open(save, &save->lock); /* ERR_STATE: another run saves there */
+    if (!s) s = memopt_save_resume(save, &net->step, &newest); /* nothing saved yet: OK */
+    if (!s && newest.status) printf("refused: %s\n", told(&newest));
     while (!s && net->step < until) {
         gradients(net);
         run.step = save->step = ++net->step;
-        s = memopt_optim_step(net->optim, &run); /* beside the last save */
-        written = memopt_save_wait(saving); /* NULL: nothing was begun */
+        s = memopt_optim_step(net->optim, &run);
+        written = memopt_save_wait(saving);
         saving = NULL;
         if (!s) s = written;
         if (!s && net->step % EVERY == 0) s = memopt_save_begin(save, &saving);
     }
     written = memopt_save_wait(saving);
+    memopt_save_lock_close(save->lock);
     /* README: end */
+    save->lock = NULL;
+    if (net->step > net->passes) printf("went on after step %d\n", (int)(net->step - net->passes));
     if (!s) s = written;
     memopt_optim_close(net->optim);
     return s;

@@ -18,9 +18,7 @@
 #include <stdlib.h>
 #include "seven/rehearsal.h"
 #if defined(__unix__) || defined(__APPLE__)
-#include <signal.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 #endif
 
 typedef struct told { /* before the run */
@@ -178,31 +176,6 @@ static int tell_time(model *m, int reopen, told *t) {
     return 0;
 }
 
-/* ---- files that a stop leaves behind are in nobody's way ---- */
-#if defined(__unix__) || defined(__APPLE__)
-static const char *left_behind[2]; /* NULL: that one stays */
-
-static void clear_away(int number) {
-    size_t i;
-
-    for (i = 0; i < 2; ++i) if (left_behind[i]) (void)unlink(left_behind[i]);
-    signal(number, SIG_DFL);
-    (void)raise(number);
-}
-
-static void clear_when_stopped(const char *path, const char *other) {
-    left_behind[0] = path;
-    left_behind[1] = other;
-    signal(SIGINT, clear_away);
-    signal(SIGTERM, clear_away);
-}
-#else
-static void clear_when_stopped(const char *path, const char *other) {
-    (void)path;
-    (void)other;
-}
-#endif
-
 /* ---- the run ---- */
 static told *shown;        /* by progress() */
 static double step_began;
@@ -276,7 +249,7 @@ static int run(model *m, const char *path, int reopen, told *t) {
 }
 
 static int work(model *m, const options *o) {
-    static char path[1024], scratch[1024]; /* for as long as a signal may come */
+    char path[1024], scratch[1024];
     told t;
     int reopen, wrong;
 
@@ -284,7 +257,6 @@ static int work(model *m, const options *o) {
     snprintf(path, sizeof path, "%.1000s/seven_b.tiles", o->dir);
     snprintf(scratch, sizeof scratch, "%.1000s/seven_b.rates", o->dir);
     reopen = o->keep && is_file(path);
-    clear_when_stopped(NULL, scratch);
     model_shape(m, o);
     if (model_open_tables(m) || model_describe(m) || model_plan(m, o->memory)) return 1;
     wrong = is_there(m, reopen);
@@ -294,8 +266,6 @@ static int work(model *m, const options *o) {
     fflush(stdout);
     wrong = wrong || rehearse(m, scratch, &t.few) || tell_time(m, reopen, &t);
     fflush(stdout);
-    if (!wrong && !o->keep && !o->in_memory && !o->dry_run)
-        clear_when_stopped(path, scratch); /* not before it is this run's */
     wrong = wrong || (!o->dry_run && run(m, path, reopen, &t));
     free(t.done_at);
     return wrong;
@@ -304,7 +274,7 @@ static int work(model *m, const options *o) {
 /* ---- switches ---- */
 static const char *const usage =
     "usage: seven_b [--dir .] [--steps 1] [--dry-run] ...\n"
-    "  --dir DIR       where the file lies: seven_b.tiles\n"
+    "  --dir DIR       where the file lies: seven_b.tiles with --keep; else one without a name\n"
     "  --steps N       training steps\n"
     "  --dry-run       tell memory, disk, bytes a step and time, and end\n"
     "  --memory 3G     bytes that may be taken; activations are recomputed where they do not fit\n"

@@ -86,14 +86,32 @@ rm "$work/seven_b.tiles"
 [ "$step" -ge 4 ] || fail "it did not go on: step $step"
 trains --steps "$step"; bits | tail -n 2 | cmp - "$work/killed" || fail "other bits after a kill at step $step"
 
-# Stopped by a signal, it leaves nothing of what it was not told to keep.
+# Two runs in one directory disturb nobody, and however one ends, nothing is left of what it was not told to keep.
+trains --steps 3; bits >"$work/one"
 : >"$work/out"
-"$program" --dir "$work" $tiny --steps 100000 >"$work/out" 2>"$work/said" & pid=$!
-until [ "$(grep -c '^step' "$work/out")" -ge 1 ] || ! kill -0 $pid; do sleep 0.05; done
-[ -e "$work/seven_b.tiles" ] || fail "no file while it trains"
-kill -TERM $pid; wait $pid 2>/dev/null
-[ $? = 143 ] || fail "SIGTERM does not end it as a signal does"
-[ ! -e "$work/seven_b.tiles" ] || fail "SIGTERM leaves the file"
+"$program" --dir "$work" $tiny --steps 100000 >"$work/first" 2>"$work/said" & pid=$!
+until [ "$(grep -c '^step' "$work/first")" -ge 1 ] || ! kill -0 $pid; do sleep 0.05; done
+echo kept >"$work/seven_b.tiles"
+trains --steps 3; bits | cmp - "$work/one" || fail "other bits beside another run"
+kill -0 $pid || fail "a second run ends the first"
+kill -9 $pid; wait $pid 2>/dev/null
+[ "$(cat "$work/seven_b.tiles")" = kept ] || fail "a file that was there is gone"
+rm "$work/seven_b.tiles"
+[ -z "$(ls "$work" | grep seven_b)" ] || fail "a kill leaves a file"
+
+# A directory with a link where the file goes; a kept file that another run has open.
+echo mine >"$work/mine"
+ln -s "$work/mine" "$work/seven_b.tiles"
+run --steps 1 --keep && fail "a link is followed"
+grep -q "is a link" "$work/said" || fail "no reason"
+[ "$(cat "$work/mine")" = mine ] || fail "the link's target was written"
+rm "$work/seven_b.tiles"
+"$program" --dir "$work" $tiny --steps 100000 --keep >"$work/first" 2>"$work/said" & pid=$!
+until [ "$(grep -c '^step' "$work/first")" -ge 1 ] || ! kill -0 $pid; do sleep 0.05; done
+run --steps 1 --keep && fail "two runs of one file"
+grep -q "is open already: another process or store has it" "$work/said" || fail "no reason"
+kill -9 $pid; wait $pid 2>/dev/null
+rm "$work/seven_b.tiles"
 
 # A dry run that is stopped leaves a file that is not its own.
 : >"$work/said"

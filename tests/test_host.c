@@ -688,6 +688,30 @@ static void host_files_own(void) {
     }
     memopt_i_system_free(NULL, block, 8192, 4096);
 }
+typedef struct host_taken { int calls, times; memopt_status then; char names[2][64]; } host_taken;
+static memopt_status host_open_taken(void *user, const char *path, memopt_open_mode mode, void **file) { /* names are taken so many times */
+    host_taken *t = (host_taken *)user;
+    CHECK(mode == MEMOPT_OPEN_SCRATCH_DIRECT && strlen(path) == 4 + MEMOPT_I_SCRATCH_NAME && !memcmp(path, "run.", 4));
+    if (t->calls < 2) memcpy(t->names[t->calls], path, 4 + MEMOPT_I_SCRATCH_NAME + 1);
+    if (t->calls++ < t->times) return MEMOPT_ERR_STATE;
+    *file = user;
+    return t->then;
+}
+static memopt_status host_stuck(void *user, uint64_t *nanoseconds) { (void)user; *nanoseconds = 77; return MEMOPT_OK; }
+static void host_scratch_names(void) { /* another one until one is free, also when the clock stands still; the path stays as it was */
+    static const int times[] = { 0, 1, 99, 100, 1000 };
+    memopt_host h; host_taken t; char name[3 + 4 + MEMOPT_I_SCRATCH_NAME] = "run."; void *file; size_t i;
+    CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
+    h.files.open_fn = host_open_taken; h.files.user = &t; h.clock.now_fn = host_stuck;
+    for (i = 0; i < 10; ++i) {
+        const int n = times[i % 5];
+        memset(&t, 0, sizeof t); t.times = n; file = NULL;
+        if (i >= 5) t.then = MEMOPT_ERR_IO; /* another error is told at once */
+        CHECK_AT(memopt_i_files_open_scratch(&h, name, 1, &file) == (n >= 100 ? MEMOPT_ERR_STATE : t.then), i);
+        CHECK_AT(t.calls == (n >= 100 ? 100 : n + 1) && !file == (n >= 100) && strcmp(name, "run.") == 0, i);
+        CHECK_AT(t.calls < 2 || strcmp(t.names[0], t.names[1]), i);
+    }
+}
 static void host_files_lock(void) { /* of one opening of a file, however many there are; gone when it is closed */
     char path[600]; void *a = NULL, *b = NULL;
     test_path(path, "lock");
@@ -1443,6 +1467,7 @@ static void test_host_section(void) {
     RUN(host_files_reserve);
     RUN(host_files_direct);
     RUN(host_files_own);
+    RUN(host_scratch_names);
     RUN(host_files_lock);
 #if defined(HOST_FAULTY)
     RUN(host_files_lock_dies);

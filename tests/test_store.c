@@ -1,5 +1,6 @@
 /* test_store.c - tiles in memory and in files: against a plain model, with failing hosts, damaged files, full disks. */
 #include "test.h"
+#include "replayed_disk.h"
 #if defined(MEMOPT_I_POSIX)
 #include <signal.h>
 #include <sys/resource.h>
@@ -174,6 +175,46 @@ static void store_refusals(void) {
     CHECK(memopt_store_write(NULL, 0, line, 1) == MEMOPT_ERR_ARGUMENT && memopt_store_read(NULL, 0, line, 1) == MEMOPT_ERR_ARGUMENT && memopt_store_wait(NULL, 0) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_store_commit(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_store_abandon(NULL) == MEMOPT_ERR_ARGUMENT);
 }
+/* A table of files in front of the system's: fails, or gives less, where a test says so. */
+typedef struct store_table { memopt_files inner; memopt_status reserve, align, queue, begin, wait, sync, write, size, resize; int lets; size_t alignment, cut; int late; int tile_writes, syncs, table_writes, open, most, slots, begins[2]; } store_table;
+static memopt_status store_table_reserve(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; if (t->reserve && !t->lets) { (void)t->inner.resize_fn(NULL, file, bytes); return t->reserve; } if (t->lets) --t->lets; return t->inner.reserve_fn(NULL, file, bytes); } /* part of it was there */
+static memopt_status store_table_size(void *user, void *file, uint64_t *bytes) { store_table *t = (store_table *)user; return t->size ? t->size : t->inner.size_fn(NULL, file, bytes); }
+static memopt_status store_table_resize(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; return t->resize && !bytes ? t->resize : t->inner.resize_fn(NULL, file, bytes); }
+static memopt_status store_table_align(void *user, void *file, size_t *alignment) { store_table *t = (store_table *)user; memopt_status s = t->align ? t->align : t->inner.align_fn(NULL, file, alignment); if (!s && t->alignment) *alignment = t->alignment - 1; return s; }
+static memopt_status store_table_queue(void *user, int depth, void **queue) { store_table *t = (store_table *)user; t->slots = depth; *queue = t; return t->queue; }
+static void store_table_queue_close(void *user, void *queue) { store_table *t = (store_table *)user; CHECK(queue == t && t->open == 0); }
+static memopt_i_slot_result store_table_results[1024];
+static struct store_late { void *file, *bytes; uint64_t offset; memopt_transfer kind; } store_table_late[1024];
+static void store_table_move(store_table *t, int slot) {
+    const struct store_late *m = &store_table_late[slot]; memopt_i_slot_result *r = &store_table_results[slot];
+    r->status = m->kind == MEMOPT_TRANSFER_READ ? t->inner.read_fn(NULL, m->file, m->offset, m->bytes, r->done, &r->done) : t->inner.write_fn(NULL, m->file, m->offset, m->bytes, r->done);
+}
+static memopt_status store_table_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
+    store_table *t = (store_table *)user; memopt_i_slot_result *r = &store_table_results[slot];
+    CHECK(queue == t && slot < t->slots && offset % 4096 == 0 && (uintptr_t)bytes % 4096 == 0 && count % 4096 == 0 && count > 0);
+    if (t->begin) return t->begin;
+    if (++t->open > t->most) t->most = t->open;
+    ++t->begins[kind == MEMOPT_TRANSFER_WRITE];
+    r->done = count;
+    store_table_late[slot].file = file; store_table_late[slot].offset = offset; store_table_late[slot].bytes = bytes; store_table_late[slot].kind = kind;
+    if (!t->late) store_table_move(t, slot);
+    return MEMOPT_OK;
+}
+static memopt_status store_table_wait(void *user, void *queue, int slot, size_t *done) { store_table *t = (store_table *)user; (void)queue; --t->open; if (t->late) store_table_move(t, slot); *done = store_table_results[slot].done - t->cut; return t->wait ? t->wait : store_table_results[slot].status; }
+static memopt_status store_table_sync(void *user, void *file) { store_table *t = (store_table *)user; ++t->syncs; return t->sync && !--t->tile_writes ? t->sync : t->inner.sync_fn(NULL, file); }
+static memopt_status store_table_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
+    store_table *t = (store_table *)user; ++t->table_writes;
+    if (t->write) { (void)t->inner.write_fn(NULL, file, offset, bytes, count / 2 / 4096 * 4096); return t->write; } /* torn */
+    return t->inner.write_fn(NULL, file, offset, bytes, count);
+}
+static memopt_host store_table_host(store_table *t) {
+    memopt_host h;
+    memset(t, 0, sizeof *t); memset(&h, 0, sizeof h);
+    h.files = t->inner = store_host()->files;
+    h.files.user = t; h.files.size_fn = store_table_size; h.files.resize_fn = store_table_resize; h.files.reserve_fn = store_table_reserve; h.files.align_fn = store_table_align; h.files.sync_fn = store_table_sync; h.files.write_fn = store_table_write;
+    h.files.queue_open_fn = store_table_queue; h.files.queue_close_fn = store_table_queue_close; h.files.begin_fn = store_table_begin; h.files.wait_fn = store_table_wait;
+    return h;
+}
 static int store_says(const memopt_store *x, memopt_status got, memopt_status want, const char *text) { return got == want && test_error_says(memopt_store_error(x), want, text); }
 static void store_calls_refused(int file, int aligned) { /* arguments: refused, and the store goes on */
     char path[600]; memopt_store_desc d; memopt_store *x = NULL; unsigned char *memory = (unsigned char *)memopt_i_system_alloc(NULL, 2 * STORE_ROOM, 4096), *a = memory, *b = memory + STORE_ROOM;
@@ -203,6 +244,32 @@ static void store_calls_refused(int file, int aligned) { /* arguments: refused, 
     memopt_store_destroy(x);
     store_gone(path);
     memopt_i_system_free(NULL, memory, 2 * STORE_ROOM, 4096);
+}
+static void store_one_place(void) { /* aligned: what is zeroed behind one write must not be what another is writing; and by a ring, too */
+    char path[600]; memopt_store_desc d; memopt_store *x = NULL; unsigned char *a = (unsigned char *)memopt_i_system_alloc(NULL, STORE_ROOM, 4096); store_table t; memopt_host h = store_table_host(&t); int ring;
+    test_path(path, "place");
+    for (ring = 0; ring < 2; ++ring) {
+        d = store_desc(path); d.aligned = 1;
+        if (!ring) d.host = &h; /* here a transfer moves when it is waited for */
+        t.late = 1;
+        CHECK(memopt_store_create(&d, &x) == MEMOPT_OK);
+        store_content(a, 3, 1, 12288);
+        CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK);
+        CHECK(store_says(x, memopt_store_write(x, 2, a, 100), MEMOPT_ERR_ARGUMENT, "store: bytes behind count overlap those of a write that is under way at tile 2"));
+        CHECK(store_says(x, memopt_store_write(x, 2, a + 4096, 4097), MEMOPT_ERR_ARGUMENT, "store: bytes behind count overlap those of a write that is under way at tile 2"));
+        CHECK(store_is(a, 3, 1, 12288));
+        CHECK(memopt_store_write(x, 1, a + 8192, 4096) == MEMOPT_OK && memopt_store_write(x, 5, a, 8192) == MEMOPT_OK); /* whole blocks: nothing is behind */
+        CHECK(memopt_store_wait(x, 3) == MEMOPT_OK && memopt_store_wait(x, 1) == MEMOPT_OK && memopt_store_wait(x, 5) == MEMOPT_OK);
+        CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK && memopt_store_write(x, 3, a, 100) == MEMOPT_OK); /* of one tile: the first is waited for */
+        CHECK(memopt_store_write(x, 2, a, 100) == MEMOPT_OK && memopt_store_wait(x, 2) == MEMOPT_OK && memopt_store_wait(x, 3) == MEMOPT_OK); /* behind the bytes of both */
+        memset(a, 0, STORE_ROOM);
+        CHECK(memopt_store_read(x, 2, a, 100) == MEMOPT_OK && memopt_store_wait(x, 2) == MEMOPT_OK && store_is(a, 3, 1, 100));
+        CHECK(memopt_store_read(x, 3, a, 100) == MEMOPT_OK && memopt_store_wait(x, 3) == MEMOPT_OK && store_is(a, 3, 1, 100));
+        CHECK(memopt_store_read(x, 5, a, 8192) == MEMOPT_OK && memopt_store_wait(x, 5) == MEMOPT_OK && store_is(a, 3, 1, 8192));
+        memopt_store_destroy(x);
+        store_gone(path);
+    }
+    memopt_i_system_free(NULL, a, STORE_ROOM, 4096);
 }
 static void store_calls(void) { store_calls_refused(0, 0); store_calls_refused(0, 1); store_calls_refused(1, 0); store_calls_refused(1, 1); }
 
@@ -594,7 +661,7 @@ static void store_faults(void) {
 }
 /* A file in memory, on a disk behind a cache. Killed: the cache stays. A power cut: of what was not synced any blocks are there. */
 enum { STORE_DISK = 2 * 4096 + 2 * 40960 };
-static struct store_disk { memopt_host host; unsigned char now[STORE_DISK], safe[STORE_DISK], dirty[STORE_DISK / 4096]; int there, named, unreadable, forgets; long ops, die; } store_disk, store_disk_killed, store_disk_cut;
+static struct store_disk { memopt_host host; unsigned char now[STORE_DISK], safe[STORE_DISK], dirty[STORE_DISK / 4096]; int there, named, unreadable, once, garbled, forgets; long ops, die; } store_disk, store_disk_killed, store_disk_cut;
 static int store_disk_dies(void) { return store_disk.die >= 0 && store_disk.ops++ >= store_disk.die; } /* and is dead from then on */
 static memopt_status store_disk_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     (void)user; (void)path;
@@ -605,8 +672,13 @@ static memopt_status store_disk_open(void *user, const char *path, memopt_open_m
 static memopt_status store_disk_close(void *user, void *file) { (void)user; (void)file; return MEMOPT_OK; }
 static memopt_status store_disk_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
     (void)user; (void)file;
-    if (offset < 8192 && store_disk.unreadable >> (int)(offset / 4096) & 1) return MEMOPT_ERR_IO;
+    if (offset < 8192 && store_disk.unreadable >> (int)(offset / 4096) & 1) {
+        if (store_disk.once == 2) { memcpy(bytes, store_disk.now + (size_t)offset, count / 2); *done = count / 2; return MEMOPT_OK; } /* it ends in the middle */
+        store_disk.unreadable &= store_disk.once - 1;
+        return MEMOPT_ERR_IO;
+    }
     memcpy(bytes, store_disk.now + (size_t)offset, count); *done = count;
+    if (offset < 8192 && store_disk.garbled >> (int)(offset / 4096) & 1) ((unsigned char *)bytes)[100] ^= 1;
     return MEMOPT_OK;
 }
 static memopt_status store_disk_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
@@ -708,40 +780,6 @@ static void store_killed_then_cut(void) { /* at each call of the disk; a second 
     store_disk.there = 1; store_disk.die = -1; d.reopen = 1;
     CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && store_disk.named);
     memopt_store_destroy(x);
-}
-/* A table of files in front of the system's: fails, or gives less, where a test says so. */
-typedef struct store_table { memopt_files inner; memopt_status reserve, align, queue, begin, wait, sync, write, size, resize; int lets; size_t alignment, cut; int tile_writes, syncs, table_writes, open, most, slots, begins[2]; } store_table;
-static memopt_status store_table_reserve(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; if (t->reserve && !t->lets) { (void)t->inner.resize_fn(NULL, file, bytes); return t->reserve; } if (t->lets) --t->lets; return t->inner.reserve_fn(NULL, file, bytes); } /* part of it was there */
-static memopt_status store_table_size(void *user, void *file, uint64_t *bytes) { store_table *t = (store_table *)user; return t->size ? t->size : t->inner.size_fn(NULL, file, bytes); }
-static memopt_status store_table_resize(void *user, void *file, uint64_t bytes) { store_table *t = (store_table *)user; return t->resize && !bytes ? t->resize : t->inner.resize_fn(NULL, file, bytes); }
-static memopt_status store_table_align(void *user, void *file, size_t *alignment) { store_table *t = (store_table *)user; memopt_status s = t->align ? t->align : t->inner.align_fn(NULL, file, alignment); if (!s && t->alignment) *alignment = t->alignment - 1; return s; }
-static memopt_status store_table_queue(void *user, int depth, void **queue) { store_table *t = (store_table *)user; t->slots = depth; *queue = t; return t->queue; }
-static void store_table_queue_close(void *user, void *queue) { store_table *t = (store_table *)user; CHECK(queue == t && t->open == 0); }
-static memopt_i_slot_result store_table_results[1024];
-static memopt_status store_table_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind, uint64_t offset, void *bytes, size_t count) {
-    store_table *t = (store_table *)user; memopt_i_slot_result *r = &store_table_results[slot];
-    CHECK(queue == t && slot < t->slots && offset % 4096 == 0 && (uintptr_t)bytes % 4096 == 0 && count % 4096 == 0 && count > 0);
-    if (t->begin) return t->begin;
-    if (++t->open > t->most) t->most = t->open;
-    ++t->begins[kind == MEMOPT_TRANSFER_WRITE];
-    r->done = count;
-    r->status = kind == MEMOPT_TRANSFER_READ ? t->inner.read_fn(NULL, file, offset, bytes, count, &r->done) : t->inner.write_fn(NULL, file, offset, bytes, count);
-    return MEMOPT_OK;
-}
-static memopt_status store_table_wait(void *user, void *queue, int slot, size_t *done) { store_table *t = (store_table *)user; (void)queue; --t->open; *done = store_table_results[slot].done - t->cut; return t->wait ? t->wait : store_table_results[slot].status; }
-static memopt_status store_table_sync(void *user, void *file) { store_table *t = (store_table *)user; ++t->syncs; return t->sync && !--t->tile_writes ? t->sync : t->inner.sync_fn(NULL, file); }
-static memopt_status store_table_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    store_table *t = (store_table *)user; ++t->table_writes;
-    if (t->write) { (void)t->inner.write_fn(NULL, file, offset, bytes, count / 2 / 4096 * 4096); return t->write; } /* torn */
-    return t->inner.write_fn(NULL, file, offset, bytes, count);
-}
-static memopt_host store_table_host(store_table *t) {
-    memopt_host h;
-    memset(t, 0, sizeof *t); memset(&h, 0, sizeof h);
-    h.files = t->inner = store_host()->files;
-    h.files.user = t; h.files.size_fn = store_table_size; h.files.resize_fn = store_table_resize; h.files.reserve_fn = store_table_reserve; h.files.align_fn = store_table_align; h.files.sync_fn = store_table_sync; h.files.write_fn = store_table_write;
-    h.files.queue_open_fn = store_table_queue; h.files.queue_close_fn = store_table_queue_close; h.files.begin_fn = store_table_begin; h.files.wait_fn = store_table_wait;
-    return h;
 }
 static void store_opening(void) { /* what a file needs before there is a store */
     char path[600]; store_table t; memopt_host h = store_table_host(&t); memopt_store_desc d; memopt_store *x = NULL; unsigned char byte = 1;
@@ -931,20 +969,20 @@ static void store_reopen_fails(void) { /* reading the tables; the file is left a
         test_why_reset(); d.error = &test_why;
         if (!memopt_store_create(&d, &x)) {
             if (f.calls < n) break;
-            io += memopt_store_get_stats(x).step == 1; /* the newer could not be read */
+            CHECK_AT(memopt_store_get_stats(x).step == 2 && store_damaged(x, 2) == 0, n);
             memopt_store_destroy(x); /* else only a close that failed */
             continue;
         }
         CHECK_AT(!x && store_there(path) && f.live_blocks == 0, n);
         if (!memopt_error_text(&test_why, line, sizeof line, NULL) && !strcmp(line, "store: path cannot be read")) ++io;
     }
-    CHECK(n > 5 && n < 100 && io == 2); /* the newer one when it is read, and read again */
+    CHECK(n > 5 && n < 100 && io == 3); /* both tables, and the newer one when it is read again */
     f.fail_on = 0;
     CHECK(x && store_damaged(x, 2) == 0);
     memopt_store_destroy(x);
     CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
 }
-static void store_unreadable(void) { /* one table: the other is taken, and what is written then does not depend on which is read later */
+static void store_garbled(void) { /* one table: the other is taken, and what is written then does not depend on which is read later */
     char path[600]; memopt_store_desc d; memopt_store *x; unsigned char bytes[STORE_ROOM]; int newer; uint64_t step;
     test_path(path, "unreadable");
     for (newer = 0; newer < 2; ++newer) {
@@ -952,13 +990,13 @@ static void store_unreadable(void) { /* one table: the other is taken, and what 
         d = store_desc(path); d.keep = 1; d.host = &store_disk.host;
         memopt_store_destroy(store_of_steps(&d, 2)); /* the first table is the newer */
         d.reopen = 1; x = NULL; step = newer ? 1 : 2;
-        store_disk.unreadable = newer ? 1 : 2;
+        store_disk.garbled = newer ? 1 : 2;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == step && store_damaged(x, step) == 0);
         memopt_store_destroy(x); /* only looked at: the next one may have the newer again */
-        store_disk.unreadable = 0; x = NULL;
+        store_disk.garbled = 0; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == 2 && store_damaged(x, 2) == 0);
         memopt_store_destroy(x);
-        store_disk.unreadable = newer ? 1 : 2; x = NULL;
+        store_disk.garbled = newer ? 1 : 2; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK);
         store_content(bytes, 1, 7, 4096);
         store_disk.die = store_disk.ops; /* the other table cannot be put right: nothing is written */
@@ -966,21 +1004,57 @@ static void store_unreadable(void) { /* one table: the other is taken, and what 
         store_disk.die = -1;
         CHECK(memopt_store_abandon(x) == MEMOPT_OK && memopt_store_write(x, 1, bytes, 4096) == MEMOPT_OK && memopt_store_wait(x, 1) == MEMOPT_OK);
         memopt_store_destroy(x);
-        store_disk.unreadable = 0; x = NULL;
+        store_disk.garbled = 0; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == step && store_damaged(x, step) == 0);
         memopt_store_destroy(x);
-        store_disk.unreadable = newer ? 1 : 2; x = NULL; /* the same, and nobody abandons anything */
+        store_disk.garbled = newer ? 1 : 2; x = NULL; /* the same, and nobody abandons anything */
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_write(x, 1, bytes, 4096) == MEMOPT_OK);
         memopt_store_destroy(x);
-        store_disk.unreadable = 0; x = NULL;
+        store_disk.garbled = 0; x = NULL;
         CHECK(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == step && store_damaged(x, step) == 0);
         memopt_store_destroy(x);
-        store_disk.unreadable = 3;
-        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be read");
-        store_disk.unreadable = 2; store_disk.now[100] ^= 1;
-        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be read");
-        store_disk.unreadable = 0; store_disk.die = store_disk.ops;
+        store_disk.garbled = 3;
+        REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_FORMAT, "store: path is damaged");
+        store_disk.garbled = 0; store_disk.die = store_disk.ops;
         REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: path cannot be written");
+    }
+}
+static void store_unreadable(void) { /* either table, once or always: which is the newer is not known, and nothing is taken for it or written */
+    memopt_store_desc d; memopt_store *x; int steps, which, once; static unsigned char before[STORE_DISK];
+    for (steps = 1; steps <= 2; ++steps) for (which = 1; which <= 3; ++which) for (once = 0; once < 3; ++once) { /* the second table is the newer; the first is */
+        store_disk_host();
+        d = store_desc("a file"); d.keep = 1; d.host = &store_disk.host;
+        memopt_store_destroy(store_of_steps(&d, (uint64_t)steps));
+        memcpy(before, store_disk.now, STORE_DISK);
+        d.reopen = 1; store_disk.unreadable = which; store_disk.once = once; x = NULL;
+        test_why_reset(); d.error = &test_why;
+        CHECK_AT(memopt_store_create(&d, &x) == MEMOPT_ERR_IO && !x && test_error_says(test_why, MEMOPT_ERR_IO, "store: path cannot be read"), steps * 100 + which * 10 + once);
+        memopt_store_destroy(x);
+        store_disk.unreadable = 0; x = NULL;
+        CHECK_AT(!memcmp(before, store_disk.now, STORE_DISK), which);
+        CHECK_AT(memopt_store_create(&d, &x) == MEMOPT_OK && memopt_store_get_stats(x).step == (uint64_t)steps && store_damaged(x, (uint64_t)steps) == 0, which);
+        memopt_store_destroy(x);
+    }
+}
+static void store_half_a_step(void) { /* one region: a step that overwrote tiles and failed leaves no store that opens, however many and whatever is called */
+    char path[600]; store_table t; memopt_host h; memopt_store_desc d; memopt_store *x; unsigned char bytes[STORE_ROOM]; size_t tile, count; int way;
+    test_path(path, "half");
+    for (count = 1; count <= STORE_TILES; ++count) for (way = 0; way < 4; ++way) { /* the table is not written, its sync fails, that of the tiles fails; nothing was held */
+        h = store_table_host(&t); d = store_desc(path); d.host = &h; d.keep = 1; d.no_atomic = 1;
+        x = store_of_steps(&d, way == 3 ? 0 : 1);
+        if (way == 3) CHECK(memopt_store_commit(x, 1) == MEMOPT_OK);
+        for (tile = 0; tile < count; ++tile) {
+            store_content(bytes, tile, 2, store_bytes[tile]);
+            CHECK(memopt_store_write(x, tile, bytes, store_bytes[tile]) == MEMOPT_OK && memopt_store_wait(x, tile) == MEMOPT_OK);
+        }
+        if (way == 0 || way == 3) t.write = MEMOPT_ERR_IO; else { t.sync = MEMOPT_ERR_IO; t.tile_writes = way == 1 ? 2 : 1; }
+        CHECK_AT(memopt_store_commit(x, 2) == MEMOPT_ERR_IO, way);
+        t.write = t.sync = MEMOPT_OK;
+        CHECK_AT(memopt_store_abandon(x) == MEMOPT_OK, way);
+        memopt_store_destroy(x);
+        d.host = store_host(); d.reopen = 1;
+        CHECK_AT(store_refused(&d), count * 10 + (size_t)way);
+        CHECK(memopt_i_system_remove(NULL, path) == MEMOPT_OK);
     }
 }
 static void store_transfers_fail(void) { /* each way of failing, in each place; it sticks, and then all goes on */
@@ -1084,6 +1158,140 @@ static void store_full(void) { /* a process whose files may be a megabyte */
     CHECK(WIFEXITED(told) && WEXITSTATUS(told) == 0);
 }
 #endif
+
+/* -- on a disk that is replayed -- */
+/* Lives of a kept store on a disk that fails, of processes that die, and power cuts at every moment of all of it: what is
+   opened is the last commit that was told, or the one that had begun after it, whole. One region: or it is refused as half a
+   step, from its first write on. MEMOPT_REPLAYS in the environment: so many power cuts, instead of a second or two. */
+enum { STORE_IMAGES = 64, STORE_MUST = 0, STORE_HALF = 1, STORE_MAY = 2 }; /* what opening may do but open: nothing; refuse half a step; anything */
+typedef struct store_image { uint64_t step, version[STORE_TILES]; size_t count[STORE_TILES]; } store_image; /* count 0: no bytes */
+typedef struct store_lives { replayed_disk *disk; memopt_host host; store_image images[STORE_IMAGES], now; size_t count; long ok, begun, may; int single; uint64_t scenario, seed, versions, since; } store_lives;
+static void store_note(store_lives *l, long ok, long begun, long may) {
+    l->ok = ok; l->begun = begun; l->may = may;
+    replay_mark(l->disk, ok, begun, may, 0);
+}
+static int store_has(memopt_store *x, const store_image *m) { /* exactly these tiles */
+    unsigned char bytes[STORE_ROOM]; size_t tile;
+    if (memopt_store_get_stats(x).step != m->step) return 0;
+    for (tile = 0; tile < STORE_TILES; ++tile) {
+        if (memopt_store_get_tile(x, tile).count != m->count[tile]) return 0;
+        if (!m->count[tile]) continue;
+        if (memopt_store_read(x, tile, bytes, m->count[tile]) || memopt_store_wait(x, tile) || !store_is(bytes, tile, m->version[tile], m->count[tile])) return 0;
+    }
+    return 1;
+}
+static memopt_store_desc store_lives_desc(const store_lives *l, const memopt_host *host, int reopen, memopt_error *why) {
+    memopt_store_desc d = store_desc("a folder/a store");
+    d.keep = 1; d.reopen = reopen; d.no_atomic = l->single; d.host = host; d.error = why;
+    return d;
+}
+/* Opens the store as it lies there: which image it is, or -1 where it may be refused, or where the process died on the way. */
+static long store_opened(const store_lives *l, const replayed_disk *disk, const memopt_host *host, const long *mark, memopt_store **out) {
+    memopt_error why; memopt_store_desc d = store_lives_desc(l, host, 1, &why); memopt_store *x = NULL; memopt_status s; char text[160] = ""; int may; const long faults = disk->fail_sync;
+    memset(&why, 0, sizeof why);
+    s = memopt_store_create(&d, &x);
+    if (s) {
+        (void)memopt_error_text(&why, text, sizeof text, NULL);
+        may = disk->is_dead || disk->fail_sync != faults || mark[2] == STORE_MAY || (mark[2] == STORE_HALF && s == MEMOPT_ERR_FORMAT && strstr(text, "half a step"));
+        CHECK(may);
+        if (!may) printf("  scenario %lu: %s; images %ld and %ld, may %ld\n", (unsigned long)l->scenario, text, mark[0], mark[1], mark[2]);
+        return -1;
+    }
+    may = mark[0] >= 0 && store_has(x, &l->images[mark[0]]) ? 0 : mark[1] >= 0 && store_has(x, &l->images[mark[1]]) ? 1 : -1;
+    CHECK(may >= 0);
+    if (may < 0) printf("  scenario %lu: another; images %ld and %ld, may %ld\n", (unsigned long)l->scenario, mark[0], mark[1], mark[2]);
+    if (out) *out = x; else memopt_store_destroy(x);
+    return may < 0 ? -1 : mark[may];
+}
+static void store_lost(store_lives *l, const memopt_store *x) { /* one region: after a sync that failed nothing that was written since is known */
+    size_t tile; const memopt_error e = memopt_store_error(x);
+    for (tile = 0; tile < STORE_TILES; ++tile) if (l->single && e.reason && strstr(e.reason, "synced") && l->now.version[tile] > l->since) l->now.count[tile] = 0;
+}
+static int store_abandoned(store_lives *l, memopt_store *x) { /* 0: it could not be */
+    int tries;
+    for (tries = 0; tries < 3; ++tries) {
+        if (!memopt_store_abandon(x)) {
+            if (!l->single) l->now = l->images[l->ok];
+            store_note(l, l->ok, -1, l->may);
+            return 1;
+        }
+        store_lost(l, x);
+    }
+    return 0;
+}
+static int store_lives_step(store_lives *l, memopt_store *x, uint64_t step) { /* 0: the process gives up */
+    static unsigned char bytes[STORE_TILES][STORE_ROOM]; size_t tile; memopt_status s = MEMOPT_OK; const uint64_t tiles = test_random(&l->seed); const int fault = (int)test_below(&l->seed, 6);
+    if (fault == 0) l->disk->fail_sync = 1 + (long)test_below(&l->seed, 4);
+    if (fault == 1) l->disk->fail_write = 1 + (long)test_below(&l->seed, 8);
+    for (tile = 0; tile < STORE_TILES && !s; ++tile) {
+        const size_t count = test_below(&l->seed, 2) ? store_bytes[tile] : 1 + test_below(&l->seed, store_bytes[tile]); const uint64_t version = ++l->versions;
+        if (!(tiles >> tile & 1) && !(tiles >> 20 & 1)) continue;
+        store_content(bytes[tile], tile, version, count);
+        if (l->single && l->images[l->ok].step != MEMOPT_STORE_NO_STEP) store_note(l, l->ok, l->begun, STORE_HALF);
+        s = memopt_store_write(x, tile, bytes[tile], count);
+        if (s) { store_lost(l, x); break; }
+        s = memopt_store_wait(x, tile);
+        l->now.version[tile] = version; l->now.count[tile] = s ? 0 : count;
+        if (s && !l->single) l->now = l->images[l->ok];
+    }
+    if (!s && test_below(&l->seed, 8) == 0) return store_abandoned(l, x);
+    if (!s) {
+        store_image *next = &l->images[l->count];
+        *next = l->now; next->step = step;
+        store_note(l, l->ok, (long)l->count++, l->may);
+        s = memopt_store_commit(x, step);
+        if (!s) { l->now = *next; l->since = l->versions; store_note(l, l->begun, -1, STORE_MUST); return 1; }
+        store_lost(l, x);
+    }
+    return test_below(&l->seed, 2) && store_abandoned(l, x);
+}
+static void store_live(store_lives *l, uint64_t scenario) { /* up to four processes, one after the other */
+    int life, reopen = 0; uint64_t step = 0;
+    memset(l, 0, sizeof *l);
+    l->scenario = l->seed = scenario; l->single = (int)(scenario & 1); l->count = 1; l->images[0].step = MEMOPT_STORE_NO_STEP;
+    l->disk = replay_new(scenario); l->host = replay_host(l->disk);
+    store_note(l, -1, 0, STORE_MAY);
+    CHECK(replay_make_dir(l->disk, "a folder") == MEMOPT_OK && replay_sync_dir(l->disk, ".") == MEMOPT_OK);
+    for (life = 0; life < 4; ++life) {
+        memopt_error why; memopt_store_desc d = store_lives_desc(l, &l->host, 0, &why); memopt_store *x = NULL; const long mark[3] = { l->ok, l->begun, l->may }; long found = 0;
+        if (test_below(&l->seed, 2)) l->disk->die = (long)test_below(&l->seed, 80);
+        if (test_below(&l->seed, 6) == 0) l->disk->fail_sync = 1 + (long)test_below(&l->seed, 2);
+        if (reopen) found = store_opened(l, l->disk, &l->host, mark, &x);
+        else {
+            store_note(l, l->ok, 0, STORE_MAY); /* what was there is replaced */
+            reopen = !memopt_store_create(&d, &x);
+        }
+        if (x) {
+            store_note(l, found, -1, STORE_MUST); /* what has been told is safe */
+            l->now = l->images[found]; l->since = l->versions;
+            while (l->count < STORE_IMAGES - 1 && !l->disk->is_dead && test_below(&l->seed, 5) && store_lives_step(l, x, ++step)) {}
+            memopt_store_destroy(x);
+        } else if (l->may != STORE_MUST) reopen = (int)test_below(&l->seed, 2);
+        replay_kill(l->disk, (int)test_below(&l->seed, 2));
+    }
+}
+static void store_replayed(void) {
+    static store_lives l; const char *asked = getenv("MEMOPT_REPLAYS"); const long want = asked ? atol(asked) : 2000; long states = 0, opened = 0, refused = 0; uint64_t seed = 0;
+    while (states < want) {
+        replayed_disk *again; int left = 1;
+        store_live(&l, ++seed);
+        again = replay_again(l.disk);
+        while (left) {
+            int way;
+            left = replay_step(again);
+            if (again->inode_count < 2 || (again->next && again->events[again->next - 1].kind == REPLAY_MARK && left)) continue;
+            for (way = 0; way < 2; ++way, ++states) {
+                replayed_disk *cut = replay_cut(again, way ? REPLAY_ANY : (int)test_below(&l.seed, 3), test_random(&l.seed)); memopt_host h = replay_host(cut);
+                const long found = store_opened(&l, cut, &h, again->mark, NULL);
+                ++*(found < 0 ? &refused : &opened);
+                replay_free(cut);
+            }
+        }
+        replay_free(again); replay_free(l.disk);
+    }
+    CHECK(opened > states / 4 && refused > states / 50);
+    if (asked) printf("%ld power cuts: %ld opened, %ld refused\n", states, opened, refused);
+}
 
 /* -- under a tape -- */
 enum { STORE_CHAIN = 9, STORE_WIDTH = 1333 };
@@ -1261,12 +1469,13 @@ static void store_workers(void) {
 
 void test_store(void);
 void test_store(void) {
-    RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
-    RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_unreadable);
-    RUN(store_transfers_fail); RUN(store_commit_fails);
+    RUN(store_sizes); RUN(store_refusals); RUN(store_calls); RUN(store_one_place); RUN(store_in_memory); RUN(store_at_once); RUN(store_by_ring); RUN(store_by_threads);
+    RUN(store_golden); RUN(store_found); RUN(store_tables); RUN(store_crash); RUN(store_marks); RUN(store_killed_then_cut); RUN(store_faults); RUN(store_opening); RUN(store_replaced); RUN(store_own_names); RUN(store_reopen_fails); RUN(store_garbled); RUN(store_unreadable);
+    RUN(store_half_a_step); RUN(store_transfers_fail); RUN(store_commit_fails);
 #if defined(MEMOPT_I_POSIX)
     RUN(store_full);
 #endif
+    RUN(store_replayed);
     RUN(store_tape); RUN(store_tape_fails); RUN(store_tape_forgets); RUN(store_rates); RUN(store_stopped_clock); RUN(store_rates_both); RUN(store_workers);
 }
 #ifndef TEST_COMBINED

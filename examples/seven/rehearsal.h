@@ -52,7 +52,7 @@ static int rehearse_steps(model *m, rehearsal *r) {
     return 0;
 }
 
-/* The file at `path` is gone afterwards. */
+/* By a scratch file in the directory of `path`. */
 static int rehearse(model *m, const char *path, rehearsal *r) {
     static model few;
     options o = *m->o;

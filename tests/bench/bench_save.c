@@ -36,7 +36,8 @@ static void bench_clean(void) {
     if (memopt_host_resolve(NULL, &h)) return;
     p.text = text; p.bytes = sizeof text; old.text = old_text; old.bytes = sizeof old_text;
     for (k = 0; k < 3; ++k) memopt_i_save_clean(&h, bench_run, suffixes[k], &p, &old);
-    (void)f.remove_fn(NULL, bench_run); (void)f.remove_fn(NULL, bench_plain);
+    snprintf(text, sizeof text, "%s/lock", bench_run);
+    (void)f.remove_fn(NULL, text); (void)f.remove_fn(NULL, bench_run); (void)f.remove_fn(NULL, bench_plain);
 }
 static void bench_stopped(int number) { (void)number; bench_clean(); _Exit(1); }
 int main(int argc, char **argv) {

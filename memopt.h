@@ -271,8 +271,8 @@ typedef enum memopt_open_mode {
     MEMOPT_OPEN_NEW, /* ERR_STATE too when anything is there: exactly one of several that make it at once gets OK */
     MEMOPT_OPEN_OWN_DIRECT,
     MEMOPT_OPEN_NEW_DIRECT,
-    /* as NEW, for this user of the system alone; and the name is removed at once (Windows: the file, when it is closed),
-       so that nothing remains however the process ends */
+    /* as NEW, for this user of the system alone; and the name is removed at once (Windows: the file, when it is
+       closed), so that nothing remains however the process ends */
     MEMOPT_OPEN_SCRATCH,
     MEMOPT_OPEN_SCRATCH_DIRECT = MEMOPT_OPEN_SCRATCH + 2 /* of a mode bit 1 says direct */
 } memopt_open_mode;
@@ -327,10 +327,10 @@ typedef struct memopt_files { /* all zero = the system's files; else set the fir
     /* Beside the four, or NULL. 1: wait_fn would return at once; 0: the transfer is under way. Never waits long */
     int           (*ready_fn)(void *user, void *queue, int slot);
 
-    /* Beside the first nine, or NULL: there are no locks, and of the modes the first four alone. Locks a file opened for
-       writing, until it is closed or its process ends, however it does; a process that it forks holds the lock as well
-       until it closes the file or starts a program. ERR_STATE: it is locked already, by another process or by this one.
-       ERR_UNSUPPORTED: this file system has no locks */
+    /* Beside the first nine, or NULL: there are no locks, and of the modes the first four alone. Locks a file opened
+       for writing, until it is closed or its process ends, however it does; a process that it forks holds the lock as
+       well until it closes the file or starts a program. ERR_STATE: it is locked already, by another process or by this
+       one. ERR_UNSUPPORTED: this file system has no locks */
     memopt_status (*lock_fn)(void *user, void *file);
     void *user;
 } memopt_files;
@@ -3009,9 +3009,9 @@ typedef struct memopt_store_desc { /* zero it, then set what you need */
     size_t             tile_bytes; /* of each at most; when they differ: */
     const size_t      *each_bytes; /* NULL, or of each tile; copied */
     size_t             transfers;  /* under way at once; 0 = default: 4; at most 1024 */
-    /* of the file; NULL: memory of the host; copied. A scratch file is always a new one, with a name of its own: this, a
-       dot and 16 digits. It is not to be seen while it is used, nor left when the process dies: its name is removed at
-       once (on Windows the file, when it is closed). In a table of files without locks it has this name */
+    /* of the file; NULL: memory of the host; copied. A scratch file is always a new one, with a name of its own: this,
+       a dot and 16 digits. It is not to be seen while it is used, nor left when the process dies: its name is removed
+       at once (on Windows the file, when it is closed). In a table of files without locks it has this name */
     const char        *path;
     int                reopen;     /* 1: go on with a kept file, keep must be 1; 0: it is made, one that is there
                                       replaced */
@@ -3046,9 +3046,9 @@ typedef struct memopt_store memopt_store;
  * Make a store, or open a kept one.
  *
  * out     receives the store; untouched on failure
- * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have been
- *         killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be the
- *         newest. Then the file is as it was, and can be opened when the disk reads again
+ * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have
+ *         been killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be
+ *         the newest. Then the file is as it was, and can be opened when the disk reads again
  * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
  *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
  * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
@@ -3072,7 +3072,7 @@ MEMOPT_API void          memopt_store_destroy(memopt_store *store);
  * count   1 to the tile's bytes
  * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
  *         `aligned`, a misaligned place, or an overlap of what is behind count, which is zeroed up to the next multiple
- *         of the alignment, with the place of a write that is under way), and the error of a transfer that failed before
+ *         of the alignment, with the place of a write under way), and the error of a transfer that failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
@@ -6021,7 +6021,8 @@ static HANDLE memopt_i_file_open(const char *path, memopt_open_mode mode, DWORD 
     case MEMOPT_OPEN_OWN: return CreateFileA(path, access, share, NULL, OPEN_ALWAYS, flags | itself, NULL);
     case MEMOPT_OPEN_NEW: return CreateFileA(path, access, share, NULL, CREATE_NEW, flags | itself, NULL);
     default:
-        return CreateFileA(path, access | DELETE, 0, NULL, CREATE_NEW, flags | itself | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+        flags |= itself | FILE_FLAG_DELETE_ON_CLOSE;
+        return CreateFileA(path, access | DELETE, 0, NULL, CREATE_NEW, flags, NULL);
     }
 }
 
@@ -6875,8 +6876,8 @@ static memopt_status memopt_i_files_open(const memopt_files *f, const char *path
 }
 
 /* Open a scratch file under a name of its own: the path that is in `name`, a dot, and 16 hexadecimal digits, for which
-   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A table
-   without locks gets the path as it is. */
+   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A
+   table without locks gets the path as it is. */
 #define MEMOPT_I_SCRATCH_NAME 17
 
 static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *name, int direct, void **file) {
@@ -6888,7 +6889,7 @@ static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *nam
 
     if (!MEMOPT_I_FILES_HAVE_LOCKS(&h->files)) return memopt_i_files_open(&h->files, name, mode, file);
     for (s = MEMOPT_ERR_STATE, tries = 0; s == MEMOPT_ERR_STATE && tries < 100; ++tries) {
-        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the number of the try are left */
+        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the try are left */
         bits = (bits ^ (uint64_t)(uintptr_t)name) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)tries;
         name[length] = '.';
         for (i = 0; i < 16; ++i) name[length + 1 + (size_t)i] = "0123456789abcdef"[bits >> 4 * i & 15];

@@ -1168,7 +1168,7 @@ typedef struct store_image { uint64_t step, version[STORE_TILES]; size_t count[S
 typedef struct store_lives { replayed_disk *disk; memopt_host host; store_image images[STORE_IMAGES], now; size_t count; long ok, begun, may; int single; uint64_t scenario, seed, versions, since; } store_lives;
 static void store_note(store_lives *l, long ok, long begun, long may) {
     l->ok = ok; l->begun = begun; l->may = may;
-    replay_mark(l->disk, ok, begun, may, 0);
+    replay_mark(l->disk, ok, begun, may, -1);
 }
 static int store_has(memopt_store *x, const store_image *m) { /* exactly these tiles */
     unsigned char bytes[STORE_ROOM]; size_t tile;
@@ -1197,7 +1197,7 @@ static long store_opened(const store_lives *l, const replayed_disk *disk, const 
         if (!may) printf("  scenario %lu: %s; images %ld and %ld, may %ld\n", (unsigned long)l->scenario, text, mark[0], mark[1], mark[2]);
         return -1;
     }
-    may = mark[0] >= 0 && store_has(x, &l->images[mark[0]]) ? 0 : mark[1] >= 0 && store_has(x, &l->images[mark[1]]) ? 1 : -1;
+    may = mark[0] >= 0 && store_has(x, &l->images[mark[0]]) ? 0 : mark[1] >= 0 && store_has(x, &l->images[mark[1]]) ? 1 : mark[3] >= 0 && store_has(x, &l->images[mark[3]]) ? 3 : -1;
     CHECK(may >= 0);
     if (may < 0) printf("  scenario %lu: another; images %ld and %ld, may %ld\n", (unsigned long)l->scenario, mark[0], mark[1], mark[2]);
     if (out) *out = x; else memopt_store_destroy(x);
@@ -1222,7 +1222,7 @@ static int store_abandoned(store_lives *l, memopt_store *x) { /* 0: it could not
 static int store_lives_step(store_lives *l, memopt_store *x, uint64_t step) { /* 0: the process gives up */
     static unsigned char bytes[STORE_TILES][STORE_ROOM]; size_t tile; memopt_status s = MEMOPT_OK; const uint64_t tiles = test_random(&l->seed); const int fault = (int)test_below(&l->seed, 6);
     if (fault == 0) l->disk->fail_sync = 1 + (long)test_below(&l->seed, 4);
-    if (fault == 1) l->disk->fail_write = 1 + (long)test_below(&l->seed, 8);
+    if (fault == 1) l->disk->fail_write = 1 + (long)test_below(&l->seed, 9);
     for (tile = 0; tile < STORE_TILES && !s; ++tile) {
         const size_t count = test_below(&l->seed, 2) ? store_bytes[tile] : 1 + test_below(&l->seed, store_bytes[tile]); const uint64_t version = ++l->versions;
         if (!(tiles >> tile & 1) && !(tiles >> 20 & 1)) continue;
@@ -1250,15 +1250,16 @@ static void store_live(store_lives *l, uint64_t scenario) { /* up to four proces
     memset(l, 0, sizeof *l);
     l->scenario = l->seed = scenario; l->single = (int)(scenario & 1); l->count = 1; l->images[0].step = MEMOPT_STORE_NO_STEP;
     l->disk = replay_new(scenario); l->host = replay_host(l->disk);
-    store_note(l, -1, 0, STORE_MAY);
+    store_note(l, -1, 0, STORE_MAY); /* the second thing in the log, after the root */
     CHECK(replay_make_dir(l->disk, "a folder") == MEMOPT_OK && replay_sync_dir(l->disk, ".") == MEMOPT_OK);
     for (life = 0; life < 4; ++life) {
-        memopt_error why; memopt_store_desc d = store_lives_desc(l, &l->host, 0, &why); memopt_store *x = NULL; const long mark[3] = { l->ok, l->begun, l->may }; long found = 0;
+        memopt_error why; memopt_store_desc d = store_lives_desc(l, &l->host, 0, &why); memopt_store *x = NULL; const long mark[4] = { l->ok, l->begun, l->may, -1 }; long found = 0;
         if (test_below(&l->seed, 2)) l->disk->die = (long)test_below(&l->seed, 80);
         if (test_below(&l->seed, 6) == 0) l->disk->fail_sync = 1 + (long)test_below(&l->seed, 2);
         if (reopen) found = store_opened(l, l->disk, &l->host, mark, &x);
         else {
-            store_note(l, l->ok, 0, STORE_MAY); /* what was there is replaced */
+            l->begun = 0; l->may = STORE_MAY; /* what was there is replaced: the last, or the one that had begun */
+            replay_mark(l->disk, l->ok, 0, STORE_MAY, mark[1]);
             reopen = !memopt_store_create(&d, &x);
         }
         if (x) {
@@ -1279,7 +1280,7 @@ static void store_replayed(void) {
         while (left) {
             int way;
             left = replay_step(again);
-            if (again->inode_count < 2 || (again->next && again->events[again->next - 1].kind == REPLAY_MARK && left)) continue;
+            if (again->next < 2 || test_below(&l.seed, 6)) continue; /* many lives, and some moments of each */
             for (way = 0; way < 2; ++way, ++states) {
                 replayed_disk *cut = replay_cut(again, way ? REPLAY_ANY : (int)test_below(&l.seed, 3), test_random(&l.seed)); memopt_host h = replay_host(cut);
                 const long found = store_opened(&l, cut, &h, again->mark, NULL);

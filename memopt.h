@@ -243,10 +243,9 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
 
 /* MEMOPT_ERROR_PRINT(stderr, memopt_tape_error(tape)); an error, by value, as a line in a file of stdio. The printing
    stands in your code, which includes <stdio.h>: the library itself never prints. */
-#define MEMOPT_ERROR_PRINT(file, error) do {                                                   \
-        const memopt_error memopt_i_printed = (error); char memopt_i_line[512];                \
-        (void)memopt_error_text(&memopt_i_printed, memopt_i_line, sizeof memopt_i_line, NULL); \
-        (void)fprintf((file), "%s\n", memopt_i_line); } while (0)
+#define MEMOPT_ERROR_PRINT(file, error) do { const memopt_error memopt_i_e = (error); char memopt_i_text[512];       \
+        (void)memopt_error_text(&memopt_i_e, memopt_i_text, 512, NULL); (void)fprintf((file), "%s\n", memopt_i_text); \
+    } while (0)
 
 /* @section api_host : api_status */
 
@@ -677,8 +676,7 @@ MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size
 #else
 #  define MEMOPT_I_TO(type, pointer) ((type *)(pointer))
 #endif
-#define MEMOPT_PUSH(arena, type, count, tag) \
-    MEMOPT_I_TO(type, memopt_arena_push_array((arena), (count), sizeof(type), (tag)))
+#define MEMOPT_PUSH(arena, type, count, tag) MEMOPT_I_TO(type, memopt_arena_push_array(arena, count, sizeof(type), tag))
 
 typedef struct memopt_push_options { /* zero it, then set what you need */
     memopt_tag  tag;

@@ -4283,8 +4283,8 @@ static memopt_status paging_commit(memopt_source *s, void *start, size_t bytes) 
 static memopt_status paging_decommit(memopt_source *s, void *start, size_t bytes) { ++paging_decommits; return paging_pages.decommit_fn(s, start, bytes); }
 static void tape_commits_once(void) { /* a page given back and taken again costs a fault each pass */
     static float x[256], g[1024], got[1024]; memopt_tape_desc d; memopt_arena_desc ad; memopt_source source; memopt_tape *tape = NULL;
-    int same = 9, pass; size_t first = 0;
-    memset(&d, 0, sizeof d); memset(&ad, 0, sizeof ad);
+    memopt_segment segment[3]; memopt_tape_layer layer[3]; int same = 9, pass; size_t i, first = 0;
+    memset(&d, 0, sizeof d); memset(&ad, 0, sizeof ad); memset(segment, 0, sizeof segment);
     CHECK(memopt_source_pages(NULL, &paging_pages) == MEMOPT_OK);
     source = paging_pages;
     if (!source.commit_fn) return;
@@ -4292,10 +4292,13 @@ static void tape_commits_once(void) { /* a page given back and taken again costs
     paging_commits = paging_decommits = 0;
     ad.source = &source; ad.capacity = (size_t)64 << 20;
     CHECK(memopt_arena_create(&ad, &d.arena) == MEMOPT_OK);
-    d.chain.count = 3; d.chain.input_bytes = 1024; d.chain.input_grad_bytes = 4096; d.overhead = 0.33;
-    d.segment.output_bytes = 1024; d.segment.grad_bytes = 4096;
-    d.layer.forward_fn = placing_forward; d.layer.backward_fn = placing_backward; d.layer.user = &same;
-    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+    for (i = 0; i < 3; ++i) {
+        segment[i].output_bytes = segment[i].saved_bytes = 1024; segment[i].grad_bytes = 4096;
+        layer[i].forward_fn = placing_forward; layer[i].backward_fn = placing_backward; layer[i].user = &same;
+    }
+    d.layers = layer; d.rule = MEMOPT_SCHEDULE_ALL; d.budget = 1 << 20;
+    d.chain.segments = segment; d.chain.count = 3; d.chain.input_bytes = 1024; d.chain.input_grad_bytes = 4096;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
     for (pass = 0; pass < 3; ++pass) {
         CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK);
         if (!pass) first = paging_commits;

@@ -137,7 +137,7 @@ static void build(void) {
     int at = side;
     int b, i;
 
-    images = allocate((size_t)(batch * COLORS * side * side));
+    images = allocate((size_t)(batch * COLORS) * (size_t)(side * side));
     labels = (int *)allocate((size_t)batch);
     blocks[0].unit_count = 1;
     build_unit(&blocks[0].units[0], COLORS, width, side, 1);
@@ -151,7 +151,7 @@ static void build(void) {
         build_unit(&blocks[b].units[1], channels, channels, at, 1);
     }
     head = add_parameter((channels + 1) * CLASSES, 0.2f); /* the last row is the bias */
-    columns = allocate((size_t)(9 * width * side * side));
+    columns = allocate((size_t)(9 * (width > COLORS ? width : COLORS)) * (size_t)(side * side));
     turned = allocate((size_t)(9 * channels * channels));
     pooled = allocate((size_t)(batch * channels));
     for (i = 0; i < 3; ++i) gradients[i] = allocate(output_size(&blocks[0].units[0]));

@@ -138,7 +138,7 @@ static void build(void) {
     int at = side;
     int b;
 
-    images = allocate((size_t)(batch * COLORS * side * side));
+    images = allocate((size_t)(batch * COLORS) * (size_t)(side * side));
     labels = (int *)allocate((size_t)batch);
     blocks[0].unit_count = 1;
     build_unit(&blocks[0].units[0], COLORS, width, side, 1);
@@ -152,7 +152,7 @@ static void build(void) {
         build_unit(&blocks[b].units[1], channels, channels, at, 1);
     }
     head = add_parameter((channels + 1) * CLASSES, 0.2f); /* the last row is the bias */
-    columns = allocate((size_t)(9 * width * side * side));
+    columns = allocate((size_t)(9 * (width > COLORS ? width : COLORS)) * (size_t)(side * side));
     turned = allocate((size_t)(9 * channels * channels));
     pooled = allocate((size_t)(batch * channels));
 }
@@ -549,7 +549,7 @@ static void check(memopt_status status) {
 
 static void open_tape(void) {
     static memopt_segment segments[BLOCKS + 1];
-    const size_t input_bytes = (size_t)(batch * COLORS * side * side) * sizeof(float);
+    const size_t input_bytes = (size_t)(batch * COLORS) * (size_t)(side * side) * sizeof(float);
     const memopt_tape_desc desc = {
         .chain = { .segments = segments, .count = BLOCKS + 1, .input_bytes = input_bytes },
         .layer = { run_block, run_block, NULL },

@@ -83,7 +83,7 @@ static void shard_disk_end(shard_disk *x) {
 }
 /* A device whose copies are done as late as they may, or at once: what is read, or written again, before it is waited for
    is seen. Its n-th call fails. */
-typedef struct shard_device { int is_late, stops; uint64_t calls, fail, zeroed; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
+typedef struct shard_device { int is_late, stops; uint64_t calls, fail, zeroed, rounded; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
 static int shard_device_fails(void *user) { shard_device *x = (shard_device *)user; return ++x->calls == x->fail; }
 static void shard_device_do(shard_device *x, size_t slot) {
     if (x->slots[slot].bytes) memcpy(x->slots[slot].to, x->slots[slot].from, x->slots[slot].bytes);
@@ -141,6 +141,7 @@ static memopt_status shard_device_square(void *user, const float *d_values, size
 }
 static memopt_status shard_device_round(void *user, uint16_t *d_to, const float *d_from, size_t count) {
     if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
+    ((shard_device *)user)->rounded += count;
     memopt_i_from_f32(MEMOPT_SIMD_SCALAR, d_to, d_from, MEMOPT_TYPE_BF16, count);
     return MEMOPT_OK;
 }
@@ -528,6 +529,11 @@ static void shard_rank(void *task, size_t index, int worker) {
     after = memopt_comm_get_stats(d.comm);
     f[0].shard = NULL;
     if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && !c->slow && c->stage && c->ranks > 1 && shard_holds(x)));
+    if (!s && c->device > 2) { /* floats on a device are rounded there when they are shared, not by the CPU */
+        uint64_t held = 0; memopt_optim_tensor part;
+        for (k = 0; k < SHARD_TENSORS; ++k) { CHECK(memopt_shard_part(x, k, &part) == MEMOPT_OK); held += part.held; }
+        CHECK(device.rounded == (c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? held : 0));
+    }
     w->intact[index] = memopt_shard_is_intact(x);
     if (!s || (w->intact[index] && !c->slow)) w->wrong[index] = !shard_same(w, s ? w->start : w->whole, x);
     if (s) { /* and so it stays */

@@ -1468,12 +1468,16 @@ static void shard_refuses(void) {
 }
 /* What is not finite: one answer, and the sum tells it; a step inside backward stops. */
 static void shard_not_finite(void) {
-    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_scaler scaler; size_t unit, g; memopt_optim_run run; memopt_optim_group rates; int inside;
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_scaler scaler; size_t unit, g; memopt_optim_run run; memopt_optim_group rates; int at, inside; memopt_arena_desc ad; memopt_arena *arena = NULL; shard_device device; memopt_shard_device table; const memopt_shard_kernels kernels = shard_device_kernels();
     rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
-    for (inside = 0; inside < 2; ++inside) {
+    memset(&ad, 0, sizeof ad); memset(&device, 0, sizeof device);
+    ad.capacity = 1 << 20; table = shard_device_table(&device); table.kernels = &kernels;
+    CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    for (at = 0; at < 3; ++at) { /* the last: a device counts */
+        inside = at == 1; d.device = at == 2 ? &table : NULL;
         memset(&run, 0, sizeof run);
         run.step = 1; run.groups = &rates; run.group_count = 1; run.fused = inside;
-        CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK && memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+        CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK && memopt_shard_open(&d, at == 2 ? arena : NULL, &x) == MEMOPT_OK);
         if (inside) CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_STATE);
         CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
         if (inside) CHECK(memopt_shard_cancel(x) == MEMOPT_ERR_STATE && test_error_says(memopt_shard_error(x), MEMOPT_ERR_STATE, "shard: its weights are being stepped inside backward"));
@@ -1496,6 +1500,8 @@ static void shard_not_finite(void) {
         }
         memopt_shard_close(x);
     }
+    d.device = NULL; run.fused = 1;
+    memopt_arena_destroy(arena);
     d.optim.kind = MEMOPT_OPTIM_LAMB;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do"));

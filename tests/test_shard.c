@@ -83,7 +83,7 @@ static void shard_disk_end(shard_disk *x) {
 }
 /* A device whose copies are done as late as they may, or at once: what is read, or written again, before it is waited for
    is seen. Its n-th call fails. */
-typedef struct shard_device { int is_late, stops; uint64_t calls, fail, zeroed; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
+typedef struct shard_device { int is_late, stops; uint64_t calls, fail, zeroed, rounded; struct { void *to; const void *from; size_t bytes; int is_in; } slots[MEMOPT_SHARD_SLOTS]; } shard_device;
 static int shard_device_fails(void *user) { shard_device *x = (shard_device *)user; return ++x->calls == x->fail; }
 static void shard_device_do(shard_device *x, size_t slot) {
     if (x->slots[slot].bytes) memcpy(x->slots[slot].to, x->slots[slot].from, x->slots[slot].bytes);
@@ -141,6 +141,7 @@ static memopt_status shard_device_square(void *user, const float *d_values, size
 }
 static memopt_status shard_device_round(void *user, uint16_t *d_to, const float *d_from, size_t count) {
     if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
+    ((shard_device *)user)->rounded += count;
     memopt_i_from_f32(MEMOPT_SIMD_SCALAR, d_to, d_from, MEMOPT_TYPE_BF16, count);
     return MEMOPT_OK;
 }
@@ -531,6 +532,11 @@ static void shard_rank(void *task, size_t index, int worker) {
     after = memopt_comm_get_stats(d.comm);
     f[0].shard = NULL;
     if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && !c->slow && c->stage && c->ranks > 1 && shard_holds(x)));
+    if (!s && c->device > 2) { /* floats on a device are rounded there when they are shared, not by the CPU */
+        uint64_t held = 0; memopt_optim_tensor part;
+        for (k = 0; k < SHARD_TENSORS; ++k) { CHECK(memopt_shard_part(x, k, &part) == MEMOPT_OK); held += part.held; }
+        CHECK(device.rounded == (c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? held : 0));
+    }
     w->intact[index] = memopt_shard_is_intact(x);
     if (!s || (w->intact[index] && !c->slow)) w->wrong[index] = !shard_same(w, s ? w->start : w->whole, x);
     if (s) { /* and so it stays */
@@ -1465,12 +1471,16 @@ static void shard_refuses(void) {
 }
 /* What is not finite: one answer, and the sum tells it; a step inside backward stops. */
 static void shard_not_finite(void) {
-    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_scaler scaler; size_t unit, g; memopt_optim_run run; memopt_optim_group rates; int inside;
+    memopt_shard_desc d = shard_plain(); memopt_shard *x = NULL; memopt_gradient_total total; memopt_scaler scaler; size_t unit, g; memopt_optim_run run; memopt_optim_group rates; int at, inside; memopt_arena_desc ad; memopt_arena *arena = NULL; shard_device device; memopt_shard_device table; const memopt_shard_kernels kernels = shard_device_kernels();
     rates = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
-    for (inside = 0; inside < 2; ++inside) {
+    memset(&ad, 0, sizeof ad); memset(&device, 0, sizeof device);
+    ad.capacity = 1 << 20; table = shard_device_table(&device); table.kernels = &kernels;
+    CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    for (at = 0; at < 3; ++at) { /* the last: a device counts */
+        inside = at == 1; d.device = at == 2 ? &table : NULL;
         memset(&run, 0, sizeof run);
         run.step = 1; run.groups = &rates; run.group_count = 1; run.fused = inside;
-        CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK && memopt_shard_open(&d, NULL, &x) == MEMOPT_OK);
+        CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK && memopt_shard_open(&d, at == 2 ? arena : NULL, &x) == MEMOPT_OK);
         if (inside) CHECK(memopt_shard_step_inside(x, &run) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_STATE);
         CHECK(memopt_shard_next_unit(x, &unit) == MEMOPT_OK);
         if (inside) CHECK(memopt_shard_cancel(x) == MEMOPT_ERR_STATE && test_error_says(memopt_shard_error(x), MEMOPT_ERR_STATE, "shard: its weights are being stepped inside backward"));
@@ -1493,6 +1503,8 @@ static void shard_not_finite(void) {
         }
         memopt_shard_close(x);
     }
+    d.device = NULL; run.fused = 1;
+    memopt_arena_destroy(arena);
     d.optim.kind = MEMOPT_OPTIM_LAMB;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_shard_error(x), MEMOPT_ERR_ARGUMENT, "a step inside backward cannot measure whole tensors, as LAMB, LARS and Adafactor do"));

@@ -2120,6 +2120,13 @@ static int swap_read(const memopt_host *h, const char *path, unsigned char *byte
     if (!s) s = h->files.read_fn(h->files.user, file, 0, bytes, count, done);
     return !s && !h->files.close_fn(h->files.user, file);
 }
+static memopt_status swap_make_dir(void *user, const char *path) { /* somebody puts a file where ranks are to write theirs together */
+    memopt_host h; memopt_status s = memopt_host_resolve(NULL, &h); char file[700]; void *open = NULL;
+    if (!s) s = h.files.make_dir_fn(user, path);
+    snprintf(file, sizeof file, "%s/model-00001-of-00002.safetensors", path);
+    if (!s && strstr(path, ".tmp") && !h.files.open_fn(user, file, MEMOPT_OPEN_WRITE, &open)) (void)h.files.close_fn(user, open);
+    return s;
+}
 static void save_ranks_swapped(void) {
     static swap w; memopt_ranks_desc d; memopt_thread_pool *pool = NULL; memopt_threads t; char path[600]; size_t i; uint32_t crc;
     memset(&d, 0, sizeof d);
@@ -2141,6 +2148,9 @@ static void save_ranks_swapped(void) {
       strcat(path, "/gen-1-step-1/model-00002-of-00002.safetensors");
       CHECK(swap_read(&w.host, path, got, sizeof got, &done) && done == 4096 + 708 && !memcmp(got + 4096, &w.state, 8) && !memcmp(got + 4104, w.more, 700));
       path[end] = 0; }
+    w.host.files.make_dir_fn = swap_make_dir;
+    t.run_fn(t.user, 2, swap_rank, &w);
+    CHECK(w.status[0] == MEMOPT_ERR_STATE && w.status[1] == MEMOPT_ERR_STATE); /* it is not written into */
     save_remove_all(&w.host, path);
     memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
 }

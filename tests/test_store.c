@@ -492,6 +492,11 @@ static void store_tables(void) { /* every bit of a table: the other one is taken
     e = d; REFUSES(e.error, (void)0, store_try(&e), MEMOPT_ERR_FORMAT, "store: path is damaged, or of a newer version");
     store_poke(path, 0, zeros, 4096, 1); store_poke(path, 4096, zeros, 4096, 1);
     e = d; REFUSES(e.error, (void)0, store_try(&e), MEMOPT_ERR_FORMAT, "store: path is not a store's");
+    store_number(table[0] + 24, 3); /* the mark of a store with no_atomic, under a right CRC */
+    store_number(table[0] + 64, store_crc(store_crc(0, table[0], 64), table[0] + 72, 32 * STORE_TILES));
+    store_poke(path, 0, table[0], 4096, 1);
+    e = d; REFUSES(e.error, (void)0, store_try(&e), MEMOPT_ERR_FORMAT, "store: path has another no_atomic than the desc");
+    store_number(table[0] + 24, 2);
     for (at = 0; at < 3; ++at) { /* entries that no store writes, under a right CRC */
         unsigned char *entry = table[0] + 72 + 32;
         store_number(entry, at == 0 ? 4097 : at == 1 ? 4096 : 0); store_number(entry + 24, at == 1 ? 3 : 2);
@@ -1399,7 +1404,7 @@ static void store_stopped_clock(void) { /* it is told, and nothing is measured f
         memset(&c, 0, sizeof c); c.now = 5000; c.stops = stops;
         CHECK_AT(memopt_store_measure(&d, 100000, &r) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "store: the clock failed") && r.read == 1, stops);
     }
-    memset(&c, 0, sizeof c); c.now = 5000; c.stops = 9; c.back = 6;
+    memset(&c, 0, sizeof c); c.now = 5000; c.stops = 900; c.back = 6;
     CHECK(memopt_store_measure(&d, 0, &r) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "store: the clock failed"));
     memset(&c, 0, sizeof c); c.now = 5000; c.stops = 900;
     CHECK(memopt_store_measure(&d, 0, &r) == MEMOPT_OK && r.read > 1e9);

@@ -474,6 +474,15 @@ static void advise_set_calls(void) {
     d.batch = 16; d.machine.local.latency = 0.01;
     advise_seconds_of(&d, 1, 0, 1, 1e13); advise_seconds_of(&d, 1, 2, 1, 1e13);
 }
+/* Of hosts of six, sets of three are within one, and some of four are not. */
+static void advise_set_links(void) {
+    memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(3, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); double seconds[2]; int slow;
+    d.machine.processors = 12; d.machine.of_host = 6; d.batch = 12;
+    for (o.ranks = 3; o.ranks < 5; ++o.ranks) {
+        for (slow = 0; slow < 2; ++slow) { d.machine.local.bandwidth = slow ? 1e3 : 1e12; seconds[slow] = advise_priced(&d, &o).seconds.communication; }
+        CHECK_AT(o.ranks == 3 ? seconds[1] > 2 * seconds[0] : fabs(seconds[1] / seconds[0] - 1) < 1e-12, o.ranks);
+    }
+}
 /* Recomputing is never less time, where a link and a slow tier both take longer than computing: they run beside it once. */
 static void advise_once_hidden(void) {
     memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(3, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice most, least; double link, tier; int inside;
@@ -1309,7 +1318,7 @@ static void advise_machine_text(void) {
 
 void test_advise(void);
 void test_advise(void) {
-    RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_set_calls); RUN(advise_once_hidden); RUN(advise_waits);
+    RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_set_calls); RUN(advise_set_links); RUN(advise_once_hidden); RUN(advise_waits);
     RUN(advise_exhaustive); RUN(advise_prices); RUN(advise_walks); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_memory); RUN(advise_answers); RUN(advise_refusals); RUN(advise_array_refusals); RUN(advise_faults);
     RUN(advise_dimensions); RUN(advise_rates); RUN(advise_cuts);
     RUN(advise_calibrated); RUN(advise_trial_refusals); RUN(advise_machine_text);

@@ -382,6 +382,9 @@ static void advise_seconds_by_hand(void) { /* an MLP's products at a tenth of th
     CHECK(fabs(a.seconds.passes / want - 1) < 1e-12 && a.seconds.communication == 0);
     CHECK(fabs(a.tokens * a.seconds.total - 64) < 1e-9);
     want = a.seconds.products;
+    o.head_chunk = 1; /* each row reads all of the head's weights, which takes longer than to multiply it, three times */
+    CHECK(fabs(advise_priced(&d, &o).seconds.products / (want + 2 * (3 * tokens * (100 * h * 4 / 1e9) - head)) - 1) < 1e-12);
+    o.head_chunk = 0;
     d.machine.multiprocessors = 132; /* a tile of 128 x 128 is more than all of it */
     a = advise_priced(&d, &o);
     CHECK(a.seconds.products > 100 * want);
@@ -410,14 +413,14 @@ static void advise_batches(void) { /* of 5 sequences by twos: 6, where that is a
 }
 /* All micro-batches are looked at, however many divide the batch: the whole of it, too, which steps inside need. */
 static void advise_micros(void) {
-    static const size_t batches[4] = { 1, 960, 5040, 735134400 }, counts[4] = { 1, 33, 66, 234 }; memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); size_t i, k;
+    static const size_t batches[4] = { 1, 960, 5040, 735134400 }, counts[4] = { 1, 33, 66, 234 }, chunks[4] = { 5, 15, 15, 15 }; /* rows: 16, 15,360, 16,384 */ memopt_i_checks c = memopt_i_checks_begin(NULL, "test"); size_t i, k;
     for (i = 0; i < 4; ++i) {
         memopt_advise_desc d = advise_tiny(); memopt_i_advise *x; const size_t largest = batches[i] < 1024 ? batches[i] : 1024; size_t at = 0;
         d.batch = batches[i];
         x = memopt_i_advise_open(&c, &d, 1);
         CHECK_AT(x != NULL, i);
         if (!x) return;
-        CHECK_AT(x->micro_count == counts[i], i);
+        CHECK_AT(x->micro_count == counts[i] && x->chunks == chunks[i], i);
         for (k = 1; k <= largest; ++k) {
             const size_t third = k % 3 ? k : k / 3;
             if (d.batch % k == 0 || !(k & (k - 1)) || !(third & (third - 1))) { CHECK_AT(at < x->micro_count && x->micro[at] == k, k); ++at; }
@@ -464,6 +467,33 @@ static void advise_seconds(void) {
         if (ranks > 1 ? stage > 0 : stage != 1) advise_seconds_of(&d, ranks, stage, waits, rate);
 }
 
+/* Sets of one rank whose calls take long, whatever they send. */
+static void advise_set_calls(void) {
+    memopt_advise_desc d = advise_on(advise_gpt(12, 768, 12), 8, 80);
+    if (!ADVISE_64) { SKIP("models that do not fit 32 bits"); return; }
+    d.batch = 16; d.machine.local.latency = 0.01;
+    advise_seconds_of(&d, 1, 0, 1, 1e13); advise_seconds_of(&d, 1, 2, 1, 1e13);
+}
+/* Of hosts of six, sets of three are within one, and some of four are not. */
+static void advise_set_links(void) {
+    memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(3, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); double seconds[2]; int slow;
+    d.machine.processors = 12; d.machine.of_host = 6; d.batch = 12;
+    for (o.ranks = 3; o.ranks < 5; ++o.ranks) {
+        for (slow = 0; slow < 2; ++slow) { d.machine.local.bandwidth = slow ? 1e3 : 1e12; seconds[slow] = advise_priced(&d, &o).seconds.communication; }
+        CHECK_AT(o.ranks == 3 ? seconds[1] > 2 * seconds[0] : fabs(seconds[1] / seconds[0] - 1) < 1e-12, o.ranks);
+    }
+}
+/* Recomputing is never less time, where a link and a slow tier both take longer than computing: they run beside it once. */
+static void advise_once_hidden(void) {
+    memopt_advise_desc d = advise_tiny(); memopt_advise_choice o = advise_choice(3, MEMOPT_ADVISE_F32, MEMOPT_STATE_F32, 1); memopt_advice most, least; double link, tier; int inside;
+    d.machine.processors = d.machine.of_host = 4; d.machine.host_memory = 1000000000; o.slow = 7; d.machine.f32_rate = 1e9;
+    for (inside = 0; inside < 2; ++inside) for (link = 1e6; link < 1e10; link *= 10) for (tier = 1e6; tier < 1e10; tier *= 10) {
+        o.steps_inside = inside; d.machine.local.bandwidth = link; d.machine.host_bandwidth = tier;
+        o.keep_budget = SIZE_MAX; most = advise_priced(&d, &o);
+        o.keep_budget = 0; least = advise_priced(&d, &o);
+        CHECK_AT(least.seconds.recompute > 0 && least.seconds.total >= most.seconds.total * (1 - 1e-12), link);
+    }
+}
 /* Beside long computing all that travels is hidden but the first group's, unless the link of a set waits, and what sets
    send each other, whether their link waits or not. */
 static void advise_waits(void) {
@@ -565,7 +595,9 @@ static memopt_status advise_odd_chain(void *user, const memopt_advise_choice *o,
         segments[i].forward_cost = 1e-3 * (double)(b * (1 + slow * slow)); segments[i].backward_cost = 2e-3 * (double)b;
     }
     segments[6].grad_bytes = 0; segments[6].backward_scratch = o->head_chunk ? 500 : 3000 * b;
-    *input_bytes = 512 * b;
+    segments[2].forward_scratch = 15000 * b; segments[2].plain_scratch = 1; segments[4].plain_scratch = 12000 * b; /* peaks of forwards, of both kinds */
+    segments[5].saved_bytes += (o->head_chunk > 2 ? 64 * b : 0) + (o->whole_scores && b == 1 ? 5000 : 0); /* and buffers that depend on all there is */
+    *input_bytes = 512 * b + (o->head_chunk % 2 ? 100 : 0);
     return MEMOPT_OK;
 }
 static void advise_engine_model(memopt_advise_model *m) {
@@ -1286,7 +1318,7 @@ static void advise_machine_text(void) {
 
 void test_advise(void);
 void test_advise(void) {
-    RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_waits);
+    RUN(advise_counts); RUN(advise_mfu); RUN(advise_published); RUN(advise_published_cuts); RUN(advise_published_offload); RUN(advise_by_hand); RUN(advise_slow_by_hand); RUN(advise_seconds_by_hand); RUN(advise_batches); RUN(advise_micros); RUN(advise_seconds); RUN(advise_set_calls); RUN(advise_set_links); RUN(advise_once_hidden); RUN(advise_waits);
     RUN(advise_exhaustive); RUN(advise_prices); RUN(advise_walks); RUN(advise_small_products); RUN(advise_threads); RUN(advise_own_chain); RUN(advise_memory); RUN(advise_answers); RUN(advise_refusals); RUN(advise_array_refusals); RUN(advise_faults);
     RUN(advise_dimensions); RUN(advise_rates); RUN(advise_cuts);
     RUN(advise_calibrated); RUN(advise_trial_refusals); RUN(advise_machine_text);

@@ -1211,6 +1211,7 @@ static void shard_plan_refuses(void) {
     SHARD_REFUSES((x.uses = trailing, x.use_count = 3), MEMOPT_ERR_ARGUMENT, "shard: uses end with a forward: nobody needs it");
 #if SIZE_MAX > 0xffffffffu /* else they always fit */
     SHARD_REFUSES((x.rank_count = 2, x.units = SIZE_MAX / 2), MEMOPT_ERR_OVERFLOW, "shard: units are so many that the bytes a step sends do not fit 64 bits");
+    SHARD_REFUSES((x.rank_count = 2, x.units = SIZE_MAX / 50000), MEMOPT_ERR_OVERFLOW, "shard: units are so many that the bytes a step sends do not fit 64 bits");
 #endif
     SHARD_REFUSES((x.tensors = wide, x.tensor_count = 1), MEMOPT_ERR_OVERFLOW, "shard: tensors are too large together: a rank's memory does not fit size_t");
     x = right; x.rank_count = 2; REFUSES(x.error, (void)0, memopt_shard_open(&x, NULL, &out), MEMOPT_ERR_ARGUMENT, "shard: rank_count 2, without a comm, but in a plan, 1");

@@ -596,8 +596,8 @@ static memopt_status advise_odd_chain(void *user, const memopt_advise_choice *o,
     }
     segments[6].grad_bytes = 0; segments[6].backward_scratch = o->head_chunk ? 500 : 3000 * b;
     segments[2].forward_scratch = 15000 * b; segments[2].plain_scratch = 1; segments[4].plain_scratch = 12000 * b; /* peaks of forwards, of both kinds */
-    segments[5].saved_bytes += (o->head_chunk > 2 ? 64 * b : 0) + (o->whole_scores && b == 1 ? 5000 : 0); /* and buffers that depend on all there is */
-    *input_bytes = 512 * b + (o->head_chunk % 2 ? 100 : 0);
+    segments[5].saved_bytes += (o->head_chunk > 7 ? 64 * b : 0) + (o->whole_scores && b == 1 ? 5000 : 0); /* and buffers that depend on all there is */
+    *input_bytes = 512 * b + (o->head_chunk > 1 ? 100 : 0);
     return MEMOPT_OK;
 }
 static void advise_engine_model(memopt_advise_model *m) {

@@ -1505,6 +1505,9 @@ static void shard_not_finite(void) {
         memopt_shard_close(x);
     }
     d.device = NULL; run.fused = 1;
+    CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_next_unit(x, &unit) == MEMOPT_OK && memopt_shard_forward(x, 0) == MEMOPT_OK && memopt_shard_forward(x, 1) == MEMOPT_OK);
+    CHECK(memopt_shard_backward(x, 1) == MEMOPT_OK && memopt_shard_gradients(x, 2) && memopt_shard_cancel(x) == MEMOPT_OK && !memopt_shard_gradients(x, 2));
+    memopt_shard_close(x);
     memopt_arena_destroy(arena);
     d.optim.kind = MEMOPT_OPTIM_LAMB;
     CHECK(memopt_shard_open(&d, NULL, &x) == MEMOPT_OK && memopt_shard_step_inside(x, &run) == MEMOPT_ERR_ARGUMENT);

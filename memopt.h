@@ -5180,7 +5180,7 @@ static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argumen
                                 memopt_i_count((uint64_t)max));
 }
 
-static memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
     return memopt_i_must_number(c, value == 0 || value == 1, argument, memopt_i_signed(value), "must be 0 or 1",
                                 memopt_i_no_quantity());
 }
@@ -5913,7 +5913,8 @@ static int memopt_i_file_flags(memopt_open_mode plain) {
 }
 
 /* A system that refuses a direct file may have made it all the same: a new one becomes direct when it is open. */
-static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
+static MEMOPT_I_COLD memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode,
+                                                        void **file) {
     const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT ? MEMOPT_I_DIRECT : 0;
     const memopt_open_mode plain = MEMOPT_I_OPEN_PLAIN(mode);
     const int flags = memopt_i_file_flags(plain);
@@ -7112,7 +7113,7 @@ static memopt_files memopt_i_system_files(void) {
 
 #define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 
-static void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
+static MEMOPT_I_COLD void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
     const int files = memopt_i_files_set(f);
     const int dirs = memopt_i_files_dirs_set(f);
     const int queue = memopt_i_queue_set(f);
@@ -7142,7 +7143,8 @@ static void memopt_i_files_resolve(memopt_files *f) {
     f->sync_dir_fn = memopt_i_no_dir;
 }
 
-static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host, memopt_host *out) {
+static MEMOPT_I_COLD memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host,
+                                                         memopt_host *out) {
     memopt_host h;
 
     memset(&h, 0, sizeof h);

@@ -158,20 +158,20 @@ static void graph_plans(void) {
 static void graph_explicit(void) {
     graph_case c; memopt_plan_item item[16]; memopt_graph_use use[16]; size_t count = 0; memopt_plan_result r;
     graph_begin(&c, 8, 0);
-    enum { X, HIDDEN, RELU, OUT, D_OUT, D_RELU, D_HIDDEN, D_X };
-    graph_edge(&c, X, HIDDEN); graph_edge(&c, HIDDEN, RELU); graph_edge(&c, RELU, OUT); graph_edge(&c, OUT, D_OUT); /* the loss: its gradient over its input */
-    graph_edge(&c, D_OUT, D_RELU); graph_edge(&c, RELU, D_RELU); graph_edge(&c, D_RELU, D_HIDDEN); graph_edge(&c, RELU, D_HIDDEN); graph_edge(&c, D_HIDDEN, D_X); graph_edge(&c, X, D_X);
-    for (size_t i = 0; i < 8; ++i) { c.node[i].bytes = i == OUT || i == D_OUT ? 64 : 640; c.node[i].grad_bytes = 0; }
+    enum { X, HIDDEN, RELU, LAST, D_LAST, D_RELU, D_HIDDEN, D_X };
+    graph_edge(&c, X, HIDDEN); graph_edge(&c, HIDDEN, RELU); graph_edge(&c, RELU, LAST); graph_edge(&c, LAST, D_LAST); /* the loss: its gradient over its input */
+    graph_edge(&c, D_LAST, D_RELU); graph_edge(&c, RELU, D_RELU); graph_edge(&c, D_RELU, D_HIDDEN); graph_edge(&c, RELU, D_HIDDEN); graph_edge(&c, D_HIDDEN, D_X); graph_edge(&c, X, D_X);
+    for (size_t i = 0; i < 8; ++i) { c.node[i].bytes = i == LAST || i == D_LAST ? 64 : 640; c.node[i].grad_bytes = 0; }
     c.node[X].bytes = c.node[D_X].bytes = 320;
-    c.node[RELU].in_place = c.node[D_OUT].in_place = c.node[D_HIDDEN].in_place = 1;
+    c.node[RELU].in_place = c.node[D_LAST].in_place = c.node[D_HIDDEN].in_place = 1;
     CHECK(memopt_graph_to_plan(&c.g, item, 16, &count, use) == MEMOPT_OK && count == 8);
-    CHECK(item[RELU].in_place_of == 1 + HIDDEN && item[D_OUT].in_place_of == 1 + OUT && item[D_HIDDEN].in_place_of == 1 + D_RELU);
-    CHECK(!item[X].in_place_of && !item[HIDDEN].in_place_of && !item[OUT].in_place_of && !item[D_RELU].in_place_of && !item[D_X].in_place_of);
+    CHECK(item[RELU].in_place_of == 1 + HIDDEN && item[D_LAST].in_place_of == 1 + LAST && item[D_HIDDEN].in_place_of == 1 + D_RELU);
+    CHECK(!item[X].in_place_of && !item[HIDDEN].in_place_of && !item[LAST].in_place_of && !item[D_RELU].in_place_of && !item[D_X].in_place_of);
     CHECK(item[RELU].first == RELU && item[RELU].last == D_HIDDEN + 1 && item[D_HIDDEN].last == D_X + 1 && item[X].last == D_X + 1);
     CHECK(memopt_plan_solve(item, count, NULL, NULL, &r) == MEMOPT_OK && r.peak == 320 + 640 + 640 + 64);
     CHECK(memopt_graph_to_plan(&c.g, NULL, 0, &count, NULL) == MEMOPT_ERR_BUFFER && count == 8);
     item[5].in_place_of = 77; /* beyond what it is given */
-    CHECK(memopt_graph_to_plan(&c.g, item, 5, &count, NULL) == MEMOPT_ERR_BUFFER && count == 8 && item[5].in_place_of == 77 && item[D_OUT].in_place_of == 1 + OUT);
+    CHECK(memopt_graph_to_plan(&c.g, item, 5, &count, NULL) == MEMOPT_ERR_BUFFER && count == 8 && item[5].in_place_of == 77 && item[D_LAST].in_place_of == 1 + LAST);
     c.node[HIDDEN].reads_output = 1; /* its backward reads it: then it is not to be written over */
     CHECK(memopt_graph_to_plan(&c.g, item, 16, &count, use) == MEMOPT_OK && !item[RELU].in_place_of);
 }

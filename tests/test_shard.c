@@ -534,7 +534,7 @@ static void shard_rank(void *task, size_t index, int worker) {
     if (!s) CHECK(!f[0].looks == !(memopt_i_kind_measures(c->kind) && !c->slow && c->stage && c->ranks > 1 && shard_holds(x)));
     if (!s && c->device > 2) { /* floats on a device are rounded there when they are shared, not by the CPU */
         uint64_t held = 0; memopt_optim_tensor part;
-        for (k = 0; k < SHARD_TENSORS; ++k) { CHECK(memopt_shard_part(x, k, &part) == MEMOPT_OK); held += part.held; }
+        for (k = 0; k < SHARD_TENSORS; ++k) { CHECK(memopt_shard_part(x, (size_t)k, &part) == MEMOPT_OK); held += part.held; }
         CHECK(device.rounded == (c->form == MEMOPT_I_WEIGHTS_F32_BF16 ? held : 0));
     }
     w->intact[index] = memopt_shard_is_intact(x);

@@ -4235,34 +4235,6 @@ static void tape_equal_blocks(void) {
     memopt_tape_destroy(tape);
     tape_rig_close(&r);
 }
-/* Segments that put out nothing: what they hand on lies with the engine, as the states of a recurrent network may. x[t + 1] = x[t] sin(x[t]) */
-typedef struct outside_net { float state[EQUAL + 1], grad[EQUAL + 1]; int forwards; } outside_net;
-static memopt_status outside_step(const memopt_tape_call *call) {
-    outside_net *net = (outside_net *)call->user; const size_t t = call->segment; float *sine = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, 4);
-    if (call->describing) return MEMOPT_OK;
-    if (call->is_backward) net->grad[t] = net->grad[t + 1] * (*sine + net->state[t] * cosf(net->state[t]));
-    else {
-        *sine = sinf(net->state[t]);
-        net->state[t + 1] = net->state[t] * *sine;
-        ++net->forwards;
-    }
-    return MEMOPT_OK;
-}
-static void tape_states_outside(void) {
-    outside_net net; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s; float want = 1, x[EQUAL + 1]; size_t i; const float input = 0;
-    memset(&d, 0, sizeof d); memset(&net, 0, sizeof net);
-    d.chain.count = EQUAL; d.layer.forward_fn = d.layer.backward_fn = outside_step; d.layer.user = &net; d.overhead = 0.33; /* all sizes are 0 */
-    x[0] = net.state[0] = 1.3f; net.grad[EQUAL] = 1;
-    for (i = 0; i < EQUAL; ++i) x[i + 1] = x[i] * sinf(x[i]);
-    for (i = EQUAL; i-- > 0;) want = want * (sinf(x[i]) + x[i] * cosf(x[i]));
-    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
-    CHECK(memopt_tape_forward(tape, &input) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
-    s = memopt_tape_get_stats(tape);
-    CHECK(net.forwards > EQUAL && net.forwards == (int)s.forwards && s.overhead > 0 && s.peak < EQUAL * 64);
-    CHECK(!memcmp(net.state, x, sizeof x) && fabsf(net.grad[0] - want) <= 1e-6f * fabsf(want));
-    memopt_tape_destroy(tape);
-}
-
 /* ---- gradients in place ---- */
 static memopt_status placing_forward(const memopt_tape_call *call) {
     size_t i;

@@ -4248,7 +4248,7 @@ static memopt_status outside_step(const memopt_tape_call *call) {
     }
     return MEMOPT_OK;
 }
-static void tape_states_outside(void) {
+static void tape_states_in_an_array(void) {
     outside_net net; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s; float want = 1, x[EQUAL + 1]; size_t i; const float input = 0;
     memset(&d, 0, sizeof d); memset(&net, 0, sizeof net);
     d.chain.count = EQUAL; d.layer.forward_fn = d.layer.backward_fn = outside_step; d.layer.user = &net; d.overhead = 0.33; /* all sizes are 0 */
@@ -5040,7 +5040,7 @@ static void test_tape(void) {
     RUN(tape_steps_in_backward);
     RUN(tape_opened);
     RUN(tape_equal_blocks);
-    RUN(tape_states_outside);
+    RUN(tape_states_in_an_array);
     RUN(tape_watches);
     RUN(tape_commits_once);
     RUN(tape_grad_in_place);

@@ -25889,6 +25889,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     memopt_i_watched watched;
     memopt_status status;
 
+    if (!t->busy) return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
     room = memopt_i_tape_room();
     room.nested = &t->nested;
     call.room = &room;
@@ -25958,8 +25959,10 @@ static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const mem
     t->put_back = m;
     if (!first && m->op != MEMOPT_ACTION_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
     status = memopt_i_tape_call(t, compiled, m);
-    memopt_i_tape_put_back(t);
-    return status;
+    d->random_load_fn(d->random_user, m->index, present); /* put back by a cancel, it may have been moved since */
+    t->put_back = NULL;
+    if (status || t->busy) return status;
+    return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_CANCELLED_INSIDE);
 }
 
 static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_instruction *m, const void *output,

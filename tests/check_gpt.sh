@@ -851,8 +851,9 @@ own_files() { # two runs in one directory, links at names that a run may use, a 
         rmdir "$work/spill" || fail "tiles are left"
         echo "damaged: $(cat "$work/said")"
     done
+    mkdir "$work/spill"
     # shellcheck disable=SC2086
-    mkdir "$work/spill" && build/train_gpt --quiet $small --steps 1000000 --offload states,activations="$work/spill" >"$work/said" 2>&1 & id=$!
+    build/train_gpt --quiet $small --steps 1000000 --offload states,activations="$work/spill" >"$work/said" 2>&1 & id=$!
     until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
     kill -9 $id
     wait $id 2>/dev/null

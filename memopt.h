@@ -4331,8 +4331,9 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
  *
  * desc    path, keep, comm, host and error are read
  * out     for `lock` of this desc and of all that save there; may point to it. Untouched on failure
- * returns OK, ERR_ARGUMENT, ERR_STATE (another run saves there; or the file's name is a link), ERR_MEMORY, ERR_IO (the
- *         directory cannot be made), ERR_UNSUPPORTED (a host without directories), and what memopt_comm_run() returns
+ * returns OK, ERR_ARGUMENT, ERR_OVERFLOW (keep), ERR_STATE (another run saves there; or the file's name is a link),
+ *         ERR_MEMORY, ERR_IO (the directory cannot be made, or its file cannot be opened), ERR_UNSUPPORTED (a host
+ *         without directories), and what memopt_comm_run() returns
  * ranks   all call it, and all close; rank 0 holds it
  */
 MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out);

@@ -13,15 +13,15 @@ enum { FRONTIER = 8, MORE_ROWS = 8 /* of a chunk: it reads its weights and adds 
 #include "speeds.h"
 
 typedef struct advised { options o; double cost, seconds; size_t peak; } advised; /* peak 0: nothing fits; seconds of the CPU, 0: not known */
-typedef struct adviser { /* what is asked, and with what it is answered */
-    options asked; const memopt_ops *ops; beside b; speeds *s; /* NULL: by operations */
-    char *message; size_t capacity;
-} adviser;
 static const struct advised_format { const char *name; weights_kind weights; memopt_state_format states; } advised_formats[] = {
     { "the same bits", WEIGHTS_F32, MEMOPT_STATE_F32 }, { "8-bit states", WEIGHTS_F32, MEMOPT_STATE_8BIT },
     { "bf16 split", WEIGHTS_SPLIT, MEMOPT_STATE_F32 }, { "bf16 split, 8-bit states", WEIGHTS_SPLIT, MEMOPT_STATE_8BIT },
     { "bf16, 8-bit states", WEIGHTS_BF16, MEMOPT_STATE_8BIT } };
 enum { ADVISED_FORMATS = sizeof advised_formats / sizeof *advised_formats, ADVISED_FORMS = 32 };
+typedef struct adviser { /* what is asked, and with what it is answered */
+    options asked; const memopt_ops *ops; beside b; speeds *s; /* NULL: by operations */
+    char *message; size_t capacity, least[ADVISED_FORMATS]; /* bytes that any plan of a format takes; 0: there is none */
+} adviser;
 
 static int was_given(const options *o, int id) { return (int)(o->given >> id & 1); }
 /* Head: rows of the smallest chunk, and how many sizes there are, each twice the one before. With more than 8 chunks sums
@@ -144,26 +144,34 @@ static int advise_stage(const adviser *a, size_t budget, int format, size_t stag
 static int has_stages(const adviser *a) { return a->asked.ranks && !was_given(&a->asked, ON_STAGE) && !(a->asked.offload & OFFLOAD_WEIGHTS); }
 static int advise_format(const adviser *a, size_t budget, int format, advised *best) {
     size_t stage = has_stages(a) ? 0 : a->asked.stage; const size_t last = has_stages(a) ? 3 : stage;
-    for (best->peak = 0; stage <= last && !best->peak; ++stage)
+    best->peak = 0;
+    if (!a->least[format] || a->least[format] + advised_slack(a) > budget) return 0;
+    for (; stage <= last && !best->peak; ++stage)
         if (advise_stage(a, budget, format, stage, best)) return 1;
     return 0;
 }
-/* The least that any combination of a stage and a number of ranks takes. */
-static size_t least_of(const adviser *a, size_t ranks, size_t stage) {
-    const options asked = dealt(a, ranks, stage); size_t least_peak = 0; int format, form; advised x; work w;
-    for (format = 0; format < ADVISED_FORMATS; ++format) for (form = 0; form < ADVISED_FORMS; ++form) {
+/* The least that any combination of a format, a stage and a number of ranks takes. */
+static size_t least_of(const adviser *a, int format, size_t ranks, size_t stage) {
+    const options asked = dealt(a, ranks, stage); size_t least_peak = 0; int form; advised x; work w;
+    for (form = 0; form < ADVISED_FORMS; ++form) {
         if (advised_options(&asked, 0, format, form, &x.o) || advised_plan(a, 0, &x, &w)) continue;
         if (!least_peak || x.peak < least_peak) least_peak = x.peak;
     }
     return least_peak;
 }
 /* Of all of them: what a stage holds beside its parts may be more than it saves. */
-static size_t advised_least(const adviser *a) {
+static size_t format_least(const adviser *a, int format) {
     size_t ranks = a->asked.ranks, stage, least_peak = 0; const size_t first = has_stages(a) ? 0 : a->asked.stage, last = has_stages(a) ? 3 : first;
     do for (stage = first; stage <= last; ++stage) {
-        const size_t peak = least_of(a, ranks, stage);
+        const size_t peak = least_of(a, format, ranks, stage);
         if (peak && (!least_peak || peak < least_peak)) least_peak = peak;
     } while ((ranks = fewer_ranks(a, ranks)) != 0);
+    return least_peak;
+}
+static size_t advised_least(const adviser *a) {
+    size_t least_peak = 0; int format;
+    for (format = 0; format < ADVISED_FORMATS; ++format)
+        if (a->least[format] && (!least_peak || a->least[format] < least_peak)) least_peak = a->least[format];
     return least_peak ? least_peak + advised_slack(a) : 0;
 }
 static void advised_tell(const char *name, const advised *x) {
@@ -177,8 +185,9 @@ static void advised_tell(const char *name, const advised *x) {
     printf("  train_gpt %s\n", text);
 }
 /* A line for each format, and the first that fits into *best. */
-static int advise(const adviser *a, advised *best) {
+static int advise(adviser *a, advised *best) {
     advised x; int format;
+    for (format = 0; format < ADVISED_FORMATS; ++format) a->least[format] = format_least(a, format);
     printf("%-26s %12s %10s  %s\n", "", "predicted MB", a->s ? "CPU s, step" : "operations", "command");
     for (format = 0, best->peak = 0; format < ADVISED_FORMATS; ++format) {
         if (advise_format(a, a->asked.advise, format, &x)) return 1;
@@ -203,13 +212,14 @@ static void settle_budget(const adviser *a, advised *x) {
         *x = y;
 }
 /* Of budgets from the least to the one that was asked for, the first format that fits; those that are worth it. */
-static int advise_frontier(const adviser *a, advised *rows, size_t *count) {
+static int advise_frontier(const adviser *a, const advised *best, advised *rows, size_t *count) {
     const double least_peak = (double)advised_least(a), ratio = (double)a->asked.advise / least_peak; int format, i;
     for (i = 0, *count = 0; i < FRONTIER; ++i) {
         advised *x = &rows[*count];
         const size_t budget = i == FRONTIER - 1 ? a->asked.advise : (size_t)ceil(least_peak * pow(ratio, (double)i / (FRONTIER - 1)));
-        for (format = 0, x->peak = 0; format < ADVISED_FORMATS && !x->peak; ++format)
+        for (format = 0, x->peak = 0; i < FRONTIER - 1 && format < ADVISED_FORMATS && !x->peak; ++format)
             if (advise_format(a, budget, format, x)) return 1;
+        if (i == FRONTIER - 1) *x = *best;
         if (x->peak) settle_budget(a, x);
         if (x->peak && !(*count && is_dominated(x, x - 1))) ++*count;
     }

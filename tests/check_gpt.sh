@@ -275,7 +275,7 @@ END
     for line in "" "--head chunk:32 --mlp chunk:32" "--head chunk:8 --mlp chunk:64" "--mlp chunk:32"; do
         # shellcheck disable=SC2086
         gpt $few $line --advise 2340000 --dry-run >"$work/said" 2>&1 || fail "--advise $line: $(cat "$work/said")"
-        sed -n 's/ *train_gpt .*//; s/^bf16, 8-bit states .* //p' "$work/said" >>"$work/costs"
+        sed -n 's/ *train_gpt .*//; s/^8-bit states .* //p' "$work/said" >>"$work/costs"
     done
     awk 'NR == 1 { told = $1 } $1 > 0 && told > $1 * 1.01 { bad = 1 } END { exit bad || !(told > 0) || NR != 4 }' "$work/costs" || fail "faster by hand: $(cat "$work/costs")"
     # plans with less memory, in processes of their own: as told, within their budgets, and slower with less

@@ -259,28 +259,29 @@ static options pass_options(const options *o, int lean) {
     x.lean_attention = lean != NOT_LEAN;
     return x;
 }
-static double chunks_of(const options *o, size_t kind) { /* 1: all rows at once */
+static size_t chunks_of(const options *o, size_t kind) { /* 1: all rows at once */
     const size_t rows = kind == HEAD_KIND ? head_rows(o) : mlp_rows(o), chunk = kind == HEAD_KIND ? o->head_chunk : o->mlp_chunk;
     const size_t unit = kind == MLP_KIND ? LEAST_MLP : o->weights == WEIGHTS_BF16 ? 32 : 1;
 
     if ((kind != HEAD_KIND && kind != MLP_KIND) || !chunk || chunk >= rows) return 1;
-    return (double)((rows - 1) / ((chunk + unit - 1) / unit * unit) + 1);
+    return (rows - 1) / ((chunk + unit - 1) / unit * unit) + 1;
 }
 /* Seconds of a call; below 0: not measured. They depend on the segment's form alone, and grow by as much with each chunk:
    two sizes are measured, and tell of all. */
 static double piece_seconds(speeds *s, const options *o, size_t piece) {
-    const size_t kind = piece % KINDS; const double chunks = chunks_of(o, kind);
+    const size_t kind = piece % KINDS, chunks = chunks_of(o, kind); size_t few, many;
     options x = pass_options(o, chunks > 1 || (kind == ATTENTION_KIND && o->lean_attention) ? LEAN : NOT_LEAN);
     const double *seconds = speed_of(s, "pass", &x, measure_pass); double first, more;
 
     if (!seconds) return -1;
-    first = seconds[piece]; more = chunks - chunks_of(&x, kind);
+    first = seconds[piece]; few = chunks_of(&x, kind);
     x = pass_options(o, LEANEST);
-    more /= chunks_of(&x, kind) - (chunks - more);
-    if (chunks <= 1 || !(more < 0 || more > 0) || more - more != 0) return first; /* measured itself, or of one size alone */
+    many = chunks_of(&x, kind);
+    if (chunks <= 1 || chunks == few || many == few) return first;
     seconds = speed_of(s, "pass", &x, measure_pass);
     if (!seconds) return -1;
-    return seconds[piece] > first ? fmax(first + more * (seconds[piece] - first), 0) : first;
+    more = (seconds[piece] - first) / ((double)many - (double)few);
+    return more > 0 ? fmax(first + more * ((double)chunks - (double)few), 0) : first;
 }
 /* Of a pass; below 0: not measured. */
 static double pass_seconds(speeds *s, const options *o, const work *w) {

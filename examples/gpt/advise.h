@@ -128,7 +128,7 @@ static int advise_chunks(const adviser *a, size_t budget, const options *o, int 
 static int advise_ranks(const adviser *a, size_t budget, int format, const options *asked, advised *best) {
     const size_t sharing = sharers(a, asked); int form; options o; size_t first;
     for (form = 0; form < ADVISED_FORMS; ++form) {
-        if (advised_options(asked, (budget + sharing - 1) / sharing, format, form, &o)) continue;
+        if (advised_options(asked, (budget + sharing - 1) / sharing, format, form ^ 8, &o)) continue; /* steps inside first: they cost nothing */
         if (advise_chunks(a, budget, &o, form & 1 ? head_sizes(&o, form, &first) : 1, form & 4 ? mlp_sizes(&o) : 1, best)) return 1;
     }
     return 0;

@@ -244,7 +244,7 @@ END
 advise_runs() { # cases: what train_gpt --advise says is run: budget, memory, CPU time; ADVISE_TIME=0: times are told alone
     need python3
     $MAKE -s build/train_gpt || exit 1
-    python3 tests/check_advise.py build/train_gpt "$1"
+    python3 tests/check_advise.py build/train_gpt all && python3 tests/check_advise.py build/train_gpt "$1"
 }
 adopt() { # the stages of examples/adopt within their limits
     sh tests/adopt.sh

@@ -4,6 +4,8 @@
 
     check_advise.py PROGRAM [CASES [SEED [FILE]]]     40 cases; SEED 1; FILE keeps what came out, a line for each case,
                                                       and those that are in it are not run again
+    check_advise.py PROGRAM all [CASES [SEED]]        no run: of small models every size of chunks is given by hand, and none
+                                                      is to be better than what is advised without; 4 cases
 
 Fails when a run is over its budget, when memory is further off than 1 % or 1 MB, or when CPU time is off by more than
 10 % in the median or by more than 20 % in more than one of ten (ADVISE_TIME=0: times of the first try are told alone,
@@ -150,6 +152,39 @@ class Case:
                   f"{what}", flush=True)
 
 
+def by_hand(program, model, budget):
+    """Operations of the best plan of each format; None where none fits."""
+    done = subprocess.run([program, *model, "--advise", str(budget), "--dry-run"], capture_output=True, text=True)
+    lines = [line for line in done.stdout.split("\n\n")[0].splitlines()[1:] if line]
+    return [None if line.endswith(" -") else float(line.split("  train_gpt ")[0].split()[-1]) for line in lines[:5]]
+
+
+def chunks(rows):
+    return ["whole"] + [f"chunk:{1 << i}" for i in range(rows.bit_length()) if 1 << i < rows]
+
+
+def try_all(program, count, pick):
+    """Costs within 1 part in 128 are equal, and three digits are told. Of ranks: what a process holds differs from run to run."""
+    wrong = planned = 0
+    with tempfile.TemporaryDirectory() as work:
+        for number in range(count):
+            context, batch = pick.choice([16, 24, 64, 128]), pick.choice([1, 2])
+            model = (f"--layers {pick.choice([1, 2, 3])} --heads 2 --width {pick.choice([32, 64])} --context {context} --batch {batch} "
+                     f"--vocab {pick.choice([256, 1000, 4000])}").split() + ["--ranks", pick.choice(["1", "2"])]
+            budget = int(Advice(program, work).least(model) * pick.choice([1.0, 1.03, 1.1, 1.3, 1.7]))
+            advised = by_hand(program, model, budget)
+            for head in chunks(context * batch):
+                for mlp in chunks(context * batch):
+                    plans = by_hand(program, model + ["--head", head, "--mlp", mlp], budget)
+                    planned += 1
+                    for free, hand in zip(advised, plans):
+                        if hand is not None and (free is None or hand < free * (1 - 1 / 64)):
+                            wrong += 1
+                            print(f"case {number}: {' '.join(model)} --advise {budget}: {free} operations, {hand} with --head {head} --mlp {mlp}")
+    print(f"{planned} sizes of chunks by hand in {count} cases: {wrong} better than what is advised")
+    return 1 if wrong else 0
+
+
 def after(words, name):
     return int(words[words.index(name) + 1]) if name in words else 1
 
@@ -163,6 +198,8 @@ def known(path):
 
 def main():
     program = os.path.abspath(sys.argv[1])
+    if sys.argv[2:3] == ["all"]:
+        return try_all(program, int(sys.argv[3]) if len(sys.argv) > 3 else 4, random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 1))
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     pick = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     path = sys.argv[4] if len(sys.argv) > 4 else None

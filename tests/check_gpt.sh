@@ -270,6 +270,14 @@ END
         case $line in *--advise* | *--dry-run* | '') fail "no command to run: $line" ;; esac
         planned "$line" ${budget}000000
     done
+    # no plan by hand is faster: 128 rows, which chunks of 64 and 512 would be too large for
+    few="--layers 1 --heads 2 --width 64 --context 128 --batch 1 --vocab 256 --ranks 2"
+    for line in "" "--head chunk:32 --mlp chunk:32" "--head chunk:8 --mlp chunk:64" "--mlp chunk:32"; do
+        # shellcheck disable=SC2086
+        gpt $few $line --advise 2340000 --dry-run >"$work/said" 2>&1 || fail "--advise $line: $(cat "$work/said")"
+        sed -n 's/ *train_gpt .*//; s/^8-bit states .* //p' "$work/said" >>"$work/costs"
+    done
+    awk 'NR == 1 { told = $1 } $1 > 0 && told > $1 * 1.01 { bad = 1 } END { exit bad || !(told > 0) || NR != 4 }' "$work/costs" || fail "faster by hand: $(cat "$work/costs")"
     # plans with less memory, in processes of their own: as told, within their budgets, and slower with less
     # shellcheck disable=SC2086
     gpt $small --advise 40M --frontier --threads 2 >"$work/said" 2>&1 || fail "--frontier: $(cat "$work/said")"
@@ -361,6 +369,7 @@ bad_input() {
     # what is told to need less does, and is not there already: no state that lion8 has not, no bf16 beside bf16
     refused 1 "switches; --attention lean, --mlp chunk:512, --fuse-step, --optimizer adamw8 and --weights bf16 need less" --keep budget:1k
     refused 1 "switches; --attention lean, --mlp chunk:512 and --fuse-step need less" --keep budget:1k --optimizer lion8 --weights bf16
+    refused 1 "switches; --attention lean, --mlp chunk:64, --fuse-step" --keep budget:1k --context 128 --batch 1
     refused 1 "switches; a smaller --batch or --context needs less" --keep budget:1k --optimizer lion8 --weights bf16 $lean
     refused 1 "1.0 MB; --keep overhead:33, --fuse-step, --optimizer adamw8 and --weights bf16 need less" --fit 1M --attention lean
     rm -f build/frontier.html # a dry run writes nothing, also where it has measured

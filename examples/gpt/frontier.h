@@ -76,10 +76,10 @@ static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
 }
 
 /* ---- what --advise does ---- */
-static int advise_with(const adviser *a, options *o, double *seconds) {
+static int advise_with(adviser *a, options *o, double *seconds) {
     static advised rows[FRONTIER]; advised best; size_t count;
     memset(&best, 0, sizeof best);
-    if (advise(a, &best) || advise_frontier(a, rows, &count) || frontier_tell(a, rows, count)) return 1;
+    if (advise(a, &best) || advise_frontier(a, &best, rows, &count) || frontier_tell(a, rows, count)) return 1;
     *o = best.o;
     *seconds = best.seconds;
     return 0;

@@ -96,7 +96,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "attention", "full|lean", "lean: no matrix of context x context; default full" },
     { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
     { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
-    { NULL, "advise", "BYTES", "plan all combinations of these and tell which fits; the given ones stay" },
+    { NULL, "advise", "BYTES", "plan these, chunks of 2^N rows, and tell what fits; given ones stay" },
     { NULL, "processors", "N", "for --advise to deal to ranks and their threads; BYTES are of all" },
     { NULL, "speeds", "FILE", "seconds of this machine for --advise; what is missing is measured" },
     { NULL, "frontier", NULL, "train the plans of --advise for less memory, too, and draw them" },

@@ -72,7 +72,7 @@ static int push_conventional(engine *e) {
 enum { EMBEDDING_KIND, ATTENTION_KIND, MLP_KIND, HEAD_KIND, KINDS, /* of segments */
        PIECES = 2 * KINDS /* forwards, then backwards */ };
 
-typedef struct work { size_t calls[PIECES]; double cost; /* multiply-adds */ } work;
+typedef struct work { size_t calls[PIECES]; double cost, of[KINDS]; /* multiply-adds of all, and of each kind */ } work;
 
 static size_t kind_of(size_t segment, size_t count) {
     return !segment ? EMBEDDING_KIND : segment + 1 == count ? HEAD_KIND : segment % 2 ? ATTENTION_KIND : MLP_KIND;
@@ -85,8 +85,14 @@ static work pass_work(const engine *e) {
     for (i = 0; i < count; ++i) {
         const size_t kind = kind_of(actions[i].index, e->segment_count);
 
-        if (actions[i].op == MEMOPT_ACTION_BACKWARD) ++w.calls[KINDS + kind];
-        if (actions[i].op == MEMOPT_ACTION_FORWARD || actions[i].op == MEMOPT_ACTION_FORWARD_SAVE) ++w.calls[kind];
+        if (actions[i].op == MEMOPT_ACTION_BACKWARD) {
+            ++w.calls[KINDS + kind];
+            w.of[kind] += e->segments[actions[i].index].backward_cost;
+        }
+        if (actions[i].op == MEMOPT_ACTION_FORWARD || actions[i].op == MEMOPT_ACTION_FORWARD_SAVE) {
+            ++w.calls[kind];
+            w.of[kind] += e->segments[actions[i].index].forward_cost;
+        }
     }
     return w;
 }

@@ -248,32 +248,56 @@ static options trial_options(const options *o, size_t layers) {
     x.json = x.speeds = NULL; x.quiet = 0;
     return x;
 }
+enum { NOT_LEAN, LEAN, LEANEST, FEW_HEAD = 8 /* rows of the leanest chunk */ };
 static options pass_options(const options *o, int lean) {
     options x = trial_options(o, least(o->layers, PASS_LAYERS));
 
     x.optimizer = MEMOPT_OPTIM_ADAMW; x.states = MEMOPT_STATE_F32; x.clip = 0; x.rate = 0;
     x.ranks = x.units = 0; x.replicas = 1; x.stage = 3; x.offload = 0; x.offload_to = NULL;
-    x.head_chunk = !lean ? 0 : o->head_chunk ? o->head_chunk : LEAN_HEAD;
-    x.mlp_chunk = !lean ? 0 : o->mlp_chunk ? o->mlp_chunk : LEAN_MLP;
-    x.lean_attention = lean;
+    x.head_chunk = lean ? chunk_below(head_rows(o), lean == LEAN ? LEAN_HEAD : FEW_HEAD) : 0;
+    x.mlp_chunk = lean ? chunk_below(mlp_rows(o), lean == LEAN ? LEAN_MLP : LEAST_MLP) : 0;
+    x.lean_attention = lean != NOT_LEAN;
     return x;
 }
-/* Seconds of a pass; below 0: not measured. A segment's depend on its own form alone. */
+static size_t chunks_of(const options *o, size_t kind) { /* 1: all rows at once */
+    const size_t rows = kind == HEAD_KIND ? head_rows(o) : mlp_rows(o), chunk = kind == HEAD_KIND ? o->head_chunk : o->mlp_chunk;
+    const size_t unit = kind == MLP_KIND ? LEAST_MLP : o->weights == WEIGHTS_BF16 ? 32 : 1;
+
+    if ((kind != HEAD_KIND && kind != MLP_KIND) || !chunk || chunk >= rows) return 1;
+    return (rows - 1) / ((chunk + unit - 1) / unit * unit) + 1;
+}
+/* Seconds of a call; below 0: not measured. They depend on the segment's form alone, and grow by as much with each chunk:
+   two sizes are measured, and tell of all. */
+static double piece_seconds(speeds *s, const options *o, size_t piece) {
+    const size_t kind = piece % KINDS, chunks = chunks_of(o, kind); size_t few, many;
+    options x = pass_options(o, chunks > 1 || (kind == ATTENTION_KIND && o->lean_attention) ? LEAN : NOT_LEAN);
+    const double *seconds = speed_of(s, "pass", &x, measure_pass); double first, more;
+
+    if (!seconds) return -1;
+    first = seconds[piece]; few = chunks_of(&x, kind);
+    x = pass_options(o, LEANEST);
+    many = chunks_of(&x, kind);
+    if (chunks <= 1 || chunks == few || many == few) return first;
+    seconds = speed_of(s, "pass", &x, measure_pass);
+    if (!seconds) return -1;
+    more = (seconds[piece] - first) / ((double)many - (double)few);
+    return more > 0 ? fmax(first + more * ((double)chunks - (double)few), 0) : first;
+}
+/* Of a pass; below 0: not measured. */
 static double pass_seconds(speeds *s, const options *o, const work *w) {
-    const int lean[KINDS] = { 0, o->lean_attention, o->mlp_chunk != 0, o->head_chunk != 0 }; double sum = 0; size_t i;
+    double sum = 0, seconds; size_t i;
 
     for (i = 0; i < PIECES; ++i) {
-        const options x = pass_options(o, lean[i % KINDS]);
-        const double *seconds = w->calls[i] ? speed_of(s, "pass", &x, measure_pass) : NULL;
-
-        if (w->calls[i] && !seconds) return -1;
-        if (seconds) sum += (double)w->calls[i] * seconds[i];
+        if (!w->calls[i]) continue;
+        seconds = piece_seconds(s, o, i);
+        if (seconds < 0) return -1;
+        sum += (double)w->calls[i] * seconds;
     }
     return sum;
 }
 /* Of a step beside its passes, with so many layers; it takes nothing of a pass's size. */
 static double beside_passes(speeds *s, const options *o, size_t layers) {
-    options x = trial_options(o, layers); work w = { { 1, 0, 0, 1, 1, 0, 0, 1 }, 0 }; const double *seconds; double passes;
+    options x = trial_options(o, layers); work w = { { 1, 0, 0, 1, 1, 0, 0, 1 }, 0, { 0 } }; const double *seconds; double passes;
 
     x.batch = 1; x.head_chunk = x.mlp_chunk = 0; x.lean_attention = 0; x.rate = 0;
     x.steps = o->ranks ? 6 : 1; x.fuse_step = o->ranks && o->fuse_step;

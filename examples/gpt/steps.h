@@ -6,6 +6,15 @@
 /* ---- switches that need less, found by dry runs ---- */
 typedef size_t planned_fn(const options *o, void *user); /* bytes; 0: there is no such plan */
 
+enum { LEAN_HEAD = 64, LEAN_MLP = 512, /* rows of a chunk, where there are more */
+       LEAST_MLP = 32 /* fewer are made as many */ };
+static size_t head_rows(const options *o) { return o->batch * (o->vit ? 1 : o->context); }
+static size_t mlp_rows(const options *o) { return o->batch * (o->context + (o->vit ? 1 : 0)); }
+static size_t chunk_below(size_t rows, size_t chunk) { /* of a power of two: the next that is not all rows; 0: there is none */
+    while (chunk >= rows) chunk /= 2;
+    return chunk;
+}
+
 enum { LEANER = 7 }; /* those that round last */
 static const int leaner_ids[LEANER] = { ON_KEEP, ON_ATTENTION, ON_HEAD, ON_MLP, ON_FUSE_STEP, ON_OPTIMIZER, ON_WEIGHTS };
 
@@ -16,8 +25,8 @@ static int make_leaner(options *o, int which) {
     switch (leaner_ids[which]) {
     case ON_KEEP:      if (x.keep < KEEP_BUDGET) { x.keep = KEEP_OVERHEAD; x.overhead = 0.33; } break;
     case ON_ATTENTION: x.lean_attention = 1; break;
-    case ON_HEAD:      if (!x.head_chunk) x.head_chunk = 64; break;
-    case ON_MLP:       if (!x.mlp_chunk) x.mlp_chunk = 512; break;
+    case ON_HEAD:      if (!x.head_chunk) x.head_chunk = chunk_below(head_rows(&x), LEAN_HEAD); break;
+    case ON_MLP:       if (!x.mlp_chunk) x.mlp_chunk = chunk_below(mlp_rows(&x), LEAN_MLP); break;
     case ON_FUSE_STEP: x.fuse_step = 1; break;
     case ON_OPTIMIZER: x.states = MEMOPT_STATE_8BIT; break;
     default:           if (!(x.given >> ON_GRADIENTS & 1)) x.gradients = MEMOPT_TYPE_BF16;

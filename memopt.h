@@ -46990,7 +46990,8 @@ static void memopt_i_advise_travel(const memopt_i_advise *x, const memopt_advise
     const memopt_advise_machine *a = &x->desc.machine;
     const memopt_shard_link *sets = a->processors > a->of_host ? &a->network : &a->local; /* between sets of ranks */
     const memopt_shard_link *link = o->ranks > 1 && a->of_host % o->ranks == 0 ? &a->local : sets;
-    const double count = (double)(a->processors / o->ranks), of_sets = count > 1 ? count / (count + 1) : 0; /* calls */
+    const size_t sets_count = a->processors / o->ranks;
+    const double count = (double)sets_count, of_sets = count > 1 ? count / (count + 1) : 0; /* calls */
     const size_t rounds = o->stage < 2 ? 1 : o->rounds;
     const double gradients = memopt_i_advise_grow(l->once.sent_gradients, l->plan.sent_gradients, rounds);
     const double weights = memopt_i_advise_grow(l->once.sent_weights, l->plan.sent_weights, rounds);

@@ -146,7 +146,7 @@ class Header:
     wide = ["-std=gnu99", *itertools.chain(*(("-include", os.path.join(TESTS, file)) for file in ("tiles.h", "lanes16.h")))]
     runs_here = ["-DMEMOPT_I_LANES=8"] if can_emulate() else []  # what this machine lacks is only compiled for `emulated`
     builds = [
-        Build("plain", CC, ["-O1", *plain, *runs_here, "-DMEMOPT_DEBUG=0"], [], []),
+        Build("plain", CC, ["-O1", *plain, *runs_here, "-DMEMOPT_DEBUG=0", "-DMEMOPT_PTHREADS", "-pthread"], [], []),
         *([Build("emulated", CC, ["-O1", *wide], [], [])] if plain and can_emulate() else []),
         Build("asan", CC, ["-O1", *plain, *runs_here, *ADDRESS, "-DMEMOPT_PTHREADS", "-pthread"], [], []),
         Build("tsan", CC, ["-O1", *runs_here, "-fsanitize=thread", "-DTEST_THREADS", "-DMEMOPT_PTHREADS", "-pthread"], [],

@@ -4247,7 +4247,9 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
    renamed at the end, so at any moment the newest generation is whole; at least two of which everything holds are kept.
-   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold.
+   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. It
+   goes past one that is damaged: wrong bytes, or a file that is missing. One that cannot be read now ends it with
+   ERR_IO: try again, or, where the disk will never read it, move that generation out of the directory.
    Before an old generation goes, those that stay in its place are looked at in the same way, unless this run's
    memopt_save_lock knows them: it wrote them, resumed from them, or has looked at them.
    Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
@@ -4401,13 +4403,15 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
 
 /**
  * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
- * not looked at. All ranks take the same one.
+ * not looked at. All ranks take the same one. A generation that could not be read is not passed over for an older one:
+ * that is ERR_IO, and can be tried again. Where a disk can read it no more, move its directory away first.
  *
  * desc    path, lock, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
- * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT or ERR_IO (those that are
- *         there are damaged, of a newer format, or cannot be read; the error says why the newest is refused), ERR_IO
- *         also where the directory cannot be listed, ERR_MEMORY, ERR_UNSUPPORTED, and what memopt_comm_run() returns
+ * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT (those that are there are
+ *         damaged, or of a newer format; the error says why the newest is refused), ERR_IO (one of them could not be read,
+ *         or the directory not be listed), ERR_MEMORY, ERR_UNSUPPORTED, and what
+ *         memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out);
 
@@ -4442,7 +4446,8 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
 
 /**
  * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
- * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
+ * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes. ERR_IO: the newest may hold, but
+ * could not be read: try again; nothing older was taken in its place.
  *
  * desc     what is to be read: items, optim, names, path, lock, comm, host and error
  * step     receives that of the save; untouched when there was none, and on failure
@@ -45389,14 +45394,26 @@ static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, 
 typedef memopt_status memopt_i_saved_file_fn(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
                                              void *context);
 
+/* A file that could not be opened: is it missing, alone or with its generation? Else another try may find it whole. */
+static memopt_status memopt_i_saved_no_file(memopt_saved *s, memopt_i_checks *c, memopt_status status,
+                                            const char *what) {
+    const memopt_files *f = &s->host.files;
+
+    if (!status) return c->status;
+    (void)memopt_i_save_dir(&s->other, s->run, &s->generation, "");
+    if (status == MEMOPT_ERR_IO
+        && (!memopt_i_save_is_there(f, s->path.text) || !memopt_i_save_is_there(f, s->other.text)))
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, what, "is not there");
+    return memopt_i_refuse(c, status, what, "could not be opened");
+}
+
 /* With a file of the generation open. */
 static memopt_status memopt_i_saved_with(memopt_saved *s, memopt_i_checks *c, size_t number,
                                          memopt_i_saved_file_fn *fn, void *context) {
     const char *path = memopt_i_save_rank_file(&s->path, s->run, &s->generation, "", number, s->file_count);
     void *file = NULL;
 
-    if (memopt_i_save_refuse_host(c, memopt_i_save_open_direct(&s->host, path, 0, &file), "file",
-                                  "could not be opened")) return c->status;
+    if (memopt_i_saved_no_file(s, c, memopt_i_save_open_direct(&s->host, path, 0, &file), "file")) return c->status;
     s->stage_tile = SIZE_MAX;
     (void)fn(s, c, file, number, context);
     (void)s->host.files.close_fn(s->host.files.user, file); /* it was only read */
@@ -45422,8 +45439,8 @@ static void memopt_i_saved_try(memopt_saved *s, memopt_i_checks *c) {
     void *file = NULL;
     size_t i;
 
-    if (memopt_i_save_refuse_host(c, s->host.files.open_fn(s->host.files.user, path, MEMOPT_OPEN_READ, &file),
-                                  "manifest", "could not be opened")) return;
+    if (memopt_i_saved_no_file(s, c, s->host.files.open_fn(s->host.files.user, path, MEMOPT_OPEN_READ, &file),
+                               "manifest")) return;
     (void)memopt_i_saved_read_manifest(s, c, file);
     (void)s->host.files.close_fn(s->host.files.user, file); /* it was only read */
     if (!c->status) (void)memopt_i_saved_tables(s, c);
@@ -45453,8 +45470,9 @@ static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     return numbers[0] != 0;
 }
 
-/* Another generation helps where this one is damaged, or cannot be read. */
-static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_IO; }
+/* Another generation helps where this one is damaged: bytes that are there and wrong, or a file that is not. One that
+   could not be read may hold, and a run that went on from an older one would push it out. */
+static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_CORRUPT; }
 
 static const char memopt_i_saved_none[] = "has no generation";
 

@@ -579,9 +579,9 @@ static void save_read_refuses(void) {
     d->files[d->names[disk_find(d, "run/gen-1-step-9/rank-0-of-1.safetensors")].file].bytes[4096 + 8000] ^= 1;
     REFUSES(r.save.error, AGAIN, memopt_saved_read(saved, &r.save), MEMOPT_ERR_CORRUPT, "save: file has another checksum at tile 1");
     disk_do_remove(d, "run/gen-1-step-9/rank-0-of-1.safetensors");
-    REFUSES(r.save.error, AGAIN, memopt_saved_read(saved, &r.save), MEMOPT_ERR_IO, "save: file could not be opened at file 0");
+    REFUSES(r.save.error, AGAIN, memopt_saved_read(saved, &r.save), MEMOPT_ERR_CORRUPT, "save: file is not there at file 0");
     memopt_saved_close(saved);
-    CHECK(run_load(&h, "run", &s, NULL) == 0 && s == MEMOPT_ERR_IO);
+    CHECK(run_load(&h, "run", &s, NULL) == 0 && s == MEMOPT_ERR_FORMAT);
     CHECK(d->f.live_blocks == 0 && d->f.bad_frees == 0);
     disk_free(d);
 }
@@ -645,8 +645,8 @@ static void save_close_fails(void) { /* what was written may be lost then */
     CHECK(d->name_count == 5 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its lock, its generation, two files */
     disk_free(d);
 }
-static void load_fails(void) { /* the newest, or the one before where a file could not be read; without memory none */
-    size_t n; static run r; memopt_status s = MEMOPT_OK; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t older = 0; memopt_error why;
+static void load_fails(void) { /* the newest, or none, and then the newest with the next try: never an older one because a call failed */
+    size_t n; static run r; memopt_status s = MEMOPT_OK; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t unread = 0; memopt_error why; int k;
     run_begin(&r, &h, "run");
     run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
     run_set(&r, 2); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -658,17 +658,26 @@ static void load_fails(void) { /* the newest, or the one before where a file cou
         CHECK_AT((!s && !refused) || why.status, n);
         (void)save_is_told(&why, s);
         CHECK_AT(d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
-        CHECK_AT(s ? got == 0 && (s == MEMOPT_ERR_MEMORY || s == MEMOPT_ERR_IO) : got == 2 - refused, n);
-        older += refused;
+        CHECK_AT(s ? got == 0 && (s == MEMOPT_ERR_MEMORY || s == MEMOPT_ERR_IO) : got == 2 && !refused, n);
+        unread += s == MEMOPT_ERR_IO;
         if (d->f.calls < n) break;
         CHECK_AT(n > 1 || s == MEMOPT_ERR_MEMORY, n);
+        d->f.fail_on = 0;
+        CHECK_AT(run_load(&h, "run", NULL, NULL) == 2, n);
     }
-    CHECK(n > 20 && n < 1000 && older > 5);
+    CHECK(n > 20 && n < 1000 && unread > 5);
     for (n = 1; n < 200; ++n) {
         d->f.calls = 0; d->f.fail_on = 0; d->f.fail_from = n;
         (void)run_load(&h, "run", &s, NULL);
         CHECK_AT(d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
         if (!s) break;
+    }
+    d->f.fail_from = 0;
+    for (k = 0; k < 2; ++k) { /* a file that is missing is damage */
+        size_t refused = 0;
+        disk_do_remove(d, k ? "run/gen-2-step-2/manifest" : "run/gen-2-step-2/rank-0-of-1.safetensors");
+        why = memopt_i_error(MEMOPT_OK, NULL);
+        CHECK_AT(run_load_told(&h, "run", &s, &refused, &why) == 1 && refused == 1 && test_says(&why, MEMOPT_ERR_FORMAT, k ? "save: manifest is not there" : "save: file is not there at file 0"), (size_t)k);
     }
     disk_free(d);
 }
@@ -2155,7 +2164,7 @@ static void save_ranks_swapped(void) {
     memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
 }
 static void save_ranks_differ(void) { /* the newest is damaged to one rank, another one cannot look at it: all go the same way */
-    crowd c; memopt_host h; char path[600]; size_t n, i, none = 0, older = 0; void *file = NULL; int good = 0;
+    crowd c; memopt_host h; char path[600]; size_t n, i, none = 0, unread = 0, older = 0; void *file = NULL; int good = 0;
     if (!crowd_begin(&c, &h, path, "differ")) return;
     CHECK(crowd_run(&c, 2, 1));
     crowd_close(&c);
@@ -2172,10 +2181,11 @@ static void save_ranks_differ(void) { /* the newest is damaged to one rank, anot
         crowd_close(&c);
         CHECK_AT(c.found[0] == c.found[1] && c.status[0] == c.status[1], n);
         none += c.status[0] == MEMOPT_ERR_MEMORY;
+        unread += c.status[0] == MEMOPT_ERR_IO;
         older += c.found[0] == 3;
         good = c.calls < n && c.found[0] == 3;
     }
-    CHECK(good && none >= 4 && older >= 4);
+    CHECK(good && none >= 4 && older >= 1 && unread >= 4);
     save_remove_all(&h, path);
     free(c.nets);
 }

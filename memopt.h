@@ -3167,7 +3167,7 @@ typedef struct memopt_store memopt_store;
  *         (reopen: the file is damaged, cut, of another layout, or none of ours, or with no_atomic a step was cut off;
  *         it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
  * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
- * threads one thread at a time per store
+ * threads one thread at a time per store; a forked process leaves it alone: to destroy it there lets go of its lock
  */
 MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memopt_store **out);
 
@@ -4325,7 +4325,8 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 
 /**
  * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends (and
- * of those that it forked): any other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
+ * of those that it forked, which must not close the lock, nor wait for a save: that would let go of it for all): any
+ * other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
  * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
  * needs no lock.
  * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
@@ -5964,8 +5965,10 @@ static memopt_status memopt_i_system_align(void *user, void *file, size_t *align
     return MEMOPT_OK;
 }
 
+/* A process that was forked meanwhile has the file, too: a lock must not wait until it ends. */
 static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
+    (void)flock(memopt_i_file_number(file), LOCK_UN);
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 

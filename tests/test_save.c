@@ -1282,6 +1282,21 @@ static void save_lock_process(void) {
         memset(&n, 0, sizeof n);
         CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && !strstr(n.text, ".tmp")); /* what the other had begun is gone */
     }
+    for (form = 0; form < 2; ++form) { /* a process that was forked meanwhile lives on: the lock goes with the close, or the save */
+        char wait = 0; pid_t child;
+        CHECK(pipe(lives) == 0 && (form ? memopt_save_begin(&r.save, &saving) : memopt_save_lock_open(&r.save, &r.save.lock)) == MEMOPT_OK);
+        child = fork();
+        if (!child) {
+            (void)close(lives[1]);
+            (void)!read(lives[0], &wait, 1);
+            _exit(0);
+        }
+        CHECK(child > 0);
+        if (form) CHECK(memopt_save_wait(saving) == MEMOPT_OK);
+        memopt_save_lock_close(r.save.lock); r.save.lock = NULL;
+        CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK, form);
+        CHECK(!close(lives[0]) && !close(lives[1]) && waitpid(child, NULL, 0) == child);
+    }
     snprintf(victim, sizeof victim, "%s.victim", path); snprintf(text, sizeof text, "%s/lock", path);
     CHECK(h.files.open_fn(h.files.user, victim, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK && h.files.write_fn(h.files.user, file, 0, "dear", 4) == MEMOPT_OK && h.files.close_fn(h.files.user, file) == MEMOPT_OK);
     CHECK(remove(text) == 0 && symlink(victim, text) == 0);

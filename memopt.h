@@ -4330,7 +4330,9 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
  * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
  * needs no lock.
  * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
- * or the file system, have no locks, other runs are not noticed.
+ * or the file system, have no locks, other runs are not noticed. A save under a lock whose file was removed is refused
+ * with ERR_STATE, and one whose directory was, with ERR_IO: close the lock, and open it anew. A file of that name which
+ * another has made since is not told from it: two runs may save then.
  *
  * desc    path, keep, comm, host and error are read
  * out     for `lock` of this desc and of all that save there; may point to it. Untouched on failure
@@ -44739,6 +44741,18 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
                                                                 : "has a file \"lock\" that cannot be locked:", run);
 }
 
+/* Who holds the lock holds a file: when its name is gone, another run makes one, and takes the directory, too. */
+static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_host *host, const char *run) {
+    memopt_i_save_name n;
+
+    n.name = "lock";
+    n.is_found = 0;
+    if (memopt_i_save_refuse_host(c, host->files.list_dir_fn(host->files.user, run, memopt_i_save_meet_name, &n), "path",
+                                  "could not be listed: was it removed?")) return c->status;
+    return n.is_found ? MEMOPT_OK : memopt_i_save_refuse_run(c, MEMOPT_ERR_STATE,
+                                        "had a file \"lock\" that was removed, another run may save there:", run);
+}
+
 /* The name of the run's directory, which may be new. */
 static void memopt_i_save_sync_run(memopt_i_save *s) {
     (void)memopt_i_save_run_path(&s->path, s->desc.path, "");
@@ -44764,7 +44778,8 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     size_t i;
 
     if (s->rank || c->status) return;
-    if (memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path)
+    if ((s->desc.lock && s->desc.lock->file ? memopt_i_save_keep_run(c, &s->host, s->desc.path)
+                                            : memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path))
         || (!s->desc.lock && memopt_i_save_take_run(c, &s->host, s->desc.path, &s->path, &s->lock))) return;
     (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
                                                             &search), "path", "could not be listed");

@@ -1230,6 +1230,14 @@ static void save_lock(void) { /* who saves into a directory that another run has
     q.save.path = "run";
     CHECK(memopt_save_lock_open(NULL, &lock) == MEMOPT_ERR_ARGUMENT);
     REFUSES(q.save.error, (void)0, memopt_save_lock_open(&q.save, NULL), MEMOPT_ERR_ARGUMENT, "save: out is NULL");
+    CHECK(memopt_save_lock_open(&q.save, &q.save.lock) == MEMOPT_OK); /* a name that is gone protects nothing */
+    disk_do_remove(d, "run/lock");
+    n = d->name_count;
+    REFUSES(q.save.error, (void)0, memopt_save_write(&q.save), MEMOPT_ERR_STATE, "save: path had a file \"lock\" that was removed, another run may save there: run");
+    CHECK(d->name_count == n);
+    memopt_save_lock_close(q.save.lock); q.save.lock = NULL;
+    CHECK(memopt_save_lock_open(&q.save, &q.save.lock) == MEMOPT_OK && memopt_save_write(&q.save) == MEMOPT_OK);
+    memopt_save_lock_close(q.save.lock); q.save.lock = NULL;
     strcpy(d->link, "run/lock"); strcpy(d->target, "elsewhere");
     REFUSES(q.save.error, (void)0, memopt_save_write(&q.save), MEMOPT_ERR_STATE, "save: path has a link as its file \"lock\": run");
     d->link[0] = 0;

@@ -4412,9 +4412,8 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
  * desc    path, lock, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
  * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT (those that are there are
- *         damaged, or of a newer format; the error says why the newest is refused), ERR_IO (one of them could not be read,
- *         or the directory not be listed), ERR_MEMORY, ERR_UNSUPPORTED, and what
- *         memopt_comm_run() returns
+ *         damaged, or of a newer format; the error says why the newest is refused), ERR_IO (one of them could not be
+ *         read, or the directory not be listed), ERR_MEMORY, ERR_UNSUPPORTED, and what memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out);
 
@@ -35636,6 +35635,7 @@ static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *
                                                                    : "cannot be locked");
     }
     s = f->size_fn(f->user, x->file, &bytes);
+    if (!MEMOPT_I_FILES_HAVE_LOCKS(f) && (s || bytes)) x->is_new = 0; /* a look that failed saw no file either */
     if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
     if (x->desc.reopen && bytes < x->sizes.disk)
         return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "the file's bytes", memopt_i_count(bytes), "at least",
@@ -35650,9 +35650,13 @@ static void memopt_i_store_end(memopt_store *x, int remove) {
     const memopt_files *f = &x->host.files;
     const int is_named = x->desc.keep || !MEMOPT_I_FILES_HAVE_LOCKS(f); /* else the name is another's by now */
 
+    const int removes = x->file && remove && is_named;
+    memopt_status s;
+
     memopt_i_queue_close(&x->queue);
+    s = removes ? f->remove_fn(f->user, x->path) : MEMOPT_OK; /* while it is locked: then the name is not another's */
     if (x->file) (void)f->close_fn(f->user, x->file);
-    if (x->file && remove && is_named) (void)f->remove_fn(f->user, x->path);
+    if (s) (void)f->remove_fn(f->user, x->path); /* a system that removes no open file */
     memopt_i_free(&x->host, x, x->sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
 }
 
@@ -44743,11 +44747,12 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
 
 /* Who holds the lock holds a file: when its name is gone, another run makes one, and takes the directory, too. */
 static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_host *host, const char *run) {
+    const memopt_files *f = &host->files;
     memopt_i_save_name n;
 
     n.name = "lock";
     n.is_found = 0;
-    if (memopt_i_save_refuse_host(c, host->files.list_dir_fn(host->files.user, run, memopt_i_save_meet_name, &n), "path",
+    if (memopt_i_save_refuse_host(c, f->list_dir_fn(f->user, run, memopt_i_save_meet_name, &n), "path",
                                   "could not be listed: was it removed?")) return c->status;
     return n.is_found ? MEMOPT_OK : memopt_i_save_refuse_run(c, MEMOPT_ERR_STATE,
                                         "had a file \"lock\" that was removed, another run may save there:", run);

@@ -3181,8 +3181,9 @@ MEMOPT_API void          memopt_store_destroy(memopt_store *store);
  *
  * count   1 to the tile's bytes
  * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
- *         `aligned`, a misaligned place, or an overlap of what is behind count, which is zeroed up to the next multiple
- *         of the alignment, with the place of a write under way), and the error of a transfer that failed before
+ *         `aligned`, a misaligned place, or an overlap of what is behind the count of one write, which is zeroed up to
+ *         the next multiple of the alignment, with the place of another under way), and the error of a transfer that
+ *         failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
@@ -35785,26 +35786,32 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
 static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind, size_t tile, const void *bytes,
                                           size_t count) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
+    const size_t unit = x->desc.aligned ? x->sizes.alignment : 1;
     size_t behind, i;
 
     memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
                          memopt_i_count(x->desc.tiles));
     if (c.status) return c.status;
     memopt_i_checks_at(&c, "tile", tile);
-    memopt_i_must_point(&c, "bytes", bytes, x->desc.aligned ? x->sizes.alignment : 1, 1);
+    memopt_i_must_point(&c, "bytes", bytes, unit, 1);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_most(&c, "count", count, "at most", x->tiles[tile].bytes);
     if (c.status) return c.status;
-    behind = x->desc.aligned ? (0 - count) & (x->sizes.alignment - 1) : 0;
+    behind = (0 - count) & (unit - 1);
     for (i = 0; i < x->transfers && !c.status; ++i) {
         const memopt_i_store_slot *s = &x->slots[i];
 
         if (s->tile != SIZE_MAX && (kind == MEMOPT_TRANSFER_READ || s->kind == MEMOPT_TRANSFER_READ))
             memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes, (size_t)s->entry.count), "bytes",
                           "overlaps those of a transfer that is under way");
-        else if (s->tile != SIZE_MAX && s->tile != tile) /* bytes may be written twice at once, but not zeroed */
-            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, (size_t)s->entry.count),
+        else if (s->tile != SIZE_MAX && s->tile != tile) { /* bytes may be written twice at once, but not zeroed */
+            const size_t held = (size_t)s->entry.count;
+
+            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, held),
                           "bytes behind count", "overlap those of a write that is under way");
+            memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes + held, (0 - held) & (unit - 1)),
+                          "bytes", "overlap those behind count of a write that is under way, which are zeroed");
+        }
     }
     return c.status;
 }

@@ -257,7 +257,12 @@ static void store_one_place(void) { /* aligned: what is zeroed behind one write 
         CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK);
         CHECK(store_says(x, memopt_store_write(x, 2, a, 100), MEMOPT_ERR_ARGUMENT, "store: bytes behind count overlap those of a write that is under way at tile 2"));
         CHECK(store_says(x, memopt_store_write(x, 2, a + 4096, 4097), MEMOPT_ERR_ARGUMENT, "store: bytes behind count overlap those of a write that is under way at tile 2"));
-        CHECK(store_is(a, 3, 1, 12288));
+        CHECK(store_is(a, 3, 1, 12288) && memopt_store_wait(x, 3) == MEMOPT_OK);
+        CHECK(memopt_store_write(x, 2, a, 100) == MEMOPT_OK); /* and the other way round: it has been zeroed already, or will be */
+        CHECK(store_says(x, memopt_store_write(x, 3, a, 12288), MEMOPT_ERR_ARGUMENT, "store: bytes overlap those behind count of a write that is under way, which are zeroed at tile 3"));
+        CHECK(memopt_store_wait(x, 2) == MEMOPT_OK);
+        store_content(a, 3, 1, 12288);
+        CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK);
         CHECK(memopt_store_write(x, 1, a + 8192, 4096) == MEMOPT_OK && memopt_store_write(x, 5, a, 8192) == MEMOPT_OK); /* whole blocks: nothing is behind */
         CHECK(memopt_store_wait(x, 3) == MEMOPT_OK && memopt_store_wait(x, 1) == MEMOPT_OK && memopt_store_wait(x, 5) == MEMOPT_OK);
         CHECK(memopt_store_write(x, 3, a, 12288) == MEMOPT_OK && memopt_store_write(x, 3, a, 100) == MEMOPT_OK); /* of one tile: the first is waited for */

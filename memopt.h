@@ -3127,7 +3127,8 @@ typedef struct memopt_store_desc { /* zero it, then set what you need */
                                       replaced */
     int                keep;       /* 1: the file stays, and a commit outlives a power cut; a link at the path is not
                                       followed; 0: a scratch file */
-    int                no_atomic;  /* 1: one region: half the room, and a step is not atomic */
+    int                no_atomic;  /* 1: one region: half the room, and a step is not atomic: a kept file that was
+                                      committed, then written to, opens again only after another commit */
     int                no_direct;  /* 1: through the system's cache */
     /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
        multiple of it (what is behind them is overwritten): nothing is copied, and the store has no buffers. 0: only
@@ -3171,8 +3172,8 @@ typedef struct memopt_store memopt_store;
  */
 MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memopt_store **out);
 
-/* Waits for all transfers; what was written since the last commit is lost. Removes the file, unless it is to be kept.
-   NULL is fine. */
+/* Waits for all transfers; what was written since the last commit is lost, and with no_atomic a kept file with it: it
+   does not open again. Removes the file, unless it is to be kept. NULL is fine. */
 MEMOPT_API void          memopt_store_destroy(memopt_store *store);
 
 /**
@@ -3217,7 +3218,8 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
 /**
  * Begin anew after a failure, or because a step is not to count: waits for all transfers, forgets what was written
  * since the last commit, and the failure. With no_atomic, tiles whose write succeeded have their new bytes, those whose
- * write failed have none, nor have any of them after a commit that could not sync the file.
+ * write failed have none, nor have any of them after a commit that could not sync the file. A kept file with no_atomic
+ * that was written to stays one that does not open again until the next commit.
  *
  * returns OK, ERR_IO (after a commit that failed: the file's table could not be put right; call it again)
  */
@@ -4265,6 +4267,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
      s = memopt_save_lock_open(&save, &save.lock);               (another run saves here: ERR_STATE)
      if (!s) s = memopt_save_resume(&save, &step, NULL);         (nothing was saved yet: OK, and a new run begins)
      if (s) return s;              (saves are there that cannot be read now: a new run would push them out one by one)
+     memopt_tape_seek(tape, step * passes);         (a tape with random streams; passes: of a step, its micro batches)
      for (each step) {
          ...
          save.step = ++step;
@@ -4351,7 +4354,9 @@ MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock);
  * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
  * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that. The disk's are the
  * bytes of all its files, headers and manifest among them, each filled up to blocks of 4096; what a file system takes
- * for names comes on top. While a generation is written, desc.keep others may be there.
+ * for names comes on top. While a generation is written, desc.keep others may be there. Not counted: without a lock,
+ * when all this has been freed, rank 0 looks at older generations, and takes for each in turn a tile of its, its
+ * manifest, and the headers of its files with their tables.
  *
  * memory, disk  untouched on failure; may be NULL
  * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it lends itself what it needs)

@@ -43277,7 +43277,8 @@ enum {
     MEMOPT_I_SAVE_TABLES = 5,  /* of a manifest */
     MEMOPT_I_SAVE_OWN = 4,     /* of its metadata */
     MEMOPT_I_SAVE_TRANSFERS = 4, /* under way at once, unless all may be */
-    MEMOPT_I_SAVE_DIMENSIONS = 10
+    MEMOPT_I_SAVE_DIMENSIONS = 10,
+    MEMOPT_I_SAVE_ROUNDS = 8   /* of a reader that writers overtake */
 };
 
 typedef struct memopt_i_generation {
@@ -45511,13 +45512,14 @@ static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FO
 
 static const char memopt_i_saved_none[] = "has no generation";
 
-static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
+/* From the newest, which is told, to one that holds. 0: none does, or all have failed. */
+static int memopt_i_saved_round(memopt_saved *s, memopt_i_checks *c, memopt_i_generation *newest) {
     uint64_t numbers[5] = { 0 };
     memopt_error *const door = c->error;
     size_t other;
 
     s->generation = memopt_i_save_above_all();
-    if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
+    s->refused = 0;
     while (memopt_i_saved_next(s, c)) {
         memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
@@ -45525,17 +45527,35 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
         memopt_i_saved_try(s, &t);
         (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
         memopt_i_save_lock_note(s->lock, s->generation, !t.status);
-        if (!t.status) return MEMOPT_OK;
+        if (!t.status) return 1;
         memopt_i_saved_drop(s);
+        if (!s->refused) *newest = s->generation;
         if (!s->refused++) s->why = why;
         if (!memopt_i_saved_is_damage(t.status)) {
             if (door) *door = why;
             c->status = t.status;
         }
-        if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return c->status; /* ranks may fail differently */
+        if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return 0; /* ranks may fail differently */
     }
-    if (c->status) return c->status;
-    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", memopt_i_saved_none);
+    return 0;
+}
+
+static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
+    memopt_error *const door = c->error;
+    memopt_i_generation newest = memopt_i_save_above_all();
+    int rounds = MEMOPT_I_SAVE_ROUNDS;
+    int is_another;
+
+    if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
+    do {
+        if (memopt_i_saved_round(s, c, &newest)) return MEMOPT_OK;
+        if (c->status) return c->status;
+        if (!s->refused) break;
+        s->generation = memopt_i_save_above_all(); /* a run that saves may have replaced all that were listed */
+        is_another = memopt_i_saved_next(s, c) && !memopt_i_save_is_same(s->generation, newest);
+        if (c->status) return c->status;
+    } while (is_another && --rounds);
+    if (!s->why.status) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", memopt_i_saved_none);
     if (door) *door = s->why;
     return c->status = s->why.status;
 }

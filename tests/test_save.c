@@ -1355,6 +1355,27 @@ static void save_path_told(void) { /* why there is no directory to save into */
     CHECK(d->f.live_blocks == 0 && d->name_count == 3);
     disk_free(d);
 }
+static int overtaken; /* how often a run has yet to save twice while a reader opens a manifest */
+static memopt_status overtake_open(void *user, const char *path, memopt_open_mode mode, void **file) {
+    static run w; memopt_host h = disk_host((save_disk *)user); static uint64_t step = 2; int k;
+    if (!overtaken || !strstr(path, "manifest")) return disk_open(user, path, mode, file);
+    --overtaken;
+    run_begin(&w, &h, "run");
+    for (k = 0; k < 2; ++k) { run_set(&w, ++step); CHECK(memopt_save_write(&w.save) == MEMOPT_OK); }
+    return disk_open(user, path, mode, file);
+}
+static void load_overtaken(void) { /* all generations that were listed have been replaced: the newest of the new ones */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d), reader = h; size_t refused = 9; uint64_t step; memopt_status s;
+    run_begin(&r, &h, "run");
+    for (step = 1; step <= 2; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
+    reader.files.open_fn = overtake_open;
+    overtaken = 1;
+    CHECK(run_load(&reader, "run", &s, &refused) == 4 && refused == 0 && !overtaken);
+    overtaken = 3;
+    CHECK(run_load(&reader, "run", &s, &refused) == 10 && refused == 0 && !overtaken);
+    CHECK(d->f.live_blocks == 0 && d->open == 0);
+    disk_free(d);
+}
 static void save_keeps(void) { /* generations that hold, not names; of one number both */
     static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d); uint64_t step; size_t refused = 0; int k;
     run_begin(&r, &h, "run");
@@ -2251,6 +2272,7 @@ static void test_save(void) {
 #endif
     RUN(save_new_files);
     RUN(save_path_told);
+    RUN(load_overtaken);
     RUN(save_keeps);
     RUN(save_replayed);
     RUN(save_bits);

@@ -35546,8 +35546,9 @@ static memopt_status memopt_i_store_room(memopt_store *x, memopt_i_checks *c, ui
     if (s == MEMOPT_ERR_UNSUPPORTED)
         s = bytes < x->sizes.disk ? f->resize_fn(f->user, x->file, x->sizes.disk) : MEMOPT_OK;
     if (!s) return MEMOPT_OK;
-    e = memopt_i_refuse_first(c, s, NULL, s == MEMOPT_ERR_MEMORY ? "the disk has no room for it"
-                                                                 : "its room could not be taken");
+    e = memopt_i_refuse_first(c, s, NULL, s == MEMOPT_ERR_MEMORY
+                              ? "the disk has no room for it, or it is above the limit of a file (ulimit -f)"
+                              : "its room could not be taken");
     if (e) e->got = memopt_i_count(x->sizes.disk);
     return s;
 }
@@ -44749,7 +44750,7 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
     if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
     s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
     if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
-                                                : "has a file \"lock\" that cannot be opened:", run);
+                  : "has a file \"lock\" that cannot be made or opened (permission? room? ulimit -n?):", run);
     s = memopt_i_files_lock(f, lock);
     if (!s) *file = lock;
     else (void)f->close_fn(f->user, lock);

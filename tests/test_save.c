@@ -1223,6 +1223,10 @@ static void save_lock(void) { /* who saves into a directory that another run has
     d->f.fail_on = 0;
     CHECK(s == MEMOPT_OK && n == 5); /* memory, the directory, the file, its lock */
     memopt_save_lock_close(lock); lock = NULL;
+    d->f.calls = 0; d->f.fail_on = 3;
+    CHECK(memopt_save_lock_open(&q.save, &lock) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: path has a file \"lock\" that cannot be made or opened (permission? room? ulimit -n?): run"));
+    d->f.fail_on = 0;
+    memopt_save_lock_close(lock); lock = NULL;
     REFUSES(q.save.error, q.save.keep = 1, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_ARGUMENT, "save: keep 1, at least 2");
     REFUSES(q.save.error, q.save.keep = SIZE_MAX, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_OVERFLOW, "save: keep is too large for memory");
     q.save.keep = 0;

@@ -796,7 +796,7 @@ static void store_opening(void) { /* what a file needs before there is a store *
     test_path(path, "opening");
     d = store_desc(path); d.host = &h;
     t.reserve = MEMOPT_ERR_MEMORY; /* a full disk is known before the first step, and nothing is left of the file */
-    REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_MEMORY, "store: the disk has no room for it: asked 88.0 KiB"); store_gone(path);
+    REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_MEMORY, "store: the disk has no room for it, or it is above the limit of a file (ulimit -f): asked 88.0 KiB"); store_gone(path);
     t.reserve = MEMOPT_ERR_IO;
     REFUSES(d.error, (void)0, store_try(&d), MEMOPT_ERR_IO, "store: its room could not be taken: asked 88.0 KiB"); store_gone(path);
     t.reserve = MEMOPT_OK; t.align = MEMOPT_ERR_IO;

@@ -3127,7 +3127,8 @@ typedef struct memopt_store_desc { /* zero it, then set what you need */
                                       replaced */
     int                keep;       /* 1: the file stays, and a commit outlives a power cut; a link at the path is not
                                       followed; 0: a scratch file */
-    int                no_atomic;  /* 1: one region: half the room, and a step is not atomic */
+    int                no_atomic;  /* 1: one region: half the room, and a step is not atomic: a kept file that was
+                                      committed, then written to, opens again only after another commit */
     int                no_direct;  /* 1: through the system's cache */
     /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
        multiple of it (what is behind them is overwritten): nothing is copied, and the store has no buffers. 0: only
@@ -3167,12 +3168,12 @@ typedef struct memopt_store memopt_store;
  *         (reopen: the file is damaged, cut, of another layout, or none of ours, or with no_atomic a step was cut off;
  *         it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
  * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
- * threads one thread at a time per store
+ * threads one thread at a time per store; a forked process leaves it alone: to destroy it there lets go of its lock
  */
 MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memopt_store **out);
 
-/* Waits for all transfers; what was written since the last commit is lost. Removes the file, unless it is to be kept.
-   NULL is fine. */
+/* Waits for all transfers; what was written since the last commit is lost, and with no_atomic a kept file with it: it
+   does not open again. Removes the file, unless it is to be kept. NULL is fine. */
 MEMOPT_API void          memopt_store_destroy(memopt_store *store);
 
 /**
@@ -3181,8 +3182,9 @@ MEMOPT_API void          memopt_store_destroy(memopt_store *store);
  *
  * count   1 to the tile's bytes
  * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
- *         `aligned`, a misaligned place, or an overlap of what is behind count, which is zeroed up to the next multiple
- *         of the alignment, with the place of a write under way), and the error of a transfer that failed before
+ *         `aligned`, a misaligned place, or an overlap of what is behind the count of one write, which is zeroed up to
+ *         the next multiple of the alignment, with the place of another under way), and the error of a transfer that
+ *         failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
@@ -3216,7 +3218,8 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
 /**
  * Begin anew after a failure, or because a step is not to count: waits for all transfers, forgets what was written
  * since the last commit, and the failure. With no_atomic, tiles whose write succeeded have their new bytes, those whose
- * write failed have none, nor have any of them after a commit that could not sync the file.
+ * write failed have none, nor have any of them after a commit that could not sync the file. A kept file with no_atomic
+ * that was written to stays one that does not open again until the next commit.
  *
  * returns OK, ERR_IO (after a commit that failed: the file's table could not be put right; call it again)
  */
@@ -4247,7 +4250,9 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
    renamed at the end, so at any moment the newest generation is whole; at least two of which everything holds are kept.
-   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold.
+   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. It
+   goes past one that is damaged: wrong bytes, or a file that is missing. One that cannot be read now ends it with
+   ERR_IO: try again, or, where the disk will never read it, move that generation out of the directory.
    Before an old generation goes, those that stay in its place are looked at in the same way, unless this run's
    memopt_save_lock knows them: it wrote them, resumed from them, or has looked at them.
    Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
@@ -4262,6 +4267,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
      s = memopt_save_lock_open(&save, &save.lock);               (another run saves here: ERR_STATE)
      if (!s) s = memopt_save_resume(&save, &step, NULL);         (nothing was saved yet: OK, and a new run begins)
      if (s) return s;              (saves are there that cannot be read now: a new run would push them out one by one)
+     memopt_tape_seek(tape, step * passes);         (a tape with random streams; passes: of a step, its micro batches)
      for (each step) {
          ...
          save.step = ++step;
@@ -4323,11 +4329,14 @@ typedef struct memopt_save_desc { /* zero it, then set what you need */
 
 /**
  * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends (and
- * of those that it forked): any other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
+ * of those that it forked, which must not close the lock, nor wait for a save: that would let go of it for all): any
+ * other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
  * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
  * needs no lock.
  * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
- * or the file system, have no locks, other runs are not noticed.
+ * or the file system, have no locks, other runs are not noticed. A save under a lock whose file was removed is refused
+ * with ERR_STATE, and one whose directory was, with ERR_IO: close the lock, and open it anew. A file of that name which
+ * another has made since is not told from it: two runs may save then.
  *
  * desc    path, keep, comm, host and error are read
  * out     for `lock` of this desc and of all that save there; may point to it. Untouched on failure
@@ -4345,7 +4354,9 @@ MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock);
  * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
  * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that. The disk's are the
  * bytes of all its files, headers and manifest among them, each filled up to blocks of 4096; what a file system takes
- * for names comes on top. While a generation is written, desc.keep others may be there.
+ * for names comes on top. While a generation is written, desc.keep others may be there. Not counted: without a lock,
+ * when all this has been freed, rank 0 looks at older generations, and takes for each in turn a tile of its, its
+ * manifest, and the headers of its files with their tables.
  *
  * memory, disk  untouched on failure; may be NULL
  * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it lends itself what it needs)
@@ -4401,13 +4412,14 @@ typedef struct memopt_saved memopt_saved; /* a generation that has been found, e
 
 /**
  * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
- * not looked at. All ranks take the same one.
+ * not looked at. All ranks take the same one. A generation that could not be read is not passed over for an older one:
+ * that is ERR_IO, and can be tried again. Where a disk can read it no more, move its directory away first.
  *
  * desc    path, lock, comm, host and error are read, the rest is not
  * out     receives what memopt_saved_close() frees; untouched on failure
- * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT or ERR_IO (those that are
- *         there are damaged, of a newer format, or cannot be read; the error says why the newest is refused), ERR_IO
- *         also where the directory cannot be listed, ERR_MEMORY, ERR_UNSUPPORTED, and what memopt_comm_run() returns
+ * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT (those that are there are
+ *         damaged, or of a newer format; the error says why the newest is refused), ERR_IO (one of them could not be
+ *         read, or the directory not be listed), ERR_MEMORY, ERR_UNSUPPORTED, and what memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out);
 
@@ -4442,7 +4454,8 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
 
 /**
  * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
- * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes.
+ * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes. ERR_IO: the newest may hold, but
+ * could not be read: try again; nothing older was taken in its place.
  *
  * desc     what is to be read: items, optim, names, path, lock, comm, host and error
  * step     receives that of the save; untouched when there was none, and on failure
@@ -5959,8 +5972,10 @@ static memopt_status memopt_i_system_align(void *user, void *file, size_t *align
     return MEMOPT_OK;
 }
 
+/* A process that was forked meanwhile has the file, too: a lock must not wait until it ends. */
 static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
+    (void)flock(memopt_i_file_number(file), LOCK_UN);
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 
@@ -35531,8 +35546,9 @@ static memopt_status memopt_i_store_room(memopt_store *x, memopt_i_checks *c, ui
     if (s == MEMOPT_ERR_UNSUPPORTED)
         s = bytes < x->sizes.disk ? f->resize_fn(f->user, x->file, x->sizes.disk) : MEMOPT_OK;
     if (!s) return MEMOPT_OK;
-    e = memopt_i_refuse_first(c, s, NULL, s == MEMOPT_ERR_MEMORY ? "the disk has no room for it"
-                                                                 : "its room could not be taken");
+    e = memopt_i_refuse_first(c, s, NULL, s == MEMOPT_ERR_MEMORY
+                              ? "the disk has no room for it, or it is above the limit of a file (ulimit -f)"
+                              : "its room could not be taken");
     if (e) e->got = memopt_i_count(x->sizes.disk);
     return s;
 }
@@ -35626,6 +35642,7 @@ static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *
                                                                    : "cannot be locked");
     }
     s = f->size_fn(f->user, x->file, &bytes);
+    if (!MEMOPT_I_FILES_HAVE_LOCKS(f) && (s || bytes)) x->is_new = 0; /* a look that failed saw no file either */
     if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
     if (x->desc.reopen && bytes < x->sizes.disk)
         return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "the file's bytes", memopt_i_count(bytes), "at least",
@@ -35640,9 +35657,13 @@ static void memopt_i_store_end(memopt_store *x, int remove) {
     const memopt_files *f = &x->host.files;
     const int is_named = x->desc.keep || !MEMOPT_I_FILES_HAVE_LOCKS(f); /* else the name is another's by now */
 
+    const int removes = x->file && remove && is_named;
+    memopt_status s;
+
     memopt_i_queue_close(&x->queue);
+    s = removes ? f->remove_fn(f->user, x->path) : MEMOPT_OK; /* while it is locked: then the name is not another's */
     if (x->file) (void)f->close_fn(f->user, x->file);
-    if (x->file && remove && is_named) (void)f->remove_fn(f->user, x->path);
+    if (s) (void)f->remove_fn(f->user, x->path); /* a system that removes no open file */
     memopt_i_free(&x->host, x, x->sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
 }
 
@@ -35771,26 +35792,32 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
 static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind, size_t tile, const void *bytes,
                                           size_t count) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
+    const size_t unit = x->desc.aligned ? x->sizes.alignment : 1;
     size_t behind, i;
 
     memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
                          memopt_i_count(x->desc.tiles));
     if (c.status) return c.status;
     memopt_i_checks_at(&c, "tile", tile);
-    memopt_i_must_point(&c, "bytes", bytes, x->desc.aligned ? x->sizes.alignment : 1, 1);
+    memopt_i_must_point(&c, "bytes", bytes, unit, 1);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_most(&c, "count", count, "at most", x->tiles[tile].bytes);
     if (c.status) return c.status;
-    behind = x->desc.aligned ? (0 - count) & (x->sizes.alignment - 1) : 0;
+    behind = (0 - count) & (unit - 1);
     for (i = 0; i < x->transfers && !c.status; ++i) {
         const memopt_i_store_slot *s = &x->slots[i];
 
         if (s->tile != SIZE_MAX && (kind == MEMOPT_TRANSFER_READ || s->kind == MEMOPT_TRANSFER_READ))
             memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes, (size_t)s->entry.count), "bytes",
                           "overlaps those of a transfer that is under way");
-        else if (s->tile != SIZE_MAX && s->tile != tile) /* bytes may be written twice at once, but not zeroed */
-            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, (size_t)s->entry.count),
+        else if (s->tile != SIZE_MAX && s->tile != tile) { /* bytes may be written twice at once, but not zeroed */
+            const size_t held = (size_t)s->entry.count;
+
+            memopt_i_must(&c, !memopt_i_overlaps((const char *)bytes + count, behind, s->bytes, held),
                           "bytes behind count", "overlap those of a write that is under way");
+            memopt_i_must(&c, !memopt_i_overlaps(bytes, count, s->bytes + held, (0 - held) & (unit - 1)),
+                          "bytes", "overlap those behind count of a write that is under way, which are zeroed");
+        }
     }
     return c.status;
 }
@@ -43251,7 +43278,8 @@ enum {
     MEMOPT_I_SAVE_TABLES = 5,  /* of a manifest */
     MEMOPT_I_SAVE_OWN = 4,     /* of its metadata */
     MEMOPT_I_SAVE_TRANSFERS = 4, /* under way at once, unless all may be */
-    MEMOPT_I_SAVE_DIMENSIONS = 10
+    MEMOPT_I_SAVE_DIMENSIONS = 10,
+    MEMOPT_I_SAVE_ROUNDS = 8   /* of a reader that writers overtake */
 };
 
 typedef struct memopt_i_generation {
@@ -44722,13 +44750,26 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
     if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
     s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
     if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
-                                                : "has a file \"lock\" that cannot be opened:", run);
+                  : "has a file \"lock\" that cannot be made or opened (permission? room? ulimit -n?):", run);
     s = memopt_i_files_lock(f, lock);
     if (!s) *file = lock;
     else (void)f->close_fn(f->user, lock);
     if (!s) return MEMOPT_OK;
     return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "is in use, another run saves there:"
                                                                 : "has a file \"lock\" that cannot be locked:", run);
+}
+
+/* Who holds the lock holds a file: when its name is gone, another run makes one, and takes the directory, too. */
+static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_host *host, const char *run) {
+    const memopt_files *f = &host->files;
+    memopt_i_save_name n;
+
+    n.name = "lock";
+    n.is_found = 0;
+    if (memopt_i_save_refuse_host(c, f->list_dir_fn(f->user, run, memopt_i_save_meet_name, &n), "path",
+                                  "could not be listed: was it removed?")) return c->status;
+    return n.is_found ? MEMOPT_OK : memopt_i_save_refuse_run(c, MEMOPT_ERR_STATE,
+                                        "had a file \"lock\" that was removed, another run may save there:", run);
 }
 
 /* The name of the run's directory, which may be new. */
@@ -44756,7 +44797,8 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     size_t i;
 
     if (s->rank || c->status) return;
-    if (memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path)
+    if ((s->desc.lock && s->desc.lock->file ? memopt_i_save_keep_run(c, &s->host, s->desc.path)
+                                            : memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path))
         || (!s->desc.lock && memopt_i_save_take_run(c, &s->host, s->desc.path, &s->path, &s->lock))) return;
     (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
                                                             &search), "path", "could not be listed");
@@ -45389,14 +45431,26 @@ static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, 
 typedef memopt_status memopt_i_saved_file_fn(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
                                              void *context);
 
+/* A file that could not be opened: is it missing, alone or with its generation? Else another try may find it whole. */
+static memopt_status memopt_i_saved_no_file(memopt_saved *s, memopt_i_checks *c, memopt_status status,
+                                            const char *what) {
+    const memopt_files *f = &s->host.files;
+
+    if (!status) return c->status;
+    (void)memopt_i_save_dir(&s->other, s->run, &s->generation, "");
+    if (status == MEMOPT_ERR_IO
+        && (!memopt_i_save_is_there(f, s->path.text) || !memopt_i_save_is_there(f, s->other.text)))
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, what, "is not there");
+    return memopt_i_refuse(c, status, what, "could not be opened");
+}
+
 /* With a file of the generation open. */
 static memopt_status memopt_i_saved_with(memopt_saved *s, memopt_i_checks *c, size_t number,
                                          memopt_i_saved_file_fn *fn, void *context) {
     const char *path = memopt_i_save_rank_file(&s->path, s->run, &s->generation, "", number, s->file_count);
     void *file = NULL;
 
-    if (memopt_i_save_refuse_host(c, memopt_i_save_open_direct(&s->host, path, 0, &file), "file",
-                                  "could not be opened")) return c->status;
+    if (memopt_i_saved_no_file(s, c, memopt_i_save_open_direct(&s->host, path, 0, &file), "file")) return c->status;
     s->stage_tile = SIZE_MAX;
     (void)fn(s, c, file, number, context);
     (void)s->host.files.close_fn(s->host.files.user, file); /* it was only read */
@@ -45422,8 +45476,8 @@ static void memopt_i_saved_try(memopt_saved *s, memopt_i_checks *c) {
     void *file = NULL;
     size_t i;
 
-    if (memopt_i_save_refuse_host(c, s->host.files.open_fn(s->host.files.user, path, MEMOPT_OPEN_READ, &file),
-                                  "manifest", "could not be opened")) return;
+    if (memopt_i_saved_no_file(s, c, s->host.files.open_fn(s->host.files.user, path, MEMOPT_OPEN_READ, &file),
+                               "manifest")) return;
     (void)memopt_i_saved_read_manifest(s, c, file);
     (void)s->host.files.close_fn(s->host.files.user, file); /* it was only read */
     if (!c->status) (void)memopt_i_saved_tables(s, c);
@@ -45453,18 +45507,20 @@ static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     return numbers[0] != 0;
 }
 
-/* Another generation helps where this one is damaged, or cannot be read. */
-static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_IO; }
+/* Another generation helps where this one is damaged: bytes that are there and wrong, or a file that is not. One that
+   could not be read may hold, and a run that went on from an older one would push it out. */
+static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_CORRUPT; }
 
 static const char memopt_i_saved_none[] = "has no generation";
 
-static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
+/* From the newest, which is told, to one that holds. 0: none does, or all have failed. */
+static int memopt_i_saved_round(memopt_saved *s, memopt_i_checks *c, memopt_i_generation *newest) {
     uint64_t numbers[5] = { 0 };
     memopt_error *const door = c->error;
     size_t other;
 
     s->generation = memopt_i_save_above_all();
-    if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
+    s->refused = 0;
     while (memopt_i_saved_next(s, c)) {
         memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
@@ -45472,17 +45528,35 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
         memopt_i_saved_try(s, &t);
         (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
         memopt_i_save_lock_note(s->lock, s->generation, !t.status);
-        if (!t.status) return MEMOPT_OK;
+        if (!t.status) return 1;
         memopt_i_saved_drop(s);
+        if (!s->refused) *newest = s->generation;
         if (!s->refused++) s->why = why;
         if (!memopt_i_saved_is_damage(t.status)) {
             if (door) *door = why;
             c->status = t.status;
         }
-        if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return c->status; /* ranks may fail differently */
+        if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return 0; /* ranks may fail differently */
     }
-    if (c->status) return c->status;
-    if (!s->refused) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", memopt_i_saved_none);
+    return 0;
+}
+
+static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) {
+    memopt_error *const door = c->error;
+    memopt_i_generation newest = memopt_i_save_above_all();
+    int rounds = MEMOPT_I_SAVE_ROUNDS;
+    int is_another;
+
+    if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
+    do {
+        if (memopt_i_saved_round(s, c, &newest)) return MEMOPT_OK;
+        if (c->status) return c->status;
+        if (!s->refused) break;
+        s->generation = memopt_i_save_above_all(); /* a run that saves may have replaced all that were listed */
+        is_another = memopt_i_saved_next(s, c) && !memopt_i_save_is_same(s->generation, newest);
+        if (c->status) return c->status;
+    } while (is_another && --rounds);
+    if (!s->why.status) return memopt_i_refuse(c, MEMOPT_ERR_STATE, "path", memopt_i_saved_none);
     if (door) *door = s->why;
     return c->status = s->why.status;
 }

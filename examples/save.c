@@ -3,6 +3,7 @@
    What to see: one run of 60 steps, and one that is stopped after 50 and begins again: it finds the save of step 40 and
    ends with the same weights. Then a byte of the newest save is flipped: it is told, and the one before is taken. A save
    is written while the next step computes. Beside the state there is the model as others read it, model.safetensors.
+   A tape with random streams would go on by memopt_tape_seek(tape, step * passes) behind memopt_save_resume().
    Use:   save, or: save keep      (the directories save-whole and save-run stay)
    Build: cc -O2 save.c -o save -lm      (memopt.h beside it or with -I) */
 #define MEMOPT_STATIC /* one file: what it does not call is not compiled */

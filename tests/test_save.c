@@ -579,9 +579,9 @@ static void save_read_refuses(void) {
     d->files[d->names[disk_find(d, "run/gen-1-step-9/rank-0-of-1.safetensors")].file].bytes[4096 + 8000] ^= 1;
     REFUSES(r.save.error, AGAIN, memopt_saved_read(saved, &r.save), MEMOPT_ERR_CORRUPT, "save: file has another checksum at tile 1");
     disk_do_remove(d, "run/gen-1-step-9/rank-0-of-1.safetensors");
-    REFUSES(r.save.error, AGAIN, memopt_saved_read(saved, &r.save), MEMOPT_ERR_IO, "save: file could not be opened at file 0");
+    REFUSES(r.save.error, AGAIN, memopt_saved_read(saved, &r.save), MEMOPT_ERR_CORRUPT, "save: file is not there at file 0");
     memopt_saved_close(saved);
-    CHECK(run_load(&h, "run", &s, NULL) == 0 && s == MEMOPT_ERR_IO);
+    CHECK(run_load(&h, "run", &s, NULL) == 0 && s == MEMOPT_ERR_FORMAT);
     CHECK(d->f.live_blocks == 0 && d->f.bad_frees == 0);
     disk_free(d);
 }
@@ -645,8 +645,8 @@ static void save_close_fails(void) { /* what was written may be lost then */
     CHECK(d->name_count == 5 && run_load(&h, "run", NULL, NULL) == 1); /* the run, its lock, its generation, two files */
     disk_free(d);
 }
-static void load_fails(void) { /* the newest, or the one before where a file could not be read; without memory none */
-    size_t n; static run r; memopt_status s = MEMOPT_OK; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t older = 0; memopt_error why;
+static void load_fails(void) { /* the newest, or none, and then the newest with the next try: never an older one because a call failed */
+    size_t n; static run r; memopt_status s = MEMOPT_OK; save_disk *d = disk_new(); memopt_host h = disk_host(d); size_t unread = 0; memopt_error why; int k;
     run_begin(&r, &h, "run");
     run_set(&r, 1); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
     run_set(&r, 2); CHECK(memopt_save_write(&r.save) == MEMOPT_OK);
@@ -658,17 +658,26 @@ static void load_fails(void) { /* the newest, or the one before where a file cou
         CHECK_AT((!s && !refused) || why.status, n);
         (void)save_is_told(&why, s);
         CHECK_AT(d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
-        CHECK_AT(s ? got == 0 && (s == MEMOPT_ERR_MEMORY || s == MEMOPT_ERR_IO) : got == 2 - refused, n);
-        older += refused;
+        CHECK_AT(s ? got == 0 && (s == MEMOPT_ERR_MEMORY || s == MEMOPT_ERR_IO) : got == 2 && !refused, n);
+        unread += s == MEMOPT_ERR_IO;
         if (d->f.calls < n) break;
         CHECK_AT(n > 1 || s == MEMOPT_ERR_MEMORY, n);
+        d->f.fail_on = 0;
+        CHECK_AT(run_load(&h, "run", NULL, NULL) == 2, n);
     }
-    CHECK(n > 20 && n < 1000 && older > 5);
+    CHECK(n > 20 && n < 1000 && unread > 5);
     for (n = 1; n < 200; ++n) {
         d->f.calls = 0; d->f.fail_on = 0; d->f.fail_from = n;
         (void)run_load(&h, "run", &s, NULL);
         CHECK_AT(d->f.live_blocks == 0 && d->f.bad_frees == 0, n);
         if (!s) break;
+    }
+    d->f.fail_from = 0;
+    for (k = 0; k < 2; ++k) { /* a file that is missing is damage */
+        size_t refused = 0;
+        disk_do_remove(d, k ? "run/gen-2-step-2/manifest" : "run/gen-2-step-2/rank-0-of-1.safetensors");
+        why = memopt_i_error(MEMOPT_OK, NULL);
+        CHECK_AT(run_load_told(&h, "run", &s, &refused, &why) == 1 && refused == 1 && test_says(&why, MEMOPT_ERR_FORMAT, k ? "save: manifest is not there" : "save: file is not there at file 0"), (size_t)k);
     }
     disk_free(d);
 }
@@ -1214,6 +1223,10 @@ static void save_lock(void) { /* who saves into a directory that another run has
     d->f.fail_on = 0;
     CHECK(s == MEMOPT_OK && n == 5); /* memory, the directory, the file, its lock */
     memopt_save_lock_close(lock); lock = NULL;
+    d->f.calls = 0; d->f.fail_on = 3;
+    CHECK(memopt_save_lock_open(&q.save, &lock) == MEMOPT_ERR_IO && test_says(&why, MEMOPT_ERR_IO, "save: path has a file \"lock\" that cannot be made or opened (permission? room? ulimit -n?): run"));
+    d->f.fail_on = 0;
+    memopt_save_lock_close(lock); lock = NULL;
     REFUSES(q.save.error, q.save.keep = 1, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_ARGUMENT, "save: keep 1, at least 2");
     REFUSES(q.save.error, q.save.keep = SIZE_MAX, memopt_save_lock_open(&q.save, &lock), MEMOPT_ERR_OVERFLOW, "save: keep is too large for memory");
     q.save.keep = 0;
@@ -1221,6 +1234,14 @@ static void save_lock(void) { /* who saves into a directory that another run has
     q.save.path = "run";
     CHECK(memopt_save_lock_open(NULL, &lock) == MEMOPT_ERR_ARGUMENT);
     REFUSES(q.save.error, (void)0, memopt_save_lock_open(&q.save, NULL), MEMOPT_ERR_ARGUMENT, "save: out is NULL");
+    CHECK(memopt_save_lock_open(&q.save, &q.save.lock) == MEMOPT_OK); /* a name that is gone protects nothing */
+    disk_do_remove(d, "run/lock");
+    n = d->name_count;
+    REFUSES(q.save.error, (void)0, memopt_save_write(&q.save), MEMOPT_ERR_STATE, "save: path had a file \"lock\" that was removed, another run may save there: run");
+    CHECK(d->name_count == n);
+    memopt_save_lock_close(q.save.lock); q.save.lock = NULL;
+    CHECK(memopt_save_lock_open(&q.save, &q.save.lock) == MEMOPT_OK && memopt_save_write(&q.save) == MEMOPT_OK);
+    memopt_save_lock_close(q.save.lock); q.save.lock = NULL;
     strcpy(d->link, "run/lock"); strcpy(d->target, "elsewhere");
     REFUSES(q.save.error, (void)0, memopt_save_write(&q.save), MEMOPT_ERR_STATE, "save: path has a link as its file \"lock\": run");
     d->link[0] = 0;
@@ -1273,6 +1294,21 @@ static void save_lock_process(void) {
         memset(&n, 0, sizeof n);
         CHECK(h.files.list_dir_fn(h.files.user, path, save_name, &n) == MEMOPT_OK && !strstr(n.text, ".tmp")); /* what the other had begun is gone */
     }
+    for (form = 0; form < 2; ++form) { /* a process that was forked meanwhile lives on: the lock goes with the close, or the save */
+        char wait = 0; pid_t child;
+        CHECK(pipe(lives) == 0 && (form ? memopt_save_begin(&r.save, &saving) : memopt_save_lock_open(&r.save, &r.save.lock)) == MEMOPT_OK);
+        child = fork();
+        if (!child) {
+            (void)close(lives[1]);
+            (void)!read(lives[0], &wait, 1);
+            _exit(0);
+        }
+        CHECK(child > 0);
+        if (form) CHECK(memopt_save_wait(saving) == MEMOPT_OK);
+        memopt_save_lock_close(r.save.lock); r.save.lock = NULL;
+        CHECK_AT(memopt_save_write(&r.save) == MEMOPT_OK, form);
+        CHECK(!close(lives[0]) && !close(lives[1]) && waitpid(child, NULL, 0) == child);
+    }
     snprintf(victim, sizeof victim, "%s.victim", path); snprintf(text, sizeof text, "%s/lock", path);
     CHECK(h.files.open_fn(h.files.user, victim, MEMOPT_OPEN_WRITE, &file) == MEMOPT_OK && h.files.write_fn(h.files.user, file, 0, "dear", 4) == MEMOPT_OK && h.files.close_fn(h.files.user, file) == MEMOPT_OK);
     CHECK(remove(text) == 0 && symlink(victim, text) == 0);
@@ -1321,6 +1357,27 @@ static void save_path_told(void) { /* why there is no directory to save into */
         REFUSES(r.save.error, (void)0, memopt_save_lock_open(&r.save, &lock), MEMOPT_ERR_IO, paths[k].text);
     }
     CHECK(d->f.live_blocks == 0 && d->name_count == 3);
+    disk_free(d);
+}
+static int overtaken; /* how often a run has yet to save twice while a reader opens a manifest */
+static memopt_status overtake_open(void *user, const char *path, memopt_open_mode mode, void **file) {
+    static run w; memopt_host h = disk_host((save_disk *)user); static uint64_t step = 2; int k;
+    if (!overtaken || !strstr(path, "manifest")) return disk_open(user, path, mode, file);
+    --overtaken;
+    run_begin(&w, &h, "run");
+    for (k = 0; k < 2; ++k) { run_set(&w, ++step); CHECK(memopt_save_write(&w.save) == MEMOPT_OK); }
+    return disk_open(user, path, mode, file);
+}
+static void load_overtaken(void) { /* all generations that were listed have been replaced: the newest of the new ones */
+    static run r; save_disk *d = disk_new(); memopt_host h = disk_host(d), reader = h; size_t refused = 9; uint64_t step; memopt_status s;
+    run_begin(&r, &h, "run");
+    for (step = 1; step <= 2; ++step) { run_set(&r, step); CHECK(memopt_save_write(&r.save) == MEMOPT_OK); }
+    reader.files.open_fn = overtake_open;
+    overtaken = 1;
+    CHECK(run_load(&reader, "run", &s, &refused) == 4 && refused == 0 && !overtaken);
+    overtaken = 3;
+    CHECK(run_load(&reader, "run", &s, &refused) == 10 && refused == 0 && !overtaken);
+    CHECK(d->f.live_blocks == 0 && d->open == 0);
     disk_free(d);
 }
 static void save_keeps(void) { /* generations that hold, not names; of one number both */
@@ -2155,7 +2212,7 @@ static void save_ranks_swapped(void) {
     memopt_thread_pool_destroy(pool); memopt_ranks_destroy(w.ranks);
 }
 static void save_ranks_differ(void) { /* the newest is damaged to one rank, another one cannot look at it: all go the same way */
-    crowd c; memopt_host h; char path[600]; size_t n, i, none = 0, older = 0; void *file = NULL; int good = 0;
+    crowd c; memopt_host h; char path[600]; size_t n, i, none = 0, unread = 0, older = 0; void *file = NULL; int good = 0;
     if (!crowd_begin(&c, &h, path, "differ")) return;
     CHECK(crowd_run(&c, 2, 1));
     crowd_close(&c);
@@ -2172,10 +2229,11 @@ static void save_ranks_differ(void) { /* the newest is damaged to one rank, anot
         crowd_close(&c);
         CHECK_AT(c.found[0] == c.found[1] && c.status[0] == c.status[1], n);
         none += c.status[0] == MEMOPT_ERR_MEMORY;
+        unread += c.status[0] == MEMOPT_ERR_IO;
         older += c.found[0] == 3;
         good = c.calls < n && c.found[0] == 3;
     }
-    CHECK(good && none >= 4 && older >= 4);
+    CHECK(good && none >= 4 && older >= 1 && unread >= 4);
     save_remove_all(&h, path);
     free(c.nets);
 }
@@ -2218,6 +2276,7 @@ static void test_save(void) {
 #endif
     RUN(save_new_files);
     RUN(save_path_told);
+    RUN(load_overtaken);
     RUN(save_keeps);
     RUN(save_replayed);
     RUN(save_bits);

@@ -2461,9 +2461,9 @@ typedef struct memopt_tape_stats {
        an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
-    /* The schedules on both sides of this one in the solver's table: what a pass would take of the arena with the next
-       one that takes less memory and more time, and with the next that takes more memory and less time. An overhead
-       between theirs asks for this one. All 0: there is none, or the rule is a textbook's */
+    /* Entries of the solver's table on both sides of this schedule: what a pass would take of the arena with one that
+       takes less memory and more time, and with one that takes more memory and less time. Others may lie between:
+       memopt_schedule_frontier() tells all. All 0: none was found, the rule is a textbook's, or offload.overlap is 1 */
     memopt_schedule_point slower, faster;
     double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
                                 and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
@@ -25486,27 +25486,40 @@ static memopt_status memopt_i_fitter_fit(memopt_i_fitter *s, size_t limit, memop
     return MEMOPT_OK;
 }
 
-/* A point of the table, placed. */
-static memopt_status memopt_i_fitter_place(memopt_i_fitter *s, size_t point, memopt_schedule_point *out) {
+/* The first of a few points, from this one on towards more memory or less, that lies on that side once it is placed. */
+static memopt_status memopt_i_fitter_place(memopt_i_fitter *s, const memopt_i_shape *own, size_t point, int more,
+                                           memopt_schedule_point *out) {
     memopt_i_shape *shape = NULL;
-    const memopt_status status = memopt_i_fitter_try(s, memopt_i_max(s->schedule->solution[0][point].peak, 1), &shape);
+    int k;
 
-    if (status) return status;
-    out->peak = shape->pass.peak;
-    out->cost = shape->result.cost;
-    memopt_i_shape_free(s->host, shape);
+    for (k = 0; k < MEMOPT_I_COMPILE_TRIES && point < s->schedule->solution_count[0] && !out->peak; ++k) {
+        const size_t peak = s->schedule->solution[0][point].peak;
+        const memopt_status status = memopt_i_fitter_try(s, memopt_i_max(peak, 1), &shape);
+        const memopt_i_shape *low = more ? own : shape;
+        const memopt_i_shape *high = more ? shape : own;
+
+        if (status) return status;
+        if (low->pass.peak < high->pass.peak && low->result.cost > high->result.cost) {
+            out->peak = shape->pass.peak;
+            out->cost = shape->result.cost;
+        }
+        memopt_i_shape_free(s->host, shape);
+        point = more ? point + 1 : point - 1; /* below 0 there is none */
+    }
     return MEMOPT_OK;
 }
 
 /* What the user does not see otherwise: how far it is to the next schedules. A table that ends above the budget knows
-   beyond its end only the schedule that keeps everything: then a coarse one of all budgets is asked. */
+   beyond its end only the schedule that keeps everything: then a coarse one of all budgets is asked. With overlap the
+   table's order is not that of the costs: nothing is told. */
 static memopt_status memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_shape *shape) {
     const memopt_i_solution own = s->schedule->solution[0][shape->point];
     size_t next = shape->point + 1;
-    memopt_status status = MEMOPT_OK;
+    memopt_status status;
     int ends;
 
-    if (shape->point) status = memopt_i_fitter_place(s, shape->point - 1, &shape->slower);
+    if (s->desc->offload.slots && s->desc->offload.overlap) return MEMOPT_OK;
+    status = memopt_i_fitter_place(s, shape, shape->point - 1, 0, &shape->slower);
     ends = next == s->schedule->solution_count[0] ? s->desc->rule == MEMOPT_SCHEDULE_REVOLVE
                                                   : s->schedule->solution[0][next].peak > s->within;
     if (!status && s->within && ends) {
@@ -25514,8 +25527,7 @@ static memopt_status memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_sha
         for (next = 0; !status && next < s->schedule->solution_count[0]; ++next)
             if (s->schedule->solution[0][next].peak > own.peak && s->schedule->solution[0][next].cost < own.cost) break;
     }
-    if (status || next == s->schedule->solution_count[0]) return status;
-    return memopt_i_fitter_place(s, next, &shape->faster);
+    return status ? status : memopt_i_fitter_place(s, shape, next, 1, &shape->faster);
 }
 
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
@@ -27120,8 +27132,8 @@ static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double 
     memopt_i_put_text_number(o, " of ", t->count);
     memopt_i_put_text(o, " segments, extra time predicted ");
     memopt_i_put_share(o, shape->result.extra, base, 4);
-    memopt_i_tape_neighbour(o, "; the next with less memory ", shape->slower, base);
-    memopt_i_tape_neighbour(o, "; the next with more ", shape->faster, base);
+    memopt_i_tape_neighbour(o, "; one with less memory ", shape->slower, base);
+    memopt_i_tape_neighbour(o, "; one with more ", shape->faster, base);
     if (t->is_measured) {
         memopt_i_put_text_number(o, "; a pass by the measured times ", (uint64_t)(measured * 1e6 + 0.5));
         memopt_i_put_text(o, " us");

@@ -724,7 +724,7 @@ static memopt_tape_stats tape_overhead(memopt_tape_desc d, double overhead, char
 }
 static memopt_schedule_point tape_point(memopt_tape_stats s) { memopt_schedule_point p; p.peak = s.peak; p.cost = s.cost; return p; }
 static int tape_is_point(memopt_tape_stats s, memopt_schedule_point p) { return s.peak == p.peak && fabs(s.cost - p.cost) <= 1e-9 * s.cost; }
-/* What is told is what comes of asking for it; what lies between changes nothing. */
+/* Where a small chain's table has every schedule: what is told is what comes of asking for it. */
 static void tape_neighbours(void) {
     uint64_t seed; size_t both = 0, beyond = 0;
     for (seed = 1; seed <= 60; ++seed) {
@@ -734,7 +734,7 @@ static void tape_neighbours(void) {
         d.rule = seed % 7 == 3 ? MEMOPT_SCHEDULE_ROTOR : MEMOPT_SCHEDULE_EXTENDED;
         s = tape_overhead(d, more, report);
         base = s.cost - s.extra;
-        CHECK_AT((strstr(report, "; the next with less memory ") != NULL) == (s.slower.peak != 0) && (strstr(report, "; the next with more ") != NULL) == (s.faster.peak != 0), seed);
+        CHECK_AT((strstr(report, "; one with less memory ") != NULL) == (s.slower.peak != 0) && (strstr(report, "; one with more ") != NULL) == (s.faster.peak != 0), seed);
         if (s.slower.peak) {
             const double extra = (s.slower.cost - base) / base;
             CHECK_AT(s.slower.cost > base * (1 + more), seed);
@@ -774,6 +774,51 @@ static void tape_neighbours(void) {
         CHECK_AT(!t.slower.peak && !t.faster.peak && !(t.slower.cost > 0) && !(t.faster.cost > 0), seed);
     }
     CHECK(both > 20 && beyond > 5);
+}
+
+/* Whatever the table: each lies on its side of the schedule, strictly, and its memory is enough for it. */
+static memopt_status sides_step(const memopt_tape_call *call) { (void)call; return MEMOPT_OK; }
+static memopt_status sides_write(void *user, size_t value, const void *from, size_t bytes) { (void)user; (void)value; (void)from; (void)bytes; return MEMOPT_OK; }
+static memopt_status sides_read(void *user, size_t value, void *to, size_t bytes) { (void)user; (void)value; (void)to; (void)bytes; return MEMOPT_OK; }
+static memopt_status sides_wait(void *user, size_t value) { (void)user; (void)value; return MEMOPT_OK; }
+static void sides_forget(void *user, size_t value) { (void)user; (void)value; }
+enum { SIDES_MOST = 40 };
+typedef struct sides_chain { memopt_segment segment[SIDES_MOST]; memopt_tape_layer layer[SIDES_MOST]; } sides_chain;
+static memopt_tape_desc sides_desc(sides_chain *c, uint64_t *random, size_t count, int store) {
+    memopt_tape_desc d; size_t i;
+    memset(&d, 0, sizeof d); memset(c, 0, sizeof *c);
+    for (i = 0; i < count; ++i) {
+        memopt_segment *s = &c->segment[i];
+        s->output_bytes = s->grad_bytes = 64 * (1 + test_random(random) % 12); s->saved_bytes = s->output_bytes + 64 * (test_random(random) % 30);
+        s->forward_cost = (double)(1 + test_random(random) % 10); s->backward_cost = (double)(1 + test_random(random) % 20);
+        if (test_random(random) % 3 == 0) s->forward_scratch = 64 * (test_random(random) % 10);
+        if (test_random(random) % 3 == 0) s->backward_scratch = 64 * (test_random(random) % 10);
+        c->layer[i].forward_fn = c->layer[i].backward_fn = sides_step;
+    }
+    d.chain.segments = c->segment; d.chain.count = count; d.chain.input_bytes = d.chain.input_grad_bytes = 64; d.layers = c->layer;
+    if (!store) return d;
+    d.offload.slots = MEMOPT_OFFLOAD_UNLIMITED; d.offload.write_cost = d.offload.read_cost = 2; d.offload.overlap = store == 2;
+    d.store.write_fn = sides_write; d.store.read_fn = sides_read; d.store.wait_fn = sides_wait; d.store.forget_fn = sides_forget;
+    return d;
+}
+static void tape_sides(void) {
+    static sides_chain c; uint64_t random = 1; int at, store, k; size_t slower = 0, faster = 0;
+    for (at = 0; at < 24; ++at) for (store = 0; store < 3; ++store) {
+        memopt_tape_desc d = sides_desc(&c, &random, at % 8 ? 3 + test_random(&random) % 12 : SIDES_MOST, store);
+        for (k = 0; k < 12; ++k) {
+            memopt_tape_stats s, t;
+            d.budget = 0;
+            s = tape_overhead(d, 0.04 * k, NULL);
+            if (k % 3 == 0) { d.budget = s.peak; s = tape_overhead(d, 0, NULL); CHECK_AT(s.peak <= d.budget, at); }
+            slower += s.slower.peak != 0; faster += s.faster.peak != 0;
+            CHECK_AT(s.slower.peak ? s.slower.peak < s.peak && s.slower.cost > s.cost : !(s.slower.cost > 0), at);
+            CHECK_AT(s.faster.peak ? s.faster.peak > s.peak && s.faster.cost < s.cost : !(s.faster.cost > 0), at);
+            CHECK_AT(store != 2 || (!s.slower.peak && !s.faster.peak), at);
+            if (s.slower.peak && k % 4 == 1) { d.budget = s.slower.peak; t = tape_overhead(d, 0, NULL); CHECK_AT(t.peak <= s.slower.peak, at); }
+            if (s.faster.peak && k % 4 == 1) { d.budget = s.faster.peak; t = tape_overhead(d, 0, NULL); CHECK_AT(t.peak <= s.faster.peak, at); }
+        }
+    }
+    CHECK(slower > 100 && faster > 100);
 }
 
 /* -- What fails, and what is left then -- */
@@ -5019,7 +5064,7 @@ static void test_tape(void) {
     RUN(tape_dry);
     RUN(tape_budgets);
     RUN(tape_frontier);
-    RUN(tape_neighbours); RUN(tape_states_outside);
+    RUN(tape_neighbours); RUN(tape_sides); RUN(tape_states_outside);
     RUN(tape_failing_callbacks);
     RUN(tape_full_arena);
     RUN(tape_rewound);

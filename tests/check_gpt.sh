@@ -5,6 +5,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
 export OPENBLAS_NUM_THREADS=1 # its threads, which train_gpt does not use, never end under a limit of memory
+MAKE=${MAKE:-make}
 $MAKE -s build/train_gpt || exit 1
 gpt() { timeout 300 build/train_gpt --quiet "$@"; }
 field() { sed -n "s/.*\"$1\": *\([-0-9.e+][-0-9.e+]*\|\"[^\"]*\"\).*/\1/p" "$work/run.json" | head -n 1; } # of the run just made

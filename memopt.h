@@ -2463,7 +2463,8 @@ typedef struct memopt_tape_stats {
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
     /* Entries of the solver's table on both sides of this schedule: what a pass would take of the arena with one that
        takes less memory and more time, and with one that takes more memory and less time. Others may lie between:
-       memopt_schedule_frontier() tells all. All 0: none was found, the rule is a textbook's, or offload.overlap is 1 */
+       memopt_schedule_frontier() tells all. All 0: none was found (no memory for it, too), the rule is a textbook's, or
+       offload.overlap is 1 */
     memopt_schedule_point slower, faster;
     double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
                                 and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
@@ -25511,23 +25512,23 @@ static memopt_status memopt_i_fitter_place(memopt_i_fitter *s, const memopt_i_sh
 
 /* What the user does not see otherwise: how far it is to the next schedules. A table that ends above the budget knows
    beyond its end only the schedule that keeps everything: then a coarse one of all budgets is asked. With overlap the
-   table's order is not that of the costs: nothing is told. */
-static memopt_status memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_shape *shape) {
+   table's order is not that of the costs: nothing is told. What fails here is not told either: the schedule that was asked for is made. */
+static void memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_shape *shape) {
     const memopt_i_solution own = s->schedule->solution[0][shape->point];
     size_t next = shape->point + 1;
-    memopt_status status;
+    memopt_status status = MEMOPT_OK;
     int ends;
 
-    if (s->desc->offload.slots && s->desc->offload.overlap) return MEMOPT_OK;
-    status = memopt_i_fitter_place(s, shape, shape->point - 1, 0, &shape->slower);
+    if (s->desc->offload.slots && s->desc->offload.overlap) return;
+    (void)memopt_i_fitter_place(s, shape, shape->point - 1, 0, &shape->slower);
     ends = next == s->schedule->solution_count[0] ? s->desc->rule == MEMOPT_SCHEDULE_REVOLVE
                                                   : s->schedule->solution[0][next].peak > s->within;
-    if (!status && s->within && ends) {
+    if (s->within && ends) {
         status = memopt_i_fitter_table(s, 0, memopt_i_fitter_least_slots(s), own.peak);
         for (next = 0; !status && next < s->schedule->solution_count[0]; ++next)
             if (s->schedule->solution[0][next].peak > own.peak && s->schedule->solution[0][next].cost < own.cost) break;
     }
-    return status ? status : memopt_i_fitter_place(s, shape, next, 1, &shape->faster);
+    if (!status) (void)memopt_i_fitter_place(s, shape, next, 1, &shape->faster);
 }
 
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
@@ -25541,10 +25542,7 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
     if (!status && least) status = memopt_i_fitter_least(&s, out);
     else if (!status && desc->budget) status = memopt_i_fitter_fit(&s, desc->budget, out);
     else if (!status) status = memopt_i_fitter_try(&s, 0, out);
-    if (!status && !least && s.schedule) {
-        status = memopt_i_fitter_neighbours(&s, *out);
-        if (status) memopt_i_shape_free(host, *out);
-    }
+    if (!status && !least && s.schedule) memopt_i_fitter_neighbours(&s, *out);
     if (!status) {
         (*out)->solve_bytes = s.table_max;
         (*out)->solve_arena = s.arena_max;

@@ -53,8 +53,9 @@ kill_after_a_save() { # stage
 }
 
 run() { # stage: its output goes to STAGE.out, its seconds of processor time to STAGE.seconds
+    case $1 in *_save) set -- "$1" "$folder/$1.run" ;; esac # the others' arguments are sizes, or none
     (
-        "$folder/$1" "$folder/$1.run" >"$folder/$1.out" || exit 1
+        "$folder/$1" ${2:+"$2"} >"$folder/$1.out" || exit 1
         times >"$folder/$1.times"
     ) || return 1
     tail -n 1 "$folder/$1.times" | sed 's/[ms]/ /g' | awk '{ printf "%.3f\n", 60 * ($1 + $3) + $2 + $4 }' >"$folder/$1.seconds"

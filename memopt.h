@@ -1663,7 +1663,8 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
  *          memopt_optim_applied() do not count shares
  * returns  OK; ERR_ARGUMENT (share not below shares, pointers that are missing or misaligned), ERR_STATE (no step has
  *          begun, or a fused one), ERR_UNSUPPORTED (kinds that measure; blocks above 256, which need memory of a
- *          worker): nothing has changed. All shares return the same; the reason is kept by share 0
+ *          worker): nothing has changed. memopt_optim_error() has the reason of share 0 alone. A share that is left
+ *          out, or comes twice, is not noticed; memopt_optim_apply() would step its tensors again
  */
 MEMOPT_API memopt_status memopt_optim_apply_share(memopt_optim *optim, size_t share, size_t shares, uint64_t *skipped);
 
@@ -2285,7 +2286,8 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
    A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open: calls that would act are
    ERR_STATE from then on. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as if the callback had failed
    there: the arena is as before the forward, the store forgets, a generator that was moved for a recompute is put back,
-   inner tapes and calibrations end with it. The next pass has the bits that this one would have had. This holds for
+   inner tapes and calibrations end with it. The next pass has the bits that this one would have had; but an engine's
+   own generator stays where the forward had got. This holds for
    the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator; but a forget_fn that was left is
    not called again for its value, and while describing, memopt_tape_open() loses the memory of its segments and layers.
    An implementation compiled as C lets exceptions through with -fexceptions (on most 64-bit systems without it, too).
@@ -2293,7 +2295,8 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
    its memory at once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that
    calls it.
    A step of a shard or an optimizer is not the tape's to end: memopt_shard_cancel() on all ranks, or, where one rank
-   alone was left, memopt_comm_abort(), so that the others do not wait for it. */
+   alone was left, memopt_comm_abort(), so that the others do not wait for it; memopt_optim_end(). A step inside
+   backward has changed some of the weights by then: go on from a save. */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 
 /* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward.
@@ -3876,10 +3879,10 @@ MEMOPT_API memopt_error      memopt_pieces_error(const memopt_pieces *pieces);
                tensor rounded up to 8, shared evenly and rounded up to whole bytes. An exact step sends 8 bytes an
                element, shared alike, and 4; a local step 4.
    LAMB        A trust ratio of the warm-up, |weights| / |direction| of a tensor, is kept from 0.01 to 10. After the
-               freeze its mean, 0.9 of what it was and 0.1 of the new one each step, stands for it; it begins at 0, so
-               10 steps are the least to warm up. It is multiplied by a factor from 0.5 to 4, for which the second
-               moment goes on beside the frozen one, at most a tenth larger or smaller than the last one, 1 at first.
-               The method is the paper's; these numbers are the defaults of its authors' OnebitLamb in DeepSpeed
+               freeze its mean, 0.9 of what it was and 0.1 of the new one each step, stands for it; it begins at 0,
+               and after k steps is 1 - 0.9^k of the ratio. It is multiplied by a factor from 0.5 to 4, for which the
+               second moment goes on beside the frozen one, at most a tenth larger or smaller than the last one, 1 at
+               first. The method is the paper's; these numbers are the defaults of its authors' OnebitLamb in DeepSpeed
                (min_coeff, max_coeff, coeff_beta, factor_min, factor_max, factor_threshold), and fixed here.
    Failure     A gradient that is not finite on any rank is ERR_FORMAT on all: nothing has changed, the step may be
                repeated. So is a sum of finite ones that overflows: weights and state have not changed, but gradients of
@@ -4680,8 +4683,8 @@ typedef struct memopt_advise_result {
 } memopt_advise_result;
 
 /**
- * Advise. Choices are compared by tokens a second; those within 1 part in 128 by how much is rounded (bf16 without its
- * other half most, then bf16, 16- and 8-bit states), by what is on a slow tier, then by bytes.
+ * Advise. Choices are compared by tokens a second; those of one class, 1/256 to 1/128 wide, by how much is rounded
+ * (bf16 without its other half most, then bf16, 16- and 8-bit states), by what is on a slow tier, then by bytes.
  *
  * out     receives the answer; also with ERR_MEMORY of a machine that is too small: then `best` is what needs the
  *         fewest bytes, `needs` and `never` tell what would have to be allowed; else untouched on failure
@@ -4695,9 +4698,9 @@ typedef struct memopt_advise_result {
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
 
 /** What one choice takes, whether it is in the list, fits, is permitted or not. keep_budget 0: the least; SIZE_MAX:
-    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises has the
-    bytes and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY also when the budget is below the
-    least. */
+    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises as best, as
+    leanest and in its frontier has the bytes and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY
+    also when the budget is below the least. */
 MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
                                              memopt_advice *out);
 
@@ -25512,7 +25515,7 @@ static memopt_status memopt_i_fitter_place(memopt_i_fitter *s, const memopt_i_sh
 
 /* What the user does not see otherwise: how far it is to the next schedules. A table that ends above the budget knows
    beyond its end only the schedule that keeps everything: then a coarse one of all budgets is asked. With overlap the
-   table's order is not that of the costs: nothing is told. What fails here is not told either: the schedule that was asked for is made. */
+   table's order is not that of the costs: nothing is told. What fails here fails nothing: the schedule is made. */
 static void memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_shape *shape) {
     const memopt_i_solution own = s->schedule->solution[0][shape->point];
     size_t next = shape->point + 1;
@@ -34494,10 +34497,8 @@ static memopt_i_fused_value memopt_i_fused_number(memopt_i_fused_parser *p) {
     const char *start = p->at;
     uint64_t digits = 0;
     uint32_t bits;
-    int count = 0;       /* of digits that matter */
-    int any = 0;
-    int exponent = 0;
-    int given = 0;
+    int count = 0; /* of digits that matter */
+    int any = 0, exponent = 0, given = 0;
     int negative;
 
     for (; memopt_i_fused_digit(*p->at) || *p->at == '.'; ++p->at) {
@@ -34520,7 +34521,7 @@ static memopt_i_fused_value memopt_i_fused_number(memopt_i_fused_parser *p) {
         if (negative) given = -given;
     }
     exponent = given - exponent;
-    if (!any || memopt_i_fused_name_length(p->at)) (void)memopt_i_fused_refuse(p, start, "has a number that is none");
+    if (!any || memopt_i_fused_name_length(p->at)) (void)memopt_i_fused_refuse(p, start, "has an invalid number");
     if (count > 19) (void)memopt_i_fused_refuse(p, start, "has a number of more than 19 digits");
     if (p->program->number_count == MEMOPT_I_FUSED_NUMBERS)
         (void)memopt_i_fused_refuse(p, start, "has more than 16 numbers");
@@ -47230,7 +47231,7 @@ typedef struct memopt_i_advise_search {
 
 static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
 
-/* Estimates that differ by less than 1 part in 128 are equal: so much of a float's bits. */
+/* Estimates of one class are equal: so much of a float's bits, 1/256 to 1/128 of it. */
 static uint32_t memopt_i_advise_speed(const memopt_advice *a) {
     return memopt_i_float_bits((float)a->tokens) >> 16;
 }

@@ -848,9 +848,10 @@ own_files() { # two runs in one directory, links at names that a run may use, a 
         mkdir "$work/spill"
         # shellcheck disable=SC2086
         build/train_gpt --quiet $small --layers 2 --steps 1000000 --offload $what="$work/spill" >"$work/out" 2>"$work/said" & id=$!
-        until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
+        until [ -n "$(find /proc/$id/fd -lname '*/spill/*' 2>/dev/null)" ] || ! kill -0 $id; do sleep 0.05; done
         [ -z "$(ls -A "$work/spill")" ] || fail "tiles have a name: $(ls -A "$work/spill")"
-        tiles=$(find /proc/$id/fd -lname '*/spill/*' | head -n 1) k=0
+        tiles=$(find /proc/$id/fd -lname '*/spill/*' 2>/dev/null | head -n 1) k=0
+        [ -n "$tiles" ] || fail "$what: the run ended before it held tiles: $(cat "$work/said")"
         while kill -0 $id 2>/dev/null && [ $k -lt 100 ]; do
             head -c 400000 /dev/urandom | dd of="$tiles" conv=notrunc 2>"$work/dd"
             k=$((k + 1))
@@ -864,7 +865,7 @@ own_files() { # two runs in one directory, links at names that a run may use, a 
     mkdir "$work/spill"
     # shellcheck disable=SC2086
     build/train_gpt --quiet $small --steps 1000000 --offload states,activations="$work/spill" >"$work/said" 2>&1 & id=$!
-    until [ -n "$(find /proc/$id/fd -lname '*/spill/*')" ] || ! kill -0 $id; do sleep 0.05; done
+    until [ -n "$(find /proc/$id/fd -lname '*/spill/*' 2>/dev/null)" ] || ! kill -0 $id; do sleep 0.05; done
     kill -9 $id
     wait $id 2>/dev/null
     rmdir "$work/spill" || fail "a kill leaves tiles"

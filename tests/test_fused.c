@@ -494,7 +494,7 @@ static void fused_numbers(void) {
     for (i = 0; i < sizeof none / sizeof *none; ++i) {
         const memopt_fused f = fused_of(none[i], &a, 1, 1, 1);
         CHECK_AT(memopt_fused_run(&o, &f) == MEMOPT_ERR_ARGUMENT
-            && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT, "fused: text has a number that is none at character 4"), i);
+            && test_error_says(fused_error, MEMOPT_ERR_ARGUMENT, "fused: text has an invalid number at character 4"), i);
     }
     { /* a point far away */
         static char far_away[40000]; const memopt_fused f = fused_of(far_away, &a, 1, 1, 1);

@@ -84,7 +84,7 @@ static int advised_plan(const adviser *a, size_t budget, advised *x, work *w) {
     }
     return !x->peak || (budget && x->peak + advised_slack(a) > budget);
 }
-static uint32_t cost_class(double cost) { /* those that differ by less than 1 part in 128 are equal: so much of a float's bits */
+static uint32_t cost_class(double cost) { /* those of one class, 1/256 to 1/128 wide, are equal: so much of a float's bits */
     const float x = (float)cost; uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits >> 16;

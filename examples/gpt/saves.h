@@ -416,8 +416,8 @@ static int saves_try(const saves *s, engine *e, const options *o, saves_room *ro
     if (status == MEMOPT_ERR_MEMORY) snprintf(e->message, sizeof e->message, "--save %s: the disk has no room for the "
         "run's saves, %.1f MB, or lets files not be as large as theirs, %.1f MB (ulimit -f): make some, or save elsewhere.",
         o->save, (double)room->needed / 1e6, (double)room->file / 1e6);
-    else snprintf(e->message, sizeof e->message, "--save %s: the directory cannot be written into: look at its "
-        "permissions, or name another.", o->save);
+    else snprintf(e->message, sizeof e->message, "--save %s: the directory cannot be written into, or no more "
+        "files can be opened: look at its permissions and at ulimit -n, or name another.", o->save);
     return 1;
 }
 

@@ -2438,8 +2438,8 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
  *     desc.overhead = 0.33; desc.error = &why;
  *
  * desc    its layers may be NULL: then every segment has desc->layer, or the last one desc->head. chain.segments may be
- *         NULL: then each is desc->segment. Its arena may be NULL: then the first pass takes what it needs from
- *         desc->host, and the tape keeps it until memopt_tape_destroy()
+ *         NULL: then each is desc->segment. To give both is ERR_ARGUMENT. Its arena may be NULL: then the first pass
+ *         takes what it needs from desc->host, and the tape keeps it until memopt_tape_destroy()
  * out     receives the tape; untouched on failure
  * returns OK, and what memopt_tape_describe() and memopt_tape_create() return; ERR_ARGUMENT also for a device's tape
  *         without an arena
@@ -26948,6 +26948,16 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
     memopt_i_free(&host, tape, tape->memory, MEMOPT_I_HOST_ALIGN);
 }
 
+/* One thing said in two ways, of which one would be ignored; NULL: none. */
+static const char *memopt_i_tape_said_twice(const memopt_tape_desc *d) {
+    const int one = d->layer.forward_fn || d->layer.backward_fn || d->head.forward_fn || d->head.backward_fn;
+
+    if (d->layers && one) return "layers is given, and layer or head as well";
+    if (d->chain.segments && (d->segment.output_bytes || d->segment.grad_bytes))
+        return "chain.segments is given, and segment as well";
+    return NULL;
+}
+
 /* What memopt_tape_open() fills in: a layer and a segment each. */
 static void memopt_i_tape_fill(const memopt_tape_desc *desc, memopt_tape_layer *layers, memopt_segment *segments) {
     const size_t last = desc->chain.count - 1;
@@ -26985,12 +26995,15 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *
     memopt_status status;
     memopt_chain chain;
     memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
+    const char *twice;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     chain = desc->chain;
     if (!chain.segments) chain.segments = &desc->segment; /* all are made of it */
     status = memopt_i_chain_arrays(&chain, error);
     if (status) return status;
+    twice = memopt_i_tape_said_twice(desc);
+    if (twice) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, twice);
     if (memopt_host_resolve(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (!desc->arena && desc->not_host_visible)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "memory that is not for the CPU needs an arena");

@@ -4325,7 +4325,11 @@ static void tape_equal_blocks(void) {
         for (variant = 0; variant < 4; ++variant) { /* with a template or a list of either: the same tape */
             bad = d;
             if (variant & 1) bad.chain.segments = segment;
-            if (variant & 2) { bad.layers = layer; bad.layer.forward_fn = bad.layer.backward_fn = NULL; bad.head.forward_fn = bad.head.backward_fn = equal_block; }
+            if (variant & 1) REFUSES(bad.error, (void)0, memopt_tape_open(&bad, &tape), MEMOPT_ERR_ARGUMENT, "chain.segments is given, and segment as well");
+            if (variant & 1) memset(&bad.segment, 0, sizeof bad.segment);
+            if (variant & 2) bad.layers = layer;
+            if (variant & 2) REFUSES(bad.error, (void)0, memopt_tape_open(&bad, &tape), MEMOPT_ERR_ARGUMENT, "layers is given, and layer or head as well");
+            if (variant & 2) { memset(&bad.layer, 0, sizeof bad.layer); bad.head = bad.layer; }
             if (variant == 2 && head) continue; /* a list of layers has no head: its last segment is as the others */
             CHECK_AT(memopt_tape_open(&bad, &tape) == MEMOPT_OK, variant);
             if (!variant) { other = tape; s = memopt_tape_get_stats(tape); }
@@ -4350,7 +4354,7 @@ static void tape_equal_blocks(void) {
     memopt_tape_destroy(tape);
     tape = NULL; bad = d; bad.head.backward_fn = NULL; bad.head.forward_fn = equal_block;
     CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && !tape && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 5: no backward callback"));
-    bad = d; bad.head.user = NULL; bad.layers = layer; bad.head.backward_fn = NULL; layer[EQUAL - 1].forward_fn = NULL; /* sizes of a block, and no forward */
+    bad = d; bad.head.user = NULL; bad.layers = layer; memset(&bad.layer, 0, sizeof bad.layer); bad.head = bad.layer; layer[EQUAL - 1].forward_fn = NULL; /* sizes of a block, and no forward */
     CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && !tape && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 5: no forward callback, but an output"));
     CHECK(memopt_tape_create(&bad, &tape) == MEMOPT_ERR_ARGUMENT && !tape && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segments is NULL")); /* create reads no template */
     tape_rig_open(&r, 1 << 20, 1); /* memory that is only counted is not zeroed */

@@ -732,6 +732,14 @@ old_style_casts() { # compiler: parts and MEMOPT_PUSH give a C++ engine no warni
         echo 'double engine(int x) { return (double)x; }' >>"$work/casts.cpp"
         $1 -std=c++11 -Wold-style-cast -Werror -I. -fsyntax-only "$work/casts.cpp" 2>"$work/said" && fail "$part leaves the warning off"
     done
+    for adapter in cblas mpi; do
+        with=$1
+        [ $adapter = cblas ] || with="env OMPI_CXX=$1 MPICH_CXX=$1 mpicxx -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Wno-unused-command-line-argument"
+        echo "#include <$adapter.h>" >"$work/casts.cpp"
+        $with -fsyntax-only "$work/casts.cpp" 2>/dev/null || { echo "no <$adapter.h> here, so its adapter is not looked at"; continue; }
+        printf '#include "memopt.h"\n#include "examples/adapters/%s.h"\n' "$adapter" >>"$work/casts.cpp"
+        $with -std=c++11 -Wold-style-cast -Werror -I. -fsyntax-only "$work/casts.cpp" || fail "$adapter.h"
+    done
     echo 'float *take(memopt_arena *a) { return MEMOPT_PUSH(a, float, 1, MEMOPT_TAG_OTHER); }' >"$work/casts.cpp"
     $1 -std=c++11 -Wold-style-cast -Werror -I. -include memopt.h -fsyntax-only "$work/casts.cpp" || fail "MEMOPT_PUSH"
 }

@@ -16,6 +16,10 @@
 #define MEMOPT_CBLAS_H
 #include <limits.h>
 #include <string.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 #define MEMOPT_CBLAS_PIECE 256 /* rows, columns and depth of a piece that is converted */
 #define MEMOPT_CBLAS_SCRATCH ((size_t)3 * MEMOPT_CBLAS_PIECE * MEMOPT_CBLAS_PIECE * sizeof(float))
@@ -140,4 +144,7 @@ static inline memopt_gemm memopt_cblas(void) {
     gemm.multiply_fn = memopt_cblas_multiply; gemm.scratch_bytes = MEMOPT_CBLAS_SCRATCH; gemm.user = NULL;
     return gemm;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -29,6 +29,10 @@
 #else
 #  define MEMOPT_MPI_YIELD() ((void)0)
 #endif
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 /* What ranks say to each other: the tag of a message, which has the culprit in it, or nothing. */
 typedef enum memopt_mpi_word { MEMOPT_MPI_ASK, MEMOPT_MPI_HERE, MEMOPT_MPI_GAVE_UP, MEMOPT_MPI_LATE } memopt_mpi_word;
@@ -246,4 +250,7 @@ static void memopt_mpi_close(memopt_mpi *m, int code) {
     (void)MPI_Comm_free(&m->words);
     (void)MPI_Comm_free(&m->calls);
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

@@ -32,6 +32,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#if defined(__cplusplus) && defined(__GNUC__) /* casts are C's, also in an engine that warns of them */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
 
 #define MEMOPT_NCCL_COMPARED 32 /* bytes of a rank in a comparison; not all of them are 0, nor all 255 */
 
@@ -331,4 +335,7 @@ static memopt_status memopt_nccl_open(memopt_nccl *m, const ncclUniqueId *id, in
     out->rank_count = (size_t)rank_count;
     return MEMOPT_OK;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#  pragma GCC diagnostic pop
+#endif
 #endif

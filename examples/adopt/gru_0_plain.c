@@ -9,6 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A kernel stands alone, as it would in a file of its own: put into the function that calls it, it runs slower, or not,
+   as registers are left there. */
+#ifdef __GNUC__
+#define KERNEL __attribute__((noinline)) static
+#else
+#define KERNEL static
+#endif
+
 enum { LAYERS = 2, HIDDEN = 64, BATCH = 64, TIMES = 80, SYMBOLS = 28, STEPS = 12 };
 enum { MAX_NODES = LAYERS + TIMES * (16 * LAYERS + 3), MAX_PARAMETERS = 6 * LAYERS + 2 };
 
@@ -180,7 +188,7 @@ static void build(void) {
 
 /* ---- forward ---- */
 
-static void linear_forward(float *out, const float *in, const parameter *p) {
+KERNEL void linear_forward(float *out, const float *in, const parameter *p) {
     const int inputs = p->rows - 1;
     int row, i, o;
 
@@ -259,7 +267,7 @@ static void forward(void) {
 
 /* ---- backward: each node adds to the gradients of what it has read ---- */
 
-static void linear_backward(float *d_in, const float *in, const float *d_out, const parameter *p) {
+KERNEL void linear_backward(float *d_in, const float *in, const float *d_out, const parameter *p) {
     const int inputs = p->rows - 1;
     int row, i, o;
 

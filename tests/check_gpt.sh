@@ -372,7 +372,7 @@ bad_input() {
     refused 1 "switches; --attention lean, --mlp chunk:512 and --fuse-step need less" --keep budget:1k --optimizer lion8 --weights bf16
     refused 1 "switches; --attention lean, --mlp chunk:64, --fuse-step" --keep budget:1k --context 128 --batch 1
     refused 1 "switches; a smaller --batch or --context needs less" --keep budget:1k --optimizer lion8 --weights bf16 $lean
-    refused 1 "1.0 MB; --keep overhead:33, --fuse-step, --optimizer adamw8 and --weights bf16 need less" --fit 1M --attention lean
+    refused 1 "1.0 MB; --keep overhead:33, --mlp chunk:64, --fuse-step, --optimizer adamw8 and --weights bf16 need less" --fit 1M --attention lean
     rm -f build/frontier.html # a dry run writes nothing, also where it has measured
     gpt --layers 1 --width 32 --heads 2 --context 32 --steps 1 --advise 60M --dry-run --speeds "$work/new" >"$work/said" 2>&1 || fail "--dry-run: $(cat "$work/said")"
     if [ -e "$work/new" ] || [ -e build/frontier.html ]; then fail "a dry run of --advise has written something"; fi

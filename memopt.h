@@ -20264,7 +20264,7 @@ static double *memopt_i_optim_sums_of(memopt_optim *o, size_t tensor, size_t ele
 }
 
 /* Returns how many elements were skipped. */
-static uint64_t memopt_i_optim_task_piece(const memopt_i_optim_task *pass, size_t index, int worker) {
+static size_t memopt_i_optim_task_piece(const memopt_i_optim_task *pass, size_t index, int worker) {
     memopt_optim *o = pass->optim;
     size_t tensor = pass->tensor;
     size_t first = pass->first;
@@ -20303,7 +20303,7 @@ static uint64_t memopt_i_optim_task_piece(const memopt_i_optim_task *pass, size_
 
 static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
     const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task;
-    const uint64_t skipped = memopt_i_optim_task_piece(pass, index, worker);
+    const size_t skipped = memopt_i_optim_task_piece(pass, index, worker);
 
     if (pass->mode != MEMOPT_I_OPTIM_MEASURE) pass->optim->skips[worker] += skipped;
 }

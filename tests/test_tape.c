@@ -789,10 +789,10 @@ static memopt_tape_desc sides_desc(sides_chain *c, uint64_t *random, size_t coun
     memset(&d, 0, sizeof d); memset(c, 0, sizeof *c);
     for (i = 0; i < count; ++i) {
         memopt_segment *s = &c->segment[i];
-        s->output_bytes = s->grad_bytes = 64 * (1 + test_random(random) % 12); s->saved_bytes = s->output_bytes + 64 * (test_random(random) % 30);
+        s->output_bytes = s->grad_bytes = 64 * (1 + (size_t)(test_random(random) % 12)); s->saved_bytes = s->output_bytes + 64 * (size_t)(test_random(random) % 30);
         s->forward_cost = (double)(1 + test_random(random) % 10); s->backward_cost = (double)(1 + test_random(random) % 20);
-        if (test_random(random) % 3 == 0) s->forward_scratch = 64 * (test_random(random) % 10);
-        if (test_random(random) % 3 == 0) s->backward_scratch = 64 * (test_random(random) % 10);
+        if (test_random(random) % 3 == 0) s->forward_scratch = 64 * (size_t)(test_random(random) % 10);
+        if (test_random(random) % 3 == 0) s->backward_scratch = 64 * (size_t)(test_random(random) % 10);
         c->layer[i].forward_fn = c->layer[i].backward_fn = sides_step;
     }
     d.chain.segments = c->segment; d.chain.count = count; d.chain.input_bytes = d.chain.input_grad_bytes = 64; d.layers = c->layer;
@@ -804,7 +804,7 @@ static memopt_tape_desc sides_desc(sides_chain *c, uint64_t *random, size_t coun
 static void tape_sides(void) {
     static sides_chain c; uint64_t random = 1; int at, store, k; size_t slower = 0, faster = 0;
     for (at = 0; at < 24; ++at) for (store = 0; store < 3; ++store) {
-        memopt_tape_desc d = sides_desc(&c, &random, at % 8 ? 3 + test_random(&random) % 12 : SIDES_MOST, store);
+        memopt_tape_desc d = sides_desc(&c, &random, at % 8 ? 3 + (size_t)(test_random(&random) % 12) : (size_t)SIDES_MOST, store);
         for (k = 0; k < 12; ++k) {
             memopt_tape_stats s, t;
             d.budget = 0;

@@ -131,7 +131,7 @@ static memopt_status shard_device_square(void *user, const float *d_values, size
     size_t i;
     if (shard_device_fails(user)) return MEMOPT_ERR_DEVICE;
     for (i = 0; i * 65536 < count; ++i) {
-        memopt_gradient g; memopt_gradients list; memopt_gradient_total total; size_t scratch[8];
+        memopt_gradient g; memopt_gradients list; memopt_gradient_total total; double scratch[8];
         memset(&g, 0, sizeof g); memset(&list, 0, sizeof list); memset(&total, 0, sizeof total);
         g.values = (void *)(uintptr_t)(d_values + i * 65536); g.count = count - i * 65536 < 65536 ? count - i * 65536 : 65536; g.type = MEMOPT_TYPE_F32; list.tensors = &g; list.count = 1; list.scratch = scratch; list.scratch_bytes = sizeof scratch;
         CHECK(memopt_gradients_measure(&list, &total, NULL) == MEMOPT_OK);

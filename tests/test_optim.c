@@ -973,8 +973,8 @@ static void optim_shares_are_the_step(void) {
             const memopt_optim_run run = optim_run(&g, (uint64_t)step);
             optim_feed(&a, (uint64_t)step); optim_feed(&b, (uint64_t)step);
             if (step == 3) {
-                optim_set_gradient(&a, 3, 140000, memopt_i_bits_float(0x7fc00000u));
-                optim_set_gradient(&b, 3, 140000, memopt_i_bits_float(0x7fc00000u));
+                optim_set_gradient(&a, 0, 100, memopt_i_bits_float(0x7fc00000u));
+                optim_set_gradient(&b, 0, 100, memopt_i_bits_float(0x7fc00000u));
             }
             CHECK_AT(memopt_optim_step(a.optim, &run) == MEMOPT_OK, step);
             CHECK_AT(optim_step_by_shares(b.optim, &run, &t, counts[step - 1]) == (step == 3), step);

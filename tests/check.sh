@@ -150,6 +150,11 @@ everything() { # compiler flags: every example, tool and bench compiles without 
     done
 }
 
+users() { # every public function is called by an example, a part, a tool or the kernels' file
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/check_users.py --selftest && python3 tests/check_users.py
+}
+
 mutants() { # the lists of faults name lines that are there
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
     python3 tests/mutants/mutants.py --check

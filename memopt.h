@@ -36564,7 +36564,7 @@ static void memopt_i_ranks_copy(const memopt_i_rank *own, size_t slot) { /* with
 
         if (call->kind == MEMOPT_COMM_BROADCAST && r != call->root) continue;
         if (call->kind == MEMOPT_COMM_ALL_TO_ALL) from += own->rank * (its->stride ? its->stride : bytes);
-        if (to != from) memcpy(to, from, bytes);
+        if (to != from) memopt_i_copy(to, from, bytes);
         to += bytes;
     }
 }

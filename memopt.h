@@ -71,12 +71,16 @@
                   simulation    what is alive while a schedule runs
                   solver        the table of the fastest schedules
      api_schedule schedule      which activations to keep, to make again, or to send away: the fastest within a budget
-                  plot          a schedule as a picture
-     api_graph    graph         an engine's graph made into a chain, or into items for the planner
-                  codec         activations in bf16 and 8 bits
+     api_plot     plot          a schedule as a picture
+     api_graph    graph         an engine's graph made into items for the planner
+     api_callback callback      what a tape calls: the engine's layers, which take their memory piece by piece
+     api_codec    codec         activations in bf16 and 8 bits
                   compile       a schedule and a plan made into instructions, within a budget
      api_tape     tape          runs a schedule over the engine's own forwards and backwards
-                  stash         copies on a stack
+     api_tape_step    tape_step    the optimizer's step in a backward
+     api_tape_nest    tape_nest    a tape as one segment of another
+     api_tape_report  tape_report  a tape's segments, bytes and times as a table
+     api_stash    stash         copies on a stack
      api_gemm     gemm          the product of matrices by wide code
                   tiles         products of bf16 by matrix units
                   product       the product of matrices: yours, or the built-in one
@@ -2115,6 +2119,9 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
+
+/* @section api_plot : api_schedule */
+
 typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
 
 /**
@@ -2195,27 +2202,10 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
-/* @section api_tape : api_schedule api_arena api_number api_quant api_random api_optim
-   Passes over the engine's own layers, in which activations are made again so that they fit. The engine cuts its
-   network into segments, such as blocks, and writes a callback for each, forward and backward; its own loop stays:
+/* @section api_callback : api_status
+   What a tape calls: the engine's own layers, forward and backward, and a store for outputs. */
 
-     desc.chain.segments = segments;           (output_bytes and grad_bytes of each are set)
-     desc.chain.count = count;
-     desc.chain.input_bytes = bytes;           (of the input; with input_grad_bytes where its gradient is wanted)
-     desc.layers = layers;                     (the callbacks; their sizes stand where they take their memory)
-     desc.overhead = 0.33;                     (or desc.budget)
-     memopt_tape_open(&desc, &tape);
-     for (each batch) {
-         memopt_tape_forward(tape, input);
-         ... the loss, and its gradient, of memopt_tape_output(tape) ...
-         memopt_tape_backward(tape, grad_output, NULL);
-         ... the optimizer: or in each backward, memopt_tape_step() ...
-     }
-
-   A callback reads and writes what it is handed, and its weights and their gradients. A forward writes its whole
-   output, a backward its whole grad_input, and a forward that is run again changes nothing else (is_recompute). Where
-   that holds, every schedule gives the same bits. */
-
+typedef struct memopt_tape memopt_tape;           /* section api_tape */
 typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken so far */
 
 typedef struct memopt_tape_call { /* what a callback of the engine receives; valid during the call only */
@@ -2311,27 +2301,17 @@ typedef struct memopt_tape_layer {
     void *user;
 } memopt_tape_layer;
 
-/**
- * In a backward: the gradients of a tensor are complete, step it (memopt_optim_apply_with(), in a run with fused = 1).
- * While describing and calibrating nothing is done. When it fails, return its status: call->error says why.
- */
-MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
-                                          const void *gradients);
+typedef struct memopt_tape_store { /* an offload store for values; all zero = none. Keys are values of this tape */
+    /* May return before the transfer is done. */
+    memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
+    memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
+    memopt_status (*wait_fn)(void *user, size_t value); /* until the last write or read of it has ended */
+    /* The copy is no longer needed; waits for its transfer first. */
+    void          (*forget_fn)(void *user, size_t value);
+    void          *user;
+} memopt_tape_store;
 
-/**
- * Fill in what segments save and use, by running their callbacks dry: saved_bytes (above output_bytes, which is yours
- * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. Where
- * forward_cost and backward_cost are both 0 they become 1 and 2. A callback is called with describing = 1: a forward
- * that saves, one that does not, a backward; only user, segment, is_backward, saves, describing, room and error are
- * set.
- *
- * layers  count of them
- * error   NULL, or filled in on failure
- * returns OK, ERR_ARGUMENT (NULL, no callback; a backward that takes more SAVED than its forward, or other sizes than
- *         it: the first 32 are compared), ERR_OVERFLOW, and what a callback returns; segments are untouched then
- */
-MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, memopt_segment *segments, size_t count,
-                                              memopt_error *error);
+/* @section api_codec : api_status */
 
 /* How outputs are kept. A lossy one gives the same result for every schedule, budget and pass, but not that of
    EXACT. */
@@ -2353,17 +2333,41 @@ typedef struct memopt_device_codec { /* the conversions of a lossy codec where t
     void *user;
 } memopt_device_codec;
 
-typedef struct memopt_tape_store { /* an offload store for values; all zero = none. Keys are values of this tape */
-    /* May return before the transfer is done. */
-    memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
-    memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
-    memopt_status (*wait_fn)(void *user, size_t value); /* until the last write or read of it has ended */
-    /* The copy is no longer needed; waits for its transfer first. */
-    void          (*forget_fn)(void *user, size_t value);
-    void          *user;
-} memopt_tape_store;
+/* @section api_tape : api_schedule api_arena api_callback api_codec
+   Passes over the engine's own layers, in which activations are made again so that they fit. The engine cuts its
+   network into segments, such as blocks, and writes a callback for each, forward and backward; its own loop stays:
 
-typedef struct memopt_tape memopt_tape;
+     desc.chain.segments = segments;           (output_bytes and grad_bytes of each are set)
+     desc.chain.count = count;
+     desc.chain.input_bytes = bytes;           (of the input; with input_grad_bytes where its gradient is wanted)
+     desc.layers = layers;                     (the callbacks; their sizes stand where they take their memory)
+     desc.overhead = 0.33;                     (or desc.budget)
+     memopt_tape_open(&desc, &tape);
+     for (each batch) {
+         memopt_tape_forward(tape, input);
+         ... the loss, and its gradient, of memopt_tape_output(tape) ...
+         memopt_tape_backward(tape, grad_output, NULL);
+         ... the optimizer: or in each backward, memopt_tape_step() ...
+     }
+
+   A callback reads and writes what it is handed, and its weights and their gradients. A forward writes its whole
+   output, a backward its whole grad_input, and a forward that is run again changes nothing else (is_recompute). Where
+   that holds, every schedule gives the same bits. */
+
+/**
+ * Fill in what segments save and use, by running their callbacks dry: saved_bytes (above output_bytes, which is yours
+ * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. Where
+ * forward_cost and backward_cost are both 0 they become 1 and 2. A callback is called with describing = 1: a forward
+ * that saves, one that does not, a backward; only user, segment, is_backward, saves, describing, room and error are
+ * set.
+ *
+ * layers  count of them
+ * error   NULL, or filled in on failure
+ * returns OK, ERR_ARGUMENT (NULL, no callback; a backward that takes more SAVED than its forward, or other sizes than
+ *         it: the first 32 are compared), ERR_OVERFLOW, and what a callback returns; segments are untouched then
+ */
+MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, memopt_segment *segments, size_t count,
+                                              memopt_error *error);
 
 typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes,
@@ -2550,14 +2554,6 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
 
-/**
- * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the
- * outer one's scratch. The inner tape outlives the outer one, is used by nobody else meanwhile, and is one segment
- * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped
- * too.
- */
-MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_tape_layer *layer);
-
 /** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
     it back. */
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes);
@@ -2566,12 +2562,34 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
     returned: among the arguments of one call, C does not say which is computed first. */
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 
+/* @section api_tape_step : api_callback api_optim */
+
+/**
+ * In a backward: the gradients of a tensor are complete, step it (memopt_optim_apply_with(), in a run with fused = 1).
+ * While describing and calibrating nothing is done. When it fails, return its status: call->error says why.
+ */
+MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
+                                          const void *gradients);
+
+/* @section api_tape_nest : api_tape */
+
+/**
+ * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the
+ * outer one's scratch. The inner tape outlives the outer one, is used by nobody else meanwhile, and is one segment
+ * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped
+ * too.
+ */
+MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_tape_layer *layer);
+
+/* @section api_tape_report : api_tape */
+
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
     measured; with `verify`, what was compared and what was not looked at. buffer, capacity, length as in
     memopt_ledger_export(). */
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
 
-/* The simple form, for engines that update one buffer in place: copies on a stack at the low end of an arena, last in,
+/* @section api_stash : api_codec api_arena
+   The simple form, for engines that update one buffer in place: copies on a stack at the low end of an arena, last in,
    first out. Push the input of a block, pop it before the block runs again. */
 typedef struct memopt_stash memopt_stash;
 
@@ -2667,7 +2685,7 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
-/* @section api_ops : api_gemm api_tape
+/* @section api_ops : api_gemm api_callback
    Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage, but that
    in bf16 attention and head round to bf16 what goes into a product: both operands are bf16 (`api_gemm`). Results are
    the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts;
@@ -3094,7 +3112,7 @@ typedef struct memopt_fused {
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 
-/* @section api_store : api_ledger api_tape
+/* @section api_store : api_ledger api_callback
    Tiles of bytes outside of the memory that an engine computes in: in other memory of the host, or in a file. For what
    a step needs only once (states of an optimizer, weights of a layer, kept outputs of a tape): it is there when it is
    needed and takes no memory before. What is read is what was written, or there is an error.
@@ -3827,7 +3845,7 @@ MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
 /** of the last call that failed */
 MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
 
-/* @section api_pieces : api_comm api_tape api_ledger
+/* @section api_pieces : api_comm api_callback api_ledger
    Ranks that compute with the same input, as those of tensor parallelism do, need not all keep the same activations:
    each keeps a piece of what a tape sends away, and the pieces are gathered when the tape asks for it again. A value of
    n bytes takes n / ranks of each rank (and the rest, below a byte for each rank, of all), and when it is read
@@ -23717,7 +23735,7 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
     return memopt_i_schedule_deliver(p, solution, actions, capacity, host, result);
 }
 
-/* @section plot : schedule ledger carve api_schedule
+/* @section plot : simulation text carve host api_plot
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time.
    Problem    A list of a hundred actions tells nobody whether it is good. What tells it is the pattern: a diagonal down
@@ -24446,7 +24464,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *
                                   memopt_i_count(*count));
 }
 
-/* @section codec : quant number simd api_tape
+/* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Problem    Whether an output is kept, written away or made again is up to the schedule. If only the kept ones lost
               bits, results would depend on the budget.
@@ -24569,6 +24587,73 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     k.copy = (unsigned char *)copy;
     k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_CODEC_BLOCK);
     memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
+}
+
+/* @section callback : base status api_callback
+   What a callback takes of its memory, piece by piece, from a room that lives as long as the call. To describe a
+   segment is to call it with a room that only counts. The room counts beyond what there is and so tells how much was
+   missing: a wrong size is found where it is used, and not as a neighbour's broken bytes. */
+
+#define MEMOPT_I_NOWHERE ((uintptr_t)4096) /* of memory that is only counted: on no machine does anything lie there */
+#define MEMOPT_I_TAKEN_LATE "a callback takes scratch after memopt_ops_in()"
+
+/* Of one call, saved and scratch: what was taken, what there is. */
+struct memopt_tape_room {
+    size_t taken[2], given[2];
+    size_t operators;   /* while describing: the most scratch that one of them needs */
+    int closed, late;   /* the rest of the scratch is the operators'; and scratch was taken after that */
+    size_t *parts;      /* while describing: the bytes of each part of `saved`, as the forward takes them; else NULL */
+    size_t part;        /* so many have been taken */
+    size_t other;       /* the first part that the backward takes otherwise, from 1 on; 0: none */
+    size_t other_bytes; /* what it takes there */
+    memopt_error error; /* what the callback says */
+    memopt_tape **nested; /* where an inner tape tells that it runs; NULL while describing */
+};
+
+#define MEMOPT_I_TAPE_PARTS 32 /* so many parts of `saved` are compared */
+
+/* While describing: a forward notes its parts, a backward compares. Only places count, so that sizes are rounded. */
+static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) {
+    memopt_tape_room *r = call->room;
+    const size_t i = r->part++;
+
+    if (i >= MEMOPT_I_TAPE_PARTS) return;
+    if (!call->is_backward) r->parts[i] = bytes;
+    else if (!r->other && (bytes - 1) / 64 != (r->parts[i] - 1) / 64) {
+        r->other = i + 1;
+        r->other_bytes = bytes;
+    }
+}
+
+MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
+    const int zeroed = part == MEMOPT_TAPE_ZEROED;
+    unsigned char *taken;
+    size_t at, end;
+
+    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH && !zeroed))
+        return NULL;
+    if (!call->saves || zeroed) part = MEMOPT_TAPE_SCRATCH;
+    if (part == MEMOPT_TAPE_SCRATCH && call->room->closed) {
+        call->room->late = 1;
+        return NULL;
+    }
+    at = call->room->taken[part];
+    if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
+    if (part == MEMOPT_TAPE_SAVED && call->room->parts) memopt_i_tape_note_part(call, bytes);
+    call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
+    if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
+    if (end > call->room->given[part]) return NULL;
+    taken = (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+    if (zeroed && !call->not_host_visible) memset(taken, 0, bytes);
+    return taken;
+}
+
+static memopt_tape_room memopt_i_tape_room(void) {
+    memopt_tape_room r;
+
+    memset(&r, 0, sizeof r);
+    r.error = memopt_i_error(MEMOPT_OK, NULL);
+    return r;
 }
 
 /* @section compile : schedule plan codec arena carve api_tape
@@ -25570,7 +25655,7 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
     return status;
 }
 
-/* @section tape : compile codec arena optim random base host api_tape
+/* @section tape : compile callback codec arena carve base host api_tape
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
               buffer that dies too early, memory that stays after a failure.
@@ -25592,8 +25677,6 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Calibrate  Whole passes that must leave no trace in the engine. Each callback gets the generator as the one before
               got it, because it is put back behind each: so a failure anywhere needs no repair, and a nested tape does
               the same with a generator that its outer tape has never heard of.
-   Nested     The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the
-              outer one's scratch. Its seed is made of the outer seed and stream.
    Cost       About 10 ns a callback, when nothing is hashed or rounded.
    Outside    Buffers of the engine are refused where one callback would read and write the same bytes, or where the
               pass itself writes: the input and its gradient meet in segment 0, the gradients of both ends only in a
@@ -25602,9 +25685,6 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               shape's.
    Opened     memopt_tape_open() without an arena: `placed` is the host's memory then. It grows in the first pass that
               needs more than any before, and stays.
-   Sizes      A callback takes its memory piece by piece from a room that lives as long as the call. To describe a
-              segment is to call it with a room that only counts. Counted beyond what there is, the room tells how much
-              was missing, so that a wrong size is found where it is used, and not as a neighbour's broken bytes.
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
    Debug      At MEMOPT_DEBUG 2 what a callback has to write is filled beforehand with a word that differs from call to
@@ -25684,60 +25764,7 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 
 /* -- instructions -- */
 
-#define MEMOPT_I_NOWHERE ((uintptr_t)4096) /* of memory that is only counted: on no machine does anything lie there */
 #define MEMOPT_I_CANCELLED_INSIDE "a callback has cancelled the pass"
-#define MEMOPT_I_TAKEN_LATE "a callback takes scratch after memopt_ops_in()"
-
-/* Of one call, saved and scratch: what was taken, what there is. */
-struct memopt_tape_room {
-    size_t taken[2], given[2];
-    size_t operators;   /* while describing: the most scratch that one of them needs */
-    int closed, late;   /* the rest of the scratch is the operators'; and scratch was taken after that */
-    size_t *parts;      /* while describing: the bytes of each part of `saved`, as the forward takes them; else NULL */
-    size_t part;        /* so many have been taken */
-    size_t other;       /* the first part that the backward takes otherwise, from 1 on; 0: none */
-    size_t other_bytes; /* what it takes there */
-    memopt_error error; /* what the callback says */
-    memopt_tape **nested; /* where an inner tape tells that it runs; NULL while describing */
-};
-
-#define MEMOPT_I_TAPE_PARTS 32 /* so many parts of `saved` are compared */
-
-/* While describing: a forward notes its parts, a backward compares. Only places count, so that sizes are rounded. */
-static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) {
-    memopt_tape_room *r = call->room;
-    const size_t i = r->part++;
-
-    if (i >= MEMOPT_I_TAPE_PARTS) return;
-    if (!call->is_backward) r->parts[i] = bytes;
-    else if (!r->other && (bytes - 1) / 64 != (r->parts[i] - 1) / 64) {
-        r->other = i + 1;
-        r->other_bytes = bytes;
-    }
-}
-
-MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
-    const int zeroed = part == MEMOPT_TAPE_ZEROED;
-    unsigned char *taken;
-    size_t at, end;
-
-    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH && !zeroed))
-        return NULL;
-    if (!call->saves || zeroed) part = MEMOPT_TAPE_SCRATCH;
-    if (part == MEMOPT_TAPE_SCRATCH && call->room->closed) {
-        call->room->late = 1;
-        return NULL;
-    }
-    at = call->room->taken[part];
-    if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
-    if (part == MEMOPT_TAPE_SAVED && call->room->parts) memopt_i_tape_note_part(call, bytes);
-    call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
-    if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
-    if (end > call->room->given[part]) return NULL;
-    taken = (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
-    if (zeroed && !call->not_host_visible) memset(taken, 0, bytes);
-    return taken;
-}
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
     return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
@@ -25790,14 +25817,6 @@ static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, cons
     if (!status && clock->now_fn(clock->user, &to)) return MEMOPT_ERR_IO;
     t->times[(2 * call->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
     return status;
-}
-
-static memopt_tape_room memopt_i_tape_room(void) {
-    memopt_tape_room r;
-
-    memset(&r, 0, sizeof r);
-    r.error = memopt_i_error(MEMOPT_OK, NULL);
-    return r;
 }
 
 /* The part of which more was taken than there is; -1: neither. */
@@ -26422,113 +26441,6 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
     return status;
 }
 
-/* -- nested -- */
-
-/* Take the outer tape's place in random numbers and in what has run before. */
-static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, int recompute) {
-    const memopt_noise noise = memopt_noise_make(call->seed, call->stream);
-    const uint64_t seed = (uint64_t)noise.key[1] << 32 | noise.key[0];
-
-    t->rerun = recompute && seed == t->seed && !t->stream;
-    t->outer_recompute = recompute;
-    t->seed = seed;
-    t->stream = 0;
-    t->evaluating = call->evaluating;
-    t->calibrating = call->calibrating;
-    t->base = (unsigned char *)call->scratch;
-    t->is_open = 1;
-    if (call->room && call->room->nested) *call->room->nested = t;
-    memopt_i_tape_set_visibility(t, call->not_host_visible);
-}
-
-/* The outer tape need no longer end what the inner one does. */
-static void memopt_i_tape_left(const memopt_tape_call *call) {
-    if (call->room && call->room->nested) *call->room->nested = NULL;
-}
-
-static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_tape_call *call) {
-    const memopt_status status = memopt_i_tape_ready(t, 1);
-
-    if (!status && bytes > call->scratch_bytes)
-        return memopt_i_fail_count(&t->error, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told",
-                                   "scratch_bytes", call->scratch_bytes, "at least", bytes);
-    return status;
-}
-
-static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
-    memopt_tape *t = (memopt_tape *)call->user;
-    memopt_status status;
-
-    (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, t->shape->evaluation.peak);
-    if (call->describing) return MEMOPT_OK;
-    status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
-    if (status || call->output_unused) return status; /* its backward runs all of it again */
-    memopt_i_tape_inherit(t, call, call->is_recompute);
-    status = memopt_i_tape_evaluate(t, call->input, call->output);
-    memopt_i_tape_left(call);
-    return status;
-}
-
-static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
-    memopt_tape *t = (memopt_tape *)call->user;
-    const memopt_i_compiled_pass *compiled = &t->shape->pass;
-    memopt_status status;
-
-    (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, compiled->peak);
-    if (call->describing) return MEMOPT_OK;
-    status = memopt_i_tape_nest_ready(t, compiled->peak, call);
-    if (status) return status;
-    if (call->grad_input && !t->shape->chain.input_grad_bytes)
-        return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
-    memopt_i_tape_inherit(t, call, 1);
-    memopt_i_tape_outside(t, call->input, call->grad_output, call->grad_input);
-    status = memopt_i_tape_run(t, compiled, 0, compiled->count);
-    memopt_i_tape_end(t);
-    memopt_i_tape_left(call);
-    t->passes += !status;
-    return status;
-}
-
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment,
-                                                        memopt_tape_layer *layer) {
-    memopt_segment s;
-    const memopt_i_shape *shape;
-    size_t i;
-    memopt_status status;
-
-    if (!inner) return MEMOPT_ERR_ARGUMENT;
-    if (!segment || !layer)
-        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, segment ? "layer is NULL" : "segment is NULL");
-    status = memopt_i_tape_ready(inner, 1);
-    if (status) return status;
-    if (inner->desc.arena)
-        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape takes no arena of its own");
-    shape = inner->shape;
-    memset(&s, 0, sizeof s);
-    s.output_bytes = s.saved_bytes = shape->segments[inner->count - 1].output_bytes;
-    s.grad_bytes = shape->segments[inner->count - 1].grad_bytes;
-    s.forward_scratch = s.plain_scratch = shape->evaluation.peak;
-    s.backward_scratch = shape->pass.peak;
-    for (i = 0; i < inner->count; ++i) s.forward_cost += shape->segments[i].forward_cost;
-    s.backward_cost = shape->result.cost;
-    *segment = s;
-    layer->forward_fn = memopt_i_tape_nest_forward;
-    layer->backward_fn = memopt_i_tape_nest_backward;
-    layer->user = inner;
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
-                                          const void *gradients) {
-    memopt_status status;
-
-    if (!call) return MEMOPT_ERR_ARGUMENT;
-    if (call->describing || call->calibrating) return MEMOPT_OK;
-    status = memopt_optim_apply_with(optim, tensor, gradients);
-    if (status && call->error) *call->error = memopt_optim_error(optim);
-    return status;
-}
-
 /* -- sizes, from callbacks that run dry -- */
 
 static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, const memopt_segment *segments,
@@ -27088,7 +27000,120 @@ MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
     return tape ? tape->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the tape is NULL");
 }
 
-/* The report: costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
+/* @section tape_step : optim api_tape_step */
+
+MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
+                                          const void *gradients) {
+    memopt_status status;
+
+    if (!call) return MEMOPT_ERR_ARGUMENT;
+    if (call->describing || call->calibrating) return MEMOPT_OK;
+    status = memopt_optim_apply_with(optim, tensor, gradients);
+    if (status && call->error) *call->error = memopt_optim_error(optim);
+    return status;
+}
+
+/* @section tape_nest : tape random api_tape_nest
+   The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the outer one's
+   scratch. Its seed is made of the outer seed and stream. */
+
+/* Take the outer tape's place in random numbers and in what has run before. */
+static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, int recompute) {
+    const memopt_noise noise = memopt_noise_make(call->seed, call->stream);
+    const uint64_t seed = (uint64_t)noise.key[1] << 32 | noise.key[0];
+
+    t->rerun = recompute && seed == t->seed && !t->stream;
+    t->outer_recompute = recompute;
+    t->seed = seed;
+    t->stream = 0;
+    t->evaluating = call->evaluating;
+    t->calibrating = call->calibrating;
+    t->base = (unsigned char *)call->scratch;
+    t->is_open = 1;
+    if (call->room && call->room->nested) *call->room->nested = t;
+    memopt_i_tape_set_visibility(t, call->not_host_visible);
+}
+
+/* The outer tape need no longer end what the inner one does. */
+static void memopt_i_tape_left(const memopt_tape_call *call) {
+    if (call->room && call->room->nested) *call->room->nested = NULL;
+}
+
+static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_tape_call *call) {
+    const memopt_status status = memopt_i_tape_ready(t, 1);
+
+    if (!status && bytes > call->scratch_bytes)
+        return memopt_i_fail_count(&t->error, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told",
+                                   "scratch_bytes", call->scratch_bytes, "at least", bytes);
+    return status;
+}
+
+static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
+    memopt_tape *t = (memopt_tape *)call->user;
+    memopt_status status;
+
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, t->shape->evaluation.peak);
+    if (call->describing) return MEMOPT_OK;
+    status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
+    if (status || call->output_unused) return status; /* its backward runs all of it again */
+    memopt_i_tape_inherit(t, call, call->is_recompute);
+    status = memopt_i_tape_evaluate(t, call->input, call->output);
+    memopt_i_tape_left(call);
+    return status;
+}
+
+static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
+    memopt_tape *t = (memopt_tape *)call->user;
+    const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    memopt_status status;
+
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, compiled->peak);
+    if (call->describing) return MEMOPT_OK;
+    status = memopt_i_tape_nest_ready(t, compiled->peak, call);
+    if (status) return status;
+    if (call->grad_input && !t->shape->chain.input_grad_bytes)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
+    memopt_i_tape_inherit(t, call, 1);
+    memopt_i_tape_outside(t, call->input, call->grad_output, call->grad_input);
+    status = memopt_i_tape_run(t, compiled, 0, compiled->count);
+    memopt_i_tape_end(t);
+    memopt_i_tape_left(call);
+    t->passes += !status;
+    return status;
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment,
+                                                        memopt_tape_layer *layer) {
+    memopt_segment s;
+    const memopt_i_shape *shape;
+    size_t i;
+    memopt_status status;
+
+    if (!inner) return MEMOPT_ERR_ARGUMENT;
+    if (!segment || !layer)
+        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, segment ? "layer is NULL" : "segment is NULL");
+    status = memopt_i_tape_ready(inner, 1);
+    if (status) return status;
+    if (inner->desc.arena)
+        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape takes no arena of its own");
+    shape = inner->shape;
+    memset(&s, 0, sizeof s);
+    s.output_bytes = s.saved_bytes = shape->segments[inner->count - 1].output_bytes;
+    s.grad_bytes = shape->segments[inner->count - 1].grad_bytes;
+    s.forward_scratch = s.plain_scratch = shape->evaluation.peak;
+    s.backward_scratch = shape->pass.peak;
+    for (i = 0; i < inner->count; ++i) s.forward_cost += shape->segments[i].forward_cost;
+    s.backward_cost = shape->result.cost;
+    *segment = s;
+    layer->forward_fn = memopt_i_tape_nest_forward;
+    layer->backward_fn = memopt_i_tape_nest_backward;
+    layer->user = inner;
+    return MEMOPT_OK;
+}
+
+/* @section tape_report : tape text api_tape_report
+   Costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
+
 static void memopt_i_put_share(memopt_i_writer *o, double part, double whole, size_t width) {
     const double share = whole > 0 ? part / whole * 1000 + 0.5 : 0;
     const uint64_t permille = share < 1e9 ? (uint64_t)share : 1000000000;
@@ -27209,7 +27234,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_report(const memopt_tape *tap
     return memopt_i_writer_end(&o, 1, length);
 }
 
-/* @section stash : codec arena base host api_tape
+/* @section stash : codec arena base host api_stash
    Copies on a stack at the low end of an arena, for engines that update one buffer in place.
    Idea       Last in, first out is what an arena's low end does: a push is a mark and a copy, a pop is a copy and a
               rewind. Where the newest copy ends must be where the arena ends; else somebody else has pushed and not
@@ -29974,7 +29999,7 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
     memopt_i_step_run(level, memopt_i_step_gradient_of(activation), &w, n);
 }
 
-/* @section operator : row_kernels product gemm tape host api_ops
+/* @section operator : row_kernels product gemm callback host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own.
    Dry run      An operator is checks, then memopt_i_ops_ends(), then work. What looks at a pointer is a function of

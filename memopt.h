@@ -4994,8 +4994,8 @@ extern long    syscall(long number, ...);
 #else
 #  define MEMOPT_I_HOST_DEVICE
 #endif
-/* Between the two stands control code: checks, setting up, reports. It is compiled for size, in half of the time. gcc makes
-   one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
+/* Between the two stands control code: checks, setting up, reports. It is compiled for size, in half of the time. gcc
+   makes one instruction a byte of memcpy() there: what is long is copied by memopt_i_copy(). */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && defined(__OPTIMIZE__)
 #  define MEMOPT_I_SMALL_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\")")
 #  define MEMOPT_I_SMALL_END   _Pragma("GCC pop_options")
@@ -5018,6 +5018,8 @@ extern long    syscall(long number, ...);
 /* @section status : platform api_status
    Codes, not text, are the contract: a caller switches on them, a text is for people and may change.
    Negative codes leave room for values in the same int; 0 is success, so `if (s)` asks whether it failed. */
+
+MEMOPT_I_SMALL_BEGIN
 
 MEMOPT_API const char *memopt_status_text(memopt_status status) {
     switch (status) {
@@ -5111,14 +5113,15 @@ static MEMOPT_I_COLD memopt_status memopt_i_fail_limit(memopt_error *error, memo
     return status;
 }
 
-static memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
+static MEMOPT_I_COLD memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
     (void)memopt_i_fail(error, MEMOPT_ERR_MEMORY, reason);
     if (error) error->got = memopt_i_count(bytes);
     return MEMOPT_ERR_MEMORY;
 }
 
-static memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
-                                         const char *argument, size_t got, const char *bound, size_t limit) {
+static MEMOPT_I_COLD memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
+                                                       const char *argument, size_t got, const char *bound,
+                                                       size_t limit) {
     return memopt_i_fail_limit(error, status, reason, argument, memopt_i_count(got), bound, memopt_i_count(limit));
 }
 
@@ -5192,53 +5195,97 @@ static MEMOPT_I_COLD memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, c
 }
 
 /* "SUBJECT: no memory for it: asked 16.0 KiB" */
-static memopt_status memopt_i_refuse_memory(memopt_i_checks *c, size_t bytes) {
+static MEMOPT_I_COLD memopt_status memopt_i_refuse_memory(memopt_i_checks *c, size_t bytes) {
     memopt_error *e = memopt_i_refuse_first(c, MEMOPT_ERR_MEMORY, NULL, "no memory for it");
 
     if (e) e->got = memopt_i_count(bytes);
     return c->status;
 }
 
-static memopt_status memopt_i_must(memopt_i_checks *c, int holds, const char *argument, const char *reason) {
+/* "SUBJECT: ARGUMENT GOT, BOUND LIMIT" of counts and bytes */
+static MEMOPT_I_COLD memopt_status memopt_i_refuse_count(memopt_i_checks *c, memopt_status status, const char *argument,
+                                                         uint64_t got, const char *bound, uint64_t limit) {
+    return memopt_i_refuse_number(c, status, argument, memopt_i_count(got), bound, memopt_i_count(limit));
+}
+
+/* What must hold. They are calls, not inlined: a check costs its arguments and nothing else. */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must(memopt_i_checks *c, int holds, const char *argument,
+                                                     const char *reason) {
     return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_ARGUMENT, argument, reason);
 }
 
-static memopt_status memopt_i_must_number(memopt_i_checks *c, int holds, const char *argument, memopt_quantity got,
-                                          const char *bound, memopt_quantity limit) {
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_number(memopt_i_checks *c, int holds, const char *argument,
+                                                            memopt_quantity got, const char *bound,
+                                                            memopt_quantity limit) {
     return holds ? c->status : memopt_i_refuse_number(c, MEMOPT_ERR_ARGUMENT, argument, got, bound, limit);
+}
+
+/* "ARGUMENT GOT, BOUND LIMIT" */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_count(memopt_i_checks *c, int holds, const char *argument,
+                                                           uint64_t got, const char *bound, uint64_t limit) {
+    return holds ? c->status : memopt_i_refuse_count(c, MEMOPT_ERR_ARGUMENT, argument, got, bound, limit);
+}
+
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_real(memopt_i_checks *c, int holds, const char *argument,
+                                                          double got, const char *bound, double limit) {
+    return memopt_i_must_number(c, holds, argument, memopt_i_real(got), bound, memopt_i_real(limit));
+}
+
+/* "ARGUMENT GOT, RULE": "type 9, no such memopt_type" */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be(memopt_i_checks *c, int holds, const char *argument,
+                                                        int64_t got, const char *rule) {
+    return memopt_i_must_number(c, holds, argument, memopt_i_signed(got), rule, memopt_i_no_quantity());
 }
 
 static memopt_status memopt_i_must_be_at_least(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
                                                size_t least) {
-    return memopt_i_must_number(c, got >= least, argument, memopt_i_count(got), bound, memopt_i_count(least));
+    return memopt_i_must_count(c, got >= least, argument, got, bound, least);
 }
 
 static memopt_status memopt_i_must_be_at_most(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
                                               size_t max) {
-    return memopt_i_must_number(c, got <= max, argument, memopt_i_count(got), bound, memopt_i_count(max));
+    return memopt_i_must_count(c, got <= max, argument, got, bound, max);
+}
+
+static memopt_status memopt_i_must_be_below(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
+                                            size_t limit) {
+    return memopt_i_must_count(c, got < limit, argument, got, bound, limit);
+}
+
+/* The caller's buffer: ERR_BUFFER "ARGUMENT GOT, at least NEED". */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_have_room(memopt_i_checks *c, const char *argument, size_t got,
+                                                               size_t need) {
+    return got >= need ? c->status : memopt_i_refuse_count(c, MEMOPT_ERR_BUFFER, argument, got, "at least", need);
 }
 
 static int memopt_i_in_range(int value, int least, int max) { return value >= least && value <= max; }
 
-static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int max) { /* of an enum */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got,
+                                                           int max) { /* of an enum */
     return memopt_i_must_number(c, memopt_i_in_range(got, 0, max), argument, memopt_i_signed(got), "at most",
                                 memopt_i_count((uint64_t)max));
 }
 
-static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
-    return memopt_i_must_number(c, value == 0 || value == 1, argument, memopt_i_signed(value), "must be 0 or 1",
-                                memopt_i_no_quantity());
+static memopt_status memopt_i_must_not_be_negative(memopt_i_checks *c, const char *argument, int got) {
+    return memopt_i_must_number(c, got >= 0, argument, memopt_i_signed(got), "at least", memopt_i_count(0));
 }
 
-static memopt_status memopt_i_must_point(memopt_i_checks *c, const char *argument, const void *pointer,
-                                         size_t alignment, int required) {
+static memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
+    return memopt_i_must_be(c, value == 0 || value == 1, argument, value, "must be 0 or 1");
+}
+
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_point(memopt_i_checks *c, const char *argument,
+                                                           const void *pointer, size_t alignment, int required) {
     (void)memopt_i_must(c, pointer != NULL || !required, argument, "is NULL");
     return memopt_i_must(c, ((uintptr_t)pointer & (alignment - 1)) == 0, argument, "is misaligned");
 }
 
-static memopt_status memopt_i_must_fit(memopt_i_checks *c, int fits, const char *argument, const char *reason) {
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_fit(memopt_i_checks *c, int fits, const char *argument,
+                                                         const char *reason) {
     return fits ? c->status : memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, argument, reason);
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section base : status
    Sizes that came from outside are added, multiplied and rounded only here; each returns 1 on overflow, and *out is
@@ -5254,7 +5301,8 @@ static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return 
 
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
 
-static memopt_status memopt_i_must_be_power_of_two(memopt_i_checks *c, const char *argument, size_t got) {
+static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be_power_of_two(memopt_i_checks *c, const char *argument,
+                                                                     size_t got) {
     return memopt_i_must_number(c, memopt_i_power_of_two(got), argument, memopt_i_count(got), "must be a power of two",
                                 memopt_i_no_quantity());
 }
@@ -5485,8 +5533,8 @@ typedef struct memopt_i_writer {
 } memopt_i_writer;
 
 static void memopt_i_put(memopt_i_writer *o, const void *bytes, size_t count) {
-    if (o->length < o->capacity && count)
-        memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
+    if (o->length < o->capacity)
+        memopt_i_copy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
     o->length += count;
 }
 
@@ -5566,6 +5614,24 @@ static void memopt_i_put_right_bytes(memopt_i_writer *o, size_t bytes, size_t wi
     memopt_i_put_bytes(&t, bytes);
     (void)memopt_i_writer_end(&t, 1, NULL);
     memopt_i_put_right(o, text, width);
+}
+
+static int memopt_i_is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The decimal number that a text begins with: how many digits it takes, at most `bytes`. 0: none; SIZE_MAX: it does not
+   fit 64 bits. */
+static size_t memopt_i_read_count(const char *text, size_t bytes, uint64_t *out) {
+    uint64_t value = 0;
+    size_t i;
+
+    for (i = 0; i < bytes && memopt_i_is_digit(text[i]); ++i) {
+        const uint64_t digit = (uint64_t)(text[i] - '0');
+
+        if (value > (UINT64_MAX - digit) / 10) return SIZE_MAX;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return i;
 }
 
 /* The bytes of the character that a text begins with, as UTF-8 (RFC 3629); 0 where it is a control character, the end,
@@ -5759,6 +5825,20 @@ static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, si
 }
 
 #define MEMOPT_I_HOST_ALIGN 64 /* what our own structures are aligned to: a cache line */
+
+/* A block for what `room` has counted, all zero; the carver begins anew in it. argument, reason: of what does not fit. */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_carver_take(memopt_i_checks *c, const memopt_host *host,
+                                                            memopt_carver *room, const char *argument,
+                                                            const char *reason) {
+    void *block;
+
+    if (memopt_i_must_fit(c, !room->overflow, argument, reason)) return c->status;
+    block = memopt_i_alloc(host, room->bytes, MEMOPT_I_HOST_ALIGN);
+    if (!block) return memopt_i_refuse_memory(c, room->bytes);
+    memset(block, 0, room->bytes);
+    *room = memopt_carver_begin(block);
+    return MEMOPT_OK;
+}
 
 /* Threads of the system. */
 #if defined(MEMOPT_I_POOL)
@@ -7125,10 +7205,8 @@ static int memopt_i_queue_set(const memopt_files *f) {
 
 static memopt_status memopt_i_threads_check(memopt_i_checks *c, const memopt_threads *t) { /* NULL is fine */
     if (!t) return c->status;
-    (void)memopt_i_must_number(c, t->worker_count >= 0, "threads.worker_count", memopt_i_signed(t->worker_count),
-                               "at least", memopt_i_count(0));
-    (void)memopt_i_must_number(c, t->simd_level >= 0, "threads.simd_level", memopt_i_signed(t->simd_level), "at least",
-                               memopt_i_count(0));
+    memopt_i_must_not_be_negative(c, "threads.worker_count", t->worker_count);
+    memopt_i_must_not_be_negative(c, "threads.simd_level", t->simd_level);
     return memopt_i_must(c, !t->run_fn == !t->worker_count, "threads",
                          "have workers without run_fn, or run_fn without workers");
 }
@@ -7170,13 +7248,10 @@ static MEMOPT_I_COLD void memopt_i_files_check(memopt_i_checks *c, const memopt_
     const int dirs = memopt_i_files_dirs_set(f);
     const int queue = memopt_i_queue_set(f);
 
-    memopt_i_must_number(c, files == 0 || files == 9, "host.files", memopt_i_count((uint64_t)files),
-                         "either 0 or", memopt_i_count(9));
-    memopt_i_must_number(c, dirs == 0 || dirs == 5, "host.files, of its directories", memopt_i_count((uint64_t)dirs),
-                         "either 0 or", memopt_i_count(5));
+    memopt_i_must_count(c, files == 0 || files == 9, "host.files", (uint64_t)files, "either 0 or", 9);
+    memopt_i_must_count(c, dirs == 0 || dirs == 5, "host.files, of its directories", (uint64_t)dirs, "either 0 or", 5);
     memopt_i_must(c, files || !dirs, "host.files", "has directories alone");
-    memopt_i_must_number(c, queue == 0 || queue == 4, "host.files, of its queue", memopt_i_count((uint64_t)queue),
-                         "either 0 or", memopt_i_count(4));
+    memopt_i_must_count(c, queue == 0 || queue == 4, "host.files, of its queue", (uint64_t)queue, "either 0 or", 4);
     memopt_i_must(c, files || !queue, "host.files", "has a queue alone");
     memopt_i_must(c, files || !f->lock_fn, "host.files", "has a lock alone");
 }
@@ -7503,42 +7578,49 @@ static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
     l->memory = c->bytes;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
-    memopt_carver carver = memopt_carver_begin(NULL);
+static memopt_ledger_desc memopt_i_ledger_resolve(const memopt_ledger_desc *desc) {
     memopt_ledger_desc d;
-    memopt_ledger l, *p;
-    size_t i;
-    memopt_i_checks c;
 
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
-    c = memopt_i_checks_begin(d.error, "ledger");
+    if (!d.tag_capacity) d.tag_capacity = 32;
+    if (!d.segment_capacity) d.segment_capacity = 64;
+    return d;
+}
+
+static memopt_status memopt_i_ledger_check(memopt_i_checks *c, const memopt_ledger_desc *d, const void *out,
+                                           memopt_host *host) {
+    memopt_i_must(c, out != NULL, "out", "is NULL");
+    memopt_i_host_resolve(c, d->host, host);
+    memopt_i_must_be_at_least(c, "tag_capacity", d->tag_capacity, "at least", MEMOPT_TAG_USER);
+    memopt_i_must_be_at_most(c, "tag_capacity", d->tag_capacity, "at most", 4096);
+    if (d->block_capacity >= UINT32_MAX / 4)
+        memopt_i_refuse_count(c, MEMOPT_ERR_OVERFLOW, "block_capacity", d->block_capacity, "below", UINT32_MAX / 4);
+    return c->status;
+}
+
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
+    const memopt_ledger_desc d = memopt_i_ledger_resolve(desc);
+    memopt_i_checks c = memopt_i_checks_begin(d.error, "ledger");
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_ledger l;
+    size_t i;
+
     memset(&l, 0, sizeof l);
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
-    memopt_i_host_resolve(&c, d.host, &l.host);
-    l.tag_capacity = d.tag_capacity ? d.tag_capacity : 32;
-    memopt_i_must_be_at_least(&c, "tag_capacity", l.tag_capacity, "at least", MEMOPT_TAG_USER);
-    memopt_i_must_be_at_most(&c, "tag_capacity", l.tag_capacity, "at most", 4096);
-    l.segment_capacity = d.segment_capacity ? d.segment_capacity : 64;
+    if (memopt_i_ledger_check(&c, &d, out, &l.host)) return c.status;
+    l.tag_capacity = d.tag_capacity;
+    l.segment_capacity = d.segment_capacity;
     l.event_capacity = d.event_capacity;
     l.block_capacity = d.block_capacity;
-    if (l.block_capacity >= UINT32_MAX / 4)
-        memopt_i_refuse_number(&c, MEMOPT_ERR_OVERFLOW, "block_capacity", memopt_i_count(l.block_capacity), "below",
-                               memopt_i_count(UINT32_MAX / 4));
-    if (c.status) return c.status;
     if (l.block_capacity) /* at most half full, so that a search is short */
         for (l.block_slots = 4; l.block_slots < 2 * l.block_capacity; l.block_slots *= 2) {}
-    memopt_i_ledger_lay_out(&l, &carver);
-    if (carver.overflow) return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, NULL, "its tables do not fit size_t");
-    p = (memopt_ledger *)memopt_i_alloc(&l.host, l.memory, MEMOPT_I_HOST_ALIGN);
-    if (!p) return memopt_i_refuse_memory(&c, l.memory);
-    memset(p, 0, l.memory);
-    carver = memopt_carver_begin(p);
-    memopt_i_ledger_lay_out(&l, &carver);
+    memopt_i_ledger_lay_out(&l, &room);
+    if (memopt_i_carver_take(&c, &l.host, &room, NULL, "its tables do not fit size_t")) return c.status;
+    memopt_i_ledger_lay_out(&l, &room);
     l.tag_count = MEMOPT_TAG_USER;
     for (i = 0; i < MEMOPT_TAG_USER; ++i) memcpy(l.names[i].text, memopt_i_tag_names[i], strlen(memopt_i_tag_names[i]));
-    *p = l;
-    *out = p;
+    *out = (memopt_ledger *)room.base;
+    **out = l;
     return MEMOPT_OK;
 }
 
@@ -8539,18 +8621,13 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
 /* The number after `key` at the beginning of a line. Returns 0 when there is none, or none that fits. */
 static int memopt_i_text_number(const char *text, const char *key, uint64_t *out) {
     const size_t length = strlen(key);
-    uint64_t n = 0;
-    int digits = 0;
+    size_t digits;
 
     for (; text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL) {
         if (strncmp(text, key, length)) continue;
         for (text += length; *text == ' ' || *text == '\t'; ++text) {}
-        for (; *text >= '0' && *text <= '9'; ++text, ++digits) {
-            if (n > (UINT64_MAX - 9) / 10) return 0;
-            n = n * 10 + (uint64_t)(*text - '0');
-        }
-        *out = n;
-        return digits > 0;
+        digits = memopt_i_read_count(text, SIZE_MAX, out);
+        return digits > 0 && digits != SIZE_MAX;
     }
     return 0;
 }
@@ -9137,10 +9214,10 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_arena_create(const memopt_arena_de
     capacity = desc->capacity ? desc->capacity : memopt_i_align_down(a.source->capacity, unit);
     memopt_i_must_fit(&c, !memopt_i_align_up(capacity, unit, &a.capacity), "capacity", "does not fit size_t");
     if (!c.status && (!a.capacity || a.capacity > a.source->capacity))
-        memopt_i_refuse_number(&c, MEMOPT_ERR_MEMORY, a.capacity ? "capacity" : "source.capacity",
-                               memopt_i_count(a.capacity ? a.capacity : a.source->capacity),
-                               a.capacity ? "at most source.capacity" : "at least",
-                               memopt_i_count(a.capacity ? a.source->capacity : unit));
+        memopt_i_refuse_count(&c, MEMOPT_ERR_MEMORY, a.capacity ? "capacity" : "source.capacity",
+                              a.capacity ? a.capacity : a.source->capacity,
+                              a.capacity ? "at most source.capacity" : "at least",
+                              a.capacity ? a.source->capacity : unit);
     if (a.ledger) a.log_capacity = desc->log_entries ? memopt_i_max(desc->log_entries, 2) : 4096;
     memopt_i_must_fit(&c, !memopt_i_align_up(sizeof a, 16, &head)
                       && !memopt_i_mul(a.log_capacity, sizeof *a.log, &log_bytes)
@@ -12158,8 +12235,8 @@ static memopt_status memopt_i_heap_check(memopt_heap *h, size_t bytes, size_t al
     memopt_i_must(&c, bytes != 0, "bytes", "is 0");
     if (alignment) memopt_i_must_be_power_of_two(&c, "alignment", alignment);
     memopt_i_must_fit(&c, !memopt_i_align_up(bytes, h->unit, size), NULL, "the size does not fit size_t");
-    memopt_i_must_number(&c, tag < tags && tag <= MEMOPT_I_HEAP_TAGS, "tag", memopt_i_count(tag),
-                         h->ledger ? "below the ledger's" : "below", memopt_i_count(tags));
+    memopt_i_must_count(&c, tag < tags && tag <= MEMOPT_I_HEAP_TAGS, "tag", tag,
+                        h->ledger ? "below the ledger's" : "below", tags);
     memopt_i_must_fit(&c, !h->ledger || *size <= SIZE_MAX - h->ledger->total.now, NULL,
                       "the ledger's sum does not fit size_t");
     if (!c.status) return MEMOPT_OK;
@@ -12357,8 +12434,7 @@ static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, 
     if (s && (h->ranged || s->reserved_once || s->kind == MEMOPT_SOURCE_DEVICE)) /* all that there is, not one piece */
         capacity = memopt_i_min(capacity, s->capacity);
     h->capacity = memopt_i_align_down(capacity, h->step);
-    if (memopt_i_must_number(c, h->capacity != 0, "capacity", memopt_i_count(capacity), "at least",
-                             memopt_i_count(h->step))) return c->status;
+    if (memopt_i_must_count(c, h->capacity != 0, "capacity", capacity, "at least", h->step)) return c->status;
     h->extent = d->extent ? d->extent : (size_t)1 << 20;
     if (s && s->reserved_once) h->extent = SIZE_MAX;
     if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
@@ -18049,8 +18125,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     if (!d.min_quantized) d.min_quantized = 4096;
     memopt_i_must(c, d.tensor_count != 0, "tensor_count", "is 0");
     memopt_i_must(c, d.tensors != NULL, "tensors", "is NULL");
-    memopt_i_must_number(c, d.block % 32 == 0, "block", memopt_i_count(d.block), "must be a multiple of",
-                         memopt_i_count(32));
+    memopt_i_must_count(c, d.block % 32 == 0, "block", d.block, "must be a multiple of", 32);
     memopt_i_must_be_at_most(c, "block", d.block, "at most", 4096);
     memopt_i_threads_check(c, d.threads);
     memopt_i_must_be_flag(c, "place_states", d.place_states);
@@ -18102,8 +18177,8 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
     memopt_i_must_be_at_least(c, "count", t->count, "at least", 1);
     memopt_i_must_be_at_most(c, "first", t->first, "at most count", t->count);
     memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
-    memopt_i_must_number(c, !t->columns || t->count % t->columns == 0, "columns", memopt_i_count(t->columns),
-                         "must divide count", memopt_i_count(t->count));
+    memopt_i_must_count(c, !t->columns || t->count % t->columns == 0, "columns", t->columns, "must divide count",
+                        t->count);
     /* Then every array of the tensor, and its sums, fit size_t. */
     if (memopt_i_must_fit(c, !memopt_i_mul(t->count, 16, &bytes), "count", "is larger than memory can be"))
         return c->status;
@@ -18111,10 +18186,10 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
         && memopt_i_mul(memopt_i_adafactor_panel(d, t), t->columns, &bytes)) /* its slice alignment */
         return memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, "columns", "are larger than memory can be");
     held = memopt_i_held_count(t);
-    memopt_i_must_number(c, t->first == t->count || t->first % d->block == 0, "first", memopt_i_count(t->first),
-                         "must be a multiple of the block", memopt_i_count(d->block));
-    return memopt_i_must_number(c, t->first + held == t->count || held % d->block == 0, "held", memopt_i_count(held),
-                                "must be a multiple of the block", memopt_i_count(d->block));
+    memopt_i_must_count(c, t->first == t->count || t->first % d->block == 0, "first", t->first,
+                        "must be a multiple of the block", d->block);
+    return memopt_i_must_count(c, t->first + held == t->count || held % d->block == 0, "held", held,
+                               "must be a multiple of the block", d->block);
 }
 
 /* What a tensor's state is made of; its sizes have been checked. */
@@ -18192,7 +18267,7 @@ static memopt_i_state_header memopt_i_state_expected(const memopt_i_tensor_part 
 
 static void memopt_i_header_number(memopt_i_checks *c, const char *name, uint64_t got, uint64_t want) {
     if (got == want) return;
-    memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, name, memopt_i_count(got), "expected", memopt_i_count(want));
+    memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, name, got, "expected", want);
 }
 
 /* A header is the one that is expected. */
@@ -19739,7 +19814,7 @@ MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind)
 }
 
 static memopt_status memopt_i_optim_exists(memopt_i_checks *c, size_t tensor, size_t count) {
-    return memopt_i_must_number(c, tensor < count, "tensor", memopt_i_count(tensor), "below", memopt_i_count(count));
+    return memopt_i_must_be_below(c, "tensor", tensor, "below", count);
 }
 
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes) {
@@ -19848,9 +19923,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_optim_create(const memopt_optim_de
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must_point(&c, "memory", memory, 64, 1);
     if (c.status || memopt_i_optim_plan(&c, &d, &plan, &sums, &need)) return c.status;
-    if (bytes < need)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(need));
+    if (memopt_i_must_have_room(&c, "bytes", bytes, need)) return c.status;
     carver = memopt_carver_begin(memory);
     memopt_i_optim_lay_out(&plan, &carver, sums);
     memset(memory, 0, carver.bytes);
@@ -19979,8 +20052,7 @@ static memopt_status memopt_i_state_whole(memopt_optim *o, size_t tensor, size_t
     memopt_i_checks c = memopt_i_optim_checks(o);
 
     memopt_i_optim_at(&c, "tensor", tensor);
-    return bytes >= need ? MEMOPT_OK : memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "state bytes",
-                                                              memopt_i_count(bytes), "at least", memopt_i_count(need));
+    return memopt_i_must_have_room(&c, "state bytes", bytes, need);
 }
 
 static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
@@ -20046,18 +20118,15 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_optim_power(double b, uint64_t t) {
 }
 
 static void memopt_i_must_lie(memopt_i_checks *c, const char *argument, double got, double max) {
-    memopt_i_must_number(c, memopt_i_within(got, 0, max), argument, memopt_i_real(got), "at least 0 and at most",
-                         memopt_i_real(max));
+    memopt_i_must_real(c, memopt_i_within(got, 0, max), argument, got, "at least 0 and at most", max);
 }
 
 static void memopt_i_must_exceed(memopt_i_checks *c, const char *argument, double got) {
-    memopt_i_must_number(c, got > 0 && got <= 1e30, argument, memopt_i_real(got), "above 0 and at most",
-                         memopt_i_real(1e30));
+    memopt_i_must_real(c, got > 0 && got <= 1e30, argument, got, "above 0 and at most", 1e30);
 }
 
 static void memopt_i_must_decay(memopt_i_checks *c, const char *argument, double got) {
-    memopt_i_must_number(c, memopt_i_within(got, 0, 1 - 1e-9), argument, memopt_i_real(got), "at least 0 and below",
-                         memopt_i_count(1));
+    memopt_i_must_real(c, memopt_i_within(got, 0, 1 - 1e-9), argument, got, "at least 0 and below", 1);
 }
 
 static memopt_status memopt_i_optim_group_check(memopt_i_checks *c, const memopt_optim_desc *d,
@@ -20185,9 +20254,7 @@ static memopt_status memopt_i_optim_run_check(memopt_i_checks *c, const memopt_o
     }
     for (i = 0; i < o->desc.tensor_count && !c->status; ++i) {
         memopt_i_optim_at(c, "tensor", i);
-        memopt_i_must_number(c, o->desc.tensors[i].group < run->group_count, "group",
-                             memopt_i_count(o->desc.tensors[i].group), "below group_count",
-                             memopt_i_count(run->group_count));
+        memopt_i_must_be_below(c, "group", o->desc.tensors[i].group, "below group_count", run->group_count);
     }
     return c->status;
 }
@@ -20396,14 +20463,13 @@ static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t
     memopt_i_optim_at(&c, "tensor", tensor);
     memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
     memopt_i_must_be_at_least(&c, "first", first, "at least the tensor's first", t->first);
-    memopt_i_must_number(&c, first < end, "first", memopt_i_count(first), "below the end of the part",
-                         memopt_i_count(end));
+    memopt_i_must_be_below(&c, "first", first, "below the end of the part", end);
     memopt_i_must_be_at_most(&c, "count", count, "at most", end - first);
-    memopt_i_must_number(&c, first % alignment == 0 || (!measures && first == t->first), "first", memopt_i_count(first),
-                         "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    memopt_i_must_count(&c, first % alignment == 0 || (!measures && first == t->first), "first", first,
+                        "must be a multiple of the slice alignment", alignment);
     last = first + count;
-    memopt_i_must_number(&c, last % alignment == 0 || last == (measures ? t->count : end), "first + count",
-                         memopt_i_count(last), "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    memopt_i_must_count(&c, last % alignment == 0 || last == (measures ? t->count : end), "first + count", last,
+                        "must be a multiple of the slice alignment", alignment);
     if (c.status || memopt_i_optim_pointers_check(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     *at = first - t->first;
     return MEMOPT_OK;
@@ -20683,7 +20749,7 @@ static memopt_status memopt_i_optim_share_check(memopt_optim *o, size_t share, s
     memopt_i_checks c = memopt_i_checks_begin(share ? NULL : &o->error, "optim");
     size_t i;
 
-    memopt_i_must_number(&c, share < shares, "share", memopt_i_count(share), "below", memopt_i_count(shares));
+    memopt_i_must_be_below(&c, "share", share, "below", shares);
     if (c.status) return c.status;
     if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "has not begun");
     if (o->fused) return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "step", "is fused: it is applied tensor by tensor");
@@ -21120,8 +21186,7 @@ static memopt_status memopt_i_gradient_check(memopt_i_checks *c, const memopt_gr
     const size_t bytes = memopt_type_bytes(g->type);
     size_t all;
 
-    memopt_i_must_number(c, bytes != 0, "type", memopt_i_signed((int)g->type), "no such memopt_type",
-                         memopt_i_no_quantity());
+    memopt_i_must_be(c, bytes != 0, "type", (int)g->type, "no such memopt_type");
     memopt_i_must_point(c, "values", g->values, bytes ? bytes : 1, g->count != 0);
     memopt_i_must_point(c, "compensation", g->compensation, 2, 0);
     return memopt_i_must_fit(c, !memopt_i_mul(g->count, bytes, &all), "values", "are larger than memory can be");
@@ -21169,8 +21234,8 @@ static memopt_status memopt_i_gradients_check(memopt_i_checks *c, const memopt_g
     memopt_i_threads_check(c, threads);
     memopt_i_must_point(c, "scratch", list->scratch, *pieces ? 8 : 1, *pieces != 0);
     if (c->status || list->scratch_bytes / sizeof(memopt_i_scale_piece) >= *pieces) return c->status;
-    return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(list->scratch_bytes),
-                                  "at least", memopt_i_count(*pieces * sizeof(memopt_i_scale_piece)));
+    return memopt_i_refuse_count(c, MEMOPT_ERR_BUFFER, "scratch_bytes", list->scratch_bytes, "at least",
+                                 *pieces * sizeof(memopt_i_scale_piece));
 }
 
 static memopt_i_scale_piece *memopt_i_gradients_cut(const memopt_gradients *list) {
@@ -21395,8 +21460,7 @@ MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *lis
     memopt_i_gradients_task t;
     memopt_i_checks c = memopt_i_gradients_begin(list);
 
-    memopt_i_must_number(&c, memopt_i_scale_limit((double)limit), "limit", memopt_i_real((double)limit), "at least",
-                         memopt_i_count(0));
+    memopt_i_must_real(&c, memopt_i_scale_limit((double)limit), "limit", (double)limit, "at least", 0);
     if (memopt_i_gradients_check(&c, list, "tensor", threads, &pieces)) return c.status;
     t = memopt_i_gradients_begin_task(list, memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu), threads);
     memopt_i_parallel_for(threads, pieces, memopt_i_clip_piece, &t);
@@ -21568,14 +21632,14 @@ static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_
     size_t i, pieces;
 
     if (memopt_i_gradients_count(c, gradients, "gradient", &pieces)) return c->status;
-    memopt_i_must_number(c, sums->count == gradients->count, "sums->count", memopt_i_count(sums->count),
-                         "must be gradients->count", memopt_i_count(gradients->count));
+    memopt_i_must_count(c, sums->count == gradients->count, "sums->count", sums->count, "must be gradients->count",
+                        gradients->count);
     for (i = 0; i < sums->count && !c->status; ++i) {
         const memopt_gradient *sum = sums->tensors + i;
 
         memopt_i_gradients_at(c, "sum", i);
-        memopt_i_must_number(c, sum->count == gradients->tensors[i].count, "count", memopt_i_count(sum->count),
-                             "must be the gradient's", memopt_i_count(gradients->tensors[i].count));
+        memopt_i_must_count(c, sum->count == gradients->tensors[i].count, "count", sum->count, "must be the gradient's",
+                            gradients->tensors[i].count);
         memopt_i_must(c, sum->type != MEMOPT_TYPE_F16, "type", "is MEMOPT_TYPE_F16: sums are F32 or BF16");
         memopt_i_must(c, !sum->compensation || sum->type == MEMOPT_TYPE_BF16, "compensation",
                       "is given, and the sum is not BF16");
@@ -21598,8 +21662,8 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
     if (memopt_i_accumulate_check(&c, sums, gradients, batch)) return c.status;
     c = memopt_i_gradients_begin(sums); /* of no tensor in particular */
     if (batch->tokens > UINT64_MAX - accumulation->tokens)
-        memopt_i_refuse_number(&c, MEMOPT_ERR_OVERFLOW, "batch.tokens", memopt_i_count(batch->tokens), "at most",
-                               memopt_i_count(UINT64_MAX - accumulation->tokens));
+        memopt_i_refuse_count(&c, MEMOPT_ERR_OVERFLOW, "batch.tokens", batch->tokens, "at most",
+                              UINT64_MAX - accumulation->tokens);
     if (c.status || !batch->tokens) return c.status;
     t = memopt_i_gradients_begin_task(sums, batch->is_mean ? (float)batch->tokens : 1, threads);
     t.gradients = gradients->tensors;
@@ -24247,9 +24311,8 @@ static memopt_status memopt_i_graph_check(memopt_i_checks *c, const memopt_graph
         const memopt_graph_edge *e = &g->edges[i];
 
         memopt_i_checks_at(c, "edge", i);
-        memopt_i_must_number(c, e->to < g->node_count, "to", memopt_i_count(e->to), "below node_count",
-                             memopt_i_count(g->node_count));
-        memopt_i_must_number(c, e->from < e->to, "from", memopt_i_count(e->from), "below to", memopt_i_count(e->to));
+        memopt_i_must_be_below(c, "to", e->to, "below node_count", g->node_count);
+        memopt_i_must_be_below(c, "from", e->from, "below to", e->to);
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     return c->status;
@@ -24376,13 +24439,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_chain(const memopt_graph 
     *end_count = memopt_i_graph_cut(&w, crossing, ends, end_capacity);
     *skip_count = memopt_i_graph_skips(&w, skips, skip_capacity);
     memopt_i_graph_close(&w);
-    if (*end_count > end_capacity)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "end_capacity", memopt_i_count(end_capacity), "at least",
-                                      memopt_i_count(*end_count));
-    if (*skip_count > skip_capacity)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "skip_capacity", memopt_i_count(skip_capacity), "at least",
-                                      memopt_i_count(*skip_count));
-    return MEMOPT_OK;
+    memopt_i_must_have_room(&c, "end_capacity", end_capacity, *end_count);
+    return memopt_i_must_have_room(&c, "skip_capacity", skip_capacity, *skip_count);
 }
 
 /* -- to a plan -- */
@@ -24459,9 +24517,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *
     *count = memopt_i_graph_lifetimes(&w, items, capacity, uses);
     memopt_i_graph_in_place(&w, items, capacity);
     memopt_i_graph_close(&w);
-    if (*count <= capacity) return MEMOPT_OK;
-    return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "capacity", memopt_i_count(capacity), "at least",
-                                  memopt_i_count(*count));
+    return memopt_i_must_have_room(&c, "capacity", capacity, *count);
 }
 
 /* @section codec : quant number simd host api_codec
@@ -28797,8 +28853,7 @@ static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm
     const size_t size = memopt_type_bytes(m->type);
 
     *bytes = 0;
-    memopt_i_must_number(c, size != 0, m->type_name, memopt_i_signed((int)m->type), "no such memopt_type",
-                         memopt_i_no_quantity());
+    memopt_i_must_be(c, size != 0, m->type_name, (int)m->type, "no such memopt_type");
     memopt_i_must_be_at_least(c, m->stride_name, m->stride, "at least", m->columns);
     if (c->status || !m->rows || !m->columns) return c->status;
     memopt_i_must_fit(c, !memopt_i_mul(m->rows - 1, m->stride, bytes) && !memopt_i_add(*bytes, m->columns, bytes)
@@ -28868,9 +28923,7 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
     }
     for (i = 1; i < 4 && !c.status; ++i)
         if (memopt_i_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i])) memopt_i_refuse_overlap(&c, m[0].name, m[i].name);
-    if (!c.status && scratch_bytes < memopt_gemm_scratch(threads))
-        memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(scratch_bytes), "at least",
-                               memopt_i_count(memopt_gemm_scratch(threads)));
+    if (!c.status) memopt_i_must_have_room(&c, "scratch_bytes", scratch_bytes, memopt_gemm_scratch(threads));
     if (c.status) return c.status;
     return memopt_i_gemm_builtin(NULL, p, threads, scratch);
 }
@@ -30072,8 +30125,7 @@ static memopt_status memopt_i_ops_resolve(const memopt_ops *ops, const char *sub
 
 /* ---- checks of operators ---- */
 static memopt_status memopt_i_ops_type(memopt_i_ops *o, const char *name, memopt_type type) {
-    return memopt_i_must_number(&o->c, memopt_type_bytes(type) != 0, name, memopt_i_signed((int)type),
-                                "no such memopt_type", memopt_i_no_quantity());
+    return memopt_i_must_be(&o->c, memopt_type_bytes(type) != 0, name, (int)type, "no such memopt_type");
 }
 
 /* An array of count elements of `size` bytes each; required unless there are none, or it is MEMOPT_I_OPS_OPTIONAL. */
@@ -30112,10 +30164,7 @@ static int memopt_i_ops_ends(memopt_i_ops *o, size_t bytes) {
         if (!o->c.status) *o->count_scratch = memopt_i_max(*o->count_scratch, bytes);
         return 1;
     }
-    if (bytes > o->bytes)
-        (void)memopt_i_refuse_number(&o->c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(o->bytes), "at least",
-                                     memopt_i_count(bytes));
-    return o->c.status != MEMOPT_OK;
+    return memopt_i_must_have_room(&o->c, "scratch_bytes", o->bytes, bytes) != MEMOPT_OK;
 }
 
 /* Does a result share a byte with anything else? With twins the first two may be one and the same. */
@@ -30453,8 +30502,8 @@ static memopt_status memopt_i_softmax_run(const memopt_ops *ops, const memopt_so
     if (!backward) t.s.grad_output = NULL;
     if (t.s.scale == 0) t.s.scale = 1;
     memopt_i_must_be_at_least(&o.c, "stride", t.s.stride, "at least columns", t.s.columns);
-    memopt_i_must_number(&o.c, memopt_i_float_bits(t.s.scale) < 0x7f800000u, "scale", memopt_i_real((double)t.s.scale),
-                         "finite and at least", memopt_i_count(0));
+    memopt_i_must_real(&o.c, memopt_i_float_bits(t.s.scale) < 0x7f800000u, "scale", (double)t.s.scale,
+                       "finite and at least", 0);
     memopt_i_ops_fits(&o, "input", t.s.rows, t.s.stride, MEMOPT_TYPE_F32);
     memopt_i_must_fit(&o.c, t.s.rows <= SIZE_MAX / sizeof *t.s.valid, "valid", "is larger than memory can be");
     if (o.c.status || !t.s.rows || !t.s.columns) return o.c.status;
@@ -30699,12 +30748,11 @@ static memopt_status memopt_i_loss_rule_check(memopt_i_checks *c, const memopt_l
     const uint32_t infinity = 0x7f800000u;
     const uint64_t bits = memopt_i_double_bits(rule->scale); /* negative numbers have the largest bits of all */
 
-    memopt_i_must_number(c, bits < (uint64_t)0x7ff << 52, "rule.scale", memopt_i_real(rule->scale),
-                         "finite and at least", memopt_i_count(0));
-    memopt_i_must_number(c, memopt_i_float_bits(rule->smoothing) <= max, "rule.smoothing",
-                         memopt_i_real((double)rule->smoothing), "at least 0 and at most", memopt_i_count(1));
-    return memopt_i_must_number(c, memopt_i_float_bits(rule->z_weight) < infinity, "rule.z_weight",
-                                memopt_i_real((double)rule->z_weight), "finite and at least", memopt_i_count(0));
+    memopt_i_must_real(c, bits < (uint64_t)0x7ff << 52, "rule.scale", rule->scale, "finite and at least", 0);
+    memopt_i_must_real(c, memopt_i_float_bits(rule->smoothing) <= max, "rule.smoothing", (double)rule->smoothing,
+                       "at least 0 and at most", 1);
+    return memopt_i_must_real(c, memopt_i_float_bits(rule->z_weight) < infinity, "rule.z_weight",
+                              (double)rule->z_weight, "finite and at least", 0);
 }
 
 MEMOPT_I_HOST_DEVICE static double memopt_i_loss_rule_factor(const memopt_loss_rule *rule, size_t counted) {
@@ -31139,15 +31187,14 @@ static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const mem
     *a = *x;
     if (!a->kv_heads) a->kv_heads = a->heads;
     if (memopt_i_must(&o->c, a->heads != 0, "heads", "is 0")) return o->c.status;
-    memopt_i_must_number(&o->c, a->heads % a->kv_heads == 0, "kv_heads", memopt_i_count(a->kv_heads),
-                         "must divide heads", memopt_i_count(a->heads));
+    memopt_i_must_count(&o->c, a->heads % a->kv_heads == 0, "kv_heads", a->kv_heads, "must divide heads", a->heads);
     memopt_i_must(&o->c, a->width != 0, "width", "is 0");
     memopt_i_ops_type(o, "type", a->type);
     memopt_i_must_be_flag(&o->c, "causal", a->causal);
     memopt_i_must_be_flag(&o->c, "online", a->online);
     if (a->scale == 0) a->scale = memopt_i_round(1.0f / memopt_i_round(sqrtf((float)a->width)));
-    memopt_i_must_number(&o->c, a->scale >= 1e-30f && memopt_i_float_bits(a->scale) < 0x7f800000u, "scale",
-                         memopt_i_real((double)a->scale), "finite and at least", memopt_i_real(1e-30));
+    memopt_i_must_real(&o->c, a->scale >= 1e-30f && memopt_i_float_bits(a->scale) < 0x7f800000u, "scale",
+                       (double)a->scale, "finite and at least", 1e-30);
     memopt_i_must_fit(&o->c, !memopt_i_mul(a->heads, a->width, &row), "heads * width", "does not fit size_t");
     key_row = a->kv_heads * a->width;
     if (!a->query_stride) a->query_stride = row;
@@ -32157,8 +32204,7 @@ static int memopt_i_norm_eps(float *eps) {
 static memopt_status memopt_i_eps_check(memopt_i_checks *c, float *eps) {
     const float got = *eps;
 
-    return memopt_i_must_number(c, !memopt_i_norm_eps(eps), "eps", memopt_i_real((double)got), "finite and at least",
-                                memopt_i_count(0));
+    return memopt_i_must_real(c, !memopt_i_norm_eps(eps), "eps", (double)got, "finite and at least", 0);
 }
 
 /* How rows are cut: by the shape alone. */
@@ -32421,8 +32467,7 @@ static int memopt_i_activation_is_invalid(memopt_activation a) {
 }
 
 static memopt_status memopt_i_activation_check(memopt_i_checks *c, memopt_activation a) {
-    return memopt_i_must_number(c, !memopt_i_activation_is_invalid(a), "activation", memopt_i_signed((int)a),
-                                "no such memopt_activation", memopt_i_no_quantity());
+    return memopt_i_must_be(c, !memopt_i_activation_is_invalid(a), "activation", (int)a, "no such memopt_activation");
 }
 
 static memopt_status memopt_i_activation_call(const memopt_ops *ops, const memopt_activation_args *x, int backward) {
@@ -33223,8 +33268,7 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
         x->residual = NULL;
         x->output = x->grad_input;
     }
-    memopt_i_must_number(&o.c, x->rate >= 0 && x->rate < 1, "rate", memopt_i_real((double)x->rate),
-                         "at least 0 and below", memopt_i_count(1));
+    memopt_i_must_real(&o.c, x->rate >= 0 && x->rate < 1, "rate", (double)x->rate, "at least 0 and below", 1);
     memopt_i_ops_type(&o, "type", x->type);
     memopt_i_ops_take(&o, input, x->input, x->type, x->n, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "residual", x->residual, x->type, x->n, MEMOPT_I_OPS_OPTIONAL);
@@ -33613,8 +33657,8 @@ static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, co
     memopt_i_must_be_at_most(&o->c, "rotated", x->rotated, "at most width", x->width);
     memopt_i_must_number(&o->c, x->rotated % 2 == 0, "rotated", memopt_i_count(x->rotated), "must be even",
                          memopt_i_no_quantity());
-    memopt_i_must_number(&o->c, x->base >= 1 && memopt_i_finite_double(x->base), "base", memopt_i_real(x->base),
-                         "finite and at least", memopt_i_count(1));
+    memopt_i_must_real(&o->c, x->base >= 1 && memopt_i_finite_double(x->base), "base", x->base, "finite and at least",
+                       1);
     memopt_i_must_fit(&o->c, !memopt_i_mul(x->heads, x->width, &row), "heads * width", "does not fit size_t");
     if (!x->stride) x->stride = row;
     memopt_i_must_be_at_least(&o->c, "stride", x->stride, "at least heads * width", row);
@@ -33874,8 +33918,8 @@ static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_
     memopt_i_activation_check(&o->c, l->activation);
     memopt_i_ops_type(o, "gradient_type", l->gradient_type);
     memopt_i_eps_check(&o->c, &t->x.eps);
-    memopt_i_must_number(&o->c, t->x.momentum > 0 && t->x.momentum <= 1, "momentum",
-                         memopt_i_real((double)t->x.momentum), "above 0 and at most", memopt_i_count(1));
+    memopt_i_must_real(&o->c, t->x.momentum > 0 && t->x.momentum <= 1, "momentum", (double)t->x.momentum,
+                       "above 0 and at most", 1);
     memopt_i_must_be_flag(&o->c, "no_update", t->x.no_update);
     memopt_i_must(&o->c, !l->residual, "residual", "is given, and batch norm has none");
     memopt_i_must_be_flag(&o->c, "accumulate", l->accumulate);
@@ -35136,8 +35180,8 @@ static memopt_status memopt_i_fused_arrays(memopt_i_ops *o, const memopt_fused *
         for (i = 0; i < k; ++i)
             memopt_i_must(&o->c, strcmp(a->name, arrays[i].name) != 0, "name", "is that of an array before it");
         memopt_i_ops_type(o, "type", a->type);
-        memopt_i_must_number(&o->c, !memopt_i_fused_shape_is_invalid(a->shape), "shape", memopt_i_signed((int)a->shape),
-                             "no such memopt_fused_shape", memopt_i_no_quantity());
+        memopt_i_must_be(&o->c, !memopt_i_fused_shape_is_invalid(a->shape), "shape", (int)a->shape,
+                         "no such memopt_fused_shape");
         if (!a->stride || a->shape != MEMOPT_FUSED_EACH) a->stride = x->columns;
         memopt_i_must_be_at_least(&o->c, "stride", a->stride, "at least columns", x->columns);
         memopt_i_ops_fits(o, "it", x->rows, memopt_i_max(1, a->stride), a->type);
@@ -35249,8 +35293,8 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     p.text = p.at = fused->text;
     p.program = &t.program;
     memopt_i_fused_parse(&p);
-    memopt_i_must_number(&o.c, !t.program.drops || (fused->rate >= 0 && fused->rate < 1), "rate",
-                         memopt_i_real((double)fused->rate), "at least 0 and below", memopt_i_count(1));
+    memopt_i_must_real(&o.c, !t.program.drops || (fused->rate >= 0 && fused->rate < 1), "rate", (double)fused->rate,
+                       "at least 0 and below", 1);
     memopt_i_fused_pointers(&o, fused, &p);
     if (memopt_i_ops_ends(&o, 0) || !fused->rows || (!fused->columns && !t.program.sum_count)) return o.c.status;
     t.rows = fused->rows;
@@ -35664,8 +35708,8 @@ static memopt_status memopt_i_store_align(memopt_store *x, memopt_i_checks *c, i
 
     if (s) return memopt_i_refuse(c, s, "path", "has no alignment");
     if (!align || MEMOPT_I_STORE_DISK_ALIGN % align)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_UNSUPPORTED, "the file's alignment", memopt_i_count(align),
-                                      "must divide", memopt_i_count(MEMOPT_I_STORE_DISK_ALIGN));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_UNSUPPORTED, "the file's alignment", align, "must divide",
+                                     MEMOPT_I_STORE_DISK_ALIGN);
     x->stats.direct = align > 1;
     return MEMOPT_OK;
 }
@@ -35708,8 +35752,7 @@ static memopt_status memopt_i_store_file_open(memopt_store *x, memopt_i_checks *
     if (!MEMOPT_I_FILES_HAVE_LOCKS(f) && (s || bytes)) x->is_new = 0; /* a look that failed saw no file either */
     if (s) return memopt_i_refuse(c, s, "path", "cannot be measured");
     if (x->desc.reopen && bytes < x->sizes.disk)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "the file's bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(x->sizes.disk));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "the file's bytes", bytes, "at least", x->sizes.disk);
     if (memopt_i_store_align(x, c, direct)) return c->status;
     s = memopt_i_queue_open(&x->queue, f, x->transfers, x->results);
     if (s) return memopt_i_refuse(c, s, "path", "has no queue");
@@ -35858,8 +35901,7 @@ static memopt_status memopt_i_store_check(memopt_store *x, memopt_transfer kind,
     const size_t unit = x->desc.aligned ? x->sizes.alignment : 1;
     size_t behind, i;
 
-    memopt_i_must_number(&c, tile < x->desc.tiles, "tile", memopt_i_count(tile), "below",
-                         memopt_i_count(x->desc.tiles));
+    memopt_i_must_be_below(&c, "tile", tile, "below", x->desc.tiles);
     if (c.status) return c.status;
     memopt_i_checks_at(&c, "tile", tile);
     memopt_i_must_point(&c, "bytes", bytes, unit, 1);
@@ -35988,8 +36030,7 @@ static memopt_status memopt_i_store_begin(memopt_store *x, memopt_transfer kind,
         memopt_i_checks c = memopt_i_checks_begin(&x->error, "store");
 
         memopt_i_checks_at(&c, "tile", tile);
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "count", memopt_i_count(count), "but written were",
-                                      memopt_i_count(e.region ? e.count : 0));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "count", count, "but written were", e.region ? e.count : 0);
     }
     if (kind == MEMOPT_TRANSFER_WRITE) {
         e.count = count;
@@ -36016,8 +36057,7 @@ MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile) {
 
     if (!store) return MEMOPT_ERR_ARGUMENT;
     c = memopt_i_checks_begin(&store->error, "store");
-    memopt_i_must_number(&c, tile < store->desc.tiles, "tile", memopt_i_count(tile), "below",
-                         memopt_i_count(store->desc.tiles));
+    memopt_i_must_be_below(&c, "tile", tile, "below", store->desc.tiles);
     if (c.status) return c.status;
     if (store->tiles[tile].slot != SIZE_MAX) memopt_i_store_finish(store, store->tiles[tile].slot);
     return memopt_i_store_stuck(store);
@@ -36276,12 +36316,10 @@ static void memopt_i_alone_abort(void *user) { (void)user; }
 static memopt_status memopt_i_transport_resolve(memopt_i_checks *c, memopt_transport *t) {
     const int set = !!t->begin_fn + !!t->wait_fn + !!t->abort_fn;
 
-    memopt_i_must_number(c, set == 0 || set == 3, "transport", memopt_i_count((uint64_t)set), "functions: either 0 or",
-                         memopt_i_count(3));
+    memopt_i_must_count(c, set == 0 || set == 3, "transport", (uint64_t)set, "functions: either 0 or", 3);
     if (set) {
         memopt_i_must_be_at_least(c, "transport.rank_count", t->rank_count, "at least", 1);
-        return memopt_i_must_number(c, t->rank < t->rank_count, "transport.rank", memopt_i_count(t->rank), "below",
-                                    memopt_i_count(t->rank_count));
+        return memopt_i_must_be_below(c, "transport.rank", t->rank, "below", t->rank_count);
     }
     memopt_i_must_be_at_most(c, "transport.rank_count", t->rank_count, "without functions at most", 1);
     memopt_i_must_be_at_most(c, "transport.rank", t->rank, "without functions at most", 0);
@@ -36345,16 +36383,14 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
     const int sends = !is_broadcast || call->root == x->stats.rank;
     size_t all = 0, sent = 0; /* gcc for 32 bits does not see that they are written */
 
-    memopt_i_must_number(c, memopt_i_in_range((int)call->kind, 0, MEMOPT_COMM_BROADCAST), "kind",
-                         memopt_i_signed((int)call->kind), "is no memopt_comm_kind", memopt_i_no_quantity());
+    memopt_i_must_be(c, memopt_i_in_range((int)call->kind, 0, MEMOPT_COMM_BROADCAST), "kind", (int)call->kind,
+                     "is no memopt_comm_kind");
     memopt_i_must_be_at_least(c, "bytes", call->bytes, "at least", 1);
-    memopt_i_must_number(c, !is_broadcast || call->root < ranks, "root", memopt_i_count(call->root), "below",
-                         memopt_i_count(ranks));
+    memopt_i_must_count(c, !is_broadcast || call->root < ranks, "root", call->root, "below", ranks);
     memopt_i_must(c, call->receive != NULL, "receive", "is NULL");
     memopt_i_must(c, !sends || call->send != NULL, "send", "is NULL");
-    memopt_i_must_number(c, !call->stride || (call->kind == MEMOPT_COMM_ALL_TO_ALL && call->stride >= call->bytes),
-                         "stride", memopt_i_count(call->stride), "is of an all-to-all alone, and at least",
-                         memopt_i_count(call->bytes));
+    memopt_i_must_count(c, !call->stride || (call->kind == MEMOPT_COMM_ALL_TO_ALL && call->stride >= call->bytes),
+                        "stride", call->stride, "is of an all-to-all alone, and at least", call->bytes);
     if (memopt_i_must_fit(c, !memopt_i_mul(call->bytes, is_broadcast ? 1 : ranks, &all)
                           && !memopt_i_mul(call->stride, ranks, &sent), "bytes",
                           "of all ranks are too many for a size_t")) return c->status;
@@ -36417,8 +36453,7 @@ MEMOPT_API memopt_status memopt_comm_begin(memopt_comm *comm, const memopt_comm_
     own = memopt_i_comm_number(comm) + 1;
     slot = (size_t)((own - 1) % MEMOPT_COMM_CALLS);
     if (comm->begun[slot])
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "call", memopt_i_count(own), "first wait for call",
-                                      memopt_i_count(comm->begun[slot]));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "call", own, "first wait for call", comm->begun[slot]);
     s = comm->headers ? memopt_i_comm_compare(comm, call, own) : MEMOPT_OK;
     if (s) return s;
     s = comm->transport.begin_fn(comm->transport.user, call, slot, &why);
@@ -36964,14 +36999,12 @@ static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shar
 
     if (!d->tile) d->tile = (size_t)1 << 20;
     if (!d->tile_buffers) d->tile_buffers = 3;
-    memopt_i_must_number(c, d->slow >= 0 && d->slow <= 7, "slow", memopt_i_signed(d->slow), "is none: 0 to 7",
-                         memopt_i_no_quantity());
+    memopt_i_must_be(c, d->slow >= 0 && d->slow <= 7, "slow", d->slow, "is none: 0 to 7");
     memopt_i_must_number(c, !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS) || d->stage == 3, "stage",
                          memopt_i_signed(d->stage), "weights are whole: slow ones take stage", memopt_i_count(3));
     memopt_i_must_be_at_most(c, "tile_buffers", d->tile_buffers, "at most", MEMOPT_I_SHARD_BUFFERS);
     if (memopt_i_must_be_flag(c, "steps_inside", d->steps_inside) || !d->steps_inside) return c->status;
-    memopt_i_must_number(c, x->rounds == 1, "steps_inside", memopt_i_count(1),
-                         "is for steps of one round, and these have", memopt_i_count(x->rounds));
+    memopt_i_must_count(c, x->rounds == 1, "steps_inside", 1, "is for steps of one round, and these have", x->rounds);
     return memopt_i_must(c, !memopt_i_kind_measures(d->optim.kind), "steps_inside",
                          "is 1: a step inside backward cannot measure whole tensors");
 }
@@ -37014,11 +37047,10 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
     x->sets = d->replicas ? all.rank_count : memopt_i_max(d->replica_count, 1);
     x->set = d->replicas ? all.rank : 0;
     if (!d->bucket_bytes) d->bucket_bytes = (size_t)32 << 20;
-    memopt_i_must_number(c, d->stage >= 0 && d->stage <= 3, "stage", memopt_i_signed(d->stage), "is none: 0 to 3",
-                         memopt_i_no_quantity());
+    memopt_i_must_be(c, d->stage >= 0 && d->stage <= 3, "stage", d->stage, "is none: 0 to 3");
     memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
     memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
-    memopt_i_must_number(c, x->rank < x->ranks, "rank", memopt_i_count(x->rank), "below", memopt_i_count(x->ranks));
+    memopt_i_must_be_below(c, "rank", x->rank, "below", x->ranks);
     memopt_i_must_be_at_most(c, "rank_count", x->ranks, "at most", 65536);
     memopt_i_must_be_at_most(c, "replica_count", x->sets, "at most", 65536);
     memopt_i_must(c, !d->use_count || d->uses, "uses", "is NULL");
@@ -37030,8 +37062,8 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
     x->rounds = memopt_i_ceil_div(d->units, x->ranks * x->sets);
     if (memopt_i_shard_resolve_slow(c, x) || memopt_i_shard_resolve_device(c, x)) return c->status;
     x->group_count = d->tensors[d->tensor_count - 1].group;
-    memopt_i_must_number(c, x->group_count < d->tensor_count, "groups of tensors", memopt_i_count(x->group_count),
-                         "the last must be below tensor_count", memopt_i_count(d->tensor_count));
+    memopt_i_must_be_below(c, "groups of tensors", x->group_count, "the last must be below tensor_count",
+                           d->tensor_count);
     ++x->group_count;
     return memopt_i_must(c, d->optim.gradients == MEMOPT_TYPE_F32 || (x->rounds == 1 && x->sets == 1),
                          "optim.gradients", "is BF16: sums of several rounds or sets are F32");
@@ -37049,8 +37081,8 @@ static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
     o->tensors = x->parts;
     o->tensor_count = x->desc.tensor_count;
     block = o->block ? o->block : 256;
-    memopt_i_must_number(c, block % 32 == 0 && block <= 4096, "optim.block", memopt_i_count(block),
-                         "must be a multiple of 32, at most", memopt_i_count(4096));
+    memopt_i_must_count(c, block % 32 == 0 && block <= 4096, "optim.block", block, "must be a multiple of 32, at most",
+                        4096);
     if (c->status) return c->status;
     x->weight_bytes = copies ? 2 : memopt_type_bytes(o->weights);
     for (x->grain = block; x->grain % 256 || (slow && x->grain * x->weight_bytes % MEMOPT_I_SHARD_SECTOR);
@@ -37080,10 +37112,10 @@ static memopt_status memopt_i_shard_lay_out(memopt_i_checks *c, memopt_shard *x)
 
         memopt_i_checks_at(c, "tensor", t);
         memopt_i_must_be_at_least(c, "count", tensor->count, "at least", 1);
-        if (memopt_i_must_number(c, tensor->group < x->group_count
-                                 && (tensor->group == g || (t && tensor->group == g + 1)), "group",
-                                 memopt_i_count(tensor->group), "must be that of the tensor before, or the next, after",
-                                 memopt_i_count(g))) return c->status;
+        memopt_i_must_count(c, tensor->group < x->group_count
+                            && (tensor->group == g || (t && tensor->group == g + 1)), "group", tensor->group,
+                            "must be that of the tensor before, or the next, after", g);
+        if (c->status) return c->status;
         if (tensor->group > g || !t) end = 0;
         g = tensor->group;
         if (!end) x->groups[g].first = t;
@@ -37133,7 +37165,7 @@ static memopt_status memopt_i_shard_uses(memopt_i_checks *c, memopt_shard *x) {
             use.group = i < n ? i : 2 * n - 1 - i;
         }
         memopt_i_checks_at(c, "use", i);
-        memopt_i_must_number(c, use.group < n, "group", memopt_i_count(use.group), "below", memopt_i_count(n));
+        memopt_i_must_be_below(c, "group", use.group, "below", n);
         if (memopt_i_must_be_flag(c, "is_backward", use.is_backward)) return c->status;
         x->uses[i] = use;
         x->groups[use.group].backwards += (size_t)use.is_backward;
@@ -37891,8 +37923,8 @@ static memopt_status memopt_i_shard_check_store(memopt_i_checks *c, const memopt
     int i;
 
     if (memopt_i_must(c, store != NULL, "store", "is NULL")) return c->status;
-    if (memopt_i_must_number(c, store->desc.tiles == x->bytes.slow_tiles, "tiles of the store",
-                             memopt_i_count(store->desc.tiles), "must be", memopt_i_count(x->bytes.slow_tiles)))
+    if (memopt_i_must_count(c, store->desc.tiles == x->bytes.slow_tiles, "tiles of the store", store->desc.tiles,
+                            "must be", x->bytes.slow_tiles))
         return c->status;
     for (g = 0; g < x->group_count; ++g) {
         memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, g);
@@ -37902,8 +37934,7 @@ static memopt_status memopt_i_shard_check_store(memopt_i_checks *c, const memopt
 
             if (x->pieces == 1 && i == memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS)) continue;
             memopt_i_checks_at(c, "tile", n);
-            memopt_i_must_number(c, store->tiles[n].bytes == bytes, "bytes", memopt_i_count(store->tiles[n].bytes),
-                                 "must be", memopt_i_count(bytes));
+            memopt_i_must_count(c, store->tiles[n].bytes == bytes, "bytes", store->tiles[n].bytes, "must be", bytes);
             held += memopt_store_get_tile(store, n++).count != 0;
         } while (memopt_i_shard_tile_next(x, &tile));
         tile = memopt_i_shard_tile_first(x, g);
@@ -38859,12 +38890,11 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
     if (x->is_broken) return MEMOPT_ERR_STATE;
     if (x->state != MEMOPT_I_SHARD_ROUND && is_backward)
         return memopt_i_shard_refuse_state(x, "no round has begun");
-    if (memopt_i_must_number(&c, group < x->group_count, "group", memopt_i_count(group), "below",
-                             memopt_i_count(x->group_count))) return c.status;
+    if (memopt_i_must_be_below(&c, "group", group, "below", x->group_count)) return c.status;
     if (is_backward && x->groups[group].is_reduced)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
-                                      "has been reduced after its last backward, by the uses number",
-                                      memopt_i_count(x->groups[group].backwards));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", group,
+                                     "has been reduced after its last backward, by the uses number",
+                                     x->groups[group].backwards);
     if (x->desc.stage < 2) {
         x->groups[group].seen += (size_t)is_backward;
         return MEMOPT_OK;
@@ -38874,14 +38904,14 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
     if (x->use == x->desc.use_count) return memopt_i_shard_refuse_state(x, "the uses of this round are over");
     if (x->steps_in_window && x->here != SIZE_MAX && x->here != group && memopt_i_shard_is_complete(x, x->here)
         && !x->groups[x->here].is_reduced)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(x->here),
-                                      "is to be reduced before the next use, of", memopt_i_count(group));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", x->here, "is to be reduced before the next use, of",
+                                     group);
     if (x->uses[x->use].group != group || x->uses[x->use].is_backward != is_backward) {
         memopt_i_checks_at(&c, "use", x->use);
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, is_backward ? "backward of group" : "forward of group",
-                                      memopt_i_count(group), x->uses[x->use].is_backward
-                                      ? "is not what comes: a backward of" : "is not what comes: a forward of",
-                                      memopt_i_count(x->uses[x->use].group));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, is_backward ? "backward of group" : "forward of group",
+                                     group, x->uses[x->use].is_backward ? "is not what comes: a backward of"
+                                                                        : "is not what comes: a forward of",
+                                     x->uses[x->use].group);
     }
     if (x->arrives) s = memopt_i_shard_arrive(x, group);
     if (!s && is_backward) s = memopt_i_shard_ready(x, group);
@@ -38906,15 +38936,14 @@ MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group) 
     if (!shard) return MEMOPT_ERR_ARGUMENT;
     if (shard->is_broken) return MEMOPT_ERR_STATE;
     if (shard->state != MEMOPT_I_SHARD_ROUND) return memopt_i_shard_refuse_state(shard, "no round has begun");
-    if (memopt_i_must_number(&c, group < shard->group_count, "group", memopt_i_count(group), "below",
-                             memopt_i_count(shard->group_count))) return c.status;
+    if (memopt_i_must_be_below(&c, "group", group, "below", shard->group_count)) return c.status;
     g = &shard->groups[group];
     if (g->is_reduced)
         return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
                                       "has been reduced in this round already", memopt_i_no_quantity());
     if (shard->desc.stage > 1 && g->seen < g->backwards)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
-                                      "is reduced before its last backward, number", memopt_i_count(g->backwards));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", group,
+                                     "is reduced before its last backward, number", g->backwards);
     g->is_reduced = 1;
     shard->queue[shard->queued++] = group;
     return shard->steps_in_window ? memopt_i_shard_drain(shard, group) : memopt_i_shard_fill(shard);
@@ -39799,8 +39828,8 @@ typedef struct memopt_i_shard_simulation {
 
 static void memopt_i_shard_check_link(memopt_i_checks *c, const memopt_shard_link *link) {
     memopt_i_must_lie(c, "latency", link->latency, 1e30);
-    memopt_i_must_number(c, memopt_i_within(link->bandwidth, 1, 1e30), "bandwidth", memopt_i_real(link->bandwidth),
-                         "at least 1 and at most", memopt_i_real(1e30));
+    memopt_i_must_real(c, memopt_i_within(link->bandwidth, 1, 1e30), "bandwidth", link->bandwidth,
+                       "at least 1 and at most", 1e30);
     memopt_i_must_be_flag(c, "waits", link->waits);
 }
 
@@ -40062,8 +40091,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_choose(const memopt_shard_de
     }
     if (c.status) return c.status;
     if (!found.is_there)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_MEMORY, "memory", memopt_i_count(target->memory),
-                                      "at least", memopt_i_count(found.least));
+        return memopt_i_refuse_count(&c, MEMOPT_ERR_MEMORY, "memory", target->memory, "at least", found.least);
     *choice = found.best;
     return MEMOPT_OK;
 }
@@ -40081,14 +40109,12 @@ static memopt_status memopt_i_shard_refuses_slice(memopt_shard *x, size_t tensor
     const memopt_optim_tensor *part;
 
     memopt_i_must(&c, out != NULL, "out", "is NULL");
-    if (memopt_i_must_number(&c, tensor < x->desc.tensor_count, "tensor", memopt_i_count(tensor), "below",
-                             memopt_i_count(x->desc.tensor_count))) return c.status;
+    if (memopt_i_must_be_below(&c, "tensor", tensor, "below", x->desc.tensor_count)) return c.status;
     if (x->state != MEMOPT_I_SHARD_IDLE || x->is_fused) return memopt_i_shard_refuse_state(x, "a step has begun");
     part = &x->parts[tensor];
     memopt_i_checks_at(&c, "tensor", tensor);
     memopt_i_must_be_at_least(&c, "first", first, "at least the part's first", part->first);
-    return memopt_i_must_number(&c, first < part->first + part->held, "first", memopt_i_count(first),
-                                "below the end of the part", memopt_i_count(part->first + part->held));
+    return memopt_i_must_be_below(&c, "first", first, "below the end of the part", part->first + part->held);
 }
 
 /* The tile of this element is in buffer 0. */
@@ -40768,10 +40794,10 @@ static memopt_status memopt_i_onebit_resolve(memopt_i_checks *c, const memopt_on
     if (!d->local_limit) d->local_limit = 16;
     if (!d->bucket) d->bucket = (size_t)1 << 20;
     o->rank = comm.rank;
-    memopt_i_must_number(c, memopt_i_in_range((int)d->kind, 0, MEMOPT_ONEBIT_ZERO_ONE), "kind",
-                         memopt_i_signed((int)d->kind), "no such memopt_onebit_kind", memopt_i_no_quantity());
-    memopt_i_must_number(c, !d->comm || d->rank_count == comm.rank_count, "rank_count", memopt_i_count(d->rank_count),
-                         "must be comm's", memopt_i_count(comm.rank_count));
+    memopt_i_must_be(c, memopt_i_in_range((int)d->kind, 0, MEMOPT_ONEBIT_ZERO_ONE), "kind", (int)d->kind,
+                     "no such memopt_onebit_kind");
+    memopt_i_must_count(c, !d->comm || d->rank_count == comm.rank_count, "rank_count", d->rank_count, "must be comm's",
+                        comm.rank_count);
     memopt_i_must_be_at_least(c, "freeze_step", d->freeze_step != 0, "at least", 1);
     memopt_i_must(c, d->tensors != NULL, "tensors", "is NULL");
     memopt_i_must_be_at_least(c, "tensor_count", d->tensor_count, "at least", 1);
@@ -40861,9 +40887,7 @@ MEMOPT_API memopt_status memopt_onebit_create(const memopt_onebit_desc *desc, vo
     memopt_i_must(&c, plan.desc.comm || plan.shape.ranks == 1, "comm", "is NULL, and rank_count is above 1");
     memopt_i_must_point(&c, "memory", memory, 64, 1);
     if (c.status || memopt_i_onebit_plan(&c, &plan, memory, &need)) return c.status;
-    if (bytes < need)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(need));
+    if (memopt_i_must_have_room(&c, "bytes", bytes, need)) return c.status;
     memset(memory, 0, need);
     *o = plan;
     if (plan.desc.threads) o->threads = *plan.desc.threads;
@@ -41484,8 +41508,7 @@ static memopt_status memopt_i_onebit_check(memopt_i_checks *c, const memopt_oneb
         const memopt_onebit_tensor *t = o->desc.tensors + i;
 
         memopt_i_checks_at(c, "tensor", i);
-        memopt_i_must_number(c, t->group < run->group_count, "group", memopt_i_count(t->group), "below group_count",
-                             memopt_i_count(run->group_count));
+        memopt_i_must_be_below(c, "group", t->group, "below group_count", run->group_count);
         memopt_i_must_point(c, "weights", t->weights, sizeof(float), 1);
         memopt_i_must_point(c, "gradients", t->gradients, sizeof(float), 1);
     }
@@ -41758,9 +41781,7 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
     memopt_i_must_be_at_least(&c, "rank_count", rank_count, "at least", 1);
     if (c.status || memopt_i_onebit_shape_of(&c, &o->desc, rank_count, &h)) return c.status;
     (void)memopt_i_onebit_lay_out(&h, &room);
-    if (bytes < room.bytes)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(room.bytes));
+    if (memopt_i_must_have_room(&c, "bytes", bytes, room.bytes)) return c.status;
     first = rank_count == o->shape.ranks ? o->rank : 0;
     end = rank_count == o->shape.ranks ? o->rank + 1 : rank_count;
     for (r = first; r < end; ++r)
@@ -41951,15 +41972,12 @@ static void memopt_i_feed_measure(memopt_feed *x, memopt_i_checks *c, uint64_t b
     const uint64_t rest = bytes < d->offset ? 0 : bytes - d->offset;
 
     if (!d->tokens && rest % d->token_bytes)
-        memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file: bytes", memopt_i_count(rest), "no multiple of token_bytes",
-                               memopt_i_count(d->token_bytes));
+        memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "file: bytes", rest, "no multiple of token_bytes", d->token_bytes);
     if (!d->tokens) d->tokens = rest / d->token_bytes;
     if (d->tokens > rest / d->token_bytes)
-        memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file: tokens", memopt_i_count(rest / d->token_bytes), "at least",
-                               memopt_i_count(d->tokens));
+        memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "file: tokens", rest / d->token_bytes, "at least", d->tokens);
     if (d->tokens <= d->length)
-        memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file: tokens", memopt_i_count(d->tokens), "more than length",
-                               memopt_i_count(d->length));
+        memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "file: tokens", d->tokens, "more than length", d->length);
     else x->windows = (d->tokens - 1) / d->length;
 }
 
@@ -42087,8 +42105,7 @@ static memopt_status memopt_i_feed_beyond(memopt_feed *x, uint64_t n, const unsi
     for (i = 0; i <= x->desc.length && token < x->desc.vocabulary; ++i)
         token = memopt_i_feed_token(from + i * x->desc.token_bytes, x->desc.token_bytes);
     memopt_i_checks_at(&c, "the file's token", (size_t)memopt_i_feed_first(x, n) + i - 1);
-    (void)memopt_i_refuse_number(&c, MEMOPT_ERR_FORMAT, "token", memopt_i_count(token), "vocabulary",
-                                 memopt_i_count(x->desc.vocabulary));
+    (void)memopt_i_refuse_count(&c, MEMOPT_ERR_FORMAT, "token", token, "vocabulary", x->desc.vocabulary);
     return memopt_i_feed_stop(x, MEMOPT_ERR_FORMAT);
 }
 
@@ -42151,8 +42168,7 @@ MEMOPT_API memopt_status memopt_feed_seek(memopt_feed *feed, uint64_t step, size
     size_t round;
 
     if (memopt_i_must(&c, feed != NULL, "feed", "is NULL")) return c.status;
-    memopt_i_must_number(&c, step < feed->steps, "step", memopt_i_count(step), "limit",
-                         memopt_i_count(feed->steps - 1));
+    memopt_i_must_count(&c, step < feed->steps, "step", step, "limit", feed->steps - 1);
     memopt_i_must_be_at_most(&c, "unit", unit, "limit", feed->desc.units - 1);
     if (c.status) return c.status;
     round = unit / feed->desc.ranks + (unit % feed->desc.ranks > feed->desc.rank);
@@ -42337,8 +42353,7 @@ static MEMOPT_I_COLD memopt_status memopt_i_json_refuse(memopt_i_json *j, size_t
 static MEMOPT_I_COLD memopt_status memopt_i_json_refuse_number(memopt_i_json *j, size_t at, const char *what,
                                                                uint64_t got, const char *bound, uint64_t limit) {
     memopt_i_checks_at(&j->checks, "byte", at);
-    return memopt_i_refuse_number(&j->checks, MEMOPT_ERR_FORMAT, what, memopt_i_count(got), bound,
-                                  memopt_i_count(limit));
+    return memopt_i_refuse_count(&j->checks, MEMOPT_ERR_FORMAT, what, got, bound, limit);
 }
 
 static unsigned memopt_i_json_peek(const memopt_i_json *j) { /* 0 at the end */
@@ -42800,13 +42815,12 @@ static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_te
     if (c->status) return c->status;
     for (i = 8; i-- > 0;) length = length << 8 | ((const unsigned char *)source->header)[i];
     if (source->file_bytes < 8)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "file_bytes", memopt_i_count(source->file_bytes),
-                                      "at least", memopt_i_count(8));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "file_bytes", source->file_bytes, "at least", 8);
     if (!length) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "header", "is empty");
     if (length > MEMOPT_TENSORS_HEADER_MAX || length > source->file_bytes - 8)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "header", memopt_i_count(length), "limit",
-                                      memopt_i_count(source->file_bytes - 8 < MEMOPT_TENSORS_HEADER_MAX
-                                                         ? source->file_bytes - 8 : MEMOPT_TENSORS_HEADER_MAX));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "header", length, "limit",
+                                     source->file_bytes - 8 < MEMOPT_TENSORS_HEADER_MAX ? source->file_bytes - 8
+                                                                                        : MEMOPT_TENSORS_HEADER_MAX);
     *bytes = (size_t)length + 8;
     return MEMOPT_OK;
 }
@@ -42890,8 +42904,7 @@ static memopt_status memopt_i_scan_tile(memopt_i_tensors_scan *s) {
         end = s->tensors[i].end;
     }
     if (end == s->data_bytes) return MEMOPT_OK;
-    return memopt_i_refuse_number(&j->checks, MEMOPT_ERR_FORMAT, "data_bytes", memopt_i_count(s->data_bytes),
-                                  "the tensors end at", memopt_i_count(end));
+    return memopt_i_refuse_count(&j->checks, MEMOPT_ERR_FORMAT, "data_bytes", s->data_bytes, "the tensors end at", end);
 }
 
 /* By name: none occurs twice. */
@@ -42929,10 +42942,7 @@ MEMOPT_API memopt_status memopt_tensors_read(const memopt_tensors_source *source
     if (memopt_i_scan_begin(&s, source, out) || memopt_i_must_point(checks, "memory", memory, 8, 0)
         || memopt_i_tensors_measure(&s, source, &needed)) return checks->status;
     memopt_i_must(checks, memory != NULL || !needed, "memory", "is NULL");
-    if (bytes < needed && !checks->status)
-        return memopt_i_refuse_number(checks, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(needed));
-    if (checks->status) return checks->status;
+    if (memopt_i_must_have_room(checks, "bytes", bytes, needed)) return checks->status;
     s.texts.length = s.texts.capacity;
     memopt_i_scan_lay_out(&s, &c);
     if (memopt_i_scan(&s) || memopt_i_scan_tile(&s) || memopt_i_scan_names(&s)) return checks->status;
@@ -43236,9 +43246,7 @@ static memopt_status memopt_i_tensors_put(memopt_i_checks *c, const memopt_tenso
     memopt_i_must_be_at_most(c, "header", needed - 8, "limit", MEMOPT_TENSORS_HEADER_MAX);
     if (c->status) return c->status;
     if (bytes) *bytes = needed;
-    if (needed > capacity)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "capacity", memopt_i_count(capacity), "at least",
-                                      memopt_i_count(needed));
+    if (memopt_i_must_have_room(c, "capacity", capacity, needed)) return c->status;
     o = memopt_i_writer_begin((char *)buffer, needed);
     for (i = 0; i < 8; ++i) {
         const unsigned char byte = (unsigned char)((uint64_t)(needed - 8) >> 8 * i);
@@ -43717,11 +43725,10 @@ static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_s
     (void)memopt_i_must_be_text(c, "name", item->name);
     memopt_i_must(c, memopt_i_tensor_type_valid(item->type) && item->type >= MEMOPT_TENSOR_U8, "type",
                   "is no type of whole bytes from U8 on");
-    memopt_i_must_number(c, item->count > 0, "count", memopt_i_count(item->count), "at least", memopt_i_count(1));
-    memopt_i_must_number(c, item->first <= item->count, "first", memopt_i_count(item->first), "at most count",
-                         memopt_i_count(item->count));
-    memopt_i_must_number(c, item->held <= item->count - item->first, "held", memopt_i_count(item->held),
-                         "at most count - first", memopt_i_count(item->count - item->first));
+    memopt_i_must_count(c, item->count > 0, "count", item->count, "at least", 1);
+    memopt_i_must_count(c, item->first <= item->count, "first", item->first, "at most count", item->count);
+    memopt_i_must_count(c, item->held <= item->count - item->first, "held", item->held, "at most count - first",
+                        item->count - item->first);
     memopt_i_must(c, item->data != NULL || !item->held, "data", "is NULL");
     memopt_i_must(c, item->shape != NULL || !item->dimensions, "shape", "is NULL");
     memopt_i_must_be_at_most(c, "dimensions", item->dimensions, "limit", MEMOPT_I_SAVE_DIMENSIONS);
@@ -43729,8 +43736,8 @@ static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_s
     fits = !memopt_i_mul_u64(item->count, memopt_i_save_element(item->type), &bytes) && bytes <= INT64_MAX;
     for (k = 0; k < item->dimensions; ++k) fits &= !memopt_i_mul_u64(elements, item->shape[k], &elements);
     memopt_i_must_fit(c, fits, "count", "is too large for a file");
-    return memopt_i_must_number(c, !item->shape || elements == item->count, "shape", memopt_i_count(elements),
-                                "must have elements", memopt_i_count(item->count));
+    return memopt_i_must_count(c, !item->shape || elements == item->count, "shape", elements, "must have elements",
+                               item->count);
 }
 
 static memopt_status memopt_i_save_check_items(memopt_i_checks *c, const memopt_save_desc *d) {
@@ -43861,8 +43868,8 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     (void)memopt_i_save_list_optim(c, &s->host, d, &s->list, &s->list_bytes);
     memopt_i_must_be_at_least(c, "keep", d->keep, "at least", 2);
     (void)memopt_i_must(c, !d->lock || strcmp(d->lock->run, d->path) == 0, "lock", "is that of another path");
-    memopt_i_must_number(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", memopt_i_count(d->tile),
-                         "must be a multiple of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
+    memopt_i_must_count(c, d->tile % MEMOPT_I_SAVE_BLOCK == 0, "tile", d->tile, "must be a multiple of",
+                        MEMOPT_I_SAVE_BLOCK);
     memopt_i_must_be_at_most(c, "tile", d->tile, "at most", (size_t)1 << 30);
     memopt_i_must(c, d->beside == 0 || d->beside == 1, "beside", "is neither 0 nor 1");
     memopt_i_save_check_metadata(s);
@@ -44099,8 +44106,7 @@ static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
         }
         if (!g) {
             memopt_i_checks_at(&s->checks, item < own ? "item" : "tensor of the model", item < own ? item : item - own);
-            return memopt_i_must_number(&s->checks, 0, "element", memopt_i_count(done), "is held by no rank; count",
-                                        memopt_i_count(count));
+            return memopt_i_must_count(&s->checks, 0, "element", done, "is held by no rank; count", count);
         }
         g->count -= done - g->first;
         g->first = done;
@@ -45310,8 +45316,8 @@ static memopt_status memopt_i_saved_read_manifest(memopt_saved *s, memopt_i_chec
     if (memopt_i_save_refuse_host(c, s->host.files.size_fn(s->host.files.user, file, &size), "manifest",
                                   "does not tell its size")) return c->status;
     if (size < 12 || size > MEMOPT_I_SAVE_MANIFEST_MAX)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "bytes of the manifest", memopt_i_count(size),
-                                      "at least 12, limit", memopt_i_count(MEMOPT_I_SAVE_MANIFEST_MAX));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "bytes of the manifest", size, "at least 12, limit",
+                                     MEMOPT_I_SAVE_MANIFEST_MAX);
     s->manifest_bytes = (size_t)size;
     s->manifest = (unsigned char *)memopt_i_alloc(&s->host, s->manifest_bytes, 64);
     if (!s->manifest) return memopt_i_refuse_memory(c, s->manifest_bytes);
@@ -45363,11 +45369,11 @@ static memopt_status memopt_i_saved_identity(memopt_saved *s, memopt_i_checks *c
     if (memopt_i_saved_number(s, c, "memopt.step", &s->step)) return c->status;
     if (memopt_i_saved_single(s, c, "number", &number, sizeof number)) return c->status;
     if (number != s->generation.number)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "number of the manifest", memopt_i_count(number),
-                                      "the directory says", memopt_i_count(s->generation.number));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "number of the manifest", number, "the directory says",
+                                     s->generation.number);
     if (s->step != s->generation.step)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "step of the manifest", memopt_i_count(s->step),
-                                      "the directory says", memopt_i_count(s->generation.step));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "step of the manifest", s->step, "the directory says",
+                                     s->generation.step);
     return MEMOPT_OK;
 }
 
@@ -45403,13 +45409,12 @@ static memopt_status memopt_i_saved_tables(memopt_saved *s, memopt_i_checks *c) 
 
     if (memopt_i_saved_number(s, c, "memopt.save", &version)) return c->status;
     if (version != MEMOPT_I_SAVE_VERSION)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "version", memopt_i_count(version), "this one reads",
-                                      memopt_i_count(MEMOPT_I_SAVE_VERSION));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "version", version, "this one reads", MEMOPT_I_SAVE_VERSION);
     if (memopt_i_saved_identity(s, c)) return c->status;
     if (memopt_i_saved_number(s, c, "memopt.tile", &tile)) return c->status;
     if (!tile || tile % MEMOPT_I_SAVE_BLOCK || tile > (uint64_t)1 << 30)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "memopt.tile", memopt_i_count(tile),
-                                      "must be a multiple, up to 1 GiB, of", memopt_i_count(MEMOPT_I_SAVE_BLOCK));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "memopt.tile", tile, "must be a multiple, up to 1 GiB, of",
+                                     MEMOPT_I_SAVE_BLOCK);
     if (memopt_i_saved_single(s, c, "content", &s->content, sizeof s->content)) return c->status;
     s->file_count = t && t->rank && t->shape[0] ? (size_t)t->shape[0] : 0;
     files = memopt_i_saved_table(s, c, "files", MEMOPT_TENSOR_U64, &columns);
@@ -45473,8 +45478,7 @@ static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, 
     if (memopt_i_save_refuse_host(c, s->host.files.size_fn(s->host.files.user, file, &size), "file",
                                   "does not tell its size")) return c->status;
     if (size != f->length)
-        return memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "bytes of the file", memopt_i_count(size),
-                                      "the manifest says", memopt_i_count(f->length));
+        return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "bytes of the file", size, "the manifest says", f->length);
     if (!f->header_bytes || f->header_bytes % MEMOPT_I_SAVE_BLOCK || f->header_bytes > size
         || memopt_i_saved_tiles(s, f) > s->tile_count)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "tells impossible sizes");
@@ -45850,8 +45854,8 @@ static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, m
     for (i = 0; i < w->desc->item_count && !c->status; ++i) {
         memopt_i_checks_at(c, "item", i);
         if (w->found[i] != w->desc->items[i].held)
-            (void)memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, "elements in the save", memopt_i_count(w->found[i]),
-                                         "wanted", memopt_i_count(w->desc->items[i].held));
+            (void)memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "elements in the save", w->found[i], "wanted",
+                                        w->desc->items[i].held);
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     return c->status;
@@ -46539,11 +46543,11 @@ static memopt_status memopt_i_advise_chain(memopt_i_advise *x, const memopt_advi
 static void memopt_i_advise_check_rate(memopt_i_checks *c, const char *argument, double got, int required) {
     const int holds = got <= 1e30 && (got >= 1 || (!required && got == 0));
 
-    memopt_i_must_number(c, holds, argument, memopt_i_real(got), "at least", memopt_i_count(1));
+    memopt_i_must_real(c, holds, argument, got, "at least", 1);
 }
 
 static void memopt_i_advise_check_sign(memopt_i_checks *c, const char *argument, double got) {
-    memopt_i_must_number(c, got >= 0 && got <= 1e30, argument, memopt_i_real(got), "at least", memopt_i_count(0));
+    memopt_i_must_real(c, got >= 0 && got <= 1e30, argument, got, "at least", 0);
 }
 
 /* names: of its bandwidth, latency and waits */
@@ -46551,8 +46555,7 @@ static void memopt_i_advise_check_link(memopt_i_checks *c, const char *const *na
                                        int required) {
     if (!required) return;
     memopt_i_advise_check_rate(c, names[0], link->bandwidth, 1);
-    memopt_i_must_number(c, link->latency >= 0 && link->latency <= 1e6, names[1], memopt_i_real(link->latency),
-                         "from 0 to", memopt_i_real(1e6));
+    memopt_i_must_real(c, link->latency >= 0 && link->latency <= 1e6, names[1], link->latency, "from 0 to", 1e6);
     memopt_i_must_be_flag(c, names[2], link->waits);
 }
 
@@ -46628,9 +46631,8 @@ static void memopt_i_advise_check_processors(memopt_i_checks *c, const memopt_ad
                   "is no multiple of of_host");
     memopt_i_must_be_at_most(c, "multiprocessors", a->multiprocessors, "at most", MEMOPT_I_ADVISE_PROCESSORS);
     memopt_i_must(c, a->memory > 0, "memory", "is 0");
-    memopt_i_must_number(c, a->memory <= most, "memory", memopt_i_count(a->memory), "at most", memopt_i_count(most));
-    memopt_i_must_number(c, a->reserve < a->memory, "reserve", memopt_i_count(a->reserve), "below memory",
-                         memopt_i_count(a->memory));
+    memopt_i_must_count(c, a->memory <= most, "memory", a->memory, "at most", most);
+    memopt_i_must_be_below(c, "reserve", a->reserve, "below memory", a->memory);
 }
 
 static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advise_machine *a) {
@@ -46641,8 +46643,7 @@ static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advis
     memopt_i_advise_check_rate(c, "f32_rate", a->f32_rate, 1);
     memopt_i_advise_check_rate(c, "bf16_rate", a->bf16_rate, 0);
     memopt_i_advise_check_rate(c, "bandwidth", a->bandwidth, 1);
-    memopt_i_must_number(c, a->efficiency >= 0 && a->efficiency <= 1, "efficiency", memopt_i_real(a->efficiency),
-                         "from 0 to", memopt_i_count(1));
+    memopt_i_must_real(c, a->efficiency >= 0 && a->efficiency <= 1, "efficiency", a->efficiency, "from 0 to", 1);
     memopt_i_advise_check_rate(c, "host_bandwidth", a->host_bandwidth, a->host_memory > 0);
     memopt_i_advise_check_rate(c, "disk_bandwidth", a->disk_bandwidth, a->disk > 0);
     memopt_i_advise_check_link(c, local, &a->local, a->processors > 1 && a->of_host != 1);
@@ -46653,7 +46654,7 @@ static memopt_status memopt_i_advise_check(memopt_i_checks *c, const memopt_advi
     if (memopt_i_must(c, d != NULL, "desc", "is NULL")) return c->status;
     memopt_i_advise_check_model(c, &d->model);
     memopt_i_advise_check_machine(c, &d->machine);
-    memopt_i_must_number(c, d->may < 8, "may", memopt_i_count(d->may), "at most", memopt_i_count(7));
+    memopt_i_must_count(c, d->may < 8, "may", d->may, "at most", 7);
     memopt_i_must_be_at_least(c, "batch", d->batch, "at least", 1);
     memopt_i_must_be_at_most(c, "batch", d->batch, "at most", MEMOPT_I_ADVISE_BATCH);
     return memopt_i_must_be_flag(c, "clips", d->clips);
@@ -47580,8 +47581,8 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
     memopt_i_advise_tell(&g);
     *out = result;
     if (g.rows[0].tokens > 0) return MEMOPT_OK;
-    return memopt_i_refuse_number(&c, MEMOPT_ERR_MEMORY, "memory", memopt_i_count(desc->machine.memory), "at least",
-                                  memopt_i_count(memopt_i_advise_share(&result.leanest)));
+    return memopt_i_refuse_count(&c, MEMOPT_ERR_MEMORY, "memory", desc->machine.memory, "at least",
+                                 memopt_i_advise_share(&result.leanest));
 }
 
 /* ---- a single choice ---- */
@@ -47617,16 +47618,15 @@ static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advi
     if (!memopt_i_advise_last(x, &o, 0, &l)) {
         if (x->c->status) return x->c->status;
         if (x->no_shard.status) return memopt_i_advise_tell_error(x, &x->no_shard);
-        memopt_i_must_number(x->c, !o.steps_inside || o.rounds == 1, "rounds", memopt_i_count(o.rounds),
-                             "with steps_inside at most", memopt_i_count(1));
+        memopt_i_must_count(x->c, !o.steps_inside || o.rounds == 1, "rounds", o.rounds, "with steps_inside at most", 1);
         return memopt_i_must(x->c, 0, "slow", "has no room: host_memory and disk are too small");
     }
     p = &x->points[0];
     if (memopt_i_advise_add_points(x, &o, 1)) return x->c->status;
     point = memopt_i_advise_asked(p, choice->keep_budget);
     if (point == p->count)
-        return memopt_i_refuse_number(x->c, MEMOPT_ERR_MEMORY, "keep_budget", memopt_i_count(choice->keep_budget),
-                                      "at least", memopt_i_count(p->of[0].peak));
+        return memopt_i_refuse_count(x->c, MEMOPT_ERR_MEMORY, "keep_budget", choice->keep_budget, "at least",
+                                     p->of[0].peak);
     memopt_i_advise_judge(x, &o, &l, p, point, out);
     return MEMOPT_OK;
 }
@@ -47712,7 +47712,7 @@ MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *mo
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_advise_check_sign(&c, "tokens", tokens);
     memopt_i_advise_check_rate(&c, "rate", rate, 1);
-    memopt_i_must_number(&c, again >= 0 && again <= 1, "again", memopt_i_real(again), "from 0 to", memopt_i_count(1));
+    memopt_i_must_real(&c, again >= 0 && again <= 1, "again", again, "from 0 to", 1);
     if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
     forwards = (3 + again) / 3; /* a forward is a third */
     out->parameters = x.parameters;
@@ -47776,8 +47776,7 @@ MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, c
     if (memopt_i_must(&c, device != NULL, "device", "is NULL")) return c.status;
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must_be_at_least(&c, "tokens", tokens, "at least", 1);
-    memopt_i_must_number(&c, device->most >= 0 && device->most <= 1, "most", memopt_i_real(device->most), "from 0 to",
-                         memopt_i_count(1));
+    memopt_i_must_real(&c, device->most >= 0 && device->most <= 1, "most", device->most, "from 0 to", 1);
     if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
     of = *device;
     if (!of.multiple) of.multiple = 64;
@@ -47807,8 +47806,8 @@ MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small
     double signal, noise;
 
     memopt_i_must(&c, batch != NULL, "batch", "is NULL");
-    memopt_i_must_number(&c, small > 0, "small", memopt_i_real(small), "must be above", memopt_i_count(0));
-    memopt_i_must_number(&c, large > small, "large", memopt_i_real(large), "must be above", memopt_i_real(small));
+    memopt_i_must_real(&c, small > 0, "small", small, "must be above", 0);
+    memopt_i_must_real(&c, large > small, "large", large, "must be above", small);
     memopt_i_advise_check_sign(&c, "small_square", small_square);
     memopt_i_advise_check_sign(&c, "large_square", large_square);
     if (c.status) return c.status;

@@ -2135,17 +2135,17 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
                                               memopt_plot_format format, const memopt_host *host, char *buffer,
                                               size_t capacity, size_t *length);
 
-/* @section api_graph : api_schedule api_plan
-   For an engine that has a graph: nodes in the order in which their forwards run, and who reads whose value. A graph
-   becomes a chain, cut where no later edge reaches behind; or lifetimes for the planner, when nothing is made again. */
+/* @section api_graph : api_plan
+   For an engine that has a graph: nodes in the order in which their forwards run, and who reads whose value. When
+   nothing is recomputed, a graph becomes lifetimes for the planner. */
 
 typedef struct memopt_graph_node { /* zero it, then set what it has */
-    size_t bytes;         /* its value; 0: none that is to be placed, such as weights */
+    size_t bytes;         /* its value; 0: none to be placed, such as weights */
     size_t grad_bytes;    /* the gradient of its value; 0: none */
     int    reads_output;  /* 1: its backward reads its own value, as that of a sigmoid does */
     int    reads_inputs;  /* 1: its backward reads what its forward has read, as that of a product does */
-    int    in_place;      /* 1: its forward may write over what it reads, as that of an activation may, element by
-                             element: memopt_graph_to_plan() finds over what */
+    int    in_place;      /* 1: its forward may overwrite what it reads, as that of an activation may, element by
+                             element: memopt_graph_to_plan() finds which value */
 } memopt_graph_node;
 
 typedef struct memopt_graph_edge { /* the forward of `to` reads the value of `from`, and its backward adds to the */
@@ -2157,24 +2157,9 @@ typedef struct memopt_graph {
     size_t                   node_count;
     const memopt_graph_edge *edges;      /* in any order; NULL when there are none */
     size_t                   edge_count;
-    const memopt_host       *host;       /* 16 bytes a node and 4 an edge while a call runs; NULL = malloc */
+    const memopt_host       *host;       /* 16 bytes a node while a call runs; NULL = malloc */
     memopt_error            *error;      /* NULL, or filled in when a call fails */
 } memopt_graph;
-
-/**
- * A graph as a chain. Segment s is the nodes ends[s - 1] to ends[s] - 1; its output is the value that was made last of
- * those that are read beyond its end. Cuts are all places where no more than 1 + crossing values are read from before
- * by nodes behind, one of them made since the last cut. With crossing 0 (a residual network: between blocks) there are
- * no skips; else a value that is read further on, or beside an output, is a skip to each segment that reads it.
- *
- * ends, end_count    receive the ends, the last is node_count. As for actions: capacity 0 asks how many
- * skips, skip_count  the same; grad_bytes of a skip are those of its node
- * returns OK; ERR_ARGUMENT (no nodes, NULL, an edge to itself, backwards or beyond, a flag other than 0 and 1);
- *         ERR_BUFFER (both counts are told); ERR_OVERFLOW (2^32 nodes or edges), ERR_MEMORY
- */
-MEMOPT_API memopt_status memopt_graph_to_chain(const memopt_graph *graph, size_t crossing, size_t *ends,
-                                               size_t end_capacity, size_t *end_count, memopt_skip *skips,
-                                               size_t skip_capacity, size_t *skip_count);
 
 typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, then backwards in reverse order */
     size_t value_item, grad_item; /* which plan item is its value, which its gradient; SIZE_MAX: none */
@@ -2185,19 +2170,21 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 } memopt_graph_use;
 
 /**
- * A graph as lifetimes for memopt_plan_solve(), when nothing is made again: time t below node_count is the forward of
- * node t, time 2 * node_count - 1 - t its backward. A value lives until the last forward or backward that reads it, a
- * gradient from its first addend to the backward of its node: often a fraction of what keeping all takes. A node with
- * in_place takes over, by in_place_of of its item, the bytes of a value of the same size that nobody reads later.
+ * A graph as lifetimes for memopt_plan_solve(): time t below node_count is the forward of node t, time
+ * 2 * node_count - 1 - t its backward. A value lives until the last forward or backward that reads it, a gradient from
+ * its first addend to the backward of its node: often a fraction of what keeping everything takes. A node with in_place
+ * takes over, by in_place_of of its item, the bytes of a value of the same size that nobody reads later.
  *
- * Backwards that do not mirror the forwards are nodes as well, in the order in which they run: gradients are their
- * values, all that they read has an edge to them, and no node has grad_bytes, reads_output or reads_inputs. Nothing
- * else runs then, and in_place holds for gradients, too. What a node writes or adds to beside its own value is a node
- * of its own before the first that does so; it runs nothing, and has an edge to each that writes, adds to or reads it.
+ * Where backwards do not mirror the forwards, make them nodes as well, in the order in which they run: gradients are
+ * their values, everything they read has an edge to them, and no node has grad_bytes, reads_output or reads_inputs.
+ * Nothing else runs then, and in_place holds for gradients, too. What a node writes or adds to beside its own value is
+ * a node of its own before the first one that does so; it runs nothing, and has an edge to each node that writes, adds
+ * to or reads it.
  *
- * items, count  receive values and gradients that have bytes. As for actions: capacity 0 asks how many
+ * items, count  receive values and gradients that have bytes. Capacity 0 asks how many
  * uses          node_count of them; NULL = not wanted
- * returns       as memopt_graph_to_chain()
+ * returns       OK; ERR_ARGUMENT (no nodes, NULL, an edge to itself, backwards or beyond, a flag other than 0 and 1);
+ *               ERR_BUFFER (the count is set); ERR_OVERFLOW (2^32 nodes or edges), ERR_MEMORY
  */
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
@@ -24273,23 +24260,21 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *
     return status ? memopt_i_action_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
 }
 
-/* @section graph : base carve host api_graph
+/* @section graph : carve host api_graph
    Lifetimes in a graph whose nodes run in a given order.
-   Idea       All that is asked follows from one number a node: the last node that reads its value. What crosses a place
-              is what was made before it and is read behind it; a value dies with its last reader; a gradient is born in
-              the backward of that reader, which is the first of its readers' backwards.
-   Backward   is the mirror of the forward only where the engine has no nodes for it. With nodes for all that runs there
-              is nothing to assume, and no second form is needed: values are made and read, and that is all.
-   Cost       Linear in nodes and edges, but for skips: edges are sorted, so that a segment that reads a value twice
-              gets it by one skip. */
+   Idea       Everything follows from one number a node, the last node that reads its value: a value dies with its last
+              reader; a gradient is born in the backward of that reader, the first of its readers' backwards.
+   Backward   is the mirror of the forward only where the engine has no nodes for it. With nodes for all that runs
+              there is nothing to assume: values are made and read.
+   Cost       Linear in nodes and edges. */
+
+MEMOPT_I_SMALL_BEGIN
 
 typedef struct memopt_i_graph_walk {
     const memopt_graph *graph;
     memopt_host host;
-    void       *block;
-    size_t     *last;  /* of each node: the last that reads its value; itself when nobody does */
-    size_t     *other; /* to_plan: the last backward that reads it, SIZE_MAX: none; to_chain: its segment, and output */
-    uint32_t   *order; /* edges by where they come from, then by where they go */
+    size_t     *last;     /* of each node: the last that reads its value; itself when nobody does */
+    size_t     *backward; /* the last backward that reads it; SIZE_MAX: none */
     size_t      bytes;
 } memopt_i_graph_walk;
 
@@ -24318,132 +24303,34 @@ static memopt_status memopt_i_graph_check(memopt_i_checks *c, const memopt_graph
     return c->status;
 }
 
-static void memopt_i_graph_lay_out(memopt_i_graph_walk *w, memopt_carver *c) {
-    w->last = (size_t *)memopt_carve(c, w->graph->node_count, sizeof *w->last, 8);
-    w->other = (size_t *)memopt_carve(c, w->graph->node_count, sizeof *w->other, 8);
-    w->order = (uint32_t *)memopt_carve(c, w->graph->edge_count, sizeof *w->order, 8);
-    w->bytes = c->bytes;
-}
-
 /* Check a graph and find out who reads what last. memopt_i_graph_close() gives the memory back. */
 static memopt_status memopt_i_graph_open(memopt_i_graph_walk *w, memopt_i_checks *c, const memopt_graph *g) {
-    memopt_carver carver = memopt_carver_begin(NULL);
     size_t i;
 
     memset(w, 0, sizeof *w);
     w->graph = g;
     memopt_i_host_resolve(c, g->host, &w->host);
     if (memopt_i_graph_check(c, g)) return c->status;
-    memopt_i_graph_lay_out(w, &carver);
-    if (memopt_i_must_fit(c, !carver.overflow, NULL, "it is larger than memory can be")) return c->status;
-    w->block = memopt_i_alloc(&w->host, w->bytes, MEMOPT_I_HOST_ALIGN);
-    if (!w->block) return memopt_i_refuse_memory(c, w->bytes);
-    carver = memopt_carver_begin(w->block);
-    memopt_i_graph_lay_out(w, &carver);
-    for (i = 0; i < g->node_count; ++i) w->last[i] = i;
-    for (i = 0; i < g->edge_count; ++i)
-        w->last[g->edges[i].from] = memopt_i_max(w->last[g->edges[i].from], g->edges[i].to);
+    w->bytes = 2 * g->node_count * sizeof *w->last;
+    w->last = (size_t *)memopt_i_alloc(&w->host, w->bytes, MEMOPT_I_HOST_ALIGN);
+    if (!w->last) return memopt_i_refuse_memory(c, w->bytes);
+    w->backward = w->last + g->node_count;
+    for (i = 0; i < g->node_count; ++i) {
+        w->last[i] = i;
+        w->backward[i] = g->nodes[i].reads_output ? i : SIZE_MAX;
+    }
+    for (i = 0; i < g->edge_count; ++i) { /* of backwards the smallest node's runs last */
+        const memopt_graph_edge *e = &g->edges[i];
+
+        w->last[e->from] = memopt_i_max(w->last[e->from], e->to);
+        if (g->nodes[e->to].reads_inputs) w->backward[e->from] = memopt_i_min(w->backward[e->from], e->to);
+    }
     return MEMOPT_OK;
 }
 
 static void memopt_i_graph_close(const memopt_i_graph_walk *w) {
-    memopt_i_free(&w->host, w->block, w->bytes, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&w->host, w->last, w->bytes, MEMOPT_I_HOST_ALIGN);
 }
-
-/* -- to a chain -- */
-
-/* A segment of the nodes begin to end - 1: `other` becomes its number doubled, and odd for the node whose value is its
-   output. */
-static void memopt_i_graph_segment(memopt_i_graph_walk *w, size_t segment, size_t begin, size_t end) {
-    size_t i;
-
-    for (i = begin; i < end; ++i) w->other[i] = 2 * segment;
-    for (i = end; i-- > begin;)
-        if (w->last[i] >= end) {
-            ++w->other[i];
-            return;
-        }
-}
-
-/* Where the graph is cut; returns how many segments there are. */
-static size_t memopt_i_graph_cut(memopt_i_graph_walk *w, size_t crossing, size_t *ends, size_t capacity) {
-    const size_t n = w->graph->node_count;
-    size_t count = 0;
-    size_t open = 0;  /* values that were made, and are read beyond node i */
-    size_t reach = 0; /* the last reader of those made since the last cut */
-    size_t begin = 0;
-    size_t i;
-
-    memset(w->other, 0, n * sizeof *w->other); /* first: how many values each node is the last to read */
-    for (i = 0; i < n; ++i) ++w->other[w->last[i]];
-    for (i = 0; i < n; ++i) {
-        open = open + 1 - w->other[i];
-        reach = memopt_i_max(reach, w->last[i]);
-        if (i + 1 < n && (reach == i || open - 1 > crossing)) continue;
-        memopt_i_graph_segment(w, count, begin, i + 1);
-        if (count < capacity) ends[count] = i + 1;
-        ++count;
-        begin = i + 1;
-        reach = 0;
-    }
-    return count;
-}
-
-static uint64_t memopt_i_graph_edge_key(const void *edges, uint32_t index) {
-    const memopt_graph_edge *e = (const memopt_graph_edge *)edges + index;
-    return (uint64_t)e->from << 32 | e->to;
-}
-
-/* Values that a segment reads beside its input; returns how many. */
-static size_t memopt_i_graph_skips(memopt_i_graph_walk *w, memopt_skip *skips, size_t capacity) {
-    const memopt_graph *g = w->graph;
-    size_t count = 0;
-    size_t from = SIZE_MAX;
-    size_t to = SIZE_MAX; /* of the edge before: node and segment */
-    size_t i;
-
-    for (i = 0; i < g->edge_count; ++i) w->order[i] = (uint32_t)i;
-    memopt_i_sort(w->order, g->edge_count, memopt_i_graph_edge_key, g->edges);
-    for (i = 0; i < g->edge_count; ++i) {
-        const memopt_graph_edge *e = &g->edges[w->order[i]];
-        const size_t made = w->other[e->from] / 2;
-        const size_t read = w->other[e->to] / 2;
-        const int again = e->from == from && read == to;
-
-        from = e->from;
-        to = read;
-        if (again || read == made || (read == made + 1 && w->other[e->from] % 2)) continue;
-        if (count < capacity) {
-            skips[count].from = made;
-            skips[count].to = read;
-            skips[count].bytes = g->nodes[from].bytes;
-            skips[count].grad_bytes = g->nodes[from].grad_bytes;
-        }
-        ++count;
-    }
-    return count;
-}
-
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_chain(const memopt_graph *graph, size_t crossing, size_t *ends,
-                                                             size_t end_capacity, size_t *end_count, memopt_skip *skips,
-                                                             size_t skip_capacity, size_t *skip_count) {
-    memopt_i_checks c = memopt_i_checks_begin(graph ? graph->error : NULL, "graph");
-    memopt_i_graph_walk w;
-
-    memopt_i_must(&c, graph != NULL, NULL, "it is NULL");
-    memopt_i_must(&c, ends != NULL || !end_capacity, "ends", "is NULL");
-    memopt_i_must(&c, skips != NULL || !skip_capacity, "skips", "is NULL");
-    memopt_i_must(&c, end_count != NULL, "end_count", "is NULL");
-    memopt_i_must(&c, skip_count != NULL, "skip_count", "is NULL");
-    if (c.status || memopt_i_graph_open(&w, &c, graph)) return c.status;
-    *end_count = memopt_i_graph_cut(&w, crossing, ends, end_capacity);
-    *skip_count = memopt_i_graph_skips(&w, skips, skip_capacity);
-    memopt_i_graph_close(&w);
-    memopt_i_must_have_room(&c, "end_capacity", end_capacity, *end_count);
-    return memopt_i_must_have_room(&c, "skip_capacity", skip_capacity, *skip_count);
-}
-
-/* -- to a plan -- */
 
 /* The next item, if it has bytes; returns its index. */
 static size_t memopt_i_graph_item(memopt_plan_item *items, size_t capacity, size_t *count, size_t bytes, size_t first,
@@ -24468,10 +24355,10 @@ static size_t memopt_i_graph_lifetimes(const memopt_i_graph_walk *w, memopt_plan
     size_t i;
 
     for (i = 0; i < g->node_count; ++i) {
-        const int back = w->other[i] != SIZE_MAX;
+        const int back = w->backward[i] != SIZE_MAX;
         memopt_graph_use use;
 
-        use.last_read = back ? w->other[i] : w->last[i];
+        use.last_read = back ? w->backward[i] : w->last[i];
         use.last_read_is_backward = back;
         use.first_grad = w->last[i];
         use.value_item = memopt_i_graph_item(items, capacity, &count, g->nodes[i].bytes, i,
@@ -24479,8 +24366,8 @@ static size_t memopt_i_graph_lifetimes(const memopt_i_graph_walk *w, memopt_plan
         use.grad_item = memopt_i_graph_item(items, capacity, &count, g->nodes[i].grad_bytes, end - use.first_grad,
                                             end - i);
         if (uses) uses[i] = use;
-        w->other[i] = back ? SIZE_MAX : use.last_read; /* the forward that it ends with ... */
-        w->last[i] = use.value_item;                   /* ... and its item, for what follows */
+        w->backward[i] = back ? SIZE_MAX : use.last_read; /* for what follows: the forward that it ends with, */
+        w->last[i] = use.value_item;                      /* and its item */
     }
     return count;
 }
@@ -24493,32 +24380,28 @@ static void memopt_i_graph_in_place(const memopt_i_graph_walk *w, memopt_plan_it
     for (i = 0; i < g->edge_count; ++i) {
         const size_t from = g->edges[i].from, to = g->edges[i].to;
 
-        if (!g->nodes[to].in_place || w->other[from] != to || g->nodes[from].bytes != g->nodes[to].bytes) continue;
+        if (!g->nodes[to].in_place || w->backward[from] != to || g->nodes[from].bytes != g->nodes[to].bytes) continue;
         if (w->last[to] < capacity && !items[w->last[to]].in_place_of)
             items[w->last[to]].in_place_of = w->last[from] + 1;
     }
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items,
-                                                            size_t capacity, size_t *count, memopt_graph_use *uses) {
+MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
+                                              size_t *count, memopt_graph_use *uses) {
     memopt_i_checks c = memopt_i_checks_begin(graph ? graph->error : NULL, "graph");
     memopt_i_graph_walk w;
-    size_t i;
 
     memopt_i_must(&c, graph != NULL, NULL, "it is NULL");
     memopt_i_must(&c, items != NULL || !capacity, "items", "is NULL");
     memopt_i_must(&c, count != NULL, "count", "is NULL");
     if (c.status || memopt_i_graph_open(&w, &c, graph)) return c.status;
-    for (i = 0; i < graph->node_count; ++i) w.other[i] = graph->nodes[i].reads_output ? i : SIZE_MAX;
-    for (i = 0; i < graph->edge_count; ++i) { /* the smallest node, whose backward runs last */
-        const memopt_graph_edge *e = &graph->edges[i];
-        if (graph->nodes[e->to].reads_inputs) w.other[e->from] = memopt_i_min(w.other[e->from], e->to);
-    }
     *count = memopt_i_graph_lifetimes(&w, items, capacity, uses);
     memopt_i_graph_in_place(&w, items, capacity);
     memopt_i_graph_close(&w);
     return memopt_i_must_have_room(&c, "capacity", capacity, *count);
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
@@ -24631,8 +24514,8 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     memopt_i_codec_task k;
 
     if (!memopt_i_codec_is_lossy(codec, bytes)) {
-        if (op == MEMOPT_CODEC_OP_ENCODE && bytes) memcpy(copy, x, bytes);
-        if (op == MEMOPT_CODEC_OP_DECODE && bytes) memcpy(x, copy, bytes);
+        if (op == MEMOPT_CODEC_OP_ENCODE) memopt_i_copy(copy, x, bytes);
+        if (op == MEMOPT_CODEC_OP_DECODE) memopt_i_copy(x, copy, bytes);
         return;
     }
     k.op = op;

@@ -1,5 +1,4 @@
-/* Graphs made into chains and into lifetimes: drawn by hand, and random ones against what follows from every single
-   read and write. */
+/* Graphs made into lifetimes: drawn by hand, and random ones against what follows from every single read and write. */
 #include "test.h"
 
 enum { GRAPH_NODES = 40, GRAPH_EDGES = 120 };
@@ -13,36 +12,6 @@ static void graph_begin(graph_case *c, size_t nodes, size_t bytes) {
 }
 static void graph_edge(graph_case *c, size_t from, size_t to) {
     c->edge[c->g.edge_count].from = from; c->edge[c->g.edge_count++].to = to;
-}
-static int graph_is_skip(const memopt_skip *s, size_t from, size_t to, size_t bytes, size_t grad_bytes) {
-    return s->from == from && s->to == to && s->bytes == bytes && s->grad_bytes == grad_bytes;
-}
-
-/* 0 -> 1 -> 2 -> 3, 0 -> 3; 3 -> 4 -> 5, 3 -> 5; 5 -> 6: two residual blocks and a head. */
-static void graph_residual(void) {
-    graph_case c; size_t ends[8], count = 99, skips = 99; memopt_skip skip[8];
-    graph_begin(&c, 7, 100);
-    graph_edge(&c, 0, 1); graph_edge(&c, 1, 2); graph_edge(&c, 2, 3); graph_edge(&c, 0, 3);
-    graph_edge(&c, 3, 4); graph_edge(&c, 4, 5); graph_edge(&c, 3, 5); graph_edge(&c, 5, 6);
-    CHECK(memopt_graph_to_chain(&c.g, 0, ends, 8, &count, skip, 8, &skips) == MEMOPT_OK && count == 4 && skips == 0);
-    CHECK(ends[0] == 1 && ends[1] == 4 && ends[2] == 6 && ends[3] == 7); /* behind 0, 3, 5: nothing reaches behind */
-    CHECK(memopt_graph_to_chain(&c.g, 1, ends, 8, &count, skip, 8, &skips) == MEMOPT_OK && count == 7 && skips == 2);
-    CHECK(graph_is_skip(&skip[0], 0, 3, 100, 100) && graph_is_skip(&skip[1], 3, 5, 103, 103));
-    CHECK(memopt_graph_to_chain(&c.g, 1, NULL, 0, &count, NULL, 0, &skips) == MEMOPT_ERR_BUFFER && count == 7 && skips == 2);
-    CHECK(memopt_graph_to_chain(&c.g, 0, ends, 4, &count, NULL, 0, &skips) == MEMOPT_OK && count == 4 && skips == 0);
-}
-/* Down 0 1 2, up 3 4, with 0 read by 4 and 1 by 3: as a chain of five with two skips; with one value beside it, of four. */
-static void graph_of_levels(void) {
-    graph_case c; size_t ends[8], count, skips; memopt_skip skip[8];
-    graph_begin(&c, 6, 10);
-    graph_edge(&c, 1, 3); graph_edge(&c, 0, 4); graph_edge(&c, 0, 1); graph_edge(&c, 1, 2); graph_edge(&c, 2, 3); graph_edge(&c, 3, 4); graph_edge(&c, 4, 5);
-    graph_edge(&c, 0, 1); /* twice: the same value */
-    CHECK(memopt_graph_to_chain(&c.g, 2, ends, 8, &count, skip, 8, &skips) == MEMOPT_OK && count == 6 && skips == 2);
-    CHECK(graph_is_skip(&skip[0], 0, 4, 10, 10) && graph_is_skip(&skip[1], 1, 3, 11, 11));
-    CHECK(memopt_graph_to_chain(&c.g, 1, ends, 8, &count, skip, 8, &skips) == MEMOPT_OK && count == 5 && skips == 1);
-    CHECK(ends[0] == 1 && ends[1] == 2 && ends[2] == 4 && ends[3] == 5 && ends[4] == 6 && graph_is_skip(&skip[0], 0, 3, 10, 10));
-    CHECK(memopt_graph_to_chain(&c.g, 0, ends, 8, &count, skip, 8, &skips) == MEMOPT_OK && count == 3 && skips == 0);
-    CHECK(ends[0] == 1 && ends[1] == 5 && ends[2] == 6);
 }
 /* x -> sigmoid -> times weights -> loss. The sigmoid reads its output, the product its inputs, the loss neither. */
 static void graph_by_hand(void) {
@@ -73,46 +42,6 @@ static void graph_random(graph_case *c, uint64_t *seed) {
         const size_t from = test_below(seed, n - 1);
         graph_edge(c, from, memopt_i_min(n - 1, from + 1 + (test_below(seed, 5) ? 0 : test_below(seed, reach))));
     }
-}
-/* The cuts by their words; and that every read is served by the input or by exactly one skip, and every skip is used. */
-static void graph_chains(void) {
-    static size_t ends[GRAPH_NODES], segment[GRAPH_NODES]; static memopt_skip skip[GRAPH_EDGES]; static int used[GRAPH_EDGES];
-    graph_case c; uint64_t seed; size_t many = 0, with_skips = 0;
-    for (seed = 1; seed <= 3000; ++seed) {
-        uint64_t random = seed; size_t i, k, count, skips, begin = 0, cuts = 0, output = SIZE_MAX; const size_t crossing = test_below(&random, 4);
-        graph_random(&c, &random);
-        CHECK(memopt_graph_to_chain(&c.g, crossing, ends, GRAPH_NODES, &count, skip, GRAPH_EDGES, &skips) == MEMOPT_OK);
-        for (i = 0; i < c.g.node_count; ++i) {
-            size_t beyond = 0, fresh = 0, k2;
-            for (k = 0; k <= i; ++k) {
-                int read = 0;
-                for (k2 = 0; k2 < c.g.edge_count; ++k2) read |= c.edge[k2].from == k && c.edge[k2].to > i;
-                beyond += (size_t)read; fresh += (size_t)(read && k >= begin);
-            }
-            segment[i] = cuts;
-            if (i + 1 < c.g.node_count && (!fresh || beyond > 1 + crossing)) continue;
-            CHECK_AT(cuts < count && ends[cuts] == i + 1, (int)seed);
-            ++cuts; begin = i + 1;
-        }
-        CHECK_AT(cuts == count, (int)seed);
-        memset(used, 0, sizeof used);
-        for (k = 0; k < c.g.edge_count; ++k) {
-            const size_t from = c.edge[k].from, made = segment[from], read = segment[c.edge[k].to]; size_t serves = 0, last = 0, e;
-            if (made == read) continue;
-            for (i = 0; i < skips; ++i) /* bytes tell the node apart, where it has any */
-                if (skip[i].from == made && skip[i].to == read && skip[i].bytes == c.node[from].bytes && skip[i].grad_bytes == c.node[from].grad_bytes) {
-                    ++serves; used[i] = 1;
-                }
-            for (output = 0, i = 0; i < ends[made]; ++i) /* the last made of those read beyond the segment */
-                for (e = 0; e < c.g.edge_count; ++e) if (segment[i] == made && c.edge[e].from == i && segment[c.edge[e].to] > made) output = i + 1;
-            last = output == from + 1 && read == made + 1;
-            if (c.node[from].bytes || c.node[from].grad_bytes) CHECK_AT(serves == !last, (int)seed);
-            else CHECK_AT(last || serves > 0, (int)seed);
-        }
-        for (i = 0; i < skips; ++i) CHECK_AT(used[i] || (!skip[i].bytes && !skip[i].grad_bytes), (int)seed);
-        many += count > 3 ? 1u : 0u; with_skips += skips > 0 ? 1u : 0u;
-    }
-    CHECK(many > 1000 && with_skips > 500);
 }
 static void graph_touch(memopt_plan_item *item, size_t time) {
     if (!item->size || time < item->first) item->first = time;
@@ -287,13 +216,11 @@ static void graph_executed(void) {
     }
     CHECK(saved > 10 && taken > 300 && both > 1000);
 }
-#define GRAPH_SAYS(change, want, text) do { graph_case c = good; size_t a = 7, b = 7; memset(&e, 0, sizeof e); \
+#define GRAPH_SAYS(change, want, text) do { graph_case c = good; size_t a = 7; memset(&e, 0, sizeof e); \
     c.g.nodes = c.node; c.g.edges = c.edge; c.g.error = &e; change; \
-    CHECK(memopt_graph_to_chain(&c.g, 0, ends, 8, &a, skip, 8, &b) == MEMOPT_ERR_##want && a == 7 && b == 7 && test_error_says(e, MEMOPT_ERR_##want, text)); \
-    memset(&e, 0, sizeof e); \
     CHECK(memopt_graph_to_plan(&c.g, item, 16, &a, NULL) == MEMOPT_ERR_##want && a == 7 && test_error_says(e, MEMOPT_ERR_##want, text)); } while (0)
 static void graph_refusals(void) {
-    graph_case good; size_t ends[8], n = 7, k = 7; memopt_skip skip[8]; memopt_plan_item item[16]; memopt_error e; test_faults f; memopt_host host, half;
+    graph_case good; size_t n = 7; memopt_plan_item item[16]; memopt_error e; test_faults f; memopt_host host, half;
     graph_begin(&good, 4, 64);
     graph_edge(&good, 0, 1); graph_edge(&good, 1, 3);
     GRAPH_SAYS(c.g.node_count = 0, ARGUMENT, "graph: node_count 0, at least 1");
@@ -309,36 +236,28 @@ static void graph_refusals(void) {
     memset(&half, 0, sizeof half); half.allocator.free_fn = test_free;
     GRAPH_SAYS(c.g.host = &half, ARGUMENT, "graph: host.allocator is half a table");
     memset(&f, 0, sizeof f); host = test_host(&f);
-    { int at;
-      for (at = 0; at < 2; ++at) { /* no memory; the same call then succeeds */
+    { /* no memory; the same call then succeeds */
         graph_case c = good;
         c.g.nodes = c.node; c.g.edges = c.edge; c.g.error = &e; c.g.host = &host;
-        f.calls = 0; f.fail_on = 1;
-        if (at) CHECK(memopt_graph_to_plan(&c.g, item, 16, &n, NULL) == MEMOPT_ERR_MEMORY && n == 7);
-        else CHECK(memopt_graph_to_chain(&c.g, 0, ends, 8, &n, skip, 8, &k) == MEMOPT_ERR_MEMORY && n == 7 && k == 7);
-        CHECK(e.got.count == 2 * 4 * sizeof(size_t) + 8);
-        CHECK(test_error_says(e, MEMOPT_ERR_MEMORY, sizeof(size_t) == 8 ? "graph: no memory for it: asked 72 B" : "graph: no memory for it: asked 40 B"));
+        f.fail_on = 1;
+        CHECK(memopt_graph_to_plan(&c.g, item, 16, &n, NULL) == MEMOPT_ERR_MEMORY && n == 7);
+        CHECK(e.got.count == 2 * 4 * sizeof(size_t));
+        CHECK(test_error_says(e, MEMOPT_ERR_MEMORY, sizeof(size_t) == 8 ? "graph: no memory for it: asked 64 B" : "graph: no memory for it: asked 32 B"));
         f.fail_on = 0;
-        CHECK(memopt_graph_to_chain(&c.g, 0, ends, 8, &n, skip, 8, &k) == MEMOPT_OK && f.live_blocks == 0 && !f.bad_frees);
-        n = k = 7;
-      } }
-    CHECK(memopt_graph_to_chain(NULL, 0, ends, 8, &n, skip, 8, &k) == MEMOPT_ERR_ARGUMENT && memopt_graph_to_plan(NULL, item, 16, &n, NULL) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_graph_to_plan(&c.g, item, 16, &n, NULL) == MEMOPT_OK && f.live_blocks == 0 && !f.bad_frees);
+        n = 7;
+    }
+    CHECK(memopt_graph_to_plan(NULL, item, 16, &n, NULL) == MEMOPT_ERR_ARGUMENT);
     good.g.nodes = good.node; good.g.edges = good.edge; good.g.error = &e;
-    CHECK(memopt_graph_to_chain(&good.g, 0, NULL, 8, &n, skip, 8, &k) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "graph: ends is NULL"));
-    CHECK(memopt_graph_to_chain(&good.g, 0, ends, 8, &n, NULL, 8, &k) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "graph: skips is NULL"));
-    CHECK(memopt_graph_to_chain(&good.g, 0, ends, 8, NULL, skip, 8, &k) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "graph: end_count is NULL"));
-    CHECK(memopt_graph_to_chain(&good.g, 0, ends, 8, &n, skip, 8, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "graph: skip_count is NULL"));
     CHECK(memopt_graph_to_plan(&good.g, NULL, 16, &n, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "graph: items is NULL"));
     CHECK(memopt_graph_to_plan(&good.g, item, 16, NULL, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "graph: count is NULL"));
-    CHECK(n == 7 && k == 7);
-    CHECK(memopt_graph_to_chain(&good.g, 0, ends, 1, &n, skip, 8, &k) == MEMOPT_ERR_BUFFER && test_error_says(e, MEMOPT_ERR_BUFFER, "graph: end_capacity 1, at least 3") && n == 3);
+    CHECK(n == 7);
     graph_edge(&good, 0, 3);
-    CHECK(memopt_graph_to_chain(&good.g, 1, ends, 8, &n, skip, 0, &k) == MEMOPT_ERR_BUFFER && test_error_says(e, MEMOPT_ERR_BUFFER, "graph: skip_capacity 0, at least 1") && k == 1);
     CHECK(memopt_graph_to_plan(&good.g, item, 3, &n, NULL) == MEMOPT_ERR_BUFFER && test_error_says(e, MEMOPT_ERR_BUFFER, "graph: capacity 3, at least 8") && n == 8);
 }
 
 static void test_graph(void) {
-    RUN(graph_residual); RUN(graph_of_levels); RUN(graph_by_hand); RUN(graph_chains); RUN(graph_plans); RUN(graph_explicit); RUN(graph_executed); RUN(graph_refusals);
+    RUN(graph_by_hand); RUN(graph_plans); RUN(graph_explicit); RUN(graph_executed); RUN(graph_refusals);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_graph(); return test_totals(); }

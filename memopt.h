@@ -2455,11 +2455,6 @@ typedef struct memopt_tape_stats {
        an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
-    /* Entries of the solver's table on both sides of this schedule: what a pass would take of the arena with one that
-       takes less memory and more time, and with one that takes more memory and less time. Others may lie between:
-       memopt_schedule_frontier() tells all. All 0: none was found (no memory for it, too), the rule is a textbook's, or
-       offload.overlap is 1 */
-    memopt_schedule_point slower, faster;
     double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
                                 and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
     size_t   actions, forwards;
@@ -24672,8 +24667,6 @@ typedef struct memopt_i_shape {
     memopt_action  *actions;
     memopt_i_compiled_pass pass, evaluation;
     memopt_schedule_result result; /* of the unrounded chain */
-    memopt_schedule_point slower, faster;
-    size_t   point; /* of the table: which one this is */
     size_t   kept;
     size_t   solve_bytes, solve_arena; /* what solving it took */
     uint64_t hash, used; /* used: when it was last wanted */
@@ -24696,7 +24689,6 @@ typedef struct memopt_i_fitter {
     memopt_error           *error;    /* of whoever has this solved; never NULL */
     size_t                  chain_memory, schedule_memory, capacity, action_count;
     size_t                  table_max, arena_max; /* bytes of the largest table, and of the largest in the arena */
-    size_t                  within; /* max_budget of the table */
 } memopt_i_fitter;
 
 #define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
@@ -25218,7 +25210,6 @@ static memopt_status memopt_i_fitter_table(memopt_i_fitter *s, size_t max, size_
     s->schedule_memory = bytes;
     s->table_max = memopt_i_max(s->table_max, bytes);
     if (guest) s->arena_max = memopt_i_max(s->arena_max, bytes);
-    s->within = max;
     return memopt_schedule_solve(&d, s->memory, bytes, &s->schedule);
 }
 
@@ -25395,16 +25386,6 @@ static memopt_status memopt_i_fitter_actions(memopt_i_fitter *s, size_t budget, 
     return status;
 }
 
-/* Which point of the table that was. */
-static size_t memopt_i_fitter_point(const memopt_i_fitter *s, size_t budget) {
-    const memopt_schedule *p = s->schedule;
-    size_t i = p->solution_count[0] - 1;
-
-    if (!budget) return (size_t)(memopt_i_schedule_within(p, s->desc->overhead) - p->solution[0]);
-    while (i && p->solution[0][i].peak > budget) --i;
-    return i;
-}
-
 static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memopt_i_shape **out) {
     memopt_status status = memopt_i_fitter_actions(s, budget, &s->action_count);
 
@@ -25423,7 +25404,6 @@ static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memo
     }
     if (!status && !s->schedule && s->desc->codec != MEMOPT_CODEC_EXACT) status = memopt_i_fitter_shrink(s);
     if (!status) status = memopt_i_shape_make(s, out);
-    if (!status && s->schedule) (*out)->point = memopt_i_fitter_point(s, budget);
     return status;
 }
 
@@ -25528,50 +25508,6 @@ static memopt_status memopt_i_fitter_fit(memopt_i_fitter *s, size_t limit, memop
     return MEMOPT_OK;
 }
 
-/* The first of a few points, from this one on towards more memory or less, that lies on that side once it is placed. */
-static memopt_status memopt_i_fitter_place(memopt_i_fitter *s, const memopt_i_shape *own, size_t point, int more,
-                                           memopt_schedule_point *out) {
-    memopt_i_shape *shape = NULL;
-    int k;
-
-    for (k = 0; k < MEMOPT_I_COMPILE_TRIES && point < s->schedule->solution_count[0] && !out->peak; ++k) {
-        const size_t peak = s->schedule->solution[0][point].peak;
-        const memopt_status status = memopt_i_fitter_try(s, memopt_i_max(peak, 1), &shape);
-        const memopt_i_shape *low = more ? own : shape;
-        const memopt_i_shape *high = more ? shape : own;
-
-        if (status) return status;
-        if (low->pass.peak < high->pass.peak && low->result.cost > high->result.cost) {
-            out->peak = shape->pass.peak;
-            out->cost = shape->result.cost;
-        }
-        memopt_i_shape_free(s->host, shape);
-        point = more ? point + 1 : point - 1; /* below 0 there is none */
-    }
-    return MEMOPT_OK;
-}
-
-/* What the user does not see otherwise: how far it is to the next schedules. A table that ends above the budget knows
-   beyond its end only the schedule that keeps everything: then a coarse one of all budgets is asked. With overlap the
-   table's order is not that of the costs: nothing is told. What fails here fails nothing: the schedule is made. */
-static void memopt_i_fitter_neighbours(memopt_i_fitter *s, memopt_i_shape *shape) {
-    const memopt_i_solution own = s->schedule->solution[0][shape->point];
-    size_t next = shape->point + 1;
-    memopt_status status = MEMOPT_OK;
-    int ends;
-
-    if (s->desc->offload.slots && s->desc->offload.overlap) return;
-    (void)memopt_i_fitter_place(s, shape, shape->point - 1, 0, &shape->slower);
-    ends = next == s->schedule->solution_count[0] ? s->desc->rule == MEMOPT_SCHEDULE_REVOLVE
-                                                  : s->schedule->solution[0][next].peak > s->within;
-    if (s->within && ends) {
-        status = memopt_i_fitter_table(s, 0, memopt_i_fitter_least_slots(s), own.peak);
-        for (next = 0; !status && next < s->schedule->solution_count[0]; ++next)
-            if (s->schedule->solution[0][next].peak > own.peak && s->schedule->solution[0][next].cost < own.cost) break;
-    }
-    if (!status) (void)memopt_i_fitter_place(s, shape, next, 1, &shape->faster);
-}
-
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, int least, memopt_error *error,
                                           memopt_i_shape **out) {
@@ -25583,7 +25519,6 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
     if (!status && least) status = memopt_i_fitter_least(&s, out);
     else if (!status && desc->budget) status = memopt_i_fitter_fit(&s, desc->budget, out);
     else if (!status) status = memopt_i_fitter_try(&s, 0, out);
-    if (!status && !least && s.schedule) memopt_i_fitter_neighbours(&s, *out);
     if (!status) {
         (*out)->solve_bytes = s.table_max;
         (*out)->solve_arena = s.arena_max;
@@ -26915,8 +26850,6 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     s.solve_arena = tape->shape->solve_arena;
     s.cost = tape->shape->result.cost;
     s.extra = tape->shape->result.extra;
-    s.slower = tape->shape->slower;
-    s.faster = tape->shape->faster;
     s.overhead = s.cost > s.extra ? s.extra / (s.cost - s.extra) : 0;
     s.actions = tape->shape->result.actions;
     s.forwards = tape->shape->result.forwards;
@@ -27098,13 +27031,6 @@ static void memopt_i_tape_row(memopt_i_writer *o, const memopt_tape *t, size_t i
     memopt_i_put_text(o, "\n");
 }
 
-static void memopt_i_tape_neighbour(memopt_i_writer *o, const char *text, memopt_schedule_point point, double base) {
-    if (!point.peak) return;
-    memopt_i_put_text_bytes(o, text, point.peak);
-    memopt_i_put_text(o, ", extra time ");
-    memopt_i_put_share(o, point.cost - base, base, 4);
-}
-
 static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double measured) {
     const memopt_i_shape *shape = t->shape;
     const double base = shape->result.cost - shape->result.extra;
@@ -27124,8 +27050,6 @@ static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double 
     memopt_i_put_text_number(o, " of ", t->count);
     memopt_i_put_text(o, " segments, extra time predicted ");
     memopt_i_put_share(o, shape->result.extra, base, 4);
-    memopt_i_tape_neighbour(o, "; one with less memory ", shape->slower, base);
-    memopt_i_tape_neighbour(o, "; one with more ", shape->faster, base);
     if (t->is_measured) {
         memopt_i_put_text_number(o, "; a pass by the measured times ", (uint64_t)(measured * 1e6 + 0.5));
         memopt_i_put_text(o, " us");

@@ -5168,6 +5168,12 @@ static MEMOPT_I_COLD memopt_status memopt_i_refuse_number(memopt_i_checks *c, me
     return status;
 }
 
+/* "SUBJECT: ARGUMENT GOT, REASON": there is no limit to tell. */
+static memopt_status memopt_i_refuse_value(memopt_i_checks *c, memopt_status status, const char *argument,
+                                           memopt_quantity got, const char *reason) {
+    return memopt_i_refuse_number(c, status, argument, got, reason, memopt_i_no_quantity());
+}
+
 static MEMOPT_I_COLD memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, const char *argument,
                                                            const char *other) {
     memopt_error *e = memopt_i_refuse_first(c, MEMOPT_ERR_ARGUMENT, argument, "overlaps");
@@ -35138,6 +35144,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
               again. A commit whose table may be there or not is put right by abandon, with a table that is newer still.
    Cost       One copy where a place is not aligned, and the CRC, which the host's workers read at memory's speed. */
 
+MEMOPT_I_SMALL_BEGIN
 enum {
     MEMOPT_I_STORE_VERSION = 1,
     MEMOPT_I_STORE_HEAD = 72,      /* bytes of a table before its entries: numbers of 8 bytes, the lowest first */
@@ -35697,7 +35704,7 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
     if (s->kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_wrote(x, &x->tiles[tile], &s->entry);
     else if (done < s->moved) (void)memopt_i_store_fail(x, MEMOPT_ERR_FORMAT, "the file ends before it does", tile);
     else {
-        if (s->is_staged) memcpy(s->bytes, s->buffer, (size_t)s->entry.count);
+        if (s->is_staged) memopt_i_copy(s->bytes, s->buffer, (size_t)s->entry.count);
         memopt_i_store_arrived(x, tile, s->bytes, &s->entry);
     }
 }
@@ -35748,11 +35755,11 @@ static memopt_status memopt_i_store_copy(memopt_store *x, memopt_transfer kind, 
 
     if (kind == MEMOPT_TRANSFER_WRITE) {
         memopt_i_store_overwrite(x, &x->tiles[tile]);
-        memcpy(kept, bytes, (size_t)e->count);
+        memopt_i_copy(kept, bytes, (size_t)e->count);
         memopt_i_store_wrote(x, &x->tiles[tile], e);
         return MEMOPT_OK;
     }
-    memcpy(bytes, kept, (size_t)e->count);
+    memopt_i_copy(bytes, kept, (size_t)e->count);
     memopt_i_store_arrived(x, tile, bytes, e);
     return memopt_i_store_stuck(x);
 }
@@ -35772,7 +35779,7 @@ static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer ki
     (void)memopt_i_align_up(count, align, &s->moved);
     s->is_staged = !x->desc.aligned && (s->moved != count || ((uintptr_t)bytes & (align - 1)));
     if (s->is_staged) moving = s->buffer;
-    if (s->is_staged && kind == MEMOPT_TRANSFER_WRITE) memcpy(moving, bytes, count);
+    if (s->is_staged && kind == MEMOPT_TRANSFER_WRITE) memopt_i_copy(moving, bytes, count);
     if (kind == MEMOPT_TRANSFER_WRITE && s->moved > count) memset(moving + count, 0, s->moved - count);
     if (kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_overwrite(x, &x->tiles[tile]);
     status = memopt_i_queue_begin(&x->queue, slot, x->file, kind, memopt_i_store_place(x, tile, e), moving, s->moved);
@@ -36049,6 +36056,8 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
     return c.status;
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section comm : carve base host api_comm
    Calls have numbers, the same on all ranks, and a slot while they are begun. Before each, unless it is switched off,
    the ranks gather what each of them asks for and look at it: every transport has its own way of going wrong when ranks
@@ -36060,6 +36069,7 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
               orders would wait for each other. So a rank in a wait is never late: it is held up itself. A rank leaves a
               broken wait when nobody copies: its memory is its own then. */
 
+MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_comm_header { /* what a rank asks for; bytes of 64 bits each, so that nothing is undefined */
     uint64_t number, kind, bytes, root;
 } memopt_i_comm_header;
@@ -36074,6 +36084,18 @@ struct memopt_comm {
     memopt_comm_stats stats;
     memopt_error error;
 };
+
+/* A call that sends from one place and receives at another; it has no root and no stride. */
+static memopt_comm_call memopt_i_comm_call(memopt_comm_kind kind, size_t bytes, const void *send, void *receive) {
+    memopt_comm_call call;
+
+    memset(&call, 0, sizeof call);
+    call.kind = kind;
+    call.bytes = bytes;
+    call.send = send;
+    call.receive = receive;
+    return call;
+}
 
 static uint64_t memopt_i_comm_number(const memopt_comm *x) { /* of the last call */
     return x->stats.calls[0] + x->stats.calls[1] + x->stats.calls[2];
@@ -36212,8 +36234,8 @@ static memopt_status memopt_i_comm_check(memopt_i_checks *c, const memopt_comm *
 static memopt_status memopt_i_comm_compare(memopt_comm *x, const memopt_comm_call *call, uint64_t number) {
     const memopt_transport *t = &x->transport;
     memopt_error why = memopt_i_comm_reason();
-    memopt_comm_call gather;
     memopt_i_comm_header *own = x->headers + x->stats.rank;
+    const memopt_comm_call gather = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, sizeof *own, own, x->headers);
     memopt_status s;
     size_t i;
 
@@ -36221,11 +36243,6 @@ static memopt_status memopt_i_comm_compare(memopt_comm *x, const memopt_comm_cal
     own->kind = (uint64_t)call->kind + (call->stride ? 16 : 0);
     own->bytes = call->bytes;
     own->root = call->kind == MEMOPT_COMM_BROADCAST ? call->root : 0;
-    memset(&gather, 0, sizeof gather);
-    gather.kind = MEMOPT_COMM_ALL_GATHER;
-    gather.bytes = sizeof *own;
-    gather.send = own;
-    gather.receive = x->headers;
     s = t->begin_fn(t->user, &gather, MEMOPT_COMM_CALLS, &why);
     if (!s) s = t->wait_fn(t->user, MEMOPT_COMM_CALLS, &why);
     if (s) return memopt_i_comm_break(x, s, number, &why);
@@ -36279,8 +36296,9 @@ MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number) {
     if (!comm) return MEMOPT_ERR_ARGUMENT;
     for (slot = 0; slot < MEMOPT_COMM_CALLS && (!number || comm->begun[slot] != number); ++slot) {}
     if (slot == MEMOPT_COMM_CALLS && comm->is_broken) return MEMOPT_ERR_ARGUMENT; /* the reason stays what broke it */
-    if (memopt_i_must_number(&c, slot < MEMOPT_COMM_CALLS, "number", memopt_i_count(number), "is no call that is begun",
-                             memopt_i_no_quantity())) return c.status;
+    if (slot == MEMOPT_COMM_CALLS)
+        return memopt_i_refuse_value(&c, MEMOPT_ERR_ARGUMENT, "number", memopt_i_count(number),
+                                     "is no call that is begun");
     s = comm->transport.wait_fn(comm->transport.user, slot, &why);
     comm->begun[slot] = 0;
     if (s) return memopt_i_comm_break(comm, s, number, &why);
@@ -36611,6 +36629,8 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 #endif
 
+MEMOPT_I_SMALL_END
+
 /* @section shard : checksum comm store optim scale arena carve tape api_shard
    Problem    What every rank holds alike is what keeps a model from fitting: states above all, then gradients, then
               weights. Cut among ranks, a step must still give the bits it gives uncut, or nobody can tell a fault from
@@ -36647,6 +36667,7 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
               bytes there, and would wait in vain for work that was queued since. A failed copy ends the shard, since
               weights of the device may be of two steps then; the masters are whole once the step has returned OK. */
 
+MEMOPT_I_SMALL_BEGIN
 #define MEMOPT_I_SHARD_FOLD    ((size_t)16384) /* elements a worker folds at a time */
 #define MEMOPT_I_SHARD_SECTOR  ((size_t)4096)  /* memory that a tier moves begins at multiples of it */
 #define MEMOPT_I_SHARD_BUFFERS 8
@@ -36983,8 +37004,9 @@ static memopt_status memopt_i_shard_uses(memopt_i_checks *c, memopt_shard *x) {
     for (i = 0; i < n; ++i) {
         memopt_i_shard_group *g = &x->groups[i];
 
-        if (memopt_i_must_number(c, g->backwards != 0, "group", memopt_i_count(i), "has no backward among the uses",
-                                 memopt_i_no_quantity())) return c->status;
+        if (!g->backwards)
+            return memopt_i_refuse_value(c, MEMOPT_ERR_ARGUMENT, "group", memopt_i_count(i),
+                                         "has no backward among the uses");
         g->tied_at = g->backwards > 1 ? x->tied : SIZE_MAX;
         if (g->backwards > 1) x->tied += g->piece * x->ranks;
     }
@@ -37927,7 +37949,7 @@ static memopt_status memopt_i_shard_upload(memopt_shard *x, size_t group, size_t
         n = memopt_i_min(end - at, x->bucket);
         s = memopt_i_shard_copy_wait(x, slot);
         if (s) return s;
-        memcpy(room, memopt_i_shard_own_masters(x, group, own + at), n * x->weight_bytes);
+        memopt_i_copy(room, memopt_i_shard_own_masters(x, group, own + at), n * x->weight_bytes);
         s = memopt_i_shard_copy_in(x, memopt_i_shard_own_weights(x, group, own + at), room, n * x->weight_bytes, slot);
     }
     return s;
@@ -38300,6 +38322,7 @@ static size_t memopt_i_shard_turn_to(memopt_shard *x, size_t t, const memopt_opt
 }
 
 /* ---- gradients: sent by buckets, and folded ---- */
+MEMOPT_I_SMALL_END
 typedef struct memopt_i_shard_fold {
     const memopt_shard *shard;
     unsigned char *sums;
@@ -38340,6 +38363,7 @@ static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
     memopt_i_wide_end(f->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* Own pieces; in a simulation the time that any set takes. */
 static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
     if (x->time)
@@ -38369,10 +38393,7 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
     f.stride = flight->count * x->gradient_bytes;
     f.count = flight->count;
     f.level = memopt_i_simd_level(x->desc.optim.threads);
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_BROADCAST;
-    call.bytes = f.count * x->sum_bytes;
-    call.send = call.receive = f.sums;
+    call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, f.count * x->sum_bytes, f.sums, f.sums);
     for (set = 0; !s && set < x->sets; ++set) {
         f.sources = memopt_i_shard_valid(x, x->round, set);
         if (!f.sources) break;
@@ -38524,12 +38545,10 @@ static memopt_status memopt_i_shard_send(memopt_shard *x) {
     flight.count = memopt_i_min(x->bucket, g->piece - x->begun_at);
     flight.slot = x->flown++ % 2;
     flight.room = memopt_i_shard_room(x, flight.slot);
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_ALL_TO_ALL;
-    call.bytes = flight.count * x->gradient_bytes;
+    call = memopt_i_comm_call(MEMOPT_COMM_ALL_TO_ALL, flight.count * x->gradient_bytes,
+                              g->gradients + flight.at * x->gradient_bytes,
+                              x->steps_there ? flight.room : memopt_i_shard_wire(x, flight.room));
     call.stride = g->piece * x->gradient_bytes;
-    call.send = g->gradients + flight.at * x->gradient_bytes;
-    call.receive = x->steps_there ? flight.room : memopt_i_shard_wire(x, flight.room);
     if (x->ranks > 1 && memopt_i_shard_valid(x, x->round, x->set)) {
         s = memopt_i_shard_make_room(x);
         if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &flight.number));
@@ -38620,11 +38639,9 @@ static memopt_status memopt_i_shard_gather(memopt_shard *x, size_t group) {
         s = x->steps_in_window ? memopt_i_shard_wait_for_writes(x) : MEMOPT_OK;
         return s ? s : memopt_i_shard_fetch(x, group, to);
     }
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_ALL_GATHER;
-    call.bytes = g->piece * x->weight_bytes;
-    call.send = x->weights ? memopt_i_shard_own_weights(x, group, x->rank * g->piece) : memopt_i_shard_landing(x);
-    call.receive = to;
+    call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, g->piece * x->weight_bytes,
+                              x->weights ? memopt_i_shard_own_weights(x, group, x->rank * g->piece)
+                                         : memopt_i_shard_landing(x), to);
     if (!x->weights) s = memopt_i_shard_land_part(x, group);
     if (!s) s = memopt_i_shard_make_room(x);
     if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &x->gather));
@@ -38746,8 +38763,8 @@ MEMOPT_API memopt_status memopt_shard_reduce(memopt_shard *shard, size_t group) 
     if (memopt_i_must_be_below(&c, "group", group, "below", shard->group_count)) return c.status;
     g = &shard->groups[group];
     if (g->is_reduced)
-        return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
-                                      "has been reduced in this round already", memopt_i_no_quantity());
+        return memopt_i_refuse_value(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(group),
+                                     "has been reduced in this round already");
     if (shard->desc.stage > 1 && g->seen < g->backwards)
         return memopt_i_refuse_count(&c, MEMOPT_ERR_STATE, "group", group,
                                      "is reduced before its last backward, number", g->backwards);
@@ -38777,20 +38794,18 @@ MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard) {
 static memopt_status memopt_i_shard_make_whole(memopt_shard *x, unsigned char *base, size_t element) {
     uint64_t numbers[4] = { 0 };
     memopt_status s = MEMOPT_OK;
-    memopt_comm_call call;
     size_t g;
 
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_ALL_GATHER;
     for (g = 0; !s && g < x->group_count + 4; ++g) {
         uint64_t *number = &numbers[g % 4];
+        memopt_comm_call call;
 
         if (*number) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, *number));
         *number = 0;
         if (s || g >= x->group_count) continue;
-        call.bytes = x->groups[g].piece * element;
-        call.receive = memopt_i_shard_at(x, base, 1, g, 0, element);
-        call.send = memopt_i_shard_at(x, base, 1, g, x->rank * x->groups[g].piece, element);
+        call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, x->groups[g].piece * element,
+                                  memopt_i_shard_at(x, base, 1, g, x->rank * x->groups[g].piece, element),
+                                  memopt_i_shard_at(x, base, 1, g, 0, element));
         s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, number));
     }
     for (g = 0; g < 4; ++g) if (numbers[g]) (void)memopt_comm_wait(x->desc.comm, numbers[g]); /* after a failure */
@@ -38826,8 +38841,8 @@ static memopt_status memopt_i_shard_close_round(memopt_shard *x) {
 
     if (x->queued == x->group_count) return memopt_i_shard_drain(x, SIZE_MAX);
     for (g = 0; x->groups[g].is_reduced; ++g) {}
-    return memopt_i_refuse_number(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(g),
-                                  "has not been reduced in this round", memopt_i_no_quantity());
+    return memopt_i_refuse_value(&c, MEMOPT_ERR_STATE, "group", memopt_i_count(g),
+                                 "has not been reduced in this round");
 }
 
 MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *unit) {
@@ -39035,17 +39050,14 @@ static memopt_status memopt_i_shard_continue_tensor(memopt_shard *x, const memop
 static memopt_status memopt_i_shard_norm(memopt_shard *x) {
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
     const size_t ranks = x->desc.stage ? x->ranks : 1;
-    memopt_comm_call call;
+    const size_t bytes = memopt_i_shard_chain_count(x) * sizeof(double);
+    memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, bytes, n.squares, n.squares);
     memopt_status s = MEMOPT_OK;
     size_t r, t;
 
-    memset(n.squares, 0, memopt_i_shard_chain_count(x) * sizeof(double));
+    memset(n.squares, 0, bytes);
     if (x->steps_there) s = memopt_i_shard_square_there(x);
     else memopt_i_parallel_for(x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_BROADCAST;
-    call.bytes = memopt_i_shard_chain_count(x) * sizeof(double);
-    call.send = call.receive = n.squares;
     for (r = 0; !s && r < ranks; ++r) {
         if (ranks == 1 || r == x->rank)
             for (t = 0; !s && t < x->desc.tensor_count; ++t)
@@ -39098,31 +39110,24 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
     const size_t most = half / (x->ranks * sizeof(double));
     double *all = (double *)(void *)(x->buckets + memopt_i_shard_chain_bytes(x));
     double *received = (double *)(void *)((unsigned char *)(void *)all + half);
-    memopt_comm_call call;
     memopt_status s = MEMOPT_OK;
     size_t at, i, r;
 
     for (at = 0; !s && at < count; at += most * x->ranks) {
         const size_t n = memopt_i_min(most * x->ranks, count - at);
-        const size_t piece = memopt_i_ceil_div(n, x->ranks);
+        const size_t piece = memopt_i_ceil_div(n, x->ranks), bytes = piece * sizeof *all;
         double *own = all + x->rank * piece;
+        const memopt_comm_call scatter = memopt_i_comm_call(MEMOPT_COMM_ALL_TO_ALL, bytes, all, received);
+        const memopt_comm_call gather = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, bytes, own, all);
 
-        memset(all, 0, piece * x->ranks * sizeof *all);
-        memcpy(all, sums + at, n * sizeof *all);
-        memset(&call, 0, sizeof call);
-        call.kind = MEMOPT_COMM_ALL_TO_ALL;
-        call.bytes = piece * sizeof *all;
-        call.send = all;
-        call.receive = received;
-        s = memopt_i_shard_run(x, x->desc.comm, &call);
+        memset(all, 0, bytes * x->ranks);
+        memopt_i_copy(all, sums + at, n * sizeof *all);
+        s = memopt_i_shard_run(x, x->desc.comm, &scatter);
         for (i = 0; !s && i < piece; ++i)
             for (own[i] = received[i], r = 1; r < x->ranks; ++r)
                 own[i] = memopt_i_sum_double(own[i], received[r * piece + i]);
-        call.kind = MEMOPT_COMM_ALL_GATHER;
-        call.send = own;
-        call.receive = all;
-        if (!s) s = memopt_i_shard_run(x, x->desc.comm, &call);
-        if (!s) memcpy(sums + at, all, n * sizeof *all);
+        if (!s) s = memopt_i_shard_run(x, x->desc.comm, &gather);
+        if (!s) memopt_i_copy(sums + at, all, n * sizeof *all);
     }
     return s;
 }
@@ -39284,14 +39289,9 @@ static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_op
 /* All tiles have left on all ranks: what is new counts from here on. */
 static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     unsigned char *said = x->buckets + memopt_i_shard_chain_bytes(x);
+    const memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, 1, said + x->rank, said);
     memopt_status s = memopt_i_shard_settle(x);
-    memopt_comm_call call;
 
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_ALL_GATHER;
-    call.bytes = 1;
-    call.send = said + x->rank;
-    call.receive = said;
     if (!s && x->ranks > 1) s = memopt_i_shard_run(x, x->desc.comm, &call);
     if (s) return s;
     return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, x->optim->parts[0].step), SIZE_MAX);
@@ -39411,17 +39411,14 @@ static void memopt_i_shard_describe(const memopt_shard *x, uint64_t *words) {
 }
 
 static memopt_status memopt_i_shard_tell(memopt_shard *x, memopt_comm *comm, size_t root, uint64_t *words, size_t n) {
-    memopt_comm_call call;
+    double *const room = x->chain; /* which no norm needs now, and has room for so many */
+    memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, n * sizeof *words, room, room);
     memopt_status s;
 
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_BROADCAST;
     call.root = root;
-    call.bytes = n * sizeof *words;
-    call.send = call.receive = x->chain; /* which no norm needs now, and has room for so many */
-    memcpy(x->chain, words, call.bytes);
+    memcpy(room, words, call.bytes);
     s = memopt_i_shard_run(x, comm, &call);
-    memcpy(words, x->chain, call.bytes);
+    memcpy(words, room, call.bytes);
     return s;
 }
 
@@ -40045,12 +40042,15 @@ MEMOPT_API memopt_error memopt_shard_error(const memopt_shard *shard) {
     return shard ? shard->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the shard is NULL");
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section pieces : comm ledger carve base host api_pieces
    A value is cut into equal pieces, one a rank; what is left over, fewer bytes than ranks, each rank keeps. So all
    pieces travel in one gather, in place.
    Invariant  A value's calls come in the tape's order, the same on all ranks. No more reads are open than the
               communicator lets be open: one that is eight calls old is waited for. */
 
+MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_pieces_value {
     unsigned char *own; /* the piece, and the rest behind it; NULL: nothing is kept */
     size_t   bytes;     /* of the whole */
@@ -40072,6 +40072,8 @@ struct memopt_pieces {
 static size_t memopt_i_pieces_ranks(const memopt_pieces *x) {
     return x->comm ? memopt_comm_get_stats(x->comm).rank_count : 1;
 }
+
+static size_t memopt_i_pieces_rank(const memopt_pieces *x) { return memopt_comm_get_stats(x->comm).rank; }
 
 static size_t memopt_i_pieces_bytes(const memopt_pieces *x, size_t bytes) { /* that a rank keeps of a value */
     const size_t ranks = memopt_i_pieces_ranks(x);
@@ -40114,7 +40116,7 @@ MEMOPT_API memopt_status memopt_pieces_create(const memopt_pieces_desc *desc, me
 static memopt_status memopt_i_pieces_refuse(memopt_pieces *x, memopt_status status, const char *reason, size_t value) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "pieces");
 
-    return memopt_i_refuse_number(&c, status, "value", memopt_i_count(value), reason, memopt_i_no_quantity());
+    return memopt_i_refuse_value(&c, status, "value", memopt_i_count(value), reason);
 }
 
 static memopt_status memopt_i_pieces_wait(void *user, size_t value) {
@@ -40144,7 +40146,6 @@ static void memopt_i_pieces_forget(void *user, size_t value) {
 static memopt_status memopt_i_pieces_write(void *user, size_t value, const void *bytes, size_t count) {
     memopt_pieces *x = (memopt_pieces *)user;
     const size_t ranks = memopt_i_pieces_ranks(x), piece = count / ranks, own = memopt_i_pieces_bytes(x, count);
-    const size_t rank = x->comm ? memopt_comm_get_stats(x->comm).rank : 0;
     const unsigned char *from = (const unsigned char *)bytes;
     memopt_i_pieces_value *v;
 
@@ -40154,8 +40155,8 @@ static memopt_status memopt_i_pieces_write(void *user, size_t value, const void 
     v->own = (unsigned char *)memopt_i_alloc(&x->host, own, 64);
     if (!v->own) return memopt_i_pieces_refuse(x, MEMOPT_ERR_MEMORY, "has no memory for its piece", value);
     v->bytes = count;
-    memcpy(v->own, from + rank * piece, piece);
-    memcpy(v->own + piece, from + ranks * piece, count % ranks);
+    memopt_i_copy(v->own, from + memopt_i_pieces_rank(x) * piece, piece);
+    memopt_i_copy(v->own + piece, from + ranks * piece, count % ranks);
     (void)memopt_ledger_add(x->ledger, MEMOPT_TAG_CHECKPOINTS, own, v->own, "pieces");
     x->stats.now += own;
     x->stats.peak = memopt_i_max(x->stats.peak, x->stats.now);
@@ -40166,20 +40167,16 @@ static memopt_status memopt_i_pieces_read(void *user, size_t value, void *bytes,
     memopt_pieces *x = (memopt_pieces *)user;
     const size_t ranks = memopt_i_pieces_ranks(x), piece = count / ranks;
     unsigned char *const to = (unsigned char *)bytes;
+    unsigned char *const own = to + memopt_i_pieces_rank(x) * piece;
+    const memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, piece, own, to);
     memopt_i_pieces_value *v = value < x->count ? &x->values[value] : NULL;
-    memopt_comm_call call;
     memopt_status s = MEMOPT_OK;
     size_t oldest;
 
     if (!v || !v->own || v->bytes != count)
         return memopt_i_pieces_refuse(x, MEMOPT_ERR_STATE, "has not been written with so many bytes", value);
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_ALL_GATHER;
-    call.bytes = piece;
-    call.receive = to;
-    call.send = to + (x->comm ? memopt_comm_get_stats(x->comm).rank : 0) * piece;
-    memcpy((void *)(uintptr_t)call.send, v->own, piece);
-    memcpy(to + ranks * piece, v->own + piece, count % ranks);
+    memopt_i_copy(own, v->own, piece);
+    memopt_i_copy(to + ranks * piece, v->own + piece, count % ranks);
     if (ranks == 1 || !piece) return MEMOPT_OK;
     oldest = x->reading[(memopt_i_comm_number(x->comm) + 1) % MEMOPT_COMM_CALLS];
     if (oldest != SIZE_MAX) s = memopt_i_pieces_wait(x, oldest);
@@ -40221,6 +40218,8 @@ MEMOPT_API memopt_pieces_stats memopt_pieces_get_stats(const memopt_pieces *piec
 MEMOPT_API memopt_error memopt_pieces_error(const memopt_pieces *pieces) {
     return pieces ? pieces->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the pieces are NULL");
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section onebit : comm optim scale api_onebit
    Problem    Ranks that send each other gradients of 4 bytes an element wait for the network. One bit an element is a
@@ -40434,6 +40433,7 @@ MEMOPT_I_WIDTHS(void, onebit_local, (float *m, float *sum, const float *g, const
 MEMOPT_I_WIDTHS(void, onebit_place, (float *p, const float *anchor, const float *sum, const float *v, float eps,
                                      float decay, size_t n))
 
+MEMOPT_I_SMALL_BEGIN
 /* ---- what is saved ---- */
 typedef struct memopt_i_onebit_head {
     uint64_t magic, kind, rank_count, rank, elements, tensor_count, step;
@@ -40746,6 +40746,7 @@ MEMOPT_API void memopt_onebit_close(memopt_onebit *onebit) {
 }
 
 /* ---- blocks of elements, on a worker's stack ---- */
+MEMOPT_I_SMALL_END
 typedef struct memopt_i_onebit_block {
     const memopt_onebit *o;
     const memopt_i_onebit_piece *piece;
@@ -41035,19 +41036,15 @@ static void memopt_i_onebit_each(memopt_onebit *o, size_t count, memopt_task_fn 
     memopt_i_parallel_for(o->desc.threads, count, fn, o);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* ---- calls ---- */
 static memopt_status memopt_i_onebit_call(memopt_onebit *o, memopt_comm_kind kind, size_t bytes, const void *send,
                                           void *receive) {
-    memopt_comm_call call;
+    const memopt_comm_call call = memopt_i_comm_call(kind, bytes, send, receive);
     memopt_status s;
 
-    memset(&call, 0, sizeof call);
-    call.kind = kind;
-    call.bytes = bytes;
-    call.send = send;
-    call.receive = receive;
     if (!o->desc.comm) {
-        if (send != receive) memcpy(receive, send, bytes);
+        if (send != receive) memopt_i_copy(receive, send, bytes);
         return MEMOPT_OK;
     }
     s = memopt_comm_run(o->desc.comm, &call);
@@ -41305,8 +41302,9 @@ static memopt_status memopt_i_onebit_check(memopt_i_checks *c, const memopt_oneb
     adam.kind = MEMOPT_OPTIM_ADAM;
     memopt_i_must(c, run->groups != NULL, "groups", "is NULL");
     memopt_i_must_be_at_least(c, "group_count", run->group_count, "at least", 1);
-    memopt_i_must_number(c, f == 0 || memopt_i_gradient_terms_allowed(f), "gradient_factor", memopt_i_real(f),
-                         "must be 0, or from 2^-48 to 2^48", memopt_i_no_quantity());
+    if (f != 0 && !memopt_i_gradient_terms_allowed(f))
+        memopt_i_refuse_value(c, MEMOPT_ERR_ARGUMENT, "gradient_factor", memopt_i_real(f),
+                              "must be 0, or from 2^-48 to 2^48");
     for (i = 0; !c->status && i < run->group_count; ++i) {
         memopt_i_checks_at(c, "group", i);
         memopt_i_optim_group_check(c, &adam, run->groups + i);
@@ -41604,6 +41602,8 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
     if (o->state.head->since_meeting) memopt_i_onebit_replace(o);
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section feed : random carve base host api_feed
    A ring of windows as they lie in the file, of which the queue of the host's files fills `ahead` at a time. They

@@ -29,80 +29,137 @@
                  }
 
    OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
+     MEMOPT_ONLY_MEMORY, MEMOPT_ONLY_NUMBERS, MEMOPT_ONLY_ACTIVATIONS, MEMOPT_ONLY_OPERATORS, MEMOPT_ONLY_RANKS,
+     MEMOPT_ONLY_ADVISE
+                       [all]  these groups of the CONTENTS with what they use, and nothing else. Several add up; none is
+                       everything. A call of anything else is refused by the compiler. Files may choose differently;
+                       what they call must then be in the choice of the implementation file
      MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash; in the file that calls
-                       it. What is not called is not compiled: an arena is a twentieth of the whole, 8-bit Adam a fifth
+                       it. What is not called is not compiled
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads, link with -pthread; on Windows its own threads)
      MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits
+     MEMOPT_NO_AVX512  [impl] no code for AVX-512 and matrix units, which takes a third of the compile time; the results
+                       are the same bits
      MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide
                        code
      MEMOPT_ASSERT(x)  [impl] default: assert(x) when MEMOPT_DEBUG > 0, else nothing
      MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
                        at when it is handed out again; 3 whole structures at every call, slow
 
-   CONTENTS    Search for "@section NAME". On the left the declarations, on the right the implementation, which follows
-               all declarations; bottom up: a section uses only what its marker names, and what that uses.
-     config              version and linkage
-     api_status   status        codes, their texts, and why a call failed
-     api_host     host          the only doors outside: allocator, workers, files, clock
-                  platform      what is taken from the system
-                  base          checked sizes, alignment, bits
-                  text          lines for people in your buffer: numbers, bytes, errors
-     api_carve    carve         one block cut into parts: count first, then hand out
-     api_ledger   ledger        who holds which bytes: now, at the peak; table, snapshot, trace
-     api_source   source        where bytes come from: your block, an allocator, pages, counting only, your device
-     api_arena    arena         lifetimes that nest: two ends, marks
-     api_plan     plan          lifetimes known beforehand, to offsets
-     api_heap     heap          lifetimes in any order; record a step, plan it, replay it
-     api_simd     simd          levels found at run time; the scalar code is the definition, the wide ones give its bits
-                  vec           the vocabulary of wide code; the parts over it are compiled once for each width
-     api_random   random        random numbers by seed, stream and index; noise for rounding
-     api_number   number        float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
-     api_checksum checksum      CRC-32C of bytes: in pieces, by workers, joined
-     api_quant    quant         8-bit blocks: signed and unsigned dynamic maps, linear
-     api_fp8      fp8           a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
-                  state_codec   the 8-bit codes of optimizer states
-                  optim_kernels the arithmetic of a step, written once for every width
-                  state         a tensor's state, byte by byte
-                  optim_pass    a step over a tensor: decode, step, encode, a block behind
-                  adafactor     Adafactor's rows and columns
-     api_optim    optim         AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
-     api_scale    scale         loss scaling, clipping, accumulation; which numbers have which type
-                  simulation    what is alive while a schedule runs
-                  solver        the table of the fastest schedules
-     api_schedule schedule      which activations to keep, to make again, or to send away: the fastest within a budget
-     api_plot     plot          a schedule as a picture
-     api_graph    graph         an engine's graph made into items for the planner
-     api_callback callback      what a tape calls: the engine's layers, which take their memory piece by piece
-     api_codec    codec         activations in bf16 and 8 bits
-                  compile       a schedule and a plan made into instructions, within a budget
-     api_tape     tape          runs a schedule over the engine's own forwards and backwards
-     api_tape_step    tape_step    the optimizer's step in a backward
-     api_tape_nest    tape_nest    a tape as one segment of another
-     api_tape_report  tape_report  a tape's segments, bytes and times as a table
-     api_stash    stash         copies on a stack
-     api_gemm     gemm          the product of matrices by wide code
-                  tiles         products of bf16 by matrix units
-                  product       the product of matrices: yours, or the built-in one
-                  row_kernels   what is done along a row: conversions, sums, exponentials, activations
-                  operator      what all operators have in common: workers, product, scratch
-     api_ops      softmax       rows of scores to probabilities, and back
-                  head          linear + softmax + cross-entropy, without logits
-                  attention     without the length x length matrix: by whole rows, or online
-                  norm          layer norm, RMS norm
-                  layer         linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
-                  batchnorm     linear + batch norm + activation
-     api_fused    fused         passes over memory of your own, from a text
-     api_store    store         tiles outside of working memory: in other memory, or a file; checked, by steps
-     api_comm     comm          bytes between ranks: a table of three functions; ranks as threads of one process
-     api_shard    shard         weights, gradients and states cut among ranks: the same bits for any number of them
-     api_pieces   pieces        activations that ranks hold alike, kept once: a store for the tape
-     api_onebit   onebit        1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
-     api_feed     feed          tokens from a file, read ahead, in an order that is a function of the position
-     api_tensors  tensors       safetensors: what a file's header says, and writing one
-     api_save     save          saves of a run that survive a kill at any moment; going on, on any number of ranks
-     api_advise   advise        from a model and a machine to a way of training that fits, with its bytes and seconds
-                  widths        this file once more for each width
+   CONTENTS    Search for "@section NAME", or "@section api_NAME" for the declarations, where api_ stands before it. All
+               declarations come first; bottom up: a section uses only what its marker names, and what that uses. The
+               groups are those of MEMOPT_ONLY_...: each comes with what it uses of the others.
+     BASE                what all groups stand on
+          config         version and linkage
+          platform       what is taken from the system
+     api_ status         codes, their texts, and why a call failed
+          base           checked sizes, alignment, bits
+          text           lines for people in your buffer: numbers, bytes, errors
+     api_ host           the only doors outside: allocator, workers, files, clock
+     MEMORY              put lifetimes into one block: arena, heap, plan; see who holds what: ledger
+     api_ carve          one block cut into parts: count first, then hand out
+     api_ ledger         who holds which bytes: now, at the peak; table, snapshot, trace
+     api_ source         where bytes come from: your block, an allocator, pages, counting only, your device
+     api_ arena          lifetimes that nest: two ends, marks
+     api_ plan           lifetimes known beforehand, to offsets
+     api_ heap           lifetimes in any order; record a step, plan it, replay it
+     NUMBERS             keep and step weights in 16 and 8 bits: number, quant, optim; scaled losses
+     api_ simd           levels found at run time; the scalar code is the definition, the wide ones give its bits
+          vec            the vocabulary of wide code; the parts over it are compiled once for each width
+     api_ random         random numbers by seed, stream and index; noise for rounding
+     api_ number         float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
+     api_ checksum       CRC-32C of bytes: in pieces, by workers, joined
+     api_ quant          8-bit blocks: signed and unsigned dynamic maps, linear
+     api_ fp8            a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
+          state_codec    the 8-bit codes of optimizer states
+          optim_kernels  the arithmetic of a step, written once for every width
+          state          a tensor's state, byte by byte
+          optim_pass     a step over a tensor: decode, step, encode, a block behind
+          adafactor      Adafactor's rows and columns
+     api_ optim          AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
+     api_ scale          loss scaling, clipping, accumulation; which numbers have which type
+          widths         this file once more for each width
+     ACTIVATIONS         fit activations into a budget: tape, schedule; plan an engine's own graph: graph
+          simulation     what is alive while a schedule runs
+          solver         the table of the fastest schedules
+     api_ schedule       which activations to keep, to make again, or to send away: the fastest within a budget
+     api_ plot           a schedule as a picture
+     api_ graph          an engine's graph made into items for the planner
+     api_ codec          activations in bf16 and 8 bits
+     api_ callback       what a tape calls: the engine's layers, which take their memory piece by piece
+          compile        a schedule and a plan made into instructions, within a budget
+     api_ tape           runs a schedule over the engine's own forwards and backwards
+     api_ tape_step      the optimizer's step in a backward
+     api_ tape_nest      a tape as one segment of another
+     api_ tape_report    a tape's segments, bytes and times as a table
+     api_ stash          copies on a stack
+     OPERATORS           do without logits, attention matrices, masks, copies: head, attention, layer, fused
+          api_ops        what all operators take, and the operators
+     api_ gemm           the product of matrices by wide code
+          tiles          products of bf16 by matrix units
+          product        the product of matrices: yours, or the built-in one
+          row_kernels    what is done along a row: conversions, sums, exponentials, activations
+          operator       what all operators have in common: workers, product, scratch
+          softmax        rows of scores to probabilities, and back
+          head           linear + softmax + cross-entropy, without logits
+          attention      without the length x length matrix: by whole rows, or online
+          norm           layer norm, RMS norm
+          layer          linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
+          batchnorm      linear + batch norm + activation
+     api_ fused          passes over memory of your own, from a text
+     RANKS               cut states among ranks, or put them on a disk: shard, store; save and resume: save
+     api_ store          tiles outside of working memory: in other memory, or a file; checked, by steps
+     api_ comm           bytes between ranks: a table of three functions; ranks as threads of one process
+     api_ shard          weights, gradients and states cut among ranks: the same bits for any number of them
+     api_ pieces         activations that ranks hold alike, kept once: a store for the tape
+     api_ onebit         1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
+     api_ feed           tokens from a file, read ahead, in an order that is a function of the position
+     api_ tensors        safetensors: what a file's header says, and writing one
+     api_ save           saves of a run that survive a kill at any moment; going on, on any number of ranks
+     ADVISE              ask what fits a machine, with its bytes and seconds: advise
+     api_ advise         from a model and a machine to a way of training that fits, with its bytes and seconds
+
+   INDEX       Headings of the sections that have them: search for "---- NAME".
+     api_ops        softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits;
+                    attention without the length x length matrix; layer norm and RMS norm;
+                    linear layers and what follows them; rotary positions; linear + batch norm + activation
+     api_advise     a machine, measured
+     scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
+                    dynamic loss scaling; accumulation
+     gemm           bf16 times bf16: two chains for each block of depth
+     tiles          packing; the walk; where sums begin and end; triangles; chunks
+     row_kernels    curves and rows; steps: an operation on elements, for operators and for passes from a text;
+                    one number; other types; rows, by level; steps, by level
+     operator       checks of operators; scratch and products
+     head           a row; what cross-entropy and head have in common; cross-entropy; the head; its operands
+     attention      what is asked for, and whether it can be done; what a worker works on;
+                    products: rows of one head; sums in scratch are of floats, everything else of the operands' type;
+                    whole rows; online; chunks of rows, and the calls
+     norm           forward; backward
+     layer          sums of gradients begin with 0, or with what is there; activations; linear;
+                    the end of a product: activation and residual, or an activation's gradient; forward; SwiGLU;
+                    dropout; embeddings; rotary positions
+     batchnorm      scratch: linear's own, then ours; columns of a row; forward; backward; inference
+     fused          the text; the pass; the checks
+     store          sizes; the file's tables; opening the file; transfers; steps;
+                    for a tape: its value v is the output of segment v - 1; rates
+     comm           one rank alone: a piece to itself; ranks as threads
+     shard          simulated time; the plan; memory; what goes wrong; a device; the slow tier;
+                    gradients: sent by buckets, and folded; weights that arrive; rounds; norms; kinds that measure;
+                    a step of what lies on the slow tier; the step; ranks that are told different things;
+                    a tape's segments; a simulation; what must be slow; what is where
+     pieces         the store
+     onebit         what is saved; the object; blocks of elements, on a worker's stack; calls; the exact gradient;
+                    LAMB; the step; saved states
+     feed           which window; a desc; reading ahead; opening; handing out
+     tensors        order; JSON; reading; files; writing
+     save           names; directories; a run that has the directory; a save; ranks; layout; this rank's files;
+                    the manifest, by rank 0;
+                    the index of a model in several files, by rank 0: as Python's json writes it, indented, sorted;
+                    loading; which generations go; items; what an optimizer steps
+     advise         the model; what is refused; opening; schedules; what lasts over a step; a choice's price;
+                    the search; a single choice; what the literature tells; a machine, measured; a machine as text
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
@@ -149,13 +206,67 @@
 
    NOT HERE    no training loop, no global state, no output, no abort(), no flag you must compile with. */
 
+/* @section groups :
+   Which groups are chosen: bits, in the order of the CONTENTS; all when none is.
+   Problem    Whoever needs an arena pays for operators: in seconds of compiling, and in what a reviewer has to look at.
+   Idea       A group comes with the sections that its own sections use, not with whole groups. Which groups need a
+              section follows from the markers: tests/contents.py writes the #if lines between sections.
+   Invariant  Where a function is declared, the section that defines it is there: what was not chosen is an error of
+              the compiler, not of the linker. The choice of the first #include is that of the whole file. */
+
+#ifndef MEMOPT_H
+#  ifdef MEMOPT_ONLY_MEMORY
+#    define MEMOPT_I_MEMORY 0x01
+#  else
+#    define MEMOPT_I_MEMORY 0
+#  endif
+#  ifdef MEMOPT_ONLY_NUMBERS
+#    define MEMOPT_I_NUMBERS 0x02
+#  else
+#    define MEMOPT_I_NUMBERS 0
+#  endif
+#  ifdef MEMOPT_ONLY_ACTIVATIONS
+#    define MEMOPT_I_ACTIVATIONS 0x04
+#  else
+#    define MEMOPT_I_ACTIVATIONS 0
+#  endif
+#  ifdef MEMOPT_ONLY_OPERATORS
+#    define MEMOPT_I_OPERATORS 0x08
+#  else
+#    define MEMOPT_I_OPERATORS 0
+#  endif
+#  ifdef MEMOPT_ONLY_RANKS
+#    define MEMOPT_I_RANKS 0x10
+#  else
+#    define MEMOPT_I_RANKS 0
+#  endif
+#  ifdef MEMOPT_ONLY_ADVISE
+#    define MEMOPT_I_ADVISE 0x20
+#  else
+#    define MEMOPT_I_ADVISE 0
+#  endif
+#  define MEMOPT_I_CHOSEN_HERE (MEMOPT_I_MEMORY | MEMOPT_I_NUMBERS | MEMOPT_I_ACTIVATIONS | MEMOPT_I_OPERATORS)
+#  define MEMOPT_I_CHOSEN      (MEMOPT_I_CHOSEN_HERE | MEMOPT_I_RANKS | MEMOPT_I_ADVISE)
+#  if MEMOPT_I_CHOSEN
+#    define MEMOPT_I_GROUPS MEMOPT_I_CHOSEN
+#    define MEMOPT_I_SOME   1
+#  else
+#    define MEMOPT_I_GROUPS 0x3f
+#  endif
+#elif defined(MEMOPT_ONLY_MEMORY) != (MEMOPT_I_MEMORY != 0) || defined(MEMOPT_ONLY_NUMBERS) != (MEMOPT_I_NUMBERS != 0) \
+    || defined(MEMOPT_ONLY_ACTIVATIONS) != (MEMOPT_I_ACTIVATIONS != 0) \
+    || defined(MEMOPT_ONLY_OPERATORS) != (MEMOPT_I_OPERATORS != 0) \
+    || defined(MEMOPT_ONLY_RANKS) != (MEMOPT_I_RANKS != 0) || defined(MEMOPT_ONLY_ADVISE) != (MEMOPT_I_ADVISE != 0)
+#  error "memopt.h was included before with other MEMOPT_ONLY_...: define the same before every #include"
+#endif
+
+/* @section config : groups
+   Version and linkage. Nothing here depends on the machine: the declarations compile anywhere as C89 and C++98. */
+
 #ifndef MEMOPT_H
 #define MEMOPT_H
 #include <stddef.h>
 #include <stdint.h>
-
-/* @section config :
-   Version and linkage. Nothing here depends on the machine: the declarations compile anywhere as C89 and C++98. */
 
 #define MEMOPT_VERSION 200 /* major*10000 + minor*100 + patch; the Makefile reads it from here */
 #ifdef MEMOPT_STATIC
@@ -431,6 +542,7 @@ MEMOPT_API memopt_carver memopt_carver_begin(void *base);
     base itself is aligned by who brings it. Not checked against the end of a block: count it with the same lines. */
 MEMOPT_API void *memopt_carve(memopt_carver *carver, size_t count, size_t size, size_t alignment);
 
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section api_ledger : api_host */
 
 /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
@@ -737,6 +849,8 @@ MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
 /** At MEMOPT_DEBUG 2: ERR_CORRUPT when bytes between the ends were written after they had been rewound. Else OK. */
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section api_plan : api_host */
 
 typedef struct memopt_plan_item { /* zero it, then set what you need */
@@ -810,6 +924,8 @@ typedef struct memopt_plan_result {
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section api_heap : api_source api_plan */
 
 typedef struct memopt_heap memopt_heap;
@@ -981,6 +1097,8 @@ MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap);
  */
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_simd : api_host */
 
 /**
@@ -1285,6 +1403,8 @@ MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const f
 MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
                                          const memopt_threads *threads);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 /* @section api_checksum : api_host
    CRC-32C (Castagnoli): polynomial 0x1edc6f41, reflected, begun with and finished by inverting all bits, as in iSCSI,
    ext4 and Btrfs; of "123456789" it is 0xe3069283. It finds every burst of up to 32 bits, every 1 to 3 wrong bits in up
@@ -1318,6 +1438,8 @@ MEMOPT_API uint32_t memopt_crc32c_join(uint32_t first, uint32_t second, uint64_t
 MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *bytes, size_t count,
                                                 const memopt_threads *threads, uint32_t *out);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 /* @section api_quant : api_number
    Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
 
@@ -1374,6 +1496,8 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_quant_map map, size_t block, const memopt_threads *threads);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section api_fp8 : api_number
    A matrix as 8-bit floats with one scale, for products of 8 bits: x = scale * code, code in e4m3 or e5m2. Such
    products want both operands with their depth side by side, so backward needs them transposed; both forms come from
@@ -1423,6 +1547,8 @@ typedef struct memopt_fp8 {
  */
 MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_threads *threads);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 /* @section api_optim : api_arena api_number
    One optimizer object steps all tensors of a model. memopt_optim_open() makes it with all states in one call; or its
    memory and every tensor's state are asked for first, and brought by you: from a heap, a file. A step is begin, for
@@ -1710,6 +1836,8 @@ MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim);
 /* of the last call that failed */
 MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 /* @section api_scale : api_number */
 
 /* One step with fp16 gradients, micro-batches and clipping; the gradients are read once here and once by the optimizer:
@@ -1938,6 +2066,8 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
 /** 1 / tokens, which makes the sums a mean: a factor for the optimizer. ERR_STATE, factor untouched, without tokens. */
 MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_schedule : api_host
    A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value v is what lies between
    them: value 0 is the input, value v the output of segment v - 1, and gradient v its gradient. Costs are in any unit,
@@ -2120,6 +2250,8 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_plot : api_schedule */
 
 typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
@@ -2189,6 +2321,8 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3c /* for activations, operators, ranks, advise */
 /* @section api_callback : api_status
    What a tape calls: the engine's own layers, forward and backward, and a store for outputs. */
 
@@ -2298,6 +2432,8 @@ typedef struct memopt_tape_store { /* an offload store for values; all zero = no
     void          *user;
 } memopt_tape_store;
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_codec : api_status */
 
 /* How outputs are kept. A lossy one gives the same result for every schedule, budget and pass, but not that of
@@ -2544,6 +2680,8 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
     returned: among the arguments of one call, C does not say which is computed first. */
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section api_tape_step : api_callback api_optim */
 
 /**
@@ -2601,6 +2739,8 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     a step is given up, they cannot be popped, nor those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -2667,6 +2807,8 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
 /* @section api_ops : api_gemm api_callback
    Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage, but that
    in bf16 attention and head round to bf16 what goes into a product: both operands are bf16 (`api_gemm`). Results are
@@ -3094,6 +3236,8 @@ typedef struct memopt_fused {
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_store : api_ledger api_callback
    Tiles of bytes outside of the memory that an engine computes in: in other memory of the host, or in a file. For what
    a step needs only once (states of an optimizer, weights of a layer, kept outputs of a tape): it is there when it is
@@ -3827,6 +3971,8 @@ MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
 /** of the last call that failed */
 MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
 /* @section api_pieces : api_comm api_callback api_ledger
    Ranks that compute with the same input, as those of tensor parallelism do, need not all keep the same activations:
    each keeps a piece of what a tape sends away, and the pieces are gathered when the tape asks for it again. A value of
@@ -4497,6 +4643,8 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
 MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section api_advise : api_shard
    From a model and a machine to a way of training it that fits, before either is there: which stage over how many
    ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
@@ -4845,6 +4993,9 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
 MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
                                                     memopt_error *error);
 
+#endif /* groups */
+/* @section api_end : config */
+
 #ifdef __cplusplus
 }
 #  ifdef __GNUC__
@@ -4870,6 +5021,11 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #if defined(__cplusplus) && defined(__GNUC__) /* popped at the end of the file */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+#if defined(MEMOPT_I_SOME) && defined(__GNUC__) /* a group uses some functions of a section; popped there too */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wunused-function"
+#  pragma GCC diagnostic ignored "-Wunused-const-variable"
 #endif
 #if defined(MEMOPT_STATIC) != MEMOPT_I_STATIC
 #  error "memopt.h was included before without the same MEMOPT_STATIC: define it before the first #include"
@@ -7487,6 +7643,7 @@ MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
 MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)pool; }
 #endif
 
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section ledger : text carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
@@ -9597,6 +9754,8 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
@@ -11271,6 +11430,8 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
 /* @section heap : source plan api_heap
    Lifetimes in any order, for memory that the CPU may not even see: everything known about a block lies outside it.
    Problem    Training asks for the same few sizes over and over and frees them in another order. Size classes round
@@ -12963,6 +13124,10 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section simd : host api_simd
    Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
@@ -15486,6 +15651,10 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     return 0;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section checksum : vec host api_checksum
    CRC-32C at the speed of memory.
    Problem    By a table, a byte waits for the byte before it: 0.4 GB/s, where memory gives 10. The processors' own
@@ -15884,6 +16053,10 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -17157,6 +17330,10 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
     return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section fp8 : number simd base api_fp8
    A matrix as 8-bit floats, in its own order and transposed.
    Problem    A product in 8 bits takes its operands with the depth side by side only. What backward needs is what
@@ -17312,6 +17489,10 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
@@ -17702,6 +17883,10 @@ MEMOPT_I_WIDTHS(void, state_codec_decode,
 
 MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section optim_kernels : vec
    The arithmetic of one optimizer step, for a tile of elements.
    Problem    Eight kinds, four instruction sets, and one result to the bit.
@@ -17972,6 +18157,10 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
         && (!(rule->weight_limit > 0) || memopt_i_kernels_finite(kernels, q->w, q->count, rule->weight_limit));
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section state : host optim_kernels api_optim api_random
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
@@ -20839,6 +21028,10 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
     return o ? o->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the optimizer is NULL");
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
@@ -21670,6 +21863,10 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
@@ -23787,6 +23984,10 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
     return memopt_i_schedule_deliver(p, solution, actions, capacity, host, result);
 }
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section plot : simulation text carve host api_plot
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time.
@@ -24404,6 +24605,8 @@ MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Problem    Whether an output is kept, written away or made again is up to the schedule. If only the kept ones lost
@@ -24529,6 +24732,8 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3c /* for activations, operators, ranks, advise */
 /* @section callback : base status api_callback
    What a callback takes of its memory, piece by piece, from a room that lives as long as the call. To describe a
    segment is to call it with a room that only counts. The room counts beyond what there is and so tells how much was
@@ -24596,6 +24801,8 @@ static memopt_tape_room memopt_i_tape_room(void) {
     return r;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section compile : schedule plan codec arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
@@ -26878,6 +27085,8 @@ MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
     return tape ? tape->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the tape is NULL");
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section tape_step : optim api_tape_step */
 
 MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
@@ -27238,6 +27447,10 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
     return s ? s : memopt_i_stash_rewind(stash);
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section gemm : optim_kernels number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
@@ -28758,6 +28971,10 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x08 /* for operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section row_kernels : optim_kernels number random api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -35125,6 +35342,10 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section store : checksum ledger text carve base host api_store
    Tiles on a slower tier.
    Problem    A system that writes states to a disk and looks at completions only to count them loses bytes silently:
@@ -40044,6 +40265,10 @@ MEMOPT_API memopt_error memopt_shard_error(const memopt_shard *shard) {
 
 MEMOPT_I_SMALL_END
 
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section pieces : comm ledger carve base host api_pieces
    A value is cut into equal pieces, one a rank; what is left over, fewer bytes than ranks, each rank keeps. So all
    pieces travel in one gather, in place.
@@ -45982,6 +46207,10 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
     return MEMOPT_OK;
 }
 
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section advise : shard schedule store comm tape product text carve base host api_advise
    Problem    Memory is met as a guess: try, crash, halve the batch. What fits follows from sizes alone.
    Idea       A choice is two parts that only add up. What lasts over a step, weights to buckets, is a dry run of the
@@ -48057,7 +48286,9 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
     return MEMOPT_OK;
 }
 
-/* @section widths : *
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+/* @section widths : vec
    The wide code: this file once more for each width, see `vec`. */
 
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
@@ -48095,6 +48326,13 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #pragma pop_macro("V_SAR")
 #pragma pop_macro("V_UNROLL")
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
+#  pragma GCC diagnostic pop
+#endif
+
+#endif /* groups */
+/* @section end : platform */
+
+#if defined(MEMOPT_I_SOME) && defined(__GNUC__)
 #  pragma GCC diagnostic pop
 #endif
 #if defined(__cplusplus) && defined(__GNUC__)

@@ -150,6 +150,10 @@ everything() { # compiler flags: every example, tool and bench compiles without 
     done
 }
 
+contents() { # the banner's CONTENTS and INDEX, and the #if lines of groups, say what the markers say
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/contents.py --selftest && python3 tests/contents.py
+}
 users() { # every public function is called by an example, a part, a tool or the kernels' file
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
     python3 tests/check_users.py --selftest && python3 tests/check_users.py

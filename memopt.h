@@ -56,11 +56,18 @@
      api_ status         codes, their texts, and why a call failed
           base           checked sizes, alignment, bits
           text           lines for people in your buffer: numbers, bytes, errors
-     api_ host           the only doors outside: allocator, workers, files, clock
+     api_ host           the doors outside: allocator, workers, clock
+     api_ host_threads   workers from OpenMP, and a pool of threads
+          host_files     files of the system
+     api_ host_queue     transfers beside the caller, and a host with all its functions
      MEMORY              put lifetimes into one block: arena, heap, plan; see who holds what: ledger
      api_ carve          one block cut into parts: count first, then hand out
-     api_ ledger         who holds which bytes: now, at the peak; table, snapshot, trace
-     api_ source         where bytes come from: your block, an allocator, pages, counting only, your device
+     api_ ledger         who holds which bytes: now, at the peak
+     api_ ledger_report  the same as a table for people, or behind an error
+     api_ ledger_export  snapshot for the viewer of PyTorch, trace
+     api_ source         where bytes come from: your block, an allocator, counting only, your device
+     api_ available      how much memory can still be had
+     api_ pages          pages of the system as a source: reserved at once, committed as they are reached
      api_ arena          lifetimes that nest: two ends, marks
      api_ plan           lifetimes known beforehand, to offsets
      api_ heap           lifetimes in any order; record a step, plan it, replay it
@@ -125,6 +132,8 @@
                     attention without the length x length matrix; layer norm and RMS norm;
                     linear layers and what follows them; rotary positions; linear + batch norm + activation
      api_advise     a machine, measured
+     host           the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
+     host_queue     whole hosts
      scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
                     dynamic loss scaling; accumulation
      gemm           bf16 times bf16: two chains for each block of depth
@@ -476,14 +485,8 @@ typedef struct memopt_host {
     memopt_clock     clock;
 } memopt_host;
 
-/**
- * Fill in what is zero in a host, so that every function in it can be called.
- *
- * host    NULL = all zero
- * out     receives the full tables; may be host itself; untouched on failure
- * returns OK, ERR_ARGUMENT (half a table, run_fn without workers, negative worker_count or simd_level)
- */
-MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out);
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+/* @section api_host_threads : api_host */
 
 /**
  * Workers from OpenMP. They live in OpenMP's own pool: nothing to close. Unless OMP_WAIT_POLICY=passive is set, most
@@ -515,6 +518,19 @@ MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool);
 /* Joins the threads. Not during a run; NULL is fine. */
 MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
 
+/* @section api_host_queue : api_host */
+
+/**
+ * Fill in what is zero in a host, so that every function in it can be called. Those of a queue stay NULL where there is
+ * none.
+ *
+ * host    NULL = all zero
+ * out     receives the full tables; may be host itself; untouched on failure
+ * returns OK, ERR_ARGUMENT (half a table, run_fn without workers, negative worker_count or simd_level)
+ */
+MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out);
+
+#endif /* groups */
 /* @section api_carve : api_status */
 
 /* One block cut into parts. The same lines count its bytes first, where there is no block yet, and then hand out the
@@ -625,6 +641,27 @@ MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger);
 MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
+/* @section api_ledger_report : api_ledger */
+
+/**
+ * Write the table for people, as text: what each tag holds, held at its peak and at everybody's.
+ *
+ * buffer   may be NULL with capacity 0, to ask for the size
+ * length   receives the bytes it takes, without the 0 at the end, also when the buffer is too small; may be NULL
+ * returns  OK, ERR_ARGUMENT (NULL), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
+ */
+MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
+                                              size_t *length);
+
+/** The line of memopt_error_text(), and behind it who holds most of the memory, by the ledger (NULL: without that). The
+    same statuses. */
+MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
+                                               size_t capacity, size_t *length);
+
+/* @section api_ledger_export : api_ledger_report */
+
 typedef enum memopt_export_format {
     MEMOPT_EXPORT_REPORT,          /* a table for people */
     MEMOPT_EXPORT_SNAPSHOT_JSON,   /* the fields of PyTorch's memory snapshot */
@@ -642,15 +679,8 @@ typedef enum memopt_export_format {
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
 
-/** The table for people: memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, ...). */
-MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
-                                              size_t *length);
-
-/** The line of memopt_error_text(), and behind it who holds most of the memory, by the ledger (NULL: without that). The
-    same statuses. */
-MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
-                                               size_t capacity, size_t *length);
-
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section api_source : api_ledger */
 
 typedef enum memopt_source_kind {
@@ -706,6 +736,18 @@ MEMOPT_API memopt_status memopt_source_allocator(const memopt_host *host, memopt
  */
 MEMOPT_API memopt_status memopt_source_counting(memopt_source *out);
 
+/* @section api_available : api_host */
+
+/**
+ * Bytes that can still be had without swapping or being killed: the system's figure and that of every cgroup above us.
+ *
+ * host    its files are read; NULL = the system's
+ * returns OK, ERR_ARGUMENT, ERR_IO (nothing could be read), ERR_FORMAT (what was read made no sense), ERR_UNSUPPORTED
+ */
+MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes);
+
+/* @section api_pages : api_source */
+
 typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = all zero */
     int no_huge; /* 1: do not ask for huge pages; else they are asked for from 4 MiB on, where the system has them, and
                     memory is committed by huge pages (2 MiB), not by 64 KiB. In a virtual machine that gives free
@@ -726,15 +768,7 @@ typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = al
  */
 MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out);
 
-/**
- * Bytes that can still be had without swapping or being killed: the system's figure and that of every cgroup above us.
- *
- * host    its files are read; NULL = the system's
- * returns OK, ERR_ARGUMENT, ERR_IO (nothing could be read), ERR_FORMAT (what was read made no sense), ERR_UNSUPPORTED
- */
-MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes);
-
-/* @section api_arena : api_source */
+/* @section api_arena : api_pages */
 
 typedef struct memopt_arena memopt_arena;
 
@@ -5691,6 +5725,13 @@ static void memopt_i_put_number(memopt_i_writer *o, uint64_t n) {
     memopt_i_put(o, digits + at, sizeof digits - at);
 }
 
+static void memopt_i_little_endian(memopt_i_writer *o, uint64_t n, int count) {
+    for (; count > 0; --count, n >>= 8) {
+        const char byte = (char)(n & 0xff);
+        memopt_i_put(o, &byte, 1);
+    }
+}
+
 /* What stands between two texts, or behind one. */
 static void memopt_i_put_enclosed(memopt_i_writer *o, const char *before, const char *text, const char *after) {
     memopt_i_put_text(o, before);
@@ -5922,10 +5963,11 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
 }
 
 /* @section host : carve base api_host
-   The only doors outside. A zero table stands for the C library, so that a caller who does not care writes nothing;
-   whoever keeps a host resolves it once, and from then on calls through the table without asking what is set.
-   Invariant  after memopt_host_resolve no function pointer of the host is NULL, but the four of a queue in a table
-              that has none: memopt_i_queue_open() and those after it do without them.
+   The doors outside: allocator, workers, clock, and what a host must be like. Files are a door of their own: host_files.
+   A zero table stands for the C library, so that a caller who does not care writes nothing; whoever keeps a host
+   resolves it once, and from then on calls through the table without asking what is set.
+   Invariant  After memopt_i_host_resolve() the functions of allocator, threads and clock are there; those of the files
+              are the caller's or NULL: who needs files calls memopt_i_host_resolve_files() instead.
    Trap       malloc cannot align and C99 has no aligned_alloc: take more, keep malloc's pointer below the block. */
 
 static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
@@ -5983,6 +6025,163 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_carver_take(memopt_i_checks *c, 
     *room = memopt_carver_begin(block);
     return MEMOPT_OK;
 }
+
+static memopt_status memopt_i_threads_check(memopt_i_checks *c, const memopt_threads *t) { /* NULL is fine */
+    if (!t) return c->status;
+    memopt_i_must_not_be_negative(c, "threads.worker_count", t->worker_count);
+    memopt_i_must_not_be_negative(c, "threads.simd_level", t->simd_level);
+    return memopt_i_must(c, !t->run_fn == !t->worker_count, "threads",
+                         "have workers without run_fn, or run_fn without workers");
+}
+
+static int memopt_i_threads_valid(const memopt_threads *t) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
+    return memopt_i_threads_check(&c, t) == MEMOPT_OK;
+}
+
+/* Work in chunks, by whatever workers there are; valid threads, or NULL for the calling thread. */
+static MEMOPT_I_NOINLINE void memopt_i_parallel_for(const memopt_threads *threads, size_t chunk_count,
+                                                    memopt_task_fn *fn, void *task) {
+    if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
+    else memopt_i_calling_thread_run(NULL, chunk_count, fn, task);
+}
+
+static int memopt_i_worker_count(const memopt_threads *threads) {
+    return threads && threads->run_fn ? threads->worker_count : 1;
+}
+
+/* ---- the clock ---- */
+
+#if defined(MEMOPT_I_POSIX)
+/* -std=c99 hides the steady clock and its struct. With 64-bit longs Linux has but one form of both: declared here. */
+#  if defined(CLOCK_MONOTONIC)
+#    define MEMOPT_I_STEADY CLOCK_MONOTONIC
+typedef struct timespec memopt_i_time;
+#  elif defined(__linux__) && defined(__LP64__)
+#    define MEMOPT_I_STEADY 1
+typedef struct memopt_i_time { long tv_sec, tv_nsec; } memopt_i_time;
+extern int clock_gettime(int clock, memopt_i_time *now);
+#  endif
+
+static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
+    (void)user;
+#  if defined(MEMOPT_I_STEADY)
+    memopt_i_time t;
+    if (clock_gettime(MEMOPT_I_STEADY, &t)) return MEMOPT_ERR_IO;
+    *nanoseconds = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+#  else /* this one is steady unless somebody sets it */
+    struct timeval t;
+    if (gettimeofday(&t, NULL)) return MEMOPT_ERR_IO;
+    *nanoseconds = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+#  endif
+    return MEMOPT_OK;
+}
+#elif defined(MEMOPT_I_WINDOWS)
+static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
+    LARGE_INTEGER ticks, rate;
+
+    (void)user;
+    if (!QueryPerformanceFrequency(&rate) || !QueryPerformanceCounter(&ticks)) return MEMOPT_ERR_IO;
+    *nanoseconds = (uint64_t)(ticks.QuadPart / rate.QuadPart) * 1000000000u
+                 + (uint64_t)(ticks.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
+    return MEMOPT_OK;
+}
+#else
+static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
+    (void)user;
+    (void)nanoseconds;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+#endif
+
+/* ---- opening and reading a file of the system, for host_files and pages ---- */
+
+#if defined(MEMOPT_I_POSIX)
+#  if defined(O_CLOEXEC)
+#    define MEMOPT_I_CLOSE_ON_EXEC O_CLOEXEC
+#  elif defined(__O_CLOEXEC) /* hidden as well */
+#    define MEMOPT_I_CLOSE_ON_EXEC __O_CLOEXEC
+#  else
+#    define MEMOPT_I_CLOSE_ON_EXEC 0
+#  endif
+
+/* 0 is a file, NULL is none */
+static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); }
+static void *memopt_i_numbered_file(int number) { return (void *)((intptr_t)number + 1); }
+
+/* A pipe in a file's place must not hold up its opening until somebody writes: it opens at once, and tells no size. */
+static int memopt_i_file_open(const char *path, int flags, int rights) {
+    int number;
+
+    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, rights);
+    while (number < 0 && errno == EINTR);
+    if (number >= 0) (void)fcntl(number, F_SETFL, flags);
+    return number;
+}
+
+/* How many bytes went, which may be fewer without being at the end; 0 at the end, -1 when it failed. */
+static ptrdiff_t memopt_i_file_read_some(void *file, uint64_t offset, void *bytes, size_t count) {
+    ssize_t n;
+
+    do n = pread(memopt_i_file_number(file), bytes, count, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+#endif
+
+/* ---- is a host whole? ---- */
+
+#define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
+
+/* A table is all there or not at all: half of one is a mistake of the caller that would show up months later. */
+static MEMOPT_I_COLD void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
+    const int files = !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
+                    + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
+    const int dirs = !!f->reserve_fn + !!f->align_fn + !!f->make_dir_fn + !!f->list_dir_fn + !!f->sync_dir_fn;
+    const int queue = !!f->queue_open_fn + !!f->queue_close_fn + !!f->begin_fn + !!f->wait_fn;
+
+    memopt_i_must_count(c, files == 0 || files == 9, "host.files", (uint64_t)files, "either 0 or", 9);
+    memopt_i_must_count(c, dirs == 0 || dirs == 5, "host.files, of its directories", (uint64_t)dirs, "either 0 or", 5);
+    memopt_i_must(c, files || !dirs, "host.files", "has directories alone");
+    memopt_i_must_count(c, queue == 0 || queue == 4, "host.files, of its queue", (uint64_t)queue, "either 0 or", 4);
+    memopt_i_must(c, files || !queue, "host.files", "has a queue alone");
+    memopt_i_must(c, files || !f->lock_fn, "host.files", "has a lock alone");
+}
+
+/* Without the files. */
+static MEMOPT_I_COLD memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host,
+                                                         memopt_host *out) {
+    memopt_host h;
+
+    memset(&h, 0, sizeof h);
+    if (host) h = *host;
+    memopt_i_must(c, !h.allocator.alloc_fn == !h.allocator.free_fn, "host.allocator", "is half a table");
+    memopt_i_files_check(c, &h.files);
+    if (memopt_i_threads_check(c, &h.threads)) return c->status;
+    if (!h.allocator.alloc_fn) {
+        h.allocator.alloc_fn = memopt_i_system_alloc;
+        h.allocator.free_fn = memopt_i_system_free;
+    }
+    if (!h.threads.run_fn) {
+        h.threads.run_fn = memopt_i_calling_thread_run;
+        h.threads.worker_count = 1;
+    }
+    if (!h.clock.now_fn) h.clock.now_fn = memopt_i_system_now;
+    *out = h;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_host_fill(const memopt_host *host, memopt_host *out) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
+    return memopt_i_host_resolve(&c, host, out);
+}
+
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+/* @section host_threads : host api_host_threads
+   Threads of the system, OpenMP's as workers, and a pool of our own. */
 
 /* Threads of the system. */
 #if defined(MEMOPT_I_POOL)
@@ -6093,50 +6292,246 @@ static void memopt_i_thread_join(const memopt_i_thread *t) { pthread_join(t->id,
 #endif
 #endif
 
-/* A table of nine functions is one without directories. */
-static memopt_status memopt_i_no_reserve(void *user, void *file, uint64_t bytes) {
+#if defined(_OPENMP)
+static void memopt_i_openmp_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    const int workers = (int)(intptr_t)user;
+    ptrdiff_t i; /* OpenMP 2 wants a signed counter */
+
+    if (omp_in_parallel()) { /* a run inside a run is done by the worker that asked for it, alone */
+        const int self = omp_get_thread_num();
+        for (i = 0; i < (ptrdiff_t)chunk_count; ++i) fn(task, (size_t)i, self < workers ? self : 0);
+        return;
+    }
+#  pragma omp parallel for schedule(dynamic, 1) num_threads(workers)
+    for (i = 0; i < (ptrdiff_t)chunk_count; ++i) fn(task, (size_t)i, omp_get_thread_num());
+}
+#endif
+
+MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads *out) {
+    if (worker_count < 0 || !out) return MEMOPT_ERR_ARGUMENT;
+#if defined(_OPENMP)
+    memset(out, 0, sizeof *out);
+    out->worker_count = worker_count ? worker_count : omp_get_max_threads();
+    out->run_fn = memopt_i_openmp_run;
+    out->user = (void *)(intptr_t)out->worker_count;
+    return MEMOPT_OK;
+#else
+    return MEMOPT_ERR_UNSUPPORTED;
+#endif
+}
+
+/* The pool. A run is a number of chunks and a counter of those handed out; every thread that is awake takes the next
+   one under the lock, because a chunk is big (64 Ki elements) and a lock is small. A new run has a new ticket, which
+   is what sleeping threads wait for. `owner` is the thread whose run it is; it works along as worker 0.
+   A run asked for from inside a chunk must not wait for itself: it is recognised by its thread and done in place. */
+#if defined(MEMOPT_I_POOL)
+typedef struct memopt_i_pool_thread {
+    struct memopt_thread_pool *pool;
+    memopt_i_thread thread;
+    int worker;
+} memopt_i_pool_thread;
+
+struct memopt_thread_pool {
+    memopt_host host;
+    memopt_i_mutex lock;
+    /* work: a new run, or the end; done: a run is over, for its owner and for those who wait for a turn. */
+    memopt_i_condition work, done;
+    memopt_task_fn *fn;
+    void *task;
+    size_t chunk_count, next, running; /* running: chunks taken and not finished */
+    memopt_i_thread_id owner;
+    int busy, stop, thread_count;
+    size_t bytes;
+    memopt_i_pool_thread *threads;
+};
+
+static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called and left with the lock held */
+    while (p->next < p->chunk_count) {
+        const size_t chunk = p->next++;
+
+        ++p->running;
+        memopt_i_mutex_unlock(&p->lock);
+        p->fn(p->task, chunk, worker);
+        memopt_i_mutex_lock(&p->lock);
+        if (--p->running == 0 && p->next == p->chunk_count) memopt_i_condition_wake(&p->done);
+    }
+}
+
+static void memopt_i_pool_serve(void *thread) {
+    const memopt_i_pool_thread *t = (const memopt_i_pool_thread *)thread;
+    memopt_thread_pool *p = t->pool;
+
+    memopt_i_mutex_lock(&p->lock);
+    while (!p->stop) {
+        memopt_i_pool_work(p, t->worker);
+        if (!p->stop) memopt_i_condition_wait(&p->work, &p->lock);
+    }
+    memopt_i_mutex_unlock(&p->lock);
+}
+
+static int memopt_i_pool_inside(memopt_thread_pool *p) { /* the worker that runs on this thread, or -1; lock held */
+    const memopt_i_thread_id self = memopt_i_thread_self();
+    int i;
+
+    if (p->busy && memopt_i_thread_same(p->owner, self)) return 0;
+    for (i = 0; i < p->thread_count; ++i)
+        if (memopt_i_thread_same(p->threads[i].thread.id, self)) return p->threads[i].worker;
+    return -1;
+}
+
+static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    memopt_thread_pool *p = (memopt_thread_pool *)user;
+    int inside;
+    size_t i;
+
+    memopt_i_mutex_lock(&p->lock);
+    inside = memopt_i_pool_inside(p);
+    if (inside >= 0) {
+        memopt_i_mutex_unlock(&p->lock);
+        for (i = 0; i < chunk_count; ++i) fn(task, i, inside);
+        return;
+    }
+    while (p->busy) memopt_i_condition_wait(&p->done, &p->lock);
+    p->busy = 1;
+    p->owner = memopt_i_thread_self();
+    p->fn = fn;
+    p->task = task;
+    p->chunk_count = chunk_count;
+    p->next = 0;
+    if (chunk_count > 1) memopt_i_condition_wake(&p->work);
+    memopt_i_pool_work(p, 0);
+    while (p->running) memopt_i_condition_wait(&p->done, &p->lock);
+    p->busy = 0;
+    memopt_i_condition_wake(&p->done);
+    memopt_i_mutex_unlock(&p->lock);
+}
+
+MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
+    int i;
+
+    if (!pool) return;
+    memopt_i_mutex_lock(&pool->lock);
+    pool->stop = 1;
+    memopt_i_condition_wake(&pool->work);
+    memopt_i_mutex_unlock(&pool->lock);
+    for (i = 0; i < pool->thread_count; ++i) memopt_i_thread_join(&pool->threads[i].thread);
+    memopt_i_condition_close(&pool->done);
+    memopt_i_condition_close(&pool->work);
+    memopt_i_mutex_close(&pool->lock);
+    memopt_i_free(&pool->host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
+                                                   memopt_thread_pool **out) {
+    memopt_host h;
+    memopt_thread_pool *p;
+    size_t bytes;
+
+    if (!out || worker_count < 1 || worker_count > 1024 || memopt_i_host_fill(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    bytes = sizeof *p + (size_t)worker_count * sizeof *p->threads;
+    p = (memopt_thread_pool *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!p) return MEMOPT_ERR_MEMORY;
+    memset(p, 0, bytes);
+    p->host = h;
+    p->bytes = bytes;
+    p->threads = (memopt_i_pool_thread *)(void *)(p + 1);
+    if (memopt_i_mutex_open(&p->lock)) goto no_lock;
+    if (memopt_i_condition_open(&p->work)) goto no_work;
+    if (memopt_i_condition_open(&p->done)) goto no_done;
+    memopt_i_mutex_lock(&p->lock); /* the threads wait until their ids are all written */
+    while (p->thread_count < worker_count - 1) {
+        memopt_i_pool_thread *t = &p->threads[p->thread_count];
+        t->pool = p;
+        t->thread.fn = memopt_i_pool_serve;
+        t->thread.argument = t;
+        t->worker = p->thread_count + 1;
+        if (memopt_i_thread_start(&t->thread)) break;
+        ++p->thread_count;
+    }
+    memopt_i_mutex_unlock(&p->lock);
+    if (p->thread_count < worker_count - 1) {
+        memopt_thread_pool_destroy(p);
+        return MEMOPT_ERR_STATE;
+    }
+    *out = p;
+    return MEMOPT_OK;
+no_done:
+    memopt_i_condition_close(&p->work);
+no_work:
+    memopt_i_mutex_close(&p->lock);
+no_lock:
+    memopt_i_free(&h, p, bytes, MEMOPT_I_HOST_ALIGN);
+    return MEMOPT_ERR_STATE;
+}
+
+MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
+    memopt_threads t;
+
+    memset(&t, 0, sizeof t);
+    if (!pool) return t;
+    t.run_fn = memopt_i_pool_run;
+    t.user = pool;
+    t.worker_count = pool->thread_count + 1;
+    return t;
+}
+#else
+MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
+                                                   memopt_thread_pool **out) {
+    memopt_host h;
+    if (!out || worker_count < 1 || worker_count > 1024 || memopt_i_host_fill(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+
+MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
+    memopt_threads t;
+    (void)pool;
+    memset(&t, 0, sizeof t);
+    return t;
+}
+
+MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)pool; }
+#endif
+
+/* @section host_files : host
+   The system's files, once for POSIX, once for Windows; elsewhere they are there and say no. And what sections above do
+   with any table of files.
+   Direct transfers: 4096 is a multiple of the sectors of every disk in use, so nobody is asked for less. */
+
+/* What a table of nine functions, or a platform, has not. */
+static memopt_status memopt_i_no_file(void *user, void *file) {
     (void)user;
     (void)file;
-    (void)bytes;
     return MEMOPT_ERR_UNSUPPORTED;
+}
+
+static memopt_status memopt_i_no_bytes(void *user, void *file, uint64_t bytes) {
+    (void)bytes;
+    return memopt_i_no_file(user, file);
 }
 
 static memopt_status memopt_i_no_align(void *user, void *file, size_t *alignment) {
-    (void)user;
-    (void)file;
     (void)alignment;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_file(user, file);
 }
 
-static memopt_status memopt_i_no_dir(void *user, const char *path) { /* to make, or to sync */
-    (void)user;
+static memopt_status memopt_i_no_path(void *user, const char *path) {
     (void)path;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_file(user, NULL);
 }
 
 static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
-    (void)user;
-    (void)path;
     (void)each_fn;
     (void)context;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-static memopt_status memopt_i_no_lock(void *user, void *file) {
-    (void)user;
-    (void)file;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_path(user, path);
 }
 
 /* Are there directories, and the direct modes? Locks, and the modes that follow no link? Of a host that is resolved. */
-#define MEMOPT_I_FILES_HAVE_DIRS(files) ((files)->reserve_fn != memopt_i_no_reserve)
-#define MEMOPT_I_FILES_HAVE_LOCKS(files) ((files)->lock_fn != memopt_i_no_lock)
+#define MEMOPT_I_FILES_HAVE_DIRS(files) ((files)->reserve_fn != memopt_i_no_bytes)
+#define MEMOPT_I_FILES_HAVE_LOCKS(files) ((files)->lock_fn != memopt_i_no_file)
 
 #define MEMOPT_I_OPEN_DIRECT 2 /* the bit of a mode */
 #define MEMOPT_I_OPEN_PLAIN(mode) ((memopt_open_mode)((int)(mode) & ~MEMOPT_I_OPEN_DIRECT))
 
-/* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no.
-   Direct transfers: 4096 is a multiple of the sectors of every disk in use, so nobody is asked for less. */
 #define MEMOPT_I_DIRECT_ALIGN ((size_t)4096)
 
 #if defined(MEMOPT_I_POSIX)
@@ -6147,13 +6542,6 @@ static memopt_status memopt_i_no_lock(void *user, void *file) {
 #  else
 #    define MEMOPT_I_DIRECT 0
 #  endif
-#  if defined(O_CLOEXEC)
-#    define MEMOPT_I_CLOSE_ON_EXEC O_CLOEXEC
-#  elif defined(__O_CLOEXEC) /* hidden as well */
-#    define MEMOPT_I_CLOSE_ON_EXEC __O_CLOEXEC
-#  else
-#    define MEMOPT_I_CLOSE_ON_EXEC 0
-#  endif
 #  if defined(O_NOFOLLOW)
 #    define MEMOPT_I_NO_FOLLOW O_NOFOLLOW
 #  elif defined(__O_NOFOLLOW)
@@ -6162,22 +6550,9 @@ static memopt_status memopt_i_no_lock(void *user, void *file) {
 #    define MEMOPT_I_NO_FOLLOW 0
 #  endif
 
-/* 0 is a file, NULL is none */
-static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); }
-
 static int memopt_i_file_too_far(uint64_t offset, size_t count) {
     const uint64_t max = sizeof(off_t) > 4 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX;
     return offset > max || count > max - offset;
-}
-
-/* A pipe in a file's place must not hold up its opening until somebody writes: it opens at once, and tells no size. */
-static int memopt_i_file_open(const char *path, int flags, int rights) {
-    int number;
-
-    do number = open(path, flags | O_NONBLOCK | MEMOPT_I_CLOSE_ON_EXEC, rights);
-    while (number < 0 && errno == EINTR);
-    if (number >= 0) (void)fcntl(number, F_SETFL, flags);
-    return number;
 }
 
 static int memopt_i_file_flags(memopt_open_mode plain) {
@@ -6208,7 +6583,7 @@ static MEMOPT_I_COLD memopt_status memopt_i_system_open(void *user, const char *
         (void)close(number);
         return MEMOPT_ERR_IO;
     }
-    *file = (void *)((intptr_t)number + 1);
+    *file = memopt_i_numbered_file(number);
     return MEMOPT_OK;
 }
 
@@ -6237,15 +6612,6 @@ static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     (void)flock(memopt_i_file_number(file), LOCK_UN);
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
-}
-
-/* How many bytes went, which may be fewer without being at the end; 0 at the end, -1 when it failed. */
-static ptrdiff_t memopt_i_file_read_some(void *file, uint64_t offset, void *bytes, size_t count) {
-    ssize_t n;
-
-    do n = pread(memopt_i_file_number(file), bytes, count, (off_t)offset);
-    while (n < 0 && errno == EINTR);
-    return n;
 }
 
 static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const void *bytes, size_t count) {
@@ -6385,34 +6751,11 @@ static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
     if (number < 0) return MEMOPT_ERR_IO;
     s = fstat(number, &info) || !S_ISDIR(info.st_mode) ? MEMOPT_ERR_IO : MEMOPT_OK;
     /* EINVAL: a file system that cannot sync a directory; its renames are as durable as it makes them */
-    if (!s && memopt_i_system_sync(user, (void *)((intptr_t)number + 1)) && errno != EINVAL) s = MEMOPT_ERR_IO;
+    if (!s && memopt_i_system_sync(user, memopt_i_numbered_file(number)) && errno != EINVAL) s = MEMOPT_ERR_IO;
     (void)close(number);
     return s;
 }
 
-/* -std=c99 hides the steady clock and its struct. With 64-bit longs Linux has but one form of both: declared here. */
-#  if defined(CLOCK_MONOTONIC)
-#    define MEMOPT_I_STEADY CLOCK_MONOTONIC
-typedef struct timespec memopt_i_time;
-#  elif defined(__linux__) && defined(__LP64__)
-#    define MEMOPT_I_STEADY 1
-typedef struct memopt_i_time { long tv_sec, tv_nsec; } memopt_i_time;
-extern int clock_gettime(int clock, memopt_i_time *now);
-#  endif
-
-static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
-    (void)user;
-#  if defined(MEMOPT_I_STEADY)
-    memopt_i_time t;
-    if (clock_gettime(MEMOPT_I_STEADY, &t)) return MEMOPT_ERR_IO;
-    *nanoseconds = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-#  else /* this one is steady unless somebody sets it */
-    struct timeval t;
-    if (gettimeofday(&t, NULL)) return MEMOPT_ERR_IO;
-    *nanoseconds = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
-#  endif
-    return MEMOPT_OK;
-}
 #elif defined(MEMOPT_I_WINDOWS)
 /* Windows leaves the lowest two bits of a handle to programs; the lowest says that the file is a direct one. */
 static HANDLE memopt_i_file_handle(void *file) { return (HANDLE)((uintptr_t)file & ~(uintptr_t)1); }
@@ -6592,15 +6935,6 @@ static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
     return memopt_i_dir_there(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
-static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
-    LARGE_INTEGER ticks, rate;
-
-    (void)user;
-    if (!QueryPerformanceFrequency(&rate) || !QueryPerformanceCounter(&ticks)) return MEMOPT_ERR_IO;
-    *nanoseconds = (uint64_t)(ticks.QuadPart / rate.QuadPart) * 1000000000u
-                 + (uint64_t)(ticks.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
-    return MEMOPT_OK;
-}
 #endif
 
 #if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
@@ -6645,89 +6979,115 @@ static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offs
     }
     return MEMOPT_OK;
 }
-#else
+#else /* no file is ever open, so what takes one is never reached */
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    (void)user;
-    (void)path;
     (void)mode;
     (void)file;
-    return MEMOPT_ERR_UNSUPPORTED; /* no file is ever open, so the rest is never reached */
-}
-
-static memopt_status memopt_i_system_close(void *user, void *file) {
-    (void)user;
-    (void)file;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_path(user, path);
 }
 
 static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
                                           size_t *done) {
-    (void)user;
-    (void)file;
-    (void)offset;
     (void)bytes;
     (void)count;
     (void)done;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_bytes(user, file, offset);
 }
 
 static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    (void)user;
-    (void)file;
-    (void)offset;
     (void)bytes;
     (void)count;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_bytes(user, file, offset);
 }
 
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
-    (void)user;
-    (void)file;
     (void)bytes;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
-    (void)user;
-    (void)file;
-    (void)bytes;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-static memopt_status memopt_i_system_sync(void *user, void *file) {
-    (void)user;
-    (void)file;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_file(user, file);
 }
 
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
-    (void)user;
-    (void)from;
     (void)to;
-    return MEMOPT_ERR_UNSUPPORTED;
+    return memopt_i_no_path(user, from);
 }
 
-static memopt_status memopt_i_system_remove(void *user, const char *path) {
-    (void)user;
-    (void)path;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-#  define memopt_i_system_reserve  memopt_i_no_reserve
+#  define memopt_i_system_close    memopt_i_no_file
+#  define memopt_i_system_sync     memopt_i_no_file
+#  define memopt_i_system_lock     memopt_i_no_file
+#  define memopt_i_system_resize   memopt_i_no_bytes
+#  define memopt_i_system_reserve  memopt_i_no_bytes
 #  define memopt_i_system_align    memopt_i_no_align
-#  define memopt_i_system_make_dir memopt_i_no_dir
+#  define memopt_i_system_remove   memopt_i_no_path
+#  define memopt_i_system_make_dir memopt_i_no_path
+#  define memopt_i_system_sync_dir memopt_i_no_path
 #  define memopt_i_system_list_dir memopt_i_no_list
-#  define memopt_i_system_sync_dir memopt_i_no_dir
-#  define memopt_i_system_lock     memopt_i_no_lock
-
-static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
-    (void)user;
-    (void)nanoseconds;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
 #endif
 
-/* A queue of the system. A slot holds a transfer from its begin to its wait; who moves it is either the kernel, told
+static int memopt_i_is_separator(char c) { /* of names in a path; elsewhere \ may be a letter of one */
+#if defined(MEMOPT_I_WINDOWS)
+    return c == '/' || c == '\\';
+#else
+    return c == '/';
+#endif
+}
+
+/* Open a file by one of the modes that follow no link. A table without locks knows but WRITE. */
+static memopt_status memopt_i_files_open(const memopt_files *f, const char *path, memopt_open_mode mode, void **file) {
+    const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT;
+
+    if (MEMOPT_I_FILES_HAVE_LOCKS(f)) return f->open_fn(f->user, path, mode, file);
+    return f->open_fn(f->user, path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, file);
+}
+
+/* Open a scratch file under a name of its own: the path that is in `name`, a dot, and 16 hexadecimal digits, for which
+   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A
+   table without locks gets the path as it is. */
+#define MEMOPT_I_SCRATCH_NAME 17
+
+static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *name, int direct, void **file) {
+    const memopt_open_mode mode = direct ? MEMOPT_OPEN_SCRATCH_DIRECT : MEMOPT_OPEN_SCRATCH;
+    const size_t length = strlen(name);
+    uint64_t bits = 0;
+    int tries, i;
+    memopt_status s;
+
+    if (!MEMOPT_I_FILES_HAVE_LOCKS(&h->files)) return memopt_i_files_open(&h->files, name, mode, file);
+    for (s = MEMOPT_ERR_STATE, tries = 0; s == MEMOPT_ERR_STATE && tries < 100; ++tries) {
+        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the try are left */
+        bits = (bits ^ (uint64_t)(uintptr_t)name) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)tries;
+        name[length] = '.';
+        for (i = 0; i < 16; ++i) name[length + 1 + (size_t)i] = "0123456789abcdef"[bits >> 4 * i & 15];
+        name[length + MEMOPT_I_SCRATCH_NAME] = 0;
+        s = h->files.open_fn(h->files.user, name, mode, file);
+    }
+    name[length] = 0;
+    return s;
+}
+
+/* ERR_STATE: another has it. Where there are no locks, OK. */
+static memopt_status memopt_i_files_lock(const memopt_files *f, void *file) {
+    const memopt_status s = f->lock_fn(f->user, file);
+
+    return s == MEMOPT_ERR_UNSUPPORTED ? MEMOPT_OK : s;
+}
+
+/* The directory that a path is in: until then a new name may be gone after a power cut. */
+static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *path) {
+    size_t end = strlen(path);
+    memopt_status s;
+    char cut;
+
+    while (end > 1 && memopt_i_is_separator(path[end - 1])) --end; /* "run/" is in "." */
+    while (end && !memopt_i_is_separator(path[end - 1])) --end;
+    if (!end) return f->sync_dir_fn(f->user, ".");
+    cut = path[end];
+    path[end] = 0;
+    s = f->sync_dir_fn(f->user, path);
+    path[end] = cut;
+    return s;
+}
+
+/* @section host_queue : host_files host_threads api_host_queue
+   Transfers beside the caller. A slot holds a transfer from its begin to its wait; who moves it is either the kernel, told
    and asked through a ring that both see (io_uring), or a few threads that call pread and pwrite.
    Invariant  A slot is not ended exactly while the kernel or a thread may touch its bytes. At most one request a slot,
               and rings have room for all slots: they never overflow.
@@ -7171,46 +7531,11 @@ static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, siz
     if (!s->status) *done = s->had;
     return s->status;
 }
+#  define MEMOPT_I_SYSTEM_QUEUE \
+    memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait, \
+    memopt_i_system_ready
 #else
-static memopt_status memopt_i_system_queue_open(void *user, int depth, void **queue) {
-    (void)user;
-    (void)depth;
-    (void)queue;
-    return MEMOPT_ERR_UNSUPPORTED; /* no queue is ever open, so the rest is never reached */
-}
-
-static void memopt_i_system_queue_close(void *user, void *queue) {
-    (void)user;
-    (void)queue;
-}
-
-static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, void *file, memopt_transfer kind,
-                                           uint64_t offset, void *bytes, size_t count) {
-    (void)user;
-    (void)queue;
-    (void)slot;
-    (void)file;
-    (void)kind;
-    (void)offset;
-    (void)bytes;
-    (void)count;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-static int memopt_i_system_ready(void *user, void *queue, int slot) {
-    (void)user;
-    (void)queue;
-    (void)slot;
-    return 1;
-}
-
-static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, size_t *done) {
-    (void)user;
-    (void)queue;
-    (void)slot;
-    (void)done;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
+#  define MEMOPT_I_SYSTEM_QUEUE NULL, NULL, NULL, NULL, NULL
 #endif
 
 /* A queue over any table of files, for the sections above: that of the table; where it has none, or cannot open one,
@@ -7269,135 +7594,16 @@ static int memopt_i_queue_ready(const memopt_i_queue *q, size_t slot) { /* a tab
     return !q->queue || !q->files.ready_fn || q->files.ready_fn(q->files.user, q->queue, (int)slot);
 }
 
-/* A table is all there or not at all: half of one is a mistake of the caller that would show up months later. */
-static int memopt_i_files_set(const memopt_files *f) {
-    return !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
-         + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
-}
-
-static int memopt_i_files_dirs_set(const memopt_files *f) {
-    return !!f->reserve_fn + !!f->align_fn + !!f->make_dir_fn + !!f->list_dir_fn + !!f->sync_dir_fn;
-}
-
-static int memopt_i_is_separator(char c) { /* of names in a path; elsewhere \ may be a letter of one */
-#if defined(MEMOPT_I_WINDOWS)
-    return c == '/' || c == '\\';
-#else
-    return c == '/';
-#endif
-}
-
-/* Open a file by one of the modes that follow no link. A table without locks knows but WRITE. */
-static memopt_status memopt_i_files_open(const memopt_files *f, const char *path, memopt_open_mode mode, void **file) {
-    const int direct = (int)mode & MEMOPT_I_OPEN_DIRECT;
-
-    if (MEMOPT_I_FILES_HAVE_LOCKS(f)) return f->open_fn(f->user, path, mode, file);
-    return f->open_fn(f->user, path, direct ? MEMOPT_OPEN_WRITE_DIRECT : MEMOPT_OPEN_WRITE, file);
-}
-
-/* Open a scratch file under a name of its own: the path that is in `name`, a dot, and 16 hexadecimal digits, for which
-   there is room (MEMOPT_I_SCRATCH_NAME more characters). O_EXCL makes sure of it; the digits only have to differ. A
-   table without locks gets the path as it is. */
-#define MEMOPT_I_SCRATCH_NAME 17
-
-static memopt_status memopt_i_files_open_scratch(const memopt_host *h, char *name, int direct, void **file) {
-    const memopt_open_mode mode = direct ? MEMOPT_OPEN_SCRATCH_DIRECT : MEMOPT_OPEN_SCRATCH;
-    const size_t length = strlen(name);
-    uint64_t bits = 0;
-    int tries, i;
-    memopt_status s;
-
-    if (!MEMOPT_I_FILES_HAVE_LOCKS(&h->files)) return memopt_i_files_open(&h->files, name, mode, file);
-    for (s = MEMOPT_ERR_STATE, tries = 0; s == MEMOPT_ERR_STATE && tries < 100; ++tries) {
-        (void)h->clock.now_fn(h->clock.user, &bits); /* one that fails: the address and the try are left */
-        bits = (bits ^ (uint64_t)(uintptr_t)name) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)tries;
-        name[length] = '.';
-        for (i = 0; i < 16; ++i) name[length + 1 + (size_t)i] = "0123456789abcdef"[bits >> 4 * i & 15];
-        name[length + MEMOPT_I_SCRATCH_NAME] = 0;
-        s = h->files.open_fn(h->files.user, name, mode, file);
-    }
-    name[length] = 0;
-    return s;
-}
-
-/* ERR_STATE: another has it. Where there are no locks, OK. */
-static memopt_status memopt_i_files_lock(const memopt_files *f, void *file) {
-    const memopt_status s = f->lock_fn(f->user, file);
-
-    return s == MEMOPT_ERR_UNSUPPORTED ? MEMOPT_OK : s;
-}
-
-/* The directory that a path is in: until then a new name may be gone after a power cut. */
-static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *path) {
-    size_t end = strlen(path);
-    memopt_status s;
-    char cut;
-
-    while (end > 1 && memopt_i_is_separator(path[end - 1])) --end; /* "run/" is in "." */
-    while (end && !memopt_i_is_separator(path[end - 1])) --end;
-    if (!end) return f->sync_dir_fn(f->user, ".");
-    cut = path[end];
-    path[end] = 0;
-    s = f->sync_dir_fn(f->user, path);
-    path[end] = cut;
-    return s;
-}
-
-static int memopt_i_queue_set(const memopt_files *f) {
-    return !!f->queue_open_fn + !!f->queue_close_fn + !!f->begin_fn + !!f->wait_fn;
-}
-
-static memopt_status memopt_i_threads_check(memopt_i_checks *c, const memopt_threads *t) { /* NULL is fine */
-    if (!t) return c->status;
-    memopt_i_must_not_be_negative(c, "threads.worker_count", t->worker_count);
-    memopt_i_must_not_be_negative(c, "threads.simd_level", t->simd_level);
-    return memopt_i_must(c, !t->run_fn == !t->worker_count, "threads",
-                         "have workers without run_fn, or run_fn without workers");
-}
-
-static int memopt_i_threads_valid(const memopt_threads *t) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
-
-    return memopt_i_threads_check(&c, t) == MEMOPT_OK;
-}
-
-/* Work in chunks, by whatever workers there are; valid threads, or NULL for the calling thread. */
-static MEMOPT_I_NOINLINE void memopt_i_parallel_for(const memopt_threads *threads, size_t chunk_count,
-                                                    memopt_task_fn *fn, void *task) {
-    if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
-    else memopt_i_calling_thread_run(NULL, chunk_count, fn, task);
-}
-
-static int memopt_i_worker_count(const memopt_threads *threads) {
-    return threads && threads->run_fn ? threads->worker_count : 1;
-}
-
+/* ---- whole hosts ---- */
 static memopt_files memopt_i_system_files(void) {
     static const memopt_files files = {
         memopt_i_system_open, memopt_i_system_close, memopt_i_system_read, memopt_i_system_write, memopt_i_system_size,
         memopt_i_system_resize, memopt_i_system_sync, memopt_i_system_rename, memopt_i_system_remove,
         memopt_i_system_reserve, memopt_i_system_align, memopt_i_system_make_dir, memopt_i_system_list_dir,
-        memopt_i_system_sync_dir,
-        memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait,
-        memopt_i_system_ready, memopt_i_system_lock, NULL
+        memopt_i_system_sync_dir, MEMOPT_I_SYSTEM_QUEUE, memopt_i_system_lock, NULL
     };
 
     return files;
-}
-
-#define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
-
-static MEMOPT_I_COLD void memopt_i_files_check(memopt_i_checks *c, const memopt_files *f) {
-    const int files = memopt_i_files_set(f);
-    const int dirs = memopt_i_files_dirs_set(f);
-    const int queue = memopt_i_queue_set(f);
-
-    memopt_i_must_count(c, files == 0 || files == 9, "host.files", (uint64_t)files, "either 0 or", 9);
-    memopt_i_must_count(c, dirs == 0 || dirs == 5, "host.files, of its directories", (uint64_t)dirs, "either 0 or", 5);
-    memopt_i_must(c, files || !dirs, "host.files", "has directories alone");
-    memopt_i_must_count(c, queue == 0 || queue == 4, "host.files, of its queue", (uint64_t)queue, "either 0 or", 4);
-    memopt_i_must(c, files || !queue, "host.files", "has a queue alone");
-    memopt_i_must(c, files || !f->lock_fn, "host.files", "has a lock alone");
 }
 
 static void memopt_i_files_resolve(memopt_files *f) {
@@ -7405,246 +7611,31 @@ static void memopt_i_files_resolve(memopt_files *f) {
         *f = memopt_i_system_files();
         return;
     }
-    if (!f->lock_fn) f->lock_fn = memopt_i_no_lock;
+    if (!f->lock_fn) f->lock_fn = memopt_i_no_file;
     if (f->reserve_fn) return;
-    f->reserve_fn = memopt_i_no_reserve;
+    f->reserve_fn = memopt_i_no_bytes;
     f->align_fn = memopt_i_no_align;
-    f->make_dir_fn = memopt_i_no_dir;
+    f->make_dir_fn = memopt_i_no_path;
     f->list_dir_fn = memopt_i_no_list;
-    f->sync_dir_fn = memopt_i_no_dir;
+    f->sync_dir_fn = memopt_i_no_path;
 }
 
-static MEMOPT_I_COLD memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host,
-                                                         memopt_host *out) {
-    memopt_host h;
-
-    memset(&h, 0, sizeof h);
-    if (host) h = *host;
-    memopt_i_must(c, !h.allocator.alloc_fn == !h.allocator.free_fn, "host.allocator", "is half a table");
-    memopt_i_files_check(c, &h.files);
-    if (memopt_i_threads_check(c, &h.threads)) return c->status;
-    if (!h.allocator.alloc_fn) {
-        h.allocator.alloc_fn = memopt_i_system_alloc;
-        h.allocator.free_fn = memopt_i_system_free;
-    }
-    if (!h.threads.run_fn) {
-        h.threads.run_fn = memopt_i_calling_thread_run;
-        h.threads.worker_count = 1;
-    }
-    memopt_i_files_resolve(&h.files);
-    if (!h.clock.now_fn) h.clock.now_fn = memopt_i_system_now;
-    *out = h;
+static MEMOPT_I_COLD memopt_status memopt_i_host_resolve_files(memopt_i_checks *c, const memopt_host *host,
+                                                               memopt_host *out) {
+    if (memopt_i_host_resolve(c, host, out)) return c->status;
+    memopt_i_files_resolve(&out->files);
     return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
 
-    return out ? memopt_i_host_resolve(&c, host, out) : MEMOPT_ERR_ARGUMENT;
+    return out ? memopt_i_host_resolve_files(&c, host, out) : MEMOPT_ERR_ARGUMENT;
 }
 
-#if defined(_OPENMP)
-static void memopt_i_openmp_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    const int workers = (int)(intptr_t)user;
-    ptrdiff_t i; /* OpenMP 2 wants a signed counter */
-
-    if (omp_in_parallel()) { /* a run inside a run is done by the worker that asked for it, alone */
-        const int self = omp_get_thread_num();
-        for (i = 0; i < (ptrdiff_t)chunk_count; ++i) fn(task, (size_t)i, self < workers ? self : 0);
-        return;
-    }
-#  pragma omp parallel for schedule(dynamic, 1) num_threads(workers)
-    for (i = 0; i < (ptrdiff_t)chunk_count; ++i) fn(task, (size_t)i, omp_get_thread_num());
-}
-#endif
-
-MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads *out) {
-    if (worker_count < 0 || !out) return MEMOPT_ERR_ARGUMENT;
-#if defined(_OPENMP)
-    memset(out, 0, sizeof *out);
-    out->worker_count = worker_count ? worker_count : omp_get_max_threads();
-    out->run_fn = memopt_i_openmp_run;
-    out->user = (void *)(intptr_t)out->worker_count;
-    return MEMOPT_OK;
-#else
-    return MEMOPT_ERR_UNSUPPORTED;
-#endif
-}
-
-/* The pool. A run is a number of chunks and a counter of those handed out; every thread that is awake takes the next
-   one under the lock, because a chunk is big (64 Ki elements) and a lock is small. A new run has a new ticket, which
-   is what sleeping threads wait for. `owner` is the thread whose run it is; it works along as worker 0.
-   A run asked for from inside a chunk must not wait for itself: it is recognised by its thread and done in place. */
-#if defined(MEMOPT_I_POOL)
-typedef struct memopt_i_pool_thread {
-    struct memopt_thread_pool *pool;
-    memopt_i_thread thread;
-    int worker;
-} memopt_i_pool_thread;
-
-struct memopt_thread_pool {
-    memopt_host host;
-    memopt_i_mutex lock;
-    /* work: a new run, or the end; done: a run is over, for its owner and for those who wait for a turn. */
-    memopt_i_condition work, done;
-    memopt_task_fn *fn;
-    void *task;
-    size_t chunk_count, next, running; /* running: chunks taken and not finished */
-    memopt_i_thread_id owner;
-    int busy, stop, thread_count;
-    size_t bytes;
-    memopt_i_pool_thread *threads;
-};
-
-static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called and left with the lock held */
-    while (p->next < p->chunk_count) {
-        const size_t chunk = p->next++;
-
-        ++p->running;
-        memopt_i_mutex_unlock(&p->lock);
-        p->fn(p->task, chunk, worker);
-        memopt_i_mutex_lock(&p->lock);
-        if (--p->running == 0 && p->next == p->chunk_count) memopt_i_condition_wake(&p->done);
-    }
-}
-
-static void memopt_i_pool_serve(void *thread) {
-    const memopt_i_pool_thread *t = (const memopt_i_pool_thread *)thread;
-    memopt_thread_pool *p = t->pool;
-
-    memopt_i_mutex_lock(&p->lock);
-    while (!p->stop) {
-        memopt_i_pool_work(p, t->worker);
-        if (!p->stop) memopt_i_condition_wait(&p->work, &p->lock);
-    }
-    memopt_i_mutex_unlock(&p->lock);
-}
-
-static int memopt_i_pool_inside(memopt_thread_pool *p) { /* the worker that runs on this thread, or -1; lock held */
-    const memopt_i_thread_id self = memopt_i_thread_self();
-    int i;
-
-    if (p->busy && memopt_i_thread_same(p->owner, self)) return 0;
-    for (i = 0; i < p->thread_count; ++i)
-        if (memopt_i_thread_same(p->threads[i].thread.id, self)) return p->threads[i].worker;
-    return -1;
-}
-
-static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    memopt_thread_pool *p = (memopt_thread_pool *)user;
-    int inside;
-    size_t i;
-
-    memopt_i_mutex_lock(&p->lock);
-    inside = memopt_i_pool_inside(p);
-    if (inside >= 0) {
-        memopt_i_mutex_unlock(&p->lock);
-        for (i = 0; i < chunk_count; ++i) fn(task, i, inside);
-        return;
-    }
-    while (p->busy) memopt_i_condition_wait(&p->done, &p->lock);
-    p->busy = 1;
-    p->owner = memopt_i_thread_self();
-    p->fn = fn;
-    p->task = task;
-    p->chunk_count = chunk_count;
-    p->next = 0;
-    if (chunk_count > 1) memopt_i_condition_wake(&p->work);
-    memopt_i_pool_work(p, 0);
-    while (p->running) memopt_i_condition_wait(&p->done, &p->lock);
-    p->busy = 0;
-    memopt_i_condition_wake(&p->done);
-    memopt_i_mutex_unlock(&p->lock);
-}
-
-MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
-    int i;
-
-    if (!pool) return;
-    memopt_i_mutex_lock(&pool->lock);
-    pool->stop = 1;
-    memopt_i_condition_wake(&pool->work);
-    memopt_i_mutex_unlock(&pool->lock);
-    for (i = 0; i < pool->thread_count; ++i) memopt_i_thread_join(&pool->threads[i].thread);
-    memopt_i_condition_close(&pool->done);
-    memopt_i_condition_close(&pool->work);
-    memopt_i_mutex_close(&pool->lock);
-    memopt_i_free(&pool->host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
-}
-
-MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
-                                                   memopt_thread_pool **out) {
-    memopt_host h;
-    memopt_thread_pool *p;
-    size_t bytes;
-
-    if (!out || worker_count < 1 || worker_count > 1024 || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
-    bytes = sizeof *p + (size_t)worker_count * sizeof *p->threads;
-    p = (memopt_thread_pool *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!p) return MEMOPT_ERR_MEMORY;
-    memset(p, 0, bytes);
-    p->host = h;
-    p->bytes = bytes;
-    p->threads = (memopt_i_pool_thread *)(void *)(p + 1);
-    if (memopt_i_mutex_open(&p->lock)) goto no_lock;
-    if (memopt_i_condition_open(&p->work)) goto no_work;
-    if (memopt_i_condition_open(&p->done)) goto no_done;
-    memopt_i_mutex_lock(&p->lock); /* the threads wait until their ids are all written */
-    while (p->thread_count < worker_count - 1) {
-        memopt_i_pool_thread *t = &p->threads[p->thread_count];
-        t->pool = p;
-        t->thread.fn = memopt_i_pool_serve;
-        t->thread.argument = t;
-        t->worker = p->thread_count + 1;
-        if (memopt_i_thread_start(&t->thread)) break;
-        ++p->thread_count;
-    }
-    memopt_i_mutex_unlock(&p->lock);
-    if (p->thread_count < worker_count - 1) {
-        memopt_thread_pool_destroy(p);
-        return MEMOPT_ERR_STATE;
-    }
-    *out = p;
-    return MEMOPT_OK;
-no_done:
-    memopt_i_condition_close(&p->work);
-no_work:
-    memopt_i_mutex_close(&p->lock);
-no_lock:
-    memopt_i_free(&h, p, bytes, MEMOPT_I_HOST_ALIGN);
-    return MEMOPT_ERR_STATE;
-}
-
-MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
-    memopt_threads t;
-
-    memset(&t, 0, sizeof t);
-    if (!pool) return t;
-    t.run_fn = memopt_i_pool_run;
-    t.user = pool;
-    t.worker_count = pool->thread_count + 1;
-    return t;
-}
-#else
-MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
-                                                   memopt_thread_pool **out) {
-    memopt_host h;
-    if (!out || worker_count < 1 || worker_count > 1024 || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
-    memopt_threads t;
-    (void)pool;
-    memset(&t, 0, sizeof t);
-    return t;
-}
-
-MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)pool; }
-#endif
-
+#endif /* groups */
 #if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
-/* @section ledger : text carve base host api_ledger
+/* @section ledger : carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
               every single block is a new peak.
@@ -8044,7 +8035,11 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
     memopt_i_ledger_event(l, MEMOPT_I_EVENT_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
-/* The table for people. Tags that never held anything are left out. */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x01 /* for memory */
+/* @section ledger_report : text ledger api_ledger_report
+   The table for people. Tags that never held anything are left out. */
+
 static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length;
     const size_t share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
@@ -8139,20 +8134,25 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
     return memopt_i_writer_end(&o, 1, length);
 }
 
-/* One walk writes the snapshot twice: as JSON, and as a pickle of protocol 2 (Python's own format, read back with
+MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
+                                              size_t *length) {
+    memopt_i_writer o;
+
+    if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
+    o = memopt_i_writer_begin(buffer, capacity);
+    memopt_i_report(&o, ledger);
+    return memopt_i_writer_end(&o, 1, length);
+}
+
+/* @section ledger_export : ledger_report api_ledger_export
+   One walk writes the snapshot twice: as JSON, and as a pickle of protocol 2 (Python's own format, read back with
    pickle.load). A document is made of dicts, lists, texts and numbers; what differs is how each begins and ends. */
+
 typedef struct memopt_i_document {
     memopt_i_writer out;
     int pickle;
     int comma; /* JSON: one is due before the next item */
 } memopt_i_document;
-
-static void memopt_i_little_endian(memopt_i_writer *o, uint64_t n, int count) {
-    for (; count > 0; --count, n >>= 8) {
-        const char byte = (char)(n & 0xff);
-        memopt_i_put(o, &byte, 1);
-    }
-}
 
 static void memopt_i_document_item(memopt_i_document *d) {
     if (!d->pickle && d->comma) memopt_i_put_text(&d->out, ", ");
@@ -8542,11 +8542,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_export(const memopt_ledger 
     return memopt_i_writer_end(&d.out, !d.pickle, length);
 }
 
-MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
-                                              size_t *length) {
-    return memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, buffer, capacity, length);
-}
-
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section source : ledger host api_source
    Where bytes come from, as one table of functions, so that arenas and heaps do not care whether they stand on a static
    array, malloc, pages of the system, a GPU, or on nothing at all.
@@ -8699,7 +8696,7 @@ static void memopt_i_allocator_release(memopt_source *s, void *base, size_t byte
 MEMOPT_API memopt_status memopt_source_allocator(const memopt_host *host, memopt_source *out) {
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_ALLOCATOR);
 
-    if (!out || memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
+    if (!out || memopt_i_host_fill(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
     s.reserve_fn = memopt_i_allocator_reserve;
     s.release_fn = memopt_i_allocator_release;
     s.base_alignment = 4096;
@@ -8759,10 +8756,23 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
     return MEMOPT_OK;
 }
 
-/* Memory really available. Linux keeps the truth in text files: /proc/meminfo for the machine, and for every cgroup we
+/* @section available : text host api_available
+   Memory really available. Linux keeps the truth in text files: /proc/meminfo for the machine, and for every cgroup we
    are in, and every one above it, a limit, a usage, and how much of the usage is file cache that would make room. */
 #define MEMOPT_I_TEXT_MAX 4096 /* longest file or path we look at; what is beyond it is not read */
 #if defined(__linux__)
+static memopt_status memopt_i_system_text(const char *path, char *text, size_t capacity, size_t *done) {
+    const int number = memopt_i_file_open(path, O_RDONLY, 0);
+    ptrdiff_t n = 0;
+
+    if (number < 0) return MEMOPT_ERR_IO;
+    for (*done = 0; *done < capacity; *done += (size_t)n) {
+        n = memopt_i_file_read_some(memopt_i_numbered_file(number), *done, text + *done, capacity - *done);
+        if (n <= 0) break;
+    }
+    return close(number) || n < 0 ? MEMOPT_ERR_IO : MEMOPT_OK;
+}
+
 /* The number after `key` at the beginning of a line. Returns 0 when there is none, or none that fits. */
 static int memopt_i_text_number(const char *text, const char *key, uint64_t *out) {
     const size_t length = strlen(key);
@@ -8777,17 +8787,25 @@ static int memopt_i_text_number(const char *text, const char *key, uint64_t *out
     return 0;
 }
 
-static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT_MAX]) {
+/* A file of the system's, by the caller's files if there are any. */
+static memopt_status memopt_i_read_file(const memopt_files *f, const char *path, char *text, size_t *done) {
     void *file = NULL;
-    size_t done = 0;
     memopt_status s, closed;
 
-    if ((s = host->files.open_fn(host->files.user, path, MEMOPT_OPEN_READ, &file)) != MEMOPT_OK) return s;
-    s = host->files.read_fn(host->files.user, file, 0, text, MEMOPT_I_TEXT_MAX - 1, &done);
-    closed = host->files.close_fn(host->files.user, file);
-    if (s || closed) return s ? s : closed;
-    text[memopt_i_min(done, MEMOPT_I_TEXT_MAX - 1)] = 0;
-    return MEMOPT_OK;
+    if (!f->open_fn) return memopt_i_system_text(path, text, MEMOPT_I_TEXT_MAX - 1, done);
+    s = f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file);
+    if (s) return s;
+    s = f->read_fn(f->user, file, 0, text, MEMOPT_I_TEXT_MAX - 1, done);
+    closed = f->close_fn(f->user, file);
+    return s ? s : closed;
+}
+
+static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT_MAX]) {
+    size_t done = 0;
+    const memopt_status s = memopt_i_read_file(&host->files, path, text, &done);
+
+    if (!s) text[memopt_i_min(done, MEMOPT_I_TEXT_MAX - 1)] = 0;
+    return s;
 }
 
 /* directory/name as a number; no file, or the word "max", is no limit. */
@@ -8917,11 +8935,14 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
 
 MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes) {
     memopt_host h;
-    if (!bytes || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+
+    if (!bytes || memopt_i_host_fill(host, &h)) return MEMOPT_ERR_ARGUMENT;
     return memopt_i_available(&h, bytes);
 }
 
-/* Pages of the system. The four calls that differ between systems come first, then the source made of them. */
+/* @section pages : available source api_pages
+   Pages of the system, as a source. The four calls that differ between systems come first, then the source. */
+
 #define MEMOPT_I_PAGES_CHECK 1u
 #define MEMOPT_I_PAGES_TOUCH 2u
 #define MEMOPT_I_PAGES_HUGE  4u
@@ -9143,7 +9164,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_de
 }
 #endif
 
-/* @section arena : source api_arena
+/* @section arena : pages api_arena
    Memory for lifetimes that nest, which is most of training: what a layer makes lives until its backward has run.
    Problem    A general allocator leaves holes between lifetimes of different length, and a list of pointers to free.
    Idea       One range of addresses, two ends. Long-lived bytes are pushed at the low end, short-lived ones at the
@@ -11406,7 +11427,7 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     if (options) o = *options;
     s = memopt_i_plan_items_check(items, count, o.error);
     if (s) return s;
-    if (memopt_host_resolve(host, &p.host)) return memopt_i_fail(o.error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_host_fill(host, &p.host)) return memopt_i_fail(o.error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     p.items = items;
     p.count = count;
     p.timed = o.time_ns || !o.work;
@@ -22165,7 +22186,7 @@ static memopt_status memopt_i_simulation_open(memopt_i_simulation *w, const memo
     size_t bytes;
     void *block;
 
-    if (memopt_host_resolve(host, &h)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_host_fill(host, &h)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (memopt_i_simulation_bytes(chain, &bytes)) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "too many skips");
     block = memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!block) return memopt_i_fail_memory(error, "no memory to go through the schedule", bytes);
@@ -23878,7 +23899,7 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
     memopt_host h;
 
     memset(&o, 0, sizeof o);
-    if (memopt_host_resolve(host, &h)) return memopt_i_fail(p->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_host_fill(host, &h)) return memopt_i_fail(p->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     o.p = p;
     o.host = &h;
     o.capacity = memopt_i_schedule_longest(p);
@@ -24424,7 +24445,7 @@ static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format for
     memopt_carver c;
     memopt_host h;
 
-    if (memopt_host_resolve(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_host_fill(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     memopt_i_plot_lay_out(s, &counted); /* the simulation was there before: its bytes fit */
     c = memopt_carver_begin(memopt_i_alloc(&h, counted.bytes, MEMOPT_I_HOST_ALIGN));
     if (!c.base) return memopt_i_fail_memory(s->chain->error, "no memory for the picture", counted.bytes);
@@ -26841,7 +26862,7 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
 
     if (!status) status = memopt_i_layers_check(d->layers, d->chain.segments, d->chain.count, error);
     if (status) return status;
-    if (memopt_host_resolve(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_host_fill(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (d->rule > MEMOPT_SCHEDULE_SQRT)
         return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "no such memopt_schedule_rule", "rule",
                                    memopt_i_signed((int)d->rule), "at most", memopt_i_count(MEMOPT_SCHEDULE_SQRT));
@@ -27017,7 +27038,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *
     if (status) return status;
     twice = memopt_i_tape_said_twice(desc);
     if (twice) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, twice);
-    if (memopt_host_resolve(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_host_fill(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (!desc->arena && desc->not_host_visible)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "memory that is not for the CPU needs an arena");
     (void)memopt_carve(&c, desc->chain.count, sizeof *segments, 16);
@@ -27347,7 +27368,7 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
     size_t bytes;
     const size_t head = memopt_i_align_down(sizeof *stash + 63, 64);
 
-    if (!arena || !depth || !out || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    if (!arena || !depth || !out || memopt_i_host_fill(host, &h)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(depth, sizeof *stash->entries, &bytes) || memopt_i_add(bytes, head, &bytes))
         return MEMOPT_ERR_MEMORY;
     stash = (memopt_stash *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
@@ -35346,7 +35367,7 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
-/* @section store : checksum ledger text carve base host api_store
+/* @section store : checksum ledger text carve base host_queue api_store
    Tiles on a slower tier.
    Problem    A system that writes states to a disk and looks at completions only to count them loses bytes silently:
               short writes, errors of a full disk, a tile of the step before where a write was lost.
@@ -35844,7 +35865,7 @@ MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memo
 
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     if (c.status || memopt_i_store_plan(&c, desc, &plan)) return c.status;
-    if (memopt_i_host_resolve(&c, desc->host, &plan.host)) return c.status;
+    if (memopt_i_host_resolve_files(&c, desc->host, &plan.host)) return c.status;
     x = (memopt_store *)memopt_i_alloc(&plan.host, plan.sizes.memory, MEMOPT_I_STORE_DISK_ALIGN);
     if (!x) return memopt_i_refuse_memory(&c, plan.sizes.memory);
     *x = plan;
@@ -36258,7 +36279,7 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
     if (memopt_i_must(&c, desc != NULL, "desc", "is NULL")) return c.status;
     memopt_i_must_be_at_least(&c, "tiles", desc->tiles, "at least", 2);
     memopt_i_must(&c, !desc->reopen && !desc->keep, "desc", "is of a file that is kept");
-    if (c.status || memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
+    if (c.status || memopt_i_host_resolve_files(&c, desc->host, &host)) return c.status;
     if (desc->path && memopt_i_store_file_there(&host.files, desc->path))
         return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "path", "is there already");
     s = memopt_store_create(desc, &t.store);
@@ -36279,7 +36300,7 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
 
 MEMOPT_I_SMALL_END
 
-/* @section comm : carve base host api_comm
+/* @section comm : carve base host_threads api_comm
    Calls have numbers, the same on all ranks, and a slot while they are begun. Before each, unless it is switched off,
    the ranks gather what each of them asks for and look at it: every transport has its own way of going wrong when ranks
    disagree (one gets an error, another hangs), and this is none of them.
@@ -41830,7 +41851,7 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
 
 MEMOPT_I_SMALL_END
 
-/* @section feed : random carve base host api_feed
+/* @section feed : random carve base host_queue api_feed
    A ring of windows as they lie in the file, of which the queue of the host's files fills `ahead` at a time. They
    become numbers of 32 bits on their way into the caller's arrays, which may be pinned: so a window waits in a half or
    a quarter of the bytes, and its place is free for the next one as soon as it has been handed out.
@@ -41941,7 +41962,7 @@ static memopt_status memopt_i_feed_plan(memopt_i_checks *c, const memopt_feed_de
     if (!d->units) d->units = d->ranks;
     if (!d->ahead) d->ahead = d->samples < MEMOPT_FEED_AHEAD_MAX / 2 ? 2 * d->samples : MEMOPT_FEED_AHEAD_MAX;
     memopt_i_feed_check(c, d);
-    if (c->status || memopt_i_host_resolve(c, desc->host, host)) return c->status;
+    if (c->status || memopt_i_host_resolve_files(c, desc->host, host)) return c->status;
     (void)memopt_carve(room, 1, sizeof(memopt_feed), 0);
     (void)memopt_carve(room, d->ahead, sizeof(memopt_i_slot_result), 0);
     (void)memopt_carve(room, d->ahead, memopt_i_feed_slot(d), 0);
@@ -42235,7 +42256,7 @@ MEMOPT_API memopt_error memopt_feed_error(const memopt_feed *feed) {
     return feed ? feed->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the feed is NULL");
 }
 
-/* @section tensors : text carve base host api_tensors
+/* @section tensors : text carve base host_queue api_tensors
    Headers of safetensors files, which may come from anybody.
    Idea       The text is read twice by the same code: the first time it counts tensors, sizes of shapes and bytes of
               names, the second time it fills them in. Then the tensors are sorted by their place, and must tile the
@@ -43096,7 +43117,7 @@ MEMOPT_API memopt_status memopt_tensors_open(const memopt_host *host, const char
 
     memopt_i_must(&c, path != NULL, "path", "is NULL");
     memopt_i_must(&c, out != NULL, "out", "is NULL");
-    if (c.status || memopt_i_host_resolve(&c, host, &h)) return c.status;
+    if (c.status || memopt_i_host_resolve_files(&c, host, &h)) return c.status;
     memset(&source, 0, sizeof source);
     source.error = error;
     s = h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ, &file);
@@ -43303,7 +43324,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
     memopt_i_must(&c, desc->metadata != NULL || !desc->metadata_count, "metadata", "is NULL");
     if (desc->alignment) (void)memopt_i_must_be_power_of_two(&c, "alignment", desc->alignment);
     if (desc->alignment) (void)memopt_i_must_be_at_least(&c, "alignment", desc->alignment, "at least", 8);
-    if (c.status || memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
+    if (c.status || memopt_i_host_resolve_files(&c, desc->host, &host)) return c.status;
     most = memopt_i_max(desc->count, desc->metadata_count);
     memopt_i_must_be_at_most(&c, desc->count == most ? "count" : "metadata_count", most, "limit",
                              MEMOPT_TENSORS_HEADER_MAX); /* each takes some bytes */
@@ -43320,7 +43341,7 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
     return c.status;
 }
 
-/* @section save : tensors checksum optim comm shard carve text base host api_save
+/* @section save : tensors checksum optim comm shard carve text base host_queue api_save
    Generations of a run on a disk that may stop at any moment.
    Idea       A directory nobody looks at until it has its name, and that gets it last: make gen-N-step-S.tmp, write a
               file of each rank and force it to the disk, write the manifest and force it, force the names, rename,
@@ -43846,7 +43867,7 @@ static int memopt_i_save_is_little_endian(void) {
 static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_save_desc *d, memopt_host *host) {
     memopt_i_must(c, d->path != NULL, "path", "is NULL");
     memopt_i_must(c, !d->path || d->path[0], "path", "is empty");
-    if (c->status || memopt_i_host_resolve(c, d->host, host)) return c->status;
+    if (c->status || memopt_i_host_resolve_files(c, d->host, host)) return c->status;
     if (!MEMOPT_I_FILES_HAVE_DIRS(&host->files))
         return memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "host.files", "have no directories");
     return memopt_i_save_is_little_endian() ? MEMOPT_OK

@@ -150,7 +150,9 @@ static void host_zero_is_the_library(void) {
           && h.files.resize_fn && h.files.sync_fn && h.files.rename_fn && h.files.remove_fn);
     CHECK(h.files.reserve_fn && h.files.align_fn && h.files.make_dir_fn && h.files.list_dir_fn && h.files.sync_dir_fn);
     CHECK(MEMOPT_I_FILES_HAVE_DIRS(&h.files));
+#if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
     CHECK(h.files.queue_open_fn && h.files.queue_close_fn && h.files.begin_fn && h.files.wait_fn && h.files.ready_fn);
+#endif
     CHECK(h.files.lock_fn && MEMOPT_I_FILES_HAVE_LOCKS(&h.files));
     CHECK(h.threads.simd_level == 0);
     CHECK(memopt_host_resolve(&h, &again) == MEMOPT_OK && host_same(&h, &again)); /* resolved is resolved */

@@ -16,7 +16,7 @@ once in the source, or in the section, or else in the function that the name beg
 white space, ends of lines too.
 
 Each fault is put into a copy of the source and the section's own tests are built with it and run: plainly, then, if
-nobody noticed, with the instructions emulated that this machine lacks (tests/lanes16.h), with ASan and UBSan, then with TSan (in the header only `host`, where threads are). A test that fails,
+nobody noticed, with the instructions emulated that this machine lacks (tests/lanes16.h), with ASan and UBSan, then with TSan (in the header only the host's sections, where threads are). A test that fails,
 crashes or hangs has noticed, if the same build passes without the fault. In the header the faults of a section are built
 into one program, with a switch in every function that has some. What was found is kept in build/mutants/, under a hash of
 the fault, the test and the code that it reaches, so that the next run examines only what is new.
@@ -136,7 +136,9 @@ class Header:
     """memopt.h, by the tests of its sections."""
     name, path, enough, prefix, combines = "header", "memopt.h", 0.97, "", True
     # Sections without a test file of the same name.
-    owners = {"vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut"], "optim_pass": ["optim", "adafactor", "parts_cut"],
+    owners = {**{part: ["host"] for part in ("host_threads", "host_files", "host_queue")},
+              "available": ["source"], "pages": ["source"], "ledger_report": ["ledger"], "ledger_export": ["ledger"],
+              "vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut"], "optim_pass": ["optim", "adafactor", "parts_cut"],
               "optim": ["optim", "adafactor", "parts_cut"], "adafactor": ["adafactor", "parts_cut"],
               "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],
               "compile": ["tape"], "stash": ["tape"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
@@ -161,7 +163,7 @@ class Header:
         return [os.path.join(TESTS, f"test_{test}.c") for test in self.owners.get(section, [section])]
 
     def runs(self, build, section):
-        return build.name != "tsan" or section == "host"
+        return build.name != "tsan" or section.startswith("host")
 
     def inputs(self):
         return sorted(glob.glob(os.path.join(TESTS, "*.h")))

@@ -43413,17 +43413,9 @@ typedef struct memopt_i_generation {
 /* ---- names ---- */
 /* A decimal integer without leading zeros; NULL: none, else what follows. */
 static const char *memopt_i_save_number(const char *text, uint64_t *out) {
-    uint64_t value = 0;
-    const char *t = text;
+    const size_t digits = memopt_i_read_count(text, SIZE_MAX, out);
 
-    for (; *t >= '0' && *t <= '9'; ++t) {
-        const uint64_t digit = (uint64_t)(*t - '0');
-
-        if (value > (UINT64_MAX - digit) / 10 || (t > text && *text == '0')) return NULL;
-        value = value * 10 + digit;
-    }
-    *out = value;
-    return t > text ? t : NULL;
+    return digits == 0 || digits == SIZE_MAX || (digits > 1 && *text == '0') ? NULL : text + digits;
 }
 
 static const char *memopt_i_save_skip(const char *text, const char *prefix) {

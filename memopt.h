@@ -5415,18 +5415,18 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_must_be(memopt_i_checks *c, int 
     return memopt_i_must_number(c, holds, argument, memopt_i_signed(got), rule, memopt_i_no_quantity());
 }
 
-static memopt_status memopt_i_must_be_at_least(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
-                                               size_t least) {
+static memopt_status memopt_i_must_be_at_least(memopt_i_checks *c, const char *argument, uint64_t got,
+                                               const char *bound, uint64_t least) {
     return memopt_i_must_count(c, got >= least, argument, got, bound, least);
 }
 
-static memopt_status memopt_i_must_be_at_most(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
-                                              size_t max) {
+static memopt_status memopt_i_must_be_at_most(memopt_i_checks *c, const char *argument, uint64_t got,
+                                              const char *bound, uint64_t max) {
     return memopt_i_must_count(c, got <= max, argument, got, bound, max);
 }
 
-static memopt_status memopt_i_must_be_below(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
-                                            size_t limit) {
+static memopt_status memopt_i_must_be_below(memopt_i_checks *c, const char *argument, uint64_t got,
+                                            const char *bound, uint64_t limit) {
     return memopt_i_must_count(c, got < limit, argument, got, bound, limit);
 }
 
@@ -7531,11 +7531,6 @@ static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, siz
     if (!s->status) *done = s->had;
     return s->status;
 }
-#  define MEMOPT_I_SYSTEM_QUEUE \
-    memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait, \
-    memopt_i_system_ready
-#else
-#  define MEMOPT_I_SYSTEM_QUEUE NULL, NULL, NULL, NULL, NULL
 #endif
 
 /* A queue over any table of files, for the sections above: that of the table; where it has none, or cannot open one,
@@ -7600,7 +7595,14 @@ static memopt_files memopt_i_system_files(void) {
         memopt_i_system_open, memopt_i_system_close, memopt_i_system_read, memopt_i_system_write, memopt_i_system_size,
         memopt_i_system_resize, memopt_i_system_sync, memopt_i_system_rename, memopt_i_system_remove,
         memopt_i_system_reserve, memopt_i_system_align, memopt_i_system_make_dir, memopt_i_system_list_dir,
-        memopt_i_system_sync_dir, MEMOPT_I_SYSTEM_QUEUE, memopt_i_system_lock, NULL
+        memopt_i_system_sync_dir,
+#if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
+        memopt_i_system_queue_open, memopt_i_system_queue_close, memopt_i_system_begin, memopt_i_system_wait,
+        memopt_i_system_ready,
+#else
+        NULL, NULL, NULL, NULL, NULL,
+#endif
+        memopt_i_system_lock, NULL
     };
 
     return files;

@@ -21952,6 +21952,8 @@ static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment 
         && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* All bytes of a chain together. Where they fit size_t, no sum of what is alive needs a check later. */
 static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     size_t total = 0;
@@ -22059,6 +22061,8 @@ static memopt_status memopt_i_offload_check(const memopt_offload *offload, memop
     if (!status) status = memopt_i_cost_check(error, "read_byte_cost", offload->read_byte_cost);
     return status;
 }
+
+MEMOPT_I_SMALL_END
 
 /* -- the simulation: what is alive while actions happen, in one place for everybody -- */
 
@@ -22417,6 +22421,8 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
     return cost + *extra;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* What a list of actions has left undone: of values, only the input's copy can be left. */
 static memopt_status memopt_i_simulation_refuse_unended(const memopt_i_simulation *w, memopt_error *error) {
     if (w->left)
@@ -22424,6 +22430,8 @@ static memopt_status memopt_i_simulation_refuse_unended(const memopt_i_simulatio
     return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_VALUE_MOVING
         ? "its last transfer was not waited for" : "its copy is not forgotten at the end", "value", 0);
 }
+
+MEMOPT_I_SMALL_END
 
 static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                        const memopt_action *actions,
@@ -22453,6 +22461,8 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
     return s;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result) {
@@ -22469,6 +22479,8 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
     if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
     return s;
 }
+
+MEMOPT_I_SMALL_END
 
 /* -- lists of actions -- */
 
@@ -22505,6 +22517,8 @@ static void memopt_i_action_list_reverse(memopt_i_action_list *l, size_t first, 
     for (i = first; i < last; ++i) memopt_i_action_list_add(l, MEMOPT_ACTION_FORWARD_SAVE, i);
     for (i = last; i-- > first;) memopt_i_action_list_add(l, MEMOPT_ACTION_BACKWARD, i);
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
     size_t k = 1;
@@ -22568,6 +22582,8 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
     *count = list.count;
     return list.count > capacity ? memopt_i_action_list_full(error, capacity, list.count) : MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section solver : simulation vec carve
    The fastest schedule of a chain for every budget at once.
@@ -22788,6 +22804,8 @@ static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /*
     return stage;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* Memory between these two is of interest: from that of small segments alone to that of keeping everything, or to what
    a budget of `budget` bytes leaves. */
 static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
@@ -22913,6 +22931,8 @@ static int memopt_i_schedule_count(const memopt_schedule *p, size_t *bytes) {
     return c.overflow;
 }
 
+MEMOPT_I_SMALL_END
+
 /* Whether two segments are the same to every part that holds them: sizes, costs, and the skips around and behind. */
 static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
     const memopt_chain *c = &p->chain;
@@ -22992,6 +23012,8 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
     }
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* What the solver takes a transfer for. */
 static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
     return cost < p->transfer_cost_max ? cost : p->transfer_cost_max;
@@ -23055,6 +23077,8 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
     p->slots = memopt_i_min(p->slots, memopt_i_schedule_thresholds(p->low, p->high, p->resolution, p->slots, NULL));
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* -- solving -- */
 
@@ -23685,6 +23709,8 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 static void memopt_i_schedule_stages(memopt_schedule *p) {
     static const double share[MEMOPT_I_PRICES] = { 1, 0, 0.25, 0 };
     size_t i, b;
@@ -24007,6 +24033,8 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
     return memopt_i_schedule_deliver(p, solution, actions, capacity, host, result);
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
@@ -24027,6 +24055,8 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
               simulation.
    Trap       The list does not tell what a transfer costs, so costs here are those of computing. Numbers are written
               with integers, as in the ledger: printf's %f asks the locale for the decimal point. */
+
+MEMOPT_I_SMALL_BEGIN
 
 /* of bars, the upper last */
 typedef enum memopt_i_plot_layer { MEMOPT_I_LAYER_COPIES, MEMOPT_I_LAYER_OUTPUTS,
@@ -24485,6 +24515,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *
     return status ? memopt_i_action_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section graph : carve host api_graph
    Lifetimes in a graph whose nodes run in a given order.
    Idea       Everything follows from one number a node, the last node that reads its value: a value dies with its last
@@ -24929,6 +24961,8 @@ typedef struct memopt_i_fitter {
 
 #define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
 
+MEMOPT_I_SMALL_BEGIN
+
 /* The block for what was counted, and a carver that hands it out. */
 static memopt_status memopt_i_compile_block(const memopt_host *host, memopt_error *error, const char *reason,
                                             memopt_carver *carver) {
@@ -25180,6 +25214,8 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
     return status;
 }
 
+MEMOPT_I_SMALL_END
+
 /* -- shapes -- */
 
 static uint64_t memopt_i_compile_mix(uint64_t h, uint64_t word) {
@@ -25218,6 +25254,8 @@ static int memopt_i_chain_equal(const memopt_chain *a, const memopt_chain *b) {
             || a->skips[i].bytes != b->skips[i].bytes || a->skips[i].grad_bytes != b->skips[i].grad_bytes) return 0;
     return 1;
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static void memopt_i_shape_free(const memopt_host *host, memopt_i_shape *shape) {
     if (shape) memopt_i_free(host, shape, shape->memory, MEMOPT_I_HOST_ALIGN);
@@ -25765,6 +25803,8 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
     return status;
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section tape : compile callback codec arena carve base host api_tape
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
@@ -25843,6 +25883,8 @@ struct memopt_tape {
     size_t           memory;
 };
 
+MEMOPT_I_SMALL_BEGIN
+
 static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason, size_t segment,
                                            size_t action) {
     (void)memopt_i_fail_at(&t->error, status, reason, segment == SIZE_MAX ? NULL : "segment", segment);
@@ -25861,6 +25903,8 @@ static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt
     const size_t segment = m->op <= MEMOPT_ACTION_BACKWARD || !m->index ? m->index : m->index - 1u;
     return memopt_i_tape_fail_at(t, status, reason, segment, m->action);
 }
+
+MEMOPT_I_SMALL_END
 
 /* Not from a callback, and, where `idle`, not between forward and backward. */
 static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
@@ -26250,6 +26294,8 @@ static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
 
 /* -- passes -- */
 
+MEMOPT_I_SMALL_BEGIN
+
 /* Memory of its own for a pass of so many bytes. */
 static memopt_status memopt_i_tape_grow(memopt_tape *t, size_t bytes) {
     unsigned char *grown = (unsigned char *)memopt_i_alloc(&t->host, bytes, t->align);
@@ -26260,6 +26306,8 @@ static memopt_status memopt_i_tape_grow(memopt_tape *t, size_t bytes) {
     t->placed_bytes = bytes;
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* The memory of a pass: one push, or what was placed. */
 static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
@@ -26551,6 +26599,8 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
     return status;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* -- sizes, from callbacks that run dry -- */
 
 static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, const memopt_segment *segments,
@@ -26680,6 +26730,8 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 /* -- shapes -- */
 
 /* The shape of a chain, known or solved now, in use from here on. */
@@ -26748,6 +26800,8 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
     if (status && tape && chain && chain->error) *chain->error = tape->error;
     return status;
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static uint64_t memopt_i_tape_median(uint64_t *x, size_t n) { /* sorts them, in place; of two middles the lower */
     size_t i, k;
@@ -27108,6 +27162,8 @@ MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
     return tape ? tape->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the tape is NULL");
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section tape_step : optim api_tape_step */
@@ -27192,6 +27248,8 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     return status;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment,
                                                         memopt_tape_layer *layer) {
     memopt_segment s;
@@ -27221,8 +27279,12 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_nest(memopt_tape *inner, memo
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section tape_report : tape text api_tape_report
    Costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
+
+MEMOPT_I_SMALL_BEGIN
 
 static void memopt_i_put_share(memopt_i_writer *o, double part, double whole, size_t width) {
     const double share = whole > 0 ? part / whole * 1000 + 0.5 : 0;
@@ -27335,6 +27397,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_report(const memopt_tape *tap
     return memopt_i_writer_end(&o, 1, length);
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section stash : codec arena base host api_stash
    Copies on a stack at the low end of an arena, for engines that update one buffer in place.
    Idea       Last in, first out is what an arena's low end does: a push is a mark and a copy, a pop is a copy and a
@@ -27356,6 +27420,8 @@ struct memopt_stash {
     size_t count, depth, memory;
     memopt_i_stash_entry *entries;
 };
+
+MEMOPT_I_SMALL_BEGIN
 
 MEMOPT_API size_t memopt_stash_bytes(size_t n, memopt_codec codec) {
     size_t bytes;
@@ -27469,6 +27535,8 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
     s = memopt_i_stash_copy(stash, MEMOPT_CODEC_OP_DECODE, e->codec, x, n, stash->arena->base + offset);
     return s ? s : memopt_i_stash_rewind(stash);
 }
+
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */

@@ -136,6 +136,14 @@
      host_queue     whole hosts
      scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
                     dynamic loss scaling; accumulation
+     simulation     chains and their checks; buffers and actions; lists of actions
+     solver         a chain in units; layout; solving; reading the table
+     schedule       transfers beside the computing; for a budget, for an overhead
+     plot           going through the schedule; as text; as SVG
+     compile        from actions to items and instructions; shapes; a budget and a table;
+                    lossy copies for the textbook's schedules
+     tape           instructions; passes; what may not overlap; passes that stand alone, and evaluations; describing;
+                    shapes; creation; statistics
      gemm           bf16 times bf16: two chains for each block of depth
      tiles          packing; the walk; where sums begin and end; triangles; chunks
      row_kernels    curves and rows; steps: an operation on elements, for operators and for passes from a text;
@@ -167,8 +175,9 @@
                     the manifest, by rank 0;
                     the index of a model in several files, by rank 0: as Python's json writes it, indented, sorted;
                     loading; which generations go; items; what an optimizer steps
-     advise         the model; what is refused; opening; schedules; what lasts over a step; a choice's price;
-                    the search; a single choice; what the literature tells; a machine, measured; a machine as text
+     advise         the model; what is refused; opening; for a budget, for an overhead; what lasts over a step;
+                    a choice's price; the search; a single choice; what the literature tells; a machine, measured;
+                    a machine as text
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
@@ -21906,7 +21915,7 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
               last bit.
    Source     REVOLVE: Griewank, Walther, ACM TOMS 26 (2000). sqrt(n): Chen and others, arXiv:1604.06174. */
 
-/* -- chains -- */
+/* ---- chains and their checks ---- */
 
 static int memopt_i_cost_ok(double x) { /* finite and not negative */
     const uint64_t bits = memopt_i_double_bits(x);
@@ -22064,7 +22073,7 @@ static memopt_status memopt_i_offload_check(const memopt_offload *offload, memop
 
 MEMOPT_I_SMALL_END
 
-/* -- the simulation: what is alive while actions happen, in one place for everybody -- */
+/* ---- buffers and actions ---- */
 
 typedef enum memopt_i_buffer_kind { /* index: the value, segment or skip it belongs to */
     MEMOPT_I_BUFFER_VALUE,
@@ -22482,7 +22491,7 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
 
 MEMOPT_I_SMALL_END
 
-/* -- lists of actions -- */
+/* ---- lists of actions ---- */
 
 typedef struct memopt_i_action_list { /* actions beyond the capacity are counted, not stored */
     memopt_action *actions;
@@ -22748,7 +22757,7 @@ typedef struct memopt_i_choice {
 
 static uint32_t memopt_i_choice_name(size_t j, int way) { return (uint32_t)(j * MEMOPT_I_WAYS) + (uint32_t)way; }
 
-/* -- a chain in units -- */
+/* ---- a chain in units ---- */
 
 static uint32_t memopt_i_solver_units(const memopt_schedule *p, size_t bytes) { /* rounded up */
     return (uint32_t)((bytes >> p->shift) + ((bytes & (((size_t)1 << p->shift) - 1)) != 0));
@@ -22871,7 +22880,7 @@ static uint32_t memopt_i_schedule_resolution(uint32_t low, uint32_t high, size_t
     return fits;
 }
 
-/* -- layout -- */
+/* ---- layout ---- */
 
 /* Parts of both kinds. */
 static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; }
@@ -23080,7 +23089,7 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
 
 MEMOPT_I_SMALL_END
 
-/* -- solving -- */
+/* ---- solving ---- */
 
 static size_t memopt_i_solver_plane(const memopt_schedule *p, const memopt_i_subchain *a) { /* its first row */
     return ((a->price * p->rooms + a->room) * p->offload_states + a->offloaded) * memopt_i_schedule_cells(p);
@@ -23384,7 +23393,7 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, siz
     }
 }
 
-/* -- reading the table -- */
+/* ---- reading the table ---- */
 
 /* How point *g of a part was reached: the first choice with its cost, as the solver went through them. Returns the
    right part's point; the left's is *g, moved to the first with the same cost. */
@@ -23796,7 +23805,7 @@ MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedul
     return *count > capacity ? memopt_i_action_list_full(schedule->error, capacity, *count) : MEMOPT_OK;
 }
 
-/* -- transfers beside the computing -- */
+/* ---- transfers beside the computing ---- */
 
 typedef struct memopt_i_overlap { /* a schedule that is being relaxed: waits go later, reads earlier */
     const memopt_schedule *p;
@@ -23944,7 +23953,7 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
     return s;
 }
 
-/* -- schedules -- */
+/* ---- for a budget, for an overhead ---- */
 
 /* Into a buffer of yours, and what it comes to. */
 static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_solution *solution,
@@ -24135,7 +24144,7 @@ static void memopt_i_plot_title(memopt_i_plot *s) {
     memopt_i_put_text(o, " of them again");
 }
 
-/* -- going through the schedule -- */
+/* ---- going through the schedule ---- */
 
 /* an offload store that any list can use */
 static const memopt_offload memopt_i_plot_offload = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
@@ -24179,7 +24188,7 @@ static int memopt_i_plot_shows(const memopt_i_simulation *w, size_t value, memop
     }
 }
 
-/* -- as text -- */
+/* ---- as text ---- */
 
 static void memopt_i_plot_head(memopt_i_plot *s) { /* what the letters mean; the numbers of the segments */
     size_t i, start;
@@ -24230,7 +24239,7 @@ static void memopt_i_plot_text(memopt_i_plot *s) {
     }
 }
 
-/* -- as SVG -- */
+/* ---- as SVG ---- */
 
 /* name="n", with a blank before */
 static void memopt_i_plot_attribute(memopt_i_writer *o, const char *name, size_t n) {
@@ -24977,7 +24986,7 @@ static memopt_status memopt_i_compile_block(const memopt_host *host, memopt_erro
 
 static int memopt_i_rule_is_solved(memopt_schedule_rule rule) { return rule <= MEMOPT_SCHEDULE_REVOLVE; }
 
-/* -- the compiler: from actions to items and instructions -- */
+/* ---- from actions to items and instructions ---- */
 
 typedef struct memopt_i_compiler {
     memopt_plan_item *items;
@@ -25216,7 +25225,7 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
 
 MEMOPT_I_SMALL_END
 
-/* -- shapes -- */
+/* ---- shapes ---- */
 
 static uint64_t memopt_i_compile_mix(uint64_t h, uint64_t word) {
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
@@ -25349,7 +25358,7 @@ static memopt_status memopt_i_shape_make(const memopt_i_fitter *s, memopt_i_shap
     return MEMOPT_OK;
 }
 
-/* -- the solver -- */
+/* ---- a budget and a table ---- */
 
 static size_t memopt_i_more(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
 
@@ -25554,7 +25563,7 @@ static memopt_status memopt_i_fitter_open(memopt_i_fitter *s, const memopt_tape_
     return memopt_i_fitter_round(s);
 }
 
-/* -- lossy copies for the textbook's schedules, which know no second place -- */
+/* ---- lossy copies for the textbook's schedules ---- */
 
 /* values before, after an action; 0 = none */
 typedef struct memopt_i_gap { uint16_t read[2], write[2]; } memopt_i_gap;
@@ -25916,7 +25925,7 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
     return MEMOPT_OK;
 }
 
-/* -- instructions -- */
+/* ---- instructions ---- */
 
 #define MEMOPT_I_CANCELLED_INSIDE "a callback has cancelled the pass"
 
@@ -26292,7 +26301,7 @@ static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
     t->verify = !not_host_visible && (t->desc.verify || MEMOPT_DEBUG >= 2);
 }
 
-/* -- passes -- */
+/* ---- passes ---- */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -26389,7 +26398,7 @@ static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void 
     t->outside[SIZE_MAX - MEMOPT_I_PLACE_GRAD_INPUT] = c->input_grad_bytes ? grad_input : NULL;
 }
 
-/* -- what may not overlap -- */
+/* ---- what may not overlap ---- */
 
 /* Buffers of the engine. One whose size was not told has its first byte; where memory is only counted, addresses mean
    nothing. */
@@ -26468,7 +26477,7 @@ static memopt_status memopt_i_tape_check_ends(memopt_tape *t) {
                                  SIZE_MAX);
 }
 
-/* -- passes that stand alone, and evaluations -- */
+/* ---- passes that stand alone, and evaluations ---- */
 
 static memopt_status memopt_i_tape_open(memopt_tape *t, const void *input) {
     memopt_status status = memopt_i_tape_acquire(t, t->shape->pass.peak);
@@ -26601,7 +26610,7 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
 
 MEMOPT_I_SMALL_BEGIN
 
-/* -- sizes, from callbacks that run dry -- */
+/* ---- describing ---- */
 
 static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, const memopt_segment *segments,
                                            size_t count, memopt_error *error) {
@@ -26732,7 +26741,7 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
 
 MEMOPT_I_SMALL_END
 
-/* -- shapes -- */
+/* ---- shapes ---- */
 
 /* The shape of a chain, known or solved now, in use from here on. */
 static memopt_status memopt_i_tape_get_shape(memopt_tape *t, const memopt_chain *chain, memopt_error *error) {
@@ -26893,7 +26902,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_calibrate(memopt_tape *tape, 
     return status;
 }
 
-/* -- creation -- */
+/* ---- creation ---- */
 
 /* Functions and sizes that are needed together, and those that exclude each other. */
 static const char *memopt_i_tape_desc_reason(const memopt_tape_desc *d) {
@@ -27125,7 +27134,7 @@ MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, si
     return MEMOPT_OK;
 }
 
-/* -- what it tells -- */
+/* ---- statistics ---- */
 
 MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     memopt_tape_stats s;
@@ -46943,7 +46952,7 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
     return NULL;
 }
 
-/* ---- schedules ---- */
+/* ---- for a budget, for an overhead ---- */
 /* Of the frontier, so many points, the first and the last among them; those with very many actions are left out. */
 static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i_advise_actions *a,
                                                     const memopt_schedule *solved, const memopt_schedule_point *points,

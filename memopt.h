@@ -102,19 +102,24 @@
      api_ tape_report    a tape's segments, bytes and times as a table
      api_ stash          copies on a stack
      OPERATORS           do without logits, attention matrices, masks, copies: head, attention, layer, fused
-          api_ops        what all operators take, and the operators
+          api_ops        what all operators take
      api_ gemm           the product of matrices by wide code
           tiles          products of bf16 by matrix units
           product        the product of matrices: yours, or the built-in one
           row_kernels    what is done along a row: conversions, sums, exponentials, activations
           operator       what all operators have in common: workers, product, scratch
-          softmax        rows of scores to probabilities, and back
-          head           linear + softmax + cross-entropy, without logits
-          attention      without the length x length matrix: by whole rows, or online
-          norm           layer norm, RMS norm
-          layer          linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
-          batchnorm      linear + batch norm + activation
+     api_ softmax        rows of scores to probabilities, and back
+     api_ head           linear + softmax + cross-entropy, without logits
+     api_ attention      without the length x length matrix: by whole rows, or online
+     api_ norm           layer norm, RMS norm
+     api_ activation     GELU, SiLU, ReLU and SwiGLU by themselves
+     api_ linear         linear layers; bias, activation and residual in the same pass
+     api_ dropout        without masks: its bits are drawn again
+     api_ embedding      rows of tables by number: tokens and positions
+     api_ rotary         rotary positions
+     api_ batchnorm      linear + batch norm + activation
      api_ fused          passes over memory of your own, from a text
+     api_ tape_ops       operators in a callback of a tape: scratch and errors are the tape's
      RANKS               cut states among ranks, or put them on a disk: shard, store; save and resume: save
      api_ store          tiles outside of working memory: in other memory, or a file; checked, by steps
      api_ comm           bytes between ranks: a table of three functions; ranks as threads of one process
@@ -128,9 +133,6 @@
      api_ advise         from a model and a machine to a way of training that fits, with its bytes and seconds
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
-     api_ops        softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits;
-                    attention without the length x length matrix; layer norm and RMS norm;
-                    linear layers and what follows them; rotary positions; linear + batch norm + activation
      api_advise     a machine, measured
      host           the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
      host_queue     whole hosts
@@ -148,15 +150,15 @@
      tiles          packing; the walk; where sums begin and end; triangles; chunks
      row_kernels    curves and rows; steps: an operation on elements, for operators and for passes from a text;
                     one number; other types; rows, by level; steps, by level
-     operator       checks of operators; scratch and products
+     operator       checks of operators; numbers from outside; passes over elements; scratch and products
      head           a row; what cross-entropy and head have in common; cross-entropy; the head; its operands
      attention      what is asked for, and whether it can be done; what a worker works on;
                     products: rows of one head; sums in scratch are of floats, everything else of the operands' type;
                     whole rows; online; chunks of rows, and the calls
      norm           forward; backward
-     layer          sums of gradients begin with 0, or with what is there; activations; linear;
-                    the end of a product: activation and residual, or an activation's gradient; forward; SwiGLU;
-                    dropout; embeddings; rotary positions
+     activation     activations; SwiGLU
+     linear         the end of a product: activation and residual, or an activation's gradient; forward
+     embedding      the calls
      batchnorm      scratch: linear's own, then ours; columns of a row; forward; backward; inference
      fused          the text; the pass; the checks
      store          sizes; the file's tables; opening the file; transfers; steps;
@@ -2852,11 +2854,11 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
-/* @section api_ops : api_gemm api_callback
-   Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage, but that
-   in bf16 attention and head round to bf16 what goes into a product: both operands are bf16 (`api_gemm`). Results are
-   the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts;
-   the same elements are NaN, but their signs and payloads may differ.
+/* @section api_ops : api_gemm
+   Operators whose usual form wastes memory, forward and backward, a section for each. Arithmetic is float32 whatever
+   the storage, but that in bf16 attention and head round to bf16 what goes into a product: both operands are bf16
+   (`api_gemm`). Results are the same bits for any workers and SIMD level (with the built-in gemm), and for rows
+   computed together or in parts; the same elements are NaN, but their signs and payloads may differ.
 
    Each takes a memopt_ops, which says what it runs with, and a struct of its own: shapes, types, pointers. Zero the
    struct, set what you need; a required pointer that is NULL gives ERR_ARGUMENT. The same struct serves forward,
@@ -2878,33 +2880,35 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
    with bf16 activations of a product, are multiples of 32 rows, see `api_gemm`). NULL: nobody wants it.
 
    All return OK; ERR_ARGUMENT (NULL, bad type, misaligned, a number outside its range, bad threads or gemm);
-   ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: _scratch() tells); and what the gemm
-   returns. What was refused by them has written nothing; when a gemm of yours fails, outputs may be half written.
+   ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: a dry run tells how much); and what the
+   gemm returns. What was refused by them has written nothing; when a gemm of yours fails, outputs may be half written.
    Softmax, cross-entropy, head, norm and batch norm refuse overlap; the others do not look for it. */
 
 typedef struct memopt_ops { /* what operators run with; all zero = the calling thread, the built-in gemm, no scratch */
     const memopt_threads *threads; /* NULL = the calling thread */
     memopt_gemm           gemm;    /* all zero = the built-in one */
-    void                 *scratch; /* aligned to 64; what each operator's _scratch() says; not kept between calls */
+    void                 *scratch; /* aligned to 64; as much as a dry run tells; not kept between calls */
     size_t                scratch_bytes;
     size_t               *count_scratch; /* NULL, or this is a dry run: a call raises it to the scratch it would need
                                             and does nothing else. See below */
     memopt_error         *error;   /* NULL, or filled in when a call fails */
 } memopt_ops;
 
-/* A dry run finds the one scratch for a list of operators: run the code that calls them with count_scratch set, bring
+/* A dry run finds the scratch of one operator, or of a list: run the code that calls them with count_scratch set, bring
    that many bytes, and run it again without. Shapes, types, threads and gemm are checked and refused as ever. Nothing
    that a pointer points to is looked at or written: not the scratch, not ids, targets or lengths; all may be NULL. The
    memopt_loss of a dry run is zero. */
 
-/** What operators run with inside a callback of a tape: threads and gemm are those of `ops` (NULL = all zero), errors
-    go to the tape, scratch is what the callback has not taken, and while it is being described operators count theirs.
-    Take everything first: a memopt_tape_take() from scratch after this ends the pass with ERR_STATE, a description with
-    ERR_ARGUMENT. */
-MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops);
+typedef enum memopt_activation {
+    MEMOPT_ACTIVATION_NONE,
+    MEMOPT_ACTIVATION_RELU,
+    MEMOPT_ACTIVATION_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
+    MEMOPT_ACTIVATION_SILU  /* x / (1 + exp(-x)) */
+} memopt_activation; /* what is 10^-30 of x or less is 0: denormal numbers make products crawl */
 
-/* ---- softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits ---- */
-/* Of each row: exp(scale (x - largest)) / sum. In place is fine. What is exp(-69) of the largest or less is 0. */
+/* @section api_softmax : api_ops
+   Of each row: exp(scale (x - largest)) / sum. In place is fine. What is exp(-69) of the largest or less is 0. */
+
 typedef struct memopt_softmax {
     size_t       rows, columns, stride; /* stride in elements; 0 = columns */
     const size_t *valid;  /* NULL = columns; or of each row how many take part, at most columns: the rest becomes 0 */
@@ -2917,6 +2921,9 @@ typedef struct memopt_softmax {
 /** A row without a valid element becomes 0, and so does its gradient. */
 MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax);
 MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax);
+
+/* @section api_head : api_ops
+   Cross-entropy, and the head: linear + softmax + cross-entropy without logits. */
 
 typedef struct memopt_loss_rule { /* zero it, then set what you need; nothing negative, nothing infinite */
     double scale;     /* what gradients, not losses, are multiplied by: loss scale, share of a micro-batch. 0 = 1 */
@@ -2946,8 +2953,6 @@ typedef struct memopt_cross_entropy {
 
 /** Softmax and cross-entropy in place. scratch: 8 bytes a row. Logits may be infinite: -infinity is a probability of 0;
     a row with a NaN or +infinity has the loss NaN, and its gradient is NaN. */
-MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
-                                                      size_t *bytes);
 MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                    memopt_loss *out);
 
@@ -2980,7 +2985,9 @@ MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_he
 MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
                                             float *logits);
 
-/* ---- attention without the length x length matrix ---- */
+/* @section api_attention : api_ops
+   Attention without the length x length matrix. */
+
 typedef struct memopt_attention {
     size_t       batch, length;    /* sequences; rows (tokens) of each */
     size_t       heads, kv_heads;  /* kv_heads 0 = heads; else it divides heads: groups share keys and values */
@@ -3003,8 +3010,6 @@ typedef struct memopt_attention {
     void        *grad_queries, *grad_keys, *grad_values; /* as queries, keys, values; overwritten */
 } memopt_attention;
 
-MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes);
-
 /**
  * Forward: whole rows of scores are made, `block` at a time, turned into probabilities and multiplied by the values.
  * Backward makes them again from queries and keys: nothing is kept between the two but the operands themselves; online,
@@ -3019,7 +3024,9 @@ MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const m
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x);
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x);
 
-/* ---- layer norm and RMS norm ---- */
+/* @section api_norm : api_ops
+   Layer norm and RMS norm. */
+
 typedef struct memopt_norm {
     size_t      rows, width;
     int         rms;            /* 1: x / root of the mean of squares, without mean and shift */
@@ -3036,11 +3043,10 @@ typedef struct memopt_norm {
     int         accumulate;
 } memopt_norm;
 
-/** Of a backward with gradients of scale or shift, whose sums over each 32 rows lie there until they are added up: at
-    most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. Told from the shape alone, also where
-    grad_scale and grad_shift are NULL, as they may be before there is memory for them, and so in a dry run. A backward
+/** Scratch: of a backward with gradients of scale or shift, whose sums over each 32 rows lie there until they are added
+    up: at most 768 KiB and 8 bytes for each of `width`, but for a `width` above 98,304. A dry run counts it by the shape
+    alone, also where grad_scale and grad_shift are NULL, as they may be before there is memory for them. A backward
     that runs without them uses none of it, nor does forward: their scratch may be NULL. */
-MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt_norm *norm, size_t *bytes);
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
 
 /** The end of a block and the norm of the next one, in one pass: residual = input + branch, rounded to `type`, and
@@ -3055,48 +3061,8 @@ MEMOPT_API memopt_status memopt_norm_residual_forward(const memopt_ops *ops, con
     scale is 0; there the normalised value counts as 0. */
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm);
 
-/* ---- linear layers and what follows them ---- */
-typedef enum memopt_activation {
-    MEMOPT_ACTIVATION_NONE,
-    MEMOPT_ACTIVATION_RELU,
-    MEMOPT_ACTIVATION_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
-    MEMOPT_ACTIVATION_SILU  /* x / (1 + exp(-x)) */
-} memopt_activation; /* what is 10^-30 of x or less is 0: denormal numbers make products crawl */
-
-typedef struct memopt_linear { /* output = activation(input * weights^T + bias) + residual */
-    size_t      rows, inputs, outputs;
-    memopt_type type, weight_type, gradient_type;
-    const void *input;       /* rows x inputs */
-    const void *weights;     /* outputs x inputs */
-    const void *bias;        /* outputs; NULL = none */
-    memopt_activation activation; /* forward only: before the backward call memopt_activation_backward() */
-    void       *pre_activation; /* forward: NULL, or receives what goes into the activation */
-    const void *residual;    /* forward: NULL, or rows x outputs of `type`, added last; see below */
-    void       *output;      /* rows x outputs */
-    const void *grad_output;
-    void       *grad_input;
-    int         accumulate_input; /* 1: added onto what is in grad_input */
-    void       *grad_weights, *grad_bias;
-    int         accumulate;
-} memopt_linear;
-
-/* The residual is added in float32: to what comes out of the activation, or, without activation and pre_activation, to
-   the sums of the product; then the result is rounded, once. In float32 these are the bits of a pass that adds. With
-   the built-in gemm there is no such pass. A gemm of yours adds onto residual + bias (rounded to `type`), which a pass
-   puts into the output before; in place and without bias there is nothing to put. residual may be output itself, unless
-   an activation without pre_activation works there; else it overlaps neither. Its gradient is grad_output itself. */
-
-MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes);
-MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
-MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
-
-/** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
-    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call, done to what
-    a cache holds of the product: some rows, or a chunk of the built-in one. With NULL grad_input, or
-    MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are ERR_ARGUMENT;
-    pre_activation must not overlap grad_input. */
-MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
-                                                        memopt_activation activation, const void *pre_activation);
+/* @section api_activation : api_ops
+   Activations, and SwiGLU. */
 
 typedef struct memopt_activation_args { /* an activation by itself, whose backward needs its input only */
     size_t            n;
@@ -3123,6 +3089,45 @@ typedef struct memopt_swiglu { /* output = silu(gate) * up; a row of input is it
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x);
 MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x);
 
+/* @section api_linear : api_ops
+   Linear layers; what an activation or a residual adds to them is no pass of its own. */
+
+typedef struct memopt_linear { /* output = activation(input * weights^T + bias) + residual */
+    size_t      rows, inputs, outputs;
+    memopt_type type, weight_type, gradient_type;
+    const void *input;       /* rows x inputs */
+    const void *weights;     /* outputs x inputs */
+    const void *bias;        /* outputs; NULL = none */
+    memopt_activation activation; /* forward only: before the backward call memopt_activation_backward() */
+    void       *pre_activation; /* forward: NULL, or receives what goes into the activation */
+    const void *residual;    /* forward: NULL, or rows x outputs of `type`, added last; see below */
+    void       *output;      /* rows x outputs */
+    const void *grad_output;
+    void       *grad_input;
+    int         accumulate_input; /* 1: added onto what is in grad_input */
+    void       *grad_weights, *grad_bias;
+    int         accumulate;
+} memopt_linear;
+
+/* The residual is added in float32: to what comes out of the activation, or, without activation and pre_activation, to
+   the sums of the product; then the result is rounded, once. In float32 these are the bits of a pass that adds. With
+   the built-in gemm there is no such pass. A gemm of yours adds onto residual + bias (rounded to `type`), which a pass
+   puts into the output before; in place and without bias there is nothing to put. residual may be output itself, unless
+   an activation without pre_activation works there; else it overlaps neither. Its gradient is grad_output itself. */
+
+MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
+MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
+
+/** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
+    (rows x inputs of `type`), with the bits of memopt_activation_backward() in place after the call, done to what
+    a cache holds of the product: some rows, or a chunk of the built-in one. With NULL grad_input, or
+    MEMOPT_ACTIVATION_NONE, it is memopt_linear_backward(). accumulate_input and an activation are ERR_ARGUMENT;
+    pre_activation must not overlap grad_input. */
+MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, const memopt_linear *linear,
+                                                        memopt_activation activation, const void *pre_activation);
+
+/* @section api_dropout : api_ops */
+
 typedef struct memopt_dropout { /* output = residual + dropout(input); which elements stay is drawn again in backward */
     size_t       n;
     memopt_type  type;
@@ -3138,6 +3143,8 @@ typedef struct memopt_dropout { /* output = residual + dropout(input); which ele
 
 MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x);
 MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const memopt_dropout *x);
+
+/* @section api_embedding : api_ops */
 
 typedef struct memopt_embedding { /* output[row] = tokens[ids[row]] + positions[row % length] */
     size_t         rows, width, vocabulary;
@@ -3158,9 +3165,10 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
     bits is rounded once in 256 rows. */
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x);
 
-/* ---- rotary positions ---- */
-/* Pair i of a head's elements, (a, b), becomes (a cos t - b sin t, b cos t + a sin t), with the angle
+/* @section api_rotary : api_ops
+   Pair i of a head's elements, (a, b), becomes (a cos t - b sin t, b cos t + a sin t), with the angle
    t = position * base^(-2 i / rotated). Backward rotates grad_output back; it needs nothing else. */
+
 typedef struct memopt_rotary {
     size_t      rows, heads, width; /* width: of one head */
     size_t      stride;        /* elements from row to row; 0 = heads * width. Larger where a row has more, such as
@@ -3183,8 +3191,9 @@ typedef struct memopt_rotary {
 MEMOPT_API memopt_status memopt_rotary_forward(const memopt_ops *ops, const memopt_rotary *x);
 MEMOPT_API memopt_status memopt_rotary_backward(const memopt_ops *ops, const memopt_rotary *x);
 
-/* ---- linear + batch norm + activation ---- */
-/* output = activation(scale (z - mean) / deviation + shift), z = input * weights^T + bias */
+/* @section api_batchnorm : api_linear
+   output = activation(scale (z - mean) / deviation + shift), z = input * weights^T + bias */
+
 typedef struct memopt_batch_norm {
     memopt_linear linear;      /* rows, inputs, outputs, types, input, weights, bias, activation, output (receives the
                                   result), pre_activation (receives z; required to train), grad_output, grad_input,
@@ -3198,8 +3207,6 @@ typedef struct memopt_batch_norm {
     float       *statistics;   /* 2 * outputs: means, then 1 / deviations; from forward to backward */
     void        *grad_scale, *grad_shift;
 } memopt_batch_norm;
-
-MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes);
 
 /** Training: one pass over memory makes the product and its statistics, another one norm and activation.
     ERR_ARGUMENT for fewer than 2 rows. */
@@ -3278,6 +3285,14 @@ typedef struct memopt_fused {
  * memory  no allocation, no scratch; up to 35 KiB of stack a worker
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
+
+/* @section api_tape_ops : api_ops api_callback */
+
+/** What operators run with inside a callback of a tape: threads and gemm are those of `ops` (NULL = all zero), errors
+    go to the tape, scratch is what the callback has not taken, and while it is being described operators count theirs.
+    Take everything first: a memopt_tape_take() from scratch after this ends the pass with ERR_STATE, a description with
+    ERR_ARGUMENT. */
+MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops);
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
@@ -30182,15 +30197,18 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
     memopt_i_step_run(level, memopt_i_step_gradient_of(activation), &w, n);
 }
 
-/* @section operator : row_kernels product gemm callback host api_ops
+/* @section operator : row_kernels product gemm host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own.
    Dry run      An operator is checks, then memopt_i_ops_ends(), then work. What looks at a pointer is a function of
                 this section, and does not in a dry run; so an operator knows nothing of it, but that the call may end
-                there although nothing is wrong. */
+                there although nothing is wrong.
+   Pass         Elements are walked in pieces of a few hundred floats on the stack, each converted, worked on and
+                written once. memopt_i_ops_pass() deals them out: how work is cut depends on the data alone. */
 
 /* An array that an operator reads or writes. */
 enum { MEMOPT_I_OPS_READ, MEMOPT_I_OPS_WRITE, MEMOPT_I_OPS_OPTIONAL /* NULL is fine; with WRITE or alone */,
+       MEMOPT_I_OPS_RESULT = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL /* where it is wanted */,
        MEMOPT_I_OPS_ARRAYS = 16 };
 
 typedef struct memopt_i_ops_array {
@@ -30213,23 +30231,7 @@ typedef struct memopt_i_ops {
     memopt_i_ops_array arrays[MEMOPT_I_OPS_ARRAYS];
 } memopt_i_ops;
 
-MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops) {
-    memopt_tape_room *room = call ? call->room : NULL;
-    memopt_ops o;
-    size_t taken;
-
-    memset(&o, 0, sizeof o);
-    if (ops) o = *ops;
-    if (!room) return o;
-    room->closed = 1;
-    taken = memopt_i_min(room->taken[MEMOPT_TAPE_SCRATCH], room->given[MEMOPT_TAPE_SCRATCH]);
-    o.error = call->error;
-    o.count_scratch = call->describing ? &room->operators : NULL;
-    o.scratch_bytes = room->given[MEMOPT_TAPE_SCRATCH] - taken;
-    o.scratch = o.scratch_bytes ? (unsigned char *)call->scratch + taken : NULL;
-    return o;
-}
-
+MEMOPT_I_SMALL_BEGIN
 /* Begin the checks of an operator with what it runs with, and its struct, which is not looked at. */
 static memopt_status memopt_i_ops_resolve(const memopt_ops *ops, const char *subject, const void *x, memopt_i_ops *o) {
     memopt_ops none;
@@ -30284,7 +30286,7 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_ops_take(memopt_i_ops *o, const 
 
 /* The scratch, as an array and as a size. */
 static memopt_status memopt_i_ops_take_scratch(memopt_i_ops *o) {
-    return memopt_i_ops_take_sized(o, "scratch", o->scratch, 1, o->bytes, MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
+    return memopt_i_ops_take_sized(o, "scratch", o->scratch, 1, o->bytes, MEMOPT_I_OPS_RESULT);
 }
 
 /* The end of an operator's checks: it needs `bytes` of scratch. 1: the call is over, with o->c.status. It was refused,
@@ -30320,6 +30322,36 @@ static memopt_status memopt_i_ops_no_overlap(memopt_i_ops *o, int twins) {
     return memopt_i_refuse_overlap(&o->c, o->arrays[first].name, o->arrays[second].name);
 }
 
+/* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
+static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
+    const size_t bytes = memopt_type_bytes(type);
+    /* NOLINTNEXTLINE(clang-analyzer-*): the same */
+    return bytes && columns && rows > SIZE_MAX / 2 / bytes / columns;
+}
+
+static memopt_status memopt_i_ops_must_fit(memopt_i_ops *o, const char *name, int fits) {
+    return memopt_i_must_fit(&o->c, fits, name, "is larger than memory can be");
+}
+
+static memopt_status memopt_i_ops_fits(memopt_i_ops *o, const char *name, size_t rows, size_t columns,
+                                       memopt_type type) {
+    return memopt_i_ops_must_fit(o, name, !memopt_i_ops_too_large(rows, columns, type));
+}
+
+/* The end of an operator: what its products, which may be the caller's, returned. */
+static memopt_status memopt_i_ops_end(memopt_i_ops *o, memopt_status status) {
+    return status ? memopt_i_refuse(&o->c, status, NULL, "the gemm failed") : MEMOPT_OK;
+}
+
+/* Bytes of scratch: the gemm's for every worker, and count * bytes of the operator's own. 1: does not fit size_t */
+static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes, size_t *out) {
+    size_t gemm, own;
+    return memopt_i_mul(o->workers, o->gemm_bytes, &gemm) || memopt_i_mul(count, bytes, &own)
+        || memopt_i_add(gemm, own, out);
+}
+MEMOPT_I_SMALL_END
+
+/* ---- numbers from outside ---- */
 /* Each of `count` numbers is at most a limit; NULL: nothing to look at. */
 static memopt_status memopt_i_ops_stay(memopt_i_ops *o, const char *place, const char *name, const size_t *numbers,
                                        size_t count, const char *bound, size_t limit) {
@@ -30351,37 +30383,71 @@ static size_t memopt_i_ops_ids(memopt_i_ops *o, const char *name, const int32_t 
     return count;
 }
 
-/* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
-static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
+/* ---- passes over elements ---- */
+/* Works on the n elements of a row from `at` on, or on the first of them; returns on how many. */
+typedef size_t memopt_i_pass_fn(const void *task, size_t row, size_t at, size_t n);
+
+typedef struct memopt_i_pass {
+    memopt_i_pass_fn *fn;
+    const void *task;
+    size_t      n, columns; /* of elements, and of a row, where the last one may be shorter */
+    size_t      step;       /* rows of a worker's turn */
+    int         level;
+} memopt_i_pass;
+
+#define MEMOPT_I_PASS_CHUNK ((size_t)1 << 16) /* elements of a worker's turn; and a row of what has no rows */
+enum { MEMOPT_I_PIECE = 256 };                /* elements on the stack */
+
+static void memopt_i_pass_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_pass *p = (const memopt_i_pass *)task;
+    const size_t rows = memopt_i_ceil_div(p->n, p->columns);
+    size_t row = chunk * p->step;
+    const size_t end = row + memopt_i_min(p->step, rows - row);
+    size_t at;
+
+    (void)worker;
+    for (; row < end; ++row) {
+        const size_t n = memopt_i_min(p->columns, p->n - row * p->columns);
+
+        for (at = 0; at < n; ) at += p->fn(p->task, row, at, n - at);
+    }
+    memopt_i_wide_end(p->level);
+}
+
+/* All n elements, `chunk` of them in a worker's turn, but whole rows. */
+static void memopt_i_ops_pass_by(const memopt_i_ops *o, size_t n, size_t columns, size_t chunk, memopt_i_pass_fn *fn,
+                                 const void *task) {
+    memopt_i_pass p;
+
+    if (!n) return;
+    p.fn = fn;
+    p.task = task;
+    p.n = n;
+    p.columns = columns;
+    p.step = memopt_i_max(1, chunk / columns);
+    p.level = o->level;
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(memopt_i_ceil_div(n, columns), p.step), memopt_i_pass_chunk,
+                          &p);
+}
+
+static void memopt_i_ops_pass(const memopt_i_ops *o, size_t n, size_t columns, memopt_i_pass_fn *fn, const void *task) {
+    memopt_i_ops_pass_by(o, n, columns, MEMOPT_I_PASS_CHUNK, fn, task);
+}
+
+/* Columns of a chunk, not more than `most`: equal shares, of whole cache lines. */
+static size_t memopt_i_ops_columns(size_t width, size_t most) {
+    const size_t all = memopt_i_max(1, width);
+    return memopt_i_ceil_div(memopt_i_ceil_div(all, memopt_i_ceil_div(all, most)), 64) * 64;
+}
+
+/* Fetch n elements that a later row needs. */
+static void memopt_i_row_ahead(const void *data, memopt_type type, size_t at, size_t n) {
     const size_t bytes = memopt_type_bytes(type);
-    /* NOLINTNEXTLINE(clang-analyzer-*): the same */
-    return bytes && columns && rows > SIZE_MAX / 2 / bytes / columns;
-}
-
-static memopt_status memopt_i_ops_fits(memopt_i_ops *o, const char *name, size_t rows, size_t columns,
-                                       memopt_type type) {
-    return memopt_i_must_fit(&o->c, !memopt_i_ops_too_large(rows, columns, type), name, "is larger than memory can be");
-}
-
-/* The end of an operator: what its products, which may be the caller's, returned. */
-static memopt_status memopt_i_ops_end(memopt_i_ops *o, memopt_status status) {
-    return status ? memopt_i_refuse(&o->c, status, NULL, "the gemm failed") : MEMOPT_OK;
-}
-
-/* An answer of a question for scratch. */
-static memopt_status memopt_i_ops_return_bytes(memopt_i_ops *o, size_t bytes, size_t *out) {
-    if (memopt_i_must(&o->c, out != NULL, "bytes", "is NULL") == MEMOPT_OK) *out = bytes;
-    return o->c.status;
+    size_t i;
+    for (i = 0; i < n * bytes; i += 64) MEMOPT_I_FETCH(data, at * bytes + i);
 }
 
 /* ---- scratch and products ---- */
-/* Bytes of scratch: the gemm's for every worker, and count * bytes of the operator's own. 1: does not fit size_t */
-static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes, size_t *out) {
-    size_t gemm, own;
-    return memopt_i_mul(o->workers, o->gemm_bytes, &gemm) || memopt_i_mul(count, bytes, &own)
-        || memopt_i_add(gemm, own, out);
-}
-
 static unsigned char *memopt_i_ops_own_scratch(const memopt_i_ops *o) {
     return o->scratch + o->workers * o->gemm_bytes;
 }
@@ -30521,7 +30587,7 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
     return s;
 }
 
-/* @section softmax : row_kernels operator api_ops
+/* @section softmax : row_kernels operator api_softmax
    Softmax of rows, and its gradient.
    Idea       Three passes over a row that stays in the cache: the largest, exp(scale (x - largest)) with its sum, and
               the product with 1 / sum, each by the kernels of `row_kernels`. Whoever calls these three in this order on
@@ -30533,15 +30599,10 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
 
 typedef struct memopt_i_softmax_task {
     memopt_softmax s; /* with defaults filled in */
-    int    level;
-    size_t chunk_rows; /* rows of a worker's turn */
+    int level;
 } memopt_i_softmax_task;
 
 enum { MEMOPT_I_SOFTMAX_CHUNK = 16384 }; /* elements */
-
-static size_t memopt_i_chunk_rows(size_t columns) {
-    return columns < MEMOPT_I_SOFTMAX_CHUNK ? MEMOPT_I_SOFTMAX_CHUNK / columns : 1;
-}
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN size_t V(softmax_grad)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {
@@ -30586,27 +30647,19 @@ static void memopt_i_softmax_row_grad(int level, float *y, const float *p, const
     memset(y + valid, 0, (columns - valid) * sizeof *y);
 }
 
-static void memopt_i_softmax_row(const memopt_i_softmax_task *t, size_t row) {
-    const memopt_softmax *s = &t->s;
-    const size_t at = row * s->stride;
-    const size_t n = s->valid ? s->valid[row] : s->columns;
-
-    if (s->grad_output)
-        memopt_i_softmax_row_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n,
-                                  s->columns);
-    else memopt_i_softmax_row_weigh(t->level, s->output + at, s->input + at, s->scale, n, s->columns);
-}
-
-static void memopt_i_softmax_chunk(void *task, size_t chunk, int worker) {
+static size_t memopt_i_softmax_row(const void *task, size_t row, size_t at, size_t columns) {
     const memopt_i_softmax_task *t = (const memopt_i_softmax_task *)task;
-    const size_t first = chunk * t->chunk_rows;
-    const size_t end = first + memopt_i_min(t->chunk_rows, t->s.rows - first);
-    size_t row;
+    const memopt_softmax *s = &t->s;
+    const size_t n = s->valid ? s->valid[row] : columns;
 
-    (void)worker;
-    for (row = first; row < end; ++row) memopt_i_softmax_row(t, row);
+    at += row * s->stride;
+    if (s->grad_output)
+        memopt_i_softmax_row_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n, columns);
+    else memopt_i_softmax_row_weigh(t->level, s->output + at, s->input + at, s->scale, n, columns);
+    return columns;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* The pointers; there is at least one element. */
 static memopt_status memopt_i_softmax_arrays(memopt_i_ops *o, const memopt_softmax *s, int backward) {
     const size_t count = (s->rows - 1) * s->stride + s->columns;
@@ -30635,12 +30688,11 @@ static memopt_status memopt_i_softmax_run(const memopt_ops *ops, const memopt_so
     memopt_i_must_real(&o.c, memopt_i_float_bits(t.s.scale) < 0x7f800000u, "scale", (double)t.s.scale,
                        "finite and at least", 0);
     memopt_i_ops_fits(&o, "input", t.s.rows, t.s.stride, MEMOPT_TYPE_F32);
-    memopt_i_must_fit(&o.c, t.s.rows <= SIZE_MAX / sizeof *t.s.valid, "valid", "is larger than memory can be");
+    memopt_i_ops_must_fit(&o, "valid", t.s.rows <= SIZE_MAX / sizeof *t.s.valid);
     if (o.c.status || !t.s.rows || !t.s.columns) return o.c.status;
     memopt_i_softmax_arrays(&o, &t.s, backward);
     if (memopt_i_ops_ends(&o, 0)) return o.c.status;
-    t.chunk_rows = memopt_i_chunk_rows(t.s.columns);
-    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.s.rows, t.chunk_rows), memopt_i_softmax_chunk, &t);
+    memopt_i_ops_pass_by(&o, t.s.rows * t.s.columns, t.s.columns, MEMOPT_I_SOFTMAX_CHUNK, memopt_i_softmax_row, &t);
     return MEMOPT_OK;
 }
 
@@ -30651,8 +30703,9 @@ MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const mem
 MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax) {
     return memopt_i_softmax_run(ops, softmax, 1);
 }
+MEMOPT_I_SMALL_END
 
-/* @section head : row_kernels operator product gemm softmax api_ops
+/* @section head : row_kernels operator product gemm softmax carve api_head
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
    Idea       Once the gradient of a row of logits is known, all that it is wanted for can be done: so rows go through
@@ -30685,7 +30738,6 @@ enum { MEMOPT_I_HEAD_PIECE = 2048 };
 typedef struct memopt_i_cross_entropy {
     memopt_cross_entropy x; /* with defaults filled in */
     int     level;
-    size_t  chunk_rows;     /* rows of a worker's turn */
     double  factor;         /* of gradients: scale / count */
     int     narrow;         /* gradients of logits become bf16, in the first half of a row's bytes; logits are floats */
     unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
@@ -30823,7 +30875,7 @@ static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const 
     }
 }
 
-static double memopt_i_cross_entropy_work(const memopt_i_cross_entropy *t, size_t row) {
+static double memopt_i_cross_entropy_row_loss(const memopt_i_cross_entropy *t, size_t row) {
     const memopt_cross_entropy *x = &t->x;
     const size_t bytes = memopt_type_bytes(x->type);
     double loss, lse;
@@ -30844,28 +30896,24 @@ static double memopt_i_cross_entropy_work(const memopt_i_cross_entropy *t, size_
     return loss;
 }
 
-static void memopt_i_cross_entropy_chunk(void *task, size_t chunk, int worker) {
+static size_t memopt_i_cross_entropy_work(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_cross_entropy *t = (const memopt_i_cross_entropy *)task;
-    const size_t first = chunk * t->chunk_rows;
-    const size_t end = first + memopt_i_min(t->chunk_rows, t->x.rows - first);
-    size_t row;
+    const double loss = memopt_i_cross_entropy_row_loss(t, row);
 
-    (void)worker;
-    for (row = first; row < end; ++row) {
-        const double loss = memopt_i_cross_entropy_work(t, row);
-        memcpy(t->row_losses + row * sizeof loss, &loss, sizeof loss);
-        if (t->x.losses) t->x.losses[row] = (float)loss;
-    }
+    memcpy(t->row_losses + row * sizeof loss, &loss, sizeof loss);
+    if (t->x.losses) t->x.losses[row] = (float)loss;
+    return n - at;
 }
 
 /* The loss of rows added onto `loss`, row by row. */
-static double memopt_i_cross_entropy_run(memopt_i_cross_entropy *t, const memopt_threads *threads, double loss) {
+static double memopt_i_cross_entropy_run(const memopt_i_cross_entropy *t, const memopt_i_ops *o, double loss) {
+    const memopt_cross_entropy *x = &t->x;
+    double of_row;
     size_t row;
 
-    t->chunk_rows = memopt_i_chunk_rows(t->x.vocabulary);
-    memopt_i_parallel_for(threads, memopt_i_ceil_div(t->x.rows, t->chunk_rows), memopt_i_cross_entropy_chunk, t);
-    for (row = 0; row < t->x.rows; ++row) {
-        double of_row;
+    memopt_i_ops_pass_by(o, x->rows * x->vocabulary, x->vocabulary, MEMOPT_I_SOFTMAX_CHUNK,
+                         memopt_i_cross_entropy_work, t);
+    for (row = 0; row < x->rows; ++row) {
         memcpy(&of_row, t->row_losses + row * sizeof of_row, sizeof of_row);
         loss = memopt_i_sum_double(loss, of_row);
     }
@@ -30873,15 +30921,14 @@ static double memopt_i_cross_entropy_run(memopt_i_cross_entropy *t, const memopt
 }
 
 /* ---- what cross-entropy and head have in common ---- */
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_loss_rule_check(memopt_i_checks *c, const memopt_loss_rule *rule) {
-    const uint32_t max = memopt_i_float_bits(1.0f);
-    const uint32_t infinity = 0x7f800000u;
-    const uint64_t bits = memopt_i_double_bits(rule->scale); /* negative numbers have the largest bits of all */
-
-    memopt_i_must_real(c, bits < (uint64_t)0x7ff << 52, "rule.scale", rule->scale, "finite and at least", 0);
-    memopt_i_must_real(c, memopt_i_float_bits(rule->smoothing) <= max, "rule.smoothing", (double)rule->smoothing,
-                       "at least 0 and at most", 1);
-    return memopt_i_must_real(c, memopt_i_float_bits(rule->z_weight) < infinity, "rule.z_weight",
+    /* by the bits: those of negative numbers are the largest of all */
+    memopt_i_must_real(c, memopt_i_double_bits(rule->scale) < (uint64_t)0x7ff << 52, "rule.scale", rule->scale,
+                       "finite and at least", 0);
+    memopt_i_must_real(c, memopt_i_float_bits(rule->smoothing) <= 0x3f800000u, "rule.smoothing",
+                       (double)rule->smoothing, "at least 0 and at most", 1);
+    return memopt_i_must_real(c, memopt_i_float_bits(rule->z_weight) < 0x7f800000u, "rule.z_weight",
                               (double)rule->z_weight, "finite and at least", 0);
 }
 
@@ -30919,25 +30966,13 @@ static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_
     memopt_i_loss_rule_check(&o->c, &x->rule);
     memopt_i_must_be_at_least(&o->c, "stride", t->x.stride, "at least vocabulary", x->vocabulary);
     memopt_i_ops_fits(o, "logits", x->rows, t->x.stride, x->type);
-    return memopt_i_must_fit(&o->c, !memopt_i_mul(x->rows, sizeof(double), bytes), "scratch",
-                             "is larger than memory can be");
-}
-
-MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
-                                                      size_t *bytes) {
-    memopt_i_ops o;
-    memopt_i_cross_entropy t;
-    size_t b = 0;
-
-    if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
-    if (memopt_i_cross_entropy_check(&o, x, &t, &b)) return o.c.status;
-    return memopt_i_ops_return_bytes(&o, b, bytes);
+    return memopt_i_ops_must_fit(o, "scratch", !memopt_i_mul(x->rows, sizeof(double), bytes));
 }
 
 static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt_cross_entropy *x) {
     memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(o, "losses", x->losses, MEMOPT_TYPE_F32, x->rows, MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "losses", x->losses, MEMOPT_TYPE_F32, x->rows, MEMOPT_I_OPS_RESULT);
     memopt_i_ops_take_scratch(o);
     return memopt_i_ops_no_overlap(o, 0);
 }
@@ -30957,7 +30992,7 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
     t.level = o.level;
     t.factor = memopt_i_loss_rule_factor(&x->rule, counted);
     t.row_losses = o.scratch;
-    *out = memopt_i_loss_rule_loss(&x->rule, counted, memopt_i_cross_entropy_run(&t, o.threads, 0));
+    *out = memopt_i_loss_rule_loss(&x->rule, counted, memopt_i_cross_entropy_run(&t, &o, 0));
     return MEMOPT_OK;
 }
 
@@ -30969,25 +31004,25 @@ typedef struct memopt_i_head {
     memopt_head  h;       /* with defaults filled in */
     memopt_i_ops o;
     float       *logits;
+    unsigned char *row_losses; /* doubles, perhaps not aligned */
     int          narrow;  /* gradients of logits are bf16, as input and weights are */
     int          stochastic; /* gradients of weights are rounded at random */
     size_t       part;    /* bytes of a worker's block of them */
 } memopt_i_head;
 
-/* Bytes of scratch; the parts of workers come before the logits. 1: do not fit size_t */
-static int memopt_i_head_bytes(memopt_i_head *t, size_t *bytes) {
+/* What follows the gemm's scratch: the parts of workers, then the logits and the losses of a chunk. */
+static void memopt_i_head_lay_out(memopt_i_head *t, memopt_carver *c) {
     const memopt_head *h = &t->h;
-    size_t row, parts;
+    const size_t sums = memopt_i_min(MEMOPT_I_HEAD_ROWS, h->vocabulary) * h->width * sizeof(float);
+    size_t logits;
 
     t->stochastic = h->gradient_type != MEMOPT_TYPE_F32 && h->rows
             && (h->accumulate || (h->rows - 1) / h->chunk >= MEMOPT_I_HEAD_NEAREST);
-    t->part = 0;
-    if (t->stochastic && (memopt_i_mul(memopt_i_min(MEMOPT_I_HEAD_ROWS, h->vocabulary), h->width * sizeof(float),
-                                       &t->part)
-                          || memopt_i_align_up(t->part, 64, &t->part) || memopt_i_add(t->part, 64, &t->part))) return 1;
-    return memopt_i_mul(h->padded, sizeof(float), &row) || memopt_i_add(row, sizeof(double), &row)
-        || memopt_i_ops_bytes(&t->o, h->chunk, row, bytes) || memopt_i_mul(t->o.workers, t->part, &parts)
-        || memopt_i_add(*bytes, parts, bytes);
+    c->overflow |= memopt_i_mul(h->chunk, h->padded, &logits);
+    t->part = t->stochastic ? 64 + memopt_i_ceil_div(sums, 64) * 64 : 0;
+    memopt_carve(c, t->o.workers, t->part, 64);
+    t->logits = (float *)memopt_carve(c, logits, sizeof *t->logits, 64);
+    t->row_losses = (unsigned char *)memopt_carve(c, h->chunk, sizeof(double), sizeof(float));
 }
 
 /* Shapes and types, and the bytes of scratch. */
@@ -30995,6 +31030,7 @@ static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_h
                                            size_t *bytes) {
     memopt_head *h = &t->h;
     memopt_i_ops *o = &t->o;
+    memopt_carver carver;
 
     if (memopt_i_ops_resolve(ops, "head", head, o)) return o->c.status;
     *h = *head;
@@ -31014,7 +31050,11 @@ static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_h
     memopt_i_must_be_at_least(&o->c, "padded", h->padded, "at least vocabulary", h->vocabulary);
     memopt_i_ops_fits(o, "input", h->rows, h->width, MEMOPT_TYPE_F32);
     if (memopt_i_ops_fits(o, "weights", h->padded, h->width, MEMOPT_TYPE_F32)) return o->c.status;
-    return memopt_i_must_fit(&o->c, !memopt_i_head_bytes(t, bytes), "scratch", "is larger than memory can be");
+    carver = memopt_carver_begin(o->scratch);
+    carver.overflow = memopt_i_mul(o->workers, o->gemm_bytes, &carver.bytes);
+    memopt_i_head_lay_out(t, &carver);
+    *bytes = carver.bytes;
+    return memopt_i_ops_must_fit(o, "scratch", !carver.overflow);
 }
 
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
@@ -31022,23 +31062,24 @@ MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt
     size_t b = 0; /* here and in the others: gcc for 32 bits does not see that it is written */
 
     if (memopt_i_head_resolve(ops, head, &t, &b)) return t.o.c.status;
-    return memopt_i_ops_return_bytes(&t.o, b, bytes);
+    if (memopt_i_must(&t.o.c, bytes != NULL, "bytes", "is NULL") == MEMOPT_OK) *bytes = b;
+    return t.o.c.status;
 }
 
 static memopt_status memopt_i_head_arrays(memopt_i_ops *o, const memopt_head *h) {
     const size_t in = h->rows * h->width;
     const size_t weights = h->padded * h->width;
-    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
     memopt_i_ops_take(o, "input", h->input, h->type, in, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(o, "grad_input", h->grad_input, h->type, in, maybe);
+    memopt_i_ops_take(o, "grad_input", h->grad_input, h->type, in, MEMOPT_I_OPS_RESULT);
     memopt_i_ops_take(o, "weights", h->weights, h->weight_type, weights, MEMOPT_I_OPS_READ);
     memopt_i_ops_take_sized(o, "targets", h->targets, sizeof *h->targets, h->rows, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(o, "losses", h->losses, MEMOPT_TYPE_F32, h->rows, maybe);
-    memopt_i_ops_take(o, "grad_weights", h->grad_weights, h->gradient_type, weights, maybe);
+    memopt_i_ops_take(o, "losses", h->losses, MEMOPT_TYPE_F32, h->rows, MEMOPT_I_OPS_RESULT);
+    memopt_i_ops_take(o, "grad_weights", h->grad_weights, h->gradient_type, weights, MEMOPT_I_OPS_RESULT);
     memopt_i_ops_take_scratch(o);
     return memopt_i_ops_no_overlap(o, 1);
 }
+MEMOPT_I_SMALL_END
 
 /* ---- its operands ---- */
 static memopt_i_matrix memopt_i_head_input(const memopt_head *h, size_t first) {
@@ -31133,6 +31174,7 @@ static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t fir
     return memopt_i_ops_multiply(&t->o, &p);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_cross_entropy *e, size_t first,
                                          double *loss) {
     const memopt_head *h = &t->h;
@@ -31143,21 +31185,20 @@ static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_cross_
     e->x.rows = rows;
     e->x.targets = h->targets + first;
     e->x.losses = h->losses ? h->losses + first : NULL;
-    *loss = memopt_i_cross_entropy_run(e, t->o.threads, *loss);
+    *loss = memopt_i_cross_entropy_run(e, &t->o, *loss);
     if (h->grad_weights) s = memopt_i_head_grad_weights(t, first, rows, *loss);
     if (h->grad_input && !s) s = memopt_i_head_grad_input(t, first, rows);
     return s;
 }
 
-static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double *loss) {
+static memopt_status memopt_i_head_run(const memopt_i_head *t, size_t counted, double *loss) {
     const memopt_head *h = &t->h;
     size_t first, begin;
     memopt_i_cross_entropy e;
     memopt_status s = MEMOPT_OK;
 
     memset(&e, 0, sizeof e);
-    t->logits = (float *)(void *)memopt_i_ops_part(&t->o, t->part, t->o.workers);
-    e.row_losses = (unsigned char *)(t->logits + h->chunk * h->padded);
+    e.row_losses = t->row_losses;
     e.x.vocabulary = h->vocabulary;
     e.x.stride = h->padded;
     e.x.type = MEMOPT_TYPE_F32;
@@ -31211,8 +31252,9 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
     if (memopt_i_ops_ends(o, o->workers * o->gemm_bytes)) return o->c.status;
     return memopt_i_ops_end(o, memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary));
 }
+MEMOPT_I_SMALL_END
 
-/* @section attention : softmax row_kernels operator product gemm api_ops
+/* @section attention : softmax row_kernels operator product gemm carve api_attention
    Attention without the length x length matrix.
    Problem    Of each head, the probabilities are length^2 numbers that the usual form keeps until backward, and their
               gradients as many again: at 1024 rows and 12 heads 48 MiB a sequence and layer, twice.
@@ -31265,6 +31307,10 @@ typedef struct memopt_i_attention {
     size_t           part;    /* bytes of a worker's scratch */
 } memopt_i_attention;
 
+/* Arrays lie as the queries, as keys and values, or as the output. */
+typedef enum memopt_i_attention_kind { MEMOPT_I_ATTENTION_QUERY, MEMOPT_I_ATTENTION_KEY, MEMOPT_I_ATTENTION_OUT }
+    memopt_i_attention_kind;
+
 /* What a worker works on, and with. */
 typedef struct memopt_i_attention_worker {
     const memopt_i_attention *t;
@@ -31278,22 +31324,43 @@ typedef struct memopt_i_attention_worker {
     float   *keys, *values;          /* sums x width: their gradients */
 } memopt_i_attention_worker;
 
+MEMOPT_I_SMALL_BEGIN
 /* ---- what is asked for, and whether it can be done ---- */
-/* Floats of scratch of a worker, after the line that holds its status. 1: they do not fit size_t. */
+/* A worker's scratch: a line with its status, then floats. */
+static void memopt_i_attention_lay_out(const memopt_i_attention *t, memopt_i_attention_worker *w, memopt_carver *c) {
+    const memopt_attention *a = &t->a;
+    const size_t size = sizeof(float);
+    const size_t block = memopt_i_min(a->block, a->length);
+    const size_t width = a->online ? a->width : 0;
+    const size_t line = a->online ? block : 0;
+    size_t scores, sums, rows;
+
+    c->overflow |= memopt_i_mul(block, t->stride, &scores);
+    c->overflow |= memopt_i_mul(t->sums, a->width, &sums);
+    c->overflow |= memopt_i_mul(block, width, &rows);
+    w->status = (memopt_status *)memopt_carve(c, 1, 64, 64);
+    w->scores = (float *)memopt_carve(c, scores, size, size);
+    w->grad_scores = (float *)memopt_carve(c, scores, size, size);
+    w->rows = (float *)memopt_carve(c, rows, size, size);
+    w->max = (float *)memopt_carve(c, line, size, size);
+    w->sum = (float *)memopt_carve(c, line, size, size);
+    w->views = (float *)memopt_carve(c, 2 * width, size, size);
+    w->keys = (float *)memopt_carve(c, sums, size, size);
+    w->values = (float *)memopt_carve(c, sums, size, size);
+}
+
+/* 1: its bytes do not fit size_t */
 static int memopt_i_attention_size(memopt_i_attention *t) {
     const memopt_attention *a = &t->a;
-    size_t scores, rows, sums, n;
-    const size_t block = memopt_i_min(a->block, a->length);
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_attention_worker w;
 
     t->tile = a->online ? memopt_i_min(MEMOPT_I_ATTENTION_TILE, a->length) : a->length;
     t->sums = a->online ? t->tile : a->type == MEMOPT_TYPE_F32 ? 0 : a->length;
     if (memopt_i_align_up(t->tile, 16, &t->stride)) return 1;
     t->stride |= 16;
-    if (memopt_i_mul(2 * block, t->stride, &scores) || memopt_i_mul(2 * t->sums, a->width, &sums)) return 1;
-    if (memopt_i_mul(block + 2, a->online ? a->width : 0, &rows) || memopt_i_add(rows, a->online ? 2 * block : 0, &rows)
-        || memopt_i_add(scores, rows, &n) || memopt_i_add(n, sums, &n) || memopt_i_add(n, 16, &n)
-        || memopt_i_mul(n, sizeof(float), &n)) return 1;
-    return memopt_i_align_up(n, 64, &t->part);
+    memopt_i_attention_lay_out(t, &w, &c);
+    return c.overflow || memopt_i_align_up(c.bytes, 64, &t->part);
 }
 
 /* Rows of a block. Rows are the depth of some products: where operands are bf16 blocks begin at multiples of 32. */
@@ -31342,21 +31409,7 @@ static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const mem
     a->block = memopt_i_attention_block(a);
     t->group = a->heads / a->kv_heads;
     t->blocks = memopt_i_ceil_div(a->length, a->block);
-    return memopt_i_must_fit(&o->c, !memopt_i_attention_size(t), "scratch", "is larger than memory can be");
-}
-
-/* The same, and how much scratch it takes. */
-static memopt_status memopt_i_attention_bytes(memopt_i_attention *t, size_t *bytes) {
-    return memopt_i_must_fit(&t->o.c, !memopt_i_ops_bytes(&t->o, t->o.workers, t->part, bytes), "scratch",
-                             "is larger than memory can be");
-}
-
-MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
-    memopt_i_attention t;
-    size_t n = 0;
-
-    if (memopt_i_attention_resolve(ops, x, &t) || memopt_i_attention_bytes(&t, &n)) return t.o.c.status;
-    return memopt_i_ops_return_bytes(&t.o, n, bytes);
+    return memopt_i_ops_must_fit(o, "scratch", !memopt_i_attention_size(t));
 }
 
 /* Everything that can be wrong, before anything is written. 1: the call is over, with t->o.c.status. */
@@ -31381,89 +31434,84 @@ static int memopt_i_attention_ends(const memopt_ops *ops, const memopt_attention
         memopt_i_ops_take(o, "grad_values", a->grad_values, a->type, 1, MEMOPT_I_OPS_WRITE);
     }
     memopt_i_ops_stay(o, "sequence", "lengths", a->lengths, a->batch, "at most length", a->length);
-    memopt_i_attention_bytes(t, &bytes);
+    memopt_i_ops_must_fit(o, "scratch", !memopt_i_ops_bytes(o, o->workers, t->part, &bytes));
     return memopt_i_ops_ends(o, bytes);
 }
+MEMOPT_I_SMALL_END
 
 /* ---- what a worker works on ---- */
 static memopt_i_attention_worker memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
                                                           int worker) {
+    memopt_carver c = memopt_carver_begin(memopt_i_ops_part(&t->o, t->part, (size_t)worker));
     memopt_i_attention_worker w;
-    unsigned char *part = memopt_i_ops_part(&t->o, t->part, (size_t)worker);
-    const size_t block = t->a.block;
-    const size_t width = t->a.online ? t->a.width : 0;
-    const size_t line = t->a.online ? block : 0;
 
+    memopt_i_attention_lay_out(t, &w, &c);
     w.t = t;
     w.worker = worker;
     w.sequence = sequence;
     w.head = head;
     w.kv_head = head / t->group;
     w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
-    w.status = (memopt_status *)(void *)part;
-    w.scores = (float *)(void *)(part + 64);
-    w.grad_scores = w.scores + block * t->stride;
-    w.rows = w.grad_scores + block * t->stride;
-    w.max = w.rows + block * width;
-    w.sum = w.max + line;
-    w.views = w.sum + line;
-    w.keys = w.views + 2 * width;
-    w.values = w.keys + t->sums * t->a.width;
     return w;
 }
 
-/* The element at which a row begins, of a head among those of its kind. */
-static size_t memopt_i_attention_at(const memopt_i_attention_worker *w, size_t row, size_t stride, size_t head) {
-    return (w->sequence * w->t->a.length + row) * stride + head * w->t->a.width;
-}
-
-static size_t memopt_i_attention_query(const memopt_i_attention_worker *w, size_t row) {
-    return memopt_i_attention_at(w, row, w->t->a.query_stride, w->head);
-}
-
-static size_t memopt_i_attention_key(const memopt_i_attention_worker *w, size_t row) {
-    return memopt_i_attention_at(w, row, w->t->a.kv_stride, w->kv_head);
-}
-
-static size_t memopt_i_attention_out(const memopt_i_attention_worker *w, size_t row) {
-    return memopt_i_attention_at(w, row, w->t->a.output_stride, w->head);
-}
-
-/* Rows from..to of a head become 0. */
-static void memopt_i_attention_clear(const memopt_i_attention_worker *w, void *data, size_t at, size_t stride,
-                                     size_t rows) {
+/* Elements from row to row. */
+static size_t memopt_i_attention_stride(const memopt_i_attention_worker *w, memopt_i_attention_kind kind) {
     const memopt_attention *a = &w->t->a;
-    for (; rows; --rows, at += stride)
-        memset(memopt_i_row_to(data, a->type, at), 0, a->width * memopt_type_bytes(a->type));
+    return kind == MEMOPT_I_ATTENTION_QUERY ? a->query_stride
+           : kind == MEMOPT_I_ATTENTION_KEY ? a->kv_stride : a->output_stride;
 }
 
-static void memopt_i_attention_put(const memopt_i_attention_worker *w, void *data, size_t at, size_t stride,
-                                   const float *rows, size_t count) {
+/* The element at which a row of the head begins. */
+static size_t memopt_i_attention_at(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, size_t row) {
+    const size_t head = kind == MEMOPT_I_ATTENTION_KEY ? w->kv_head : w->head;
+    return (w->sequence * w->t->a.length + row) * memopt_i_attention_stride(w, kind) + head * w->t->a.width;
+}
+
+static void *memopt_i_attention_to(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
+                                   size_t row) {
+    return memopt_i_row_to(data, w->t->a.type, memopt_i_attention_at(w, kind, row));
+}
+
+/* `count` rows of the head become 0. */
+static void memopt_i_attention_clear(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
+                                     size_t row, size_t count) {
+    const size_t bytes = w->t->a.width * memopt_type_bytes(w->t->a.type);
+    for (; count; --count, ++row) memset(memopt_i_attention_to(w, kind, data, row), 0, bytes);
+}
+
+static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_attention_kind kind, void *data,
+                                   size_t row, const float *rows, size_t count) {
     const memopt_attention *a = &w->t->a;
     size_t i;
+
     for (i = 0; i < count; ++i)
-        memopt_i_row_store(w->t->o.level, data, a->type, at + i * stride, rows + i * a->width, a->width);
+        memopt_i_row_store(w->t->o.level, data, a->type, memopt_i_attention_at(w, kind, row + i), rows + i * a->width,
+                           a->width);
 }
 
 /* ---- products: rows of one head; sums in scratch are of floats, everything else of the operands' type ---- */
+/* The rows of the head from one on. */
+static memopt_i_matrix memopt_i_attention_from(const memopt_i_attention_worker *w, memopt_i_attention_kind kind,
+                                               const void *data, size_t row) {
+    return memopt_i_matrix_at(data, w->t->a.type, memopt_i_attention_at(w, kind, row),
+                              memopt_i_attention_stride(w, kind));
+}
+
 static memopt_i_matrix memopt_i_attention_queries(const memopt_i_attention_worker *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return memopt_i_matrix_at(a->queries, a->type, memopt_i_attention_query(w, row), a->query_stride);
+    return memopt_i_attention_from(w, MEMOPT_I_ATTENTION_QUERY, w->t->a.queries, row);
 }
 
 static memopt_i_matrix memopt_i_attention_keys(const memopt_i_attention_worker *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return memopt_i_matrix_at(a->keys, a->type, memopt_i_attention_key(w, row), a->kv_stride);
+    return memopt_i_attention_from(w, MEMOPT_I_ATTENTION_KEY, w->t->a.keys, row);
 }
 
 static memopt_i_matrix memopt_i_attention_values(const memopt_i_attention_worker *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return memopt_i_matrix_at(a->values, a->type, memopt_i_attention_key(w, row), a->kv_stride);
+    return memopt_i_attention_from(w, MEMOPT_I_ATTENTION_KEY, w->t->a.values, row);
 }
 
 static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attention_worker *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return memopt_i_matrix_at(a->grad_output, a->type, memopt_i_attention_out(w, row), a->output_stride);
+    return memopt_i_attention_from(w, MEMOPT_I_ATTENTION_OUT, w->t->a.grad_output, row);
 }
 
 /* Weights, or gradients of scores: of bf16, in the first half of each row's bytes, where the operands are. */
@@ -31515,8 +31563,7 @@ static void memopt_i_attention_mix(const memopt_i_attention_worker *w, const flo
 
 /* sums += block^T * right */
 static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const float *block, size_t rows,
-                                      size_t columns,
-                                      ptrdiff_t diagonal, memopt_i_matrix right, float *sums, size_t stride) {
+                                      size_t columns, ptrdiff_t diagonal, memopt_i_matrix right, float *sums, size_t stride) {
     memopt_product p = memopt_i_ops_product(columns, w->t->a.width, rows, memopt_i_attention_scores(w, block), right);
 
     p.left_transposed = 1;
@@ -31556,9 +31603,8 @@ static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, 
 
     memopt_i_attention_probabilities(w, first, rows, 1);
     memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, 0),
-                           memopt_i_attention_values(w, 0),
-                           memopt_i_row_to(a->output, a->type, memopt_i_attention_out(w, first)), a->output_stride,
-                           a->type, 0);
+                           memopt_i_attention_values(w, 0), memopt_i_attention_to(w, MEMOPT_I_ATTENTION_OUT, a->output,
+                           first), a->output_stride, a->type, 0);
 }
 
 /* From the probabilities of rows; the gradients of keys and values are added onto what is in these. */
@@ -31584,8 +31630,8 @@ static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w,
     memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
                               stride);
     memopt_i_attention_mix(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
-                           memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
-                           a->query_stride, a->type, 0);
+                           memopt_i_attention_to(w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first), a->query_stride,
+                           a->type, 0);
     memopt_i_attention_gather(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_queries(w, first), keys,
                               stride);
 }
@@ -31596,17 +31642,16 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
     const memopt_attention *a = &t->a;
     memopt_i_attention_worker w =
         memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
-    const size_t at = memopt_i_attention_key(&w, 0);
     size_t i, first, rows;
     size_t stride = a->width;
     float *keys = w.keys;
     float *values = w.values;
 
-    memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
-    memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, a->length);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0, a->length);
     if (a->type == MEMOPT_TYPE_F32) {
-        keys = (float *)memopt_i_row_to(a->grad_keys, a->type, at);
-        values = (float *)memopt_i_row_to(a->grad_values, a->type, at);
+        keys = (float *)memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0);
+        values = (float *)memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0);
         stride = a->kv_stride;
     } else memset(keys, 0, 2 * t->sums * a->width * sizeof *keys); /* values follow */
     for (i = 0; i < t->group; ++i, ++w.head) {
@@ -31615,12 +31660,11 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
             memopt_i_attention_probabilities(&w, first, rows, 0);
             memopt_i_attention_backward_rows(&w, first, rows, keys, values, stride);
         }
-        memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, w.used), a->query_stride,
-                                 a->length - w.used);
+        memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, w.used, a->length - w.used);
     }
     if (a->type == MEMOPT_TYPE_F32) return;
-    memopt_i_attention_put(&w, a->grad_keys, at, a->kv_stride, keys, w.used);
-    memopt_i_attention_put(&w, a->grad_values, at, a->kv_stride, values, w.used);
+    memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, keys, w.used);
+    memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0, values, w.used);
 }
 
 /* ---- online ---- */
@@ -31678,7 +31722,7 @@ static void memopt_i_attention_online_rows(const memopt_i_attention_worker *w, s
         memopt_i_row_scale(w->t->o.level, out, out, memopt_i_round(1 / w->sum[i]), a->width);
         statistics[i] = (float)((double)w->max[i] + memopt_i_row_log((double)w->sum[i]) / (double)a->scale);
     }
-    memopt_i_attention_put(w, a->output, memopt_i_attention_out(w, first), a->output_stride, w->rows, rows);
+    memopt_i_attention_put(w, MEMOPT_I_ATTENTION_OUT, a->output, first, w->rows, rows);
 }
 
 /* Of rows, their statistics and sum(dO O). */
@@ -31689,7 +31733,7 @@ static void memopt_i_attention_load_statistics(const memopt_i_attention_worker *
     const float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
 
     for (i = 0; i < rows; ++i) {
-        const size_t at = memopt_i_attention_out(w, first + i);
+        const size_t at = memopt_i_attention_at(w, MEMOPT_I_ATTENTION_OUT, first + i);
         const float *y = memopt_i_row_view(level, a->output, a->type, at, a->width, w->views);
         const float *g = memopt_i_row_view(level, a->grad_output, a->type, at, a->width, w->views + a->width);
         float sums[16] = { 0 };
@@ -31744,8 +31788,8 @@ static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, s
                                   w->keys, a->width);
         if (a->type == MEMOPT_TYPE_F32)
             memopt_i_attention_mix(w, w->grad_scores, rows, seen, diagonal, memopt_i_attention_keys(w, at),
-                memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)), a->query_stride,
-                MEMOPT_TYPE_F32, 1);
+                                   memopt_i_attention_to(w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first),
+                                   a->query_stride, MEMOPT_TYPE_F32, 1);
     }
 }
 
@@ -31758,19 +31802,18 @@ static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker)
     size_t i, at, columns;
 
     for (w.head = head; w.head < head + t->group; ++w.head)
-        memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, 0), a->query_stride, a->length);
+        memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, 0, a->length);
     w.head = head;
     for (at = 0; at < w.used; at += columns) {
         columns = memopt_i_min(t->tile, w.used - at);
         memset(w.keys, 0, 2 * t->sums * a->width * sizeof *w.keys); /* values follow */
         for (i = 0; i < t->group; ++i, ++w.head) memopt_i_attention_online_head(&w, at, columns);
         w.head = head;
-        memopt_i_attention_put(&w, a->grad_keys, memopt_i_attention_key(&w, at), a->kv_stride, w.keys, columns);
-        memopt_i_attention_put(&w, a->grad_values, memopt_i_attention_key(&w, at), a->kv_stride, w.values, columns);
+        memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, at, w.keys, columns);
+        memopt_i_attention_put(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, at, w.values, columns);
     }
-    at = memopt_i_attention_key(&w, w.used);
-    memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length - w.used);
-    memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length - w.used);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, w.used, a->length - w.used);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, w.used, a->length - w.used);
 }
 
 /* Gradients of queries that cannot be added up where they lie. */
@@ -31786,7 +31829,7 @@ static void memopt_i_attention_online_queries(const memopt_i_attention_worker *w
         memopt_i_attention_mix(w, w->grad_scores, rows, columns, memopt_i_attention_diagonal(w, first, at),
                                memopt_i_attention_keys(w, at), w->rows, a->width, MEMOPT_TYPE_F32, 1);
     }
-    memopt_i_attention_put(w, a->grad_queries, memopt_i_attention_query(w, first), a->query_stride, w->rows, rows);
+    memopt_i_attention_put(w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first, w->rows, rows);
 }
 
 /* ---- chunks of rows, and the calls ---- */
@@ -31806,7 +31849,7 @@ static void memopt_i_attention_forward_chunk(void *task, size_t chunk, int worke
     size_t first, rows;
     const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
 
-    memopt_i_attention_clear(&w, a->output, memopt_i_attention_out(&w, first + rows), a->output_stride,
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_OUT, a->output, first + rows,
                              memopt_i_min(a->block, a->length - first) - rows);
     if (!rows) return;
     if (a->online) memopt_i_attention_online_rows(&w, first, rows);
@@ -31820,6 +31863,7 @@ static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worke
     if (rows) memopt_i_attention_online_queries(&w, first, rows);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
     return memopt_i_ops_run(&t->o, t->part, chunks, fn, t);
 }
@@ -31845,8 +31889,9 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
         s = memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
     return memopt_i_ops_end(&t.o, s);
 }
+MEMOPT_I_SMALL_END
 
-/* @section norm : row_kernels operator api_ops
+/* @section norm : row_kernels operator api_norm
    Layer norm and RMS norm of rows, and their gradients.
    Problem    The usual backward wants the input of the forward, which is what a residual network would rather drop.
    Idea       Backward needs the normalised row h and 1 / deviation only. h is made again from the input, or, with that
@@ -32376,14 +32421,6 @@ static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_n
     return o->c.status;
 }
 
-MEMOPT_API memopt_status memopt_norm_scratch(const memopt_ops *ops, const memopt_norm *norm, size_t *bytes) {
-    memopt_i_norm_task t;
-    memopt_i_ops o;
-
-    if (memopt_i_norm_resolve(ops, norm, 1, &t, &o)) return o.c.status;
-    return memopt_i_ops_return_bytes(&o, t.bytes, bytes);
-}
-
 static void memopt_i_norm_run_forward(const memopt_i_ops *o, memopt_i_norm_task *t) {
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(t->n.rows, MEMOPT_I_NORM_GROUP * t->chunk), memopt_i_norm_rows,
                           t);
@@ -32455,77 +32492,13 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     return MEMOPT_OK;
 }
 
-/* @section layer : row_kernels operator product gemm number random api_ops
-   What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings, rotary positions.
-   Problem    Engines keep what need not be kept: masks of dropout, the output of an activation beside its input, and
-              convert whole tensors to float to work on them.
-   Idea       Elements are walked in pieces of a few hundred floats on the stack, each converted, worked on and written
-              once. An activation's backward makes its output again on the way, as the next layer's gradient needs it.
-              Dropout draws its bits again by place. A linear layer's activation and residual, and the gradient of the
-              activation before it, are the end of the product, while a chunk of it is in the cache. A gemm of the
-              caller's has no such end: there the product is made some rows at a time, and passes follow.
-   Sums       of gradients over rows are in row order, so the work is dealt by columns, an embedding's by tokens and by
-              positions, too: whole rows come from memory in half the time of pieces of 256 bytes. They are float;
-              16-bit gradients are rounded once a call. Only a token's gradient is rounded once for every 256 rows,
-              where the token is among them: there is no scratch to note down where all its rows are.
+/* @section activation : row_kernels operator api_activation
+   Activations, and SwiGLU, by themselves.
+   Problem    Engines keep the output of an activation beside its input, and convert whole tensors to float.
+   Idea       Backward needs the input only, and makes the output again on the way, as the next layer's gradient needs
+              it. From bf16 to bf16, elements stay in registers.
    Invariant  What goes through an activation is what memory holds: rounded to the storage's type first. So backward
-              sees the same numbers, and it makes no difference whether `pre_activation` is kept.
-   Rotary     An angle is position times frequency; a float would have lost the fraction of a turn at position 2^20. So
-              a frequency is a whole number of 2^-64 of a turn, made in double (by log and exp of `row_kernels`, within
-              2^-50 of itself), and the product drops whole turns by itself, as 64 bits overflow. Its upper 32 bits go
-              to the sine and cosine of `random`, each within 2^-23. A call makes the frequencies once, a row its sines
-              and cosines: of heads of 64, an element costs 0.63 ns with one head, 0.25 with 12 (AVX-512, one core; a
-              copy 0.09). Interleaved pairs are taken apart one by one: 0.88 with 12.
-   Dropout    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of
-              the threshold, not of the rate. What is dropped is 0 even where it was infinite.
-   Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
-              its speed in float32. In bf16, where arithmetic counts, two cores with AVX2 (Zen 3): 0.55 (GELU), 0.65
-              (SiLU), 0.75 (SwiGLU), 0.8 to 1 (dropout, ReLU); see `tests/bench/results/layer-avx2.md`. Stack: 10 KiB
-              of a worker. */
-
-#define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
-#define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements between a product and its activation, */
-#define MEMOPT_I_LAYER_TALL  384               /* in multiples of so many rows */
-
-/* elements on the stack */
-enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_BIAS_COLUMNS = 512, MEMOPT_I_EMBEDDING_COLUMNS = 1024 };
-enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 64, MEMOPT_I_EMBEDDING_PARTS = 8 };
-
-/* Rows of a chunk. */
-static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
-
-/* Columns of a chunk, not more than `most`: equal shares, of whole cache lines. */
-static size_t memopt_i_layer_columns(size_t width, size_t most) {
-    const size_t all = memopt_i_max(1, width);
-    return memopt_i_ceil_div(memopt_i_ceil_div(all, memopt_i_ceil_div(all, most)), 64) * 64;
-}
-
-/* Fetch n elements that a later row needs. */
-static void memopt_i_row_ahead(const void *data, memopt_type type, size_t at, size_t n) {
-    const size_t bytes = memopt_type_bytes(type);
-    size_t i;
-    for (i = 0; i < n * bytes; i += 64) MEMOPT_I_FETCH(data, at * bytes + i);
-}
-
-/* ---- sums of gradients begin with 0, or with what is there ---- */
-typedef struct memopt_i_zero {
-    unsigned char *data;
-    size_t bytes;
-} memopt_i_zero;
-
-static void memopt_i_zero_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_zero *z = (const memopt_i_zero *)task;
-    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
-    (void)worker;
-    memset(z->data + begin, 0, memopt_i_min(MEMOPT_I_LAYER_CHUNK, z->bytes - begin));
-}
-
-static void memopt_i_layer_zero(const memopt_i_ops *o, void *data, size_t bytes) {
-    memopt_i_zero z;
-    z.data = (unsigned char *)data;
-    z.bytes = bytes;
-    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
-}
+              sees the same numbers, and it makes no difference whether a layer keeps its `pre_activation`. */
 
 /* ---- activations ---- */
 typedef struct memopt_i_activation_task {
@@ -32534,53 +32507,50 @@ typedef struct memopt_i_activation_task {
     int level, backward;
 } memopt_i_activation_task;
 
-/* The first of the elements begin..end, where bf16 becomes bf16 in registers; returns how many. */
-static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_t begin, size_t end) {
+/* The first of n elements from i on, where bf16 becomes bf16 in registers; returns how many. */
+static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_t i, size_t n) {
     const memopt_activation_args *x = &t->x;
-    uint16_t *out = x->output ? (uint16_t *)x->output + begin : NULL;
+    uint16_t *out = x->output ? (uint16_t *)x->output + i : NULL;
     memopt_i_work w;
 
     if (x->type != MEMOPT_TYPE_BF16 || x->activation == MEMOPT_ACTIVATION_NONE || t->residual) return 0;
     memopt_i_work_clear(&w);
-    w.operands[0].data = (const uint16_t *)x->input + begin;
-    w.to[0] = t->backward ? (uint16_t *)x->grad_input + begin : out;
+    w.operands[0].data = (const uint16_t *)x->input + i;
+    w.to[0] = t->backward ? (uint16_t *)x->grad_input + i : out;
     if (t->backward) {
-        w.operands[1].data = (const uint16_t *)x->grad_output + begin;
+        w.operands[1].data = (const uint16_t *)x->grad_output + i;
         w.to[1] = out;
     }
     return memopt_i_words_run(t->level, t->backward ? memopt_i_step_gradient_of(x->activation)
-                              : memopt_i_step_of(x->activation), &w, end - begin);
+                              : memopt_i_step_of(x->activation), &w, n);
 }
 
-static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
+static size_t memopt_i_activation_piece(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_activation_task *t = (const memopt_i_activation_task *)task;
     const memopt_activation_args *x = &t->x;
-    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
-    const size_t end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
-    float in[MEMOPT_I_LAYER_PIECE], grad[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE];
-    size_t i, n;
+    const size_t i = row * MEMOPT_I_PASS_CHUNK + at;
+    const size_t words = memopt_i_activation_words(t, i, n);
+    float in[MEMOPT_I_PIECE], grad[MEMOPT_I_PIECE], y[MEMOPT_I_PIECE];
+    float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
+    const float *from;
 
-    (void)worker;
-    for (i = begin + memopt_i_activation_words(t, begin, end); i < end; i += n) {
-        float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
-        const float *from;
+    if (words) return words;
+    n = memopt_i_min(MEMOPT_I_PIECE, n);
+    from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
+    if (t->backward) {
+        float *to = memopt_i_row_out(x->grad_input, x->type, i, grad);
+        const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, i, n, grad);
 
-        n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
-        from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
-        if (t->backward) {
-            float *to = memopt_i_row_out(x->grad_input, x->type, i, grad);
-            const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, i, n, grad);
-
-            memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
-            memopt_i_row_store(t->level, x->grad_input, x->type, i, to, n);
-        } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
-        if (t->residual)
-            memopt_i_row_add(t->level, out, memopt_i_row_view(t->level, t->residual, x->type, i, n, grad), 1.0f, n);
-        if (out) memopt_i_row_store(t->level, x->output, x->type, i, out, n);
-    }
-    memopt_i_wide_end(t->level);
+        memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
+        memopt_i_row_store(t->level, x->grad_input, x->type, i, to, n);
+    } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
+    if (t->residual)
+        memopt_i_row_add(t->level, out, memopt_i_row_view(t->level, t->residual, x->type, i, n, grad), 1.0f, n);
+    if (out) memopt_i_row_store(t->level, x->output, x->type, i, out, n);
+    return n;
 }
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activation_args *x, const void *residual,
                                     int backward) {
     memopt_i_activation_task t;
@@ -32589,7 +32559,7 @@ static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activati
     t.residual = residual;
     t.level = o->level;
     t.backward = backward;
-    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_activation_chunk, &t);
+    memopt_i_ops_pass(o, x->n, MEMOPT_I_PASS_CHUNK, memopt_i_activation_piece, &t);
 }
 
 static int memopt_i_activation_is_invalid(memopt_activation a) {
@@ -32624,8 +32594,138 @@ MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const 
 MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_activation_args *x) {
     return memopt_i_activation_call(ops, x, 1);
 }
+MEMOPT_I_SMALL_END
 
-/* ---- linear ---- */
+/* ---- SwiGLU ---- */
+typedef struct memopt_i_swiglu {
+    memopt_swiglu x;
+    int level, backward;
+} memopt_i_swiglu;
+
+/* The first of n columns of a row, from bf16 to bf16; returns how many. */
+static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t out, size_t n) {
+    const memopt_swiglu *x = &t->x;
+    uint16_t *y = x->output ? (uint16_t *)x->output + out : NULL;
+    const uint16_t *gate = (const uint16_t *)x->input + in;
+    memopt_i_work w;
+
+    if (x->type != MEMOPT_TYPE_BF16) return 0;
+    memopt_i_work_clear(&w);
+    w.operands[0].data = gate;
+    w.operands[1].data = gate + x->width;
+    w.to[0] = y;
+    if (!t->backward) return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
+    w.operands[2].data = (const uint16_t *)x->grad_output + out;
+    w.to[0] = (uint16_t *)x->grad_input + in;
+    w.to[1] = (uint16_t *)x->grad_input + in + x->width;
+    w.to[2] = y;
+    return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
+}
+
+/* Some columns of a row; everything is read before anything is written. */
+static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
+    const memopt_swiglu *x = &t->x;
+    const size_t in = row * 2 * x->width + at;
+    const size_t second = in + x->width;
+    const size_t out = row * x->width + at;
+    float gates[MEMOPT_I_PIECE], ups[MEMOPT_I_PIECE], grads[MEMOPT_I_PIECE], y[MEMOPT_I_PIECE];
+    const float *gate = memopt_i_row_view(t->level, x->input, x->type, in, n, gates);
+    const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
+    float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
+    memopt_i_work w;
+
+    memopt_i_work_clear(&w);
+    w.operands[0].data = gate;
+    w.operands[1].data = up;
+    w.to[0] = to;
+    if (t->backward) {
+        float *grad_gate = memopt_i_row_out(x->grad_input, x->type, in, gates);
+        float *grad_up = memopt_i_row_out(x->grad_input, x->type, second, ups);
+
+        w.operands[2].data = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
+        w.to[0] = grad_gate;
+        w.to[1] = grad_up;
+        w.to[2] = to;
+        memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
+        memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
+        memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
+    } else memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
+    if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
+}
+
+/* Ask for these columns of the next row: rows of two parts are what no processor foresees. */
+static void memopt_i_swiglu_ahead(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
+    const memopt_swiglu *x = &t->x;
+    const size_t next = (row + 1) * 2 * x->width + at;
+
+    memopt_i_row_ahead(x->input, x->type, next, n);
+    memopt_i_row_ahead(x->input, x->type, next + x->width, n);
+    if (!t->backward) return;
+    memopt_i_row_ahead(x->grad_input, x->type, next, n);
+    memopt_i_row_ahead(x->grad_input, x->type, next + x->width, n);
+}
+
+static size_t memopt_i_swiglu_columns(const void *task, size_t row, size_t at, size_t n) {
+    const memopt_i_swiglu *t = (const memopt_i_swiglu *)task;
+    const size_t width = t->x.width;
+    size_t done;
+
+    n = memopt_i_min(t->x.type == MEMOPT_TYPE_BF16 ? 2 * MEMOPT_I_PIECE : MEMOPT_I_PIECE, n);
+    memopt_i_swiglu_ahead(t, row, at, n);
+    done = memopt_i_swiglu_words(t, row * 2 * width + at, row * width + at, n);
+    if (done) return done;
+    n = memopt_i_min(MEMOPT_I_PIECE, n); /* floats on the stack */
+    memopt_i_swiglu_piece(t, row, at, n);
+    return n;
+}
+
+MEMOPT_I_SMALL_BEGIN
+static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
+    const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
+    memopt_i_ops o;
+    memopt_i_swiglu t;
+    size_t width = 0;
+    size_t n;
+
+    if (memopt_i_ops_resolve(ops, "swiglu", x, &o)) return o.c.status;
+    memopt_i_ops_type(&o, "type", x->type);
+    memopt_i_ops_must_fit(&o, "input", !memopt_i_mul(2, x->width, &width));
+    memopt_i_ops_fits(&o, "input", x->rows, width, x->type);
+    n = x->rows * width;
+    memopt_i_ops_take(&o, "input", x->input, x->type, n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, n / 2, MEMOPT_I_OPS_WRITE | maybe);
+    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_OPS_READ);
+    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_OPS_WRITE);
+    if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
+    t.x = *x;
+    t.level = o.level;
+    t.backward = backward;
+    memopt_i_ops_pass(&o, n / 2, x->width, memopt_i_swiglu_columns, &t);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
+    return memopt_i_swiglu_run(ops, x, 0);
+}
+
+MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x) {
+    return memopt_i_swiglu_run(ops, x, 1);
+}
+MEMOPT_I_SMALL_END
+
+/* @section linear : activation row_kernels operator product gemm api_linear
+   Linear layers, with what follows them.
+   Idea       A layer's activation and residual, and the gradient of the activation before it, are the end of the
+              product, while a chunk of it is in the cache. A gemm of the caller's has no such end: there the product is
+              made some rows at a time, and passes follow.
+   Sums       of gradients over rows are in row order, so the bias's work is dealt by columns. They are float; 16-bit
+              gradients are rounded once a call. */
+
+#define MEMOPT_I_LINEAR_BLOCK ((size_t)1 << 20) /* elements between a product and its activation, */
+#define MEMOPT_I_LINEAR_TALL  384               /* in multiples of so many rows */
+enum { MEMOPT_I_BIAS_COLUMNS = 512 };           /* on the stack */
+
+MEMOPT_I_SMALL_BEGIN
 /* Types and shapes, and the bytes of scratch. */
 static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear *x, size_t *bytes) {
     const size_t bias = x->weight_type == MEMOPT_TYPE_F32 ? 0 : x->outputs; /* as floats */
@@ -32638,8 +32738,7 @@ static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear 
     memopt_i_ops_fits(o, "output", x->rows, x->outputs, x->type);
     memopt_i_ops_fits(o, "weights", x->outputs, x->inputs, MEMOPT_TYPE_F32);
     memopt_i_ops_fits(o, "bias", x->outputs, 1, MEMOPT_TYPE_F32);
-    return memopt_i_must_fit(&o->c, !memopt_i_ops_bytes(o, bias, sizeof(float), bytes), "scratch",
-                             "is larger than memory can be");
+    return memopt_i_ops_must_fit(o, "scratch", !memopt_i_ops_bytes(o, bias, sizeof(float), bytes));
 }
 
 static memopt_status memopt_i_linear_resolve(const memopt_ops *ops, const memopt_linear *x, memopt_i_ops *o,
@@ -32647,14 +32746,7 @@ static memopt_status memopt_i_linear_resolve(const memopt_ops *ops, const memopt
     if (memopt_i_ops_resolve(ops, "linear", x, o)) return o->c.status;
     return memopt_i_linear_check(o, x, bytes);
 }
-
-MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes) {
-    memopt_i_ops o;
-    size_t all = 0;
-
-    if (memopt_i_linear_resolve(ops, linear, &o, &all)) return o.c.status;
-    return memopt_i_ops_return_bytes(&o, all, bytes);
-}
+MEMOPT_I_SMALL_END
 
 static memopt_i_matrix memopt_i_linear_weights(const memopt_linear *x) {
     return memopt_i_matrix_at(x->weights, x->weight_type, 0, x->inputs);
@@ -32749,28 +32841,20 @@ typedef struct memopt_i_linear_begin {
     int                  level;
 } memopt_i_linear_begin;
 
-static void memopt_i_linear_begin_chunk(void *task, size_t chunk, int worker) {
+static size_t memopt_i_linear_begin_piece(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_linear_begin *t = (const memopt_i_linear_begin *)task;
     const memopt_linear *x = t->x;
-    const size_t step = memopt_i_layer_rows(x->outputs);
-    size_t row = chunk * step;
-    size_t at, n;
-    const size_t end = row + memopt_i_min(step, x->rows - row);
-    float y[MEMOPT_I_LAYER_PIECE];
+    const size_t place = row * x->outputs + at;
+    float y[MEMOPT_I_PIECE];
 
-    (void)worker;
-    for (; row < end; ++row)
-        for (at = 0; at < x->outputs; at += n) {
-            const size_t place = row * x->outputs + at;
-
-            n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->outputs - at);
-            memopt_i_row_load(t->level, y, x->residual, x->type, place, n);
-            if (t->bias) memopt_i_row_add(t->level, y, t->bias + at, 1.0f, n);
-            memopt_i_row_store(t->level, x->output, x->type, place, y, n);
-        }
-    memopt_i_wide_end(t->level);
+    n = memopt_i_min(MEMOPT_I_PIECE, n);
+    memopt_i_row_load(t->level, y, x->residual, x->type, place, n);
+    if (t->bias) memopt_i_row_add(t->level, y, t->bias + at, 1.0f, n);
+    memopt_i_row_store(t->level, x->output, x->type, place, y, n);
+    return n;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A product onto the residual, by a gemm of the caller's. */
 static memopt_status memopt_i_linear_onto(const memopt_i_ops *o, const memopt_linear *x, memopt_product *p) {
     memopt_i_linear_begin t;
@@ -32779,8 +32863,7 @@ static memopt_status memopt_i_linear_onto(const memopt_i_ops *o, const memopt_li
     t.bias = p->bias;
     t.level = o->level;
     if (t.bias || x->residual != x->output)
-        memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->outputs)),
-                              memopt_i_linear_begin_chunk, &t);
+        memopt_i_ops_pass(o, x->rows * x->outputs, x->outputs, memopt_i_linear_begin_piece, &t);
     p->bias = NULL;
     p->accumulate = 1;
     return memopt_i_ops_multiply(o, p);
@@ -32838,7 +32921,7 @@ static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_li
 
 /* Rows of so many columns between a product and its activation. */
 static size_t memopt_i_linear_step(size_t columns) {
-    return memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / columns, 1) * MEMOPT_I_LAYER_TALL;
+    return memopt_i_max(MEMOPT_I_LINEAR_BLOCK / MEMOPT_I_LINEAR_TALL / columns, 1) * MEMOPT_I_LINEAR_TALL;
 }
 
 static memopt_status memopt_i_linear_all(const memopt_i_ops *o, const memopt_linear *x, const float *bias) {
@@ -32887,8 +32970,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, out ? x->outputs * x->inputs : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "bias", x->bias, x->weight_type, x->outputs, MEMOPT_I_OPS_OPTIONAL);
     memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_OPS_WRITE);
-    memopt_i_ops_take(&o, "pre_activation", x->pre_activation, x->type, out,
-                      MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(&o, "pre_activation", x->pre_activation, x->type, out, MEMOPT_I_OPS_RESULT);
     memopt_i_linear_residual(&o, x, out);
     if (memopt_i_ops_ends(&o, bytes) || !out) return o.c.status;
     bias = (const float *)x->bias;
@@ -32902,6 +32984,8 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     return memopt_i_ops_end(&o, memopt_i_linear_all(&o, x, bias));
 }
 
+MEMOPT_I_SMALL_END
+
 /* The sum of rows, some columns of it. */
 typedef struct memopt_i_bias_task {
     const memopt_linear *x;
@@ -32911,7 +32995,7 @@ typedef struct memopt_i_bias_task {
 static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_bias_task *t = (const memopt_i_bias_task *)task;
     const memopt_linear *x = t->x;
-    const size_t columns = memopt_i_layer_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
+    const size_t columns = memopt_i_ops_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
     const size_t at = chunk * columns;
     const size_t n = memopt_i_min(columns, x->outputs - at);
     float sum[MEMOPT_I_BIAS_COLUMNS] = { 0 };
@@ -32930,8 +33014,9 @@ static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) {
-    const size_t columns = memopt_i_layer_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
+    const size_t columns = memopt_i_ops_columns(x->outputs, MEMOPT_I_BIAS_COLUMNS);
     memopt_i_bias_task t;
 
     t.x = x;
@@ -32967,7 +33052,7 @@ static memopt_status memopt_i_linear_grad_rows(const memopt_i_ops *o, const memo
    rows out of the third cache. But a pass over less than a chunk of elements has one worker. */
 static int memopt_i_linear_is_by_rows(const memopt_i_ops *o, size_t n) {
     if (!memopt_i_ops_is_builtin(o)) return 1;
-    return o->level < MEMOPT_SIMD_AVX512 && (n > MEMOPT_I_LAYER_CHUNK || memopt_i_worker_count(o->threads) == 1);
+    return o->level < MEMOPT_SIMD_AVX512 && (n > MEMOPT_I_PASS_CHUNK || memopt_i_worker_count(o->threads) == 1);
 }
 
 /* The gradient of the input, or, with an activation, of what went into that. */
@@ -33027,7 +33112,6 @@ MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, c
     const memopt_linear *x = linear;
     memopt_i_ops o;
     size_t bytes, in, out, weights;
-    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
     int wanted;
     memopt_status s = memopt_i_linear_resolve(ops, x, &o, &bytes);
 
@@ -33038,12 +33122,12 @@ MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, c
     weights = x->outputs * x->inputs;
     if (wanted) memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
     memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->grad_input || wanted ? out : 0, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, in, maybe);
+    memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, in, MEMOPT_I_OPS_RESULT);
     memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, x->grad_input && x->rows ? weights : 0,
                       MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, maybe);
-    memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, maybe);
+    memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, MEMOPT_I_OPS_RESULT);
+    memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, MEMOPT_I_OPS_RESULT);
     memopt_i_linear_before(&o, x, activation, pre_activation);
     if (memopt_i_ops_ends(&o, bytes)) return o.c.status;
     if (x->grad_input) s = memopt_i_linear_grad_input(&o, x, activation, pre_activation);
@@ -33055,131 +33139,12 @@ MEMOPT_API memopt_status memopt_linear_backward_through(const memopt_ops *ops, c
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
     return memopt_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL);
 }
+MEMOPT_I_SMALL_END
 
-/* ---- SwiGLU ---- */
-typedef struct memopt_i_swiglu {
-    memopt_swiglu x;
-    int level, backward;
-} memopt_i_swiglu;
-
-/* The first of n columns of a row, from bf16 to bf16; returns how many. */
-static size_t memopt_i_swiglu_words(const memopt_i_swiglu *t, size_t in, size_t out, size_t n) {
-    const memopt_swiglu *x = &t->x;
-    uint16_t *y = x->output ? (uint16_t *)x->output + out : NULL;
-    const uint16_t *gate = (const uint16_t *)x->input + in;
-    memopt_i_work w;
-
-    if (x->type != MEMOPT_TYPE_BF16) return 0;
-    memopt_i_work_clear(&w);
-    w.operands[0].data = gate;
-    w.operands[1].data = gate + x->width;
-    w.to[0] = y;
-    if (!t->backward) return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
-    w.operands[2].data = (const uint16_t *)x->grad_output + out;
-    w.to[0] = (uint16_t *)x->grad_input + in;
-    w.to[1] = (uint16_t *)x->grad_input + in + x->width;
-    w.to[2] = y;
-    return memopt_i_words_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
-}
-
-/* Some columns of a row; everything is read before anything is written. */
-static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
-    const memopt_swiglu *x = &t->x;
-    const size_t in = row * 2 * x->width + at;
-    const size_t second = in + x->width;
-    const size_t out = row * x->width + at;
-    float gates[MEMOPT_I_LAYER_PIECE], ups[MEMOPT_I_LAYER_PIECE], grads[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE];
-    const float *gate = memopt_i_row_view(t->level, x->input, x->type, in, n, gates);
-    const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
-    float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
-    memopt_i_work w;
-
-    memopt_i_work_clear(&w);
-    w.operands[0].data = gate;
-    w.operands[1].data = up;
-    w.to[0] = to;
-    if (t->backward) {
-        float *grad_gate = memopt_i_row_out(x->grad_input, x->type, in, gates);
-        float *grad_up = memopt_i_row_out(x->grad_input, x->type, second, ups);
-
-        w.operands[2].data = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
-        w.to[0] = grad_gate;
-        w.to[1] = grad_up;
-        w.to[2] = to;
-        memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU_GRADIENT, &w, n);
-        memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
-        memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
-    } else memopt_i_step_run(t->level, MEMOPT_I_STEP_SWIGLU, &w, n);
-    if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
-}
-
-/* Ask for these columns of the next row: rows of two parts are what no processor foresees. */
-static void memopt_i_swiglu_ahead(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
-    const memopt_swiglu *x = &t->x;
-    const size_t next = (row + 1) * 2 * x->width + at;
-
-    memopt_i_row_ahead(x->input, x->type, next, n);
-    memopt_i_row_ahead(x->input, x->type, next + x->width, n);
-    if (!t->backward) return;
-    memopt_i_row_ahead(x->grad_input, x->type, next, n);
-    memopt_i_row_ahead(x->grad_input, x->type, next + x->width, n);
-}
-
-static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_swiglu *t = (const memopt_i_swiglu *)task;
-    const size_t width = t->x.width;
-    const size_t step = memopt_i_layer_rows(width);
-    const size_t piece = (t->x.type == MEMOPT_TYPE_BF16 ? 2 : 1) * (size_t)MEMOPT_I_LAYER_PIECE;
-    size_t row = chunk * step;
-    size_t at, n, done;
-    const size_t end = row + memopt_i_min(step, t->x.rows - row);
-
-    (void)worker;
-    for (; row < end; ++row)
-        for (at = 0; at < width; at += n) {
-            n = memopt_i_min(piece, width - at);
-            memopt_i_swiglu_ahead(t, row, at, n);
-            done = memopt_i_swiglu_words(t, row * 2 * width + at, row * width + at, n);
-            if (!done) n = memopt_i_min(MEMOPT_I_LAYER_PIECE, n); /* floats on the stack */
-            if (done < n) memopt_i_swiglu_piece(t, row, at + done, n - done);
-        }
-    memopt_i_wide_end(t->level);
-}
-
-static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
-    const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
-    memopt_i_ops o;
-    memopt_i_swiglu t;
-    size_t width = 0;
-    size_t n;
-
-    if (memopt_i_ops_resolve(ops, "swiglu", x, &o)) return o.c.status;
-    memopt_i_ops_type(&o, "type", x->type);
-    memopt_i_must_fit(&o.c, !memopt_i_mul(2, x->width, &width), "input", "is larger than memory can be");
-    memopt_i_ops_fits(&o, "input", x->rows, width, x->type);
-    n = x->rows * width;
-    memopt_i_ops_take(&o, "input", x->input, x->type, n, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(&o, "output", x->output, x->type, n / 2, MEMOPT_I_OPS_WRITE | maybe);
-    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_OPS_READ);
-    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_OPS_WRITE);
-    if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
-    t.x = *x;
-    t.level = o.level;
-    t.backward = backward;
-    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width)),
-                          memopt_i_swiglu_chunk, &t);
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
-    return memopt_i_swiglu_run(ops, x, 0);
-}
-
-MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x) {
-    return memopt_i_swiglu_run(ops, x, 1);
-}
-
-/* ---- dropout ---- */
+/* @section dropout : row_kernels operator random api_dropout
+   Dropout without masks: its bits are drawn again by place.
+   An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of the
+   threshold, not of the rate. What is dropped is 0 even where it was infinite. */
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* Which elements are dropped, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower
@@ -33341,41 +33306,37 @@ static size_t memopt_i_dropout_words(const memopt_i_dropout *t, size_t i, size_t
                                                       n, x->noise, x->first + i, t->threshold, t->factor));
 }
 
-static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
+static size_t memopt_i_dropout_piece(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_dropout *t = (const memopt_i_dropout *)task;
     const memopt_dropout *x = &t->x;
-    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
-    const size_t end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
-    float in[MEMOPT_I_LAYER_PIECE], base[MEMOPT_I_LAYER_PIECE];
-    uint32_t mask[MEMOPT_I_LAYER_PIECE + 32];
-    size_t i, n;
+    const size_t i = row * MEMOPT_I_PASS_CHUNK + at;
+    const uint64_t index = x->first + i;
+    const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+    const size_t skip = (size_t)(index & 31);
+    float in[MEMOPT_I_PIECE], base[MEMOPT_I_PIECE];
+    uint32_t mask[MEMOPT_I_PIECE + 32];
+    float *y = memopt_i_row_out(x->output, x->type, i, in);
+    memopt_i_work w;
+    size_t words;
 
-    (void)worker;
-    for (i = begin; i < end; i += n) {
-        const uint64_t index = x->first + i;
-        const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
-        const size_t words = memopt_i_dropout_words(t, i, left < end - i ? (size_t)left : end - i);
-        const size_t skip = (size_t)(index & 31);
-        float *y = memopt_i_row_out(x->output, x->type, i, in);
-        memopt_i_work w;
-
-        n = words ? words : memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
-        if (words) continue;
-        if (n > left) n = (size_t)left;
-        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 31) / 32 * 32 + 31) / 32 * 32, x->noise,
-                                                   index - skip, t->threshold, 0));
-        memopt_i_work_clear(&w);
-        w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
-        if (x->residual) w.operands[1].data = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
-        w.to[0] = y;
-        w.mask = mask + skip;
-        w.factor = t->factor;
-        memopt_i_step_run(t->level, x->residual ? MEMOPT_I_STEP_DROPOUT_ADD : MEMOPT_I_STEP_DROPOUT, &w, n);
-        memopt_i_row_store(t->level, x->output, x->type, i, y, n);
-    }
-    memopt_i_wide_end(t->level);
+    if (n > left) n = (size_t)left;
+    words = memopt_i_dropout_words(t, i, n);
+    if (words) return words;
+    n = memopt_i_min(MEMOPT_I_PIECE, n);
+    MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 31) / 32 * 32 + 31) / 32 * 32, x->noise, index - skip,
+                                               t->threshold, 0));
+    memopt_i_work_clear(&w);
+    w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
+    if (x->residual) w.operands[1].data = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
+    w.to[0] = y;
+    w.mask = mask + skip;
+    w.factor = t->factor;
+    memopt_i_step_run(t->level, x->residual ? MEMOPT_I_STEP_DROPOUT_ADD : MEMOPT_I_STEP_DROPOUT, &w, n);
+    memopt_i_row_store(t->level, x->output, x->type, i, y, n);
+    return n;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* The noise from which on an element stays, and what it is then multiplied by. */
 static uint32_t memopt_i_dropout_threshold(float rate, float *factor) {
     const uint32_t threshold = (uint32_t)memopt_i_round(rate * 65536.0f + 0.5f);
@@ -33407,7 +33368,7 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     if (memopt_i_ops_ends(&o, 0)) return o.c.status;
     t.threshold = memopt_i_dropout_threshold(x->rate, &t.factor);
     t.level = o.level;
-    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
+    memopt_i_ops_pass(&o, x->n, MEMOPT_I_PASS_CHUNK, memopt_i_dropout_piece, &t);
     return MEMOPT_OK;
 }
 
@@ -33418,57 +33379,52 @@ MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const mem
 MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const memopt_dropout *x) {
     return memopt_i_dropout_run(ops, x, 1);
 }
+MEMOPT_I_SMALL_END
 
-/* ---- embeddings ---- */
+/* @section embedding : row_kernels operator api_embedding
+   Rows of tables by number, and the sums of their gradients.
+   Sums       are in row order and float, so the work is dealt by columns, and by tokens and positions, too: whole rows
+              come from memory in half the time of pieces of 256 bytes. 16-bit gradients are rounded once a call; but a
+              token's once for every 256 rows that it is among: there is no scratch to note down where all its rows
+              are. */
+
+/* elements on the stack; rows at a time, lists of tokens in them, and parts of the tables */
+enum { MEMOPT_I_EMBEDDING_COLUMNS = 1024, MEMOPT_I_EMBEDDING_ROWS = 256, MEMOPT_I_EMBEDDING_LISTS = 64,
+       MEMOPT_I_EMBEDDING_PARTS = 8 };
+
 typedef struct memopt_i_embedding {
     memopt_embedding x;
     int level;
 } memopt_i_embedding;
 
-/* n columns of a row from `at` on: token + position. */
-static void memopt_i_embedding_row(const memopt_i_embedding *t, size_t row, size_t at, size_t n) {
+/* Some columns of a row: token + position. */
+static size_t memopt_i_embedding_piece(const void *task, size_t row, size_t at, size_t n) {
+    const memopt_i_embedding *t = (const memopt_i_embedding *)task;
     const memopt_embedding *x = &t->x;
     const size_t place = row * x->width + at;
     const size_t token = (size_t)x->ids[row] * x->width + at;
     const size_t position = x->positions ? row % x->length * x->width + at : 0;
-    float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
+    float sum[MEMOPT_I_PIECE], wide[MEMOPT_I_PIECE];
     float *y = memopt_i_row_out(x->output, x->type, place, sum);
     memopt_i_work w;
+    size_t later;
 
+    n = memopt_i_min(MEMOPT_I_PIECE, n);
+    later = memopt_i_min(row + memopt_i_rows_ahead(n * memopt_type_bytes(x->weight_type)), x->rows - 1);
+    memopt_i_row_ahead(x->tokens, x->weight_type, (size_t)x->ids[later] * x->width + at, n);
     if (x->positions && x->type == MEMOPT_TYPE_BF16 && x->weight_type == MEMOPT_TYPE_BF16 && n % 32 == 0) {
         memopt_i_work_clear(&w);
         w.to[0] = (uint16_t *)x->output + place;
         w.operands[0].data = (const uint16_t *)x->positions + position;
         w.operands[1].data = (const uint16_t *)x->tokens + token;
-        if (memopt_i_words_run(t->level, MEMOPT_I_STEP_ADD, &w, n)) return;
+        if (memopt_i_words_run(t->level, MEMOPT_I_STEP_ADD, &w, n)) return n;
     }
     memopt_i_row_load(t->level, y, x->tokens, x->weight_type, token, n);
     if (x->positions)
         memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, x->positions, x->weight_type, position, n, wide),
                          1.0f, n);
     memopt_i_row_store(t->level, x->output, x->type, place, y, n);
-}
-
-static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_embedding *t = (const memopt_i_embedding *)task;
-    const memopt_embedding *x = &t->x;
-    const size_t step = memopt_i_layer_rows(x->width);
-    size_t row = chunk * step;
-    size_t at, n;
-    const size_t end = row + memopt_i_min(step, x->rows - row);
-
-    (void)worker;
-    for (; row < end; ++row) {
-        for (at = 0; at < x->width; at += n) {
-            size_t later;
-
-            n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->width - at);
-            later = memopt_i_min(row + memopt_i_rows_ahead(n * memopt_type_bytes(x->weight_type)), end - 1);
-            memopt_i_row_ahead(x->tokens, x->weight_type, (size_t)x->ids[later] * x->width + at, n);
-            memopt_i_embedding_row(t, row, at, n);
-        }
-    }
-    memopt_i_wide_end(t->level);
+    return n;
 }
 
 /* `count` rows of the gradient from `row` on, `step` rows apart, n columns from `at` on, are added to a sum. */
@@ -33491,24 +33447,24 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t part, 
     const memopt_embedding *x = &t->x;
     const int32_t *ids = x->ids + first;
     const size_t ahead = memopt_i_rows_ahead(n * memopt_type_bytes(x->type));
-    size_t begin = MEMOPT_I_LAYER_ROWS;
+    size_t begin = MEMOPT_I_EMBEDDING_ROWS;
     size_t row, i, k;
-    unsigned char done[MEMOPT_I_LAYER_ROWS] = { 0 };
-    uint16_t of_part[MEMOPT_I_LAYER_ROWS] = { 0 };
-    uint16_t next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
+    unsigned char done[MEMOPT_I_EMBEDDING_ROWS] = { 0 };
+    uint16_t of_part[MEMOPT_I_EMBEDDING_ROWS] = { 0 };
+    uint16_t next[MEMOPT_I_EMBEDDING_ROWS], head[MEMOPT_I_EMBEDDING_LISTS];
     float buffer[MEMOPT_I_EMBEDDING_COLUMNS];
 
-    for (i = 0; i < MEMOPT_I_LAYER_LISTS; ++i) head[i] = MEMOPT_I_LAYER_ROWS; /* no row */
+    for (i = 0; i < MEMOPT_I_EMBEDDING_LISTS; ++i) head[i] = MEMOPT_I_EMBEDDING_ROWS; /* no row */
     for (row = count; row--; ) {
-        uint16_t *list = head + ids[row] / MEMOPT_I_EMBEDDING_PARTS % MEMOPT_I_LAYER_LISTS;
+        uint16_t *list = head + ids[row] / MEMOPT_I_EMBEDDING_PARTS % MEMOPT_I_EMBEDDING_LISTS;
 
         if ((size_t)ids[row] % MEMOPT_I_EMBEDDING_PARTS != part) continue;
         next[row] = *list;
         *list = (uint16_t)row;
         of_part[--begin] = (uint16_t)row; /* from the end on */
     }
-    for (k = begin; k < MEMOPT_I_LAYER_ROWS; ++k) {
-        const size_t later = of_part[memopt_i_min(k + ahead, MEMOPT_I_LAYER_ROWS - 1)];
+    for (k = begin; k < MEMOPT_I_EMBEDDING_ROWS; ++k) {
+        const size_t later = of_part[memopt_i_min(k + ahead, MEMOPT_I_EMBEDDING_ROWS - 1)];
         size_t place;
         float *sum;
 
@@ -33519,7 +33475,7 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t part, 
         place = (size_t)ids[row] * x->width + at;
         sum = memopt_i_row_out(x->grad_tokens, x->gradient_type, place, buffer);
         memopt_i_row_load(t->level, sum, x->grad_tokens, x->gradient_type, place, n);
-        for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
+        for (i = row; i < MEMOPT_I_EMBEDDING_ROWS; i = next[i])
             if (ids[i] == ids[row]) {
                 memopt_i_embedding_add(t, sum, first + i, 1, 1, at, n);
                 done[i] = 1;
@@ -33556,7 +33512,7 @@ static void memopt_i_embedding_part(void *task, size_t chunk, int worker) {
     const memopt_i_embedding *t = (const memopt_i_embedding *)task;
     const memopt_embedding *x = &t->x;
     const size_t part = chunk % MEMOPT_I_EMBEDDING_PARTS;
-    const size_t columns = memopt_i_layer_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
+    const size_t columns = memopt_i_ops_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
     const size_t at = chunk / (2 * MEMOPT_I_EMBEDDING_PARTS) * columns;
     const size_t n = memopt_i_min(columns, x->width - at);
     const int is_of_tokens = chunk / MEMOPT_I_EMBEDDING_PARTS % 2 == 0;
@@ -33564,13 +33520,22 @@ static void memopt_i_embedding_part(void *task, size_t chunk, int worker) {
 
     (void)worker;
     for (row = 0; is_of_tokens && x->grad_tokens && row < x->rows; row += step) {
-        step = memopt_i_min(MEMOPT_I_LAYER_ROWS, x->rows - row);
+        step = memopt_i_min(MEMOPT_I_EMBEDDING_ROWS, x->rows - row);
         memopt_i_embedding_tokens(t, part, row, step, at, n);
     }
     if (!is_of_tokens && x->grad_positions) memopt_i_embedding_positions(t, part, at, n);
     memopt_i_wide_end(t->level);
 }
 
+/* ---- the calls ---- */
+static size_t memopt_i_embedding_zero(const void *task, size_t row, size_t at, size_t n) {
+    void *const *gradient = (void *const *)task;
+
+    memset((unsigned char *)*gradient + row * MEMOPT_I_PASS_CHUNK + at, 0, n);
+    return n;
+}
+
+MEMOPT_I_SMALL_BEGIN
 /* What forward and backward have in common; with rows, every id is made sure of. */
 static memopt_status memopt_i_embedding_resolve(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
     if (memopt_i_ops_resolve(ops, "embedding", x, o)) return o->c.status;
@@ -33607,8 +33572,7 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
     if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
     t.x = *x;
     t.level = o.level;
-    n = memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width));
-    memopt_i_parallel_for(o.threads, n, memopt_i_embedding_chunk, &t);
+    memopt_i_ops_pass(&o, n, x->width, memopt_i_embedding_piece, &t);
     return MEMOPT_OK;
 }
 
@@ -33625,18 +33589,27 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->rows * x->width, MEMOPT_I_OPS_READ);
     memopt_i_embedding_places(&o, x, "grad_positions", x->grad_positions, x->gradient_type, MEMOPT_I_OPS_WRITE);
     if (memopt_i_ops_ends(&o, 0)) return o.c.status;
-    if (!x->accumulate && x->grad_tokens) memopt_i_layer_zero(&o, x->grad_tokens, x->vocabulary * bytes);
-    if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
-    if (!x->rows) return MEMOPT_OK;
     t.x = *x;
+    if (!x->accumulate && x->grad_tokens)
+        memopt_i_ops_pass(&o, x->vocabulary * bytes, MEMOPT_I_PASS_CHUNK, memopt_i_embedding_zero, &t.x.grad_tokens);
+    if (!x->accumulate && x->grad_positions)
+        memopt_i_ops_pass(&o, x->length * bytes, MEMOPT_I_PASS_CHUNK, memopt_i_embedding_zero, &t.x.grad_positions);
+    if (!x->rows) return MEMOPT_OK;
     t.level = o.level;
-    columns = memopt_i_layer_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
+    columns = memopt_i_ops_columns(x->width, MEMOPT_I_EMBEDDING_COLUMNS);
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, columns) * 2 * MEMOPT_I_EMBEDDING_PARTS,
                           memopt_i_embedding_part, &t);
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
-/* ---- rotary positions ---- */
+/* @section rotary : row_kernels operator number random api_rotary
+   Rotary positions.
+   Problem    An angle is position times frequency; a float would have lost the fraction of a turn at position 2^20.
+   Idea       A frequency is a whole number of 2^-64 of a turn, made in double (by log and exp of `row_kernels`, within
+              2^-50 of itself), and the product drops whole turns by itself, as 64 bits overflow. Its upper 32 bits go
+              to the sine and cosine of `random`, each within 2^-23. A call makes the frequencies once, a row its sines
+              and cosines, for all of its heads. Interleaved pairs are taken apart one by one. */
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_HOST_FN size_t V(rotary_sines)(float *cosines, float *sines, const uint32_t *angles, size_t n) {
@@ -33748,32 +33721,28 @@ static void memopt_i_rotary_interleaved(const memopt_i_rotary *t, const memopt_i
     memopt_i_row_store(t->level, x->output, x->type, at, both, 2 * t->pairs);
 }
 
-static void memopt_i_rotary_chunk(void *task, size_t chunk, int worker) {
+/* The heads of a row. */
+static size_t memopt_i_rotary_heads(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_rotary *t = (const memopt_i_rotary *)task;
     const memopt_rotary *x = &t->x;
-    const size_t step = memopt_i_layer_rows(x->heads * x->width);
     const size_t rest = (x->width - x->rotated) * memopt_type_bytes(x->type);
-    size_t row = chunk * step;
-    size_t k;
-    const size_t end = row + memopt_i_min(step, x->rows - row);
     memopt_i_rotary_row r;
+    size_t k;
 
-    (void)worker;
-    for (; row < end; ++row) {
-        memopt_i_rotary_row_begin(t, &r, row);
-        for (k = 0; k < x->heads; ++k) {
-            const size_t head = row * x->stride + k * x->width;
+    memopt_i_rotary_row_begin(t, &r, row);
+    for (k = 0; k < x->heads; ++k) {
+        const size_t head = row * x->stride + k * x->width;
 
-            if (x->interleaved) memopt_i_rotary_interleaved(t, &r, head);
-            else memopt_i_rotary_split(t, &r, head);
-            if (!t->pair && rest && x->output != x->input)
-                memcpy(memopt_i_row_to(x->output, x->type, head + x->rotated),
-                       memopt_i_row_at(x->input, x->type, head + x->rotated), rest);
-        }
+        if (x->interleaved) memopt_i_rotary_interleaved(t, &r, head);
+        else memopt_i_rotary_split(t, &r, head);
+        if (!t->pair && rest && x->output != x->input)
+            memcpy(memopt_i_row_to(x->output, x->type, head + x->rotated),
+                   memopt_i_row_at(x->input, x->type, head + x->rotated), rest);
     }
-    memopt_i_wide_end(t->level);
+    return n - at;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* Shapes, with defaults filled in. */
 static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, const char *input) {
     size_t row = 0;
@@ -33785,8 +33754,7 @@ static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, co
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must_be_flag(&o->c, "interleaved", x->interleaved);
     memopt_i_must_be_at_most(&o->c, "rotated", x->rotated, "at most width", x->width);
-    memopt_i_must_number(&o->c, x->rotated % 2 == 0, "rotated", memopt_i_count(x->rotated), "must be even",
-                         memopt_i_no_quantity());
+    memopt_i_must_be(&o->c, x->rotated % 2 == 0, "rotated", (int64_t)x->rotated, "must be even");
     memopt_i_must_real(&o->c, x->base >= 1 && memopt_i_finite_double(x->base), "base", x->base, "finite and at least",
                        1);
     memopt_i_must_fit(&o->c, !memopt_i_mul(x->heads, x->width, &row), "heads * width", "does not fit size_t");
@@ -33819,8 +33787,7 @@ static memopt_status memopt_i_rotary_run(const memopt_ops *ops, const memopt_rot
     for (t.pair = 0; t.pair < x->rotated / 2; t.pair += t.pairs) {
         t.pairs = memopt_i_min(MEMOPT_I_ROTARY_PAIRS, x->rotated / 2 - t.pair);
         for (i = 0; i < t.pairs; ++i) t.frequencies[i] = memopt_i_rotary_frequency(x, t.pair + i);
-        memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->heads * x->width)),
-                              memopt_i_rotary_chunk, &t);
+        memopt_i_ops_pass(&o, n, x->heads * x->width, memopt_i_rotary_heads, &t);
     }
     return MEMOPT_OK;
 }
@@ -33832,8 +33799,9 @@ MEMOPT_API memopt_status memopt_rotary_forward(const memopt_ops *ops, const memo
 MEMOPT_API memopt_status memopt_rotary_backward(const memopt_ops *ops, const memopt_rotary *x) {
     return memopt_i_rotary_run(ops, x, 1);
 }
+MEMOPT_I_SMALL_END
 
-/* @section batchnorm : norm layer row_kernels operator product gemm carve api_ops
+/* @section batchnorm : norm linear activation row_kernels operator product gemm carve api_batchnorm
    A linear layer, batch norm and an activation, as one operator.
    Problem    One by one, the product is written, read for the mean, read for the variance, read and written by the
               norm, read and written by the activation: seven times over the memory of the outputs.
@@ -33863,74 +33831,6 @@ MEMOPT_I_HOST_DEVICE static void memopt_i_batch_join_one(double *mean, double *s
 }
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
-V_HOST_FN void R(batch_squared_deviations_of)(float *squares, const float *z, const float *mean, size_t n) {
-    const R(floats) d = R(sub)(R(read)(z, n), R(read)(mean, n));
-    R(write)(squares, R(fma)(d, d, R(read)(squares, n)), n);
-}
-
-MEMOPT_I_ROW_FN void V(batch_squared_deviations)(float *squares, const float *z, const float *mean, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(batch_squared_deviations_of)(squares + i, z + i, mean + i, V(row));
-    if (i < n) R(batch_squared_deviations_of)(squares + i, z + i, mean + i, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(batch_affine_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
-}
-
-MEMOPT_I_ROW_FN void V(batch_affine)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(batch_affine_of)(y + i, h + i, scale + i, shift + i, V(row));
-    if (i < n) R(batch_affine_of)(y + i, h + i, scale + i, shift + i, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(batch_add_of)(float *scale, float *shift, const float *g, const float *h, size_t n) {
-    const R(floats) u = R(read)(g, n);
-
-    R(write)(shift, R(add)(u, R(read)(shift, n)), n);
-    R(write)(scale, R(fma)(u, R(read)(h, n), R(read)(scale, n)), n);
-}
-
-MEMOPT_I_ROW_FN void V(batch_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(batch_add_of)(scale + i, shift + i, g + i, h + i, V(row));
-    if (i < n) R(batch_add_of)(scale + i, shift + i, g + i, h + i, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(batch_normalize_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
-    R(write)(h, R(norm_normalize_of)(R(read)(z, n), R(read)(mean, n), R(read)(inverse, n)), n);
-}
-
-MEMOPT_I_ROW_FN void V(batch_normalize)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row)) R(batch_normalize_of)(h + i, z + i, mean + i, inverse + i, V(row));
-    if (i < n) R(batch_normalize_of)(h + i, z + i, mean + i, inverse + i, n - i);
-    V(end)();
-}
-
-V_HOST_FN void R(batch_grad_of)(float *y, const float *g, const float *h, const float *factor, const float *mean,
-                                const float *share, size_t n) {
-    const R(floats) less = R(mul)(R(set)(-1.0f), R(read)(h, n)), rest = R(sub)(R(read)(g, n), R(read)(mean, n));
-    R(write)(y, R(mul)(R(read)(factor, n), R(fma)(less, R(read)(share, n), rest)), n);
-}
-
-MEMOPT_I_ROW_FN void V(batch_grad)(float *y, const float *g, const float *h, const float *factor,
-                                   const float *mean, const float *share, size_t n) {
-    size_t i = 0;
-
-    for (; i + V(row) <= n; i += V(row))
-        R(batch_grad_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, V(row));
-    if (i < n) R(batch_grad_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, n - i);
-    V(end)();
-}
-
 /* Wide only because the compiler may make it so. */
 V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_mean, const float *group_squares,
                              double share, double weight, size_t n) {
@@ -33942,47 +33842,33 @@ V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_m
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(void, batch_squared_deviations, (float *squares, const float *z, const float *mean, size_t n))
-MEMOPT_I_WIDTHS(void, batch_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
-MEMOPT_I_WIDTHS(void, batch_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
-MEMOPT_I_WIDTHS(void, batch_normalize, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
-
-MEMOPT_I_WIDTHS(void, batch_grad, (float *y, const float *g, const float *h, const float *factor, const float *mean,
-                                   const float *share, size_t n))
 MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *group_mean, const float *group_squares,
                                    double share, double weight, size_t n))
 
-/* squares += (z - mean)^2 */
-static void memopt_i_batch_squared_deviations(int level, float *squares, const float *z, const float *mean, size_t n) {
-    MEMOPT_I_DISPATCH(level, batch_squared_deviations, (squares, z, mean, n));
+/* y = an operation on a, b, c */
+static void memopt_i_batch_step(int level, memopt_i_step code, float *y, const float *a, const float *b, const float *c,
+                                size_t n) {
+    memopt_i_work w;
+
+    memopt_i_work_clear(&w);
+    w.operands[0].data = a;
+    w.operands[1].data = b;
+    w.operands[2].data = c;
+    w.to[0] = y;
+    memopt_i_step_run(level, code, &w, n);
 }
 
 /* y = h scale + shift; y may be h */
 static void memopt_i_batch_affine(int level, float *y, const float *h, const float *scale, const float *shift,
                                   size_t n) {
-    MEMOPT_I_DISPATCH(level, batch_affine, (y, h, scale, shift, n));
-}
-
-/* scale += g h, shift += g */
-static void memopt_i_batch_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
-    MEMOPT_I_DISPATCH(level, batch_add, (scale, shift, g, h, n));
+    memopt_i_batch_step(level, MEMOPT_I_STEP_FMA, y, h, scale, shift, n);
 }
 
 /* h = (z - mean) inverse */
 static void memopt_i_batch_normalize(int level, float *h, const float *z, const float *mean, const float *inverse,
                                      size_t n) {
-    MEMOPT_I_DISPATCH(level, batch_normalize, (h, z, mean, inverse, n));
-}
-
-/* y = factor ((g - mean) - h share) */
-static void memopt_i_batch_grad(int level, float *y, const float *g, const float *h, const float *factor,
-                                const float *mean, const float *share, size_t n) {
-    MEMOPT_I_DISPATCH(level, batch_grad, (y, g, h, factor, mean, share, n));
-}
-
-static void memopt_i_batch_join(int level, double *mean, double *squares, const float *group_mean,
-                                const float *group_squares, double share, double weight, size_t n) {
-    MEMOPT_I_DISPATCH(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
+    memopt_i_batch_step(level, MEMOPT_I_STEP_SUB, h, z, mean, NULL, n);
+    memopt_i_batch_step(level, MEMOPT_I_STEP_MUL, h, h, inverse, NULL, n);
 }
 
 typedef struct memopt_i_batch {
@@ -33999,10 +33885,7 @@ typedef struct memopt_i_batch {
     float            *weights;     /* sums for gradients of 16 bits: of weights, then of the bias */
 } memopt_i_batch;
 
-static size_t memopt_i_batch_chunk_rows(const memopt_i_batch *t) { /* rows */
-    return memopt_i_max(1, MEMOPT_I_NORM_CHUNK / t->x.linear.outputs);
-}
-
+MEMOPT_I_SMALL_BEGIN
 /* ---- scratch: linear's own, then ours ---- */
 /* What follows linear's own. A block's sums are gone when its gradient is made: they share their bytes. */
 static void memopt_i_batch_lay_out(memopt_i_batch *t, memopt_carver *c) {
@@ -34056,7 +33939,7 @@ static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_
     memopt_i_must_be_flag(&o->c, "accumulate_input", l->accumulate_input);
     memopt_i_linear_check(o, l, bytes);
     memopt_i_ops_fits(o, "statistics", l->outputs, 2, MEMOPT_TYPE_F32);
-    memopt_i_must_fit(&o->c, !memopt_i_add(l->inputs, 1, &n), "weights", "is larger than memory can be");
+    memopt_i_ops_must_fit(o, "weights", !memopt_i_add(l->inputs, 1, &n));
     if (memopt_i_ops_fits(o, "weights", l->outputs, n, MEMOPT_TYPE_F32)) return o->c.status;
     n = memopt_i_max(1, l->outputs);
     n = MEMOPT_I_BATCH_BLOCK / n / MEMOPT_I_BATCH_GROUP * MEMOPT_I_BATCH_GROUP; /* whole groups */
@@ -34065,15 +33948,7 @@ static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_
     carver.bytes = *bytes;
     memopt_i_batch_lay_out(t, &carver);
     *bytes = carver.bytes;
-    return memopt_i_must_fit(&o->c, !carver.overflow, "scratch", "is larger than memory can be");
-}
-
-MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
-    memopt_i_batch t;
-    size_t all = 0;
-
-    if (memopt_i_batch_resolve(ops, x, &t, &all)) return t.o.c.status;
-    return memopt_i_ops_return_bytes(&t.o, all, bytes);
+    return memopt_i_ops_must_fit(o, "scratch", !carver.overflow);
 }
 
 /* What both directions look at, and what each does. There is at least one output. */
@@ -34087,7 +33962,6 @@ static memopt_status memopt_i_batch_arrays(memopt_i_ops *o, const memopt_batch_n
     const size_t out = l->rows * n;
     const size_t weights = n * l->inputs;
     const int made = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE;
-    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
     const int input = backward && !l->grad_weights ? MEMOPT_I_OPS_OPTIONAL : MEMOPT_I_OPS_READ;
     const int weight = backward && !l->grad_input ? MEMOPT_I_OPS_OPTIONAL : MEMOPT_I_OPS_READ;
 
@@ -34100,16 +33974,16 @@ static memopt_status memopt_i_batch_arrays(memopt_i_ops *o, const memopt_batch_n
     memopt_i_ops_take(o, "statistics", x->statistics, f32, 2 * n, made);
     if (!backward) {
         memopt_i_ops_take(o, "output", l->output, type, out, MEMOPT_I_OPS_WRITE);
-        memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, maybe);
-        memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, maybe);
+        memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, MEMOPT_I_OPS_RESULT);
+        memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, MEMOPT_I_OPS_RESULT);
         return memopt_i_ops_no_overlap(o, 0);
     }
     memopt_i_ops_take(o, "grad_output", l->grad_output, type, out, MEMOPT_I_OPS_READ);
-    memopt_i_ops_take(o, "grad_input", l->grad_input, type, in, maybe);
-    memopt_i_ops_take(o, "grad_weights", l->grad_weights, l->gradient_type, weights, maybe);
-    memopt_i_ops_take(o, "grad_bias", l->grad_bias, l->gradient_type, n, maybe);
-    memopt_i_ops_take(o, "grad_scale", x->grad_scale, l->gradient_type, n, maybe);
-    memopt_i_ops_take(o, "grad_shift", x->grad_shift, l->gradient_type, n, maybe);
+    memopt_i_ops_take(o, "grad_input", l->grad_input, type, in, MEMOPT_I_OPS_RESULT);
+    memopt_i_ops_take(o, "grad_weights", l->grad_weights, l->gradient_type, weights, MEMOPT_I_OPS_RESULT);
+    memopt_i_ops_take(o, "grad_bias", l->grad_bias, l->gradient_type, n, MEMOPT_I_OPS_RESULT);
+    memopt_i_ops_take(o, "grad_scale", x->grad_scale, l->gradient_type, n, MEMOPT_I_OPS_RESULT);
+    memopt_i_ops_take(o, "grad_shift", x->grad_shift, l->gradient_type, n, MEMOPT_I_OPS_RESULT);
     return memopt_i_ops_no_overlap(o, 0);
 }
 
@@ -34138,6 +34012,7 @@ static int memopt_i_batch_ends(const memopt_ops *ops, const memopt_batch_norm *x
     memopt_i_batch_floats(t, t->shift, t->x.shift, 0);
     return 0;
 }
+MEMOPT_I_SMALL_END
 
 /* ---- columns of a row ---- */
 typedef struct memopt_i_batch_piece {
@@ -34186,12 +34061,15 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
     for (row = begin; row < end; ++row)
         if (t->backward) {
             memopt_i_batch_load(t, &p, row, at, n);
-            memopt_i_batch_add(level, b, a, p.g, p.h, n);
+            memopt_i_row_add(level, a, p.g, 1.0f, n);
+            memopt_i_batch_step(level, MEMOPT_I_STEP_FMA, b, p.g, p.h, b, n);
         } else memopt_i_row_add(level, a, memopt_i_batch_z(t, row, at, n, p.h), 1.0f, n);
     if (t->backward) return;
     memopt_i_row_scale(level, a, a, memopt_i_round(1.0f / (float)(end - begin)), n);
-    for (row = begin; row < end; ++row)
-        memopt_i_batch_squared_deviations(level, b, memopt_i_batch_z(t, row, at, n, p.h), a, n);
+    for (row = begin; row < end; ++row) {
+        memopt_i_batch_step(level, MEMOPT_I_STEP_SUB, p.y, memopt_i_batch_z(t, row, at, n, p.h), a, NULL, n);
+        memopt_i_batch_step(level, MEMOPT_I_STEP_FMA, b, p.y, p.y, b, n);
+    }
 }
 
 /* All groups of the block under way, in order, into what is there of the rows before. */
@@ -34213,44 +34091,36 @@ static void memopt_i_batch_groups(memopt_i_batch *t) {
                 t->a[i] += (double)a[i];
                 t->b[i] += (double)b[i];
             }
-        else memopt_i_batch_join(t->o.level, t->a, t->b, a, b, share, before * share, n);
+        else MEMOPT_I_DISPATCH(t->o.level, batch_join, (t->a, t->b, a, b, share, before * share, n));
     }
 }
 
-/* The second pass over rows: outputs, or a block's gradient of z. */
-static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
+/* Of the second pass over rows: outputs, or a block's gradient of z. */
+static size_t memopt_i_batch_second_piece(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_batch *t = (const memopt_i_batch *)task;
     const memopt_linear *x = &t->x.linear;
-    const size_t turn = memopt_i_batch_chunk_rows(t);
-    const size_t begin = t->first + chunk * turn;
-    const size_t width = x->outputs;
-    const size_t end = begin + memopt_i_min(turn, t->first + t->count - begin);
-    size_t row, at, n;
     const int level = t->o.level;
     memopt_i_batch_piece p;
+    void *to = t->backward ? t->grad_z : x->output; /* there is one block in forward: all rows */
+    float *y = memopt_i_row_out(to, x->type, row * x->outputs + at, p.y);
 
-    (void)worker;
-    for (row = begin; row < end; ++row)
-        for (at = 0; at < width; at += n) {
-            void *to = t->backward ? t->grad_z : x->output;
-            const size_t place = (t->backward ? row - t->first : row) * width + at;
-            float *y = memopt_i_row_out(to, x->type, place, p.y);
-
-            n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
-            memopt_i_batch_load(t, &p, row, at, n);
-            if (t->backward)
-                memopt_i_batch_grad(level, y, p.g, p.h, t->factor + at, t->mean + at, t->share + at, n);
-            else {
-                memopt_i_batch_affine(level, y, p.h, t->scale + at, t->shift + at, n);
-                memopt_i_row_act(level, y, y, x->activation, n);
-            }
-            memopt_i_row_store(level, to, x->type, place, y, n);
-        }
+    n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, n);
+    memopt_i_batch_load(t, &p, t->first + row, at, n);
+    if (t->backward) { /* factor ((g - mean) - h share) */
+        memopt_i_batch_step(level, MEMOPT_I_STEP_SUB, y, p.g, t->mean + at, NULL, n);
+        memopt_i_batch_step(level, MEMOPT_I_STEP_LESS_PRODUCT, y, p.h, t->share + at, y, n);
+        memopt_i_batch_step(level, MEMOPT_I_STEP_MUL, y, t->factor + at, y, NULL, n);
+    } else {
+        memopt_i_batch_affine(level, y, p.h, t->scale + at, t->shift + at, n);
+        memopt_i_row_act(level, y, y, x->activation, n);
+    }
+    memopt_i_row_store(level, to, x->type, row * x->outputs + at, y, n);
+    return n;
 }
 
-static void memopt_i_batch_second(memopt_i_batch *t) {
-    memopt_i_parallel_for(t->o.threads, memopt_i_ceil_div(t->count, memopt_i_batch_chunk_rows(t)),
-                          memopt_i_batch_rows, t);
+static void memopt_i_batch_second(const memopt_i_batch *t) {
+    const size_t width = t->x.linear.outputs;
+    memopt_i_ops_pass(&t->o, t->count * width, width, memopt_i_batch_second_piece, t);
 }
 
 /* ---- forward ---- */
@@ -34275,6 +34145,7 @@ static void memopt_i_batch_statistics(const memopt_i_batch *t) {
     }
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* z of a block: the linear layer, without its activation */
 static memopt_status memopt_i_batch_product(const memopt_ops *ops, const memopt_i_batch *t) {
     memopt_linear l = t->x.linear;
@@ -34303,6 +34174,7 @@ MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const 
     memopt_i_batch_second(&t);
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
 /* ---- backward ---- */
 /* A gradient: sums, after what is there. */
@@ -34354,32 +34226,28 @@ typedef struct memopt_i_batch_sums {
     const memopt_i_batch *batch;
     const float *sums;
     void        *to;
-    size_t       n;
 } memopt_i_batch_sums;
 
-static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-bit gradients: rounded once */
+/* Gradients of 16 bits are rounded once. */
+static size_t memopt_i_batch_narrow(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_batch_sums *t = (const memopt_i_batch_sums *)task;
     const memopt_linear *x = &t->batch->x.linear;
-    const size_t end = chunk * MEMOPT_I_NORM_CHUNK
-        + memopt_i_min(MEMOPT_I_NORM_CHUNK, t->n - chunk * MEMOPT_I_NORM_CHUNK);
+    const int level = t->batch->o.level;
+    const size_t i = row * MEMOPT_I_PASS_CHUNK + at;
+    const float *sum = t->sums + i;
     float old[MEMOPT_I_BATCH_COLUMNS];
-    size_t i = chunk * MEMOPT_I_NORM_CHUNK;
-    size_t n;
 
-    (void)worker;
-    for (; i < end; i += n) {
-        const float *sum = t->sums + i;
-
-        n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, end - i);
-        if (x->accumulate) {
-            memopt_i_row_load(t->batch->o.level, old, t->to, x->gradient_type, i, n);
-            memopt_i_row_add(t->batch->o.level, old, sum, 1.0f, n);
-            sum = old;
-        }
-        memopt_i_row_store(t->batch->o.level, t->to, x->gradient_type, i, sum, n);
+    n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, n);
+    if (x->accumulate) {
+        memopt_i_row_load(level, old, t->to, x->gradient_type, i, n);
+        memopt_i_row_add(level, old, sum, 1.0f, n);
+        sum = old;
     }
+    memopt_i_row_store(level, t->to, x->gradient_type, i, sum, n);
+    return n;
 }
 
+MEMOPT_I_SMALL_BEGIN
 static void memopt_i_batch_store(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
     memopt_i_batch_sums s;
 
@@ -34387,8 +34255,7 @@ static void memopt_i_batch_store(const memopt_i_batch *t, void *to, const float 
     s.batch = t;
     s.sums = sums;
     s.to = to;
-    s.n = n;
-    memopt_i_parallel_for(t->o.threads, memopt_i_ceil_div(n, MEMOPT_I_NORM_CHUNK), memopt_i_batch_narrow, &s);
+    memopt_i_ops_pass(&t->o, n, MEMOPT_I_PASS_CHUNK, memopt_i_batch_narrow, &s);
 }
 
 MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x) {
@@ -34414,6 +34281,8 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
     memopt_i_batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs);
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* ---- inference ---- */
 typedef struct memopt_i_batch_fold {
@@ -34444,6 +34313,7 @@ static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     memopt_i_row_scale(t->level, to, to, factor, n);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_batch_fold *f) {
     const memopt_batch_norm *x = &f->x;
     const memopt_linear *l = &x->linear;
@@ -34481,8 +34351,9 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
     memopt_i_parallel_for(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
-/* @section fused : layer row_kernels operator number random base api_fused
+/* @section fused : dropout row_kernels operator number random base api_fused
    A text becomes a short list of operations, and those run over a row up to 768 elements at a time.
    Problem    Elementwise work is bound by memory. Each operator that stands alone reads and writes all of it, and no
               library knows all chains of them. A compiler at run time would; so does a list of operations, if what
@@ -35440,6 +35311,26 @@ MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fu
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.rows, t.row_step)
                           * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);
     return MEMOPT_OK;
+}
+
+/* @section tape_ops : operator callback api_tape_ops
+   Operators inside a callback of a tape. */
+
+MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops) {
+    memopt_tape_room *room = call ? call->room : NULL;
+    memopt_ops o;
+    size_t taken;
+
+    memset(&o, 0, sizeof o);
+    if (ops) o = *ops;
+    if (!room) return o;
+    room->closed = 1;
+    taken = memopt_i_min(room->taken[MEMOPT_TAPE_SCRATCH], room->given[MEMOPT_TAPE_SCRATCH]);
+    o.error = call->error;
+    o.count_scratch = call->describing ? &room->operators : NULL;
+    o.scratch_bytes = room->given[MEMOPT_TAPE_SCRATCH] - taken;
+    o.scratch = o.scratch_bytes ? (unsigned char *)call->scratch + taken : NULL;
+    return o;
 }
 
 #endif /* groups */

@@ -4,6 +4,7 @@
    operands, and online those of the same by tiles of columns. The exact form is in double, from the definition, with a
    bound for every element that is added up beside it; its gradients are compared with finite differences. */
 #include "test.h"
+#include "scratch.h"
 #include <float.h>
 
 #define ATTENTION_TILE 256 /* columns of the online form */
@@ -98,7 +99,7 @@ static memopt_status attention_both(const attention_call *a, const memopt_thread
     memset(&ops, 0, sizeof ops);
     ops.threads = threads;
     if (gemm) ops.gemm = *gemm;
-    CHECK(memopt_attention_scratch(&ops, &a->x, &bytes) == MEMOPT_OK);
+    CHECK(scratch_of_attention(&ops, &a->x, &bytes) == MEMOPT_OK);
     block = (unsigned char *)attention_alloc(bytes + 64 + 64);
     memset(block, 0xA5, bytes + 128);
     at = block + (64 - ((uintptr_t)block & 63));
@@ -768,7 +769,7 @@ static void attention_run_planted(attention_call *a, const attention_case *c, in
     memopt_ops ops; size_t bytes = 0; unsigned char *block;
     memset(&ops, 0, sizeof ops);
     if (gemm) ops.gemm = *gemm;
-    CHECK(memopt_attention_scratch(&ops, &a->x, &bytes) == MEMOPT_OK);
+    CHECK(scratch_of_attention(&ops, &a->x, &bytes) == MEMOPT_OK);
     block = (unsigned char *)attention_alloc(bytes + 64);
     ops.scratch = block + (64 - ((uintptr_t)block & 63)); ops.scratch_bytes = bytes;
     if (operand < ATTENTION_OPERANDS) attention_plant(a, c, operand, row, bits);
@@ -859,36 +860,36 @@ static void attention_sizes(void) {
     attention_case c = { 1, 4096, 12, 0, 64, 0, 1, 1, MEMOPT_TYPE_F32, NULL }; attention_call a; memopt_ops ops; size_t small_bytes = 0, bytes = 0, i;
     memset(&a, 0, sizeof a); memset(&ops, 0, sizeof ops);
     a.x.batch = c.batch; a.x.length = c.length; a.x.heads = c.heads; a.x.width = c.width; a.x.online = 1;
-    CHECK(memopt_attention_scratch(&ops, &a.x, &small_bytes) == MEMOPT_OK);
+    CHECK(scratch_of_attention(&ops, &a.x, &small_bytes) == MEMOPT_OK);
     a.x.length = SIZE_MAX > 0xFFFFFFFF ? 1000000 : 100000;
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == small_bytes && bytes < MEMOPT_GEMM_SCRATCH + 400000);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == small_bytes && bytes < MEMOPT_GEMM_SCRATCH + 400000);
     a.x.online = 0; a.x.length = 1024;
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 1040 * 4 + 64);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 1040 * 4 + 64);
     a.x.type = MEMOPT_TYPE_BF16;
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 1040 * 4 + 2 * 64 * 1024 * 4 + 64);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 1040 * 4 + 2 * 64 * 1024 * 4 + 64);
     for (i = 1; i <= 1100; i += i < 100 ? 1 : 97) { /* rows of bf16 come by blocks of 32 */
         a.x.block = i;
-        CHECK_AT(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK
+        CHECK_AT(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK
                  && bytes == MEMOPT_GEMM_SCRATCH + 2 * (i > 1024 ? 1024 : (i + 31) / 32 * 32) * 1040 * 4 + 2 * 64 * 1024 * 4 + 64, i);
     }
     a.x.block = 33; a.x.type = MEMOPT_TYPE_F32; /* of floats by as many as asked for */
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 33 * 1040 * 4 + 64);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 33 * 1040 * 4 + 64);
     a.x.type = MEMOPT_TYPE_BF16;
     a.x.block = 5; a.x.length = 9; /* nor more than there are */
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 9 * 16 * 4 + 2 * 64 * 9 * 4 + 64);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 9 * 16 * 4 + 2 * 64 * 9 * 4 + 64);
     a.x.block = 0; a.x.length = 1024;
-    CHECK(memopt_attention_scratch(NULL, &a.x, NULL) == MEMOPT_ERR_ARGUMENT && memopt_attention_scratch(NULL, NULL, &bytes) == MEMOPT_ERR_ARGUMENT);
+    CHECK(scratch_of_attention(NULL, NULL, &bytes) == MEMOPT_ERR_ARGUMENT);
     for (i = 0; i < 6; ++i) { /* products of sizes that do not fit */
         memopt_attention x = a.x; size_t *field[6];
         field[0] = &x.batch; field[1] = &x.length; field[2] = &x.heads; field[3] = &x.width; field[4] = &x.query_stride; field[5] = &x.output_stride;
         *field[i] = SIZE_MAX; bytes = 77;
-        CHECK_AT(memopt_attention_scratch(NULL, &x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77, i);
+        CHECK_AT(scratch_of_attention(NULL, &x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77, i);
         CHECK_AT(memopt_attention_forward(NULL, &x) == MEMOPT_ERR_OVERFLOW && memopt_attention_backward(NULL, &x) == MEMOPT_ERR_OVERFLOW, i);
         *field[i] = SIZE_MAX / 4;
-        CHECK_AT(memopt_attention_scratch(NULL, &x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77, i);
+        CHECK_AT(scratch_of_attention(NULL, &x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77, i);
     }
     a.x.width = 1; a.x.heads = 1; a.x.length = SIZE_MAX / 8; a.x.block = SIZE_MAX / 16; a.x.type = MEMOPT_TYPE_F32; /* fits, but not its scores */
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
     a.x.batch = 0; a.x.length = 5;
     CHECK(memopt_attention_forward(NULL, &a.x) == MEMOPT_OK && memopt_attention_backward(NULL, &a.x) == MEMOPT_OK);
     a.x.batch = 5; a.x.length = 0;
@@ -898,7 +899,7 @@ static void attention_bad(void) {
     const attention_case c = { 2, 5, 4, 2, 3, 0, 1, 1, MEMOPT_TYPE_F32, NULL }; attention_call a = attention_make(&c, 1);
     size_t bytes = 0, i, k, lengths[3] = { 5, 6, 0 }; memopt_ops ops; unsigned char *block, *at;
     memset(&ops, 0, sizeof ops);
-    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK);
+    CHECK(scratch_of_attention(NULL, &a.x, &bytes) == MEMOPT_OK);
     block = (unsigned char *)attention_alloc(bytes + 64); at = block + (64 - ((uintptr_t)block & 63));
     for (i = 0; i < 38; ++i) for (k = 0; k < 2; ++k) {
         memopt_attention x = a.x; memopt_ops o = ops; memopt_threads t = test_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT, got;
@@ -943,7 +944,7 @@ static void attention_bad(void) {
     a.x.online = 0; a.x.statistics = NULL; /* nobody looks at them; nor, in backward, at the output */
     CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK);
     ops.scratch = at; ops.scratch_bytes = bytes; a.x.output = NULL;
-    CHECK(memopt_attention_scratch(NULL, &a.x, &i) == MEMOPT_OK && i <= bytes && memopt_attention_backward(&ops, &a.x) == MEMOPT_OK);
+    CHECK(scratch_of_attention(NULL, &a.x, &i) == MEMOPT_OK && i <= bytes && memopt_attention_backward(&ops, &a.x) == MEMOPT_OK);
     free(block);
     attention_free(&a);
 }
@@ -983,7 +984,7 @@ static void attention_errors(void) {
     right.grad_keys = room + 896;
     right.grad_values = room + 1024;
     right.lengths = lengths;
-    ACCEPTS(o.error, x = right, memopt_attention_scratch(&o, &x, &bytes));
+    ACCEPTS(o.error, x = right, scratch_of_attention(&o, &x, &bytes));
     raw = (unsigned char *)malloc(bytes + 64);
     if (!raw) { CHECK(raw != NULL); return; }
     o.scratch = raw + (0 - (uintptr_t)raw) % 64;
@@ -991,9 +992,8 @@ static void attention_errors(void) {
     fine = o;
     ACCEPTS(o.error, x = right, memopt_attention_forward(&o, &x));
     ACCEPTS(o.error, x = right, memopt_attention_backward(&o, &x));
-    ATTENTION_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
     ATTENTION_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
-    ATTENTION_SAYS(x.heads = 0, scratch(&o, &x, &bytes), ARGUMENT, "heads is 0");
+    ATTENTION_SAYS(x.heads = 0, forward(&o, &x), ARGUMENT, "heads is 0");
     ATTENTION_SAYS(x.kv_heads = 3, forward(&o, &x), ARGUMENT, "kv_heads 3, must divide heads 8");
     ATTENTION_SAYS(x.width = 0, forward(&o, &x), ARGUMENT, "width is 0");
     ATTENTION_SAYS(x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
@@ -1009,11 +1009,11 @@ static void attention_errors(void) {
     ATTENTION_SAYS(x.query_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "queries is larger than memory can be");
     ATTENTION_SAYS(x.kv_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "keys is larger than memory can be");
     ATTENTION_SAYS(x.output_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "output is larger than memory can be");
-    ATTENTION_SAYS((x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) + 1), x.block = x.length), scratch(&o, &x, &bytes), OVERFLOW,
+    ATTENTION_SAYS((x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) + 1), x.block = x.length), forward(&o, &x), OVERFLOW,
                    "scratch is larger than memory can be");
     memset(&many, 0, sizeof many);
     many.run_fn = test_worker_set_run; many.worker_count = 1 << 30; /* of one worker it fits */
-    ATTENTION_SAYS((o.threads = &many, x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) - 10), x.block = x.length), scratch(&o, &x, &bytes), OVERFLOW,
+    ATTENTION_SAYS((o.threads = &many, x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) - 10), x.block = x.length), forward(&o, &x), OVERFLOW,
                    "scratch is larger than memory can be");
     ATTENTION_SAYS(x.queries = NULL, forward(&o, &x), ARGUMENT, "queries is NULL");
     ATTENTION_SAYS(x.keys = NULL, forward(&o, &x), ARGUMENT, "keys is NULL");

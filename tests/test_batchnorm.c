@@ -1,6 +1,7 @@
 /* test_batchnorm.c - linear + batch norm + activation. Expected values come from the definition in double, the gradients
    of which are first checked against finite differences of the whole, through its statistics. */
 #include "test.h"
+#include "scratch.h"
 
 enum { BATCHNORM_X, BATCHNORM_W, BATCHNORM_B, BATCHNORM_SCALE, BATCHNORM_SHIFT, BATCHNORM_Z, BATCHNORM_Y, BATCHNORM_STATISTICS,
        BATCHNORM_MEAN, BATCHNORM_VARIANCE, BATCHNORM_G, BATCHNORM_DX, BATCHNORM_DW, BATCHNORM_DB, BATCHNORM_DSCALE,
@@ -45,7 +46,7 @@ static void batchnorm_scratch(batchnorm_model *m, const memopt_threads *threads)
     memset(&shape, 0, sizeof shape); /* the question does not look at data */
     shape.linear.rows = m->spec.rows; shape.linear.inputs = m->spec.inputs; shape.linear.outputs = m->spec.outputs;
     shape.linear.type = m->spec.type; shape.linear.weight_type = m->spec.weight_type; shape.linear.gradient_type = m->spec.gradient_type;
-    CHECK(memopt_batch_norm_scratch(&m->ops, &shape, &bytes) == MEMOPT_OK);
+    CHECK(scratch_of_batch_norm(&m->ops, &shape, &bytes) == MEMOPT_OK);
     free(m->slot[BATCHNORM_SCRATCH].block);
     batchnorm_slot_make(&m->slot[BATCHNORM_SCRATCH], (bytes + 3) / 4, MEMOPT_TYPE_F32, 0);
     memset(m->slot[BATCHNORM_SCRATCH].data, 0xFF, bytes); /* nobody may rely on what is in it: NaN */
@@ -588,10 +589,9 @@ static void batchnorm_bad_calls(void) {
         batchnorm_close(&m);
     }
     memset(&none, 0, sizeof none);
-    CHECK(memopt_batch_norm_scratch(NULL, NULL, &bytes) == MEMOPT_ERR_ARGUMENT && bytes == 7);
-    CHECK(memopt_batch_norm_scratch(NULL, &none, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(scratch_of_batch_norm(NULL, NULL, &bytes) == MEMOPT_ERR_ARGUMENT && bytes == 7);
     none.linear.rows = SIZE_MAX / 2; none.linear.outputs = 3;
-    CHECK(memopt_batch_norm_scratch(NULL, &none, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 7);
+    CHECK(scratch_of_batch_norm(NULL, &none, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 7);
 }
 /* Why: each change to what is right is told by its own line. */
 static memopt_status batchnorm_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads,
@@ -631,7 +631,7 @@ static void batchnorm_errors(void) {
     right.statistics = room + 160;
     right.grad_scale = room + 168;
     right.grad_shift = room + 172;
-    ACCEPTS(o.error, x = right, memopt_batch_norm_scratch(&o, &x, &bytes));
+    ACCEPTS(o.error, x = right, scratch_of_batch_norm(&o, &x, &bytes));
     raw = (unsigned char *)malloc(bytes + 64);
     if (!raw) { CHECK(raw != NULL); return; }
     o.scratch = raw + (0 - (uintptr_t)raw) % 64;
@@ -640,7 +640,6 @@ static void batchnorm_errors(void) {
     ACCEPTS(o.error, x = right, memopt_batch_norm_forward(&o, &x));
     ACCEPTS(o.error, x = right, memopt_batch_norm_backward(&o, &x));
     ACCEPTS(o.error, x = right, memopt_batch_norm_fold(&o, &x, room + 200, room + 216));
-    BATCH_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
     BATCH_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
     BATCH_SAYS(x.linear.rows = 1, forward(&o, &x), ARGUMENT, "rows 1, at least 2");
     BATCH_SAYS(x.linear.residual = x.linear.input, forward(&o, &x), ARGUMENT, "residual is given, and batch norm has none");
@@ -661,7 +660,7 @@ static void batchnorm_errors(void) {
                "weights is larger than memory can be");
     BATCH_SAYS((x.linear.rows = x.linear.inputs = 0, x.linear.outputs = SIZE_MAX / 12), forward(&o, &x), OVERFLOW,
                "statistics is larger than memory can be");
-    BATCH_SAYS((x.linear.rows = x.linear.inputs = 0, x.linear.outputs = SIZE_MAX / 17), scratch(&o, &x, &bytes), OVERFLOW,
+    BATCH_SAYS((x.linear.rows = x.linear.inputs = 0, x.linear.outputs = SIZE_MAX / 17), forward(&o, &x), OVERFLOW,
                "scratch is larger than memory can be");
     BATCH_SAYS(x.linear.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
     BATCH_SAYS(x.linear.weights = NULL, backward(&o, &x), ARGUMENT, "weights is NULL");

@@ -2,6 +2,7 @@
    are worked out here in double from the definition, the plain gradient is held against differences of the plain loss;
    then equal bits for any chunk, workers and level, batches in parts, and what is refused. */
 #include "test.h"
+#include "scratch.h"
 #include <float.h>
 
 /* ---- numbers ---- */
@@ -76,7 +77,7 @@ static memopt_ops head_ops(const memopt_threads *t, void *scratch, size_t bytes)
 static memopt_status head_entropy(const memopt_threads *t, const memopt_cross_entropy *x, memopt_loss *out) { /* with just the scratch */
     size_t bytes = 0; void *scratch; memopt_ops o; memopt_status s;
     o = head_ops(t, NULL, 0);
-    CHECK(memopt_cross_entropy_scratch(&o, x, &bytes) == MEMOPT_OK && bytes == x->rows * 8);
+    CHECK(scratch_of_cross_entropy(&o, x, &bytes) == MEMOPT_OK && bytes == x->rows * 8);
     scratch = head_alloc(bytes);
     o = head_ops(t, scratch, bytes);
     s = memopt_cross_entropy_loss(&o, x, out);
@@ -269,9 +270,9 @@ static void head_entropy_bad(void) {
         default: scratch_too = 0;
         }
         if (scratch_too) {
-            CHECK_AT(memopt_cross_entropy_scratch(&o, p, &bytes) == want && bytes == 7, i);
+            CHECK_AT(scratch_of_cross_entropy(&o, p, &bytes) == want && bytes == 7, i);
             CHECK_AT(memopt_cross_entropy_loss(&o, p, &out) == want && out.counted == 7, i);
-        } else CHECK_AT(memopt_cross_entropy_scratch(&o, p, &bytes) == MEMOPT_OK && bytes == 32, i);
+        } else CHECK_AT(scratch_of_cross_entropy(&o, p, &bytes) == MEMOPT_OK && bytes == 32, i);
         switch (i) { /* what the question for scratch does not look at */
         case 18: e.logits = NULL; break;                 case 19: e.logits = (char *)x + 2; break;
         case 20: e.targets = NULL; break;                case 21: e.targets = (const int32_t *)(const void *)((const char *)targets + 1); break;
@@ -286,8 +287,6 @@ static void head_entropy_bad(void) {
         CHECK_AT(memopt_cross_entropy_loss(&o, p, to) == want && out.counted == 7, i);
         for (k = 0; k < 64; ++k) CHECK_AT(x[k] == 7 && losses[k / 8] == 7, i);
     }
-    CHECK(memopt_cross_entropy_scratch(NULL, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
-    { memopt_cross_entropy e; memset(&e, 0, sizeof e); e.vocabulary = 1; CHECK(memopt_cross_entropy_scratch(NULL, &e, NULL) == MEMOPT_ERR_ARGUMENT); }
 }
 
 /* ---- the head ---- */
@@ -813,14 +812,13 @@ static void head_entropy_errors(void) {
     right.targets = targets;
     right.losses = room + 64;
     ACCEPTS(o.error, x = right, memopt_cross_entropy_loss(&o, &x, &out));
-    ACCEPTS(o.error, x = right, memopt_cross_entropy_scratch(&o, &x, &bytes));
-    ENTROPY_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
-    ENTROPY_SAYS((void)0, scratch(&o, NULL, &bytes), ARGUMENT, "its struct is NULL");
+    ACCEPTS(o.error, x = right, scratch_of_cross_entropy(&o, &x, &bytes));
+    ENTROPY_SAYS((void)0, loss(&o, NULL, &out), ARGUMENT, "its struct is NULL");
     ENTROPY_SAYS((void)0, loss(&o, &x, NULL), ARGUMENT, "out is NULL");
     ENTROPY_SAYS(x.type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "type 3, no such memopt_type");
     ENTROPY_SAYS(x.keep_logits = 77, loss(&o, &x, &out), ARGUMENT, "keep_logits 77, must be 0 or 1");
     ENTROPY_SAYS(x.vocabulary = 0, loss(&o, &x, &out), ARGUMENT, "vocabulary is 0");
-    ENTROPY_SAYS(x.stride = 4, scratch(&o, &x, &bytes), ARGUMENT, "stride 4, at least vocabulary 5");
+    ENTROPY_SAYS(x.stride = 4, loss(&o, &x, &out), ARGUMENT, "stride 4, at least vocabulary 5");
     ENTROPY_SAYS(x.rule.scale = -2, loss(&o, &x, &out), ARGUMENT, "rule.scale -2, finite and at least 0");
     ENTROPY_SAYS(x.rule.smoothing = 1.5f, loss(&o, &x, &out), ARGUMENT, "rule.smoothing 1.5, at least 0 and at most 1");
     ENTROPY_SAYS(x.rule.z_weight = -1, loss(&o, &x, &out), ARGUMENT, "rule.z_weight -1, finite and at least 0");

@@ -1,6 +1,7 @@
 /* test_layer.c - linear layers, activations, SwiGLU, dropout, embeddings. Values are compared with plain double
    versions written here, gradients with differences of those; then the bits: every level, any workers, in parts. */
 #include "test.h"
+#include "scratch.h"
 
 #define LAYER_BLOCKS 64
 static void *layer_blocks[LAYER_BLOCKS]; static size_t layer_blocks_count;
@@ -53,7 +54,7 @@ static memopt_ops layer_ops(const memopt_threads *threads, const memopt_linear *
     ops.threads = threads;
     if (linear) {
         unsigned char *p;
-        CHECK(memopt_linear_scratch(&ops, linear, &ops.scratch_bytes) == MEMOPT_OK);
+        CHECK(scratch_of_linear(&ops, linear, &ops.scratch_bytes) == MEMOPT_OK);
         p = (unsigned char *)layer_alloc(ops.scratch_bytes + 63);
         ops.scratch = p + (63 & (64 - (uintptr_t)p % 64));
     }
@@ -668,16 +669,16 @@ static void layer_linear_refused(void) {
     CHECK(memopt_linear_forward(&bad, &x) == MEMOPT_ERR_ARGUMENT);
     memset(&half, 0, sizeof half); half.worker_count = 2;
     bad = ops; bad.threads = &half;
-    CHECK(memopt_linear_backward(&bad, &x) == MEMOPT_ERR_ARGUMENT && memopt_linear_scratch(&bad, &x, &bytes) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_linear_backward(&bad, &x) == MEMOPT_ERR_ARGUMENT && scratch_of_linear(&bad, &x, &bytes) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_linear_forward(&ops, NULL) == MEMOPT_ERR_ARGUMENT && memopt_linear_backward(&ops, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_linear_scratch(&ops, NULL, &bytes) == MEMOPT_ERR_ARGUMENT && memopt_linear_scratch(&ops, &x, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(scratch_of_linear(&ops, NULL, &bytes) == MEMOPT_ERR_ARGUMENT);
     { /* shapes and types are all that counts */
         memopt_linear shape;
         memset(&shape, 0, sizeof shape);
         shape.rows = 3; shape.inputs = 4; shape.outputs = 5; shape.weight_type = MEMOPT_TYPE_F16;
-        CHECK(memopt_linear_scratch(NULL, &shape, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 20);
+        CHECK(scratch_of_linear(NULL, &shape, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 20);
         shape.weight_type = MEMOPT_TYPE_F32;
-        CHECK(memopt_linear_scratch(NULL, &shape, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH);
+        CHECK(scratch_of_linear(NULL, &shape, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH);
         bytes = 7;
     }
     CHECK(bytes == 7 && !memcmp(kept, x.output, 60) && !memcmp(grad, x.grad_input, 48));
@@ -1131,10 +1132,9 @@ static void layer_linear_errors(void) {
     LINEAR_SAYS(x.accumulate = 2, backward(&o, &x), ARGUMENT, "accumulate 2, must be 0 or 1");
     LINEAR_SAYS(x.accumulate_input = -1, backward(&o, &x), ARGUMENT, "accumulate_input -1, must be 0 or 1");
     ACCEPTS(o.error, x = right, memopt_linear_backward(&o, &x));
-    ACCEPTS(o.error, x = right, memopt_linear_scratch(&o, &x, &bytes));
-    LINEAR_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
+    ACCEPTS(o.error, x = right, scratch_of_linear(&o, &x, &bytes));
     LINEAR_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
-    LINEAR_SAYS(x.type = (memopt_type)test_number_of(9), scratch(&o, &x, &bytes), ARGUMENT, "type 9, no such memopt_type");
+    LINEAR_SAYS(x.type = (memopt_type)test_number_of(9), forward(&o, &x), ARGUMENT, "type 9, no such memopt_type");
     LINEAR_SAYS(x.weight_type = (memopt_type)3, forward(&o, &x), ARGUMENT, "weight_type 3, no such memopt_type");
     LINEAR_SAYS(x.gradient_type = (memopt_type)3, backward(&o, &x), ARGUMENT, "gradient_type 3, no such memopt_type");
     LINEAR_SAYS(x.activation = (memopt_activation)test_number_of(7), forward(&o, &x), ARGUMENT, "activation 7, no such memopt_activation");

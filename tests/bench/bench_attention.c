@@ -8,6 +8,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
+#include "../scratch.h"
 
 #define BENCH_REPEATS 3
 #define BENCH_LAYERS  5
@@ -106,7 +107,7 @@ static void bench_length(const bench *b, const memopt_threads *t, int threads, m
     ops.threads = t;
     for (form = BENCH_WHOLE; form <= BENCH_ONLINE; ++form) {
         x->online = form == BENCH_ONLINE;
-        bench_must(memopt_attention_scratch(&ops, x, &bytes[form]));
+        bench_must(scratch_of_attention(&ops, x, &bytes[form]));
     }
     bytes[BENCH_FULL] = bytes[BENCH_WHOLE] + heads * length * length * 4;
     ops.scratch_bytes = memopt_i_max(bytes[1], bytes[2]); ops.scratch = bench_alloc(ops.scratch_bytes);

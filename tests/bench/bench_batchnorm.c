@@ -5,6 +5,7 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
+#include "../scratch.h"
 
 enum { BENCH_BATCHNORM_REPEATS = 5, BENCH_BATCHNORM_COLUMNS = 128, BENCH_BATCHNORM_ROWS = 64 };
 typedef struct bench_batchnorm_kind { const char *name; size_t rows, inputs, outputs; memopt_activation activation; int infers; } bench_batchnorm_kind;
@@ -89,7 +90,7 @@ static void bench_batchnorm_measure(const bench *b, const memopt_threads *thread
     for (i = 0; i < n; ++i) t.vectors[4 * n + i] = 3.0f / sqrtf((float)k->inputs);
     t.n.scale = t.vectors + n; t.n.shift = t.vectors + 2 * n; t.n.statistics = t.vectors + 3 * n;
     t.n.running_mean = t.vectors + 5 * n; t.n.running_variance = t.vectors + 6 * n;
-    bench_batchnorm_must(memopt_batch_norm_scratch(&t.ops, &t.n, &bytes));
+    bench_batchnorm_must(scratch_of_batch_norm(&t.ops, &t.n, &bytes));
     memory = bench_batchnorm_floats(bytes / 4 + 32, 8);
     t.ops.scratch = (unsigned char *)memory + (0 - (uintptr_t)memory) % 64; t.ops.scratch_bytes = bytes;
     bench_batchnorm_must(memopt_batch_norm_fold(&t.ops, &t.n, t.folded, t.vectors + 9 * n));

@@ -1,6 +1,7 @@
 /* glue.c - what peers.py calls of memopt, as a shared library with plain arguments. Built by run.sh. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include "../../scratch.h"
 
 static memopt_threads glue_threads; /* all calls below use them */
 static memopt_thread_pool *glue_pool;
@@ -119,7 +120,7 @@ int glue_attention(int is_bf16, int online, uint64_t length, uint64_t heads, voi
     a.queries = operands[0]; a.keys = operands[1]; a.values = operands[2]; a.output = operands[3];
     a.grad_queries = operands[4]; a.grad_keys = operands[5]; a.grad_values = operands[6]; a.grad_output = operands[7];
     o.threads = &glue_threads;
-    s = memopt_attention_scratch(&o, &a, &bytes);
+    s = scratch_of_attention(&o, &a, &bytes);
     if (s) return s;
     o.scratch = glue_block(&blocks[0], bytes);
     o.scratch_bytes = bytes;

@@ -2801,7 +2801,7 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
    be multiples of 32: so a layer's gradient of weights, whose depth is rows, is the same bits in one call as in several
    that add onto each other where each but the last has a multiple of 32 rows.
 
-   The products of a layer, (rows, inputs, outputs), forward and both gradients, are memopt_linear of `api_ops`: shapes
+   The products of a layer, (rows, inputs, outputs), forward and both gradients, are memopt_linear: shapes
    and pointers, no strides, no transposes. What stands here is for other shapes, and for a gemm of yours. */
 
 typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns); zero it,
@@ -33754,7 +33754,8 @@ static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, co
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must_be_flag(&o->c, "interleaved", x->interleaved);
     memopt_i_must_be_at_most(&o->c, "rotated", x->rotated, "at most width", x->width);
-    memopt_i_must_be(&o->c, x->rotated % 2 == 0, "rotated", (int64_t)x->rotated, "must be even");
+    memopt_i_must_number(&o->c, x->rotated % 2 == 0, "rotated", memopt_i_count(x->rotated), "must be even",
+                         memopt_i_no_quantity());
     memopt_i_must_real(&o->c, x->base >= 1 && memopt_i_finite_double(x->base), "base", x->base, "finite and at least",
                        1);
     memopt_i_must_fit(&o->c, !memopt_i_mul(x->heads, x->width, &row), "heads * width", "does not fit size_t");

@@ -3,7 +3,7 @@
    DO THIS   #include <cblas.h>  (OpenBLAS, BLIS)  or  <mkl.h>, then memopt.h, then this file
                  memopt_ops ops = { 0 };
                  ops.gemm = memopt_cblas();
-             and ask the operators' _scratch() as always. Link with the library.
+             and ask for scratch as always. Link with the library.
    THREADS   memopt_cblas() sets the library's own threads to 1, for the whole program, as they would compete with
              ours: OpenBLAS, BLIS (include <blis.h> too) and MKL; others by environment (VECLIB_MAXIMUM_THREADS=1).
              The result is cut among memopt's workers; each calls the library for its part. A product that is asked

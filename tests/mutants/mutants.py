@@ -141,7 +141,8 @@ class Header:
               "vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut"], "optim_pass": ["optim", "adafactor", "parts_cut"],
               "optim": ["optim", "adafactor", "parts_cut"], "adafactor": ["adafactor", "parts_cut"],
               "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],
-              "compile": ["tape"], "stash": ["tape"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
+              "compile": ["tape"], "stash": ["tape"], "activation": ["layer"], "linear": ["layer"], "dropout": ["layer"], "embedding": ["layer"],
+              "rotary": ["layer"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
     # Code of 16 lanes and matrix units where there are none: their instructions as functions, of gcc.

@@ -101,7 +101,7 @@
      api_ tape_nest      a tape as one segment of another
      api_ tape_report    a tape's segments, bytes and times as a table
      api_ stash          copies on a stack
-     OPERATORS           do without logits, attention matrices, masks, copies: head, attention, layer, fused
+     OPERATORS           do without logits, attention matrices, masks, copies: head, attention, linear, fused
           api_ops        what all operators take
      api_ gemm           the product of matrices by wide code
           tiles          products of bf16 by matrix units

@@ -45,7 +45,7 @@
                        code
      MEMOPT_ASSERT(x)  [impl] default: assert(x) when MEMOPT_DEBUG > 0, else nothing
      MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
-                       at when it is handed out again; 3 whole structures at every call, slow
+                       at when it is handed out again
 
    CONTENTS    Search for "@section NAME", or "@section api_NAME" for the declarations, where api_ stands before it. All
                declarations come first; bottom up: a section uses only what its marker names, and what that uses. The
@@ -1042,13 +1042,6 @@ MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block)
 MEMOPT_API void         *memopt_heap_pointer(const memopt_heap *heap, memopt_block block);
 
 /**
- * Make sure that the next request of so many bytes, at the heap's alignment, needs no growth.
- *
- * returns OK (also when nothing was to be done), ERR_ARGUMENT, ERR_OVERFLOW, ERR_MEMORY, and what the source returns
- */
-MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes);
-
-/**
  * Give back to the source what it can take: free pages, or reservations that are free as a whole. O(blocks).
  *
  * released  receives how much, also when a later piece failed; may be NULL
@@ -1080,30 +1073,8 @@ MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap);
 /** The largest request that succeeds now, at the heap's alignment, without growth. Exact; 0 = none. Constant time. */
 MEMOPT_API size_t            memopt_heap_largest(const memopt_heap *heap);
 
-/** The same with growth at the end, as far as the capacity goes: at least so much, gaps that a trim left may hold more;
-    the source may still refuse. */
-MEMOPT_API size_t            memopt_heap_largest_grown(const memopt_heap *heap);
-
 /* of the last call that failed */
 MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap);
-
-/** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
-MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
-
-typedef enum memopt_heap_entry_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED,
-    MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_entry_kind;
-
-typedef struct memopt_heap_entry { /* zero it to begin a walk */
-    size_t       offset, bytes;
-    memopt_heap_entry_kind kind;
-    size_t       requested; /* of a used block */
-    memopt_tag   tag;       /* of a used block */
-    memopt_block block;     /* the handle of a used block; else zero */
-    uint32_t     node, slot; /* private */
-} memopt_heap_entry;
-
-/** The next block in order of addresses. Returns 0 after the last. Nothing may be allocated or freed during a walk. */
-MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry);
 
 /* Record, plan, replay: training repeats itself. Record one step, plan it, and later steps are served from the plan:
        memopt_heap_record(heap);  one step  memopt_heap_plan(heap, NULL, NULL, NULL);
@@ -11490,7 +11461,7 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
               block whenever one fits; everywhere else a bin is a plain list, and as cheap as one.
    Invariant  Blocks in order of addresses, gaps between them only where the heap holds no memory; two free blocks never
               touch. A free block is in the bin of its size and no child is larger than its parent. A link to a
-              neighbour is `open` exactly when that is free and touches. memopt_heap_check() looks at all of it.
+              neighbour is `open` exactly when that is free and touches.
    Cost       Constant, but for one thing: when the root of the highest bin goes, its children are melded, amortised
               O(log n). 16 KiB, and 44 bytes a block. What costs most is a wrong guess of the processor, 20 cycles and
               what it waited for: so bins are changed without a branch, and `open` sits in the node that is freed.
@@ -12140,6 +12111,61 @@ static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
     h->extent_count = kept;
 }
 
+/* -- a walk over all blocks -- */
+
+enum memopt_i_heap_entry_kind { MEMOPT_I_HEAP_FREE, MEMOPT_I_HEAP_USED, MEMOPT_I_HEAP_IDLE /* the plan's, not in use */ };
+
+typedef struct memopt_i_heap_entry { /* zero it to begin a walk */
+    size_t offset, bytes;
+    enum memopt_i_heap_entry_kind kind;
+    uint32_t block;      /* of a used block: its node */
+    uint32_t node, slot; /* where the walk is */
+} memopt_i_heap_entry;
+
+static int memopt_i_heap_walk_to(memopt_i_heap_entry *e, enum memopt_i_heap_entry_kind kind, size_t offset, size_t bytes,
+                                 uint32_t block) {
+    e->kind = kind;
+    e->offset = offset;
+    e->bytes = bytes;
+    e->block = block;
+    return 1;
+}
+
+/* Inside the region: the next live slot, or the idle bytes before it. Returns 0 at the region's end. */
+static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_i_heap_entry *e) {
+    const memopt_i_replay *r = &h->replay;
+    const size_t region_end = memopt_i_heap_end(h, r->region);
+    const size_t start = e->node == r->region ? e->offset + e->bytes : h->nodes[r->region].offset;
+    size_t end = region_end;
+
+    if (e->node != r->region) e->slot = 0;
+    e->node = r->region;
+    if (start == region_end) return 0;
+    for (; e->slot < r->count; ++e->slot) {
+        const uint32_t i = r->slots[r->order[e->slot]].node;
+
+        if (!(h->nodes[i].serial & 1)) continue;
+        end = h->nodes[i].offset;
+        if (end > start) break;
+        ++e->slot;
+        return memopt_i_heap_walk_to(e, MEMOPT_I_HEAP_USED, end, h->nodes[i].size, i);
+    }
+    return memopt_i_heap_walk_to(e, MEMOPT_I_HEAP_IDLE, start, end - start, 0);
+}
+
+/* The next block in order of addresses; 0 after the last. */
+static int memopt_i_heap_walk(const memopt_heap *h, memopt_i_heap_entry *e) {
+    uint32_t i;
+
+    if (e->node && e->node == h->replay.region && memopt_i_heap_walk_region(h, e)) return 1;
+    i = memopt_i_heap_after(h, e->node);
+    if (!i) return 0;
+    if (i == h->replay.region) return memopt_i_heap_walk_region(h, e);
+    e->node = i;
+    return memopt_i_heap_walk_to(e, memopt_i_heap_is_free(h, i) ? MEMOPT_I_HEAP_FREE : MEMOPT_I_HEAP_USED,
+                                 h->nodes[i].offset, h->nodes[i].size, i);
+}
+
 /* -- the plan's region -- */
 
 static void memopt_i_heap_watch(memopt_heap *h) {
@@ -12339,17 +12365,17 @@ static void memopt_i_replay_dissolve(memopt_heap *h) {
 
 /* Where the request would fit if the region were given back: between two blocks in use, where there are addresses. */
 static int memopt_i_replay_would_fit(const memopt_heap *h, size_t size, size_t alignment, size_t *at) {
-    memopt_heap_entry e;
+    memopt_i_heap_entry e;
     size_t start = h->base;
     size_t end = h->base;
 
     memset(&e, 0, sizeof e);
-    while (memopt_heap_walk(h, &e)) {
+    while (memopt_i_heap_walk(h, &e)) {
         const int gap = !h->ranged && e.offset != end;
 
-        if (gap || e.kind == MEMOPT_HEAP_USED) {
+        if (gap || e.kind == MEMOPT_I_HEAP_USED) {
             if (memopt_i_heap_fits(start, gap ? end : e.offset, size, alignment, at)) return 1;
-            start = gap && e.kind != MEMOPT_HEAP_USED ? e.offset : e.offset + e.bytes;
+            start = gap && e.kind != MEMOPT_I_HEAP_USED ? e.offset : e.offset + e.bytes;
         }
         end = e.offset + e.bytes;
     }
@@ -12464,11 +12490,6 @@ static void memopt_i_heap_record_alloc(memopt_heap *h, uint32_t i, size_t bytes,
     h->cells[MEMOPT_I_HEAP_RECORD(i)] = (uint32_t)++h->recorded_count;
 }
 
-static void memopt_i_heap_debug(const memopt_heap *h) {
-    if (MEMOPT_DEBUG >= 3) MEMOPT_ASSERT(memopt_heap_check(h) == MEMOPT_OK);
-    (void)h;
-}
-
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_hand_out(memopt_heap *h, uint32_t i, size_t size, size_t bytes, memopt_tag tag,
                                                  memopt_block *out) {
     memopt_i_heap_node *n = &h->nodes[i];
@@ -12505,7 +12526,6 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, 
     memopt_i_heap_hand_out(h, i, size, bytes, tag, out);
     if (h->recording == MEMOPT_I_RECORD_ON) memopt_i_heap_record_alloc(h, i, bytes, alignment, tag);
     (void)memopt_ledger_add(h->ledger, tag, size, memopt_i_heap_address(out->offset), NULL);
-    memopt_i_heap_debug(h);
     return MEMOPT_OK;
 }
 
@@ -12521,7 +12541,6 @@ MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size
         return memopt_i_heap_alloc_full(heap, bytes, alignment, tag, out);
     i = memopt_i_heap_take(heap, i, size); /* nothing special, as nearly always */
     memopt_i_heap_hand_out(heap, i, size, bytes, tag, out);
-    memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
 
@@ -12568,29 +12587,12 @@ MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block)
         memopt_i_heap_join(heap, block.node);
         memopt_i_heap_settle(heap);
     }
-    memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
 
 MEMOPT_API void *memopt_heap_pointer(const memopt_heap *heap, memopt_block block) {
     return heap && heap->source && !memopt_i_heap_check_handle(heap, block) ? memopt_i_heap_address(block.offset)
         : NULL;
-}
-
-MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes) {
-    size_t size;
-    memopt_status s;
-
-    if (!heap) return MEMOPT_ERR_ARGUMENT;
-    if (!bytes) return memopt_i_heap_fail(heap, MEMOPT_ERR_ARGUMENT, "a growth by no bytes", 0);
-    if (memopt_i_align_up(bytes, heap->unit, &size))
-        return memopt_i_heap_fail(heap, MEMOPT_ERR_OVERFLOW, "the size does not fit size_t", bytes);
-    if (size <= memopt_heap_largest(heap)) return MEMOPT_OK;
-    s = memopt_i_heap_need(heap, 2);
-    if (!s) s = memopt_i_heap_more(heap, size, heap->unit);
-    if (s) return memopt_i_heap_out(heap, s, bytes);
-    memopt_i_heap_debug(heap);
-    return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
@@ -12604,7 +12606,6 @@ MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
     else if (!s) memopt_i_heap_trim_extents(heap, &bytes);
     memopt_i_heap_settle(heap);
     if (released) *released = bytes;
-    memopt_i_heap_debug(heap);
     return s ? memopt_i_heap_fail(heap, s, "trimming: no memory for the tables, or the source refused", 0) : MEMOPT_OK;
 }
 
@@ -12670,14 +12671,15 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_create(const memopt_heap_desc
 }
 
 MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
-    memopt_heap_entry e;
+    memopt_i_heap_entry e;
     size_t i;
 
     if (!heap) return;
     memset(&e, 0, sizeof e);
-    while (heap->ledger && memopt_heap_walk(heap, &e))
-        if (e.kind == MEMOPT_HEAP_USED)
-            (void)memopt_ledger_remove(heap->ledger, e.tag, e.bytes, memopt_i_heap_address(e.offset));
+    while (heap->ledger && memopt_i_heap_walk(heap, &e))
+        if (e.kind == MEMOPT_I_HEAP_USED)
+            (void)memopt_ledger_remove(heap->ledger, memopt_i_heap_tag(&heap->nodes[e.block]), e.bytes,
+                                       memopt_i_heap_address(e.offset));
     if (heap->ranged && heap->source)
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->base), heap->capacity,
                                 memopt_i_heap_reserved(heap));
@@ -12696,23 +12698,6 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
 
 MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
     return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's tree */
-}
-
-MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
-    size_t more;
-    uint32_t last;
-
-    if (!heap) return 0;
-    if (!heap->ranged) {
-        more = memopt_i_min(heap->capacity - heap->held - memopt_i_heap_margins(heap), heap->source->capacity);
-        more = memopt_i_align_down(more, heap->step);
-        more -= memopt_i_min(more, memopt_i_heap_margin(heap));
-    } else {
-        last = memopt_i_heap_before(heap, 0);
-        more = heap->base + heap->capacity - (last ? memopt_i_heap_end(heap, last) : heap->base);
-        if (last && memopt_i_heap_is_free(heap, last)) more += heap->nodes[last].size;
-    }
-    return memopt_i_max(more, memopt_heap_largest(heap));
 }
 
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
@@ -12746,65 +12731,6 @@ MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
 
 MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
     return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
-}
-
-static void memopt_i_heap_unused(memopt_heap_entry *e, memopt_heap_entry_kind kind, size_t offset, size_t bytes) {
-    e->kind = kind;
-    e->offset = offset;
-    e->bytes = bytes;
-    e->requested = 0;
-    e->tag = 0;
-    memset(&e->block, 0, sizeof e->block);
-}
-
-static void memopt_i_heap_entry(const memopt_heap *h, uint32_t i, memopt_heap_entry *e) {
-    const memopt_i_heap_node *n = &h->nodes[i];
-
-    memopt_i_heap_unused(e, n->serial & 1 ? MEMOPT_HEAP_USED : MEMOPT_HEAP_FREE, n->offset, n->size);
-    if (e->kind == MEMOPT_HEAP_FREE) return;
-    e->requested = n->size - memopt_i_heap_slack(n);
-    e->tag = memopt_i_heap_tag(n);
-    e->block.offset = n->offset;
-    e->block.node = i;
-    e->block.serial = n->serial;
-}
-
-/* Inside the region: the next live slot, or the idle bytes before it. Returns 0 at the region's end. */
-static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_heap_entry *e) {
-    const memopt_i_replay *r = &h->replay;
-    const size_t region_end = memopt_i_heap_end(h, r->region);
-    const size_t start = e->node == r->region ? e->offset + e->bytes : h->nodes[r->region].offset;
-    size_t end = region_end;
-
-    if (e->node != r->region) e->slot = 0;
-    if (start == region_end) return 0;
-    for (; e->slot < r->count; ++e->slot) {
-        const memopt_i_replay_slot *s = &r->slots[r->order[e->slot]];
-
-        if (!memopt_i_replay_live(h, s)) continue;
-        end = h->nodes[s->node].offset;
-        if (end > start) break;
-        memopt_i_heap_entry(h, s->node, e);
-        e->node = r->region;
-        ++e->slot;
-        return 1;
-    }
-    memopt_i_heap_unused(e, MEMOPT_HEAP_IDLE, start, end - start);
-    e->node = r->region;
-    return 1;
-}
-
-MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry) {
-    uint32_t i;
-
-    if (!heap || !entry || entry->node >= heap->node_count) return 0;
-    if (entry->node && entry->node == heap->replay.region && memopt_i_heap_walk_region(heap, entry)) return 1;
-    i = memopt_i_heap_after(heap, entry->node);
-    if (!i || i >= heap->node_count) return 0;
-    if (i == heap->replay.region) return memopt_i_heap_walk_region(heap, entry);
-    memopt_i_heap_entry(heap, i, entry);
-    entry->node = i;
-    return 1;
 }
 
 /* -- record, plan, replay -- */
@@ -12993,7 +12919,6 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     memopt_i_heap_watch(recorder);
     memopt_i_heap_watch(heap);
     if (result) *result = plan;
-    memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
 
@@ -13016,158 +12941,6 @@ MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap) {
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (heap->replay.region) memopt_i_replay_dissolve(heap);
-    memopt_i_heap_debug(heap);
-    return MEMOPT_OK;
-}
-
-/* -- all invariants -- */
-
-static int memopt_i_check_bin(const memopt_heap *h, uint32_t bin, size_t *count) {
-    uint32_t i, child;
-    size_t cell;
-
-    if ((h->cells[bin] != 0) != (int)(h->bins[bin / MEMOPT_I_HEAP_FINE] >> bin % MEMOPT_I_HEAP_FINE & 1)) return 0;
-    for (i = h->cells[bin], cell = bin; i; cell = MEMOPT_I_HEAP_NEXT(i), i = h->cells[cell])
-        if (h->nodes[i].up != cell) return 0;
-    for (i = h->cells[bin]; i; i = memopt_i_heap_next_in_bin(h, i)) {
-        if (++*count > h->node_count || !memopt_i_heap_is_free(h, i)) return 0;
-        if (memopt_i_heap_bin(h, h->nodes[i].size) != bin) return 0;
-        for (cell = MEMOPT_I_HEAP_CHILD(i); (child = h->cells[cell]) != 0; cell = MEMOPT_I_HEAP_NEXT(child))
-            if (h->nodes[child].up != cell || h->nodes[child].size > h->nodes[i].size) return 0;
-    }
-    return 1;
-}
-
-static int memopt_i_check_bins(const memopt_heap *h) {
-    size_t count = 0;
-    uint32_t bin, level;
-    uint32_t top = 0;
-
-    for (bin = 0; bin < MEMOPT_I_HEAP_BINS; ++bin) {
-        level = bin / MEMOPT_I_HEAP_FINE;
-        if (!memopt_i_check_bin(h, bin, &count) || (h->bins[level] != 0) != (int)(h->levels >> level & 1)) return 0;
-        if (h->cells[bin]) top = bin;
-    }
-    if (top && (h->top != top || h->cells[MEMOPT_I_HEAP_NEXT(h->cells[top])])) return 0;
-    return count == memopt_i_heap_free_blocks(h);
-}
-
-/* The blocks in order: aligned, apart, inside, free ones joined; their sums. */
-static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
-    size_t held = 0;
-    size_t used = h->replay.in_use;
-    size_t free_blocks = 0;
-    size_t used_blocks = h->replay.live;
-    size_t end = h->base;
-    size_t e = 0;
-    size_t i;
-    uint32_t p = 0;
-    uint32_t n;
-
-    for (n = memopt_i_heap_after(h, 0); n; p = n, n = memopt_i_heap_after(h, n)) {
-        const memopt_i_heap_node *b = &h->nodes[n];
-        const int is_free = memopt_i_heap_is_free(h, n);
-
-        if (++*count > h->node_count || memopt_i_heap_before(h, n) != p) return 0;
-        if (!b->size || (b->offset | b->size) & (h->unit - 1) || b->offset < end) return 0;
-        if (is_free && p && memopt_i_heap_is_free(h, p) && b->offset == end) return 0;
-        if (h->solid && p && b->offset != end) return 0;
-        if (p && (b->before != p) != (memopt_i_heap_is_free(h, p) && b->offset == end)) return 0;
-        if (p && (h->nodes[p].after != n) != (is_free && b->offset == end)) return 0;
-        if (h->ranged && b->offset != end && ((b->offset - h->base) % h->step || (end - h->base) % h->step)) return 0;
-        for (end = b->offset; !h->ranged && end < b->offset + b->size; ) { /* each byte lies in an extent */
-            while (e < h->extent_count && h->extents[e].base + h->extents[e].bytes <= end) ++e;
-            if (e == h->extent_count || h->extents[e].base > end) return 0;
-            end = memopt_i_min(b->offset + b->size, h->extents[e].base + h->extents[e].bytes);
-        }
-        end = b->offset + b->size;
-        held += b->size;
-        if (is_free) ++free_blocks;
-        else if (n != h->replay.region) {
-            used += b->size;
-            ++used_blocks;
-        }
-    }
-    for (i = 0, e = 0; i < h->extent_count; ++i) e += h->extents[i].bytes;
-    if (memopt_i_heap_before(h, 0) != p || held != h->held || used != h->used) return 0;
-    return free_blocks == memopt_i_heap_free_blocks(h) && used_blocks == h->used_blocks
-        && (h->ranged ? end <= h->base + h->capacity : e == held);
-}
-
-static size_t memopt_i_check_pieces(const memopt_i_replay *r, size_t start, size_t stop) { /* committed ones */
-    size_t count = 0;
-    int committed;
-
-    while (start < stop) {
-        start = memopt_i_replay_piece(r, start, stop, &committed);
-        count += committed != 0;
-    }
-    return count;
-}
-
-/* Live slots lie in their places, apart, in committed cells; either their record or the late list accounts for them. */
-static int memopt_i_check_replay(const memopt_heap *h) {
-    const memopt_i_replay *r = &h->replay;
-    size_t in_use = 0;
-    size_t missing = 0;
-    size_t pieces = 0;
-    size_t at, next;
-    uint32_t k, i;
-    uint32_t live = 0;
-    uint32_t late = 0;
-    uint32_t more = 0;
-    int committed;
-
-    if (!r->region) return !r->live && !h->pledged;
-    at = h->nodes[r->region].offset;
-    for (k = 0; k < r->count; ++k) {
-        const memopt_i_replay_slot *s = &r->slots[r->order[k]];
-        const memopt_i_heap_node *n = &h->nodes[s->node];
-
-        if (!memopt_i_replay_live(h, s)) {
-            if (s->late) return 0;
-            continue;
-        }
-        if (n->before != MEMOPT_I_HEAP_SERVED || n->after != r->order[k] || n->offset < at) return 0;
-        if (n->offset < r->start + s->offset || n->offset + n->size > r->start + s->offset + s->size) return 0;
-        pieces += memopt_i_check_pieces(r, at, n->offset);
-        for (at = n->offset; at < n->offset + n->size; ) {
-            at = memopt_i_replay_piece(r, at, n->offset + n->size, &committed);
-            if (!committed) return 0;
-        }
-        if (!s->late && r->order[k] >= r->cursor) return 0;
-        in_use += n->size;
-        ++live;
-        late += s->late == 1;
-        more += s->late == 2;
-    }
-    for (k = 1; k <= r->passed; ++k) /* whose death the cursor has passed is late, or dead */
-        for (i = r->slots[k].due; i; i = r->slots[i - 1].due_next)
-            if (!r->slots[i - 1].late && memopt_i_replay_live(h, &r->slots[i - 1])) return 0;
-    for (i = 0; i < r->late_count; ++i)
-        if (r->slots[r->late[i]].late != 1) return 0;
-    pieces += memopt_i_check_pieces(r, at, memopt_i_heap_end(h, r->region));
-    if (at > memopt_i_heap_end(h, r->region) || pieces > h->pledged) return 0; /* a node each when the region goes */
-    for (at = r->grid; at < memopt_i_heap_end(h, r->region); at = next) {
-        next = memopt_i_replay_piece(r, at, memopt_i_heap_end(h, r->region), &committed);
-        if (!committed) missing += next - at;
-    }
-    return live == r->live && in_use == r->in_use && missing == r->missing && late == r->late_count
-        && more == r->late_more;
-}
-
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_check(const memopt_heap *heap) {
-    size_t count = 1;
-    uint32_t i;
-
-    if (!heap) return MEMOPT_ERR_ARGUMENT;
-    if ((heap->nodes[0].serial & 1) || !memopt_i_check_blocks(heap, &count)) return MEMOPT_ERR_CORRUPT;
-    if (!memopt_i_check_bins(heap)) return MEMOPT_ERR_CORRUPT;
-    for (i = 0; i < heap->unused_count; ++i)
-        if (!heap->unused[i] || heap->unused[i] >= heap->node_count || !memopt_i_heap_is_free(heap, heap->unused[i]))
-            return MEMOPT_ERR_CORRUPT;
-    if (heap->unused_count < heap->pledged || count + heap->unused_count + heap->replay.count != heap->node_count
-        || !memopt_i_check_replay(heap)) return MEMOPT_ERR_CORRUPT;
     return MEMOPT_OK;
 }
 

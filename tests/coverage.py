@@ -13,7 +13,7 @@ import argparse, collections, concurrent.futures, glob, gzip, html, json, os, re
 CONFIGURATIONS = {  # together they reach every path of a POSIX system
     'plain': '-DMEMOPT_DEBUG=0',
     'threads': '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS -pthread',
-    'openmp': '-DMEMOPT_DEBUG=3 -DMEMOPT_PTHREADS -pthread -fopenmp',
+    'openmp': '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS -pthread -fopenmp',
 }
 GCC = os.environ.get('COVERAGE_CC', 'gcc')
 

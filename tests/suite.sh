@@ -92,7 +92,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
         name=$(basename "$source" .c); row "$name: every float" "$check exhaustive $name"
     done
     row "exhaustive_cuda: every float" "$check simulated fast exhaustive_cuda"
-    configuration "gcc, address and undefined, MEMOPT_DEBUG 3" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
+    configuration "gcc, address and undefined, MEMOPT_DEBUG 2" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=2"
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
@@ -126,7 +126,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=all
     row "refusals: the text of every one is read" "$check refusals"
     row "gcc -fanalyzer" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_PTHREADS -pthread'"
-    row "gcc -fanalyzer, MEMOPT_DEBUG 3" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_DEBUG=3'"
+    row "gcc -fanalyzer, MEMOPT_DEBUG 2" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_DEBUG=2'"
     # What an assert says is told to the analyser, which then still follows the ways of a release.
     row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     row "clang-tidy, MEMOPT_DEBUG 0" "$check tidy '-DMEMOPT_DEBUG=0 -DMEMOPT_ASSERT(x)=((x)?(void)0:__builtin_unreachable())'"
@@ -176,7 +176,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     for cc in gcc clang; do
         tier=all # `make test` is static, and at 0; its sanitizer at 2
         configuration "$cc -ffast-math" $cc "-O3 -ffast-math"
-        for level in 0 1 3; do configuration "$cc MEMOPT_DEBUG $level" $cc "-O1 -DMEMOPT_DEBUG=$level"; done
+        for level in 0 1 2; do configuration "$cc MEMOPT_DEBUG $level" $cc "-O1 -DMEMOPT_DEBUG=$level"; done
         configuration "$cc MEMOPT_STATIC" $cc "-O1 -DMEMOPT_STATIC"
     done
     tier=all
@@ -189,8 +189,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "gcc, char unsigned, enums short" gcc "-O2 -funsigned-char -fshort-enums"
     configuration "clang, 32 bit" clang "-m32 -msse2 $multilib -O2"
     configuration "g++ MEMOPT_STATIC" g++ "-O1 -DMEMOPT_STATIC"
-    configuration "s390x, MEMOPT_DEBUG 3, threads" s390x-linux-gnu-gcc "-O1 -static -DMEMOPT_DEBUG=3 -DMEMOPT_PTHREADS -pthread" qemu-s390x
-    configuration "aarch64 MEMOPT_DEBUG 3, threads" aarch64-linux-gnu-gcc "-O1 -static -DMEMOPT_DEBUG=3 -DMEMOPT_PTHREADS -pthread" qemu-aarch64
+    configuration "s390x, MEMOPT_DEBUG 2, threads" s390x-linux-gnu-gcc "-O1 -static -DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS -pthread" qemu-s390x
+    configuration "aarch64 MEMOPT_DEBUG 2, threads" aarch64-linux-gnu-gcc "-O1 -static -DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS -pthread" qemu-aarch64
 
     tier=ci
     CC=clang CXX=clang++

@@ -21,7 +21,7 @@ static void config_macros(void) {
 #else
     CHECK(MEMOPT_I_STATIC == 0);
 #endif
-    CHECK(MEMOPT_DEBUG >= 0 && MEMOPT_DEBUG <= 3);
+    CHECK(MEMOPT_DEBUG >= 0 && MEMOPT_DEBUG <= 2);
     MEMOPT_ASSERT(MEMOPT_VERSION > 0); /* an expression statement at every level */
     CHECK(MEMOPT_I_LIKELY(2) && !MEMOPT_I_UNLIKELY(0));
 }

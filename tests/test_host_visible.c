@@ -2,6 +2,7 @@
    knows that placed memory is a device's; a lossy codec works on a device through a device codec, and is refused where there is
    none, nested tapes included; a stash does not pretend. */
 #include "test.h"
+#include "heap_check.h"
 
 /* A device that hands out neighbours: one range, front to back. The bytes are the CPU's in truth. */
 typedef struct host_visible_device { unsigned char *memory; size_t bytes, used, live, wrong; size_t start[64], size[64], count; } host_visible_device;
@@ -55,7 +56,7 @@ static void host_visible_heap_seams(void) {
         for (before = 0; before < d.count && !(at >= d.start[before] && at - d.start[before] < d.size[before]); ++before) {}
         CHECK_AT(before < d.count && at + bytes <= d.start[before] + d.size[before], k); /* not over a seam */
     }
-    CHECK(d.count > 10 && memopt_heap_check(h) == MEMOPT_OK);
+    CHECK(d.count > 10 && heap_check(h) == MEMOPT_OK);
     for (i = 0; i < 200; ++i) if (alive[i]) CHECK(memopt_heap_free(h, b[i]) == MEMOPT_OK);
     before = d.live;
     CHECK(memopt_heap_trim(h, &released) == MEMOPT_OK && released == before && d.live == 0);

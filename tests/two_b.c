@@ -1,6 +1,6 @@
 /* A library with a private copy of memopt inside, see two.c. */
 #define MEMOPT_STATIC
-#define MEMOPT_DEBUG 3
+#define MEMOPT_DEBUG 2
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 int two_b(void);

@@ -1,6 +1,6 @@
 /* fuzz_arena.c - a program of pushes, marks, rewinds and trims made of the fuzzer's bytes, on memory that is committed in
    small granules, some of which fail. Every live byte keeps its value, no two blocks meet, the books are right. */
-#define MEMOPT_DEBUG 3
+#define MEMOPT_DEBUG 2
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 

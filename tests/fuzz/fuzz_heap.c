@@ -1,8 +1,9 @@
 /* fuzz_heap.c - the fuzzer's bytes as calls of a heap: on offsets, on memory that is committed (and sometimes refused), or
    on reservations; with records, plans and steps. One byte a unit says what is whose, and every figure is compared. */
-#define MEMOPT_DEBUG 3
+#define MEMOPT_DEBUG 2
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include "../heap_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -88,17 +89,18 @@ static void fuzz_free(fuzz_state *f, size_t k) {
     f->blocks[k] = f->blocks[--f->count];
 }
 static void fuzz_compare(const fuzz_state *f) {
-    const memopt_heap_stats s = memopt_heap_get_stats(f->heap); memopt_heap_entry e; size_t sums[3] = { 0, 0, 0 }, largest = 0, i, there = 0;
+    const memopt_heap_stats s = memopt_heap_get_stats(f->heap); memopt_i_heap_entry e; size_t sums[3] = { 0, 0, 0 }, largest = 0, i, there = 0;
     memset(&e, 0, sizeof e);
-    while (memopt_heap_walk(f->heap, &e)) {
+    while (memopt_i_heap_walk(f->heap, &e)) {
         sums[e.kind] += e.bytes;
-        if (e.kind == MEMOPT_HEAP_FREE && e.bytes > largest) largest = e.bytes;
+        if (e.kind == MEMOPT_I_HEAP_FREE && e.bytes > largest) largest = e.bytes;
         for (i = (e.offset - f->base) / FUZZ_UNIT; i < (e.offset - f->base + e.bytes) / FUZZ_UNIT; ++i)
-            fuzz_must(f->units[i] == (e.kind == MEMOPT_HEAP_USED));
+            fuzz_must(f->units[i] == (e.kind == MEMOPT_I_HEAP_USED));
     }
-    fuzz_must(s.used == f->used && s.requested == f->requested && s.used_blocks == f->count && sums[MEMOPT_HEAP_USED] == f->used);
-    fuzz_must(s.free_bytes == sums[MEMOPT_HEAP_FREE] && s.largest == largest && s.idle <= sums[MEMOPT_HEAP_IDLE]);
+    fuzz_must(s.used == f->used && s.requested == f->requested && s.used_blocks == f->count && sums[MEMOPT_I_HEAP_USED] == f->used);
+    fuzz_must(s.free_bytes == sums[MEMOPT_I_HEAP_FREE] && s.largest == largest && s.idle <= sums[MEMOPT_I_HEAP_IDLE]);
     for (i = 0; i < sizeof fuzz_there; ++i) there += (size_t)fuzz_there[i] * FUZZ_CELL;
+    fuzz_must(heap_check(f->heap) == MEMOPT_OK);
     fuzz_must(s.reserved == s.used + s.free_bytes + s.idle && (!f->kind || s.reserved == there));
 }
 static memopt_status fuzz_zero(memopt_source *s, void *start, size_t bytes) { (void)s; (void)start; (void)bytes; return MEMOPT_OK; }
@@ -129,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 4: fuzz_alloc(&f, (size_t)(y + 1) * 30, (size_t)1 << x / 16, x / 16 % 2); break;
         case 5: fuzz_failing = f.kind != 0; break;
         case 6: (void)memopt_heap_trim(f.heap, NULL); break;
-        case 7: (void)memopt_heap_grow(f.heap, (size_t)y * 100); break;
+        case 7: (void)heap_grow(f.heap, (size_t)y * 100); break;
         case 8: (void)memopt_heap_record(f.heap); break;
         case 9: (void)memopt_heap_plan(f.heap, NULL, &quick, NULL); break;
         case 10: fuzz_must(memopt_heap_begin_step(f.heap) == MEMOPT_OK); break;

@@ -1,5 +1,5 @@
 /* fuzz_plan.c - whatever the items, a plan is valid or there is a status and nothing has changed. */
-#define MEMOPT_DEBUG 3
+#define MEMOPT_DEBUG 2
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 

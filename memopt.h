@@ -128,7 +128,15 @@
      api_ onebit         1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
      api_ feed           tokens from a file, read ahead, in an order that is a function of the position
      api_ tensors        safetensors: what a file's header says, and writing one
+     api_ tensors_write  headers as the reference writes them
+          save_optim     what an optimizer steps as items
+          save_run       generations of a run on a disk that may stop at any moment
+          save_layout    what a save writes, and where in its files everything is
+          save_files     this rank's files, from memory to the disk
+          save_manifest  what rank 0 writes of a whole generation
+          saved          A generation that is there
      api_ save           saves of a run that survive a kill at any moment; going on, on any number of ranks
+     api_ save_shard     items of a shard, of which some may be slow
      ADVISE              ask what fits a machine, with its bytes and seconds: advise
      api_ advise         from a model and a machine to a way of training that fits, with its bytes and seconds
 
@@ -172,14 +180,15 @@
      onebit         what is saved; the object; blocks of elements, on a worker's stack; calls; the exact gradient;
                     LAMB; the step; saved states
      feed           which window; a desc; reading ahead; opening; handing out
-     tensors        order; JSON; reading; files; writing
-     save           names; directories; a run that has the directory; a save; ranks; layout; this rank's files;
-                    the manifest, by rank 0;
-                    the index of a model in several files, by rank 0: as Python's json writes it, indented, sorted;
-                    loading; which generations go; items; what an optimizer steps
+     tensors        order; JSON; reading; files
+     save_run       names; directories; ranks; the run's directory; the lock
+     save_layout    a save; checks; names of items; tables, and who writes what; files
+     save_files     buffers; open, header, close
+     save_manifest  the manifest; the index of a model in several files, as Python's json writes it, indented, sorted
+     saved          a manifest; its files; the newest that holds; items
+     save           begin; commit; retire; write and wait; how much it takes; resume
      advise         the model; what is refused; opening; for a budget, for an overhead; what lasts over a step;
-                    a choice's price; the search; a single choice; what the literature tells; a machine, measured;
-                    a machine as text
+                    a choice's price; the search; a single choice; a machine, measured; a machine as text
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
@@ -4263,11 +4272,6 @@ MEMOPT_API memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs, in
  */
 MEMOPT_API memopt_status memopt_feed_seek(memopt_feed *feed, uint64_t step, size_t unit);
 
-/** The number of the token that a sequence begins with, of any rank: to look at the text behind a loss. Returns OK,
-    ERR_ARGUMENT (NULL, a unit or sample that a step has not, a step as for memopt_feed_seek()) */
-MEMOPT_API memopt_status memopt_feed_find(const memopt_feed *feed, uint64_t step, size_t unit, size_t sample,
-                                          uint64_t *token);
-
 #define MEMOPT_FEED_STALL 100000 /* nanoseconds */
 
 typedef struct memopt_feed_stats {
@@ -4287,7 +4291,7 @@ MEMOPT_API memopt_error      memopt_feed_error(const memopt_feed *feed);
 
 /* @section api_tensors : api_host
    The headers of safetensors files: 8 bytes with the length of a JSON text, the text, which names each tensor with its
-   type, its shape and its place in the data, then the data. These functions read and write headers; no data are copied.
+   type, its shape and its place in the data, then the data. These functions read headers; no data are copied.
    Reading is strict: whatever is accepted here, the reference reader (0.8.0) accepts, too. Refused here alone are names
    that occur twice, the character 0, a tensor that is not an object, a type that is not a text, metadata that are null,
    and numbers of unknown fields with more than 64 characters or an exponent of more than two digits. */
@@ -4345,44 +4349,9 @@ typedef struct memopt_tensors { /* what a header says */
 
 #define MEMOPT_TENSORS_HEADER_MAX 100000000 /* bytes of the text */
 
-typedef struct memopt_tensors_source { /* zero it, then set what you need */
-    const void   *header;       /* the first bytes of the file; nobody changes them during a call */
-    size_t        header_bytes; /* how many of them there are */
-    uint64_t      file_bytes;   /* of the whole file */
-    memopt_error *error;        /* NULL, or filled in when a call fails; its place is a byte of the file */
-} memopt_tensors_source;
-
 /**
- * How many bytes of a file the calls below need: 8 and the text.
- *
- * source   its first 8 bytes are enough
- * out      untouched on failure
- * returns  OK, ERR_ARGUMENT (NULL, fewer than 8 bytes), ERR_FORMAT (the text is empty, larger than
- *          MEMOPT_TENSORS_HEADER_MAX, or than the file)
- */
-MEMOPT_API memopt_status memopt_tensors_header_bytes(const memopt_tensors_source *source, size_t *out);
-
-/**
- * How much memory memopt_tensors_read() needs. The text has been read to its end then; that the data have no gaps and
- * that no name occurs twice is found by memopt_tensors_read().
- *
- * returns  OK, ERR_ARGUMENT (NULL, header_bytes below memopt_tensors_header_bytes()), ERR_FORMAT, ERR_OVERFLOW
- */
-MEMOPT_API memopt_status memopt_tensors_bytes(const memopt_tensors_source *source, size_t *out);
-
-/**
- * Read a header. The time is n log n in its bytes, whatever they are.
- *
- * memory   memopt_tensors_bytes() of yours, a multiple of 8 as address; holds all that `out` points to, so that the
- *          header may go. Undefined after a failure
- * out      untouched on failure
- * returns  OK, ERR_ARGUMENT (NULL, misaligned), ERR_BUFFER (memory is too small), ERR_FORMAT, ERR_OVERFLOW
- */
-MEMOPT_API memopt_status memopt_tensors_read(const memopt_tensors_source *source, void *memory, size_t bytes,
-                                             memopt_tensors *out);
-
-/**
- * Read the header of a file: its bytes into memory that is given back, what it says into one block.
+ * Read the header of a file: its bytes into memory that is given back, what it says into one block. The time is n log n
+ * in its bytes, whatever they are.
  *
  * host     its files and its allocator; NULL = the system's
  * error    NULL, or filled in when it fails
@@ -4400,6 +4369,9 @@ MEMOPT_API const memopt_tensor *memopt_tensors_find(const memopt_tensors *tensor
 
 /** The value of a key of the metadata; NULL: there is none */
 MEMOPT_API const char *memopt_tensors_value(const memopt_tensors *tensors, const char *key);
+
+/* @section api_tensors_write : api_tensors
+   Headers of safetensors files, written. */
 
 typedef struct memopt_tensors_desc { /* zero it, then set what you need */
     memopt_tensor                *tensors; /* in any order, which stays; begin and end are filled in */
@@ -4424,7 +4396,7 @@ typedef struct memopt_tensors_desc { /* zero it, then set what you need */
 MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, void *buffer, size_t capacity,
                                               size_t *bytes);
 
-/* @section api_save : api_tensors api_checksum api_optim api_comm api_shard
+/* @section api_save : api_tensors_write api_checksum api_optim api_comm
    Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
    others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
    (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
@@ -4662,10 +4634,14 @@ MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64
 MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
                                                  memopt_save_item *items, size_t *count);
 
+/* @section api_save_shard : api_save api_shard
+   Saves of what a shard holds, also on its slow tier. */
+
 /**
- * The same of a shard, under the same names: what was saved with a slow tier goes on without one, and the other way
- * round. What is slow passes through the shard's buffers, tile by tile, once for each of a tensor's items: save and
- * read between steps only, and call memopt_shard_share() when memopt_saved_read() has ended.
+ * List what a shard steps, as memopt_save_optim_items() does, under the same names: what was saved with a slow tier
+ * goes on without one, and the other way round. What is slow passes through the shard's buffers, tile by tile, once for
+ * each of a tensor's items: save and read between steps only, and call memopt_shard_share() when memopt_saved_read()
+ * has ended.
  *
  * returns as memopt_save_optim_items(); memopt_shard_error() says why
  */
@@ -4682,8 +4658,8 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
    an estimate: products at a share of the peak or, where that takes longer, at what reading their weights takes, passes
    at the bandwidth, and what communication and the slow tier add where computing does not hide them.
    The list is finite and is gone through whole: what comes out is the best of it, and the same each time. It has data
-   parallelism alone; for tensor and pipeline parallelism there is memopt_advise_parallel(), by formula. Its choices are
-   all combinations of these, but for those that memopt_shard_plan() refuses and those whose slow tier has no room:
+   parallelism alone. Its choices are all combinations of these, but for those that memopt_shard_plan() refuses and
+   those whose slow tier has no room:
        threads       each number that divides of_host, up to most_threads
        ranks         each number that divides what is left of processors
        stage         of several ranks 1 to 3, of one rank 0, 2 and 3
@@ -4700,8 +4676,7 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 typedef enum memopt_advise_weights {
     MEMOPT_ADVISE_F32,
     MEMOPT_ADVISE_SPLIT,  /* bf16 and the other 16 bits: the bits of a master in fp32 */
-    MEMOPT_ADVISE_BF16,   /* bf16 alone, rounded stochastically */
-    MEMOPT_ADVISE_MASTER  /* fp32 and a bf16 copy: priced, never advised, as SPLIT is the same in less */
+    MEMOPT_ADVISE_BF16    /* bf16 alone, rounded stochastically */
 } memopt_advise_weights;
 
 typedef struct memopt_advise_choice { /* what can be chosen; each is a field of the descs of the part that does it */
@@ -4823,7 +4798,9 @@ typedef struct memopt_advice {
     memopt_advise_bytes   bytes;
     memopt_advise_seconds seconds;
     double   tokens;  /* a second, of all processors; images of convolutions */
-    double   mfu;     /* mfu_less of memopt_advise_use; 0 with an engine's own chain */
+    double   mfu;     /* model FLOPs utilisation: the share of the peak that does 6 operations a parameter and token,
+                         embeddings that are looked up left out, and 12 * layers * width * length of attention, causal
+                         or not; 0 with an engine's own chain */
     unsigned needs;   /* MEMOPT_ADVISE_MAY_...: permissions that it uses */
 } memopt_advice;
 
@@ -4884,96 +4861,6 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 /** A choice as one line for people. buffer, capacity, length as in memopt_error_text(). */
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
                                             size_t *length);
-
-typedef struct memopt_advise_use { /* of processors, as the literature tells it: operations of a token are 6 a parameter
-                                      and 12 * layers * width * length of attention, counted in full, causal or not */
-    double parameters;        /* all of them */
-    double looked_up;         /* of these, embeddings that no product reads; 0 where the head does */
-    double operations;        /* of a token, with all parameters */
-    double operations_less;   /* without those looked up */
-    double mfu, mfu_less;     /* share of the peak that does them: PaLM's form counts all */
-    double hfu, hfu_less;     /* with forwards that are made again: `again` of them, 1 = every block */
-} memopt_advise_use;
-
-/**
- * Model FLOPs utilisation, with the P named that it counts.
- *
- * tokens  a second, of one processor
- * rate    its peak, dense, operations a second
- * again   0 to 1: the share of forwards computed twice
- * error   NULL, or filled in on failure, here and in the calls below
- * returns OK, ERR_ARGUMENT (NULL, a model that is not a described transformer, a number out of its range)
- */
-MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
-                                                   double again, memopt_advise_use *out, memopt_error *error);
-
-typedef struct memopt_advise_device { /* that products run on */
-    size_t multiprocessors; /* as in memopt_advise_machine; 1 where a shape off the tile is what costs, as on a TPU */
-    size_t tile;            /* a side of it; 0 = 128 */
-    size_t multiple;        /* elements that rows should be a multiple of; 0 = 64: 128 bytes of 16 bits. A TPU: 128 */
-    double most;            /* share of a model's operations that may be added; 0 = 0.01; up to 1 */
-} memopt_advise_device;
-
-typedef struct memopt_advise_dimension {
-    size_t before, after;           /* `after` is `before` where it is good, or more than `most` would be added */
-    size_t refused;                 /* what that would have been; 0: nothing */
-    double added;                   /* share of the model's operations */
-    double used_before, used_after; /* share of full waves of tiles that is of use, columns of tokens x dimension */
-    int    aligned_before, aligned_after;
-} memopt_advise_dimension;
-
-typedef struct memopt_advise_dimensions {
-    memopt_advise_dimension width;  /* and a multiple of the heads */
-    memopt_advise_dimension mlp, vocabulary;
-} memopt_advise_dimensions;
-
-/** Dimensions that suit a device. A vocabulary is padded with columns that take no part: memopt_head.padded. An odd one
-    costs more than its tiles tell, as rows then begin off 16 bytes: pad it even where used_after is no larger.
-    tokens: of a micro-batch. OK, ERR_ARGUMENT, ERR_OVERFLOW. */
-MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
-                                             size_t tokens, memopt_advise_dimensions *out, memopt_error *error);
-
-/** A learning rate for a batch of `to` that was `rate` for one of `from`: in proportion for SGD and LARS, with warm-up
-    (Goyal 2017); else by the square root (You 2019). */
-MEMOPT_API double memopt_advise_rate(memopt_optim_kind kind, double rate, double from, double to);
-
-/**
- * The critical batch: above it more samples win few steps (McCandlish 2018). From squares of norms of mean gradients of
- * two batches, which accumulation has for nothing: of one micro-batch, and of all of a step. Average both over steps.
- *
- * batch   receives it; untouched on failure
- * returns OK, ERR_ARGUMENT (large is not above small, a number is negative or NaN), ERR_STATE (noise hides the signal)
- */
-MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small_square, double large,
-                                                      double large_square, double *batch, memopt_error *error);
-
-typedef enum memopt_advise_keep {
-    MEMOPT_ADVISE_KEEP_ALL,    /* and the scores of attention */
-    MEMOPT_ADVISE_KEEP_LINEAR, /* all but the scores: selective recompute, or attention by rows */
-    MEMOPT_ADVISE_KEEP_INPUTS  /* of layers: full recompute */
-} memopt_advise_keep;
-
-typedef struct memopt_advise_cut { /* of a model by other means than the library's */
-    size_t tensor, pipeline, data; /* ranks; 1 = not cut so */
-    int    sequence;               /* 1: what tensor parallelism leaves whole is cut by sequence */
-    memopt_advise_keep keep;
-    size_t micro_batch, micro_batches; /* sequences of each; how many in a step */
-    size_t chunks;                 /* of an interleaved schedule; 0 and 1: 1F1B */
-    double weight_bytes, gradient_bytes, state_bytes; /* of a parameter; states are cut among `data` */
-} memopt_advise_cut;
-
-typedef struct memopt_advise_formula { /* bytes of a rank of the first stage; by formula, nothing here runs so */
-    double states, activations;
-    double held;          /* micro-batches, counted in layers of a stage */
-    double head;          /* where it is on this rank */
-    double sent_tensor, sent_pipeline, sent_data; /* of a step */
-    double bubble;        /* of the ideal time */
-} memopt_advise_formula;
-
-/** Tensor, sequence and pipeline parallelism by the formulas of 2205.05198 (layers in 16 bits), to compare with; the
-    library does not run them. OK, ERR_ARGUMENT (also layers or heads that cannot be cut so, bytes below 0). */
-MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
-                                                memopt_advise_formula *out, memopt_error *error);
 
 /* ---- a machine, measured ---- */
 typedef struct memopt_advise_trial { /* zero it, then set what is to be measured; at least one of them */
@@ -41674,6 +41561,8 @@ static uint64_t memopt_i_feed_first(const memopt_feed *x, uint64_t n) {
     return memopt_i_feed_window(x, sequence) * x->desc.length;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* ---- a desc ---- */
 static size_t memopt_i_feed_slot(const memopt_feed_desc *d) {
     return (d->length + 1) * d->token_bytes;
@@ -41683,8 +41572,8 @@ static void memopt_i_feed_check(memopt_i_checks *c, const memopt_feed_desc *d) {
     size_t together;
 
     memopt_i_must_be_at_least(c, "length", d->length, "at least", 1);
-    memopt_i_must_number(c, d->token_bytes == 1 || d->token_bytes == 2 || d->token_bytes == 4, "token_bytes",
-                         memopt_i_count(d->token_bytes), "must be 1, 2 or 4", memopt_i_no_quantity());
+    memopt_i_must_be(c, d->token_bytes == 1 || d->token_bytes == 2 || d->token_bytes == 4, "token_bytes",
+                     (int64_t)d->token_bytes, "must be 1, 2 or 4");
     memopt_i_must_be_at_most(c, "vocabulary", d->vocabulary, "limit", (size_t)1 << 31);
     memopt_i_must_be_at_most(c, "rank", d->rank, "limit", d->ranks - 1);
     memopt_i_must_be_at_least(c, "units", d->units, "at least ranks", d->ranks);
@@ -41861,6 +41750,8 @@ static memopt_status memopt_i_feed_wait(memopt_feed *x, uint64_t n) {
     return s ? memopt_i_feed_stop(x, s) : s;
 }
 
+MEMOPT_I_SMALL_END
+
 static uint32_t memopt_i_feed_token(const unsigned char *b, size_t bytes) {
     const uint32_t low = bytes == 1 ? b[0] : (uint32_t)b[0] | (uint32_t)b[1] << 8;
 
@@ -41919,6 +41810,8 @@ static memopt_status memopt_i_feed_convert(memopt_feed *x, uint64_t n, int32_t *
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* As many windows as are read ahead: all are waited for, then converted, and the next ones are begun. */
 static memopt_status memopt_i_feed_take(memopt_feed *x, uint64_t first, size_t count, int32_t *inputs, int32_t *targets,
                                         uint64_t *waited) {
@@ -41976,14 +41869,6 @@ MEMOPT_API memopt_status memopt_feed_seek(memopt_feed *feed, uint64_t step, size
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_feed_find(const memopt_feed *feed, uint64_t step, size_t unit, size_t sample,
-                                          uint64_t *token) {
-    if (!feed || !token || step >= feed->steps || unit >= feed->desc.units || sample >= feed->desc.samples)
-        return MEMOPT_ERR_ARGUMENT;
-    *token = memopt_i_feed_window(feed, memopt_i_feed_sequence(feed, step, unit, sample)) * feed->desc.length;
-    return MEMOPT_OK;
-}
-
 MEMOPT_API memopt_feed_stats memopt_feed_get_stats(const memopt_feed *feed) {
     memopt_feed_stats s;
 
@@ -42000,6 +41885,8 @@ MEMOPT_API memopt_error memopt_feed_error(const memopt_feed *feed) {
     return feed ? feed->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the feed is NULL");
 }
 
+MEMOPT_I_SMALL_END
+
 /* @section tensors : text carve base host_queue api_tensors
    Headers of safetensors files, which may come from anybody.
    Idea       The text is read twice by the same code: the first time it counts tensors, sizes of shapes and bytes of
@@ -42012,6 +41899,8 @@ MEMOPT_API memopt_error memopt_feed_error(const memopt_feed *feed) {
               compared by their texts, in a merge sort: n log n whatever the names are.
    Cost       Two passes over the text; 100 MB of the worst kind take seconds. 16 bytes for each name and key stay, for
               finding them. */
+
+MEMOPT_I_SMALL_BEGIN
 
 enum { MEMOPT_I_TENSORS_DEPTH = 125, MEMOPT_I_TENSORS_NUMBER = 64, MEMOPT_I_TENSORS_WORD = 16 };
 #define MEMOPT_I_TENSORS_METADATA "__metadata__"
@@ -42114,7 +42003,7 @@ static void memopt_i_tensors_sort(memopt_i_tensors_key *keys, memopt_i_tensors_k
         to = from;
         from = sorted;
     }
-    if (from != keys) memcpy(keys, from, count * sizeof *keys);
+    if (from != keys) memopt_i_copy(keys, from, count * sizeof *keys);
 }
 
 static uint64_t memopt_i_tensors_hash(const char *text) { /* FNV-1a */
@@ -42310,23 +42199,19 @@ static int memopt_i_json_is_digit(const memopt_i_json *j) {
 
 /* A decimal integer without sign, fraction and exponent. */
 static memopt_status memopt_i_json_count(memopt_i_json *j, const char *what, uint64_t *out) {
-    uint64_t value = 0;
-    size_t start;
+    const char *text = (const char *)j->text;
+    size_t start, digits;
     unsigned c;
 
     if (j->checks.status) return j->checks.status;
     (void)memopt_i_json_peek_past_space(j);
     start = j->at;
-    for (; memopt_i_json_is_digit(j); ++j->at) {
-        const unsigned digit = memopt_i_json_peek(j) - '0';
-
-        if (value > (UINT64_MAX - digit) / 10) return memopt_i_json_refuse(j, start, what, "is too large for 64 bits");
-        value = value * 10 + digit;
-    }
+    digits = memopt_i_read_count(text + start, j->end - start, out);
+    if (digits == SIZE_MAX) return memopt_i_json_refuse(j, start, what, "is too large for 64 bits");
+    j->at += digits;
     c = memopt_i_json_peek(j);
-    if (j->at == start || c == '.' || c == 'e' || c == 'E' || (j->text[start] == '0' && j->at > start + 1))
+    if (!digits || c == '.' || c == 'e' || c == 'E' || (text[start] == '0' && digits > 1))
         return memopt_i_json_refuse(j, start, what, "is not a decimal integer");
-    *out = value;
     return MEMOPT_OK;
 }
 
@@ -42602,8 +42487,14 @@ static void memopt_i_scan_lay_out(memopt_i_tensors_scan *s, memopt_carver *c) {
     s->texts = memopt_i_writer_begin((char *)memopt_carve(c, texts, 1, 8), texts);
 }
 
-/* Cuts the part of header_bytes() out of a source. */
-static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_tensors_source *source, size_t *bytes) {
+typedef struct memopt_i_tensors_source {
+    const void *header;       /* the first bytes of the file... */
+    size_t      header_bytes; /* ...so many */
+    uint64_t    file_bytes;
+} memopt_i_tensors_source;
+
+/* How many bytes of the file reading needs, by the first 8: those and the text. */
+static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_i_tensors_source *source, size_t *bytes) {
     uint64_t length = 0;
     size_t i;
 
@@ -42616,24 +42507,16 @@ static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_te
     if (!length) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "header", "is empty");
     if (length > MEMOPT_TENSORS_HEADER_MAX || length > source->file_bytes - 8)
         return memopt_i_refuse_count(c, MEMOPT_ERR_FORMAT, "header", length, "limit",
-                                     source->file_bytes - 8 < MEMOPT_TENSORS_HEADER_MAX ? source->file_bytes - 8
-                                                                                        : MEMOPT_TENSORS_HEADER_MAX);
+                                     source->file_bytes - 8 < MEMOPT_TENSORS_HEADER_MAX
+                                         ? source->file_bytes - 8 : MEMOPT_TENSORS_HEADER_MAX);
     *bytes = (size_t)length + 8;
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_tensors_header_bytes(const memopt_tensors_source *source, size_t *out) {
-    memopt_i_checks c = memopt_i_checks_begin(source ? source->error : NULL, "tensors");
-
-    memopt_i_must(&c, source != NULL, "source", "is NULL");
-    return memopt_i_must(&c, out != NULL, "out", "is NULL") ? c.status : memopt_i_tensors_header(&c, source, out);
-}
-
-/* The first pass, and the size of what the second one fills in. */
-static memopt_status memopt_i_tensors_measure(memopt_i_tensors_scan *s, const memopt_tensors_source *source,
-                                              size_t *bytes) {
+/* The first pass, and the size of what the second one fills in, behind what has been carved already. */
+static memopt_status memopt_i_tensors_measure(memopt_i_tensors_scan *s, const memopt_i_tensors_source *source,
+                                              memopt_carver *room) {
     memopt_i_json *j = &s->json;
-    memopt_carver c = memopt_carver_begin(NULL);
 
     if (memopt_i_tensors_header(&j->checks, source, &j->end)) return j->checks.status;
     memopt_i_must_be_at_least(&j->checks, "header_bytes", source->header_bytes, "at least", j->end);
@@ -42641,27 +42524,8 @@ static memopt_status memopt_i_tensors_measure(memopt_i_tensors_scan *s, const me
     j->text = (const unsigned char *)source->header;
     s->data_bytes = source->file_bytes - j->end;
     if (memopt_i_scan(s)) return j->checks.status;
-    memopt_i_scan_lay_out(s, &c);
-    *bytes = c.bytes;
-    return memopt_i_must_fit(&j->checks, !c.overflow, "header", "needs more memory than a size_t can tell");
-}
-
-static memopt_status memopt_i_scan_begin(memopt_i_tensors_scan *s, const memopt_tensors_source *source,
-                                         const void *out) {
-    memset(s, 0, sizeof *s);
-    s->json.checks = memopt_i_checks_begin(source ? source->error : NULL, "tensors");
-    memopt_i_must(&s->json.checks, source != NULL, "source", "is NULL");
-    return memopt_i_must(&s->json.checks, out != NULL, "out", "is NULL");
-}
-
-MEMOPT_API memopt_status memopt_tensors_bytes(const memopt_tensors_source *source, size_t *out) {
-    memopt_i_tensors_scan s;
-    size_t bytes;
-
-    if (memopt_i_scan_begin(&s, source, out) || memopt_i_tensors_measure(&s, source, &bytes))
-        return s.json.checks.status;
-    *out = bytes;
-    return MEMOPT_OK;
+    memopt_i_scan_lay_out(s, room);
+    return memopt_i_must_fit(&j->checks, !room->overflow, "header", "needs more memory than a size_t can tell");
 }
 
 /* Brings the tensors into the order of their data; follows each cycle of the permutation. */
@@ -42729,22 +42593,33 @@ static void memopt_i_tensors_fill(const memopt_i_tensors_scan *s, memopt_tensors
     out->key_order = s->keys;
 }
 
-MEMOPT_API memopt_status memopt_tensors_read(const memopt_tensors_source *source, void *memory, size_t bytes,
-                                             memopt_tensors *out) {
-    memopt_carver c = memopt_carver_begin(memory);
+/* What a header says, in one block of the host's, behind `head` bytes for the caller. The header may go then. *block is
+   NULL after a failure. */
+static memopt_status memopt_i_tensors_read(memopt_i_checks *c, const memopt_host *host,
+                                           const memopt_i_tensors_source *source, size_t head, void **block,
+                                           size_t *bytes, memopt_tensors *out) {
+    memopt_carver room = memopt_carver_begin(NULL);
     memopt_i_tensors_scan s;
-    memopt_i_checks *checks = &s.json.checks;
-    size_t needed;
 
-    if (memopt_i_scan_begin(&s, source, out) || memopt_i_must_point(checks, "memory", memory, 8, 0)
-        || memopt_i_tensors_measure(&s, source, &needed)) return checks->status;
-    memopt_i_must(checks, memory != NULL || !needed, "memory", "is NULL");
-    if (memopt_i_must_have_room(checks, "bytes", bytes, needed)) return checks->status;
+    *block = NULL;
+    memset(&s, 0, sizeof s);
+    s.json.checks = memopt_i_checks_begin(c->error, "tensors");
+    (void)memopt_carve(&room, head, 1, 8);
+    if (memopt_i_tensors_measure(&s, source, &room)) return c->status = s.json.checks.status;
+    *bytes = room.bytes;
+    *block = memopt_i_alloc(host, *bytes, 64);
+    if (!*block) return memopt_i_refuse_memory(c, *bytes);
+    room = memopt_carver_begin(*block);
+    (void)memopt_carve(&room, head, 1, 8);
     s.texts.length = s.texts.capacity;
-    memopt_i_scan_lay_out(&s, &c);
-    if (memopt_i_scan(&s) || memopt_i_scan_tile(&s) || memopt_i_scan_names(&s)) return checks->status;
-    memopt_i_tensors_fill(&s, out);
-    return MEMOPT_OK;
+    memopt_i_scan_lay_out(&s, &room);
+    if (!memopt_i_scan(&s) && !memopt_i_scan_tile(&s) && !memopt_i_scan_names(&s)) {
+        memopt_i_tensors_fill(&s, out);
+        return MEMOPT_OK;
+    }
+    memopt_i_free(host, *block, *bytes, 64);
+    *block = NULL;
+    return c->status = s.json.checks.status;
 }
 
 /* Where a hash begins in a sorted list. */
@@ -42764,11 +42639,10 @@ static size_t memopt_i_tensors_search(const memopt_i_tensors_key *keys, size_t c
 
 MEMOPT_API const memopt_tensor *memopt_tensors_find(const memopt_tensors *tensors, const char *name) {
     const memopt_i_tensors_key *keys = tensors ? (const memopt_i_tensors_key *)tensors->name_order : NULL;
-    uint64_t hash;
+    const uint64_t hash = name ? memopt_i_tensors_hash(name) : 0;
     size_t i;
 
     if (!keys || !name) return NULL;
-    hash = memopt_i_tensors_hash(name);
     for (i = memopt_i_tensors_search(keys, tensors->count, hash); i < tensors->count && keys[i].key == hash; ++i)
         if (strcmp(tensors->tensors[keys[i].index].name, name) == 0) return &tensors->tensors[keys[i].index];
     return NULL;
@@ -42776,13 +42650,12 @@ MEMOPT_API const memopt_tensor *memopt_tensors_find(const memopt_tensors *tensor
 
 MEMOPT_API const char *memopt_tensors_value(const memopt_tensors *tensors, const char *key) {
     const memopt_i_tensors_key *keys = tensors ? (const memopt_i_tensors_key *)tensors->key_order : NULL;
-    uint64_t hash;
+    const size_t count = tensors ? tensors->metadata_count : 0;
+    const uint64_t hash = key ? memopt_i_tensors_hash(key) : 0;
     size_t i;
 
     if (!keys || !key) return NULL;
-    hash = memopt_i_tensors_hash(key);
-    i = memopt_i_tensors_search(keys, tensors->metadata_count, hash);
-    for (; i < tensors->metadata_count && keys[i].key == hash; ++i)
+    for (i = memopt_i_tensors_search(keys, count, hash); i < count && keys[i].key == hash; ++i)
         if (strcmp(tensors->metadata[keys[i].index].key, key) == 0) return tensors->metadata[keys[i].index].value;
     return NULL;
 }
@@ -42793,8 +42666,6 @@ typedef struct memopt_i_tensors_file { /* the block of memopt_tensors_open(); wh
     memopt_host    host;
     size_t         bytes;
 } memopt_i_tensors_file;
-
-static size_t memopt_i_tensors_file_bytes(void) { return (sizeof(memopt_i_tensors_file) + 7) & ~(size_t)7; }
 
 static memopt_status memopt_i_tensors_file_read(memopt_i_checks *c, const memopt_host *host, void *file, void *bytes,
                                                 size_t count) {
@@ -42807,7 +42678,7 @@ static memopt_status memopt_i_tensors_file_read(memopt_i_checks *c, const memopt
 
 /* Its header into memory of the host; *header NULL after a failure. */
 static memopt_status memopt_i_tensors_file_header(memopt_i_checks *c, const memopt_host *host, void *file,
-                                                  memopt_tensors_source *source, void **header) {
+                                                  memopt_i_tensors_source *source, void **header) {
     unsigned char head[8];
     size_t bytes = 0;
     const memopt_status s = host->files.size_fn(host->files.user, file, &source->file_bytes);
@@ -42829,48 +42700,34 @@ static memopt_status memopt_i_tensors_file_header(memopt_i_checks *c, const memo
     return c->status;
 }
 
-/* From the header's bytes to the block. */
-static memopt_status memopt_i_tensors_file_open(memopt_i_checks *c, const memopt_host *host,
-                                                const memopt_tensors_source *source, memopt_tensors **out) {
-    const size_t head = memopt_i_tensors_file_bytes();
-    memopt_i_tensors_file *f;
-    size_t bytes = 0;
-    memopt_status s = memopt_tensors_bytes(source, &bytes);
-
-    if (s) return s;
-    if (memopt_i_must_fit(c, !memopt_i_add(bytes, head, &bytes), "header", "needs more memory than a size_t can tell"))
-        return c->status;
-    f = (memopt_i_tensors_file *)memopt_i_alloc(host, bytes, 64);
-    if (!f) return memopt_i_refuse_memory(c, bytes);
-    f->host = *host;
-    f->bytes = bytes;
-    s = memopt_tensors_read(source, (unsigned char *)f + head, bytes - head, &f->tensors);
-    if (s) memopt_i_free(host, f, bytes, 64);
-    else *out = &f->tensors;
-    return s;
-}
-
 MEMOPT_API memopt_status memopt_tensors_open(const memopt_host *host, const char *path, memopt_tensors **out,
                                              memopt_error *error) {
     memopt_i_checks c = memopt_i_checks_begin(error, "tensors");
-    memopt_tensors_source source;
+    memopt_i_tensors_source source = { NULL, 0, 0 };
+    memopt_i_tensors_file *f;
+    memopt_tensors tensors;
     memopt_host h;
     void *header = NULL;
-    void *file;
+    void *file, *block;
+    size_t bytes;
     memopt_status s;
 
     memopt_i_must(&c, path != NULL, "path", "is NULL");
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     if (c.status || memopt_i_host_resolve_files(&c, host, &h)) return c.status;
-    memset(&source, 0, sizeof source);
-    source.error = error;
     s = h.files.open_fn(h.files.user, path, MEMOPT_OPEN_READ, &file);
     if (s) return memopt_i_refuse(&c, s, "file", "could not be opened");
     s = memopt_i_tensors_file_header(&c, &h, file, &source, &header);
     (void)h.files.close_fn(h.files.user, file); /* it was only read */
-    if (!s) s = memopt_i_tensors_file_open(&c, &h, &source, out);
+    if (!s) s = memopt_i_tensors_read(&c, &h, &source, sizeof *f, &block, &bytes, &tensors);
     memopt_i_free(&h, header, source.header_bytes, 8);
-    return s;
+    if (s) return s;
+    f = (memopt_i_tensors_file *)block;
+    f->tensors = tensors;
+    f->host = h;
+    f->bytes = bytes;
+    *out = &f->tensors;
+    return MEMOPT_OK;
 }
 
 MEMOPT_API void memopt_tensors_close(memopt_tensors *tensors) {
@@ -42882,7 +42739,13 @@ MEMOPT_API void memopt_tensors_close(memopt_tensors *tensors) {
     memopt_i_free(&host, f, f->bytes, 64);
 }
 
-/* ---- writing ---- */
+MEMOPT_I_SMALL_END
+
+/* @section tensors_write : tensors text base host api_tensors_write
+   Headers as the reference writes them. The text is made twice: the first time to nowhere, for its size. */
+
+MEMOPT_I_SMALL_BEGIN
+
 static int memopt_i_tensors_is_utf8(const char *text) {
     while (*text) {
         const size_t bytes = (unsigned char)*text < 0x80 ? 1 : memopt_i_utf8(text);
@@ -43085,55 +42948,136 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
     return c.status;
 }
 
-/* @section save : tensors checksum optim comm shard carve text base host_queue api_save
-   Generations of a run on a disk that may stop at any moment.
+MEMOPT_I_SMALL_END
+
+/* @section save_optim : optim tensors base api_save
+   What an optimizer steps as items: each part of a tensor under a name of its own, as this process holds it. */
+
+MEMOPT_I_SMALL_BEGIN
+
+static size_t memopt_i_save_element(memopt_tensor_type type) { return memopt_tensor_type_bits(type) / 8; }
+
+typedef struct memopt_i_save_list {
+    memopt_save_item *items;
+    size_t            count;
+    const char       *name;
+    memopt_save_move_fn *move_fn; /* for what is not in memory... */
+    void             *slow;       /* ...with this as its data; NULL: everything is */
+} memopt_i_save_list;
+
+static void memopt_i_save_list_add(memopt_i_save_list *l, const char *prefix, memopt_tensor_type type, uint64_t count,
+                                   uint64_t first, uint64_t held, void *data) {
+    memopt_save_item *item = &l->items[l->count++];
+
+    memset(item, 0, sizeof *item);
+    item->prefix = prefix;
+    item->name = l->name;
+    item->type = type;
+    item->count = count;
+    item->first = first;
+    item->held = held;
+    item->data = data;
+    if (data || !held) return;
+    item->data = l->slow;
+    item->move_fn = l->move_fn;
+}
+
+static void memopt_i_save_list_moments(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
+                                       const memopt_i_tensor_part *part, const memopt_optim_view *view) {
+    static const char *const names[2][2][2] = { { { "m/", "v/" }, { "m.scale/", "v.scale/" } },
+                                                { { "state1/", "state2/" }, { "absmax1/", "absmax2/" } } };
+    const int bnb = part->format == MEMOPT_STATE_BNB;
+    const memopt_tensor_type type = memopt_i_is_coded(part->format) ? MEMOPT_TENSOR_U8
+                                  : part->format == MEMOPT_STATE_BF16 ? MEMOPT_TENSOR_BF16 : MEMOPT_TENSOR_F32;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        if (!memopt_i_kind_keeps(d, i)) continue;
+        memopt_i_save_list_add(l, names[bnb][0][i], type, t->count, t->first, part->held, view->moment[i]);
+        if (memopt_i_is_coded(part->format))
+            memopt_i_save_list_add(l, names[bnb][1][i], MEMOPT_TENSOR_F32, memopt_i_ceil_div(t->count, d->block),
+                                   memopt_i_ceil_div(t->first, d->block), part->blocks, view->scale[i]);
+    }
+}
+
+/* Rows that ranks share are the same on each. */
+static void memopt_i_save_list_factors(memopt_i_save_list *l, const memopt_optim_tensor *t,
+                                       const memopt_i_tensor_part *part, const memopt_optim_view *view) {
+    const size_t columns = memopt_i_adafactor_columns(t);
+
+    if (!columns) {
+        memopt_i_save_list_add(l, "rows/", MEMOPT_TENSOR_F32, t->count, t->first, part->held, view->rows);
+        return;
+    }
+    memopt_i_save_list_add(l, "rows/", MEMOPT_TENSOR_F32, t->count / columns, t->first / columns,
+                           memopt_i_adafactor_rows(t), view->rows);
+    memopt_i_save_list_add(l, "columns/", MEMOPT_TENSOR_F32, columns, 0, part->held ? columns : 0, view->columns);
+}
+
+static memopt_i_save_list memopt_i_save_list_begin(const char *name, memopt_save_item *items, size_t count) {
+    memopt_i_save_list l;
+
+    memset(&l, 0, sizeof l);
+    l.items = items;
+    l.count = count;
+    l.name = name;
+    return l;
+}
+
+static void memopt_i_save_list_tensor(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
+                                      const memopt_i_tensor_part *part, const memopt_optim_view *view) {
+    const int split = d->extra == MEMOPT_OPTIM_EXTRA_SPLIT;
+
+    memopt_i_save_list_add(l, "w/", d->weights == MEMOPT_TYPE_F32 ? MEMOPT_TENSOR_F32 : MEMOPT_TENSOR_BF16, t->count,
+                           t->first, part->held, t->weights);
+    if (d->extra)
+        memopt_i_save_list_add(l, split ? "lo/" : "copy/", split ? MEMOPT_TENSOR_U16 : MEMOPT_TENSOR_BF16, t->count,
+                               t->first, part->held, t->extra);
+    memopt_i_save_list_moments(l, d, t, part, view);
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_save_list_factors(l, t, part, view);
+}
+
+MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
+                                                 memopt_save_item *items, size_t *count) {
+    const memopt_i_tensor_part *part;
+    const memopt_optim_tensor *t;
+    const memopt_optim_desc *d;
+    memopt_i_save_list l;
+    memopt_optim_view view;
+    memopt_status s;
+
+    if (!optim) return MEMOPT_ERR_ARGUMENT;
+    if (!name || !items || !count)
+        return memopt_i_optim_fail(optim, MEMOPT_ERR_ARGUMENT, "name, items or count is NULL");
+    s = memopt_optim_state_view(optim, tensor, &view);
+    if (s) return s;
+    d = &optim->desc;
+    t = &d->tensors[tensor];
+    part = &optim->parts[tensor];
+    l = memopt_i_save_list_begin(name, items, *count);
+    memopt_i_save_list_tensor(&l, d, t, part, &view);
+    *count = l.count;
+    return MEMOPT_OK;
+}
+
+MEMOPT_I_SMALL_END
+
+/* @section save_run : comm text carve base host_queue api_save
+   Generations of a run on a disk that may stop at any moment: names, directories, and who may write there.
    Idea       A directory nobody looks at until it has its name, and that gets it last: make gen-N-step-S.tmp, write a
               file of each rank and force it to the disk, write the manifest and force it, force the names, rename,
               force the rename. A generation that has its name is whole.
-   Format     Version 1. gen-N-step-S/rank-R-of-RANKS.safetensors: the elements that a rank wrote, each item's as one
-              tensor NAME@FIRST, of one dimension or, when it is whole, of its own shape. The metadata have
-              "memopt.save" = "1", and for each NAME@FIRST the shape of the whole, "768,3072". The header is padded to
-              4096 bytes and written after the data, its first 4096 bytes last: a torn file has the length 0 there.
-              gen-N-step-S/manifest is safetensors, too: "files", U64 of RANKS x 4: length, bytes of the header,
-              CRC-32C of the header, CRC-32C of all; "number", U64: N; "content", U32: CRC-32C of the items in the
-              order of their listing, each in global order; "tiles", U32 of RANKS x n: CRC-32C of each tile of a
-              file's data, 0 behind its last; "crc", U8 x 4, last: CRC-32C of all bytes before it, little endian. Its
-              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), "memopt.items" (a CRC-32C of names, types
-              and shapes in the order of their listing; early files have none), then the engine's own. The model of
-              others, where one is listed: model.safetensors, or model-00001-of-00003.safetensors and so on with
-              model.safetensors.index.json, as the reference names and writes them.
-   Versions   Readers ignore tensors and "memopt." keys they do not know, and refuse a version above their own. What a
-              reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
-   Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
-              is written by the first that holds it; all know all ranges, so nobody needs to ask.
    Lock       The file "lock" is locked while a save is written, or by memopt_save_lock for as long as the run wants;
               the system lets go of it when the process ends. It is never removed: who opened it before would lock a
               file without a name. Where there are no locks, names tell.
-   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it
-              costs a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed
-              from, or has read for this. A resume forgets all but what it took. What rots after that is found by the
-              next resume, not before an older generation goes: to read each save again takes as long as to write it.
-   Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
-              it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
-              before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
-              manifest and the rename follow when all transfers have been seen to end.
-   Model      Who writes an element of the model is found as for items. A file that one rank writes all of goes past the
-              cache, padded; where several ranks write into it, each writes its ranges through the cache.
-   Shards     Reading cuts the ranges of the files with those that are asked for; elements are copied, never decoded,
-              so that bits stay for any number of ranks. Each file is checked by one rank, and tiles again when they
-              are copied.
-   Slow tier  An item that is not in memory is brought tile by tile, by the list that is made of a tile as of a whole
-              tensor. A tile that was loaded into goes back when the next one comes: an item after the other fills it.
-   Proofs     The manifest's checksum proves its tables; a header's, names and places; a tile's, the bytes of a file as
-              they left the buffer; the file's, that its tiles are in their places. None proves that ranges of several
-              files make up a whole, nor that the bytes arrived where they belong: so, when exactly what was saved is
-              read, in its order, the content's checksum is made once more of what is in memory then.
    Trap       A generation is never replaced, and numbers only grow: one that is damaged stays beside its successor
               of the same step. A failed fsync is not repeated: the directory is thrown away.   [fsyncgate, 2018]
               What is removed may be a link to what is dear to somebody, so the name itself goes first; or another run
               may still write it where there are no locks, so a leftover's number is not used again, its name goes in
               one step, and before a generation gets its name it is looked at by names. The run's own directory, when it
               is new, has a name that must be synced, too. */
+
+MEMOPT_I_SMALL_BEGIN
 
 #define MEMOPT_I_SAVE_BLOCK ((size_t)4096) /* headers are multiples of it, and tiles */
 #define MEMOPT_I_SAVE_VERSION 1
@@ -43150,11 +43094,11 @@ enum {
     MEMOPT_I_SAVE_ROUNDS = 8   /* of a reader that writers overtake */
 };
 
+/* ---- names ---- */
 typedef struct memopt_i_generation {
     uint64_t number, step;
 } memopt_i_generation;
 
-/* ---- names ---- */
 /* A decimal integer without leading zeros; NULL: none, else what follows. */
 static const char *memopt_i_save_number(const char *text, uint64_t *out) {
     const size_t digits = memopt_i_read_count(text, SIZE_MAX, out);
@@ -43402,7 +43346,195 @@ static void memopt_i_save_clean(const memopt_host *host, const char *run, const 
         memopt_i_save_discard(host, run, &search.found, suffix, p, old);
 }
 
-/* ---- a run that has the directory ---- */
+/* Open past the cache where its blocks are not larger than ours. */
+static memopt_status memopt_i_save_open_direct(const memopt_host *host, const char *path, int writes, void **file) {
+    const memopt_files *f = &host->files;
+    size_t align = 1;
+    memopt_status s = writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_NEW_DIRECT, file)
+                             : f->open_fn(f->user, path, MEMOPT_OPEN_READ_DIRECT, file);
+
+    if (s) return s;
+    s = f->align_fn(f->user, *file, &align);
+    if (!s && MEMOPT_I_SAVE_BLOCK % align == 0) return MEMOPT_OK;
+    (void)f->close_fn(f->user, *file);
+    *file = NULL;
+    if (s) return s;
+    return writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, file)
+                  : f->open_fn(f->user, path, MEMOPT_OPEN_READ, file);
+}
+
+/* ---- ranks ---- */
+/* A call of all ranks. This rank's own failure stays what is told. */
+static memopt_status memopt_i_save_call(memopt_i_checks *c, memopt_comm *comm, const memopt_comm_call *call) {
+    const memopt_status s = memopt_comm_run(comm, call);
+
+    if (!s) return MEMOPT_OK;
+    if (!c->status && c->error) *c->error = memopt_comm_error(comm);
+    if (!c->status) c->status = s;
+    return s;
+}
+
+static memopt_status memopt_i_save_gather(memopt_i_checks *c, memopt_comm *comm, void *all, size_t bytes) {
+    memopt_comm_call call;
+
+    if (!comm || c->status) return c->status;
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_ALL_GATHER;
+    call.bytes = bytes;
+    call.receive = all;
+    call.send = (unsigned char *)all + memopt_comm_get_stats(comm).rank * bytes;
+    return memopt_i_save_call(c, comm, &call);
+}
+
+/* All tell whether they have failed, and five numbers; afterwards all have failed, or none. It takes no memory, so that
+   a rank without any can tell it. numbers: afterwards rank 0's; all: NULL, or receives status and numbers of each rank;
+   other: the first rank with other numbers than rank 0, SIZE_MAX: there is none. */
+static memopt_status memopt_i_save_agree(memopt_i_checks *c, memopt_comm *comm, uint64_t numbers[5], uint64_t *all,
+                                         size_t *other) {
+    const size_t rank = comm ? memopt_comm_get_stats(comm).rank : 0;
+    const size_t ranks = comm ? memopt_comm_get_stats(comm).rank_count : 1;
+    uint64_t zero[MEMOPT_I_SAVE_WORDS] = { 0 };
+    uint64_t words[MEMOPT_I_SAVE_WORDS];
+    memopt_comm_call call;
+    size_t where = SIZE_MAX;
+    int failed = 0;
+    size_t r;
+
+    memset(&call, 0, sizeof call);
+    call.kind = MEMOPT_COMM_BROADCAST;
+    call.bytes = sizeof words;
+    call.send = call.receive = words;
+    *other = SIZE_MAX;
+    for (r = 0; r < ranks; ++r) {
+        call.root = r;
+        words[0] = (uint64_t)-(int64_t)c->status;
+        memcpy(words + 1, numbers, 5 * sizeof *words);
+        if (comm && memopt_i_save_call(c, comm, &call)) return c->status;
+        if (!r) memcpy(zero, words, sizeof zero);
+        if (*other == SIZE_MAX && memcmp(zero + 1, words + 1, 5 * sizeof *words)) *other = r;
+        if (all) memcpy(all + r * MEMOPT_I_SAVE_WORDS, words, sizeof words);
+        if (!words[0] || r == rank || failed) continue;
+        failed = (int)words[0];
+        where = r;
+    }
+    memcpy(numbers, zero + 1, 5 * sizeof *numbers);
+    if (c->status || !failed) return c->status;
+    memopt_i_checks_at(c, "rank", where);
+    return memopt_i_refuse(c, (memopt_status)-failed, NULL, "another rank failed");
+}
+
+/* ---- the run's directory ---- */
+static memopt_status memopt_i_save_refuse_host(memopt_i_checks *c, memopt_status s, const char *what,
+                                               const char *reason) {
+    return s ? memopt_i_refuse(c, s, what, reason) : MEMOPT_OK;
+}
+
+static memopt_status memopt_i_save_refuse_run(memopt_i_checks *c, memopt_status status, const char *reason,
+                                              const char *run) {
+    memopt_error *e = memopt_i_refuse_first(c, status, "path", reason);
+
+    if (e) e->other = run;
+    return c->status;
+}
+
+/* Is there a file, not a directory? */
+static int memopt_i_save_is_file(const memopt_files *f, const char *path) {
+    void *file = NULL;
+
+    if (!f->sync_dir_fn(f->user, path) || f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
+    (void)f->close_fn(f->user, file);
+    return 1;
+}
+
+/* Why it could not be made: which name of the path is in the way, as far as the doors tell. */
+static memopt_status memopt_i_save_explain_run(memopt_i_checks *c, const memopt_files *f, memopt_status status,
+                                               const char *run, memopt_i_save_path *p) {
+    char *text = p->text;
+    size_t end, i, name = 0;
+
+    end = strlen(memopt_i_save_run_path(p, run, ""));
+    while (end > 1 && memopt_i_is_separator(text[end - 1])) text[--end] = 0;
+    if (memopt_i_save_is_file(f, text)) return memopt_i_save_refuse_run(c, status, "is a file:", run);
+    for (i = 1; i < end; ++i) {
+        const char separator = text[i];
+        int is_there, is_file;
+
+        if (!memopt_i_is_separator(separator) || memopt_i_is_separator(text[i - 1])) continue;
+        text[i] = 0;
+        is_there = !f->sync_dir_fn(f->user, text);
+        is_file = memopt_i_save_is_file(f, text);
+        text[i] = separator;
+        memopt_i_checks_at(c, "name", name++);
+        if (!is_there)
+            return memopt_i_save_refuse_run(c, status, is_file ? "goes through a file:"
+                                                               : "lacks a directory, or one cannot be opened:", run);
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_save_refuse_run(c, status, "could not be made, though the directory above is there (permission?):",
+                                    run);
+}
+
+static memopt_status memopt_i_save_make_run(memopt_i_checks *c, const memopt_host *host, const char *run,
+                                            memopt_i_save_path *p) {
+    const memopt_status made = host->files.make_dir_fn(host->files.user, run);
+
+    return !made || made == MEMOPT_ERR_STATE ? c->status
+                                             : memopt_i_save_explain_run(c, &host->files, made, run, p);
+}
+
+/* The run's directory is ours until the file is closed. */
+static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_host *host, const char *run,
+                                            memopt_i_save_path *p, void **file) {
+    const memopt_files *f = &host->files;
+    const char *path = memopt_i_save_run_path(p, run, "/lock");
+    void *lock = NULL;
+    memopt_status s;
+
+    if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
+    s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
+    if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
+                  : "has a file \"lock\" that cannot be made or opened (permission? room? ulimit -n?):", run);
+    s = memopt_i_files_lock(f, lock);
+    if (!s) *file = lock;
+    else (void)f->close_fn(f->user, lock);
+    if (!s) return MEMOPT_OK;
+    return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "is in use, another run saves there:"
+                                                                : "has a file \"lock\" that cannot be locked:", run);
+}
+
+/* Who holds the lock holds a file: when its name is gone, another run makes one, and takes the directory, too. */
+static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_host *host, const char *run) {
+    const memopt_files *f = &host->files;
+    memopt_i_save_name n;
+
+    n.name = "lock";
+    n.is_found = 0;
+    if (memopt_i_save_refuse_host(c, f->list_dir_fn(f->user, run, memopt_i_save_meet_name, &n), "path",
+                                  "could not be listed: was it removed?")) return c->status;
+    return n.is_found ? MEMOPT_OK : memopt_i_save_refuse_run(c, MEMOPT_ERR_STATE,
+                                        "had a file \"lock\" that was removed, another run may save there:", run);
+}
+
+static int memopt_i_save_is_little_endian(void) {
+    const uint16_t one = 1;
+    unsigned char low;
+
+    memcpy(&low, &one, 1);
+    return low == 1;
+}
+
+/* What saving and loading ask of a desc. */
+static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_save_desc *d, memopt_host *host) {
+    memopt_i_must(c, d->path != NULL, "path", "is NULL");
+    memopt_i_must(c, !d->path || d->path[0], "path", "is empty");
+    if (c->status || memopt_i_host_resolve_files(c, d->host, host)) return c->status;
+    if (!MEMOPT_I_FILES_HAVE_DIRS(&host->files))
+        return memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "host.files", "have no directories");
+    return memopt_i_save_is_little_endian() ? MEMOPT_OK
+        : memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "processor", "is not little endian");
+}
+
+/* ---- the lock ---- */
 struct memopt_save_lock {
     memopt_host host;
     size_t      bytes;
@@ -43430,6 +43562,89 @@ static void memopt_i_save_lock_note(memopt_save_lock *lock, memopt_i_generation 
     }
     if (lock && holds && memopt_i_save_is_older(lock->known[oldest], g)) lock->known[oldest] = g;
 }
+
+static void memopt_i_save_lock_carve(memopt_save_lock *lock, memopt_carver *c, const memopt_save_desc *d) {
+    lock->keep = d->keep ? d->keep : 2;
+    lock->path.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
+    (void)memopt_carve(c, 1, sizeof *lock, 64);
+    lock->known = (memopt_i_generation *)memopt_carve(c, lock->keep, sizeof *lock->known, 64);
+    lock->run = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 64);
+    lock->path.text = (char *)memopt_carve(c, lock->path.bytes, 1, 64);
+}
+
+static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
+                                                 const memopt_host *host) {
+    memopt_carver carver = memopt_carver_begin(NULL);
+    memopt_save_lock size, *lock;
+    size_t bytes;
+
+    memopt_i_save_lock_carve(&size, &carver, d);
+    bytes = carver.bytes;
+    if (memopt_i_must_be_at_least(c, "keep", size.keep, "at least", 2)
+        || memopt_i_must_fit(c, !carver.overflow, "keep", "is too large for memory")) return NULL;
+    lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
+    if (!lock) {
+        (void)memopt_i_refuse_memory(c, bytes);
+        return NULL;
+    }
+    memset(lock, 0, bytes);
+    carver = memopt_carver_begin(lock);
+    memopt_i_save_lock_carve(lock, &carver, d);
+    lock->host = *host;
+    lock->bytes = bytes;
+    memcpy(lock->run, d->path, strlen(d->path) + 1);
+    return lock;
+}
+
+MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
+    uint64_t numbers[5] = { 0 };
+    memopt_save_lock *lock = NULL;
+    memopt_host host;
+    size_t other;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (!memopt_i_save_check_place(&c, desc, &host)) lock = memopt_i_save_lock_make(&c, desc, &host);
+    if (lock && (!desc->comm || !memopt_comm_get_stats(desc->comm).rank)
+        && !memopt_i_save_make_run(&c, &host, desc->path, &lock->path))
+        (void)memopt_i_save_take_run(&c, &host, desc->path, &lock->path, &lock->file);
+    if (memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other)) memopt_save_lock_close(lock);
+    else *out = lock;
+    return c.status;
+}
+
+MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock) {
+    memopt_host host;
+
+    if (!lock) return;
+    host = lock->host;
+    if (lock->file) (void)host.files.close_fn(host.files.user, lock->file); /* nothing was written to it */
+    memopt_i_free(&host, lock, lock->bytes, 64);
+}
+
+MEMOPT_I_SMALL_END
+
+/* @section save_layout : save_run save_optim tensors tensors_write checksum
+   What a save writes, and where in its files everything is.
+   Format     Version 1. gen-N-step-S/rank-R-of-RANKS.safetensors: the elements that a rank wrote, each item's as one
+              tensor NAME@FIRST, of one dimension or, when it is whole, of its own shape. The metadata have
+              "memopt.save" = "1", and for each NAME@FIRST the shape of the whole, "768,3072". The header is padded to
+              4096 bytes and written after the data, its first 4096 bytes last: a torn file has the length 0 there.
+              gen-N-step-S/manifest is safetensors, too: "files", U64 of RANKS x 4: length, bytes of the header,
+              CRC-32C of the header, CRC-32C of all; "number", U64: N; "content", U32: CRC-32C of the items in the
+              order of their listing, each in global order; "tiles", U32 of RANKS x n: CRC-32C of each tile of a
+              file's data, 0 behind its last; "crc", U8 x 4, last: CRC-32C of all bytes before it, little endian. Its
+              metadata: "memopt.save", "memopt.step", "memopt.tile" (bytes), "memopt.items" (a CRC-32C of names, types
+              and shapes in the order of their listing; early files have none), then the engine's own. The model of
+              others, where one is listed: model.safetensors, or model-00001-of-00003.safetensors and so on with
+              model.safetensors.index.json, as the reference names and writes them.
+   Versions   Readers ignore tensors and "memopt." keys they do not know, and refuse a version above their own. What a
+              reader of version 1 would take wrongly needs version 2; every version is read by all later ones.
+   Invariant  Ranks agree after each step that may fail (one all-gather), so all fail or none. What ranks hold alike
+              is written by the first that holds it; all know all ranges, so nobody needs to ask. */
+
+MEMOPT_I_SMALL_BEGIN
 
 /* ---- a save ---- */
 typedef struct memopt_i_range {
@@ -43497,13 +43712,19 @@ static const memopt_save_item *memopt_i_save_item(const memopt_save_desc *d, siz
     return i < d->item_count ? &d->items[i] : &d->model[i - d->item_count];
 }
 
-static memopt_status memopt_i_save_refuse_host(memopt_i_checks *c, memopt_status s, const char *what,
-                                               const char *reason) {
-    return s ? memopt_i_refuse(c, s, what, reason) : MEMOPT_OK;
+static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
+    memopt_i_save s;
+
+    memset(&s, 0, sizeof s);
+    s.desc = *desc;
+    s.checks = memopt_i_checks_begin(desc->error, "save");
+    s.ranks = desc->comm ? memopt_comm_get_stats(desc->comm).rank_count : 1;
+    s.rank = desc->comm ? memopt_comm_get_stats(desc->comm).rank : 0;
+    s.generation.step = desc->step;
+    return s;
 }
 
-static size_t memopt_i_save_element(memopt_tensor_type type) { return memopt_tensor_type_bits(type) / 8; }
-
+/* ---- checks ---- */
 static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_save_item *item) {
     uint64_t elements = 1;
     uint64_t bytes;
@@ -43575,7 +43796,7 @@ static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_h
     if (!*list) return memopt_i_refuse_memory(c, *bytes);
     items = (memopt_save_item *)*list;
     text = (char *)(items + most);
-    if (own) memcpy(items, d->items, own * sizeof *items);
+    memopt_i_copy(items, d->items, own * sizeof *items);
     for (i = 0; i < n && !c->status; ++i) {
         memopt_i_writer o = memopt_i_writer_begin(text + i * 24, d->names ? 0 : 24);
 
@@ -43589,25 +43810,6 @@ static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_h
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     d->items = items;
     return c->status;
-}
-
-static int memopt_i_save_is_little_endian(void) {
-    const uint16_t one = 1;
-    unsigned char low;
-
-    memcpy(&low, &one, 1);
-    return low == 1;
-}
-
-/* What saving and loading ask of a desc. */
-static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_save_desc *d, memopt_host *host) {
-    memopt_i_must(c, d->path != NULL, "path", "is NULL");
-    memopt_i_must(c, !d->path || d->path[0], "path", "is empty");
-    if (c->status || memopt_i_host_resolve_files(c, d->host, host)) return c->status;
-    if (!MEMOPT_I_FILES_HAVE_DIRS(&host->files))
-        return memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "host.files", "have no directories");
-    return memopt_i_save_is_little_endian() ? MEMOPT_OK
-        : memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, "processor", "is not little endian");
 }
 
 /* How large a header is going to be; places are told to its tensors. */
@@ -43667,6 +43869,7 @@ static memopt_status memopt_i_save_check(memopt_i_save *s) {
     return memopt_i_save_check_model(c, d);
 }
 
+/* ---- names of items ---- */
 static uint32_t memopt_i_save_crc_text(uint32_t crc, const char *text) {
     return memopt_crc32c(crc, text, strlen(text) + 1);
 }
@@ -43697,107 +43900,6 @@ static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
     for (i = 0; i < d->metadata_count; ++i)
         crc = memopt_i_save_crc_text(memopt_i_save_crc_text(crc, d->metadata[i].key), d->metadata[i].value);
     return crc;
-}
-
-/* ---- ranks ---- */
-/* A call of all ranks. This rank's own failure stays what is told. */
-static memopt_status memopt_i_save_call(memopt_i_checks *c, memopt_comm *comm, const memopt_comm_call *call) {
-    const memopt_status s = memopt_comm_run(comm, call);
-
-    if (!s) return MEMOPT_OK;
-    if (!c->status && c->error) *c->error = memopt_comm_error(comm);
-    if (!c->status) c->status = s;
-    return s;
-}
-
-static memopt_status memopt_i_save_gather(memopt_i_checks *c, memopt_comm *comm, void *all, size_t bytes) {
-    memopt_comm_call call;
-
-    if (!comm || c->status) return c->status;
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_ALL_GATHER;
-    call.bytes = bytes;
-    call.receive = all;
-    call.send = (unsigned char *)all + memopt_comm_get_stats(comm).rank * bytes;
-    return memopt_i_save_call(c, comm, &call);
-}
-
-/* All tell whether they have failed, and five numbers; afterwards all have failed, or none. It takes no memory, so that
-   a rank without any can tell it. numbers: afterwards rank 0's; all: NULL, or receives status and numbers of each rank;
-   other: the first rank with other numbers than rank 0, SIZE_MAX: there is none. */
-static memopt_status memopt_i_save_agree(memopt_i_checks *c, memopt_comm *comm, uint64_t numbers[5], uint64_t *all,
-                                         size_t *other) {
-    const size_t rank = comm ? memopt_comm_get_stats(comm).rank : 0;
-    const size_t ranks = comm ? memopt_comm_get_stats(comm).rank_count : 1;
-    uint64_t zero[MEMOPT_I_SAVE_WORDS] = { 0 };
-    uint64_t words[MEMOPT_I_SAVE_WORDS];
-    memopt_comm_call call;
-    size_t where = SIZE_MAX;
-    int failed = 0;
-    size_t r;
-
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_BROADCAST;
-    call.bytes = sizeof words;
-    call.send = call.receive = words;
-    *other = SIZE_MAX;
-    for (r = 0; r < ranks; ++r) {
-        call.root = r;
-        words[0] = (uint64_t)-(int64_t)c->status;
-        memcpy(words + 1, numbers, 5 * sizeof *words);
-        if (comm && memopt_i_save_call(c, comm, &call)) return c->status;
-        if (!r) memcpy(zero, words, sizeof zero);
-        if (*other == SIZE_MAX && memcmp(zero + 1, words + 1, 5 * sizeof *words)) *other = r;
-        if (all) memcpy(all + r * MEMOPT_I_SAVE_WORDS, words, sizeof words);
-        if (!words[0] || r == rank || failed) continue;
-        failed = (int)words[0];
-        where = r;
-    }
-    memcpy(numbers, zero + 1, 5 * sizeof *numbers);
-    if (c->status || !failed) return c->status;
-    memopt_i_checks_at(c, "rank", where);
-    return memopt_i_refuse(c, (memopt_status)-failed, NULL, "another rank failed");
-}
-
-/* ---- layout ---- */
-static size_t memopt_i_save_name_bytes(const memopt_save_item *item) {
-    return (item->prefix ? strlen(item->prefix) : 0) + strlen(item->name);
-}
-
-/* Names with "@FIRST", and shapes as texts. */
-static size_t memopt_i_save_text_bytes(const memopt_save_desc *d) {
-    size_t bytes = 1;
-    size_t i;
-
-    for (i = 0; i < d->item_count; ++i)
-        bytes += memopt_i_save_name_bytes(&d->items[i]) + 24 + 21 * (d->items[i].dimensions + 1);
-    for (i = 0; i < d->model_count; ++i) bytes += memopt_i_save_name_bytes(&d->model[i]) + 1;
-    return bytes;
-}
-
-static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
-    const memopt_save_desc *d = &s->desc;
-    const size_t n = s->item_count;
-    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + MEMOPT_I_SAVE_OWN; /* manifest's or rank's */
-    size_t all = 0;
-
-    if (memopt_i_mul(n, s->ranks, &all)) c->overflow = 1;
-    (void)memopt_carve(c, 1, sizeof(memopt_saving), 64);
-    s->ranges = (memopt_i_range *)memopt_carve(c, all, sizeof *s->ranges, 64);
-    s->words = (uint64_t *)memopt_carve(c, s->ranks, MEMOPT_I_SAVE_WORDS * sizeof *s->words, 64);
-    s->crcs = (uint32_t *)memopt_carve(c, all, sizeof *s->crcs, 64);
-    s->written = (unsigned char *)memopt_carve(c, s->ranks, 1, 64);
-    s->tensors = (memopt_tensor *)memopt_carve(c, n + MEMOPT_I_SAVE_TABLES, sizeof *s->tensors, 64);
-    s->counts = (uint64_t *)memopt_carve(c, n, sizeof *s->counts, 64);
-    s->sources = (uint32_t *)memopt_carve(c, n, sizeof *s->sources, 64);
-    s->order = (uint32_t *)memopt_carve(c, n, sizeof *s->order, 64);
-    s->metadata = (memopt_tensor_metadata *)memopt_carve(c, m, sizeof *s->metadata, 64);
-    s->files = (memopt_i_save_file *)memopt_carve(c, d->model_count + 1, sizeof *s->files, 64);
-    s->path.bytes = s->other.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
-    s->path.text = (char *)memopt_carve(c, s->path.bytes, 1, 64);
-    s->other.text = (char *)memopt_carve(c, s->other.bytes, 1, 64);
-    s->texts = memopt_i_writer_begin(NULL, memopt_i_save_text_bytes(d));
-    s->texts.buffer = (char *)memopt_carve(c, s->texts.capacity, 1, 64);
 }
 
 static char memopt_i_save_letter(const memopt_save_item *item, size_t i) {
@@ -43842,6 +43944,47 @@ static void memopt_i_save_check_names(memopt_i_save *s, const memopt_save_item *
         }
 }
 
+/* ---- tables, and who writes what ---- */
+static size_t memopt_i_save_name_bytes(const memopt_save_item *item) {
+    return (item->prefix ? strlen(item->prefix) : 0) + strlen(item->name);
+}
+
+/* Names with "@FIRST", and shapes as texts. */
+static size_t memopt_i_save_text_bytes(const memopt_save_desc *d) {
+    size_t bytes = 1;
+    size_t i;
+
+    for (i = 0; i < d->item_count; ++i)
+        bytes += memopt_i_save_name_bytes(&d->items[i]) + 24 + 21 * (d->items[i].dimensions + 1);
+    for (i = 0; i < d->model_count; ++i) bytes += memopt_i_save_name_bytes(&d->model[i]) + 1;
+    return bytes;
+}
+
+static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
+    const memopt_save_desc *d = &s->desc;
+    const size_t n = s->item_count;
+    const size_t m = memopt_i_max(d->item_count, d->metadata_count) + MEMOPT_I_SAVE_OWN; /* manifest's or rank's */
+    size_t all = 0;
+
+    if (memopt_i_mul(n, s->ranks, &all)) c->overflow = 1;
+    (void)memopt_carve(c, 1, sizeof(memopt_saving), 64);
+    s->ranges = (memopt_i_range *)memopt_carve(c, all, sizeof *s->ranges, 64);
+    s->words = (uint64_t *)memopt_carve(c, s->ranks, MEMOPT_I_SAVE_WORDS * sizeof *s->words, 64);
+    s->crcs = (uint32_t *)memopt_carve(c, all, sizeof *s->crcs, 64);
+    s->written = (unsigned char *)memopt_carve(c, s->ranks, 1, 64);
+    s->tensors = (memopt_tensor *)memopt_carve(c, n + MEMOPT_I_SAVE_TABLES, sizeof *s->tensors, 64);
+    s->counts = (uint64_t *)memopt_carve(c, n, sizeof *s->counts, 64);
+    s->sources = (uint32_t *)memopt_carve(c, n, sizeof *s->sources, 64);
+    s->order = (uint32_t *)memopt_carve(c, n, sizeof *s->order, 64);
+    s->metadata = (memopt_tensor_metadata *)memopt_carve(c, m, sizeof *s->metadata, 64);
+    s->files = (memopt_i_save_file *)memopt_carve(c, d->model_count + 1, sizeof *s->files, 64);
+    s->path.bytes = s->other.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
+    s->path.text = (char *)memopt_carve(c, s->path.bytes, 1, 64);
+    s->other.text = (char *)memopt_carve(c, s->other.bytes, 1, 64);
+    s->texts = memopt_i_writer_begin(NULL, memopt_i_save_text_bytes(d));
+    s->texts.buffer = (char *)memopt_carve(c, s->texts.capacity, 1, 64);
+}
+
 /* The tables. This rank's ranges are written into them. */
 static memopt_status memopt_i_save_open(memopt_i_save *s) {
     memopt_carver c = memopt_carver_begin(NULL);
@@ -43875,6 +44018,20 @@ static void memopt_i_save_close(memopt_i_save *s) {
     memopt_i_free(&s->host, s->block, s->block_bytes, 64);
 }
 
+/* All ranks have their tables, and one listing; then each knows the ranges of all. */
+static memopt_status memopt_i_save_meet(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    numbers[0] = c->status ? 0 : memopt_i_save_listing(&s->desc);
+    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
+    memopt_i_checks_at(c, "rank", other);
+    (void)memopt_i_must(c, other == SIZE_MAX, "items", "are others than those of rank 0");
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return memopt_i_save_gather(c, s->desc.comm, s->ranges, s->item_count * sizeof *s->ranges);
+}
+
 /* Who writes what of an item: from its first element on, the first rank that has it, as far as it has. */
 static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
     const size_t n = s->item_count;
@@ -43906,6 +44063,47 @@ static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
     return MEMOPT_OK;
 }
 
+static uint32_t memopt_i_save_content(const memopt_i_save *s) {
+    const size_t n = s->item_count;
+    uint32_t crc = 0;
+    size_t i, r;
+
+    for (i = 0; i < s->desc.item_count; ++i) {
+        const size_t element = memopt_i_save_element(s->desc.items[i].type);
+        uint64_t done = 0;
+
+        while (done < s->desc.items[i].count)
+            for (r = 0; r < s->ranks; ++r) {
+                const memopt_i_range *g = &s->ranges[r * n + i];
+
+                if (!g->count || g->first != done) continue;
+                crc = memopt_crc32c_join(crc, s->crcs[r * n + i], g->count * element);
+                done += g->count;
+            }
+    }
+    return crc;
+}
+
+/* Whole elements: tiles are multiples of 4096 bytes, and tensors of a file begin at multiples of their element. */
+static memopt_status memopt_i_save_move(memopt_i_checks *c, size_t i, const memopt_save_item *item, uint64_t first,
+                                        size_t count, unsigned char *bytes, int loads) {
+    const size_t element = memopt_i_save_element(item->type);
+    unsigned char *at = (unsigned char *)item->data;
+    memopt_status s;
+
+    if (!item->move_fn) {
+        at += (size_t)(first - item->first) * element;
+        memopt_i_copy(loads ? at : bytes, loads ? bytes : at, count * element);
+        return MEMOPT_OK;
+    }
+    s = item->move_fn(item, first, count, bytes, loads);
+    memopt_i_checks_at(c, "item", i);
+    if (s) (void)memopt_i_refuse(c, s, "move_fn", "did not move its elements");
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return s;
+}
+
+/* ---- files ---- */
 static const char *memopt_i_save_text_end(memopt_i_save *s, size_t start) {
     memopt_i_put(&s->texts, "", 1);
     return s->texts.buffer + start;
@@ -44130,7 +44328,20 @@ static void memopt_i_save_make_tiles(memopt_i_save *s) {
     else (void)memopt_i_refuse_memory(&s->checks, bytes);
 }
 
-/* ---- this rank's files ---- */
+MEMOPT_I_SMALL_END
+
+/* @section save_files : save_layout
+   This rank's files, from memory to the disk.
+   Beside     What is saved flows through a ring of buffers, tile by tile; a buffer is given to the files' queue when
+              it is full, and waited for when it is needed again. With as many buffers as tiles nothing is waited for
+              before the end: that is a save beside the training, and needs no thread of ours. Headers, syncs, the
+              manifest and the rename follow when all transfers have been seen to end.
+   Model      Who writes an element of the model is found as for items. A file that one rank writes all of goes past the
+              cache, padded; where several ranks write into it, each writes its ranges through the cache. */
+
+MEMOPT_I_SMALL_BEGIN
+
+/* ---- buffers ---- */
 /* Wait for a buffer, if it is on its way. */
 static void memopt_i_save_land(memopt_i_save *s, size_t slot) {
     memopt_status status;
@@ -44153,25 +44364,6 @@ static void memopt_i_save_check_tiles(memopt_i_save *s, const unsigned char *byt
         *crcs = memopt_crc32c(0, bytes + done, count);
         s->file_crc = memopt_crc32c_join(s->file_crc, *crcs++, count);
     }
-}
-
-/* Whole elements: tiles are multiples of 4096 bytes, and tensors of a file begin at multiples of their element. */
-static memopt_status memopt_i_save_move(memopt_i_checks *c, size_t i, const memopt_save_item *item, uint64_t first,
-                                        size_t count, unsigned char *bytes, int loads) {
-    const size_t element = memopt_i_save_element(item->type);
-    unsigned char *at = (unsigned char *)item->data;
-    memopt_status s;
-
-    if (!item->move_fn) {
-        at += (size_t)(first - item->first) * element;
-        memcpy(loads ? at : bytes, loads ? bytes : at, count * element);
-        return MEMOPT_OK;
-    }
-    s = item->move_fn(item, first, count, bytes, loads);
-    memopt_i_checks_at(c, "item", i);
-    if (s) (void)memopt_i_refuse(c, s, "move_fn", "did not move its elements");
-    memopt_i_checks_at(c, NULL, SIZE_MAX);
-    return s;
 }
 
 /* Past the cache? A file that others write into, too, must not be padded: they may be behind, and its end be cut. */
@@ -44240,23 +44432,7 @@ static void memopt_i_save_file_data(memopt_i_save *s, memopt_i_save_file *f) {
     }
 }
 
-/* Open past the cache where its blocks are not larger than ours. */
-static memopt_status memopt_i_save_open_direct(const memopt_host *host, const char *path, int writes, void **file) {
-    const memopt_files *f = &host->files;
-    size_t align = 1;
-    memopt_status s = writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_NEW_DIRECT, file)
-                             : f->open_fn(f->user, path, MEMOPT_OPEN_READ_DIRECT, file);
-
-    if (s) return s;
-    s = f->align_fn(f->user, *file, &align);
-    if (!s && MEMOPT_I_SAVE_BLOCK % align == 0) return MEMOPT_OK;
-    (void)f->close_fn(f->user, *file);
-    *file = NULL;
-    if (s) return s;
-    return writes ? memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, file)
-                  : f->open_fn(f->user, path, MEMOPT_OPEN_READ, file);
-}
-
+/* ---- open, header, close ---- */
 static const char *memopt_i_save_file_path(memopt_i_save *s, const memopt_i_save_file *f) {
     memopt_i_writer o;
 
@@ -44359,28 +44535,14 @@ static void memopt_i_save_end_files(memopt_i_save *s) {
     }
 }
 
-/* ---- the manifest, by rank 0 ---- */
-static uint32_t memopt_i_save_content(const memopt_i_save *s) {
-    const size_t n = s->item_count;
-    uint32_t crc = 0;
-    size_t i, r;
+MEMOPT_I_SMALL_END
 
-    for (i = 0; i < s->desc.item_count; ++i) {
-        const size_t element = memopt_i_save_element(s->desc.items[i].type);
-        uint64_t done = 0;
+/* @section save_manifest : save_files
+   What rank 0 writes of a whole generation: the manifest, and the index of a model in several files. */
 
-        while (done < s->desc.items[i].count)
-            for (r = 0; r < s->ranks; ++r) {
-                const memopt_i_range *g = &s->ranges[r * n + i];
+MEMOPT_I_SMALL_BEGIN
 
-                if (!g->count || g->first != done) continue;
-                crc = memopt_crc32c_join(crc, s->crcs[r * n + i], g->count * element);
-                done += g->count;
-            }
-    }
-    return crc;
-}
-
+/* ---- the manifest ---- */
 static void memopt_i_save_table(memopt_tensor *t, const char *name, memopt_tensor_type type, const uint64_t *shape,
                                 size_t rank) {
     memset(t, 0, sizeof *t);
@@ -44446,7 +44608,7 @@ static void memopt_i_save_manifest_fill(const memopt_i_save *s, unsigned char *t
         memcpy(to + header + r * 4 * sizeof(uint64_t), s->words + r * MEMOPT_I_SAVE_WORDS + 1, 4 * sizeof(uint64_t));
     memcpy(number, &s->generation.number, sizeof s->generation.number);
     memcpy(content, &all, sizeof all);
-    memcpy(content + sizeof all, s->tiles, s->ranks * s->tile_count * sizeof *s->tiles);
+    memopt_i_copy(content + sizeof all, s->tiles, s->ranks * s->tile_count * sizeof *s->tiles);
     crc = memopt_crc32c(0, to, bytes - 4);
     memcpy(to + bytes - 4, &crc, 4);
 }
@@ -44484,7 +44646,7 @@ static memopt_status memopt_i_save_write_manifest(memopt_i_save *s) {
     return c->status;
 }
 
-/* ---- the index of a model in several files, by rank 0: as Python's json writes it, indented, sorted ---- */
+/* ---- the index of a model in several files, as Python's json writes it, indented, sorted ---- */
 static size_t memopt_i_save_file_of(const memopt_i_save *s, size_t tensor) {
     size_t i = 1;
 
@@ -44544,472 +44706,21 @@ static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
     return s->checks.status;
 }
 
-static memopt_status memopt_i_save_refuse_run(memopt_i_checks *c, memopt_status status, const char *reason,
-                                              const char *run) {
-    memopt_error *e = memopt_i_refuse_first(c, status, "path", reason);
-
-    if (e) e->other = run;
-    return c->status;
-}
-
-/* Is there a file, not a directory? */
-static int memopt_i_save_is_file(const memopt_files *f, const char *path) {
-    void *file = NULL;
-
-    if (!f->sync_dir_fn(f->user, path) || f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file)) return 0;
-    (void)f->close_fn(f->user, file);
-    return 1;
-}
-
-/* Why it could not be made: which name of the path is in the way, as far as the doors tell. */
-static memopt_status memopt_i_save_explain_run(memopt_i_checks *c, const memopt_files *f, memopt_status status,
-                                               const char *run, memopt_i_save_path *p) {
-    char *text = p->text;
-    size_t end, i, name = 0;
-
-    end = strlen(memopt_i_save_run_path(p, run, ""));
-    while (end > 1 && memopt_i_is_separator(text[end - 1])) text[--end] = 0;
-    if (memopt_i_save_is_file(f, text)) return memopt_i_save_refuse_run(c, status, "is a file:", run);
-    for (i = 1; i < end; ++i) {
-        const char separator = text[i];
-        int is_there, is_file;
-
-        if (!memopt_i_is_separator(separator) || memopt_i_is_separator(text[i - 1])) continue;
-        text[i] = 0;
-        is_there = !f->sync_dir_fn(f->user, text);
-        is_file = memopt_i_save_is_file(f, text);
-        text[i] = separator;
-        memopt_i_checks_at(c, "name", name++);
-        if (!is_there)
-            return memopt_i_save_refuse_run(c, status, is_file ? "goes through a file:"
-                                                               : "lacks a directory, or one cannot be opened:", run);
-    }
-    memopt_i_checks_at(c, NULL, SIZE_MAX);
-    return memopt_i_save_refuse_run(c, status, "could not be made, though the directory above is there (permission?):",
-                                    run);
-}
-
-static memopt_status memopt_i_save_make_run(memopt_i_checks *c, const memopt_host *host, const char *run,
-                                            memopt_i_save_path *p) {
-    const memopt_status made = host->files.make_dir_fn(host->files.user, run);
-
-    return !made || made == MEMOPT_ERR_STATE ? c->status
-                                             : memopt_i_save_explain_run(c, &host->files, made, run, p);
-}
-
-/* The run's directory is ours until the file is closed. */
-static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_host *host, const char *run,
-                                            memopt_i_save_path *p, void **file) {
-    const memopt_files *f = &host->files;
-    const char *path = memopt_i_save_run_path(p, run, "/lock");
-    void *lock = NULL;
-    memopt_status s;
-
-    if (c->status || !MEMOPT_I_FILES_HAVE_LOCKS(f)) return c->status;
-    s = memopt_i_files_open(f, path, MEMOPT_OPEN_OWN, &lock);
-    if (s) return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "has a link as its file \"lock\":"
-                  : "has a file \"lock\" that cannot be made or opened (permission? room? ulimit -n?):", run);
-    s = memopt_i_files_lock(f, lock);
-    if (!s) *file = lock;
-    else (void)f->close_fn(f->user, lock);
-    if (!s) return MEMOPT_OK;
-    return memopt_i_save_refuse_run(c, s, s == MEMOPT_ERR_STATE ? "is in use, another run saves there:"
-                                                                : "has a file \"lock\" that cannot be locked:", run);
-}
-
-/* Who holds the lock holds a file: when its name is gone, another run makes one, and takes the directory, too. */
-static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_host *host, const char *run) {
-    const memopt_files *f = &host->files;
-    memopt_i_save_name n;
-
-    n.name = "lock";
-    n.is_found = 0;
-    if (memopt_i_save_refuse_host(c, f->list_dir_fn(f->user, run, memopt_i_save_meet_name, &n), "path",
-                                  "could not be listed: was it removed?")) return c->status;
-    return n.is_found ? MEMOPT_OK : memopt_i_save_refuse_run(c, MEMOPT_ERR_STATE,
-                                        "had a file \"lock\" that was removed, another run may save there:", run);
-}
-
-/* The name of the run's directory, which may be new. */
-static void memopt_i_save_sync_run(memopt_i_save *s) {
-    (void)memopt_i_save_run_path(&s->path, s->desc.path, "");
-    (void)memopt_i_save_refuse_host(&s->checks, memopt_i_files_sync_parent(&s->host.files, s->path.text), "path",
-                                    "is in a directory that could not be synced");
-}
-
-/* A directory for this generation, which nobody else has made. */
-static memopt_status memopt_i_save_make(memopt_i_save *s) {
-    const memopt_files *f = &s->host.files;
-    const char *path = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    const memopt_status made = f->make_dir_fn(f->user, path);
-
-    if (made == MEMOPT_ERR_STATE) s->generation.number = 0; /* another's: nothing of it is removed */
-    return memopt_i_save_refuse_host(&s->checks, made, "generation", made == MEMOPT_ERR_STATE
-                                     ? "was begun by another run that saves here" : "could not be made");
-}
-
-/* The directory of the run, and in it one for this generation. */
-static void memopt_i_save_begin(memopt_i_save *s) {
-    memopt_i_checks *c = &s->checks;
-    memopt_i_save_search search;
-    size_t i;
-
-    if (s->rank || c->status) return;
-    if ((s->desc.lock && s->desc.lock->file ? memopt_i_save_keep_run(c, &s->host, s->desc.path)
-                                            : memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path))
-        || (!s->desc.lock && memopt_i_save_take_run(c, &s->host, s->desc.path, &s->path, &s->lock))) return;
-    (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
-                                                            &search), "path", "could not be listed");
-    if (c->status) return;
-    memopt_i_save_clean(&s->host, s->desc.path, ".tmp", &s->path, &s->other); /* not before: the name is a new one */
-    memopt_i_save_clean(&s->host, s->desc.path, ".old", &s->path, &s->other);
-    s->generation.number = search.is_found ? search.found.number + 1 : 1;
-    (void)memopt_i_must_fit(c, s->generation.number <= MEMOPT_I_SAVE_LAST, "path", "has the last number that there is");
-    if (!search.is_found && !c->status) memopt_i_save_sync_run(s);
-    if (c->status || memopt_i_save_make(s)) return;
-    for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
-}
-
-/* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
-   checksum? ERR_FORMAT: it has not. It is read piece by piece into the buffer of the tiles. */
-static memopt_status memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
-    const memopt_files *f = &s->host.files;
-    uint64_t size = 0;
-    uint64_t at = 0;
-    uint32_t found = 0;
-    size_t done = 0;
-    memopt_status status = f->size_fn(f->user, file, &size);
-
-    if (status) return status;
-    if (size < 12 || (bytes && size != bytes)) return MEMOPT_ERR_FORMAT;
-    if (!count) count = size;
-    while (at < count) {
-        const uint64_t left = count - at;
-        const size_t next = left < s->desc.tile ? (size_t)left : s->desc.tile;
-
-        status = f->read_fn(f->user, file, at, s->stage, next, &done);
-        if (status) return status;
-        if (done < next) return MEMOPT_ERR_FORMAT;
-        found = memopt_crc32c(found, s->stage, next);
-        at += next;
-    }
-    return found == crc ? MEMOPT_OK : MEMOPT_ERR_FORMAT;
-}
-
-/* Does the name still lead to what was written? Another run, where there are no locks, takes the generation for a
-   leftover, removes it, and may have begun one of the same name. */
-static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
-                                           uint32_t crc) {
-    const memopt_files *f = &s->host.files;
-    memopt_i_checks *c = &s->checks;
-    void *file = NULL;
-    memopt_status has = f->open_fn(f->user, s->path.text, MEMOPT_OPEN_READ, &file);
-
-    if (has && !memopt_i_save_is_there(f, s->path.text)) has = MEMOPT_ERR_FORMAT;
-    else if (has) return memopt_i_refuse(c, has, what, "could not be opened to look at it");
-    if (file) {
-        has = memopt_i_save_has(s, file, bytes, count, crc);
-        (void)f->close_fn(f->user, file); /* it was only read */
-    }
-    if (has == MEMOPT_ERR_FORMAT)
-        return memopt_i_refuse(c, MEMOPT_ERR_IO, "generation", "is not what was written: does another run save here?");
-    return memopt_i_save_refuse_host(c, has, what, "could not be read when it was written");
-}
-
-static memopt_status memopt_i_save_look_back(memopt_i_save *s) {
-    size_t r;
-
-    (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_look_at(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
-    for (r = 0; r < s->ranks && !s->checks.status; ++r) {
-        const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
-
-        (void)memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
-        (void)memopt_i_save_look_at(s, "file", of[0], of[1], (uint32_t)of[2]);
-    }
-    return s->checks.status;
-}
-
-/* From here on the generation is there. */
-static void memopt_i_save_commit(memopt_i_save *s) {
-    const memopt_files *f = &s->host.files;
-    memopt_i_checks *c = &s->checks;
-    const char *from;
-
-    if (s->rank || memopt_i_save_write_index(s)) return; /* before the manifest's tables take its tensors' room */
-    if (memopt_i_save_write_manifest(s)) return;
-    from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_refuse_tmp(s, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
-    if (c->status || memopt_i_save_look_back(s)) return;
-    from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_refuse_tmp(s, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
-                                                                                    &s->generation, "")),
-                                   "generation", "could not be renamed");
-    if (c->status) return;
-    (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, s->desc.path), "path", "could not be synced");
-}
-
-/* A save that failed leaves nothing: where that fails, too, the next one finds it. */
-static void memopt_i_save_give_up(memopt_i_save *s) {
-    if (s->rank || !s->generation.number || !s->path.text) return;
-    (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
-    memopt_i_save_remove(&s->host, &s->path);
-}
-
-static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written);
-
-/* All ranks have their tables, and one listing; then each knows the ranges of all. */
-static memopt_status memopt_i_save_meet(memopt_i_save *s) {
-    memopt_i_checks *c = &s->checks;
-    uint64_t numbers[5] = { 0 };
-    size_t other;
-
-    numbers[0] = c->status ? 0 : memopt_i_save_listing(&s->desc);
-    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
-    memopt_i_checks_at(c, "rank", other);
-    (void)memopt_i_must(c, other == SIZE_MAX, "items", "are others than those of rank 0");
-    memopt_i_checks_at(c, NULL, SIZE_MAX);
-    return memopt_i_save_gather(c, s->desc.comm, s->ranges, s->item_count * sizeof *s->ranges);
-}
-
-/* The directory is there, and all ranks know it; what fails after that is told by the end. */
-static memopt_status memopt_i_save_start(memopt_i_save *s) {
-    memopt_i_checks *c = &s->checks;
-    uint64_t numbers[5] = { 0 };
-    size_t other;
-
-    (void)memopt_i_save_open(s);
-    if (memopt_i_save_meet(s) || memopt_i_save_plan(s)) return c->status;
-    memopt_i_save_make_tiles(s);
-    memopt_i_save_begin(s);
-    numbers[0] = s->generation.number;
-    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
-    s->generation.number = numbers[0];
-    memopt_i_save_begin_files(s);
-    return MEMOPT_OK;
-}
-
-/* All ranks have written and synced their files, and rank 0 has what it tells of them. */
-static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
-    memopt_i_checks *c = &s->checks;
-    memopt_comm *comm = s->desc.comm;
-    uint64_t numbers[5] = { 0 };
-    size_t other;
-
-    memopt_i_save_end_files(s);
-    numbers[0] = s->files->header_bytes + s->files->data_bytes;
-    numbers[1] = s->files->header_bytes;
-    numbers[2] = s->header_crc;
-    numbers[3] = s->file_crc;
-    if (memopt_i_save_agree(c, comm, numbers, s->words, &other)) return c->status;
-    if (memopt_i_save_gather(c, comm, s->crcs, s->item_count * sizeof *s->crcs)) return c->status;
-    return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
-}
-
-static void memopt_i_save_unlock(memopt_i_save *s) {
-    if (s->lock) (void)s->host.files.close_fn(s->host.files.user, s->lock); /* nothing was written to it */
-}
-
-static memopt_status memopt_i_save_finish(memopt_i_save *s) {
-    uint64_t numbers[5] = { 0 };
-    size_t other;
-
-    if (!memopt_i_save_gather_files(s)) {
-        memopt_i_save_commit(s);
-        (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
-    }
-    if (s->checks.status) memopt_i_save_give_up(s);
-    memopt_i_save_close(s); /* before: the other generations are looked at in memory of their own */
-    if (!s->checks.status && !s->rank) memopt_i_save_retire(&s->desc, &s->host, s->generation);
-    memopt_i_save_unlock(s);
-    return s->checks.status;
-}
-
-/* Nothing was begun on any rank, or all failed alike. */
-static memopt_status memopt_i_save_stop(memopt_i_save *s) {
-    memopt_i_save_end_files(s);
-    memopt_i_save_give_up(s);
-    memopt_i_save_close(s);
-    memopt_i_save_unlock(s);
-    return s->checks.status;
-}
-
-static memopt_i_save memopt_i_save_of(const memopt_save_desc *desc) {
-    memopt_i_save s;
-
-    memset(&s, 0, sizeof s);
-    s.desc = *desc;
-    s.checks = memopt_i_checks_begin(desc->error, "save");
-    s.ranks = desc->comm ? memopt_comm_get_stats(desc->comm).rank_count : 1;
-    s.rank = desc->comm ? memopt_comm_get_stats(desc->comm).rank : 0;
-    s.generation.step = desc->step;
-    return s;
-}
-
-static void memopt_i_save_lock_carve(memopt_save_lock *lock, memopt_carver *c, const memopt_save_desc *d) {
-    lock->keep = d->keep ? d->keep : 2;
-    lock->path.bytes = strlen(d->path) + MEMOPT_I_SAVE_NAME;
-    (void)memopt_carve(c, 1, sizeof *lock, 64);
-    lock->known = (memopt_i_generation *)memopt_carve(c, lock->keep, sizeof *lock->known, 64);
-    lock->run = (char *)memopt_carve(c, strlen(d->path) + 1, 1, 64);
-    lock->path.text = (char *)memopt_carve(c, lock->path.bytes, 1, 64);
-}
-
-static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
-                                                 const memopt_host *host) {
-    memopt_carver carver = memopt_carver_begin(NULL);
-    memopt_save_lock size, *lock;
-    size_t bytes;
-
-    memopt_i_save_lock_carve(&size, &carver, d);
-    bytes = carver.bytes;
-    if (memopt_i_must_be_at_least(c, "keep", size.keep, "at least", 2)
-        || memopt_i_must_fit(c, !carver.overflow, "keep", "is too large for memory")) return NULL;
-    lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
-    if (!lock) {
-        (void)memopt_i_refuse_memory(c, bytes);
-        return NULL;
-    }
-    memset(lock, 0, bytes);
-    carver = memopt_carver_begin(lock);
-    memopt_i_save_lock_carve(lock, &carver, d);
-    lock->host = *host;
-    lock->bytes = bytes;
-    memcpy(lock->run, d->path, strlen(d->path) + 1);
-    return lock;
-}
-
-MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out) {
-    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
-    uint64_t numbers[5] = { 0 };
-    memopt_save_lock *lock = NULL;
-    memopt_host host;
-    size_t other;
-
-    if (!desc) return MEMOPT_ERR_ARGUMENT;
-    (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
-    if (!memopt_i_save_check_place(&c, desc, &host)) lock = memopt_i_save_lock_make(&c, desc, &host);
-    if (lock && (!desc->comm || !memopt_comm_get_stats(desc->comm).rank)
-        && !memopt_i_save_make_run(&c, &host, desc->path, &lock->path))
-        (void)memopt_i_save_take_run(&c, &host, desc->path, &lock->path, &lock->file);
-    if (memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other)) memopt_save_lock_close(lock);
-    else *out = lock;
-    return c.status;
-}
-
-MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock) {
-    memopt_host host;
-
-    if (!lock) return;
-    host = lock->host;
-    if (lock->file) (void)host.files.close_fn(host.files.user, lock->file); /* nothing was written to it */
-    memopt_i_free(&host, lock, lock->bytes, 64);
-}
-
-MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc) {
-    memopt_i_save s;
-
-    if (!desc) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_save_of(desc);
-    return memopt_i_save_start(&s) ? memopt_i_save_stop(&s) : memopt_i_save_finish(&s);
-}
-
-MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_saving **out) {
-    memopt_i_save s;
-
-    if (!desc) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_save_of(desc);
-    (void)memopt_i_must(&s.checks, out != NULL, "out", "is NULL");
-    if (memopt_i_save_start(&s)) return memopt_i_save_stop(&s);
-    *out = (memopt_saving *)s.block;
-    (*out)->save = s;
-    return MEMOPT_OK;
-}
-
-MEMOPT_API int memopt_save_ready(const memopt_saving *saving) {
-    const memopt_i_save *s = saving ? &saving->save : NULL;
-    size_t i;
-
-    for (i = 0; s && i < s->slot_count; ++i)
-        if (s->is_moving[i] && !memopt_i_queue_ready(&s->queue, i)) return 0;
-    return 1;
-}
-
-MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {
-    memopt_i_save s;
-
-    if (!saving) return MEMOPT_OK;
-    s = saving->save; /* its room goes with the tables */
-    return memopt_i_save_finish(&s);
-}
-
-/* What memopt_tensors_write() lends itself. */
-static size_t memopt_i_save_lent(size_t tensors, size_t metadata) {
-    return (memopt_i_max(tensors, metadata) + 1) * 2 * sizeof(memopt_i_tensors_key);
-}
-
-/* Ranges as if this rank wrote all that it holds, and where others do, too, with the longest names there can be. */
-static uint64_t memopt_i_save_assume(memopt_i_save *s) {
-    memopt_i_range *mine = s->ranges + s->rank * s->item_count;
-    uint64_t all = 0;
-    size_t i;
-
-    for (i = 0; i < s->desc.item_count; ++i) {
-        const memopt_save_item *item = &s->desc.items[i];
-
-        if (s->ranks > 1) mine[i].first = item->count;
-        all += item->count * memopt_i_save_element(item->type);
-    }
-    return all;
-}
-
-static uint64_t memopt_i_save_disk(const memopt_i_save *s) {
-    uint64_t bytes = 0;
-    size_t i;
-
-    for (i = 0; i < s->file_count; ++i)
-        if (!i || !s->rank) bytes += memopt_i_save_blocks(s->files[i].header_bytes + s->files[i].data_bytes);
-    return bytes;
-}
-
-MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk) {
-    size_t header = 0;
-    size_t manifest = 0;
-    size_t index = 0;
-    size_t lent = 0;
-    memopt_i_save s;
-    size_t i;
-
-    if (!desc) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_save_of(desc);
-    if (!memopt_i_save_open(&s)) {
-        const uint64_t all = memopt_i_save_assume(&s);
-
-        if (!memopt_i_save_lay_out(&s)) {
-            s.tile_count = memopt_i_save_tiles(s.ranks > 1 ? all : s.files->data_bytes, s.desc.tile);
-            for (i = 0; i < s.file_count; ++i)
-                lent = memopt_i_max(lent, memopt_i_save_lent(s.files[i].count, i ? 1 : s.files->count + 1));
-            index = memopt_i_save_index_bytes(&s);
-            (void)memopt_i_save_manifest_header(&s, NULL, 0, &header, &manifest); /* takes the tensors' room */
-        }
-    }
-    if (!s.checks.status) {
-        const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
-        const size_t texts = desc->metadata_count + MEMOPT_I_SAVE_OWN;
-        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
-        const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
-
-        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes
-                            + memopt_i_max(lent, tiles + memopt_i_max(index, last));
-        if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
-                        + memopt_i_save_blocks(text);
-    }
-    s.tile_count = 0; /* there is no table of them */
-    memopt_i_save_close(&s);
-    return s.checks.status;
-}
-
-/* ---- loading ---- */
+MEMOPT_I_SMALL_END
+
+/* @section saved : save_layout
+   A generation that is there: proved, found, read.
+   Shards     Reading cuts the ranges of the files with those that are asked for; elements are copied, never decoded,
+              so that bits stay for any number of ranks. Each file is checked by one rank, and tiles again when they
+              are copied.
+   Proofs     The manifest's checksum proves its tables; a header's, names and places; a tile's, the bytes of a file as
+              they left the buffer; the file's, that its tiles are in their places. None proves that ranges of several
+              files make up a whole, nor that the bytes arrived where they belong: so, when exactly what was saved is
+              read, in its order, the content's checksum is made once more of what is in memory then. */
+
+MEMOPT_I_SMALL_BEGIN
+
+/* ---- a manifest ---- */
 typedef struct memopt_i_saved_file {
     memopt_tensors tensors;
     void          *memory;
@@ -45083,19 +44794,12 @@ static memopt_status memopt_i_saved_get(memopt_saved *s, memopt_i_checks *c, voi
 /* What a header says, in memory of its own. */
 static memopt_status memopt_i_saved_parse(memopt_saved *s, memopt_i_checks *c, const void *header, size_t header_bytes,
                                           uint64_t file_bytes, memopt_tensors *out, void **memory, size_t *bytes) {
-    memopt_tensors_source source;
-    memopt_status status;
+    memopt_i_tensors_source source;
 
-    memset(&source, 0, sizeof source);
     source.header = header;
     source.header_bytes = header_bytes;
     source.file_bytes = file_bytes;
-    source.error = c->error;
-    status = memopt_tensors_bytes(&source, bytes);
-    if (status) return c->status = status;
-    *memory = memopt_i_alloc(&s->host, *bytes, 64);
-    if (!*memory) return memopt_i_refuse_memory(c, *bytes);
-    return c->status = memopt_tensors_read(&source, *memory, *bytes, out);
+    return memopt_i_tensors_read(c, &s->host, &source, 0, memory, bytes, out);
 }
 
 static memopt_status memopt_i_saved_read_manifest(memopt_saved *s, memopt_i_checks *c, void *file) {
@@ -45216,6 +44920,7 @@ static memopt_status memopt_i_saved_tables(memopt_saved *s, memopt_i_checks *c) 
     return memopt_i_saved_list(s, c, files);
 }
 
+/* ---- its files ---- */
 static size_t memopt_i_saved_tiles(const memopt_saved *s, const memopt_i_saved_file *f) {
     return memopt_i_save_tiles(f->length - f->header_bytes, s->tile);
 }
@@ -45344,6 +45049,7 @@ static void memopt_i_saved_try(memopt_saved *s, memopt_i_checks *c) {
     memopt_i_checks_at(c, NULL, SIZE_MAX);
 }
 
+/* ---- the newest that holds ---- */
 /* The next older generation: its numbers, from rank 0. 0: there is none, or all have failed. */
 static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     memopt_i_save_search search;
@@ -45478,40 +45184,6 @@ MEMOPT_API size_t memopt_saved_refused(const memopt_saved *saved, memopt_error *
     if (!saved || !saved->refused) return 0;
     if (why) *why = saved->why;
     return saved->refused;
-}
-
-/* ---- which generations go ---- */
-/* Does everything of it hold, as a resume sees it? */
-static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
-
-    if (memopt_i_save_lock_knows(s->lock, g)) return 1;
-    s->generation = g;
-    memopt_i_saved_try(s, &c);
-    memopt_i_saved_drop(s);
-    memopt_i_save_lock_note(s->lock, g, !c.status);
-    return !c.status;
-}
-
-/* Generations older than the last that is kept. Only what holds is counted; nothing is looked at before there is one
-   that may go. What fails here is tried again by the next save. */
-static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
-    memopt_save_desc alone = *desc;
-    size_t keep = desc->keep;
-    memopt_i_save_search g;
-    memopt_saved *s = NULL;
-
-    memopt_i_save_lock_note(desc->lock, written, 1);
-    alone.comm = NULL; /* this rank looks at all files */
-    if (memopt_i_saved_make(&c, &alone, host, &s)) return;
-    g.found = memopt_i_save_above_all();
-    while (!memopt_i_save_newest(host, s->run, g.found, "", &g) && g.is_found) {
-        if (!keep) memopt_i_save_discard(host, s->run, &g.found, "", &s->path, &s->other);
-        else if (g.count <= keep) break;
-        else keep -= (size_t)(memopt_i_save_is_same(g.found, written) || memopt_i_save_holds(s, g.found));
-    }
-    memopt_saved_close(s);
 }
 
 /* ---- items ---- */
@@ -45751,6 +45423,347 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     return c.status;
 }
 
+MEMOPT_I_SMALL_END
+
+/* @section save : save_manifest saved
+   A generation from its beginning to its name; which of the older ones go; and going on from the newest.
+   What stays Generations that hold, as a resume sees it: older ones go when desc.keep of those are there. To know it
+              costs a reading of each, by rank 0, so a lock remembers: what this run wrote without an error, resumed
+              from, or has read for this. A resume forgets all but what it took. What rots after that is found by the
+              next resume, not before an older generation goes: to read each save again takes as long as to write it. */
+
+MEMOPT_I_SMALL_BEGIN
+
+/* ---- begin ---- */
+/* The name of the run's directory, which may be new. */
+static void memopt_i_save_sync_run(memopt_i_save *s) {
+    (void)memopt_i_save_run_path(&s->path, s->desc.path, "");
+    (void)memopt_i_save_refuse_host(&s->checks, memopt_i_files_sync_parent(&s->host.files, s->path.text), "path",
+                                    "is in a directory that could not be synced");
+}
+
+/* A directory for this generation, which nobody else has made. */
+static memopt_status memopt_i_save_make(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    const char *path = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    const memopt_status made = f->make_dir_fn(f->user, path);
+
+    if (made == MEMOPT_ERR_STATE) s->generation.number = 0; /* another's: nothing of it is removed */
+    return memopt_i_save_refuse_host(&s->checks, made, "generation", made == MEMOPT_ERR_STATE
+                                     ? "was begun by another run that saves here" : "could not be made");
+}
+
+/* The directory of the run, and in it one for this generation. */
+static void memopt_i_save_begin(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    memopt_i_save_search search;
+    size_t i;
+
+    if (s->rank || c->status) return;
+    if ((s->desc.lock && s->desc.lock->file ? memopt_i_save_keep_run(c, &s->host, s->desc.path)
+                                            : memopt_i_save_make_run(c, &s->host, s->desc.path, &s->path))
+        || (!s->desc.lock && memopt_i_save_take_run(c, &s->host, s->desc.path, &s->path, &s->lock))) return;
+    (void)memopt_i_save_refuse_host(c, memopt_i_save_newest(&s->host, s->desc.path, memopt_i_save_above_all(), NULL,
+                                                            &search), "path", "could not be listed");
+    if (c->status) return;
+    memopt_i_save_clean(&s->host, s->desc.path, ".tmp", &s->path, &s->other); /* not before: the name is a new one */
+    memopt_i_save_clean(&s->host, s->desc.path, ".old", &s->path, &s->other);
+    s->generation.number = search.is_found ? search.found.number + 1 : 1;
+    (void)memopt_i_must_fit(c, s->generation.number <= MEMOPT_I_SAVE_LAST, "path", "has the last number that there is");
+    if (!search.is_found && !c->status) memopt_i_save_sync_run(s);
+    if (c->status || memopt_i_save_make(s)) return;
+    for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
+}
+
+/* The directory is there, and all ranks know it; what fails after that is told by the end. */
+static memopt_status memopt_i_save_start(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    (void)memopt_i_save_open(s);
+    if (memopt_i_save_meet(s) || memopt_i_save_plan(s)) return c->status;
+    memopt_i_save_make_tiles(s);
+    memopt_i_save_begin(s);
+    numbers[0] = s->generation.number;
+    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
+    s->generation.number = numbers[0];
+    memopt_i_save_begin_files(s);
+    return MEMOPT_OK;
+}
+
+/* ---- commit ---- */
+/* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
+   checksum? ERR_FORMAT: it has not. It is read piece by piece into the buffer of the tiles. */
+static memopt_status memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
+    const memopt_files *f = &s->host.files;
+    uint64_t size = 0;
+    uint64_t at = 0;
+    uint32_t found = 0;
+    size_t done = 0;
+    memopt_status status = f->size_fn(f->user, file, &size);
+
+    if (status) return status;
+    if (size < 12 || (bytes && size != bytes)) return MEMOPT_ERR_FORMAT;
+    if (!count) count = size;
+    while (at < count) {
+        const uint64_t left = count - at;
+        const size_t next = left < s->desc.tile ? (size_t)left : s->desc.tile;
+
+        status = f->read_fn(f->user, file, at, s->stage, next, &done);
+        if (status) return status;
+        if (done < next) return MEMOPT_ERR_FORMAT;
+        found = memopt_crc32c(found, s->stage, next);
+        at += next;
+    }
+    return found == crc ? MEMOPT_OK : MEMOPT_ERR_FORMAT;
+}
+
+/* Does the name still lead to what was written? Another run, where there are no locks, takes the generation for a
+   leftover, removes it, and may have begun one of the same name. */
+static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
+                                           uint32_t crc) {
+    const memopt_files *f = &s->host.files;
+    memopt_i_checks *c = &s->checks;
+    void *file = NULL;
+    memopt_status has = f->open_fn(f->user, s->path.text, MEMOPT_OPEN_READ, &file);
+
+    if (has && !memopt_i_save_is_there(f, s->path.text)) has = MEMOPT_ERR_FORMAT;
+    else if (has) return memopt_i_refuse(c, has, what, "could not be opened to look at it");
+    if (file) {
+        has = memopt_i_save_has(s, file, bytes, count, crc);
+        (void)f->close_fn(f->user, file); /* it was only read */
+    }
+    if (has == MEMOPT_ERR_FORMAT)
+        return memopt_i_refuse(c, MEMOPT_ERR_IO, "generation", "is not what was written: does another run save here?");
+    return memopt_i_save_refuse_host(c, has, what, "could not be read when it was written");
+}
+
+static memopt_status memopt_i_save_look_back(memopt_i_save *s) {
+    size_t r;
+
+    (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_look_at(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
+    for (r = 0; r < s->ranks && !s->checks.status; ++r) {
+        const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
+
+        (void)memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
+        (void)memopt_i_save_look_at(s, "file", of[0], of[1], (uint32_t)of[2]);
+    }
+    return s->checks.status;
+}
+
+/* From here on the generation is there. */
+static void memopt_i_save_commit(memopt_i_save *s) {
+    const memopt_files *f = &s->host.files;
+    memopt_i_checks *c = &s->checks;
+    const char *from;
+
+    if (s->rank || memopt_i_save_write_index(s)) return; /* before the manifest's tables take its tensors' room */
+    if (memopt_i_save_write_manifest(s)) return;
+    from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_refuse_tmp(s, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
+    if (c->status || memopt_i_save_look_back(s)) return;
+    from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_refuse_tmp(s, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
+                                                                                    &s->generation, "")),
+                                   "generation", "could not be renamed");
+    if (c->status) return;
+    (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, s->desc.path), "path", "could not be synced");
+}
+
+/* A save that failed leaves nothing: where that fails, too, the next one finds it. */
+static void memopt_i_save_give_up(memopt_i_save *s) {
+    if (s->rank || !s->generation.number || !s->path.text) return;
+    (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
+    memopt_i_save_remove(&s->host, &s->path);
+}
+
+/* ---- retire ---- */
+/* Does everything of it hold, as a resume sees it? */
+static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+
+    if (memopt_i_save_lock_knows(s->lock, g)) return 1;
+    s->generation = g;
+    memopt_i_saved_try(s, &c);
+    memopt_i_saved_drop(s);
+    memopt_i_save_lock_note(s->lock, g, !c.status);
+    return !c.status;
+}
+
+/* Generations older than the last that is kept. Only what holds is counted; nothing is looked at before there is one
+   that may go. What fails here is tried again by the next save. */
+static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
+    memopt_save_desc alone = *desc;
+    size_t keep = desc->keep;
+    memopt_i_save_search g;
+    memopt_saved *s = NULL;
+
+    memopt_i_save_lock_note(desc->lock, written, 1);
+    alone.comm = NULL; /* this rank looks at all files */
+    if (memopt_i_saved_make(&c, &alone, host, &s)) return;
+    g.found = memopt_i_save_above_all();
+    while (!memopt_i_save_newest(host, s->run, g.found, "", &g) && g.is_found) {
+        if (!keep) memopt_i_save_discard(host, s->run, &g.found, "", &s->path, &s->other);
+        else if (g.count <= keep) break;
+        else keep -= (size_t)(memopt_i_save_is_same(g.found, written) || memopt_i_save_holds(s, g.found));
+    }
+    memopt_saved_close(s);
+}
+
+/* ---- write and wait ---- */
+/* All ranks have written and synced their files, and rank 0 has what it tells of them. */
+static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
+    memopt_i_checks *c = &s->checks;
+    memopt_comm *comm = s->desc.comm;
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    memopt_i_save_end_files(s);
+    numbers[0] = s->files->header_bytes + s->files->data_bytes;
+    numbers[1] = s->files->header_bytes;
+    numbers[2] = s->header_crc;
+    numbers[3] = s->file_crc;
+    if (memopt_i_save_agree(c, comm, numbers, s->words, &other)) return c->status;
+    if (memopt_i_save_gather(c, comm, s->crcs, s->item_count * sizeof *s->crcs)) return c->status;
+    return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
+}
+
+static void memopt_i_save_unlock(memopt_i_save *s) {
+    if (s->lock) (void)s->host.files.close_fn(s->host.files.user, s->lock); /* nothing was written to it */
+}
+
+static memopt_status memopt_i_save_finish(memopt_i_save *s) {
+    uint64_t numbers[5] = { 0 };
+    size_t other;
+
+    if (!memopt_i_save_gather_files(s)) {
+        memopt_i_save_commit(s);
+        (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
+    }
+    if (s->checks.status) memopt_i_save_give_up(s);
+    memopt_i_save_close(s); /* before: the other generations are looked at in memory of their own */
+    if (!s->checks.status && !s->rank) memopt_i_save_retire(&s->desc, &s->host, s->generation);
+    memopt_i_save_unlock(s);
+    return s->checks.status;
+}
+
+/* Nothing was begun on any rank, or all failed alike. */
+static memopt_status memopt_i_save_stop(memopt_i_save *s) {
+    memopt_i_save_end_files(s);
+    memopt_i_save_give_up(s);
+    memopt_i_save_close(s);
+    memopt_i_save_unlock(s);
+    return s->checks.status;
+}
+
+MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc) {
+    memopt_i_save s;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_save_of(desc);
+    return memopt_i_save_start(&s) ? memopt_i_save_stop(&s) : memopt_i_save_finish(&s);
+}
+
+MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_saving **out) {
+    memopt_i_save s;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_save_of(desc);
+    (void)memopt_i_must(&s.checks, out != NULL, "out", "is NULL");
+    if (memopt_i_save_start(&s)) return memopt_i_save_stop(&s);
+    *out = (memopt_saving *)s.block;
+    (*out)->save = s;
+    return MEMOPT_OK;
+}
+
+MEMOPT_API int memopt_save_ready(const memopt_saving *saving) {
+    const memopt_i_save *s = saving ? &saving->save : NULL;
+    size_t i;
+
+    for (i = 0; s && i < s->slot_count; ++i)
+        if (s->is_moving[i] && !memopt_i_queue_ready(&s->queue, i)) return 0;
+    return 1;
+}
+
+MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {
+    memopt_i_save s;
+
+    if (!saving) return MEMOPT_OK;
+    s = saving->save; /* its room goes with the tables */
+    return memopt_i_save_finish(&s);
+}
+
+/* ---- how much it takes ---- */
+/* What memopt_tensors_write() lends itself. */
+static size_t memopt_i_save_lent(size_t tensors, size_t metadata) {
+    return (memopt_i_max(tensors, metadata) + 1) * 2 * sizeof(memopt_i_tensors_key);
+}
+
+/* Ranges as if this rank wrote all that it holds, and where others do, too, with the longest names there can be. */
+static uint64_t memopt_i_save_assume(memopt_i_save *s) {
+    memopt_i_range *mine = s->ranges + s->rank * s->item_count;
+    uint64_t all = 0;
+    size_t i;
+
+    for (i = 0; i < s->desc.item_count; ++i) {
+        const memopt_save_item *item = &s->desc.items[i];
+
+        if (s->ranks > 1) mine[i].first = item->count;
+        all += item->count * memopt_i_save_element(item->type);
+    }
+    return all;
+}
+
+static uint64_t memopt_i_save_disk(const memopt_i_save *s) {
+    uint64_t bytes = 0;
+    size_t i;
+
+    for (i = 0; i < s->file_count; ++i)
+        if (!i || !s->rank) bytes += memopt_i_save_blocks(s->files[i].header_bytes + s->files[i].data_bytes);
+    return bytes;
+}
+
+MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk) {
+    size_t header = 0;
+    size_t manifest = 0;
+    size_t index = 0;
+    size_t lent = 0;
+    memopt_i_save s;
+    size_t i;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_save_of(desc);
+    if (!memopt_i_save_open(&s)) {
+        const uint64_t all = memopt_i_save_assume(&s);
+
+        if (!memopt_i_save_lay_out(&s)) {
+            s.tile_count = memopt_i_save_tiles(s.ranks > 1 ? all : s.files->data_bytes, s.desc.tile);
+            for (i = 0; i < s.file_count; ++i)
+                lent = memopt_i_max(lent, memopt_i_save_lent(s.files[i].count, i ? 1 : s.files->count + 1));
+            index = memopt_i_save_index_bytes(&s);
+            (void)memopt_i_save_manifest_header(&s, NULL, 0, &header, &manifest); /* takes the tensors' room */
+        }
+    }
+    if (!s.checks.status) {
+        const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
+        const size_t texts = desc->metadata_count + MEMOPT_I_SAVE_OWN;
+        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
+        const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
+
+        if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes
+                            + memopt_i_max(lent, tiles + memopt_i_max(index, last));
+        if (disk) *disk = memopt_i_save_disk(&s) + memopt_i_save_blocks(s.rank ? 0 : manifest)
+                        + memopt_i_save_blocks(text);
+    }
+    s.tile_count = 0; /* there is no table of them */
+    memopt_i_save_close(&s);
+    return s.checks.status;
+}
+
+/* ---- resume ---- */
 MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused) {
     memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
     memopt_error newest = why;
@@ -45772,111 +45785,16 @@ MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64
     return s;
 }
 
-/* ---- what an optimizer steps ---- */
-typedef struct memopt_i_save_list {
-    memopt_save_item *items;
-    size_t            count;
-    const char       *name;
-    memopt_i_shard_handle *handle; /* of a tensor of which some is slow; NULL: it is none of a shard's */
-} memopt_i_save_list;
+MEMOPT_I_SMALL_END
 
-static memopt_status memopt_i_save_move_slow(const memopt_save_item *item, uint64_t first, size_t count, void *bytes,
-                                             int loads);
+/* @section save_shard : save_optim shard api_save_shard
+   Items of a shard, of which some may be slow.
+   Slow tier  An item that is not in memory is brought tile by tile, by the list that is made of a tile as of a whole
+              tensor. A tile that was loaded into goes back when the next one comes: an item after the other fills
+              it. */
 
-static void memopt_i_save_list_add(memopt_i_save_list *l, const char *prefix, memopt_tensor_type type, uint64_t count,
-                                   uint64_t first, uint64_t held, void *data) {
-    memopt_save_item *item = &l->items[l->count++];
+MEMOPT_I_SMALL_BEGIN
 
-    memset(item, 0, sizeof *item);
-    item->prefix = prefix;
-    item->name = l->name;
-    item->type = type;
-    item->count = count;
-    item->first = first;
-    item->held = held;
-    item->data = data;
-    if (data || !held) return;
-    item->data = l->handle;
-    item->move_fn = memopt_i_save_move_slow;
-}
-
-static void memopt_i_save_list_moments(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
-                                       const memopt_i_tensor_part *part, const memopt_optim_view *view) {
-    static const char *const names[2][2][2] = { { { "m/", "v/" }, { "m.scale/", "v.scale/" } },
-                                                { { "state1/", "state2/" }, { "absmax1/", "absmax2/" } } };
-    const int bnb = part->format == MEMOPT_STATE_BNB;
-    const memopt_tensor_type type = memopt_i_is_coded(part->format) ? MEMOPT_TENSOR_U8
-                                  : part->format == MEMOPT_STATE_BF16 ? MEMOPT_TENSOR_BF16 : MEMOPT_TENSOR_F32;
-    int i;
-
-    for (i = 0; i < 2; ++i) {
-        if (!memopt_i_kind_keeps(d, i)) continue;
-        memopt_i_save_list_add(l, names[bnb][0][i], type, t->count, t->first, part->held, view->moment[i]);
-        if (memopt_i_is_coded(part->format))
-            memopt_i_save_list_add(l, names[bnb][1][i], MEMOPT_TENSOR_F32, memopt_i_ceil_div(t->count, d->block),
-                                   memopt_i_ceil_div(t->first, d->block), part->blocks, view->scale[i]);
-    }
-}
-
-/* Rows that ranks share are the same on each. */
-static void memopt_i_save_list_factors(memopt_i_save_list *l, const memopt_optim_tensor *t,
-                                       const memopt_i_tensor_part *part, const memopt_optim_view *view) {
-    const size_t columns = memopt_i_adafactor_columns(t);
-
-    if (!columns) {
-        memopt_i_save_list_add(l, "rows/", MEMOPT_TENSOR_F32, t->count, t->first, part->held, view->rows);
-        return;
-    }
-    memopt_i_save_list_add(l, "rows/", MEMOPT_TENSOR_F32, t->count / columns, t->first / columns,
-                           memopt_i_adafactor_rows(t), view->rows);
-    memopt_i_save_list_add(l, "columns/", MEMOPT_TENSOR_F32, columns, 0, part->held ? columns : 0, view->columns);
-}
-
-static void memopt_i_save_list_begin(memopt_i_save_list *l, const char *name, memopt_save_item *items, size_t count,
-                                     memopt_i_shard_handle *handle) {
-    l->items = items;
-    l->count = count;
-    l->name = name;
-    l->handle = handle;
-}
-
-static void memopt_i_save_list_tensor(memopt_i_save_list *l, const memopt_optim_desc *d, const memopt_optim_tensor *t,
-                                      const memopt_i_tensor_part *part, const memopt_optim_view *view) {
-    const int split = d->extra == MEMOPT_OPTIM_EXTRA_SPLIT;
-
-    memopt_i_save_list_add(l, "w/", d->weights == MEMOPT_TYPE_F32 ? MEMOPT_TENSOR_F32 : MEMOPT_TENSOR_BF16, t->count,
-                           t->first, part->held, t->weights);
-    if (d->extra)
-        memopt_i_save_list_add(l, split ? "lo/" : "copy/", split ? MEMOPT_TENSOR_U16 : MEMOPT_TENSOR_BF16, t->count,
-                               t->first, part->held, t->extra);
-    memopt_i_save_list_moments(l, d, t, part, view);
-    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_save_list_factors(l, t, part, view);
-}
-
-MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
-                                                 memopt_save_item *items, size_t *count) {
-    const memopt_i_tensor_part *part;
-    const memopt_optim_tensor *t;
-    const memopt_optim_desc *d;
-    memopt_i_save_list l;
-    memopt_optim_view view;
-    memopt_status s;
-
-    if (!optim) return MEMOPT_ERR_ARGUMENT;
-    if (!name || !items || !count)
-        return memopt_i_optim_fail(optim, MEMOPT_ERR_ARGUMENT, "name, items or count is NULL");
-    s = memopt_optim_state_view(optim, tensor, &view);
-    if (s) return s;
-    d = &optim->desc;
-    t = &d->tensors[tensor];
-    part = &optim->parts[tensor];
-    memopt_i_save_list_begin(&l, name, items, *count, NULL);
-    memopt_i_save_list_tensor(&l, d, t, part, &view);
-    *count = l.count;
-    return MEMOPT_OK;
-}
-
-/* -- of a shard, with a slow tier -- */
 /* What is listed of a tensor, or of a slice of it. View: of states in memory; all zero where they are slow. */
 static void memopt_i_save_list_slice(memopt_i_save_list *l, memopt_shard *x, const memopt_optim_tensor *t) {
     const memopt_optim_desc *d = &x->optim->desc;
@@ -45912,7 +45830,7 @@ static memopt_status memopt_i_save_bring(const memopt_save_item *item, uint64_t 
                                                  item->prefix, first), &slice);
 
     if (s) return s;
-    memopt_i_save_list_begin(&l, item->name, items, 0, NULL);
+    l = memopt_i_save_list_begin(item->name, items, 0);
     memopt_i_save_list_slice(&l, h->shard, &slice);
     for (i = 0; i < l.count; ++i) if (strcmp(items[i].prefix, item->prefix) == 0) *out = items[i];
     return MEMOPT_OK;
@@ -45934,7 +45852,7 @@ static memopt_status memopt_i_save_move_slow(const memopt_save_item *item, uint6
         if (s) return s;
         at = (unsigned char *)in.data + (size_t)(first - in.first) * element;
         n = memopt_i_min(count, (size_t)(in.first + in.held - first));
-        memcpy(loads ? at : b, loads ? b : at, n * element);
+        memopt_i_copy(loads ? at : b, loads ? b : at, n * element);
         x->is_edited |= loads;
     }
     return MEMOPT_OK;
@@ -45958,11 +45876,15 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
         return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "name, items or count is NULL");
     if (memopt_shard_part(shard, tensor, &part))
         return memopt_i_fail(&shard->error, MEMOPT_ERR_ARGUMENT, "no such tensor");
-    memopt_i_save_list_begin(&l, name, items, *count, &shard->handles[tensor]);
+    l = memopt_i_save_list_begin(name, items, *count);
+    l.slow = &shard->handles[tensor];
+    l.move_fn = memopt_i_save_move_slow;
     memopt_i_save_list_slice(&l, shard, &part);
     *count = l.count;
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
@@ -46004,7 +45926,7 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 #define MEMOPT_I_ADVISE_PROCESSORS ((size_t)1 << 20)
 #define MEMOPT_I_ADVISE_BYTES     (UINT64_C(1) << 62) /* of a rank's memory */
 #define MEMOPT_I_ADVISE_SLOTS     64
-#define MEMOPT_I_ADVISE_PLANS     (4 * 2 * 4 * 3 * 3 * 2) /* of a number of ranks */
+#define MEMOPT_I_ADVISE_PLANS     (4 * 2 * 3 * 3 * 3 * 2) /* of a number of ranks */
 #define MEMOPT_I_ADVISE_DIVISORS  240 /* no number up to 2^20 has more */
 #define MEMOPT_I_ADVISE_TILE      ((size_t)128)
 
@@ -46339,10 +46261,6 @@ static void memopt_i_advise_check_rate(memopt_i_checks *c, const char *argument,
     memopt_i_must_real(c, holds, argument, got, "at least", 1);
 }
 
-static void memopt_i_advise_check_sign(memopt_i_checks *c, const char *argument, double got) {
-    memopt_i_must_real(c, got >= 0 && got <= 1e30, argument, got, "at least", 0);
-}
-
 /* names: of its bandwidth, latency and waits */
 static void memopt_i_advise_check_link(memopt_i_checks *c, const char *const *names, const memopt_shard_link *link,
                                        int required) {
@@ -46425,7 +46343,7 @@ static void memopt_i_advise_check_processors(memopt_i_checks *c, const memopt_ad
     memopt_i_must_be_at_most(c, "multiprocessors", a->multiprocessors, "at most", MEMOPT_I_ADVISE_PROCESSORS);
     memopt_i_must(c, a->memory > 0, "memory", "is 0");
     memopt_i_must_count(c, a->memory <= most, "memory", a->memory, "at most", most);
-    memopt_i_must_be_below(c, "reserve", a->reserve, "below memory", a->memory);
+    memopt_i_must_count(c, a->reserve < a->memory, "reserve", a->reserve, "below memory", a->memory);
 }
 
 static void memopt_i_advise_check_machine(memopt_i_checks *c, const memopt_advise_machine *a) {
@@ -46854,15 +46772,12 @@ static void memopt_i_advise_shard(const memopt_i_advise *x, const memopt_advise_
     d->gradients = o->gradients;
     d->optim.kind = MEMOPT_OPTIM_ADAMW;
     d->optim.state = o->states;
-    d->optim.weights = o->weights == MEMOPT_ADVISE_SPLIT || o->weights == MEMOPT_ADVISE_BF16 ? MEMOPT_TYPE_BF16
-                                                                                          : MEMOPT_TYPE_F32;
-    d->optim.extra = o->weights == MEMOPT_ADVISE_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT
-        : o->weights == MEMOPT_ADVISE_MASTER ? MEMOPT_OPTIM_EXTRA_COPY : MEMOPT_OPTIM_EXTRA_NONE;
+    d->optim.weights = memopt_i_advise_is_16(o) ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    d->optim.extra = o->weights == MEMOPT_ADVISE_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE;
     d->optim.gradients = d->replica_count > 1 || (o->stage > 1 && rounds > 1) ? MEMOPT_TYPE_F32 : o->gradients;
     d->steps_inside = o->steps_inside;
     d->slow = o->slow;
-    if (d->slow && o->weights != MEMOPT_ADVISE_SPLIT && o->weights != MEMOPT_ADVISE_MASTER)
-        d->slow &= ~MEMOPT_SHARD_SLOW_EXTRA;
+    if (d->slow && o->weights != MEMOPT_ADVISE_SPLIT) d->slow &= ~MEMOPT_SHARD_SLOW_EXTRA;
 }
 
 /* The plan for one round, or two; NULL where there is no such shard, or c says why. */
@@ -46875,7 +46790,7 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
     while (x->ranks[at] != o->ranks) ++at;
     at = at * 4 + (size_t)o->stage;
     at = at * 2 + (size_t)o->steps_inside;
-    at = at * 4 + (size_t)o->weights;
+    at = at * 3 + (size_t)o->weights;
     at = at * 3 + (size_t)o->states;
     at = at * 3 + memopt_i_advise_slow_level(o->slow);
     at = at * 2 + (rounds > 1);
@@ -46901,7 +46816,7 @@ static double memopt_i_advise_grow(uint64_t once, uint64_t twice, size_t rounds)
 
 /* Bytes of an element that a step reads and writes. */
 static double memopt_i_advise_step_bytes(const memopt_advise_choice *o) {
-    static const double weights[4] = { 4, 4, 2, 6 }, states[3] = { 8, 4, 2.03125 };
+    static const double weights[3] = { 4, 4, 2 }, states[3] = { 8, 4, 2.03125 };
 
     return 2 * (weights[o->weights] + states[o->states]) + (o->gradients == MEMOPT_TYPE_F32 ? 4 : 2);
 }
@@ -47387,7 +47302,7 @@ static memopt_status memopt_i_advise_check_choice(memopt_i_checks *c, const memo
     memopt_i_must(c, !o->ranks || processors % o->ranks == 0, "ranks", "do not divide processors");
     memopt_i_must_be_flag(c, "steps_inside", o->steps_inside);
     memopt_i_must_be_flag(c, "whole_scores", o->whole_scores);
-    memopt_i_must_exist(c, "weights", (int)o->weights, MEMOPT_ADVISE_MASTER);
+    memopt_i_must_exist(c, "weights", (int)o->weights, MEMOPT_ADVISE_BF16);
     memopt_i_must_exist(c, "states", (int)o->states, MEMOPT_STATE_8BIT);
     memopt_i_must_exist(c, "slow", o->slow, 7);
     memopt_i_must_be_at_least(c, "micro_batch", o->micro_batch, "at least", 1);
@@ -47447,12 +47362,12 @@ static void memopt_i_advise_put_rows(memopt_i_writer *w, const char *before, siz
 
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char *buffer, size_t capacity,
                                             size_t *length) {
-    static const char *const weights[4] = { "fp32", "bf16 split", "bf16", "fp32 with a bf16 copy" };
+    static const char *const weights[3] = { "fp32", "bf16 split", "bf16" };
     static const char *const states[3] = { "fp32", "bf16", "8-bit" };
     memopt_i_writer w;
 
     if (!o || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_in_range((int)o->weights, 0, 3) || !memopt_i_in_range((int)o->states, 0, 2))
+    if (!memopt_i_in_range((int)o->weights, 0, 2) || !memopt_i_in_range((int)o->states, 0, 2))
         return MEMOPT_ERR_ARGUMENT;
     w = memopt_i_writer_begin(buffer, capacity);
     if (o->ranks > 1) {
@@ -47480,195 +47395,6 @@ MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char 
     memopt_i_put_bytes(&w, o->keep_budget);
     memopt_i_put_text(&w, " of activations");
     return memopt_i_writer_end(&w, 1, length);
-}
-
-/* ---- what the literature tells ---- */
-/* Parameters and operations of a described transformer. */
-static memopt_status memopt_i_advise_count(memopt_i_checks *c, const memopt_advise_model *model, memopt_i_advise *x) {
-    memset(x, 0, sizeof *x);
-    if (memopt_i_must(c, model && !model->chain_fn && !model->convolutions, "model", "is no described transformer"))
-        return c->status;
-    memopt_i_advise_check_model(c, model);
-    if (c->status) return c->status;
-    x->desc.model = *model;
-    memopt_i_advise_defaults(&x->desc);
-    memopt_i_advise_tensors(x);
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_advise_utilisation(const memopt_advise_model *model, double tokens, double rate,
-                                                   double again, memopt_advise_use *out, memopt_error *error) {
-    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
-    memopt_i_advise x;
-    double forwards;
-
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
-    memopt_i_advise_check_sign(&c, "tokens", tokens);
-    memopt_i_advise_check_rate(&c, "rate", rate, 1);
-    memopt_i_must_real(&c, again >= 0 && again <= 1, "again", again, "from 0 to", 1);
-    if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
-    forwards = (3 + again) / 3; /* a forward is a third */
-    out->parameters = x.parameters;
-    out->looked_up = x.looked_up;
-    out->operations_less = x.operations;
-    out->operations = x.operations + 6 * x.looked_up;
-    out->mfu = out->operations * tokens / rate;
-    out->mfu_less = out->operations_less * tokens / rate;
-    out->hfu = out->mfu * forwards;
-    out->hfu_less = out->mfu_less * forwards;
-    return MEMOPT_OK;
-}
-
-static size_t memopt_i_advise_divisor(size_t a, size_t b) { /* the greatest common one */
-    while (b) {
-        const size_t rest = a % b;
-
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* One dimension rounded up to `step`, where that adds no more operations than are allowed; after_of: where it is. */
-static memopt_advise_dimension memopt_i_advise_dimension(const memopt_advise_model *model, size_t before, size_t step,
-                                                         size_t after_of, const memopt_advise_device *device,
-                                                         double tokens) {
-    const double side = (double)(device->tile ? device->tile : MEMOPT_I_ADVISE_TILE);
-    const double processors = (double)device->multiprocessors;
-    memopt_advise_model wider = *model;
-    memopt_i_advise x, y;
-    memopt_i_checks c = memopt_i_checks_begin(NULL, "advise");
-    memopt_advise_dimension d;
-
-    memset(&d, 0, sizeof d);
-    d.before = before;
-    d.after = memopt_i_ceil_div(before, step) * step;
-    *(size_t *)(void *)((unsigned char *)&wider + after_of) = d.after;
-    (void)memopt_i_advise_count(&c, model, &x);
-    if (!memopt_i_advise_count(&c, &wider, &y)) d.added = y.operations / x.operations - 1;
-    if (c.status || d.added > device->most) {
-        d.refused = d.after;
-        d.after = before;
-        d.added = 0;
-    }
-    d.used_before = memopt_i_advise_waves(tokens, (double)before, side, side, processors);
-    d.used_after = memopt_i_advise_waves(tokens, (double)d.after, side, side, processors) * (double)before
-        / (double)d.after;
-    d.aligned_before = before % step == 0;
-    d.aligned_after = d.after % step == 0;
-    return d;
-}
-
-MEMOPT_API memopt_status memopt_advise_sizes(const memopt_advise_model *model, const memopt_advise_device *device,
-                                             size_t tokens, memopt_advise_dimensions *out, memopt_error *error) {
-    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
-    memopt_advise_device of;
-    memopt_i_advise x;
-    size_t step, largest;
-
-    if (memopt_i_must(&c, device != NULL, "device", "is NULL")) return c.status;
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
-    memopt_i_must_be_at_least(&c, "tokens", tokens, "at least", 1);
-    memopt_i_must_real(&c, device->most >= 0 && device->most <= 1, "most", device->most, "from 0 to", 1);
-    if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
-    of = *device;
-    if (!of.multiple) of.multiple = 64;
-    if (!(of.most > 0)) of.most = 0.01;
-    step = of.multiple / memopt_i_advise_divisor(of.multiple, model->heads);
-    largest = memopt_i_max(memopt_i_max(model->width, x.desc.model.mlp), model->vocabulary);
-    if (memopt_i_mul(step, model->heads, &step) || memopt_i_max(largest, step) > SIZE_MAX / 4)
-        return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, "multiple", "makes dimensions that do not fit a size_t");
-    out->width = memopt_i_advise_dimension(&x.desc.model, model->width, step, offsetof(memopt_advise_model, width), &of,
-                                           (double)tokens);
-    out->mlp = memopt_i_advise_dimension(&x.desc.model, x.desc.model.mlp, of.multiple,
-                                         offsetof(memopt_advise_model, mlp), &of, (double)tokens);
-    out->vocabulary = memopt_i_advise_dimension(&x.desc.model, model->vocabulary, of.multiple,
-                                                offsetof(memopt_advise_model, vocabulary), &of, (double)tokens);
-    return MEMOPT_OK;
-}
-
-MEMOPT_API double memopt_advise_rate(memopt_optim_kind kind, double rate, double from, double to) {
-    const int linear = kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_LARS;
-
-    return linear ? rate * to / from : rate * sqrt(to / from);
-}
-
-MEMOPT_API memopt_status memopt_advise_critical_batch(double small, double small_square, double large,
-                                                      double large_square, double *batch, memopt_error *error) {
-    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
-    double signal, noise;
-
-    memopt_i_must(&c, batch != NULL, "batch", "is NULL");
-    memopt_i_must_real(&c, small > 0, "small", small, "must be above", 0);
-    memopt_i_must_real(&c, large > small, "large", large, "must be above", small);
-    memopt_i_advise_check_sign(&c, "small_square", small_square);
-    memopt_i_advise_check_sign(&c, "large_square", large_square);
-    if (c.status) return c.status;
-    signal = (large * large_square - small * small_square) / (large - small);
-    noise = (small_square - large_square) / (1 / small - 1 / large);
-    if (!(signal > 0) || !(noise >= 0))
-        return memopt_i_refuse(&c, MEMOPT_ERR_STATE, "large_square",
-                               "and small_square differ by noise: average more steps");
-    *batch = noise / signal;
-    return MEMOPT_OK;
-}
-
-/* Bytes that a layer keeps of a micro-batch on a rank, in 16 bits. [2205.05198] */
-static double memopt_i_advise_layer_bytes(const memopt_advise_model *m, const memopt_advise_cut *cut) {
-    const double h = (double)m->width, t = (double)cut->tensor, value = (double)cut->micro_batch * (double)m->length;
-    const double scores = cut->keep == MEMOPT_ADVISE_KEEP_ALL ? 5 * (double)m->heads * (double)m->length / t : 0;
-    const double llama = 12 * h + 2 * memopt_i_advise_kv(m) + 8 * (double)m->mlp;
-    const double alike = m->gated ? 4 * h : 10 * h; /* of all, what tensor parallelism alone leaves whole */
-    const double all = m->gated ? llama : 34 * h;
-
-    if (cut->keep == MEMOPT_ADVISE_KEEP_INPUTS) return value * 2 * h / (cut->sequence ? t : 1);
-    return value * ((cut->sequence ? all / t : alike + (all - alike) / t) + scores);
-}
-
-static void memopt_i_advise_check_cut(memopt_i_checks *c, const memopt_advise_cut *cut) {
-    memopt_i_must_be_at_least(c, "tensor", cut->tensor, "at least", 1);
-    memopt_i_must_be_at_least(c, "pipeline", cut->pipeline, "at least", 1);
-    memopt_i_must_be_at_least(c, "data", cut->data, "at least", 1);
-    memopt_i_must_be_at_least(c, "micro_batch", cut->micro_batch, "at least", 1);
-    memopt_i_must_be_at_least(c, "micro_batches", cut->micro_batches, "at least", 1);
-    memopt_i_must_be_flag(c, "sequence", cut->sequence);
-    memopt_i_must_exist(c, "keep", (int)cut->keep, MEMOPT_ADVISE_KEEP_INPUTS);
-    memopt_i_advise_check_sign(c, "weight_bytes", cut->weight_bytes);
-    memopt_i_advise_check_sign(c, "gradient_bytes", cut->gradient_bytes);
-    memopt_i_advise_check_sign(c, "state_bytes", cut->state_bytes);
-}
-
-MEMOPT_API memopt_status memopt_advise_parallel(const memopt_advise_model *model, const memopt_advise_cut *cut,
-                                                memopt_advise_formula *out, memopt_error *error) {
-    memopt_i_checks c = memopt_i_checks_begin(error, "advise");
-    memopt_i_advise x;
-    size_t stages;
-    double t, p, v, m, n, value, part;
-
-    if (memopt_i_must(&c, cut != NULL, "cut", "is NULL")) return c.status;
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
-    memopt_i_advise_check_cut(&c, cut);
-    if (c.status || memopt_i_advise_count(&c, model, &x)) return c.status;
-    memopt_i_must(&c, !memopt_i_mul(cut->pipeline, memopt_i_max(cut->chunks, 1), &stages)
-                  && model->layers % stages == 0, "layers", "is no multiple of pipeline and chunks");
-    memopt_i_must(&c, model->heads % cut->tensor == 0, "heads", "is no multiple of tensor");
-    if (c.status) return c.status;
-    t = (double)cut->tensor;
-    p = (double)cut->pipeline;
-    n = (double)cut->data;
-    m = (double)cut->micro_batches;
-    v = (double)memopt_i_max(cut->chunks, 1);
-    value = 2 * (double)cut->micro_batch * (double)x.desc.model.length * (double)model->width;
-    part = x.parameters / (t * p);
-    out->states = part * (cut->weight_bytes + cut->gradient_bytes + cut->state_bytes / n);
-    out->held = cut->micro_batches < cut->pipeline ? m : p * (v > 1 ? 1 + (p - 1) / (p * v) : 1);
-    out->activations = out->held * (double)model->layers / p * memopt_i_advise_layer_bytes(&x.desc.model, cut);
-    out->head = 2 * value / t * (1 + (double)model->vocabulary / (double)model->width);
-    out->sent_tensor = m * (double)model->layers / p * 4 * 2 * value * (t - 1) / t;
-    out->sent_pipeline = p > 1 ? 2 * m * v * value / (cut->sequence ? t : 1) : 0;
-    out->sent_data = part * (cut->gradient_bytes + cut->weight_bytes) * (n - 1) / n;
-    out->bubble = (p - 1) / (v * m);
-    return MEMOPT_OK;
 }
 
 /* ---- a machine, measured ---- */
@@ -47957,15 +47683,13 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
     return memopt_i_writer_end(&o, 1, length);
 }
 
-static int memopt_i_advise_is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /* Digits, below 2^64, with a point and an exponent: as a whole number, where it is one, and as a real one. Returns how
    many bytes it takes, 0: it is no number. */
 static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t *digits, int *whole, double *out) {
     size_t i = 0;
     int exponent = 0, places = 0, point = 0, any = 0, negative = 0;
 
-    for (*digits = 0; i < bytes && (memopt_i_advise_is_digit(text[i]) || (text[i] == '.' && !point)); ++i) {
+    for (*digits = 0; i < bytes && (memopt_i_is_digit(text[i]) || (text[i] == '.' && !point)); ++i) {
         if (text[i] == '.') {
             point = 1;
             continue;
@@ -47978,8 +47702,8 @@ static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t
     if (any && i < bytes && (text[i] == 'e' || text[i] == 'E')) {
         negative = i + 1 < bytes && text[i + 1] == '-';
         i += 1 + (size_t)(negative || (i + 1 < bytes && text[i + 1] == '+'));
-        if (i == bytes || !memopt_i_advise_is_digit(text[i])) return 0;
-        for (; i < bytes && memopt_i_advise_is_digit(text[i]); ++i)
+        if (i == bytes || !memopt_i_is_digit(text[i])) return 0;
+        for (; i < bytes && memopt_i_is_digit(text[i]); ++i)
             if ((exponent = exponent * 10 + (text[i] - '0')) > 400) return 0;
     }
     exponent = (negative ? -exponent : exponent) - places;

@@ -233,14 +233,12 @@ static void feed_orders(void) {
     static const unsigned char five[5] = { 3, 1, 0, 2, 4 };
     memopt_feed_desc d = feed_desc(0);
     memopt_feed *x = NULL;
-    uint64_t token = 0;
     size_t i;
 
     d.tokens = 23 * 7 + 1; d.shuffle = 1; d.seed = 42;
     CHECK(memopt_feed_create(&d, &x) == MEMOPT_OK);
     for (i = 0; i < 23; ++i) {
-        CHECK_AT(memopt_feed_find(x, i, 0, 0, &token) == MEMOPT_OK && token == 7u * first[i], i);
-        CHECK_AT(memopt_feed_find(x, 7 * 23 + i, 0, 0, &token) == MEMOPT_OK && token == 7u * eighth[i], i);
+        CHECK_AT(memopt_i_feed_window(x, i) == first[i] && memopt_i_feed_window(x, 7 * 23 + i) == eighth[i], i);
     }
     memopt_feed_destroy(x);
     for (i = 0; i < 5; ++i) CHECK_AT(memopt_i_feed_shuffle((UINT64_C(1) << 63) + 5, 0, 5, i) == five[i], i);
@@ -445,7 +443,6 @@ static void feed_calls(void) {
     const uint64_t steps = UINT64_MAX / 6;
     int32_t inputs[14], targets[14];
     memopt_feed *x = NULL;
-    uint64_t token = 5;
 
     d.samples = 2; d.units = 3; d.ranks = 2; d.rank = 1; d.token_bytes = 2;
     all = d;
@@ -464,10 +461,7 @@ static void feed_calls(void) {
     CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_ERR_OVERFLOW && test_error_says(memopt_feed_error(x), MEMOPT_ERR_OVERFLOW, "feed: step is beyond what can be counted"));
     CHECK(memopt_feed_seek(x, steps - 1, 2) == MEMOPT_OK); /* the next of this rank is there no more */
     CHECK(memopt_feed_next(x, inputs, targets) == MEMOPT_ERR_OVERFLOW);
-    CHECK(memopt_feed_find(x, steps - 1, 2, 1, &token) == MEMOPT_OK && token == (steps * 6 - 1) % 142 * 7);
-    CHECK(memopt_feed_find(x, steps, 0, 0, &token) == MEMOPT_ERR_ARGUMENT && memopt_feed_find(x, 0, 3, 0, &token) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_feed_find(x, 0, 0, 2, &token) == MEMOPT_ERR_ARGUMENT && memopt_feed_find(x, 0, 0, 0, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_feed_find(NULL, 0, 0, 0, &token) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_i_feed_window(x, memopt_i_feed_sequence(x, steps - 1, 2, 1)) == (steps * 6 - 1) % 142);
     memopt_feed_destroy(x);
 }
 /* A read fails, at its begin or its end, or ends early: the units before it come, it comes never, until a seek. */

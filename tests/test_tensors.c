@@ -3,27 +3,34 @@
 #include "test.h"
 
 static memopt_error tensors_why;
-static unsigned char tensors_memory[1 << 16];
+static unsigned char tensors_memory[2][1 << 16];
 
 /* A file of a text and so many bytes of data; the source points to static memory, which ends with the text. */
-static memopt_tensors_source tensors_file(const char *text, size_t length, uint64_t data) {
-    static unsigned char room[1 << 14]; unsigned char *file = room + sizeof room - 8 - length; memopt_tensors_source s; size_t i;
+static memopt_i_tensors_source tensors_file(const char *text, size_t length, uint64_t data) {
+    static unsigned char room[1 << 14]; unsigned char *file = room + sizeof room - 8 - length; memopt_i_tensors_source s; size_t i;
     memset(&s, 0, sizeof s);
     for (i = 0; i < 8; ++i) file[i] = (unsigned char)((uint64_t)length >> 8 * i);
     memcpy(file + 8, text, length);
-    s.header = file; s.header_bytes = 8 + length; s.file_bytes = 8 + length + data; s.error = &tensors_why;
+    s.header = file; s.header_bytes = 8 + length; s.file_bytes = 8 + length + data;
     return s;
 }
-static memopt_status tensors_read(const memopt_tensors_source *s, memopt_tensors *out) { /* as a caller does; ends exactly */
-    size_t bytes = 0; memopt_status status = memopt_tensors_bytes(s, &bytes); unsigned char *memory;
-    if (status) {
-        CHECK(memopt_tensors_read(s, tensors_memory, sizeof tensors_memory, out) == status);
-        return status;
-    }
-    if (bytes > sizeof tensors_memory) { CHECK(0); return MEMOPT_ERR_MEMORY; }
-    memory = tensors_memory + ((sizeof tensors_memory - bytes) & ~(size_t)7);
-    memset(tensors_memory, 0xA5, sizeof tensors_memory);
-    return memopt_tensors_read(s, memory, bytes, out);
+/* Blocks that end where a room does, as far as their alignment allows. Nothing is given back. */
+static void *tensors_alloc(void *room, size_t size, size_t align) {
+    if (size > sizeof *tensors_memory - align) { CHECK(0); return NULL; }
+    memset(room, 0xA5, sizeof *tensors_memory);
+    return (void *)(((uintptr_t)room + sizeof *tensors_memory - size) & ~(uintptr_t)(align - 1));
+}
+static void tensors_free(void *user, void *block, size_t size, size_t align) { (void)user; (void)block; (void)size; (void)align; }
+static memopt_status tensors_read_into(size_t room, const memopt_i_tensors_source *s, memopt_tensors *out) {
+    memopt_i_checks c = memopt_i_checks_begin(&tensors_why, "tensors"); memopt_host host; void *block; size_t bytes;
+    memset(&host, 0, sizeof host);
+    host.allocator.alloc_fn = tensors_alloc; host.allocator.free_fn = tensors_free; host.allocator.user = tensors_memory[room];
+    return memopt_i_tensors_read(&c, &host, s, 0, &block, &bytes, out);
+}
+static memopt_status tensors_read(const memopt_i_tensors_source *s, memopt_tensors *out) { return tensors_read_into(0, s, out); }
+static memopt_status tensors_header(const memopt_i_tensors_source *s, size_t *bytes, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "tensors");
+    return memopt_i_tensors_header(&c, s, bytes);
 }
 static int tensors_same(const memopt_tensor *a, const memopt_tensor *b) {
     return strcmp(a->name, b->name) == 0 && a->type == b->type && a->rank == b->rank && a->begin == b->begin && a->end == b->end
@@ -37,8 +44,8 @@ static memopt_tensor tensors_make(const char *name, memopt_tensor_type type, siz
 }
 /* Whatever has been read has these properties, is found by its name, and is the same once it was written and read again. */
 static void tensors_consistent(const memopt_tensors *t) {
-    static unsigned char text[1 << 16], memory[1 << 16]; static memopt_tensor list[64];
-    memopt_tensors_desc d; memopt_tensors_source s; memopt_tensors again; uint64_t end = 0; size_t i, k, bytes = 0;
+    static unsigned char text[1 << 16]; static memopt_tensor list[64];
+    memopt_tensors_desc d; memopt_i_tensors_source s; memopt_tensors again; uint64_t end = 0; size_t i, k, bytes = 0;
     for (i = 0; i < t->count; ++i) {
         const memopt_tensor *x = &t->tensors[i]; uint64_t bits = memopt_tensor_type_bits(x->type);
         for (k = 0; k < x->rank; ++k) bits *= x->shape[k];
@@ -54,7 +61,7 @@ static void tensors_consistent(const memopt_tensors *t) {
     d.tensors = list; d.count = t->count; d.metadata = t->metadata; d.metadata_count = t->metadata_count;
     CHECK(memopt_tensors_write(&d, text, sizeof text, &bytes) == MEMOPT_OK);
     s.header = text; s.header_bytes = bytes; s.file_bytes = bytes + end;
-    CHECK(memopt_tensors_read(&s, memory, sizeof memory, &again) == MEMOPT_OK);
+    CHECK(tensors_read_into(1, &s, &again) == MEMOPT_OK);
     CHECK(again.count == t->count && again.metadata_count == t->metadata_count && again.data_begin == bytes);
     for (i = 0; i < t->count; ++i) {
         const memopt_tensor *x = memopt_tensors_find(&again, list[i].name);
@@ -164,7 +171,7 @@ static const struct { const char *text; unsigned data; const char *why; } tensor
 static void table(void) {
     memopt_tensors t; size_t i;
     for (i = 0; i < sizeof tensors_rows / sizeof *tensors_rows; ++i) {
-        const memopt_tensors_source s = tensors_file(tensors_rows[i].text, strlen(tensors_rows[i].text), tensors_rows[i].data);
+        const memopt_i_tensors_source s = tensors_file(tensors_rows[i].text, strlen(tensors_rows[i].text), tensors_rows[i].data);
         const memopt_status status = tensors_read(&s, &t);
         CHECK_AT((status == MEMOPT_OK) == !tensors_rows[i].why, i);
         if (tensors_rows[i].why) CHECK_AT(status == MEMOPT_ERR_FORMAT && test_says(&tensors_why, status, tensors_rows[i].why), i);
@@ -174,7 +181,7 @@ static void table(void) {
 static void what_is_read(void) {
     static const char text[] = "{\"b\":{\"dtype\":\"F32\",\"shape\":[2,0,1],\"data_offsets\":[6,6]},\"__metadata__\":{\"z\":\"1\\t\",\"format\":\"pt\"},"
         "\"\\u0041\\u00e9\\u20AC\\uD83D\\uDE00\":{\"dtype\":\"BF16\",\"shape\":[3,1],\"data_offsets\":[0,6]}}";
-    const memopt_tensors_source s = tensors_file(text, sizeof text - 1, 6); memopt_tensors t;
+    const memopt_i_tensors_source s = tensors_file(text, sizeof text - 1, 6); memopt_tensors t;
     CHECK(tensors_read(&s, &t) == MEMOPT_OK);
     CHECK(t.count == 2 && t.metadata_count == 2 && t.data_begin == 8 + sizeof text - 1 && t.data_bytes == 6);
     CHECK(strcmp(t.tensors[0].name, "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") == 0 && t.tensors[0].type == MEMOPT_TENSOR_BF16);
@@ -190,7 +197,7 @@ static void what_is_read(void) {
 }
 static void escapes(void) { /* where the lengths of UTF-8 change, and the ends of surrogates */
     static const char text[] = "{\"__metadata__\":{\"k\":\"\\u0001\\u007f\\u0080\\u07ff\\u0800\\ud7ff\\ue000\\uffff\\ud800\\udc00\\udbff\\udfff\"}}";
-    const memopt_tensors_source s = tensors_file(text, sizeof text - 1, 0); memopt_tensors t;
+    const memopt_i_tensors_source s = tensors_file(text, sizeof text - 1, 0); memopt_tensors t;
     CHECK(tensors_read(&s, &t) == MEMOPT_OK && t.metadata_count == 1);
     CHECK(strcmp(t.metadata[0].value, "\x01\x7F\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80\xEF\xBF\xBF\xF0\x90\x80\x80\xF4\x8F\xBF\xBF") == 0);
 }
@@ -276,7 +283,7 @@ static void random_round_trips(void) { /* names of few letters, so that some occ
     static char names[40][32]; static uint64_t shapes[40][4]; memopt_tensor list[20]; memopt_tensor_metadata metadata[20];
     static unsigned char text[1 << 15]; uint64_t seed = 7; size_t round, i, k;
     for (round = 0; round < 2000; ++round) {
-        memopt_tensors_desc d; memopt_tensors_source s; memopt_tensors t; memopt_status status; size_t bytes = 0, twice = 0;
+        memopt_tensors_desc d; memopt_i_tensors_source s; memopt_tensors t; memopt_status status; size_t bytes = 0, twice = 0;
         memset(&d, 0, sizeof d); memset(&s, 0, sizeof s);
         d.tensors = list; d.count = test_below(&seed, 20); d.metadata = metadata; d.metadata_count = test_below(&seed, 20);
         d.alignment = round % 3 ? 0 : (size_t)8 << test_below(&seed, 6);
@@ -313,7 +320,7 @@ static void truncations_and_flips(void) {
         "\"b\xC3\xA9\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}   ";
     const size_t length = sizeof text - 1; memopt_tensors t; size_t at, accepted = 0;
     for (at = 0; at < length; ++at) { /* a file that ends there; and a text that does, in a file that goes on */
-        char cut[sizeof text]; memopt_tensors_source s; memopt_status status;
+        char cut[sizeof text]; memopt_i_tensors_source s; memopt_status status;
         memcpy(cut, text, at);
         s = tensors_file(cut, at, 10);
         status = tensors_read(&s, &t);
@@ -326,7 +333,7 @@ static void truncations_and_flips(void) {
         CHECK_AT(tensors_read(&s, &t) == MEMOPT_ERR_ARGUMENT, at);
     }
     for (at = 0; at < 8 * (8 + length); ++at) {
-        memopt_tensors_source s = tensors_file(text, length, 10);
+        memopt_i_tensors_source s = tensors_file(text, length, 10);
         ((unsigned char *)(uintptr_t)s.header)[at / 8] ^= (unsigned char)(1u << at % 8);
         if (tensors_read(&s, &t)) continue;
         ++accepted;
@@ -337,7 +344,7 @@ static void truncations_and_flips(void) {
 static void nesting(void) { /* as deep as the reference goes: 127 lists, of which the header and the tensor are two */
     size_t depth, length; memopt_tensors t;
     for (depth = 100; depth < 3000; depth += depth < 130 ? 1 : 700) {
-        char text[8192]; memopt_tensors_source s;
+        char text[8192]; memopt_i_tensors_source s;
         strcpy(text, "{\"a\":{\"x\":");
         for (length = strlen(text); length < 10 + depth; ++length) text[length] = '[';
         for (; length < 10 + 2 * depth; ++length) text[length] = ']';
@@ -348,49 +355,43 @@ static void nesting(void) { /* as deep as the reference goes: 127 lists, of whic
     }
 }
 static void lengths(void) {
-    unsigned char file[16] = { 2, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' ' }; memopt_tensors_source s; size_t bytes = 77;
+    unsigned char file[16] = { 2, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' ', ' ', ' ', ' ', ' ' }; memopt_i_tensors_source s; memopt_tensors t; memopt_error *why; size_t bytes = 77;
     memset(&s, 0, sizeof s);
     s.header = file; s.header_bytes = 8; s.file_bytes = 10;
-    CHECK(memopt_tensors_header_bytes(&s, &bytes) == MEMOPT_OK && bytes == 10);
+    CHECK(tensors_header(&s, &bytes, NULL) == MEMOPT_OK && bytes == 10);
     bytes = 77;
-    REFUSES(s.error, (void)0, memopt_tensors_bytes(&s, &bytes), MEMOPT_ERR_ARGUMENT, "tensors: header_bytes 8, at least 10");
-    REFUSES(s.error, s.file_bytes = 9, memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_FORMAT, "tensors: header 2, limit 1");
-    REFUSES(s.error, s.file_bytes = 7, memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_FORMAT, "tensors: file_bytes 7, at least 8");
-    REFUSES(s.error, (s.file_bytes = 8, file[0] = 0), memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_FORMAT, "tensors: header is empty");
+    CHECK(tensors_read(&s, &t) == MEMOPT_ERR_ARGUMENT && test_says(&tensors_why, MEMOPT_ERR_ARGUMENT, "tensors: header_bytes 8, at least 10"));
+    REFUSES(why, s.file_bytes = 9, tensors_header(&s, &bytes, why), MEMOPT_ERR_FORMAT, "tensors: header 2, limit 1");
+    REFUSES(why, s.file_bytes = 7, tensors_header(&s, &bytes, why), MEMOPT_ERR_FORMAT, "tensors: file_bytes 7, at least 8");
+    REFUSES(why, (s.file_bytes = 8, file[0] = 0), tensors_header(&s, &bytes, why), MEMOPT_ERR_FORMAT, "tensors: header is empty");
     s.file_bytes = UINT64_MAX; file[0] = 0; file[1] = 0xE1; file[2] = 0xF5; file[3] = 5; /* 100,000,000 */
-    ACCEPTS(s.error, (void)0, memopt_tensors_header_bytes(&s, &bytes));
+    ACCEPTS(why, (void)0, tensors_header(&s, &bytes, why));
     CHECK(bytes == 100000008);
-    REFUSES(s.error, (file[0] = 1, bytes = 77), memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_FORMAT, "tensors: header 100000001, limit 100000000");
+    REFUSES(why, (file[0] = 1, bytes = 77), tensors_header(&s, &bytes, why), MEMOPT_ERR_FORMAT, "tensors: header 100000001, limit 100000000");
     memset(file, 0xFF, 8);
-    REFUSES(s.error, (void)0, memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_FORMAT, "tensors: header 18446744073709551615, limit 100000000");
-    REFUSES(s.error, s.header_bytes = 7, memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_ARGUMENT, "tensors: header_bytes 7, at least 8");
-    REFUSES(s.error, s.header = NULL, memopt_tensors_header_bytes(&s, &bytes), MEMOPT_ERR_ARGUMENT, "tensors: header is NULL");
-    REFUSES(s.error, (void)0, memopt_tensors_header_bytes(&s, NULL), MEMOPT_ERR_ARGUMENT, "tensors: out is NULL");
-    CHECK(memopt_tensors_header_bytes(NULL, &bytes) == MEMOPT_ERR_ARGUMENT && bytes == 77);
+    REFUSES(why, (void)0, tensors_header(&s, &bytes, why), MEMOPT_ERR_FORMAT, "tensors: header 18446744073709551615, limit 100000000");
+    REFUSES(why, s.header_bytes = 7, tensors_header(&s, &bytes, why), MEMOPT_ERR_ARGUMENT, "tensors: header_bytes 7, at least 8");
+    REFUSES(why, s.header = NULL, tensors_header(&s, &bytes, why), MEMOPT_ERR_ARGUMENT, "tensors: header is NULL");
+    CHECK(bytes == 77);
 }
-static void memory_of_the_caller(void) {
-    static const char text[] = "{" A "}"; memopt_tensors_source s = tensors_file(text, sizeof text - 1, 2); memopt_tensors t, before;
-    uint64_t memory[64]; size_t bytes = 0; char line[80];
+static void memory_of_its_own(void) {
+    static const char text[] = "{" A "}"; memopt_i_tensors_source s = tensors_file(text, sizeof text - 1, 2); memopt_tensors t, before;
     memset(&t, 0x77, sizeof t);
     before = t;
-    CHECK(memopt_tensors_bytes(&s, &bytes) == MEMOPT_OK && bytes > 0 && bytes < sizeof memory);
-    sprintf(line, "tensors: bytes %u, at least %u", (unsigned)bytes - 1, (unsigned)bytes);
-    REFUSES(s.error, (void)0, memopt_tensors_read(&s, memory, bytes - 1, &t), MEMOPT_ERR_BUFFER, line);
-    REFUSES(s.error, (void)0, memopt_tensors_read(&s, NULL, bytes, &t), MEMOPT_ERR_ARGUMENT, "tensors: memory is NULL");
-    REFUSES(s.error, (void)0, memopt_tensors_read(&s, (char *)memory + 4, bytes, &t), MEMOPT_ERR_ARGUMENT, "tensors: memory is misaligned");
-    REFUSES(s.error, (void)0, memopt_tensors_read(&s, memory, bytes, NULL), MEMOPT_ERR_ARGUMENT, "tensors: out is NULL");
-    CHECK(memopt_tensors_read(NULL, memory, bytes, &t) == MEMOPT_ERR_ARGUMENT && memopt_tensors_bytes(NULL, &bytes) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memcmp(&t, &before, sizeof t) == 0);
-    ACCEPTS(s.error, (void)0, memopt_tensors_read(&s, memory, bytes, &t));
+    --s.file_bytes;
+    CHECK(tensors_read(&s, &t) == MEMOPT_ERR_FORMAT && memcmp(&t, &before, sizeof t) == 0);
+    ++s.file_bytes;
+    CHECK(tensors_read(&s, &t) == MEMOPT_OK);
     memset((void *)(uintptr_t)s.header, 0, s.header_bytes); /* the header may go */
     CHECK(t.count == 1 && strcmp(t.tensors[0].name, "a") == 0 && t.tensors[0].shape[0] == 2);
     s = tensors_file("{}", 2, 0);
-    CHECK(memopt_tensors_bytes(&s, &bytes) == MEMOPT_OK && bytes == 0 && memopt_tensors_read(&s, NULL, 0, &t) == MEMOPT_OK && !t.count);
+    CHECK(tensors_read(&s, &t) == MEMOPT_OK && !t.count);
 }
 /* Many tensors, the last ones first. */
 static void many(void) {
-    const size_t count = 20000; size_t i, length = 0, bytes = 0; memopt_tensors_source s; memopt_tensors t;
-    char *text = (char *)malloc(count * 96 + 64); unsigned char *memory;
+    const size_t count = 20000; size_t i, length = 0, bytes = 0; memopt_i_tensors_source s; memopt_tensors t;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "tensors"); memopt_host host;
+    char *text = (char *)malloc(count * 96 + 64); void *memory;
     if (!text) { CHECK(0); return; }
     memset(&s, 0, sizeof s);
     text[8] = '{';
@@ -399,18 +400,14 @@ static void many(void) {
                                   (unsigned)(i * 7919 % count), (unsigned)(count - 1 - i), (unsigned)(count - i));
     text[length++] = '}';
     for (i = 0; i < 8; ++i) text[i] = (char)((uint64_t)(length - 8) >> 8 * i);
-    s.header = text; s.header_bytes = length; s.file_bytes = length + count; s.error = &tensors_why;
-    CHECK(memopt_tensors_bytes(&s, &bytes) == MEMOPT_OK);
-    memory = (unsigned char *)malloc(bytes);
-    if (memory) {
-        CHECK(memopt_tensors_read(&s, memory, bytes, &t) == MEMOPT_OK && t.count == count);
-        for (i = 0; !test_failures && i < count; ++i) {
-            char name[32];
-            sprintf(name, "layer.%u.weight", (unsigned)i);
-            CHECK_AT(t.tensors[i].begin == i && memopt_tensors_find(&t, name) && strcmp(memopt_tensors_find(&t, name)->name, name) == 0, i);
-        }
+    s.header = text; s.header_bytes = length; s.file_bytes = length + count;
+    CHECK(memopt_host_resolve(NULL, &host) == MEMOPT_OK && memopt_i_tensors_read(&c, &host, &s, 0, &memory, &bytes, &t) == MEMOPT_OK && t.count == count);
+    for (i = 0; !test_failures && i < count; ++i) {
+        char name[32];
+        sprintf(name, "layer.%u.weight", (unsigned)i);
+        CHECK_AT(t.tensors[i].begin == i && memopt_tensors_find(&t, name) && strcmp(memopt_tensors_find(&t, name)->name, name) == 0, i);
     }
-    free(memory); free(text);
+    memopt_i_free(&host, memory, bytes, 64); free(text);
 }
 /* Equal keys of the sort are put in order by their texts, and what is equal stays as it was. */
 static void sort_by_text(void) {
@@ -566,7 +563,7 @@ void test_tensors(void) {
     RUN(truncations_and_flips);
     RUN(nesting);
     RUN(lengths);
-    RUN(memory_of_the_caller);
+    RUN(memory_of_its_own);
     RUN(many);
     RUN(sort_by_text);
     RUN(write_refuses);

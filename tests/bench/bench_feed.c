@@ -43,7 +43,7 @@ static double bench_plain(const memopt_feed *feed, const memopt_files *f, void *
 
     for (u = 0; u < BENCH_UNITS; ++u)
         for (s = 0; s < BENCH_SAMPLES; ++s) {
-            bench_must(memopt_feed_find(feed, u, 0, s, &token), "no such window");
+            token = memopt_i_feed_window(feed, memopt_i_feed_sequence(feed, u, 0, s)) * BENCH_LENGTH;
             bench_must(f->read_fn(f->user, file, 2 * token, window, sizeof window, &done), "the file could not be read");
             for (i = 0; i < BENCH_LENGTH; ++i) to[s * BENCH_LENGTH + i] = window[i];
             for (i = 0; i < BENCH_LENGTH; ++i) next[s * BENCH_LENGTH + i] = window[i + 1];

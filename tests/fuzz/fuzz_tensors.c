@@ -5,15 +5,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static memopt_tensors read_header(const memopt_tensors_source *s, void **memory, memopt_status *status) {
-    memopt_tensors t; size_t bytes = 0;
-    memset(&t, 0, sizeof t);
-    *memory = NULL;
-    *status = memopt_tensors_bytes(s, &bytes);
-    if (*status) return t;
-    *memory = malloc(bytes + !bytes);
-    if (!*memory) abort();
-    *status = memopt_tensors_read(s, *memory, bytes, &t);
+static void *take(void *user, size_t size, size_t align) {
+    void *block = malloc(size + !size);
+    (void)user; (void)align;
+    if (!block) abort();
+    return block;
+}
+static void give_back(void *user, void *block, size_t size, size_t align) { (void)user; (void)size; (void)align; free(block); }
+/* What is read lies in a block that ends with it. */
+static memopt_tensors read_header(const memopt_i_tensors_source *s, void **memory, memopt_error *error, memopt_status *status) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "tensors"); memopt_host host; memopt_tensors t; size_t bytes = 0;
+    memset(&t, 0, sizeof t); memset(&host, 0, sizeof host);
+    host.allocator.alloc_fn = take; host.allocator.free_fn = give_back;
+    *status = memopt_i_tensors_read(&c, &host, s, 0, memory, &bytes, &t);
     return t;
 }
 static uint64_t check(const memopt_tensors *t) { /* returns where the data end */
@@ -29,7 +33,7 @@ static uint64_t check(const memopt_tensors *t) { /* returns where the data end *
     return end;
 }
 static void write_again(const memopt_tensors *t) {
-    memopt_tensors_desc d; memopt_tensors_source s; memopt_tensors again; memopt_status status; size_t bytes = 0, i; void *text, *memory;
+    memopt_tensors_desc d; memopt_i_tensors_source s; memopt_tensors again; memopt_status status; size_t bytes = 0, i; void *text, *memory;
     memopt_tensor *list = (memopt_tensor *)malloc(t->count * sizeof *list + 1);
     memset(&d, 0, sizeof d); memset(&s, 0, sizeof s);
     if (!list) abort();
@@ -39,7 +43,7 @@ static void write_again(const memopt_tensors *t) {
     text = malloc(bytes);
     if (!text || memopt_tensors_write(&d, text, bytes, NULL)) abort();
     s.header = text; s.header_bytes = bytes; s.file_bytes = bytes + t->data_bytes;
-    again = read_header(&s, &memory, &status);
+    again = read_header(&s, &memory, NULL, &status);
     if (status || again.count != t->count || again.metadata_count != t->metadata_count) abort();
     (void)check(&again);
     for (i = 0; i < t->count; ++i) {
@@ -52,13 +56,13 @@ static void write_again(const memopt_tensors *t) {
     free(memory); free(text); free(list);
 }
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    memopt_tensors_source s; memopt_tensors t; memopt_error error; memopt_status status; void *memory; uint8_t *file; int again;
+    memopt_i_tensors_source s; memopt_tensors t; memopt_error error; memopt_status status; void *memory; uint8_t *file; int again;
     if (!size) return 0;
     file = (uint8_t *)malloc(size + 7);
     if (!file) abort();
     memset(&s, 0, sizeof s); memset(&error, 0, sizeof error);
     memset(file, 0, 8);
-    s.header = file; s.error = &error;
+    s.header = file;
     if (data[0] & 1) { /* the input is the file: a length of its own */
         memcpy(file, data + 1, size - 1);
         s.header_bytes = size - 1; s.file_bytes = s.header_bytes;
@@ -68,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         s.header_bytes = size + 7; s.file_bytes = s.header_bytes + data[0] / 2;
     }
     for (again = 0; again < 2; ++again) {
-        t = read_header(&s, &memory, &status);
+        t = read_header(&s, &memory, &error, &status);
         if (!status) {
             (void)check(&t);
             write_again(&t);

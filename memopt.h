@@ -50,95 +50,105 @@
    CONTENTS    Search for "@section NAME", or "@section api_NAME" for the declarations, where api_ stands before it. All
                declarations come first; bottom up: a section uses only what its marker names, and what that uses. The
                groups are those of MEMOPT_ONLY_...: each comes with what it uses of the others.
-     BASE                what all groups stand on
-          config         version and linkage
-          platform       what is taken from the system
-     api_ status         codes, their texts, and why a call failed
-          base           checked sizes, alignment, bits
-          text           lines for people in your buffer: numbers, bytes, errors
-     api_ host           the doors outside: allocator, workers, clock
-     api_ host_threads   workers from OpenMP, and a pool of threads
-          host_files     files of the system
-     api_ host_queue     transfers beside the caller, and a host with all its functions
-     MEMORY              put lifetimes into one block: arena, heap, plan; see who holds what: ledger
-     api_ carve          one block cut into parts: count first, then hand out
-     api_ ledger         who holds which bytes: now, at the peak
-     api_ ledger_report  the same as a table for people, or behind an error
-     api_ ledger_export  snapshot for the viewer of PyTorch, trace
-     api_ source         where bytes come from: your block, an allocator, counting only, your device
-     api_ available      how much memory can still be had
-     api_ pages          pages of the system as a source: reserved at once, committed as they are reached
-     api_ arena          lifetimes that nest: two ends, marks
-     api_ plan           lifetimes known beforehand, to offsets
-     api_ heap           lifetimes in any order; record a step, plan it, replay it
-     NUMBERS             keep and step weights in 16 and 8 bits: number, quant, optim; scaled losses
-     api_ simd           levels found at run time; the scalar code is the definition, the wide ones give its bits
-          vec            the vocabulary of wide code; the parts over it are compiled once for each width
-     api_ random         random numbers by seed, stream and index; noise for rounding
-     api_ number         float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
-     api_ checksum       CRC-32C of bytes: in pieces, by workers, joined
-     api_ quant          8-bit blocks: signed and unsigned dynamic maps, linear
-     api_ fp8            a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
-          state_codec    the 8-bit codes of optimizer states
-          optim_kernels  the arithmetic of a step, written once for every width
-          state          a tensor's state, byte by byte
-          optim_pass     a step over a tensor: decode, step, encode, a block behind
-          adafactor      Adafactor's rows and columns
-     api_ optim          AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
-     api_ scale          loss scaling, clipping, accumulation; which numbers have which type
-          widths         this file once more for each width
-     ACTIVATIONS         fit activations into a budget: tape, schedule; plan an engine's own graph: graph
-          simulation     what is alive while a schedule runs
-          solver         the table of the fastest schedules
-     api_ schedule       which activations to keep, to make again, or to send away: the fastest within a budget
-     api_ plot           a schedule as a picture
-     api_ graph          an engine's graph made into items for the planner
-     api_ codec          activations in bf16 and 8 bits
-     api_ callback       what a tape calls: the engine's layers, which take their memory piece by piece
-          compile        a schedule and a plan made into instructions, within a budget
-     api_ tape           runs a schedule over the engine's own forwards and backwards
-     api_ tape_step      the optimizer's step in a backward
-     api_ tape_nest      a tape as one segment of another
-     api_ tape_report    a tape's segments, bytes and times as a table
-     api_ stash          copies on a stack
-     OPERATORS           do without logits, attention matrices, masks, copies: head, attention, linear, fused
-          api_ops        what all operators take
-     api_ gemm           the product of matrices by wide code
-          tiles          products of bf16 by matrix units
-          product        the product of matrices: yours, or the built-in one
-          row_kernels    what is done along a row: conversions, sums, exponentials, activations
-          operator       what all operators have in common: workers, product, scratch
-     api_ softmax        rows of scores to probabilities, and back
-     api_ head           linear + softmax + cross-entropy, without logits
-     api_ attention      without the length x length matrix: by whole rows, or online
-     api_ norm           layer norm, RMS norm
-     api_ activation     GELU, SiLU, ReLU and SwiGLU by themselves
-     api_ linear         linear layers; bias, activation and residual in the same pass
-     api_ dropout        without masks: its bits are drawn again
-     api_ embedding      rows of tables by number: tokens and positions
-     api_ rotary         rotary positions
-     api_ batchnorm      linear + batch norm + activation
-     api_ fused          passes over memory of your own, from a text
-     api_ tape_ops       operators in a callback of a tape: scratch and errors are the tape's
-     RANKS               cut states among ranks, or put them on a disk: shard, store; save and resume: save
-     api_ store          tiles outside of working memory: in other memory, or a file; checked, by steps
-     api_ comm           bytes between ranks: a table of three functions; ranks as threads of one process
-     api_ shard          weights, gradients and states cut among ranks: the same bits for any number of them
-     api_ pieces         activations that ranks hold alike, kept once: a store for the tape
-     api_ onebit         1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
-     api_ feed           tokens from a file, read ahead, in an order that is a function of the position
-     api_ tensors        safetensors: what a file's header says, and writing one
-     api_ tensors_write  headers as the reference writes them
-          save_optim     what an optimizer steps as items
-          save_run       generations of a run on a disk that may stop at any moment
-          save_layout    what a save writes, and where in its files everything is
-          save_files     this rank's files, from memory to the disk
-          save_manifest  what rank 0 writes of a whole generation
-          saved          A generation that is there
-     api_ save           saves of a run that survive a kill at any moment; going on, on any number of ranks
-     api_ save_shard     items of a shard, of which some may be slow
-     ADVISE              ask what fits a machine, with its bytes and seconds: advise
-     api_ advise         from a model and a machine to a way of training that fits, with its bytes and seconds
+     BASE                   what all groups stand on
+          config            version and linkage
+          platform          what is taken from the system
+     api_ status            codes, their texts, and why a call failed
+          base              checked sizes, alignment, bits
+          text              lines for people in your buffer: numbers, bytes, errors
+     api_ host              the doors outside: allocator, workers, clock
+     api_ host_threads      workers from OpenMP, and a pool of threads
+          host_files        files of the system
+     api_ host_queue        transfers beside the caller, and a host with all its functions
+     MEMORY                 put lifetimes into one block: arena, heap, plan; see who holds what: ledger
+     api_ carve             one block cut into parts: count first, then hand out
+     api_ ledger            who holds which bytes: now, at the peak
+     api_ ledger_report     the same as a table for people, or behind an error
+     api_ ledger_export     snapshot for the viewer of PyTorch, trace
+     api_ source            where bytes come from: your block, an allocator, counting only, your device
+     api_ available         how much memory can still be had
+     api_ pages             pages of the system as a source: reserved at once, committed as they are reached
+     api_ arena             lifetimes that nest: two ends, marks
+     api_ plan              lifetimes known beforehand, to offsets
+     api_ heap              lifetimes in any order; record a step, plan it, replay it
+     NUMBERS                keep and step weights in 16 and 8 bits: number, quant, optim; scaled losses
+     api_ simd              levels found at run time; the scalar code is the definition, the wide ones give its bits
+          vec               the vocabulary of wide code; the parts over it are compiled once for each width
+     api_ random            random numbers by seed, stream and index; noise for rounding
+     api_ number            float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
+     api_ checksum          CRC-32C of bytes: in pieces, by workers, joined
+     api_ quant             8-bit blocks: signed and unsigned dynamic maps, linear
+     api_ fp8               a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
+          state_codec       the 8-bit codes of optimizer states
+          optim_kernels     the arithmetic of a step, written once for every width
+          state             a tensor's state, byte by byte
+          optim_pass        a step over a tensor: decode, step, encode, a block behind
+          adafactor         Adafactor's rows and columns
+     api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
+     api_ scale             loss scaling, clipping, accumulation; which numbers have which type
+          widths            this file once more for each width
+     ACTIVATIONS            fit activations into a budget: tape, schedule; plan an engine's own graph: graph
+          simulation        what is alive while a schedule runs
+          solver            the table of the fastest schedules
+     api_ schedule          which activations to keep, to make again, or to send away: the fastest within a budget
+     api_ plot              a schedule as a picture
+     api_ graph             an engine's graph made into items for the planner
+     api_ codec             activations in bf16 and 8 bits
+     api_ callback          what a tape calls: the engine's layers, which take their memory piece by piece
+          compile           a schedule and a plan made into instructions, within a budget
+     api_ tape              runs a schedule over the engine's own forwards and backwards
+     api_ tape_step         the optimizer's step in a backward
+     api_ tape_nest         a tape as one segment of another
+     api_ tape_report       a tape's segments, bytes and times as a table
+     api_ stash             copies on a stack
+     OPERATORS              do without logits, attention matrices, masks, copies: head, attention, linear, fused
+          api_ops           what all operators take
+     api_ gemm              the product of matrices by wide code
+          tiles             products of bf16 by matrix units
+          product           the product of matrices: yours, or the built-in one
+          row_kernels       what is done along a row: conversions, sums, exponentials, activations
+          operator          what all operators have in common: workers, product, scratch
+     api_ softmax           rows of scores to probabilities, and back
+     api_ head              linear + softmax + cross-entropy, without logits
+     api_ attention         without the length x length matrix: by whole rows, or online
+     api_ norm              layer norm, RMS norm
+     api_ activation        GELU, SiLU, ReLU and SwiGLU by themselves
+     api_ linear            linear layers; bias, activation and residual in the same pass
+     api_ dropout           without masks: its bits are drawn again
+     api_ embedding         rows of tables by number: tokens and positions
+     api_ rotary            rotary positions
+     api_ batchnorm         linear + batch norm + activation
+     api_ fused             passes over memory of your own, from a text
+     api_ tape_ops          operators in a callback of a tape: scratch and errors are the tape's
+     RANKS                  cut states among ranks, or put them on a disk: shard, store; save and resume: save
+     api_ store             tiles outside of working memory: in other memory, or a file; checked, by steps
+     api_ comm              bytes between ranks: a table of three functions; ranks as threads of one process
+          shard_plan        what a rank holds and sends, known before anything is there
+          shard_memory      the memory of a shard, from arenas or malloc, and where everything lies in it
+          shard_device      failures, and copies between host and device
+          shard_tier        states, extra and weights on a slow tier
+          shard_gradients   gradients are sent by buckets and added to the sums of their owner
+          shard_rounds      the uses of a unit
+          shard_norm        the norm of the sums
+     api_ shard             weights, gradients and states cut among ranks: the same bits for any number of them
+     api_ shard_tape        A tape's segments whose weights are groups
+     api_ shard_simulation  the same code over an arena that only counts and over links that only count seconds
+     api_ shard_choice      what must lie on slow tiers
+     api_ pieces            activations that ranks hold alike, kept once: a store for the tape
+     api_ onebit            1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
+     api_ feed              tokens from a file, read ahead, in an order that is a function of the position
+     api_ tensors           safetensors: what a file's header says, and writing one
+     api_ tensors_write     headers as the reference writes them
+          save_optim        what an optimizer steps as items
+          save_run          generations of a run on a disk that may stop at any moment
+          save_layout       what a save writes, and where in its files everything is
+          save_files        this rank's files, from memory to the disk
+          save_manifest     what rank 0 writes of a whole generation
+          saved             A generation that is there
+     api_ save              saves of a run that survive a kill at any moment; going on, on any number of ranks
+     api_ save_shard        items of a shard, of which some may be slow
+     ADVISE                 ask what fits a machine, with its bytes and seconds: advise
+     api_ advise            from a model and a machine to a way of training that fits, with its bytes and seconds
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
      api_advise     a machine, measured
@@ -172,10 +182,14 @@
      store          sizes; the file's tables; opening the file; transfers; steps;
                     for a tape: its value v is the output of segment v - 1; rates
      comm           one rank alone: a piece to itself; ranks as threads
-     shard          simulated time; the plan; memory; what goes wrong; a device; the slow tier;
-                    gradients: sent by buckets, and folded; weights that arrive; rounds; norms; kinds that measure;
-                    a step of what lies on the slow tier; the step; ranks that are told different things;
-                    a tape's segments; a simulation; what must be slow; what is where
+     shard_plan     the desc, checked; where tensors and groups lie; tiles; bytes and traffic;
+                    the object with its tables
+     shard_memory   arenas and malloc; where a tensor lies; opening; what can be asked
+     shard_tier     weights of a group, to compute with; tiles that are stepped; slices, for the caller and for saves
+     shard_gradients adding up; the optimizer, group by group; buckets on their way
+     shard_rounds   weights that arrive; uses; rounds
+     shard          kinds that measure; a step of what lies on the slow tier or a device;
+                    weights that all ranks have written; ranks with different descs; the step
      pieces         the store
      onebit         what is saved; the object; blocks of elements, on a worker's stack; calls; the exact gradient;
                     LAMB; the step; saved states
@@ -3576,7 +3590,7 @@ MEMOPT_API memopt_transport memopt_ranks_transport(memopt_ranks *ranks, size_t r
 /* When no rank calls any more. NULL is fine. */
 MEMOPT_API void             memopt_ranks_destroy(memopt_ranks *ranks);
 
-/* @section api_shard : api_comm api_optim api_scale api_arena api_tape api_store
+/* @section api_shard : api_comm api_optim api_scale api_arena api_store
    One network over many ranks, each with other data: what all of them would hold alike is cut among them.
      stage    weights      gradients    sums and states   for whom
        0      whole        whole        whole             comparison: nothing is cut
@@ -3775,82 +3789,6 @@ typedef struct memopt_shard_bytes { /* what a rank holds, and what it sends in a
  */
 MEMOPT_API memopt_status memopt_shard_plan(const memopt_shard_desc *desc, memopt_shard_bytes *bytes);
 
-typedef struct memopt_shard_link { /* a call takes latency + the bytes that a rank sends to others / bandwidth */
-    double latency;   /* seconds; 0 and more. Where ranks compare what they ask for, that of both calls */
-    double bandwidth; /* bytes a second that a rank sends, and receives as many meanwhile; at least 1 */
-    int    waits;     /* 1: bytes move only while ranks wait for them, as those of threads do, and those of MPI where
-                         nothing drives it meanwhile */
-} memopt_shard_link;
-
-typedef struct memopt_shard_machine { /* what a rank computes with, measured or estimated */
-    memopt_shard_link comm, replicas; /* the latter is read where there are several sets */
-    const double     *uses;           /* seconds of computing of each use, in the order of memopt_shard_desc.uses */
-    double            add;            /* seconds that an element of a unit takes to be added to its sum, by the owner */
-    double            step;           /* seconds that a rank steps its part */
-} memopt_shard_machine;
-
-typedef struct memopt_shard_seconds { /* of a step */
-    double total;         /* computing + exposed */
-    double computing;
-    double exposed;       /* waiting for calls, and for other sets to add up */
-    double communication; /* of all calls: exposed if nothing were hidden behind computing */
-} memopt_shard_seconds;
-
-/**
- * How long a step takes on a machine that need not be there: the shard's own calls, in their order, over links that
- * only count seconds. Of a rank that has a unit in every round; what memopt_shard_bytes counts is in it, norms are not.
- *
- * desc    as for a plan; of communicators only the number of ranks is looked at
- * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, seconds or a bandwidth outside of their range, a
- *         slow tier, steps_inside, a device)
- * memory  the tables'; nothing is as large as the model
- * time    as many calls as a step has
- */
-MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, const memopt_shard_machine *machine,
-                                               memopt_shard_seconds *seconds);
-
-typedef struct memopt_shard_tier { /* where a rank may put what does not fit into its memory */
-    uint64_t           room;      /* bytes that may be taken there */
-    memopt_store_rates rates;     /* memopt_store_measure(); each at least 1 */
-    int                in_memory; /* 1: other memory of the host; 0: a file */
-    int                no_atomic; /* as of its store: 1: every byte once, 0: twice */
-} memopt_shard_tier;
-
-typedef struct memopt_shard_target { /* zero it, then set what you need */
-    size_t                   memory;       /* bytes that the rank may take, those of a pass included */
-    const memopt_shard_tier *tiers;        /* such as the host's memory, a disk; for each store one of them */
-    size_t                   tier_count;   /* 0 to 8 */
-    size_t                   pass;         /* what a pass takes: memopt_tape_stats.peak */
-    /* The same where a tape has a store for what it keeps; kept 0: there is none */
-    size_t                   pass_slow;
-    uint64_t                 kept;         /* bytes of that store */
-    uint64_t                 kept_read, kept_written; /* bytes a step */
-} memopt_shard_target;
-
-typedef struct memopt_shard_choice {
-    int      slow;      /* for memopt_shard_desc */
-    size_t   tier;      /* of it: an index of the target's; SIZE_MAX: nothing is slow */
-    size_t   kept_tier; /* of what a tape keeps; SIZE_MAX: it stays in memory */
-    size_t   memory;    /* bytes that the rank takes */
-    uint64_t read, written; /* bytes a step, from and to tiers */
-    /* That these take; a step takes them or its computing, whichever is more. Of a tier: the most of what is read at
-       its rate one way, what is written, and the sum at that of both. Tiers move at the same time */
-    double   seconds;
-} memopt_shard_choice;
-
-/**
- * What of a rank must go to slow tiers so that it fits its memory: of all ways that fit, the one whose transfers take
- * the least seconds; of equal ones the one that moves less, then that with less memory.
- *
- * desc    as for a plan, without a device; its `slow` is what is looked for, and not read. Weights only leave in
- *         stage 3
- * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, too many tiers, rates below 1, no such flag),
- *         ERR_MEMORY (nothing fits: the error has the least bytes that would, on tiers with this room)
- * memory  the tables'
- */
-MEMOPT_API memopt_status memopt_shard_choose(const memopt_shard_desc *desc, const memopt_shard_target *target,
-                                             memopt_shard_choice *choice);
-
 /** The bytes of each tile of this rank's store, for memopt_store_desc: slow_tiles of them. Returns as
     memopt_shard_plan(); ERR_ARGUMENT (bytes NULL, nothing is slow) */
 MEMOPT_API memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes);
@@ -3977,11 +3915,22 @@ MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const mem
     goes on with the step before. */
 MEMOPT_API int           memopt_shard_is_intact(const memopt_shard *shard);
 
-/* A tape over a sharded network: each segment's weights are a group. The tape's own calls then bring weights, and send
+/** Of the rank's parts, in the order of the tensors: to save and load states. Slow ones are there after
+    memopt_shard_bring(), slice by slice. NULL for NULL. */
+MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
+
+/** of the last call that failed */
+MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
+
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+/* @section api_shard_tape : api_shard api_tape
+   A tape over a sharded network: each segment's weights are a group. The tape's own calls then bring weights, and send
    gradients, so that callbacks need no line more. In this order: memopt_shard_layers(), memopt_tape_open(),
    memopt_shard_tape_uses(), memopt_shard_open() with these uses, and the shard's address into each segment. All ranks
    need the same schedule: memopt_tape_calibrate(), whose times differ, is for one rank of stage 0 or 1 beforehand; its
    costs are then given to all. */
+
 typedef struct memopt_shard_segment { /* stays where it is */
     memopt_tape_layer layer; /* the engine's */
     size_t            group; /* MEMOPT_SHARD_NO_GROUP: it has no weights */
@@ -4002,15 +3951,92 @@ MEMOPT_API memopt_status memopt_shard_layers(memopt_shard_segment *segments, siz
 MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const memopt_shard_segment *segments,
                                                 memopt_shard_use *uses, size_t *count);
 
-/** Of the rank's parts, in the order of the tensors: to save and load states. Slow ones are there after
-    memopt_shard_bring(), slice by slice. NULL for NULL. */
-MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard);
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+/* @section api_shard_simulation : api_shard
+   Seconds of a step on a machine that need not be there. */
 
-/** of the last call that failed */
-MEMOPT_API memopt_error  memopt_shard_error(const memopt_shard *shard);
+typedef struct memopt_shard_link { /* a call takes latency + the bytes that a rank sends to others / bandwidth */
+    double latency;   /* seconds; 0 and more. Where ranks compare what they ask for, that of both calls */
+    double bandwidth; /* bytes a second that a rank sends, and receives as many meanwhile; at least 1 */
+    int    waits;     /* 1: bytes move only while ranks wait for them, as those of threads do, and those of MPI where
+                         nothing drives it meanwhile */
+} memopt_shard_link;
+
+typedef struct memopt_shard_machine { /* what a rank computes with, measured or estimated */
+    memopt_shard_link comm, replicas; /* the latter is read where there are several sets */
+    const double     *uses;           /* seconds of computing of each use, in the order of memopt_shard_desc.uses */
+    double            add;            /* seconds that an element of a unit takes to be added to its sum, by the owner */
+    double            step;           /* seconds that a rank steps its part */
+} memopt_shard_machine;
+
+typedef struct memopt_shard_seconds { /* of a step */
+    double total;         /* computing + exposed */
+    double computing;
+    double exposed;       /* waiting for calls, and for other sets to add up */
+    double communication; /* of all calls: exposed if nothing were hidden behind computing */
+} memopt_shard_seconds;
+
+/**
+ * How long a step takes on a machine that need not be there: the shard's own calls, in their order, over links that
+ * only count seconds. Of a rank that has a unit in every round; what memopt_shard_bytes counts is in it, norms are not.
+ *
+ * desc    as for a plan; of communicators only the number of ranks is looked at
+ * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, seconds or a bandwidth outside of their range, a
+ *         slow tier, steps_inside, a device)
+ * memory  the tables'; nothing is as large as the model
+ * time    as many calls as a step has
+ */
+MEMOPT_API memopt_status memopt_shard_simulate(const memopt_shard_desc *desc, const memopt_shard_machine *machine,
+                                               memopt_shard_seconds *seconds);
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+/* @section api_shard_choice : api_shard
+   Which of what a rank holds goes to slow tiers, so that it fits its memory. */
+
+typedef struct memopt_shard_tier { /* where a rank may put what does not fit into its memory */
+    uint64_t           room;      /* bytes that may be taken there */
+    memopt_store_rates rates;     /* memopt_store_measure(); each at least 1 */
+    int                in_memory; /* 1: other memory of the host; 0: a file */
+    int                no_atomic; /* as of its store: 1: every byte once, 0: twice */
+} memopt_shard_tier;
+
+typedef struct memopt_shard_target { /* zero it, then set what you need */
+    size_t                   memory;       /* bytes that the rank may take, those of a pass included */
+    const memopt_shard_tier *tiers;        /* such as the host's memory, a disk; for each store one of them */
+    size_t                   tier_count;   /* 0 to 8 */
+    size_t                   pass;         /* what a pass takes: memopt_tape_stats.peak */
+    /* The same where a tape has a store for what it keeps; kept 0: there is none */
+    size_t                   pass_slow;
+    uint64_t                 kept;         /* bytes of that store */
+    uint64_t                 kept_read, kept_written; /* bytes a step */
+} memopt_shard_target;
+
+typedef struct memopt_shard_choice {
+    int      slow;      /* for memopt_shard_desc */
+    size_t   tier;      /* of it: an index of the target's; SIZE_MAX: nothing is slow */
+    size_t   kept_tier; /* of what a tape keeps; SIZE_MAX: it stays in memory */
+    size_t   memory;    /* bytes that the rank takes */
+    uint64_t read, written; /* bytes a step, from and to tiers */
+    /* That these take; a step takes them or its computing, whichever is more. Of a tier: the most of what is read at
+       its rate one way, what is written, and the sum at that of both. Tiers move at the same time */
+    double   seconds;
+} memopt_shard_choice;
+
+/**
+ * What of a rank must go to slow tiers so that it fits its memory: of all ways that fit, the one whose transfers take
+ * the least seconds; of equal ones the one that moves less, then that with less memory.
+ *
+ * desc    as for a plan, without a device; its `slow` is what is looked for, and not read. Weights only leave in
+ *         stage 3
+ * returns OK, what memopt_shard_plan() refuses, ERR_ARGUMENT (NULL, too many tiers, rates below 1, no such flag),
+ *         ERR_MEMORY (nothing fits: the error has the least bytes that would, on tiers with this room)
+ * memory  the tables'
+ */
+MEMOPT_API memopt_status memopt_shard_choose(const memopt_shard_desc *desc, const memopt_shard_target *target,
+                                             memopt_shard_choice *choice);
+
 /* @section api_pieces : api_comm api_callback api_ledger
    Ranks that compute with the same input, as those of tensor parallelism do, need not all keep the same activations:
    each keeps a piece of what a tape sends away, and the pieces are gathered when the tape asks for it again. A value of
@@ -4650,7 +4676,7 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x20 /* for advise */
-/* @section api_advise : api_shard
+/* @section api_advise : api_shard_simulation api_schedule
    From a model and a machine to a way of training it that fits, before either is there: which stage over how many
    ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
    dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain: exact where an engine gives its
@@ -36504,41 +36530,17 @@ MEMOPT_API void memopt_ranks_destroy(memopt_ranks *ranks) { (void)ranks; }
 
 MEMOPT_I_SMALL_END
 
-/* @section shard : checksum comm store optim scale arena carve tape api_shard
-   Problem    What every rank holds alike is what keeps a model from fitting: states above all, then gradients, then
-              weights. Cut among ranks, a step must still give the bits it gives uncut, or nobody can tell a fault from
-              rounding.
+/* @section shard_plan : comm optim scale store carve base host api_shard
+   What a rank holds and sends, known before anything is there.
    Idea       A group's tensors lie one behind the other, each at a multiple of the grain (256 elements, or the block of
               8-bit states), and the whole is padded so that every rank has an equal piece. So a place in a group is the
               same for every number of ranks, blocks are never cut, and what travels is one piece to each, from where it
               lies to where it belongs.
-   Sums       Rank r owns piece r. In a round each rank sends its gradients of the piece to the owner, who adds them to
-              its sums in the order of ranks: that is the order of units, whatever the number of ranks.
-   Norms      A tensor's sum is one of leaves, each in 32 sums, added in pairs of neighbours (`scale`). Where a border
-              cuts a tensor, the sums of the leaf that has begun and those that wait for a neighbour go on to the next
-              rank, which continues them: all else is added up before, by all ranks at once.
-              So are the sums of an optimizer that measures.
-   Invariant  All ranks begin the same calls in the same order: what is begun, and when it is waited for, depends on the
-              desc and on the engine's calls, never on what has already arrived.
-   Memory     Two groups share a window: one at its low end, the next at its high end, in turns. So it is as large as
+   Memory     Two groups share a window, one at its low end, the next at its high end, in turns. So it is as large as
               the two largest neighbours.
-   Simulation The same code over an arena that only counts and over links that only count seconds: addresses are told
-              apart, never read. What is begun and waited for depends on no value, so the order is that of a step.
-   Slow tier  What a step alone needs passes through a ring of buffers: tile k + 1 arrives while k is stepped and k - 1
-              leaves. The optimizer's tensor is turned to the slice of it that the tile has; noise and blocks are
-              counted in the whole tensor, so slices change no bit. Kinds that measure have whole tensors in a tile and
-              finish one after the other: one pass over the tier instead of one for each pass of measuring.
-   Slow       weights of the next group arrive while this one computes: with one rank in the window, where a step
-              inside backward also steps them; with more in a landing, and are gathered from there a group later.
-   Atomic     All ranks say that their tiles have left before any commits. Until then a store has the step before.
-   Device     All that reads or changes values works on the host, as without one, or is one of the device's kernels;
-              of a norm the host adds what borders cut. Without kernels a bucket of gradients is copied out
-              and added there, and of a step each tile that was stepped is copied in. So buckets are there twice, the
-              staging buckets with the same places in it, and what ranks tell each other passes through both. The
-              weights a rank steps are there twice, too: masters, and the device's. A copy out that no call of a
-              communicator was before waits for the engine's stream, by its order; one after such a call finds the
-              bytes there, and would wait in vain for work that was queued since. A failed copy ends the shard, since
-              weights of the device may be of two steps then; the masters are whole once the step has returned OK. */
+   Tiles      are what is stepped at a time of what lies on the slow tier. A tile is up to two tiles of the store: its
+              weights, which are also read to be computed with, and the rest, extra and states, one for each slice of a
+              tensor. Where an optimizer measures, a tile has whole tensors. */
 
 MEMOPT_I_SMALL_BEGIN
 #define MEMOPT_I_SHARD_FOLD    ((size_t)16384) /* elements a worker folds at a time */
@@ -36573,53 +36575,11 @@ typedef struct memopt_i_shard_flight { /* a bucket on its way */
     size_t   slot;   /* of its copy to the host */
 } memopt_i_shard_flight;
 
-/* ---- simulated time ---- */
-typedef struct memopt_i_shard_time {
-    const memopt_shard_machine *machine;
-    memopt_shard_seconds seconds; /* total: now */
+typedef struct memopt_i_shard_time { /* of a step that is simulated */
+    const double *uses; /* seconds of each */
+    double add;
+    double now, computing, exposed, communication;
 } memopt_i_shard_time;
-
-typedef struct memopt_i_shard_line { /* between ranks: a call begins when the one before is over */
-    memopt_shard_link link;
-    memopt_i_shard_time *time;
-    double others;                   /* ranks that a rank sends to */
-    double is_free;                  /* when */
-    double over[MEMOPT_COMM_CALLS];  /* when a call is; where bytes move only in a wait: how long it takes */
-} memopt_i_shard_line;
-
-static void memopt_i_shard_pass(memopt_i_shard_time *time, double seconds, int computes) {
-    if (!(seconds > 0)) return;
-    time->seconds.total += seconds;
-    if (computes) time->seconds.computing += seconds;
-    else time->seconds.exposed += seconds;
-}
-
-static memopt_status memopt_i_shard_line_begin(void *user, const memopt_comm_call *call, size_t slot,
-                                               memopt_error *error) {
-    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
-    const double now = line->time->seconds.total;
-    const double takes = line->link.latency + (double)call->bytes * line->others / line->link.bandwidth;
-
-    (void)error;
-    line->time->seconds.communication += takes;
-    line->over[slot] = takes;
-    if (line->link.waits) return MEMOPT_OK;
-    if (line->is_free < now) line->is_free = now;
-    line->is_free += takes;
-    line->over[slot] = line->is_free;
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_shard_line_wait(void *user, size_t slot, memopt_error *error) {
-    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
-    const double now = line->time->seconds.total;
-
-    (void)error;
-    memopt_i_shard_pass(line->time, line->over[slot] - (line->link.waits ? 0 : now), 0);
-    return MEMOPT_OK;
-}
-
-static void memopt_i_shard_line_abort(void *user) { (void)user; }
 
 typedef struct memopt_i_shard_handle { /* one pointer for a tensor of a shard */
     memopt_shard *shard;
@@ -36692,7 +36652,7 @@ struct memopt_shard {
     int landing;                               /* the one that the next part arrives in */
 };
 
-/* ---- the plan ---- */
+/* ---- the desc, checked ---- */
 static int memopt_i_shard_is_slow(const memopt_shard *x, int what) { return (x->desc.slow & what) != 0; }
 
 static memopt_status memopt_i_shard_resolve_slow(memopt_i_checks *c, memopt_shard *x) {
@@ -36770,6 +36730,7 @@ static memopt_status memopt_i_shard_resolve(memopt_i_checks *c, const memopt_sha
                          "optim.gradients", "is BF16: sums of several rounds or sets are F32");
 }
 
+/* ---- where tensors and groups lie ---- */
 /* Bytes of an element; the optimizer's desc gets its defaults. */
 static memopt_status memopt_i_shard_types(memopt_i_checks *c, memopt_shard *x) {
     memopt_optim_desc *o = &x->desc.optim;
@@ -36987,9 +36948,7 @@ static void memopt_i_shard_place_carries(memopt_shard *x) {
     }
 }
 
-/* -- tiles: what is stepped at a time of what lies on the slow tier --
-   A tile is up to two tiles of the store: its weights, which are also read to be computed with, and the rest, extra and
-   states, one for each slice of a tensor. Where an optimizer measures, a tile has whole tensors. */
+/* ---- tiles ---- */
 static size_t memopt_i_shard_own(const memopt_shard *x, size_t group) { /* elements that this rank steps */
     return x->groups[group].piece * (x->desc.stage ? 1 : x->ranks);
 }
@@ -37148,6 +37107,27 @@ static void memopt_i_shard_measure_tiles(memopt_shard *x) {
     x->bytes.tiles = MEMOPT_I_SHARD_SECTOR + x->desc.tile_buffers * x->tile_bytes;
 }
 
+/* Bytes of a tile of the store. */
+static size_t memopt_i_shard_piece_bytes(const memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest) {
+    return is_rest ? memopt_i_shard_tile_rest(x, tile) : memopt_i_shard_tile_weights(x, tile);
+}
+
+/* All tiles of the store in their order; none has 0 bytes. */
+static void memopt_i_shard_list_tiles(const memopt_shard *x, size_t *bytes) {
+    memopt_i_shard_tile tile;
+    size_t g, n = 0;
+    int i;
+
+    for (g = 0; g < x->group_count; ++g) {
+        tile = memopt_i_shard_tile_first(x, g);
+        do for (i = 0; i < 2; ++i)
+            if (x->pieces > 1 || i == !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS))
+                bytes[n++] = memopt_i_max(memopt_i_shard_piece_bytes(x, &tile, i), 1);
+        while (memopt_i_shard_tile_next(x, &tile));
+    }
+}
+
+/* ---- bytes and traffic ---- */
 /* What a device adds; one rank alone has no calls, and no buckets there. */
 static void memopt_i_shard_measure_device(memopt_shard *x) {
     memopt_shard_bytes *b = &x->bytes;
@@ -37287,6 +37267,7 @@ static void memopt_i_shard_count_traffic(memopt_shard *x) {
     }
 }
 
+/* ---- the object with its tables ---- */
 static void memopt_i_shard_carve(memopt_carver *room, const memopt_shard *of, memopt_shard **x) {
     const size_t n = of->desc.tensor_count, uses = of->desc.use_count;
     memopt_shard at = *of;
@@ -37355,7 +37336,28 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_plan(const memopt_shard_desc
     return MEMOPT_OK;
 }
 
-/* ---- memory ---- */
+MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
+    memopt_shard *x;
+
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    memopt_i_must(&c, !desc || desc->slow, "slow", "is 0: there are no tiles");
+    x = c.status ? NULL : memopt_i_shard_make(&c, desc);
+    if (!x) return c.status;
+    memopt_i_shard_list_tiles(x, bytes);
+    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
+    return MEMOPT_OK;
+}
+MEMOPT_I_SMALL_END
+
+/* @section shard_memory : shard_plan arena
+   The memory of a shard, from arenas or malloc, and where everything lies in it.
+   Device     Without kernels, the weights that a rank steps are there twice: the masters on the host, and the device's.
+              Buckets are there twice, too: the staging buckets on the host have the same places in them. With kernels
+              all but the tables is the device's. */
+
+MEMOPT_I_SMALL_BEGIN
+/* ---- arenas and malloc ---- */
 static unsigned char *memopt_i_shard_take(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena, size_t bytes,
                                           memopt_tag tag, const char *name) {
     memopt_push_options push;
@@ -37496,6 +37498,7 @@ static void memopt_i_shard_give_back(memopt_shard *x) {
     memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
 }
 
+/* ---- where a tensor lies ---- */
 /* Where the element at `at` of a group lies: in an array that is whole, or has the rank's parts alone. */
 static unsigned char *memopt_i_shard_at(const memopt_shard *x, unsigned char *base, int whole, size_t group, size_t at,
                                         size_t bytes) {
@@ -37563,11 +37566,7 @@ static void memopt_i_shard_point(memopt_shard *x) {
     x->use = x->desc.use_count; /* outside of rounds nothing comes next */
 }
 
-/* Bytes of a tile of the store. */
-static size_t memopt_i_shard_piece_bytes(const memopt_shard *x, const memopt_i_shard_tile *tile, int is_rest) {
-    return is_rest ? memopt_i_shard_tile_rest(x, tile) : memopt_i_shard_tile_weights(x, tile);
-}
-
+/* ---- opening ---- */
 static int memopt_i_shard_has_slices(const memopt_shard *x, const memopt_i_shard_tile *tile) {
     size_t slices;
 
@@ -37588,34 +37587,6 @@ static int memopt_i_shard_is_missing(const memopt_shard *x, const memopt_i_shard
         missing |= memopt_i_shard_piece_bytes(x, tile, i)
                 && !memopt_store_get_tile(x->desc.store, memopt_i_shard_piece_number(x, tile, i)).count;
     return missing;
-}
-
-/* All tiles of the store in their order; none has 0 bytes. */
-static void memopt_i_shard_list_tiles(const memopt_shard *x, size_t *bytes) {
-    memopt_i_shard_tile tile;
-    size_t g, n = 0;
-    int i;
-
-    for (g = 0; g < x->group_count; ++g) {
-        tile = memopt_i_shard_tile_first(x, g);
-        do for (i = 0; i < 2; ++i)
-            if (x->pieces > 1 || i == !memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS))
-                bytes[n++] = memopt_i_max(memopt_i_shard_piece_bytes(x, &tile, i), 1);
-        while (memopt_i_shard_tile_next(x, &tile));
-    }
-}
-
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_tiles(const memopt_shard_desc *desc, size_t *bytes) {
-    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "shard");
-    memopt_shard *x;
-
-    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
-    memopt_i_must(&c, !desc || desc->slow, "slow", "is 0: there are no tiles");
-    x = c.status ? NULL : memopt_i_shard_make(&c, desc);
-    if (!x) return c.status;
-    memopt_i_shard_list_tiles(x, bytes);
-    memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
-    return MEMOPT_OK;
 }
 
 /* The store is made for this shard; and one that holds tiles holds all. */
@@ -37723,7 +37694,49 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc
     return MEMOPT_OK;
 }
 
-/* ---- what goes wrong ---- */
+/* ---- what can be asked ---- */
+MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out) {
+    if (!shard || !out || tensor >= shard->desc.tensor_count) return MEMOPT_ERR_ARGUMENT;
+    *out = shard->parts[tensor];
+    return MEMOPT_OK;
+}
+
+MEMOPT_API void *memopt_shard_weights(const memopt_shard *shard, size_t tensor) {
+    const unsigned char *p;
+
+    if (!shard || tensor >= shard->desc.tensor_count) return NULL;
+    p = shard->groups[shard->tensors[tensor].group].weights;
+    return p ? (void *)(uintptr_t)(p + shard->places[tensor] * shard->weight_bytes) : NULL;
+}
+
+MEMOPT_API void *memopt_shard_gradients(const memopt_shard *shard, size_t tensor) {
+    const unsigned char *p;
+
+    if (!shard || tensor >= shard->desc.tensor_count) return NULL;
+    p = shard->groups[shard->tensors[tensor].group].gradients;
+    return p ? (void *)(uintptr_t)(p + shard->places[tensor] * shard->gradient_bytes) : NULL;
+}
+
+MEMOPT_API int memopt_shard_is_intact(const memopt_shard *shard) { return shard && !shard->is_changed; }
+
+MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard) { return shard ? shard->optim : NULL; }
+
+MEMOPT_API memopt_error memopt_shard_error(const memopt_shard *shard) {
+    return shard ? shard->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the shard is NULL");
+}
+MEMOPT_I_SMALL_END
+
+/* @section shard_device : shard_memory
+   Failures, and copies between host and device.
+   Order      What reads or changes values works on the host, as without a device, or is one of the device's kernels; of
+              a norm the host adds what borders cut. Without kernels a bucket of gradients is copied out and added on
+              the host, and each tile that was stepped is copied in. What ranks tell each other passes through both.
+   Trap       A copy out waits for the engine's stream, unless a call of a communicator came before it: then the bytes
+              are there, and it would wait in vain for work that was queued since.
+   Failure    A failed copy ends the shard, since weights of the device may be of two steps then; the masters are whole
+              once the step has returned OK. */
+
+MEMOPT_I_SMALL_BEGIN
 static memopt_i_checks memopt_i_shard_checks(memopt_shard *x) {
     return memopt_i_checks_begin(x ? &x->error : NULL, "shard");
 }
@@ -37738,7 +37751,12 @@ static memopt_status memopt_i_shard_break(memopt_shard *x, const memopt_comm *co
     return status;
 }
 
-/* ---- a device ---- */
+static memopt_status memopt_i_shard_refuse_state(memopt_shard *x, const char *reason) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
+
+    return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, reason);
+}
+
 /* The host steps what a device has. */
 static int memopt_i_shard_steps_here(const memopt_shard *x) { return x->desc.device && !x->steps_there; }
 
@@ -37836,17 +37854,21 @@ static memopt_status memopt_i_shard_upload_all(memopt_shard *x) {
         s = memopt_i_shard_upload(x, g, 0, memopt_i_shard_own(x, g));
     return s;
 }
+MEMOPT_I_SMALL_END
 
-static memopt_status memopt_i_shard_refuse_state(memopt_shard *x, const char *reason) {
-    memopt_i_checks c = memopt_i_shard_checks(x);
+/* @section shard_tier : shard_device
+   States, extra and weights on a slow tier.
+   Ring       What a step alone needs passes through a ring of buffers: tile k + 1 arrives while k is stepped and k - 1
+              leaves. Noise and blocks are counted in the whole tensor, so slices change no bit.
+   Weights    of the next group arrive while this one computes: with one rank in the window, where a step inside backward
+              also steps them; with more in a landing, from where they are gathered a group later.
+   Atomic     All ranks say that their tiles have left before any of them commits. Until then a store has the step
+              before. */
 
-    return memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, reason);
-}
-
+MEMOPT_I_SMALL_BEGIN
 /* Where nothing is cut every rank steps all, and has the sums of all others' pieces only after the last round. */
 static int memopt_i_shard_steps_late(const memopt_shard *x) { return !x->desc.stage && x->ranks > 1; }
 
-/* ---- the slow tier ---- */
 /* The store failed: no call of any rank can go on. */
 static memopt_status memopt_i_shard_break_slow(memopt_shard *x, memopt_status status, size_t group) {
     if (!status) return status;
@@ -37882,7 +37904,7 @@ static memopt_status memopt_i_shard_write(memopt_shard *x, const memopt_i_shard_
     return memopt_i_shard_break_slow(x, memopt_store_write(x->desc.store, number, from, bytes), tile->group);
 }
 
-/* -- weights of a group, for what computes with them -- */
+/* ---- weights of a group, to compute with ---- */
 static memopt_status memopt_i_shard_fetch(memopt_shard *x, size_t group, unsigned char *to) {
     memopt_i_shard_tile tile = memopt_i_shard_tile_first(x, group);
     memopt_status s;
@@ -37915,7 +37937,19 @@ static memopt_status memopt_i_shard_fetch_end(memopt_shard *x) {
     return s;
 }
 
-/* -- tiles that are stepped -- */
+/* What has arrived, or is about to, is not to be used. */
+static memopt_status memopt_i_shard_forget(memopt_shard *x) {
+    memopt_status s = MEMOPT_OK;
+
+    if (x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
+    if (x->fetch != SIZE_MAX && !s) s = memopt_i_shard_fetch_end(x);
+    if (x->here != SIZE_MAX) x->groups[x->here].weights = NULL;
+    x->gather = 0;
+    x->gathering = x->here = SIZE_MAX;
+    return s;
+}
+
+/* ---- tiles that are stepped ---- */
 static unsigned char *memopt_i_shard_buffer(const memopt_shard *x, size_t buffer) {
     return x->tiles + buffer * x->tile_bytes;
 }
@@ -38126,6 +38160,228 @@ static memopt_i_shard_tile memopt_i_shard_tile_of(const memopt_shard *x, size_t 
     return tile;
 }
 
+/* ---- slices, for the caller and for saves ---- */
+static memopt_status memopt_i_shard_refuses_slice(memopt_shard *x, size_t tensor, size_t first,
+                                                  const memopt_optim_tensor *out) {
+    memopt_i_checks c = memopt_i_shard_checks(x);
+    const memopt_optim_tensor *part;
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_must_be_below(&c, "tensor", tensor, "below", x->desc.tensor_count)) return c.status;
+    if (x->state != MEMOPT_I_SHARD_IDLE || x->is_fused) return memopt_i_shard_refuse_state(x, "a step has begun");
+    part = &x->parts[tensor];
+    memopt_i_checks_at(&c, "tensor", tensor);
+    memopt_i_must_be_at_least(&c, "first", first, "at least the part's first", part->first);
+    return memopt_i_must_be_below(&c, "first", first, "below the end of the part", part->first + part->held);
+}
+
+/* What saves have loaded into the tile that was brought. */
+static memopt_status memopt_i_shard_put_edited(memopt_shard *x) {
+    const int is_edited = x->is_edited;
+
+    x->is_edited = 0;
+    return is_edited ? memopt_shard_put(x) : MEMOPT_OK;
+}
+
+/* The tile of this element is in buffer 0. */
+static memopt_status memopt_i_shard_bring_tile(memopt_shard *x, size_t tensor, size_t first) {
+    const memopt_i_shard_tile tile = memopt_i_shard_tile_of(x, tensor, first);
+    memopt_status s;
+
+    if (x->is_brought && x->in[0].number == tile.number) return MEMOPT_OK;
+    s = memopt_i_shard_put_edited(x);
+    if (!s) s = memopt_i_shard_settle(x);
+    if (!s) s = memopt_i_shard_forget(x);
+    if (s) return s;
+    x->is_brought = 1;
+    s = memopt_i_shard_buffer_read(x, 0, &tile);
+    if (!s) s = memopt_i_shard_buffer_wait(x, 0);
+    return s;
+}
+
+/* All tensors of the tile that is there are turned to their slices; that of one of them. */
+static void memopt_i_shard_point_tile(memopt_shard *x, size_t tensor, memopt_optim_tensor *out) {
+    const memopt_i_shard_tile *tile = &x->in[0];
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    unsigned char *state = memopt_i_shard_buffer_rest(x, 0) + memopt_i_shard_tile_extra(x, tile);
+    memopt_optim_tensor slice;
+    size_t t;
+
+    for (t = g->first; t < g->first + g->count; ++t) {
+        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
+        memopt_i_shard_point_slice(x, 0, t, &state, &slice);
+        if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_optim_turn_to(x->optim, t, &slice);
+        if (t == tensor) *out = slice;
+    }
+}
+
+MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, size_t first,
+                                            memopt_optim_tensor *out) {
+    memopt_optim_tensor slice;
+    memopt_status s;
+    size_t ahead;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    s = memopt_i_shard_refuses_slice(shard, tensor, first, out);
+    if (!s && shard->desc.slow) s = memopt_i_shard_bring_tile(shard, tensor, first);
+    if (s) return s;
+    slice = shard->parts[tensor];
+    if (shard->desc.slow) memopt_i_shard_point_tile(shard, tensor, &slice);
+    ahead = first - slice.first;
+    slice.first += ahead;
+    slice.held -= ahead;
+    slice.weights = (unsigned char *)slice.weights + ahead * memopt_type_bytes(shard->desc.optim.weights);
+    if (slice.extra) slice.extra = (unsigned char *)slice.extra + ahead * 2;
+    if (slice.gradients) slice.gradients = (const unsigned char *)slice.gradients + ahead * shard->sum_bytes;
+    *out = slice;
+    return MEMOPT_OK;
+}
+
+/* For saves: the slice of a tensor in the tile that an element is in. */
+static memopt_status memopt_i_shard_bring_slice(memopt_shard *x, size_t tensor, size_t element,
+                                                memopt_optim_tensor *slice) {
+    const memopt_status s = memopt_shard_bring(x, tensor, element, slice);
+
+    if (!s) memopt_i_shard_point_tile(x, tensor, slice);
+    return s;
+}
+
+/* Before they leave: states that the caller has changed, and copies of floats. */
+static memopt_status memopt_i_shard_check_brought(memopt_shard *x) {
+    const memopt_i_shard_tile *tile = &x->in[0];
+    const memopt_i_shard_group *g = &x->groups[tile->group];
+    memopt_optim_tensor slice;
+    size_t t;
+
+    for (t = g->first; t < g->first + g->count; ++t) {
+        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
+        if (memopt_i_state_check(x->optim, t)) {
+            x->error = memopt_optim_error(x->optim);
+            return x->error.status;
+        }
+        memopt_i_shard_point_tile(x, t, &slice);
+        if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY)
+            memopt_i_from_f32(memopt_i_simd_level(x->desc.optim.threads), slice.extra, (const float *)slice.weights,
+                              MEMOPT_TYPE_BF16, slice.held);
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_shard_put(memopt_shard *shard) {
+    memopt_status s;
+
+    if (!shard) return MEMOPT_ERR_ARGUMENT;
+    if (shard->is_broken) return MEMOPT_ERR_STATE;
+    if (!shard->desc.slow) return MEMOPT_OK;
+    if (!shard->is_brought) return memopt_i_shard_refuse_state(shard, "nothing was brought, or it is gone");
+    s = memopt_i_shard_check_brought(shard);
+    if (!s) s = memopt_i_shard_buffer_write(shard, 0);
+    return s ? s : memopt_i_shard_buffer_wait(shard, 0);
+}
+MEMOPT_I_SMALL_END
+
+/* @section shard_gradients : shard_tier
+   Gradients are sent by buckets and added to the sums of their owner; a step inside backward follows at once.
+   Sums       Rank r owns piece r. In a round each rank sends its gradients of the piece to the owner, who adds them to
+              its sums in the order of ranks: that is the order of units, whatever the number of ranks.
+   Invariant  All ranks begin the same calls in the same order. What is begun, and when it is waited for, depends on the
+              desc and on the engine's calls, never on what has already arrived. */
+
+MEMOPT_I_SMALL_BEGIN
+/* ---- adding up ---- */
+static void memopt_i_shard_pass(memopt_i_shard_time *time, double seconds, int computes) {
+    if (!(seconds > 0)) return;
+    time->now += seconds;
+    if (computes) time->computing += seconds;
+    else time->exposed += seconds;
+}
+
+MEMOPT_I_SMALL_END
+
+typedef struct memopt_i_shard_fold {
+    const memopt_shard *shard;
+    unsigned char *sums;
+    const unsigned char *pieces;
+    size_t stride, count, sources; /* bytes from a piece to the next; elements; pieces that count */
+    int level, start;              /* start: there are no sums yet */
+} memopt_i_shard_fold;
+
+/* sums = sums + piece + piece ..., as memopt_gradients_accumulate() adds with weight 1. */
+static void memopt_i_shard_fold_block(const memopt_i_shard_fold *f, size_t at, size_t n) {
+    const memopt_shard *x = f->shard;
+    float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK];
+    float *to = x->sum_bytes == 4 ? (float *)(void *)f->sums + at : block;
+    size_t s;
+
+    for (s = 0; s < f->sources; ++s) {
+        const unsigned char *piece = f->pieces + s * f->stride + at * x->gradient_bytes;
+        const float *from = (const float *)(const void *)piece;
+
+        if (x->gradient_bytes == 2) {
+            memopt_i_to_f32(f->level, value, (const uint16_t *)(const void *)piece, x->desc.gradients, n);
+            from = value;
+        }
+        MEMOPT_I_DISPATCH(f->level, add_weighted, (to, from, n, 1, f->start && !s));
+    }
+    if (to == block)
+        memopt_i_from_f32(f->level, (uint16_t *)(void *)f->sums + at, block, x->desc.optim.gradients, n);
+}
+
+static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
+    const memopt_i_shard_fold *f = (const memopt_i_shard_fold *)task;
+    const size_t end = memopt_i_min((index + 1) * MEMOPT_I_SHARD_FOLD, f->count);
+    size_t at;
+
+    (void)worker;
+    for (at = index * MEMOPT_I_SHARD_FOLD; at < end; at += MEMOPT_I_SCALE_BLOCK)
+        memopt_i_shard_fold_block(f, at, memopt_i_min(MEMOPT_I_SCALE_BLOCK, end - at));
+    memopt_i_wide_end(f->level);
+}
+
+MEMOPT_I_SMALL_BEGIN
+/* Own pieces; in a simulation the time that any set takes. */
+static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
+    if (x->time)
+        memopt_i_shard_pass(x->time, (double)f->count * (double)f->sources * x->time->add, is_own);
+    else if (x->steps_there)
+        return memopt_i_shard_break_device(x, x->kernels.add_fn(x->device.user, (float *)(void *)f->sums, f->pieces,
+                                                                x->desc.gradients, f->stride, f->count, f->sources,
+                                                                f->start));
+    else if (is_own)
+        memopt_i_parallel_for(x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
+                              memopt_i_shard_fold_chunk, f);
+    return MEMOPT_OK;
+}
+
+/* The pieces of one bucket onto the sums: those of this set, and with replicas those of each set in its turn. */
+static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_flight *flight) {
+    const memopt_i_shard_group *g = &x->groups[flight->group];
+    memopt_i_shard_fold f;
+    memopt_comm_call call;
+    memopt_status s = MEMOPT_OK;
+    size_t set;
+
+    f.shard = x;
+    f.sums = memopt_i_shard_own_sums(x, flight->group, x->rank * g->piece + flight->at);
+    f.pieces = flight->number || memopt_i_shard_steps_here(x) ? flight->room
+             : g->gradients + flight->at * x->gradient_bytes;
+    f.stride = flight->count * x->gradient_bytes;
+    f.count = flight->count;
+    f.level = memopt_i_simd_level(x->desc.optim.threads);
+    call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, f.count * x->sum_bytes, f.sums, f.sums);
+    for (set = 0; !s && set < x->sets; ++set) {
+        f.sources = memopt_i_shard_valid(x, x->round, set);
+        if (!f.sources) break;
+        f.start = !x->round && !set;
+        if (!x->sums_in_place || flight->number) s = memopt_i_shard_fold_bucket(x, &f, set == x->set);
+        call.root = set;
+        if (!s && x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
+    }
+    return s;
+}
+
+/* ---- the optimizer, group by group ---- */
 static size_t memopt_i_shard_scratch_bytes(const memopt_shard *x) { /* of the optimizer's */
     return x->bytes.scratch - MEMOPT_I_SHARD_SCRATCH - x->piece_count * sizeof(memopt_shard_square);
 }
@@ -38192,90 +38448,6 @@ static size_t memopt_i_shard_turn_to(memopt_shard *x, size_t t, const memopt_opt
     is->extra = slice->extra ? (void *)((uintptr_t)slice->extra - ahead * 2) : NULL;
     is->gradients = (const void *)((uintptr_t)slice->gradients - ahead * x->sum_bytes);
     return ahead;
-}
-
-/* ---- gradients: sent by buckets, and folded ---- */
-MEMOPT_I_SMALL_END
-typedef struct memopt_i_shard_fold {
-    const memopt_shard *shard;
-    unsigned char *sums;
-    const unsigned char *pieces;
-    size_t stride, count, sources; /* bytes from a piece to the next; elements; pieces that count */
-    int level, start;              /* start: there are no sums yet */
-} memopt_i_shard_fold;
-
-/* sums = sums + piece + piece ..., as memopt_gradients_accumulate() adds with weight 1. */
-static void memopt_i_shard_fold_block(const memopt_i_shard_fold *f, size_t at, size_t n) {
-    const memopt_shard *x = f->shard;
-    float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK];
-    float *to = x->sum_bytes == 4 ? (float *)(void *)f->sums + at : block;
-    size_t s;
-
-    for (s = 0; s < f->sources; ++s) {
-        const unsigned char *piece = f->pieces + s * f->stride + at * x->gradient_bytes;
-        const float *from = (const float *)(const void *)piece;
-
-        if (x->gradient_bytes == 2) {
-            memopt_i_to_f32(f->level, value, (const uint16_t *)(const void *)piece, x->desc.gradients, n);
-            from = value;
-        }
-        MEMOPT_I_DISPATCH(f->level, add_weighted, (to, from, n, 1, f->start && !s));
-    }
-    if (to == block)
-        memopt_i_from_f32(f->level, (uint16_t *)(void *)f->sums + at, block, x->desc.optim.gradients, n);
-}
-
-static void memopt_i_shard_fold_chunk(void *task, size_t index, int worker) {
-    const memopt_i_shard_fold *f = (const memopt_i_shard_fold *)task;
-    const size_t end = memopt_i_min((index + 1) * MEMOPT_I_SHARD_FOLD, f->count);
-    size_t at;
-
-    (void)worker;
-    for (at = index * MEMOPT_I_SHARD_FOLD; at < end; at += MEMOPT_I_SCALE_BLOCK)
-        memopt_i_shard_fold_block(f, at, memopt_i_min(MEMOPT_I_SCALE_BLOCK, end - at));
-    memopt_i_wide_end(f->level);
-}
-
-MEMOPT_I_SMALL_BEGIN
-/* Own pieces; in a simulation the time that any set takes. */
-static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
-    if (x->time)
-        memopt_i_shard_pass(x->time, (double)f->count * (double)f->sources * x->time->machine->add, is_own);
-    else if (x->steps_there)
-        return memopt_i_shard_break_device(x, x->kernels.add_fn(x->device.user, (float *)(void *)f->sums, f->pieces,
-                                                                x->desc.gradients, f->stride, f->count, f->sources,
-                                                                f->start));
-    else if (is_own)
-        memopt_i_parallel_for(x->desc.optim.threads, memopt_i_ceil_div(f->count, MEMOPT_I_SHARD_FOLD),
-                              memopt_i_shard_fold_chunk, f);
-    return MEMOPT_OK;
-}
-
-/* The pieces of one bucket onto the sums: those of this set, and with replicas those of each set in its turn. */
-static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_flight *flight) {
-    const memopt_i_shard_group *g = &x->groups[flight->group];
-    memopt_i_shard_fold f;
-    memopt_comm_call call;
-    memopt_status s = MEMOPT_OK;
-    size_t set;
-
-    f.shard = x;
-    f.sums = memopt_i_shard_own_sums(x, flight->group, x->rank * g->piece + flight->at);
-    f.pieces = flight->number || memopt_i_shard_steps_here(x) ? flight->room
-             : g->gradients + flight->at * x->gradient_bytes;
-    f.stride = flight->count * x->gradient_bytes;
-    f.count = flight->count;
-    f.level = memopt_i_simd_level(x->desc.optim.threads);
-    call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, f.count * x->sum_bytes, f.sums, f.sums);
-    for (set = 0; !s && set < x->sets; ++set) {
-        f.sources = memopt_i_shard_valid(x, x->round, set);
-        if (!f.sources) break;
-        f.start = !x->round && !set;
-        if (!x->sums_in_place || flight->number) s = memopt_i_shard_fold_bucket(x, &f, set == x->set);
-        call.root = set;
-        if (!s && x->sets > 1) s = memopt_i_shard_break(x, x->desc.replicas, memopt_comm_run(x->desc.replicas, &call));
-    }
-    return s;
 }
 
 /* The optimizer stopped: it met a gradient that is not finite in a step inside backward. */
@@ -38361,6 +38533,7 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     return memopt_i_shard_break_step(x, s);
 }
 
+/* ---- buckets on their way ---- */
 /* Wait for the oldest bucket, and add it up. */
 static memopt_status memopt_i_shard_land(memopt_shard *x) {
     const memopt_i_shard_flight flight = x->flights[0];
@@ -38456,7 +38629,12 @@ static memopt_status memopt_i_shard_drain(memopt_shard *x, size_t group) {
     }
     return s;
 }
+MEMOPT_I_SMALL_END
 
+/* @section shard_rounds : shard_gradients
+   The uses of a unit: weights arrive, gradients get memory; and the rounds of a step. */
+
+MEMOPT_I_SMALL_BEGIN
 /* ---- weights that arrive ---- */
 static size_t memopt_i_shard_group_bytes(const memopt_shard *x, size_t group, size_t element) {
     return x->groups[group].piece * x->ranks * element;
@@ -38575,6 +38753,7 @@ static memopt_status memopt_i_shard_ready(memopt_shard *x, size_t group) {
     return s;
 }
 
+/* ---- uses ---- */
 static int memopt_i_shard_is_complete(const memopt_shard *x, size_t group) { /* its gradients, in this round */
     return x->groups[group].seen == x->groups[group].backwards;
 }
@@ -38655,7 +38834,7 @@ MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard) {
         const memopt_shard_use use = shard->uses[i];
 
         s = memopt_i_shard_use(shard, use.group, use.is_backward);
-        if (shard->time) memopt_i_shard_pass(shard->time, shard->time->machine->uses[i], 1);
+        if (shard->time) memopt_i_shard_pass(shard->time, shard->time->uses[i], 1);
         if (!s && use.is_backward && memopt_i_shard_is_complete(shard, use.group))
             s = memopt_shard_reduce(shard, use.group);
     }
@@ -38743,8 +38922,16 @@ MEMOPT_API memopt_status memopt_shard_next_unit(memopt_shard *shard, size_t *uni
     *unit = at < x->desc.units ? at : MEMOPT_SHARD_NO_UNIT;
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
-/* ---- norms ---- */
+/* @section shard_norm : shard_rounds
+   The norm of the sums.
+   Idea       A tensor's sum is one of leaves, each in 32 sums, added in pairs of neighbours (`scale`). Where a border
+              cuts a tensor, the sums of the leaf that has begun and those that wait for a neighbour go on to the next
+              rank, which continues them. All else is added up before, by all ranks at once. So are the sums of an
+              optimizer that measures. */
+
+MEMOPT_I_SMALL_BEGIN
 typedef struct memopt_i_shard_chain { /* parts of the chain's memory */
     double *squares, *nonfinite;
     memopt_i_scale_sum *carried; /* of each group: of the tensor that a border cuts */
@@ -38975,7 +39162,16 @@ MEMOPT_API memopt_status memopt_shard_measure(memopt_shard *shard, memopt_scaler
     }
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
+/* @section shard : shard_norm
+   The step, and what makes ranks alike.
+   Problem    What every rank holds alike keeps a model from fitting: states above all, then gradients, then weights.
+              Cut among ranks, a step must give the bits that it gives uncut, or nobody can tell a fault from rounding.
+   Measuring  Optimizers that measure whole tensors finish one after the other on the slow tier: one pass over the tier
+              instead of one for each pass of measuring. */
+
+MEMOPT_I_SMALL_BEGIN
 /* ---- kinds that measure ---- */
 /* Sums of which each is some rank's, and 0 on all others. Added by the owner of a piece of them, and gathered. */
 static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t count) {
@@ -39075,7 +39271,7 @@ static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_
     return memopt_optim_end(x->optim);
 }
 
-/* ---- a step of what lies on the slow tier ---- */
+/* ---- a step of what lies on the slow tier or a device ---- */
 /* A tensor from its measuring to its end: all ranks, also those that hold nothing of it. */
 static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t t, unsigned char **state) {
     const size_t buffer = x->stepped % x->desc.tile_buffers;
@@ -39170,19 +39366,7 @@ static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, x->optim->parts[0].step), SIZE_MAX);
 }
 
-/* ---- the step ---- */
-/* What has arrived, or is about to, is not to be used. */
-static memopt_status memopt_i_shard_forget(memopt_shard *x) {
-    memopt_status s = MEMOPT_OK;
-
-    if (x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
-    if (x->fetch != SIZE_MAX && !s) s = memopt_i_shard_fetch_end(x);
-    if (x->here != SIZE_MAX) x->groups[x->here].weights = NULL;
-    x->gather = 0;
-    x->gathering = x->here = SIZE_MAX;
-    return s;
-}
-
+/* ---- weights that all ranks have written ---- */
 /* Every rank has changed its part of the weights. */
 static memopt_status memopt_i_shard_renew(memopt_shard *x) {
     memopt_status s = memopt_i_shard_forget(x);
@@ -39190,14 +39374,6 @@ static memopt_status memopt_i_shard_renew(memopt_shard *x) {
     if (!s) s = memopt_i_shard_join(x);
     if (s || x->desc.stage == 3 || !x->desc.stage || x->ranks == 1) return s;
     return memopt_i_shard_make_whole(x, x->weights, x->weight_bytes);
-}
-
-/* What saves have loaded into the tile that was brought. */
-static memopt_status memopt_i_shard_put_edited(memopt_shard *x) {
-    const int is_edited = x->is_edited;
-
-    x->is_edited = 0;
-    return is_edited ? memopt_shard_put(x) : MEMOPT_OK;
 }
 
 /* What was put is kept from now on; and so that all is there, what was not. */
@@ -39225,7 +39401,7 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
                                      SIZE_MAX);
 }
 
-/* ---- ranks that are told different things ---- */
+/* ---- ranks with different descs ---- */
 static const char *const memopt_i_shard_alike[] = { /* what is the same on all ranks */
     "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
     "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed"
@@ -39357,6 +39533,7 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
     return s ? s : memopt_i_shard_renew(shard);
 }
 
+/* ---- the step ---- */
 MEMOPT_API memopt_status memopt_shard_step_inside(memopt_shard *shard, const memopt_optim_run *run) {
     const int is_first = shard && shard->state == MEMOPT_I_SHARD_IDLE;
     memopt_status s;
@@ -39429,8 +39606,14 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
     for (i = 0; shard->desc.device && i < MEMOPT_SHARD_SLOTS; ++i) (void)shard->device.wait_fn(shard->device.user, i);
     memopt_i_shard_give_back(shard);
 }
+MEMOPT_I_SMALL_END
 
-/* ---- a tape's segments ---- */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+/* @section shard_tape : shard tape api_shard_tape
+   A tape's segments whose weights are groups. */
+
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_shard_tape_run(const memopt_tape_call *call, int is_backward) {
     const memopt_shard_segment *segment = (const memopt_shard_segment *)call->user;
     memopt_tape_fn *const fn = is_backward ? segment->layer.backward_fn : segment->layer.forward_fn;
@@ -39492,9 +39675,52 @@ MEMOPT_API memopt_status memopt_shard_tape_uses(const memopt_tape *tape, const m
     *count = n;
     return MEMOPT_OK;
 }
+MEMOPT_I_SMALL_END
 
-/* ---- a simulation ---- */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+/* @section shard_simulation : shard api_shard_simulation
+   The same code over an arena that only counts and over links that only count seconds: addresses are told apart, never
+   read. What is begun and waited for depends on no value, so the order is that of a step. */
+
+MEMOPT_I_SMALL_BEGIN
+typedef struct memopt_i_shard_line { /* between ranks: a call begins when the one before is over */
+    memopt_shard_link link;
+    memopt_i_shard_time *time;
+    double others;                   /* ranks that a rank sends to */
+    double is_free;                  /* when */
+    double over[MEMOPT_COMM_CALLS];  /* when a call is; where bytes move only in a wait: how long it takes */
+} memopt_i_shard_line;
+
+static memopt_status memopt_i_shard_line_begin(void *user, const memopt_comm_call *call, size_t slot,
+                                               memopt_error *error) {
+    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
+    const double now = line->time->now;
+    const double takes = line->link.latency + (double)call->bytes * line->others / line->link.bandwidth;
+
+    (void)error;
+    line->time->communication += takes;
+    line->over[slot] = takes;
+    if (line->link.waits) return MEMOPT_OK;
+    if (line->is_free < now) line->is_free = now;
+    line->is_free += takes;
+    line->over[slot] = line->is_free;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_shard_line_wait(void *user, size_t slot, memopt_error *error) {
+    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
+    const double now = line->time->now;
+
+    (void)error;
+    memopt_i_shard_pass(line->time, line->over[slot] - (line->link.waits ? 0 : now), 0);
+    return MEMOPT_OK;
+}
+
+static void memopt_i_shard_line_abort(void *user) { (void)user; }
+
 typedef struct memopt_i_shard_simulation {
+    const memopt_shard_machine *machine;
     memopt_i_shard_time time;
     memopt_i_shard_line lines[2]; /* of comm, of replicas */
     memopt_comm *comms[2];
@@ -39510,8 +39736,8 @@ static void memopt_i_shard_check_link(memopt_i_checks *c, const memopt_shard_lin
     memopt_i_must_be_flag(c, "waits", link->waits);
 }
 
-static memopt_status memopt_i_shard_check_machine(memopt_i_checks *c, const memopt_shard *x) {
-    const memopt_shard_machine *m = x->time->machine;
+static memopt_status memopt_i_shard_check_machine(memopt_i_checks *c, const memopt_shard *x,
+                                                  const memopt_shard_machine *m) {
     size_t i;
 
     memopt_i_shard_check_link(c, &m->comm);
@@ -39557,8 +39783,8 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
     memopt_i_must(c, !desc->slow, "slow", "is not 0: a simulation has no tier");
     memopt_i_must(c, !desc->device, "device", "is not NULL: a simulation has none");
     if (memopt_i_must(c, !desc->steps_inside, "steps_inside", "is 1: a simulation steps at the end")) return c->status;
-    c->status = memopt_i_shard_open_line(w, 0, counts.ranks, &w->time.machine->comm, c->error);
-    if (!c->status) c->status = memopt_i_shard_open_line(w, 1, counts.sets, &w->time.machine->replicas, c->error);
+    c->status = memopt_i_shard_open_line(w, 0, counts.ranks, &w->machine->comm, c->error);
+    if (!c->status) c->status = memopt_i_shard_open_line(w, 1, counts.sets, &w->machine->replicas, c->error);
     memset(&a, 0, sizeof a);
     a.source = &w->source;
     a.error = c->error;
@@ -39575,10 +39801,10 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
     if (memopt_i_shard_take_all(c, w->shard, &arenas)) return c->status;
     memopt_i_shard_point(w->shard);
     w->shard->time = &w->time;
-    return memopt_i_shard_check_machine(c, w->shard);
+    return memopt_i_shard_check_machine(c, w->shard, w->machine);
 }
 
-static memopt_status memopt_i_shard_simulate_step(memopt_shard *x) {
+static memopt_status memopt_i_shard_simulate_step(memopt_shard *x, double step) {
     memopt_status s = MEMOPT_OK;
     size_t unit = 0;
 
@@ -39588,7 +39814,7 @@ static memopt_status memopt_i_shard_simulate_step(memopt_shard *x) {
         s = memopt_shard_skip_unit(x); /* the time of its uses passes */
         if (s) break;
     }
-    memopt_i_shard_pass(x->time, x->time->machine->step, 1);
+    memopt_i_shard_pass(x->time, step, 1);
     return s ? s : memopt_i_shard_renew(x);
 }
 
@@ -39601,17 +39827,32 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_
     memopt_i_must(&c, machine != NULL, "machine", "is NULL");
     if (memopt_i_must(&c, seconds != NULL, "seconds", "is NULL")) return c.status;
     memset(&w, 0, sizeof w);
-    w.time.machine = machine;
-    if (!memopt_i_shard_open_simulation(&c, &w, desc)) c.status = memopt_i_shard_simulate_step(w.shard);
-    if (!c.status) *seconds = w.time.seconds;
+    w.machine = machine;
+    w.time.uses = machine->uses;
+    w.time.add = machine->add;
+    if (!memopt_i_shard_open_simulation(&c, &w, desc)) c.status = memopt_i_shard_simulate_step(w.shard, machine->step);
+    if (!c.status) {
+        seconds->total = w.time.now;
+        seconds->computing = w.time.computing;
+        seconds->exposed = w.time.exposed;
+        seconds->communication = w.time.communication;
+    }
     if (w.shard) memopt_i_shard_give_back(w.shard);
     memopt_arena_destroy(w.arena);
     memopt_comm_destroy(w.comms[0]);
     memopt_comm_destroy(w.comms[1]);
     return c.status;
 }
+MEMOPT_I_SMALL_END
 
-/* ---- what must be slow ---- */
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section shard_choice : shard_plan api_shard_choice
+   What must lie on slow tiers: every way is planned, and the fastest that fits is taken. */
+
+MEMOPT_I_SMALL_BEGIN
 enum { MEMOPT_I_SHARD_TIERS = 8 };
 
 static void memopt_i_shard_check_target(memopt_i_checks *c, const memopt_shard_target *target) {
@@ -39772,155 +40013,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_choose(const memopt_shard_de
     *choice = found.best;
     return MEMOPT_OK;
 }
-
-/* ---- what is where ---- */
-MEMOPT_API memopt_status memopt_shard_part(const memopt_shard *shard, size_t tensor, memopt_optim_tensor *out) {
-    if (!shard || !out || tensor >= shard->desc.tensor_count) return MEMOPT_ERR_ARGUMENT;
-    *out = shard->parts[tensor];
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_shard_refuses_slice(memopt_shard *x, size_t tensor, size_t first,
-                                                  const memopt_optim_tensor *out) {
-    memopt_i_checks c = memopt_i_shard_checks(x);
-    const memopt_optim_tensor *part;
-
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
-    if (memopt_i_must_be_below(&c, "tensor", tensor, "below", x->desc.tensor_count)) return c.status;
-    if (x->state != MEMOPT_I_SHARD_IDLE || x->is_fused) return memopt_i_shard_refuse_state(x, "a step has begun");
-    part = &x->parts[tensor];
-    memopt_i_checks_at(&c, "tensor", tensor);
-    memopt_i_must_be_at_least(&c, "first", first, "at least the part's first", part->first);
-    return memopt_i_must_be_below(&c, "first", first, "below the end of the part", part->first + part->held);
-}
-
-/* The tile of this element is in buffer 0. */
-static memopt_status memopt_i_shard_bring_tile(memopt_shard *x, size_t tensor, size_t first) {
-    const memopt_i_shard_tile tile = memopt_i_shard_tile_of(x, tensor, first);
-    memopt_status s;
-
-    if (x->is_brought && x->in[0].number == tile.number) return MEMOPT_OK;
-    s = memopt_i_shard_put_edited(x);
-    if (!s) s = memopt_i_shard_settle(x);
-    if (!s) s = memopt_i_shard_forget(x);
-    if (s) return s;
-    x->is_brought = 1;
-    s = memopt_i_shard_buffer_read(x, 0, &tile);
-    if (!s) s = memopt_i_shard_buffer_wait(x, 0);
-    return s;
-}
-
-/* All tensors of the tile that is there are turned to their slices; that of one of them. */
-static void memopt_i_shard_point_tile(memopt_shard *x, size_t tensor, memopt_optim_tensor *out) {
-    const memopt_i_shard_tile *tile = &x->in[0];
-    const memopt_i_shard_group *g = &x->groups[tile->group];
-    unsigned char *state = memopt_i_shard_buffer_rest(x, 0) + memopt_i_shard_tile_extra(x, tile);
-    memopt_optim_tensor slice;
-    size_t t;
-
-    for (t = g->first; t < g->first + g->count; ++t) {
-        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
-        memopt_i_shard_point_slice(x, 0, t, &state, &slice);
-        if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_optim_turn_to(x->optim, t, &slice);
-        if (t == tensor) *out = slice;
-    }
-}
-
-MEMOPT_API memopt_status memopt_shard_bring(memopt_shard *shard, size_t tensor, size_t first,
-                                            memopt_optim_tensor *out) {
-    memopt_optim_tensor slice;
-    memopt_status s;
-    size_t ahead;
-
-    if (!shard) return MEMOPT_ERR_ARGUMENT;
-    if (shard->is_broken) return MEMOPT_ERR_STATE;
-    s = memopt_i_shard_refuses_slice(shard, tensor, first, out);
-    if (!s && shard->desc.slow) s = memopt_i_shard_bring_tile(shard, tensor, first);
-    if (s) return s;
-    slice = shard->parts[tensor];
-    if (shard->desc.slow) memopt_i_shard_point_tile(shard, tensor, &slice);
-    ahead = first - slice.first;
-    slice.first += ahead;
-    slice.held -= ahead;
-    slice.weights = (unsigned char *)slice.weights + ahead * memopt_type_bytes(shard->desc.optim.weights);
-    if (slice.extra) slice.extra = (unsigned char *)slice.extra + ahead * 2;
-    if (slice.gradients) slice.gradients = (const unsigned char *)slice.gradients + ahead * shard->sum_bytes;
-    *out = slice;
-    return MEMOPT_OK;
-}
-
-/* For saves: the slice of a tensor in the tile that an element is in. */
-static memopt_status memopt_i_shard_bring_slice(memopt_shard *x, size_t tensor, size_t element,
-                                                memopt_optim_tensor *slice) {
-    const memopt_status s = memopt_shard_bring(x, tensor, element, slice);
-
-    if (!s) memopt_i_shard_point_tile(x, tensor, slice);
-    return s;
-}
-
-/* Before they leave: states that the caller has changed, and copies of floats. */
-static memopt_status memopt_i_shard_check_brought(memopt_shard *x) {
-    const memopt_i_shard_tile *tile = &x->in[0];
-    const memopt_i_shard_group *g = &x->groups[tile->group];
-    memopt_optim_tensor slice;
-    size_t t;
-
-    for (t = g->first; t < g->first + g->count; ++t) {
-        if (!memopt_i_shard_slice(x, tile, t, &slice)) continue;
-        if (memopt_i_state_check(x->optim, t)) {
-            x->error = memopt_optim_error(x->optim);
-            return x->error.status;
-        }
-        memopt_i_shard_point_tile(x, t, &slice);
-        if (x->desc.optim.extra == MEMOPT_OPTIM_EXTRA_COPY)
-            memopt_i_from_f32(memopt_i_simd_level(x->desc.optim.threads), slice.extra, (const float *)slice.weights,
-                              MEMOPT_TYPE_BF16, slice.held);
-    }
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_shard_put(memopt_shard *shard) {
-    memopt_status s;
-
-    if (!shard) return MEMOPT_ERR_ARGUMENT;
-    if (shard->is_broken) return MEMOPT_ERR_STATE;
-    if (!shard->desc.slow) return MEMOPT_OK;
-    if (!shard->is_brought) return memopt_i_shard_refuse_state(shard, "nothing was brought, or it is gone");
-    s = memopt_i_shard_check_brought(shard);
-    if (!s) s = memopt_i_shard_buffer_write(shard, 0);
-    return s ? s : memopt_i_shard_buffer_wait(shard, 0);
-}
-
-MEMOPT_API void *memopt_shard_weights(const memopt_shard *shard, size_t tensor) {
-    const unsigned char *p;
-
-    if (!shard || tensor >= shard->desc.tensor_count) return NULL;
-    p = shard->groups[shard->tensors[tensor].group].weights;
-    return p ? (void *)(uintptr_t)(p + shard->places[tensor] * shard->weight_bytes) : NULL;
-}
-
-MEMOPT_API void *memopt_shard_gradients(const memopt_shard *shard, size_t tensor) {
-    const unsigned char *p;
-
-    if (!shard || tensor >= shard->desc.tensor_count) return NULL;
-    p = shard->groups[shard->tensors[tensor].group].gradients;
-    return p ? (void *)(uintptr_t)(p + shard->places[tensor] * shard->gradient_bytes) : NULL;
-}
-
-MEMOPT_API int memopt_shard_is_intact(const memopt_shard *shard) { return shard && !shard->is_changed; }
-
-MEMOPT_API memopt_optim *memopt_shard_optim(memopt_shard *shard) { return shard ? shard->optim : NULL; }
-
-MEMOPT_API memopt_error memopt_shard_error(const memopt_shard *shard) {
-    return shard ? shard->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the shard is NULL");
-}
-
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x10 /* for ranks */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section pieces : comm ledger carve base host api_pieces
    A value is cut into equal pieces, one a rank; what is left over, fewer bytes than ranks, each rank keeps. So all
    pieces travel in one gather, in place.
@@ -45890,7 +45984,7 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 #if MEMOPT_I_GROUPS & 0x20 /* for advise */
-/* @section advise : shard schedule store comm tape product text carve base host api_advise
+/* @section advise : shard_plan schedule store comm tape product text carve base host api_advise
    Problem    Memory is met as a guess: try, crash, halve the batch. What fits follows from sizes alone.
    Idea       A choice is two parts that only add up. What lasts over a step, weights to buckets, is a dry run of the
               shard: it does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule: it

@@ -37,7 +37,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 
 # Code of 16 lanes, half of what a test compiles, is left out where AVX-512 is not there to run it (LANES=: not so). It is compiled in
 # build/memopt.o, by check.sh parts and cplusplus, and for benches; check.sh emulated runs it.
-LANES := $(shell [ ! -r /proc/cpuinfo ] || grep -q avx512_vbmi2 /proc/cpuinfo || echo -DMEMOPT_I_LANES=8)
+LANES := $(shell [ ! -r /proc/cpuinfo ] || grep -q avx512_vbmi2 /proc/cpuinfo || echo -DMEMOPT_NO_AVX512)
 
 export LANES CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 

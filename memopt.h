@@ -12880,8 +12880,8 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 #  if defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
 #    include <immintrin.h>
 #    define MEMOPT_I_X86 1
-#    ifndef MEMOPT_I_LANES
-#      define MEMOPT_I_LANES 16 /* 8: a test that leaves out what its machine cannot run */
+#    if !defined(MEMOPT_NO_AVX512)
+#      define MEMOPT_I_X86_16 1
 #    endif
 #    define MEMOPT_I_AVX2        __attribute__((target("avx2,fma,f16c")))
 #    if defined(MEMOPT_I_LANES_EMULATED) /* a test brings functions in their place */
@@ -12894,7 +12894,7 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 #    define MEMOPT_I_AVX512      __attribute__((target(MEMOPT_I_AVX512_SET)))
 #    if defined(MEMOPT_I_TILES_EMULATED) /* and here */
 #      define MEMOPT_I_AMX MEMOPT_I_AVX512_BF16
-#    elif MEMOPT_I_LANES == 16 && defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
+#    elif defined(MEMOPT_I_X86_16) && defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
         && (defined(__clang__) ? __clang_major__ + 0 >= 12 : __GNUC__ >= 11)
 #      define MEMOPT_I_AMX __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))
 #    endif
@@ -12994,16 +12994,20 @@ static int memopt_i_simd_widest(int asked) {
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
-    if (MEMOPT_I_LANES < 16 || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
+#  if !defined(MEMOPT_I_X86_16)
+    return MEMOPT_SIMD_AVX2;
+#  else
+    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
         || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
     if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
-#  if defined(MEMOPT_I_TILES_EMULATED)
+#    if defined(MEMOPT_I_TILES_EMULATED)
     return MEMOPT_SIMD_AMX;
-#  elif defined(MEMOPT_I_AMX)
+#    elif defined(MEMOPT_I_AMX)
     if (asked >= MEMOPT_SIMD_AMX && memopt_i_tiles_granted()) return MEMOPT_SIMD_AMX;
-#  endif
+#    endif
     return MEMOPT_SIMD_AVX512_BF16;
+#  endif
 #elif defined(MEMOPT_I_NEON)
     return MEMOPT_SIMD_NEON;
 #else
@@ -13116,15 +13120,23 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    New width  One block of operations here, its level in MEMOPT_I_DISPATCH and MEMOPT_I_WIDTHS, an inclusion at the end.
    Exception  What one processor alone can do (byte permutations, matrix units) stands beside the part, and says so. */
 
+#if defined(MEMOPT_I_X86_16)
+#  define MEMOPT_I_16_OR(level, wide, other) ((level) >= MEMOPT_SIMD_AVX512 ? (wide) : (other))
+#  define MEMOPT_I_DECLARE_16(function)      MEMOPT_I_AVX512 static function;
+#else
+#  define MEMOPT_I_16_OR(level, wide, other) (other)
+#  define MEMOPT_I_DECLARE_16(function)
+#endif
+
 #if defined(MEMOPT_I_X86)
-#  define MEMOPT_I_IS_16(level) (MEMOPT_I_LANES == 16 && (level) >= MEMOPT_SIMD_AVX512)
+#  define MEMOPT_I_8_OR(level, wide, other) ((level) >= MEMOPT_SIMD_AVX2 ? (wide) : (other))
 #  define MEMOPT_I_DISPATCH(level, name, arguments)                                                                    \
-    (MEMOPT_I_IS_16(level) ? memopt_i_v16_##name arguments                                                     \
-     : (level) >= MEMOPT_SIMD_AVX2 ? memopt_i_v8_##name arguments : memopt_i_v1_##name arguments)
+    MEMOPT_I_16_OR(level, memopt_i_v16_##name arguments,                                                               \
+                   MEMOPT_I_8_OR(level, memopt_i_v8_##name arguments, memopt_i_v1_##name arguments))
 
 #  define MEMOPT_I_WIDTHS(type, name, parameters)                                                                      \
     MEMOPT_I_AVX2 static type memopt_i_v8_##name parameters;                                                           \
-    MEMOPT_I_AVX512 static type memopt_i_v16_##name parameters;
+    MEMOPT_I_DECLARE_16(type memopt_i_v16_##name parameters)
 #elif defined(MEMOPT_I_NEON)
 #  define MEMOPT_I_DISPATCH(level, name, arguments)                                                                    \
     ((level) >= MEMOPT_SIMD_NEON ? memopt_i_v4_##name arguments : memopt_i_v1_##name arguments)
@@ -15079,14 +15091,14 @@ MEMOPT_I_WIDTHS(void, small_stochastic, (void *dst, const float *src, size_t n, 
                                          memopt_noise noise, uint64_t first, int stream))
 MEMOPT_I_WIDTHS(void, f32_from_small, (float *dst, const void *src, size_t n, int kind, int stream))
 MEMOPT_I_WIDTHS(void, squares, (double *sums, const float *x, size_t n))
-#if defined(MEMOPT_I_X86)
+#if defined(MEMOPT_I_X86_16)
 MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, const float *src, size_t n, int stream);
 #endif
 
 /* By level. Streaming ones get 64-byte aligned results, whole groups, and a level that can stream. */
 static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src, size_t n, int stream) {
-#if defined(MEMOPT_I_X86)
-    if (MEMOPT_I_IS_16(level) && level >= MEMOPT_SIMD_AVX512_BF16) {
+#if defined(MEMOPT_I_X86_16)
+    if (level >= MEMOPT_SIMD_AVX512_BF16) {
         memopt_i_bf16_from_f32_native(dst, src, n, stream);
         return;
     }
@@ -15727,7 +15739,9 @@ MEMOPT_I_FOLD_FN static uint32_t V(crc)(uint32_t r, const unsigned char *p, size
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 #if defined(MEMOPT_I_X86) /* as MEMOPT_I_WIDTHS would, but for what they need beyond their level */
 MEMOPT_I_FOLD_AVX2 static uint32_t memopt_i_v8_crc(uint32_t r, const unsigned char *p, size_t n);
+#  if defined(MEMOPT_I_X86_16)
 MEMOPT_I_FOLD_AVX512 static uint32_t memopt_i_v16_crc(uint32_t r, const unsigned char *p, size_t n);
+#  endif
 #elif defined(MEMOPT_I_NEON)
 MEMOPT_I_FOLD_NEON static uint32_t memopt_i_v4_crc(uint32_t r, const unsigned char *p, size_t n);
 #endif
@@ -18925,7 +18939,7 @@ V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 static size_t memopt_i_v8_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
-MEMOPT_I_AVX512 static size_t memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
+MEMOPT_I_DECLARE_16(size_t memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n))
 
 /* A group that the pipeline left, element by element. j: the place in the block. */
 MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
@@ -18941,16 +18955,15 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, 
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
     const float before[2] = { k->largest[0], k->largest[1] };
-    const int is_512 = MEMOPT_I_IS_16(k->level);
-    const size_t group = is_512 ? 64 : 32;
+    const size_t group = MEMOPT_I_16_OR(k->level, 64, 32);
     size_t done;
     float largest;
     int i;
 
     if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
     for (done = 0; done < n; done += group) {
-        done += is_512 ? memopt_i_v16_pipeline(k, at + done, j + done, n - done)
-                       : memopt_i_v8_pipeline(k, at + done, j + done, n - done);
+        done += MEMOPT_I_16_OR(k->level, memopt_i_v16_pipeline(k, at + done, j + done, n - done),
+                               memopt_i_v8_pipeline(k, at + done, j + done, n - done));
         if (done < n) memopt_i_optim_step_again(k, at + done, j + done, group);
     }
     for (i = 0; i < 2; ++i)
@@ -47881,9 +47894,11 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #  define MEMOPT_I_WIDTH 8
 #  include MEMOPT_HEADER
 #  undef MEMOPT_I_WIDTH
-#  define MEMOPT_I_WIDTH 16
-#  include MEMOPT_HEADER
-#  undef MEMOPT_I_WIDTH
+#  if defined(MEMOPT_I_X86_16)
+#    define MEMOPT_I_WIDTH 16
+#    include MEMOPT_HEADER
+#    undef MEMOPT_I_WIDTH
+#  endif
 #elif defined(MEMOPT_I_NEON)
 #  define MEMOPT_I_WIDTH 4
 #  include MEMOPT_HEADER

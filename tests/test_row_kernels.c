@@ -40,7 +40,9 @@ static float rows_random(uint64_t *seed, int special) {
     }
 #if defined(MEMOPT_I_X86)
 ROWS_EXP(memopt_i_r8_, MEMOPT_I_AVX2)
+#  if defined(MEMOPT_I_X86_16)
 ROWS_EXP(memopt_i_v16_, MEMOPT_I_AVX512)
+#  endif
 #elif defined(MEMOPT_I_NEON)
 ROWS_EXP(memopt_i_r4_, )
 #endif
@@ -49,9 +51,12 @@ static void rows_exp_at(int level, float *y, const float *x, size_t n) {
     for (i = 0; i < n; i += k) {
         k = n - i < 16 ? n - i : 16;
         memcpy(padded, x + i, k * sizeof *x);
-#if defined(MEMOPT_I_X86)
+#if defined(MEMOPT_I_X86_16)
         if (level >= MEMOPT_SIMD_AVX512) memopt_i_v16_rows_exp(padded, padded);
-        else if (level >= MEMOPT_SIMD_AVX2) memopt_i_r8_rows_exp(padded, padded);
+        else
+#endif
+#if defined(MEMOPT_I_X86)
+        if (level >= MEMOPT_SIMD_AVX2) memopt_i_r8_rows_exp(padded, padded);
         else
 #elif defined(MEMOPT_I_NEON)
         if (level >= MEMOPT_SIMD_NEON) memopt_i_r4_rows_exp(padded, padded);

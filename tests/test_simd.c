@@ -12,10 +12,14 @@ static void simd_best(void) { /* what was compiled in, and what the compiler's o
 #elif defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
     CHECK(best != MEMOPT_SIMD_NEON);
     CHECK((best >= MEMOPT_SIMD_AVX2) == (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+#  if defined(MEMOPT_NO_AVX512)
+    CHECK(best <= MEMOPT_SIMD_AVX2);
+#  else
     CHECK((best >= MEMOPT_SIMD_AVX512) == (best >= MEMOPT_SIMD_AVX2 && __builtin_cpu_supports("avx512f")
           && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
           && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")));
     CHECK((best >= MEMOPT_SIMD_AVX512_BF16) == (best >= MEMOPT_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16")));
+#  endif
 #else
     CHECK(best == MEMOPT_SIMD_SCALAR);
 #endif

@@ -147,7 +147,7 @@ class Header:
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
     # Code of 16 lanes and matrix units where there are none: their instructions as functions, of gcc.
     wide = ["-std=gnu99", *itertools.chain(*(("-include", os.path.join(TESTS, file)) for file in ("tiles.h", "lanes16.h")))]
-    runs_here = ["-DMEMOPT_I_LANES=8"] if can_emulate() else []  # what this machine lacks is only compiled for `emulated`
+    runs_here = ["-DMEMOPT_NO_AVX512"] if can_emulate() else []  # what this machine lacks is only compiled for `emulated`
     builds = [
         Build("plain", CC, ["-O1", *plain, *runs_here, "-DMEMOPT_DEBUG=0", "-DMEMOPT_PTHREADS", "-pthread"], [], []),
         *([Build("emulated", CC, ["-O1", *wide], [], [])] if plain and can_emulate() else []),

@@ -2108,25 +2108,24 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_schedule : api_host
-   A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value v is what lies between
-   them: value 0 is the input, value v the output of segment v - 1, and gradient v its gradient. Costs are in any unit,
-   the same everywhere (seconds, operations). */
+   A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value 0 is the input, value v
+   the output of segment v - 1, and gradient v the gradient of value v. Costs are in any unit, the same everywhere
+   (seconds, operations). */
 
 typedef struct memopt_segment { /* zero it, then set what it has */
     size_t output_bytes;
-    size_t saved_bytes;      /* all that its backward keeps, its own output included: at least output_bytes */
-    size_t grad_bytes; /* the gradient of its output; of the last segment: 0 when it begins the backward, as a loss */
+    size_t saved_bytes;      /* everything its backward keeps, its own output included: at least output_bytes */
+    size_t grad_bytes;       /* the gradient of its output; 0 in a last segment that begins the backward, as a loss */
     size_t forward_scratch;  /* beside input, output and saved, while its forward runs */
     size_t backward_scratch; /* while its backward runs */
     size_t plain_scratch;    /* of a forward that saves nothing; 0 = forward_scratch */
-    size_t copy_bytes;       /* what the output still takes in memory once it is written: 0 where it goes elsewhere,
-                                else the bytes of its smaller copy */
+    size_t copy_bytes;       /* memory that the output's copy in the offload store takes; 0 where it goes elsewhere */
     double forward_cost, backward_cost; /* finite, not negative */
     int    grad_in_place;    /* 1: the grad_input of its backward may be the memory of its grad_output: where both have
                                 the same bytes and lie between two segments, they are one buffer. 0: always two */
 } memopt_segment;
 
-/* a tensor that one segment writes beside its output, and a later one reads beside its input */
+/* A tensor that one segment writes beside its output, and a later one reads beside its input. */
 typedef struct memopt_skip {
     size_t from, to;   /* from < to */
     size_t bytes;      /* counted once in every segment between, as long as some value there is held */
@@ -2146,16 +2145,15 @@ typedef struct memopt_chain {
 #define MEMOPT_CHAIN_MAX 4096
 
 typedef struct memopt_offload { /* a second place for values; all zero = none */
-    size_t slots;            /* values it holds at most; MEMOPT_OFFLOAD_UNLIMITED; 0 = there is no such place */
+    size_t slots;            /* values it holds at most, or MEMOPT_OFFLOAD_UNLIMITED; 0 = there is no such place */
     double write_cost, read_cost;           /* of each transfer */
     double write_byte_cost, read_byte_cost; /* and of each byte */
-    /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
-    int    overlap;
+    int    overlap; /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
 } memopt_offload;
 
 #define MEMOPT_OFFLOAD_UNLIMITED ((size_t)-1)
 
-/* What happens, one after the other. Everything not said is implied: backward frees the saved part, the output's value
+/* What happens, one action after the other. The rest is implied: a backward frees the saved part, the output's value
    and gradient; a skip lives as long as a value between its ends does. */
 typedef enum memopt_action_kind {
     MEMOPT_ACTION_FORWARD,      /* segment: input value to output value; nothing else is kept */
@@ -2168,13 +2166,13 @@ typedef enum memopt_action_kind {
     MEMOPT_ACTION_FORGET        /* value: its copy in the offload store is gone */
 } memopt_action_kind;
 
-typedef struct memopt_action { /* a memopt_action_kind; the segment or value */
-    uint16_t op;
-    uint16_t index;
+typedef struct memopt_action {
+    uint16_t op;    /* a memopt_action_kind */
+    uint16_t index; /* of the segment or value */
 } memopt_action;
 
 typedef enum memopt_schedule_rule {
-    MEMOPT_SCHEDULE_EXTENDED, /* the best: a saved segment may stay while its input is dropped and made again */
+    MEMOPT_SCHEDULE_EXTENDED, /* the best: a saved segment may stay while its input is dropped and recomputed */
     MEMOPT_SCHEDULE_ROTOR,    /* a saved segment pins its input (Rotor) */
     MEMOPT_SCHEDULE_REVOLVE,  /* values only: each segment saves right before its backward (REVOLVE, H-Revolve) */
     MEMOPT_SCHEDULE_ALL,      /* the textbook from here on, whatever the budget: keep everything */
@@ -2184,26 +2182,25 @@ typedef enum memopt_schedule_rule {
 } memopt_schedule_rule;
 
 typedef struct memopt_schedule_result {
-    size_t peak;     /* bytes, input included: exact, by going through the actions */
+    size_t peak;     /* bytes, input included: exact, by simulation */
     double cost;     /* all forwards and backwards, and the waiting for transfers */
     double extra;    /* cost above that of keeping everything */
     size_t actions;  /* how many */
     size_t forwards; /* of them, FORWARD and FORWARD_SAVE */
-    size_t at;       /* of an error: the action that cannot be; else the one at which the peak is first reached */
+    size_t at;       /* of an error: the impossible action; else the one at which the peak is first reached */
 } memopt_schedule_result;
 
 /**
- * Go through actions and tell their exact peak and cost. Any list will do, whoever made it. The gradient of the last
- * output (grad_bytes of the last segment) is counted from beginning to end, like the input: a loss hands it in. 0 where
- * the last segment begins the backward by itself.
+ * Simulate any list of actions: its exact peak and cost. The gradient of the last output (grad_bytes of the last
+ * segment) is counted from beginning to end, like the input, since a loss hands it in.
  *
- * offload     NULL = none
- * host     its allocator is used, about 16 bytes a segment and 8 a skip, all returned; NULL = malloc
+ * offload  NULL = none
+ * host     its allocator lends about 16 bytes a segment and 8 a skip; NULL = malloc
  * result   may be NULL; on ERR_STATE `at` is set; else untouched on failure
- * returns  OK; ERR_STATE (an action cannot be there: its input is missing, or at the end a backward is missing or
- *          something is still held); ERR_ARGUMENT (no segments, NULL, saved below output, bad skip, a cost that is NaN,
- *          infinite or negative), ERR_OVERFLOW (the sizes do not fit size_t when summed), ERR_MEMORY. chain->error
- *          then says which action and why: "action 12: its input is not held"
+ * returns  OK; ERR_STATE (an impossible action: its input is missing, or at the end a backward is missing or something
+ *          is still held); ERR_ARGUMENT (no segments, NULL, saved below output, bad skip, a cost that is NaN, infinite
+ *          or negative), ERR_OVERFLOW (the sizes do not fit size_t when summed), ERR_MEMORY. chain->error says which
+ *          action and why: "action 12: its input is not held"
  */
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
@@ -2220,33 +2217,32 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_schedule_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count);
 
-/* solved for all budgets at once; lies in your memory, nothing to close */
+/* Solved for all budgets at once. It lies in your memory; nothing to close. */
 typedef struct memopt_schedule memopt_schedule;
 
 typedef struct memopt_schedule_desc { /* zero it, then set what you need */
-    memopt_chain chain;  /* what it points to outlives the schedule */
-    memopt_schedule_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
-    memopt_offload offload; /* all zero = none */
-    size_t       slots;  /* sizes of memory that are told apart for each part of the chain, 16 to 65535: of schedules
-                            that fall into the same one, the faster stays. 0 = default: as many as 64 MiB hold, 280 to
-                            1024 */
-    size_t       max_budget; /* bytes: the slots cover budgets up to this only, and so more finely; the schedule that
-                                keeps everything stays known. 0 = default: all budgets */
-    memopt_error *error; /* filled in when a call fails that is given this desc, or the schedule made of it, which the
-                            error then outlives; NULL = the chain's */
+    memopt_chain chain;           /* what it points to outlives the schedule */
+    memopt_schedule_rule rule;    /* EXTENDED, ROTOR or REVOLVE */
+    memopt_offload offload;       /* all zero = none */
+    size_t        slots;          /* memory sizes told apart for each part of the chain, 16 to 65535: of schedules in
+                                     the same slot the faster one stays. 0 = default: as many as 64 MiB hold, 280 to
+                                     1024 */
+    size_t        max_budget;     /* bytes: the slots cover budgets up to this only, and so more finely; the schedule
+                                     that keeps everything stays known. 0 = default: all budgets */
+    memopt_error *error;          /* filled in when a call with this desc fails, or with its schedule, which the error
+                                     then outlives; NULL = the chain's */
 } memopt_schedule_desc;
 
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and
-    36 * count * slots when all are. In between what counts is how many parts of the chain are different: equal segments
-    in a row, or the same few again and again, share rows of the table. Four times that with an offload store, twice
-    more when its transfers overlap, and offload.slots + 1 times that when these are fewer than the segments. */
+    36 * count * slots when all are. In between, the number of different parts of the chain counts: equal segments in a
+    row, or the same few again and again, share rows of the table. Four times that with an offload store, twice more
+    when its transfers overlap, and offload.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 
 /**
- * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for
- * 128 and 6 s for 512 of them; O(count^2 * slots) when all are, 0.06 s and 0.8 s. With skips, count^3 / 6 looks at all
- * of them more. About 400 bytes of stack a segment, here and where a schedule is read; at least 32 KiB here and in
- * memopt_schedule_bytes().
+ * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal,
+ * O(count^2 * slots) when all are; skips add O(count^3) scans of their list. About 400 bytes of stack a segment, here
+ * and where a schedule is read; at least 32 KiB here and in memopt_schedule_bytes().
  *
  * memory   bytes of yours, aligned to 64; holds the schedule
  * out      receives it; untouched on failure
@@ -2272,8 +2268,8 @@ MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedul
  *
  * budget   bytes, input included
  * actions  as in memopt_schedule_textbook()
- * host     its allocator is used for memopt_schedule_simulate(), and with overlap for two lists of actions more. With
- *          overlap each call relaxes every schedule found up to the budget: half a second for 64 segments
+ * host     its allocator lends the memory of a simulation, and with overlap of two lists of actions. With overlap each
+ *          call relaxes every schedule found up to the budget: half a second for 64 segments
  * result   may be NULL; with ERR_BUFFER only `actions` is set; with ERR_MEMORY only `peak` is set: the least budget
  * threads  one thread at a time per schedule
  * returns  OK, ERR_ARGUMENT, ERR_MEMORY (the budget is below the least peak, or host has none), ERR_BUFFER
@@ -2371,48 +2367,46 @@ typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken s
 typedef struct memopt_tape_call { /* what a callback of the engine receives; valid during the call only */
     void       *user;        /* the layer's */
     size_t      segment;
-    int         is_backward; /* 1: a backward: one function can be both callbacks */
+    int         is_backward; /* one function can be both callbacks */
     int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every
                                 other side effect belong to the first run */
     int         calibrating; /* 1: memopt_tape_calibrate() measures. Nothing that outlasts the pass may change: not even
                                 the first run updates statistics, counters or momentum, and no backward applies an
                                 optimizer. Gradients of weights are computed as always: their time counts */
-    int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what
-                                its backward needs is there; never with verify = 1 */
+    int         output_unused; /* 1: only its own backward reads the output: a forward may stop as soon as what its
+                                  backward needs is there; never with verify = 1 */
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
     int         saves;       /* 1: a forward that saves for its backward, and every backward; 0: nothing is saved */
-    int         describing;  /* 1: memopt_tape_describe() asks for sizes: take what you need, then return. No buffer is
-                                there, and nothing may be computed */
+    int         describing;  /* 1: memopt_tape_describe() asks for sizes: take what you need, then return. There are no
+                                buffers, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
     void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it. Nobody
-                                reads it after this call: it may be written over, but not in the last segment,
-                                where the engine's grad_output may lie in it */
-    /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
-    void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
+                                reads it after this call: a backward may overwrite it, except in the last segment, where
+                                the engine's grad_output may lie in it */
+    void       *saved;       /* saved_bytes - output_bytes bytes, for the backward to read and to work in; NULL when
+                                that is 0, and in a forward that saves nothing */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
     size_t      scratch_bytes;
-    int         not_host_visible; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a
-                                     device's */
-    void       *grad_output; /* backward only; NULL when grad_bytes is 0. Nobody reads it after this call: it may be
-                                written over, but in the last segment, where it is the engine's, only with
-                                grad_in_place */
+    int         not_host_visible; /* not 0: the CPU may not touch the tape's memory: 1 only counted, 2 a device's */
+    void       *grad_output; /* backward only; NULL when grad_bytes is 0. It may be overwritten; in the last segment,
+                                where it is the engine's, only with grad_in_place */
     void       *grad_input;  /* backward only, to be written whole, not added to; NULL when nobody wants it. With
                                 grad_in_place it may be grad_output */
     size_t      input_bytes, output_bytes, grad_output_bytes, grad_input_bytes; /* of these four; 0: none, describing */
-    void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
-                                nobody will read it; in forward and backward of `to` to be read */
-    void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
+    void *const *skips;      /* of each skip of this shape's chain: written in the forward of `from`, NULL when nobody
+                                will read it; read in forward and backward of `to` */
+    void *const *skip_grads; /* backward: written in that of `to`, read in that of `from` */
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
-                                of this segment in this pass, and of no other; so a mask is made again instead of
+                                of this segment in this pass, and of no other; so a mask is recomputed instead of
                                 stored. An evaluation draws those of the next pass */
     memopt_tape_room *room;  /* for memopt_tape_take() */
     memopt_error *error;     /* to say why the callback fails: name it in memopt_ops, or fill it in. memopt_tape_error()
-                                adds which segment and callback it was */
+                                adds the segment and the callback */
 } memopt_tape_call;
 
 typedef enum memopt_tape_part {
-    MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
-                           that saves nothing it is scratch */
+    MEMOPT_TAPE_SAVED,   /* from a forward to its backward, which takes the same bytes in the same order. In a forward
+                            that saves nothing it is scratch */
     MEMOPT_TAPE_SCRATCH, /* during this call */
     MEMOPT_TAPE_ZEROED   /* scratch with all bytes zero, to be added to; not zeroed where not_host_visible is set */
 } memopt_tape_part;
@@ -2427,47 +2421,46 @@ typedef enum memopt_tape_part {
  *
  * returns NULL for 0 bytes, and when the segment was described with less: the pass then ends with ERR_STATE, whatever
  *         the callback returns, and memopt_tape_error() tells how much was taken. While describing, an address that
- *         nothing may be read from or written to
+ *         must not be dereferenced
  */
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes);
 
-/* not MEMOPT_OK: the pass ends with that status.
+/* Anything but MEMOPT_OK ends the pass with that status.
 
-   A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open: calls that would act are
-   ERR_STATE from then on. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as if the callback had failed
-   there: the arena is as before the forward, the store forgets, a generator that was moved for a recompute is put back,
-   inner tapes and calibrations end with it. The next pass has the bits that this one would have had; but an engine's
-   own generator stays where the forward had got. This holds for
-   the callbacks of layers, memopt_tape_store, memopt_device_codec and the generator; but a forget_fn that was left is
-   not called again for its value, and while describing, memopt_tape_open() loses the memory of its segments and layers.
-   An implementation compiled as C lets exceptions through with -fexceptions (on most 64-bit systems without it, too).
-   Cancel and destroy from outside; inside a callback, return a status. A pass that its own callback cancels has lost
-   its memory at once, and ends with ERR_STATE when the callback returns; a callback must not destroy the tape that
-   calls it.
-   A step of a shard or an optimizer is not the tape's to end: memopt_shard_cancel() on all ranks, or, where one rank
-   alone was left, memopt_comm_abort(), so that the others do not wait for it; memopt_optim_end(). A step inside
+   A jump out of a callback of a tape, by longjmp() or a C++ exception, leaves its pass open, and further calls return
+   ERR_STATE. memopt_tape_cancel() or memopt_tape_destroy() ends the pass as if the callback had failed there: the arena
+   is as before the forward, the store forgets, a generator that was moved for a recompute is put back, inner tapes and
+   calibrations end with it. The next pass has the bits that this one would have had; but an engine's own generator
+   stays where the forward had got. This holds for the callbacks of layers, memopt_tape_store, memopt_device_codec and
+   the generator; but a forget_fn that was left is not called again for its value, and while describing,
+   memopt_tape_open() loses the memory of its segments and layers. An implementation compiled as C lets exceptions
+   through with -fexceptions (on most 64-bit systems without it, too).
+   Cancel and destroy from outside; inside a callback, return a status. A pass that its own callback cancels loses its
+   memory at once, and ends with ERR_STATE when the callback returns; a callback must not destroy its own tape.
+   A step of a shard or an optimizer is not the tape's to end: call memopt_optim_end(), or memopt_shard_cancel() on all
+   ranks, or, where one rank alone was left, memopt_comm_abort(), so that the others do not wait for it. A step inside a
    backward has changed some of the weights by then: go on from a save. */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 
-/* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward.
-   Each backward runs once a pass: gradients of weights may be overwritten, or added up over several passes. Weights do
-   not change between a forward and its backward. Tied weights: two layers with the same `user`, which add to their
-   gradients instead of overwriting them.
+/* The callbacks of one segment. forward_fn may be NULL where there is no output, as in a head that does everything in
+   its backward. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
+   passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`,
+   which add to their gradients.
    Time steps may keep their states outside of the tape, in an array of the engine's with one for each step, and have
-   output_bytes 0: the tape schedules what is saved beside, such as gates, and makes any segment again from the state
-   before it. A pass then costs at most one forward more of each segment, whatever the budget. */
+   output_bytes 0: the tape schedules what is saved beside, such as gates, and recomputes any segment from the state
+   before it. A pass then costs at most one more forward of each segment, whatever the budget. */
 typedef struct memopt_tape_layer {
     memopt_tape_fn *forward_fn, *backward_fn;
     void *user;
 } memopt_tape_layer;
 
-typedef struct memopt_tape_store { /* an offload store for values; all zero = none. Keys are values of this tape */
-    /* May return before the transfer is done. */
+/* An offload store for values; all zero = none. Keys are values of this tape. Writes and reads may return before the
+   transfer is done. */
+typedef struct memopt_tape_store {
     memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
-    memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
-    memopt_status (*wait_fn)(void *user, size_t value); /* until the last write or read of it has ended */
-    /* The copy is no longer needed; waits for its transfer first. */
-    void          (*forget_fn)(void *user, size_t value);
+    memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);
+    memopt_status (*wait_fn)(void *user, size_t value);   /* until the last write or read of it has ended */
+    void          (*forget_fn)(void *user, size_t value); /* the copy is no longer needed; waits for its transfer */
     void          *user;
 } memopt_tape_store;
 
@@ -2475,28 +2468,26 @@ typedef struct memopt_tape_store { /* an offload store for values; all zero = no
 #if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section api_codec : api_status */
 
-/* How outputs are kept. A lossy one gives the same result for every schedule, budget and pass, but not that of
+/* How outputs are kept. A lossy codec gives the same result for every schedule, budget and pass, but not that of
    EXACT. */
 typedef enum memopt_codec {
     MEMOPT_CODEC_EXACT, /* as they are */
-    /* outputs of all segments but the last, which are float32 if their bytes are a multiple of 4, are rounded to bf16
-       and kept in half the bytes */
-    MEMOPT_CODEC_BF16,
-    MEMOPT_CODEC_8BIT  /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
+    MEMOPT_CODEC_BF16,  /* outputs of all segments but the last, float32 if their bytes are a multiple of 4, are rounded
+                           to bf16 and kept in half the bytes */
+    MEMOPT_CODEC_8BIT   /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
 } memopt_codec;
 
 typedef enum memopt_codec_op { MEMOPT_CODEC_OP_ROUND, MEMOPT_CODEC_OP_ENCODE, MEMOPT_CODEC_OP_DECODE } memopt_codec_op;
 
-typedef struct memopt_device_codec { /* the conversions of a lossy codec where the CPU cannot do them; all zero =
-                                        none */
-    /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. To
-       give the CPU's bits: decode(encode(x)) is what rounding makes of x. EXACT: a plain copy */
+typedef struct memopt_device_codec { /* the conversions of a lossy codec where the CPU cannot do them; zero = none */
+    /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. The
+       bits must be the CPU's: decode(encode(x)) is what rounding makes of x. EXACT: a plain copy */
     memopt_status (*run_fn)(void *user, memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy);
     void *user;
 } memopt_device_codec;
 
 /* @section api_tape : api_schedule api_arena api_callback api_codec
-   Passes over the engine's own layers, in which activations are made again so that they fit. The engine cuts its
+   Passes over the engine's own layers, in which activations are recomputed so that they fit. The engine cuts its
    network into segments, such as blocks, and writes a callback for each, forward and backward; its own loop stays:
 
      desc.chain.segments = segments;           (output_bytes and grad_bytes of each are set)
@@ -2519,7 +2510,7 @@ typedef struct memopt_device_codec { /* the conversions of a lossy codec where t
 /**
  * Fill in what segments save and use, by running their callbacks dry: saved_bytes (above output_bytes, which is yours
  * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. Where
- * forward_cost and backward_cost are both 0 they become 1 and 2. A callback is called with describing = 1: a forward
+ * forward_cost and backward_cost are both 0 they become 1 and 2. Each callback is called with describing = 1: a forward
  * that saves, one that does not, a backward; only user, segment, is_backward, saves, describing, room and error are
  * set.
  *
@@ -2540,39 +2531,39 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_tape_layer    head;        /* all zero, or instead of `layer` that of the last segment */
     memopt_segment       segment;     /* memopt_tape_open(), when chain.segments is NULL: every segment; but `head` has
                                          no output, and begins the backward */
-    memopt_schedule_rule         rule;    /* 0 = EXTENDED */
-    size_t              every;   /* of MEMOPT_SCHEDULE_EVERY */
-    size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
-    double              overhead;/* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
-    size_t              slots;   /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes,
-                                    up to 1024, but a slot a segment (128 to 280). That costs below 1 % of time on
-                                    average */
-    memopt_offload      offload; /* of memopt_schedule_desc; together with a store, and only then */
+    memopt_schedule_rule rule;    /* 0 = EXTENDED */
+    size_t              every;    /* of MEMOPT_SCHEDULE_EVERY */
+    size_t              budget;   /* bytes the tape may take of the arena; 0 = by overhead */
+    double              overhead; /* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
+    size_t              slots;    /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes,
+                                     up to 1024, but a slot a segment (128 to 280) */
+    memopt_offload      offload;  /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
-    memopt_codec        codec;   /* a lossy one and a store exclude each other; on a device it takes a device codec */
+    memopt_codec        codec;    /* a lossy one and a store exclude each other; on a device it takes a device codec */
     memopt_device_codec device_codec;
-    /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_set_memory() */
-    memopt_arena       *arena;
-    int                 not_host_visible; /* of what is placed, where there is no arena: as in memopt_tape_call */
-    memopt_tag          tag;     /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
-    uint64_t            seed;    /* of call->seed */
-    /* of an engine's own generator, or of one for each segment: saved before the first forward of each segment... */
+    memopt_arena       *arena;    /* where each pass takes its memory, at the low end, in one push; NULL: see
+                                     memopt_tape_set_memory() */
+    int                 not_host_visible; /* of memory that was set, without an arena: as in memopt_tape_call */
+    memopt_tag          tag;      /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
+    uint64_t            seed;     /* of call->seed */
+    /* The state of an engine's own generator, or of one for each segment: saved before the first forward of each
+       segment, loaded for a recompute, then put back; in a calibration put back after every callback. */
     size_t              random_bytes;
     void              (*random_save_fn)(void *user, size_t segment, void *state);
-    /* ...and loaded for a recompute, then put back. In a calibration put back after every callback */
     void              (*random_load_fn)(void *user, size_t segment, const void *state);
     void               *random_user;
-    int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not
-                                    deterministic. The input and the last output, too, must be the same in the backward
-                                    as in the forward. memopt_tape_report() tells what was not looked at. At
-                                    MEMOPT_DEBUG 2 recomputed outputs that somebody reads are always compared, scratch
-                                    and saved begin as NaN, and a callback that does not write its output or grad_input
-                                    whole, adds to it, or writes to its input, is ERR_CORRUPT. What a segment changes
-                                    outside of its output nobody can see: compare it with MEMOPT_SCHEDULE_ALL's */
-    size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
-    const memopt_host  *host; /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
-    memopt_error       *error;   /* filled in when memopt_tape_create() or memopt_tape_min_budget() fails; NULL = the
-                                    chain's */
+    int                 verify;   /* 1: hash every output and compare when it is recomputed: finds what is not
+                                     deterministic. The input and the last output, too, must be the same in the backward
+                                     as in the forward. memopt_tape_report() tells what was not compared. At
+                                     MEMOPT_DEBUG 2 recomputed outputs that somebody reads are always compared, scratch
+                                     and saved begin as NaN, and a callback that does not write its output or grad_input
+                                     whole, adds to it, or writes to its input, is ERR_CORRUPT. What a segment changes
+                                     outside of its output nobody can see: compare it with MEMOPT_SCHEDULE_ALL's */
+    size_t              shapes;   /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
+    const memopt_host  *host;     /* memory of the tape itself, threads of the conversions, clock; NULL = the C
+                                     library's */
+    memopt_error       *error;    /* filled in when memopt_tape_create() or memopt_tape_min_budget() fails; NULL = the
+                                     chain's */
 } memopt_tape_desc;
 
 /**
@@ -2623,15 +2614,14 @@ typedef struct memopt_tape_stats {
     size_t   live_peak;      /* largest sum of bytes alive: no placing could need less */
     size_t   evaluate_peak;  /* of memopt_tape_evaluate() */
     size_t   kept;           /* bytes held between forward and backward */
-    size_t   solve_bytes; /* the solver's largest table: taken while the shape was solved, and given back */
-    /* the largest table that lay in the arena: its low end was higher by so much, aligned to 64. No more than 3 / 4 of
-       the peak expected, or than the arena has held before. In a counting arena: the value that an arena of
-       the CPU's memory would report. Other tables come from the host's allocator: on a device, in a dry run and without
-       an arena all of them */
-    size_t   solve_arena;
+    size_t   solve_bytes;    /* the solver's largest table: taken while the shape was solved, and given back */
+    size_t   solve_arena;    /* the largest table that lay in the arena: its low end was higher by so much, aligned to
+                                64. No more than 3 / 4 of the peak expected, or than the arena has held before. In a
+                                counting arena: what an arena of the CPU's memory would report. Other tables come from
+                                the host's allocator: on a device, in a dry run and without an arena all of them */
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
-    double   overhead;       /* extra as a share of the cost of keeping everything. As a rule the overheads between this
-                                and the desc's give the same schedule; memopt_schedule_frontier() tells the others */
+    double   overhead;       /* extra as a share of the cost of keeping everything. memopt_schedule_frontier() tells
+                                which other schedules there are */
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */
@@ -2650,23 +2640,22 @@ MEMOPT_API const memopt_segment *memopt_tape_segments(const memopt_tape *tape, s
 /**
  * One pass: forward, then backward. Any number of passes may go into one step of the optimizer (gradient accumulation).
  *
- * Buffers lie at multiples of 64, or of the arena's alignment when that is larger. What the engine pushes itself
- * between forward and backward is to be rewound before the backward ends.
+ * Buffers lie at multiples of 64, or of the arena's alignment when that is larger. Rewind what you push between forward
+ * and backward before the backward ends.
  *
- * input        value 0, outside the memory of the pass; must stay as it is until the backward has returned
+ * input        value 0, outside the memory of the pass; must not change until the backward has returned
  * grad_output  gradient of the last output; NULL when its grad_bytes is 0. Outside the memory of the pass, or within
  *              the last output: a loss whose gradient is the output itself. Read only, unless the last segment has
- *              grad_in_place: then it is written over, and lies outside
+ *              grad_in_place: then it is overwritten, and lies outside
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0. Overlaps neither the input nor the memory of the
- *              pass. It may overlap grad_output where there are two segments or more: the last backward has read that
- *              before the first writes this; and be grad_output where a single segment has grad_in_place
- * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape or after a
- *              jump out of one);
- *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
- *              its error says more); ERR_CORRUPT (verify: a forward gave other bits when it ran again, or somebody
- *              wrote to the input or the last output); and what a callback or the store returned. What was
- *              wrong before anything ran changes nothing. After a failure in a pass the arena is as it was before the
- *              forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
+ *              pass. With two segments or more it may overlap grad_output, which the last backward has read before the
+ *              first writes this; and be grad_output where a single segment has grad_in_place
+ * returns      OK; ERR_STATE (backward before forward, a second forward, a call from a callback of this tape or after a
+ *              jump out of one); ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY
+ *              (the arena is full; its error says more); ERR_CORRUPT (verify: a forward gave other bits when it ran
+ *              again, or somebody wrote to the input or the last output); and what a callback or the store returned.
+ *              An error before anything ran changes nothing. After a failure in a pass the arena is as it was before
+ *              the forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
  *              engine's own generator stays where it is). memopt_tape_error() tells where
  */
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
@@ -2679,9 +2668,9 @@ MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
    also when there is none. */
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape);
 
-/** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
-    it is not wanted. It lies outside the memory of the pass, as the input does, and may overlap the input where there
-    are two segments or more; else ERR_ARGUMENT. Not between a forward and its backward: ERR_STATE. */
+/** Forward only: nothing is kept. output receives the last output; NULL = not wanted. It lies outside the memory of the
+    pass, as the input does, and may overlap the input where there are two segments or more; else ERR_ARGUMENT. Not
+    between a forward and its backward: ERR_STATE. */
 MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output);
 
 /** The number of the next pass (they count from 0), so that a resumed run draws the random numbers it would have drawn.
@@ -2701,9 +2690,9 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
  * Run `repeats` whole passes, put the median time of each segment, in seconds, in place of its costs, and solve again.
  * The engine's callbacks are told `calibrating`; is_recompute is set as in a normal pass. An engine that follows the
  * rules of memopt_tape_call finds its weights, momentum, statistics and counters as they were, also after a failure.
- * Its generator is put back by the tape when the tape has its hooks; without hooks a callback that is told
- * `calibrating` puts it back itself. Gradients of weights are the engine's to clear, and grad_input holds the last
- * repeat's. The passes count nowhere, and draw numbers by seed and stream that no pass of training draws.
+ * Its generator is put back by the tape's hooks, or, without hooks, by a callback that is told `calibrating`. Clear
+ * gradients of weights afterwards; grad_input holds the last repeat's. The passes are not counted, and draw numbers
+ * that no pass of training draws.
  * Arguments and statuses as for a pass, but grad_input may not overlap grad_output; also ERR_IO when the clock fails,
  * ERR_ARGUMENT for 0 repeats, ERR_MEMORY when no schedule for the measured costs is found within the budget, as may be
  * where it is hardly more than memopt_tape_min_budget(): the tape then runs on with the costs and schedule it had.
@@ -21616,14 +21605,13 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
-   schedule are all this walk, so they cannot disagree.
-   Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
+   schedule are all this simulation, so they cannot disagree.
    Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the offload store and
-              back. The consequences follow by themselves: a backward frees what only it needed, gradients pass
-              on, and a skip lives as long as some value between its ends does, here or in the offload store, because
-              whoever starts again from that value needs it.
-   Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing,
-              and `reason` says why it cannot.
+              back. The consequences follow by themselves: a backward frees what only it needed, gradients pass on, and
+              a skip lives as long as some value between its ends does, here or in the offload store, because whoever
+              starts again from that value needs it.
+   Invariant  `live` is the sum of the buffers told as born and not as gone. An impossible action changes nothing, and
+              `reason` says why it is impossible.
    Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its
               transfer. Costs are summed segment by segment, not action by action, so that equal work is equal to the
               last bit.
@@ -21675,6 +21663,19 @@ static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment 
         && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
 
+/* That there are as many segments and skips as a chain can have, and arrays of them. */
+static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *error) {
+    if (!c->count)
+        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "no segments", "count", 0, "at least", 1);
+    if (c->count > MEMOPT_CHAIN_MAX)
+        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "too many segments", "count", c->count, "at most",
+                                   MEMOPT_CHAIN_MAX);
+    if (!c->segments) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "segments is NULL");
+    if (c->skip_count && !c->skips)
+        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "skips is NULL, and skip_count is not 0");
+    return MEMOPT_OK;
+}
+
 MEMOPT_I_SMALL_BEGIN
 
 /* All bytes of a chain together. Where they fit size_t, no sum of what is alive needs a check later. */
@@ -21697,92 +21698,59 @@ static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     return wraps;
 }
 
-static memopt_status memopt_i_cost_check(memopt_error *error, const char *argument, double cost) {
-    if (memopt_i_cost_ok(cost)) return MEMOPT_OK;
-    return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a cost that is NaN, infinite or negative", argument,
-                               memopt_i_real(cost), "finite and at least", memopt_i_count(0));
+static memopt_status memopt_i_cost_must_be(memopt_i_checks *c, const char *argument, double cost) {
+    return memopt_i_must_real(c, memopt_i_cost_ok(cost), argument, cost, "finite and at least", 0);
 }
 
+/* Room for a list of the caller's, which may be NULL with capacity 0, to ask how long it is. */
 static memopt_status memopt_i_action_list_check(memopt_error *error, const char *name, const void *list,
                                                 size_t capacity) {
     return capacity && !list ? memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, name) : MEMOPT_OK;
 }
 
-/* A list that does not fit the caller's, whose capacity may be 0 to ask how long it is. */
-static memopt_status memopt_i_action_list_full(memopt_error *error, size_t capacity, size_t count) {
-    return memopt_i_fail_count(error, MEMOPT_ERR_BUFFER, "the list is longer than the capacity", "capacity", capacity,
-                               "at least", count);
+static memopt_status memopt_i_action_list_fits(memopt_error *error, size_t capacity, size_t count) {
+    memopt_i_checks c = memopt_i_checks_begin(error, NULL);
+
+    return memopt_i_must_have_room(&c, "capacity", capacity, count);
 }
 
-static memopt_status memopt_i_segment_check(const memopt_segment *s, size_t i, memopt_error *error) {
-    memopt_status status;
-
-    if (s->saved_bytes < s->output_bytes)
-        return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
-            "saved_bytes do not hold the output", "saved_bytes", s->saved_bytes, "at least output_bytes",
-            s->output_bytes), "segment", i);
-    if (s->grad_in_place != 0 && s->grad_in_place != 1)
-        return memopt_i_fail_place(error, memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT,
-            "a flag that is neither 0 nor 1", "grad_in_place", memopt_i_signed(s->grad_in_place), "must be 0 or",
-            memopt_i_count(1)), "segment", i);
-    status = memopt_i_cost_check(error, "forward_cost", s->forward_cost);
-    if (!status) status = memopt_i_cost_check(error, "backward_cost", s->backward_cost);
-    return status ? memopt_i_fail_place(error, status, "segment", i) : MEMOPT_OK;
-}
-
-static memopt_status memopt_i_skip_check(const memopt_chain *c, size_t k, memopt_error *error) {
-    const memopt_skip *s = &c->skips[k];
-
-    if (s->to >= c->count)
-        return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
-            "a skip to a segment that does not exist", "to", s->to, "below count", c->count), "skip", k);
-    if (s->from >= s->to)
-        return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
-            "a skip that does not lead to a later segment", "from", s->from, "below to", s->to), "skip", k);
-    return MEMOPT_OK;
-}
-
-/* That there are as many segments and skips as a chain can have, and arrays of them. */
-static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *error) {
-    if (!c->count)
-        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "no segments", "count", 0, "at least", 1);
-    if (c->count > MEMOPT_CHAIN_MAX)
-        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "too many segments", "count", c->count, "at most",
-                                   MEMOPT_CHAIN_MAX);
-    if (!c->segments) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "segments is NULL");
-    if (c->skip_count && !c->skips)
-        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "skips is NULL, and skip_count is not 0");
-    return MEMOPT_OK;
-}
-
-static memopt_status memopt_i_chain_check(const memopt_chain *c, memopt_error *error) {
+static memopt_status memopt_i_chain_check(const memopt_chain *chain, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, NULL);
     double total = 0;
     size_t i, bytes;
-    memopt_status status = memopt_i_chain_arrays(c, error);
 
-    if (status) return status;
-    for (i = 0; i < c->count; ++i) {
-        status = memopt_i_segment_check(&c->segments[i], i, error);
-        if (status) return status;
-        total += c->segments[i].forward_cost + c->segments[i].backward_cost;
+    c.status = memopt_i_chain_arrays(chain, error);
+    for (i = 0; i < chain->count && !c.status; ++i) {
+        const memopt_segment *s = &chain->segments[i];
+
+        memopt_i_checks_at(&c, "segment", i);
+        memopt_i_must_be_at_least(&c, "saved_bytes", s->saved_bytes, "at least output_bytes", s->output_bytes);
+        memopt_i_must_be_flag(&c, "grad_in_place", s->grad_in_place);
+        memopt_i_cost_must_be(&c, "forward_cost", s->forward_cost);
+        memopt_i_cost_must_be(&c, "backward_cost", s->backward_cost);
+        total += s->forward_cost + s->backward_cost;
     }
-    for (i = 0; i < c->skip_count; ++i) {
-        status = memopt_i_skip_check(c, i, error);
-        if (status) return status;
+    for (i = 0; i < chain->skip_count && !c.status; ++i) {
+        const memopt_skip *s = &chain->skips[i];
+
+        memopt_i_checks_at(&c, "skip", i);
+        memopt_i_must_be_below(&c, "to", s->to, "below count", chain->count);
+        memopt_i_must_be_below(&c, "from", s->from, "below to", s->to);
     }
-    if (!memopt_i_cost_ok(total * (double)c->count)) /* every forward as often as can be */
-        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the costs do not fit a double when summed");
-    if (!memopt_i_chain_total(c, &bytes)) return MEMOPT_OK;
-    return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the sizes do not fit size_t when summed");
+    if (c.status) return c.status;
+    memopt_i_checks_at(&c, NULL, SIZE_MAX);
+    memopt_i_must_fit(&c, memopt_i_cost_ok(total * (double)chain->count), NULL, /* every forward as often as can be */
+                      "the costs do not fit a double when summed");
+    return memopt_i_must_fit(&c, !memopt_i_chain_total(chain, &bytes), NULL, "the sizes do not fit size_t when summed");
 }
 
 static memopt_status memopt_i_offload_check(const memopt_offload *offload, memopt_error *error) {
-    memopt_status status = memopt_i_cost_check(error, "write_cost", offload->write_cost);
+    memopt_i_checks c = memopt_i_checks_begin(error, NULL);
 
-    if (!status) status = memopt_i_cost_check(error, "read_cost", offload->read_cost);
-    if (!status) status = memopt_i_cost_check(error, "write_byte_cost", offload->write_byte_cost);
-    if (!status) status = memopt_i_cost_check(error, "read_byte_cost", offload->read_byte_cost);
-    return status;
+    memopt_i_cost_must_be(&c, "write_cost", offload->write_cost);
+    memopt_i_cost_must_be(&c, "read_cost", offload->read_cost);
+    memopt_i_cost_must_be(&c, "write_byte_cost", offload->write_byte_cost);
+    return memopt_i_cost_must_be(&c, "read_byte_cost", offload->read_byte_cost);
 }
 
 MEMOPT_I_SMALL_END
@@ -21837,15 +21805,17 @@ typedef struct memopt_i_simulation {
     const char        *reason;  /* why the last action cannot be */
 } memopt_i_simulation;
 
-static void memopt_i_simulation_buffer(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes,
-                                       memopt_i_buffer_event event) {
+static void memopt_i_simulation_born(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes) {
     if (!bytes) return;
-    if (event == MEMOPT_I_BUFFER_BORN) {
-        w->live += bytes;
-        w->peak = memopt_i_max(w->peak, w->live);
-    }
-    if (event == MEMOPT_I_BUFFER_GONE) w->live -= bytes;
-    if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, event);
+    w->live += bytes;
+    w->peak = memopt_i_max(w->peak, w->live);
+    if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, MEMOPT_I_BUFFER_BORN);
+}
+
+static void memopt_i_simulation_gone(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes) {
+    if (!bytes) return;
+    w->live -= bytes;
+    if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, MEMOPT_I_BUFFER_GONE);
 }
 
 /* Call when a value appears, in memory or in the store, or has left both: a skip dies with the last value between its
@@ -21864,7 +21834,7 @@ static void memopt_i_simulation_update_skips(memopt_i_simulation *w, size_t valu
         }
         if (--state->holders || !state->live) continue;
         state->live = 0;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, s->bytes, MEMOPT_I_BUFFER_GONE);
+        memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_SKIP, k, s->bytes);
     }
 }
 
@@ -21874,11 +21844,9 @@ static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, 
 
     w->values[value] = (uint8_t)flags;
     if (!(before & MEMOPT_I_VALUE_HELD) && flags & MEMOPT_I_VALUE_HELD)
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value),
-                                   MEMOPT_I_BUFFER_BORN);
+        memopt_i_simulation_born(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value));
     if (before & MEMOPT_I_VALUE_HELD && !(flags & MEMOPT_I_VALUE_HELD))
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value),
-                                   MEMOPT_I_BUFFER_GONE);
+        memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value));
     if (!(before & MEMOPT_I_VALUE_ANYWHERE) != !(flags & MEMOPT_I_VALUE_ANYWHERE))
         memopt_i_simulation_update_skips(w, value, flags != 0);
 }
@@ -21905,7 +21873,7 @@ static void memopt_i_simulation_begin(memopt_i_simulation *w, const memopt_chain
     w->values = (uint8_t *)(void *)(w->skips + chain->skip_count);
     w->saved = w->values + n + 1;
     memopt_i_simulation_set_flags(w, 0, MEMOPT_I_VALUE_HELD);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, n, memopt_i_chain_grad(chain, n), MEMOPT_I_BUFFER_BORN);
+    memopt_i_simulation_born(w, MEMOPT_I_BUFFER_GRAD, n, memopt_i_chain_grad(chain, n));
 }
 
 static memopt_status memopt_i_simulation_open(memopt_i_simulation *w, const memopt_chain *chain,
@@ -21993,13 +21961,14 @@ static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t 
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].from != i || w->skips[k].live || w->skips[k].done) continue;
         w->skips[k].live = 1;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, MEMOPT_I_BUFFER_BORN);
+        memopt_i_simulation_born(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes);
     }
-    if (save) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes,
-                                         MEMOPT_I_BUFFER_BORN);
-    if (save) w->saved[i] = 1;
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, MEMOPT_I_BUFFER_BORN);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, MEMOPT_I_BUFFER_GONE);
+    if (save) {
+        memopt_i_simulation_born(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes);
+        w->saved[i] = 1;
+    }
+    memopt_i_simulation_born(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch);
+    memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch);
     ++w->runs[i];
     w->now += s->forward_cost;
     return MEMOPT_OK;
@@ -22015,27 +21984,27 @@ static memopt_status memopt_i_simulation_backward(memopt_i_simulation *w, size_t
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to != i) continue;
         w->skips[k].grad = 1;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, MEMOPT_I_BUFFER_BORN);
+        memopt_i_simulation_born(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes);
     }
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i, memopt_i_chain_grad(c, i),
-                               in_place ? MEMOPT_I_BUFFER_TAKES_OVER : MEMOPT_I_BUFFER_BORN);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, MEMOPT_I_BUFFER_BORN);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, MEMOPT_I_BUFFER_GONE);
+    if (!in_place) memopt_i_simulation_born(w, MEMOPT_I_BUFFER_GRAD, i, memopt_i_chain_grad(c, i));
+    else if (w->buffer_fn && memopt_i_chain_grad(c, i))
+        w->buffer_fn(w->user, MEMOPT_I_BUFFER_GRAD, i, memopt_i_chain_grad(c, i), MEMOPT_I_BUFFER_TAKES_OVER);
+    memopt_i_simulation_born(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch);
+    memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch);
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to == i) {
             w->skips[k].live = 0;
             w->skips[k].done = 1;
-            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, MEMOPT_I_BUFFER_GONE);
+            memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes);
         }
         if (c->skips[k].from == i)
-            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, MEMOPT_I_BUFFER_GONE);
+            memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes);
     }
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, MEMOPT_I_BUFFER_GONE);
+    memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes);
     w->saved[i] = 0;
     memopt_i_simulation_set_flags(w, i + 1, 0);
     if (i + 1 < c->count && !in_place)
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i + 1, memopt_i_chain_grad(c, i + 1),
-                                   MEMOPT_I_BUFFER_GONE);
+        memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_GRAD, i + 1, memopt_i_chain_grad(c, i + 1));
     w->left = i;
     w->now += s->backward_cost;
     return MEMOPT_OK;
@@ -22058,7 +22027,7 @@ static memopt_status memopt_i_simulation_transfer(memopt_i_simulation *w, size_t
     if (writes && w->copies >= w->offload.slots) return memopt_i_simulation_refuse(w, "the offload store is full");
     if (writes) {
         ++w->copies;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), MEMOPT_I_BUFFER_BORN);
+        memopt_i_simulation_born(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v));
     }
     memopt_i_simulation_set_flags(w, v, flags | MEMOPT_I_VALUE_HELD
                                   | (writes ? MEMOPT_I_VALUE_WRITING : MEMOPT_I_VALUE_READING));
@@ -22095,7 +22064,7 @@ static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v
         return memopt_i_simulation_refuse(w, "its segment is saved, and nothing would be left of it");
     if (what == MEMOPT_I_VALUE_COPIED) {
         --w->copies;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), MEMOPT_I_BUFFER_GONE);
+        memopt_i_simulation_gone(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v));
     }
     memopt_i_simulation_set_flags(w, v, flags & ~what);
     return MEMOPT_OK;
@@ -22303,7 +22272,7 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
     default: return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule of the textbook: ALL, NONE, EVERY, SQRT");
     }
     *count = list.count;
-    return list.count > capacity ? memopt_i_action_list_full(error, capacity, list.count) : MEMOPT_OK;
+    return memopt_i_action_list_fits(error, capacity, list.count);
 }
 
 MEMOPT_I_SMALL_END
@@ -23516,7 +23485,7 @@ MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedul
         points[i].cost = schedule->solution[0][i].cost;
     }
     *count = schedule->solution_count[0];
-    return *count > capacity ? memopt_i_action_list_full(schedule->error, capacity, *count) : MEMOPT_OK;
+    return memopt_i_action_list_fits(schedule->error, capacity, *count);
 }
 
 /* ---- transfers beside the computing ---- */
@@ -23685,7 +23654,7 @@ static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const m
     if (p->offload.overlap) s = memopt_i_overlap_list(p, solution->peak, host, &l);
     if (!s && l.count > capacity) {
         if (result) result->actions = l.count;
-        return memopt_i_action_list_full(p->error, capacity, l.count);
+        return memopt_i_action_list_fits(p->error, capacity, l.count);
     }
     if (!s && !p->offload.overlap) s = memopt_i_schedule_list(p, solution, actions);
     if (!s) s = memopt_i_simulate(&p->chain, &p->offload, actions, l.count, host, &r, p->error);
@@ -23745,12 +23714,14 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
                                                       memopt_schedule_result *result) {
     const memopt_schedule *p = schedule;
     const memopt_i_solution *solution;
+    memopt_i_checks c;
     memopt_status status;
 
     if (!p) return MEMOPT_ERR_ARGUMENT;
     status = memopt_i_action_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
-    if (!status) status = memopt_i_cost_check(p->error, "overhead", overhead);
     if (status) return status;
+    c = memopt_i_checks_begin(p->error, NULL);
+    if (memopt_i_cost_must_be(&c, "overhead", overhead)) return c.status;
     solution = memopt_i_schedule_within(p, overhead);
     if (!solution) return memopt_i_schedule_too_slow(p, overhead);
     return memopt_i_schedule_deliver(p, solution, actions, capacity, host, result);
@@ -24234,8 +24205,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *
     s.out = memopt_i_writer_begin(buffer, capacity);
     status = memopt_i_plot_draw(&s, format, host);
     if (status) return status;
-    status = memopt_i_writer_end(&s.out, 1, length);
-    return status ? memopt_i_action_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
+    (void)memopt_i_writer_end(&s.out, 1, length);
+    return memopt_i_action_list_fits(chain->error, capacity, s.out.length + 1);
 }
 
 MEMOPT_I_SMALL_END

@@ -5602,6 +5602,8 @@ MEMOPT_API MEMOPT_I_NOINLINE void *memopt_carve(memopt_carver *c, size_t count, 
               size.
    Trap       Numbers are written with integers only: printf's %f asks the locale for the decimal point. */
 
+MEMOPT_I_SMALL_BEGIN
+
 typedef struct memopt_i_writer {
     char *buffer;
     size_t capacity, length;
@@ -5858,6 +5860,8 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
     memopt_i_put_error(&o, error);
     return memopt_i_writer_end(&o, 1, length);
 }
+MEMOPT_I_SMALL_END
+
 
 /* @section host : carve base api_host
    The doors outside: allocator, workers, clock, and what a host must be like. Files are a door of their own: host_files.
@@ -5947,6 +5951,8 @@ static MEMOPT_I_NOINLINE void memopt_i_parallel_for(const memopt_threads *thread
 static int memopt_i_worker_count(const memopt_threads *threads) {
     return threads && threads->run_fn ? threads->worker_count : 1;
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 /* ---- the clock ---- */
 
@@ -6076,9 +6082,13 @@ static memopt_status memopt_i_host_fill(const memopt_host *host, memopt_host *ou
     return memopt_i_host_resolve(&c, host, out);
 }
 
+MEMOPT_I_SMALL_END
+
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section host_threads : host api_host_threads
    Threads of the system, OpenMP's as workers, and a pool of our own. */
+
+MEMOPT_I_SMALL_BEGIN
 
 /* Threads of the system. */
 #if defined(MEMOPT_I_POOL)
@@ -6388,11 +6398,15 @@ MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
 
 MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)pool; }
 #endif
+MEMOPT_I_SMALL_END
+
 
 /* @section host_files : host
    The system's files, once for POSIX, once for Windows; elsewhere they are there and say no. And what sections above do
    with any table of files.
    Direct transfers: 4096 is a multiple of the sectors of every disk in use, so nobody is asked for less. */
+
+MEMOPT_I_SMALL_BEGIN
 
 /* What a table of nine functions, or a platform, has not. */
 static memopt_status memopt_i_no_file(void *user, void *file) {
@@ -6982,6 +6996,8 @@ static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *pat
     path[end] = cut;
     return s;
 }
+MEMOPT_I_SMALL_END
+
 
 /* @section host_queue : host_files host_threads api_host_queue
    Transfers beside the caller. A slot holds a transfer from its begin to its wait; who moves it is either the kernel, told
@@ -6996,6 +7012,8 @@ static memopt_status memopt_i_files_sync_parent(const memopt_files *f, char *pat
               processor when there is one. Told by the thread that computes, the disk of a virtual machine took the
               processor away from it: a step of 64 Mi parameters took 0.16 s instead of 0.12 (`bench_offload`). */
 #define MEMOPT_I_QUEUE_MAX 1024 /* slots */
+
+MEMOPT_I_SMALL_BEGIN
 
 #if defined(MEMOPT_I_RING) || defined(MEMOPT_I_POOL)
 typedef struct memopt_i_slot {
@@ -7532,6 +7550,8 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
     return out ? memopt_i_host_resolve_files(&c, host, out) : MEMOPT_ERR_ARGUMENT;
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section ledger : carve base host api_ledger
@@ -7600,6 +7620,8 @@ struct memopt_ledger {
 static const char *const memopt_i_tag_names[MEMOPT_TAG_USER] = {
     "other", "parameters", "gradients", "optimizer", "activations", "checkpoints", "scratch", "communication"
 };
+
+MEMOPT_I_SMALL_BEGIN
 
 /* Everything in one allocation. */
 static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
@@ -7679,6 +7701,8 @@ MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char
 MEMOPT_API const char *memopt_ledger_tag_name(const memopt_ledger *ledger, memopt_tag tag) {
     return ledger && tag < ledger->tag_count ? ledger->names[tag].text : "?";
 }
+
+MEMOPT_I_SMALL_END
 
 MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32_t layer) {
     if (ledger) {
@@ -7939,6 +7963,8 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
 /* @section ledger_report : text ledger api_ledger_report
    The table for people. Tags that never held anything are left out. */
 
+MEMOPT_I_SMALL_BEGIN
+
 static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length;
     const size_t share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
@@ -8042,10 +8068,14 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
     memopt_i_report(&o, ledger);
     return memopt_i_writer_end(&o, 1, length);
 }
+MEMOPT_I_SMALL_END
+
 
 /* @section ledger_export : ledger_report api_ledger_export
    One walk writes the snapshot twice: as JSON, and as a pickle of protocol 2 (Python's own format, read back with
    pickle.load). A document is made of dicts, lists, texts and numbers; what differs is how each begins and ends. */
+
+MEMOPT_I_SMALL_BEGIN
 
 typedef struct memopt_i_document {
     memopt_i_writer out;
@@ -8441,6 +8471,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_export(const memopt_ledger 
     return memopt_i_writer_end(&d.out, !d.pickle, length);
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x37 /* for memory, numbers, activations, ranks, advise */
 /* @section source : ledger host api_source
@@ -8454,6 +8486,8 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_ledger_export(const memopt_ledger 
    Invariant  Everybody else goes through the four memopt_i_source_ calls below, which book into the source's ledger
               what the table really did.
    Trap       A counting or device address must never be read; memset, poison and checks ask host_visible first. */
+
+MEMOPT_I_SMALL_BEGIN
 
 /* Reserves *bytes; while there is no room, half of them, a quarter, ..., multiples of `least` and not below it. */
 static memopt_status memopt_i_source_reserve_down_to(memopt_source *s, size_t least, size_t *bytes, void **base) {
@@ -8521,6 +8555,8 @@ static int memopt_i_source_not_host_visible(const memopt_source *s) {
     return s->host_visible ? 0 : s->kind == MEMOPT_SOURCE_COUNTING ? 1 : 2;
 }
 
+MEMOPT_I_SMALL_END
+
 /* Bytes the CPU can reach: the same four functions for block, allocator and pages. */
 static memopt_status memopt_i_host_zero(memopt_source *s, void *start, size_t bytes) {
     (void)s;
@@ -8533,6 +8569,8 @@ static memopt_status memopt_i_host_copy(memopt_source *s, void *to, const void *
     if (bytes) memmove(to, from, bytes);
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static memopt_source memopt_i_host_source(memopt_source_kind kind) {
     memopt_source s;
@@ -8654,6 +8692,8 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
     *out = s;
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section available : text host api_available
    Memory really available. Linux keeps the truth in text files: /proc/meminfo for the machine, and for every cgroup we
@@ -8841,6 +8881,10 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
 
 /* @section pages : available source api_pages
    Pages of the system, as a source. The four calls that differ between systems come first, then the source. */
+
+MEMOPT_I_SMALL_BEGIN
+
+MEMOPT_I_SMALL_BEGIN
 
 #define MEMOPT_I_PAGES_CHECK 1u
 #define MEMOPT_I_PAGES_TOUCH 2u
@@ -9062,6 +9106,10 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_source_pages(const memopt_pages_de
     return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no virtual memory");
 }
 #endif
+MEMOPT_I_SMALL_END
+
+MEMOPT_I_SMALL_END
+
 
 /* @section arena : pages api_arena
    Memory for lifetimes that nest, which is most of training: what a layer makes lives until its backward has run.
@@ -9247,68 +9295,85 @@ static void memopt_i_arena_update_limits(memopt_arena *a) {
     a->ends[1].limit = looked_at ? 0 : a->ends[1].committed;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
+/* What is zero in a desc. own: pages, where it names no source. */
+static memopt_status memopt_i_arena_resolve(memopt_i_checks *c, memopt_arena_desc *d, memopt_source *own) {
+    if (!d->source) {
+        if (memopt_i_must_be_at_least(c, "capacity", d->capacity, "without a source at least", 1)) return c->status;
+        if (memopt_source_pages(NULL, own))
+            return memopt_i_refuse(c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no pages");
+        own->ledger = d->ledger;
+        d->source = own;
+    }
+    if (memopt_i_source_check(c, d->source)) return c->status;
+    if (!d->alignment) d->alignment = d->source->alignment;
+    if (!d->capacity)
+        d->capacity = memopt_i_align_down(d->source->capacity, memopt_i_max(d->source->granularity, d->alignment));
+    d->log_entries = !d->ledger ? 0 : d->log_entries ? memopt_i_max(d->log_entries, 2) : 4096;
+    return MEMOPT_OK;
+}
+
+/* The capacity is rounded up; bytes: of the arena itself. */
+static memopt_status memopt_i_arena_desc_check(memopt_i_checks *c, memopt_arena_desc *d, size_t *bytes) {
+    const memopt_source *s = d->source;
+    const size_t unit = memopt_i_max(s->granularity, d->alignment);
+    memopt_carver room = memopt_carver_begin(NULL);
+
+    memopt_i_must_be_power_of_two(c, "alignment", d->alignment);
+    memopt_i_must_be_at_least(c, "alignment", d->alignment, "at least", 16);
+    memopt_i_must_be_at_most(c, "alignment", d->alignment, "at most source.base_alignment", s->base_alignment);
+    memopt_i_must_fit(c, !memopt_i_align_up(d->capacity, unit, &d->capacity), "capacity", "does not fit size_t");
+    if (!d->capacity)
+        memopt_i_refuse_count(c, MEMOPT_ERR_MEMORY, "source.capacity", s->capacity, "at least", unit);
+    if (d->capacity > s->capacity)
+        memopt_i_refuse_count(c, MEMOPT_ERR_MEMORY, "capacity", d->capacity, "at most source.capacity", s->capacity);
+    (void)memopt_carve(&room, 1, sizeof(memopt_arena), 16);
+    (void)memopt_carve(&room, d->log_entries, sizeof(memopt_i_log_entry), 16);
+    *bytes = room.bytes;
+    return memopt_i_must_fit(c, !room.overflow, "log_entries", "do not fit size_t");
+}
+
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
-    memopt_arena a, *p;
-    size_t unit, capacity, head, log_bytes;
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "arena");
+    memopt_arena_desc d;
+    memopt_source own;
+    memopt_host host;
+    memopt_arena *a;
+    size_t bytes;
     void *base = NULL;
     memopt_status s;
-    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "arena");
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    memset(&a, 0, sizeof a);
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    a.ledger = desc->ledger;
-    a.source = desc->source;
-    if (!a.source) {
-        if (memopt_i_must_be_at_least(&c, "capacity", desc->capacity, "without a source at least", 1)
-            || memopt_source_pages(NULL, &a.own))
-            return c.status ? c.status
-                            : memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no pages");
-        a.own.ledger = a.ledger;
-        a.source = &a.own;
-    }
-    memopt_i_source_check(&c, a.source);
-    if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
-    a.alignment = desc->alignment ? desc->alignment : a.source->alignment;
-    memopt_i_must_be_power_of_two(&c, "alignment", a.alignment);
-    memopt_i_must_be_at_least(&c, "alignment", a.alignment, "at least", 16);
-    if (memopt_i_must_be_at_most(&c, "alignment", a.alignment, "at most source.base_alignment",
-                                 a.source->base_alignment))
-        return c.status;
-    unit = memopt_i_max(a.source->granularity, a.alignment);
-    capacity = desc->capacity ? desc->capacity : memopt_i_align_down(a.source->capacity, unit);
-    memopt_i_must_fit(&c, !memopt_i_align_up(capacity, unit, &a.capacity), "capacity", "does not fit size_t");
-    if (!c.status && (!a.capacity || a.capacity > a.source->capacity))
-        memopt_i_refuse_count(&c, MEMOPT_ERR_MEMORY, a.capacity ? "capacity" : "source.capacity",
-                              a.capacity ? a.capacity : a.source->capacity,
-                              a.capacity ? "at most source.capacity" : "at least",
-                              a.capacity ? a.source->capacity : unit);
-    if (a.ledger) a.log_capacity = desc->log_entries ? memopt_i_max(desc->log_entries, 2) : 4096;
-    memopt_i_must_fit(&c, !memopt_i_align_up(sizeof a, 16, &head)
-                      && !memopt_i_mul(a.log_capacity, sizeof *a.log, &log_bytes)
-                      && !memopt_i_add(head, log_bytes, &a.memory), "log_entries", "do not fit size_t");
-    if (c.status) return c.status;
-    p = (memopt_arena *)memopt_i_alloc(&a.host, a.memory, MEMOPT_I_HOST_ALIGN);
-    if (!p) return memopt_i_refuse_memory(&c, a.memory);
-    p->own = a.own;
-    if (!desc->source) a.source = &p->own;
-    s = memopt_i_source_reserve(a.source, a.capacity, &base);
+    d = *desc;
+    if (memopt_i_arena_resolve(&c, &d, &own) || memopt_i_host_resolve(&c, d.host, &host)) return c.status;
+    if (memopt_i_arena_desc_check(&c, &d, &bytes)) return c.status;
+    a = (memopt_arena *)memopt_i_alloc(&host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!a) return memopt_i_refuse_memory(&c, bytes);
+    memset(a, 0, sizeof *a);
+    if (!desc->source) a->own = own;
+    a->source = desc->source ? desc->source : &a->own;
+    s = memopt_i_source_reserve(a->source, d.capacity, &base);
     if (s) {
-        memopt_i_free(&a.host, p, a.memory, MEMOPT_I_HOST_ALIGN);
-        return memopt_i_source_refused(&c, s, a.capacity);
+        memopt_i_free(&host, a, bytes, MEMOPT_I_HOST_ALIGN);
+        return memopt_i_source_refused(&c, s, d.capacity);
     }
-    a.base = (unsigned char *)base;
-    if (a.log_capacity) a.log = (memopt_i_log_entry *)(void *)((char *)p + head);
-    a.error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
-    a.top_alignment = a.alignment;
-    if (!a.source->commit_fn) {
-        a.ends[0].committed = a.ends[1].committed = a.capacity;
-        memopt_i_arena_poison(&a, 0, a.capacity);
+    a->base = (unsigned char *)base;
+    a->capacity = d.capacity;
+    a->alignment = a->top_alignment = d.alignment;
+    a->ledger = d.ledger;
+    a->log_capacity = d.log_entries;
+    if (a->log_capacity) a->log = (memopt_i_log_entry *)(void *)((char *)a + bytes) - a->log_capacity;
+    a->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    a->host = host;
+    a->memory = bytes;
+    if (!a->source->commit_fn) {
+        a->ends[0].committed = a->ends[1].committed = a->capacity;
+        memopt_i_arena_poison(a, 0, a->capacity);
     }
-    a.own = p->own;
-    *p = a;
-    memopt_i_arena_update_limits(p);
-    *out = p;
+    memopt_i_arena_update_limits(a);
+    *out = a;
     return MEMOPT_OK;
 }
 
@@ -9322,6 +9387,8 @@ MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
         arena->ends[0].committed + arena->ends[1].committed);
     memopt_i_free(&arena->host, arena, arena->memory, MEMOPT_I_HOST_ALIGN);
 }
+
+MEMOPT_I_SMALL_END
 
 /* Pushing. Fast: the two comparisons. `room` is what the end may reach: committed, and not across the other end. */
 static void *memopt_i_arena_push(memopt_arena *arena, size_t bytes, const memopt_push_options *options);
@@ -9583,6 +9650,8 @@ MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark ma
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena) {
     memopt_arena_stats s;
 
@@ -9673,6 +9742,8 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
         return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound");
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
@@ -12511,59 +12582,76 @@ MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
     return s ? memopt_i_heap_fail(heap, s, "trimming: no memory for the tables, or the source refused", 0) : MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* -- create and destroy -- */
 
-static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, const memopt_heap_desc *d) {
+/* What is zero in a desc, and what its source makes of it. */
+static void memopt_i_heap_resolve(memopt_heap_desc *d) {
     const memopt_source *s = d->source;
-    size_t capacity = d->capacity; /* all but memory */
+
+    if (!d->alignment) d->alignment = s ? s->alignment : 64;
+    if (!d->extent) d->extent = (size_t)1 << 20;
+    if (!s) return;
+    if (s->reserved_once) d->extent = SIZE_MAX;
+    if (!d->capacity) d->capacity = SIZE_MAX;
+    if (s->commit_fn || s->reserved_once || s->kind == MEMOPT_SOURCE_DEVICE) /* all that there is, not one piece */
+        d->capacity = memopt_i_min(d->capacity, s->capacity);
+}
+
+/* The capacity is rounded down to what growth counts in. */
+static memopt_status memopt_i_heap_desc_check(memopt_i_checks *c, memopt_heap_desc *d, memopt_host *host,
+                                              size_t *step) {
+    const memopt_source *s = d->source;
+    const size_t capacity = d->capacity;
 
     if (s) memopt_i_source_check(c, s);
-    if (memopt_i_host_resolve(c, d->host, &h->host)) return c->status;
-    h->unit = d->alignment ? d->alignment : s ? s->alignment : 64;
-    memopt_i_must_be_power_of_two(c, "alignment", h->unit);
-    memopt_i_must_be_at_most(c, "alignment", h->unit, "at most", (size_t)1 << MEMOPT_I_HEAP_SLACK);
-    if (s) memopt_i_must_be_at_most(c, "alignment", h->unit, "at most source.base_alignment", s->base_alignment);
+    if (memopt_i_host_resolve(c, d->host, host)) return c->status;
+    memopt_i_must_be_power_of_two(c, "alignment", d->alignment);
+    memopt_i_must_be_at_most(c, "alignment", d->alignment, "at most", (size_t)1 << MEMOPT_I_HEAP_SLACK);
+    if (s) memopt_i_must_be_at_most(c, "alignment", d->alignment, "at most source.base_alignment", s->base_alignment);
     if (c->status) return c->status;
-    h->shift = memopt_i_low_bit(h->unit);
-    h->source = d->source;
-    h->ledger = d->ledger;
-    h->ranged = !s || s->commit_fn;
-    h->step = s ? memopt_i_max(h->unit, s->granularity) : h->unit;
-    if (s && !capacity) capacity = SIZE_MAX;
-    if (s && (h->ranged || s->reserved_once || s->kind == MEMOPT_SOURCE_DEVICE)) /* all that there is, not one piece */
-        capacity = memopt_i_min(capacity, s->capacity);
-    h->capacity = memopt_i_align_down(capacity, h->step);
-    if (memopt_i_must_count(c, h->capacity != 0, "capacity", capacity, "at least", h->step)) return c->status;
-    h->extent = d->extent ? d->extent : (size_t)1 << 20;
-    if (s && s->reserved_once) h->extent = SIZE_MAX;
-    if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
-    h->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
-    h->solid = 1;
-    return MEMOPT_OK;
+    *step = s ? memopt_i_max(d->alignment, s->granularity) : d->alignment;
+    d->capacity = memopt_i_align_down(capacity, *step);
+    return memopt_i_must_count(c, d->capacity != 0, "capacity", capacity, "at least", *step);
 }
 
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "heap");
+    memopt_heap_desc d;
+    memopt_host host;
     memopt_heap *h;
-    memopt_heap settings;
+    size_t step = 0;
     void *base = NULL;
     memopt_status s;
-    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "heap");
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
-    memset(&settings, 0, sizeof settings);
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    if (memopt_i_heap_settings(&c, &settings, desc)) return c.status;
-    h = (memopt_heap *)memopt_i_alloc(&settings.host, sizeof *h, MEMOPT_I_HOST_ALIGN);
+    d = *desc;
+    memopt_i_heap_resolve(&d);
+    if (memopt_i_heap_desc_check(&c, &d, &host, &step)) return c.status;
+    h = (memopt_heap *)memopt_i_alloc(&host, sizeof *h, MEMOPT_I_HOST_ALIGN);
     if (!h) return memopt_i_refuse_memory(&c, sizeof *h);
-    *h = settings;
+    memset(h, 0, sizeof *h);
+    h->host = host;
+    h->source = d.source;
+    h->ledger = d.ledger;
+    h->unit = d.alignment;
+    h->shift = memopt_i_low_bit(h->unit);
+    h->ranged = !d.source || d.source->commit_fn;
+    h->step = step;
+    h->capacity = d.capacity;
+    if (memopt_i_align_up(d.extent, step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, step);
+    h->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    h->solid = 1;
     if (memopt_i_heap_more_nodes(h, 64)) memopt_i_refuse_memory(&c, memopt_i_heap_nodes_bytes(64));
     else if (h->ranged && h->source) {
-        s = memopt_i_source_reserve_down_to(h->source, desc->capacity ? h->capacity : h->step, &h->capacity, &base);
+        s = memopt_i_source_reserve_down_to(h->source, desc->capacity ? h->capacity : step, &h->capacity, &base);
         if (s) memopt_i_source_refused(&c, s, h->capacity);
     }
     if (c.status) {
-        memopt_i_free(&settings.host, h->nodes, memopt_i_heap_nodes_bytes(h->node_count), MEMOPT_I_HOST_ALIGN);
-        memopt_i_free(&settings.host, h, sizeof *h, MEMOPT_I_HOST_ALIGN);
+        memopt_i_free(&host, h->nodes, memopt_i_heap_nodes_bytes(h->node_count), MEMOPT_I_HOST_ALIGN);
+        memopt_i_free(&host, h, sizeof *h, MEMOPT_I_HOST_ALIGN);
         return c.status;
     }
     h->base = (uintptr_t)base;
@@ -12595,6 +12683,8 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
     memopt_i_free(&heap->host, heap->nodes, memopt_i_heap_nodes_bytes(heap->node_count), MEMOPT_I_HOST_ALIGN);
     memopt_i_free(&heap->host, heap, sizeof *heap, MEMOPT_I_HOST_ALIGN);
 }
+
+MEMOPT_I_SMALL_END
 
 /* -- questions -- */
 
@@ -12634,6 +12724,8 @@ MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
 MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
     return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 /* -- record, plan, replay -- */
 
@@ -12823,6 +12915,8 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     if (result) *result = plan;
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap) {
     memopt_i_replay *r;

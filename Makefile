@@ -42,7 +42,7 @@ LANES := $(shell [ ! -r /proc/cpuinfo ] || grep -q avx512_vbmi2 /proc/cpuinfo ||
 export LANES CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: demo-cuda peers-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: header demo-cuda peers-cuda advise-runs frontier seven-b simulator mutants cuda help all adopt demo ranks ladder-124m long-run batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -138,6 +138,14 @@ bench-json: ## the same, one JSON object a line
 
 deps: ## install the Debian packages that the matrix can use (as root or with sudo)
 	@sh tests/deps.sh
+
+header: export PARTS := $(value PARTS)
+header: export OUT := $(value OUT)
+header: ## write build/memopt.h with only PARTS="optim tape" (sections or groups) and what they use; OUT=FILE; without PARTS: the list
+	@out=$${OUT:-$(BUILD)/memopt.h}; mkdir -p $(BUILD); \
+	case $$out in memopt.h | ./memopt.h) echo "OUT=$$out is the whole header: give another name"; exit 1 ;; esac; \
+	NAME=$${out##*/} awk -f examples/header.awk memopt.h >"$$out.new" && mv "$$out.new" "$$out" || { rm -f "$$out.new"; exit 1; }; \
+	echo "$$out: $$(($$(wc -l <"$$out"))) lines, $$(($$(wc -c <"$$out") / 1000)) KB of $$(($$(wc -l <memopt.h))) and $$(($$(wc -c <memopt.h) / 1000))"
 
 install: ## install memopt.h, memopt_cuda.cu and memopt.pc under PREFIX (default /usr/local), below DESTDIR
 	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig"

@@ -1,0 +1,216 @@
+# header.awk - a memopt.h with only the sections that you need, and what they use.
+#
+#   make header PARTS="optim tape"                                  writes build/memopt.h; OUT=FILE: that file
+#   PARTS="optim tape" awk -f header.awk memopt.h > lean/memopt.h   the same by hand
+#
+# A part is a section by its name in the CONTENTS, with its declarations, or a whole group (memory, numbers, ...). What
+# they use follows from the lines `@section NAME : uses`; where a function is declared, the section that defines it comes
+# along. More parts later: the same command with more words. NAME: the name of the new file, when it is not memopt.h,
+# because the header includes itself. Nothing is printed when it fails.
+
+function fail(why) {
+    print "header.awk: " why >"/dev/stderr"
+    failed = 1
+    exit 1
+}
+
+function read_marker(text,    fields, count, i) { # "/* @section NAME : uses", perhaps with the end of the comment
+    sub(/\*\/[ \t]*$/, "", text)
+    count = split(text, fields, /[ \t]+/)
+    section = fields[3]
+    if (section in first) fail("two sections " section)
+    name[++sections] = section
+    first[section] = NR
+    uses[section] = " "
+    for (i = 4; i <= count; i++) if (fields[i] != ":" && fields[i] != "") uses[section] = uses[section] fields[i] " "
+    if (section == "platform") in_body = 1
+}
+
+function read_public(text) { # a declaration or definition, up to its ; or {
+    if (!match(text, /memopt_[a-z0-9_]+ *\(/)) return
+    text = substr(text, RSTART, RLENGTH - 1)
+    sub(/ +$/, "", text)
+    if (in_body) defined_in[text] = defined_in[text] " " section
+    else if (!(text in declared_in)) declared_in[text] = section
+}
+
+# Lines that tell groups apart are the whole header's own.
+/^#if MEMOPT_I_GROUPS & / || /^#endif \/\* groups \*\/$/ || /^#ifndef MEMOPT_I_WIDTH \/\* of a group \*\/$/ { next }
+
+{ line[NR] = $0 }
+/^\/\* @section [a-z]/ { read_marker($0) }
+/^MEMOPT_API / { statement = ""; open_statement = 1 }
+open_statement {
+    statement = statement " " $0
+    if ($0 ~ /[;{]/) {
+        open_statement = 0
+        read_public(statement)
+    }
+}
+
+# ---- the banner: groups and rows of the CONTENTS ----
+!sections && /^   CONTENTS / { in_contents = 1 }
+!sections && /^$/ { in_contents = 0 }
+in_contents && /^     [A-Z]+ / { order[++groups] = group = tolower($1); next }
+in_contents && group != "" && /^     / {
+    row = $1 == "api_" ? $2 : $1
+    group_of[row] = group
+    if ($1 == "api_") group_of["api_" row] = group
+}
+
+# ---- what is taken ----
+function take(section) {
+    if (section in taken) return
+    taken[section] = 1
+    todo[++waiting] = section
+}
+
+function take_part(part,    i, known) {
+    if (part in first && part != "groups") { known = 1; take(part) }
+    if ("api_" part in first) { known = 1; take("api_" part) }
+    for (i = 1; i <= sections; i++)
+        if (group_of[name[i]] == part) { known = 1; take(name[i]) }
+    return known
+}
+
+function list_parts(    i, list, of) {
+    for (i = 1; i <= sections; i++) {
+        if (name[i] ~ /^(groups|api_end|end|config|platform|widths)$/ || (name[i] ~ /^api_/ && substr(name[i], 5) in first)) continue
+        of[group_of[name[i]]] = of[group_of[name[i]]] " " (name[i] ~ /^api_/ ? substr(name[i], 5) : name[i])
+    }
+    for (i = 1; i <= groups; i++) list = list "\n  " order[i] ":" of[order[i]]
+    return list
+}
+
+function take_all(    i, n, function_name, list, section) {
+    for (function_name in declared_in) {
+        if (!(function_name in defined_in)) fail(function_name " is defined nowhere")
+        needs[declared_in[function_name]] = needs[declared_in[function_name]] defined_in[function_name]
+    }
+    take("config"); take("api_end"); take("platform"); take("end")
+    for (i = 1; i <= waiting; i++) {
+        section = todo[i]
+        n = split(uses[section] needs[section], list, " ")
+        if (section == "vec") list[++n] = "widths"
+        while (n) {
+            if (!(list[n] in first)) fail("section " section " uses " list[n] ", which is none")
+            if (list[n] != "groups") take(list[n])
+            n--
+        }
+    }
+}
+
+# ---- what is written ----
+function write(text) { out[++lines] = text }
+
+function is_option(word,    i) { # does it change anything here?
+    if (word ~ /^MEMOPT_ONLY_/) return 0
+    if (word ~ /^MEMOPT_NO_/) return "simd" in taken
+    if (word == "MEMOPT_HEADER") return "widths" in taken
+    if (word != "MEMOPT_PTHREADS") return 1
+    for (i = 1; i <= sections; i++)
+        if (name[i] in taken && name[i] != "platform" && index(text_of[name[i]], "MEMOPT_I_POOL")) return 1
+    return 0
+}
+
+function write_head(parts,    i, word, keep, option, row, row_section, waiting_group, list, text) {
+    text = line[1]
+    sub(/ - train the same network in less memory - /, " - only " parts (parts ~ / / ? " and what they use - " : " and what it uses - "), text)
+    if (text == line[1]) fail("the first line is not that of the whole memopt.h")
+    write(text)
+    write("")
+    for (i = 2; i < first[name[1]]; i++) {
+        if (!(i in line)) continue
+        text = line[i]
+        if (match(text, /^   [A-Z]+( [A-Z]+)*( |$)/)) { # a chapter begins
+            word = substr(text, 4, RLENGTH - 3)
+            sub(/ $/, "", word)
+            keep = word != "CUDA"
+            row_section = waiting_group = ""
+            if (word == "WHAT IT IS") {
+                write("   WHAT IT IS  Sections of memopt.h with all that they use, their code and comments as they stand there, written by")
+                write("                   make header PARTS=\"" parts "\"")
+                write("               beside the whole memopt.h; one more part is one more word. Comments may speak of sections that the")
+                write("               CONTENTS do not name, and the CONVENTIONS of functions that are not declared here: the whole has them.")
+                write("")
+                keep = 0
+            } else if (word == "QUICK START") keep = quick_start_is_here(i)
+            else if (word == "CONTENTS") {
+                write("   CONTENTS    Search for \"@section NAME\", or \"@section api_NAME\" for the declarations, where api_ stands before it. All")
+                write("               declarations come first; bottom up: a section uses only what its marker names, and what that uses.")
+                keep = -1
+            }
+            if (word == "INDEX") index_line = text
+            else if (keep == 1) write(text)
+            option = word == "OPTIONS"
+            continue
+        }
+        if (word == "CONTENTS") {
+            if (text == "") { write(""); word = "" }
+            else if (text ~ /^     [A-Z]+ /) { split(text, list, " "); waiting_group = list[1] }
+            else if (text ~ /^     / && text !~ /^               /) {
+                split(text, list, " ")
+                row = list[1] == "api_" ? list[2] : list[1]
+                if (row in taken || "api_" row in taken) {
+                    if (waiting_group != "") write("     " waiting_group)
+                    waiting_group = ""
+                    if (list[1] == "api_" && !("api_" row in taken)) text = "         " substr(text, 10)
+                    write(text)
+                }
+            }
+            continue
+        }
+        if (word == "INDEX") {
+            if (text ~ /^     [a-z]/) { split(text, list, " "); row_section = list[1] }
+            if (row_section in taken && index_line != "") { write(index_line); index_line = "" }
+            if (text == "" ? index_line == "" : row_section in taken) write(text)
+            continue
+        }
+        if (option && text ~ /^     MEMOPT_/) {
+            split(text, list, /[ (]+/)
+            keep = is_option(list[2])
+        }
+        if (keep || (option && text == "")) write(text)
+        if (text == "") option = 0
+    }
+}
+
+function quick_start_is_here(i,    text, called) {
+    for (; i in line && line[i] !~ /^   OPTIONS /; i++) {
+        text = line[i]
+        while (match(text, /memopt_[a-z_0-9]+\(/)) {
+            called = substr(text, RSTART, RLENGTH - 1)
+            if (!(declared_in[called] in taken)) return 0
+            text = substr(text, RSTART + RLENGTH)
+        }
+    }
+    return 1
+}
+
+END {
+    if (failed) exit 1
+    if (!sections || !("platform" in first) || !("groups" in first)) fail("that is not the whole memopt.h")
+    wanted = ENVIRON["PARTS"]
+    gsub(/[^A-Za-z0-9_]+/, " ", wanted)
+    count = split(tolower(wanted), asked, " ")
+    if (!count) fail("PARTS=\"part...\": a group, or any of its parts" list_parts())
+    for (i = 1; i <= count; i++) {
+        if (!take_part(asked[i])) fail("no part " asked[i] "; there are, by group," list_parts())
+        parts = parts (i > 1 ? " " : "") asked[i]
+    }
+    take_all()
+    for (i = 1; i <= sections; i++) {
+        section = name[i]
+        last = i < sections ? first[name[i + 1]] : NR + 1
+        if (!(section in taken)) continue
+        text = ""
+        for (at = first[section]; at < last; at++) if (at in line) text = text line[at] "\n"
+        if (section == "config") sub(/config : groups/, "config :", text)
+        gsub(/defined\(MEMOPT_I_SOME\) && /, "", text)
+        text_of[section] = text
+    }
+    if (ENVIRON["NAME"] ~ /^[A-Za-z0-9_.+-]+$/ && "widths" in taken) sub(/MEMOPT_HEADER "memopt.h"/, "MEMOPT_HEADER \"" ENVIRON["NAME"] "\"", text_of["widths"])
+    write_head(parts)
+    for (i = 1; i <= lines; i++) print out[i]
+    for (i = 1; i <= sections; i++) if (name[i] in taken) printf "%s", text_of[name[i]]
+}

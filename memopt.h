@@ -4949,14 +4949,19 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
    includes a system header. Under -std=c99 the C library hides POSIX; macros tell what is visible, and the few
    functions that are hidden are declared here as POSIX has them, so that no flag and no _GNU_SOURCE is needed. */
 
-#if defined(__cplusplus) && defined(__GNUC__) /* popped at the end of the file */
+#if defined(__GNUC__) /* popped at the end of the file */
 #  pragma GCC diagnostic push
-#  pragma GCC diagnostic ignored "-Wold-style-cast"
-#endif
-#if defined(MEMOPT_I_SOME) && defined(__GNUC__) /* a group uses some functions of a section; popped there too */
-#  pragma GCC diagnostic push
-#  pragma GCC diagnostic ignored "-Wunused-function"
-#  pragma GCC diagnostic ignored "-Wunused-const-variable"
+#  pragma GCC diagnostic ignored "-Wunused-parameter" /* a function of a table need not use all that it is given */
+#  if defined(__cplusplus)
+#    pragma GCC diagnostic ignored "-Wold-style-cast"
+#  endif
+#  if defined(MEMOPT_I_SOME) /* a group uses some functions of a section */
+#    pragma GCC diagnostic ignored "-Wunused-function"
+#    pragma GCC diagnostic ignored "-Wunused-const-variable"
+#  endif
+#elif defined(_MSC_VER)
+#  pragma warning(push)
+#  pragma warning(disable : 4100) /* unused parameters, as above */
 #endif
 #if defined(MEMOPT_STATIC) != MEMOPT_I_STATIC
 #  error "memopt.h was included before without the same MEMOPT_STATIC: define it before the first #include"
@@ -5875,7 +5880,6 @@ static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
     size_t total, skip;
     unsigned char *raw;
 
-    (void)user;
     if (memopt_i_add(bytes, alignment, &total) || memopt_i_add(total, sizeof raw, &total)) return NULL;
     if (total > (size_t)PTRDIFF_MAX) return NULL; /* pointers into it could not be subtracted */
     raw = (unsigned char *)malloc(total);
@@ -5888,16 +5892,12 @@ static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
 static void memopt_i_system_free(void *user, void *block, size_t bytes, size_t alignment) {
     void *raw;
 
-    (void)user;
-    (void)bytes;
-    (void)alignment;
     memcpy(&raw, (unsigned char *)block - sizeof raw, sizeof raw);
     free(raw);
 }
 
 static void memopt_i_calling_thread_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
     size_t i;
-    (void)user;
     for (i = 0; i < chunk_count; ++i) fn(task, i, 0);
 }
 
@@ -5968,7 +5968,6 @@ extern int clock_gettime(int clock, memopt_i_time *now);
 #  endif
 
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
-    (void)user;
 #  if defined(MEMOPT_I_STEADY)
     memopt_i_time t;
     if (clock_gettime(MEMOPT_I_STEADY, &t)) return MEMOPT_ERR_IO;
@@ -5984,7 +5983,6 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     LARGE_INTEGER ticks, rate;
 
-    (void)user;
     if (!QueryPerformanceFrequency(&rate) || !QueryPerformanceCounter(&ticks)) return MEMOPT_ERR_IO;
     *nanoseconds = (uint64_t)(ticks.QuadPart / rate.QuadPart) * 1000000000u
                  + (uint64_t)(ticks.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
@@ -5992,8 +5990,6 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
 }
 #else
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
-    (void)user;
-    (void)nanoseconds;
     return MEMOPT_ERR_UNSUPPORTED;
 }
 #endif
@@ -6391,7 +6387,6 @@ MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int 
 
 MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
     memopt_threads t;
-    (void)pool;
     memset(&t, 0, sizeof t);
     return t;
 }
@@ -6409,31 +6404,13 @@ MEMOPT_I_SMALL_END
 MEMOPT_I_SMALL_BEGIN
 
 /* What a table of nine functions, or a platform, has not. */
-static memopt_status memopt_i_no_file(void *user, void *file) {
-    (void)user;
-    (void)file;
-    return MEMOPT_ERR_UNSUPPORTED;
-}
-
-static memopt_status memopt_i_no_bytes(void *user, void *file, uint64_t bytes) {
-    (void)bytes;
-    return memopt_i_no_file(user, file);
-}
-
-static memopt_status memopt_i_no_align(void *user, void *file, size_t *alignment) {
-    (void)alignment;
-    return memopt_i_no_file(user, file);
-}
-
-static memopt_status memopt_i_no_path(void *user, const char *path) {
-    (void)path;
-    return memopt_i_no_file(user, NULL);
-}
+static memopt_status memopt_i_no_file(void *user, void *file) { return MEMOPT_ERR_UNSUPPORTED; }
+static memopt_status memopt_i_no_path(void *user, const char *path) { return MEMOPT_ERR_UNSUPPORTED; }
+static memopt_status memopt_i_no_bytes(void *user, void *file, uint64_t bytes) { return MEMOPT_ERR_UNSUPPORTED; }
+static memopt_status memopt_i_no_align(void *user, void *file, size_t *alignment) { return MEMOPT_ERR_UNSUPPORTED; }
 
 static memopt_status memopt_i_no_list(void *user, const char *path, memopt_name_fn *each_fn, void *context) {
-    (void)each_fn;
-    (void)context;
-    return memopt_i_no_path(user, path);
+    return MEMOPT_ERR_UNSUPPORTED;
 }
 
 /* Are there directories, and the direct modes? Locks, and the modes that follow no link? Of a host that is resolved. */
@@ -6481,7 +6458,6 @@ static MEMOPT_I_COLD memopt_status memopt_i_system_open(void *user, const char *
     const int rights = plain == MEMOPT_OPEN_SCRATCH ? 0600 : 0666;
     int number = memopt_i_file_open(path, flags & O_EXCL ? flags : flags | direct, rights);
 
-    (void)user;
     if (number < 0 && direct && errno == EINVAL) number = memopt_i_file_open(path, flags, rights);
     if (number < 0) /* EMLINK: of a link, on some systems */
         return plain >= MEMOPT_OPEN_OWN && (errno == EEXIST || errno == ELOOP || errno == EMLINK) ? MEMOPT_ERR_STATE
@@ -6501,7 +6477,6 @@ static MEMOPT_I_COLD memopt_status memopt_i_system_open(void *user, const char *
 static memopt_status memopt_i_system_lock(void *user, void *file) {
     int failed;
 
-    (void)user;
     do failed = flock(memopt_i_file_number(file), LOCK_EX | LOCK_NB);
     while (failed && errno == EINTR);
     if (!failed) return MEMOPT_OK;
@@ -6512,7 +6487,6 @@ static memopt_status memopt_i_system_lock(void *user, void *file) {
 static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
     const int flags = fcntl(memopt_i_file_number(file), F_GETFL);
 
-    (void)user;
     if (flags < 0) return MEMOPT_ERR_IO;
     *alignment = flags & MEMOPT_I_DIRECT ? MEMOPT_I_DIRECT_ALIGN : 1;
     return MEMOPT_OK;
@@ -6520,7 +6494,6 @@ static memopt_status memopt_i_system_align(void *user, void *file, size_t *align
 
 /* A process that was forked meanwhile has the file, too: a lock must not wait until it ends. */
 static memopt_status memopt_i_system_close(void *user, void *file) {
-    (void)user;
     (void)flock(memopt_i_file_number(file), LOCK_UN);
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
@@ -6536,7 +6509,6 @@ static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const voi
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     struct stat info;
 
-    (void)user;
     if (fstat(memopt_i_file_number(file), &info)) return MEMOPT_ERR_IO;
     if (S_ISDIR(info.st_mode)) return MEMOPT_ERR_IO; /* it opens, and has a size, but no bytes */
     *bytes = (uint64_t)info.st_size;
@@ -6544,13 +6516,11 @@ static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *byte
 }
 
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
-    (void)user;
     if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
     return ftruncate(memopt_i_file_number(file), (off_t)bytes) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 
 static memopt_status memopt_i_system_sync(void *user, void *file) {
-    (void)user;
 #  if defined(__APPLE__) && defined(F_FULLFSYNC)
     if (!fcntl(memopt_i_file_number(file), F_FULLFSYNC)) return MEMOPT_OK; /* fsync alone stops at the disk's cache */
 #  endif
@@ -6558,12 +6528,10 @@ static memopt_status memopt_i_system_sync(void *user, void *file) {
 }
 
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
-    (void)user;
     return rename(from, to) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
-    (void)user;
     return remove(path) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 
@@ -6586,8 +6554,6 @@ static int memopt_i_file_allocate(int number, uint64_t bytes) {
     room.fst_length = (off_t)bytes;
     return fcntl(number, F_PREALLOCATE, &room) ? errno : 0;
 #  else
-    (void)number;
-    (void)bytes;
     return EOPNOTSUPP;
 #  endif
 }
@@ -6628,7 +6594,6 @@ static memopt_status memopt_i_system_reserve(void *user, void *file, uint64_t by
 static memopt_status memopt_i_system_make_dir(void *user, const char *path) {
     struct stat info;
 
-    (void)user;
     if (!mkdir(path, 0777)) return MEMOPT_OK;
     return errno == EEXIST && !stat(path, &info) && S_ISDIR(info.st_mode) ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
 }
@@ -6637,7 +6602,6 @@ static memopt_status memopt_i_system_list_dir(void *user, const char *path, memo
     DIR *dir = opendir(path);
     memopt_status s = MEMOPT_OK;
 
-    (void)user;
     if (!dir) return errno == ENOENT ? MEMOPT_OK : MEMOPT_ERR_IO;
     while (!s) {
         const struct dirent *entry;
@@ -6712,7 +6676,6 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
     HANDLE h = memopt_i_file_open(path, mode, direct ? FILE_FLAG_NO_BUFFERING : 0);
     DWORD error = h == INVALID_HANDLE_VALUE ? GetLastError() : 0;
 
-    (void)user;
     if (direct && (error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED)) { /* not here */
         direct = 0;
         h = memopt_i_file_open(path, mode, 0);
@@ -6733,7 +6696,6 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
 static memopt_status memopt_i_system_lock(void *user, void *file) {
     OVERLAPPED at = memopt_i_file_position((uint64_t)INT64_MAX - 1);
 
-    (void)user;
     if (LockFileEx(memopt_i_file_handle(file), LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at))
         return MEMOPT_OK;
     if (GetLastError() == ERROR_LOCK_VIOLATION || GetLastError() == ERROR_IO_PENDING) return MEMOPT_ERR_STATE;
@@ -6741,13 +6703,11 @@ static memopt_status memopt_i_system_lock(void *user, void *file) {
 }
 
 static memopt_status memopt_i_system_align(void *user, void *file, size_t *alignment) {
-    (void)user;
     *alignment = (uintptr_t)file & 1 ? MEMOPT_I_DIRECT_ALIGN : 1;
     return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_system_close(void *user, void *file) {
-    (void)user;
     return CloseHandle(memopt_i_file_handle(file)) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
@@ -6769,7 +6729,6 @@ static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const voi
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     LARGE_INTEGER size;
 
-    (void)user;
     if (!GetFileSizeEx(memopt_i_file_handle(file), &size)) return MEMOPT_ERR_IO;
     *bytes = (uint64_t)size.QuadPart;
     return MEMOPT_OK;
@@ -6778,7 +6737,6 @@ static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *byte
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
     FILE_END_OF_FILE_INFO end; /* not by the position, which in direct files only stands at sectors */
 
-    (void)user;
     if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
     end.EndOfFile.QuadPart = (LONGLONG)bytes;
     if (SetFileInformationByHandle(memopt_i_file_handle(file), FileEndOfFileInfo, &end, sizeof end)) return MEMOPT_OK;
@@ -6794,17 +6752,14 @@ static memopt_status memopt_i_system_reserve(void *user, void *file, uint64_t by
 }
 
 static memopt_status memopt_i_system_sync(void *user, void *file) {
-    (void)user;
     return FlushFileBuffers(memopt_i_file_handle(file)) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
-    (void)user;
     return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
-    (void)user;
     return DeleteFileA(path) || RemoveDirectoryA(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
@@ -6815,7 +6770,6 @@ static int memopt_i_dir_there(const char *path) {
 }
 
 static memopt_status memopt_i_system_make_dir(void *user, const char *path) {
-    (void)user;
     if (CreateDirectoryA(path, NULL)) return MEMOPT_OK;
     return memopt_i_dir_there(path) ? MEMOPT_ERR_STATE : MEMOPT_ERR_IO;
 }
@@ -6827,7 +6781,6 @@ static memopt_status memopt_i_system_list_dir(void *user, const char *path, memo
     HANDLE list;
     memopt_status s = MEMOPT_OK;
 
-    (void)user;
     if (length > MAX_PATH) return MEMOPT_ERR_IO;
     memcpy(all, path, length);
     memcpy(all + length, "/*", 3);
@@ -6842,7 +6795,6 @@ static memopt_status memopt_i_system_list_dir(void *user, const char *path, memo
 
 /* There is no such call: names are written through when they are renamed. */
 static memopt_status memopt_i_system_sync_dir(void *user, const char *path) {
-    (void)user;
     return memopt_i_dir_there(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
 
@@ -6864,7 +6816,6 @@ static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offse
                                           size_t *done) {
     size_t had = 0;
 
-    (void)user;
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         const ptrdiff_t n = memopt_i_file_read_some(file, offset + had, (char *)bytes + had,
@@ -6880,7 +6831,6 @@ static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offse
 static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
     size_t had = 0;
 
-    (void)user;
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         const ptrdiff_t n = memopt_i_file_write_some(file, offset + had, (const char *)bytes + had,
@@ -6892,33 +6842,22 @@ static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offs
 }
 #else /* no file is ever open, so what takes one is never reached */
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    (void)mode;
-    (void)file;
-    return memopt_i_no_path(user, path);
+    return MEMOPT_ERR_UNSUPPORTED;
 }
 
 static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
                                           size_t *done) {
-    (void)bytes;
-    (void)count;
-    (void)done;
-    return memopt_i_no_bytes(user, file, offset);
+    return MEMOPT_ERR_UNSUPPORTED;
 }
 
 static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    (void)bytes;
-    (void)count;
-    return memopt_i_no_bytes(user, file, offset);
+    return MEMOPT_ERR_UNSUPPORTED;
 }
 
-static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
-    (void)bytes;
-    return memopt_i_no_file(user, file);
-}
+static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) { return MEMOPT_ERR_UNSUPPORTED; }
 
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
-    (void)to;
-    return memopt_i_no_path(user, from);
+    return MEMOPT_ERR_UNSUPPORTED;
 }
 
 #  define memopt_i_system_close    memopt_i_no_file
@@ -7352,7 +7291,6 @@ static memopt_status memopt_i_system_queue_create(int depth, int backends, void 
 }
 
 static memopt_status memopt_i_system_queue_open(void *user, int depth, void **queue) {
-    (void)user;
     return memopt_i_system_queue_create(depth, MEMOPT_I_QUEUE_RING | MEMOPT_I_QUEUE_MOVERS, queue);
 }
 
@@ -7369,7 +7307,6 @@ static void memopt_i_system_queue_close(void *user, void *queue) {
     memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
     size_t i;
 
-    (void)user;
     if (!q) return;
     for (i = 0; i < q->depth; ++i)
         if (q->slots[i].is_taken) memopt_i_system_slot_wait(q, &q->slots[i]);
@@ -7387,7 +7324,6 @@ static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, vo
     memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
     memopt_i_slot *s;
 
-    (void)user;
     if (!q || slot < 0 || (size_t)slot >= q->depth || !file || (!bytes && count)) return MEMOPT_ERR_ARGUMENT;
     if ((unsigned)kind > MEMOPT_TRANSFER_WRITE) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
@@ -7415,7 +7351,6 @@ static int memopt_i_system_ready(void *user, void *queue, int slot) {
     memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
     int is_ended = 0;
 
-    (void)user;
     if (!q || slot < 0 || (size_t)slot >= q->depth || !q->slots[slot].is_taken) return 1; /* wait_fn refuses, at once */
 #if defined(MEMOPT_I_RING)
     if (q->has_ring) {
@@ -7437,7 +7372,6 @@ static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, siz
     memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
     memopt_i_slot *s;
 
-    (void)user;
     if (!q || slot < 0 || (size_t)slot >= q->depth || !done) return MEMOPT_ERR_ARGUMENT;
     s = &q->slots[slot];
     if (!s->is_taken) return MEMOPT_ERR_STATE;
@@ -8559,13 +8493,11 @@ MEMOPT_I_SMALL_END
 
 /* Bytes the CPU can reach: the same four functions for block, allocator and pages. */
 static memopt_status memopt_i_host_zero(memopt_source *s, void *start, size_t bytes) {
-    (void)s;
     if (bytes) memset(start, 0, bytes);
     return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_host_copy(memopt_source *s, void *to, const void *from, size_t bytes) {
-    (void)s;
     if (bytes) memmove(to, from, bytes);
     return MEMOPT_OK;
 }
@@ -8594,8 +8526,6 @@ static memopt_status memopt_i_block_reserve(memopt_source *s, size_t bytes, void
 }
 
 static void memopt_i_block_release(memopt_source *s, void *base, size_t bytes) {
-    (void)base;
-    (void)bytes;
     s->flags = 0;
 }
 
@@ -8662,17 +8592,10 @@ static void memopt_i_counting_release(memopt_source *s, void *base, size_t bytes
 }
 
 static memopt_status memopt_i_counting_commit(memopt_source *s, void *start, size_t bytes) {
-    (void)s;
-    (void)start;
-    (void)bytes;
     return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_counting_copy(memopt_source *s, void *to, const void *from, size_t bytes) {
-    (void)s;
-    (void)to;
-    (void)from;
-    (void)bytes;
     return MEMOPT_OK;
 }
 
@@ -8848,7 +8771,6 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
     vm_statistics64_data_t vm;
     mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
 
-    (void)host;
     if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&vm, &count) != KERN_SUCCESS)
         return MEMOPT_ERR_IO;
     *bytes = ((uint64_t)vm.free_count + vm.inactive_count + vm.purgeable_count) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -8858,7 +8780,6 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
     MEMORYSTATUSEX m;
 
-    (void)host;
     m.dwLength = sizeof m;
     if (!GlobalMemoryStatusEx(&m)) return MEMOPT_ERR_IO;
     *bytes = m.ullAvailPhys < m.ullAvailPageFile ? m.ullAvailPhys : m.ullAvailPageFile;
@@ -8866,8 +8787,6 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
 }
 #else
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
-    (void)host;
-    (void)bytes;
     return MEMOPT_ERR_UNSUPPORTED;
 }
 #endif
@@ -8938,8 +8857,6 @@ static int memopt_i_pages_advise_huge(void *start, size_t bytes) {
 #  if defined(__linux__)
     return madvise(start, bytes, 14 /* MADV_HUGEPAGE */);
 #  else
-    (void)start;
-    (void)bytes;
     return 1;
 #  endif
 }
@@ -8953,7 +8870,6 @@ static size_t memopt_i_page_size(void) {
 static void *memopt_i_pages_map(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS); }
 
 static void memopt_i_pages_unmap(void *base, size_t bytes) {
-    (void)bytes;
     VirtualFree(base, 0, MEM_RELEASE);
 }
 
@@ -8964,8 +8880,6 @@ static int memopt_i_pages_open(void *start, size_t bytes) {
 static int memopt_i_pages_close(void *start, size_t bytes) { return !VirtualFree(start, bytes, MEM_DECOMMIT); }
 
 static int memopt_i_pages_advise_huge(void *start, size_t bytes) {
-    (void)start;
-    (void)bytes;
     return 1;
 }
 #endif
@@ -8997,12 +8911,10 @@ static memopt_status memopt_i_pages_commit(memopt_source *s, void *start, size_t
 }
 
 static memopt_status memopt_i_pages_decommit(memopt_source *s, void *start, size_t bytes) {
-    (void)s;
     return memopt_i_pages_close(start, bytes) ? MEMOPT_ERR_MEMORY : MEMOPT_OK;
 }
 
 static void memopt_i_pages_release(memopt_source *s, void *base, size_t bytes) {
-    (void)s;
     memopt_i_pages_unmap(base, bytes + memopt_i_pages_guard());
 }
 
@@ -9068,7 +8980,6 @@ static size_t memopt_i_huge_size(const memopt_host *host) {
     if (!memopt_i_text_file(host, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text)
         && !memopt_i_text_number(text, "", &bytes)) return 0;
 #  endif
-    (void)host;
     return bytes >= ((uint64_t)1 << 16) && bytes <= ((uint64_t)32 << 20) && !(bytes & (bytes - 1)) ? (size_t)bytes : 0;
 }
 
@@ -47987,11 +47898,10 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
 #endif /* groups */
 /* @section end : platform */
 
-#if defined(MEMOPT_I_SOME) && defined(__GNUC__)
+#if defined(__GNUC__)
 #  pragma GCC diagnostic pop
-#endif
-#if defined(__cplusplus) && defined(__GNUC__)
-#  pragma GCC diagnostic pop
+#elif defined(_MSC_VER)
+#  pragma warning(pop)
 #endif
 #endif /* MEMOPT_I_WIDTH */
 #endif /* MEMOPT_I_IMPLEMENTED */

@@ -137,21 +137,24 @@
      api_ pieces            activations that ranks hold alike, kept once: a store for the tape
      api_ onebit            1-bit Adam, 1-bit LAMB, 0/1 Adam: a bit an element between ranks
      api_ feed              tokens from a file, read ahead, in an order that is a function of the position
-     api_ tensors           safetensors: what a file's header says, and writing one
-     api_ tensors_write     headers as the reference writes them
-          save_optim        what an optimizer steps as items
-          save_run          generations of a run on a disk that may stop at any moment
-          save_layout       what a save writes, and where in its files everything is
-          save_files        this rank's files, from memory to the disk
-          save_manifest     what rank 0 writes of a whole generation
-          saved             A generation that is there
+     api_ tensors           safetensors: what a file's header says
+     api_ tensors_write     safetensors: a header to write
+          save_optim        what an optimizer steps, as items of a save
+          save_run          a run's directory: names of generations, ranks that agree, the lock
+          save_layout       what a save writes, by which rank, to which place
+          save_files        a rank's files, from memory to the disk
+          save_manifest     what rank 0 tells of all files, and the index of a model in several
+          saved             a generation that is there: proved, found, read
      api_ save              saves of a run that survive a kill at any moment; going on, on any number of ranks
-     api_ save_shard        items of a shard, of which some may be slow
+     api_ save_shard        what a shard steps, as items, slow ones too
+          advise_model      a described model as tensors, segments and seconds
+          advise_schedules  what a form of the blocks takes under the schedules of its frontier
+          advise_price      what one choice takes, and the choice as a line
      ADVISE                 ask what fits a machine, with its bytes and seconds: advise
      api_ advise            from a model and a machine to a way of training that fits, with its bytes and seconds
+     api_ advise_machine    a machine's rates, measured, and as text
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
-     api_advise     a machine, measured
      host           the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
      host_queue     whole hosts
      scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
@@ -201,8 +204,11 @@
      save_manifest  the manifest; the index of a model in several files, as Python's json writes it, indented, sorted
      saved          a manifest; its files; the newest that holds; items
      save           begin; commit; retire; write and wait; how much it takes; resume
-     advise         the model; what is refused; opening; for a budget, for an overhead; what lasts over a step;
-                    a choice's price; the search; a single choice; a machine, measured; a machine as text
+     advise_model   tensors of a model; its segments; what is refused; defaults, and the object
+     advise_schedules the solver's; frontiers; simulated
+     advise_price   what lasts over a step; seconds and bytes; a single choice; as a line
+     advise         which is better; the list; what was found
+     advise_machine measured; as text
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
@@ -2768,7 +2774,7 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
+#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -4664,7 +4670,7 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
                                                  memopt_save_item *items, size_t *count);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x20 /* for advise */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_advise : api_shard_simulation api_schedule
    From a model and a machine to a way of training it that fits, before either is there: which stage over how many
    ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
@@ -4877,7 +4883,11 @@ MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, con
 MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, char *buffer, size_t capacity,
                                             size_t *length);
 
-/* ---- a machine, measured ---- */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
+/* @section api_advise_machine : api_advise api_tape api_comm api_store
+   A machine for memopt_advise_desc: measured, in place of a data sheet, and as text. */
+
 typedef struct memopt_advise_trial { /* zero it, then set what is to be measured; at least one of them */
     int          products;      /* 1: products of the library's own and copies of memory: f32_rate, bf16_rate and
                                    bandwidth */
@@ -27239,7 +27249,7 @@ MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x28 /* for operators, advise */
+#if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section gemm : optim_kernels number api_gemm
    The product of two matrices.
@@ -41868,7 +41878,7 @@ static uint32_t memopt_i_feed_widen(const unsigned char *from, size_t bytes, siz
     return largest;
 }
 
-static memopt_status memopt_i_feed_beyond(memopt_feed *x, uint64_t n, const unsigned char *from) {
+static memopt_status memopt_i_feed_report_token(memopt_feed *x, uint64_t n, const unsigned char *from) {
     memopt_i_checks c = memopt_i_checks_begin(&x->error, "feed");
     uint32_t token = 0;
     size_t i;
@@ -41886,7 +41896,7 @@ static memopt_status memopt_i_feed_convert(memopt_feed *x, uint64_t n, int32_t *
     const uint32_t last = memopt_i_feed_token(from + length * bytes, bytes);
     const uint32_t largest = memopt_i_feed_widen(from, bytes, length, inputs);
 
-    if (memopt_i_max(largest, last) >= x->desc.vocabulary) return memopt_i_feed_beyond(x, n, from);
+    if (memopt_i_max(largest, last) >= x->desc.vocabulary) return memopt_i_feed_report_token(x, n, from);
     if (!targets) return MEMOPT_OK;
     memcpy(targets, inputs + 1, (length - 1) * sizeof *targets);
     targets[length - 1] = (int32_t)last;
@@ -43317,7 +43327,7 @@ static int memopt_i_save_is_same(memopt_i_generation a, memopt_i_generation b) {
     return a.number == b.number && a.step == b.step;
 }
 
-static memopt_status memopt_i_save_look(void *context, const char *name) {
+static memopt_status memopt_i_save_compare_name(void *context, const char *name) {
     memopt_i_save_search *s = (memopt_i_save_search *)context;
     memopt_i_generation g;
     const char *rest = memopt_i_save_generation(name, &g);
@@ -43342,7 +43352,7 @@ static memopt_status memopt_i_save_newest(const memopt_host *host, const char *r
     memset(out, 0, sizeof *out);
     out->below = below;
     out->suffix = suffix;
-    return host->files.list_dir_fn(host->files.user, run, memopt_i_save_look, out);
+    return host->files.list_dir_fn(host->files.user, run, memopt_i_save_compare_name, out);
 }
 
 typedef struct memopt_i_save_name {
@@ -43350,7 +43360,7 @@ typedef struct memopt_i_save_name {
     int         is_found;
 } memopt_i_save_name;
 
-static memopt_status memopt_i_save_meet_name(void *context, const char *name) {
+static memopt_status memopt_i_save_match_name(void *context, const char *name) {
     memopt_i_save_name *n = (memopt_i_save_name *)context;
 
     n->is_found |= strcmp(n->name, name) == 0;
@@ -43366,7 +43376,7 @@ static int memopt_i_save_is_there(const memopt_files *f, char *path) {
     n.name = slash + 1;
     n.is_found = 0;
     *slash = 0;
-    s = f->list_dir_fn(f->user, path, memopt_i_save_meet_name, &n);
+    s = f->list_dir_fn(f->user, path, memopt_i_save_match_name, &n);
     *slash = '/';
     return s || n.is_found;
 }
@@ -43377,7 +43387,7 @@ typedef struct memopt_i_save_first { /* the first file of ours in a directory */
     int    is_found;
 } memopt_i_save_first;
 
-static memopt_status memopt_i_save_take(void *context, const char *name) {
+static memopt_status memopt_i_save_take_first(void *context, const char *name) {
     memopt_i_save_first *f = (memopt_i_save_first *)context;
     const size_t length = strlen(name);
 
@@ -43400,7 +43410,7 @@ static void memopt_i_save_remove(const memopt_host *host, memopt_i_save_path *p)
         first.name = p->text + length + 1;
         first.bytes = p->bytes - length - 1;
         first.is_found = 0;
-        (void)f->list_dir_fn(f->user, p->text, memopt_i_save_take, &first);
+        (void)f->list_dir_fn(f->user, p->text, memopt_i_save_take_first, &first);
         if (!first.is_found) break;
         p->text[length] = '/';
         s = f->remove_fn(f->user, p->text);
@@ -43592,7 +43602,7 @@ static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_hos
 
     n.name = "lock";
     n.is_found = 0;
-    if (memopt_i_save_refuse_host(c, f->list_dir_fn(f->user, run, memopt_i_save_meet_name, &n), "path",
+    if (memopt_i_save_refuse_host(c, f->list_dir_fn(f->user, run, memopt_i_save_match_name, &n), "path",
                                   "could not be listed: was it removed?")) return c->status;
     return n.is_found ? MEMOPT_OK : memopt_i_save_refuse_run(c, MEMOPT_ERR_STATE,
                                         "had a file \"lock\" that was removed, another run may save there:", run);
@@ -44102,7 +44112,7 @@ static void memopt_i_save_close(memopt_i_save *s) {
 }
 
 /* All ranks have their tables, and one listing; then each knows the ranges of all. */
-static memopt_status memopt_i_save_meet(memopt_i_save *s) {
+static memopt_status memopt_i_save_agree_on_items(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     uint64_t numbers[5] = { 0 };
     size_t other;
@@ -44116,7 +44126,7 @@ static memopt_status memopt_i_save_meet(memopt_i_save *s) {
 }
 
 /* Who writes what of an item: from its first element on, the first rank that has it, as far as it has. */
-static memopt_status memopt_i_save_share(memopt_i_save *s, size_t item) {
+static memopt_status memopt_i_save_assign_ranges(memopt_i_save *s, size_t item) {
     const size_t n = s->item_count;
     const size_t own = s->desc.item_count;
     const uint64_t count = memopt_i_save_item(&s->desc, item)->count;
@@ -44391,7 +44401,7 @@ static memopt_status memopt_i_save_plan(memopt_i_save *s) {
     uint64_t numbers[5] = { 0 };
     size_t i;
 
-    for (i = 0; i < s->item_count && !s->checks.status; ++i) (void)memopt_i_save_share(s, i);
+    for (i = 0; i < s->item_count && !s->checks.status; ++i) (void)memopt_i_save_assign_ranges(s, i);
     if (!s->checks.status && !memopt_i_save_lay_out(s)) (void)memopt_i_save_make_buffers(s);
     numbers[0] = memopt_i_save_tiles(s->files->data_bytes, s->desc.tile);
     if (memopt_i_save_agree(&s->checks, s->desc.comm, numbers, s->words, &i)) return s->checks.status;
@@ -44426,7 +44436,7 @@ MEMOPT_I_SMALL_BEGIN
 
 /* ---- buffers ---- */
 /* Wait for a buffer, if it is on its way. */
-static void memopt_i_save_land(memopt_i_save *s, size_t slot) {
+static void memopt_i_save_wait_for_buffer(memopt_i_save *s, size_t slot) {
     memopt_status status;
     size_t done;
 
@@ -44453,7 +44463,7 @@ static void memopt_i_save_check_tiles(memopt_i_save *s, const unsigned char *byt
 static int memopt_i_save_is_direct(const memopt_i_save_file *f) { return f->header && f->held == f->data_bytes; }
 
 /* The buffer goes to the disk, filled up to whole blocks where the file ends. */
-static memopt_status memopt_i_save_send(memopt_i_save *s) {
+static memopt_status memopt_i_save_send_buffer(memopt_i_save *s) {
     unsigned char *bytes = s->stage + s->slot * s->slot_bytes;
     size_t count = s->full;
     memopt_status status;
@@ -44473,7 +44483,7 @@ static memopt_status memopt_i_save_send(memopt_i_save *s) {
 }
 
 /* This rank's elements of an item for a place in a file; those that follow each other go together. */
-static memopt_status memopt_i_save_put(memopt_i_save *s, memopt_i_save_file *f, uint64_t at, size_t i) {
+static memopt_status memopt_i_save_put_item(memopt_i_save *s, memopt_i_save_file *f, uint64_t at, size_t i) {
     const memopt_i_range *range = &s->ranges[s->rank * s->item_count + i];
     const memopt_save_item *item = memopt_i_save_item(&s->desc, i);
     const size_t element = memopt_i_save_element(item->type);
@@ -44481,14 +44491,14 @@ static memopt_status memopt_i_save_put(memopt_i_save *s, memopt_i_save_file *f, 
     uint64_t done;
     size_t count;
 
-    if ((s->to != f || s->at + s->full != at) && memopt_i_save_send(s)) return s->checks.status;
+    if ((s->to != f || s->at + s->full != at) && memopt_i_save_send_buffer(s)) return s->checks.status;
     for (done = 0; done < range->count; done += count) {
         const size_t room = (s->slot_bytes - s->full) / element;
         unsigned char *to = s->stage + s->slot * s->slot_bytes + s->full;
 
         count = range->count - done < room ? (size_t)(range->count - done) : room;
         if (!s->full) {
-            memopt_i_save_land(s, s->slot);
+            memopt_i_save_wait_for_buffer(s, s->slot);
             s->to = f;
             s->at = at + done * element;
         }
@@ -44496,7 +44506,7 @@ static memopt_status memopt_i_save_put(memopt_i_save *s, memopt_i_save_file *f, 
             return s->checks.status;
         *crc = memopt_crc32c(*crc, to, count * element);
         s->full += count * element;
-        if (s->full == s->slot_bytes && memopt_i_save_send(s)) return s->checks.status;
+        if (s->full == s->slot_bytes && memopt_i_save_send_buffer(s)) return s->checks.status;
     }
     return MEMOPT_OK;
 }
@@ -44511,7 +44521,7 @@ static void memopt_i_save_file_data(memopt_i_save *s, memopt_i_save_file *f) {
         const size_t i = s->sources[s->order[k]];
         const uint64_t in = f == s->files ? 0 : mine[i].first * memopt_i_save_element(t->type);
 
-        if (mine[i].count) (void)memopt_i_save_put(s, f, f->header_bytes + t->begin + in, i);
+        if (mine[i].count) (void)memopt_i_save_put_item(s, f, f->header_bytes + t->begin + in, i);
     }
 }
 
@@ -44577,7 +44587,7 @@ static void memopt_i_save_begin_files(memopt_i_save *s) {
         if (!f->file && (!i || f->held)) memopt_i_save_open_file(s, f);
         memopt_i_save_file_data(s, f);
     }
-    if (!s->checks.status) (void)memopt_i_save_send(s);
+    if (!s->checks.status) (void)memopt_i_save_send_buffer(s);
 }
 
 static void memopt_i_save_close_file(memopt_i_save *s, memopt_i_save_file *f) {
@@ -44609,7 +44619,7 @@ static void memopt_i_save_end_file(memopt_i_save *s, memopt_i_save_file *f) {
 static void memopt_i_save_end_files(memopt_i_save *s) {
     size_t i;
 
-    for (i = 0; s->has_queue && i < s->slot_count; ++i) memopt_i_save_land(s, i);
+    for (i = 0; s->has_queue && i < s->slot_count; ++i) memopt_i_save_wait_for_buffer(s, i);
     if (s->has_queue) memopt_i_queue_close(&s->queue);
     s->has_queue = 0;
     for (i = 0; i < s->file_count; ++i) {
@@ -44865,8 +44875,8 @@ MEMOPT_API void memopt_saved_close(memopt_saved *saved) {
 }
 
 /* A read of so many bytes, or a refusal. */
-static memopt_status memopt_i_saved_get(memopt_saved *s, memopt_i_checks *c, void *file, uint64_t at, void *bytes,
-                                        size_t count, size_t least, const char *what) {
+static memopt_status memopt_i_saved_read_bytes(memopt_saved *s, memopt_i_checks *c, void *file, uint64_t at,
+                                               void *bytes, size_t count, size_t least, const char *what) {
     size_t done = 0;
 
     if (memopt_i_save_refuse_host(c, s->host.files.read_fn(s->host.files.user, file, at, bytes, count, &done), what,
@@ -44897,7 +44907,7 @@ static memopt_status memopt_i_saved_read_manifest(memopt_saved *s, memopt_i_chec
     s->manifest_bytes = (size_t)size;
     s->manifest = (unsigned char *)memopt_i_alloc(&s->host, s->manifest_bytes, 64);
     if (!s->manifest) return memopt_i_refuse_memory(c, s->manifest_bytes);
-    if (memopt_i_saved_get(s, c, file, 0, s->manifest, s->manifest_bytes, s->manifest_bytes, "manifest"))
+    if (memopt_i_saved_read_bytes(s, c, file, 0, s->manifest, s->manifest_bytes, s->manifest_bytes, "manifest"))
         return c->status;
     memcpy(&crc, s->manifest + size - 4, 4);
     if (crc != memopt_crc32c(0, s->manifest, s->manifest_bytes - 4))
@@ -44954,7 +44964,7 @@ static memopt_status memopt_i_saved_identity(memopt_saved *s, memopt_i_checks *c
 }
 
 /* The files, by the rows of their table, and the buffer for a tile of one. */
-static memopt_status memopt_i_saved_list(memopt_saved *s, memopt_i_checks *c, const unsigned char *rows) {
+static memopt_status memopt_i_saved_list_files(memopt_saved *s, memopt_i_checks *c, const unsigned char *rows) {
     size_t i;
 
     s->stage = (unsigned char *)memopt_i_alloc(&s->host, s->tile, MEMOPT_I_SAVE_BLOCK);
@@ -45000,7 +45010,7 @@ static memopt_status memopt_i_saved_tables(memopt_saved *s, memopt_i_checks *c) 
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "files", "is not the table that it should be");
     s->tile_count = (size_t)tiles;
     s->tile = (size_t)tile;
-    return memopt_i_saved_list(s, c, files);
+    return memopt_i_saved_list_files(s, c, files);
 }
 
 /* ---- its files ---- */
@@ -45037,7 +45047,7 @@ static memopt_status memopt_i_saved_tile(memopt_saved *s, memopt_i_checks *c, vo
 
     if (s->stage_tile == tile) return c->status;
     s->stage_tile = SIZE_MAX;
-    if (memopt_i_saved_get(s, c, file, f->header_bytes + at, s->stage, whole, count, "file")) return c->status;
+    if (memopt_i_saved_read_bytes(s, c, file, f->header_bytes + at, s->stage, whole, count, "file")) return c->status;
     memcpy(&crc, s->tiles + (number * s->tile_count + tile) * sizeof crc, sizeof crc);
     if (crc != memopt_crc32c(0, s->stage, count)) {
         memopt_i_checks_at(c, "tile", tile);
@@ -45061,7 +45071,7 @@ static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, 
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "tells impossible sizes");
     header = memopt_i_alloc(&s->host, f->header_bytes, MEMOPT_I_SAVE_BLOCK);
     if (!header) return memopt_i_refuse_memory(c, f->header_bytes);
-    if (!memopt_i_saved_get(s, c, file, 0, header, f->header_bytes, f->header_bytes, "file")) {
+    if (!memopt_i_saved_read_bytes(s, c, file, 0, header, f->header_bytes, f->header_bytes, "file")) {
         if (memopt_crc32c(0, header, f->header_bytes) != f->header_crc)
             (void)memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "header", "has another checksum");
         else (void)memopt_i_saved_parse(s, c, header, f->header_bytes, size, &f->tensors, &f->memory, &f->bytes);
@@ -45089,8 +45099,8 @@ static memopt_status memopt_i_saved_no_file(memopt_saved *s, memopt_i_checks *c,
 }
 
 /* With a file of the generation open. */
-static memopt_status memopt_i_saved_with(memopt_saved *s, memopt_i_checks *c, size_t number,
-                                         memopt_i_saved_file_fn *fn, void *context) {
+static memopt_status memopt_i_saved_with_file(memopt_saved *s, memopt_i_checks *c, size_t number,
+                                              memopt_i_saved_file_fn *fn, void *context) {
     const char *path = memopt_i_save_rank_file(&s->path, s->run, &s->generation, "", number, s->file_count);
     void *file = NULL;
 
@@ -45102,8 +45112,8 @@ static memopt_status memopt_i_saved_with(memopt_saved *s, memopt_i_checks *c, si
 }
 
 /* Every rank reads all headers, and looks at the data of the files whose turn is its own. */
-static memopt_status memopt_i_saved_look(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
-                                         void *context) {
+static memopt_status memopt_i_saved_check_file(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
+                                               void *context) {
     size_t tile;
 
     (void)context;
@@ -45115,7 +45125,7 @@ static memopt_status memopt_i_saved_look(memopt_saved *s, memopt_i_checks *c, vo
 }
 
 /* Everything of a generation, on this rank. */
-static void memopt_i_saved_try(memopt_saved *s, memopt_i_checks *c) {
+static void memopt_i_saved_check_generation(memopt_saved *s, memopt_i_checks *c) {
     const char *path = memopt_i_save_manifest(&s->path, s->run, &s->generation, "");
     void *file = NULL;
     size_t i;
@@ -45127,7 +45137,7 @@ static void memopt_i_saved_try(memopt_saved *s, memopt_i_checks *c) {
     if (!c->status) (void)memopt_i_saved_tables(s, c);
     for (i = 0; i < s->file_count && !c->status; ++i) {
         memopt_i_checks_at(c, "file", i);
-        (void)memopt_i_saved_with(s, c, i, memopt_i_saved_look, NULL);
+        (void)memopt_i_saved_with_file(s, c, i, memopt_i_saved_check_file, NULL);
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
 }
@@ -45159,7 +45169,7 @@ static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FO
 static const char memopt_i_saved_none[] = "has no generation";
 
 /* From the newest, which is told, to one that holds. 0: none does, or all have failed. */
-static int memopt_i_saved_round(memopt_saved *s, memopt_i_checks *c, memopt_i_generation *newest) {
+static int memopt_i_saved_search_once(memopt_saved *s, memopt_i_checks *c, memopt_i_generation *newest) {
     uint64_t numbers[5] = { 0 };
     memopt_error *const door = c->error;
     size_t other;
@@ -45170,7 +45180,7 @@ static int memopt_i_saved_round(memopt_saved *s, memopt_i_checks *c, memopt_i_ge
         memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
 
-        memopt_i_saved_try(s, &t);
+        memopt_i_saved_check_generation(s, &t);
         (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
         memopt_i_save_lock_note(s->lock, s->generation, !t.status);
         if (!t.status) return 1;
@@ -45194,7 +45204,7 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
 
     if (s->lock) memset(s->lock->known, 0, s->lock->keep * sizeof *s->lock->known); /* who resumes asks the disk */
     do {
-        if (memopt_i_saved_round(s, c, &newest)) return MEMOPT_OK;
+        if (memopt_i_saved_search_once(s, c, &newest)) return MEMOPT_OK;
         if (c->status) return c->status;
         if (!s->refused) break;
         s->generation = memopt_i_save_above_all(); /* a run that saves may have replaced all that were listed */
@@ -45324,8 +45334,8 @@ static memopt_status memopt_i_saved_copy(memopt_saved *s, memopt_i_checks *c, vo
 }
 
 /* Is the item that the file has the one that is wanted? Its metadata tell the shape of the whole. */
-static memopt_status memopt_i_saved_check(memopt_i_checks *c, const memopt_i_saved_file *f, const memopt_tensor *t,
-                                          const memopt_save_item *item, uint64_t first) {
+static memopt_status memopt_i_saved_check_item(memopt_i_checks *c, const memopt_i_saved_file *f, const memopt_tensor *t,
+                                               const memopt_save_item *item, uint64_t first) {
     const char *shape = memopt_tensors_value(&f->tensors, t->name);
     char text[21 * MEMOPT_I_SAVE_DIMENSIONS + 1];
     memopt_i_writer o = memopt_i_writer_begin(text, sizeof text);
@@ -45343,8 +45353,8 @@ static memopt_status memopt_i_saved_check(memopt_i_checks *c, const memopt_i_sav
 }
 
 /* What of a tensor of a file is wanted here. */
-static memopt_status memopt_i_saved_take(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
-                                         const memopt_tensor *t, const memopt_i_saved_wish *w) {
+static memopt_status memopt_i_saved_read_tensor(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
+                                                const memopt_tensor *t, const memopt_i_saved_wish *w) {
     const char *mark = strrchr(t->name, '@');
     const size_t length = mark ? (size_t)(mark - t->name) : 0;
     const size_t i = mark ? memopt_i_saved_wanted(w, t->name, length) : SIZE_MAX;
@@ -45359,7 +45369,7 @@ static memopt_status memopt_i_saved_take(memopt_saved *s, memopt_i_checks *c, vo
     if (!rest || *rest) return c->status;
     item = &w->desc->items[i];
     memopt_i_checks_at(c, "item", i);
-    if (!w->copies && memopt_i_saved_check(c, &s->files[number], t, item, first)) return c->status;
+    if (!w->copies && memopt_i_saved_check_item(c, &s->files[number], t, item, first)) return c->status;
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     element = memopt_i_save_element(item->type);
     begin = first > item->first ? first : item->first;
@@ -45378,7 +45388,7 @@ static memopt_status memopt_i_saved_file_items(memopt_saved *s, memopt_i_checks 
     size_t i;
 
     for (i = 0; i < h->count && !c->status; ++i)
-        (void)memopt_i_saved_take(s, c, file, number, &h->tensors[i], (const memopt_i_saved_wish *)context);
+        (void)memopt_i_saved_read_tensor(s, c, file, number, &h->tensors[i], (const memopt_i_saved_wish *)context);
     return c->status;
 }
 
@@ -45407,8 +45417,8 @@ static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, m
 
 /* Tables for the content of what is going to be read, before anything is: on all ranks, or on none, where it is not all
    that was saved, in its order, or not in memory. */
-static memopt_status memopt_i_saved_prove(memopt_saved *saved, memopt_i_checks *c, const memopt_save_desc *desc,
-                                          memopt_i_save *s) {
+static memopt_status memopt_i_saved_prepare_proof(memopt_saved *saved, memopt_i_checks *c, const memopt_save_desc *desc,
+                                                  memopt_i_save *s) {
     memopt_save_desc d;
     uint64_t numbers[5] = { 0 };
     uint64_t saved_items = 0;
@@ -45430,14 +45440,14 @@ static memopt_status memopt_i_saved_prove(memopt_saved *saved, memopt_i_checks *
     if (memopt_i_save_agree(c, d.comm, numbers, NULL, &other)) return c->status;
     if (!numbers[0] || other != SIZE_MAX) return MEMOPT_OK;
     (void)memopt_i_save_open(s);
-    status = memopt_i_save_meet(s);
+    status = memopt_i_save_agree_on_items(s);
     s->checks.error = NULL; /* elements that nobody reads are no mistake */
-    for (i = 0; i < d.item_count && !s->checks.status; ++i) (void)memopt_i_save_share(s, i);
+    for (i = 0; i < d.item_count && !s->checks.status; ++i) (void)memopt_i_save_assign_ranges(s, i);
     return c->status = status;
 }
 
 /* What has been read, once more. */
-static memopt_status memopt_i_saved_compare(memopt_saved *saved, memopt_i_checks *c, memopt_i_save *s) {
+static memopt_status memopt_i_saved_check_content(memopt_saved *saved, memopt_i_checks *c, memopt_i_save *s) {
     const size_t n = s->desc.item_count;
     size_t i;
 
@@ -45488,17 +45498,17 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     }
     memset(&proof, 0, sizeof proof);
     if (!memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other))
-        (void)memopt_i_saved_prove(saved, &c, desc, &proof);
+        (void)memopt_i_saved_prepare_proof(saved, &c, desc, &proof);
     w.copies = 1;
     if (!c.status) {
         for (i = 0; i < saved->file_count && !c.status; ++i) {
             memopt_i_checks_at(&c, "file", i);
-            (void)memopt_i_saved_with(saved, &c, i, memopt_i_saved_file_items, &w);
+            (void)memopt_i_saved_with_file(saved, &c, i, memopt_i_saved_file_items, &w);
         }
         if (c.status == MEMOPT_ERR_FORMAT) c.status = MEMOPT_ERR_CORRUPT; /* it was looked at before */
         if (c.status == MEMOPT_ERR_CORRUPT && c.error) c.error->status = c.status;
         if (!memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other))
-            (void)memopt_i_saved_compare(saved, &c, &proof);
+            (void)memopt_i_saved_check_content(saved, &c, &proof);
     }
     memopt_i_save_close(&proof);
     memopt_i_free(&saved->host, block, bytes, 64);
@@ -45526,7 +45536,7 @@ static void memopt_i_save_sync_run(memopt_i_save *s) {
 }
 
 /* A directory for this generation, which nobody else has made. */
-static memopt_status memopt_i_save_make(memopt_i_save *s) {
+static memopt_status memopt_i_save_make_dir(memopt_i_save *s) {
     const memopt_files *f = &s->host.files;
     const char *path = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
     const memopt_status made = f->make_dir_fn(f->user, path);
@@ -45537,7 +45547,7 @@ static memopt_status memopt_i_save_make(memopt_i_save *s) {
 }
 
 /* The directory of the run, and in it one for this generation. */
-static void memopt_i_save_begin(memopt_i_save *s) {
+static void memopt_i_save_begin_generation(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     memopt_i_save_search search;
     size_t i;
@@ -45554,7 +45564,7 @@ static void memopt_i_save_begin(memopt_i_save *s) {
     s->generation.number = search.is_found ? search.found.number + 1 : 1;
     (void)memopt_i_must_fit(c, s->generation.number <= MEMOPT_I_SAVE_LAST, "path", "has the last number that there is");
     if (!search.is_found && !c->status) memopt_i_save_sync_run(s);
-    if (c->status || memopt_i_save_make(s)) return;
+    if (c->status || memopt_i_save_make_dir(s)) return;
     for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
 }
 
@@ -45565,9 +45575,9 @@ static memopt_status memopt_i_save_start(memopt_i_save *s) {
     size_t other;
 
     (void)memopt_i_save_open(s);
-    if (memopt_i_save_meet(s) || memopt_i_save_plan(s)) return c->status;
+    if (memopt_i_save_agree_on_items(s) || memopt_i_save_plan(s)) return c->status;
     memopt_i_save_make_tiles(s);
-    memopt_i_save_begin(s);
+    memopt_i_save_begin_generation(s);
     numbers[0] = s->generation.number;
     if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
     s->generation.number = numbers[0];
@@ -45578,7 +45588,8 @@ static memopt_status memopt_i_save_start(memopt_i_save *s) {
 /* ---- commit ---- */
 /* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
    checksum? ERR_FORMAT: it has not. It is read piece by piece into the buffer of the tiles. */
-static memopt_status memopt_i_save_has(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count, uint32_t crc) {
+static memopt_status memopt_i_save_check_bytes(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count,
+                                               uint32_t crc) {
     const memopt_files *f = &s->host.files;
     uint64_t size = 0;
     uint64_t at = 0;
@@ -45604,8 +45615,8 @@ static memopt_status memopt_i_save_has(memopt_i_save *s, void *file, uint64_t by
 
 /* Does the name still lead to what was written? Another run, where there are no locks, takes the generation for a
    leftover, removes it, and may have begun one of the same name. */
-static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
-                                           uint32_t crc) {
+static memopt_status memopt_i_save_check_written(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
+                                                 uint32_t crc) {
     const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
     void *file = NULL;
@@ -45614,7 +45625,7 @@ static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, u
     if (has && !memopt_i_save_is_there(f, s->path.text)) has = MEMOPT_ERR_FORMAT;
     else if (has) return memopt_i_refuse(c, has, what, "could not be opened to look at it");
     if (file) {
-        has = memopt_i_save_has(s, file, bytes, count, crc);
+        has = memopt_i_save_check_bytes(s, file, bytes, count, crc);
         (void)f->close_fn(f->user, file); /* it was only read */
     }
     if (has == MEMOPT_ERR_FORMAT)
@@ -45622,16 +45633,16 @@ static memopt_status memopt_i_save_look_at(memopt_i_save *s, const char *what, u
     return memopt_i_save_refuse_host(c, has, what, "could not be read when it was written");
 }
 
-static memopt_status memopt_i_save_look_back(memopt_i_save *s) {
+static memopt_status memopt_i_save_check_all_written(memopt_i_save *s) {
     size_t r;
 
     (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_look_at(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
+    (void)memopt_i_save_check_written(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
     for (r = 0; r < s->ranks && !s->checks.status; ++r) {
         const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
 
         (void)memopt_i_save_rank_file(&s->path, s->desc.path, &s->generation, ".tmp", r, s->ranks);
-        (void)memopt_i_save_look_at(s, "file", of[0], of[1], (uint32_t)of[2]);
+        (void)memopt_i_save_check_written(s, "file", of[0], of[1], (uint32_t)of[2]);
     }
     return s->checks.status;
 }
@@ -45646,7 +45657,7 @@ static void memopt_i_save_commit(memopt_i_save *s) {
     if (memopt_i_save_write_manifest(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
     (void)memopt_i_save_refuse_tmp(s, f->sync_dir_fn(f->user, from), "generation", "could not be synced");
-    if (c->status || memopt_i_save_look_back(s)) return;
+    if (c->status || memopt_i_save_check_all_written(s)) return;
     from = memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
     (void)memopt_i_save_refuse_tmp(s, f->rename_fn(f->user, from, memopt_i_save_dir(&s->other, s->desc.path,
                                                                                     &s->generation, "")),
@@ -45669,7 +45680,7 @@ static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
 
     if (memopt_i_save_lock_knows(s->lock, g)) return 1;
     s->generation = g;
-    memopt_i_saved_try(s, &c);
+    memopt_i_saved_check_generation(s, &c);
     memopt_i_saved_drop(s);
     memopt_i_save_lock_note(s->lock, g, !c.status);
     return !c.status;
@@ -45781,12 +45792,12 @@ MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {
 
 /* ---- how much it takes ---- */
 /* What memopt_tensors_write() lends itself. */
-static size_t memopt_i_save_lent(size_t tensors, size_t metadata) {
+static size_t memopt_i_save_writer_bytes(size_t tensors, size_t metadata) {
     return (memopt_i_max(tensors, metadata) + 1) * 2 * sizeof(memopt_i_tensors_key);
 }
 
 /* Ranges as if this rank wrote all that it holds, and where others do, too, with the longest names there can be. */
-static uint64_t memopt_i_save_assume(memopt_i_save *s) {
+static uint64_t memopt_i_save_assume_largest(memopt_i_save *s) {
     memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     uint64_t all = 0;
     size_t i;
@@ -45820,12 +45831,12 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_save_of(desc);
     if (!memopt_i_save_open(&s)) {
-        const uint64_t all = memopt_i_save_assume(&s);
+        const uint64_t all = memopt_i_save_assume_largest(&s);
 
         if (!memopt_i_save_lay_out(&s)) {
             s.tile_count = memopt_i_save_tiles(s.ranks > 1 ? all : s.files->data_bytes, s.desc.tile);
             for (i = 0; i < s.file_count; ++i)
-                lent = memopt_i_max(lent, memopt_i_save_lent(s.files[i].count, i ? 1 : s.files->count + 1));
+                lent = memopt_i_max(lent, memopt_i_save_writer_bytes(s.files[i].count, i ? 1 : s.files->count + 1));
             index = memopt_i_save_index_bytes(&s);
             (void)memopt_i_save_manifest_header(&s, NULL, 0, &header, &manifest); /* takes the tensors' room */
         }
@@ -45833,7 +45844,7 @@ MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t 
     if (!s.checks.status) {
         const size_t tiles = s.ranks * s.tile_count * sizeof *s.tiles;
         const size_t texts = desc->metadata_count + MEMOPT_I_SAVE_OWN;
-        const size_t last = manifest + memopt_i_save_lent(MEMOPT_I_SAVE_TABLES, texts);
+        const size_t last = manifest + memopt_i_save_writer_bytes(MEMOPT_I_SAVE_TABLES, texts);
         const size_t text = index ? index - 2 * desc->model_count * sizeof(memopt_i_tensors_key) : 0;
 
         if (memory) *memory = s.list_bytes + s.block_bytes + s.file_bytes
@@ -45972,32 +45983,18 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x20 /* for advise */
-/* @section advise : shard_plan schedule store comm tape product text carve base host api_advise
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+/* @section advise_model : shard_plan schedule gemm carve base host api_advise
+   A described model as bytes and seconds, and the object in which everything about one is looked up.
    Problem    Memory is met as a guess: try, crash, halve the batch. What fits follows from sizes alone.
    Idea       A choice is two parts that only add up. What lasts over a step, weights to buckets, is a dry run of the
               shard: it does not depend on the micro-batch. What a micro-batch takes is a chain under a schedule: it
               depends on neither ranks nor states. So of the product of all choices only two small tables are computed,
               and a choice is a sum of two entries.
-   Schedules  The solver is asked once for each form of the blocks, for some points of its frontier, and always with the
-              same chain: whoever prices a choice has the schedules of the search. Their actions are gone through once
-              for each micro-batch. Chunks change scratch and costs alone, so peak and cost of all their sizes follow
-              from the most that is alive beside each segment's scratch and from how often it runs. A tape with the
-              budget told finds as good a schedule or a better one.
-   Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
-              bytes may shrink. Of schedules and chunks only the frontier is kept, as a choice with more bytes and more
-              seconds is no better, whatever lasts beside it. A smaller peak costs more time: of the frontier's points
-              that fit the best is found by bisection. What differs in a measure that is told (others) has a frontier of
-              its own.
-   Sets       Sums of sets of ranks are made in turn, a broadcast of each, so that their order is that of the units:
-              nobody computes meanwhile, and many sets take long.
-   Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
-              through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
-              are theirs together; its link is one, and a host's disk is shared by fewer ranks. Small products are
-              not dealt to threads, so small models are better off as ranks.
    Time       Costs of segments are seconds: products at the peak times an efficiency, times the share of full waves of
-              tiles. Then what communication and the slow tier take beyond the computing that they run beside; nothing
-              runs beside a link that waits. */
+              tiles. */
+
+MEMOPT_I_SMALL_BEGIN
 
 #define MEMOPT_I_ADVISE_KINDS     4  /* scores, MLP: forms with schedules of their own */
 #define MEMOPT_I_ADVISE_FRONTIERS 4  /* head, whether anything is made again */
@@ -46073,7 +46070,7 @@ typedef struct memopt_i_advise {
     memopt_i_advise_plan *plans;
 } memopt_i_advise;
 
-/* ---- the model ---- */
+/* ---- tensors of a model ---- */
 /* Bytes or elements from a product of doubles, which hold them exactly up to 2^53. */
 static size_t memopt_i_advise_size(memopt_i_advise *x, double bytes) {
     if (bytes < (double)(SIZE_MAX / 64)) return (size_t)bytes;
@@ -46162,6 +46159,7 @@ static void memopt_i_advise_uses(memopt_i_advise *x) {
     }
 }
 
+/* ---- its segments ---- */
 /* Share of tiles of rows x columns that is of use: the last wave of them leaves processors idle. */
 static double memopt_i_advise_waves(double rows, double columns, double tile_rows, double tile_columns,
                                     double processors) {
@@ -46292,18 +46290,18 @@ static void memopt_i_advise_transformer(memopt_i_advise *x, const memopt_advise_
     x->input_bytes = memopt_i_advise_size(x, tokens * sizeof(int32_t));
 }
 
-static MEMOPT_I_COLD memopt_status memopt_i_advise_tell_error(memopt_i_advise *x, const memopt_error *why) {
+static MEMOPT_I_COLD memopt_status memopt_i_advise_pass_error(memopt_i_advise *x, const memopt_error *why) {
     if (x->c->error) *x->c->error = *why;
     return x->c->status = why->status;
 }
 
 /* A part that was asked has said why in x->why. */
 static MEMOPT_I_COLD memopt_status memopt_i_advise_failed(memopt_i_advise *x) {
-    return memopt_i_advise_tell_error(x, &x->why);
+    return memopt_i_advise_pass_error(x, &x->why);
 }
 
 /* An engine's own, of what a chain may depend on: the same for all choices that have it in common. */
-static memopt_status memopt_i_advise_ask_engine(memopt_i_advise *x, const memopt_advise_choice *choice) {
+static memopt_status memopt_i_advise_call_engine(memopt_i_advise *x, const memopt_advise_choice *choice) {
     const memopt_advise_model *m = &x->desc.model;
     memopt_advise_choice o;
     memopt_status s;
@@ -46327,7 +46325,7 @@ static memopt_status memopt_i_advise_chain(memopt_i_advise *x, const memopt_advi
 
     memset(x->segments, 0, x->segment_count * sizeof *x->segments);
     memset(chain, 0, sizeof *chain);
-    if (m->chain_fn && memopt_i_advise_ask_engine(x, o)) return x->c->status;
+    if (m->chain_fn && memopt_i_advise_call_engine(x, o)) return x->c->status;
     if (m->convolution_count) memopt_i_advise_convolutions(x, o);
     else if (!m->chain_fn) memopt_i_advise_transformer(x, o);
     chain->segments = x->segments;
@@ -46454,7 +46452,7 @@ static memopt_status memopt_i_advise_check(memopt_i_checks *c, const memopt_advi
     return memopt_i_must_be_flag(c, "clips", d->clips);
 }
 
-/* ---- opening ---- */
+/* ---- defaults, and the object ---- */
 static void memopt_i_advise_defaults(memopt_advise_desc *d) {
     memopt_advise_model *m = &d->model;
     memopt_advise_machine *a = &d->machine;
@@ -46556,8 +46554,8 @@ static void memopt_i_advise_carve(memopt_carver *room, memopt_i_advise **x, cons
 static void memopt_i_advise_close(memopt_i_advise *x) { memopt_i_free(&x->host, x, x->bytes, MEMOPT_I_HOST_ALIGN); }
 
 /* What the object of a desc has, with so many threads for each rank, before there is memory for it. */
-static memopt_status memopt_i_advise_measure(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads,
-                                             memopt_i_advise *x) {
+static memopt_status memopt_i_advise_resolve_desc(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads,
+                                                  memopt_i_advise *x) {
     const memopt_advise_model *m = &x->desc.model;
     size_t chunk = 0;
 
@@ -46602,7 +46600,7 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
     memopt_carver room = memopt_carver_begin(NULL);
     memopt_i_advise of, *x;
 
-    if (memopt_i_advise_measure(c, desc, threads, &of)) return NULL;
+    if (memopt_i_advise_resolve_desc(c, desc, threads, &of)) return NULL;
     memopt_i_advise_carve(&room, &x, &of);
     if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
     of.bytes = of.memory = room.bytes;
@@ -46618,7 +46616,19 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
     return NULL;
 }
 
-/* ---- for a budget, for an overhead ---- */
+MEMOPT_I_SMALL_END
+
+/* @section advise_schedules : advise_model
+   Which schedules there are for a form of the blocks: bytes at the peak, and seconds.
+   Idea       The solver is asked once for each form of the blocks, for some points of its frontier, and always with the
+              same chain: whoever prices a choice has the schedules of the search. Their actions are gone through once
+              for each micro-batch. Chunks change scratch and costs alone, so peak and cost of all their sizes follow
+              from the most that is alive beside each segment's scratch and from how often it runs. A tape with that
+              budget finds as good a schedule or a better one. */
+
+MEMOPT_I_SMALL_BEGIN
+
+/* ---- the solver's ---- */
 /* Of the frontier, so many points, the first and the last among them; those with very many actions are left out. */
 static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i_advise_actions *a,
                                                     const memopt_schedule *solved, const memopt_schedule_point *points,
@@ -46642,9 +46652,9 @@ static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i
 }
 
 /* The solver's frontier of a chain, in memory that is given back. */
-static memopt_status memopt_i_advise_read(memopt_i_advise *x, memopt_i_advise_actions *a,
-                                          const memopt_schedule_desc *d, unsigned char *memory, size_t bytes,
-                                          size_t table) {
+static memopt_status memopt_i_advise_solve_chain(memopt_i_advise *x, memopt_i_advise_actions *a,
+                                                 const memopt_schedule_desc *d, unsigned char *memory, size_t bytes,
+                                                 size_t table) {
     const size_t most = (bytes - table) / sizeof(memopt_schedule_point);
     memopt_schedule_point *points = (memopt_schedule_point *)(void *)(memory + table);
     const memopt_schedule *solved = NULL;
@@ -46682,11 +46692,14 @@ static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt
     memory = (unsigned char *)memopt_i_alloc(&x->host, bytes, 64);
     if (!memory) return memopt_i_refuse_memory(x->c, bytes);
     x->memory = memopt_i_max(x->memory, x->bytes + bytes);
-    s = memopt_i_advise_read(x, a, &d, memory, bytes, table);
+    s = memopt_i_advise_solve_chain(x, a, &d, memory, bytes, table);
     memopt_i_free(&x->host, memory, bytes, 64);
     return s;
 }
 
+MEMOPT_I_SMALL_END
+
+/* ---- frontiers ---- */
 /* Of points whose peaks ascend, those within so many bytes. */
 static size_t memopt_i_advise_count_within(const memopt_i_advise_points *p, uint64_t bytes) {
     size_t low = 0, high = p->count;
@@ -46713,6 +46726,7 @@ static void memopt_i_advise_add_point(memopt_i_advise_points *p, const memopt_i_
     p->count += 1 + at - end;
 }
 
+/* ---- simulated ---- */
 /* Goes through a schedule of the chain: what of its peak and cost depends on neither scratch nor costs. */
 static memopt_status memopt_i_advise_walk_one(memopt_i_advise *x, const memopt_chain *chain,
                                               const memopt_action *actions, size_t count, memopt_i_advise_walk *walk) {
@@ -46836,6 +46850,13 @@ static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memop
     return MEMOPT_OK;
 }
 
+/* @section advise_price : advise_schedules
+   What one choice takes.
+   Time       What communication and the slow tier take beyond the computing that they run beside is added; nothing runs
+              beside a link that waits.
+   Sets       Sums of sets of ranks are made in turn, a broadcast of each, so that their order is that of the units:
+              nobody computes meanwhile, and many sets take long. */
+
 /* ---- what lasts over a step ---- */
 static size_t memopt_i_advise_slow_level(int slow) {
     return slow & MEMOPT_SHARD_SLOW_WEIGHTS ? 2 : slow != 0;
@@ -46887,13 +46908,13 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
         s = memopt_shard_plan(&d, &p->bytes);
         p->known = s ? -1 : 1;
         if (s) x->no_shard = why;
-        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_tell_error(x, &why);
+        if (s == MEMOPT_ERR_MEMORY) (void)memopt_i_advise_pass_error(x, &why);
     }
     return p->known > 0 ? &p->bytes : NULL;
 }
 
 /* What travels in all rounds: they are alike but for the first. */
-static double memopt_i_advise_grow(uint64_t once, uint64_t twice, size_t rounds) {
+static double memopt_i_advise_all_rounds(uint64_t once, uint64_t twice, size_t rounds) {
     return (double)once + ((double)twice - (double)once) * (double)(rounds - 1);
 }
 
@@ -46922,11 +46943,11 @@ static void memopt_i_advise_travel(const memopt_i_advise *x, const memopt_advise
     const size_t sets_count = a->processors / o->ranks;
     const double count = (double)sets_count, of_sets = count > 1 ? count / (count + 1) : 0; /* calls */
     const size_t rounds = o->stage < 2 ? 1 : o->rounds;
-    const double gradients = memopt_i_advise_grow(l->once.sent_gradients, l->plan.sent_gradients, rounds);
-    const double weights = memopt_i_advise_grow(l->once.sent_weights, l->plan.sent_weights, rounds);
+    const double gradients = memopt_i_advise_all_rounds(l->once.sent_gradients, l->plan.sent_gradients, rounds);
+    const double weights = memopt_i_advise_all_rounds(l->once.sent_weights, l->plan.sent_weights, rounds);
     const double first = x->first_group * (double)(o->ranks - 1) / (double)o->ranks; /* elements */
-    const double replicas = memopt_i_advise_grow(l->once.sent_replicas, l->plan.sent_replicas, rounds);
-    const double calls = memopt_i_advise_grow(l->once.calls, l->plan.calls, rounds);
+    const double replicas = memopt_i_advise_all_rounds(l->once.sent_replicas, l->plan.sent_replicas, rounds);
+    const double calls = memopt_i_advise_all_rounds(l->once.calls, l->plan.calls, rounds);
 
     if (a->processors < 2) return;
     l->waits = link->waits;
@@ -46941,8 +46962,8 @@ static void memopt_i_advise_travel(const memopt_i_advise *x, const memopt_advise
 static void memopt_i_advise_tier(const memopt_i_advise *x, const memopt_advise_choice *o, memopt_i_advise_lasting *l) {
     const memopt_advise_machine *a = &x->desc.machine;
     const size_t rounds = o->stage < 2 ? 1 : o->rounds;
-    const double read = memopt_i_advise_grow(l->once.slow_read, l->plan.slow_read, rounds);
-    const double written = memopt_i_advise_grow(l->once.slow_written, l->plan.slow_written, rounds);
+    const double read = memopt_i_advise_all_rounds(l->once.slow_read, l->plan.slow_read, rounds);
+    const double written = memopt_i_advise_all_rounds(l->once.slow_written, l->plan.slow_written, rounds);
     const double held = (double)(l->plan.slow_states + l->plan.slow_extra + l->plan.slow_weights);
     const double used = read > held ? read - held : 0, stepped = read - used;
     const double disk = a->disk_bandwidth / (double)a->of_host;
@@ -46954,7 +46975,8 @@ static void memopt_i_advise_tier(const memopt_i_advise *x, const memopt_advise_c
 }
 
 /* Where the slow tier of a host is, if it has room. */
-static int memopt_i_advise_place(const memopt_i_advise *x, memopt_advise_choice *o, const memopt_shard_bytes *plan) {
+static int memopt_i_advise_place_slow(const memopt_i_advise *x, memopt_advise_choice *o,
+                                      const memopt_shard_bytes *plan) {
     const memopt_advise_machine *a = &x->desc.machine;
     const double of_host = (double)(plan->slow_states + plan->slow_extra + plan->slow_weights) * (double)a->of_host;
 
@@ -46965,7 +46987,8 @@ static int memopt_i_advise_place(const memopt_i_advise *x, memopt_advise_choice 
 }
 
 /* Fills in what follows from a choice's micro-batch; whether there is such a shard, and room on its slow tier. */
-static int memopt_i_advise_last(memopt_i_advise *x, memopt_advise_choice *o, size_t micro, memopt_i_advise_lasting *l) {
+static int memopt_i_advise_resolve_choice(memopt_i_advise *x, memopt_advise_choice *o, size_t micro,
+                                          memopt_i_advise_lasting *l) {
     const memopt_shard_bytes *once, *plan;
     double part;
 
@@ -46976,7 +46999,7 @@ static int memopt_i_advise_last(memopt_i_advise *x, memopt_advise_choice *o, siz
     if (o->steps_inside && o->rounds > 1) return 0;
     once = plan = memopt_i_advise_plan_of(x, o, o->rounds > 1 && o->stage < 2 ? 2 : 1);
     if (plan && o->rounds > 1 && o->stage > 1) plan = memopt_i_advise_plan_of(x, o, 2);
-    if (!once || !plan || !memopt_i_advise_place(x, o, plan)) return 0;
+    if (!once || !plan || !memopt_i_advise_place_slow(x, o, plan)) return 0;
     l->once = *once;
     l->plan = *plan;
     part = x->parameters / (double)(o->stage ? o->ranks : 1);
@@ -46989,8 +47012,8 @@ static int memopt_i_advise_last(memopt_i_advise *x, memopt_advise_choice *o, siz
     return 1;
 }
 
-/* ---- a choice's price ---- */
-static double memopt_i_advise_beyond(double seconds, double hidden) { return seconds > hidden ? seconds - hidden : 0; }
+/* ---- seconds and bytes ---- */
+static double memopt_i_advise_exposed(double seconds, double hidden) { return seconds > hidden ? seconds - hidden : 0; }
 
 /* More computing is never less time: what a link or the slow tier takes runs beside it once, not twice. */
 static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_advise_lasting *l, double cost, double all,
@@ -47000,8 +47023,8 @@ static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_adv
     const double hidden = l->waits || o->stage < 2 ? 0 : o->stage > 2 ? rounds * cost : rounds * cost * 2 / 3;
     const double travels = l->gradients + (o->stage > 2 ? l->weights : 0);
     const double ends = o->stage > 1 ? l->ends : 0;
-    const double exposed = l->sets + ends + memopt_i_advise_beyond(travels, hidden + ends + (l->waits ? 0 : l->sets));
-    const double busy = rounds * cost + exposed, free_time = memopt_i_advise_beyond(busy, l->tier_weights);
+    const double exposed = l->sets + ends + memopt_i_advise_exposed(travels, hidden + ends + (l->waits ? 0 : l->sets));
+    const double busy = rounds * cost + exposed, free_time = memopt_i_advise_exposed(busy, l->tier_weights);
     const double backward = !o->steps_inside ? 0 : free_time < busy * 2 / 3 ? free_time : busy * 2 / 3;
     memopt_advise_seconds *s = &out->seconds;
 
@@ -47009,8 +47032,8 @@ static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_adv
     s->recompute = rounds * (cost - all); /* exactly 0 where nothing is, fused or not */
     s->passes = l->passes;
     s->communication = exposed + (o->stage > 2 ? 0 : l->weights);
-    s->offload = memopt_i_advise_beyond(l->tier_weights, busy)
-        + memopt_i_advise_beyond(l->tier_step, l->passes + backward);
+    s->offload = memopt_i_advise_exposed(l->tier_weights, busy)
+        + memopt_i_advise_exposed(l->tier_step, l->passes + backward);
     s->total = s->products + s->recompute + s->passes + s->communication + s->offload;
     out->tokens = (double)o->batch * (double)x->desc.model.length / s->total;
     out->mfu = out->tokens / (double)x->desc.machine.processors * x->operations * x->desc.machine.efficiency
@@ -47060,7 +47083,134 @@ static void memopt_i_advise_judge(const memopt_i_advise *x, const memopt_advise_
     memopt_i_advise_seconds(x, l, it->cost, it->all, out);
 }
 
-/* ---- the search ---- */
+MEMOPT_I_SMALL_BEGIN
+
+/* ---- a single choice ---- */
+/* The fastest schedule within so many bytes; count where none is. */
+static size_t memopt_i_advise_within(const memopt_i_advise_points *p, uint64_t bytes) {
+    const size_t n = memopt_i_advise_count_within(p, bytes);
+
+    return n ? n - 1 : p->count;
+}
+
+static memopt_status memopt_i_advise_check_choice(memopt_i_checks *c, const memopt_i_advise *x,
+                                                  const memopt_advise_choice *o) {
+    const size_t processors = x->desc.machine.processors;
+
+    memopt_i_must_exist(c, "stage", o->stage, 3);
+    memopt_i_must(c, !o->ranks || processors % o->ranks == 0, "ranks", "do not divide processors");
+    memopt_i_must_be_flag(c, "steps_inside", o->steps_inside);
+    memopt_i_must_be_flag(c, "whole_scores", o->whole_scores);
+    memopt_i_must_exist(c, "weights", (int)o->weights, MEMOPT_ADVISE_BF16);
+    memopt_i_must_exist(c, "states", (int)o->states, MEMOPT_STATE_8BIT);
+    memopt_i_must_exist(c, "slow", o->slow, 7);
+    memopt_i_must_be_at_least(c, "micro_batch", o->micro_batch, "at least", 1);
+    return memopt_i_must_be_at_most(c, "micro_batch", o->micro_batch, "at most", x->desc.batch);
+}
+
+static size_t memopt_i_advise_asked(const memopt_i_advise_points *p, size_t budget) {
+    return budget ? memopt_i_advise_within(p, budget) : 0;
+}
+
+static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advise_choice *choice, memopt_advice *out) {
+    memopt_advise_choice o = *choice;
+    const memopt_i_advise_points *p;
+    memopt_i_advise_lasting l;
+    size_t point;
+
+    if (memopt_i_advise_check_choice(x->c, x, choice)) return x->c->status;
+    x->micro[0] = o.micro_batch;
+    if (!o.ranks) o.ranks = x->desc.machine.processors;
+    o.threads = x->threads;
+    if (!memopt_i_advise_resolve_choice(x, &o, 0, &l)) {
+        if (x->c->status) return x->c->status;
+        if (x->no_shard.status) return memopt_i_advise_pass_error(x, &x->no_shard);
+        memopt_i_must_count(x->c, !o.steps_inside || o.rounds == 1, "rounds", o.rounds, "with steps_inside at most", 1);
+        return memopt_i_must(x->c, 0, "slow", "has no room: host_memory and disk are too small");
+    }
+    p = &x->points[0];
+    if (memopt_i_advise_add_points(x, &o, 1)) return x->c->status;
+    point = memopt_i_advise_asked(p, choice->keep_budget);
+    if (point == p->count)
+        return memopt_i_refuse_count(x->c, MEMOPT_ERR_MEMORY, "keep_budget", choice->keep_budget, "at least",
+                                     p->of[0].peak);
+    memopt_i_advise_judge(x, &o, &l, p, point, out);
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
+                                             memopt_advice *out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "advise");
+    memopt_i_advise *x;
+    memopt_advice advice;
+
+    memopt_i_must(&c, choice != NULL, "choice", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
+    x = memopt_i_advise_open(&c, desc, choice->threads ? choice->threads : 1);
+    if (!x) return c.status;
+    if (!memopt_i_advise_price(x, choice, &advice)) *out = advice;
+    memopt_i_advise_close(x);
+    return c.status;
+}
+
+/* ---- as a line ---- */
+static void memopt_i_advise_put_rows(memopt_i_writer *w, const char *before, size_t rows) {
+    if (!rows) return;
+    memopt_i_put_text_number(w, before, rows);
+    memopt_i_put_text(w, " rows");
+}
+
+MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char *buffer, size_t capacity,
+                                            size_t *length) {
+    static const char *const weights[3] = { "fp32", "bf16 split", "bf16" };
+    static const char *const states[3] = { "fp32", "bf16", "8-bit" };
+    memopt_i_writer w;
+
+    if (!o || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_in_range((int)o->weights, 0, 2) || !memopt_i_in_range((int)o->states, 0, 2))
+        return MEMOPT_ERR_ARGUMENT;
+    w = memopt_i_writer_begin(buffer, capacity);
+    if (o->ranks > 1) {
+        memopt_i_put_text_number(&w, "stage ", (uint64_t)o->stage);
+        memopt_i_put_text_number(&w, " among ", o->ranks);
+        memopt_i_put_text(&w, " ranks, ");
+    }
+    if (o->threads > 1) {
+        memopt_i_put_text_number(&w, o->ranks > 1 ? "each of " : "", o->threads);
+        memopt_i_put_text(&w, " threads, ");
+    }
+    memopt_i_put_enclosed(&w, "weights ", weights[o->weights], ", states ");
+    memopt_i_put_text(&w, states[o->states]);
+    if (o->steps_inside) memopt_i_put_text(&w, ", step inside backward");
+    if (o->slow) {
+        memopt_i_put_text(&w, o->slow & MEMOPT_SHARD_SLOW_WEIGHTS ? ", states and weights" : ", states");
+        memopt_i_put_text(&w, o->on_disk ? " on disk" : " in the host's memory");
+    }
+    memopt_i_put_text(&w, o->whole_scores ? ", attention whole" : ", attention by rows");
+    memopt_i_advise_put_rows(&w, ", head by ", o->head_chunk);
+    memopt_i_advise_put_rows(&w, ", MLP by ", o->mlp_chunk);
+    memopt_i_put_text_number(&w, ", micro-batch ", o->micro_batch);
+    memopt_i_put_text_number(&w, " in ", o->rounds);
+    memopt_i_put_text(&w, o->rounds == 1 ? " round, " : " rounds, ");
+    memopt_i_put_bytes(&w, o->keep_budget);
+    memopt_i_put_text(&w, " of activations");
+    return memopt_i_writer_end(&w, 1, length);
+}
+
+MEMOPT_I_SMALL_END
+
+/* @section advise : advise_price text
+   The search through all choices.
+   Search     The whole list, larger micro-batches too where a smaller one does not fit: one round needs no sums, so
+              bytes may shrink. Of schedules and chunks only the frontier is kept, as a choice with more bytes and more
+              seconds is no better, whatever lasts beside it. A smaller peak costs more time: of the frontier's points
+              that fit the best is found by bisection. What differs in a measure of `others` has a frontier of its own.
+   Threads    A rank that has the cores of several processors is one processor that has as much more: the list is gone
+              through again for each number of them, and bytes are compared by processor. Its rates and bandwidths
+              are theirs together; its link is one, and a host's disk is shared by fewer ranks. Small products are
+              not dealt to threads, so small models are better off as ranks. */
+
+/* ---- which is better ---- */
 typedef struct memopt_i_advise_search {
     memopt_i_advise *x;                   /* of one number of threads */
     memopt_advise_result *out;
@@ -47135,13 +47285,6 @@ static void memopt_i_advise_note_other(memopt_i_advise_search *g, const memopt_a
     }
 }
 
-/* The fastest schedule within so many bytes; count where none is. */
-static size_t memopt_i_advise_within(const memopt_i_advise_points *p, uint64_t bytes) {
-    const size_t n = memopt_i_advise_count_within(p, bytes);
-
-    return n ? n - 1 : p->count;
-}
-
 /* The schedule with the fewest bytes that is as fast as this one, which *out is: where communication takes longer than
    computing. Those with fewer bytes are never faster. */
 static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advise_choice *o,
@@ -47162,6 +47305,7 @@ static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advis
     }
 }
 
+/* ---- the list ---- */
 /* One choice with one micro-batch: into all rows whose budget it fits. */
 static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_advise_choice *o,
                                     const memopt_i_advise_lasting *l, const memopt_i_advise_points *p) {
@@ -47196,20 +47340,20 @@ static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_adv
 }
 
 /* A choice of what lasts with a form and a micro-batch, whose frontiers x->points has. */
-static memopt_status memopt_i_advise_add_lasting(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
+static memopt_status memopt_i_advise_try_choice(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     memopt_i_advise *x = g->x;
     memopt_i_advise_lasting l;
     size_t i;
 
     if (micro + 1 == x->micro_count) g->out->combinations += (o.mlp_chunk ? x->chunks : 1) * (x->chunks + 1);
-    if (!memopt_i_advise_last(x, &o, micro, &l)) return x->c->status;
+    if (!memopt_i_advise_resolve_choice(x, &o, micro, &l)) return x->c->status;
     for (i = 0; i < MEMOPT_I_ADVISE_FRONTIERS; ++i)
         if (x->points[i].count) memopt_i_advise_consider(g, &o, &l, &x->points[i]);
     return MEMOPT_OK;
 }
 
 /* Formats and the slow tier of a stage. */
-static memopt_status memopt_i_advise_formats(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
+static memopt_status memopt_i_advise_try_formats(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     static const int slow[3] = { 0, MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA,
                                  MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS };
     const memopt_advise_machine *a = &g->x->desc.machine;
@@ -47223,13 +47367,13 @@ static memopt_status memopt_i_advise_formats(memopt_i_advise_search *g, memopt_a
                 o.weights = (memopt_advise_weights)weights;
                 o.states = (memopt_state_format)states;
                 o.slow = slow[level];
-                if (memopt_i_advise_add_lasting(g, o, micro)) return g->x->c->status;
+                if (memopt_i_advise_try_choice(g, o, micro)) return g->x->c->status;
             }
     return MEMOPT_OK;
 }
 
 /* Ranks and stages of a form: a rank alone has all, whether it is called stage 0 or 1. */
-static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
+static memopt_status memopt_i_advise_try_stages(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     const memopt_i_advise *x = g->x;
     size_t i;
 
@@ -47238,13 +47382,13 @@ static memopt_status memopt_i_advise_stages(memopt_i_advise_search *g, memopt_ad
         for (o.stage = 0; o.stage < 4; ++o.stage)
             for (o.steps_inside = 0; o.steps_inside < (o.stage > 1 && !x->desc.clips ? 2 : 1); ++o.steps_inside)
                 if (o.stage > 1 || o.stage == (o.ranks > 1))
-                    if (memopt_i_advise_formats(g, o, micro)) return x->c->status;
+                    if (memopt_i_advise_try_formats(g, o, micro)) return x->c->status;
     }
     return MEMOPT_OK;
 }
 
 /* All forms and micro-batches, and of each all that lasts. */
-static memopt_status memopt_i_advise_forms(memopt_i_advise_search *g) {
+static memopt_status memopt_i_advise_try_forms(memopt_i_advise_search *g) {
     memopt_i_advise *x = g->x;
     const unsigned forms = x->desc.model.convolutions ? 2 : 8;
     memopt_advise_choice o;
@@ -47260,11 +47404,14 @@ static memopt_status memopt_i_advise_forms(memopt_i_advise_search *g) {
             o.whole_scores = form >> 2 & 1;
             o.micro_batch = x->micro[micro];
             if (memopt_i_advise_find_points(x, &o)) return x->c->status;
-            if (memopt_i_advise_stages(g, o, micro)) return x->c->status;
+            if (memopt_i_advise_try_stages(g, o, micro)) return x->c->status;
         }
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
+/* ---- what was found ---- */
 static void memopt_i_advise_begin(memopt_i_advise_search *g) {
     static const size_t values[MEMOPT_ADVISE_MEASURES] = { 4, 2, 2, 3, 3, 3, 2, 2, 2, 2, 2 };
     static const double steps[4] = { 1, 0.8408964152537145, 0.7071067811865476, 0.5946035575013605 };
@@ -47293,7 +47440,7 @@ static int memopt_i_advise_fits(const memopt_i_advise_search *g, unsigned may) {
     return 0;
 }
 
-static void memopt_i_advise_tell_needs(memopt_i_advise_search *g) {
+static void memopt_i_advise_find_needs(memopt_i_advise_search *g) {
     memopt_advise_result *out = g->out;
     const unsigned given = g->may;
     unsigned more;
@@ -47311,7 +47458,7 @@ static void memopt_i_advise_tell_needs(memopt_i_advise_search *g) {
 }
 
 /* What has been found, in the caller's order. */
-static void memopt_i_advise_tell(memopt_i_advise_search *g) {
+static void memopt_i_advise_report(memopt_i_advise_search *g) {
     memopt_advise_result *out = g->out;
     size_t i, n = 0;
 
@@ -47330,7 +47477,7 @@ static void memopt_i_advise_tell(memopt_i_advise_search *g) {
                    != out->others[i].value)
             out->others[n++] = out->others[i];
     out->other_count = n;
-    memopt_i_advise_tell_needs(g);
+    memopt_i_advise_find_needs(g);
 }
 
 /* The whole list, for each number of threads. */
@@ -47345,7 +47492,7 @@ static memopt_status memopt_i_advise_search_all(memopt_i_advise_search *g, memop
             g->machine = g->x->desc.machine;
             memopt_i_advise_begin(g);
         }
-        (void)memopt_i_advise_forms(g);
+        (void)memopt_i_advise_try_forms(g);
         g->out->memory = memopt_i_max(g->out->memory, g->x->memory);
         g->why = g->x->no_shard;
         memopt_i_advise_close(g->x);
@@ -47369,118 +47516,23 @@ MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, mem
         if (c.error) *c.error = g.why;
         return g.why.status;
     }
-    memopt_i_advise_tell(&g);
+    memopt_i_advise_report(&g);
     *out = result;
     if (g.rows[0].tokens > 0) return MEMOPT_OK;
     return memopt_i_refuse_count(&c, MEMOPT_ERR_MEMORY, "memory", desc->machine.memory, "at least",
                                  memopt_i_advise_share(&result.leanest));
 }
 
-/* ---- a single choice ---- */
-static memopt_status memopt_i_advise_check_choice(memopt_i_checks *c, const memopt_i_advise *x,
-                                                  const memopt_advise_choice *o) {
-    const size_t processors = x->desc.machine.processors;
+MEMOPT_I_SMALL_END
 
-    memopt_i_must_exist(c, "stage", o->stage, 3);
-    memopt_i_must(c, !o->ranks || processors % o->ranks == 0, "ranks", "do not divide processors");
-    memopt_i_must_be_flag(c, "steps_inside", o->steps_inside);
-    memopt_i_must_be_flag(c, "whole_scores", o->whole_scores);
-    memopt_i_must_exist(c, "weights", (int)o->weights, MEMOPT_ADVISE_BF16);
-    memopt_i_must_exist(c, "states", (int)o->states, MEMOPT_STATE_8BIT);
-    memopt_i_must_exist(c, "slow", o->slow, 7);
-    memopt_i_must_be_at_least(c, "micro_batch", o->micro_batch, "at least", 1);
-    return memopt_i_must_be_at_most(c, "micro_batch", o->micro_batch, "at most", x->desc.batch);
-}
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x20 /* for advise */
+/* @section advise_machine : store comm tape product text base host api_advise_machine
+   A machine, measured; and written as text and read. */
 
-static size_t memopt_i_advise_asked(const memopt_i_advise_points *p, size_t budget) {
-    return budget ? memopt_i_advise_within(p, budget) : 0;
-}
+MEMOPT_I_SMALL_BEGIN
 
-static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advise_choice *choice, memopt_advice *out) {
-    memopt_advise_choice o = *choice;
-    const memopt_i_advise_points *p;
-    memopt_i_advise_lasting l;
-    size_t point;
-
-    if (memopt_i_advise_check_choice(x->c, x, choice)) return x->c->status;
-    x->micro[0] = o.micro_batch;
-    if (!o.ranks) o.ranks = x->desc.machine.processors;
-    o.threads = x->threads;
-    if (!memopt_i_advise_last(x, &o, 0, &l)) {
-        if (x->c->status) return x->c->status;
-        if (x->no_shard.status) return memopt_i_advise_tell_error(x, &x->no_shard);
-        memopt_i_must_count(x->c, !o.steps_inside || o.rounds == 1, "rounds", o.rounds, "with steps_inside at most", 1);
-        return memopt_i_must(x->c, 0, "slow", "has no room: host_memory and disk are too small");
-    }
-    p = &x->points[0];
-    if (memopt_i_advise_add_points(x, &o, 1)) return x->c->status;
-    point = memopt_i_advise_asked(p, choice->keep_budget);
-    if (point == p->count)
-        return memopt_i_refuse_count(x->c, MEMOPT_ERR_MEMORY, "keep_budget", choice->keep_budget, "at least",
-                                     p->of[0].peak);
-    memopt_i_advise_judge(x, &o, &l, p, point, out);
-    return MEMOPT_OK;
-}
-
-MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
-                                             memopt_advice *out) {
-    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "advise");
-    memopt_i_advise *x;
-    memopt_advice advice;
-
-    memopt_i_must(&c, choice != NULL, "choice", "is NULL");
-    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    x = memopt_i_advise_open(&c, desc, choice->threads ? choice->threads : 1);
-    if (!x) return c.status;
-    if (!memopt_i_advise_price(x, choice, &advice)) *out = advice;
-    memopt_i_advise_close(x);
-    return c.status;
-}
-
-static void memopt_i_advise_put_rows(memopt_i_writer *w, const char *before, size_t rows) {
-    if (!rows) return;
-    memopt_i_put_text_number(w, before, rows);
-    memopt_i_put_text(w, " rows");
-}
-
-MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *o, char *buffer, size_t capacity,
-                                            size_t *length) {
-    static const char *const weights[3] = { "fp32", "bf16 split", "bf16" };
-    static const char *const states[3] = { "fp32", "bf16", "8-bit" };
-    memopt_i_writer w;
-
-    if (!o || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_in_range((int)o->weights, 0, 2) || !memopt_i_in_range((int)o->states, 0, 2))
-        return MEMOPT_ERR_ARGUMENT;
-    w = memopt_i_writer_begin(buffer, capacity);
-    if (o->ranks > 1) {
-        memopt_i_put_text_number(&w, "stage ", (uint64_t)o->stage);
-        memopt_i_put_text_number(&w, " among ", o->ranks);
-        memopt_i_put_text(&w, " ranks, ");
-    }
-    if (o->threads > 1) {
-        memopt_i_put_text_number(&w, o->ranks > 1 ? "each of " : "", o->threads);
-        memopt_i_put_text(&w, " threads, ");
-    }
-    memopt_i_put_enclosed(&w, "weights ", weights[o->weights], ", states ");
-    memopt_i_put_text(&w, states[o->states]);
-    if (o->steps_inside) memopt_i_put_text(&w, ", step inside backward");
-    if (o->slow) {
-        memopt_i_put_text(&w, o->slow & MEMOPT_SHARD_SLOW_WEIGHTS ? ", states and weights" : ", states");
-        memopt_i_put_text(&w, o->on_disk ? " on disk" : " in the host's memory");
-    }
-    memopt_i_put_text(&w, o->whole_scores ? ", attention whole" : ", attention by rows");
-    memopt_i_advise_put_rows(&w, ", head by ", o->head_chunk);
-    memopt_i_advise_put_rows(&w, ", MLP by ", o->mlp_chunk);
-    memopt_i_put_text_number(&w, ", micro-batch ", o->micro_batch);
-    memopt_i_put_text_number(&w, " in ", o->rounds);
-    memopt_i_put_text(&w, o->rounds == 1 ? " round, " : " rounds, ");
-    memopt_i_put_bytes(&w, o->keep_budget);
-    memopt_i_put_text(&w, " of activations");
-    return memopt_i_writer_end(&w, 1, length);
-}
-
-/* ---- a machine, measured ---- */
+/* ---- measured ---- */
 #define MEMOPT_I_ADVISE_SIDE  ((size_t)512)       /* of products */
 #define MEMOPT_I_ADVISE_COPY  ((size_t)64 << 20)  /* bytes of memory, read and written */
 #define MEMOPT_I_ADVISE_PIECE ((size_t)1 << 20)   /* of it, and that a rank sends to each other one */
@@ -47679,7 +47731,7 @@ MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *tria
     return c.status;
 }
 
-/* ---- a machine as text ---- */
+/* ---- as text ---- */
 typedef enum memopt_i_advise_number { /* type of a field */
     MEMOPT_I_ADVISE_SIZE,
     MEMOPT_I_ADVISE_COUNT,
@@ -47849,6 +47901,8 @@ MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t byt
     *machine = m;
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */

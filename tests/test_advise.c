@@ -498,7 +498,7 @@ static void advise_list_lasting(advise_list *l, memopt_i_advise *x, const memopt
             if ((w > 0) != (o.weights > 0)) continue;
             { memopt_advise_choice one = o;
               one.weights = (memopt_advise_weights)w; one.states = (memopt_state_format)s; one.slow = slow == 2 ? 7 : slow ? 3 : 0;
-              if (!memopt_i_advise_last(x, &one, b, &last)) continue;
+              if (!memopt_i_advise_resolve_choice(x, &one, b, &last)) continue;
               for (i = 0; i < x->points->count; ++i) { memopt_i_advise_judge(x, &one, &last, x->points, i, &a); advise_list_add(l, x, r, &a); } }
         }
 }

@@ -221,7 +221,7 @@ $(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitize
 
 # memopt in a file of its own, compiled once, as README tells an engine of many files. The large examples are linked with it, which
 # saves half a minute for each: of their text the implementation is left out, as if they had not defined what asks for it.
-LINKED := train_gpt train_gpt_mpi finetune seven_b transformer contrastive ranks advise_tool
+LINKED := train_gpt train_gpt_mpi finetune seven_b transformer contrastive ranks advise_tool onebit pieces
 $(BUILD)/memopt.o: examples/adopt/memopt.c $(COMMON)
 	$(CC) -std=c99 -O2 -DMEMOPT_PTHREADS -pthread $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@.$$$$ && mv $@.$$$$ $@
 

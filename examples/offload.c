@@ -11,7 +11,11 @@
 
 enum { LAYERS = 32, WIDTH = 128, WEIGHTS = WIDTH * WIDTH, ROWS = 4, STEPS = 8 };
 
-typedef struct result { double loss[STEPS]; uint32_t weights; memopt_shard_bytes bytes; } result;
+typedef struct result {
+    double             loss[STEPS];
+    uint32_t           hash; /* of weights and states */
+    memopt_shard_bytes bytes;
+} result;
 
 static float noise(uint32_t *state) { /* in [-1, 1) */
     *state = *state * 1664525u + 1013904223u;
@@ -82,20 +86,25 @@ static memopt_status open_tier(memopt_shard_desc *desc, memopt_shard_bytes *byte
 }
 /* README: end */
 
-/* Of every weight: written at first, read at the end. */
+/* Weights are written at first; they and their states are read at the end. */
 static memopt_status all_weights(memopt_shard *shard, int write, uint32_t *crc) {
     memopt_status s = MEMOPT_OK;
 
     for (size_t g = 0; !s && g < LAYERS; ++g) {
         memopt_optim_tensor slice = { 0 };
+        memopt_optim_view view; /* of the state, while its slice is there */
         uint32_t state = (uint32_t)g + 99;
 
         for (size_t at = 0; !s && at < WEIGHTS; at = slice.first + slice.held) {
             s = memopt_shard_bring(shard, g, at, &slice);
             if (s) break;
             for (size_t i = 0; write && i < slice.held; ++i) ((float *)slice.weights)[i] = 0.02f * noise(&state);
-            if (!write) *crc = memopt_crc32c(*crc, slice.weights, slice.held * sizeof(float));
-            else s = memopt_shard_put(shard);
+            if (write) s = memopt_shard_put(shard);
+            else {
+                *crc = memopt_crc32c(*crc, slice.weights, slice.held * sizeof(float));
+                s = memopt_optim_state_view(memopt_shard_optim(shard), g, &view);
+                for (int m = 0; !s && m < view.moments; ++m) *crc = memopt_crc32c(*crc, view.moment[m], view.held);
+            }
         }
     }
     return s || !write ? s : memopt_shard_share(shard); /* the file holds them now */
@@ -119,7 +128,10 @@ static memopt_status train(memopt_shard_desc *desc, result *out) {
         if (!s) s = memopt_shard_next_unit(shard, &unit);
         if (!s) s = memopt_shard_step(shard, &run); /* the file turns to the new step as a whole */
     }
-    if (!s) s = all_weights(shard, 0, &out->weights);
+    if (!s) s = all_weights(shard, 0, &out->hash);
+    if (s && shard)
+        fprintf(stderr, memopt_shard_is_intact(shard) ? "weights and states are those before this step\n"
+                                                      : "the run goes on from a save\n");
     memopt_shard_close(shard);
     return s;
 }
@@ -149,7 +161,7 @@ int main(void) {
            (double)memory.bytes.total / 1e6, (double)file.bytes.total / 1e6,
            (double)(file.bytes.slow_weights + file.bytes.slow_states) / 1e6, (double)file.bytes.slow_read / 1e6,
            (double)file.bytes.slow_written / 1e6);
-    same = memory.weights == file.weights && !memcmp(memory.loss, file.loss, sizeof memory.loss);
-    printf("weights and losses: %s\n", same ? "the same bits" : "OTHERS");
+    same = memory.hash == file.hash && !memcmp(memory.loss, file.loss, sizeof memory.loss);
+    printf("weights, states and losses: %s\n", same ? "the same bits" : "OTHERS");
     return !same;
 }

@@ -23750,20 +23750,16 @@ MEMOPT_I_SMALL_END
 #if MEMOPT_I_GROUPS & 0x04 /* for activations */
 /* @section plot : simulation text carve host api_plot
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
-   time.
-   Problem    A list of a hundred actions tells nobody whether it is good. What tells it is the pattern: a diagonal down
-              to the right is the first forward, one down to the left the backward, and every short one in between is
-              work done again; what stands between them is the memory it took.
-   Idea       The picture is another walk over the simulation, which knows what is held; nothing is worked out here. As
-              text, each row shows the state of all columns, and the action in its own. As SVG, what is held from one
-              row to another is one bar, so that the file grows with the actions and not with the picture. Bars are
-              drawn in layers, since what saves more must lie on top: a walk for copies, one for outputs, one for saved
-              parts, then the actions, then the bytes alive beside them.
+   time. The pattern tells whether a schedule is good: a diagonal down to the right is the first forward, one down to the
+   left the backward, and every short one in between is work done again; what stands between them is the memory it took.
+   Idea       The picture is another simulation, which knows what is held. As text, each row shows the state of all
+              columns, and the action in its own. As SVG, what is held from one row to another is one bar, so that the
+              file grows with the actions and not with the picture. Bars are drawn in layers, since what saves more must
+              lie on top: copies, outputs, saved parts, then the actions, then the bytes alive beside them.
    Invariant  Bytes of a row are the most that are alive while its action runs; the largest is the schedule's peak.
    Cost       Text: rows times columns. SVG: about 60 bytes an action and layer. Memory: 4 bytes a segment and a
               simulation.
-   Trap       The list does not tell what a transfer costs, so costs here are those of computing. Numbers are written
-              with integers, as in the ledger: printf's %f asks the locale for the decimal point. */
+   Trap       The list does not tell what a transfer costs, so costs here are those of computing. */
 
 MEMOPT_I_SMALL_BEGIN
 
@@ -23790,40 +23786,12 @@ typedef struct memopt_i_plot {
     size_t               width, height; /* of the SVG's grid */
 } memopt_i_plot;
 
-/* A cost, to about four digits; of a list that runs enormous forwards many times it can be infinite. */
-static void memopt_i_put_cost(memopt_i_writer *o, double x) {
-    uint64_t whole, thousandths;
-    int exponent = 0;
-    char digits[3];
-
-    if (!memopt_i_cost_ok(x)) {
-        memopt_i_put_text(o, "infinite");
-        return;
+/* A text in which each # stands for the next number. */
+static void memopt_i_put_numbers(memopt_i_writer *o, const char *text, const size_t *numbers) {
+    for (; *text; ++text) {
+        if (*text == '#') memopt_i_put_number(o, *numbers++);
+        else memopt_i_put(o, text, 1);
     }
-    while (x >= 1e15 || (exponent && x >= 10)) {
-        x /= 10;
-        ++exponent;
-    }
-    while (x > 0 && (x < 1e-3 || (exponent < 0 && x < 1))) {
-        x *= 10;
-        --exponent;
-    }
-    whole = (uint64_t)x;
-    thousandths = (uint64_t)((x - (double)whole) * 1000 + 0.5);
-    if (thousandths == 1000) {
-        ++whole;
-        thousandths = 0;
-    }
-    digits[0] = (char)('0' + thousandths / 100);
-    digits[1] = (char)('0' + thousandths / 10 % 10);
-    digits[2] = (char)('0' + thousandths % 10);
-    memopt_i_put_number(o, whole);
-    if (thousandths) {
-        memopt_i_put_text(o, ".");
-        memopt_i_put(o, digits, thousandths % 10 ? 3 : thousandths % 100 ? 2 : 1);
-    }
-    if (!exponent) return;
-    memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
 
 static void memopt_i_plot_title(memopt_i_plot *s) {
@@ -23833,10 +23801,10 @@ static void memopt_i_plot_title(memopt_i_plot *s) {
     memopt_i_put_number(o, s->chain->count);
     memopt_i_put_text_bytes(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ", s->sum.peak);
     memopt_i_put_text(o, ", cost ");
-    memopt_i_put_cost(o, s->sum.cost);
+    memopt_i_put_real(o, s->sum.cost);
     if (least > 0) {
         memopt_i_put_text(o, ", ");
-        memopt_i_put_cost(o, s->sum.extra / least * 100);
+        memopt_i_put_real(o, s->sum.extra / least * 100);
         memopt_i_put_text(o, "% above keeping all");
     }
     memopt_i_put_text_number(o, "; ", s->sum.forwards);
@@ -23870,21 +23838,14 @@ static void memopt_i_plot_step(memopt_i_plot *s, size_t i) {
 static char memopt_i_plot_letter(const memopt_i_plot *s) { /* of the action */
     const int again = s->action.op <= MEMOPT_ACTION_FORWARD_SAVE && s->simulation.runs[s->action.index] > 1;
 
-    switch (s->action.op) {
-    case MEMOPT_ACTION_FORWARD:      return again ? 'r' : '>';
-    case MEMOPT_ACTION_FORWARD_SAVE: return again ? 'R' : 'S';
-    case MEMOPT_ACTION_BACKWARD:     return '<';
-    case MEMOPT_ACTION_WRITE:        return 'w';
-    case MEMOPT_ACTION_READ:         return 'b';
-    default:                     return '=';
-    }
+    return again ? "rR"[s->action.op] : ">S<.wb="[s->action.op];
 }
 
 static int memopt_i_plot_shows(const memopt_i_simulation *w, size_t value, memopt_i_plot_layer layer) {
     switch (layer) {
     case MEMOPT_I_LAYER_COPIES: return (w->values[value] & (MEMOPT_I_VALUE_COPIED | MEMOPT_I_VALUE_WRITING)) != 0;
     case MEMOPT_I_LAYER_OUTPUTS: return (w->values[value] & MEMOPT_I_VALUE_HELD) != 0;
-    default:               return value && w->saved[value - 1];
+    default: return value && w->saved[value - 1];
     }
 }
 
@@ -23911,15 +23872,15 @@ static void memopt_i_plot_head(memopt_i_plot *s) { /* what the letters mean; the
 static void memopt_i_plot_row(memopt_i_plot *s, size_t number) {
     const size_t at = memopt_i_plot_column(s->action);
     size_t v;
+    int layer;
 
     memopt_i_put_right_number(&s->out, number, 6);
     memopt_i_put_text(&s->out, "  ");
     for (v = 0; v <= s->chain->count; ++v) {
         char c = '.';
 
-        if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_COPIES)) c = '~';
-        if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_OUTPUTS)) c = '|';
-        if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_PARTS)) c = '#';
+        for (layer = MEMOPT_I_LAYER_COPIES; layer <= MEMOPT_I_LAYER_PARTS; ++layer)
+            if (memopt_i_plot_shows(&s->simulation, v, (memopt_i_plot_layer)layer)) c = "~|#"[layer];
         if (v == at) c = memopt_i_plot_letter(s);
         memopt_i_put(&s->out, &c, 1);
         if (!v) memopt_i_put_text(&s->out, " ");
@@ -23941,50 +23902,25 @@ static void memopt_i_plot_text(memopt_i_plot *s) {
 
 /* ---- as SVG ---- */
 
-/* name="n", with a blank before */
-static void memopt_i_plot_attribute(memopt_i_writer *o, const char *name, size_t n) {
-    memopt_i_put_enclosed(o, " ", name, "=\"");
-    memopt_i_put_number(o, n);
-    memopt_i_put_text(o, "\"");
-}
-
-static void memopt_i_plot_tag(memopt_i_writer *o, const char *tag, const char *class_name, size_t x, size_t y) {
-    memopt_i_put_text(o, tag);
-    memopt_i_put_enclosed(o, " class=\"", class_name, "\"");
-    memopt_i_plot_attribute(o, "x", x);
-    memopt_i_plot_attribute(o, "y", y);
-}
-
 static void memopt_i_plot_rect(memopt_i_writer *o, const char *class_name, size_t x, size_t y, size_t width,
                                size_t height) {
-    memopt_i_plot_tag(o, "<rect", class_name, x, y);
-    memopt_i_plot_attribute(o, "width", width);
-    memopt_i_plot_attribute(o, "height", height);
-    memopt_i_put_text(o, "/>\n");
+    const size_t box[] = { x, y, width, height };
+
+    memopt_i_put_enclosed(o, "<rect class=\"", class_name, "\"");
+    memopt_i_put_numbers(o, " x=\"#\" y=\"#\" width=\"#\" height=\"#\"/>\n", box);
 }
 
 /* Its text and </text> follow. */
 static void memopt_i_plot_label(memopt_i_writer *o, const char *class_name, size_t x, size_t y) {
-    memopt_i_plot_tag(o, "<text", class_name, x, y);
-    memopt_i_put_text(o, ">");
+    const size_t place[] = { x, y };
+
+    memopt_i_put_enclosed(o, "<text class=\"", class_name, "\"");
+    memopt_i_put_numbers(o, " x=\"#\" y=\"#\">", place);
 }
 
 static void memopt_i_plot_label_number(memopt_i_writer *o, const char *class_name, size_t x, size_t y, size_t n) {
     memopt_i_plot_label(o, class_name, x, y);
-    memopt_i_put_number(o, n);
-    memopt_i_put_text(o, "</text>\n");
-}
-
-static const char *memopt_i_plot_class(char letter) { /* of the marks; the colours are in the style below */
-    switch (letter) {
-    case '>': return "f";
-    case 'S': return "s";
-    case 'r': return "g";
-    case 'R': return "r";
-    case '<': return "b";
-    case 'w': case 'b': return "t";
-    default:  return "w";
-    }
+    memopt_i_put_numbers(o, "#</text>\n", &n);
 }
 
 static void memopt_i_plot_legend(memopt_i_writer *o) {
@@ -23999,6 +23935,7 @@ static void memopt_i_plot_legend(memopt_i_writer *o) {
     for (i = 0; i < sizeof entries / sizeof *entries; ++i) {
         const size_t x = MEMOPT_I_PLOT_LEFT + entries[i].x;
         const size_t y = 46 + 20 * entries[i].y;
+
         memopt_i_plot_rect(o, entries[i].class_name, x, y, 11, 11);
         memopt_i_plot_label(o, "l", x + 16, y + 10);
         memopt_i_put_enclosed(o, "", entries[i].text, "</text>\n");
@@ -24014,13 +23951,11 @@ static void memopt_i_plot_open(memopt_i_plot *s) {
     const size_t height = MEMOPT_I_PLOT_TOP + s->height + 30;
     const size_t width = memopt_i_max(memopt_i_plot_right(s) + MEMOPT_I_PLOT_CURVE + MEMOPT_I_PLOT_GAP,
                                       MEMOPT_I_PLOT_LEAST);
+    const size_t sizes[] = { width, height, width, height };
 
-    memopt_i_put_text(o, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
-    memopt_i_plot_attribute(o, "width", width);
-    memopt_i_plot_attribute(o, "height", height);
-    memopt_i_put_text_number(o, " viewBox=\"0 0 ", width);
-    memopt_i_put_text_number(o, " ", height);
-    memopt_i_put_text(o, "\">\n<style>text{font-family:sans-serif;fill:#333}"
+    memopt_i_put_numbers(o, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"#\" height=\"#\" viewBox=\"0 0 # #\">\n",
+                         sizes);
+    memopt_i_put_text(o, "<style>text{font-family:sans-serif;fill:#333}"
         ".h{font-size:14px;font-weight:bold}.l{font-size:12px}.n{font-size:10px;text-anchor:middle}"
         ".e{font-size:10px;text-anchor:end}.a{fill:#fff}.k{fill:#f6f6f4}"
         ".v{fill:#c3dcf0}.p{fill:#5a9bcf}.c{fill:#e8d9b5}.f{fill:#37a35a}.s{fill:#0c6b2f}.g{fill:#f7a928}"
@@ -24037,6 +23972,7 @@ static void memopt_i_plot_open(memopt_i_plot *s) {
 static size_t memopt_i_plot_stride(size_t count) {
     size_t stride = 1;
     size_t k = 0;
+
     for (; count / stride > 12; ++k) stride = k % 3 == 1 ? stride / 2 * 5 : stride * 2;
     return stride;
 }
@@ -24045,23 +23981,17 @@ static void memopt_i_plot_axes(memopt_i_plot *s) {
     memopt_i_writer *o = &s->out;
     const size_t n = s->chain->count;
     const size_t right = memopt_i_plot_right(s);
-    size_t i, y;
-    size_t stride = memopt_i_plot_stride(n);
-    size_t shown = 0;
+    const size_t stride = memopt_i_plot_stride(s->rows);
+    size_t i;
     size_t row = 0;
 
-    for (i = 0; i < n; i += stride) {
-        const size_t x = MEMOPT_I_PLOT_LEFT + (2 * i + 3) * s->width / (2 * n + 2); /* the middle of column i + 1 */
-        memopt_i_plot_label_number(o, "n", x, MEMOPT_I_PLOT_TOP - 6, i);
-    }
-    stride = memopt_i_plot_stride(s->rows);
-    for (i = 0; i < s->count; ++i) { /* numbers of actions, at the rows that they have */
-        if (!memopt_i_plot_has_row(s->actions[i])) continue;
-        if (row++ != shown) continue;
-        y = MEMOPT_I_PLOT_TOP + (2 * row - 1) * s->height / (2 * s->rows);
-        memopt_i_plot_label_number(o, "e", MEMOPT_I_PLOT_LEFT - 6, y + 4, i);
-        shown += stride;
-    }
+    for (i = 0; i < n; i += memopt_i_plot_stride(n)) /* in the middle of column i + 1 */
+        memopt_i_plot_label_number(o, "n", MEMOPT_I_PLOT_LEFT + (2 * i + 3) * s->width / (2 * n + 2),
+                                   MEMOPT_I_PLOT_TOP - 6, i);
+    for (i = 0; i < s->count; ++i) /* numbers of actions, at the rows that they have */
+        if (memopt_i_plot_has_row(s->actions[i]) && row++ % stride == 0)
+            memopt_i_plot_label_number(o, "e", MEMOPT_I_PLOT_LEFT - 6,
+                                       MEMOPT_I_PLOT_TOP + (2 * row - 1) * s->height / (2 * s->rows) + 4, i);
     memopt_i_plot_rect(o, "k", MEMOPT_I_PLOT_LEFT, MEMOPT_I_PLOT_TOP, s->width, s->height);
     memopt_i_plot_rect(o, "k", right, MEMOPT_I_PLOT_TOP, MEMOPT_I_PLOT_CURVE, s->height);
     memopt_i_plot_label(o, "e", right + MEMOPT_I_PLOT_CURVE, MEMOPT_I_PLOT_TOP - 6);
@@ -24070,24 +24000,14 @@ static void memopt_i_plot_axes(memopt_i_plot *s) {
 }
 
 /* What is inside is drawn in cells of CELL by CELL, and scaled to its place. */
-static void memopt_i_plot_factor(memopt_i_writer *o, double x) { /* to six decimals */
-    const uint64_t millionths = (uint64_t)(x * 1e6 + 0.5);
-    uint64_t rest = millionths % 1000000;
-    uint64_t place = 100000;
-
-    memopt_i_put_number(o, millionths / 1000000);
-    memopt_i_put_text(o, ".");
-    for (; place; rest %= place, place /= 10) memopt_i_put_number(o, rest / place);
-}
-
 static void memopt_i_plot_scale(memopt_i_writer *o, size_t x, size_t width, size_t columns, size_t height,
                                 size_t rows) {
-    memopt_i_put_text_number(o, "<g transform=\"translate(", x);
-    memopt_i_put_text_number(o, " ", MEMOPT_I_PLOT_TOP);
-    memopt_i_put_text(o, ") scale(");
-    memopt_i_plot_factor(o, (double)width / (double)(columns * MEMOPT_I_PLOT_CELL));
+    const size_t place[] = { x, MEMOPT_I_PLOT_TOP };
+
+    memopt_i_put_numbers(o, "<g transform=\"translate(# #) scale(", place);
+    memopt_i_put_real(o, (double)width / (double)(columns * MEMOPT_I_PLOT_CELL));
     memopt_i_put_text(o, " ");
-    memopt_i_plot_factor(o, (double)height / (double)(rows * MEMOPT_I_PLOT_CELL));
+    memopt_i_put_real(o, (double)height / (double)(rows * MEMOPT_I_PLOT_CELL));
     memopt_i_put_text(o, ")\">\n");
 }
 
@@ -24096,16 +24016,16 @@ static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
     static const char *const classes[] = { "c", "v", "p" };
     const size_t cell = MEMOPT_I_PLOT_CELL;
     uint32_t *const since = s->since;
-    size_t i, row;
+    size_t i;
 
     memopt_i_plot_begin(s);
     since[0] = 0;
     for (i = 0; i <= s->count; ++i) { /* at the last one: the input, which stays */
         const size_t v = i < s->count ? memopt_i_plot_column(s->actions[i]) : 0;
         const int before = memopt_i_plot_shows(&s->simulation, v, layer);
+        const size_t row = s->row;
         int after = 0;
 
-        row = s->row;
         if (i < s->count) {
             memopt_i_plot_step(s, i);
             after = memopt_i_plot_shows(&s->simulation, v, layer);
@@ -24118,15 +24038,19 @@ static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
 }
 
 static void memopt_i_plot_marks(memopt_i_plot *s) {
+    static const char *const classes[] = { "f", "s", "b", "", "t", "t", "w" }; /* by action; the style has the colours */
+    static const char *const again[] = { "g", "r" };
     const size_t cell = MEMOPT_I_PLOT_CELL;
     size_t i;
 
     memopt_i_plot_begin(s);
     for (i = 0; i < s->count; ++i) {
+        const memopt_action a = s->actions[i];
+
         memopt_i_plot_step(s, i);
-        if (memopt_i_plot_has_row(s->action))
-            memopt_i_plot_rect(&s->out, memopt_i_plot_class(memopt_i_plot_letter(s)),
-                               memopt_i_plot_column(s->action) * cell, (s->row - 1) * cell, cell, cell);
+        if (!memopt_i_plot_has_row(a)) continue;
+        memopt_i_plot_rect(&s->out, a.op <= MEMOPT_ACTION_FORWARD_SAVE && s->simulation.runs[a.index] > 1 ? again[a.op]
+                           : classes[a.op], memopt_i_plot_column(a) * cell, (s->row - 1) * cell, cell, cell);
     }
 }
 
@@ -24134,23 +24058,21 @@ static void memopt_i_plot_marks(memopt_i_plot *s) {
 static void memopt_i_plot_curve(memopt_i_plot *s) {
     const double wide = MEMOPT_I_PLOT_CURVE * MEMOPT_I_PLOT_CELL;
     size_t i;
-    size_t peak_row = 0;
+    size_t peak[2] = { 0, MEMOPT_I_PLOT_CURVE * MEMOPT_I_PLOT_CELL };
 
     memopt_i_plot_begin(s);
     memopt_i_put_text(&s->out, "<path class=\"m\" d=\"M0 0");
     for (i = 0; i < s->count; ++i) {
+        size_t point[2];
+
         memopt_i_plot_step(s, i);
-        if (i == s->sum.at) peak_row = s->row;
-        if (!memopt_i_plot_has_row(s->action)) continue;
-        memopt_i_put_text_number(&s->out, "H",
-                                 s->sum.peak ? (uint64_t)((double)s->live / (double)s->sum.peak * wide) : 0);
-        memopt_i_put_text_number(&s->out, "V", s->row * MEMOPT_I_PLOT_CELL);
+        point[0] = s->sum.peak ? (size_t)((double)s->live / (double)s->sum.peak * wide) : 0;
+        point[1] = s->row * MEMOPT_I_PLOT_CELL;
+        if (i == s->sum.at) peak[0] = point[1] - MEMOPT_I_PLOT_CELL / 2;
+        if (memopt_i_plot_has_row(s->action)) memopt_i_put_numbers(&s->out, "H#V#", point);
     }
-    memopt_i_put_text_number(&s->out,
-                             "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 ",
-                             peak_row * MEMOPT_I_PLOT_CELL - MEMOPT_I_PLOT_CELL / 2);
-    memopt_i_put_text_number(&s->out, "H", (uint64_t)wide);
-    memopt_i_put_text(&s->out, "\"/>\n");
+    memopt_i_put_numbers(&s->out, "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 #H#\"/>\n",
+                         peak);
 }
 
 static void memopt_i_plot_svg(memopt_i_plot *s) {
@@ -24197,10 +24119,9 @@ static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format for
     return MEMOPT_OK;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions,
-                                                            size_t count, memopt_plot_format format,
-                                                            const memopt_host *host, char *buffer, size_t capacity,
-                                                            size_t *length) {
+MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
+                                              memopt_plot_format format, const memopt_host *host, char *buffer,
+                                              size_t capacity, size_t *length) {
     memopt_i_plot s;
     memopt_status status;
     size_t i;

@@ -1750,7 +1750,7 @@ static void schedule_drawn_by_hand(void) {
         MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD, MEMOPT_ACTION_DROP, MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD };
     static const size_t at[] = { 0, 1, 1, 1, 1, 2, 2, 1, 1, 1, 2, 1, 1, 1, 0, 0 };
     static const char want[] =
-        "3 segments: peak 19 B, cost 11, 22.222% above keeping all; 5 forwards, 2 of them again\n\n"
+        "3 segments: peak 19 B, cost 11, 22.2222% above keeping all; 5 forwards, 2 of them again\n\n"
         "  > forward      S forward, saved     r R the same, again   < backward\n"
         "  | output held  # and saved part     ~ sent away only      . nothing\n"
         "  w being sent   b being brought back                       = waited for\n\n"
@@ -1791,8 +1791,8 @@ static void schedule_drawn_by_hand(void) {
 static void schedule_costs_as_text(void) {
     static const struct { double cost; const char *text; } known[] = {
         { 0, "cost 0;" }, { 0.5, "cost 0.5," }, { 2.25, "cost 2.25," }, { 123.4567, "cost 123.457," },
-        { 0.001, "cost 0.001," }, { 999.9996, "cost 1000," }, { 0.000125, "cost 1.25e-4," }, { 3e-9, "cost 3e-9," },
-        { 1e20, "cost 1e20," }, { 123456789, "cost 123456789," }, { 2.5e15, "cost 2.5e15," }, { 0.01, "cost 0.01," }
+        { 0.001, "cost 0.001," }, { 999.9996, "cost 1000," }, { 0.000125, "cost 0.000125," }, { 0.0000125, "cost 1.25e-5," }, { 3e-9, "cost 3e-9," },
+        { 1e20, "cost 1e+20," }, { 123456789, "cost 1.23457e+8," }, { 2.5e15, "cost 2.5e+15," }, { 0.01, "cost 0.01," }
     };
     size_t i, count = 0; memopt_action list[4]; memopt_chain chain;
     for (i = 0; i < sizeof known / sizeof known[0]; ++i) {
@@ -1808,7 +1808,7 @@ static void schedule_costs_as_text(void) {
     list[2] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 0); list[3] = schedule_do(MEMOPT_ACTION_BACKWARD, 0);
     CHECK(memopt_schedule_plot(&chain, list, 4, MEMOPT_PLOT_TEXT, NULL, schedule_text, sizeof schedule_text, NULL)
           == MEMOPT_OK);
-    CHECK(strstr(schedule_text, "cost infinite,") != NULL);
+    CHECK(strstr(schedule_text, "cost infinity,") != NULL);
 }
 /* Every tag that opens closes, in order, and nothing but the known ones is there. */
 static int schedule_tags_match(const char *text) {
@@ -1847,12 +1847,8 @@ static int schedule_inside(const char *text, size_t segments) {
     if ((double)left + scale * 10 * (double)(segments + 1) > (double)x) return 0; /* the bytes are beside the columns */
     return places > 20 && strstr(at, "H2000V") != NULL && !strstr(at, "H2001");
 }
-/* Numbers beside a picture: the least of 1, 2, 5, 10, 20, 50 ... that leaves twelve at most; factors to six decimals. */
+/* Numbers beside a picture: the least of 1, 2, 5, 10, 20, 50 ... that leaves twelve at most. */
 static void schedule_drawn_numbers(void) {
-    static const struct { double x; const char *text; } factors[] = {
-        { 0, "0.000000" }, { 1, "1.000000" }, { 1.5, "1.500000" }, { 0.000001, "0.000001" }, { 12.345678, "12.345678" },
-        { 2.9999996, "3.000000" }
-    };
     static const size_t steps[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500 };
     size_t count, i;
     for (count = 1; count < 6000; ++count) {
@@ -1861,12 +1857,6 @@ static void schedule_drawn_numbers(void) {
     }
     CHECK(memopt_i_plot_stride(25) == 2 && memopt_i_plot_stride(26) == 5 && memopt_i_plot_stride(64) == 5);
     CHECK(memopt_i_plot_stride(65) == 10 && memopt_i_plot_stride(129) == 10 && memopt_i_plot_stride(130) == 20);
-    for (i = 0; i < sizeof factors / sizeof factors[0]; ++i) {
-        char text[32]; memopt_i_writer o = memopt_i_writer_begin(text, sizeof text - 1);
-        memopt_i_plot_factor(&o, factors[i].x);
-        text[o.length] = 0;
-        CHECK_AT(!strcmp(text, factors[i].text), i);
-    }
 }
 static void schedule_drawn(void) { /* both formats, of chains of any length, in buffers of any size */
     static const size_t counts[] = { 1, 2, 9, 24, 100 };

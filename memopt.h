@@ -22294,37 +22294,33 @@ MEMOPT_I_SMALL_END
 
 /* @section solver : simulation vec carve
    The fastest schedule of a chain for every budget at once.
-   Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
+   Problem    Which values to keep, which segments to save, what to recompute: exponentially many schedules.
    Idea       Parts of the chain. To reverse segments s to t, with value s - 1 in memory: go forward to some j - 1, and
               either keep value j - 1 or save segment j - 1 there; reverse j to t, the right part, in the memory that is
               left; then s to j - 1, the left part, in all of it. Saved at its end already, the left part is a kind of
-              its own, which has only to make the input of j - 1 again: a saved segment may stay while its input is
-              dropped, which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor
-              the same with j = s + 1 only when it saves. With an offload store, each way has a second form: the part's
-              own input is away while the right part runs.
+              its own, which has only to recompute the input of j - 1: a saved segment may stay while its input is
+              dropped, which Rotor does not allow. REVOLVE is the same without saving, Rotor the same with j = s + 1
+              only when it saves. With an offload store, each way has a second form: the part's own input is away while
+              the right part runs.
    Repeats    What a part costs depends on its segments, not on where it begins. So parts of the same segments share a
-              row, solved where they are first: of n equal segments there are n of these instead of n^2 / 2, with other
-              ends 3n, of a chain of period k about k * n. `repeats` tells of each segment how long a part from there is
-              known from an earlier one, and which: a chain of a few steps leads from a part to its row. Segments are
-              the same when sizes and costs are, the gradients around them, and the skips that end there; with an
-              offload store a part's input is among what it depends on. Nothing else changes: the table says what the
-              full one would.
+              row, solved where they are first: of n equal segments there are n rows instead of n^2 / 2, of a chain of
+              period k about k * n. `repeats` tells of each segment how long a part from there is known from an earlier
+              one, and which. Segments are the same when sizes and costs are, the gradients around them, and the skips
+              that end there; with an offload store a part's input is among what it depends on.
    Points     A part's row holds, for each threshold of memory, the least cost and the memory this takes exactly. What a
-              threshold hides is only which of several good schedules close to each other is kept: what is taken is
-              counted to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the
-              recurrence. They do not depend on a budget, so more budget is never slower, and one table serves all. Who
-              knows the budget says so (`max_budget`), and all thresholds lie below it: 128 of them are as good as 280
+              threshold hides is only which of several good schedules close to each other is kept; no error adds up.
+              Thresholds do not depend on a budget, so more budget is never slower, and one table serves all. Who knows
+              the budget says so (`max_budget`), and all thresholds lie below it: 128 of them are as good as 280
               otherwise.
    Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
               part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is
               shifted anew where it differs.
    Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
-              2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
+              2^28, so that small whole numbers are exact. The schedule found is simulated in bytes and doubles.
    Cost       count^3 / 6 times the slots when nothing repeats (four times that with an offload store), 8 at a time;
               bound by memory beyond some hundred segments: so both kinds of left part are solved together, as they read
-              the same rows. A saved segment's input is made again over 32 segments at the most, which halves the table
-              and costs nothing that was found. When all segments are equal, 3 / 2 * count^2: then reading schedules
-              takes longer.
+              the same rows. A saved segment's input is recomputed over 32 segments at the most, which halves the table
+              at no loss seen. When all segments are equal, 3 / 2 * count^2: then reading schedules takes longer.
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
               (2020), H-Revolve. */
 
@@ -22333,17 +22329,14 @@ MEMOPT_I_SMALL_END
 #define MEMOPT_I_SLOTS_MIN   16
 #define MEMOPT_I_SLOTS_MAX   65535
 #define MEMOPT_I_TABLE_BYTES ((size_t)64 << 20)  /* the default table: as many slots as these hold, ... */
-#define MEMOPT_I_DEFAULT_SLOTS_MIN  280                 /* ...but not fewer than these, ... */
+#define MEMOPT_I_DEFAULT_SLOTS_MIN  280          /* ...but not fewer than these, ... */
 #define MEMOPT_I_DEFAULT_SLOTS_MAX  1024         /* ...nor more: from there on next to nothing is found */
 #define MEMOPT_I_SCHEDULE_ALIGN 64
 #define MEMOPT_I_SAME_COST   1e-12               /* what sums of the same costs may differ by, of the sum */
 #define MEMOPT_I_NO_VALUE    UINT16_MAX
-/* segments gone through again for the input of one that was saved */
-#define MEMOPT_I_SWEEP_MAX         32
-#define MEMOPT_I_POLISH_MAX        2048                /* actions of a list; longer ones stay as they are */
-
-#define MEMOPT_I_SOLUTIONS_A_POINT 3                   /* schedules of each point at the most: as it is, polished, and
-                                                          polished further */
+#define MEMOPT_I_SWEEP_MAX   32                  /* segments run again for the input of one that was saved */
+#define MEMOPT_I_POLISH_MAX  2048                /* actions of a list; longer ones stay as they are */
+#define MEMOPT_I_SOLUTIONS_A_POINT 3             /* schedules of a point: as it is, polished, polished further */
 
 enum { /* tables: transfers at their cost; at none, so to say: never; and with overlap, at a quarter, and for nothing */
     MEMOPT_I_PRICE_FULL, MEMOPT_I_PRICE_NEVER, MEMOPT_I_PRICE_QUARTER, MEMOPT_I_PRICE_FREE, MEMOPT_I_PRICES
@@ -22721,11 +22714,6 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
 
 MEMOPT_I_SMALL_BEGIN
 
-/* What the solver takes a transfer for. */
-static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
-    return cost < p->transfer_cost_max ? cost : p->transfer_cost_max;
-}
-
 /* As many as a table of so many bytes holds. */
 static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
     memopt_schedule p = *schedule;
@@ -22736,22 +22724,26 @@ static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t by
     return memopt_i_max(p.slots, least);
 }
 
+static memopt_status memopt_i_schedule_check(const memopt_schedule_desc *d, memopt_error *error) {
+    memopt_i_checks c = memopt_i_checks_begin(error, NULL);
+
+    c.status = memopt_i_chain_check(&d->chain, error);
+    memopt_i_must(&c, d->rule <= MEMOPT_SCHEDULE_REVOLVE, NULL,
+                  "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE");
+    if (!c.status) c.status = memopt_i_offload_check(&d->offload, error);
+    if (!d->slots) return c.status;
+    memopt_i_must_be_at_least(&c, "slots", d->slots, "at least", MEMOPT_I_SLOTS_MIN);
+    return memopt_i_must_be_at_most(&c, "slots", d->slots, "at most", MEMOPT_I_SLOTS_MAX);
+}
+
 /* All of a schedule that does not lie behind it: checked, and counted. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
     size_t total, k;
     double max = 0;
     memopt_error *error = !d ? NULL : d->error ? d->error : d->chain.error;
-    memopt_status s = d ? memopt_i_chain_check(&d->chain, error) : MEMOPT_ERR_ARGUMENT;
+    const memopt_status s = d ? memopt_i_schedule_check(d, error) : MEMOPT_ERR_ARGUMENT;
 
     if (s) return s;
-    if (d->rule > MEMOPT_SCHEDULE_REVOLVE)
-        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE");
-    s = memopt_i_offload_check(&d->offload, error);
-    if (s) return s;
-    if (d->slots && (d->slots < MEMOPT_I_SLOTS_MIN || d->slots > MEMOPT_I_SLOTS_MAX))
-        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "slots out of range", "slots", d->slots,
-                                   d->slots < MEMOPT_I_SLOTS_MIN ? "at least" : "at most",
-                                   d->slots < MEMOPT_I_SLOTS_MIN ? MEMOPT_I_SLOTS_MIN : MEMOPT_I_SLOTS_MAX);
     memset(p, 0, sizeof *p);
     p->error = error;
     p->chain = d->chain;
@@ -23430,10 +23422,12 @@ static void memopt_i_schedule_stages(memopt_schedule *p) {
         stage->backward = s ? memopt_i_solver_cost_units(p, s->backward_cost) : 0;
         stage->before = s ? p->stages[i - 1].before + memopt_i_solver_cost_units(p, s->forward_cost) : 0;
         for (b = 0; p->offload.slots && b < p->prices; ++b) {
-            const double write = memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->offload, i));
-            const double read = memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->offload, i));
-            stage->write[b] = memopt_i_solver_cost_units(p, share[b] * write);
-            stage->read[b] = memopt_i_solver_cost_units(p, share[b] * read);
+            const double write = memopt_i_chain_write(&p->chain, &p->offload, i);
+            const double read = memopt_i_chain_read(&p->chain, &p->offload, i);
+            const double max = p->transfer_cost_max;
+
+            stage->write[b] = memopt_i_solver_cost_units(p, share[b] * (write < max ? write : max));
+            stage->read[b] = memopt_i_solver_cost_units(p, share[b] * (read < max ? read : max));
             if (b == MEMOPT_I_PRICE_NEVER) stage->read[b] = MEMOPT_I_COST_NONE;
         }
     }

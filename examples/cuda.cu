@@ -76,6 +76,24 @@ static memopt_cuda_status train_on_the_device(memopt_arena *arena, memopt_cuda_t
     return s ? s : memopt_cuda_transfer_wait(transfer);
 }
 /* README: end */
+/* Copies on a stack in the device's memory: x comes back as it was pushed, rounded to bf16 as the CPU rounds it. */
+static memopt_status stash_on_the_device(memopt_arena *arena, memopt_cuda_transfer *transfer) {
+    static uint16_t rounded[COUNT]; memopt_cuda_codec codec; memopt_device_codec on_device; memopt_stash *stash = NULL;
+    float *d_x = MEMOPT_PUSH(arena, float, COUNT, MEMOPT_TAG_ACTIVATIONS);
+    memopt_status s = d_x ? memopt_stash_create(arena, 1, NULL, &stash) : memopt_arena_error(arena).status;
+    if (!s && memopt_cuda_codec_make(&codec, &on_device, NULL)) s = MEMOPT_ERR_DEVICE; /* NULL: the default stream */
+    if (!s) s = memopt_stash_set_codec(stash, &on_device);
+    if (!s && memopt_cuda_transfer_in(transfer, d_x, weights, sizeof weights, NULL)) s = MEMOPT_ERR_DEVICE;
+    if (!s) s = memopt_stash_push(stash, d_x, COUNT, MEMOPT_CODEC_BF16);
+    if (!s && memopt_cuda_transfer_in(transfer, d_x, gradients, sizeof gradients, NULL)) s = MEMOPT_ERR_DEVICE;
+    if (!s) s = memopt_stash_pop(stash, d_x, COUNT);
+    if (!s && memopt_cuda_transfer_out(transfer, from_device, d_x, sizeof from_device, NULL)) s = MEMOPT_ERR_DEVICE;
+    if (memopt_cuda_transfer_wait(transfer) && !s) s = MEMOPT_ERR_DEVICE;
+    if (!s) s = memopt_bf16_from_f32(rounded, weights, COUNT, NULL);
+    if (!s) s = memopt_f32_from_bf16(weights, rounded, COUNT, NULL);
+    memopt_stash_destroy(stash);
+    return s;
+}
 int main(void) {
     memopt_cuda_memory memory; memopt_source source; memopt_arena_desc desc = {}; memopt_arena *arena = NULL;
     memopt_cuda_transfer *transfer = NULL; size_t free_bytes = 0, total_bytes = 0, i; int different = 1;
@@ -97,6 +115,9 @@ int main(void) {
            different ? "NOT the same" : "the same bits");
     printf("arena: %zu KiB used, %zu MiB committed\n", memopt_arena_get_stats(arena).used_low >> 10,
            memopt_arena_get_stats(arena).committed >> 20);
+    if (!different)
+        different = stash_on_the_device(arena, transfer) || memcmp(weights, from_device, sizeof weights) != 0;
+    printf("a copy in bf16 on a stack: %s as on the CPU\n", different ? "NOT the same" : "the same bits");
     s = memopt_cuda_transfer_in(transfer, NULL, weights, sizeof weights, NULL);     /* in vain */
     printf("a copy to NULL: %d, %s\n", s, memopt_cuda_status_text(s));
     different |= s != MEMOPT_CUDA_ERR_NULL;

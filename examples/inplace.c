@@ -94,7 +94,7 @@ static memopt_status train_after(network *net, outcome *out, memopt_codec codec)
     static float x[COUNT], hidden[COUNT], d[COUNT], input[COUNT]; uint32_t state = 2; size_t l; int t;
     memopt_source block; memopt_arena_desc desc = { 0 }; memopt_arena *arena = NULL; memopt_stash *stash = NULL;
     memopt_status s = memopt_source_block(memory, sizeof memory, &block);
-    desc.source = &block; desc.capacity = BLOCKS * COUNT * sizeof(float);
+    desc.source = &block; desc.capacity = BLOCKS * memopt_stash_bytes(COUNT, codec); /* to the byte */
     if (!s) s = memopt_arena_create(&desc, &arena);
     if (!s) s = memopt_stash_create(arena, BLOCKS, NULL, &stash);
     network_open(net);

@@ -32125,28 +32125,31 @@ static size_t memopt_i_activation_words(const memopt_i_activation_task *t, size_
                               : memopt_i_step_of(x->activation), &w, n);
 }
 
-static size_t memopt_i_activation_piece(const void *task, size_t row, size_t at, size_t n) {
+static size_t memopt_i_activation_all(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_activation_task *t = (const memopt_i_activation_task *)task;
     const memopt_activation_args *x = &t->x;
-    const size_t i = row * MEMOPT_I_PASS_CHUNK + at;
-    const size_t words = memopt_i_activation_words(t, i, n);
+    const size_t first = row * MEMOPT_I_PASS_CHUNK + at;
+    const size_t end = first + n;
     float in[MEMOPT_I_PIECE], grad[MEMOPT_I_PIECE], y[MEMOPT_I_PIECE];
-    float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
-    const float *from;
+    size_t i;
 
-    if (words) return words;
-    n = memopt_i_min(MEMOPT_I_PIECE, n);
-    from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
-    if (t->backward) {
-        float *to = memopt_i_row_out(x->grad_input, x->type, i, grad);
-        const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, i, n, grad);
+    for (i = first + memopt_i_activation_words(t, first, n); i < end; i += MEMOPT_I_PIECE) {
+        const size_t count = memopt_i_min(MEMOPT_I_PIECE, end - i);
+        const float *from = memopt_i_row_view(t->level, x->input, x->type, i, count, in);
+        float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
 
-        memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
-        memopt_i_row_store(t->level, x->grad_input, x->type, i, to, n);
-    } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
-    if (t->residual)
-        memopt_i_row_add(t->level, out, memopt_i_row_view(t->level, t->residual, x->type, i, n, grad), 1.0f, n);
-    if (out) memopt_i_row_store(t->level, x->output, x->type, i, out, n);
+        if (t->backward) {
+            float *to = memopt_i_row_out(x->grad_input, x->type, i, grad);
+            const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, i, count, grad);
+
+            memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, count);
+            memopt_i_row_store(t->level, x->grad_input, x->type, i, to, count);
+        } else if (out) memopt_i_row_act(t->level, out, from, x->activation, count);
+        if (t->residual)
+            memopt_i_row_add(t->level, out, memopt_i_row_view(t->level, t->residual, x->type, i, count, grad), 1.0f,
+                             count);
+        if (out) memopt_i_row_store(t->level, x->output, x->type, i, out, count);
+    }
     return n;
 }
 
@@ -32159,7 +32162,7 @@ static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activati
     t.residual = residual;
     t.level = o->level;
     t.backward = backward;
-    memopt_i_ops_pass(o, x->n, MEMOPT_I_PASS_CHUNK, memopt_i_activation_piece, &t);
+    memopt_i_ops_pass(o, x->n, MEMOPT_I_PASS_CHUNK, memopt_i_activation_all, &t);
 }
 
 static int memopt_i_activation_is_invalid(memopt_activation a) {
@@ -32906,33 +32909,38 @@ static size_t memopt_i_dropout_words(const memopt_i_dropout *t, size_t i, size_t
                                                       n, x->noise, x->first + i, t->threshold, t->factor));
 }
 
-static size_t memopt_i_dropout_piece(const void *task, size_t row, size_t at, size_t n) {
+static size_t memopt_i_dropout_all(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_dropout *t = (const memopt_i_dropout *)task;
     const memopt_dropout *x = &t->x;
-    const size_t i = row * MEMOPT_I_PASS_CHUNK + at;
-    const uint64_t index = x->first + i;
-    const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
-    const size_t skip = (size_t)(index & 31);
+    const memopt_i_step code = x->residual ? MEMOPT_I_STEP_DROPOUT_ADD : MEMOPT_I_STEP_DROPOUT;
+    size_t i = row * MEMOPT_I_PASS_CHUNK + at;
+    const size_t end = i + n;
     float in[MEMOPT_I_PIECE], base[MEMOPT_I_PIECE];
     uint32_t mask[MEMOPT_I_PIECE + 32];
-    float *y = memopt_i_row_out(x->output, x->type, i, in);
-    memopt_i_work w;
-    size_t words;
+    size_t count;
 
-    if (n > left) n = (size_t)left;
-    words = memopt_i_dropout_words(t, i, n);
-    if (words) return words;
-    n = memopt_i_min(MEMOPT_I_PIECE, n);
-    MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 31) / 32 * 32 + 31) / 32 * 32, x->noise, index - skip,
-                                               t->threshold, 0));
-    memopt_i_work_clear(&w);
-    w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
-    if (x->residual) w.operands[1].data = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
-    w.to[0] = y;
-    w.mask = mask + skip;
-    w.factor = t->factor;
-    memopt_i_step_run(t->level, x->residual ? MEMOPT_I_STEP_DROPOUT_ADD : MEMOPT_I_STEP_DROPOUT, &w, n);
-    memopt_i_row_store(t->level, x->output, x->type, i, y, n);
+    for (; i < end; i += count) {
+        const uint64_t index = x->first + i;
+        const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const size_t all = left < end - i ? (size_t)left : end - i;
+        const size_t skip = (size_t)(index & 31);
+        float *y = memopt_i_row_out(x->output, x->type, i, in);
+        memopt_i_work w;
+
+        count = memopt_i_dropout_words(t, i, all);
+        if (count) continue;
+        count = memopt_i_min(MEMOPT_I_PIECE, all);
+        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (count + 31) / 32 * 32 + 31) / 32 * 32, x->noise,
+                                                   index - skip, t->threshold, 0));
+        memopt_i_work_clear(&w);
+        w.operands[0].data = memopt_i_row_view(t->level, x->input, x->type, i, count, in);
+        if (x->residual) w.operands[1].data = memopt_i_row_view(t->level, x->residual, x->type, i, count, base);
+        w.to[0] = y;
+        w.mask = mask + skip;
+        w.factor = t->factor;
+        memopt_i_step_run(t->level, code, &w, count);
+        memopt_i_row_store(t->level, x->output, x->type, i, y, count);
+    }
     return n;
 }
 
@@ -32968,7 +32976,7 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     if (memopt_i_ops_ends(&o, 0)) return o.c.status;
     t.threshold = memopt_i_dropout_threshold(x->rate, &t.factor);
     t.level = o.level;
-    memopt_i_ops_pass(&o, x->n, MEMOPT_I_PASS_CHUNK, memopt_i_dropout_piece, &t);
+    memopt_i_ops_pass(&o, x->n, MEMOPT_I_PASS_CHUNK, memopt_i_dropout_all, &t);
     return MEMOPT_OK;
 }
 
@@ -33267,6 +33275,11 @@ static uint64_t memopt_i_rotary_frequency(const memopt_rotary *x, size_t pair) {
     return (uint64_t)ldexp(fma(of_base, 0.15915494309189535, 0.0), 64); /* 1 / (2 pi) */
 }
 
+static void memopt_i_rotary_frequencies(memopt_i_rotary *t) {
+    size_t i;
+    for (i = 0; i < t->pairs; ++i) t->frequencies[i] = memopt_i_rotary_frequency(&t->x, t->pair + i);
+}
+
 static void memopt_i_rotary_row_begin(const memopt_i_rotary *t, memopt_i_rotary_row *r, size_t row) {
     const uint64_t position = (uint64_t)t->x.first + row % t->x.length;
     const uint64_t half = (uint64_t)1 << 31; /* to nearest */
@@ -33325,7 +33338,6 @@ static void memopt_i_rotary_interleaved(const memopt_i_rotary *t, const memopt_i
 static size_t memopt_i_rotary_heads(const void *task, size_t row, size_t at, size_t n) {
     const memopt_i_rotary *t = (const memopt_i_rotary *)task;
     const memopt_rotary *x = &t->x;
-    const size_t rest = (x->width - x->rotated) * memopt_type_bytes(x->type);
     memopt_i_rotary_row r;
     size_t k;
 
@@ -33335,9 +33347,10 @@ static size_t memopt_i_rotary_heads(const void *task, size_t row, size_t at, siz
 
         if (x->interleaved) memopt_i_rotary_interleaved(t, &r, head);
         else memopt_i_rotary_split(t, &r, head);
-        if (!t->pair && rest && x->output != x->input)
+        if (!t->pair && x->rotated < x->width && x->output != x->input)
             memcpy(memopt_i_row_to(x->output, x->type, head + x->rotated),
-                   memopt_i_row_at(x->input, x->type, head + x->rotated), rest);
+                   memopt_i_row_at(x->input, x->type, head + x->rotated),
+                   (x->width - x->rotated) * memopt_type_bytes(x->type));
     }
     return n - at;
 }
@@ -33370,7 +33383,7 @@ static memopt_status memopt_i_rotary_run(const memopt_ops *ops, const memopt_rot
     memopt_i_ops o;
     memopt_i_rotary t;
     memopt_rotary *x = &t.x;
-    size_t n, i;
+    size_t n;
 
     if (memopt_i_ops_resolve(ops, "rotary", rotary, &o)) return o.c.status;
     *x = *rotary;
@@ -33387,7 +33400,7 @@ static memopt_status memopt_i_rotary_run(const memopt_ops *ops, const memopt_rot
     t.level = o.level;
     for (t.pair = 0; t.pair < x->rotated / 2; t.pair += t.pairs) {
         t.pairs = memopt_i_min(MEMOPT_I_ROTARY_PAIRS, x->rotated / 2 - t.pair);
-        for (i = 0; i < t.pairs; ++i) t.frequencies[i] = memopt_i_rotary_frequency(x, t.pair + i);
+        memopt_i_rotary_frequencies(&t);
         memopt_i_ops_pass(&o, n, x->heads * x->width, memopt_i_rotary_heads, &t);
     }
     return MEMOPT_OK;
@@ -33430,7 +33443,43 @@ MEMOPT_I_HOST_DEVICE static void memopt_i_batch_join_one(double *mean, double *s
     *mean = fma(d, share, *mean);
     *squares = fma(d * d, weight, *squares + group_squares);
 }
+
+/* y += (a - b)^2;  y = (a - b) c;  y = c ((a - b) - d e);  y = a b + c */
+typedef enum memopt_i_batch_kind { MEMOPT_I_BATCH_SQUARES, MEMOPT_I_BATCH_NORMALIZE, MEMOPT_I_BATCH_GRAD,
+                                   MEMOPT_I_BATCH_AFFINE } memopt_i_batch_kind;
+
+typedef struct memopt_i_batch_operands { const float *a, *b, *c, *d, *e; } memopt_i_batch_operands;
 #endif /* ---- from here: once for each width, see `vec` ---- */
+
+/* `kind` is a constant wherever this is called. */
+MEMOPT_I_INLINE_FN void R(batch_of)(memopt_i_batch_kind kind, float *y, const memopt_i_batch_operands *x, size_t i,
+                                    size_t n) {
+    const R(floats) a = R(read)(x->a + i, n), b = R(read)(x->b + i, n);
+    R(floats) d = R(sub)(a, b);
+
+    if (kind == MEMOPT_I_BATCH_GRAD) d = R(fma)(R(negate)(R(read)(x->d + i, n)), R(read)(x->e + i, n), d);
+    if (kind == MEMOPT_I_BATCH_SQUARES) d = R(fma)(d, d, R(read)(y + i, n));
+    else if (kind == MEMOPT_I_BATCH_AFFINE) d = R(fma)(a, b, R(read)(x->c + i, n));
+    else d = R(mul)(R(read)(x->c + i, n), d);
+    R(write)(y + i, d, n);
+}
+
+MEMOPT_I_INLINE_FN void R(batch_loop)(memopt_i_batch_kind kind, float *y, const memopt_i_batch_operands *operands,
+                                      size_t n) {
+    const memopt_i_batch_operands x = *operands; /* in registers */
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(batch_of)(kind, y, &x, i, V(row));
+    if (i < n) R(batch_of)(kind, y, &x, i, n - i);
+}
+
+MEMOPT_I_ROW_FN void V(batch_row)(memopt_i_batch_kind kind, float *y, const memopt_i_batch_operands *x, size_t n) {
+    if (kind == MEMOPT_I_BATCH_SQUARES) R(batch_loop)(MEMOPT_I_BATCH_SQUARES, y, x, n);
+    else if (kind == MEMOPT_I_BATCH_NORMALIZE) R(batch_loop)(MEMOPT_I_BATCH_NORMALIZE, y, x, n);
+    else if (kind == MEMOPT_I_BATCH_GRAD) R(batch_loop)(MEMOPT_I_BATCH_GRAD, y, x, n);
+    else R(batch_loop)(MEMOPT_I_BATCH_AFFINE, y, x, n);
+    V(end)();
+}
 
 /* Wide only because the compiler may make it so. */
 V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_mean, const float *group_squares,
@@ -33443,33 +33492,18 @@ V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_m
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(void, batch_row, (memopt_i_batch_kind kind, float *y, const memopt_i_batch_operands *x, size_t n))
 MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *group_mean, const float *group_squares,
                                    double share, double weight, size_t n))
 
-/* y = an operation on a, b, c */
-static void memopt_i_batch_step(int level, memopt_i_step code, float *y, const float *a, const float *b, const float *c,
-                                size_t n) {
-    memopt_i_work w;
+static void memopt_i_batch_run(int level, memopt_i_batch_kind kind, float *y, const float *a, const float *b,
+                               const float *c, size_t n) {
+    memopt_i_batch_operands x;
 
-    memopt_i_work_clear(&w);
-    w.operands[0].data = a;
-    w.operands[1].data = b;
-    w.operands[2].data = c;
-    w.to[0] = y;
-    memopt_i_step_run(level, code, &w, n);
-}
-
-/* y = h scale + shift; y may be h */
-static void memopt_i_batch_affine(int level, float *y, const float *h, const float *scale, const float *shift,
-                                  size_t n) {
-    memopt_i_batch_step(level, MEMOPT_I_STEP_FMA, y, h, scale, shift, n);
-}
-
-/* h = (z - mean) inverse */
-static void memopt_i_batch_normalize(int level, float *h, const float *z, const float *mean, const float *inverse,
-                                     size_t n) {
-    memopt_i_batch_step(level, MEMOPT_I_STEP_SUB, h, z, mean, NULL, n);
-    memopt_i_batch_step(level, MEMOPT_I_STEP_MUL, h, h, inverse, NULL, n);
+    x.a = a;
+    x.b = b;
+    x.c = x.d = x.e = c;
+    MEMOPT_I_DISPATCH(level, batch_row, (kind, y, &x, n));
 }
 
 typedef struct memopt_i_batch {
@@ -33631,11 +33665,12 @@ static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p
     const memopt_linear *x = &t->x.linear;
     const float *mean = t->x.statistics + at;
 
-    memopt_i_batch_normalize(t->o.level, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean, mean + x->outputs, n);
+    memopt_i_batch_run(t->o.level, MEMOPT_I_BATCH_NORMALIZE, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean,
+                       mean + x->outputs, n);
     if (!t->backward) return;
     p->g = memopt_i_row_view(t->o.level, x->grad_output, x->type, row * x->outputs + at, n, p->own);
     if (x->activation == MEMOPT_ACTIVATION_NONE) return;
-    memopt_i_batch_affine(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
+    memopt_i_batch_run(t->o.level, MEMOPT_I_BATCH_AFFINE, p->y, p->h, t->scale + at, t->shift + at, n);
     memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
     p->g = p->own;
 }
@@ -33663,14 +33698,12 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
         if (t->backward) {
             memopt_i_batch_load(t, &p, row, at, n);
             memopt_i_row_add(level, a, p.g, 1.0f, n);
-            memopt_i_batch_step(level, MEMOPT_I_STEP_FMA, b, p.g, p.h, b, n);
+            memopt_i_batch_run(level, MEMOPT_I_BATCH_AFFINE, b, p.g, p.h, b, n);
         } else memopt_i_row_add(level, a, memopt_i_batch_z(t, row, at, n, p.h), 1.0f, n);
     if (t->backward) return;
     memopt_i_row_scale(level, a, a, memopt_i_round(1.0f / (float)(end - begin)), n);
-    for (row = begin; row < end; ++row) {
-        memopt_i_batch_step(level, MEMOPT_I_STEP_SUB, p.y, memopt_i_batch_z(t, row, at, n, p.h), a, NULL, n);
-        memopt_i_batch_step(level, MEMOPT_I_STEP_FMA, b, p.y, p.y, b, n);
-    }
+    for (row = begin; row < end; ++row)
+        memopt_i_batch_run(level, MEMOPT_I_BATCH_SQUARES, b, memopt_i_batch_z(t, row, at, n, p.h), a, NULL, n);
 }
 
 /* All groups of the block under way, in order, into what is there of the rows before. */
@@ -33707,12 +33740,17 @@ static size_t memopt_i_batch_second_piece(const void *task, size_t row, size_t a
 
     n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, n);
     memopt_i_batch_load(t, &p, t->first + row, at, n);
-    if (t->backward) { /* factor ((g - mean) - h share) */
-        memopt_i_batch_step(level, MEMOPT_I_STEP_SUB, y, p.g, t->mean + at, NULL, n);
-        memopt_i_batch_step(level, MEMOPT_I_STEP_LESS_PRODUCT, y, p.h, t->share + at, y, n);
-        memopt_i_batch_step(level, MEMOPT_I_STEP_MUL, y, t->factor + at, y, NULL, n);
+    if (t->backward) {
+        memopt_i_batch_operands operands;
+
+        operands.a = p.g;
+        operands.b = t->mean + at;
+        operands.c = t->factor + at;
+        operands.d = p.h;
+        operands.e = t->share + at;
+        MEMOPT_I_DISPATCH(level, batch_row, (MEMOPT_I_BATCH_GRAD, y, &operands, n));
     } else {
-        memopt_i_batch_affine(level, y, p.h, t->scale + at, t->shift + at, n);
+        memopt_i_batch_run(level, MEMOPT_I_BATCH_AFFINE, y, p.h, t->scale + at, t->shift + at, n);
         memopt_i_row_act(level, y, y, x->activation, n);
     }
     memopt_i_row_store(level, to, x->type, row * x->outputs + at, y, n);

@@ -31,17 +31,16 @@ static void bench_forward_chunk(void *task, size_t chunk, int worker) {
     if (f->alone) memopt_i_attention_cross(&w, w.scores, rows, first + rows, memopt_i_attention_queries(&w, first), memopt_i_attention_keys(&w, 0));
     else memopt_i_attention_probabilities(&w, first, rows, 0);
     memopt_i_attention_mix(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_values(&w, 0),
-        memopt_i_row_to(f->t.a.output, f->t.a.type, memopt_i_attention_out(&w, first)), f->t.a.output_stride, f->t.a.type, 0);
+        memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_OUT, f->t.a.output, first), f->t.a.output_stride, f->t.a.type, 0);
 }
 static void bench_backward_chunk(void *task, size_t head, int worker) {
-    const bench_full *f = (const bench_full *)task; const memopt_attention *a = &f->t.a; size_t first, rows, at;
+    const bench_full *f = (const bench_full *)task; const memopt_attention *a = &f->t.a; size_t first, rows;
     memopt_i_attention_worker w = memopt_i_attention_begin(&f->t, head / a->heads, head % a->heads, worker);
     float *keys, *values;
-    at = memopt_i_attention_key(&w, 0);
-    keys = a->type == MEMOPT_TYPE_F32 ? (float *)a->grad_keys + at : w.keys;
-    values = a->type == MEMOPT_TYPE_F32 ? (float *)a->grad_values + at : w.values;
-    memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
-    memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length);
+    keys = a->type == MEMOPT_TYPE_F32 ? (float *)memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0) : w.keys;
+    values = a->type == MEMOPT_TYPE_F32 ? (float *)memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0) : w.values;
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_keys, 0, a->length);
+    memopt_i_attention_clear(&w, MEMOPT_I_ATTENTION_KEY, a->grad_values, 0, a->length);
     for (first = 0; first < a->length; first += rows) {
         rows = memopt_i_min(a->block, a->length - first);
         if (!f->alone) {
@@ -52,7 +51,7 @@ static void bench_backward_chunk(void *task, size_t head, int worker) {
         memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_grads(&w, first), values, a->type == MEMOPT_TYPE_F32 ? a->kv_stride : a->width);
         memopt_i_attention_cross(&w, w.grad_scores, rows, first + rows, memopt_i_attention_grads(&w, first), memopt_i_attention_values(&w, 0));
         memopt_i_attention_mix(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_keys(&w, 0),
-            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(&w, first)), a->query_stride, a->type, 0);
+            memopt_i_attention_to(&w, MEMOPT_I_ATTENTION_QUERY, a->grad_queries, first), a->query_stride, a->type, 0);
         memopt_i_attention_gather(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_queries(&w, first), keys, a->type == MEMOPT_TYPE_F32 ? a->kv_stride : a->width);
     }
 }

@@ -36,7 +36,7 @@ static void bench_batchnorm_variance(void *task, size_t chunk, int worker) {
     float sum[BENCH_BATCHNORM_COLUMNS] = { 0 }; size_t row, i;
     (void)worker;
     for (row = 0; row < t->rows; ++row)
-        memopt_i_batch_squared_deviations(t->level, sum, t->z + row * t->columns + at, t->n.statistics + at, BENCH_BATCHNORM_COLUMNS);
+        memopt_i_batch_run(t->level, MEMOPT_I_BATCH_SQUARES, sum, t->z + row * t->columns + at, t->n.statistics + at, NULL, BENCH_BATCHNORM_COLUMNS);
     for (i = 0; i < BENCH_BATCHNORM_COLUMNS; ++i)
         t->n.statistics[t->columns + at + i] = 1.0f / sqrtf(sum[i] / (float)t->rows + 1e-5f);
 }
@@ -46,8 +46,8 @@ static void bench_batchnorm_norm(void *task, size_t chunk, int worker) {
     (void)worker;
     for (; row < end; ++row) {
         float *v = t->v + row * n;
-        memopt_i_batch_normalize(t->level, v, t->z + row * n, t->n.statistics, t->n.statistics + n, n);
-        memopt_i_norm_affine(t->level, v, v, (const float *)t->n.scale, (const float *)t->n.shift, n);
+        memopt_i_batch_run(t->level, MEMOPT_I_BATCH_NORMALIZE, v, t->z + row * n, t->n.statistics, t->n.statistics + n, n);
+        memopt_i_batch_run(t->level, MEMOPT_I_BATCH_AFFINE, v, v, (const float *)t->n.scale, (const float *)t->n.shift, n);
     }
 }
 static void bench_batchnorm_apart(bench_batchnorm_work *t, int infers) {

@@ -18520,7 +18520,7 @@ static const memopt_i_pipeline_constants *memopt_i_pipeline_constants_kept(void)
 /* The pipeline: 8-bit states, four vectors at a time. The formulas are those of `optim_kernels`. */
 typedef struct V(pipeline_rule) {
     V(floats) b1, b2, g1, g2, factor, coupled_decay, lookahead, ic1, ic2, eps, decay, step;
-    int coupled, nesterov, first; /* first: there is a first moment */
+    int coupled, nesterov, first; /* coupled: weights enter the moments; first: there is a first moment */
 } V(pipeline_rule);
 
 /* The larger magnitude, as positive. */
@@ -18541,36 +18541,63 @@ V_FN V(floats) V(pipeline_root)(const V(pipeline_rule) *c, V(floats) v, V(floats
     return V(sqrt)(V(fma)(t, t, V(mul)(V(mul)(c->g2, x), x)));
 }
 
-/* m and v, and u where it does not wait for the root of v. */
-V_FN void V(pipeline_moments)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) g, V(floats) w,
-                              V(floats) *m, V(floats) *v, V(floats) *u) {
-    V(floats) x = g;
+/* m and v of Adam and LAMB. */
+V_FN void V(pipeline_both)(const V(pipeline_rule) *c, V(floats) g, V(floats) w, V(floats) *m, V(floats) *v) {
+    const V(floats) x = c->coupled ? V(pipeline_gradient)(c, g, w) : g;
+
+    *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
+    *v = V(pipeline_root)(c, *v, x);
+}
+
+/* m and v of four vectors, and u where it does not wait for the root of v. The kind is asked once for all four. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_moments)(const V(pipeline_rule) *c, memopt_optim_kind kind,
+                                                     const V(floats) *g, const V(floats) *w, V(floats) *m,
+                                                     V(floats) *v, V(floats) *u) {
+    size_t i;
 
     if (kind == MEMOPT_OPTIM_LION) {
-        *u = V(sign)(V(fma)(c->b1, *m, V(mul)(c->g1, x)));
-        *m = V(fma)(c->b2, *m, V(mul)(c->g2, x));
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) {
+            u[i] = V(sign)(V(fma)(c->b1, m[i], V(mul)(c->g1, g[i])));
+            m[i] = V(fma)(c->b2, m[i], V(mul)(c->g2, g[i]));
+        }
     } else if (kind == MEMOPT_OPTIM_SGD) {
-        x = V(pipeline_gradient)(c, g, w);
-        *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
-        *u = c->nesterov ? V(fma)(c->lookahead, *m, x) : *m;
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) {
+            const V(floats) x = V(pipeline_gradient)(c, g[i], w[i]);
+
+            m[i] = V(fma)(c->b1, m[i], V(mul)(c->g1, x));
+            u[i] = c->nesterov ? V(fma)(c->lookahead, m[i], x) : m[i];
+        }
     } else if (kind == MEMOPT_OPTIM_RMSPROP) {
-        x = V(pipeline_gradient)(c, g, w);
-        *v = V(pipeline_root)(c, *v, x);
-        *u = V(div)(x, V(add)(*v, c->eps));
-        if (c->first) *m = *u = V(fma)(c->b1, *m, *u);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) {
+            const V(floats) x = V(pipeline_gradient)(c, g[i], w[i]);
+
+            v[i] = V(pipeline_root)(c, v[i], x);
+            u[i] = V(div)(x, V(add)(v[i], c->eps));
+            if (c->first) m[i] = u[i] = V(fma)(c->b1, m[i], u[i]);
+        }
     } else {
-        if (c->coupled) x = V(pipeline_gradient)(c, g, w);
-        *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
-        *v = V(pipeline_root)(c, *v, x);
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) V(pipeline_both)(c, g[i], w[i], &m[i], &v[i]);
     }
 }
 
-V_FN V(floats) V(pipeline_weight)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) w, V(floats) m,
-                                  V(floats) v, V(floats) u) {
-    if (kind == MEMOPT_OPTIM_ADAMW) u = V(div)(m, V(fma)(v, c->ic2, c->eps));
-    if (kind == MEMOPT_OPTIM_LAMB)
-        u = V(fma)(c->coupled_decay, w, V(div)(V(mul)(c->ic1, m), V(fma)(v, c->ic2, c->eps)));
-    return V(fma)(c->step, u, V(mul)(w, c->decay));
+V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_step)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) *w,
+                                                  const V(floats) *m, const V(floats) *v, V(floats) *u) {
+    size_t i;
+
+    if (kind == MEMOPT_OPTIM_ADAMW) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) u[i] = V(div)(m[i], V(fma)(v[i], c->ic2, c->eps));
+    } else if (kind == MEMOPT_OPTIM_LAMB) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i)
+            u[i] = V(fma)(c->coupled_decay, w[i], V(div)(V(mul)(c->ic1, m[i]), V(fma)(v[i], c->ic2, c->eps)));
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) w[i] = V(fma)(c->step, u[i], V(mul)(w[i], c->decay));
 }
 
 /* Four vectors of floats; of bf16 or fp16 where `type` says so. */
@@ -18692,7 +18719,7 @@ typedef struct V(pipeline_state) {
     const memopt_i_state_codec *cm, *cv;
     memopt_i_weights w_kind;
     memopt_type g_type;
-    int two, first_w;          /* is there a second moment; are weights needed before the moments */
+    int two;                   /* is there a second moment? */
     float limit, weight_limit;
     float quiet;               /* if every root is below this, no gradient exceeds the limit */
     float inverse_m, inverse_v;
@@ -18729,7 +18756,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.c.eps = V(set)(r->eps);
     p.c.decay = V(set)(r->decay);
     p.c.step = V(set)(-r->step);
-    p.c.coupled = coupled;
+    p.c.coupled = coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     p.c.nesterov = r->nesterov;
     p.c.first = one;
     p.noise = V(pipeline_noise_from)(run);
@@ -18740,7 +18767,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(pipeline_state) V(pipeline_begin)(memopt_i_optim_p
     p.w_kind = bf16 ? MEMOPT_I_WEIGHTS_BF16 : k->weights;
     p.g_type = bf16 ? MEMOPT_TYPE_BF16 : k->desc->gradients;
     p.two = two;
-    p.first_w = coupled || kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_RMSPROP;
     p.limit = r->limit;
     p.weight_limit = r->weight_limit;
     p.quiet = two && !coupled ? k->quiet : 0;
@@ -18808,13 +18834,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
         if (p.c.first) V(state_codec_levels)(p.cm, m, p.codes_m + done, 1);
         if (p.two) V(state_codec_levels)(p.cv, v, p.codes_v + done, 0);
         V(pipeline_read)(g, p.gradients, p.g_type);
-        if (p.first_w) V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) {
-            V(pipeline_moments)(&p.c, kind, g[i], w[i], &m[i], &v[i], &u[i]);
-            if (!p.c.first) continue;
-            top_m = V(larger)(top_m, m[i]);
-            V(store)(p.new_m + done + V(width) * i, m[i]);
+        if (p.c.coupled) V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
+        V(pipeline_moments)(&p.c, kind, g, w, m, v, u);
+        if (p.c.first) {
+            MEMOPT_I_UNROLL_ALL
+            for (i = 0; i < 4; ++i) {
+                top_m = V(larger)(top_m, m[i]);
+                V(store)(p.new_m + done + V(width) * i, m[i]);
+            }
         }
         V(pipeline_encode)(&p, done, N);
         V(pipeline_fetch)(p.weights, bf16);
@@ -18830,8 +18857,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_of)(memopt_i_optim_pass *k, memopt
         }
         V(pipeline_weights)(p.w_kind, w, p.weights, p.extra); /* not before: registers */
         if (MEMOPT_I_UNLIKELY(!V(pipeline_finite)(&p, top_v, w))) break;
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) w[i] = V(pipeline_weight)(&p.c, kind, w[i], m[i], v[i], u[i]);
+        V(pipeline_step)(&p.c, kind, w, m, v, u);
         if (MEMOPT_I_UNLIKELY(!V(pipeline_store)(p.w_kind, w, p.weights, p.extra, &p.noise))) break;
         p.largest_m = top_m;
         p.largest_v = top_v;
@@ -18849,7 +18875,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
                                                      int coupled, int bf16, size_t at, size_t j, size_t n) {
     enum { N = 4 * V(width) };
     V(pipeline_state) p = V(pipeline_begin)(k, kind, coupled, bf16, at, j);
-    V(floats) w[4], g[4], m, v, u = V(set)(0);
+    V(floats) w[4], g[4], m[4], v[4], u[4];
     size_t i, done, stepped;
 
     V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
@@ -18860,12 +18886,12 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         float *new_m = p.new_m + stepped, *new_v = p.new_v + stepped;
 
         V(pipeline_read)(g, p.gradients, p.g_type);
-        if (p.first_w) V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide, p.extra + 2 * stepped);
+        if (p.c.coupled) V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide, p.extra + 2 * stepped);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
-            m = V(load)(new_m + V(width) * i);
-            v = V(load)(new_v + V(width) * i);
-            V(pipeline_moments)(&p.c, kind, g[i], w[i], &m, &v, &u);
+            V(floats) m = V(load)(new_m + V(width) * i), v = V(load)(new_v + V(width) * i);
+
+            V(pipeline_both)(&p.c, g[i], w[i], &m, &v);
             top_m = V(larger)(top_m, m);
             top_v = V(i_max)(top_v, V(bits)(v));
             V(store)(new_m + V(width) * i, m);
@@ -18883,10 +18909,9 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
     for (done = 0; done < stepped; done += N) {
         V(pipeline_weights)(p.w_kind, w, p.weights, p.extra);
         V(pipeline_fetch)(p.weights, bf16);
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i)
-            w[i] = V(pipeline_weight)(&p.c, kind, w[i], V(load)(p.new_m + done + V(width) * i),
-                                      V(load)(p.new_v + done + V(width) * i), u);
+        V(pipeline_read)(m, p.new_m + done, MEMOPT_TYPE_F32);
+        V(pipeline_read)(v, p.new_v + done, MEMOPT_TYPE_F32);
+        V(pipeline_step)(&p.c, kind, w, m, v, u);
         if (MEMOPT_I_UNLIKELY(!V(pipeline_store)(p.w_kind, w, p.weights, p.extra, &p.noise))) break;
         p.weights += N * p.wide;
         p.extra += 2 * N;
@@ -18896,6 +18921,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
 }
 #  endif
 
+/* Adam and LAMB. */
 V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, int coupled,
                                                    int bf16, size_t at, size_t j, size_t n) {
 #  if MEMOPT_I_WIDTH == 8
@@ -18905,37 +18931,35 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memop
 #  endif
 }
 
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_bf16)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
+}
+
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    const int coupled = k->part->rule.coupled;
-    const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
+    const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LAMB ? MEMOPT_OPTIM_LAMB : MEMOPT_OPTIM_ADAMW;
 
-    if (bf16 && !coupled) return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
-    return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, coupled, 0, at, j, n);
+    return V(pipeline_two)(k, kind, k->part->rule.coupled, 0, at, j, n);
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_lamb)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_two)(k, MEMOPT_OPTIM_LAMB, k->part->rule.coupled, 0, at, j, n);
-}
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LION ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_SGD;
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_lion)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_LION, k->part->rule.coupled, 0, at, j, n);
-}
-
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_sgd)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_SGD, k->part->rule.coupled, 0, at, j, n);
+    return V(pipeline_of)(k, kind, 0, 0, at, j, n);
 }
 
 V_FN MEMOPT_I_FLATTEN size_t V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, k->part->rule.coupled, 0, at, j, n);
+    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, 1, 0, at, j, n);
 }
 
 V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
+
     switch (k->desc->kind) {
-    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: return V(pipeline_adam)(k, at, j, n);
-    case MEMOPT_OPTIM_LAMB:                          return V(pipeline_lamb)(k, at, j, n);
-    case MEMOPT_OPTIM_LION:                          return V(pipeline_lion)(k, at, j, n);
-    case MEMOPT_OPTIM_RMSPROP:                       return V(pipeline_rmsprop)(k, at, j, n);
-    default:                                         return V(pipeline_sgd)(k, at, j, n);
+    case MEMOPT_OPTIM_ADAMW: if (bf16) return V(pipeline_bf16)(k, at, j, n);
+    /* fall through */
+    case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return V(pipeline_adam)(k, at, j, n);
+    case MEMOPT_OPTIM_RMSPROP: return V(pipeline_rmsprop)(k, at, j, n);
+    default: return V(pipeline_one)(k, at, j, n);
     }
 }
 #endif

@@ -18541,12 +18541,18 @@ V_FN V(floats) V(pipeline_root)(const V(pipeline_rule) *c, V(floats) v, V(floats
     return V(sqrt)(V(fma)(t, t, V(mul)(V(mul)(c->g2, x), x)));
 }
 
-/* m and v of Adam and LAMB. */
-V_FN void V(pipeline_both)(const V(pipeline_rule) *c, V(floats) g, V(floats) w, V(floats) *m, V(floats) *v) {
+/* m and v of kinds with two moments. RMSprop's update is left in m, whether or not that is kept. */
+V_FN void V(pipeline_both)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) g, V(floats) w, V(floats) *m,
+                           V(floats) *v) {
     const V(floats) x = c->coupled ? V(pipeline_gradient)(c, g, w) : g;
 
-    *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
     *v = V(pipeline_root)(c, *v, x);
+    if (MEMOPT_I_LIKELY(kind != MEMOPT_OPTIM_RMSPROP)) *m = V(fma)(c->b1, *m, V(mul)(c->g1, x));
+    else {
+        const V(floats) u = V(div)(x, V(add)(*v, c->eps));
+
+        *m = c->first ? V(fma)(c->b1, *m, u) : u;
+    }
 }
 
 /* m and v of four vectors, and u where it does not wait for the root of v. The kind is asked once for all four. */
@@ -18569,18 +18575,9 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_moments)(const V(pipeline_rule) *c, 
             m[i] = V(fma)(c->b1, m[i], V(mul)(c->g1, x));
             u[i] = c->nesterov ? V(fma)(c->lookahead, m[i], x) : m[i];
         }
-    } else if (kind == MEMOPT_OPTIM_RMSPROP) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) {
-            const V(floats) x = V(pipeline_gradient)(c, g[i], w[i]);
-
-            v[i] = V(pipeline_root)(c, v[i], x);
-            u[i] = V(div)(x, V(add)(v[i], c->eps));
-            if (c->first) m[i] = u[i] = V(fma)(c->b1, m[i], u[i]);
-        }
     } else {
         MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) V(pipeline_both)(c, g[i], w[i], &m[i], &v[i]);
+        for (i = 0; i < 4; ++i) V(pipeline_both)(c, kind, g[i], w[i], &m[i], &v[i]);
     }
 }
 
@@ -18588,13 +18585,16 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_step)(const V(pipeline_rule) *c, mem
                                                   const V(floats) *m, const V(floats) *v, V(floats) *u) {
     size_t i;
 
-    if (kind == MEMOPT_OPTIM_ADAMW) {
+    if (MEMOPT_I_LIKELY(kind == MEMOPT_OPTIM_ADAMW)) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) u[i] = V(div)(m[i], V(fma)(v[i], c->ic2, c->eps));
     } else if (kind == MEMOPT_OPTIM_LAMB) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i)
             u[i] = V(fma)(c->coupled_decay, w[i], V(div)(V(mul)(c->ic1, m[i]), V(fma)(v[i], c->ic2, c->eps)));
+    } else if (kind == MEMOPT_OPTIM_RMSPROP) {
+        MEMOPT_I_UNROLL_ALL
+        for (i = 0; i < 4; ++i) u[i] = m[i];
     }
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) w[i] = V(fma)(c->step, u[i], V(mul)(w[i], c->decay));
@@ -18878,7 +18878,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
     V(floats) w[4], g[4], m[4], v[4], u[4];
     size_t i, done, stepped;
 
-    V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
+    if (p.c.first) V(state_codec_decode_as)(p.cm, p.new_m, p.codes_m, n, 1);
     V(state_codec_decode_as)(p.cv, p.new_v, p.codes_v, n, 0);
     for (stepped = 0; stepped < n; stepped += N) {
         V(floats) top_m = p.largest_m;
@@ -18891,7 +18891,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         for (i = 0; i < 4; ++i) {
             V(floats) m = V(load)(new_m + V(width) * i), v = V(load)(new_v + V(width) * i);
 
-            V(pipeline_both)(&p.c, g[i], w[i], &m, &v);
+            V(pipeline_both)(&p.c, kind, g[i], w[i], &m, &v);
             top_m = V(larger)(top_m, m);
             top_v = V(i_max)(top_v, V(bits)(v));
             V(store)(new_m + V(width) * i, m);
@@ -18935,9 +18935,10 @@ V_FN MEMOPT_I_FLATTEN size_t V(pipeline_bf16)(memopt_i_optim_pass *k, size_t at,
     return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_adam)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LAMB ? MEMOPT_OPTIM_LAMB : MEMOPT_OPTIM_ADAMW;
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_both_moments)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_ADAM ? MEMOPT_OPTIM_ADAMW : k->desc->kind;
 
+    if (kind != MEMOPT_OPTIM_ADAMW && kind != MEMOPT_OPTIM_LAMB && kind != MEMOPT_OPTIM_RMSPROP) __builtin_unreachable();
     return V(pipeline_two)(k, kind, k->part->rule.coupled, 0, at, j, n);
 }
 
@@ -18947,18 +18948,14 @@ V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one)(memopt_i_optim_pass *k, size_t at, 
     return V(pipeline_of)(k, kind, 0, 0, at, j, n);
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_of)(k, MEMOPT_OPTIM_RMSPROP, 1, 0, at, j, n);
-}
-
 V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
 
     switch (k->desc->kind) {
     case MEMOPT_OPTIM_ADAMW: if (bf16) return V(pipeline_bf16)(k, at, j, n);
     /* fall through */
-    case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return V(pipeline_adam)(k, at, j, n);
-    case MEMOPT_OPTIM_RMSPROP: return V(pipeline_rmsprop)(k, at, j, n);
+    case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return V(pipeline_both_moments)(k, at, j, n);
+    case MEMOPT_OPTIM_RMSPROP: return V(pipeline_both_moments)(k, at, j, n);
     default: return V(pipeline_one)(k, at, j, n);
     }
 }

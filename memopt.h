@@ -16248,6 +16248,41 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n) {
     return memopt_i_v1_absmax_bf16(x, n);
 }
 
+/* The linear map: y * 128 rounded to a whole number by a sum with the magic one; ties, which that takes to even, go down. */
+V_FN V(ints) V(linear_code)(const void *x, int is_bf16, size_t i, float inverse) {
+    const V(floats) value = is_bf16 ? V(from_bf16)(V(w_load)((const uint16_t *)x + i)) : V(load)((const float *)x + i);
+    const V(floats) y = V(mul)(value, V(set)(inverse)), magic = V(set)(MEMOPT_I_EXP_MAGIC);
+    const V(floats) steps = V(max)(V(min)(V(mul)(y, V(set)(128)), V(set)(128)), V(set)(-127));
+    const V(floats) sum = V(add)(steps, magic), up = V(sub)(V(sub)(sum, magic), steps);
+    const V(ints) code = V(i_sub)(V(bits)(sum), V(i_set)(MEMOPT_I_EXP_BITS - 127));
+    const V(ints) lower = V(i_add)(code, V(i_mask)(V(m_above)(V(bits)(up), V(i_set)(0x3effffff)))); /* up is 1/2 */
+
+    return V(i_if)(V(m_nan)(y, y), V(i_set)(127), lower);
+}
+
+V_FN void V(encode_linear)(uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
+    size_t i;
+
+    for (i = 0; i + 2 * V(width) <= n; i += 2 * V(width))
+        V(b_put)(codes + i, V(linear_code)(x, is_bf16, i, inverse), V(linear_code)(x, is_bf16, i + V(width), inverse), 0);
+    V(end)();
+    if (is_bf16) memopt_i_v1_encode_bf16(MEMOPT_QUANT_LINEAR, codes + i, (const uint16_t *)x + i, n - i, inverse);
+    else memopt_i_v1_encode(MEMOPT_QUANT_LINEAR, codes + i, (const float *)x + i, n - i, inverse);
+}
+
+V_FN void V(decode_linear)(float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* up to where it is aligned */
+
+    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x, codes, i, absmax, 0);
+    for (; n - i >= V(width); i += V(width)) {
+        const V(floats) steps = V(f_signed)(V(i_sub)(V(i_load_bytes)(codes + i), V(i_set)(127)));
+
+        V(put)(x + i, V(mul)(V(mul)(steps, V(set)(0.0078125f)), V(set)(absmax)), stream);
+    }
+    V(end)();
+    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x + i, codes + i, n - i, absmax, 0);
+}
+
 #  if MEMOPT_I_WIDTH >= 8
 /* 4 * V(width) elements from i on: where they are, or copied and filled with zeros where fewer are left. */
 V_FN MEMOPT_I_ALWAYS_INLINE const void *V(quant_from)(const void *x, int is_bf16, size_t i, size_t n,
@@ -16307,20 +16342,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(place)(memopt_quant_map map, const V(lines_
 
     if (map == MEMOPT_QUANT_UNSIGNED) y = _mm512_max_ps(y, tiny); /* NaN: the second */
     else y = _mm512_max_ps(_mm512_range_ps(y, tiny, 3), _mm512_set1_ps(-0.9921875f));
-    if (map == MEMOPT_QUANT_LINEAR) {
-        slope = _mm512_set1_ps(128);
-        offset = _mm512_setzero_ps();
-        last = _mm512_set1_ps(127.9f);
-    } else {
-        key = _mm512_castps_si512(y);
-        if (map == MEMOPT_QUANT_SIGNED) key = _mm512_rol_epi32(key, 1);
-        octave = _mm512_srli_epi32(key, map == MEMOPT_QUANT_SIGNED ? 24 : 23);
-        octave = _mm512_mask_add_epi32(octave, _mm512_cmpgt_epu32_mask(key, _mm512_permutex2var_epi32(t->junctions[0],
-                                       octave, t->junctions[1])), octave, one);
-        slope = _mm512_permutex2var_ps(t->slopes[0], octave, t->slopes[1]);
-        offset = _mm512_permutex2var_ps(t->offsets[0], octave, t->offsets[1]);
-        last = _mm512_permutex2var_ps(t->lasts[0], octave, t->lasts[1]);
-    }
+    key = _mm512_castps_si512(y);
+    if (map == MEMOPT_QUANT_SIGNED) key = _mm512_rol_epi32(key, 1);
+    octave = _mm512_srli_epi32(key, map == MEMOPT_QUANT_SIGNED ? 24 : 23);
+    octave = _mm512_mask_add_epi32(octave, _mm512_cmpgt_epu32_mask(key, _mm512_permutex2var_epi32(t->junctions[0],
+                                   octave, t->junctions[1])), octave, one);
+    slope = _mm512_permutex2var_ps(t->slopes[0], octave, t->slopes[1]);
+    offset = _mm512_permutex2var_ps(t->offsets[0], octave, t->offsets[1]);
+    last = _mm512_permutex2var_ps(t->lasts[0], octave, t->lasts[1]);
     if (map == MEMOPT_QUANT_UNSIGNED) return _mm512_min_ps(_mm512_fmadd_ps(y, slope, offset), last);
     offset = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(offset), _mm512_castps_si512(y),
                                  _mm512_set1_epi32((int)0x80000000), 0x78)); /* offset ^ (y & sign) */
@@ -16428,11 +16457,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(unsigned_bytes)(const V(planes_table) *t, __m
     p[3] = V(unsigned_plane)(t, codes, high, odd, 3);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(linear)(__m128i codes, __m512 scale) {
-    const __m512i steps = _mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127));
-    return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(steps), _mm512_set1_ps(0.0078125f)), scale);
-}
-
 /* 64 levels times scale: a byte of each level at a time, looked up for 64 codes; then bytes to floats. The codes are
    put in such an order first that the interleavings, which work within 16 bytes, come out in order. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes_table) *t, __m512i codes,
@@ -16441,13 +16465,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes
     __m512i p[4], q[4];
     int i;
 
-    if (map == MEMOPT_QUANT_LINEAR) {
-        v[0] = V(linear)(_mm512_castsi512_si128(codes), scale);
-        v[1] = V(linear)(_mm512_extracti32x4_epi32(codes, 1), scale);
-        v[2] = V(linear)(_mm512_extracti32x4_epi32(codes, 2), scale);
-        v[3] = V(linear)(_mm512_extracti32x4_epi32(codes, 3), scale);
-        return;
-    }
     codes = _mm512_permutexvar_epi32(order, codes);
     if (map == MEMOPT_QUANT_SIGNED) V(signed_bytes)(t, codes, p);
     else V(unsigned_bytes)(t, codes, p);
@@ -16463,56 +16480,44 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes
     for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
 }
 
-/* Fewer than 64: what is whole may still be streamed. */
-V_FN void V(store_some)(float *x, const __m512 *v, size_t n, int stream) {
+/* The same of fewer than 64, by a gather. */
+V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+    const int is_signed = map == MEMOPT_QUANT_SIGNED;
+    const void *levels = is_signed ? memopt_i_signed_levels : memopt_i_unsigned_levels;
     size_t i;
 
-    for (i = 0; i < n; i += 16)
-        if (n - i < 16) _mm512_mask_storeu_ps(x + i, (__mmask16)((1u << (n - i)) - 1), v[i / 16]);
-        else if (stream) _mm512_stream_ps(x + i, v[i / 16]);
-        else _mm512_storeu_ps(x + i, v[i / 16]);
+    for (i = 0; i < n; i += 16) {
+        const __m128i bytes = _mm_maskz_loadu_epi8(V(lanes)(memopt_i_min(n - i, 16)), codes + i);
+        const __m512i code = V(i_sub)(_mm512_maskz_cvtepu8_epi32(0xffff, bytes), V(i_set)(is_signed ? 127 : 0));
+        const __m512i sign = V(i_and)(code, V(i_set)(0x80000000u));
+        const __m512i level = _mm512_i32gather_epi32(_mm512_abs_epi32(code), levels, 4);
+
+        R(write)(x + i, V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax)), n - i);
+    }
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
                                                float absmax, int stream) {
     const V(planes_table) t = V(planes)(map);
     const __m512 scale = _mm512_set1_ps(absmax);
-    __m512 v[4];
-    size_t i = 0;
-    size_t some = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0; /* up to a cache line */
+    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0, k; /* up to a cache line */
 
-    for (;;) {
-        if (some) {
-            V(level64)(map, &t, _mm512_maskz_loadu_epi8(((__mmask64)1 << some) - 1, codes + i), scale, v);
-            V(store_some)(x + i, v, some, stream);
-            i += some;
-        }
-        for (; n - i >= 64; i += 64) {
-            V(level64)(map, &t, _mm512_loadu_si512(codes + i), scale, v);
-            if (stream) {
-                _mm512_stream_ps(x + i, v[0]);
-                _mm512_stream_ps(x + i + 16, v[1]);
-                _mm512_stream_ps(x + i + 32, v[2]);
-                _mm512_stream_ps(x + i + 48, v[3]);
-            } else {
-                _mm512_storeu_ps(x + i, v[0]);
-                _mm512_storeu_ps(x + i + 16, v[1]);
-                _mm512_storeu_ps(x + i + 32, v[2]);
-                _mm512_storeu_ps(x + i + 48, v[3]);
-            }
-        }
-        if (i == n) return;
-        some = n - i;
+    if (i) V(decode_some)(map, x, codes, i, absmax);
+    for (; n - i >= 64; i += 64) {
+        __m512 v[4];
+
+        V(level64)(map, &t, _mm512_loadu_si512(codes + i), scale, v);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 4; ++k) V(put)(x + i + 16 * k, v[k], stream);
     }
+    if (i < n) V(decode_some)(map, x + i, codes + i, n - i, absmax);
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
                     float absmax, int stream) {
-    if (map == MEMOPT_QUANT_LINEAR) V(decode_map)(MEMOPT_QUANT_LINEAR, x, codes, n, absmax, stream);
-    else if (map == MEMOPT_QUANT_SIGNED && stream) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, 1);
-    else if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, 0);
-    else if (stream) V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, 1);
-    else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, 0);
+    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
+    else if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, stream);
+    else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, stream);
 }
 #  elif MEMOPT_I_WIDTH == 8
 V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
@@ -16590,7 +16595,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(find_pieces)(memopt_quant_map map, const V(li
         V(store)(pieces->y + 8 * i, y[i]);
     }
     pieces->at_junction = _mm256_setzero_si256();
-    if (map == MEMOPT_QUANT_LINEAR) return; /* a single piece */
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
         key[i] = _mm256_blend_epi16(V_SHR(V(bits)(y[2 * i]), 13), V_SHL(V(bits)(y[2 * i + 1]), 3), 0xaa);
@@ -16622,23 +16626,12 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(index)(memopt_quant_map map, const V(lines
     return _mm256_srlv_epi32(_mm256_sub_epi32(V(bits)(y), _mm256_set1_epi32(0x3f000000)), piece);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(linear_index)(__m256 y) {
-    const __m256 index = _mm256_fmadd_ps(V(quant_size)(y), _mm256_set1_ps(MEMOPT_I_PIECE_SLOPE(128 * 65536.0)),
-                                         _mm256_set1_ps(0.5f * 65536 + 2));
-    return _mm256_cvttps_epi32(_mm256_min_ps(index, _mm256_set1_ps(128.5f * 65536)));
-}
-
 /* All four indices: their chains run side by side. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(indices)(memopt_quant_map map, const V(lines_table) *t, __m256i *index,
                                             const V(pieces) *pieces) {
     __m256i piece[4];
     size_t i;
 
-    if (map == MEMOPT_QUANT_LINEAR) {
-        MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) index[i] = V(linear_index)(V(load)(pieces->y + 8 * i));
-        return;
-    }
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i)
         piece[i] = i % 2 ? V_SHR(pieces->words[i / 2], 16)
@@ -16791,7 +16784,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_quant_map map, __m256 hal
                                       _mm256_fmadd_ps(_mm256_add_ps(x, interval), step, base));
     const __m256 level = _mm256_mul_ps(ends, _mm256_permutevar8x32_ps(halves, _mm256_srli_epi32(bits, 23)));
 
-    if (map == MEMOPT_QUANT_LINEAR) return _mm256_mul_ps(_mm256_mul_ps(place, _mm256_set1_ps(0.0078125f)), scale);
     if (!is_signed) return _mm256_mul_ps(_mm256_min_ps(level, one), scale);
     return _mm256_mul_ps(level, _mm256_mul_ps(scale, _mm256_max_ps(_mm256_min_ps(place, one), minus_one)));
 }
@@ -16817,7 +16809,7 @@ V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t
                     int stream) {
     if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, stream);
     else if (map == MEMOPT_QUANT_UNSIGNED) V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, stream);
-    else V(decode_map)(MEMOPT_QUANT_LINEAR, x, codes, n, absmax, stream);
+    else V(decode_linear)(x, codes, n, absmax, stream);
 }
 #  else
 V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
@@ -16828,15 +16820,39 @@ V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
-    memopt_i_v1_decode(map, x, codes, n, absmax, stream);
+    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
+    else memopt_i_v1_decode(map, x, codes, n, absmax, stream);
 }
 #  endif
 
-/* The map is a constant in each. */
+/* Codes of a block. Map and type are constants in each. */
+V_APART_FN void V(encode_signed)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
+    V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 0, n, inverse, ahead);
+}
+
+V_APART_FN void V(encode_unsigned)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
+    V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 0, n, inverse, ahead);
+}
+
+V_APART_FN void V(encode_signed_bf16)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
+    V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 1, n, inverse, ahead);
+}
+
+V_APART_FN void V(encode_unsigned_bf16)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
+    V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 1, n, inverse, ahead);
+}
+
+V_FN void V(encode_any)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
+                        int ahead) {
+    if (map == MEMOPT_QUANT_LINEAR) V(encode_linear)(codes, x, is_bf16, n, inverse);
+    else if (map == MEMOPT_QUANT_SIGNED && is_bf16) V(encode_signed_bf16)(codes, x, n, inverse, ahead);
+    else if (map == MEMOPT_QUANT_SIGNED) V(encode_signed)(codes, x, n, inverse, ahead);
+    else if (is_bf16) V(encode_unsigned_bf16)(codes, x, n, inverse, ahead);
+    else V(encode_unsigned)(codes, x, n, inverse, ahead);
+}
+
 V_FN void V(encode)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-    if (map == MEMOPT_QUANT_SIGNED) V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, 0, n, inverse, 0);
-    else if (map == MEMOPT_QUANT_UNSIGNED) V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 0, n, inverse, 0);
-    else V(encode_map)(MEMOPT_QUANT_LINEAR, codes, x, 0, n, inverse, 0);
+    V(encode_any)(map, codes, x, 0, n, inverse, 0);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
@@ -16847,7 +16863,7 @@ static float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
     return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n) : V(absmax)((const float *)x + i, n);
 }
 
-static void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
+static void V(encode_any)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
                           int ahead) {
     (void)ahead;
     if (is_bf16) V(encode_bf16)(map, codes, (const uint16_t *)x, n, inverse);
@@ -16855,34 +16871,30 @@ static void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, i
 }
 #endif
 
-/* Blocks: map and type are constants to the compiler. The next block's absmax, and what divides by it, are found before
-   this block is encoded: neither waits for the other, and memory is read meanwhile. */
-V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(quantize_as)(memopt_quant_map map, uint8_t *codes, float *absmax,
-                                                     const void *x, int is_bf16, size_t n, size_t block, int ahead) {
-    float largest = V(block_absmax)(x, is_bf16, 0, memopt_i_min(block, n)), inverse = memopt_i_inverse(largest);
-    size_t i;
-
-    for (i = 0; i < n; i += block) {
-        const size_t size = memopt_i_min(block, n - i), left = n - i - size;
-        const float now = inverse;
-
-        *absmax++ = largest;
-        if (left) largest = V(block_absmax)(x, is_bf16, i + size, memopt_i_min(block, left));
-        inverse = memopt_i_inverse(largest);
-        V(encode_map)(map, codes + i, (const unsigned char *)x + i * (is_bf16 ? 2 : 4), is_bf16, size, now, ahead);
-    }
-}
-
+/* The next block's absmax, and what divides by it, are found before this block is encoded: neither waits for the other,
+   and memory is read meanwhile. */
 V_HOST_FN void V(quantize)(memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16, size_t n,
                            size_t block, int ahead) {
-    if (map == MEMOPT_QUANT_SIGNED && is_bf16)
-        V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 1, n, block, ahead);
-    else if (map == MEMOPT_QUANT_SIGNED) V(quantize_as)(MEMOPT_QUANT_SIGNED, codes, absmax, x, 0, n, block, ahead);
-    else if (map == MEMOPT_QUANT_UNSIGNED && is_bf16)
-        V(quantize_as)(MEMOPT_QUANT_UNSIGNED, codes, absmax, x, 1, n, block, ahead);
-    else if (map == MEMOPT_QUANT_UNSIGNED) V(quantize_as)(MEMOPT_QUANT_UNSIGNED, codes, absmax, x, 0, n, block, ahead);
-    else if (is_bf16) V(quantize_as)(MEMOPT_QUANT_LINEAR, codes, absmax, x, 1, n, block, ahead);
-    else V(quantize_as)(MEMOPT_QUANT_LINEAR, codes, absmax, x, 0, n, block, ahead);
+    const unsigned char *from = (const unsigned char *)x;
+    const size_t element = is_bf16 ? 2 : 4;
+    size_t i, size = 0; /* of the block under way; none at first */
+    float now = 0;
+
+    for (i = 0;;) {
+        const size_t next = i + size;
+        const size_t next_size = memopt_i_min(block, n - next);
+        float inverse = 0;
+
+        if (next_size) {
+            *absmax = V(block_absmax)(from, is_bf16, next, next_size);
+            inverse = memopt_i_inverse(*absmax++);
+        }
+        if (size) V(encode_any)(map, codes + i, from + i * element, is_bf16, size, now, ahead);
+        if (!next_size) break;
+        i = next;
+        size = next_size;
+        now = inverse;
+    }
     V(end)();
 }
 

@@ -18554,7 +18554,7 @@ V_FN V(floats) V(pipeline_root)(const V(pipeline_rule) *c, V(floats) v, V(floats
 }
 
 /* m and v of kinds with two moments. RMSprop's update is left in m, whether or not that is kept. */
-V_FN void V(pipeline_both)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) g, V(floats) w, V(floats) *m,
+V_FN void V(pipeline_each)(const V(pipeline_rule) *c, memopt_optim_kind kind, V(floats) g, V(floats) w, V(floats) *m,
                            V(floats) *v) {
     const V(floats) x = c->coupled ? V(pipeline_gradient)(c, g, w) : g;
 
@@ -18589,7 +18589,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(pipeline_moments)(const V(pipeline_rule) *c, 
         }
     } else {
         MEMOPT_I_UNROLL_ALL
-        for (i = 0; i < 4; ++i) V(pipeline_both)(c, kind, g[i], w[i], &m[i], &v[i]);
+        for (i = 0; i < 4; ++i) V(pipeline_each)(c, kind, g[i], w[i], &m[i], &v[i]);
     }
 }
 
@@ -18901,13 +18901,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
         if (p.c.coupled) V(pipeline_weights)(p.w_kind, w, p.weights + stepped * p.wide, p.extra + 2 * stepped);
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 4; ++i) {
-            V(floats) m = V(load)(new_m + V(width) * i), v = V(load)(new_v + V(width) * i);
-
-            V(pipeline_both)(&p.c, kind, g[i], w[i], &m, &v);
-            top_m = V(larger)(top_m, m);
-            top_v = V(i_max)(top_v, V(bits)(v));
-            V(store)(new_m + V(width) * i, m);
-            V(store)(new_v + V(width) * i, v);
+            m[i] = V(load)(new_m + V(width) * i);
+            v[i] = V(load)(new_v + V(width) * i);
+            V(pipeline_each)(&p.c, kind, g[i], w[i], &m[i], &v[i]);
+            top_m = V(larger)(top_m, m[i]);
+            top_v = V(i_max)(top_v, V(bits)(v[i]));
+            V(store)(new_m + V(width) * i, m[i]);
+            V(store)(new_v + V(width) * i, v[i]);
         }
         V(pipeline_encode)(&p, stepped, N);
         V(pipeline_fetch)(p.gradients, bf16);
@@ -18934,7 +18934,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_apart)(memopt_i_optim_pass *k, mem
 #  endif
 
 /* Adam and LAMB. */
-V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memopt_optim_kind kind, int coupled,
+V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_as)(memopt_i_optim_pass *k, memopt_optim_kind kind, int coupled,
                                                    int bf16, size_t at, size_t j, size_t n) {
 #  if MEMOPT_I_WIDTH == 8
     return V(pipeline_apart)(k, kind, coupled, bf16, at, j, n);
@@ -18943,18 +18943,18 @@ V_FN MEMOPT_I_ALWAYS_INLINE size_t V(pipeline_two)(memopt_i_optim_pass *k, memop
 #  endif
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_bf16)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    return V(pipeline_two)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_adam_bf16)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    return V(pipeline_as)(k, MEMOPT_OPTIM_ADAMW, 0, 1, at, j, n);
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_both_moments)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
-    const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_ADAM ? MEMOPT_OPTIM_ADAMW : k->desc->kind;
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_two_moments)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    const memopt_optim_kind of = k->desc->kind;
+    const memopt_optim_kind kind = of == MEMOPT_OPTIM_LAMB || of == MEMOPT_OPTIM_RMSPROP ? of : MEMOPT_OPTIM_ADAMW;
 
-    if (kind != MEMOPT_OPTIM_ADAMW && kind != MEMOPT_OPTIM_LAMB && kind != MEMOPT_OPTIM_RMSPROP) __builtin_unreachable();
-    return V(pipeline_two)(k, kind, k->part->rule.coupled, 0, at, j, n);
+    return V(pipeline_as)(k, kind, k->part->rule.coupled, 0, at, j, n);
 }
 
-V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one_moment)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     const memopt_optim_kind kind = k->desc->kind == MEMOPT_OPTIM_LION ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_SGD;
 
     return V(pipeline_of)(k, kind, 0, 0, at, j, n);
@@ -18964,11 +18964,11 @@ V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
 
     switch (k->desc->kind) {
-    case MEMOPT_OPTIM_ADAMW: if (bf16) return V(pipeline_bf16)(k, at, j, n);
+    case MEMOPT_OPTIM_ADAMW: if (bf16) return V(pipeline_adam_bf16)(k, at, j, n);
     /* fall through */
-    case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return V(pipeline_both_moments)(k, at, j, n);
-    case MEMOPT_OPTIM_RMSPROP: return V(pipeline_both_moments)(k, at, j, n);
-    default: return V(pipeline_one)(k, at, j, n);
+    case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return V(pipeline_two_moments)(k, at, j, n);
+    case MEMOPT_OPTIM_RMSPROP: return V(pipeline_two_moments)(k, at, j, n);
+    default: return V(pipeline_one_moment)(k, at, j, n);
     }
 }
 #endif

@@ -16248,7 +16248,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n) {
     return memopt_i_v1_absmax_bf16(x, n);
 }
 
-/* The linear map: y * 128 rounded to a whole number by a sum with the magic one; ties, which that takes to even, go down. */
+/* The linear map: y * 128 becomes a whole number by a sum with the magic one. Ties, which go to even there, go down. */
 V_FN V(ints) V(linear_code)(const void *x, int is_bf16, size_t i, float inverse) {
     const V(floats) value = is_bf16 ? V(from_bf16)(V(w_load)((const uint16_t *)x + i)) : V(load)((const float *)x + i);
     const V(floats) y = V(mul)(value, V(set)(inverse)), magic = V(set)(MEMOPT_I_EXP_MAGIC);
@@ -16264,14 +16264,15 @@ V_FN void V(encode_linear)(uint8_t *codes, const void *x, int is_bf16, size_t n,
     size_t i;
 
     for (i = 0; i + 2 * V(width) <= n; i += 2 * V(width))
-        V(b_put)(codes + i, V(linear_code)(x, is_bf16, i, inverse), V(linear_code)(x, is_bf16, i + V(width), inverse), 0);
+        V(b_put)(codes + i, V(linear_code)(x, is_bf16, i, inverse),
+                 V(linear_code)(x, is_bf16, i + V(width), inverse), 0);
     V(end)();
     if (is_bf16) memopt_i_v1_encode_bf16(MEMOPT_QUANT_LINEAR, codes + i, (const uint16_t *)x + i, n - i, inverse);
     else memopt_i_v1_encode(MEMOPT_QUANT_LINEAR, codes + i, (const float *)x + i, n - i, inverse);
 }
 
 V_FN void V(decode_linear)(float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
-    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* up to where it is aligned */
+    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* then it is aligned */
 
     memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x, codes, i, absmax, 0);
     for (; n - i >= V(width); i += V(width)) {
@@ -16487,10 +16488,12 @@ V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *co
     size_t i;
 
     for (i = 0; i < n; i += 16) {
-        const __m128i bytes = _mm_maskz_loadu_epi8(V(lanes)(memopt_i_min(n - i, 16)), codes + i);
-        const __m512i code = V(i_sub)(_mm512_maskz_cvtepu8_epi32(0xffff, bytes), V(i_set)(is_signed ? 127 : 0));
+        const __m512i bytes = _mm512_maskz_loadu_epi8(V(lanes)(memopt_i_min(n - i, 16)), codes + i);
+        const __m512i code = V(i_sub)(_mm512_maskz_cvtepu8_epi32(0xffff, _mm512_castsi512_si128(bytes)),
+                                      V(i_set)(is_signed ? 127 : 0));
         const __m512i sign = V(i_and)(code, V(i_set)(0x80000000u));
-        const __m512i level = _mm512_i32gather_epi32(_mm512_abs_epi32(code), levels, 4);
+        const __m512i index = V(i_max_signed)(code, V(i_sub)(V(i_set)(0), code));
+        const __m512i level = _mm512_i32gather_epi32(index, levels, 4);
 
         R(write)(x + i, V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax)), n - i);
     }
@@ -18963,13 +18966,8 @@ V_FN MEMOPT_I_FLATTEN size_t V(pipeline_one_moment)(memopt_i_optim_pass *k, size
 V_FN size_t V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     const int bf16 = k->weights == MEMOPT_I_WEIGHTS_BF16 && k->desc->gradients == MEMOPT_TYPE_BF16;
 
-    switch (k->desc->kind) {
-    case MEMOPT_OPTIM_ADAMW: if (bf16) return V(pipeline_adam_bf16)(k, at, j, n);
-    /* fall through */
-    case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return V(pipeline_two_moments)(k, at, j, n);
-    case MEMOPT_OPTIM_RMSPROP: return V(pipeline_two_moments)(k, at, j, n);
-    default: return V(pipeline_one_moment)(k, at, j, n);
-    }
+    if (k->desc->kind == MEMOPT_OPTIM_ADAMW && bf16) return V(pipeline_adam_bf16)(k, at, j, n);
+    return memopt_i_kind_keeps(k->desc, 1) ? V(pipeline_two_moments)(k, at, j, n) : V(pipeline_one_moment)(k, at, j, n);
 }
 #endif
 

@@ -14560,6 +14560,7 @@ static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_random(void *dst, int kind, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                      const memopt_threads *threads) {
     memopt_i_random_task t;
@@ -14592,6 +14593,8 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
                                               const memopt_threads *threads) {
     return memopt_i_random(dst, MEMOPT_I_RANDOM_NORMAL, n, seed, stream, first, threads);
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section number : vec random api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
@@ -15267,6 +15270,7 @@ static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_threads *threads) {
     const uintptr_t misaligned = (((uintptr_t)t->dst | (uintptr_t)t->dst2) & (t->dst_size - 1))
                                | (((uintptr_t)t->src | (uintptr_t)t->src2) & (t->src_size - 1));
@@ -15404,6 +15408,8 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+MEMOPT_I_SMALL_END
+
 /* @section checksum : vec host api_checksum
    CRC-32C at the speed of memory.
    Problem    By a table, a byte waits for the byte before it: 0.4 GB/s, where memory gives 10. The processors' own
@@ -15785,6 +15791,7 @@ static void memopt_i_crc_chunk(void *task, size_t chunk, int worker) {
     t->of_piece[chunk] = memopt_i_crc_at(t->level, 0, t->bytes + begin, memopt_i_min(t->count - begin, t->piece));
 }
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *bytes, size_t count,
                                                 const memopt_threads *threads, uint32_t *out) {
     memopt_i_crc_task t;
@@ -15808,6 +15815,8 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+MEMOPT_I_SMALL_END
+
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -16992,6 +17001,7 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(q->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* Everything that can be wrong; the arrays are told by their starts, floats are `width` bytes an element. */
 static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats, size_t width, const void *codes,
                                           const void *absmax, const memopt_threads *threads) {
@@ -17100,6 +17110,8 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 #if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+MEMOPT_I_SMALL_END
+
 /* @section fp8 : number simd base api_fp8
    A matrix as 8-bit floats, in its own order and transposed.
    Problem    A product in 8 bits takes its operands with the depth side by side only. What backward needs is what
@@ -17217,6 +17229,7 @@ static void memopt_i_fp8_pass(memopt_i_fp8 *t, memopt_task_fn *fn, const memopt_
     t->x->scale->amax = memopt_i_bits_float(amax);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* What the device looks at as well, but for threads. */
 static memopt_status memopt_i_fp8_check(const memopt_fp8 *x) {
     const size_t size = x ? memopt_type_bytes(x->type) : 0;
@@ -17259,6 +17272,8 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+MEMOPT_I_SMALL_END
+
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
@@ -17304,6 +17319,7 @@ typedef struct memopt_i_state_codec {
     uint8_t rest[60]; /* to a whole number of cache lines: AVX-512 reads tables by whole lines */
 } memopt_i_state_codec;
 
+MEMOPT_I_SMALL_BEGIN
 /* first: the code of the lowest level. Levels are numbered upward from it; the one after the last octave is 1.0. */
 static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *width, int octaves, int nearest_octaves,
                                       uint32_t first) {
@@ -17381,6 +17397,8 @@ static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
     }
     memopt_i_state_codec_lines(t);
 }
+
+MEMOPT_I_SMALL_END
 
 static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
                                            size_t n) {
@@ -17972,6 +17990,7 @@ typedef struct memopt_i_state_header {
     uint64_t count, first, held, columns;
 } memopt_i_state_header;
 
+MEMOPT_I_SMALL_BEGIN
 static size_t memopt_i_held_count(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
 
 static int memopt_i_is_coded(memopt_state_format format) {
@@ -18230,6 +18249,8 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
     memopt_i_header_number(c, "state held", h->held, want->held);
     return c->status;
 }
+
+MEMOPT_I_SMALL_END
 
 /* @section optim_pass : state state_codec optim_kernels quant number
    How a step passes over a tensor: every format is decoded into floats, stepped, and encoded again, a tile at a time.
@@ -19722,6 +19743,7 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
 enum { MEMOPT_I_OPTIM_IDLE, MEMOPT_I_OPTIM_BEGUN, MEMOPT_I_OPTIM_STOPPED };
 enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
     memopt_optim_group g;
 
@@ -19841,6 +19863,8 @@ MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 /* Zero moments behind a header. bytes: what memopt_i_state_layout() says, not 0. */
 static void memopt_i_state_begin(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
                                  const memopt_optim_tensor *t, size_t bytes) {
@@ -19853,6 +19877,7 @@ static void memopt_i_state_begin(const memopt_i_tensor_part *part, const memopt_
     if (part->format == MEMOPT_STATE_BNB) memset(view.moment[0], 127, view.held); /* its code of zero */
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* Behind the object, in the order of the tensors; NULL where a kind has none. */
 static void memopt_i_optim_place_states(memopt_optim *o, memopt_carver *c) {
     memopt_optim_view view;
@@ -20813,6 +20838,8 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+MEMOPT_I_SMALL_END
+
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
@@ -20855,6 +20882,7 @@ static int memopt_i_scale_limit(double x) {
     return u <= UINT64_C(0x7FF) << 52 || u == UINT64_C(1) << 63;
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* ---- types and policies ---- */
 MEMOPT_API memopt_precision memopt_precision_f32(void) {
     memopt_precision p;
@@ -20913,6 +20941,8 @@ MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, 
     if (reason) *reason = why ? why : "";
     return why ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 /* ---- the loops ----
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
@@ -21133,6 +21163,7 @@ static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
     return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_i_checks memopt_i_gradients_begin(const memopt_gradients *list) {
     return memopt_i_checks_begin(list ? list->error : NULL, "gradients");
 }
@@ -21217,6 +21248,8 @@ static memopt_i_scale_piece *memopt_i_gradients_cut(const memopt_gradients *list
         }
     return pieces;
 }
+
+MEMOPT_I_SMALL_END
 
 static size_t memopt_i_scale_count(const memopt_gradient *g, const memopt_i_scale_piece *piece) {
     return memopt_i_min(MEMOPT_I_SCALE_PIECE, g->count - piece->first);
@@ -21312,6 +21345,7 @@ static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t
     return memopt_i_scale_sum_end(&s);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A task over a list that has been checked. */
 static memopt_i_gradients_task memopt_i_gradients_begin_task(const memopt_gradients *list, float factor,
                                                              const memopt_threads *threads) {
@@ -21324,6 +21358,8 @@ static memopt_i_gradients_task memopt_i_gradients_begin_task(const memopt_gradie
     t.level = memopt_i_simd_level(threads);
     return t;
 }
+
+MEMOPT_I_SMALL_END
 
 static void memopt_i_scale_one(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
@@ -21338,6 +21374,7 @@ static void memopt_i_scale_one(void *task, size_t index, int worker) {
     memopt_i_wide_end(t->level);
 }
 
+MEMOPT_I_SMALL_BEGIN
 /* A tensor from its pieces, the first of which is *p. */
 static void memopt_i_gradient_join(memopt_gradient *g, const memopt_i_scale_piece **p) {
     const size_t pieces = memopt_i_ceil_div(g->count, MEMOPT_I_SCALE_PIECE);
@@ -21399,6 +21436,8 @@ MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, do
     return memopt_i_gradients_pass(&c, list, finite ? (float)factor : 0, total, threads);
 }
 
+MEMOPT_I_SMALL_END
+
 /* ---- clipping ---- */
 static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
@@ -21416,6 +21455,7 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     }
 }
 
+MEMOPT_I_SMALL_BEGIN
 MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
                                                      const memopt_threads *threads) {
     size_t pieces;
@@ -21542,6 +21582,8 @@ MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 /* ---- accumulation ---- */
 /* A block of any other kind than fp32 into fp32. The gradient is decoded first, except where bf16 meets bf16. */
 static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const memopt_gradient *sum,
@@ -21589,6 +21631,7 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
     }
 }
 
+MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_gradients *sums,
                                                const memopt_gradients *gradients, const memopt_micro_batch *batch) {
     size_t i, pieces;
@@ -21648,6 +21691,8 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
+MEMOPT_I_SMALL_END
+
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a

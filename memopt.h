@@ -14966,14 +14966,13 @@ V_FN V(ints) V(small_of)(const float *src, int kind, const memopt_i_format *f) {
 V_FN MEMOPT_I_ALWAYS_INLINE void V(kind_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate,
                                                   int stream) {
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
-    size_t i, k;
+    const size_t two = 2 * V(width);
+    size_t i;
 
-    for (i = 0; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD_2(src + i);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32; k += 2 * V(width))
-            V(small_put)(dst, i + k, kind, V(small_of)(src + i + k, kind, &f),
-                         V(small_of)(src + i + k + V(width), kind, &f), stream);
+    for (i = 0; i + two <= n; i += two) {
+        if (stream && two > 16) MEMOPT_I_AHEAD_2(src + i);
+        else if (stream) MEMOPT_I_AHEAD(src + i);
+        V(small_put)(dst, i, kind, V(small_of)(src + i, kind, &f), V(small_of)(src + i + V(width), kind, &f), stream);
     }
     V(end)();
     memopt_i_small_codes(dst, src, i, n, kind, saturate, NULL, 0);

@@ -73,7 +73,10 @@
      api_ heap              lifetimes in any order; record a step, plan it, replay it
      NUMBERS                keep and step weights in 16 and 8 bits: number, quant, optim; scaled losses
      api_ simd              levels found at run time; the scalar code is the definition, the wide ones give its bits
+          flush             denormals as zeros, for a product that matrix units define so
           vec               the vocabulary of wide code; the parts over it are compiled once for each width
+          rows              words for rows, whose sums are 16 lanes whatever the width
+     api_ noise             philox, and 16 random bits for each index
      api_ random            random numbers by seed, stream and index; noise for rounding
      api_ number            float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
      api_ checksum          CRC-32C of bytes: in pieces, by workers, joined
@@ -1156,7 +1159,7 @@ MEMOPT_API int memopt_simd_best(void);
 /** The name of a level, for people; static text, never NULL, also for numbers that are no level. */
 MEMOPT_API const char *memopt_simd_text(int level);
 
-/* @section api_random : api_host
+/* @section api_noise : api_host
    Small functions of the declarations are `static`, so that they can be inlined, and run on a CUDA device as well. */
 
 #if defined(__CUDACC__)
@@ -1196,6 +1199,10 @@ MEMOPT_I_INLINE uint32_t memopt_i_noise16(memopt_noise noise, uint64_t index) {
     return memopt_i_noise32(noise, index) >> 16;
 }
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
+/* @section api_random : api_host */
+
 /**
  * Random numbers by place: dst[i] is value first + i of a stream of a seed. Nothing is kept between calls, any part of
  * a stream can be had alone, by any number of threads, and is the same bits on every machine. Philox 4x32-10, as
@@ -1217,7 +1224,9 @@ MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t se
 MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                               const memopt_threads *threads);
 
-/* @section api_number : api_random
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+/* @section api_number : api_noise
    Formats: bf16 (8 bits of exponent, 7 of mantissa), f16 (IEEE half: 5, 10), e4m3 and e5m2 (OCP 8-bit; e4m3 has no
    infinity, its largest is 448). All as plain integers, in the machine's byte order.
 
@@ -12862,9 +12871,7 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 }
 
 #endif /* groups */
-#endif /* groups */
 #if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
-#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section simd : host api_simd
    Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
@@ -12969,29 +12976,6 @@ static int memopt_i_tiles_granted(void) {
 }
 #endif
 
-#if defined(MEMOPT_I_NEON)
-/* Has the processor what is no part of NEON? Apple's have both; elsewhere than on Linux the compiler's flags tell. */
-#  define MEMOPT_I_ARM_PMULL (1ul << 4) /* as Linux numbers them */
-#  define MEMOPT_I_ARM_CRC32 (1ul << 7)
-static int memopt_i_arm_has(unsigned long feature) {
-#  if defined(__linux__)
-    return (getauxval(16) & feature) != 0; /* AT_HWCAP */
-#  elif defined(__APPLE__)
-    return (feature & (MEMOPT_I_ARM_PMULL | MEMOPT_I_ARM_CRC32)) != 0;
-#  else
-    unsigned long has = 0;
-
-#    if defined(__ARM_FEATURE_CRC32)
-    has |= MEMOPT_I_ARM_CRC32;
-#    endif
-#    if defined(__ARM_FEATURE_CRYPTO) || defined(__ARM_FEATURE_AES)
-    has |= MEMOPT_I_ARM_PMULL;
-#    endif
-    return (has & feature) != 0;
-#  endif
-}
-#endif
-
 /* The widest level of this machine. Only who may use matrix units asks Linux for them. */
 static int memopt_i_simd_widest(int asked) {
     (void)asked;
@@ -13030,6 +13014,30 @@ static void memopt_i_wide_end(int level) {
     (void)level;
 #endif
 }
+
+/* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
+static int memopt_i_simd_level(const memopt_threads *threads) {
+    const int asked = threads && threads->simd_level ? threads->simd_level : INT_MAX;
+    const int widest = memopt_i_simd_widest(asked);
+    return asked < widest ? asked : widest;
+}
+
+MEMOPT_API const char *memopt_simd_text(int level) {
+    switch (level) {
+    case MEMOPT_SIMD_SCALAR:      return "scalar";
+    case MEMOPT_SIMD_NEON:        return "NEON";
+    case MEMOPT_SIMD_AVX2:        return "AVX2";
+    case MEMOPT_SIMD_AVX512:      return "AVX-512";
+    case MEMOPT_SIMD_AVX512_BF16: return "AVX-512 with BF16";
+    case MEMOPT_SIMD_AMX:         return "AVX-512 with BF16 and AMX";
+    }
+    return "not a level of memopt";
+}
+
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3a /* for numbers, operators, ranks, advise */
+/* @section flush : simd
+   Denormals as zeros, for a product that matrix units define so. */
 
 /* Between the two, denormal operands and results of wide code count as 0, whatever the engine has set. The end tells
    whether a result was too small, where the rounding of such results is not x86's. */
@@ -13084,25 +13092,10 @@ static int memopt_i_flushes(void) {
 #endif
 }
 
-/* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
-static int memopt_i_simd_level(const memopt_threads *threads) {
-    const int asked = threads && threads->simd_level ? threads->simd_level : INT_MAX;
-    const int widest = memopt_i_simd_widest(asked);
-    return asked < widest ? asked : widest;
-}
-
-MEMOPT_API const char *memopt_simd_text(int level) {
-    switch (level) {
-    case MEMOPT_SIMD_SCALAR:      return "scalar";
-    case MEMOPT_SIMD_NEON:        return "NEON";
-    case MEMOPT_SIMD_AVX2:        return "AVX2";
-    case MEMOPT_SIMD_AVX512:      return "AVX-512";
-    case MEMOPT_SIMD_AVX512_BF16: return "AVX-512 with BF16";
-    case MEMOPT_SIMD_AMX:         return "AVX-512 with BF16 and AMX";
-    }
-    return "not a level of memopt";
-}
-
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section vec : simd base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
    Problem    An algorithm written for each instruction set stands four times, and the rarest goes untested. A macro
@@ -13196,12 +13189,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    sign          -1, 0 or 1
    max, min      b where one is NaN
    negative      -|a|
-   sign_bits     a bit a lane, the first lane the lowest; set: its sign is a minus
-   if_negative   a where z < 0, else b
-   zero_below    0 where z < least, else a
-   power         p 2^n, from n and n + the magic number
-   normal_power  the same, where n is from -126 to 127
-   exponent      p 2^n, from n + the magic number; infinity from 2^128 on; not below 2^-126 */
+   sign_bits     a bit a lane, the first lane the lowest; set: its sign is a minus */
 enum { memopt_i_v1_width = 1, memopt_i_v1_level = MEMOPT_SIMD_SCALAR };
 typedef float memopt_i_v1_floats;
 
@@ -13219,8 +13207,6 @@ V_FN float V(min)(float a, float b) { return a < b ? a : b; }
 V_FN float V(sign)(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
 V_FN float V(negative)(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
 V_FN uint32_t V(sign_bits)(float a) { return memopt_i_float_bits(a) >> 31; }
-V_FN float V(if_negative)(float z, float a, float b) { return z < 0 ? a : b; }
-V_FN float V(zero_below)(float z, float least, float a) { return z < least ? 0.0f : a; }
 V_FN int V(all_below)(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
 
 V_FN float V(sqrt)(float a) {
@@ -13235,26 +13221,6 @@ V_FN float V(magnitude)(float a, float b) {
     const uint32_t x = memopt_i_float_bits(a);
     const uint32_t y = memopt_i_float_bits(b) & 0x7fffffffu;
     return memopt_i_bits_float(x > y ? x : y);
-}
-
-V_FN float V(power)(float p, float n, float t) {
-    const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS); /* two exponents */
-    const uint32_t half = both >> 1;
-
-    (void)n;
-    p = memopt_i_times(p, memopt_i_bits_float(half << 23));
-    p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
-    return 0.0f > p ? 0.0f : p;
-}
-
-V_FN float V(normal_power)(float p, float n, float t) {
-    (void)n;
-    return memopt_i_times(p, memopt_i_bits_float((memopt_i_float_bits(t) + (127u - MEMOPT_I_EXP_BITS)) << 23));
-}
-
-V_FN float V(exponent)(float p, float t) {
-    const uint32_t x = memopt_i_float_bits(p) + (memopt_i_float_bits(t) << 23);
-    return memopt_i_bits_float(x < 0x7f800000u ? x : 0x7f800000u);
 }
 
 V_FN float V(quiet)(float a) { /* one NaN for all */
@@ -13389,14 +13355,6 @@ V_FN __m256 V(sign)(__m256 a) {
                                                                            _mm256_set1_ps(1.0f)));
 }
 
-V_FN __m256 V(if_negative)(__m256 z, __m256 a, __m256 b) {
-    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(z, _mm256_setzero_ps(), _CMP_LT_OQ));
-}
-
-V_FN __m256 V(zero_below)(__m256 z, __m256 least, __m256 a) {
-    return _mm256_andnot_ps(_mm256_cmp_ps(z, least, _CMP_LT_OQ), a);
-}
-
 V_FN __m256 V(magnitude)(__m256 a, __m256 b) {
     return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a),
         _mm256_and_si256(_mm256_castps_si256(b), _mm256_set1_epi32(0x7fffffff))));
@@ -13404,28 +13362,6 @@ V_FN __m256 V(magnitude)(__m256 a, __m256 b) {
 
 V_FN int V(all_below)(__m256 a, __m256 limit) {
     return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LT_OQ)) == 255;
-}
-
-V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
-    const __m256i both = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)(254u - MEMOPT_I_EXP_BITS)));
-    const __m256i half = _mm256_srli_epi32(both, 1);
-
-    (void)n;
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
-    return _mm256_max_ps(_mm256_setzero_ps(), p);
-}
-
-V_FN __m256 V(normal_power)(__m256 p, __m256 n, __m256 t) {
-    const __m256i less = _mm256_set1_epi32((int)(127u - MEMOPT_I_EXP_BITS));
-
-    (void)n;
-    return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), less), 23)));
-}
-
-V_FN __m256 V(exponent)(__m256 p, __m256 t) {
-    const __m256i x = _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
-    return _mm256_castsi256_ps(_mm256_min_epu32(x, _mm256_set1_epi32(0x7f800000)));
 }
 
 V_FN __m256 V(quiet)(__m256 a) {
@@ -13633,92 +13569,6 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
     return z;
 }
 
-/* The first `count` lanes, 0 to all: all bits of them. */
-V_FN __m256i V(first)(size_t count) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
-}
-
-/* 16 floats of a row are two registers. */
-typedef struct memopt_i_r8_floats { __m256 a, b; } memopt_i_r8_floats;
-
-V_FN R(floats) R(both)(__m256 a, __m256 b) {
-    const R(floats) x = { a, b };
-
-    return x;
-}
-
-V_FN R(floats) R(set)(float x) { return R(both)(V(set)(x), V(set)(x)); }
-V_FN R(floats) R(add)(R(floats) x, R(floats) y) { return R(both)(V(add)(x.a, y.a), V(add)(x.b, y.b)); }
-V_FN R(floats) R(sub)(R(floats) x, R(floats) y) { return R(both)(V(sub)(x.a, y.a), V(sub)(x.b, y.b)); }
-V_FN R(floats) R(mul)(R(floats) x, R(floats) y) { return R(both)(V(mul)(x.a, y.a), V(mul)(x.b, y.b)); }
-V_FN R(floats) R(div)(R(floats) x, R(floats) y) { return R(both)(V(div)(x.a, y.a), V(div)(x.b, y.b)); }
-V_FN R(floats) R(sqrt)(R(floats) x) { return R(both)(V(sqrt)(x.a), V(sqrt)(x.b)); }
-V_FN R(floats) R(max)(R(floats) x, R(floats) y) { return R(both)(V(max)(x.a, y.a), V(max)(x.b, y.b)); }
-V_FN R(floats) R(min)(R(floats) x, R(floats) y) { return R(both)(V(min)(x.a, y.a), V(min)(x.b, y.b)); }
-V_FN R(floats) R(negative)(R(floats) x) { return R(both)(V(negative)(x.a), V(negative)(x.b)); }
-
-V_FN R(floats) R(fma)(R(floats) x, R(floats) y, R(floats) z) {
-    return R(both)(V(fma)(x.a, y.a, z.a), V(fma)(x.b, y.b, z.b));
-}
-
-V_FN R(floats) R(if_negative)(R(floats) z, R(floats) x, R(floats) y) {
-    return R(both)(V(if_negative)(z.a, x.a, y.a), V(if_negative)(z.b, x.b, y.b));
-}
-
-V_FN R(floats) R(zero_below)(R(floats) z, R(floats) least, R(floats) x) {
-    return R(both)(V(zero_below)(z.a, least.a, x.a), V(zero_below)(z.b, least.b, x.b));
-}
-
-V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
-    return R(both)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b));
-}
-
-V_FN R(floats) R(normal_power)(R(floats) p, R(floats) n, R(floats) t) {
-    return R(both)(V(normal_power)(p.a, n.a, t.a), V(normal_power)(p.b, n.b, t.b));
-}
-
-V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
-    return R(both)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b));
-}
-
-/* Up to 16 elements: those behind them are neither read nor written, and 0. */
-V_FN R(floats) R(read)(const float *p, size_t count) {
-    if (count >= 16) return R(both)(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
-    if (count >= 8) return R(both)(_mm256_loadu_ps(p), _mm256_maskload_ps(p + 8, V(first)(count - 8)));
-    return R(both)(_mm256_maskload_ps(p, V(first)(count)), _mm256_setzero_ps());
-}
-
-V_FN void R(write)(float *p, R(floats) x, size_t count) {
-    if (count >= 16) {
-        _mm256_storeu_ps(p, x.a);
-        _mm256_storeu_ps(p + 8, x.b);
-        return;
-    }
-    _mm256_maskstore_ps(p, V(first)(count), x.a);
-    if (count > 8) _mm256_maskstore_ps(p + 8, V(first)(count - 8), x.b);
-}
-
-/* The first `count` lanes of x, the others of y. */
-V_FN R(floats) R(first)(size_t count, R(floats) x, R(floats) y) {
-    if (count >= 16) return x;
-    return R(both)(_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(V(first)(count))),
-                   _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(V(first)(count < 8 ? 0 : count - 8))));
-}
-
-/* seen, and where x is NaN; whether it has been seen at all */
-V_FN R(floats) R(nan)(R(floats) seen, R(floats) x) {
-    return R(both)(_mm256_or_ps(seen.a, _mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q)),
-                   _mm256_or_ps(seen.b, _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q)));
-}
-
-V_FN int R(any)(R(floats) seen) { return _mm256_movemask_ps(_mm256_or_ps(seen.a, seen.b)) != 0; }
-
-/* x where the mask is all ones, y where it is 0. By bytes: for a blend of floats gcc compares the mask with 0 first. */
-V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
-    const __m256i *m = (const __m256i *)(const void *)mask;
-    return R(both)(V(floats_of)(V(i_if)(_mm256_loadu_si256(m), V(bits)(x.a), V(bits)(y.a))),
-                   V(floats_of)(V(i_if)(_mm256_loadu_si256(m + 1), V(bits)(x.b), V(bits)(y.b))));
-}
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
 /* AVX-512: 16 floats, in a row as well. */
 enum { memopt_i_v16_width = 16, memopt_i_v16_level = MEMOPT_SIMD_AVX512 };
@@ -13744,32 +13594,12 @@ V_FN __m512 V(sign)(__m512 a) {
     return _mm512_maskz_or_ps(_mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_OQ), sign, _mm512_set1_ps(1.0f));
 }
 
-V_FN __m512 V(if_negative)(__m512 z, __m512 a, __m512 b) {
-    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_LT_OQ), a);
-}
-
-V_FN __m512 V(zero_below)(__m512 z, __m512 least, __m512 a) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, least, _CMP_NLT_UQ), a);
-}
-
 V_FN __m512 V(magnitude)(__m512 a, __m512 b) {
     return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a),
         _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0x7fffffff))));
 }
 
 V_FN int V(all_below)(__m512 a, __m512 limit) { return _mm512_cmp_ps_mask(a, limit, _CMP_LT_OQ) == 0xffff; }
-
-V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
-    (void)t;
-    return _mm512_scalef_ps(p, n);
-}
-
-V_FN __m512 V(normal_power)(__m512 p, __m512 n, __m512 t) { return V(power)(p, n, t); }
-
-V_FN __m512 V(exponent)(__m512 p, __m512 t) {
-    const __m512i x = _mm512_add_epi32(_mm512_castps_si512(p), V_SHL(_mm512_castps_si512(t), 23));
-    return _mm512_castsi512_ps(_mm512_min_epu32(x, _mm512_set1_epi32(0x7f800000)));
-}
 
 V_FN __m512 V(quiet)(__m512 a) {
     const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
@@ -13961,30 +13791,6 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
 
 /* the first `count`, 0 to 16 */
 V_FN __mmask16 V(lanes)(size_t count) { return (__mmask16)((1u << count) - 1); }
-
-V_FN __m512 R(read)(const float *p, size_t count) {
-    return count >= 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(V(lanes)(count), p);
-}
-
-V_FN void R(write)(float *p, __m512 x, size_t count) {
-    if (count >= 16) _mm512_storeu_ps(p, x);
-    else _mm512_mask_storeu_ps(p, V(lanes)(count), x);
-}
-
-V_FN __m512 R(first)(size_t count, __m512 x, __m512 y) {
-    return count >= 16 ? x : _mm512_mask_mov_ps(y, V(lanes)(count), x);
-}
-
-V_FN __m512 R(nan)(__m512 seen, __m512 x) {
-    return _mm512_mask_mov_ps(seen, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
-}
-
-V_FN int R(any)(__m512 seen) { return _mm512_cmp_ps_mask(seen, seen, _CMP_UNORD_Q) != 0; }
-
-V_FN __m512 R(masked)(const uint32_t *mask, __m512 x, __m512 y) {
-    const __m512i m = _mm512_loadu_si512(mask);
-    return _mm512_mask_mov_ps(y, _mm512_test_epi32_mask(m, m), x);
-}
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 4
 /* NEON: 4 floats. */
 enum { memopt_i_v4_width = 4, memopt_i_v4_level = MEMOPT_SIMD_NEON };
@@ -14001,7 +13807,6 @@ V_FN float32x4_t V(sqrt)(float32x4_t a) { return vsqrtq_f32(a); }
 V_FN float32x4_t V(fma)(float32x4_t a, float32x4_t b, float32x4_t c) { return vfmaq_f32(c, a, b); }
 V_FN float32x4_t V(max)(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 V_FN float32x4_t V(min)(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
-V_FN float32x4_t V(if_negative)(float32x4_t z, float32x4_t a, float32x4_t b) { return vbslq_f32(vcltzq_f32(z), a, b); }
 V_FN int V(all_below)(float32x4_t a, float32x4_t limit) { return vminvq_u32(vcltq_f32(a, limit)) != 0; }
 V_FN void V(end)(void) { }
 
@@ -14023,34 +13828,8 @@ V_FN float32x4_t V(sign)(float32x4_t a) {
     return vreinterpretq_f32_u32(vandq_u32(sign, is_signed));
 }
 
-V_FN float32x4_t V(zero_below)(float32x4_t z, float32x4_t least, float32x4_t a) {
-    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(z, least)));
-}
-
 V_FN float32x4_t V(magnitude)(float32x4_t a, float32x4_t b) {
     return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(vabsq_f32(b))));
-}
-
-V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
-    const uint32x4_t both = vaddq_u32(vreinterpretq_u32_f32(t), vdupq_n_u32(254u - MEMOPT_I_EXP_BITS));
-    const uint32x4_t half = vshrq_n_u32(both, 1);
-
-    (void)n;
-    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
-    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
-    return V(max)(vdupq_n_f32(0), p);
-}
-
-V_FN float32x4_t V(normal_power)(float32x4_t p, float32x4_t n, float32x4_t t) {
-    const uint32x4_t less = vdupq_n_u32(127u - MEMOPT_I_EXP_BITS);
-
-    (void)n;
-    return vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vaddq_u32(vreinterpretq_u32_f32(t), less), 23)));
-}
-
-V_FN float32x4_t V(exponent)(float32x4_t p, float32x4_t t) {
-    const uint32x4_t x = vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23));
-    return vreinterpretq_f32_u32(vminq_u32(x, vdupq_n_u32(0x7f800000)));
 }
 
 V_FN float32x4_t V(quiet)(float32x4_t a) {
@@ -14217,6 +13996,236 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
     z.b = vfmaq_f64(z.b, x.b, y.b);
     return z;
 }
+#endif
+
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section rows : vec
+   Words for rows, whose sums are 16 lanes whatever the width: R(floats) are two registers of AVX2, four of NEON.
+   if_negative   a where z < 0, else b
+   zero_below    0 where z < least, else a
+   power         p 2^n, from n and n + the magic number
+   normal_power  the same, where n is from -126 to 127
+   exponent      p 2^n, from n + the magic number; infinity from 2^128 on; not below 2^-126
+   read, write   up to 16 elements: those behind them are neither read nor written, and 0
+   first         the first `count` lanes of x, the others of y
+   nan, any      seen, and where x is NaN; whether it has been seen at all
+   masked        x where the mask is all ones, y where it is 0 */
+
+V_FN float V(if_negative)(float z, float a, float b) { return z < 0 ? a : b; }
+V_FN float V(zero_below)(float z, float least, float a) { return z < least ? 0.0f : a; }
+
+V_FN float V(power)(float p, float n, float t) {
+    const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS); /* two exponents */
+    const uint32_t half = both >> 1;
+
+    (void)n;
+    p = memopt_i_times(p, memopt_i_bits_float(half << 23));
+    p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
+    return 0.0f > p ? 0.0f : p;
+}
+
+V_FN float V(normal_power)(float p, float n, float t) {
+    (void)n;
+    return memopt_i_times(p, memopt_i_bits_float((memopt_i_float_bits(t) + (127u - MEMOPT_I_EXP_BITS)) << 23));
+}
+
+V_FN float V(exponent)(float p, float t) {
+    const uint32_t x = memopt_i_float_bits(p) + (memopt_i_float_bits(t) << 23);
+    return memopt_i_bits_float(x < 0x7f800000u ? x : 0x7f800000u);
+}
+#endif /* ---- from here: once for each width, see `vec` ---- */
+
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
+V_FN __m256 V(if_negative)(__m256 z, __m256 a, __m256 b) {
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(z, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+
+V_FN __m256 V(zero_below)(__m256 z, __m256 least, __m256 a) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(z, least, _CMP_LT_OQ), a);
+}
+
+V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
+    const __m256i both = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)(254u - MEMOPT_I_EXP_BITS)));
+    const __m256i half = _mm256_srli_epi32(both, 1);
+
+    (void)n;
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
+    return _mm256_max_ps(_mm256_setzero_ps(), p);
+}
+
+V_FN __m256 V(normal_power)(__m256 p, __m256 n, __m256 t) {
+    const __m256i less = _mm256_set1_epi32((int)(127u - MEMOPT_I_EXP_BITS));
+
+    (void)n;
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), less), 23)));
+}
+
+V_FN __m256 V(exponent)(__m256 p, __m256 t) {
+    const __m256i x = _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
+    return _mm256_castsi256_ps(_mm256_min_epu32(x, _mm256_set1_epi32(0x7f800000)));
+}
+
+/* The first `count` lanes, 0 to all: all bits of them. */
+V_FN __m256i V(first)(size_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
+
+/* 16 floats of a row are two registers. */
+typedef struct memopt_i_r8_floats { __m256 a, b; } memopt_i_r8_floats;
+
+V_FN R(floats) R(both)(__m256 a, __m256 b) {
+    const R(floats) x = { a, b };
+
+    return x;
+}
+
+V_FN R(floats) R(set)(float x) { return R(both)(V(set)(x), V(set)(x)); }
+V_FN R(floats) R(add)(R(floats) x, R(floats) y) { return R(both)(V(add)(x.a, y.a), V(add)(x.b, y.b)); }
+V_FN R(floats) R(sub)(R(floats) x, R(floats) y) { return R(both)(V(sub)(x.a, y.a), V(sub)(x.b, y.b)); }
+V_FN R(floats) R(mul)(R(floats) x, R(floats) y) { return R(both)(V(mul)(x.a, y.a), V(mul)(x.b, y.b)); }
+V_FN R(floats) R(div)(R(floats) x, R(floats) y) { return R(both)(V(div)(x.a, y.a), V(div)(x.b, y.b)); }
+V_FN R(floats) R(sqrt)(R(floats) x) { return R(both)(V(sqrt)(x.a), V(sqrt)(x.b)); }
+V_FN R(floats) R(max)(R(floats) x, R(floats) y) { return R(both)(V(max)(x.a, y.a), V(max)(x.b, y.b)); }
+V_FN R(floats) R(min)(R(floats) x, R(floats) y) { return R(both)(V(min)(x.a, y.a), V(min)(x.b, y.b)); }
+V_FN R(floats) R(negative)(R(floats) x) { return R(both)(V(negative)(x.a), V(negative)(x.b)); }
+
+V_FN R(floats) R(fma)(R(floats) x, R(floats) y, R(floats) z) {
+    return R(both)(V(fma)(x.a, y.a, z.a), V(fma)(x.b, y.b, z.b));
+}
+
+V_FN R(floats) R(if_negative)(R(floats) z, R(floats) x, R(floats) y) {
+    return R(both)(V(if_negative)(z.a, x.a, y.a), V(if_negative)(z.b, x.b, y.b));
+}
+
+V_FN R(floats) R(zero_below)(R(floats) z, R(floats) least, R(floats) x) {
+    return R(both)(V(zero_below)(z.a, least.a, x.a), V(zero_below)(z.b, least.b, x.b));
+}
+
+V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(both)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b));
+}
+
+V_FN R(floats) R(normal_power)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(both)(V(normal_power)(p.a, n.a, t.a), V(normal_power)(p.b, n.b, t.b));
+}
+
+V_FN R(floats) R(exponent)(R(floats) p, R(floats) t) {
+    return R(both)(V(exponent)(p.a, t.a), V(exponent)(p.b, t.b));
+}
+
+V_FN R(floats) R(read)(const float *p, size_t count) {
+    if (count >= 16) return R(both)(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+    if (count >= 8) return R(both)(_mm256_loadu_ps(p), _mm256_maskload_ps(p + 8, V(first)(count - 8)));
+    return R(both)(_mm256_maskload_ps(p, V(first)(count)), _mm256_setzero_ps());
+}
+
+V_FN void R(write)(float *p, R(floats) x, size_t count) {
+    if (count >= 16) {
+        _mm256_storeu_ps(p, x.a);
+        _mm256_storeu_ps(p + 8, x.b);
+        return;
+    }
+    _mm256_maskstore_ps(p, V(first)(count), x.a);
+    if (count > 8) _mm256_maskstore_ps(p + 8, V(first)(count - 8), x.b);
+}
+
+V_FN R(floats) R(first)(size_t count, R(floats) x, R(floats) y) {
+    if (count >= 16) return x;
+    return R(both)(_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(V(first)(count))),
+                   _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(V(first)(count < 8 ? 0 : count - 8))));
+}
+
+V_FN R(floats) R(nan)(R(floats) seen, R(floats) x) {
+    return R(both)(_mm256_or_ps(seen.a, _mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q)),
+                   _mm256_or_ps(seen.b, _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q)));
+}
+
+V_FN int R(any)(R(floats) seen) { return _mm256_movemask_ps(_mm256_or_ps(seen.a, seen.b)) != 0; }
+
+/* By bytes: for a blend of floats gcc compares the mask with 0 first. */
+V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
+    const __m256i *m = (const __m256i *)(const void *)mask;
+    return R(both)(V(floats_of)(V(i_if)(_mm256_loadu_si256(m), V(bits)(x.a), V(bits)(y.a))),
+                   V(floats_of)(V(i_if)(_mm256_loadu_si256(m + 1), V(bits)(x.b), V(bits)(y.b))));
+}
+#elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
+V_FN __m512 V(if_negative)(__m512 z, __m512 a, __m512 b) {
+    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_LT_OQ), a);
+}
+
+V_FN __m512 V(zero_below)(__m512 z, __m512 least, __m512 a) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, least, _CMP_NLT_UQ), a);
+}
+
+V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
+    (void)t;
+    return _mm512_scalef_ps(p, n);
+}
+
+V_FN __m512 V(normal_power)(__m512 p, __m512 n, __m512 t) { return V(power)(p, n, t); }
+
+V_FN __m512 V(exponent)(__m512 p, __m512 t) {
+    const __m512i x = _mm512_add_epi32(_mm512_castps_si512(p), V_SHL(_mm512_castps_si512(t), 23));
+    return _mm512_castsi512_ps(_mm512_min_epu32(x, _mm512_set1_epi32(0x7f800000)));
+}
+
+V_FN __m512 R(read)(const float *p, size_t count) {
+    return count >= 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(V(lanes)(count), p);
+}
+
+V_FN void R(write)(float *p, __m512 x, size_t count) {
+    if (count >= 16) _mm512_storeu_ps(p, x);
+    else _mm512_mask_storeu_ps(p, V(lanes)(count), x);
+}
+
+V_FN __m512 R(first)(size_t count, __m512 x, __m512 y) {
+    return count >= 16 ? x : _mm512_mask_mov_ps(y, V(lanes)(count), x);
+}
+
+V_FN __m512 R(nan)(__m512 seen, __m512 x) {
+    return _mm512_mask_mov_ps(seen, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
+}
+
+V_FN int R(any)(__m512 seen) { return _mm512_cmp_ps_mask(seen, seen, _CMP_UNORD_Q) != 0; }
+
+V_FN __m512 R(masked)(const uint32_t *mask, __m512 x, __m512 y) {
+    const __m512i m = _mm512_loadu_si512(mask);
+    return _mm512_mask_mov_ps(y, _mm512_test_epi32_mask(m, m), x);
+}
+#elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 4
+V_FN float32x4_t V(if_negative)(float32x4_t z, float32x4_t a, float32x4_t b) { return vbslq_f32(vcltzq_f32(z), a, b); }
+
+V_FN float32x4_t V(zero_below)(float32x4_t z, float32x4_t least, float32x4_t a) {
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(z, least)));
+}
+
+V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
+    const uint32x4_t both = vaddq_u32(vreinterpretq_u32_f32(t), vdupq_n_u32(254u - MEMOPT_I_EXP_BITS));
+    const uint32x4_t half = vshrq_n_u32(both, 1);
+
+    (void)n;
+    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
+    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
+    return V(max)(vdupq_n_f32(0), p);
+}
+
+V_FN float32x4_t V(normal_power)(float32x4_t p, float32x4_t n, float32x4_t t) {
+    const uint32x4_t less = vdupq_n_u32(127u - MEMOPT_I_EXP_BITS);
+
+    (void)n;
+    return vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vaddq_u32(vreinterpretq_u32_f32(t), less), 23)));
+}
+
+V_FN float32x4_t V(exponent)(float32x4_t p, float32x4_t t) {
+    const uint32x4_t x = vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23));
+    return vreinterpretq_f32_u32(vminq_u32(x, vdupq_n_u32(0x7f800000)));
+}
 
 /* 16 floats of a row are four registers. */
 typedef struct memopt_i_r4_floats { float32x4_t a, b, c, d; } memopt_i_r4_floats;
@@ -14339,11 +14348,15 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 
-/* @section random : vec api_random
-   Problem    Random numbers that depend on who asked first cannot be repeated: not with more workers, not for a part of
-              a tensor, not after a crash. And rounding at random needs 16 bits for every weight at every step.
-   Idea       Numbers by place. The counter (seed, stream, index) goes through a function that scrambles it; there is no
-              state. Two functions: Philox for what must be beyond doubt, and noise, 6 instructions for 16 values.
+#endif /* groups */
+#endif /* groups */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+/* @section noise : api_noise base
+   Philox, and 16 random bits for each index.
+   Problem    Rounding at random needs 16 bits for every weight at every step, the same for any worker and slice.
+   Idea       Numbers by place: the counter (seed, stream, index) goes through a function that scrambles it; there is no
+              state. Philox is for what must be beyond doubt; noise is 6 instructions for 16 values.
    Philox     4x32-10: ten rounds of two 32 x 32 -> 64 products; passes TestU01's BigCrush.
    Noise      A 32-bit counter times the golden ratio (that is, one addition from lane to lane), key 0 added, through a
               finaliser of two multiplications, with key 1 between them, so that two streams are not the same walk
@@ -14355,9 +14368,6 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
               are XORed with a word, `shift`: 0, or what spreads the bits of one index over steps (`optim`).
    Invariant  A group of 32 indices is one counter of each lane, whatever index a call starts at. Above 2^33 indices the
               counter is full: the index's upper bits then change both keys.
-   Normal     Box and Muller: sqrt(-2 ln u) times cosine and sine of a random angle. Logarithm, sine and cosine are
-              polynomials in fused multiply-adds (minimax fits, errors below half a unit in the last place of their
-              terms), not the C library's, whose bits differ from machine to machine.
    Source     Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC11). Wellons: hash-prospector
               (multipliers 21f0aaad and d35a2d97, shifts 16, 15, 15). */
 
@@ -14399,6 +14409,16 @@ MEMOPT_I_HOST_DEVICE static memopt_noise memopt_i_noise_of(uint64_t seed, uint64
 }
 
 MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) { return memopt_i_noise_of(seed, stream); }
+
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section random : noise vec host api_random
+   Random numbers for initial weights and samples: Philox, block by block, made into floats.
+   Normal     Box and Muller: sqrt(-2 ln u) times cosine and sine of a random angle. Logarithm, sine and cosine are
+              polynomials in fused multiply-adds (minimax fits, errors below half a unit in the last place of their
+              terms), not the C library's, whose bits differ from machine to machine. */
 
 #define MEMOPT_I_LOG_0 0.333339095f
 #define MEMOPT_I_LOG_1 (-0.250013381f)
@@ -14596,7 +14616,11 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
 
 MEMOPT_I_SMALL_END
 
-/* @section number : vec random api_number
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section number : vec noise api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
               lose NaN, or flush denormals, or give other bits in the last seven elements than in the rest.
    Idea       The scalar functions of the declarations are the definition, in plain integers. Wide ones treat a group of
@@ -15403,12 +15427,12 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     return 0;
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-MEMOPT_I_SMALL_END
-
 /* @section checksum : vec host api_checksum
    CRC-32C at the speed of memory.
    Problem    By a table, a byte waits for the byte before it: 0.4 GB/s, where memory gives 10. The processors' own
@@ -15523,6 +15547,29 @@ static uint32_t memopt_i_crc_streams(uint32_t r, const unsigned char *p) {
     r2 ^= memopt_i_crc_multiply(r1, past);
     return r3 ^ memopt_i_crc_multiply(r2, past);
 }
+
+#if defined(MEMOPT_I_NEON)
+/* Has the processor what is no part of NEON? Apple's have both; elsewhere than on Linux the compiler's flags tell. */
+#  define MEMOPT_I_ARM_PMULL (1ul << 4) /* as Linux numbers them */
+#  define MEMOPT_I_ARM_CRC32 (1ul << 7)
+static int memopt_i_arm_has(unsigned long feature) {
+#  if defined(__linux__)
+    return (getauxval(16) & feature) != 0; /* AT_HWCAP */
+#  elif defined(__APPLE__)
+    return (feature & (MEMOPT_I_ARM_PMULL | MEMOPT_I_ARM_CRC32)) != 0;
+#  else
+    unsigned long has = 0;
+
+#    if defined(__ARM_FEATURE_CRC32)
+    has |= MEMOPT_I_ARM_CRC32;
+#    endif
+#    if defined(__ARM_FEATURE_CRYPTO) || defined(__ARM_FEATURE_AES)
+    has |= MEMOPT_I_ARM_PMULL;
+#    endif
+    return (has & feature) != 0;
+#  endif
+}
+#endif
 
 #if defined(MEMOPT_I_X86)
 #  define MEMOPT_I_CRC_FN      __attribute__((target("sse4.2")))
@@ -15810,12 +15857,12 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-MEMOPT_I_SMALL_END
-
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -16496,14 +16543,15 @@ V_APART_FN void V(decode_some)(memopt_quant_map map, float *x, const uint8_t *co
     size_t i;
 
     for (i = 0; i < n; i += 16) {
-        const __m512i bytes = _mm512_maskz_loadu_epi8(V(lanes)(memopt_i_min(n - i, 16)), codes + i);
+        const __mmask16 lanes = V(lanes)(memopt_i_min(n - i, 16));
+        const __m512i bytes = _mm512_maskz_loadu_epi8(lanes, codes + i);
         const __m512i code = V(i_sub)(_mm512_maskz_cvtepu8_epi32(0xffff, _mm512_castsi512_si128(bytes)),
                                       V(i_set)(is_signed ? 127 : 0));
         const __m512i sign = V(i_and)(code, V(i_set)(0x80000000u));
         const __m512i index = V(i_max_signed)(code, V(i_sub)(V(i_set)(0), code));
         const __m512i level = _mm512_i32gather_epi32(index, levels, 4);
 
-        R(write)(x + i, V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax)), n - i);
+        _mm512_mask_storeu_ps(x + i, lanes, V(mul)(V(floats_of)(V(i_or)(level, sign)), V(set)(absmax)));
     }
 }
 
@@ -17105,12 +17153,12 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
     return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 #if MEMOPT_I_GROUPS & 0x02 /* for numbers */
-MEMOPT_I_SMALL_END
-
 /* @section fp8 : number simd base api_fp8
    A matrix as 8-bit floats, in its own order and transposed.
    Problem    A product in 8 bits takes its operands with the depth side by side only. What backward needs is what
@@ -17267,12 +17315,12 @@ MEMOPT_API memopt_status memopt_fp8_quantize(const memopt_fp8 *x, const memopt_t
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-MEMOPT_I_SMALL_END
-
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
@@ -17944,7 +17992,7 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x36 /* for numbers, activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section state : host optim_kernels api_optim api_random
+/* @section state : host optim_kernels api_optim api_noise
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
               second moment (a float a block), first moments, second moments, Adafactor's means of rows and columns.
@@ -20833,12 +20881,12 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
     return o ? o->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the optimizer is NULL");
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x32 /* for numbers, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-MEMOPT_I_SMALL_END
-
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
@@ -21686,12 +21734,12 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 #endif /* groups */
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-MEMOPT_I_SMALL_END
-
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
@@ -26878,7 +26926,7 @@ MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_o
     return status;
 }
 
-/* @section tape_nest : tape random api_tape_nest
+/* @section tape_nest : tape noise api_tape_nest
    The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the outer one's
    scratch. Its seed is made of the outer seed and stream. */
 
@@ -27241,7 +27289,7 @@ MEMOPT_I_SMALL_END
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x38 /* for operators, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section gemm : optim_kernels number api_gemm
+/* @section gemm : flush optim_kernels number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
               two vectors; and sums must not be reordered, so that blocked, wide and threaded code give the same bits.
@@ -28765,7 +28813,7 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x08 /* for operators */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section row_kernels : optim_kernels number random api_ops
+/* @section row_kernels : rows optim_kernels number noise api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
    Problem    A softmax is as good as its exp, and the C library's differs from machine to machine, as does its log: of
@@ -32819,7 +32867,7 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
 }
 MEMOPT_I_SMALL_END
 
-/* @section dropout : row_kernels operator random api_dropout
+/* @section dropout : row_kernels operator noise api_dropout
    Dropout without masks: its bits are drawn again by place.
    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of the
    threshold, not of the rate. What is dropped is 0 even where it was infinite. */
@@ -34067,7 +34115,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 }
 MEMOPT_I_SMALL_END
 
-/* @section fused : dropout row_kernels operator number random base api_fused
+/* @section fused : dropout row_kernels operator number noise base api_fused
    A text becomes a short list of operations, and those run over a row up to 768 elements at a time.
    Problem    Elementwise work is bound by memory. Each operator that stands alone reads and writes all of it, and no
               library knows all chains of them. A compiler at run time would; so does a list of operations, if what
@@ -41603,7 +41651,7 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
 
 MEMOPT_I_SMALL_END
 
-/* @section feed : random carve base host_queue api_feed
+/* @section feed : noise carve base host_queue api_feed
    A ring of windows as they lie in the file, of which the queue of the host's files fills `ahead` at a time. They
    become numbers of 32 bits on their way into the caller's arrays, which may be pinned: so a window waits in a half or
    a quarter of the bytes, and its place is free for the next one as soon as it has been handed out.

@@ -41672,6 +41672,7 @@ struct memopt_feed {
     memopt_feed_desc desc; /* with its defaults; what it points to was for the creation */
     void *file;
     memopt_i_queue queue;
+    memopt_i_slot_result *results;
     unsigned char *slots;
     size_t slot_bytes;
     size_t own;     /* sequences of this rank in a step */
@@ -41733,10 +41734,6 @@ static uint64_t memopt_i_feed_first(const memopt_feed *x, uint64_t n) {
 MEMOPT_I_SMALL_BEGIN
 
 /* ---- a desc ---- */
-static size_t memopt_i_feed_slot(const memopt_feed_desc *d) {
-    return (d->length + 1) * d->token_bytes;
-}
-
 static void memopt_i_feed_check(memopt_i_checks *c, const memopt_feed_desc *d) {
     size_t together;
 
@@ -41752,33 +41749,46 @@ static void memopt_i_feed_check(memopt_i_checks *c, const memopt_feed_desc *d) {
     memopt_i_must_fit(c, d->length < SIZE_MAX / 4 / d->samples, "length", "of a unit does not fit a size_t");
 }
 
+static memopt_feed_desc memopt_i_feed_resolve(const memopt_feed_desc *desc) {
+    memopt_feed_desc d = *desc;
+
+    if (!d.token_bytes) d.token_bytes = 2;
+    if (!d.vocabulary) d.vocabulary = (size_t)1 << 31;
+    if (!d.samples) d.samples = 1;
+    if (!d.ranks) d.ranks = 1;
+    if (!d.units) d.units = d.ranks;
+    if (!d.ahead) d.ahead = d.samples < MEMOPT_FEED_AHEAD_MAX / 2 ? 2 * d.samples : MEMOPT_FEED_AHEAD_MAX;
+    return d;
+}
+
+/* The object, the results of its transfers, its windows. */
+static void memopt_i_feed_carve(memopt_feed *x, memopt_carver *room, const memopt_feed_desc *d) {
+    x->slot_bytes = (d->length + 1) * d->token_bytes;
+    (void)memopt_carve(room, 1, sizeof *x, 0);
+    x->results = (memopt_i_slot_result *)memopt_carve(room, d->ahead, sizeof *x->results, 0);
+    x->slots = (unsigned char *)memopt_carve(room, d->ahead, x->slot_bytes, 0);
+    x->bytes = room->bytes;
+}
+
 /* The desc with its defaults, a host that can be called, and the size of the block. */
-static memopt_status memopt_i_feed_plan(memopt_i_checks *c, const memopt_feed_desc *desc, memopt_feed_desc *d,
-                                        memopt_host *host, memopt_carver *room) {
+static memopt_status memopt_i_feed_plan(memopt_i_checks *c, const memopt_feed_desc *desc, memopt_feed *x,
+                                        memopt_carver *room) {
     if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
-    *d = *desc;
-    if (!d->token_bytes) d->token_bytes = 2;
-    if (!d->vocabulary) d->vocabulary = (size_t)1 << 31;
-    if (!d->samples) d->samples = 1;
-    if (!d->ranks) d->ranks = 1;
-    if (!d->units) d->units = d->ranks;
-    if (!d->ahead) d->ahead = d->samples < MEMOPT_FEED_AHEAD_MAX / 2 ? 2 * d->samples : MEMOPT_FEED_AHEAD_MAX;
-    memopt_i_feed_check(c, d);
-    if (c->status || memopt_i_host_resolve_files(c, desc->host, host)) return c->status;
-    (void)memopt_carve(room, 1, sizeof(memopt_feed), 0);
-    (void)memopt_carve(room, d->ahead, sizeof(memopt_i_slot_result), 0);
-    (void)memopt_carve(room, d->ahead, memopt_i_feed_slot(d), 0);
+    memset(x, 0, sizeof *x);
+    x->desc = memopt_i_feed_resolve(desc);
+    memopt_i_feed_check(c, &x->desc);
+    if (c->status || memopt_i_host_resolve_files(c, desc->host, &x->host)) return c->status;
+    memopt_i_feed_carve(x, room, &x->desc);
     return memopt_i_must_fit(c, !room->overflow, "ahead", "sequences do not fit a size_t");
 }
 
 MEMOPT_API memopt_status memopt_feed_bytes(const memopt_feed_desc *desc, size_t *bytes) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "feed");
     memopt_carver room = memopt_carver_begin(NULL);
-    memopt_feed_desc d;
-    memopt_host host;
+    memopt_feed x;
 
     memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
-    if (c.status || memopt_i_feed_plan(&c, desc, &d, &host, &room)) return c.status;
+    if (c.status || memopt_i_feed_plan(&c, desc, &x, &room)) return c.status;
     *bytes = room.bytes;
     return MEMOPT_OK;
 }
@@ -41836,7 +41846,7 @@ static void memopt_i_feed_measure(memopt_feed *x, memopt_i_checks *c, uint64_t b
     else x->windows = (d->tokens - 1) / d->length;
 }
 
-static memopt_status memopt_i_feed_open(memopt_feed *x, memopt_i_checks *c, memopt_i_slot_result *results) {
+static memopt_status memopt_i_feed_open(memopt_feed *x, memopt_i_checks *c) {
     const memopt_files *f = &x->host.files;
     uint64_t bytes = 0;
     memopt_status s = f->open_fn(f->user, x->desc.path, MEMOPT_OPEN_READ, &x->file);
@@ -41849,36 +41859,26 @@ static memopt_status memopt_i_feed_open(memopt_feed *x, memopt_i_checks *c, memo
     if (s) return memopt_i_refuse(c, s, "file", "could not be measured");
     memopt_i_feed_measure(x, c, bytes);
     if (c->status) return c->status;
-    s = memopt_i_queue_open(&x->queue, f, x->desc.ahead, results);
+    s = memopt_i_queue_open(&x->queue, f, x->desc.ahead, x->results);
     return s ? memopt_i_refuse(c, s, "file", "has no queue of transfers") : s;
 }
 
 MEMOPT_API memopt_status memopt_feed_create(const memopt_feed_desc *desc, memopt_feed **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "feed");
     memopt_carver room = memopt_carver_begin(NULL);
-    memopt_i_slot_result *results;
-    memopt_feed_desc d;
-    memopt_host host;
-    memopt_feed *x;
+    memopt_feed size, *x;
 
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must(&c, !desc || desc->path, "path", "is NULL");
-    if (c.status || memopt_i_feed_plan(&c, desc, &d, &host, &room)) return c.status;
-    x = (memopt_feed *)memopt_i_alloc(&host, room.bytes, MEMOPT_I_HOST_ALIGN);
-    if (!x) return memopt_i_refuse_memory(&c, room.bytes);
-    memset(x, 0, room.bytes); /* windows, too: valgrind and MSan do not see what the kernel writes later */
-    x->bytes = room.bytes;
-    x->host = host;
-    x->desc = d;
-    room = memopt_carver_begin(x);
-    (void)memopt_carve(&room, 1, sizeof *x, 0);
-    results = (memopt_i_slot_result *)memopt_carve(&room, d.ahead, sizeof *results, 0);
-    x->slots = (unsigned char *)memopt_carve(&room, d.ahead, memopt_i_feed_slot(&d), 0);
-    x->slot_bytes = memopt_i_feed_slot(&d);
-    x->own = ((d.units - d.rank - 1) / d.ranks + 1) * d.samples;
-    x->steps = UINT64_MAX / ((uint64_t)d.units * d.samples);
+    if (c.status || memopt_i_feed_plan(&c, desc, &size, &room)) return c.status;
+    if (memopt_i_carver_take(&c, &size.host, &room, "ahead", "sequences do not fit a size_t")) return c.status;
+    x = (memopt_feed *)room.base; /* its windows are zero, too: valgrind and MSan do not see what the kernel writes */
+    *x = size;
+    memopt_i_feed_carve(x, &room, &x->desc);
+    x->own = ((x->desc.units - x->desc.rank - 1) / x->desc.ranks + 1) * x->desc.samples;
+    x->steps = UINT64_MAX / ((uint64_t)x->desc.units * x->desc.samples);
     x->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
-    if (memopt_i_feed_open(x, &c, results)) {
+    if (memopt_i_feed_open(x, &c)) {
         memopt_feed_destroy(x);
         return c.status;
     }
@@ -43260,6 +43260,7 @@ enum {
     MEMOPT_I_SAVE_OWN = 4,     /* of its metadata */
     MEMOPT_I_SAVE_TRANSFERS = 4, /* under way at once, unless all may be */
     MEMOPT_I_SAVE_DIMENSIONS = 10,
+    MEMOPT_I_SAVE_DIGITS = 24, /* room for a number as text */
     MEMOPT_I_SAVE_ROUNDS = 8   /* of a reader that writers overtake */
 };
 
@@ -43273,6 +43274,14 @@ static const char *memopt_i_save_number(const char *text, uint64_t *out) {
     const size_t digits = memopt_i_read_count(text, SIZE_MAX, out);
 
     return digits == 0 || digits == SIZE_MAX || (digits > 1 && *text == '0') ? NULL : text + digits;
+}
+
+static const char *memopt_i_save_digits(char text[MEMOPT_I_SAVE_DIGITS], uint64_t n) {
+    memopt_i_writer o = memopt_i_writer_begin(text, MEMOPT_I_SAVE_DIGITS);
+
+    memopt_i_put_number(&o, n);
+    (void)memopt_i_writer_end(&o, 1, NULL);
+    return text;
 }
 
 static const char *memopt_i_save_skip(const char *text, const char *prefix) {
@@ -43345,13 +43354,6 @@ static const char *memopt_i_save_dir(memopt_i_save_path *p, const char *run, con
     memopt_i_writer o = memopt_i_save_path_begin(p, run, g, suffix);
 
     return memopt_i_save_path_end(p, &o, "");
-}
-
-static const char *memopt_i_save_manifest(memopt_i_save_path *p, const char *run, const memopt_i_generation *g,
-                                          const char *suffix) {
-    memopt_i_writer o = memopt_i_save_path_begin(p, run, g, suffix);
-
-    return memopt_i_save_path_end(p, &o, "/manifest");
 }
 
 static void memopt_i_put_five_digits(memopt_i_writer *o, const char *before, uint64_t n) {
@@ -43556,16 +43558,16 @@ static memopt_status memopt_i_save_gather(memopt_i_checks *c, memopt_comm *comm,
 }
 
 /* All tell whether they have failed, and five numbers; afterwards all have failed, or none. It takes no memory, so that
-   a rank without any can tell it. numbers: afterwards rank 0's; all: NULL, or receives status and numbers of each rank;
-   other: the first rank with other numbers than rank 0, SIZE_MAX: there is none. */
+   a rank without any can tell it. All three may be NULL: numbers are rank 0's afterwards; all receives the status and
+   the numbers of each rank; other, the first rank with other numbers than rank 0, SIZE_MAX when there is none. */
 static memopt_status memopt_i_save_agree(memopt_i_checks *c, memopt_comm *comm, uint64_t numbers[5], uint64_t *all,
                                          size_t *other) {
     const size_t rank = comm ? memopt_comm_get_stats(comm).rank : 0;
     const size_t ranks = comm ? memopt_comm_get_stats(comm).rank_count : 1;
     uint64_t zero[MEMOPT_I_SAVE_WORDS] = { 0 };
-    uint64_t words[MEMOPT_I_SAVE_WORDS];
+    uint64_t words[MEMOPT_I_SAVE_WORDS] = { 0 };
     memopt_comm_call call;
-    size_t where = SIZE_MAX;
+    size_t where = SIZE_MAX, differs = SIZE_MAX;
     int failed = 0;
     size_t r;
 
@@ -43573,20 +43575,20 @@ static memopt_status memopt_i_save_agree(memopt_i_checks *c, memopt_comm *comm, 
     call.kind = MEMOPT_COMM_BROADCAST;
     call.bytes = sizeof words;
     call.send = call.receive = words;
-    *other = SIZE_MAX;
     for (r = 0; r < ranks; ++r) {
         call.root = r;
         words[0] = (uint64_t)-(int64_t)c->status;
-        memcpy(words + 1, numbers, 5 * sizeof *words);
+        if (numbers) memcpy(words + 1, numbers, 5 * sizeof *words);
         if (comm && memopt_i_save_call(c, comm, &call)) return c->status;
         if (!r) memcpy(zero, words, sizeof zero);
-        if (*other == SIZE_MAX && memcmp(zero + 1, words + 1, 5 * sizeof *words)) *other = r;
+        if (differs == SIZE_MAX && memcmp(zero + 1, words + 1, 5 * sizeof *words)) differs = r;
         if (all) memcpy(all + r * MEMOPT_I_SAVE_WORDS, words, sizeof words);
         if (!words[0] || r == rank || failed) continue;
         failed = (int)words[0];
         where = r;
     }
-    memcpy(numbers, zero + 1, 5 * sizeof *numbers);
+    if (numbers) memcpy(numbers, zero + 1, 5 * sizeof *numbers);
+    if (other) *other = differs;
     if (c->status || !failed) return c->status;
     memopt_i_checks_at(c, "rank", where);
     return memopt_i_refuse(c, (memopt_status)-failed, NULL, "another rank failed");
@@ -43743,34 +43745,25 @@ static void memopt_i_save_lock_carve(memopt_save_lock *lock, memopt_carver *c, c
 
 static memopt_save_lock *memopt_i_save_lock_make(memopt_i_checks *c, const memopt_save_desc *d,
                                                  const memopt_host *host) {
-    memopt_carver carver = memopt_carver_begin(NULL);
+    memopt_carver room = memopt_carver_begin(NULL);
     memopt_save_lock size, *lock;
-    size_t bytes;
 
-    memopt_i_save_lock_carve(&size, &carver, d);
-    bytes = carver.bytes;
+    memopt_i_save_lock_carve(&size, &room, d);
+    size.bytes = room.bytes;
     if (memopt_i_must_be_at_least(c, "keep", size.keep, "at least", 2)
-        || memopt_i_must_fit(c, !carver.overflow, "keep", "is too large for memory")) return NULL;
-    lock = (memopt_save_lock *)memopt_i_alloc(host, bytes, 64);
-    if (!lock) {
-        (void)memopt_i_refuse_memory(c, bytes);
-        return NULL;
-    }
-    memset(lock, 0, bytes);
-    carver = memopt_carver_begin(lock);
-    memopt_i_save_lock_carve(lock, &carver, d);
+        || memopt_i_carver_take(c, host, &room, "keep", "is too large for memory")) return NULL;
+    lock = (memopt_save_lock *)room.base;
+    memopt_i_save_lock_carve(lock, &room, d);
     lock->host = *host;
-    lock->bytes = bytes;
+    lock->bytes = size.bytes;
     memcpy(lock->run, d->path, strlen(d->path) + 1);
     return lock;
 }
 
 MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
-    uint64_t numbers[5] = { 0 };
     memopt_save_lock *lock = NULL;
     memopt_host host;
-    size_t other;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
@@ -43778,7 +43771,7 @@ MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, mem
     if (lock && (!desc->comm || !memopt_comm_get_stats(desc->comm).rank)
         && !memopt_i_save_make_run(&c, &host, desc->path, &lock->path))
         (void)memopt_i_save_take_run(&c, &host, desc->path, &lock->path, &lock->file);
-    if (memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other)) memopt_save_lock_close(lock);
+    if (memopt_i_save_agree(&c, desc->comm, NULL, NULL, NULL)) memopt_save_lock_close(lock);
     else *out = lock;
     return c.status;
 }
@@ -43919,31 +43912,32 @@ static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_s
                                item->count);
 }
 
-static memopt_status memopt_i_save_check_items(memopt_i_checks *c, const memopt_save_desc *d) {
+/* Items, or tensors of the model, by what their list, its length, and one of them are called. */
+static memopt_status memopt_i_save_check_list(memopt_i_checks *c, const memopt_save_item *items, size_t count,
+                                              const char *const names[3]) {
     size_t i;
 
-    memopt_i_must(c, d->item_count > 0, "item_count", "is 0");
-    memopt_i_must_be_at_most(c, "item_count", d->item_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
-    memopt_i_must(c, d->items != NULL, "items", "is NULL");
-    for (i = 0; i < d->item_count && !c->status; ++i) {
-        memopt_i_checks_at(c, "item", i);
-        (void)memopt_i_save_check_item(c, &d->items[i]);
+    memopt_i_must_be_at_most(c, names[1], count, "limit", MEMOPT_TENSORS_HEADER_MAX);
+    memopt_i_must(c, items != NULL || !count, names[0], "is NULL");
+    for (i = 0; i < count && !c->status; ++i) {
+        memopt_i_checks_at(c, names[2], i);
+        (void)memopt_i_save_check_item(c, &items[i]);
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
     return c->status;
 }
 
-static memopt_status memopt_i_save_check_model(memopt_i_checks *c, const memopt_save_desc *d) {
-    size_t i;
+static memopt_status memopt_i_save_check_items(memopt_i_checks *c, const memopt_save_desc *d) {
+    static const char *const names[3] = { "items", "item_count", "item" };
 
-    memopt_i_must_be_at_most(c, "model_count", d->model_count, "limit", MEMOPT_TENSORS_HEADER_MAX);
-    memopt_i_must(c, d->model != NULL || !d->model_count, "model", "is NULL");
-    for (i = 0; i < d->model_count && !c->status; ++i) {
-        memopt_i_checks_at(c, "tensor of the model", i);
-        (void)memopt_i_save_check_item(c, &d->model[i]);
-    }
-    memopt_i_checks_at(c, NULL, SIZE_MAX);
-    return c->status;
+    memopt_i_must(c, d->item_count > 0, "item_count", "is 0");
+    return memopt_i_save_check_list(c, d->items, d->item_count, names);
+}
+
+static memopt_status memopt_i_save_check_model(memopt_i_checks *c, const memopt_save_desc *d) {
+    static const char *const names[3] = { "model", "model_count", "tensor of the model" };
+
+    return memopt_i_save_check_list(c, d->model, d->model_count, names);
 }
 
 /* The items and, behind them, those of the optimizer, in a block of their own, which the desc points to then. */
@@ -43958,22 +43952,20 @@ static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_h
         || memopt_i_must(c, d->items != NULL || !own, "items", "is NULL")) return c->status;
     n = d->optim->desc.tensor_count;
     if (memopt_i_must_fit(c, !memopt_i_mul(n, MEMOPT_SAVE_OPTIM_ITEMS, &most) && !memopt_i_add(most, own, &most)
-                             && !memopt_i_mul(most, sizeof *items + 24, bytes), "optim", "has too many tensors"))
-        return c->status;
-    *bytes = most * sizeof *items + (d->names ? 0 : n * 24);
+                             && !memopt_i_mul(most, sizeof *items + MEMOPT_I_SAVE_DIGITS, bytes),
+                          "optim", "has too many tensors")) return c->status;
+    *bytes = most * sizeof *items + (d->names ? 0 : n * MEMOPT_I_SAVE_DIGITS);
     *list = memopt_i_alloc(host, *bytes, 64);
     if (!*list) return memopt_i_refuse_memory(c, *bytes);
     items = (memopt_save_item *)*list;
     text = (char *)(items + most);
     memopt_i_copy(items, d->items, own * sizeof *items);
     for (i = 0; i < n && !c->status; ++i) {
-        memopt_i_writer o = memopt_i_writer_begin(text + i * 24, d->names ? 0 : 24);
+        const char *given = d->names ? d->names[i] : memopt_i_save_digits(text + i * MEMOPT_I_SAVE_DIGITS, i);
 
-        if (!d->names) memopt_i_put_number(&o, i);
-        if (!d->names) (void)memopt_i_writer_end(&o, 1, NULL);
         memopt_i_checks_at(c, "tensor", i);
-        if (memopt_i_must(c, !d->names || d->names[i], "names", "is NULL")) break;
-        c->status = memopt_save_optim_items(d->optim, i, d->names ? d->names[i] : text + i * 24, items, &d->item_count);
+        if (memopt_i_must(c, given != NULL, "names", "is NULL")) break;
+        c->status = memopt_save_optim_items(d->optim, i, given, items, &d->item_count);
         if (c->status && c->error) *c->error = memopt_optim_error(d->optim);
     }
     memopt_i_checks_at(c, NULL, SIZE_MAX);
@@ -44162,14 +44154,11 @@ static memopt_status memopt_i_save_open(memopt_i_save *s) {
 
     if (memopt_i_save_check(s)) return s->checks.status;
     memopt_i_save_carve(s, &c);
-    if (memopt_i_must_fit(&s->checks, !c.overflow, "item_count", "is too large for memory")) return s->checks.status;
     s->block_bytes = c.bytes;
-    s->block = memopt_i_alloc(&s->host, s->block_bytes, 64);
-    if (!s->block) return memopt_i_refuse_memory(&s->checks, s->block_bytes);
-    c = memopt_carver_begin(s->block);
+    if (memopt_i_carver_take(&s->checks, &s->host, &c, "item_count", "is too large for memory"))
+        return s->checks.status;
+    s->block = c.base;
     memopt_i_save_carve(s, &c);
-    memset(s->words, 0, s->ranks * MEMOPT_I_SAVE_WORDS * sizeof *s->words);
-    memset(s->files, 0, (s->desc.model_count + 1) * sizeof *s->files);
     mine = s->ranges + s->rank * s->item_count;
     for (i = 0; i < s->item_count; ++i) {
         mine[i].first = memopt_i_save_item(&s->desc, i)->first;
@@ -44480,7 +44469,7 @@ static memopt_status memopt_i_save_plan(memopt_i_save *s) {
     for (i = 0; i < s->item_count && !s->checks.status; ++i) (void)memopt_i_save_assign_ranges(s, i);
     if (!s->checks.status && !memopt_i_save_lay_out(s)) (void)memopt_i_save_make_buffers(s);
     numbers[0] = memopt_i_save_tiles(s->files->data_bytes, s->desc.tile);
-    if (memopt_i_save_agree(&s->checks, s->desc.comm, numbers, s->words, &i)) return s->checks.status;
+    if (memopt_i_save_agree(&s->checks, s->desc.comm, numbers, s->words, NULL)) return s->checks.status;
     for (i = 0; i < s->ranks; ++i)
         s->tile_count = memopt_i_max(s->tile_count, (size_t)s->words[i * MEMOPT_I_SAVE_WORDS + 1]);
     return MEMOPT_OK;
@@ -44727,8 +44716,7 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
     const uint64_t files[2] = { s->ranks, 4 };
     const uint64_t tiles[2] = { s->ranks, s->tile_count };
     const uint64_t crc[1] = { 4 };
-    char step[24], tile[24], items[24];
-    memopt_i_writer o = memopt_i_writer_begin(step, sizeof step);
+    char step[MEMOPT_I_SAVE_DIGITS], tile[MEMOPT_I_SAVE_DIGITS], items[MEMOPT_I_SAVE_DIGITS];
     memopt_tensors_desc d;
     size_t i;
 
@@ -44742,18 +44730,11 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
     memopt_i_save_table(&s->tensors[d.count++], "content", MEMOPT_TENSOR_U32, NULL, 0);
     memopt_i_save_table(&s->tensors[d.count++], "tiles", MEMOPT_TENSOR_U32, tiles, 2);
     memopt_i_save_table(&s->tensors[d.count++], "crc", MEMOPT_TENSOR_U8, crc, 1);
-    memopt_i_put_number(&o, s->desc.step);
-    (void)memopt_i_writer_end(&o, 1, NULL);
-    o = memopt_i_writer_begin(tile, sizeof tile);
-    memopt_i_put_number(&o, s->desc.tile);
-    (void)memopt_i_writer_end(&o, 1, NULL);
-    o = memopt_i_writer_begin(items, sizeof items);
-    memopt_i_put_number(&o, memopt_i_save_crc_items(0, s->desc.items, s->desc.item_count));
-    (void)memopt_i_writer_end(&o, 1, NULL);
     memopt_i_save_add(s, &d, "memopt.save", "1");
-    memopt_i_save_add(s, &d, "memopt.step", step);
-    memopt_i_save_add(s, &d, "memopt.tile", tile);
-    memopt_i_save_add(s, &d, "memopt.items", items);
+    memopt_i_save_add(s, &d, "memopt.step", memopt_i_save_digits(step, s->desc.step));
+    memopt_i_save_add(s, &d, "memopt.tile", memopt_i_save_digits(tile, s->desc.tile));
+    memopt_i_save_add(s, &d, "memopt.items", memopt_i_save_digits(items, memopt_i_save_crc_items(0, s->desc.items,
+                                                                                               s->desc.item_count)));
     for (i = 0; i < s->desc.metadata_count; ++i)
         memopt_i_save_add(s, &d, s->desc.metadata[i].key, s->desc.metadata[i].value);
     if (buffer) s->checks.status = memopt_tensors_write(&d, buffer, capacity, header);
@@ -44808,7 +44789,7 @@ static memopt_status memopt_i_save_write_manifest(memopt_i_save *s) {
     if (!manifest) return memopt_i_refuse_memory(c, bytes);
     if (!memopt_i_save_manifest_header(s, manifest, header, &header, &bytes)) {
         memopt_i_save_manifest_fill(s, manifest, header, bytes);
-        (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+        (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp/manifest");
         (void)memopt_i_save_write_small(s, manifest, bytes, "manifest");
     }
     memopt_i_free(&s->host, manifest, bytes, 64);
@@ -44857,7 +44838,6 @@ static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
     const size_t n = s->desc.model_count;
     const size_t bytes = memopt_i_save_index_bytes(s);
     memopt_i_tensors_key *keys;
-    memopt_i_writer o;
     char *text;
     size_t i;
 
@@ -44868,8 +44848,7 @@ static memopt_status memopt_i_save_write_index(memopt_i_save *s) {
     for (i = 0; i < n; ++i) keys[i] = memopt_i_tensors_key_of(0, i, i);
     memopt_i_tensors_sort(keys, keys + n, n, memopt_i_before_by_name, s->tensors + s->desc.item_count);
     (void)memopt_i_save_index_text(s, keys, text, bytes - 2 * n * sizeof *keys);
-    o = memopt_i_save_path_begin(&s->path, s->desc.path, &s->generation, ".tmp");
-    (void)memopt_i_save_path_end(&s->path, &o, "/model.safetensors.index.json");
+    (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp/model.safetensors.index.json");
     (void)memopt_i_save_write_small(s, text, bytes - 2 * n * sizeof *keys, "index");
     memopt_i_free(&s->host, keys, bytes, 64);
     return s->checks.status;
@@ -44904,7 +44883,7 @@ struct memopt_saved {
     memopt_comm        *comm;
     size_t              rank, ranks;     /* that read */
     size_t              bytes;           /* of this block */
-    const char         *run;
+    char               *run;
     memopt_save_lock   *lock;            /* which is told what is found; NULL: none */
     memopt_i_save_path  path, other;
     memopt_i_generation generation;
@@ -45202,7 +45181,7 @@ static memopt_status memopt_i_saved_check_file(memopt_saved *s, memopt_i_checks 
 
 /* Everything of a generation, on this rank. */
 static void memopt_i_saved_check_generation(memopt_saved *s, memopt_i_checks *c) {
-    const char *path = memopt_i_save_manifest(&s->path, s->run, &s->generation, "");
+    const char *path = memopt_i_save_dir(&s->path, s->run, &s->generation, "/manifest");
     void *file = NULL;
     size_t i;
 
@@ -45223,7 +45202,6 @@ static void memopt_i_saved_check_generation(memopt_saved *s, memopt_i_checks *c)
 static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     memopt_i_save_search search;
     uint64_t numbers[5] = { 0 };
-    size_t other;
 
     memset(&search, 0, sizeof search);
     if (!s->rank)
@@ -45232,7 +45210,7 @@ static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     numbers[0] = (uint64_t)search.is_found;
     numbers[1] = search.found.number;
     numbers[2] = search.found.step;
-    if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return 0;
+    if (memopt_i_save_agree(c, s->comm, numbers, NULL, NULL)) return 0;
     s->generation.number = numbers[1];
     s->generation.step = numbers[2];
     return numbers[0] != 0;
@@ -45246,9 +45224,7 @@ static const char memopt_i_saved_none[] = "has no generation";
 
 /* From the newest, which is told, to one that holds. 0: none does, or all have failed. */
 static int memopt_i_saved_search_once(memopt_saved *s, memopt_i_checks *c, memopt_i_generation *newest) {
-    uint64_t numbers[5] = { 0 };
     memopt_error *const door = c->error;
-    size_t other;
 
     s->generation = memopt_i_save_above_all();
     s->refused = 0;
@@ -45257,7 +45233,7 @@ static int memopt_i_saved_search_once(memopt_saved *s, memopt_i_checks *c, memop
         memopt_i_checks t = memopt_i_checks_begin(&why, "save");
 
         memopt_i_saved_check_generation(s, &t);
-        (void)memopt_i_save_agree(&t, s->comm, numbers, NULL, &other);
+        (void)memopt_i_save_agree(&t, s->comm, NULL, NULL, NULL);
         memopt_i_save_lock_note(s->lock, s->generation, !t.status);
         if (!t.status) return 1;
         memopt_i_saved_drop(s);
@@ -45267,7 +45243,7 @@ static int memopt_i_saved_search_once(memopt_saved *s, memopt_i_checks *c, memop
             if (door) *door = why;
             c->status = t.status;
         }
-        if (memopt_i_save_agree(c, s->comm, numbers, NULL, &other)) return 0; /* ranks may fail differently */
+        if (memopt_i_save_agree(c, s->comm, NULL, NULL, NULL)) return 0; /* ranks may fail differently */
     }
     return 0;
 }
@@ -45292,49 +45268,41 @@ static memopt_status memopt_i_saved_search(memopt_saved *s, memopt_i_checks *c) 
     return c->status = s->why.status;
 }
 
-static memopt_status memopt_i_saved_make(memopt_i_checks *c, const memopt_save_desc *d, const memopt_host *host,
-                                         memopt_saved **out) {
-    memopt_carver carver = memopt_carver_begin(NULL);
-    const size_t length = strlen(d->path) + 1;
-    memopt_saved *s;
-    char *run;
-    size_t bytes;
+static void memopt_i_saved_carve(memopt_saved *s, memopt_carver *room, const char *path) {
+    s->path.bytes = s->other.bytes = strlen(path) + 1 + MEMOPT_I_SAVE_NAME;
+    (void)memopt_carve(room, 1, sizeof *s, 64);
+    s->run = (char *)memopt_carve(room, strlen(path) + 1, 1, 1);
+    s->path.text = (char *)memopt_carve(room, s->path.bytes, 1, 1);
+    s->other.text = (char *)memopt_carve(room, s->other.bytes, 1, 1);
+    s->bytes = room->bytes;
+}
 
-    (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    (void)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
-    bytes = carver.bytes;
-    s = (memopt_saved *)memopt_i_alloc(host, bytes, 64);
-    if (!s) return memopt_i_refuse_memory(c, bytes);
-    carver = memopt_carver_begin(s);
-    (void)memopt_carve(&carver, 1, sizeof *s, 64);
-    run = (char *)memopt_carve(&carver, 3 * length + 2 * MEMOPT_I_SAVE_NAME, 1, 64);
-    memset(s, 0, sizeof *s);
-    memcpy(run, d->path, length);
+static memopt_saved *memopt_i_saved_make(memopt_i_checks *c, const memopt_save_desc *d, const memopt_host *host) {
+    memopt_carver room = memopt_carver_begin(NULL);
+    memopt_saved size, *s;
+
+    memopt_i_saved_carve(&size, &room, d->path);
+    if (memopt_i_carver_take(c, host, &room, "path", "is too long")) return NULL;
+    s = (memopt_saved *)room.base;
+    memopt_i_saved_carve(s, &room, d->path);
+    memcpy(s->run, d->path, strlen(d->path) + 1);
     s->host = *host;
     s->comm = d->comm;
     s->rank = d->comm ? memopt_comm_get_stats(d->comm).rank : 0;
     s->ranks = d->comm ? memopt_comm_get_stats(d->comm).rank_count : 1;
-    s->bytes = bytes;
-    s->run = run;
-    s->path.text = run + length;
-    s->path.bytes = s->other.bytes = length + MEMOPT_I_SAVE_NAME;
-    s->other.text = s->path.text + s->path.bytes;
     s->lock = d->lock && strcmp(d->lock->run, d->path) == 0 ? d->lock : NULL;
-    *out = s;
-    return MEMOPT_OK;
+    return s;
 }
 
 MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out) {
-    uint64_t numbers[5] = { 0 };
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
     memopt_saved *s = NULL;
     memopt_host host;
-    size_t other;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     (void)memopt_i_must(&c, out != NULL, "out", "is NULL");
-    if (!memopt_i_save_check_place(&c, desc, &host)) (void)memopt_i_saved_make(&c, desc, &host, &s);
-    (void)memopt_i_save_agree(&c, desc->comm, numbers, NULL, &other);
+    if (!memopt_i_save_check_place(&c, desc, &host)) s = memopt_i_saved_make(&c, desc, &host);
+    (void)memopt_i_save_agree(&c, desc->comm, NULL, NULL, NULL);
     if (!c.status) (void)memopt_i_saved_search(s, &c);
     if (c.status) memopt_saved_close(s);
     else *out = s;
@@ -45545,7 +45513,6 @@ static memopt_status memopt_i_saved_check_content(memopt_saved *saved, memopt_i_
 }
 
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc) {
-    uint64_t numbers[5] = { 0 };
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "save");
     memopt_i_saved_wish w = { NULL, NULL, NULL, NULL, 0 };
     memopt_i_save proof;
@@ -45554,7 +45521,7 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
     void *list = NULL;
     size_t bytes = 0;
     size_t list_bytes = 0;
-    size_t i, other;
+    size_t i;
 
     if (!saved || !desc) return MEMOPT_ERR_ARGUMENT;
     all = *desc;
@@ -45573,7 +45540,7 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
         (void)memopt_i_saved_count(saved, &c, &w);
     }
     memset(&proof, 0, sizeof proof);
-    if (!memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other))
+    if (!memopt_i_save_agree(&c, saved->comm, NULL, NULL, NULL))
         (void)memopt_i_saved_prepare_proof(saved, &c, desc, &proof);
     w.copies = 1;
     if (!c.status) {
@@ -45583,7 +45550,7 @@ MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_sav
         }
         if (c.status == MEMOPT_ERR_FORMAT) c.status = MEMOPT_ERR_CORRUPT; /* it was looked at before */
         if (c.status == MEMOPT_ERR_CORRUPT && c.error) c.error->status = c.status;
-        if (!memopt_i_save_agree(&c, saved->comm, numbers, NULL, &other))
+        if (!memopt_i_save_agree(&c, saved->comm, NULL, NULL, NULL))
             (void)memopt_i_saved_check_content(saved, &c, &proof);
     }
     memopt_i_save_close(&proof);
@@ -45648,14 +45615,13 @@ static void memopt_i_save_begin_generation(memopt_i_save *s) {
 static memopt_status memopt_i_save_start(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     uint64_t numbers[5] = { 0 };
-    size_t other;
 
     (void)memopt_i_save_open(s);
     if (memopt_i_save_agree_on_items(s) || memopt_i_save_plan(s)) return c->status;
     memopt_i_save_make_tiles(s);
     memopt_i_save_begin_generation(s);
     numbers[0] = s->generation.number;
-    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, &other)) return c->status;
+    if (memopt_i_save_agree(c, s->desc.comm, numbers, NULL, NULL)) return c->status;
     s->generation.number = numbers[0];
     memopt_i_save_begin_files(s);
     return MEMOPT_OK;
@@ -45712,7 +45678,7 @@ static memopt_status memopt_i_save_check_written(memopt_i_save *s, const char *w
 static memopt_status memopt_i_save_check_all_written(memopt_i_save *s) {
     size_t r;
 
-    (void)memopt_i_save_manifest(&s->path, s->desc.path, &s->generation, ".tmp");
+    (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp/manifest");
     (void)memopt_i_save_check_written(s, "manifest", 0, 0, MEMOPT_I_SAVE_RESIDUE);
     for (r = 0; r < s->ranks && !s->checks.status; ++r) {
         const uint64_t *of = s->words + r * MEMOPT_I_SAVE_WORDS + 1; /* length, header, its CRC */
@@ -45769,11 +45735,12 @@ static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host
     memopt_save_desc alone = *desc;
     size_t keep = desc->keep;
     memopt_i_save_search g;
-    memopt_saved *s = NULL;
+    memopt_saved *s;
 
     memopt_i_save_lock_note(desc->lock, written, 1);
     alone.comm = NULL; /* this rank looks at all files */
-    if (memopt_i_saved_make(&c, &alone, host, &s)) return;
+    s = memopt_i_saved_make(&c, &alone, host);
+    if (!s) return;
     g.found = memopt_i_save_above_all();
     while (!memopt_i_save_newest(host, s->run, g.found, "", &g) && g.is_found) {
         if (!keep) memopt_i_save_discard(host, s->run, &g.found, "", &s->path, &s->other);
@@ -45789,14 +45756,13 @@ static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     memopt_comm *comm = s->desc.comm;
     uint64_t numbers[5] = { 0 };
-    size_t other;
 
     memopt_i_save_end_files(s);
     numbers[0] = s->files->header_bytes + s->files->data_bytes;
     numbers[1] = s->files->header_bytes;
     numbers[2] = s->header_crc;
     numbers[3] = s->file_crc;
-    if (memopt_i_save_agree(c, comm, numbers, s->words, &other)) return c->status;
+    if (memopt_i_save_agree(c, comm, numbers, s->words, NULL)) return c->status;
     if (memopt_i_save_gather(c, comm, s->crcs, s->item_count * sizeof *s->crcs)) return c->status;
     return memopt_i_save_gather(c, comm, s->tiles, s->tile_count * sizeof *s->tiles);
 }
@@ -45806,12 +45772,9 @@ static void memopt_i_save_unlock(memopt_i_save *s) {
 }
 
 static memopt_status memopt_i_save_finish(memopt_i_save *s) {
-    uint64_t numbers[5] = { 0 };
-    size_t other;
-
     if (!memopt_i_save_gather_files(s)) {
         memopt_i_save_commit(s);
-        (void)memopt_i_save_agree(&s->checks, s->desc.comm, numbers, NULL, &other);
+        (void)memopt_i_save_agree(&s->checks, s->desc.comm, NULL, NULL, NULL);
     }
     if (s->checks.status) memopt_i_save_give_up(s);
     memopt_i_save_close(s); /* before: the other generations are looked at in memory of their own */
@@ -46678,14 +46641,8 @@ static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_ad
 
     if (memopt_i_advise_resolve_desc(c, desc, threads, &of)) return NULL;
     memopt_i_advise_carve(&room, &x, &of);
-    if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
     of.bytes = of.memory = room.bytes;
-    room = memopt_carver_begin(memopt_i_alloc(&of.host, of.bytes, MEMOPT_I_HOST_ALIGN));
-    if (!room.base) {
-        (void)memopt_i_refuse_memory(c, of.bytes);
-        return NULL;
-    }
-    memset(room.base, 0, of.bytes);
+    if (memopt_i_carver_take(c, &of.host, &room, "tensor_count", "is too large for a size_t")) return NULL;
     memopt_i_advise_carve(&room, &x, &of);
     if (!memopt_i_advise_fill(x)) return x;
     memopt_i_advise_close(x);
@@ -47184,10 +47141,6 @@ static memopt_status memopt_i_advise_check_choice(memopt_i_checks *c, const memo
     return memopt_i_must_be_at_most(c, "micro_batch", o->micro_batch, "at most", x->desc.batch);
 }
 
-static size_t memopt_i_advise_asked(const memopt_i_advise_points *p, size_t budget) {
-    return budget ? memopt_i_advise_within(p, budget) : 0;
-}
-
 static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advise_choice *choice, memopt_advice *out) {
     memopt_advise_choice o = *choice;
     const memopt_i_advise_points *p;
@@ -47206,7 +47159,7 @@ static memopt_status memopt_i_advise_price(memopt_i_advise *x, const memopt_advi
     }
     p = &x->points[0];
     if (memopt_i_advise_add_points(x, &o, 1)) return x->c->status;
-    point = memopt_i_advise_asked(p, choice->keep_budget);
+    point = choice->keep_budget ? memopt_i_advise_within(p, choice->keep_budget) : 0;
     if (point == p->count)
         return memopt_i_refuse_count(x->c, MEMOPT_ERR_MEMORY, "keep_budget", choice->keep_budget, "at least",
                                      p->of[0].peak);

@@ -36133,38 +36133,34 @@ static memopt_status memopt_i_transport_resolve(memopt_i_checks *c, memopt_trans
     return c->status;
 }
 
+static memopt_comm *memopt_i_comm_lay_out(memopt_carver *room, memopt_comm *of, int is_checked) {
+    memopt_comm *x = (memopt_comm *)memopt_carve(room, 1, sizeof *x, 0);
+
+    if (is_checked && of->stats.rank_count > 1)
+        of->headers = (memopt_i_comm_header *)memopt_carve(room, of->stats.rank_count, sizeof *of->headers, 0);
+    return x;
+}
+
 MEMOPT_API memopt_status memopt_comm_create(const memopt_comm_desc *desc, memopt_comm **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "comm");
-    memopt_host host;
-    memopt_transport t;
     memopt_carver room = memopt_carver_begin(NULL);
-    memopt_comm *x;
-    size_t header_count;
+    memopt_comm of;
 
+    memset(&of, 0, sizeof of);
     memopt_i_must(&c, desc != NULL, "desc", "is NULL");
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    if (memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
-    t = desc->transport;
+    if (memopt_i_host_resolve(&c, desc->host, &of.host)) return c.status;
+    of.transport = desc->transport;
     memopt_i_must_be_flag(&c, "unchecked", desc->unchecked);
-    if (memopt_i_transport_resolve(&c, &t)) return c.status;
-    header_count = desc->unchecked || t.rank_count == 1 ? 0 : t.rank_count;
-    (void)memopt_carve(&room, 1, sizeof *x, 0);
-    (void)memopt_carve(&room, header_count, sizeof *x->headers, 0);
-    if (memopt_i_must_fit(&c, !room.overflow, "transport.rank_count", "is too large for a size_t")) return c.status;
-    x = (memopt_comm *)memopt_i_alloc(&host, room.bytes, MEMOPT_I_HOST_ALIGN);
-    if (!x) return memopt_i_refuse_memory(&c, room.bytes);
-    memset(x, 0, sizeof *x);
-    x->bytes = room.bytes;
-    room = memopt_carver_begin(x);
-    (void)memopt_carve(&room, 1, sizeof *x, 0);
-    x->headers = (memopt_i_comm_header *)memopt_carve(&room, header_count, sizeof *x->headers, 0);
-    if (!header_count) x->headers = NULL;
-    x->host = host;
-    x->transport = t;
-    x->stats.rank = t.rank;
-    x->stats.rank_count = t.rank_count;
-    x->error = memopt_i_error(MEMOPT_OK, NULL);
-    *out = x;
+    if (memopt_i_transport_resolve(&c, &of.transport)) return c.status;
+    of.stats.rank = of.transport.rank;
+    of.stats.rank_count = of.transport.rank_count;
+    of.error = memopt_i_error(MEMOPT_OK, NULL);
+    (void)memopt_i_comm_lay_out(&room, &of, !desc->unchecked);
+    of.bytes = room.bytes;
+    if (memopt_i_carver_take(&c, &of.host, &room, "transport.rank_count", "is too large for a size_t")) return c.status;
+    *out = memopt_i_comm_lay_out(&room, &of, !desc->unchecked);
+    **out = of;
     return MEMOPT_OK;
 }
 
@@ -36537,9 +36533,7 @@ MEMOPT_API memopt_status memopt_ranks_create(const memopt_ranks_desc *desc, memo
     if (memopt_i_ranks_check(&c, desc, out, &host)) return c.status;
     memopt_i_ranks_lay_out(&room, desc->rank_count, &x, &each);
     bytes = room.bytes;
-    room = memopt_carver_begin(memopt_i_alloc(&host, bytes, MEMOPT_I_HOST_ALIGN));
-    if (!room.base) return memopt_i_refuse_memory(&c, bytes);
-    memset(room.base, 0, bytes);
+    if (memopt_i_carver_take(&c, &host, &room, "rank_count", "is too large for a size_t")) return c.status;
     memopt_i_ranks_lay_out(&room, desc->rank_count, &x, &each);
     x->host = host;
     x->bytes = bytes;
@@ -36621,6 +36615,7 @@ MEMOPT_I_SMALL_BEGIN
 #define MEMOPT_I_SHARD_FOLD    ((size_t)16384) /* elements a worker folds at a time */
 #define MEMOPT_I_SHARD_SECTOR  ((size_t)4096)  /* memory that a tier moves begins at multiples of it */
 #define MEMOPT_I_SHARD_BUFFERS 8
+#define MEMOPT_I_SHARD_BLOCKS  16              /* of memory, more than a shard takes */
 #define MEMOPT_I_SHARD_SCRATCH ((size_t)256)   /* a multiple of it is where a device's scratch begins */
 
 enum { MEMOPT_I_SHARD_IDLE, MEMOPT_I_SHARD_ROUND, MEMOPT_I_SHARD_SUMMED };
@@ -36681,7 +36676,9 @@ struct memopt_shard {
     int    steps_in_window;   /* slow weights are stepped where they were computed with */
     int    is_atomic;         /* a step changes nothing in memory: all is slow, and a tier has the old until it ends */
     int    counts;            /* a dry run */
-    int    owns_host, owns_staging; /* from malloc */
+    int    owns_optim;        /* it is from malloc; so are these blocks: */
+    size_t taken_count;
+    struct { unsigned char *block; size_t bytes; } taken[MEMOPT_I_SHARD_BLOCKS];
     memopt_i_shard_group *groups;
     size_t *places;           /* of tensors in their group */
     size_t *first_pieces;     /* of tensors, and one more: all of them */
@@ -36714,8 +36711,7 @@ struct memopt_shard {
     int slot;                           /* of those that are there: 0 the low end, 1 the high end */
     size_t tile_count, tile_weights, tile_bytes; /* tiles; bytes of the weights in a buffer, and of all of it */
     size_t pieces;                             /* of a tile, in the store: its weights, the rest */
-    unsigned char *tiles, *landings;           /* aligned to sectors, as is the window; as they were taken: */
-    unsigned char *tile_room, *landing_room, *window_room;
+    unsigned char *tiles, *landings;           /* aligned to sectors, as is the window */
     memopt_i_shard_tile in[MEMOPT_I_SHARD_BUFFERS]; /* the tiles in the buffers */
     unsigned moving[MEMOPT_I_SHARD_BUFFERS];   /* bit 0: weights, 1: the rest; on their way */
     size_t read, stepped;                      /* tiles of this step: begun to be read; stepped */
@@ -37369,14 +37365,8 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     if (memopt_i_shard_resolve(c, desc, &of) || memopt_i_host_resolve(c, NULL, &of.host)) return NULL;
     if (!of.desc.uses) of.desc.use_count = 2 * of.group_count;
     memopt_i_shard_carve(&room, &of, &x);
-    if (memopt_i_must_fit(c, !room.overflow, "tensor_count", "is too large for a size_t")) return NULL;
     of.table_bytes = room.bytes;
-    room = memopt_carver_begin(memopt_i_alloc(&of.host, of.table_bytes, MEMOPT_I_HOST_ALIGN));
-    if (!room.base) {
-        (void)memopt_i_refuse_memory(c, of.table_bytes);
-        return NULL;
-    }
-    memset(room.base, 0, of.table_bytes);
+    if (memopt_i_carver_take(c, &of.host, &room, "tensor_count", "is too large for a size_t")) return NULL;
     memopt_i_shard_carve(&room, &of, &x);
     memcpy(x->tensors, desc->tensors, desc->tensor_count * sizeof *x->tensors);
     x->desc.tensors = x->tensors;
@@ -37445,16 +37435,18 @@ static unsigned char *memopt_i_shard_take(memopt_i_checks *c, memopt_shard *x, m
     push.zero = 1;
     push.name = name;
     p = (unsigned char *)(arena ? memopt_arena_push_with(arena, bytes, &push) : memopt_i_alloc(&x->host, bytes, 64));
-    if (p && !arena) memset(p, 0, bytes);
-    if (p) return p;
-    if (!arena) (void)memopt_i_refuse_memory(c, bytes);
-    else {
+    if (!p && arena) {
         const memopt_error e = memopt_arena_error(arena);
 
         c->status = e.status;
         if (c->error) *c->error = e;
+    } else if (!p) (void)memopt_i_refuse_memory(c, bytes);
+    else if (!arena) {
+        memset(p, 0, bytes);
+        x->taken[x->taken_count].block = p;
+        x->taken[x->taken_count++].bytes = bytes;
     }
-    return NULL;
+    return p;
 }
 
 /* The optimizer, with its states or, where these are slow, without. */
@@ -37468,8 +37460,11 @@ static memopt_status memopt_i_shard_open_optim(memopt_i_checks *c, memopt_shard 
         memcpy(x->slices, x->parts, o.tensor_count * sizeof *x->slices);
         o.tensors = x->slices;
     }
-    if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES))
-        return c->status = memopt_optim_open(&o, arena, &x->optim);
+    if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) {
+        c->status = memopt_optim_open(&o, arena, &x->optim);
+        x->owns_optim = !arena && !c->status;
+        return c->status;
+    }
     memory = memopt_i_shard_take(c, x, arena, x->bytes.states, MEMOPT_TAG_OPTIMIZER, "shard: optim");
     if (!memory || x->counts) return c->status;
     return c->status = memopt_optim_create(&o, memory, x->bytes.states, &x->optim);
@@ -37549,27 +37544,10 @@ static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x
 }
 
 static void memopt_i_shard_give_back(memopt_shard *x) {
-    const memopt_shard_bytes *b = &x->bytes;
-    const int is_apart = x->desc.device != NULL; /* there, these come from an arena in any case */
+    size_t i;
 
-    if (x->owns_host) {
-        if (!x->steps_there) memopt_optim_close(x->optim);
-        memopt_i_free(&x->host, x->object, b->object, 64);
-        if (memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_STATES)) memopt_i_free(&x->host, x->optim, b->states, 64);
-        memopt_i_free(&x->host, x->tile_room ? x->tile_room : x->tiles, b->tiles, 64);
-        memopt_i_free(&x->host, x->masters, b->masters, 64);
-    }
-    if (x->owns_host && !x->steps_there) {
-        memopt_i_free(&x->host, x->extra, b->extra, 64);
-        memopt_i_free(&x->host, x->sums, b->sums, 64);
-    }
-    if (x->owns_host && !is_apart) {
-        memopt_i_free(&x->host, x->weights, b->weights, 64);
-        memopt_i_free(&x->host, x->window_room ? x->window_room : x->window, b->window, 64);
-        memopt_i_free(&x->host, x->landing_room ? x->landing_room : x->landings, b->landings, 64);
-        memopt_i_free(&x->host, x->gradients, b->gradients, 64);
-    }
-    if (x->owns_staging) memopt_i_free(&x->host, x->buckets, is_apart ? b->staging : b->buckets, 64);
+    if (x->owns_optim) memopt_optim_close(x->optim);
+    for (i = 0; i < x->taken_count; ++i) memopt_i_free(&x->host, x->taken[i].block, x->taken[i].bytes, 64);
     memopt_i_free(&x->host, x, x->table_bytes, MEMOPT_I_HOST_ALIGN);
 }
 
@@ -37704,9 +37682,6 @@ static unsigned char *memopt_i_shard_sector(unsigned char *p) { /* the first mul
 
 /* What a tier moves lies at multiples of a sector: there is one more than is needed. */
 static void memopt_i_shard_align(memopt_shard *x) {
-    x->window_room = x->window;
-    x->landing_room = x->landings;
-    x->tile_room = x->tiles;
     x->tiles = memopt_i_shard_sector(x->tiles);
     if (!memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS)) return;
     x->window = memopt_i_shard_sector(x->window);
@@ -37751,8 +37726,6 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc
                                  1);
     }
     x->counts = counts;
-    x->owns_host = !arenas.host && !counts;
-    x->owns_staging = !arenas.pinned && !counts;
     if ((x->desc.slow && !counts && memopt_i_shard_check_store(&c, x)) || memopt_i_shard_take_all(&c, x, &arenas)) {
         memopt_i_shard_give_back(x);
         memopt_i_shard_rewind(&arenas);
@@ -38472,20 +38445,15 @@ static memopt_status memopt_i_shard_run_there(memopt_shard *x, const memopt_opti
     return s;
 }
 
-static memopt_status memopt_i_shard_apply_there(memopt_shard *x, size_t group) {
-    const memopt_i_shard_group *g = &x->groups[group];
-    memopt_status s = MEMOPT_OK;
-    size_t t;
+/* Step elements of a tensor by sums that are in memory, on the host or by the device. */
+static memopt_status memopt_i_shard_apply(memopt_shard *x, size_t t, size_t first, size_t count) {
+    memopt_optim_tensor *part = &x->parts[t];
 
-    for (t = g->first; !s && t < g->first + g->count; ++t) {
-        if (!x->parts[t].held) continue;
-        x->is_changed = 1;
-        if (x->sums_of_group)
-            x->parts[t].gradients = memopt_i_shard_own_sums(x, group, x->places[t] + x->parts[t].first);
-        s = x->kernels.apply_fn(x->device.user, x->optim, t, x->parts[t].first, x->parts[t].held, x->scratch,
-                                memopt_i_shard_scratch_bytes(x));
-    }
-    return memopt_i_shard_break_device(x, s);
+    x->is_changed = 1;
+    if (x->sums_of_group)
+        part->gradients = memopt_i_shard_own_sums(x, x->tensors[t].group, x->places[t] + part->first);
+    if (!x->steps_there) return memopt_optim_apply(x->optim, t, first, count);
+    return x->kernels.apply_fn(x->device.user, x->optim, t, first, count, x->scratch, memopt_i_shard_scratch_bytes(x));
 }
 
 static memopt_status memopt_i_shard_end_there(memopt_shard *x) {
@@ -38576,13 +38544,8 @@ static memopt_status memopt_i_shard_step_upload(memopt_shard *x, size_t group) {
     size_t t;
 
     do {
-        for (t = g->first; !s && t < g->first + g->count; ++t) {
-            if (!memopt_i_shard_slice(x, &tile, t, &slice)) continue;
-            x->is_changed = 1;
-            if (x->sums_of_group)
-                x->parts[t].gradients = memopt_i_shard_own_sums(x, group, x->places[t] + x->parts[t].first);
-            s = memopt_optim_apply(x->optim, t, slice.first, slice.held);
-        }
+        for (t = g->first; !s && t < g->first + g->count; ++t)
+            if (memopt_i_shard_slice(x, &tile, t, &slice)) s = memopt_i_shard_apply(x, t, slice.first, slice.held);
         s = memopt_i_shard_break_step(x, s);
         if (!s) s = memopt_i_shard_upload(x, group, tile.at, tile.count);
     } while (!s && memopt_i_shard_tile_next(x, &tile));
@@ -38596,16 +38559,10 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     size_t t;
 
     if (x->desc.slow) return memopt_i_shard_step_tiles(x, group);
-    if (x->steps_there) return memopt_i_shard_apply_there(x, group);
-    if (x->desc.device) return memopt_i_shard_step_upload(x, group);
+    if (memopt_i_shard_steps_here(x)) return memopt_i_shard_step_upload(x, group);
     for (t = g->first; !s && t < g->first + g->count; ++t)
-        if (x->parts[t].held) {
-            x->is_changed = 1;
-            if (x->sums_of_group)
-                x->parts[t].gradients = memopt_i_shard_own_sums(x, group, x->places[t] + x->parts[t].first);
-            s = memopt_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
-        }
-    return memopt_i_shard_break_step(x, s);
+        if (x->parts[t].held) s = memopt_i_shard_apply(x, t, x->parts[t].first, x->parts[t].held);
+    return x->steps_there ? memopt_i_shard_break_device(x, s) : memopt_i_shard_break_step(x, s);
 }
 
 /* ---- buckets on their way ---- */
@@ -39276,50 +39233,26 @@ static memopt_status memopt_i_shard_add_up(memopt_shard *x, double *sums, size_t
     return s;
 }
 
-/* The same for one tensor, whose tile is there. */
-static memopt_status memopt_i_shard_measure_tensor(memopt_shard *x, size_t t) {
+/* One pass over tensors of [first, end), whose tiles are there: what borders do not cut by all ranks at once; then rank
+   by rank what they cut, each with the sums that the one before has left there. */
+static memopt_status memopt_i_shard_measure_parts(memopt_shard *x, size_t first, size_t end) {
     double *carries = x->chain + memopt_i_shard_chain_count(x);
+    memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, x->carry_count * sizeof *carries, carries,
+                                               carries);
     double *sums = NULL;
-    size_t r, count = 0;
-    memopt_comm_call call;
     memopt_status s = MEMOPT_OK;
+    size_t r, t, count = 0;
 
-    if (!x->carry_count || x->ranks == 1)
-        return memopt_optim_measure(x->optim, t, x->parts[t].first, x->parts[t].held);
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_BROADCAST;
-    call.bytes = x->carry_count * sizeof *carries;
-    call.send = call.receive = carries;
-    (void)memopt_optim_measure_part(x->optim, t, NULL);
+    for (t = first; t < end; ++t) (void)memopt_optim_measure_part(x->optim, t, NULL);
     for (r = 0; !s && r < x->ranks; ++r) {
-        if (r == x->rank) (void)memopt_optim_measure_part(x->optim, t, carries);
+        for (t = first; r == x->rank && t < end; ++t)
+            (void)memopt_optim_measure_part(x->optim, t, carries + x->groups[x->tensors[t].group].carry_at);
         call.root = r;
         if (r + 1 < x->ranks) s = memopt_i_shard_run(x, x->desc.comm, &call);
     }
-    (void)memopt_optim_sums(x->optim, t, &sums, &count);
-    return s ? s : memopt_i_shard_add_up(x, sums, count);
-}
-
-/* One pass over all tensors: what borders do not cut by all ranks at once; then rank by rank what they cut, each with
-   the sums that the one before has left there. */
-static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
-    double *carries = x->chain + memopt_i_shard_chain_count(x);
-    memopt_comm_call call;
-    memopt_status s = MEMOPT_OK;
-    size_t r, t;
-
-    memset(&call, 0, sizeof call);
-    call.kind = MEMOPT_COMM_BROADCAST;
-    call.bytes = x->carry_count * sizeof *carries;
-    call.send = call.receive = carries;
-    for (t = 0; t < x->desc.tensor_count; ++t)
-        if (x->parts[t].held) (void)memopt_optim_measure_part(x->optim, t, NULL);
-    for (r = 0; !s && r < x->ranks; ++r) {
-        for (t = 0; r == x->rank && t < x->desc.tensor_count; ++t)
-            if (x->parts[t].held)
-                (void)memopt_optim_measure_part(x->optim, t, carries + x->groups[x->tensors[t].group].carry_at);
-        call.root = r;
-        if (r + 1 < x->ranks) s = memopt_i_shard_run(x, x->desc.comm, &call);
+    for (t = first; !s && t < end; ++t) {
+        (void)memopt_optim_sums(x->optim, t, &sums, &count);
+        s = memopt_i_shard_add_up(x, sums, count);
     }
     return s;
 }
@@ -39327,23 +39260,16 @@ static memopt_status memopt_i_shard_measure_parts(memopt_shard *x) {
 /* As memopt_optim_step(), where ranks share tensors whose sums are to be known. */
 static memopt_status memopt_i_shard_step_measured(memopt_shard *x, const memopt_optim_run *run) {
     memopt_status s = memopt_optim_begin(x->optim, run);
-    double *sums = NULL;
-    size_t t, count = 0;
     int again = 1;
+    size_t t;
 
-    if (s) return s;
-    while (again) {
-        s = memopt_i_shard_measure_parts(x);
-        for (t = 0; !s && t < x->desc.tensor_count; ++t) {
-            (void)memopt_optim_sums(x->optim, t, &sums, &count);
-            s = memopt_i_shard_add_up(x, sums, count);
-        }
-        if (s) return s;
-        for (t = 0; t < x->desc.tensor_count; ++t) (void)memopt_optim_join(x->optim, t, &again);
+    while (!s && again) {
+        s = memopt_i_shard_measure_parts(x, 0, x->desc.tensor_count);
+        for (t = 0; !s && t < x->desc.tensor_count; ++t) (void)memopt_optim_join(x->optim, t, &again);
     }
-    for (t = 0; t < x->desc.tensor_count; ++t)
+    for (t = 0; !s && t < x->desc.tensor_count; ++t)
         if (x->parts[t].held) (void)memopt_optim_apply(x->optim, t, x->parts[t].first, x->parts[t].held);
-    return memopt_optim_end(x->optim);
+    return s ? s : memopt_optim_end(x->optim);
 }
 
 /* ---- a step of what lies on the slow tier or a device ---- */
@@ -39361,7 +39287,9 @@ static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t
         ahead = memopt_i_shard_turn_to(x, t, &slice);
     }
     while (!s && again) {
-        s = memopt_i_shard_measure_tensor(x, t);
+        s = x->carry_count && x->ranks > 1
+          ? memopt_i_shard_measure_parts(x, t, t + 1)
+          : memopt_optim_measure(x->optim, t, x->parts[t].first, x->parts[t].held);
         if (!s) (void)memopt_optim_join(x->optim, t, &again);
     }
     if (s || !x->parts[t].held) return s;
@@ -39512,28 +39440,6 @@ static uint32_t memopt_i_shard_uses_crc(const memopt_shard *x) {
     return crc;
 }
 
-static void memopt_i_shard_describe(const memopt_shard *x, uint64_t *words) {
-    const memopt_shard_desc *d = &x->desc;
-    const memopt_optim_desc *o = &x->optim->desc;
-
-    *words++ = (uint64_t)d->stage;
-    *words++ = d->units;
-    *words++ = (uint64_t)d->gradients;
-    *words++ = (uint64_t)d->steps_inside;
-    *words++ = x->bucket;
-    *words++ = memopt_i_shard_tensors_crc(x);
-    *words++ = memopt_i_shard_uses_crc(x);
-    *words++ = (uint64_t)o->kind;
-    *words++ = (uint64_t)o->state;
-    *words++ = (uint64_t)o->weights;
-    *words++ = (uint64_t)o->extra;
-    *words++ = (uint64_t)o->gradients;
-    *words++ = (uint64_t)o->first_moment;
-    *words++ = o->block;
-    *words++ = o->min_quantized;
-    *words++ = o->seed;
-}
-
 static memopt_status memopt_i_shard_tell(memopt_shard *x, memopt_comm *comm, size_t root, uint64_t *words, size_t n) {
     double *const room = x->chain; /* which no norm needs now, and has room for so many */
     memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, n * sizeof *words, room, room);
@@ -39565,12 +39471,19 @@ static memopt_status memopt_i_shard_find_odd(memopt_shard *x, memopt_comm *comm,
 /* Ranks that step differently would go on with weights that belong to no run. It takes no memory. */
 static memopt_status memopt_i_shard_agree(memopt_shard *x) {
     memopt_i_checks c = memopt_i_shard_checks(x);
-    uint64_t own[MEMOPT_I_SHARD_ALIKE], zero[MEMOPT_I_SHARD_ALIKE];
+    const memopt_shard_desc *d = &x->desc;
+    const memopt_optim_desc *o = &x->optim->desc;
+    const uint64_t own[MEMOPT_I_SHARD_ALIKE] = {
+        (uint64_t)d->stage, d->units, (uint64_t)d->gradients, (uint64_t)d->steps_inside, x->bucket,
+        memopt_i_shard_tensors_crc(x), memopt_i_shard_uses_crc(x), (uint64_t)o->kind, (uint64_t)o->state,
+        (uint64_t)o->weights, (uint64_t)o->extra, (uint64_t)o->gradients, (uint64_t)o->first_moment, o->block,
+        o->min_quantized, o->seed
+    };
+    uint64_t zero[MEMOPT_I_SHARD_ALIKE];
     uint64_t odd[2] = { 0, 0 };
     memopt_status s = MEMOPT_OK;
     size_t i;
 
-    memopt_i_shard_describe(x, own);
     memcpy(zero, own, sizeof zero);
     if (x->ranks > 1) s = memopt_i_shard_tell(x, x->desc.comm, 0, zero, MEMOPT_I_SHARD_ALIKE);
     if (!s && x->sets > 1) s = memopt_i_shard_tell(x, x->desc.replicas, 0, zero, MEMOPT_I_SHARD_ALIKE);
@@ -40127,34 +40040,34 @@ static size_t memopt_i_pieces_bytes(const memopt_pieces *x, size_t bytes) { /* t
     return bytes / ranks + bytes % ranks;
 }
 
+static memopt_pieces *memopt_i_pieces_lay_out(memopt_carver *room, memopt_pieces *of) {
+    memopt_pieces *x = (memopt_pieces *)memopt_carve(room, 1, sizeof *x, 0);
+
+    of->values = (memopt_i_pieces_value *)memopt_carve(room, of->count, sizeof *of->values, 0);
+    return x;
+}
+
 MEMOPT_API memopt_status memopt_pieces_create(const memopt_pieces_desc *desc, memopt_pieces **out) {
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pieces");
     memopt_carver room = memopt_carver_begin(NULL);
-    memopt_host host;
-    memopt_pieces *x;
+    memopt_pieces of;
     size_t i;
 
+    memset(&of, 0, sizeof of);
     memopt_i_must(&c, desc != NULL, "desc", "is NULL");
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
     memopt_i_must_be_at_least(&c, "values", desc->values, "at least", 1);
-    if (c.status || memopt_i_host_resolve(&c, desc->host, &host)) return c.status;
-    (void)memopt_carve(&room, 1, sizeof *x, 0);
-    (void)memopt_carve(&room, desc->values, sizeof *x->values, 0);
-    if (memopt_i_must_fit(&c, !room.overflow, "values", "are too many for a size_t")) return c.status;
-    x = (memopt_pieces *)memopt_i_alloc(&host, room.bytes, MEMOPT_I_HOST_ALIGN);
-    if (!x) return memopt_i_refuse_memory(&c, room.bytes);
-    memset(x, 0, room.bytes);
-    x->bytes = room.bytes;
-    room = memopt_carver_begin(x);
-    (void)memopt_carve(&room, 1, sizeof *x, 0);
-    x->values = (memopt_i_pieces_value *)memopt_carve(&room, desc->values, sizeof *x->values, 0);
-    x->host = host;
-    x->comm = desc->comm;
-    x->ledger = desc->ledger;
-    x->count = desc->values;
-    for (i = 0; i < MEMOPT_COMM_CALLS; ++i) x->reading[i] = SIZE_MAX;
-    x->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
-    *out = x;
+    if (c.status || memopt_i_host_resolve(&c, desc->host, &of.host)) return c.status;
+    of.comm = desc->comm;
+    of.ledger = desc->ledger;
+    of.count = desc->values;
+    for (i = 0; i < MEMOPT_COMM_CALLS; ++i) of.reading[i] = SIZE_MAX;
+    of.error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
+    (void)memopt_i_pieces_lay_out(&room, &of);
+    of.bytes = room.bytes;
+    if (memopt_i_carver_take(&c, &of.host, &room, "values", "are too many for a size_t")) return c.status;
+    *out = memopt_i_pieces_lay_out(&room, &of);
+    **out = of;
     return MEMOPT_OK;
 }
 

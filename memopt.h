@@ -9394,6 +9394,8 @@ static size_t memopt_i_arena_largest(const memopt_arena *a, size_t alignment, si
     return start < end ? end - start : 0;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const char *reason, size_t bytes,
                                    const memopt_push_options *o) {
     const int aligned = memopt_i_power_of_two(o->alignment) && o->alignment <= a->source->base_alignment;
@@ -9415,6 +9417,8 @@ static void *memopt_i_arena_refuse_number(memopt_arena *a, memopt_status status,
     a->error.free_bytes = memopt_i_arena_free_bytes(a);
     return NULL;
 }
+
+MEMOPT_I_SMALL_END
 
 /* The offset of the bytes from the base, or 1 when they do not fit between the ends. */
 static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alignment, int top, size_t *start) {
@@ -11072,6 +11076,8 @@ static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
     }
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 static size_t memopt_i_search_gcd(size_t a, size_t b) {
     while (b) {
         const size_t c = a % b;
@@ -11122,6 +11128,8 @@ static void memopt_i_search_set_up(memopt_i_search *s) {
     memset(s->dead, 0, s->dead_count * sizeof *s->dead);
     s->unit = memopt_i_search_unit(p);
 }
+
+MEMOPT_I_SMALL_END
 
 static void memopt_i_search_save_best(memopt_i_search *s) {
     memopt_i_plan *p = s->p;
@@ -11181,6 +11189,8 @@ static void memopt_i_search_improve(memopt_i_search *s) {
         }
     }
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
     const size_t n = s->count;
@@ -11350,6 +11360,8 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     if (result) *result = r;
     return MEMOPT_OK;
 }
+
+MEMOPT_I_SMALL_END
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x01 /* for memory */
@@ -11787,8 +11799,8 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_join(memopt_heap *h, uint32_t i) {
     memopt_i_heap_insert(h, i);
 }
 
-static uint32_t memopt_i_heap_add(memopt_heap *h, uint32_t before, size_t offset, size_t size) { /* new free memory */
-    const uint32_t i = memopt_i_heap_pop(h);
+static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_add(memopt_heap *h, uint32_t before, size_t offset, size_t size) {
+    const uint32_t i = memopt_i_heap_pop(h); /* new free memory */
 
     h->nodes[i].offset = offset;
     h->nodes[i].size = size;
@@ -11830,6 +11842,10 @@ MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_split(memopt_heap *h, uint32_t i, si
     return first;
 }
 
+static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_split_off(memopt_heap *h, uint32_t i, size_t size) { /* as a call */
+    return memopt_i_heap_split(h, i, size);
+}
+
 static MEMOPT_I_NOINLINE void memopt_i_heap_take_whole(memopt_heap *h, uint32_t i) {
     memopt_i_heap_remove(h, i);
     h->nodes[h->nodes[i].before].after = h->nodes[h->nodes[i].after].before = i;
@@ -11855,6 +11871,8 @@ static void memopt_i_heap_punch(memopt_heap *h, uint32_t i, size_t from, size_t 
     if (from > start) before = memopt_i_heap_add(h, before, start, from - start);
     if (stop > end) (void)memopt_i_heap_add(h, before, end, stop - end);
 }
+
+MEMOPT_I_SMALL_BEGIN
 
 /* -- growth and trimming -- */
 
@@ -12119,6 +12137,8 @@ static memopt_status memopt_i_replay_commit(memopt_heap *h, size_t start, size_t
     return MEMOPT_OK;
 }
 
+MEMOPT_I_SMALL_END
+
 static size_t memopt_i_replay_start(const memopt_i_replay *r, const memopt_i_replay_slot *s, size_t size,
                                     size_t alignment) {
     return r->start + s->offset + (s->at_high_end ? memopt_i_align_down(s->size - size, alignment) : 0);
@@ -12220,6 +12240,8 @@ static void memopt_i_replay_free(memopt_heap *h, uint32_t k) { /* the node's ser
     s->late = 0;
 }
 
+MEMOPT_I_SMALL_BEGIN
+
 /* Free bytes of a region that is going: its committed pieces become blocks, the others gaps. Returns the last block. */
 static uint32_t memopt_i_replay_give(memopt_heap *h, uint32_t after, size_t start, size_t stop) {
     size_t end;
@@ -12301,6 +12323,8 @@ static memopt_status memopt_i_replay_rescue(memopt_heap *h, size_t at, size_t si
     return s;
 }
 
+MEMOPT_I_SMALL_END
+
 /* -- allocating and freeing -- */
 
 /* The long way to a free block that fits: growing, and then giving the region back. */
@@ -12325,7 +12349,7 @@ static memopt_status memopt_i_heap_place(memopt_heap *h, size_t size, size_t ali
     i = memopt_i_heap_find(h, size, alignment);
     if (!i && (s = memopt_i_heap_search_hard(h, size, alignment, &i)) != MEMOPT_OK) return s;
     (void)memopt_i_align_up(h->nodes[i].offset, alignment, &at);
-    if (at != h->nodes[i].offset) front = memopt_i_heap_split(h, i, at - h->nodes[i].offset);
+    if (at != h->nodes[i].offset) front = memopt_i_heap_split_off(h, i, at - h->nodes[i].offset);
     *out = memopt_i_heap_take(h, i, size);
     if (front) {
         memopt_i_heap_insert(h, front);

@@ -55,7 +55,7 @@ int main(void) {
     memopt_source pages; memopt_heap_desc dry_desc = { 0 }, desc = { 0 }; memopt_heap *dry = NULL, *heap = NULL;
     memopt_plan_result result = { 0 }; memopt_heap_stats stats;
     static const size_t tokens[6] = { 1024, 371, 888, 128, 640, 1000 };
-    size_t i;
+    size_t i, released = 0;
 
     /* README: replay */
     dry_desc.capacity = SIZE_MAX / 2; /* offsets only: no source, no memory */
@@ -75,6 +75,10 @@ int main(void) {
     printf("held at most %.1f MiB for %.1f MiB asked for: %.3f\n", (double)stats.peak_reserved / 1048576,
            (double)stats.peak_requested / 1048576, (double)stats.peak_reserved / (double)stats.peak_requested);
     printf("%lu requests from the plan, %lu from the heap\n", (unsigned long)stats.served, (unsigned long)stats.fell_back);
+    memopt_heap_unplan(heap); /* for work of another kind: the plan's region is ordinary free memory again */
+    printf("without the plan one piece of %.1f MiB is free", (double)memopt_heap_largest(heap) / 1048576);
+    if (memopt_heap_trim(heap, &released)) return failed(memopt_heap_error(heap)); /* or the system has it back */
+    printf(", and %.1f MiB went back to the system\n", (double)released / 1048576);
     memopt_heap_destroy(heap);
     memopt_heap_destroy(dry);
     return 0;

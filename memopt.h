@@ -24435,10 +24435,9 @@ MEMOPT_I_SMALL_END
 #if MEMOPT_I_GROUPS & 0x34 /* for activations, ranks, advise */
 /* @section codec : quant number simd host api_codec
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
-   Problem    Whether an output is kept, written away or made again is up to the schedule. If only the kept ones lost
-              bits, results would depend on the budget.
-   Idea       Every output is rounded right after its forward, to what a copy can hold, whatever becomes of it. A copy
-              then loses nothing more: encode(decode(encode(x))) == encode(x).
+   Idea       Every output is rounded right after its forward, to what a copy can hold, whatever becomes of it, so that
+              results do not depend on the budget. A copy then loses nothing more: encode(decode(encode(x))) ==
+              encode(x).
    bf16       rounds to nearest; a bf16 as a float is a bf16 again.
    8 bits     Blocks of 256 in the signed dynamic map, which has a level 1 but none at -1: were absmax alone the scale,
               a block whose largest element is negative would shrink each time. So the scale has a sign: -absmax where
@@ -24446,8 +24445,8 @@ MEMOPT_I_SMALL_END
               scale itself, nothing comes back larger, and under -absmax nothing near +absmax can come back: the next
               encoding finds the same scale. The other codes stay: a product and its quotient are three roundings from
               the level, 2^-22 of it at the most, and the next level is 2^-8 of it away.
-   Not finite A block with a NaN or an infinity becomes NaN as a whole, so that an overflow is seen and not kept as a
-              number. A block below 2^-100 becomes zeros: some levels would be denormal, too coarse for the proof.
+   Not finite A block with a NaN or an infinity becomes NaN as a whole, so that an overflow is seen. A block below
+              2^-100 becomes zeros: some levels would be denormal, too coarse for the proof.
    Layout     bf16: the codes. 8 bits: a scale a block, then the codes. What is no array of floats stays as it is. */
 
 #define MEMOPT_I_CODEC_BLOCK 256
@@ -24633,35 +24632,31 @@ static memopt_tape_room memopt_i_tape_room(void) {
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
               input outlives that of its output, so no stack can hold them, and a bad placing needs more than is alive.
-   Idea       The simulation of the actions tells each buffer's birth and death; those are the planner's items, and what
-              comes back are offsets in one block. What the planner says is the peak, to the byte.
-              Where it is above the budget, the solver is asked for a schedule smaller by the excess, and so on;
-              in the end by the frontier from below, which is also how the least budget is found.
+   Idea       The simulation tells each buffer's birth and death; those are the planner's items, and what comes back are
+              offsets in one block. What the planner says is the peak, to the byte. Where it is above the budget, the
+              solver is asked for a schedule smaller by the excess, and so on; in the end the frontier is tried from
+              below, which is also how the least budget is found.
    Sizes      What belongs to the engine (value 0, both outer gradients) counts nothing. The solver sees each size
               rounded up to the alignment, since so many bytes a buffer takes; what is alive is told unrounded.
    Table      The solver's table would be the largest thing of all: so it is no larger than a tenth of what a pass
               takes, as long as it has a slot a segment, 128 at the least and 280 at the most. For a budget these lie
               below it; for an overhead, and for the least memory, a first table with so few slots tells about where the
-              peak will be, and the second one looks there. With 128 slots a pass within a budget is 0.1 to 0.7 % slower
-              on average than with 16 times as many, 3 % at the worst, near the least budget 4 % (GPT and recurrent
-              chains of 24 to 140 segments, convolutions and random chains of 24 and 60). A process that runs 140 equal
-              steps, with 22.9 MB a pass and 4.0 MB of weights, has 9 MB when the tape is created and 28 MB in training
-              (tests/test_tape.c). How many slots there are depends on the chain
-              and the desc alone, so that a schedule is the same wherever the table lies.
+              peak will be, and the second one looks there. The chain and the desc alone decide how many slots there
+              are, so that a schedule is the same wherever the table lies. Few slots cost below 1 % of time on average.
    Guest      The table lies in the arena's free end, where the next pass will lie, if that is the CPU's memory and the
-              arena's peak does not rise: it was as full before, or the table is below 3 / 4 of the peak expected. That
-              is the budget, what the first table found, or the largest segment. Else the host's allocator gives it.
+              arena's peak does not rise: it was as full before, or the table is below 3 / 4 of the peak expected. Else
+              the host's allocator gives it.
    Copies     The solver puts lossy copies where they pay. The textbook knows none: there a value becomes a copy
               whenever it waits while others work.
-   In place   A backward that may turn its gradient in the same memory has one item for both: the buffer of the output's
-              gradient becomes that of the input's, and the simulation, which the solver's sizes follow, counts it once.
+   In place   A backward that may turn its gradient in the same memory has one item for both gradients, and the
+              simulation, which the solver's sizes follow, counts it once.
    Moves      An action that calls somebody becomes an instruction with six places, each an offset or one of the few
               names for what lies outside; a pass is a loop over them. Two compiled passes a shape: the pass, and
               forward only.
    Invariant  A place belongs to the newest buffer of its kind and index: whatever an action uses was born before it or
               by it, and is not born again before it is gone.
-   Cost       72 bytes an instruction; the walk is linear in actions times skips. The planner searches by a fixed amount
-              of work, never by the clock, so that every machine finds the same offsets. */
+   Cost       72 bytes an instruction; linear in actions times skips. The planner searches by a fixed amount of work,
+              never by the clock, so that every machine finds the same offsets. */
 
 #define MEMOPT_I_PLACE_NONE        SIZE_MAX       /* nothing: NULL */
 #define MEMOPT_I_PLACE_INPUT       (SIZE_MAX - 1) /* value 0 */
@@ -24670,10 +24665,10 @@ static memopt_tape_room memopt_i_tape_room(void) {
 #define MEMOPT_I_PLACE_RESULT      (SIZE_MAX - 4) /* where the last output of an evaluation goes */
 #define MEMOPT_I_PLACES_OUTSIDE    5              /* how many these are */
 #define MEMOPT_I_COMPILE_WORK      4096           /* the planner's steps, ... */
-#define MEMOPT_I_COMPILE_SEARCH 2048        /* ... and the items up to which it takes them */
-#define MEMOPT_I_COMPILE_TRIES  16          /* schedules that are placed in search of one that fits */
-#define MEMOPT_I_COMPILE_SLOTS  128         /* of a table, at the least, for a chain of up to so many segments */
-#define MEMOPT_I_COMPILE_SHARE  10          /* a table takes no more than one of so many parts of a pass */
+#define MEMOPT_I_COMPILE_SEARCH    2048           /* ... and the items up to which it takes them */
+#define MEMOPT_I_COMPILE_TRIES     16             /* schedules that are placed in search of one that fits */
+#define MEMOPT_I_COMPILE_SLOTS     128            /* of a table, at the least, for a chain of up to so many segments */
+#define MEMOPT_I_COMPILE_SHARE     10             /* a table takes no more than one of so many parts of a pass */
 
 typedef struct memopt_i_skip_ref { /* of a skip */
     size_t value, grad;
@@ -25068,23 +25063,15 @@ static memopt_status memopt_i_shape_alloc(const memopt_i_fitter *s, size_t skip_
 /* Forward only: each value goes as soon as the next one is there. */
 static memopt_status memopt_i_shape_evaluation(const memopt_i_fitter *s, memopt_i_shape *shape) {
     const size_t n = s->chain->count;
-    memopt_action *list;
+    const size_t bytes = 2 * n * sizeof(memopt_action);
+    memopt_i_action_list list = { NULL, 2 * n, 0, NULL, MEMOPT_OK };
     memopt_status status;
-    size_t i;
-    size_t count = 0;
 
-    list = (memopt_action *)memopt_i_alloc(s->host, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
-    if (!list) return memopt_i_fail_memory(s->error, "no memory for the actions", 2 * n * sizeof *list);
-    for (i = 0; i < n; ++i) {
-        list[count].op = MEMOPT_ACTION_FORWARD;
-        list[count++].index = (uint16_t)i;
-        if (i) {
-            list[count].op = MEMOPT_ACTION_DROP;
-            list[count++].index = (uint16_t)i;
-        }
-    }
-    status = memopt_i_compile_make(s, list, count, &shape->evaluation, NULL);
-    memopt_i_free(s->host, list, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
+    list.actions = (memopt_action *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!list.actions) return memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
+    memopt_i_action_list_sweep(&list, 0, n);
+    status = memopt_i_compile_make(s, list.actions, list.count, &shape->evaluation, NULL);
+    memopt_i_free(s->host, list.actions, bytes, MEMOPT_I_HOST_ALIGN);
     if (status) return status;
     shape->evaluation.output = shape->evaluation.instructions[n - 1].output;
     shape->evaluation.instructions[n - 1].output = MEMOPT_I_PLACE_RESULT;
@@ -25454,25 +25441,17 @@ static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memo
 
 /* The shape with the least placed peak: along the frontier from below, until more is alive than the best one takes. */
 static memopt_status memopt_i_fitter_least(memopt_i_fitter *s, memopt_i_shape **out) {
+    const memopt_schedule *p = s->schedule;
     memopt_i_shape *best = NULL;
     memopt_i_shape *shape = NULL;
-    memopt_schedule_point *points;
-    size_t count = 0;
-    size_t bytes, i;
-    memopt_status status;
+    memopt_status status = MEMOPT_OK;
+    size_t i;
 
-    if (!s->schedule) return memopt_i_fitter_try(s, 0, out);
-    status = memopt_schedule_frontier(s->schedule, NULL, 0, &count);
-    if (!status) return memopt_i_fail(s->error, MEMOPT_ERR_STATE, "no schedule was found");
-    if (status != MEMOPT_ERR_BUFFER) return status;
-    if (memopt_i_mul(count, sizeof *points, &bytes))
-        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    points = (memopt_schedule_point *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!points) return memopt_i_fail_memory(s->error, "no memory for the frontier", bytes);
-    status = memopt_schedule_frontier(s->schedule, points, count, &count);
-    for (i = 0; i < count && i < MEMOPT_I_COMPILE_TRIES && !status; ++i) {
-        if (best && points[i].peak >= best->pass.peak) break;
-        status = memopt_i_fitter_try(s, memopt_i_max(points[i].peak, 1), &shape);
+    if (!p) return memopt_i_fitter_try(s, 0, out);
+    if (!p->solution_count[0]) return memopt_i_fail(s->error, MEMOPT_ERR_STATE, "no schedule was found");
+    for (i = 0; i < p->solution_count[0] && i < MEMOPT_I_COMPILE_TRIES && !status; ++i) {
+        if (best && p->solution[0][i].peak >= best->pass.peak) break;
+        status = memopt_i_fitter_try(s, memopt_i_max(p->solution[0][i].peak, 1), &shape);
         if (status) break;
         if (best && best->pass.peak <= shape->pass.peak) memopt_i_shape_free(s->host, shape);
         else {
@@ -25480,7 +25459,6 @@ static memopt_status memopt_i_fitter_least(memopt_i_fitter *s, memopt_i_shape **
             best = shape;
         }
     }
-    memopt_i_free(s->host, points, bytes, MEMOPT_I_HOST_ALIGN);
     if (status) memopt_i_shape_free(s->host, best);
     else *out = best;
     return status;
@@ -25580,24 +25558,22 @@ MEMOPT_I_SMALL_END
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
               buffer that dies too early, memory that stays after a failure.
-   Idea       Everything is decided before the first pass: order, places, what each callback is told. What is kept
-              within a budget: `solver` fills a table, memopt_schedule_for_budget() chooses from it, and `compile`
-              repeats both (memopt_i_fitter_fit) until the peak, buffers placed, is within the budget. A pass takes its
-              peak from the arena in one push, goes through the instructions, and gives all back with one rewind,
+   Idea       Everything is decided before the first pass: order, places, what each callback is told. A pass takes its
+              peak from the arena in one push, goes through the instructions, and gives everything back with one rewind,
               however it ends. What must not differ from run to run is given by place: seed and stream are functions of
               pass and segment, an engine's own generator is put back to where it was before the first run.
    Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
               as the guard behind it is not broken. `busy` while the engine's code runs: it can only look, not act.
-   Jumps      A jump out of a callback leaves `busy` set, and no frame of ours that could clear it. That is told from a
-              call inside a callback by nothing that can be relied on, so cancelling is the same in both: all that a
-              pass holds is found from the tape, and given back once (`is_open`); a frame that is still there sees
-              `busy` cleared when its callback returns.
-   Again      Two things that mean the same nearly always: `rerun`, this forward has run before in this pass (its hash
-              and its generator's state are known), and what the engine is told. A nested tape goes by its outer one,
-              and knows a first run by its seed, which differs from segment to segment and pass to pass.
-   Calibrate  Whole passes that must leave no trace in the engine. Each callback gets the generator as the one before
-              got it, because it is put back behind each: so a failure anywhere needs no repair, and a nested tape does
-              the same with a generator that its outer tape has never heard of.
+   Jumps      A jump out of a callback leaves `busy` set, and no frame of ours that could clear it. Nothing reliable
+              tells that from a call inside a callback, so cancelling is the same in both: all that a pass holds is
+              found from the tape, and given back once (`is_open`); a frame that is still there sees `busy` cleared when
+              its callback returns.
+   Again      `rerun` (this forward has run before in this pass: its hash and its generator's state are known) and what
+              the engine is told differ in a nested tape, which goes by its outer one: it knows a first run by its
+              seed, which differs from segment to segment and pass to pass.
+   Calibrate  Whole passes that must leave no trace in the engine. The generator is put back behind each callback: so a
+              failure anywhere needs no repair, and a nested tape does the same with a generator that its outer tape has
+              never heard of.
    Cost       About 10 ns a callback, when nothing is hashed or rounded.
    Outside    Buffers of the engine are refused where one callback would read and write the same bytes, or where the
               pass itself writes: the input and its gradient meet in segment 0, the gradients of both ends only in a
@@ -25606,8 +25582,8 @@ MEMOPT_I_SMALL_END
               shape's.
    Opened     memopt_tape_open() without an arena: `placed` is the host's memory then. It grows in the first pass that
               needs more than any before, and stays.
-   Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
-              hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
+   Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. With `verify` nothing
+              is told to be unused; with MEMOPT_DEBUG alone such outputs are not hashed.
    Debug      At MEMOPT_DEBUG 2 what a callback has to write is filled beforehand with a word that differs from call to
               call: where it still stands afterwards, nothing was written. It is a NaN: a sum that begins there does not
               change it, and no engine writes it, unless its outputs are no floats: a word of random bits once in 2^32.
@@ -26666,47 +26642,51 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_calibrate(memopt_tape *tape, 
 
 /* ---- creation ---- */
 
-/* Functions and sizes that are needed together, and those that exclude each other. */
-static const char *memopt_i_tape_desc_reason(const memopt_tape_desc *d) {
-    const memopt_tape_store *s = &d->store;
-    const int store = !!s->write_fn + !!s->read_fn + !!s->wait_fn + !!s->forget_fn;
-    const int hooks = !!d->random_bytes + !!d->random_save_fn + !!d->random_load_fn;
+/* Where a failed call without a tape says why. */
+static memopt_error *memopt_i_tape_error_out(const memopt_tape_desc *desc) {
+    return !desc ? NULL : desc->error ? desc->error : desc->chain.error;
+}
 
-    if (store && store != 4) return "half a store: write_fn, read_fn, wait_fn and forget_fn belong together";
-    if (hooks && hooks != 3)
-        return "half a generator: random_bytes, random_save_fn and random_load_fn belong together";
-    if (store && !d->offload.slots) return "a store without offload.slots";
-    if (!store && d->offload.slots) return "offload.slots without a store";
-    if (d->codec > MEMOPT_CODEC_8BIT) return "invalid memopt_codec";
-    if (d->codec != MEMOPT_CODEC_EXACT && store) return "a lossy codec and a store exclude each other";
-    return NULL;
+static int memopt_i_tape_visibility(const memopt_tape_desc *d) {
+    return d->arena ? memopt_i_source_not_host_visible(d->arena->source) : d->not_host_visible;
+}
+
+static memopt_tape_desc memopt_i_tape_resolve(const memopt_tape_desc *desc) {
+    memopt_tape_desc d = *desc;
+
+    if (!d.shapes) d.shapes = MEMOPT_I_TAPE_SHAPES;
+    if (!d.tag) d.tag = MEMOPT_TAG_ACTIVATIONS;
+    return d;
 }
 
 static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host *host, memopt_error *error) {
-    const char *misfit;
-    int not_host_visible;
-    memopt_status status = memopt_i_chain_check(&d->chain, error);
+    const memopt_tape_store *s = &d->store;
+    const int store = !!s->write_fn + !!s->read_fn + !!s->wait_fn + !!s->forget_fn;
+    const int hooks = !!d->random_bytes + !!d->random_save_fn + !!d->random_load_fn;
+    const int lossy = d->codec != MEMOPT_CODEC_EXACT;
+    const int on_device = memopt_i_tape_visibility(d) == 2;
+    memopt_i_checks c = memopt_i_checks_begin(error, NULL);
 
-    if (!status) status = memopt_i_layers_check(d->layers, d->chain.segments, d->chain.count, error);
-    if (status) return status;
-    if (memopt_i_host_fill(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    if (d->rule > MEMOPT_SCHEDULE_SQRT)
-        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "no such memopt_schedule_rule", "rule",
-                                   memopt_i_signed((int)d->rule), "at most", memopt_i_count(MEMOPT_SCHEDULE_SQRT));
-    misfit = memopt_i_tape_desc_reason(d);
-    if (misfit) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, misfit);
-    if (d->not_host_visible < 0 || d->not_host_visible > 2)
-        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "not_host_visible out of range", "not_host_visible",
-                                   memopt_i_signed(d->not_host_visible), "0 to", memopt_i_count(2));
-    if (d->verify != 0 && d->verify != 1)
-        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a flag that is neither 0 nor 1", "verify",
-                                   memopt_i_signed(d->verify), "must be 0 or", memopt_i_count(1));
-    not_host_visible = d->arena ? memopt_i_source_not_host_visible(d->arena->source) : d->not_host_visible;
-    if (not_host_visible == 2 && d->codec != MEMOPT_CODEC_EXACT && !d->device_codec.run_fn)
-        return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "a lossy codec on a device needs a device codec");
-    if (not_host_visible == 2 && d->verify)
-        return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "verify reads memory of a device");
-    return MEMOPT_OK;
+    c.status = memopt_i_chain_check(&d->chain, error);
+    if (!c.status) c.status = memopt_i_layers_check(d->layers, d->chain.segments, d->chain.count, error);
+    if (c.status) return c.status;
+    memopt_i_must(&c, !memopt_host_resolve(d->host, host), NULL, MEMOPT_I_HALF_HOST);
+    memopt_i_must_exist(&c, "rule", (int)d->rule, MEMOPT_SCHEDULE_SQRT);
+    memopt_i_must(&c, !store || store == 4, NULL,
+                  "half a store: write_fn, read_fn, wait_fn and forget_fn belong together");
+    memopt_i_must(&c, !hooks || hooks == 3, NULL,
+                  "half a generator: random_bytes, random_save_fn and random_load_fn belong together");
+    memopt_i_must(&c, !store || d->offload.slots, NULL, "a store without offload.slots");
+    memopt_i_must(&c, store || !d->offload.slots, NULL, "offload.slots without a store");
+    memopt_i_must(&c, d->codec <= MEMOPT_CODEC_8BIT, NULL, "invalid memopt_codec");
+    memopt_i_must(&c, !lossy || !store, NULL, "a lossy codec and a store exclude each other");
+    memopt_i_must_number(&c, memopt_i_in_range(d->not_host_visible, 0, 2), "not_host_visible",
+                         memopt_i_signed(d->not_host_visible), "0 to", memopt_i_count(2));
+    memopt_i_must_be_flag(&c, "verify", d->verify);
+    if (on_device && lossy && !d->device_codec.run_fn)
+        memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "a lossy codec on a device needs a device codec");
+    if (on_device && d->verify) memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "verify reads memory of a device");
+    return c.status;
 }
 
 static size_t memopt_i_tape_align(const memopt_arena *arena) {
@@ -26749,44 +26729,43 @@ static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt
     return MEMOPT_OK;
 }
 
-/* Where a failed call without a tape says why. */
-static memopt_error *memopt_i_tape_error_out(const memopt_tape_desc *desc) {
-    return desc->error ? desc->error : desc->chain.error;
-}
-
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
-    memopt_tape_desc d;
-    memopt_host host;
-    memopt_tape *t = NULL;
-    size_t state_bytes = 0;
-    memopt_status status;
-    memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
-
-    if (!desc) return MEMOPT_ERR_ARGUMENT;
-    if (!out) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "out is NULL");
-    d = *desc;
-    status = memopt_i_tape_check(&d, &host, error);
-    if (status) return status;
-    if (!d.shapes) d.shapes = MEMOPT_I_TAPE_SHAPES;
-    if (!d.tag) d.tag = MEMOPT_TAG_ACTIVATIONS;
-    if (memopt_i_align_up(d.random_bytes, 16, &state_bytes))
-        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    status = memopt_i_tape_alloc(&d, &host, state_bytes, error, &t);
-    if (status) return status;
-    t->host = host;
+/* A tape without a shape, as the checked desc has it. */
+static void memopt_i_tape_fill_in(memopt_tape *t, const memopt_tape_desc *d, const memopt_host *host,
+                                  size_t state_bytes) {
+    t->host = *host;
     t->state_bytes = state_bytes;
-    t->layer_count = d.chain.count;
-    t->skip_count = d.chain.skip_count;
-    t->align = memopt_i_tape_align(d.arena);
+    t->layer_count = d->chain.count;
+    t->skip_count = d->chain.skip_count;
+    t->align = memopt_i_tape_align(d->arena);
     t->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
-    memcpy(t->layers, d.layers, d.chain.count * sizeof *t->layers);
-    t->desc = d;
-    memopt_i_tape_set_visibility(t, d.arena ? memopt_i_source_not_host_visible(d.arena->source) : d.not_host_visible);
+    memcpy(t->layers, d->layers, d->chain.count * sizeof *t->layers);
+    t->desc = *d;
     t->desc.chain.segments = NULL;
     t->desc.chain.skips = NULL;
     t->desc.layers = NULL;
     t->desc.host = NULL;
     t->desc.error = t->desc.chain.error = NULL;
+    memopt_i_tape_set_visibility(t, memopt_i_tape_visibility(d));
+}
+
+MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
+    memopt_error *error = memopt_i_tape_error_out(desc);
+    memopt_tape_desc d;
+    memopt_host host;
+    memopt_tape *t = NULL;
+    size_t state_bytes = 0;
+    memopt_status status;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    if (!out) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "out is NULL");
+    d = memopt_i_tape_resolve(desc);
+    status = memopt_i_tape_check(&d, &host, error);
+    if (status) return status;
+    if (memopt_i_align_up(d.random_bytes, 16, &state_bytes))
+        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
+    status = memopt_i_tape_alloc(&d, &host, state_bytes, error, &t);
+    if (status) return status;
+    memopt_i_tape_fill_in(t, &d, &host, state_bytes);
     status = memopt_i_tape_get_shape(t, &d.chain, error);
     if (status) {
         memopt_tape_destroy(t);
@@ -26848,14 +26827,14 @@ static memopt_status memopt_i_tape_open_filled(const memopt_tape_desc *desc, mem
     return status;
 }
 
-MEMOPT_API MEMOPT_I_COLD memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out) {
+MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_host host;
     memopt_tape_layer *layers;
     memopt_segment *segments;
     memopt_status status;
     memopt_chain chain;
-    memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
+    memopt_error *error = memopt_i_tape_error_out(desc);
     const char *twice;
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
@@ -26883,7 +26862,7 @@ MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, si
     memopt_host host;
     memopt_i_shape *shape = NULL;
     memopt_status status;
-    memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
+    memopt_error *error = memopt_i_tape_error_out(desc);
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     if (!bytes) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");

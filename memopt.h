@@ -26670,7 +26670,7 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     c.status = memopt_i_chain_check(&d->chain, error);
     if (!c.status) c.status = memopt_i_layers_check(d->layers, d->chain.segments, d->chain.count, error);
     if (c.status) return c.status;
-    memopt_i_must(&c, !memopt_host_resolve(d->host, host), NULL, MEMOPT_I_HALF_HOST);
+    memopt_i_must(&c, !memopt_i_host_fill(d->host, host), NULL, MEMOPT_I_HALF_HOST);
     memopt_i_must_exist(&c, "rule", (int)d->rule, MEMOPT_SCHEDULE_SQRT);
     memopt_i_must(&c, !store || store == 4, NULL,
                   "half a store: write_fn, read_fn, wait_fn and forget_fn belong together");

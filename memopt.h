@@ -7059,21 +7059,33 @@ typedef struct memopt_i_movers {
 } memopt_i_movers;
 #endif
 
-typedef struct memopt_i_system_queue {
+typedef struct memopt_i_system_queue memopt_i_system_queue;
+
+typedef struct memopt_i_backend { /* who moves the bytes */
+    int  (*open_fn)(memopt_i_system_queue *q); /* 0: not here */
+    void (*close_fn)(memopt_i_system_queue *q); /* nothing is under way */
+    void (*ask_fn)(memopt_i_system_queue *q, size_t slot);
+    void (*wait_fn)(memopt_i_system_queue *q, const memopt_i_slot *s);
+    int  (*ready_fn)(memopt_i_system_queue *q, const memopt_i_slot *s);
+} memopt_i_backend;
+
+struct memopt_i_system_queue {
     size_t bytes, depth;
     memopt_i_slot *slots;
-    int has_ring;
+    const memopt_i_backend *backend;
 #if defined(MEMOPT_I_RING)
     memopt_i_ring ring;
 #endif
 #if defined(MEMOPT_I_POOL)
     memopt_i_movers movers;
 #endif
-} memopt_i_system_queue;
+};
 
 /* -- by the kernel -- */
 #if defined(MEMOPT_I_RING)
-static void memopt_i_ring_close(memopt_i_ring *r) {
+static void memopt_i_ring_close(memopt_i_system_queue *q) {
+    const memopt_i_ring *r = &q->ring;
+
     if (r->requests) (void)munmap((void *)r->requests, r->request_bytes);
     if (r->shared) (void)munmap((void *)r->shared, r->shared_bytes);
     (void)close(r->file);
@@ -7085,13 +7097,14 @@ static unsigned char *memopt_i_ring_map(const memopt_i_ring *r, size_t bytes, of
     return memory == MAP_FAILED ? NULL : (unsigned char *)memory;
 }
 
-static int memopt_i_ring_open(memopt_i_ring *r, size_t depth) { /* 0: not here */
+static int memopt_i_ring_open(memopt_i_system_queue *q) {
+    memopt_i_ring *r = &q->ring;
     memopt_i_ring_setup s;
     const int features = MEMOPT_I_RING_ONE_MAP | MEMOPT_I_RING_READ_WRITE;
     size_t requests_end, completions_end;
 
     memset(&s, 0, sizeof s);
-    r->file = (int)syscall(SYS_io_uring_setup, (unsigned)depth, &s);
+    r->file = (int)syscall(SYS_io_uring_setup, (unsigned)q->depth, &s);
     if (r->file < 0) return 0;
     requests_end = s.requests.indices + (size_t)s.entries * sizeof *r->indices;
     completions_end = s.completions.requests_dropped + (size_t)s.completion_entries * sizeof *r->completions;
@@ -7100,7 +7113,7 @@ static int memopt_i_ring_open(memopt_i_ring *r, size_t depth) { /* 0: not here *
     r->shared = memopt_i_ring_map(r, r->shared_bytes, 0);
     r->requests = (memopt_i_ring_request *)(void *)memopt_i_ring_map(r, r->request_bytes, MEMOPT_I_RING_REQUESTS_AT);
     if (((int)s.features & features) != features || !r->shared || !r->requests) {
-        memopt_i_ring_close(r);
+        memopt_i_ring_close(q);
         return 0;
     }
     r->head = (uint32_t *)(void *)(r->shared + s.requests.head);
@@ -7183,6 +7196,15 @@ static void memopt_i_ring_wait(memopt_i_system_queue *q, const memopt_i_slot *s)
         if (n < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY) (void)poll(NULL, 0, 1);
     }
 }
+
+static int memopt_i_ring_ready(memopt_i_system_queue *q, const memopt_i_slot *s) {
+    memopt_i_ring_collect(q);
+    return s->is_ended;
+}
+
+static const memopt_i_backend memopt_i_ring_backend = {
+    memopt_i_ring_open, memopt_i_ring_close, memopt_i_ring_ask, memopt_i_ring_wait, memopt_i_ring_ready
+};
 #endif
 
 /* -- by threads -- */
@@ -7211,7 +7233,8 @@ static void memopt_i_movers_serve(void *argument) {
     memopt_i_mutex_unlock(&m->lock);
 }
 
-static void memopt_i_movers_close(memopt_i_movers *m) { /* nothing is under way */
+static void memopt_i_movers_close(memopt_i_system_queue *q) {
+    memopt_i_movers *m = &q->movers;
     size_t i;
 
     memopt_i_mutex_lock(&m->lock);
@@ -7224,7 +7247,7 @@ static void memopt_i_movers_close(memopt_i_movers *m) { /* nothing is under way 
     memopt_i_mutex_close(&m->lock);
 }
 
-static int memopt_i_movers_open(memopt_i_system_queue *q) { /* 0: not a single thread */
+static int memopt_i_movers_open(memopt_i_system_queue *q) { /* with one thread at least */
     memopt_i_movers *m = &q->movers;
     const size_t wanted = memopt_i_min(q->depth, MEMOPT_I_MOVERS);
 
@@ -7257,69 +7280,72 @@ static void memopt_i_movers_ask(memopt_i_system_queue *q, size_t slot) {
     memopt_i_mutex_unlock(&m->lock);
 }
 
-static void memopt_i_movers_wait(memopt_i_movers *m, const memopt_i_slot *s) {
+static void memopt_i_movers_wait(memopt_i_system_queue *q, const memopt_i_slot *s) {
+    memopt_i_movers *m = &q->movers;
+
     memopt_i_mutex_lock(&m->lock);
     while (!s->is_ended) memopt_i_condition_wait(&m->done, &m->lock);
     memopt_i_mutex_unlock(&m->lock);
 }
+
+static int memopt_i_movers_ready(memopt_i_system_queue *q, const memopt_i_slot *s) {
+    int is_ended;
+
+    memopt_i_mutex_lock(&q->movers.lock);
+    is_ended = s->is_ended;
+    memopt_i_mutex_unlock(&q->movers.lock);
+    return is_ended;
+}
+
+static const memopt_i_backend memopt_i_movers_backend = {
+    memopt_i_movers_open, memopt_i_movers_close, memopt_i_movers_ask, memopt_i_movers_wait, memopt_i_movers_ready
+};
 #endif
 
 /* -- either -- */
 enum { MEMOPT_I_QUEUE_RING = 1, MEMOPT_I_QUEUE_MOVERS = 2 };
 
-static void memopt_i_system_queue_lay_out(memopt_carver *c, memopt_i_system_queue *q, size_t depth) {
-    memopt_i_slot *slots;
-
+static void memopt_i_system_queue_lay_out(memopt_carver *c, memopt_i_system_queue *q) {
     (void)memopt_carve(c, 1, sizeof *q, 0);
-    slots = (memopt_i_slot *)memopt_carve(c, depth, sizeof *slots, 0);
-    if (q) q->slots = slots;
+    q->slots = (memopt_i_slot *)memopt_carve(c, q->depth, sizeof *q->slots, 0);
 #if defined(MEMOPT_I_POOL)
-    {
-        size_t *waiting = (size_t *)memopt_carve(c, depth, sizeof *waiting, 0);
-
-        if (q) q->movers.waiting = waiting;
-    }
+    q->movers.waiting = (size_t *)memopt_carve(c, q->depth, sizeof *q->movers.waiting, 0);
 #endif
 }
 
 /* backends: those that may be used */
 static memopt_status memopt_i_system_queue_create(int depth, int backends, void **queue) {
     memopt_carver room = memopt_carver_begin(NULL);
-    memopt_i_system_queue *q;
+    memopt_i_system_queue *q, counted;
 
     if (depth < 1 || depth > MEMOPT_I_QUEUE_MAX || !queue) return MEMOPT_ERR_ARGUMENT;
-    memopt_i_system_queue_lay_out(&room, NULL, (size_t)depth);
+    memset(&counted, 0, sizeof counted);
+    counted.depth = (size_t)depth;
+    memopt_i_system_queue_lay_out(&room, &counted);
+    counted.bytes = room.bytes;
     q = (memopt_i_system_queue *)memopt_i_system_alloc(NULL, room.bytes, MEMOPT_I_HOST_ALIGN);
     if (!q) return MEMOPT_ERR_MEMORY;
     memset(q, 0, room.bytes);
-    q->bytes = room.bytes;
-    q->depth = (size_t)depth;
+    *q = counted;
     room = memopt_carver_begin(q);
-    memopt_i_system_queue_lay_out(&room, q, q->depth);
+    memopt_i_system_queue_lay_out(&room, q);
 #if defined(MEMOPT_I_RING)
-    q->has_ring = (backends & MEMOPT_I_QUEUE_RING) && memopt_i_ring_open(&q->ring, q->depth);
+    if ((backends & MEMOPT_I_QUEUE_RING) && memopt_i_ring_open(q)) q->backend = &memopt_i_ring_backend;
 #endif
-    *queue = q;
-    if (q->has_ring) return MEMOPT_OK;
 #if defined(MEMOPT_I_POOL)
-    if ((backends & MEMOPT_I_QUEUE_MOVERS) && memopt_i_movers_open(q)) return MEMOPT_OK;
+    if (!q->backend && (backends & MEMOPT_I_QUEUE_MOVERS) && memopt_i_movers_open(q))
+        q->backend = &memopt_i_movers_backend;
 #endif
-    *queue = NULL;
-    memopt_i_system_free(NULL, q, q->bytes, MEMOPT_I_HOST_ALIGN);
-    return MEMOPT_ERR_UNSUPPORTED;
+    if (!q->backend) {
+        memopt_i_system_free(NULL, q, q->bytes, MEMOPT_I_HOST_ALIGN);
+        return MEMOPT_ERR_UNSUPPORTED;
+    }
+    *queue = q;
+    return MEMOPT_OK;
 }
 
 static memopt_status memopt_i_system_queue_open(void *user, int depth, void **queue) {
     return memopt_i_system_queue_create(depth, MEMOPT_I_QUEUE_RING | MEMOPT_I_QUEUE_MOVERS, queue);
-}
-
-static void memopt_i_system_slot_wait(memopt_i_system_queue *q, const memopt_i_slot *s) {
-#if defined(MEMOPT_I_RING)
-    if (q->has_ring) memopt_i_ring_wait(q, s);
-#endif
-#if defined(MEMOPT_I_POOL)
-    if (!q->has_ring) memopt_i_movers_wait(&q->movers, s);
-#endif
 }
 
 static void memopt_i_system_queue_close(void *user, void *queue) {
@@ -7328,13 +7354,8 @@ static void memopt_i_system_queue_close(void *user, void *queue) {
 
     if (!q) return;
     for (i = 0; i < q->depth; ++i)
-        if (q->slots[i].is_taken) memopt_i_system_slot_wait(q, &q->slots[i]);
-#if defined(MEMOPT_I_RING)
-    if (q->has_ring) memopt_i_ring_close(&q->ring);
-#endif
-#if defined(MEMOPT_I_POOL)
-    if (!q->has_ring) memopt_i_movers_close(&q->movers);
-#endif
+        if (q->slots[i].is_taken) q->backend->wait_fn(q, &q->slots[i]);
+    q->backend->close_fn(q);
     memopt_i_system_free(NULL, q, q->bytes, MEMOPT_I_HOST_ALIGN);
 }
 
@@ -7356,35 +7377,15 @@ static memopt_status memopt_i_system_begin(void *user, void *queue, int slot, vo
     s->kind = kind;
     s->is_taken = 1;
     s->is_ended = count == 0;
-    if (s->is_ended) return MEMOPT_OK;
-#if defined(MEMOPT_I_RING)
-    if (q->has_ring) memopt_i_ring_ask(q, (size_t)slot);
-#endif
-#if defined(MEMOPT_I_POOL)
-    if (!q->has_ring) memopt_i_movers_ask(q, (size_t)slot);
-#endif
+    if (count) q->backend->ask_fn(q, (size_t)slot);
     return MEMOPT_OK;
 }
 
 static int memopt_i_system_ready(void *user, void *queue, int slot) {
     memopt_i_system_queue *q = (memopt_i_system_queue *)queue;
-    int is_ended = 0;
 
     if (!q || slot < 0 || (size_t)slot >= q->depth || !q->slots[slot].is_taken) return 1; /* wait_fn refuses, at once */
-#if defined(MEMOPT_I_RING)
-    if (q->has_ring) {
-        memopt_i_ring_collect(q);
-        is_ended = q->slots[slot].is_ended;
-    }
-#endif
-#if defined(MEMOPT_I_POOL)
-    if (!q->has_ring) {
-        memopt_i_mutex_lock(&q->movers.lock);
-        is_ended = q->slots[slot].is_ended;
-        memopt_i_mutex_unlock(&q->movers.lock);
-    }
-#endif
-    return is_ended;
+    return q->backend->ready_fn(q, &q->slots[slot]);
 }
 
 static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, size_t *done) {
@@ -7394,7 +7395,7 @@ static memopt_status memopt_i_system_wait(void *user, void *queue, int slot, siz
     if (!q || slot < 0 || (size_t)slot >= q->depth || !done) return MEMOPT_ERR_ARGUMENT;
     s = &q->slots[slot];
     if (!s->is_taken) return MEMOPT_ERR_STATE;
-    memopt_i_system_slot_wait(q, s);
+    q->backend->wait_fn(q, s);
     s->is_taken = 0;
     if (!s->status) *done = s->had;
     return s->status;

@@ -30317,12 +30317,10 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
 /* @section softmax : row_kernels operator api_softmax
    Softmax of rows, and its gradient.
    Idea       Three passes over a row that stays in the cache: the largest, exp(scale (x - largest)) with its sum, and
-              the product with 1 / sum, each by the kernels of `row_kernels`. Whoever calls these three in this order on
-              a row of his own has the same bits.
+              the product with 1 / sum. Whoever calls these kernels in this order on a row of his own has the same bits.
    Backward   scale p (g - sum(p g)), from the probabilities alone: the scores are gone.
    Not finite -infinity is a probability of 0. A row with a NaN or +infinity, or with nothing but -infinity, has no
-              softmax and becomes NaN; other rows do not notice. What `valid` leaves out is not looked at.
-   Cost       Rows are dealt out in turns of about 16 Ki elements. */
+              softmax and becomes NaN; other rows do not notice. What `valid` leaves out is not looked at. */
 
 typedef struct memopt_i_softmax_task {
     memopt_softmax s; /* with defaults filled in */
@@ -30435,29 +30433,25 @@ MEMOPT_I_SMALL_END
 /* @section head : row_kernels operator product gemm softmax carve api_head
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
-   Idea       Once the gradient of a row of logits is known, all that it is wanted for can be done: so rows go through
-              in chunks, logits -> gradient in place -> gradient of weights, added on -> gradient of input.
-   Order      The input's gradient comes last and takes the place of its rows of input. The gemm adds in the order of
-              rows, each chunk onto the last: the bits are those of all rows at once.
-   Row        [most: the largest logit] sum = sum of exp(x - most); loss = log(sum) + (1 - smoothing) (most - x[target])
-              + smoothing (most - mean) + z lse^2 with lse = most + log(sum): differences in double, where nothing
-              cancels or overflows. Gradient (p (1 + 2 z lse) - q) scale / count, q = smoothing / vocabulary, and
-              1 - smoothing more at the target. It is a e + b with one rounding: e = exp(x - most), a and b from double.
+   Idea       A row's gradient of logits is used up at once: rows go through in chunks, logits -> gradient in place ->
+              gradient of weights, added on -> gradient of input, which may take the place of its rows of input. The
+              gemm adds in the order of rows, each chunk onto the last: the bits are those of all rows at once.
+   Row        sum = sum of exp(x - max); loss = log(sum) + (1 - smoothing) (max - x[target]) + smoothing (max - mean)
+              + z lse^2 with lse = max + log(sum): differences in double, where nothing cancels or overflows. Gradient
+              (p (1 + 2 z lse) - q) scale / count, q = smoothing / vocabulary, and 1 - smoothing more at the target. It
+              is a e + b with one rounding: e = exp(x - max), a and b from double.
    Trap       Denormal gradients, of logits 80 below the largest, make products 30 times slower. Without smoothing, c =
               2^-70 factor is added in the same rounding and taken off: below 2^-95 of a row's factor is 0.
    16 bits    Logits of 16 bits have no room for e, which is worked out twice.
    bf16       Where input and weights are bf16, the gradients of logits become bf16 as well, in the first half of their
-              row's bytes, each piece while it is in the first-level cache: then all three products are bf16 times bf16,
-              which matrix units do. Losses are of floats. Rows are the depth of the weights' gradient: so a chunk is a
-              multiple of 32 rows, and the bits are those of all rows at once still.
-   Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best (0.25% of
-              the gradient's length, 0.15% with one). With more, or onto what is there, what is added drowns: 64 chunks
-              lose 11% of a rare token's row, 512 a quarter. Then sums are made in floats, a block of rows at a time,
-              and rounded at random by place (0.5% for 8, 1.0% for 64, at worst 3% of a row; 2.6% and 8% for 512): no
-              bias. The seed is the loss so far: what a call leaves depends on its data only. float32 has none of this.
-   Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read.
-   Cost       Beyond the products, which read the weights twice and pass over their gradient once a chunk: three passes
-              over each row of logits while it is in the second-level cache. */
+              row's bytes, each piece while it is in the first-level cache: then all products are bf16 times bf16, which
+              matrix units do. Losses are of floats. Rows are the depth of the weights' gradient: so a chunk is a
+              multiple of 32 rows.
+   Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best. With more,
+              or onto what is there, what is added drowns. Then sums are made in floats, a block of rows at a time, and
+              rounded at random by place: no bias. The seed is the loss so far: what a call leaves depends on its data
+              only. `tests/bench/results/operators.md` has the errors. float32 has none of this.
+   Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read. */
 
 /* elements of a row that are floats on the stack, a multiple of 16 */
 enum { MEMOPT_I_HEAD_PIECE = 2048 };
@@ -30989,13 +30983,13 @@ MEMOPT_I_SMALL_END
               and used up; backward makes them again, from the same operands by the same calls: the same bits.
    Order      Forward: a block of rows of a head is a chunk. Backward: the gradients of keys and values are sums over
               all rows of all heads that share them, so all of these are one chunk, worked off in order, each block
-              added onto the last. Then the sums are those of one product over all rows. With 16 bits of storage they
-              are added up in scratch and rounded once. Fewer such chunks than workers leave some idle.
+              added onto the last, as in one product over all rows. With 16 bits of storage they are added up in scratch
+              and rounded once. Fewer such chunks than workers leave some idle.
    Causal     A block ends at the last column that its last row may see. What its other rows may not see of it takes no
-              part, whatever it is: products are by triangles. Multiplied by 0 instead, an infinity would reach up to
-              block - 1 rows before it as NaN, and a finite number the sign of a 0 that an underflow left; both depend
-              on the block. A gemm of the caller's knows no triangles: it gets the zeros, and where they would meet
-              what is not finite, single rows. To see that, some rows are read once more: 1 / columns of a product.
+              part, whatever it is: products are by triangles. Multiplied by 0 instead, an infinity would reach earlier
+              rows as NaN, and a finite number the sign of a 0 that an underflow left; both depend on the block. A gemm
+              of the caller's knows no triangles: it gets the zeros, and where they would meet what is not finite,
+              single rows.
    Online     [Milakov 2018, Rabe 2021, FlashAttention 2022] Columns come in tiles too. A row keeps its largest score m
               so far, and sum and output relative to it; a larger one shrinks both by exp(scale (m - new)). What is
               kept for backward is m + log(sum) / scale: the score with probability 1. There, sum(P dP) of a row is
@@ -31003,21 +30997,18 @@ MEMOPT_I_SMALL_END
               queries are added up in place, or, with 16 bits of storage, in a pass of their own over rows (7 products
               instead of 5).
    bf16       Where operands are bf16, probabilities and gradients of scores become bf16 as well, in the first half of
-              their row's bytes while the row is in the cache: then all products are bf16 times bf16, which matrix units
-              do, and no copy of an operand is made. The row's sum, and sum(P dP), are of floats: what is rounded goes
-              into products only. Backward keeps the floats until both rows of a pair are done. Where rows are the depth
-              (gradients of keys and values) each head's are cut by 32 from its first row on: so blocks and tiles begin
-              at multiples of 32, and no bit depends on them.
+              their row's bytes while the row is in the cache: then all products are bf16 times bf16, and no copy of an
+              operand is made. The row's sum, and sum(P dP), are of floats: what is rounded goes into products only.
+              Where rows are the depth (gradients of keys and values) each head's are cut by 32 from its first row on:
+              so blocks and tiles begin at multiples of 32, and no bit depends on them.
    Bound      A probability differs from exact arithmetic on the same operands by at most a part E of it, besides
               2^-99: E = 2^-24 (2 width A + 8 R + n / 16 + 20), where n is the columns of its row, R its largest scaled
               score and A the largest sum of |q k| scaled. Online 2^-24 (8 R + 8 (n / tile + 1) + 8) more: a statistic
               is rounded, and so is a row each time it shrinks. An output differs by (E + 2^-24 n) sum(p |v|), with bf16
-              2^-8 sum(p |v|) more. At length 4096, with operands up to 2: outputs by 6e-7, gradients by 1.4e-5, whole
-              rows and online alike.
+              2^-8 sum(p |v|) more.
    Cost       Floats of scratch for a worker: 2 block x length, with 16 bits of storage 2 length x width more; online 2
               block x tile, and width (block + 2 tile + 2). Against the form that keeps the matrix: one product more, 7
-              instead of 6, and the exponentials twice; but nothing is written to memory and read again. Tiles of 128
-              and 512, blocks of 48 to 128 are as fast, within 5%; shorter ones wait for operands to be packed.
+              instead of 6, and the exponentials twice; but nothing is written to memory and read again.
    Trap       A row whose scores are all -infinity has no largest one to begin with, and is NaN as in the plain form. A
               tile of such scores is not: it must count 0, or scores that overflow spoil their row. */
 
@@ -31217,6 +31208,16 @@ static void memopt_i_attention_put(const memopt_i_attention_worker *w, memopt_i_
                            a->width);
 }
 
+/* A row of a block becomes what products take: its `valid` numbers, of bf16 where the operands are, and then zeros. */
+static void memopt_i_attention_finish(const memopt_i_attention_worker *w, float *row, size_t valid, size_t columns) {
+    const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
+    const size_t size = is_bf16 ? sizeof(uint16_t) : sizeof *row;
+
+    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, 0, valid);
+    memset((unsigned char *)row + valid * size, 0, (columns - valid) * size);
+}
+
+MEMOPT_I_SMALL_BEGIN
 /* ---- products: rows of one head; sums in scratch are of floats, everything else of the operands' type ---- */
 /* The rows of the head from one on. */
 static memopt_i_matrix memopt_i_attention_from(const memopt_i_attention_worker *w, memopt_i_attention_kind kind,
@@ -31245,15 +31246,6 @@ static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attention_worker 
 static memopt_i_matrix memopt_i_attention_scores(const memopt_i_attention_worker *w, const float *block) {
     const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
     return memopt_i_matrix_at(block, is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, 0, w->t->stride << is_bf16);
-}
-
-/* A row of a block becomes what products take: its `valid` numbers, of bf16 where the operands are, and then zeros. */
-static void memopt_i_attention_finish(const memopt_i_attention_worker *w, float *row, size_t valid, size_t columns) {
-    const int is_bf16 = w->t->a.type == MEMOPT_TYPE_BF16;
-    const size_t size = is_bf16 ? sizeof(uint16_t) : sizeof *row;
-
-    if (is_bf16) memopt_i_row_narrow(w->t->o.level, row, 0, valid);
-    memset((unsigned char *)row + valid * size, 0, (columns - valid) * size);
 }
 
 /* A product by the worker itself, of a triangle or (PTRDIFF_MAX) of all. */
@@ -31298,6 +31290,8 @@ static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const 
     p.accumulate = 1;
     memopt_i_attention_multiply(w, &p, diagonal);
 }
+
+MEMOPT_I_SMALL_END
 
 /* ---- whole rows ---- */
 /* How many of `columns`, the first of which is `first`, a row may see. */
@@ -32604,21 +32598,20 @@ static int memopt_i_linear_is_product(const memopt_linear *x) {
     return x->activation == MEMOPT_ACTIVATION_NONE && (!x->pre_activation || x->pre_activation == x->output);
 }
 
-static memopt_product memopt_i_linear_product(const memopt_linear *x, const float *bias, void *result, size_t first,
-                                              size_t count) {
-    memopt_product p = memopt_i_ops_product(count, x->outputs, x->inputs,
-                                            memopt_i_matrix_at(x->input, x->type, first * x->inputs, x->inputs),
+static memopt_product memopt_i_linear_product(const memopt_linear *x, const float *bias, void *result) {
+    memopt_product p = memopt_i_ops_product(x->rows, x->outputs, x->inputs,
+                                            memopt_i_matrix_at(x->input, x->type, 0, x->inputs),
                                             memopt_i_linear_weights(x));
 
     p.right_transposed = 1;
     p.bias = bias;
-    memopt_i_ops_result(&p, result, x->type, first * x->outputs, x->outputs);
+    memopt_i_ops_result(&p, result, x->type, 0, x->outputs);
     return p;
 }
 
 /* All in the product. */
 static memopt_status memopt_i_linear_fused(const memopt_i_ops *o, const memopt_linear *x, const float *bias) {
-    const memopt_product p = memopt_i_linear_product(x, bias, x->output, 0, x->rows);
+    const memopt_product p = memopt_i_linear_product(x, bias, x->output);
     memopt_i_linear_end t;
 
     memset(&t, 0, sizeof t);
@@ -32631,41 +32624,46 @@ static memopt_status memopt_i_linear_fused(const memopt_i_ops *o, const memopt_l
     return memopt_i_linear_run(o, &p, &t);
 }
 
-/* By a gemm of the caller's: rows from first on, and their activation while they are in the cache. */
-static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
-                                          size_t first, size_t count) {
-    const memopt_product p = memopt_i_linear_product(x, bias, z, first, count);
-    memopt_activation_args a;
-    memopt_status s = memopt_i_ops_multiply(o, &p);
+/* By a gemm of the caller's: some rows at a time, and their activation (or, with grad_input, its gradient) while they
+   are in the cache. */
+static memopt_status memopt_i_linear_by_rows(const memopt_i_ops *o, const memopt_product *whole,
+                                             const memopt_activation_args *x, const void *residual) {
+    const size_t tall = MEMOPT_I_LINEAR_TALL;
+    const size_t step = memopt_i_max(MEMOPT_I_LINEAR_BLOCK / tall / whole->columns, 1) * tall;
+    memopt_product p = *whole;
+    memopt_activation_args a = *x;
+    memopt_status s = MEMOPT_OK;
+    size_t row;
 
-    if (s) return s;
-    memset(&a, 0, sizeof a);
-    a.n = count * x->outputs;
-    a.activation = x->activation;
-    a.type = x->type;
-    a.input = p.result;
-    a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
-    memopt_i_activation_run(o, &a, x->residual ? memopt_i_row_at(x->residual, x->type, first * x->outputs) : NULL, 0);
-    return MEMOPT_OK;
-}
+    for (row = 0; row < whole->rows && s == MEMOPT_OK; row += p.rows) {
+        const size_t at = row * whole->columns;
 
-/* Rows of so many columns between a product and its activation. */
-static size_t memopt_i_linear_step(size_t columns) {
-    return memopt_i_max(MEMOPT_I_LINEAR_BLOCK / MEMOPT_I_LINEAR_TALL / columns, 1) * MEMOPT_I_LINEAR_TALL;
+        p.rows = memopt_i_min(step, whole->rows - row);
+        if (row) p.left = memopt_i_row_at(whole->left, p.left_type, row * p.left_stride);
+        p.result = memopt_i_row_to(whole->result, x->type, at);
+        if ((s = memopt_i_ops_multiply(o, &p)) != MEMOPT_OK) return s;
+        a.n = p.rows * p.columns;
+        a.input = memopt_i_row_at(x->input, x->type, at);
+        if (x->grad_input) a.grad_output = a.grad_input = p.result;
+        else a.output = memopt_i_row_to(x->output, x->type, at);
+        memopt_i_activation_run(o, &a, residual ? memopt_i_row_at(residual, x->type, at) : NULL, x->grad_input != NULL);
+    }
+    return s;
 }
 
 static memopt_status memopt_i_linear_all(const memopt_i_ops *o, const memopt_linear *x, const float *bias) {
-    const size_t step = memopt_i_linear_step(x->outputs);
     void *z = x->pre_activation ? x->pre_activation : x->output;
-    memopt_product p = memopt_i_linear_product(x, bias, z, 0, x->rows);
-    memopt_status s = MEMOPT_OK;
-    size_t i;
+    memopt_product p = memopt_i_linear_product(x, bias, z);
+    memopt_activation_args a;
 
     if (memopt_i_linear_is_product(x))
         return x->residual ? memopt_i_linear_onto(o, x, &p) : memopt_i_ops_multiply(o, &p);
-    for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
-        s = memopt_i_linear_rows(o, x, bias, z, i, memopt_i_min(step, x->rows - i));
-    return s;
+    memset(&a, 0, sizeof a);
+    a.activation = x->activation;
+    a.type = x->type;
+    a.input = z;
+    a.output = x->output;
+    return memopt_i_linear_by_rows(o, &p, &a, x->residual);
 }
 
 /* The residual, of `count` elements. */
@@ -32754,30 +32752,6 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, columns), memopt_i_bias_chunk, &t);
 }
 
-/* Of rows from first on: the gradient of the input, and then of what went into the activation. */
-static memopt_status memopt_i_linear_grad_rows(const memopt_i_ops *o, const memopt_linear *x,
-                                               memopt_activation activation, const void *pre_activation, size_t first,
-                                               size_t count) {
-    memopt_product p = memopt_i_ops_product(count, x->inputs, x->outputs,
-                                            memopt_i_matrix_at(x->grad_output, x->type, first * x->outputs, x->outputs),
-                                            memopt_i_linear_weights(x));
-    memopt_activation_args a;
-    memopt_status s;
-
-    memopt_i_ops_result(&p, x->grad_input, x->type, first * x->inputs, x->inputs);
-    s = memopt_i_ops_multiply(o, &p);
-    if (s) return s;
-    memset(&a, 0, sizeof a);
-    a.n = count * x->inputs;
-    a.activation = activation;
-    a.type = x->type;
-    a.input = memopt_i_row_at(pre_activation, x->type, first * x->inputs);
-    a.grad_input = memopt_i_row_to(x->grad_input, x->type, first * x->inputs);
-    a.grad_output = a.grad_input;
-    memopt_i_activation_run(o, &a, NULL, 1);
-    return MEMOPT_OK;
-}
-
 /* At the end of the built-in product, rows are read by pieces of a chunk, which AVX2 waits for longer than for whole
    rows out of the third cache. But a pass over less than a chunk of elements has one worker. */
 static int memopt_i_linear_is_by_rows(const memopt_i_ops *o, size_t n) {
@@ -32788,21 +32762,22 @@ static int memopt_i_linear_is_by_rows(const memopt_i_ops *o, size_t n) {
 /* The gradient of the input, or, with an activation, of what went into that. */
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x,
                                                 memopt_activation activation, const void *pre_activation) {
-    const size_t step = memopt_i_linear_step(memopt_i_max(1, x->inputs));
     memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_gradients(x),
                                             memopt_i_linear_weights(x));
+    memopt_activation_args a;
     memopt_i_linear_end t;
-    memopt_status s = MEMOPT_OK;
-    size_t i;
 
     if (!p.rows || !p.columns) return MEMOPT_OK;
     p.accumulate = x->accumulate_input;
     memopt_i_ops_result(&p, x->grad_input, x->type, 0, x->inputs);
     if (!activation) return memopt_i_ops_multiply(o, &p);
     if (memopt_i_linear_is_by_rows(o, x->rows * x->inputs)) {
-        for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
-            s = memopt_i_linear_grad_rows(o, x, activation, pre_activation, i, memopt_i_min(step, x->rows - i));
-        return s;
+        memset(&a, 0, sizeof a);
+        a.activation = activation;
+        a.type = x->type;
+        a.input = pre_activation;
+        a.grad_input = x->grad_input;
+        return memopt_i_linear_by_rows(o, &p, &a, NULL);
     }
     memset(&t, 0, sizeof t);
     t.type = x->type;
@@ -32875,6 +32850,13 @@ MEMOPT_I_SMALL_END
    Dropout without masks: its bits are drawn again by place.
    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of the
    threshold, not of the rate. What is dropped is 0 even where it was infinite. */
+
+typedef struct memopt_i_dropout {
+    memopt_dropout x; /* backward as well: the gradients are input and output */
+    uint32_t       threshold;
+    float          factor;
+    int            level;
+} memopt_i_dropout;
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* Which elements are dropped, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower
@@ -32953,19 +32935,22 @@ V_FN MEMOPT_I_FLATTEN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_nois
     V(end)();
 }
 
-/* From bf16 to bf16 in registers; base: NULL, or what is added. */
-V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
-                                                    memopt_i_noise_run run, uint32_t threshold, float factor) {
+/* From bf16 to bf16 in registers, n elements from i on; base: NULL, or what is added. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(const memopt_i_dropout *t, const uint16_t *base, size_t i,
+                                                    size_t n) {
+    const memopt_i_noise_run run = memopt_i_noise_from(t->x.noise, t->x.first + i);
     const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift ^ 0x80008000u);
-    const V(ints) limit = V(i_set)((threshold ^ 0x8000u) << 16);
-    const R(floats) f = R(set)(factor);
+    const V(ints) limit = V(i_set)((t->threshold ^ 0x8000u) << 16);
+    const R(floats) f = R(set)(t->factor);
+    const uint16_t *x = (const uint16_t *)t->x.input;
+    uint16_t *y = (uint16_t *)t->x.output;
 
     V(ints) counter = V(dropout_counter)(run, V(paired));
     R(floats) a[2], b[2];
     uint32_t mask[32];
-    size_t i, k;
+    size_t k;
 
-    for (i = 0; i < n; i += 32) {
+    for (n += i; i < n; i += 32) {
         counter = V(dropout_32)(mask, counter, key, shift, limit, V(paired));
         if (V(paired)) R(pairs_read)(a, x + i);
         else R(words_read)(a, x + i, 1, 2);
@@ -32979,14 +32964,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(dropout_bf16_by)(uint16_t *y, const uint16_t 
     }
 }
 
-/* Whole groups of 32, the first index a multiple of 32; returns how many elements. */
-V_FN MEMOPT_I_FLATTEN size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
-                                             memopt_noise noise, uint64_t first, uint32_t threshold, float factor) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+/* Whole groups of 32 of n elements from i on, the index a multiple of 32; returns how many elements. */
+V_FN MEMOPT_I_FLATTEN size_t V(dropout_bf16)(const memopt_i_dropout *t, size_t i, size_t n) {
+    const uint16_t *base = (const uint16_t *)t->x.residual;
     const size_t whole = n / 32 * 32;
 
-    if (base) V(dropout_bf16_by)(y, x, base, whole, run, threshold, factor);
-    else V(dropout_bf16_by)(y, x, NULL, whole, run, threshold, factor);
+    if (base) V(dropout_bf16_by)(t, base, i, whole);
+    else V(dropout_bf16_by)(t, NULL, i, whole);
     V(end)();
     return whole;
 }
@@ -32998,16 +32982,10 @@ static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64
     for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) < threshold ? ~(uint32_t)0 : 0;
 }
 
-static size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n, memopt_noise noise,
-                              uint64_t first, uint32_t threshold, float factor) {
-    (void)y;
-    (void)x;
-    (void)base;
+static size_t V(dropout_bf16)(const memopt_i_dropout *t, size_t i, size_t n) {
+    (void)t;
+    (void)i;
     (void)n;
-    (void)noise;
-    (void)first;
-    (void)threshold;
-    (void)factor;
     return 0;
 }
 #endif
@@ -33015,25 +32993,13 @@ static size_t V(dropout_bf16)(uint16_t *y, const uint16_t *x, const uint16_t *ba
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold,
                                      int pairs))
-MEMOPT_I_WIDTHS(size_t, dropout_bf16, (uint16_t *y, const uint16_t *x, const uint16_t *base, size_t n,
-                                       memopt_noise noise, uint64_t first, uint32_t threshold, float factor))
-
-typedef struct memopt_i_dropout {
-    memopt_dropout x; /* backward as well: the gradients are input and output */
-    uint32_t       threshold;
-    float          factor;
-    int            level;
-} memopt_i_dropout;
+MEMOPT_I_WIDTHS(size_t, dropout_bf16, (const memopt_i_dropout *t, size_t i, size_t n))
 
 /* The first of n elements from i on, where bf16 becomes bf16 in registers and the index is a multiple of 32; returns
    how many. None lies across a multiple of 2^33. */
 static size_t memopt_i_dropout_words(const memopt_i_dropout *t, size_t i, size_t n) {
-    const memopt_dropout *x = &t->x;
-    const uint16_t *base = x->residual ? (const uint16_t *)x->residual + i : NULL;
-
-    if (x->type != MEMOPT_TYPE_BF16 || (x->first + i) % 32) return 0;
-    return MEMOPT_I_DISPATCH(t->level, dropout_bf16, ((uint16_t *)x->output + i, (const uint16_t *)x->input + i, base,
-                                                      n, x->noise, x->first + i, t->threshold, t->factor));
+    if (t->x.type != MEMOPT_TYPE_BF16 || (t->x.first + i) % 32) return 0;
+    return MEMOPT_I_DISPATCH(t->level, dropout_bf16, (t, i, n));
 }
 
 static size_t memopt_i_dropout_all(const void *task, size_t row, size_t at, size_t n) {
@@ -34057,6 +34023,7 @@ typedef struct memopt_i_batch_fold {
     float *weights, *bias;
 } memopt_i_batch_fold;
 
+MEMOPT_I_SMALL_BEGIN
 static float memopt_i_batch_one(const void *data, memopt_type type, size_t i, float missing) {
     return data ? memopt_i_gemm_one(memopt_i_row_at(data, type, i), type) : missing;
 }
@@ -34079,7 +34046,6 @@ static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     memopt_i_row_scale(t->level, to, to, factor, n);
 }
 
-MEMOPT_I_SMALL_BEGIN
 static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_batch_fold *f) {
     const memopt_batch_norm *x = &f->x;
     const memopt_linear *l = &x->linear;

@@ -247,6 +247,16 @@ static void tell_plan(const memopt_advice *a) {
            s->communication, s->offload, s->total);
     printf("              %.0f tokens/s (estimated), MFU %.1f %%\n", a->tokens, 100 * a->mfu);
 }
+/* The same micro-batch without any of it: fp32, nothing cut, everything kept. */
+static void tell_plain(const memopt_advise_desc *d, const memopt_advise_choice *best) {
+    memopt_advise_choice plain = { 0 }; memopt_advice a;
+
+    plain.ranks = plain.threads = 1;
+    plain.micro_batch = best->micro_batch;
+    plain.whole_scores = 1;
+    plain.keep_budget = SIZE_MAX;
+    if (!memopt_advise_price(d, &plain, &a)) printf("\nplain         fp32, nothing cut, everything kept: %.2f GB of a processor\n", (double)of_processor(&a) / 1e9);
+}
 static void tell_rest(const memopt_advise_result *r) {
     char line[400] = "";
 
@@ -324,6 +334,7 @@ int main(int argc, char **argv) {
     }
     if (s) tell_failure(&result, &d);
     tell_plan(&result.best);
+    tell_plain(&d, &result.best.choice);
     if (!s) tell_rest(&result);
     printf("\n%u combinations, each with micro-batches and schedules\n", (unsigned)result.combinations);
     return s != MEMOPT_OK;

@@ -542,8 +542,11 @@ static int open_tables(tuner *t) {
 
 /* Before memory is planned, so that no hostile number gets there. */
 static int check_model(tuner *t) {
+    const char *format = memopt_tensors_value(t->header, "format"); /* what it was saved from; NULL: not said */
     transformer_chain c = { 0 };
 
+    if (format && strcmp(format, "pt"))
+        return refuse(t, "the model's format is \"%s\", and names as of \"pt\" are read", format);
     c.shape = &t->shape;
     c.tensors = t->tensors;
     describe(t, &c);

@@ -1,8 +1,9 @@
 /* save.c - a run that is stopped goes on from its last save, with the same bits: the lines between the marks "README".
 
    What to see: one run of 60 steps, and one that is stopped after 50 and begins again: it finds the save of step 40 and
-   ends with the same weights. Then a byte of the newest save is flipped: it is told, and the one before is taken. A save
-   is written while the next step computes. Beside the state there is the model as others read it, model.safetensors.
+   ends with the same weights, and with a save of the same content. Then a byte of the newest save is flipped: it is
+   told, and the one before is taken. A save is written while the next steps compute. Beside the state there is the model
+   as others read it, model.safetensors.
    A tape with random streams would go on by memopt_tape_seek(tape, step * passes) behind memopt_save_resume().
    Use:   save, or: save keep      (the directories save-whole and save-run stay)
    Build: cc -O2 save.c -o save -lm      (memopt.h beside it or with -I) */
@@ -87,9 +88,11 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
         gradients(net);
         run.step = save->step = ++net->step;
         s = memopt_optim_step(net->optim, &run);
-        written = memopt_save_wait(saving);
-        saving = NULL;
-        if (!s) s = written;
+        if (net->step % EVERY == 0 || memopt_save_ready(saving)) { /* else the disk is busy, and the next step goes on */
+            written = memopt_save_wait(saving);
+            saving = NULL;
+            if (!s) s = written;
+        }
         if (!s && net->step % EVERY == 0) s = memopt_save_begin(save, &saving);
     }
     written = memopt_save_wait(saving);
@@ -100,6 +103,18 @@ static memopt_status train(network *net, memopt_save_desc *save, uint64_t until)
     if (!s) s = written;
     memopt_optim_close(net->optim);
     return s;
+}
+
+/* The newest save: its step, and the checksum of all that it has. */
+static int look(memopt_save_desc *save, const char *path, uint32_t *content) {
+    memopt_saved *saved = NULL;
+
+    save->path = path;
+    if (memopt_saved_open(save, &saved)) return 1;
+    *content = memopt_saved_content(saved);
+    printf("%s: step %d, content %08lx\n", path, (int)memopt_saved_step(saved), (unsigned long)*content);
+    memopt_saved_close(saved);
+    return 0;
 }
 
 /* A byte in the middle of a file is flipped, as a bad disk would. */
@@ -134,6 +149,7 @@ int main(int argc, char **argv) {
     memopt_host host;
     folder here;
     const int keeps = argc > 1 && !strcmp(argv[1], "keep");
+    uint32_t content[2] = { 0, 1 };
     int same;
 
     (void)memopt_host_resolve(NULL, &host);
@@ -143,9 +159,10 @@ int main(int argc, char **argv) {
     save.path = "save-whole";
     if (train(&whole, &save, STEPS)) { fprintf(stderr, "%s\n", told(&why)); return 1; }
     save.path = "save-run"; /* a directory; made where it is missing */
-    if (train(&stopped, &save, STOP) || train(&resumed, &save, STEPS) || damage("save-run/gen-3-step-60/rank-0-of-1.safetensors")
+    if (train(&stopped, &save, STOP) || train(&resumed, &save, STEPS) || look(&save, "save-whole", &content[0])
+        || look(&save, "save-run", &content[1]) || damage("save-run/gen-3-step-60/rank-0-of-1.safetensors")
         || train(&again, &save, STEPS)) { fprintf(stderr, "%s\n", told(&why)); return 1; }
-    same = !memcmp(whole.weights, resumed.weights, sizeof whole.weights)
+    same = content[0] == content[1] && !memcmp(whole.weights, resumed.weights, sizeof whole.weights)
         && !memcmp(whole.weights, again.weights, sizeof whole.weights);
     printf("weights after %d steps: %s\n", STEPS, same ? "the same bits as those of the run that was not stopped" : "OTHERS");
     if (!keeps) { (void)clear(&here, "save-whole"); (void)clear(&here, "save-run"); }

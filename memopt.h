@@ -4681,115 +4681,113 @@ MEMOPT_API memopt_status memopt_save_shard_items(memopt_shard *shard, size_t ten
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_advise : api_shard_simulation api_schedule
-   From a model and a machine to a way of training it that fits, before either is there: which stage over how many
-   ranks, formats, micro-batch, what to keep and what to make again, what to leave on a slow tier. Bytes are those of
-   dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain: exact where an engine gives its
-   own; else of a chain that is made from the description, as a plain engine of such blocks would have it. Seconds are
-   an estimate: products at a share of the peak or, where that takes longer, at what reading their weights takes, passes
-   at the bandwidth, and what communication and the slow tier add where computing does not hide them.
-   The list is finite and is gone through whole: what comes out is the best of it, and the same each time. It has data
-   parallelism alone. Its choices are all combinations of these, but for those that memopt_shard_plan() refuses and
-   those whose slow tier has no room:
-       threads       each number that divides of_host, up to most_threads
-       ranks         each number that divides what is left of processors
-       stage         of several ranks 1 to 3, of one rank 0, 2 and 3
-       steps_inside  0; in stages 2 and 3, unless `clips`, also 1
+   Plan a training before model and machine exist: the ZeRO stage and the number of ranks, number formats, micro-batch,
+   what to keep and what to recompute, what to offload.
+   Bytes come from dry runs (memopt_shard_plan(), memopt_schedule_simulate()) over the model's chain. They are exact for
+   an engine's own chain; a described model gets the chain of a plain engine with such blocks.
+   Seconds are an estimate: products at a share of the peak, or at the speed at which their weights are read where that
+   is slower; passes at the memory bandwidth; and the part of communication and offload that computing does not hide.
+   The search is exhaustive, so its result is the best of its list and the same each time. The list has data parallelism
+   only: all combinations of these, without those that memopt_shard_plan() refuses or whose slow tier has no room.
+       threads       each divisor of of_host up to most_threads
+       ranks         each divisor of the processors that are left
+       stage         1 to 3 with several ranks; 0, 2 and 3 with one
+       steps_inside  0; in stages 2 and 3 also 1, unless `clips`
        weights       fp32, split, bf16           states  fp32, bf16, 8-bit
-       slow          nothing, states and extra, in stage 3 also weights
-       whole_scores  both, but of convolutions
-       head_chunk    0 and powers of two: 1, 2, 4, ... up to the first that is not less than all rows of a micro-batch
-       mlp_chunk     the same, but of convolutions
-       micro_batch   what divides the batch, 2^n and 3 * 2^n, up to 1,024 and to a processor's share of the batch
-       keep_budget   24 schedules of a chain's frontier, from the least memory to everything kept; 12 of more than 128
-                     segments */
+       slow          nothing; states and extra; in stage 3 also with weights
+       whole_scores  0 and 1 (transformers)
+       head_chunk    0, then powers of two up to the first that covers all rows of a micro-batch
+       mlp_chunk     the same (transformers)
+       micro_batch   divisors of the batch, 2^n and 3 * 2^n, up to 1,024 and up to a processor's share of the batch
+       keep_budget   24 schedules of a chain's frontier, from the least memory to keeping everything; 12 for more than
+                     128 segments */
 
 typedef enum memopt_advise_weights {
     MEMOPT_ADVISE_F32,
-    MEMOPT_ADVISE_SPLIT,  /* bf16 and the other 16 bits: the bits of a master in fp32 */
-    MEMOPT_ADVISE_BF16    /* bf16 alone, rounded stochastically */
+    MEMOPT_ADVISE_SPLIT,  /* bf16 and the other 16 bits apart: the same bits as an fp32 master */
+    MEMOPT_ADVISE_BF16    /* bf16 only, rounded stochastically */
 } memopt_advise_weights;
 
-typedef struct memopt_advise_choice { /* what can be chosen; each is a field of the descs of the part that does it */
-    int                   stage;        /* 0 to 3, of memopt_shard_desc; one rank: 0, or 2 and 3 for steps_inside and
+typedef struct memopt_advise_choice { /* each field is one of the desc of the section that does it */
+    int                   stage;        /* 0 to 3, of memopt_shard_desc. One rank: 0; 2 and 3 for steps_inside and
                                            slow weights */
-    size_t                ranks;        /* among which everything is cut; what is left of processors are further sets
-                                           that hold the same */
-    size_t                threads;      /* processors of each rank; 0 = 1 */
-    int                   steps_inside; /* 1: the step is taken inside backward: one round, nothing that clips */
+    size_t                ranks;        /* that share everything; the other processors form further sets with the same
+                                           contents */
+    size_t                threads;      /* processors of a rank; 0 = 1 */
+    int                   steps_inside; /* 1: the optimizer steps inside backward: one round, no clipping */
     memopt_advise_weights weights;      /* activations are fp32 with F32, else bf16 */
     memopt_state_format   states;       /* of AdamW: F32, BF16 or 8BIT */
-    memopt_type           gradients;    /* of a unit: BF16 where weights are and nothing is added onto them. Told;
-                                           memopt_advise_price() makes it from the rest */
+    memopt_type           gradients;    /* output: of a micro-batch; BF16 if weights are and nothing is accumulated */
     int                   slow;         /* MEMOPT_SHARD_SLOW_..., or'ed: nothing, states and extra, or all three */
-    int                   on_disk;      /* 1: the slow tier is a file; 0: the host's memory, where it fits. Told */
-    int                   whole_scores; /* 1: attention keeps a matrix of length x length; 0: by rows */
+    int                   on_disk;      /* output: 1: the slow tier is a file; 0: the host's memory, if it has room */
+    int                   whole_scores; /* 1: attention keeps its matrix of length x length; 0: by rows */
     size_t                head_chunk;   /* rows of logits at a time; 0 = all */
-    size_t                mlp_chunk;    /* rows of the MLP at a time, made again by its backward; 0 = all, kept */
+    size_t                mlp_chunk;    /* rows of the MLP at a time, recomputed in backward; 0 = all, kept */
     size_t                micro_batch;  /* sequences, or images, that a rank computes at a time */
-    size_t                rounds;       /* micro-batches of a rank in a step. Told */
-    size_t                batch;        /* of all ranks in a step. Told */
+    size_t                rounds;       /* output: micro-batches of a rank in a step */
+    size_t                batch;        /* output: of all ranks in a step */
     size_t                keep_budget;  /* bytes of activations, for memopt_tape_desc.budget */
 } memopt_advise_choice;
 
-typedef struct memopt_advise_convolution { /* with batch norm and an activation behind it */
+typedef struct memopt_advise_convolution { /* followed by batch norm and an activation */
     size_t in, out; /* channels */
     size_t kernel;  /* elements of a side */
-    size_t pixels;  /* of its output, height times width */
+    size_t pixels;  /* of the output, height times width */
 } memopt_advise_convolution;
 
-typedef struct memopt_advise_model { /* zero it, then set what it has: a transformer, convolutions, an engine's chain */
+typedef struct memopt_advise_model { /* zero it, then describe a transformer or convolutions, or give your own chain */
     size_t layers, width, heads;
     size_t kv_heads;   /* 0 = heads */
     size_t mlp;        /* width inside the MLP; 0 = 4 * width */
     size_t vocabulary; /* with convolutions: classes */
     size_t length;     /* tokens of a sequence; 0 = 1 */
-    size_t positions;  /* learned ones; 0 = none */
+    size_t positions;  /* learned position embeddings; 0 = none */
     int    gated;      /* 1: SwiGLU, three matrices */
     int    rms;        /* 1: RMS norm, one vector; 0: layer norm, two */
     int    no_bias;
     int    tied;       /* 1: the head's weights are the embedding */
     int    not_causal;
-    int    dropout;    /* 1: with masks that are kept, a byte an element */
-    size_t mlp_kept;    /* values of the engine's MLP that are kept for each of its columns; 0 = 2, gated 4 */
-    size_t logit_bytes; /* that a logit takes in the engine's head; 0 = 4 */
+    int    dropout;    /* 1: with stored masks, a byte for each element */
+    size_t mlp_kept;    /* values that the engine's MLP keeps for each of its columns; 0 = 2, gated 4 */
+    size_t logit_bytes; /* of a logit in the engine's head; 0 = 4 */
     const memopt_advise_convolution *convolutions; /* NULL: a transformer */
     size_t convolution_count;
-    /* An engine's own chain in place of a described one; NULL: none. It fills in all segments and the bytes of the
-       input for a choice, with costs in seconds; bytes and costs grow with micro_batch. It is asked some thousand
-       times, with weights (SPLIT for all of 16 bits), whole_scores, head_chunk, mlp_chunk, micro_batch and threads of
-       the choice; the rest is 0. length is read beside it, to count tokens and rows */
+    /* NULL, or fills in all segments (costs in seconds) and the bytes of the input for a choice, in place of a
+       description. Bytes and costs grow with micro_batch. It is called some thousand times, with weights (SPLIT for all
+       of 16 bits), whole_scores, head_chunk, mlp_chunk, micro_batch and threads of the choice; the other fields are 0.
+       Set length, too: it counts tokens and rows */
     memopt_status (*chain_fn)(void *user, const memopt_advise_choice *choice, memopt_segment *segments,
                               size_t *input_bytes, memopt_error *error);
     void  *user;
     size_t segment_count;
-    const memopt_shard_tensor *tensors; /* of the engine, whose chain it is */
+    const memopt_shard_tensor *tensors; /* required with chain_fn */
     size_t tensor_count;
 } memopt_advise_model;
 
-typedef struct memopt_advise_machine { /* measured, or from a data sheet; a processor is a rank, or a thread of one */
+typedef struct memopt_advise_machine { /* measured, or from a data sheet. A processor runs a rank, or a thread of one */
     size_t   processors;      /* 0 = 1; at most 2^20 */
-    size_t   of_host;         /* that share a host, and divide processors; 0 = all */
-    size_t   most_threads;    /* of a rank: cores of a host, whose memory is one; 0 = 1, SIZE_MAX = all of a host. A
-                                 rank of several is as much faster, but in products of less than a million
-                                 multiply-adds; it has one link. What its threads wait for each other is not counted */
-    uint64_t memory;          /* bytes of a processor; of cores their share */
-    uint64_t reserve;         /* of them, what the library does not own: a device's context, a process */
+    size_t   of_host;         /* processors of a host; divides processors; 0 = all */
+    size_t   most_threads;    /* of a rank, where processors are cores that share memory; 0 = 1, SIZE_MAX = all of a
+                                 host. A rank of n threads is n times as fast, except in products of less than a million
+                                 multiply-adds; it has one link. Synchronisation is not counted */
+    uint64_t memory;          /* bytes of a processor; of a core its share */
+    uint64_t reserve;         /* bytes of it that others take: a device's context, the process */
     uint64_t host_memory;     /* of a host, for a slow tier; 0 = none */
     uint64_t disk;            /* of a host; 0 = none */
     double   f32_rate, bf16_rate; /* peak of products, operations a second, dense; bf16 0 = the fp32 rate */
     double   efficiency;      /* share of the peak that products reach; 0 = 0.5 */
-    size_t   multiprocessors; /* that tiles of 128 x 128 are dealt to; 0 = the rate does not depend on shapes */
-    double   bandwidth;       /* of its memory, bytes a second; of cores their share */
+    size_t   multiprocessors; /* that compute tiles of 128 x 128; 0 = the rate does not depend on shapes */
+    double   bandwidth;       /* of its memory, bytes a second; of a core its share */
     double   host_bandwidth;  /* between a processor and its host, bytes a second each way; required with host_memory */
-    double   disk_bandwidth;  /* of a host, both ways together; required with disk */
-    memopt_shard_link local;   /* among the processors of a host; required with several processors */
-    memopt_shard_link network; /* among hosts; required with several hosts */
+    double   disk_bandwidth;  /* of a host, both directions together; required with disk */
+    memopt_shard_link local;   /* between processors of a host; required with several processors */
+    memopt_shard_link network; /* between hosts; required with several hosts */
 } memopt_advise_machine;
 
-enum { /* what may change results; or'ed. 0: the same bits as plain fp32 */
-    MEMOPT_ADVISE_MAY_BF16  = 1, /* 16-bit weights, activations, gradients, states */
-    MEMOPT_ADVISE_MAY_8BIT  = 2, /* 8-bit states */
-    MEMOPT_ADVISE_MAY_BATCH = 4  /* a batch that is rounded up, so that micro-batches of other sizes fill it */
+enum { /* permissions to change results, or'ed. 0: the same bits as plain fp32 */
+    MEMOPT_ADVISE_MAY_BF16  = 1, /* weights, activations, gradients, states of 16 bits */
+    MEMOPT_ADVISE_MAY_8BIT  = 2, /* states of 8 bits */
+    MEMOPT_ADVISE_MAY_BATCH = 4  /* a larger batch, so that it is a multiple of any micro-batch */
 };
 
 typedef struct memopt_advise_desc { /* zero it, then set what you need */
@@ -4798,28 +4796,28 @@ typedef struct memopt_advise_desc { /* zero it, then set what you need */
     unsigned              may;    /* MEMOPT_ADVISE_MAY_..., or'ed */
     size_t                batch;  /* of a step, of all ranks; at least 1 */
     int                   clips;  /* 1: by the norm of all gradients, so no step inside backward */
-    const memopt_host    *host;   /* memory while it searches, given back; NULL = malloc */
+    const memopt_host    *host;   /* memory during the search; NULL = malloc */
     memopt_error         *error;  /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_advise_desc;
 
-typedef struct memopt_advise_bytes { /* of rank 0; others have at most as many */
-    uint64_t parameters;    /* weights, extra, two groups of a stage, what lands */
-    uint64_t gradients;     /* and sums */
-    uint64_t optimizer;     /* states, and tiles of a slow tier */
-    uint64_t activations;   /* the peak of the chain: input, what is kept, scratch, logits */
+typedef struct memopt_advise_bytes { /* of rank 0; no other rank has more */
+    uint64_t parameters;    /* weights, extra, the two gathered groups of stage 3, arriving weights */
+    uint64_t gradients;     /* and their sums */
+    uint64_t optimizer;     /* states, and tiles of the slow tier */
+    uint64_t activations;   /* peak of the chain: input, kept values, scratch, logits */
     uint64_t communication; /* buckets */
     uint64_t other;         /* tables, targets */
     uint64_t reserve;       /* the machine's */
     uint64_t total;
-    uint64_t slow;          /* on the slow tier, of a rank; a host has of_host times so many, a disk twice that */
+    uint64_t slow;          /* of a rank on the slow tier. A host needs of_host times that; a disk twice as much */
 } memopt_advise_bytes;
 
 typedef struct memopt_advise_seconds { /* of a step */
-    double products;      /* forward and backward, each once; with what their operators read and write */
+    double products;      /* forward and backward without recompute, with the memory traffic of their operators */
     double recompute;
     double passes;        /* of the optimizer and of sums, over memory */
-    double communication; /* exposed: what computing does not hide */
-    double offload;       /* exposed, likewise */
+    double communication; /* exposed: not hidden by computing */
+    double offload;       /* exposed */
     double total;
 } memopt_advise_seconds;
 
@@ -4827,64 +4825,68 @@ typedef struct memopt_advice {
     memopt_advise_choice  choice;
     memopt_advise_bytes   bytes;
     memopt_advise_seconds seconds;
-    double   tokens;  /* a second, of all processors; images of convolutions */
-    double   mfu;     /* model FLOPs utilisation: the share of the peak that does 6 operations a parameter and token,
-                         embeddings that are looked up left out, and 12 * layers * width * length of attention, causal
-                         or not; 0 with an engine's own chain */
-    unsigned needs;   /* MEMOPT_ADVISE_MAY_...: permissions that it uses */
+    double   tokens;  /* a second, of all processors; with convolutions: images */
+    double   mfu;     /* model FLOPs utilisation: the share of the peak, at 6 operations a parameter and token (without
+                         embeddings that are only looked up) and 12 * layers * width * length for attention, causal or
+                         not; 0 with an engine's own chain */
+    unsigned needs;   /* MEMOPT_ADVISE_MAY_...: the permissions that it uses */
 } memopt_advice;
 
-typedef enum memopt_advise_measure {
+typedef enum memopt_advise_measure { /* what a choice can do without */
     MEMOPT_ADVISE_STAGE, MEMOPT_ADVISE_RANKS, MEMOPT_ADVISE_INSIDE, MEMOPT_ADVISE_WEIGHTS, MEMOPT_ADVISE_STATES,
     MEMOPT_ADVISE_SLOW, MEMOPT_ADVISE_SCORES, MEMOPT_ADVISE_HEAD, MEMOPT_ADVISE_MLP, MEMOPT_ADVISE_RECOMPUTE,
     MEMOPT_ADVISE_THREADS,
     MEMOPT_ADVISE_MEASURES
 } memopt_advise_measure;
 
-typedef struct memopt_advise_other { /* a measure taken in another way than advised, and all else at its best */
-    size_t        value;  /* of its field: the stage; whether there are fewer ranks than processors, chunks, several
-                             threads, anything made again */
+typedef struct memopt_advise_other { /* the best choice with another value of one measure */
+    size_t        value;  /* of its field: the stage, ...; 0 or 1: ranks fewer than processors, chunks, several threads,
+                             recompute */
     memopt_advise_measure measure;
     int           fits;
-    memopt_advice advice; /* the fastest that fits; where none does, the one with the fewest bytes */
+    memopt_advice advice; /* the fastest that fits; if none does, the one with the fewest bytes */
 } memopt_advise_other;
 
 #define MEMOPT_ADVISE_ROWS   48
 #define MEMOPT_ADVISE_OTHERS 32
 
 typedef struct memopt_advise_result {
-    memopt_advice best;        /* where nothing fits: as `leanest` */
-    memopt_advice leanest;     /* fewest bytes of a processor: the least machine that would do what is permitted */
+    memopt_advice best;        /* if nothing fits: `leanest` */
+    memopt_advice leanest;     /* fewest bytes of a processor: the smallest machine for what is permitted */
     memopt_advice frontier[MEMOPT_ADVISE_ROWS]; /* the best for each budget, from the machine's down in steps of
-                                                   2^(1/4); different ones, memory of a processor ascending */
+                                                   2^(1/4), without repetitions; bytes of a processor ascending */
     size_t        frontier_count;
     memopt_advise_other others[MEMOPT_ADVISE_OTHERS];
     size_t        other_count;
-    unsigned      needs;       /* the fewest permissions with which something fits: those given, if these do */
-    int           never;       /* 1: it fits with none */
-    size_t        combinations;/* that were looked at, micro-batches and schedules not counted */
-    size_t        memory;      /* bytes of tables taken of the host, at most at once */
+    unsigned      needs;       /* the fewest permissions with which something fits: yours, if these do */
+    int           never;       /* 1: nothing fits with any permission */
+    size_t        combinations;/* searched, without micro-batches and schedules */
+    size_t        memory;      /* largest number of bytes taken from the host at once, for tables */
 } memopt_advise_result;
 
 /**
- * Advise. Choices are compared by tokens a second; those of one class, 1/256 to 1/128 wide, by how much is rounded
- * (bf16 without its other half most, then bf16, 16- and 8-bit states), by what is on a slow tier, then by bytes.
+ * Find the best choice. Choices are compared by tokens a second. Speeds within 1/256 to 1/128 of each other count as
+ * equal; then the one that rounds less wins (bf16 alone rounds most, then split bf16, 16- and 8-bit states), then the
+ * one without a slow tier, then the one with fewer bytes.
  *
- * out     receives the answer; also with ERR_MEMORY of a machine that is too small: then `best` is what needs the
- *         fewest bytes, `needs` and `never` tell what would have to be allowed; else untouched on failure
+ * out     untouched on failure, except for ERR_MEMORY of a machine that is too small: `best` then needs the fewest
+ *         bytes, and `needs` and `never` say which permissions would help
  * returns OK; ERR_MEMORY (nothing that is permitted fits, or the host has no memory: the error says which),
- *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, and what chain_fn returns;
- *         what memopt_shard_plan() says, where it has a plan of no choice at all
- * memory  of the host about 2 MB, 0.15 MB for each number of ranks, and some bytes a segment for simulated schedules;
- *         the tables of memopt_shard_plan() come from malloc
+ *         ERR_ARGUMENT (NULL, a field that is missing or contradicts another), ERR_OVERFLOW, the status of chain_fn, or
+ *         that of memopt_shard_plan() if it refuses every choice
+ * memory  of the host about 2 MB, 0.15 MB for each number of ranks, and some bytes for each segment; the tables of
+ *         memopt_shard_plan() come from malloc
  * time    less than a second, also for 128 layers on 1,024 processors
  */
 MEMOPT_API memopt_status memopt_advise_solve(const memopt_advise_desc *desc, memopt_advise_result *out);
 
-/** What one choice takes, whether it is in the list, fits, is permitted or not. keep_budget 0: the least; SIZE_MAX:
-    everything is kept; else the fastest schedule of the list within it. What memopt_advise_solve() advises as best, as
-    leanest and in its frontier has the bytes and seconds that it told. Returns as memopt_advise_solve(); ERR_MEMORY
-    also when the budget is below the least. */
+/**
+ * Bytes and seconds of one choice, in the list or not, permitted or not, fitting or not. The results of
+ * memopt_advise_solve() have the same bytes and seconds.
+ *
+ * choice  keep_budget 0: the least memory; SIZE_MAX: everything is kept; else the fastest schedule within it
+ * returns as memopt_advise_solve(); also ERR_MEMORY if keep_budget is below the least
+ */
 MEMOPT_API memopt_status memopt_advise_price(const memopt_advise_desc *desc, const memopt_advise_choice *choice,
                                              memopt_advice *out);
 
@@ -4895,35 +4897,33 @@ MEMOPT_API memopt_status memopt_advise_text(const memopt_advise_choice *choice, 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x20 /* for advise */
 /* @section api_advise_machine : api_advise api_tape api_comm api_store
-   A machine for memopt_advise_desc: measured, in place of a data sheet, and as text. */
+   The rates of a machine: measured, in place of a data sheet, and as text. */
 
-typedef struct memopt_advise_trial { /* zero it, then set what is to be measured; at least one of them */
-    int          products;      /* 1: products of the library's own and copies of memory: f32_rate, bf16_rate and
-                                   bandwidth */
-    const memopt_threads *threads; /* that do both; NULL = the calling thread */
-    memopt_tape *tape;          /* or the segments of an engine: the rate is what they reach */
+typedef struct memopt_advise_trial { /* zero it, then set at least one of products, tape, comm, store */
+    int          products;      /* 1: measure f32_rate, bf16_rate and bandwidth by the library's products and copies */
+    const memopt_threads *threads; /* for both; NULL = the calling thread */
+    memopt_tape *tape;          /* or an engine's segments: the rate is what they reach */
     const void  *input, *grad_output; /* of its pass, as for memopt_tape_calibrate(), which solves it anew */
     void        *grad_input;
     double       operations;    /* of its pass, forward and backward */
-    int          is_16;         /* 1: they are those of bf16_rate; else of f32_rate */
-    memopt_comm *comm;          /* ranks, two or more, each of which calls: a link. NULL: none. A rank that fails while
-                                   it measures what comes before gives up comm, so that no other waits; one whose call
-                                   is refused has begun nothing */
-    int          between_hosts; /* 1: it is machine->network; else machine->local */
-    const memopt_store_desc *store; /* a disk or, without a path, the host's memory, as for memopt_store_measure();
-                                   NULL: none */
+    int          is_16;         /* 1: they count for bf16_rate; else for f32_rate */
+    memopt_comm *comm;          /* NULL, or measures a link between two or more ranks, which all call. A rank that fails
+                                   before the link aborts comm, so that no other waits */
+    int          between_hosts; /* 1: the link is machine->network; else machine->local */
+    const memopt_store_desc *store; /* NULL, or a disk (without a path: the host's memory), as for
+                                       memopt_store_measure() */
     uint64_t     nanoseconds;   /* for each rate, about; 0 = default: 2 seconds */
     const memopt_host *host;    /* memory to measure with (about 70 MB for products), clock; NULL = the C library's */
-    memopt_error *error;        /* NULL, or filled in when it fails; not kept */
+    memopt_error *error;        /* NULL, or filled in on failure; not kept */
 } memopt_advise_trial;
 
 /**
- * Measure a machine, in place of a data sheet: what is asked for is written into its fields, with efficiency 1 beside
- * rates; the rest stays. Another number of threads is another machine.
+ * Measure a machine. Writes the measured fields, and efficiency 1 beside rates; the other fields stay. Measure again
+ * for another number of threads.
  *
  * machine untouched on failure
  * returns OK; ERR_ARGUMENT (NULL, nothing to measure, a tape without operations, a single rank), ERR_MEMORY, ERR_IO
- *         (the clock), and what the tape, the comm and the store return
+ *         (the clock), or what the tape, the comm or the store returns
  */
 MEMOPT_API memopt_status memopt_advise_calibrate(const memopt_advise_trial *trial, memopt_advise_machine *machine);
 
@@ -4933,12 +4933,12 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
                                                      size_t capacity, size_t *length);
 
 /**
- * Read it back. Blank lines, and those that begin with #, are passed over; fields without a line stay as they are.
+ * Read such a text. Blank lines and lines that begin with # are skipped; fields without a line stay as they are.
  *
- * text    so many bytes; no 0 behind them is needed
+ * text    `bytes` bytes, without a terminating 0
  * machine untouched on failure
- * returns OK; ERR_ARGUMENT (NULL); ERR_FORMAT (a line that is no field and one number within its range, a field that
- *         comes twice: the error has the field and the line)
+ * returns OK; ERR_ARGUMENT (NULL); ERR_FORMAT (a line that is not a field and a number within its range, a field that
+ *         occurs twice: the error has the field and the line)
  */
 MEMOPT_API memopt_status memopt_advise_machine_read(const char *text, size_t bytes, memopt_advise_machine *machine,
                                                     memopt_error *error);

@@ -55,6 +55,7 @@
           platform          what is taken from the system
      api_ status            codes, their texts, and why a call failed
           base              checked sizes, alignment, bits
+          rounding          floats by their bits, and arithmetic that is rounded once
           text              lines for people in your buffer: numbers, bytes, errors
      api_ host              the doors outside: allocator, workers, clock
      api_ host_threads      workers from OpenMP, and a pool of threads
@@ -5418,6 +5419,91 @@ MEMOPT_I_HOST_DEVICE static size_t memopt_i_ceil_div(size_t a, size_t b) { retur
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
 
+/* By the bits, which -ffast-math leaves alone. */
+MEMOPT_I_HOST_DEVICE static uint64_t memopt_i_double_bits(double x) {
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+MEMOPT_I_HOST_DEVICE static int memopt_i_finite_double(double x) {
+    return (memopt_i_double_bits(x) >> 52 & 0x7ff) != 0x7ff;
+}
+
+/* Have two arrays a byte in common? What is NULL or empty has none. */
+static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return a && b && a_bytes && b_bytes
+        && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
+}
+
+/* memcpy() as a call of the C library's, also in code that is compiled for size. */
+MEMOPT_I_NOINLINE static void memopt_i_copy(void *to, const void *from, size_t bytes) {
+    if (bytes) memcpy(to, from, bytes);
+}
+
+/* Asks for a cache line that is `ahead` bytes further: into the first level, and into the second. An address is no
+   access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does
+   nothing. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
+#  define MEMOPT_I_FETCH(p, ahead)    __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
+#  define MEMOPT_I_FETCH_L2(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)), 0, 2)
+#else
+#  define MEMOPT_I_FETCH(p, ahead)    ((void)(p), (void)(ahead))
+#  define MEMOPT_I_FETCH_L2(p, ahead) ((void)(p), (void)(ahead))
+#endif
+
+/* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
+static unsigned memopt_i_high_bit(uint64_t x) {
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
+    return 63u - (unsigned)__builtin_clzll(x);
+#else
+    unsigned i = 0;
+    while (x >>= 1) ++i;
+    return i;
+#endif
+}
+
+static unsigned memopt_i_low_bit(uint64_t x) {
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
+    return (unsigned)__builtin_ctzll(x);
+#else
+    return memopt_i_high_bit(x & (~x + 1));
+#endif
+}
+
+/* Sorts numbers by their keys, ascending: a heap sort, because qsort of some C libraries allocates. */
+typedef uint64_t memopt_i_key_fn(const void *of, uint32_t i);
+
+static void memopt_i_sift(uint32_t *order, size_t root, size_t count, memopt_i_key_fn *key, const void *of) {
+    size_t child;
+
+    for (; (child = 2 * root + 1) < count; root = child) {
+        const uint32_t parent = order[root];
+
+        if (child + 1 < count && key(of, order[child]) < key(of, order[child + 1])) ++child;
+        if (key(of, parent) >= key(of, order[child])) return;
+        order[root] = order[child];
+        order[child] = parent;
+    }
+}
+
+static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, const void *of) {
+    size_t i;
+
+    for (i = count / 2; i-- > 0;) memopt_i_sift(order, i, count, key, of);
+    for (i = count; i-- > 1;) {
+        const uint32_t largest = order[0];
+
+        order[0] = order[i];
+        order[i] = largest;
+        memopt_i_sift(order, 0, i, key, of);
+    }
+}
+
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
+/* @section rounding : base
+   Floats by their bits, and arithmetic that is rounded once, whatever the processor and the compiler would make of it. */
+
 MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_float_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);
@@ -5504,19 +5590,8 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_times_double(double a, double b) {
 #endif
 }
 
-/* By the bits, which -ffast-math leaves alone. */
-MEMOPT_I_HOST_DEVICE static uint64_t memopt_i_double_bits(double x) {
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
 MEMOPT_I_HOST_DEVICE static int memopt_i_finite(float x) {
     return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u;
-}
-
-MEMOPT_I_HOST_DEVICE static int memopt_i_finite_double(double x) {
-    return (memopt_i_double_bits(x) >> 52 & 0x7ff) != 0x7ff;
 }
 
 /* 1 / x, or the largest float where that is infinite; 0 of 0. x is not negative. */
@@ -5528,76 +5603,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_inverse(float x) {
     return memopt_i_bits_float(bits > largest ? largest : bits);
 }
 
-/* Have two arrays a byte in common? What is NULL or empty has none. */
-static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    return a && b && a_bytes && b_bytes
-        && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
-}
-
-/* memcpy() as a call of the C library's, also in code that is compiled for size. */
-MEMOPT_I_NOINLINE static void memopt_i_copy(void *to, const void *from, size_t bytes) {
-    if (bytes) memcpy(to, from, bytes);
-}
-
-/* Asks for a cache line that is `ahead` bytes further: into the first level, and into the second. An address is no
-   access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does
-   nothing. */
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
-#  define MEMOPT_I_FETCH(p, ahead)    __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
-#  define MEMOPT_I_FETCH_L2(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)), 0, 2)
-#else
-#  define MEMOPT_I_FETCH(p, ahead)    ((void)(p), (void)(ahead))
-#  define MEMOPT_I_FETCH_L2(p, ahead) ((void)(p), (void)(ahead))
-#endif
-
-/* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
-static unsigned memopt_i_high_bit(uint64_t x) {
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
-    return 63u - (unsigned)__builtin_clzll(x);
-#else
-    unsigned i = 0;
-    while (x >>= 1) ++i;
-    return i;
-#endif
-}
-
-static unsigned memopt_i_low_bit(uint64_t x) {
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
-    return (unsigned)__builtin_ctzll(x);
-#else
-    return memopt_i_high_bit(x & (~x + 1));
-#endif
-}
-
-/* Sorts numbers by their keys, ascending: a heap sort, because qsort of some C libraries allocates. */
-typedef uint64_t memopt_i_key_fn(const void *of, uint32_t i);
-
-static void memopt_i_sift(uint32_t *order, size_t root, size_t count, memopt_i_key_fn *key, const void *of) {
-    size_t child;
-
-    for (; (child = 2 * root + 1) < count; root = child) {
-        const uint32_t parent = order[root];
-
-        if (child + 1 < count && key(of, order[child]) < key(of, order[child + 1])) ++child;
-        if (key(of, parent) >= key(of, order[child])) return;
-        order[root] = order[child];
-        order[child] = parent;
-    }
-}
-
-static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, const void *of) {
-    size_t i;
-
-    for (i = count / 2; i-- > 0;) memopt_i_sift(order, i, count, key, of);
-    for (i = count; i-- > 1;) {
-        const uint32_t largest = order[0];
-
-        order[0] = order[i];
-        order[i] = largest;
-        memopt_i_sift(order, 0, i, key, of);
-    }
-}
-
+#endif /* groups */
 /* @section carve : base api_carve
    Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each
    part. */
@@ -13061,7 +13067,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x3a /* for numbers, operators, ranks, advise */
-/* @section flush : simd
+/* @section flush : simd rounding
    Denormals as zeros, for a product that matrix units define so. */
 
 /* Between the two, denormal operands and results of wide code count as 0, whatever the engine has set. The end tells
@@ -13121,7 +13127,7 @@ static int memopt_i_flushes(void) {
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 #ifndef MEMOPT_I_WIDTH /* of a group */
-/* @section vec : simd base api_number
+/* @section vec : simd rounding base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
    Problem    An algorithm written for each instruction set stands four times, and the rarest goes untested. A macro
               that makes the four cannot be stepped through.

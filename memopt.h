@@ -80,6 +80,8 @@
      api_ noise             philox, and 16 random bits for each index
      api_ random            random numbers by seed, stream and index; noise for rounding
      api_ number            float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
+          small             floats of 8 bits, and f16 rounded stochastically
+     api_ convert           arrays of floats to and from other formats, by workers
      api_ checksum          CRC-32C of bytes: in pieces, by workers, joined
      api_ quant             8-bit blocks: signed and unsigned dynamic maps, linear
      api_ fp8               a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
@@ -1240,7 +1242,7 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
                finite number, as infinities then do. Stochastic rounding treats what is beyond the largest finite
                number as nearest does: it makes no infinity where nearest makes none.
 
-   Single values first; the arrays below give the same bits. */
+   Single values; the arrays of `api_convert` give the same bits. */
 
 MEMOPT_I_INLINE uint32_t memopt_i_bits_of(float x) {
     union { float f; uint32_t u; } both;
@@ -1326,26 +1328,6 @@ MEMOPT_I_INLINE uint32_t memopt_i_f16_code(uint32_t u, int stochastic, uint32_t 
     return memopt_i_f16_nearest(u);
 }
 
-MEMOPT_I_INLINE uint32_t memopt_i_e4m3_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
-    const uint32_t magnitude = u & 0x7fffffff;
-    const uint32_t sign = u >> 24 & 0x80;
-    uint32_t code;
-
-    if (magnitude > 0x7f800000) return sign | 0x7f;
-    code = memopt_i_narrow(magnitude, 3, 121, stochastic && magnitude <= 0x43e00000, random);
-    return sign | (code < 0x7f ? code : saturate ? 0x7eu : 0x7fu);
-}
-
-MEMOPT_I_INLINE uint32_t memopt_i_e5m2_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
-    const uint32_t magnitude = u & 0x7fffffff;
-    const uint32_t sign = u >> 24 & 0x80;
-    uint32_t code;
-
-    if (magnitude > 0x7f800000) return sign | 0x7e | (u >> 21 & 1);
-    code = memopt_i_narrow(magnitude, 2, 113, stochastic && magnitude <= 0x47600000, random);
-    return sign | (code < 0x7c ? code : saturate ? 0x7bu : 0x7cu);
-}
-
 MEMOPT_I_INLINE uint32_t memopt_i_f16_bits(uint32_t code) { /* as float32 */
     const uint32_t sign = (code & 0x8000) << 16;
     const uint32_t magnitude = code & 0x7fff;
@@ -1353,23 +1335,9 @@ MEMOPT_I_INLINE uint32_t memopt_i_f16_bits(uint32_t code) { /* as float32 */
     return sign | (magnitude == 0x7c00 ? 0x7f800000 : memopt_i_widen(magnitude, 10, 113));
 }
 
-MEMOPT_I_INLINE uint32_t memopt_i_e4m3_bits(uint32_t code) {
-    const uint32_t sign = (code & 0x80) << 24;
-    const uint32_t magnitude = code & 0x7f;
-    return sign | (magnitude == 0x7f ? 0x7fc00000 : memopt_i_widen(magnitude, 3, 121));
-}
-
-/* A float to a code and back. random: 32 random bits; bf16 uses the upper 16. saturate: 0 or 1. */
+/* A float to a code and back. random: 32 random bits; bf16 uses the upper 16. */
 MEMOPT_I_INLINE uint16_t memopt_to_bf16(float x) { return (uint16_t)memopt_i_bf16_code(memopt_i_bits_of(x), 0, 0); }
 MEMOPT_I_INLINE uint16_t memopt_to_f16(float x) { return (uint16_t)memopt_i_f16_code(memopt_i_bits_of(x), 0, 0); }
-
-MEMOPT_I_INLINE uint8_t memopt_to_e4m3(float x, int saturate) {
-    return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 0, 0);
-}
-
-MEMOPT_I_INLINE uint8_t memopt_to_e5m2(float x, int saturate) {
-    return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 0, 0);
-}
 
 MEMOPT_I_INLINE uint16_t memopt_to_bf16_stochastic(float x, uint32_t random) {
     return (uint16_t)memopt_i_bf16_code(memopt_i_bits_of(x), 1, random);
@@ -1379,22 +1347,8 @@ MEMOPT_I_INLINE uint16_t memopt_to_f16_stochastic(float x, uint32_t random) {
     return (uint16_t)memopt_i_f16_code(memopt_i_bits_of(x), 1, random);
 }
 
-MEMOPT_I_INLINE uint8_t memopt_to_e4m3_stochastic(float x, int saturate, uint32_t random) {
-    return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 1, random);
-}
-
-MEMOPT_I_INLINE uint8_t memopt_to_e5m2_stochastic(float x, int saturate, uint32_t random) {
-    return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 1, random);
-}
-
 MEMOPT_I_INLINE float memopt_from_bf16(uint16_t code) { return memopt_i_float_of((uint32_t)code << 16); }
 MEMOPT_I_INLINE float memopt_from_f16(uint16_t code) { return memopt_i_float_of(memopt_i_f16_bits(code)); }
-
-MEMOPT_I_INLINE float memopt_from_e4m3(uint8_t code) { return memopt_i_float_of(memopt_i_e4m3_bits(code)); }
-
-MEMOPT_I_INLINE float memopt_from_e5m2(uint8_t code) { /* the upper half of an f16 */
-    return memopt_i_float_of(memopt_i_f16_bits((uint32_t)code << 8));
-}
 
 /* A float as its nearest bf16 and 16 bits more, and back. Here ties go away from zero: ties to even would give some
    bf16 65,537 floats. */
@@ -1416,6 +1370,60 @@ typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } 
 
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
+
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+/* @section api_convert : api_number
+   Floats of 8 bits, and arrays. */
+
+MEMOPT_I_INLINE uint32_t memopt_i_e4m3_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
+    const uint32_t magnitude = u & 0x7fffffff;
+    const uint32_t sign = u >> 24 & 0x80;
+    uint32_t code;
+
+    if (magnitude > 0x7f800000) return sign | 0x7f;
+    code = memopt_i_narrow(magnitude, 3, 121, stochastic && magnitude <= 0x43e00000, random);
+    return sign | (code < 0x7f ? code : saturate ? 0x7eu : 0x7fu);
+}
+
+MEMOPT_I_INLINE uint32_t memopt_i_e5m2_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
+    const uint32_t magnitude = u & 0x7fffffff;
+    const uint32_t sign = u >> 24 & 0x80;
+    uint32_t code;
+
+    if (magnitude > 0x7f800000) return sign | 0x7e | (u >> 21 & 1);
+    code = memopt_i_narrow(magnitude, 2, 113, stochastic && magnitude <= 0x47600000, random);
+    return sign | (code < 0x7c ? code : saturate ? 0x7bu : 0x7cu);
+}
+
+MEMOPT_I_INLINE uint32_t memopt_i_e4m3_bits(uint32_t code) {
+    const uint32_t sign = (code & 0x80) << 24;
+    const uint32_t magnitude = code & 0x7f;
+    return sign | (magnitude == 0x7f ? 0x7fc00000 : memopt_i_widen(magnitude, 3, 121));
+}
+
+/* saturate: 0 or 1; random: 32 random bits */
+MEMOPT_I_INLINE uint8_t memopt_to_e4m3(float x, int saturate) {
+    return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 0, 0);
+}
+
+MEMOPT_I_INLINE uint8_t memopt_to_e5m2(float x, int saturate) {
+    return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 0, 0);
+}
+
+MEMOPT_I_INLINE uint8_t memopt_to_e4m3_stochastic(float x, int saturate, uint32_t random) {
+    return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 1, random);
+}
+
+MEMOPT_I_INLINE uint8_t memopt_to_e5m2_stochastic(float x, int saturate, uint32_t random) {
+    return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 1, random);
+}
+
+MEMOPT_I_INLINE float memopt_from_e4m3(uint8_t code) { return memopt_i_float_of(memopt_i_e4m3_bits(code)); }
+
+MEMOPT_I_INLINE float memopt_from_e5m2(uint8_t code) { /* the upper half of an f16 */
+    return memopt_i_float_of(memopt_i_f16_bits((uint32_t)code << 8));
+}
 
 /**
  * Arrays of n elements. Long ones run at the speed of memory: results that no cache will hold are written past it.
@@ -1553,7 +1561,7 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
 
 #endif /* groups */
 #if MEMOPT_I_GROUPS & 0x02 /* for numbers */
-/* @section api_fp8 : api_number
+/* @section api_fp8 : api_convert
    A matrix as 8-bit floats with one scale, for products of 8 bits: x = scale * code, code in e4m3 or e5m2. Such
    products want both operands with their depth side by side, so backward needs them transposed; both forms come from
    one reading.
@@ -14661,42 +14669,14 @@ MEMOPT_I_SMALL_END
    Trap       vcvtne2ps2bf16 takes denormals for zero, so one test for 64 elements finds them (zeros get a second one).
               A magic float addition would depend on the rounding mode; shifts do not. gcc 12 forgets to clear the
               upper halves before a call that ends a function, and then whatever comes next is slow: done by hand.
-   Cost       Stores past the cache spare the memory reading what is overwritten, a fifth to a half of the traffic; they
-              lose where the result is soon read again, so only MEMOPT_I_NUMBER_STREAM bytes and more are streamed.
-              Streaming alone waits for its loads: the lines that come are asked for 8 KiB ahead, into the second
-              level. That takes bf16 from 0.79 of memcpy's speed to 0.94.
    Split      An even bf16 is the nearest (ties to even) of 65,537 floats, so 16 bits more cannot tell them apart: here
               ties go away from zero. The NaN with nothing in their upper mantissa have to live where no float
               rounds to: the signalling 0x7f80xxxx show as infinity, or (xxxx from 8000 on) as zero.
    Stochastic (bits + 16 random bits) >> 16 for bf16: exact values stay, and what is added carries with the probability
-              that lies between. The small formats drop up to 31 bits, compared with as many random ones, of which the
-              upper 16 are the index's own and the lower 15 are lent by its neighbour in the noise's lane. */
+              that lies between. */
 
-#define MEMOPT_I_NUMBER_CHUNK  ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 #define MEMOPT_I_NUMBER_STREAM ((size_t)8 << 20) /* bytes of the result */
 enum { MEMOPT_I_BF16, MEMOPT_I_F16, MEMOPT_I_E4M3, MEMOPT_I_E5M2, MEMOPT_I_SPLIT };
-
-/* What the wide code has to know of a format. */
-typedef struct memopt_i_format {
-    uint32_t bits, lowest;    /* of the mantissa; float32's exponent of the smallest normal number */
-    uint32_t sign_shift;      /* the sign, from bit 31 */
-    uint32_t largest, beyond; /* as float32: the largest, and the first that nearest takes beyond it */
-    uint32_t over, nan;       /* codes: of what is beyond, of a NaN */
-    uint32_t payload;         /* bits of it that a NaN keeps */
-} memopt_i_format;
-
-#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
-static memopt_i_format memopt_i_format_of(int kind, int saturate) {
-    static const memopt_i_format formats[3] = {
-        { 10, 113, 16, 0x477fe000, 0x477ff000, 0x7c00, 0x7e00, 0x3ff },
-        { 3, 121, 24, 0x43e00000, 0x43e80001, 0x7f, 0x7f, 0 },
-        { 2, 113, 24, 0x47600000, 0x47700000, 0x7c, 0x7e, 3 } };
-    memopt_i_format f = formats[kind - MEMOPT_I_F16];
-
-    if (saturate) --f.over; /* the code before infinity, or before e4m3's NaN, is the largest */
-    return f;
-}
-#endif
 
 /* Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
 static uint32_t memopt_i_get_bits(const float *src) {
@@ -14725,25 +14705,6 @@ static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first
 }
 #endif
 
-static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stochastic, uint32_t random) {
-    if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);
-    if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
-    return memopt_i_e5m2_code(u, saturate, stochastic, random);
-}
-
-/* From i to n, what a wide loop has left. noise NULL: to nearest */
-static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n, int kind, int saturate,
-                                 const memopt_noise *noise, uint64_t first) {
-    uint16_t *two = (uint16_t *)dst;
-    uint8_t *one = (uint8_t *)dst;
-
-    for (; i < n; ++i) {
-        const uint32_t code = memopt_i_small_code(kind, saturate, memopt_i_get_bits(src + i), noise != NULL,
-                                                  noise ? memopt_i_noise32(*noise, first + i) : 0);
-        if (kind == MEMOPT_I_F16) two[i] = (uint16_t)code;
-        else one[i] = (uint8_t)code;
-    }
-}
 #endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if !defined(MEMOPT_I_WIDTH)
@@ -14760,6 +14721,20 @@ static void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stre
 
     (void)stream;
     for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, (uint32_t)src[i] << 16);
+}
+
+static void V(f16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i) dst[i] = (uint16_t)memopt_i_f16_code(memopt_i_get_bits(src + i), 0, 0);
+}
+
+static void V(f32_from_f16)(float *dst, const uint16_t *src, size_t n, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_f16_bits(src[i]));
 }
 
 static void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
@@ -14788,29 +14763,6 @@ static void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_
 
     (void)stream;
     for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_join(high[i], low[i]));
-}
-
-static void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate, int stream) {
-    (void)stream;
-    memopt_i_small_codes(dst, src, 0, n, kind, saturate, NULL, 0);
-}
-
-static void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
-                                uint64_t first, int stream) {
-    (void)stream;
-    memopt_i_small_codes(dst, src, 0, n, kind, saturate, &noise, first);
-}
-
-static void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int stream) {
-    const uint16_t *two = (const uint16_t *)src;
-    const uint8_t *one = (const uint8_t *)src;
-    size_t i;
-
-    (void)stream;
-    for (i = 0; i < n; ++i)
-        memopt_i_put_bits(dst + i, kind == MEMOPT_I_F16 ? memopt_i_f16_bits(two[i])
-                                 : kind == MEMOPT_I_E4M3 ? memopt_i_e4m3_bits(one[i])
-                                 : memopt_i_f16_bits((uint32_t)one[i] << 8));
 }
 
 /* The 16 sums of squares: element i in sum i % 16. */
@@ -14863,6 +14815,32 @@ V_FN void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream
     }
     V(end)();
     memopt_i_v1_f32_from_bf16(dst + i, src + i, n - i, 0);
+}
+
+V_FN void V(f16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
+    const size_t two = 2 * V(width);
+    size_t i;
+
+    for (i = 0; i + two <= n; i += two) {
+        if (stream && two > 16) MEMOPT_I_AHEAD_2(src + i);
+        else if (stream) MEMOPT_I_AHEAD(src + i);
+        V(w_put_lower)(dst + i, V(i_words)(V(to_f16)(V(load)(src + i))),
+                       V(i_words)(V(to_f16)(V(load)(src + i + V(width)))), stream);
+    }
+    V(end)();
+    memopt_i_v1_f16_from_f32(dst + i, src + i, n - i, 0);
+}
+
+V_FN void V(f32_from_f16)(float *dst, const uint16_t *src, size_t n, int stream) {
+    size_t i, k;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD(src + i);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32; k += V(width)) V(put)(dst + i + k, V(from_f16)(V(w_load)(src + i + k)), stream);
+    }
+    V(end)();
+    memopt_i_v1_f32_from_f16(dst + i, src + i, n - i, 0);
 }
 
 V_FN V(ints) V(noise_hash_by)(V(ints) x, V(ints) key, V(ints) shift, V(ints) first, V(ints) second) {
@@ -14960,134 +14938,6 @@ V_FN void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t 
     memopt_i_v1_join(dst + i, high + i, low + i, n - i, 0);
 }
 
-/* memopt_i_narrow and what stands around it, for any of the small formats; the mantissa of a float32 denormal is wrong
-   here, but it is dropped all the same. random: for nearest, 31 ones, so that it is just below half. */
-V_FN V(ints) V(narrow)(V(ints) u, const memopt_i_format *f, int stochastic, V(ints) random) {
-    const V(ints) zero = V(i_set)(0), all = V(i_and)(u, V(i_set)(0x7fffffffu)), over = V(i_set)(f->over);
-    const V(ints) magnitude = stochastic ? V(i_min)(all, V(i_set)(f->largest)) : all;
-    const V(ints) above = V(i_sub)(V_SHR(magnitude, 23), V(i_set)(f->lowest)), usual = V(i_set)(23 - f->bits);
-    const V(ints) drop = V(i_sub)(usual, V(i_min_signed)(above, zero));
-    const V(ints) capped = V(i_min_signed)(drop, V(i_set)(stochastic ? 31 : 25));
-    const V(ints) payload = V(i_and)(V(i_shr)(u, usual), V(i_set)(f->payload));
-    const V(ints) sign = V(i_shr)(V(i_and)(u, V(i_set)(0x80000000u)), V(i_set)(f->sign_shift));
-
-    V(ints) mantissa = V(i_or)(V(i_and)(magnitude, V(i_set)(0x7fffff)), V(i_set)(0x800000)), code, sum;
-
-    if (stochastic) mantissa = V(i_shr)(mantissa, V(i_sub)(drop, capped));
-    sum = V(i_add)(mantissa, V(i_shr)(random, V(i_sub)(V(i_set)(32), capped)));
-    if (!stochastic) sum = V(i_add)(sum, V(i_and)(V(i_shr)(mantissa, capped), V(i_set)(1)));
-    code = V(i_shl)(V(i_max_signed)(above, zero), V(i_set)(f->bits));
-    code = V(i_min)(V(i_add)(code, V(i_shr)(sum, capped)), over);
-    if (stochastic) code = V(i_if)(V(m_above)(all, V(i_set)(f->beyond - 1)), over, code);
-    code = V(i_if)(V(m_above)(all, V(i_set)(0x7f800000u)), V(i_or)(payload, V(i_set)(f->nan)), code);
-    return V(i_or)(code, sign);
-}
-
-V_FN void V(small_put)(void *dst, size_t i, int kind, V(ints) a, V(ints) b, int stream) {
-    if (kind == MEMOPT_I_F16) V(w_put_lower)((uint16_t *)dst + i, a, b, stream);
-    else V(b_put)((uint8_t *)dst + i, a, b, stream);
-}
-
-V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
-                              uint64_t first, int stream) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate);
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
-    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
-    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
-
-    V(ints) counter = V(noise_counter)(run), code[32 / V(width)];
-    size_t i, k;
-
-    for (i = 0; i < n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD_2(src + i);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 16; k += V(width)) {
-            const V(ints) h = V(noise_hash)(counter, key, shift), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
-
-            code[k / V(width)] = V(narrow)(V(i_load_floats)(src + i + k), &f, 1, turned);
-            code[(k + 16) / V(width)] = V(narrow)(V(i_load_floats)(src + i + k + 16), &f, 1, h);
-            counter = V(i_add)(counter, step);
-        }
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32 / V(width); k += 2) V(small_put)(dst, i + k * V(width), kind, code[k], code[k + 1], stream);
-    }
-}
-
-V_FN V(ints) V(small_of)(const float *src, int kind, const memopt_i_format *f) {
-    if (kind == MEMOPT_I_F16) return V(i_words)(V(to_f16)(V(load)(src)));
-    return V(narrow)(V(i_load_floats)(src), f, 0, V(i_set)(0x7fffffffu));
-}
-
-V_FN MEMOPT_I_ALWAYS_INLINE void V(kind_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate,
-                                                  int stream) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate);
-    const size_t two = 2 * V(width);
-    size_t i;
-
-    for (i = 0; i + two <= n; i += two) {
-        if (stream && two > 16) MEMOPT_I_AHEAD_2(src + i);
-        else if (stream) MEMOPT_I_AHEAD(src + i);
-        V(small_put)(dst, i, kind, V(small_of)(src + i, kind, &f), V(small_of)(src + i + V(width), kind, &f), stream);
-    }
-    V(end)();
-    memopt_i_small_codes(dst, src, i, n, kind, saturate, NULL, 0);
-}
-
-V_FN void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate, int stream) {
-    if (kind == MEMOPT_I_F16) V(kind_from_f32)(dst, src, n, MEMOPT_I_F16, saturate, stream);
-    else if (kind == MEMOPT_I_E4M3) V(kind_from_f32)(dst, src, n, MEMOPT_I_E4M3, saturate, stream);
-    else V(kind_from_f32)(dst, src, n, MEMOPT_I_E5M2, saturate, stream);
-}
-
-/* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */
-#  if MEMOPT_I_WIDTH == 16 /* in words of 16 bits, of which AVX-512 has masks, too */
-V_FN __m256i V(f16_of_small)(const void *src, size_t i, int kind) {
-    const __m256i nan = _mm256_set1_epi16(0x7f);
-    __m256i code, size, sign;
-
-    if (kind == MEMOPT_I_F16) return V(w_load)((const uint16_t *)src + i);
-    code = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)((const uint8_t *)src + i)));
-    if (kind == MEMOPT_I_E5M2) return _mm256_slli_epi16(code, 8);
-    size = _mm256_and_si256(code, nan);
-    sign = _mm256_and_si256(code, _mm256_set1_epi16((short)-0x8000));
-    return _mm256_or_si256(sign, _mm256_mask_mov_epi16(_mm256_slli_epi16(size, 7), _mm256_cmpeq_epi16_mask(size, nan),
-                                                       _mm256_set1_epi16(0x7e00)));
-}
-#  else
-V_FN V(words) V(f16_of_small)(const void *src, size_t i, int kind) {
-    V(ints) code, sign, size;
-
-    if (kind == MEMOPT_I_F16) return V(w_load)((const uint16_t *)src + i);
-    code = V(i_load_bytes)((const uint8_t *)src + i);
-    if (kind == MEMOPT_I_E5M2) return V(w_ints)(V_SHL(code, 8));
-    sign = V_SHL(V(i_and)(code, V(i_set)(0x80)), 8);
-    size = V(i_and)(code, V(i_set)(0x7f));
-    size = V(i_if)(V(m_above)(size, V(i_set)(0x7e)), V(i_set)(0x7e00), V_SHL(size, 7));
-    return V(w_ints)(V(i_or)(sign, size));
-}
-#  endif
-
-V_FN MEMOPT_I_ALWAYS_INLINE void V(f32_from_kind)(float *dst, const void *src, size_t n, int kind, int stream) {
-    const V(floats) scale = V(set)(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
-    const size_t bytes = kind == MEMOPT_I_F16 ? 2 : 1;
-    size_t i, k;
-
-    for (i = 0; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD((const unsigned char *)src + i * bytes);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 32; k += V(width))
-            V(put)(dst + i + k, V(mul)(V(from_f16)(V(f16_of_small)(src, i + k, kind)), scale), stream);
-    }
-    V(end)();
-    memopt_i_v1_f32_from_small(dst + i, (const unsigned char *)src + i * bytes, n - i, kind, 0);
-}
-
-V_FN void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int stream) { /* the kind is a constant */
-    if (kind == MEMOPT_I_F16) V(f32_from_kind)(dst, src, n, MEMOPT_I_F16, stream);
-    else if (kind == MEMOPT_I_E4M3) V(f32_from_kind)(dst, src, n, MEMOPT_I_E4M3, stream);
-    else V(f32_from_kind)(dst, src, n, MEMOPT_I_E5M2, stream);
-}
-
 V_FN void V(squares)(double *sums, const float *x, size_t n) {
     V(doubles) s[16 / V(width)];
     size_t i, k;
@@ -15147,10 +14997,8 @@ MEMOPT_I_WIDTHS(void, bf16_stochastic, (uint16_t *dst, const float *src, size_t 
                                         int stream))
 MEMOPT_I_WIDTHS(void, split, (uint16_t *high, uint16_t *low, const float *src, size_t n, int stream))
 MEMOPT_I_WIDTHS(void, join, (float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream))
-MEMOPT_I_WIDTHS(void, small_from_f32, (void *dst, const float *src, size_t n, int kind, int saturate, int stream))
-MEMOPT_I_WIDTHS(void, small_stochastic, (void *dst, const float *src, size_t n, int kind, int saturate,
-                                         memopt_noise noise, uint64_t first, int stream))
-MEMOPT_I_WIDTHS(void, f32_from_small, (float *dst, const void *src, size_t n, int kind, int stream))
+MEMOPT_I_WIDTHS(void, f16_from_f32, (uint16_t *dst, const float *src, size_t n, int stream))
+MEMOPT_I_WIDTHS(void, f32_from_f16, (float *dst, const uint16_t *src, size_t n, int stream))
 MEMOPT_I_WIDTHS(void, squares, (double *sums, const float *x, size_t n))
 #if defined(MEMOPT_I_X86_16)
 MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, const float *src, size_t n, int stream);
@@ -15167,17 +15015,20 @@ static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src
     MEMOPT_I_DISPATCH(level, bf16_from_f32, (dst, src, n, stream));
 }
 
-/* Whole groups of 32, none of them across a multiple of 2^33. */
-static void memopt_i_stochastic_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
-                                       memopt_noise noise, uint64_t first, int stream) {
-    if (kind == MEMOPT_I_BF16) MEMOPT_I_DISPATCH(level, bf16_stochastic, ((uint16_t *)dst, src, n, noise, first,
-                                                                          stream));
-    else MEMOPT_I_DISPATCH(level, small_stochastic, (dst, src, n, kind, saturate, noise, first, stream));
+/* Stochastic rounding of whole groups of 32, none of them across a multiple of 2^33. */
+typedef void memopt_i_groups_fn(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                memopt_noise noise, uint64_t first, int stream);
+
+static void memopt_i_bf16_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                 memopt_noise noise, uint64_t first, int stream) {
+    (void)kind;
+    (void)saturate;
+    MEMOPT_I_DISPATCH(level, bf16_stochastic, ((uint16_t *)dst, src, n, noise, first, stream));
 }
 
 /* Any n and first: what is less than a group goes through one on the stack. */
-static void memopt_i_stochastic_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
-                                   memopt_noise noise, uint64_t first, int stream) {
+static void memopt_i_stochastic_by(memopt_i_groups_fn *groups, int level, int kind, int saturate, void *dst,
+                                   const float *src, size_t n, memopt_noise noise, uint64_t first, int stream) {
     const size_t bytes = kind <= MEMOPT_I_F16 ? 2 : 1;
     size_t i = 0;
 
@@ -15190,13 +15041,12 @@ static void memopt_i_stochastic_to(int level, int kind, int saturate, void *dst,
         if (count == 32) {
             count = (n - i) & ~(size_t)31;
             if (count > left) count = (size_t)left;
-            memopt_i_stochastic_groups(level, kind, saturate, (unsigned char *)dst + i * bytes, src + i, count, noise,
-                                       index, stream);
+            groups(level, kind, saturate, (unsigned char *)dst + i * bytes, src + i, count, noise, index, stream);
         } else {
             float from[32] = { 0 };
             uint16_t to[32];
             memcpy(from + skip, src + i, count * sizeof *from);
-            memopt_i_stochastic_groups(level, kind, saturate, to, from, 32, noise, index - skip, 0);
+            groups(level, kind, saturate, to, from, 32, noise, index - skip, 0);
             memcpy((unsigned char *)dst + i * bytes, (unsigned char *)to + skip * bytes, count * bytes);
         }
         i += count;
@@ -15214,7 +15064,7 @@ static void memopt_i_f32_from_bf16_at(int level, float *dst, const uint16_t *src
 
 static void memopt_i_bf16_stochastic_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
                                         uint64_t first) {
-    memopt_i_stochastic_to(level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
+    memopt_i_stochastic_by(memopt_i_bf16_groups, level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
 }
 
 static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const float *src, size_t n) {
@@ -15228,13 +15078,13 @@ static void memopt_i_join_at(int level, float *dst, const uint16_t *high, const 
 /* n elements of any type to floats, and back, to nearest even */
 static void memopt_i_to_f32(int level, float *dst, const void *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
-    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_DISPATCH(level, f32_from_small, (dst, src, n, MEMOPT_I_F16, 0));
+    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_DISPATCH(level, f32_from_f16, (dst, (const uint16_t *)src, n, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
 }
 
 static void memopt_i_from_f32(int level, void *dst, const float *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
-    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_DISPATCH(level, small_from_f32, (dst, src, n, MEMOPT_I_F16, 0, 0));
+    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_DISPATCH(level, f16_from_f32, ((uint16_t *)dst, src, n, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
 }
 
@@ -15256,6 +15106,243 @@ static void memopt_i_squares_add(int level, double *sums, size_t place, const fl
     MEMOPT_I_DISPATCH(level, squares, (sums, x + before, n - before));
 }
 
+/* What was streamed is seen by other threads in order only behind a fence. */
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX2 static void memopt_i_number_fence(void) { _mm_sfence(); }
+#else
+static void memopt_i_number_fence(void) { }
+#endif
+
+MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
+    switch (type) {
+    case MEMOPT_TYPE_F32:  return 4;
+    case MEMOPT_TYPE_BF16: case MEMOPT_TYPE_F16: return 2;
+    }
+    return 0;
+}
+
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section small : number api_convert
+   Floats of 8 bits, and f16 rounded stochastically.
+   Idea       They are shifted and rounded as integers, by a format's numbers: one function for all. Up to 31 bits
+              are dropped, compared with as many random ones, of which the upper 16 are the index's own and the lower 15
+              are lent by its neighbour in the noise's lane. Back they go as f16, cut short. */
+
+/* What the wide code has to know of a format. */
+typedef struct memopt_i_format {
+    uint32_t bits, lowest;    /* of the mantissa; float32's exponent of the smallest normal number */
+    uint32_t sign_shift;      /* the sign, from bit 31 */
+    uint32_t largest, beyond; /* as float32: the largest, and the first that nearest takes beyond it */
+    uint32_t over, nan;       /* codes: of what is beyond, of a NaN */
+    uint32_t payload;         /* bits of it that a NaN keeps */
+} memopt_i_format;
+
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+static memopt_i_format memopt_i_format_of(int kind, int saturate) {
+    static const memopt_i_format formats[3] = {
+        { 10, 113, 16, 0x477fe000, 0x477ff000, 0x7c00, 0x7e00, 0x3ff },
+        { 3, 121, 24, 0x43e00000, 0x43e80001, 0x7f, 0x7f, 0 },
+        { 2, 113, 24, 0x47600000, 0x47700000, 0x7c, 0x7e, 3 } };
+    memopt_i_format f = formats[kind - MEMOPT_I_F16];
+
+    if (saturate) --f.over; /* the code before infinity, or before e4m3's NaN, is the largest */
+    return f;
+}
+#endif
+
+static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stochastic, uint32_t random) {
+    if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);
+    if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
+    return memopt_i_e5m2_code(u, saturate, stochastic, random);
+}
+
+/* From i to n, what a wide loop has left. noise NULL: to nearest */
+static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n, int kind, int saturate,
+                                 const memopt_noise *noise, uint64_t first) {
+    uint16_t *two = (uint16_t *)dst;
+    uint8_t *one = (uint8_t *)dst;
+
+    for (; i < n; ++i) {
+        const uint32_t code = memopt_i_small_code(kind, saturate, memopt_i_get_bits(src + i), noise != NULL,
+                                                  noise ? memopt_i_noise32(*noise, first + i) : 0);
+        if (kind == MEMOPT_I_F16) two[i] = (uint16_t)code;
+        else one[i] = (uint8_t)code;
+    }
+}
+
+/* The definitions. */
+static void V(small_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate, int stream) {
+    (void)stream;
+    memopt_i_small_codes(dst, src, 0, n, kind, saturate, NULL, 0);
+}
+
+static void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                                uint64_t first, int stream) {
+    (void)stream;
+    memopt_i_small_codes(dst, src, 0, n, kind, saturate, &noise, first);
+}
+
+static void V(f32_from_small)(float *dst, const uint8_t *src, size_t n, int kind, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i)
+        memopt_i_put_bits(dst + i, kind == MEMOPT_I_E4M3 ? memopt_i_e4m3_bits(src[i])
+                                                         : memopt_i_f16_bits((uint32_t)src[i] << 8));
+}
+#endif /* ---- from here: once for each width, see `vec` ---- */
+
+#if defined(MEMOPT_I_WIDTH)
+/* memopt_i_narrow and what stands around it, for any of the small formats; the mantissa of a float32 denormal is wrong
+   here, but it is dropped all the same. random: for nearest, 31 ones, so that it is just below half. */
+V_FN V(ints) V(narrow)(V(ints) u, const memopt_i_format *f, int stochastic, V(ints) random) {
+    const V(ints) zero = V(i_set)(0), all = V(i_and)(u, V(i_set)(0x7fffffffu)), over = V(i_set)(f->over);
+    const V(ints) magnitude = stochastic ? V(i_min)(all, V(i_set)(f->largest)) : all;
+    const V(ints) above = V(i_sub)(V_SHR(magnitude, 23), V(i_set)(f->lowest)), usual = V(i_set)(23 - f->bits);
+    const V(ints) drop = V(i_sub)(usual, V(i_min_signed)(above, zero));
+    const V(ints) capped = V(i_min_signed)(drop, V(i_set)(stochastic ? 31 : 25));
+    const V(ints) payload = V(i_and)(V(i_shr)(u, usual), V(i_set)(f->payload));
+    const V(ints) sign = V(i_shr)(V(i_and)(u, V(i_set)(0x80000000u)), V(i_set)(f->sign_shift));
+
+    V(ints) mantissa = V(i_or)(V(i_and)(magnitude, V(i_set)(0x7fffff)), V(i_set)(0x800000)), code, sum;
+
+    if (stochastic) mantissa = V(i_shr)(mantissa, V(i_sub)(drop, capped));
+    sum = V(i_add)(mantissa, V(i_shr)(random, V(i_sub)(V(i_set)(32), capped)));
+    if (!stochastic) sum = V(i_add)(sum, V(i_and)(V(i_shr)(mantissa, capped), V(i_set)(1)));
+    code = V(i_shl)(V(i_max_signed)(above, zero), V(i_set)(f->bits));
+    code = V(i_min)(V(i_add)(code, V(i_shr)(sum, capped)), over);
+    if (stochastic) code = V(i_if)(V(m_above)(all, V(i_set)(f->beyond - 1)), over, code);
+    code = V(i_if)(V(m_above)(all, V(i_set)(0x7f800000u)), V(i_or)(payload, V(i_set)(f->nan)), code);
+    return V(i_or)(code, sign);
+}
+
+V_FN void V(small_put)(void *dst, size_t i, int kind, V(ints) a, V(ints) b, int stream) {
+    if (kind == MEMOPT_I_F16) V(w_put_lower)((uint16_t *)dst + i, a, b, stream);
+    else V(b_put)((uint8_t *)dst + i, a, b, stream);
+}
+
+V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                              uint64_t first, int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate);
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const V(ints) key = V(i_set)(run.key), shift = V(i_set)(run.shift);
+    const V(ints) step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+
+    V(ints) counter = V(noise_counter)(run), code[32 / V(width)];
+    size_t i, k;
+
+    for (i = 0; i < n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD_2(src + i);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16; k += V(width)) {
+            const V(ints) h = V(noise_hash)(counter, key, shift), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
+
+            code[k / V(width)] = V(narrow)(V(i_load_floats)(src + i + k), &f, 1, turned);
+            code[(k + 16) / V(width)] = V(narrow)(V(i_load_floats)(src + i + k + 16), &f, 1, h);
+            counter = V(i_add)(counter, step);
+        }
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32 / V(width); k += 2) V(small_put)(dst, i + k * V(width), kind, code[k], code[k + 1], stream);
+    }
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(kind_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate,
+                                                  int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate);
+    const V(ints) half = V(i_set)(0x7fffffffu); /* just below it */
+    const size_t two = 2 * V(width);
+    size_t i;
+
+    for (i = 0; i + two <= n; i += two) {
+        if (stream && two > 16) MEMOPT_I_AHEAD_2(src + i);
+        else if (stream) MEMOPT_I_AHEAD(src + i);
+        V(b_put)(dst + i, V(narrow)(V(i_load_floats)(src + i), &f, 0, half),
+                 V(narrow)(V(i_load_floats)(src + i + V(width)), &f, 0, half), stream);
+    }
+    V(end)();
+    memopt_i_small_codes(dst, src, i, n, kind, saturate, NULL, 0);
+}
+
+V_FN void V(small_from_f32)(uint8_t *dst, const float *src, size_t n, int kind, int saturate, int stream) {
+    if (kind == MEMOPT_I_E4M3) V(kind_from_f32)(dst, src, n, MEMOPT_I_E4M3, saturate, stream);
+    else V(kind_from_f32)(dst, src, n, MEMOPT_I_E5M2, saturate, stream);
+}
+
+/* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */
+#  if MEMOPT_I_WIDTH == 16 /* in words of 16 bits, of which AVX-512 has masks, too */
+V_FN __m256i V(f16_of_small)(const uint8_t *src, int kind) {
+    const __m256i nan = _mm256_set1_epi16(0x7f);
+    const __m256i code = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)src));
+    __m256i size, sign;
+
+    if (kind == MEMOPT_I_E5M2) return _mm256_slli_epi16(code, 8);
+    size = _mm256_and_si256(code, nan);
+    sign = _mm256_and_si256(code, _mm256_set1_epi16((short)-0x8000));
+    return _mm256_or_si256(sign, _mm256_mask_mov_epi16(_mm256_slli_epi16(size, 7), _mm256_cmpeq_epi16_mask(size, nan),
+                                                       _mm256_set1_epi16(0x7e00)));
+}
+#  else
+V_FN V(words) V(f16_of_small)(const uint8_t *src, int kind) {
+    const V(ints) code = V(i_load_bytes)(src);
+    V(ints) sign, size;
+
+    if (kind == MEMOPT_I_E5M2) return V(w_ints)(V_SHL(code, 8));
+    sign = V_SHL(V(i_and)(code, V(i_set)(0x80)), 8);
+    size = V(i_and)(code, V(i_set)(0x7f));
+    size = V(i_if)(V(m_above)(size, V(i_set)(0x7e)), V(i_set)(0x7e00), V_SHL(size, 7));
+    return V(w_ints)(V(i_or)(sign, size));
+}
+#  endif
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(f32_from_kind)(float *dst, const uint8_t *src, size_t n, int kind, int stream) {
+    const V(floats) scale = V(set)(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
+    size_t i, k;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD(src + i);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32; k += V(width))
+            V(put)(dst + i + k, V(mul)(V(from_f16)(V(f16_of_small)(src + i + k, kind)), scale), stream);
+    }
+    V(end)();
+    memopt_i_v1_f32_from_small(dst + i, src + i, n - i, kind, 0);
+}
+
+V_FN void V(f32_from_small)(float *dst, const uint8_t *src, size_t n, int kind, int stream) {
+    if (kind == MEMOPT_I_E4M3) V(f32_from_kind)(dst, src, n, MEMOPT_I_E4M3, stream);
+    else V(f32_from_kind)(dst, src, n, MEMOPT_I_E5M2, stream);
+}
+#endif
+
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(void, small_from_f32, (uint8_t *dst, const float *src, size_t n, int kind, int saturate, int stream))
+MEMOPT_I_WIDTHS(void, small_stochastic, (void *dst, const float *src, size_t n, int kind, int saturate,
+                                         memopt_noise noise, uint64_t first, int stream))
+MEMOPT_I_WIDTHS(void, f32_from_small, (float *dst, const uint8_t *src, size_t n, int kind, int stream))
+
+static void memopt_i_small_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                  memopt_noise noise, uint64_t first, int stream) {
+    MEMOPT_I_DISPATCH(level, small_stochastic, (dst, src, n, kind, saturate, noise, first, stream));
+}
+
+static void memopt_i_stochastic_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                   memopt_noise noise, uint64_t first, int stream) {
+    memopt_i_stochastic_by(kind == MEMOPT_I_BF16 ? memopt_i_bf16_groups : memopt_i_small_groups, level, kind, saturate,
+                           dst, src, n, noise, first, stream);
+}
+
+/* @section convert : small host api_convert
+   Arrays of floats to and from other formats, by workers.
+   Cost       Stores past the cache spare the memory reading what is overwritten, a fifth to a half of the traffic; they
+              lose where the result is soon read again, so only MEMOPT_I_NUMBER_STREAM bytes and more are streamed.
+              Streaming alone waits for its loads: the lines that come are asked for 8 KiB ahead, into the second
+              level. */
+
+#define MEMOPT_I_NUMBER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
+
 typedef struct memopt_i_number_task {
     /* the second ones: split and join */
     void *dst, *dst2;
@@ -15274,35 +15361,38 @@ static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_
     const uint16_t *src16 = (const uint16_t *)src;
     const float *src32 = (const float *)src;
 
-    if (t->kind == MEMOPT_I_SPLIT && t->widen)
-        MEMOPT_I_DISPATCH(t->level, join, (dst32, src16, (const uint16_t *)t->src2 + i, n, stream));
-    else if (t->kind == MEMOPT_I_SPLIT)
-        MEMOPT_I_DISPATCH(t->level, split, (dst16, (uint16_t *)t->dst2 + i, src32, n, stream));
-    else if (t->stochastic)
+    if (t->stochastic) {
         memopt_i_stochastic_to(t->level, t->kind, t->saturate, dst, src32, n, t->noise, t->first + i, stream);
-    else if (t->kind == MEMOPT_I_BF16 && t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_bf16, (dst32, src16, n,
-                                                                                               stream));
-    else if (t->kind == MEMOPT_I_BF16) memopt_i_bf16_from_f32_to(t->level, dst16, src32, n, stream);
-    else if (t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_small, (dst32, src, n, t->kind, stream));
-    else MEMOPT_I_DISPATCH(t->level, small_from_f32, (dst, src32, n, t->kind, t->saturate, stream));
+        return;
+    }
+    switch (t->kind) {
+    case MEMOPT_I_BF16:
+        if (t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_bf16, (dst32, src16, n, stream));
+        else memopt_i_bf16_from_f32_to(t->level, dst16, src32, n, stream);
+        break;
+    case MEMOPT_I_F16:
+        if (t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_f16, (dst32, src16, n, stream));
+        else MEMOPT_I_DISPATCH(t->level, f16_from_f32, (dst16, src32, n, stream));
+        break;
+    case MEMOPT_I_SPLIT:
+        if (t->widen) MEMOPT_I_DISPATCH(t->level, join, (dst32, src16, (const uint16_t *)t->src2 + i, n, stream));
+        else MEMOPT_I_DISPATCH(t->level, split, (dst16, (uint16_t *)t->dst2 + i, src32, n, stream));
+        break;
+    default:
+        if (t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_small, (dst32, (const uint8_t *)src, n, t->kind, stream));
+        else MEMOPT_I_DISPATCH(t->level, small_from_f32, ((uint8_t *)dst, src32, n, t->kind, t->saturate, stream));
+    }
 }
 
-#if defined(MEMOPT_I_X86)
-/* What was streamed is seen by other threads in order only behind a fence. */
-MEMOPT_I_AVX2 static void memopt_i_number_fence(void) { _mm_sfence(); }
-
 static int memopt_i_number_streams(const memopt_i_number_task *t) {
+#if defined(MEMOPT_I_X86)
     return t->level >= MEMOPT_SIMD_AVX2 && t->n >= MEMOPT_I_NUMBER_STREAM / t->dst_size
         && (!t->dst2 || !(((uintptr_t)t->dst ^ (uintptr_t)t->dst2) & 63));
-}
 #else
-static void memopt_i_number_fence(void) { }
-
-static int memopt_i_number_streams(const memopt_i_number_task *t) {
     (void)t;
     return 0;
-}
 #endif
+}
 
 static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_number_task *t = (const memopt_i_number_task *)task;
@@ -15448,14 +15538,6 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
     memopt_i_number_task t = memopt_i_number_task_of(MEMOPT_I_SPLIT, 1, dst, high, n);
     t.src2 = low;
     return memopt_i_number_run(&t, threads);
-}
-
-MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
-    switch (type) {
-    case MEMOPT_TYPE_F32:  return 4;
-    case MEMOPT_TYPE_BF16: case MEMOPT_TYPE_F16: return 2;
-    }
-    return 0;
 }
 
 MEMOPT_I_SMALL_END
@@ -18436,7 +18518,7 @@ static const float *memopt_i_optim_load_gradients(memopt_i_optim_pass *k, size_t
         memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n);
         break;
     case MEMOPT_TYPE_F16:
-        MEMOPT_I_DISPATCH(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0));
+        MEMOPT_I_DISPATCH(k->level, f32_from_f16, (k->g, (const uint16_t *)g + at, n, 0));
         break;
     case MEMOPT_TYPE_F32: return (const float *)g + at;
     }
@@ -30436,7 +30518,7 @@ MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const me
 }
 MEMOPT_I_SMALL_END
 
-/* @section head : row_kernels operator product gemm softmax carve api_head
+/* @section head : small row_kernels operator product gemm softmax carve api_head
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
    Idea       A row's gradient of logits is used up at once: rows go through in chunks, logits -> gradient in place ->

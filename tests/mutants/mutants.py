@@ -138,6 +138,8 @@ class Header:
     # Sections without a test file of the same name.
     owners = {**{part: ["host"] for part in ("host_threads", "host_files", "host_queue")},
               "available": ["source"], "pages": ["source"], "ledger_report": ["ledger"], "ledger_export": ["ledger"], "rounding": ["base"],
+              "flush": ["gemm"], "rows": ["row_kernels", "layer"], "noise": ["random"], "small": ["number"],
+              "convert": ["number"], "quantize": ["quant"],
               "vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor", "parts_cut"], "optim_pass": ["optim", "adafactor", "parts_cut"],
               "optim": ["optim", "adafactor", "parts_cut"], "adafactor": ["adafactor", "parts_cut"],
               "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],

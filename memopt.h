@@ -84,6 +84,7 @@
      api_ convert           arrays of floats to and from other formats, by workers
      api_ checksum          CRC-32C of bytes: in pieces, by workers, joined
      api_ quant             8-bit blocks: signed and unsigned dynamic maps, linear
+     api_ quantize          arrays of floats as blocks of 8 bits, and back, by workers
      api_ fp8               a matrix as 8-bit floats with a scale, and transposed, for products of 8 bits
           state_codec       the 8-bit codes of optimizer states
           optim_kernels     the arithmetic of a step, written once for every width
@@ -1372,7 +1373,7 @@ typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } 
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
 
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
 /* @section api_convert : api_number
    Floats of 8 bits, and arrays. */
 
@@ -1521,6 +1522,10 @@ MEMOPT_API memopt_status memopt_crc32c_parallel(uint32_t so_far, const void *byt
 
 typedef enum memopt_quant_map { MEMOPT_QUANT_SIGNED, MEMOPT_QUANT_UNSIGNED, MEMOPT_QUANT_LINEAR } memopt_quant_map;
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+/* @section api_quantize : api_quant */
+
 /**
  * The levels of a map, smallest first: levels[code]; for export, and for decoding elsewhere.
  *
@@ -1559,8 +1564,6 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_quant_map map, size_t block, const memopt_threads *threads);
 
-#endif /* groups */
-#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section api_fp8 : api_convert
    A matrix as 8-bit floats with one scale, for products of 8 bits: x = scale * code, code in e4m3 or e5m2. Such
    products want both operands with their depth side by side, so backward needs them transposed; both forms come from
@@ -15123,7 +15126,7 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
 
 #endif /* groups */
 #endif /* groups */
-#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+#if MEMOPT_I_GROUPS & 0x0a /* for numbers, operators */
 #ifndef MEMOPT_I_WIDTH /* of a group */
 /* @section small : number api_convert
    Floats of 8 bits, and f16 rounded stochastically.
@@ -16024,27 +16027,11 @@ MEMOPT_I_SMALL_END
               known, and the code is compared exactly.
    Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
               bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
-   Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
-              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element. AVX2: absmax and encode 1.2
-              cycles (from bf16 1.4), decode 1.1 (`tests/bench/results/optim-avx2.md`). All blocks of a chunk are one
-              call: started anew for each, 256 elements take 1.1 (from bf16 1.6) times as long. From 8 Mi elements on
-              the results are streamed past the cache, and the lines to come are asked for 8 KiB ahead; codes are
-              collected for up to 4 KiB first, so that only whole lines are written.
+   Cost       One read of the floats: the block is in the first-level cache when it is encoded.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
               levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
               five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or
-              one off.
-   Four bits  For the first moment alone (blocks of 128, the second moment as 8 bits of its root) they were measured,
-              as the relative error of Adam's update after 600 steps, one gradient of a block `ratio` times the
-              others:
-                                        ratio 1   1e-2   1e-4          allowed   0.04   0.13   0.35
-                8 bits, dynamic           0.028  0.097  0.304          4 bits, NF4                 0.196  1.230  0.884
-                4 bits, dynamic           0.298  0.680  0.883          4 bits, powers of two       0.385  0.665  0.883
-                4 bits, linear            0.210  1.032  0.884          5, 6, 7 bits, linear, at 1  0.109  0.059  0.034
-              Stochastic rounding makes each worse (NF4 0.30 at 1). It cannot work: with beta1 0.9 rounding errors add
-              up to twice that of one step, and the best 16 levels for a normal distribution err by a tenth of its
-              spread. 0.2 is five times what is allowed, so there are no 4-bit codes. tests/test_quant.c computes the
-              table. */
+              one off. */
 
 #define MEMOPT_I_SIGNED_LEVELS(X) \
     X(0x00000000) X(0x3513a3b7) X(0x365a1a94) X(0x370205ff) X(0x37b24206) X(0x38378034) X(0x388aefb3) \
@@ -16105,6 +16092,8 @@ MEMOPT_I_SMALL_END
     X(0x3f624ccc) X(0x3f64199a) X(0x3f65e666) X(0x3f67b334) X(0x3f698000) X(0x3f6b4ccc) X(0x3f6d199a) \
     X(0x3f6ee666) X(0x3f70b334) X(0x3f728000) X(0x3f744ccc) X(0x3f76199a) X(0x3f77e666) X(0x3f79b334) \
     X(0x3f7b8000) X(0x3f7d4ccc) X(0x3f7f199a) X(0x3f800000)
+
+#define MEMOPT_I_QUANT_BLOCK 256 /* elements, where nothing else is said */
 
 #define MEMOPT_I_MAP_BITS(u) u,
 
@@ -16174,18 +16163,6 @@ static float memopt_i_v1_absmax(const float *x, size_t n) {
 static void memopt_i_v1_encode(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
-}
-
-static float memopt_i_v1_absmax_bf16(const uint16_t *x, size_t n) {
-    unsigned max = 0;
-    unsigned u;
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        u = x[i] & 0x7fffu;
-        if (u > max && u < 0x7f80) max = u;
-    }
-    return memopt_i_bits_float((uint32_t)max << 16);
 }
 
 static void memopt_i_v1_encode_bf16(memopt_quant_map map, uint8_t *codes, const uint16_t *x, size_t n, float inverse) {
@@ -16392,64 +16369,6 @@ V_FN float V(absmax)(const float *x, size_t n) {
 
     V(end)(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
     return largest;
-}
-
-/* Two words of bf16 in each lane. */
-V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n) {
-    const V(ints) size = V(i_set)(0x7fff0000u);
-    const size_t two = 2 * V(width);
-
-    V(ints) even = V(i_set)(0), odd = even;
-    uint32_t all;
-    size_t i;
-
-    V_UNROLL
-    for (i = 0; i + two <= n; i += two) {
-        const V(ints) pairs = V(w_pairs)(x + i);
-
-        odd = V(i_max)(odd, V(i_and)(size, pairs));
-        even = V(i_max)(even, V(i_and)(size, V_SHL(pairs, 16)));
-    }
-    all = V(i_largest)(V(i_max)(odd, even));
-    for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, (x[i] & 0x7fffu) << 16);
-    if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
-    return memopt_i_v1_absmax_bf16(x, n);
-}
-
-/* The linear map: y * 128 becomes a whole number by a sum with the magic one. Ties, which go to even there, go down. */
-V_FN V(ints) V(linear_code)(const void *x, int is_bf16, size_t i, float inverse) {
-    const V(floats) value = is_bf16 ? V(from_bf16)(V(w_load)((const uint16_t *)x + i)) : V(load)((const float *)x + i);
-    const V(floats) y = V(mul)(value, V(set)(inverse)), magic = V(set)(MEMOPT_I_EXP_MAGIC);
-    const V(floats) steps = V(max)(V(min)(V(mul)(y, V(set)(128)), V(set)(128)), V(set)(-127));
-    const V(floats) sum = V(add)(steps, magic), up = V(sub)(V(sub)(sum, magic), steps);
-    const V(ints) code = V(i_sub)(V(bits)(sum), V(i_set)(MEMOPT_I_EXP_BITS - 127));
-    const V(ints) lower = V(i_add)(code, V(i_mask)(V(m_above)(V(bits)(up), V(i_set)(0x3effffff)))); /* up is 1/2 */
-
-    return V(i_if)(V(m_nan)(y, y), V(i_set)(127), lower);
-}
-
-V_FN void V(encode_linear)(uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
-    size_t i;
-
-    for (i = 0; i + 2 * V(width) <= n; i += 2 * V(width))
-        V(b_put)(codes + i, V(linear_code)(x, is_bf16, i, inverse),
-                 V(linear_code)(x, is_bf16, i + V(width), inverse), 0);
-    V(end)();
-    if (is_bf16) memopt_i_v1_encode_bf16(MEMOPT_QUANT_LINEAR, codes + i, (const uint16_t *)x + i, n - i, inverse);
-    else memopt_i_v1_encode(MEMOPT_QUANT_LINEAR, codes + i, (const float *)x + i, n - i, inverse);
-}
-
-V_FN void V(decode_linear)(float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
-    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* then it is aligned */
-
-    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x, codes, i, absmax, 0);
-    for (; n - i >= V(width); i += V(width)) {
-        const V(floats) steps = V(f_signed)(V(i_sub)(V(i_load_bytes)(codes + i), V(i_set)(127)));
-
-        V(put)(x + i, V(mul)(V(mul)(steps, V(set)(0.0078125f)), V(set)(absmax)), stream);
-    }
-    V(end)();
-    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x + i, codes + i, n - i, absmax, 0);
 }
 
 #  if MEMOPT_I_WIDTH >= 8
@@ -16687,25 +16606,10 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
                     float absmax, int stream) {
-    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
-    else if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, stream);
+    if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, stream);
     else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, stream);
 }
 #  elif MEMOPT_I_WIDTH == 8
-V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
-    const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n);
-    size_t i;
-
-    memcpy(to, from, head);
-    for (i = head; i + 64 <= n; i += 64) {
-        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
-        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 32));
-        _mm256_stream_si256((__m256i *)(void *)(to + i), a);
-        _mm256_stream_si256((__m256i *)(void *)(to + i + 32), b);
-    }
-    memcpy(to + i, from + i, n - i);
-}
-
 typedef struct V(lines_table) {
     __m256i keys[2];
     __m256  slopes;
@@ -16980,8 +16884,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, c
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                     int stream) {
     if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, stream);
-    else if (map == MEMOPT_QUANT_UNSIGNED) V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, stream);
-    else V(decode_linear)(x, codes, n, absmax, stream);
+    else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, stream);
 }
 #  else
 V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
@@ -16992,8 +16895,7 @@ V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const void *x, int
 }
 
 V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
-    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
-    else memopt_i_v1_decode(map, x, codes, n, absmax, stream);
+    memopt_i_v1_decode(map, x, codes, n, absmax, stream);
 }
 #  endif
 
@@ -17004,6 +16906,116 @@ V_APART_FN void V(encode_signed)(uint8_t *codes, const void *x, size_t n, float 
 
 V_APART_FN void V(encode_unsigned)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
     V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, 0, n, inverse, ahead);
+}
+
+V_FN void V(encode)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+    if (map == MEMOPT_QUANT_SIGNED) V(encode_signed)(codes, x, n, inverse, 0);
+    else V(encode_unsigned)(codes, x, n, inverse, 0);
+}
+#endif
+
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n))
+MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse))
+MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                               int stream))
+
+#endif /* groups */
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
+#ifndef MEMOPT_I_WIDTH /* of a group */
+/* @section quantize : quant host api_quantize
+   Arrays of floats as blocks of 8 bits, and back, by workers; and the linear map.
+   Idea       All blocks of a chunk are one call, in which the next block's absmax is found before this block is encoded.
+              From 8 Mi elements on the results are streamed past the cache; codes are collected for up to 4 KiB first,
+              so that only whole lines are written. */
+
+static float memopt_i_v1_absmax_bf16(const uint16_t *x, size_t n) {
+    unsigned max = 0;
+    unsigned u;
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        u = x[i] & 0x7fffu;
+        if (u > max && u < 0x7f80) max = u;
+    }
+    return memopt_i_bits_float((uint32_t)max << 16);
+}
+
+static float memopt_i_v1_block_absmax(const void *x, int is_bf16, size_t i, size_t n) {
+    return is_bf16 ? memopt_i_v1_absmax_bf16((const uint16_t *)x + i, n) : memopt_i_v1_absmax((const float *)x + i, n);
+}
+
+static void memopt_i_v1_encode_any(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n,
+                                   float inverse, int ahead) {
+    (void)ahead;
+    if (is_bf16) memopt_i_v1_encode_bf16(map, codes, (const uint16_t *)x, n, inverse);
+    else memopt_i_v1_encode(map, codes, (const float *)x, n, inverse);
+}
+
+static void memopt_i_v1_decode_any(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                                   int stream) {
+    memopt_i_v1_decode(map, x, codes, n, absmax, stream);
+}
+#endif /* ---- from here: once for each width, see `vec` ---- */
+
+#if defined(MEMOPT_I_WIDTH)
+/* Two words of bf16 in each lane. */
+V_FN MEMOPT_I_ALWAYS_INLINE float V(absmax_bf16)(const uint16_t *x, size_t n) {
+    const V(ints) size = V(i_set)(0x7fff0000u);
+    const size_t two = 2 * V(width);
+
+    V(ints) even = V(i_set)(0), odd = even;
+    uint32_t all;
+    size_t i;
+
+    V_UNROLL
+    for (i = 0; i + two <= n; i += two) {
+        const V(ints) pairs = V(w_pairs)(x + i);
+
+        odd = V(i_max)(odd, V(i_and)(size, pairs));
+        even = V(i_max)(even, V(i_and)(size, V_SHL(pairs, 16)));
+    }
+    all = V(i_largest)(V(i_max)(odd, even));
+    for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, (x[i] & 0x7fffu) << 16);
+    if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
+    return memopt_i_v1_absmax_bf16(x, n);
+}
+
+/* The linear map: y * 128 becomes a whole number by a sum with the magic one. Ties, which go to even there, go down. */
+V_FN V(ints) V(linear_code)(const void *x, int is_bf16, size_t i, float inverse) {
+    const V(floats) value = is_bf16 ? V(from_bf16)(V(w_load)((const uint16_t *)x + i)) : V(load)((const float *)x + i);
+    const V(floats) y = V(mul)(value, V(set)(inverse)), magic = V(set)(MEMOPT_I_EXP_MAGIC);
+    const V(floats) steps = V(max)(V(min)(V(mul)(y, V(set)(128)), V(set)(128)), V(set)(-127));
+    const V(floats) sum = V(add)(steps, magic), up = V(sub)(V(sub)(sum, magic), steps);
+    const V(ints) code = V(i_sub)(V(bits)(sum), V(i_set)(MEMOPT_I_EXP_BITS - 127));
+    const V(ints) lower = V(i_add)(code, V(i_mask)(V(m_above)(V(bits)(up), V(i_set)(0x3effffff)))); /* up is 1/2 */
+
+    return V(i_if)(V(m_nan)(y, y), V(i_set)(127), lower);
+}
+
+V_FN void V(encode_linear)(uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse) {
+    size_t i;
+
+    for (i = 0; i + 2 * V(width) <= n; i += 2 * V(width))
+        V(b_put)(codes + i, V(linear_code)(x, is_bf16, i, inverse),
+                 V(linear_code)(x, is_bf16, i + V(width), inverse), 0);
+    V(end)();
+    if (is_bf16) memopt_i_v1_encode_bf16(MEMOPT_QUANT_LINEAR, codes + i, (const uint16_t *)x + i, n - i, inverse);
+    else memopt_i_v1_encode(MEMOPT_QUANT_LINEAR, codes + i, (const float *)x + i, n - i, inverse);
+}
+
+V_FN void V(decode_linear)(float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & (V(width) - 1)), n) : 0; /* then it is aligned */
+
+    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x, codes, i, absmax, 0);
+    for (; n - i >= V(width); i += V(width)) {
+        const V(floats) steps = V(f_signed)(V(i_sub)(V(i_load_bytes)(codes + i), V(i_set)(127)));
+
+        V(put)(x + i, V(mul)(V(mul)(steps, V(set)(0.0078125f)), V(set)(absmax)), stream);
+    }
+    V(end)();
+    memopt_i_v1_decode(MEMOPT_QUANT_LINEAR, x + i, codes + i, n - i, absmax, 0);
 }
 
 V_APART_FN void V(encode_signed_bf16)(uint8_t *codes, const void *x, size_t n, float inverse, int ahead) {
@@ -17023,23 +17035,29 @@ V_FN void V(encode_any)(memopt_quant_map map, uint8_t *codes, const void *x, int
     else V(encode_unsigned)(codes, x, n, inverse, ahead);
 }
 
-V_FN void V(encode)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-    V(encode_any)(map, codes, x, 0, n, inverse, 0);
+V_FN void V(decode_any)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+    if (map == MEMOPT_QUANT_LINEAR) V(decode_linear)(x, codes, n, absmax, stream);
+    else V(decode)(map, x, codes, n, absmax, stream);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
     return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n) : V(absmax_of)((const float *)x + i, n);
 }
-#else
-static float V(block_absmax)(const void *x, int is_bf16, size_t i, size_t n) {
-    return is_bf16 ? V(absmax_bf16)((const uint16_t *)x + i, n) : V(absmax)((const float *)x + i, n);
-}
+#endif
 
-static void V(encode_any)(memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n, float inverse,
-                          int ahead) {
-    (void)ahead;
-    if (is_bf16) V(encode_bf16)(map, codes, (const uint16_t *)x, n, inverse);
-    else V(encode)(map, codes, (const float *)x, n, inverse);
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
+V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
+    const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n);
+    size_t i;
+
+    memcpy(to, from, head);
+    for (i = head; i + 64 <= n; i += 64) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 32));
+        _mm256_stream_si256((__m256i *)(void *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 32), b);
+    }
+    memcpy(to + i, from + i, n - i);
 }
 #endif
 
@@ -17071,12 +17089,12 @@ V_HOST_FN void V(quantize)(memopt_quant_map map, uint8_t *codes, float *absmax, 
 }
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
-MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n))
-MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse))
+MEMOPT_I_WIDTHS(void, encode_any, (memopt_quant_map map, uint8_t *codes, const void *x, int is_bf16, size_t n,
+                                   float inverse, int ahead))
+MEMOPT_I_WIDTHS(void, decode_any, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                                   int stream))
 MEMOPT_I_WIDTHS(void, quantize, (memopt_quant_map map, uint8_t *codes, float *absmax, const void *x, int is_bf16,
                                  size_t n, size_t block, int ahead))
-MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
-                               int stream))
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 static void memopt_i_v8_quant_copy(uint8_t *to, const uint8_t *from, size_t n);
 #endif
@@ -17105,7 +17123,6 @@ static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, si
 }
 
 /* Arrays, in chunks of whole blocks. */
-#define MEMOPT_I_QUANT_BLOCK 256
 #define MEMOPT_I_QUANT_STREAM ((size_t)8 << 20) /* elements: then floats and codes no longer fit the caches of a core */
 #define MEMOPT_I_QUANT_CHUNK ((size_t)1 << 16)
 
@@ -17154,7 +17171,8 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
         const size_t n = memopt_i_min(q->block, end - i);
         float *x = q->to_f32 ? q->to_f32 + i : wide;
         const float absmax = q->from_absmax[i / q->block];
-        MEMOPT_I_DISPATCH(q->level, decode, (q->map, x, q->from_codes + i, n, absmax, q->stream && q->to_f32));
+
+        MEMOPT_I_DISPATCH(q->level, decode_any, (q->map, x, q->from_codes + i, n, absmax, q->stream && q->to_f32));
         if (!q->to_f32) memopt_i_quant_narrow(q->level, q->to_bf16 + i, wide, n, q->stream);
     }
     if (q->stream) memopt_i_number_fence();
@@ -17268,10 +17286,6 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
 
 MEMOPT_I_SMALL_END
 
-#endif /* groups */
-#endif /* groups */
-#ifndef MEMOPT_I_WIDTH /* of a group */
-#if MEMOPT_I_GROUPS & 0x02 /* for numbers */
 /* @section fp8 : number simd base api_fp8
    A matrix as 8-bit floats, in its own order and transposed.
    Problem    A product in 8 bits takes its operands with the depth side by side only. What backward needs is what
@@ -24557,7 +24571,7 @@ static int memopt_i_codec_is_lossy(memopt_codec codec, size_t bytes) {
 static size_t memopt_i_codec_bytes(memopt_codec codec, size_t bytes) {
     const size_t n = bytes / sizeof(float);
     if (!memopt_i_codec_is_lossy(codec, bytes)) return bytes;
-    return codec == MEMOPT_CODEC_BF16 ? 2 * n : n + memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
+    return codec == MEMOPT_CODEC_BF16 ? 2 * n : n + memopt_i_ceil_div(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
 }
 
 /* 1 when an element is a NaN or infinite. A fixed count inside: compilers make wide code of it. */
@@ -24642,7 +24656,7 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
     k.x = (float *)x;
     k.n = bytes / sizeof(float);
     k.copy = (unsigned char *)copy;
-    k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_CODEC_BLOCK);
+    k.blocks = memopt_i_ceil_div(k.n, MEMOPT_I_CODEC_BLOCK);
     memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
 }
 

@@ -51,7 +51,7 @@ static void expect(uint8_t *codes, uint32_t from, uint32_t count) {
 static unsigned long long compare(int level, memopt_quant_map map, uint32_t from, uint32_t count, const uint8_t *want) {
     static float x[CHUNK]; static uint8_t got[CHUNK]; uint32_t i; unsigned long long wrong = 0;
     for (i = 0; i < count; ++i) x[i] = memopt_i_bits_float(from + i);
-    MEMOPT_I_DISPATCH(level, encode, (map, got, x, count, 1.0f));
+    MEMOPT_I_DISPATCH(level, encode_any, (map, got, x, 0, count, 1.0f, 0));
     if (!memcmp(got, want, count)) return 0;
     for (i = 0; i < count; ++i)
         if (got[i] != want[i] && wrong++ < 3)

@@ -144,7 +144,7 @@ static void quant_codes(void) {
         for (i = 0; i < n; ++i) want[i] = quant_code(map, turned ? -x[i] : x[i]);
         for (level = 1; level <= memopt_simd_best(); ++level) {
             memset(got, 0xEE, sizeof got);
-            MEMOPT_I_DISPATCH(level, encode, (quant_maps[map], got, x, n, turned ? -1.0f : 1.0f));
+            MEMOPT_I_DISPATCH(level, encode_any, (quant_maps[map], got, x, 0, n, turned ? -1.0f : 1.0f, 0));
             for (i = 0; i < n; ++i) CHECK_AT(got[i] == want[i], i);
             CHECK(got[n] == 0xEE);
         }
@@ -157,10 +157,12 @@ static void quant_codes(void) {
     }
     /* two that are equally near: the lower, whatever the sign */
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        float ties[4]; uint8_t codes[4];
-        ties[0] = 0.5f / 128; ties[1] = -0.5f / 128; ties[2] = 100.5f / 128; ties[3] = -100.5f / 128;
-        MEMOPT_I_DISPATCH(level, encode, (MEMOPT_QUANT_LINEAR, codes, ties, 4, 1.0f));
-        CHECK(codes[0] == 127 && codes[1] == 126 && codes[2] == 227 && codes[3] == 26);
+        static const float four[4] = { 0.5f / 128, -0.5f / 128, 100.5f / 128, -100.5f / 128 };
+        static const uint8_t lower[4] = { 127, 126, 227, 26 };
+        float ties[70]; uint8_t codes[70];
+        for (i = 0; i < 70; ++i) ties[i] = four[i % 4];
+        MEMOPT_I_DISPATCH(level, encode_any, (MEMOPT_QUANT_LINEAR, codes, ties, 0, 70, 1.0f, 0));
+        for (i = 0; i < 70; ++i) CHECK_AT(codes[i] == lower[i % 4], i);
     }
 }
 /* Every length around the vectors' own, not aligned; nothing beyond is touched. The inverse is no power of two. */
@@ -174,8 +176,8 @@ static void quant_lengths(void) {
                 const size_t at = n % 5;
                 float most = 0;
                 memset(codes, 0xEE, sizeof codes); memset(back, 0xEE, sizeof back);
-                MEMOPT_I_DISPATCH(level, encode, (quant_maps[map], codes + at, x + at, n, inverse));
-                MEMOPT_I_DISPATCH(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 0));
+                MEMOPT_I_DISPATCH(level, encode_any, (quant_maps[map], codes + at, x + at, 0, n, inverse, 0));
+                MEMOPT_I_DISPATCH(level, decode_any, (quant_maps[map], back + at, codes + at, n, absmax, 0));
                 for (i = 0; i < n; ++i) {
                     const uint8_t want = quant_code(map, quant_product(x[at + i], inverse));
                     CHECK_AT(codes[at + i] == want, n);
@@ -186,7 +188,7 @@ static void quant_lengths(void) {
                 if (at) CHECK_AT(codes[at - 1] == 0xEE && memopt_i_float_bits(back[at - 1]) == 0xEEEEEEEE, n);
                 CHECK_AT(MEMOPT_I_DISPATCH(level, absmax, (x + at, n)) == most, n);
                 memset(back, 0xEE, sizeof back);
-                MEMOPT_I_DISPATCH(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 1));
+                MEMOPT_I_DISPATCH(level, decode_any, (quant_maps[map], back + at, codes + at, n, absmax, 1));
                 memopt_i_number_fence();
                 for (i = 0; i < n; ++i) CHECK_AT(back[at + i] == quant_product(quant_level(map, codes[at + i]), absmax), n);
                 CHECK_AT(memopt_i_float_bits(back[at + n]) == 0xEEEEEEEE, n);

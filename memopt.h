@@ -35693,7 +35693,7 @@ static memopt_status memopt_i_store_fail(memopt_store *x, memopt_status status, 
     return status;
 }
 
-static memopt_status memopt_i_store_stuck(memopt_store *x) { /* the failure that sticks */
+static memopt_status memopt_i_store_failed(memopt_store *x) { /* the failure that sticks */
     if (x->failure.status) x->error = x->failure;
     return x->failure.status;
 }
@@ -35710,7 +35710,7 @@ static uint32_t memopt_i_store_crc(const memopt_store *x, const void *bytes, siz
 }
 
 /* What has arrived of a tile: as it was written? */
-static void memopt_i_store_arrived(memopt_store *x, size_t tile, const void *bytes, const memopt_i_store_entry *e) {
+static void memopt_i_store_check_read(memopt_store *x, size_t tile, const void *bytes, const memopt_i_store_entry *e) {
     if (x->is_checked && memopt_i_store_crc(x, bytes, (size_t)e->count) != e->crc) {
         (void)memopt_i_store_fail(x, MEMOPT_ERR_FORMAT, "is not what was written: its CRC-32C differs", tile);
         return;
@@ -35720,12 +35720,12 @@ static void memopt_i_store_arrived(memopt_store *x, size_t tile, const void *byt
 }
 
 /* From now on what the tile has been is gone. */
-static void memopt_i_store_overwrite(memopt_store *x, memopt_i_store_tile *t) {
+static void memopt_i_store_forget_tile(memopt_store *x, memopt_i_store_tile *t) {
     t->written.region = 0;
     if (x->desc.no_atomic) t->held.region = 0;
 }
 
-static void memopt_i_store_wrote(memopt_store *x, memopt_i_store_tile *t, const memopt_i_store_entry *e) {
+static void memopt_i_store_note_write(memopt_store *x, memopt_i_store_tile *t, const memopt_i_store_entry *e) {
     t->written = *e;
     ++x->stats.writes;
     x->stats.written_bytes += e->count;
@@ -35747,11 +35747,11 @@ static void memopt_i_store_finish(memopt_store *x, size_t slot) {
                                                                              : "could not be written", tile);
         return;
     }
-    if (s->kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_wrote(x, &x->tiles[tile], &s->entry);
+    if (s->kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_note_write(x, &x->tiles[tile], &s->entry);
     else if (done < s->moved) (void)memopt_i_store_fail(x, MEMOPT_ERR_FORMAT, "the file ends before it does", tile);
     else {
         if (s->is_staged) memopt_i_copy(s->bytes, s->buffer, (size_t)s->entry.count);
-        memopt_i_store_arrived(x, tile, s->bytes, &s->entry);
+        memopt_i_store_check_read(x, tile, s->bytes, &s->entry);
     }
 }
 
@@ -35800,14 +35800,14 @@ static memopt_status memopt_i_store_copy(memopt_store *x, memopt_transfer kind, 
     unsigned char *kept = x->memory + (size_t)memopt_i_store_place(x, tile, e);
 
     if (kind == MEMOPT_TRANSFER_WRITE) {
-        memopt_i_store_overwrite(x, &x->tiles[tile]);
+        memopt_i_store_forget_tile(x, &x->tiles[tile]);
         memopt_i_copy(kept, bytes, (size_t)e->count);
-        memopt_i_store_wrote(x, &x->tiles[tile], e);
+        memopt_i_store_note_write(x, &x->tiles[tile], e);
         return MEMOPT_OK;
     }
     memopt_i_copy(bytes, kept, (size_t)e->count);
-    memopt_i_store_arrived(x, tile, bytes, e);
-    return memopt_i_store_stuck(x);
+    memopt_i_store_check_read(x, tile, bytes, e);
+    return memopt_i_store_failed(x);
 }
 
 static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer kind, size_t tile, unsigned char *bytes,
@@ -35818,7 +35818,7 @@ static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer ki
     memopt_status status;
 
     memopt_i_store_finish(x, slot);
-    if (memopt_i_store_stuck(x)) return x->failure.status;
+    if (memopt_i_store_failed(x)) return x->failure.status;
     s->kind = kind;
     s->entry = *e;
     s->bytes = bytes;
@@ -35827,7 +35827,7 @@ static memopt_status memopt_i_store_transfer(memopt_store *x, memopt_transfer ki
     if (s->is_staged) moving = s->buffer;
     if (s->is_staged && kind == MEMOPT_TRANSFER_WRITE) memopt_i_copy(moving, bytes, count);
     if (kind == MEMOPT_TRANSFER_WRITE && s->moved > count) memset(moving + count, 0, s->moved - count);
-    if (kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_overwrite(x, &x->tiles[tile]);
+    if (kind == MEMOPT_TRANSFER_WRITE) memopt_i_store_forget_tile(x, &x->tiles[tile]);
     status = memopt_i_queue_begin(&x->queue, slot, x->file, kind, memopt_i_store_place(x, tile, e), moving, s->moved);
     if (status) return memopt_i_store_fail(x, status, "its transfer could not be begun", tile);
     s->tile = tile;
@@ -35879,11 +35879,11 @@ static memopt_status memopt_i_store_begin(memopt_store *x, memopt_transfer kind,
     memopt_i_store_tile *t;
     memopt_i_store_entry e;
 
-    if (memopt_i_store_stuck(x)) return x->failure.status;
+    if (memopt_i_store_failed(x)) return x->failure.status;
     if (memopt_i_store_check(x, kind, tile, bytes, count)) return x->error.status;
     t = &x->tiles[tile];
     if (t->slot != SIZE_MAX) memopt_i_store_finish(x, t->slot);
-    if (memopt_i_store_stuck(x)) return x->failure.status;
+    if (memopt_i_store_failed(x)) return x->failure.status;
     if (kind == MEMOPT_TRANSFER_WRITE && memopt_i_store_prepare(x)) return x->failure.status;
     e = *memopt_i_store_newest(t);
     if (kind == MEMOPT_TRANSFER_READ && (!e.region || e.count != count)) {
@@ -35920,7 +35920,7 @@ MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile) {
     memopt_i_must_be_below(&c, "tile", tile, "below", store->desc.tiles);
     if (c.status) return c.status;
     if (store->tiles[tile].slot != SIZE_MAX) memopt_i_store_finish(store, store->tiles[tile].slot);
-    return memopt_i_store_stuck(store);
+    return memopt_i_store_failed(store);
 }
 
 static void memopt_i_store_finish_all(memopt_store *x) {
@@ -35938,7 +35938,7 @@ MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step)
     c = memopt_i_checks_begin(&store->error, "store");
     if (memopt_i_must(&c, step != MEMOPT_STORE_NO_STEP, "step", "is MEMOPT_STORE_NO_STEP")) return c.status;
     memopt_i_store_finish_all(store);
-    if (memopt_i_store_stuck(store)) return store->failure.status;
+    if (memopt_i_store_failed(store)) return store->failure.status;
     if (store->desc.keep && memopt_i_store_publish(store, step)) return store->failure.status;
     for (i = 0; i < store->desc.tiles; ++i) {
         store->tiles[i].held = memopt_i_store_committed(&store->tiles[i], step);
@@ -36420,7 +36420,7 @@ static void memopt_i_ranks_break(memopt_ranks *x, memopt_status status, const ch
     memopt_i_condition_wake(&x->changed);
 }
 
-static memopt_status memopt_i_ranks_say(const memopt_ranks *x, memopt_error *error) {
+static memopt_status memopt_i_ranks_reason(const memopt_ranks *x, memopt_error *error) {
     error->reason = x->reason;
     error->index = x->culprit;
     return x->broken;
@@ -36436,7 +36436,7 @@ static size_t memopt_i_ranks_missing(const memopt_ranks *x, size_t slot, uint64_
 
 /* Who holds up a turn of a slot: the first rank in no wait that has not come to it; where all have come, that has not
    copied. When all of those wait, one of them is followed to what it waits for. SIZE_MAX: it is not known. */
-static size_t memopt_i_ranks_late(const memopt_ranks *x, size_t slot, uint64_t turn) {
+static size_t memopt_i_ranks_find_late(const memopt_ranks *x, size_t slot, uint64_t turn) {
     size_t steps, r;
 
     for (steps = 0; steps < x->rank_count; ++steps) { /* ranks that disagree may wait in a circle */
@@ -36458,7 +36458,7 @@ static size_t memopt_i_ranks_late(const memopt_ranks *x, size_t slot, uint64_t t
 }
 
 static void memopt_i_ranks_break_late(memopt_ranks *x, size_t slot, uint64_t turn) {
-    const size_t culprit = memopt_i_ranks_late(x, slot, turn);
+    const size_t culprit = memopt_i_ranks_find_late(x, slot, turn);
 
     memopt_i_ranks_break(x, MEMOPT_ERR_IO,
                          culprit == SIZE_MAX ? "is not over by the deadline" : "has not come before the deadline",
@@ -36532,7 +36532,7 @@ static memopt_status memopt_i_ranks_begin(void *user, const memopt_comm_call *ca
     memopt_status s;
 
     memopt_i_mutex_lock(&x->lock);
-    s = x->broken ? memopt_i_ranks_say(x, error) : MEMOPT_OK;
+    s = x->broken ? memopt_i_ranks_reason(x, error) : MEMOPT_OK;
     if (!s) {
         ++post->turn;
         post->is_open = 1;
@@ -36571,7 +36571,7 @@ static memopt_status memopt_i_ranks_wait(void *user, size_t slot, memopt_error *
     own->waits_for = slot;
     while (!x->broken && x->turns[slot] < post->turn)
         if (!memopt_i_ranks_serve(own)) memopt_i_ranks_sleep(x, slot, post->turn, since);
-    if (x->turns[slot] < post->turn) s = memopt_i_ranks_say(x, error);
+    if (x->turns[slot] < post->turn) s = memopt_i_ranks_reason(x, error);
     while (s && x->copying) memopt_i_condition_wait(&x->changed, &x->lock);
     own->waits_for = MEMOPT_COMM_SLOTS;
     post->is_open = 0;
@@ -37077,7 +37077,7 @@ static size_t memopt_i_shard_room_bytes(const memopt_shard *x) { return x->ranks
 static size_t memopt_i_shard_upload_bytes(const memopt_shard *x) { return x->bucket * x->weight_bytes; }
 
 /* What travels from rank to rank where the optimizer measures: the most that a tensor of each group needs. */
-static void memopt_i_shard_place_carries(memopt_shard *x) {
+static void memopt_i_shard_count_carries(memopt_shard *x) {
     const memopt_optim_kind kind = x->desc.optim.kind;
     size_t g, t;
 
@@ -37451,7 +37451,7 @@ static memopt_shard *memopt_i_shard_make(memopt_i_checks *c, const memopt_shard_
     if (!memopt_i_shard_types(c, x) && !memopt_i_shard_lay_out(c, x) && !memopt_i_shard_uses(c, x)
         && !memopt_i_shard_bucket(c, x)) {
         memopt_i_shard_cut(x);
-        memopt_i_shard_place_carries(x);
+        memopt_i_shard_count_carries(x);
         if (!memopt_i_shard_measure_memory(c, x)) {
             memopt_i_shard_count_traffic(x);
             return x;
@@ -37495,8 +37495,8 @@ MEMOPT_I_SMALL_END
 
 MEMOPT_I_SMALL_BEGIN
 /* ---- arenas and malloc ---- */
-static unsigned char *memopt_i_shard_take(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena, size_t bytes,
-                                          memopt_tag tag, const char *name) {
+static unsigned char *memopt_i_shard_allocate(memopt_i_checks *c, memopt_shard *x, memopt_arena *arena, size_t bytes,
+                                              memopt_tag tag, const char *name) {
     memopt_push_options push;
     unsigned char *p;
 
@@ -37537,7 +37537,7 @@ static memopt_status memopt_i_shard_open_optim(memopt_i_checks *c, memopt_shard 
         x->owns_optim = !arena && !c->status;
         return c->status;
     }
-    memory = memopt_i_shard_take(c, x, arena, x->bytes.states, MEMOPT_TAG_OPTIMIZER, "shard: optim");
+    memory = memopt_i_shard_allocate(c, x, arena, x->bytes.states, MEMOPT_TAG_OPTIMIZER, "shard: optim");
     if (!memory || x->counts) return c->status;
     return c->status = memopt_optim_create(&o, memory, x->bytes.states, &x->optim);
 }
@@ -37570,15 +37570,16 @@ static void memopt_i_shard_rewind(const memopt_i_shard_arenas *a) {
 }
 
 /* An optimizer whose states a device has. */
-static memopt_status memopt_i_shard_open_there(memopt_i_checks *c, memopt_shard *x, const memopt_i_shard_arenas *a) {
+static memopt_status memopt_i_shard_open_device_optim(memopt_i_checks *c, memopt_shard *x,
+                                                      const memopt_i_shard_arenas *a) {
     const memopt_shard_bytes *b = &x->bytes;
     memopt_optim_desc o = x->desc.optim;
     unsigned char *at;
     size_t t, bytes = 0;
 
-    x->states = memopt_i_shard_take(c, x, a->all, b->states, MEMOPT_TAG_OPTIMIZER, "shard: states");
-    x->scratch = memopt_i_shard_take(c, x, a->all, b->scratch, MEMOPT_TAG_OPTIMIZER, "shard: scratch");
-    x->object = memopt_i_shard_take(c, x, a->host, b->object, MEMOPT_TAG_OPTIMIZER, "shard: optim");
+    x->states = memopt_i_shard_allocate(c, x, a->all, b->states, MEMOPT_TAG_OPTIMIZER, "shard: states");
+    x->scratch = memopt_i_shard_allocate(c, x, a->all, b->scratch, MEMOPT_TAG_OPTIMIZER, "shard: scratch");
+    x->object = memopt_i_shard_allocate(c, x, a->host, b->object, MEMOPT_TAG_OPTIMIZER, "shard: optim");
     if (c->status || x->counts) return c->status;
     x->scratch += (MEMOPT_I_SHARD_SCRATCH - ((uintptr_t)x->scratch & (MEMOPT_I_SHARD_SCRATCH - 1)))
                 & (MEMOPT_I_SHARD_SCRATCH - 1);
@@ -37595,27 +37596,27 @@ static memopt_status memopt_i_shard_open_there(memopt_i_checks *c, memopt_shard 
     return c->status;
 }
 
-static memopt_status memopt_i_shard_take_all(memopt_i_checks *c, memopt_shard *x, const memopt_i_shard_arenas *a) {
+static memopt_status memopt_i_shard_allocate_all(memopt_i_checks *c, memopt_shard *x, const memopt_i_shard_arenas *a) {
     const memopt_shard_bytes *b = &x->bytes;
     memopt_arena *const stepped = x->steps_there ? a->all : a->host;
 
-    x->weights = memopt_i_shard_take(c, x, a->all, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
-    x->window = memopt_i_shard_take(c, x, a->all, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
-    x->landings = memopt_i_shard_take(c, x, a->all, b->landings, MEMOPT_TAG_PARAMETERS, "shard: two parts");
-    x->masters = memopt_i_shard_take(c, x, a->host, b->masters, MEMOPT_TAG_PARAMETERS, "shard: masters");
-    x->extra = memopt_i_shard_take(c, x, stepped, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
-    x->gradients = memopt_i_shard_take(c, x, a->all, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
-    x->sums = memopt_i_shard_take(c, x, stepped, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
-    x->wire = memopt_i_shard_take(c, x, a->all, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
+    x->weights = memopt_i_shard_allocate(c, x, a->all, b->weights, MEMOPT_TAG_PARAMETERS, "shard: weights");
+    x->window = memopt_i_shard_allocate(c, x, a->all, b->window, MEMOPT_TAG_PARAMETERS, "shard: two groups");
+    x->landings = memopt_i_shard_allocate(c, x, a->all, b->landings, MEMOPT_TAG_PARAMETERS, "shard: two parts");
+    x->masters = memopt_i_shard_allocate(c, x, a->host, b->masters, MEMOPT_TAG_PARAMETERS, "shard: masters");
+    x->extra = memopt_i_shard_allocate(c, x, stepped, b->extra, MEMOPT_TAG_PARAMETERS, "shard: extra");
+    x->gradients = memopt_i_shard_allocate(c, x, a->all, b->gradients, MEMOPT_TAG_GRADIENTS, "shard: gradients");
+    x->sums = memopt_i_shard_allocate(c, x, stepped, b->sums, MEMOPT_TAG_GRADIENTS, "shard: sums");
+    x->wire = memopt_i_shard_allocate(c, x, a->all, b->buckets, MEMOPT_TAG_COMMUNICATION, "shard: buckets");
     x->buckets = x->wire;
     if (x->desc.device)
-        x->buckets = memopt_i_shard_take(c, x, a->pinned, b->staging, MEMOPT_TAG_COMMUNICATION, "shard: staging");
-    x->tiles = memopt_i_shard_take(c, x, a->host, b->tiles, MEMOPT_TAG_OPTIMIZER, "shard: tiles");
+        x->buckets = memopt_i_shard_allocate(c, x, a->pinned, b->staging, MEMOPT_TAG_COMMUNICATION, "shard: staging");
+    x->tiles = memopt_i_shard_allocate(c, x, a->host, b->tiles, MEMOPT_TAG_OPTIMIZER, "shard: tiles");
     if (c->status) return c->status;
-    return x->steps_there ? memopt_i_shard_open_there(c, x, a) : memopt_i_shard_open_optim(c, x, a->host);
+    return x->steps_there ? memopt_i_shard_open_device_optim(c, x, a) : memopt_i_shard_open_optim(c, x, a->host);
 }
 
-static void memopt_i_shard_give_back(memopt_shard *x) {
+static void memopt_i_shard_free(memopt_shard *x) {
     size_t i;
 
     if (x->owns_optim) memopt_optim_close(x->optim);
@@ -37798,13 +37799,13 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_open(const memopt_shard_desc
                                  1);
     }
     x->counts = counts;
-    if ((x->desc.slow && !counts && memopt_i_shard_check_store(&c, x)) || memopt_i_shard_take_all(&c, x, &arenas)) {
-        memopt_i_shard_give_back(x);
+    if ((x->desc.slow && !counts && memopt_i_shard_check_store(&c, x)) || memopt_i_shard_allocate_all(&c, x, &arenas)) {
+        memopt_i_shard_free(x);
         memopt_i_shard_rewind(&arenas);
         return c.status;
     }
     if (counts) {
-        memopt_i_shard_give_back(x);
+        memopt_i_shard_free(x);
         *out = NULL;
         return MEMOPT_OK;
     }
@@ -37878,7 +37879,7 @@ static memopt_status memopt_i_shard_refuse_state(memopt_shard *x, const char *re
 }
 
 /* The host steps what a device has. */
-static int memopt_i_shard_steps_here(const memopt_shard *x) { return x->desc.device && !x->steps_there; }
+static int memopt_i_shard_host_steps(const memopt_shard *x) { return x->desc.device && !x->steps_there; }
 
 enum { MEMOPT_I_SHARD_UPLOADS = 2, MEMOPT_I_SHARD_MESSAGE = 4 }; /* slots; the first two are of flights */
 
@@ -38058,7 +38059,7 @@ static memopt_status memopt_i_shard_fetch_end(memopt_shard *x) {
 }
 
 /* What has arrived, or is about to, is not to be used. */
-static memopt_status memopt_i_shard_forget(memopt_shard *x) {
+static memopt_status memopt_i_shard_drop_arrivals(memopt_shard *x) {
     memopt_status s = MEMOPT_OK;
 
     if (x->gather) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, x->gather));
@@ -38096,7 +38097,7 @@ static memopt_status memopt_i_shard_buffer_wait(memopt_shard *x, size_t buffer) 
 }
 
 /* All that is on its way from and to the buffers; what was read ahead is forgotten. */
-static memopt_status memopt_i_shard_settle(memopt_shard *x) {
+static memopt_status memopt_i_shard_wait_for_tiles(memopt_shard *x) {
     memopt_status s, first = MEMOPT_OK;
     size_t i;
 
@@ -38217,7 +38218,7 @@ static memopt_status memopt_i_shard_read_ahead(memopt_shard *x) {
 
 /* A step begins: its first tiles are read. */
 static memopt_status memopt_i_shard_begin_tiles(memopt_shard *x) {
-    const memopt_status s = memopt_i_shard_settle(x);
+    const memopt_status s = memopt_i_shard_wait_for_tiles(x);
 
     if (s) return s;
     x->place = 0;
@@ -38233,7 +38234,7 @@ static memopt_status memopt_i_shard_take_tile(memopt_shard *x, const memopt_i_sh
 
     if (x->read > x->stepped ? x->in[x->stepped % buffers].number != tile->number
         : x->place == x->group_count || x->ahead.number != tile->number) { /* groups come in another order */
-        s = memopt_i_shard_settle(x);
+        s = memopt_i_shard_wait_for_tiles(x);
         for (x->place = 0; memopt_i_shard_ordered(x, x->place) != tile->group; ++x->place) {}
         x->ahead = *tile;
     }
@@ -38242,7 +38243,7 @@ static memopt_status memopt_i_shard_take_tile(memopt_shard *x, const memopt_i_sh
 }
 
 /* The tile is stepped, and leaves. */
-static memopt_status memopt_i_shard_leave_tile(memopt_shard *x) {
+static memopt_status memopt_i_shard_write_tile(memopt_shard *x) {
     const size_t buffer = x->stepped % x->desc.tile_buffers;
     const memopt_i_shard_tile tile = x->in[buffer];
     memopt_status s = memopt_i_shard_buffer_write(x, buffer);
@@ -38310,8 +38311,8 @@ static memopt_status memopt_i_shard_bring_tile(memopt_shard *x, size_t tensor, s
 
     if (x->is_brought && x->in[0].number == tile.number) return MEMOPT_OK;
     s = memopt_i_shard_put_edited(x);
-    if (!s) s = memopt_i_shard_settle(x);
-    if (!s) s = memopt_i_shard_forget(x);
+    if (!s) s = memopt_i_shard_wait_for_tiles(x);
+    if (!s) s = memopt_i_shard_drop_arrivals(x);
     if (s) return s;
     x->is_brought = 1;
     s = memopt_i_shard_buffer_read(x, 0, &tile);
@@ -38410,7 +38411,7 @@ MEMOPT_I_SMALL_END
 
 MEMOPT_I_SMALL_BEGIN
 /* ---- adding up ---- */
-static void memopt_i_shard_pass(memopt_i_shard_time *time, double seconds, int computes) {
+static void memopt_i_shard_spend(memopt_i_shard_time *time, double seconds, int computes) {
     if (!(seconds > 0)) return;
     time->now += seconds;
     if (computes) time->computing += seconds;
@@ -38463,7 +38464,7 @@ MEMOPT_I_SMALL_BEGIN
 /* Own pieces; in a simulation the time that any set takes. */
 static memopt_status memopt_i_shard_fold_bucket(memopt_shard *x, memopt_i_shard_fold *f, int is_own) {
     if (x->time)
-        memopt_i_shard_pass(x->time, (double)f->count * (double)f->sources * x->time->add, is_own);
+        memopt_i_shard_spend(x->time, (double)f->count * (double)f->sources * x->time->add, is_own);
     else if (x->steps_there)
         return memopt_i_shard_break_device(x, x->kernels.add_fn(x->device.user, (float *)(void *)f->sums, f->pieces,
                                                                 x->desc.gradients, f->stride, f->count, f->sources,
@@ -38484,7 +38485,7 @@ static memopt_status memopt_i_shard_add(memopt_shard *x, const memopt_i_shard_fl
 
     f.shard = x;
     f.sums = memopt_i_shard_own_sums(x, flight->group, x->rank * g->piece + flight->at);
-    f.pieces = flight->number || memopt_i_shard_steps_here(x) ? flight->room
+    f.pieces = flight->number || memopt_i_shard_host_steps(x) ? flight->room
              : g->gradients + flight->at * x->gradient_bytes;
     f.stride = flight->count * x->gradient_bytes;
     f.count = flight->count;
@@ -38507,7 +38508,7 @@ static size_t memopt_i_shard_scratch_bytes(const memopt_shard *x) { /* of the op
 }
 
 /* A step, or its begin. What the optimizer refuses is its reason, and changes nothing; else a launch failed. */
-static memopt_status memopt_i_shard_run_there(memopt_shard *x, const memopt_optim_run *run, int is_whole) {
+static memopt_status memopt_i_shard_device_step(memopt_shard *x, const memopt_optim_run *run, int is_whole) {
     const memopt_shard_kernels *k = &x->kernels;
     const memopt_status s = (is_whole ? k->step_fn : k->begin_fn)(x->device.user, x->optim, run, x->scratch,
                                                                   memopt_i_shard_scratch_bytes(x));
@@ -38528,7 +38529,7 @@ static memopt_status memopt_i_shard_apply(memopt_shard *x, size_t t, size_t firs
     return x->kernels.apply_fn(x->device.user, x->optim, t, first, count, x->scratch, memopt_i_shard_scratch_bytes(x));
 }
 
-static memopt_status memopt_i_shard_end_there(memopt_shard *x) {
+static memopt_status memopt_i_shard_device_end(memopt_shard *x) {
     const memopt_status s = x->kernels.end_fn(x->device.user, x->optim, x->scratch, memopt_i_shard_scratch_bytes(x));
 
     if (!s) return s;
@@ -38542,14 +38543,14 @@ static memopt_status memopt_i_shard_optim_begin(memopt_shard *x, const memopt_op
                                     : MEMOPT_I_STATES_HERE;
     memopt_status s;
 
-    if (x->steps_there) return memopt_i_shard_run_there(x, run, 0);
+    if (x->steps_there) return memopt_i_shard_device_step(x, run, 0);
     s = memopt_i_optim_begin(x->optim, run, where);
     if (s) x->error = memopt_optim_error(x->optim);
     return s;
 }
 
 /* The optimizer's tensor is the slice; or, where its state is in memory, a part of which this slice is there. */
-static size_t memopt_i_shard_turn_to(memopt_shard *x, size_t t, const memopt_optim_tensor *slice) {
+static size_t memopt_i_shard_select_slice(memopt_shard *x, size_t t, const memopt_optim_tensor *slice) {
     const memopt_optim_tensor *part = &x->parts[t];
     const size_t ahead = slice->first - part->first;
     const size_t bytes = memopt_type_bytes(x->desc.optim.weights);
@@ -38589,7 +38590,7 @@ static memopt_status memopt_i_shard_step_tile(memopt_shard *x) {
         if (!slice.gradients)
             slice.gradients = memopt_i_shard_own_sums(x, tile->group, x->places[t] + slice.first);
         x->is_changed |= !x->is_atomic;
-        s = memopt_i_optim_apply(x->optim, t, memopt_i_shard_turn_to(x, t, &slice), slice.held);
+        s = memopt_i_optim_apply(x->optim, t, memopt_i_shard_select_slice(x, t, &slice), slice.held);
     }
     return memopt_i_shard_break_step(x, s);
 }
@@ -38602,7 +38603,7 @@ static memopt_status memopt_i_shard_step_tiles(memopt_shard *x, size_t group) {
         if (!memopt_i_shard_has_slices(x, &tile)) continue;
         s = memopt_i_shard_take_tile(x, &tile);
         if (!s) s = memopt_i_shard_step_tile(x);
-        if (!s) s = memopt_i_shard_leave_tile(x);
+        if (!s) s = memopt_i_shard_write_tile(x);
     } while (!s && memopt_i_shard_tile_next(x, &tile));
     return s;
 }
@@ -38631,7 +38632,7 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
     size_t t;
 
     if (x->desc.slow) return memopt_i_shard_step_tiles(x, group);
-    if (memopt_i_shard_steps_here(x)) return memopt_i_shard_step_upload(x, group);
+    if (memopt_i_shard_host_steps(x)) return memopt_i_shard_step_upload(x, group);
     for (t = g->first; !s && t < g->first + g->count; ++t)
         if (x->parts[t].held) s = memopt_i_shard_apply(x, t, x->parts[t].first, x->parts[t].held);
     return x->steps_there ? memopt_i_shard_break_device(x, s) : memopt_i_shard_break_step(x, s);
@@ -38639,7 +38640,7 @@ static memopt_status memopt_i_shard_step_group(memopt_shard *x, size_t group) {
 
 /* ---- buckets on their way ---- */
 /* Wait for the oldest bucket, and add it up. */
-static memopt_status memopt_i_shard_land(memopt_shard *x) {
+static memopt_status memopt_i_shard_finish_bucket(memopt_shard *x) {
     const memopt_i_shard_flight flight = x->flights[0];
     memopt_i_shard_group *g = &x->groups[flight.group];
     memopt_status s = MEMOPT_OK;
@@ -38648,10 +38649,10 @@ static memopt_status memopt_i_shard_land(memopt_shard *x) {
     --x->flying;
     if (flight.number)
         s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_wait(x->desc.comm, flight.number));
-    if (!s && flight.number && memopt_i_shard_steps_here(x))
+    if (!s && flight.number && memopt_i_shard_host_steps(x))
         s = memopt_i_shard_copy_out(x, flight.room, memopt_i_shard_wire(x, flight.room),
                                     x->ranks * flight.count * x->gradient_bytes, 1, flight.slot);
-    if (!s && memopt_i_shard_steps_here(x)) s = memopt_i_shard_copy_wait(x, flight.slot);
+    if (!s && memopt_i_shard_host_steps(x)) s = memopt_i_shard_copy_wait(x, flight.slot);
     if (!s) s = memopt_i_shard_add(x, &flight);
     if (s || flight.at + flight.count < g->piece) return s;
     g->is_summed = 1;
@@ -38670,7 +38671,7 @@ static memopt_status memopt_i_shard_make_room(memopt_shard *x) {
         x->gather = 0;
     }
     while (!s && x->flying && x->flights[0].number && x->flights[0].number + MEMOPT_COMM_CALLS <= next)
-        s = memopt_i_shard_land(x);
+        s = memopt_i_shard_finish_bucket(x);
     return s;
 }
 
@@ -38703,7 +38704,7 @@ static memopt_status memopt_i_shard_send(memopt_shard *x) {
         s = memopt_i_shard_make_room(x);
         if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &flight.number));
         if (s) return s;
-    } else if (memopt_i_shard_steps_here(x)) {
+    } else if (memopt_i_shard_host_steps(x)) {
         s = memopt_i_shard_copy_out(x, flight.room, call.send, call.bytes, 0, flight.slot);
         if (s) return s;
     }
@@ -38728,7 +38729,7 @@ static memopt_status memopt_i_shard_drain(memopt_shard *x, size_t group) {
     memopt_status s = memopt_i_shard_fill(x);
 
     while (!s && x->flying && (group == SIZE_MAX || !x->groups[group].is_summed)) {
-        s = memopt_i_shard_land(x);
+        s = memopt_i_shard_finish_bucket(x);
         if (!s) s = memopt_i_shard_fill(x);
     }
     return s;
@@ -38745,15 +38746,15 @@ static size_t memopt_i_shard_group_bytes(const memopt_shard *x, size_t group, si
 }
 
 /* A place in a window: 0 its low end, 1 its high end. */
-static unsigned char *memopt_i_shard_end(const memopt_shard *x, unsigned char *window, size_t bytes, size_t group,
-                                         size_t element, int high) {
+static unsigned char *memopt_i_shard_window_place(const memopt_shard *x, unsigned char *window, size_t bytes,
+                                                  size_t group, size_t element, int high) {
     return window + (high ? bytes - memopt_i_shard_group_bytes(x, group, element) : 0);
 }
 
 static unsigned char *memopt_i_shard_window_end(const memopt_shard *x, size_t group, int high) {
     const size_t spare = memopt_i_shard_is_slow(x, MEMOPT_SHARD_SLOW_WEIGHTS) ? MEMOPT_I_SHARD_SECTOR : 0;
 
-    return memopt_i_shard_end(x, x->window, x->bytes.window - spare, group, x->weight_bytes, high);
+    return memopt_i_shard_window_place(x, x->window, x->bytes.window - spare, group, x->weight_bytes, high);
 }
 
 /* Where the next part lands that is gathered. */
@@ -38762,7 +38763,7 @@ static unsigned char *memopt_i_shard_landing(const memopt_shard *x) {
 }
 
 /* The rank's slow part of a group has arrived, to be gathered; the other landing is free for the next one. */
-static memopt_status memopt_i_shard_land_part(memopt_shard *x, size_t group) {
+static memopt_status memopt_i_shard_finish_part(memopt_shard *x, size_t group) {
     memopt_status s = MEMOPT_OK;
 
     if (x->fetch != group) {
@@ -38797,14 +38798,14 @@ static memopt_status memopt_i_shard_gather(memopt_shard *x, size_t group) {
     call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, g->piece * x->weight_bytes,
                               x->weights ? memopt_i_shard_own_weights(x, group, x->rank * g->piece)
                                          : memopt_i_shard_landing(x), to);
-    if (!x->weights) s = memopt_i_shard_land_part(x, group);
+    if (!x->weights) s = memopt_i_shard_finish_part(x, group);
     if (!s) s = memopt_i_shard_make_room(x);
     if (!s) s = memopt_i_shard_break(x, x->desc.comm, memopt_comm_begin(x->desc.comm, &call, &x->gather));
     return s;
 }
 
 /* The weights of a group are to be there, and those of the next to come. */
-static memopt_status memopt_i_shard_arrive(memopt_shard *x, size_t group) {
+static memopt_status memopt_i_shard_wait_for_weights(memopt_shard *x, size_t group) {
     size_t use = x->use, next;
     memopt_status s = MEMOPT_OK;
 
@@ -38830,7 +38831,7 @@ static memopt_status memopt_i_shard_arrive(memopt_shard *x, size_t group) {
 }
 
 /* Memory for the gradients of a group: at the end of the window that the last but one has left, or its own. */
-static memopt_status memopt_i_shard_ready(memopt_shard *x, size_t group) {
+static memopt_status memopt_i_shard_place_gradients(memopt_shard *x, size_t group) {
     memopt_i_shard_group *g = &x->groups[group];
     const size_t window = x->bytes.gradients - x->tied * x->gradient_bytes;
     const int high = (int)(x->windowed % 2);
@@ -38846,7 +38847,7 @@ static memopt_status memopt_i_shard_ready(memopt_shard *x, size_t group) {
             return memopt_i_shard_refuse_state(x, "the last group but one has not been reduced");
         x->window_group[high] = group;
         ++x->windowed;
-        g->gradients = memopt_i_shard_end(x, x->gradients, window, group, x->gradient_bytes, high);
+        g->gradients = memopt_i_shard_window_place(x, x->gradients, window, group, x->gradient_bytes, high);
     }
     for (t = g->first; !s && !x->time && t < g->first + g->count; ++t) { /* pads are zero */
         const size_t end = x->places[t] + x->tensors[t].count;
@@ -38880,7 +38881,7 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
         return MEMOPT_OK;
     }
     x->is_brought = 0;
-    if (x->state != MEMOPT_I_SHARD_ROUND) return x->arrives ? memopt_i_shard_arrive(x, group) : MEMOPT_OK;
+    if (x->state != MEMOPT_I_SHARD_ROUND) return x->arrives ? memopt_i_shard_wait_for_weights(x, group) : MEMOPT_OK;
     if (x->use == x->desc.use_count) return memopt_i_shard_refuse_state(x, "the uses of this round are over");
     if (x->steps_in_window && x->here != SIZE_MAX && x->here != group && memopt_i_shard_is_complete(x, x->here)
         && !x->groups[x->here].is_reduced)
@@ -38893,8 +38894,8 @@ static memopt_status memopt_i_shard_use(memopt_shard *x, size_t group, int is_ba
                                                                         : "is not what comes: a forward of",
                                      x->uses[x->use].group);
     }
-    if (x->arrives) s = memopt_i_shard_arrive(x, group);
-    if (!s && is_backward) s = memopt_i_shard_ready(x, group);
+    if (x->arrives) s = memopt_i_shard_wait_for_weights(x, group);
+    if (!s && is_backward) s = memopt_i_shard_place_gradients(x, group);
     if (s) return s;
     x->groups[group].seen += (size_t)is_backward;
     ++x->use;
@@ -38938,7 +38939,7 @@ MEMOPT_API memopt_status memopt_shard_skip_unit(memopt_shard *shard) {
         const memopt_shard_use use = shard->uses[i];
 
         s = memopt_i_shard_use(shard, use.group, use.is_backward);
-        if (shard->time) memopt_i_shard_pass(shard->time, shard->time->uses[i], 1);
+        if (shard->time) memopt_i_shard_spend(shard->time, shard->time->uses[i], 1);
         if (!s && use.is_backward && memopt_i_shard_is_complete(shard, use.group))
             s = memopt_shard_reduce(shard, use.group);
     }
@@ -39141,7 +39142,7 @@ static memopt_status memopt_i_shard_square_tensor(memopt_shard *x, size_t t, mem
 }
 
 /* As memopt_i_shard_square() of all pieces, by a device. */
-static memopt_status memopt_i_shard_square_there(memopt_shard *x) {
+static memopt_status memopt_i_shard_device_squares(memopt_shard *x) {
     const memopt_i_shard_chain n = memopt_i_shard_chain_of(x);
     memopt_shard_square *const squares = memopt_i_shard_squares(x);
     memopt_shard_square *d_squares = (memopt_shard_square *)(void *)(x->scratch + memopt_i_shard_scratch_bytes(x));
@@ -39220,7 +39221,7 @@ static memopt_status memopt_i_shard_norm(memopt_shard *x) {
     size_t r, t;
 
     memset(n.squares, 0, bytes);
-    if (x->steps_there) s = memopt_i_shard_square_there(x);
+    if (x->steps_there) s = memopt_i_shard_device_squares(x);
     else memopt_i_parallel_for(x->desc.optim.threads, x->piece_count, memopt_i_shard_square, x);
     for (r = 0; !s && r < ranks; ++r) {
         if (ranks == 1 || r == x->rank)
@@ -39356,7 +39357,7 @@ static memopt_status memopt_i_shard_step_measured_tensor(memopt_shard *x, size_t
     if (x->parts[t].held) {
         (void)memopt_i_shard_slice(x, &x->in[buffer], t, &slice);
         memopt_i_shard_point_slice(x, buffer, t, state, &slice);
-        ahead = memopt_i_shard_turn_to(x, t, &slice);
+        ahead = memopt_i_shard_select_slice(x, t, &slice);
     }
     while (!s && again) {
         s = x->carry_count && x->ranks > 1
@@ -39382,7 +39383,7 @@ static memopt_status memopt_i_shard_step_measured_tiles(memopt_shard *x) {
         const memopt_i_shard_tile of = memopt_i_shard_tile_of(x, t, x->parts[t].first);
 
         if (x->parts[t].held && (!is_taken || of.number != tile.number)) {
-            if (is_taken) s = memopt_i_shard_leave_tile(x);
+            if (is_taken) s = memopt_i_shard_write_tile(x);
             tile = of;
             is_taken = 1;
             if (!s) s = memopt_i_shard_take_tile(x, &tile);
@@ -39391,7 +39392,7 @@ static memopt_status memopt_i_shard_step_measured_tiles(memopt_shard *x) {
         }
         if (!s) s = memopt_i_shard_step_measured_tensor(x, t, &state);
     }
-    if (!s && is_taken) s = memopt_i_shard_leave_tile(x);
+    if (!s && is_taken) s = memopt_i_shard_write_tile(x);
     return s;
 }
 
@@ -39415,7 +39416,7 @@ static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_op
     memopt_status s;
     size_t g;
 
-    if (measures && x->steps_there) return memopt_i_shard_run_there(x, run, 1);
+    if (measures && x->steps_there) return memopt_i_shard_device_step(x, run, 1);
     if (measures) {
         s = x->ranks > 1 ? memopt_i_shard_step_measured(x, run) : memopt_optim_step(x->optim, run);
         if (s && !x->is_broken) x->error = memopt_optim_error(x->optim);
@@ -39427,14 +39428,14 @@ static memopt_status memopt_i_shard_step_device(memopt_shard *x, const memopt_op
     s = memopt_i_shard_optim_begin(x, run);
     for (g = 0; !s && g < x->group_count; ++g) s = memopt_i_shard_step_group(x, g);
     if (s) return s;
-    return x->steps_there ? memopt_i_shard_end_there(x) : memopt_optim_end(x->optim);
+    return x->steps_there ? memopt_i_shard_device_end(x) : memopt_optim_end(x->optim);
 }
 
 /* All tiles have left on all ranks: what is new counts from here on. */
 static memopt_status memopt_i_shard_commit(memopt_shard *x) {
     unsigned char *said = x->buckets + memopt_i_shard_chain_bytes(x);
     const memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_ALL_GATHER, 1, said + x->rank, said);
-    memopt_status s = memopt_i_shard_settle(x);
+    memopt_status s = memopt_i_shard_wait_for_tiles(x);
 
     if (!s && x->ranks > 1) s = memopt_i_shard_run(x, x->desc.comm, &call);
     if (s) return s;
@@ -39443,8 +39444,8 @@ static memopt_status memopt_i_shard_commit(memopt_shard *x) {
 
 /* ---- weights that all ranks have written ---- */
 /* Every rank has changed its part of the weights. */
-static memopt_status memopt_i_shard_renew(memopt_shard *x) {
-    memopt_status s = memopt_i_shard_forget(x);
+static memopt_status memopt_i_shard_gather_weights(memopt_shard *x) {
+    memopt_status s = memopt_i_shard_drop_arrivals(x);
 
     if (!s) s = memopt_i_shard_join(x);
     if (s || x->desc.stage == 3 || !x->desc.stage || x->ranks == 1) return s;
@@ -39458,8 +39459,8 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
     memopt_i_shard_tile tile;
     size_t g;
 
-    if (!s) s = memopt_i_shard_settle(x);
-    if (!s) s = memopt_i_shard_forget(x);
+    if (!s) s = memopt_i_shard_wait_for_tiles(x);
+    if (!s) s = memopt_i_shard_drop_arrivals(x);
     for (g = 0; !s && g < x->group_count; ++g) {
         tile = memopt_i_shard_tile_first(x, g);
         do {
@@ -39470,19 +39471,19 @@ static memopt_status memopt_i_shard_share_slow(memopt_shard *x) {
             if (!s) s = memopt_i_shard_buffer_write(x, 0);
         } while (!s && memopt_i_shard_tile_next(x, &tile));
     }
-    if (!s) s = memopt_i_shard_settle(x);
+    if (!s) s = memopt_i_shard_wait_for_tiles(x);
     if (s) return s;
     return memopt_i_shard_break_slow(x, memopt_store_commit(x->desc.store, step == MEMOPT_STORE_NO_STEP ? 0 : step),
                                      SIZE_MAX);
 }
 
 /* ---- ranks with different descs ---- */
-static const char *const memopt_i_shard_alike[] = { /* what is the same on all ranks */
+static const char *const memopt_i_shard_compared[] = { /* what is the same on all ranks */
     "stage", "units", "gradients", "steps_inside", "bucket_bytes", "tensors", "uses", "kind", "state", "weights",
     "extra", "type of the sums", "first_moment", "block", "min_quantized", "seed"
 };
 
-enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_alike / sizeof memopt_i_shard_alike[0] };
+enum { MEMOPT_I_SHARD_ALIKE = sizeof memopt_i_shard_compared / sizeof memopt_i_shard_compared[0] };
 
 static uint32_t memopt_i_shard_crc(uint32_t crc, size_t number) {
     const uint64_t word = number;
@@ -39512,7 +39513,8 @@ static uint32_t memopt_i_shard_uses_crc(const memopt_shard *x) {
     return crc;
 }
 
-static memopt_status memopt_i_shard_tell(memopt_shard *x, memopt_comm *comm, size_t root, uint64_t *words, size_t n) {
+static memopt_status memopt_i_shard_broadcast(memopt_shard *x, memopt_comm *comm, size_t root, uint64_t *words,
+                                              size_t n) {
     double *const room = x->chain; /* which no norm needs now, and has room for so many */
     memopt_comm_call call = memopt_i_comm_call(MEMOPT_COMM_BROADCAST, n * sizeof *words, room, room);
     memopt_status s;
@@ -39525,7 +39527,7 @@ static memopt_status memopt_i_shard_tell(memopt_shard *x, memopt_comm *comm, siz
 }
 
 /* odd[0]: 0, or which word of a rank differs, + 1; odd[1]: which rank. Becomes the first one's that has any. */
-static memopt_status memopt_i_shard_find_odd(memopt_shard *x, memopt_comm *comm, size_t ranks, uint64_t odd[2]) {
+static memopt_status memopt_i_shard_find_mismatch(memopt_shard *x, memopt_comm *comm, size_t ranks, uint64_t odd[2]) {
     uint64_t first[2] = { 0, 0 };
     uint64_t told[2];
     memopt_status s = MEMOPT_OK;
@@ -39533,7 +39535,7 @@ static memopt_status memopt_i_shard_find_odd(memopt_shard *x, memopt_comm *comm,
 
     for (r = 0; !s && r < ranks; ++r) {
         memcpy(told, odd, sizeof told);
-        s = memopt_i_shard_tell(x, comm, r, told, 2);
+        s = memopt_i_shard_broadcast(x, comm, r, told, 2);
         if (!first[0]) memcpy(first, told, sizeof first);
     }
     memcpy(odd, first, sizeof first);
@@ -39541,7 +39543,7 @@ static memopt_status memopt_i_shard_find_odd(memopt_shard *x, memopt_comm *comm,
 }
 
 /* Ranks that step differently would go on with weights that belong to no run. It takes no memory. */
-static memopt_status memopt_i_shard_agree(memopt_shard *x) {
+static memopt_status memopt_i_shard_compare_ranks(memopt_shard *x) {
     memopt_i_checks c = memopt_i_shard_checks(x);
     const memopt_shard_desc *d = &x->desc;
     const memopt_optim_desc *o = &x->optim->desc;
@@ -39557,18 +39559,18 @@ static memopt_status memopt_i_shard_agree(memopt_shard *x) {
     size_t i;
 
     memcpy(zero, own, sizeof zero);
-    if (x->ranks > 1) s = memopt_i_shard_tell(x, x->desc.comm, 0, zero, MEMOPT_I_SHARD_ALIKE);
-    if (!s && x->sets > 1) s = memopt_i_shard_tell(x, x->desc.replicas, 0, zero, MEMOPT_I_SHARD_ALIKE);
+    if (x->ranks > 1) s = memopt_i_shard_broadcast(x, x->desc.comm, 0, zero, MEMOPT_I_SHARD_ALIKE);
+    if (!s && x->sets > 1) s = memopt_i_shard_broadcast(x, x->desc.replicas, 0, zero, MEMOPT_I_SHARD_ALIKE);
     for (i = 0; i < MEMOPT_I_SHARD_ALIKE && own[i] == zero[i]; ++i) {}
     if (i < MEMOPT_I_SHARD_ALIKE) {
         odd[0] = i + 1;
         odd[1] = x->set * x->ranks + x->rank;
     }
-    if (!s && x->ranks > 1) s = memopt_i_shard_find_odd(x, x->desc.comm, x->ranks, odd);
-    if (!s && x->sets > 1) s = memopt_i_shard_find_odd(x, x->desc.replicas, x->sets, odd);
+    if (!s && x->ranks > 1) s = memopt_i_shard_find_mismatch(x, x->desc.comm, x->ranks, odd);
+    if (!s && x->sets > 1) s = memopt_i_shard_find_mismatch(x, x->desc.replicas, x->sets, odd);
     if (s || !odd[0]) return s;
     memopt_i_checks_at(&c, "rank", (size_t)odd[1]);
-    return memopt_i_refuse(&c, MEMOPT_ERR_ARGUMENT, memopt_i_shard_alike[odd[0] - 1], "is not that of rank 0");
+    return memopt_i_refuse(&c, MEMOPT_ERR_ARGUMENT, memopt_i_shard_compared[odd[0] - 1], "is not that of rank 0");
 }
 
 MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
@@ -39579,7 +39581,7 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
     if (!shard) return MEMOPT_ERR_ARGUMENT;
     if (shard->is_broken) return MEMOPT_ERR_STATE;
     if (shard->state != MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "a step has begun");
-    s = memopt_i_shard_agree(shard);
+    s = memopt_i_shard_compare_ranks(shard);
     if (s) return s;
     for (t = 0; !s && o->extra == MEMOPT_OPTIM_EXTRA_COPY && t < shard->desc.tensor_count; ++t)
         if (shard->parts[t].held && shard->steps_there)
@@ -39590,7 +39592,7 @@ MEMOPT_API memopt_status memopt_shard_share(memopt_shard *shard) {
                               (const float *)shard->parts[t].weights, MEMOPT_TYPE_BF16, shard->parts[t].held);
     if (!s && shard->desc.slow) s = memopt_i_shard_share_slow(shard);
     if (!s) s = memopt_i_shard_upload_all(shard);
-    return s ? s : memopt_i_shard_renew(shard);
+    return s ? s : memopt_i_shard_gather_weights(shard);
 }
 
 /* ---- the step ---- */
@@ -39622,7 +39624,7 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (x->is_broken) return MEMOPT_ERR_STATE;
     if (x->state != MEMOPT_I_SHARD_SUMMED) return memopt_i_shard_refuse_state(x, "a round is missing");
-    if (x->is_fused) s = x->steps_there ? memopt_i_shard_end_there(x) : memopt_optim_end(x->optim);
+    if (x->is_fused) s = x->steps_there ? memopt_i_shard_device_end(x) : memopt_optim_end(x->optim);
     else if (x->desc.slow) s = memopt_i_shard_step_slow(x, run);
     else if (x->desc.device) s = memopt_i_shard_step_device(x, run);
     else if (x->carry_count && x->ranks > 1) s = memopt_i_shard_step_measured(x, run);
@@ -39633,7 +39635,7 @@ MEMOPT_API memopt_status memopt_shard_step(memopt_shard *shard, const memopt_opt
     x->is_changed = 1;
     x->is_fused = 0;
     x->state = MEMOPT_I_SHARD_IDLE;
-    s = memopt_i_shard_renew(x);
+    s = memopt_i_shard_gather_weights(x);
     if (!s) x->is_changed = 0;
     return s;
 }
@@ -39647,7 +39649,7 @@ MEMOPT_API memopt_status memopt_shard_cancel(memopt_shard *shard) {
     if (shard->state == MEMOPT_I_SHARD_IDLE) return memopt_i_shard_refuse_state(shard, "no step has begun");
     if (shard->is_fused) return memopt_i_shard_refuse_state(shard, "its weights are being stepped inside backward");
     s = memopt_i_shard_drain(shard, SIZE_MAX);
-    if (!s) s = memopt_i_shard_forget(shard);
+    if (!s) s = memopt_i_shard_drop_arrivals(shard);
     if (!s) shard->state = MEMOPT_I_SHARD_IDLE;
     shard->use = shard->desc.use_count;
     for (g = 0; shard->desc.stage > 1 && g < shard->group_count; ++g) shard->groups[g].gradients = NULL;
@@ -39660,11 +39662,11 @@ MEMOPT_API void memopt_shard_close(memopt_shard *shard) {
     if (!shard) return;
     if (shard->gather) (void)memopt_comm_wait(shard->desc.comm, shard->gather);
     (void)memopt_i_shard_fetch_end(shard);
-    (void)memopt_i_shard_settle(shard);
+    (void)memopt_i_shard_wait_for_tiles(shard);
     for (i = 0; i < shard->flying; ++i)
         if (shard->flights[i].number) (void)memopt_comm_wait(shard->desc.comm, shard->flights[i].number);
     for (i = 0; shard->desc.device && i < MEMOPT_SHARD_SLOTS; ++i) (void)shard->device.wait_fn(shard->device.user, i);
-    memopt_i_shard_give_back(shard);
+    memopt_i_shard_free(shard);
 }
 MEMOPT_I_SMALL_END
 
@@ -39744,17 +39746,17 @@ MEMOPT_I_SMALL_END
    read. What is begun and waited for depends on no value, so the order is that of a step. */
 
 MEMOPT_I_SMALL_BEGIN
-typedef struct memopt_i_shard_line { /* between ranks: a call begins when the one before is over */
+typedef struct memopt_i_shard_simulated_link { /* between ranks: a call begins when the one before is over */
     memopt_shard_link link;
     memopt_i_shard_time *time;
     double others;                   /* ranks that a rank sends to */
     double is_free;                  /* when */
     double over[MEMOPT_COMM_CALLS];  /* when a call is; where bytes move only in a wait: how long it takes */
-} memopt_i_shard_line;
+} memopt_i_shard_simulated_link;
 
-static memopt_status memopt_i_shard_line_begin(void *user, const memopt_comm_call *call, size_t slot,
+static memopt_status memopt_i_shard_link_begin(void *user, const memopt_comm_call *call, size_t slot,
                                                memopt_error *error) {
-    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
+    memopt_i_shard_simulated_link *line = (memopt_i_shard_simulated_link *)user;
     const double now = line->time->now;
     const double takes = line->link.latency + (double)call->bytes * line->others / line->link.bandwidth;
 
@@ -39768,21 +39770,21 @@ static memopt_status memopt_i_shard_line_begin(void *user, const memopt_comm_cal
     return MEMOPT_OK;
 }
 
-static memopt_status memopt_i_shard_line_wait(void *user, size_t slot, memopt_error *error) {
-    memopt_i_shard_line *line = (memopt_i_shard_line *)user;
+static memopt_status memopt_i_shard_link_wait(void *user, size_t slot, memopt_error *error) {
+    memopt_i_shard_simulated_link *line = (memopt_i_shard_simulated_link *)user;
     const double now = line->time->now;
 
     (void)error;
-    memopt_i_shard_pass(line->time, line->over[slot] - (line->link.waits ? 0 : now), 0);
+    memopt_i_shard_spend(line->time, line->over[slot] - (line->link.waits ? 0 : now), 0);
     return MEMOPT_OK;
 }
 
-static void memopt_i_shard_line_abort(void *user) { (void)user; }
+static void memopt_i_shard_link_abort(void *user) { (void)user; }
 
 typedef struct memopt_i_shard_simulation {
     const memopt_shard_machine *machine;
     memopt_i_shard_time time;
-    memopt_i_shard_line lines[2]; /* of comm, of replicas */
+    memopt_i_shard_simulated_link lines[2]; /* of comm, of replicas */
     memopt_comm *comms[2];
     memopt_source source;         /* that only counts */
     memopt_arena *arena;
@@ -39812,18 +39814,18 @@ static memopt_status memopt_i_shard_check_machine(memopt_i_checks *c, const memo
     return c->status;
 }
 
-static memopt_status memopt_i_shard_open_line(memopt_i_shard_simulation *w, int index, size_t ranks,
+static memopt_status memopt_i_shard_open_link(memopt_i_shard_simulation *w, int index, size_t ranks,
                                               const memopt_shard_link *link, memopt_error *error) {
-    memopt_i_shard_line *line = &w->lines[index];
+    memopt_i_shard_simulated_link *line = &w->lines[index];
     memopt_comm_desc d;
 
     memset(&d, 0, sizeof d);
     line->link = *link;
     line->time = &w->time;
     line->others = (double)(ranks - 1);
-    d.transport.begin_fn = memopt_i_shard_line_begin;
-    d.transport.wait_fn = memopt_i_shard_line_wait;
-    d.transport.abort_fn = memopt_i_shard_line_abort;
+    d.transport.begin_fn = memopt_i_shard_link_begin;
+    d.transport.wait_fn = memopt_i_shard_link_wait;
+    d.transport.abort_fn = memopt_i_shard_link_abort;
     d.transport.user = line;
     d.transport.rank_count = ranks;
     d.unchecked = 1;
@@ -39843,8 +39845,8 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
     memopt_i_must(c, !desc->slow, "slow", "is not 0: a simulation has no tier");
     memopt_i_must(c, !desc->device, "device", "is not NULL: a simulation has none");
     if (memopt_i_must(c, !desc->steps_inside, "steps_inside", "is 1: a simulation steps at the end")) return c->status;
-    c->status = memopt_i_shard_open_line(w, 0, counts.ranks, &w->machine->comm, c->error);
-    if (!c->status) c->status = memopt_i_shard_open_line(w, 1, counts.sets, &w->machine->replicas, c->error);
+    c->status = memopt_i_shard_open_link(w, 0, counts.ranks, &w->machine->comm, c->error);
+    if (!c->status) c->status = memopt_i_shard_open_link(w, 1, counts.sets, &w->machine->replicas, c->error);
     memset(&a, 0, sizeof a);
     a.source = &w->source;
     a.error = c->error;
@@ -39858,7 +39860,7 @@ static memopt_status memopt_i_shard_open_simulation(memopt_i_checks *c, memopt_i
     if (!w->shard) return c->status;
     w->shard->counts = 1;
     arenas = memopt_i_shard_arenas_of(&d, w->arena);
-    if (memopt_i_shard_take_all(c, w->shard, &arenas)) return c->status;
+    if (memopt_i_shard_allocate_all(c, w->shard, &arenas)) return c->status;
     memopt_i_shard_point(w->shard);
     w->shard->time = &w->time;
     return memopt_i_shard_check_machine(c, w->shard, w->machine);
@@ -39874,8 +39876,8 @@ static memopt_status memopt_i_shard_simulate_step(memopt_shard *x, double step) 
         s = memopt_shard_skip_unit(x); /* the time of its uses passes */
         if (s) break;
     }
-    memopt_i_shard_pass(x->time, step, 1);
-    return s ? s : memopt_i_shard_renew(x);
+    memopt_i_shard_spend(x->time, step, 1);
+    return s ? s : memopt_i_shard_gather_weights(x);
 }
 
 MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_desc *desc,
@@ -39897,7 +39899,7 @@ MEMOPT_API MEMOPT_I_COLD memopt_status memopt_shard_simulate(const memopt_shard_
         seconds->exposed = w.time.exposed;
         seconds->communication = w.time.communication;
     }
-    if (w.shard) memopt_i_shard_give_back(w.shard);
+    if (w.shard) memopt_i_shard_free(w.shard);
     memopt_arena_destroy(w.arena);
     memopt_comm_destroy(w.comms[0]);
     memopt_comm_destroy(w.comms[1]);
@@ -40777,10 +40779,9 @@ MEMOPT_API void memopt_onebit_close(memopt_onebit *onebit) {
 }
 
 /* ---- blocks of elements, on a worker's stack ---- */
-MEMOPT_I_SMALL_END
 typedef struct memopt_i_onebit_block {
     const memopt_onebit *o;
-    const memopt_i_onebit_piece *piece;
+    memopt_i_onebit_piece *piece;
     const memopt_i_onebit_part  *part;
     const float *second, *gradients;
     float *weights, *error;
@@ -40793,7 +40794,7 @@ typedef struct memopt_i_onebit_block {
 } memopt_i_onebit_block;
 
 static void memopt_i_onebit_block_begin(memopt_i_onebit_block *b, const memopt_onebit *o,
-                                        const memopt_i_onebit_piece *piece) {
+                                        memopt_i_onebit_piece *piece) {
     const size_t chunk = piece->chunk;
 
     b->o = o;
@@ -40817,11 +40818,11 @@ static void memopt_i_onebit_block_at(memopt_i_onebit_block *b, size_t first) {
 }
 
 /* The momentum before this step, into b->momentum. */
-static void memopt_i_onebit_before(memopt_i_onebit_block *b) {
+static void memopt_i_onebit_load_momentum(memopt_i_onebit_block *b) {
     const memopt_onebit *o = b->o;
     const float *from = o->state.momentum ? o->state.momentum + b->at : b->error;
 
-    if (o->state.momentum || o->is_first) memcpy(b->momentum, from, b->n * sizeof *from);
+    if (o->state.momentum || o->is_first) memopt_i_copy(b->momentum, from, b->n * sizeof *from);
     else MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->momentum, o->state.signs + b->byte, b->size, b->second, 0,
                                                      b->n));
 }
@@ -40834,14 +40835,14 @@ static void memopt_i_onebit_input(memopt_i_onebit_block *b) {
     if (o->stage == MEMOPT_I_ONEBIT_GRADIENT) {
         MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->c, b->zeros, 0, b->gradients, t->factor, 1, b->n));
     } else if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM) {
-        memopt_i_onebit_before(b);
+        memopt_i_onebit_load_momentum(b);
         MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->c, b->momentum, t->b1, b->gradients, t->g1, t->scaling, b->n));
     } else {
-        memopt_i_onebit_before(b);
-        memcpy(b->sum, o->is_first ? b->zeros : o->state.sum + b->at, b->n * sizeof *b->sum);
+        memopt_i_onebit_load_momentum(b);
+        memopt_i_copy(b->sum, o->is_first ? b->zeros : o->state.sum + b->at, b->n * sizeof *b->sum);
         MEMOPT_I_DISPATCH(o->level, onebit_local, (b->momentum, b->sum, b->gradients, b->second, t->b1, t->g1, t->rate,
                                                    b->n));
-        memcpy(b->c, b->sum, b->n * sizeof *b->c);
+        memopt_i_copy(b->c, b->sum, b->n * sizeof *b->c);
     }
     if (o->stage != MEMOPT_I_ONEBIT_LOCAL)
         MEMOPT_I_DISPATCH(o->level, onebit_add_error, (b->c, o->is_first ? b->zeros : b->error, b->second, b->n));
@@ -40851,7 +40852,7 @@ static void memopt_i_onebit_squares(const memopt_onebit *o, const float *x, size
     MEMOPT_I_DISPATCH(o->level, squares, (sums, x, n));
 }
 
-static double memopt_i_onebit_join(const double *sums) {
+static double memopt_i_onebit_add_lanes(const double *sums) {
     double all = 0;
     size_t k;
 
@@ -40859,24 +40860,50 @@ static double memopt_i_onebit_join(const double *sums) {
     return all;
 }
 
-/* Measure what goes through C, and pack its signs. */
-static void memopt_i_onebit_measure(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    memopt_i_onebit_piece *piece = o->pieces + index;
+/* A pass over pieces, block by block. Of what a block measures, a piece has the sums in squares[]. */
+typedef void memopt_i_onebit_fn(memopt_i_onebit_block *b, double (*sums)[16]);
+
+typedef struct memopt_i_onebit_pass {
+    memopt_onebit *o;
+    memopt_i_onebit_fn *fn;
+    size_t first; /* piece */
+} memopt_i_onebit_pass;
+
+static void memopt_i_onebit_pass_piece(void *task, size_t index, int worker) {
+    const memopt_i_onebit_pass *pass = (const memopt_i_onebit_pass *)task;
+    memopt_i_onebit_piece *piece = pass->o->pieces + pass->first + index;
     memopt_i_onebit_block b;
-    double sums[16] = { 0 };
-    size_t first;
+    double sums[3][16] = { { 0 } };
+    size_t first, k;
 
     (void)worker;
-    memopt_i_onebit_block_begin(&b, o, piece);
+    memopt_i_onebit_block_begin(&b, pass->o, piece);
     for (first = 0; first < piece->count; first += b.n) {
         memopt_i_onebit_block_at(&b, first);
-        memopt_i_onebit_input(&b);
-        memopt_i_onebit_squares(o, b.c, b.n, sums);
-        MEMOPT_I_DISPATCH(o->level, onebit_pack, (o->send + b.byte, b.c, 0, b.n));
+        pass->fn(&b, sums);
     }
-    piece->squares[0] = memopt_i_onebit_join(sums);
-    memopt_i_wide_end(o->level);
+    for (k = 0; k < 3; ++k) piece->squares[k] = memopt_i_onebit_add_lanes(sums[k]);
+    memopt_i_wide_end(pass->o->level);
+}
+
+static void memopt_i_onebit_each(memopt_onebit *o, size_t first, size_t count, memopt_i_onebit_fn *fn) {
+    memopt_i_onebit_pass pass;
+
+    pass.o = o;
+    pass.fn = fn;
+    pass.first = first;
+    memopt_i_parallel_for(o->desc.threads, count, memopt_i_onebit_pass_piece, &pass);
+}
+
+static void memopt_i_onebit_all(memopt_onebit *o, memopt_i_onebit_fn *fn) {
+    memopt_i_onebit_each(o, 0, o->piece_count, fn);
+}
+
+/* Measure what goes through C, and pack its signs. */
+static void memopt_i_onebit_measure(memopt_i_onebit_block *b, double (*sums)[16]) {
+    memopt_i_onebit_input(b);
+    memopt_i_onebit_squares(b->o, b->c, b->n, sums[0]);
+    MEMOPT_I_DISPATCH(b->o->level, onebit_pack, (b->o->send + b->byte, b->c, 0, b->n));
 }
 
 /* The owner's sum of what the ranks have sent, into b->c. */
@@ -40894,180 +40921,143 @@ static void memopt_i_onebit_owner_sum(memopt_i_onebit_block *b) {
     MEMOPT_I_DISPATCH(o->level, onebit_add_error, (b->c, error, b->second, b->n));
 }
 
-static void memopt_i_onebit_owner(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    memopt_i_onebit_piece *piece = o->pieces + o->own_first + index;
-    memopt_i_onebit_block b;
-    double sums[16] = { 0 };
-    size_t first;
-
-    (void)worker;
-    memopt_i_onebit_block_begin(&b, o, piece);
-    for (first = 0; first < piece->count; first += b.n) {
-        memopt_i_onebit_block_at(&b, first);
-        memopt_i_onebit_owner_sum(&b);
-        memopt_i_onebit_squares(o, b.c, b.n, sums);
-        MEMOPT_I_DISPATCH(o->level, onebit_pack, (o->result + b.byte, b.c, 0, b.n));
-    }
-    piece->squares[0] = memopt_i_onebit_join(sums);
-    memopt_i_wide_end(o->level);
+static void memopt_i_onebit_owner(memopt_i_onebit_block *b, double (*sums)[16]) {
+    memopt_i_onebit_owner_sum(b);
+    memopt_i_onebit_squares(b->o, b->c, b->n, sums[0]);
+    MEMOPT_I_DISPATCH(b->o->level, onebit_pack, (b->o->result + b->byte, b->c, 0, b->n));
 }
 
 /* All have agreed: the owner's new error. */
-static void memopt_i_onebit_owner_commit(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    const memopt_i_onebit_piece *piece = o->pieces + o->own_first + index;
-    const float size = o->scales[o->shape.ranks + o->rank];
-    memopt_i_onebit_block b;
-    size_t first;
+static void memopt_i_onebit_owner_commit(memopt_i_onebit_block *b, double (*sums)[16]) {
+    const memopt_onebit *o = b->o;
+    float *owned = o->state.owned + b->at - o->rank * o->shape.chunk;
 
-    (void)worker;
-    memopt_i_onebit_block_begin(&b, o, piece);
-    for (first = 0; first < piece->count; first += b.n) {
-        memopt_i_onebit_block_at(&b, first);
-        memopt_i_onebit_owner_sum(&b);
-        MEMOPT_I_DISPATCH(o->level, onebit_error, (o->state.owned + b.at - o->rank * o->shape.chunk, b.c, size,
-                                                   b.second, b.n));
-    }
-    memopt_i_wide_end(o->level);
+    (void)sums;
+    memopt_i_onebit_owner_sum(b);
+    MEMOPT_I_DISPATCH(o->level, onebit_error, (owned, b->c, o->scales[o->shape.ranks + o->rank], b->second, b->n));
 }
 
-static void memopt_i_onebit_direct(memopt_i_onebit_block *b, float decay) { /* the momentum's direction, into b->c */
+static void memopt_i_onebit_find_direction(memopt_i_onebit_block *b, float decay) { /* of the momentum, into b->c */
     MEMOPT_I_DISPATCH(b->o->level, onebit_direction, (b->c, b->momentum, b->second, b->weights, b->part->eps, decay,
                                                       b->n));
 }
 
-static void memopt_i_onebit_move(const memopt_i_onebit_block *b) {
+static void memopt_i_onebit_step_weights(const memopt_i_onebit_block *b) {
     MEMOPT_I_DISPATCH(b->o->level, add_weighted, (b->weights, b->c, b->n, b->part->apply, 0));
 }
 
 /* Adam steps at once, LAMB measures first: |u| without decay, |u|, |p|. */
-static void memopt_i_onebit_follow(memopt_i_onebit_block *b, double (*sums)[16]) {
+static void memopt_i_onebit_step_or_measure(memopt_i_onebit_block *b, double (*sums)[16]) {
     const memopt_onebit *o = b->o;
 
     if (o->desc.kind == MEMOPT_ONEBIT_LAMB) {
-        memopt_i_onebit_direct(b, 0);
+        memopt_i_onebit_find_direction(b, 0);
         memopt_i_onebit_squares(o, b->c, b->n, sums[0]);
     }
-    memopt_i_onebit_direct(b, b->part->decay);
-    if (o->desc.kind != MEMOPT_ONEBIT_LAMB) memopt_i_onebit_move(b);
+    memopt_i_onebit_find_direction(b, b->part->decay);
+    if (o->desc.kind != MEMOPT_ONEBIT_LAMB) memopt_i_onebit_step_weights(b);
     else {
         memopt_i_onebit_squares(o, b->c, b->n, sums[1]);
         memopt_i_onebit_squares(o, b->weights, b->n, sums[2]);
     }
 }
 
+static void memopt_i_onebit_load_result(memopt_i_onebit_block *b) { /* the new momentum, into b->momentum */
+    MEMOPT_I_DISPATCH(b->o->level, onebit_decode, (b->momentum, b->o->result + b->byte, b->new_size, b->second, 0,
+                                                   b->n));
+}
+
 /* LAMB: the second moment that goes on, and how far it has gone from the frozen one. b->momentum is that before. */
-static void memopt_i_onebit_refresh(memopt_i_onebit_block *b, float *largest) {
+static void memopt_i_onebit_update_fresh(memopt_i_onebit_block *b) {
     const memopt_onebit *o = b->o;
     const memopt_i_onebit_part *t = b->part;
     float *fresh = o->state.fresh + b->at;
     float *before = b->sum;
 
     MEMOPT_I_DISPATCH(o->level, onebit_mix, (before, b->momentum, t->b1, b->zeros, 0, 1, b->n));
-    MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->momentum, o->result + b->byte, b->new_size, b->second, 0, b->n));
-    if (o->is_first) memcpy(fresh, b->second, b->n * sizeof *fresh);
+    memopt_i_onebit_load_result(b);
+    if (o->is_first) memopt_i_copy(fresh, b->second, b->n * sizeof *fresh);
     MEMOPT_I_DISPATCH(o->level, onebit_fresh, (fresh, b->momentum, before, t->rest, t->b2, t->g2, b->n));
-    *largest = MEMOPT_I_DISPATCH(o->level, onebit_ratio, (b->second, fresh, t->eps, *largest, b->n));
+    b->piece->ratio = MEMOPT_I_DISPATCH(o->level, onebit_ratio, (b->second, fresh, t->eps, b->piece->ratio, b->n));
+}
+
+/* 0/1 Adam: the sum of steps that came out of C, from the anchor, which moves along. */
+static void memopt_i_onebit_meet(memopt_i_onebit_block *b) {
+    const memopt_onebit *o = b->o;
+    const float size = o->scales[o->shape.ranks + b->piece->chunk];
+    float *anchor = o->state.anchor + b->at, *momentum = o->state.momentum + b->at;
+
+    if (o->is_first) memopt_i_copy(anchor, b->weights, b->n * sizeof *anchor);
+    MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->sum, o->result + b->byte, size, b->second, 0, b->n));
+    MEMOPT_I_DISPATCH(o->level, onebit_place, (anchor, anchor, b->sum, b->second, b->part->eps, b->part->decay, b->n));
+    memopt_i_copy(b->weights, anchor, b->n * sizeof *anchor);
+    MEMOPT_I_DISPATCH(o->level, onebit_decode, (momentum, o->result + b->byte, b->new_size, b->second, 0, b->n));
+    memset(o->state.sum + b->at, 0, b->n * sizeof *o->state.sum);
 }
 
 /* What came out of C takes effect; b->c is what went in. */
-static void memopt_i_onebit_take(memopt_i_onebit_block *b, float size, double (*sums)[16], float *largest) {
+static void memopt_i_onebit_apply_result(memopt_i_onebit_block *b, double (*sums)[16]) {
     const memopt_onebit *o = b->o;
     const memopt_i_onebit_part *t = b->part;
 
-    MEMOPT_I_DISPATCH(o->level, onebit_error, (b->error, b->c, size, b->second, b->n));
+    MEMOPT_I_DISPATCH(o->level, onebit_error, (b->error, b->c, o->scales[o->rank], b->second, b->n));
     if (o->stage == MEMOPT_I_ONEBIT_MEETING) {
-        float *anchor = o->state.anchor + b->at;
-
-        if (o->is_first) memcpy(anchor, b->weights, b->n * sizeof *anchor);
-        MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->sum, o->result + b->byte, o->scales[o->shape.ranks
-                                                    + b->piece->chunk], b->second, 0, b->n));
-        MEMOPT_I_DISPATCH(o->level, onebit_place, (anchor, anchor, b->sum, b->second, t->eps, t->decay, b->n));
-        memcpy(b->weights, anchor, b->n * sizeof *anchor);
-        MEMOPT_I_DISPATCH(o->level, onebit_decode, (o->state.momentum + b->at, o->result + b->byte, b->new_size,
-                                                    b->second, 0, b->n));
-        memset(o->state.sum + b->at, 0, b->n * sizeof *o->state.sum);
+        memopt_i_onebit_meet(b);
         return;
     }
     if (o->stage == MEMOPT_I_ONEBIT_GRADIENT) {
-        memopt_i_onebit_before(b);
+        memopt_i_onebit_load_momentum(b);
         MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->c, o->result + b->byte, b->new_size, b->second, 0, b->n));
         MEMOPT_I_DISPATCH(o->level, onebit_mix, (b->momentum, b->momentum, t->b1, b->c, t->rest, 1, b->n));
-        memcpy(o->state.momentum + b->at, b->momentum, b->n * sizeof *b->momentum);
-    } else if (o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_refresh(b, largest);
-    else MEMOPT_I_DISPATCH(o->level, onebit_decode, (b->momentum, o->result + b->byte, b->new_size, b->second, 0,
-                                                     b->n));
-    memopt_i_onebit_follow(b, sums);
+        memopt_i_copy(o->state.momentum + b->at, b->momentum, b->n * sizeof *b->momentum);
+    } else if (o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_update_fresh(b);
+    else memopt_i_onebit_load_result(b);
+    memopt_i_onebit_step_or_measure(b, sums);
 }
 
-/* A local step, never the first after the warm-up, because H begins with 1; b->momentum and b->sum are new. */
-static void memopt_i_onebit_part_ways(const memopt_i_onebit_block *b) {
+/* A local step of 0/1 Adam; it is never the first after the warm-up, because H begins with 1. b->momentum and b->sum are
+   new. */
+static void memopt_i_onebit_step_alone(const memopt_i_onebit_block *b) {
     const memopt_onebit *o = b->o;
     const float *anchor = o->state.anchor + b->at;
 
-    memcpy(o->state.momentum + b->at, b->momentum, b->n * sizeof *b->momentum);
-    memcpy(o->state.sum + b->at, b->sum, b->n * sizeof *b->sum);
+    memopt_i_copy(o->state.momentum + b->at, b->momentum, b->n * sizeof *b->momentum);
+    memopt_i_copy(o->state.sum + b->at, b->sum, b->n * sizeof *b->sum);
     MEMOPT_I_DISPATCH(o->level, onebit_place, (b->weights, anchor, b->sum, b->second, b->part->eps, b->part->decay,
                                                b->n));
 }
 
-/* Nothing fails any more: a piece takes its step, or with LAMB is measured for it. */
-static void memopt_i_onebit_commit(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    memopt_i_onebit_piece *piece = o->pieces + index;
-    memopt_i_onebit_block b;
-    double sums[3][16] = { { 0 } };
-    size_t first, k;
+/* Nothing fails any more: a block takes its step, or with LAMB is measured for it. */
+static void memopt_i_onebit_commit(memopt_i_onebit_block *b, double (*sums)[16]) {
+    const memopt_onebit *o = b->o;
 
-    (void)worker;
-    piece->ratio = 0;
-    memopt_i_onebit_block_begin(&b, o, piece);
-    for (first = 0; first < piece->count; first += b.n) {
-        memopt_i_onebit_block_at(&b, first);
-        if (o->stage == MEMOPT_I_ONEBIT_EXACT) {
-            const memopt_i_onebit_part *t = b.part;
-            float *m = o->state.momentum ? o->state.momentum + b.at : b.error;
+    if (b->at == b->piece->at) b->piece->ratio = 0;
+    if (o->stage == MEMOPT_I_ONEBIT_EXACT) {
+        const memopt_i_onebit_part *t = b->part;
+        float *m = o->state.momentum ? o->state.momentum + b->at : b->error;
 
-            MEMOPT_I_DISPATCH(o->level, onebit_moments, (m, o->state.second + b.at, b.gradients, t->b1, t->g1, t->b2,
-                                                         t->g2, b.n));
-            memcpy(b.momentum, m, b.n * sizeof *m);
-            memopt_i_onebit_follow(&b, sums);
-            continue;
-        }
-        memopt_i_onebit_input(&b);
-        if (o->stage == MEMOPT_I_ONEBIT_LOCAL) memopt_i_onebit_part_ways(&b);
-        else memopt_i_onebit_take(&b, o->scales[o->rank], sums, &piece->ratio);
+        MEMOPT_I_DISPATCH(o->level, onebit_moments, (m, o->state.second + b->at, b->gradients, t->b1, t->g1, t->b2,
+                                                     t->g2, b->n));
+        memopt_i_copy(b->momentum, m, b->n * sizeof *m);
+        memopt_i_onebit_step_or_measure(b, sums);
+        return;
     }
-    for (k = 0; k < 3; ++k) piece->squares[k] = memopt_i_onebit_join(sums[k]);
-    memopt_i_wide_end(o->level);
+    memopt_i_onebit_input(b);
+    if (o->stage == MEMOPT_I_ONEBIT_LOCAL) memopt_i_onebit_step_alone(b);
+    else memopt_i_onebit_apply_result(b, sums);
 }
 
 /* LAMB, once it is measured. */
-static void memopt_i_onebit_apply(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    const memopt_i_onebit_piece *piece = o->pieces + index;
-    memopt_i_onebit_block b;
-    size_t first;
+static void memopt_i_onebit_apply(memopt_i_onebit_block *b, double (*sums)[16]) {
+    const memopt_onebit *o = b->o;
 
-    (void)worker;
-    memopt_i_onebit_block_begin(&b, o, piece);
-    for (first = 0; first < piece->count; first += b.n) {
-        memopt_i_onebit_block_at(&b, first);
-        if (o->stage == MEMOPT_I_ONEBIT_EXACT) memcpy(b.momentum, b.error, b.n * sizeof *b.error);
-        else MEMOPT_I_DISPATCH(o->level, onebit_decode, (b.momentum, o->result + b.byte, b.new_size, b.second, 0,
-                                                         b.n));
-        memopt_i_onebit_direct(&b, b.part->decay);
-        memopt_i_onebit_move(&b);
-    }
-    memopt_i_wide_end(o->level);
+    (void)sums;
+    if (o->stage == MEMOPT_I_ONEBIT_EXACT) memopt_i_copy(b->momentum, b->error, b->n * sizeof *b->error);
+    else memopt_i_onebit_load_result(b);
+    memopt_i_onebit_find_direction(b, b->part->decay);
+    memopt_i_onebit_step_weights(b);
 }
 
-static void memopt_i_onebit_each(memopt_onebit *o, size_t count, memopt_task_fn *fn) {
-    memopt_i_parallel_for(o->desc.threads, count, fn, o);
-}
-
-MEMOPT_I_SMALL_BEGIN
 /* ---- calls ---- */
 static memopt_status memopt_i_onebit_call(memopt_onebit *o, memopt_comm_kind kind, size_t bytes, const void *send,
                                           void *receive) {
@@ -41153,8 +41143,8 @@ static void memopt_i_onebit_copy(const memopt_onebit *o, size_t *piece, size_t f
         const size_t end = memopt_i_min(p->at + p->count, first + count);
         float *g = o->desc.tensors[p->tensor].gradients + p->first;
 
-        if (from < end && back) memcpy(g + (from - p->at), bucket + (from - first), (end - from) * sizeof *g);
-        else if (from < end) memcpy(bucket + (from - first), g + (from - p->at), (end - from) * sizeof *g);
+        if (from < end && back) memopt_i_copy(g + (from - p->at), bucket + (from - first), (end - from) * sizeof *g);
+        else if (from < end) memopt_i_copy(bucket + (from - first), g + (from - p->at), (end - from) * sizeof *g);
         if (p->at + p->count > first + count) return;
     }
 }
@@ -41182,15 +41172,8 @@ static memopt_status memopt_i_onebit_reduce(memopt_onebit *o, size_t *piece, siz
     return s;
 }
 
-static void memopt_i_onebit_look(void *task, size_t index, int worker) { /* at gradients */
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    memopt_i_onebit_piece *p = o->pieces + index;
-    double sums[16] = { 0 };
-
-    (void)worker;
-    memopt_i_onebit_squares(o, o->desc.tensors[p->tensor].gradients + p->first, p->count, sums);
-    p->squares[0] = memopt_i_onebit_join(sums);
-    memopt_i_wide_end(o->level);
+static void memopt_i_onebit_gradient_squares(memopt_i_onebit_block *b, double (*sums)[16]) {
+    memopt_i_onebit_squares(b->o, b->gradients, b->n, sums[0]);
 }
 
 static memopt_status memopt_i_onebit_exact(memopt_onebit *o) {
@@ -41200,29 +41183,21 @@ static memopt_status memopt_i_onebit_exact(memopt_onebit *o) {
     size_t first;
     size_t piece = 0;
 
-    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_look);
+    memopt_i_onebit_all(o, memopt_i_onebit_gradient_squares);
     o->scales[o->rank] = memopt_i_onebit_scale(o, 0, o->piece_count);
     s = memopt_i_onebit_gather_scales(o, o->scales);
     if (s || o->shape.ranks == 1) return s;
     for (first = 0; first < o->shape.elements && !s; first += step)
         s = memopt_i_onebit_reduce(o, &piece, first, memopt_i_min(step, o->shape.elements - first));
     if (s) return s;
-    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_look);
+    memopt_i_onebit_all(o, memopt_i_onebit_gradient_squares);
     if (memopt_i_finite(memopt_i_onebit_scale(o, 0, o->piece_count))) return MEMOPT_OK;
     return memopt_i_refuse(&c, MEMOPT_ERR_FORMAT, NULL, "the sum of the gradients is not finite");
 }
 
 /* ---- LAMB ---- */
-/* What the momenta are multiplied by, so that those of all tensors are as large as their mean: one scale fits all. */
-static void memopt_i_onebit_momentum_squares(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    memopt_i_onebit_piece *p = o->pieces + index;
-    double sums[16] = { 0 };
-
-    (void)worker;
-    memopt_i_onebit_squares(o, o->state.error + p->at, p->count, sums);
-    p->squares[0] = memopt_i_onebit_join(sums);
-    memopt_i_wide_end(o->level);
+static void memopt_i_onebit_momentum_squares(memopt_i_onebit_block *b, double (*sums)[16]) {
+    memopt_i_onebit_squares(b->o, b->error, b->n, sums[0]);
 }
 
 static double memopt_i_onebit_tensor_squares(const memopt_onebit *o, size_t *piece, size_t tensor, size_t which) {
@@ -41237,13 +41212,14 @@ static double memopt_i_onebit_rms(const memopt_onebit *o, size_t *piece, size_t 
     return sqrt(memopt_i_onebit_tensor_squares(o, piece, tensor, 0) / (double)o->desc.tensors[tensor].count);
 }
 
+/* What the momenta are multiplied by, so that those of all tensors are as large as their mean: one scale fits all. */
 static void memopt_i_onebit_find_scalings(memopt_onebit *o) {
     double mean = 0;
     size_t piece = 0;
     size_t tensors = 0;
     size_t i;
 
-    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_momentum_squares);
+    memopt_i_onebit_all(o, memopt_i_onebit_momentum_squares);
     for (i = 0; i < o->shape.tensors; ++i) {
         const double rms = memopt_i_onebit_rms(o, &piece, i);
 
@@ -41310,7 +41286,7 @@ static void memopt_i_onebit_finish_lamb(memopt_onebit *o) {
             ? memopt_i_onebit_trust(record, direction, weights)
             : memopt_i_onebit_factor(record, ratio, plain, direction, t->decay > 0));
     }
-    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_apply);
+    memopt_i_onebit_all(o, memopt_i_onebit_apply);
 }
 
 /* ---- the step ---- */
@@ -41377,14 +41353,12 @@ static void memopt_i_onebit_prepare(memopt_onebit *o, const memopt_onebit_run *r
     if (o->is_first && o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_find_scalings(o);
 }
 
-static void memopt_i_onebit_count_live(void *task, size_t index, int worker) {
-    const memopt_onebit *o = (const memopt_onebit *)task;
-    memopt_i_onebit_piece *p = o->pieces + index;
-    const float *v = o->state.second + p->at;
+static void memopt_i_onebit_count_live(memopt_i_onebit_block *b, double (*sums)[16]) {
     size_t i;
 
-    (void)worker;
-    for (p->live = i = 0; i < p->count; ++i) p->live += v[i] > 0;
+    (void)sums;
+    if (b->at == b->piece->at) b->piece->live = 0;
+    for (i = 0; i < b->n; ++i) b->piece->live += b->second[i] > 0;
 }
 
 /* C as far as it can fail: the signs of the result, and the owners' scales. */
@@ -41393,15 +41367,15 @@ static memopt_status memopt_i_onebit_exchange(memopt_onebit *o) {
     float *owners = o->scales + o->shape.ranks;
     memopt_status s;
 
-    if (!o->is_counted) memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_count_live);
+    if (!o->is_counted) memopt_i_onebit_all(o, memopt_i_onebit_count_live);
     o->is_counted = 1;
-    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_measure);
+    memopt_i_onebit_all(o, memopt_i_onebit_measure);
     o->scales[o->rank] = memopt_i_onebit_scale(o, 0, o->piece_count);
     s = memopt_i_onebit_gather_scales(o, o->scales);
     if (s || o->stage == MEMOPT_I_ONEBIT_LOCAL) return s;
     s = memopt_i_onebit_call(o, MEMOPT_COMM_ALL_TO_ALL, bytes, o->send, o->receive);
     if (s) return s;
-    memopt_i_onebit_each(o, o->own_count, memopt_i_onebit_owner);
+    memopt_i_onebit_each(o, o->own_first, o->own_count, memopt_i_onebit_owner);
     owners[o->rank] = memopt_i_onebit_scale(o, o->own_first, o->own_count);
     s = memopt_i_onebit_gather_scales(o, owners);
     return s ? s : memopt_i_onebit_gather(o, bytes, o->result);
@@ -41453,11 +41427,11 @@ MEMOPT_API memopt_status memopt_onebit_step(memopt_onebit *onebit, const memopt_
     s = o->stage == MEMOPT_I_ONEBIT_EXACT ? memopt_i_onebit_exact(o) : memopt_i_onebit_exchange(o);
     if (s) return s;
     if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM || o->stage == MEMOPT_I_ONEBIT_GRADIENT
-        || o->stage == MEMOPT_I_ONEBIT_MEETING) memopt_i_onebit_each(o, o->own_count, memopt_i_onebit_owner_commit);
-    memopt_i_onebit_each(o, o->piece_count, memopt_i_onebit_commit);
+        || o->stage == MEMOPT_I_ONEBIT_MEETING) memopt_i_onebit_each(o, o->own_first, o->own_count, memopt_i_onebit_owner_commit);
+    memopt_i_onebit_all(o, memopt_i_onebit_commit);
     if (o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_finish_lamb(o);
     if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM) {
-        memcpy(o->state.signs, o->result, o->shape.ranks * (o->shape.chunk / 8));
+        memopt_i_copy(o->state.signs, o->result, o->shape.ranks * (o->shape.chunk / 8));
         memcpy(o->state.sizes, o->scales + o->shape.ranks, o->shape.ranks * sizeof *o->state.sizes);
     }
     if (o->stage == MEMOPT_I_ONEBIT_EXACT) o->is_counted = 0;
@@ -41485,7 +41459,7 @@ MEMOPT_API memopt_error memopt_onebit_error(const memopt_onebit *onebit) {
 /* ---- saved states ---- */
 MEMOPT_API const void *memopt_onebit_state(const memopt_onebit *onebit) { return onebit ? onebit->state.head : NULL; }
 
-static memopt_i_onebit_state memopt_i_onebit_saved(const memopt_i_onebit_shape *h, const void *state) {
+static memopt_i_onebit_state memopt_i_onebit_state_at(const memopt_i_onebit_shape *h, const void *state) {
     memopt_carver room = memopt_carver_begin((void *)(uintptr_t)state); /* it is only read */
     return memopt_i_onebit_lay_out(h, &room);
 }
@@ -41501,7 +41475,7 @@ static memopt_status memopt_i_onebit_check_saved(memopt_i_checks *c, const memop
 
     memopt_i_checks_at(c, "state", r);
     if (memopt_i_must_point(c, "memory", state, 8, 1)) return c->status;
-    s = memopt_i_onebit_saved(h, state);
+    s = memopt_i_onebit_state_at(h, state);
     head = s.head;
     if (head->magic != MEMOPT_I_ONEBIT_MAGIC)
         return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, NULL, "this is no state, or of another version or byte order");
@@ -41533,8 +41507,8 @@ static void memopt_i_onebit_mean(float *to, size_t n, const memopt_i_onebit_shap
 
 /* Signs are kept by all ranks alike. A chunk's new size is the mean of the old ones; what that changes of the momentum
    goes into the errors. */
-static void memopt_i_onebit_recut_momentum(memopt_onebit *o, const memopt_i_onebit_shape *h,
-                                           const memopt_i_onebit_state *old) {
+static void memopt_i_onebit_reshape_momentum(memopt_onebit *o, const memopt_i_onebit_shape *h,
+                                             const memopt_i_onebit_state *old) {
     const memopt_i_onebit_state *s = &o->state;
     size_t i, k;
 
@@ -41563,9 +41537,9 @@ static void memopt_i_onebit_recut_momentum(memopt_onebit *o, const memopt_i_oneb
     }
 }
 
-static void memopt_i_onebit_recut(memopt_onebit *o, const memopt_i_onebit_shape *h, const void *const *states) {
+static void memopt_i_onebit_load_reshaped(memopt_onebit *o, const memopt_i_onebit_shape *h, const void *const *states) {
     const memopt_i_onebit_state *s = &o->state;
-    const memopt_i_onebit_state old = memopt_i_onebit_saved(h, states[0]);
+    const memopt_i_onebit_state old = memopt_i_onebit_state_at(h, states[0]);
     const size_t n = h->elements;
     const size_t own = o->rank * o->shape.chunk;
     const uintptr_t base = (uintptr_t)states[0];
@@ -41576,21 +41550,21 @@ static void memopt_i_onebit_recut(memopt_onebit *o, const memopt_i_onebit_shape 
     s->head->rank_count = o->shape.ranks;
     s->head->rank = o->rank;
     memcpy(s->records, old.records, h->tensors * sizeof *s->records);
-    memcpy(s->second, old.second, n * sizeof *s->second);
+    memopt_i_copy(s->second, old.second, n * sizeof *s->second);
     memopt_i_onebit_mean(s->error, n, h, states, (uintptr_t)old.error - base);
     for (i = own; i < own + o->shape.chunk && i < n; ++i)
-        s->owned[i - own] = memopt_i_onebit_saved(h, states[i / h->chunk]).owned[i % h->chunk];
-    memcpy(s->signs, old.signs, n / 8);
-    if (s->fresh) memcpy(s->fresh, old.fresh, n * sizeof *s->fresh);
+        s->owned[i - own] = memopt_i_onebit_state_at(h, states[i / h->chunk]).owned[i % h->chunk];
+    memopt_i_copy(s->signs, old.signs, n / 8);
+    if (s->fresh) memopt_i_copy(s->fresh, old.fresh, n * sizeof *s->fresh);
     if (s->momentum) {
         memopt_i_onebit_mean(s->momentum, n, h, states, (uintptr_t)old.momentum - base);
         memopt_i_onebit_mean(s->sum, n, h, states, (uintptr_t)old.sum - base);
-        memcpy(s->anchor, old.anchor, n * sizeof *s->anchor);
-    } else if (s->head->is_frozen) memopt_i_onebit_recut_momentum(o, h, &old);
+        memopt_i_copy(s->anchor, old.anchor, n * sizeof *s->anchor);
+    } else if (s->head->is_frozen) memopt_i_onebit_reshape_momentum(o, h, &old);
 }
 
 /* Between two meetings: where anchor and steps put the weights. */
-static void memopt_i_onebit_replace(memopt_onebit *o) {
+static void memopt_i_onebit_restore_weights(memopt_onebit *o) {
     size_t i;
 
     for (i = 0; i < o->piece_count; ++i) {
@@ -41627,10 +41601,10 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
         memopt_i_checks_at(&c, "tensor", r);
         if (memopt_i_must_point(&c, "weights", o->desc.tensors[r].weights, sizeof(float), 1)) return c.status;
     }
-    if (rank_count == o->shape.ranks) memcpy(o->state.head, states[o->rank], o->state_bytes);
-    else memopt_i_onebit_recut(o, &h, states);
+    if (rank_count == o->shape.ranks) memopt_i_copy(o->state.head, states[o->rank], o->state_bytes);
+    else memopt_i_onebit_load_reshaped(o, &h, states);
     o->is_compared = o->is_counted = 0;
-    if (o->state.head->since_meeting) memopt_i_onebit_replace(o);
+    if (o->state.head->since_meeting) memopt_i_onebit_restore_weights(o);
     return MEMOPT_OK;
 }
 

@@ -459,7 +459,7 @@ static void comm_late(void) {
     CHECK(!comm_three_begin(&t, 0, 2) && !comm_three_begin(&t, 2, 2));
     comm_three_copies(&t, 0);
     t.ranks->each[1].waits_for = 0;
-    CHECK(memopt_i_ranks_late(t.ranks, 1, 6) == 2); /* rank 0 has not begun to wait */
+    CHECK(memopt_i_ranks_find_late(t.ranks, 1, 6) == 2); /* rank 0 has not begun to wait */
     CHECK(memopt_comm_wait(t.comm[0], 2) == MEMOPT_ERR_IO);
     CHECK(test_error_says(memopt_comm_error(t.comm[0]), MEMOPT_ERR_IO, "comm: call 2 at rank 2, has not come before the deadline"));
     comm_three_close(&t);
@@ -480,7 +480,7 @@ static void comm_late(void) {
     CHECK(!comm_three_begin(&t, 0, 1) && !comm_three_begin(&t, 1, 1) && !comm_three_begin(&t, 2, 1));
     t.ranks->each[0].posts[2].turn = t.ranks->each[1].posts[1].turn = t.ranks->each[2].posts[1].turn = 1;
     t.ranks->each[0].waits_for = 2; t.ranks->each[1].waits_for = t.ranks->each[2].waits_for = 1;
-    CHECK(memopt_i_ranks_late(t.ranks, 2, 1) == SIZE_MAX && memopt_i_ranks_late(t.ranks, 1, 1) == SIZE_MAX);
+    CHECK(memopt_i_ranks_find_late(t.ranks, 2, 1) == SIZE_MAX && memopt_i_ranks_find_late(t.ranks, 1, 1) == SIZE_MAX);
     comm_three_close(&t);
 }
 /* Checked: all begin call 1, rank 0 compares call 2, rank 1 waits for call 1. Rank 2 does something else: it moves the clock. */

@@ -779,7 +779,7 @@ static memopt_i_onebit_state onebit_saved_state(const onebit_net *net, size_t ra
     for (k = 0; k < net->tensors; ++k) t[k].count = net->counts[k];
     d.rank_count = ranks;
     CHECK(memopt_i_onebit_resolve(&c, &d, &o) == MEMOPT_OK);
-    return memopt_i_onebit_saved(&o.shape, saved);
+    return memopt_i_onebit_state_at(&o.shape, saved);
 }
 /* beta1 times the momentum, the mean error, the owner's: of each element, from states of so many ranks */
 static void onebit_balance(const onebit_net *net, size_t ranks, unsigned char *const *saved, double *sum) {

@@ -4239,12 +4239,12 @@ MEMOPT_API memopt_status memopt_onebit_load(memopt_onebit *onebit, const void *c
 MEMOPT_API memopt_error memopt_onebit_error(const memopt_onebit *onebit);
 
 /* @section api_feed : api_host
-   The tokens of a training, read ahead from a file: 8, 16 or 32 bits each, the lower 8 first. The file is cut into
-   windows of `length` tokens and the one that follows them: window w begins at token w * length, and what is left at
-   the end, fewer than length + 1 tokens, is never seen. Of these the sequences of all steps are taken, one after the
-   other: unit u of step s has the sequences (s * units + u) * samples and the `samples - 1` after it. Sequence n is of
-   epoch n / windows, where n % windows is the number of its window, or is shuffled into it. So what comes is a function
-   of the position alone, whatever the ranks and however slow the disk; nothing has to be saved but the step.
+   Training tokens, read ahead from a file: 8, 16 or 32 bits each, little endian. The file is cut into windows of
+   `length` tokens and the token after them: window w begins at token w * length. A rest at the end, shorter than
+   length + 1 tokens, is not used. Steps take sequences one after the other: unit u of step s has `samples` of them from
+   number (s * units + u) * samples on. Sequence n belongs to epoch n / windows; its window is n % windows, or what that
+   is shuffled to. So the data are a function of the position, for any number of ranks and any disk; a save needs the
+   step only.
        memopt_feed_desc desc = { 0 };
        desc.path = "train.bin"; desc.offset = 1024; desc.token_bytes = 2;
        desc.length = 1024; desc.samples = 4; desc.shuffle = 1; desc.seed = 42;
@@ -4256,25 +4256,24 @@ typedef struct memopt_feed memopt_feed;
 
 typedef struct memopt_feed_desc { /* zero it, then set what you need */
     const char        *path;
-    uint64_t           offset;      /* of the first token, in bytes: the header of the file */
+    uint64_t           offset;      /* bytes before the first token: the file's header */
     uint64_t           tokens;      /* 0 = all to the file's end */
     size_t             token_bytes; /* 1, 2 or 4; 0 = 2 */
-    size_t             vocabulary;  /* a token from here on is damage, found before it is used; 0 = from 2^31 on */
+    size_t             vocabulary;  /* tokens are below it, or refused as damage; 0 = 2^31 */
     size_t             length;      /* tokens of a sequence */
     size_t             samples;     /* sequences of a unit, which is a micro-batch; 0 = 1 */
-    size_t             units;       /* of a step, all ranks together; 0 = as many as ranks */
-    size_t             rank, ranks; /* this one takes units rank, rank + ranks, ..., as memopt_shard; 0 ranks = 1 */
-    int                shuffle;     /* 1: each epoch in an order of its own, which the seed says; 0: as they lie */
+    size_t             units;       /* of a step, of all ranks together; 0 = as many as ranks */
+    size_t             rank, ranks; /* this rank takes units rank, rank + ranks, ..., as memopt_shard; 0 ranks = 1 */
+    int                shuffle;     /* 1: each epoch in its own order, given by the seed; 0: in the file's order */
     uint64_t           seed;
-    size_t             ahead;       /* sequences that are read ahead, up to MEMOPT_FEED_AHEAD_MAX; 0 = default: two
-                                       units */
-    const memopt_host *host;        /* its allocator, files, their queue, and clock; NULL = the system's */
+    size_t             ahead;       /* sequences to read ahead, at most MEMOPT_FEED_AHEAD_MAX; 0 = two units */
+    const memopt_host *host;        /* its allocator, files with their queue, and clock; NULL = the system's */
     memopt_error      *error;       /* NULL, or filled in when a call with this desc fails */
 } memopt_feed_desc;
 
 /**
- * How many bytes a feed takes of the host's allocator, in one block: ahead * (length + 1) tokens as they lie in the
- * file, and the object. The file is not looked at.
+ * How many bytes a feed takes from the host's allocator, in one block: ahead * (length + 1) tokens as in the file, and
+ * the object. The file is not opened.
  *
  * returns OK, ERR_ARGUMENT (NULL, no length, token_bytes, fewer units than ranks, rank, shuffle, too many ahead, half a
  *         host), ERR_OVERFLOW
@@ -4285,32 +4284,31 @@ MEMOPT_API memopt_status memopt_feed_bytes(const memopt_feed_desc *desc, size_t 
  * Open the file and begin to read, at step 0.
  *
  * out     receives the feed; untouched on failure
- * returns as memopt_feed_bytes(); ERR_MEMORY, ERR_FORMAT (the file has no window, or fewer tokens than it should, or is
- *         cut off within one), or what the host's files return
- * threads one thread at a time for each feed; none of its own: the files' queue moves the bytes
+ * returns as memopt_feed_bytes(); ERR_MEMORY, ERR_FORMAT (the file has no window, fewer tokens than desc.tokens, or a
+ *         part of a token at its end), or what the host's files return
+ * threads one thread at a time for each feed; it starts none: the files' queue moves the bytes
  */
 MEMOPT_API memopt_status memopt_feed_create(const memopt_feed_desc *desc, memopt_feed **out);
 
-/* Waits for what is being read. NULL is fine. */
+/* Waits for transfers under way. NULL is fine. */
 MEMOPT_API void memopt_feed_destroy(memopt_feed *feed);
 
 /**
- * The next unit of this rank: of a step one after the other, then of the next step. Waits until it has been read.
+ * The next unit of this rank, in this step or the next one. Waits until it has been read.
  *
- * inputs   samples * length numbers, such as the input of a tape, or pinned memory; undefined after a failure
- * targets  the same, each the token that follows its input; or NULL
- * returns  OK, ERR_ARGUMENT (NULL); ERR_FORMAT (the file has become shorter; a token beyond the vocabulary),
- *          ERR_OVERFLOW (after the last step), or what the host's files return: no unit is left out, so these come
- *          again until memopt_feed_seek()
+ * inputs   samples * length numbers, such as a tape's input, or pinned memory; undefined after a failure
+ * targets  the same, each the token after its input; or NULL
+ * returns  OK, ERR_ARGUMENT (NULL), ERR_FORMAT (the file was cut; a token beyond the vocabulary), ERR_OVERFLOW (after
+ *          the last step), or what the host's files return. No unit is skipped: a failure comes again until
+ *          memopt_feed_seek()
  */
 MEMOPT_API memopt_status memopt_feed_next(memopt_feed *feed, int32_t *inputs, int32_t *targets);
 
 /**
- * Go to a position, as when a training is resumed: its unit is the next. Waits for what is being read; also ends a
- * failure.
+ * Make a position the next one, as when a training is resumed. Waits for transfers under way, and clears a failure.
  *
- * unit    of the step; the first of this rank from there on, which may be of the next step
- * returns OK, ERR_ARGUMENT (NULL, unit, a step so late that sequences cannot be counted in 64 bits)
+ * unit    of the step; the next one of this rank from there on, which may be in the next step
+ * returns OK, ERR_ARGUMENT (NULL, unit, a step whose sequences have no number of 64 bits)
  */
 MEMOPT_API memopt_status memopt_feed_seek(memopt_feed *feed, uint64_t step, size_t unit);
 
@@ -4320,9 +4318,9 @@ typedef struct memopt_feed_stats {
     uint64_t step;        /* of the next unit */
     size_t   unit;
     uint64_t windows;     /* sequences of an epoch */
-    uint64_t units;       /* handed out */
-    uint64_t stalls;      /* of these, that were waited for longer than MEMOPT_FEED_STALL */
-    uint64_t nanoseconds; /* that reading was waited for in all */
+    uint64_t units;       /* returned so far */
+    uint64_t stalls;      /* units that memopt_feed_next() waited for longer than MEMOPT_FEED_STALL */
+    uint64_t nanoseconds; /* waited in all */
 } memopt_feed_stats;
 
 /* all zero for NULL */
@@ -4332,38 +4330,27 @@ MEMOPT_API memopt_feed_stats memopt_feed_get_stats(const memopt_feed *feed);
 MEMOPT_API memopt_error      memopt_feed_error(const memopt_feed *feed);
 
 /* @section api_tensors : api_host
-   The headers of safetensors files: 8 bytes with the length of a JSON text, the text, which names each tensor with its
-   type, its shape and its place in the data, then the data. These functions read headers; no data are copied.
-   Reading is strict: whatever is accepted here, the reference reader (0.8.0) accepts, too. Refused here alone are names
-   that occur twice, the character 0, a tensor that is not an object, a type that is not a text, metadata that are null,
-   and numbers of unknown fields with more than 64 characters or an exponent of more than two digits. */
+   Read the headers of safetensors files: 8 bytes with the length of a JSON text, then the text, which names each tensor
+   with its type, its shape and its place in the data, then the data, which are not read.
+   Reading is strict: the reference reader (0.8.0) accepts whatever is accepted here. Refused here only: names that occur
+   twice, the character 0, a tensor that is not an object, a type that is not a text, metadata that are null, and numbers
+   of unknown fields with more than 64 characters or more than two digits of exponent. */
 
 typedef enum memopt_tensor_type { /* in the order of the reference: writers put the last first */
     MEMOPT_TENSOR_BOOL,
-    MEMOPT_TENSOR_F4, /* two in a byte */
+    MEMOPT_TENSOR_F4,      /* two in a byte */
     MEMOPT_TENSOR_F6_E2M3, /* four in three bytes */
     MEMOPT_TENSOR_F6_E3M2,
-    MEMOPT_TENSOR_U8,
-    MEMOPT_TENSOR_I8,
-    MEMOPT_TENSOR_F8_E5M2,
-    MEMOPT_TENSOR_F8_E4M3,
-    MEMOPT_TENSOR_F8_E8M0,
-    MEMOPT_TENSOR_F8_E4M3FNUZ,
-    MEMOPT_TENSOR_F8_E5M2FNUZ,
-    MEMOPT_TENSOR_I16,
-    MEMOPT_TENSOR_U16,
-    MEMOPT_TENSOR_F16,
-    MEMOPT_TENSOR_BF16,
-    MEMOPT_TENSOR_I32,
-    MEMOPT_TENSOR_U32,
-    MEMOPT_TENSOR_F32,
+    MEMOPT_TENSOR_U8, MEMOPT_TENSOR_I8,
+    MEMOPT_TENSOR_F8_E5M2, MEMOPT_TENSOR_F8_E4M3, MEMOPT_TENSOR_F8_E8M0,
+    MEMOPT_TENSOR_F8_E4M3FNUZ, MEMOPT_TENSOR_F8_E5M2FNUZ,
+    MEMOPT_TENSOR_I16, MEMOPT_TENSOR_U16, MEMOPT_TENSOR_F16, MEMOPT_TENSOR_BF16,
+    MEMOPT_TENSOR_I32, MEMOPT_TENSOR_U32, MEMOPT_TENSOR_F32,
     MEMOPT_TENSOR_C64, /* two floats */
-    MEMOPT_TENSOR_F64,
-    MEMOPT_TENSOR_I64,
-    MEMOPT_TENSOR_U64
+    MEMOPT_TENSOR_F64, MEMOPT_TENSOR_I64, MEMOPT_TENSOR_U64
 } memopt_tensor_type;
 
-/** As files have it, "BF16"; NULL for an invalid type */
+/** As in files, "BF16"; NULL for an invalid type */
 MEMOPT_API const char *memopt_tensor_type_name(memopt_tensor_type type);
 
 /** of an element; 0 for an invalid type */
@@ -4373,8 +4360,8 @@ typedef struct memopt_tensor {
     const char        *name; /* UTF-8 */
     memopt_tensor_type type;
     size_t             rank;
-    const uint64_t    *shape; /* rank numbers; of rank 0 there is one element */
-    uint64_t           begin, end; /* the first byte and the one behind the last, counted from where the data begin */
+    const uint64_t    *shape; /* rank numbers; a tensor of rank 0 has one element */
+    uint64_t           begin, end; /* its first byte and the one after its last, counted from data_begin */
 } memopt_tensor;
 
 typedef struct memopt_tensor_metadata {
@@ -4382,21 +4369,20 @@ typedef struct memopt_tensor_metadata {
 } memopt_tensor_metadata;
 
 typedef struct memopt_tensors { /* what a header says */
-    const memopt_tensor          *tensors;  /* in the order of their data, which leave no gaps */
+    const memopt_tensor          *tensors;  /* in the order of their data, without gaps */
     const memopt_tensor_metadata *metadata; /* in the order of the file */
     size_t      count, metadata_count;
-    uint64_t    data_begin, data_bytes;     /* in the file; it ends where the data do */
+    uint64_t    data_begin, data_bytes;     /* in the file, which ends with the data */
     const void *name_order, *key_order;     /* private */
 } memopt_tensors;
 
 #define MEMOPT_TENSORS_HEADER_MAX 100000000 /* bytes of the text */
 
 /**
- * Read the header of a file: its bytes into memory that is given back, what it says into one block. The time is n log n
- * in its bytes, whatever they are.
+ * Read the header of a file into one block. The time is n log n in its bytes, whatever they are.
  *
  * host     its files and its allocator; NULL = the system's
- * error    NULL, or filled in when it fails
+ * error    NULL, or filled in on failure
  * out      receives what memopt_tensors_close() frees; untouched on failure
  * returns  OK, ERR_ARGUMENT (NULL), ERR_FORMAT, ERR_OVERFLOW, ERR_MEMORY, or what the host's files return
  */
@@ -4406,52 +4392,52 @@ MEMOPT_API memopt_status memopt_tensors_open(const memopt_host *host, const char
 /* Only what memopt_tensors_open() made. NULL is fine. */
 MEMOPT_API void memopt_tensors_close(memopt_tensors *tensors);
 
-/** By its name; NULL: there is none */
+/** A tensor by its name; NULL: there is none */
 MEMOPT_API const memopt_tensor *memopt_tensors_find(const memopt_tensors *tensors, const char *name);
 
 /** The value of a key of the metadata; NULL: there is none */
 MEMOPT_API const char *memopt_tensors_value(const memopt_tensors *tensors, const char *key);
 
 /* @section api_tensors_write : api_tensors
-   Headers of safetensors files, written. */
+   Write the headers of safetensors files. */
 
 typedef struct memopt_tensors_desc { /* zero it, then set what you need */
-    memopt_tensor                *tensors; /* in any order, which stays; begin and end are filled in */
+    memopt_tensor                *tensors; /* in any order, which is kept; begin and end are filled in */
     const memopt_tensor_metadata *metadata; /* written in this order. transformers wants "format": "pt" */
     size_t             count, metadata_count;
     size_t             alignment; /* of the data in the file: a power of two, at least 8; 0 = 8 */
-    const memopt_host *host;      /* its allocator lends 32 bytes for each tensor during the call; NULL = malloc */
-    memopt_error      *error;     /* NULL, or filled in when the call fails; with ERR_BUFFER, too */
+    const memopt_host *host;      /* 32 bytes of its allocator for each tensor, during the call; NULL = malloc */
+    memopt_error      *error;     /* NULL, or filled in on failure, also with ERR_BUFFER */
 } memopt_tensors_desc;
 
 /**
- * Write a header as the reference writer does: tensors by their type, the widest first, then by their name; filled up
- * with spaces. The data follow it, each tensor's at its `begin`.
+ * Write a header as the reference writer does: tensors by type, the widest first, then by name; padded with spaces. The
+ * data follow it, each tensor's at its `begin`.
  *
  * buffer   may be NULL with capacity 0, to ask for the size
  * bytes    receives the size of the header, also with ERR_BUFFER; may be NULL
  * returns  OK, ERR_ARGUMENT (NULL; a name that occurs twice or is "__metadata__"; texts that are not UTF-8; an invalid
  *          type; bits that fill no whole bytes; a text larger than MEMOPT_TENSORS_HEADER_MAX; alignment), ERR_OVERFLOW
- *          (sizes that do not fit 64 bits), ERR_MEMORY, ERR_BUFFER (nothing is written; begin and end are told already,
- *          as they are when the text is too large)
+ *          (sizes that do not fit 64 bits), ERR_MEMORY, ERR_BUFFER (nothing is written). With ERR_BUFFER, and a text
+ *          that is too large, begin and end are filled in
  */
 MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, void *buffer, size_t capacity,
                                               size_t *bytes);
 
 /* @section api_save : api_tensors_write api_checksum api_optim api_comm
-   Saves of a run that cannot be lost: training goes on from the last whole one, on as many ranks as it had or on
-   others, with the same bits. A save is a directory of its own, gen-<number>-step-<step>, with a file of each rank
-   (safetensors) and a manifest with lengths and checksums. It is written under another name, forced to the disk and
-   renamed at the end, so at any moment the newest generation is whole; at least two of which everything holds are kept.
-   Reading looks at every byte before anything is used, and takes the newest generation of which all bytes hold. It
-   goes past one that is damaged: wrong bytes, or a file that is missing. One that cannot be read now ends it with
-   ERR_IO: try again, or, where the disk will never read it, move that generation out of the directory.
-   Before an old generation goes, those that stay in its place are looked at in the same way, unless this run's
-   memopt_save_lock knows them: it wrote them, resumed from them, or has looked at them.
-   Nothing else in it is removed than what a save makes: links are not followed, files of yours stay, and the generation
-   that they are in.
-   Beside a rank's files, if you list one, the model for others: model.safetensors, or several files and an index, of
-   whole tensors under the names that they know. No load looks at it, and it has no checksum.
+   Saves that survive a kill or a power cut at any moment. Training resumes from the newest intact one, on any number of
+   ranks, with the same bits.
+   A save is a directory, gen-<number>-step-<step>, with a safetensors file of each rank and a manifest with lengths and
+   checksums. It is written under another name, synced, and renamed at the end, so that the newest generation is always
+   complete; at least two intact ones are kept.
+   Reading verifies every byte before it uses any, and takes the newest intact generation. Damaged ones (wrong bytes, a
+   missing file) are skipped. One that cannot be read now is ERR_IO: try again; if the disk will never read it, move
+   that generation out of the directory.
+   Before an old generation is removed, those that are kept are verified, unless this run's memopt_save_lock knows them:
+   it wrote them, resumed from them, or has verified them.
+   Only files of a save are removed: links are not followed, and your files stay, with the generation they are in.
+   Beside a rank's files a save can have the model for other programs: model.safetensors, or several files and an index,
+   of whole tensors under their usual names. Loading ignores it, and it has no checksum.
 
      memopt_save_desc save = { 0 }; uint64_t step = 0; memopt_status s;
      save.path = "run"; save.error = &why;
@@ -4459,84 +4445,81 @@ MEMOPT_API memopt_status memopt_tensors_write(const memopt_tensors_desc *desc, v
      save.items = own; save.item_count = 2;                      (the engine's own: its random state, its loss scale)
      s = memopt_save_lock_open(&save, &save.lock);               (another run saves here: ERR_STATE)
      if (!s) s = memopt_save_resume(&save, &step, NULL);         (nothing was saved yet: OK, and a new run begins)
-     if (s) return s;              (saves are there that cannot be read now: a new run would push them out one by one)
-     memopt_tape_seek(tape, step * passes);         (a tape with random streams; passes: of a step, its micro batches)
+     if (s) return s;              (there are saves that cannot be read now: a new run would push them out one by one)
+     memopt_tape_seek(tape, step * passes);                      (a tape with random streams; passes: of a step)
      for (each step) {
          ...
          save.step = ++step;
-         if (step % 1000 == 0 && memopt_save_write(&save)) ...          (why: save.error; the saves before are there)
+         if (step % 1000 == 0 && memopt_save_write(&save)) ...   (why: save.error; earlier saves are intact)
      }
      memopt_save_lock_close(save.lock); */
 
 typedef struct memopt_save_item memopt_save_item;
 
-/* Elements of an item that does not lie in memory, for its `data`: to bytes, or from there where `loads` is 1. They are
-   count elements of the whole from `first` on, all held here. Not OK: the save, or its reading, fails with that. */
+/* Moves elements of an item that is not in memory: to bytes, or from there if `loads` is 1. They are elements first to
+   first + count - 1 of the whole, all held here. Another status than OK ends the save, or the reading, with it. */
 typedef memopt_status memopt_save_move_fn(const memopt_save_item *item, uint64_t first, size_t count, void *bytes,
                                           int loads);
 
-struct memopt_save_item {         /* an array of elements that decides the next bit. All ranks list the same ones, in
-                                     the same order, also those of which they hold nothing */
-    const char        *prefix;    /* the name is prefix and name, one behind the other; NULL = "" */
-    const char        *name;      /* UTF-8, the whole of it once in a save */
+struct memopt_save_item {         /* an array that decides the next bit. All ranks list the same items in the same
+                                     order, also those of which they hold nothing */
+    const char        *prefix;    /* the name in the file is prefix and name together; NULL = "" */
+    const char        *name;      /* UTF-8; the full name is unique in a save */
     memopt_tensor_type type;      /* U8 to U64: whole bytes */
-    uint64_t           count;     /* elements of the whole, at least 1: what has none is not listed */
+    uint64_t           count;     /* elements of the whole, at least 1 */
     uint64_t           first;     /* this rank has elements first to first + held - 1, ... */
-    uint64_t           held;      /* ... maybe none. What several ranks have is the same there, and is written once */
-    void              *data;      /* of this rank's; saved from here, loaded to here. NULL where held is 0 */
-    const uint64_t    *shape;     /* of the whole, for those who read the file; NULL = { count } */
+    uint64_t           held;      /* ... maybe none. What several ranks hold is equal there, and is written once */
+    void              *data;      /* this rank's elements, saved from here and loaded to here; NULL if held is 0 */
+    const uint64_t    *shape;     /* of the whole, for readers of the file; NULL = { count } */
     size_t             dimensions; /* numbers in shape */
-    memopt_save_move_fn   *move_fn;   /* NULL: the elements lie at data; else it knows what data is */
+    memopt_save_move_fn   *move_fn;   /* NULL: the elements are at data; else data is for this function */
 };
 
-typedef struct memopt_save_lock memopt_save_lock; /* a run's directory, which no other run saves into */
+typedef struct memopt_save_lock memopt_save_lock; /* excludes other runs from a run's directory */
 
 typedef struct memopt_save_desc { /* zero it, then set what you need */
-    const char                   *path;     /* the run's directory; made where it is missing, not those above it */
+    const char                   *path;     /* the run's directory; made if it is missing, but not those above it */
     uint64_t                      step;
     const memopt_save_item       *items;
     size_t                        item_count;
-    memopt_optim                 *optim;    /* NULL, or all that it steps is saved, behind the items, as by
+    memopt_optim                 *optim;    /* NULL, or its tensors are saved after the items, as by
                                                memopt_save_optim_items() */
-    const char *const            *names;    /* of its tensors, each once; NULL: their numbers, "0" and so on */
-    const memopt_tensor_metadata *metadata; /* texts of yours: settings, what data they are. No key begins with
-                                               "memopt."; the same on all ranks */
+    const char *const            *names;    /* unique names of its tensors; NULL: their numbers, "0" and so on */
+    const memopt_tensor_metadata *metadata; /* your texts: settings, which data. No key begins with "memopt."; the same
+                                               on all ranks */
     size_t                        metadata_count;
-    size_t                        keep;     /* generations that stay, this one included, of which everything holds;
-                                               0 = 2; at least 2 */
-    size_t                        tile;     /* bytes of a checksum, and of a transfer; 0 = 1 MiB; a multiple of 4096 up
-                                               to 1 GiB. Four of them are under way at once */
-    int                           beside;   /* 1: memory for a copy of all that is saved, so that memopt_save_begin()
-                                               need not wait for the disk; 0: for four tiles */
-    const memopt_save_item       *model;    /* NULL, or whole tensors for others, prefix and name as they call them; the
-                                               same rules as for items, and the same memory may be in both */
+    size_t                        keep;     /* intact generations that are kept, this one included; 0 = 2; at least 2 */
+    size_t                        tile;     /* bytes of a checksum and of a transfer; 0 = 1 MiB; a multiple of 4096, at
+                                               most 1 GiB. Four are under way at once */
+    int                           beside;   /* 1: memory for a copy of everything, so that memopt_save_begin() does not
+                                               wait for the disk; 0: for four tiles */
+    const memopt_save_item       *model;    /* NULL, or whole tensors for other programs, prefix and name as they call
+                                               them; the rules for items apply, and both may use the same memory */
     size_t                        model_count;
-    uint64_t                      model_bytes; /* of the tensors of a file of the model; a larger one has a file of its
-                                               own; 0 = all are in one file */
-    memopt_save_lock             *lock;     /* NULL: the directory is taken while a save is written; else for longer */
-    memopt_comm                  *comm;     /* all ranks make the same calls, in a directory they share; NULL: one rank
-                                               alone */
+    uint64_t                      model_bytes; /* of the tensors of one file of the model; a larger tensor has its own
+                                               file; 0 = one file */
+    memopt_save_lock             *lock;     /* NULL: the directory is locked while a save is written */
+    memopt_comm                  *comm;     /* NULL: one rank; else all make the same calls, in a shared directory */
     const memopt_host            *host;     /* its files, with directories, and its allocator; NULL = the system's */
     memopt_error                 *error;    /* NULL, or filled in when a call with this desc fails */
 } memopt_save_desc;
 
 /**
- * Take the run's directory for this run, until memopt_save_lock_close() or the end of the process, however it ends (and
- * of those that it forked, which must not close the lock, nor wait for a save: that would let go of it for all): any
- * other that takes it, or saves there, gets ERR_STATE at once. A lock also knows which
- * generations hold, so that saves need not look at them: without one, each save reads those that stay again. Reading
- * needs no lock.
- * The directory is made where it is missing, and in it a file "lock", which stays and is empty. Where the host's files,
- * or the file system, have no locks, other runs are not noticed. A save under a lock whose file was removed is refused
- * with ERR_STATE, and one whose directory was, with ERR_IO: close the lock, and open it anew. A file of that name which
- * another has made since is not told from it: two runs may save then.
+ * Lock the run's directory until memopt_save_lock_close() or the end of the process. Other runs that lock it, or save
+ * there, get ERR_STATE at once; reading needs no lock. A lock also remembers which generations are intact, so that
+ * saves need not verify them: without one, each save reads the kept ones again.
+ * Makes the directory if it is missing, and in it an empty file "lock", which stays. If the host's files, or the file
+ * system, have no locks, other runs are not noticed. Processes forked from this one must neither close the lock nor
+ * wait for a save: that would unlock it for all. If the lock's file was removed, a save is refused with ERR_STATE, and
+ * with ERR_IO if the directory was: close the lock and open it again. A file of that name that somebody else has made
+ * since looks the same: then two runs may save.
  *
  * desc    path, keep, comm, host and error are read
- * out     for `lock` of this desc and of all that save there; may point to it. Untouched on failure
- * returns OK, ERR_ARGUMENT, ERR_OVERFLOW (keep), ERR_STATE (another run saves there; or the file's name is a link),
- *         ERR_MEMORY, ERR_IO (the directory cannot be made, or its file cannot be opened), ERR_UNSUPPORTED (a host
- *         without directories), and what memopt_comm_run() returns
- * ranks   all call it, and all close; rank 0 holds it
+ * out     for `lock` of this desc and of all others that save there; may point to it. Untouched on failure
+ * returns OK, ERR_ARGUMENT, ERR_OVERFLOW (keep), ERR_STATE (another run saves there; or the file is a link),
+ *         ERR_MEMORY, ERR_IO (the directory cannot be made, or the file not be opened), ERR_UNSUPPORTED (a host without
+ *         directories), or what memopt_comm_run() returns
+ * ranks   all open and close it; rank 0 holds it
  */
 MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, memopt_save_lock **out);
 
@@ -4544,75 +4527,72 @@ MEMOPT_API memopt_status memopt_save_lock_open(const memopt_save_desc *desc, mem
 MEMOPT_API void memopt_save_lock_close(memopt_save_lock *lock);
 
 /**
- * What a save takes from the host's allocator until it is written, and from the disk, on this rank: with `beside` the
- * copy, too. Exact for one rank alone; of several, which write shared elements once, at most that. The disk's are the
- * bytes of all its files, headers and manifest among them, each filled up to blocks of 4096; what a file system takes
- * for names comes on top. While a generation is written, desc.keep others may be there. Not counted: without a lock,
- * when all this has been freed, rank 0 looks at older generations, and takes for each in turn a tile of its, its
- * manifest, and the headers of its files with their tables.
+ * What a save takes on this rank from the host's allocator until it is written, the copy for `beside` included, and
+ * from the disk. Exact for one rank; with several, which write shared elements once, an upper bound. The disk's bytes
+ * are those of all files in blocks of 4096, without what the file system takes for names; desc.keep earlier generations
+ * may be there beside it. Not included: without a lock, rank 0 frees all this and then verifies earlier generations,
+ * each with one of its tiles, its manifest, and the headers of its files.
  *
  * memory, disk  untouched on failure; may be NULL
- * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it lends itself what it needs)
+ * returns       OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_UNSUPPORTED, ERR_MEMORY (it takes some during the call)
  */
 MEMOPT_API memopt_status memopt_save_bytes(const memopt_save_desc *desc, size_t *memory, uint64_t *disk);
 
 /**
- * Write a generation. With OK it would outlive a power cut, if the disk keeps what it says it has. When it fails, on
- * any rank, all ranks fail, and the generations before are what they were: try again, with more room. One that failed
- * at its last call, the sync of the directory, may be there, and is whole then. Leftovers that cannot be removed stop
- * nothing: numbers only grow.
+ * Write a generation. After OK it survives a power cut, if the disk keeps what it says it has. If it fails on any rank
+ * it fails on all, and earlier generations are unchanged: try again, with more room. After a failure of the last call,
+ * the sync of the directory, the new generation may be there, and is intact. Leftovers that cannot be removed do no
+ * harm: numbers only grow.
  *
- * returns OK, ERR_ARGUMENT (NULL; an item that no rank holds all of; a name that occurs twice; ranks that list other
- *         items), ERR_OVERFLOW, ERR_MEMORY (also: the disk has no room), ERR_UNSUPPORTED (a host without directories, a
- *         processor that is not little endian), ERR_STATE (another run saves here), ERR_IO and what else the host's
- *         files and memopt_comm_run() return
- * time    the disk's: bytes go past the system's cache where that is possible
+ * returns OK, ERR_ARGUMENT (NULL; an item of which no rank holds some element; a name that occurs twice; ranks that
+ *         list different items), ERR_OVERFLOW, ERR_MEMORY (also: the disk has no room), ERR_UNSUPPORTED (a host without
+ *         directories, a big-endian processor), ERR_STATE (another run saves here), ERR_IO, or what the host's files
+ *         and memopt_comm_run() return
+ * time    the disk's: the transfers bypass the system's cache where that is possible
  */
 MEMOPT_API memopt_status memopt_save_write(const memopt_save_desc *desc);
 
 typedef struct memopt_saving memopt_saving; /* a generation that is being written */
 
 /**
- * Begin to write a generation beside what the engine does next. What is saved has been copied when this returns, and
- * may change: with desc.beside at once (the parts of a model that several ranks write may wait for the disk); without,
- * when all but the last four tiles are written. Whatever else desc points to stays as it is until memopt_save_wait().
- * One save at a time in a directory.
+ * Begin to write a generation while the engine goes on. The saved data may change when this returns. With desc.beside
+ * it returns at once (but for parts of a model that several ranks write); without, when all but the last four tiles are
+ * written. Everything else that desc points to must stay until memopt_save_wait(). One save at a time in a directory.
  *
  * out     receives what memopt_save_wait() ends; untouched on failure
- * returns as memopt_save_write(), all ranks alike: nothing is under way then. A disk that fails is told by the wait
+ * returns as memopt_save_write(), the same on all ranks; nothing is under way after a failure. A failure of the disk
+ *         may be returned by memopt_save_wait()
  */
 MEMOPT_API memopt_status memopt_save_begin(const memopt_save_desc *desc, memopt_saving **out);
 
 /**
- * Would memopt_save_wait() have to wait for this rank's bytes? Never waits, and changes nothing: ask after each step.
- * Ranks are ready at different times: let them agree before they wait.
+ * Have this rank's bytes arrived, so that memopt_save_wait() has only to sync and rename? Never waits, and changes
+ * nothing: ask after each step. Ranks are ready at different times: let them agree before they wait.
  *
- * returns 1: its bytes are with the disk, and what is left is to sync and rename them; 0: some are under way. 1 also
- *         for NULL, and where the host's files cannot tell: a wait then waits as long as it takes
+ * returns 1: yes, or NULL, or the host's files cannot say; 0: some are under way
  */
 MEMOPT_API int memopt_save_ready(const memopt_saving *saving);
 
 /**
- * Wait until it is written, and make it a generation: not before would it outlive a power cut. All ranks call this at
- * the same place among their calls of the comm.
+ * Finish a save: wait for its bytes, sync, rename. All ranks call this at the same place among their calls of the comm.
  *
- * saving  is gone then, whatever this returns; NULL: nothing was begun, which is OK
- * returns as memopt_save_write(): when it fails, the generations before are what they were
+ * saving  is freed, whatever this returns; NULL is OK
+ * returns as memopt_save_write(); after a failure earlier generations are unchanged
  */
 MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving);
 
-typedef struct memopt_saved memopt_saved; /* a generation that has been found, every byte of it looked at */
+typedef struct memopt_saved memopt_saved; /* a generation that was found and verified */
 
 /**
- * Find the newest generation of which everything holds: manifest, lengths, checksums. What was begun and not ended is
- * not looked at. All ranks take the same one. A generation that could not be read is not passed over for an older one:
- * that is ERR_IO, and can be tried again. Where a disk can read it no more, move its directory away first.
+ * Find the newest intact generation: manifest, lengths, checksums. Unfinished ones do not count. All ranks take the
+ * same one. A generation that could not be read is not skipped for an older one: that is ERR_IO, and can be tried
+ * again. If the disk will never read it, move its directory away first.
  *
- * desc    path, lock, comm, host and error are read, the rest is not
+ * desc    path, lock, comm, host and error are read
  * out     receives what memopt_saved_close() frees; untouched on failure
- * returns OK, ERR_ARGUMENT, ERR_STATE (no generation is there, or no directory), ERR_FORMAT (those that are there are
- *         damaged, or of a newer format; the error says why the newest is refused), ERR_IO (one of them could not be
- *         read, or the directory not be listed), ERR_MEMORY, ERR_UNSUPPORTED, and what memopt_comm_run() returns
+ * returns OK, ERR_ARGUMENT, ERR_STATE (no generation, or no directory), ERR_FORMAT (all are damaged, or of a newer
+ *         format; the error says why the newest is refused), ERR_IO (one could not be read, or the directory not be
+ *         listed), ERR_MEMORY, ERR_UNSUPPORTED, or what memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_open(const memopt_save_desc *desc, memopt_saved **out);
 
@@ -4625,7 +4605,7 @@ MEMOPT_API uint64_t      memopt_saved_step(const memopt_saved *saved);
 /** A text of the metadata; NULL: there is none */
 MEMOPT_API const char   *memopt_saved_value(const memopt_saved *saved, const char *key);
 
-/** CRC-32C of all items, one behind the other: the same for any number of ranks. 0 for NULL */
+/** CRC-32C of all items, one after the other: the same for any number of ranks. 0 for NULL */
 MEMOPT_API uint32_t      memopt_saved_content(const memopt_saved *saved);
 
 /** How many newer generations were refused; `why` (may be NULL) receives the reason for the newest, on the rank that
@@ -4633,44 +4613,43 @@ MEMOPT_API uint32_t      memopt_saved_content(const memopt_saved *saved);
 MEMOPT_API size_t        memopt_saved_refused(const memopt_saved *saved, memopt_error *why);
 
 /**
- * Read items, whichever ranks wrote them. Nothing is written to memory before all items of all ranks have been found
- * in the save. When they are all that was saved, in the same order, their checksum is compared with the save's.
+ * Read items, whichever ranks wrote them. No memory is written before all items of all ranks have been found. If
+ * exactly the saved items are read, in the same order, their checksum is compared with the save's.
  *
- * desc    its items, optim, names and error are read: each rank lists what it wants to hold. What the save has besides
- *         stays there
- * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is not there, or has another type or shape),
- *         ERR_MEMORY: nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the
- *         items have another checksum): items are undefined then, and are to be read again; what memopt_comm_run()
- *         returns
+ * desc    items, optim, names and error are read: each rank lists what it wants to hold. Other items of the save are
+ *         ignored
+ * returns OK; ERR_ARGUMENT, ERR_OVERFLOW, ERR_FORMAT (an item is missing, or has another type or shape), ERR_MEMORY:
+ *         nothing has changed; ERR_IO, ERR_CORRUPT (the file has changed since memopt_saved_open(), or the items have
+ *         another checksum): the items are undefined, read them again; or what memopt_comm_run() returns
  */
 MEMOPT_API memopt_status memopt_saved_read(memopt_saved *saved, const memopt_save_desc *desc);
 
 /**
- * Go on from the newest generation of which everything holds, in one call: memopt_saved_open(), memopt_saved_read() and
- * memopt_saved_close(). Where nothing was saved yet, that is OK, and nothing changes. ERR_IO: the newest may hold, but
- * could not be read: try again; nothing older was taken in its place.
+ * Resume from the newest intact generation: memopt_saved_open(), memopt_saved_read() and memopt_saved_close() in one
+ * call. If nothing was saved yet, that is OK, and nothing changes. ERR_IO: the newest could not be read and may be
+ * intact: try again; no older one was taken in its place.
  *
- * desc     what is to be read: items, optim, names, path, lock, comm, host and error
- * step     receives that of the save; untouched when there was none, and on failure
- * refused  NULL, or receives why the newest generation was refused; its status is OK when none was. Untouched on
+ * desc     items, optim, names, path, lock, comm, host and error are read
+ * step     receives that of the save; untouched if there was none, and on failure
+ * refused  NULL, or receives why the newest generation was refused (its status is OK if it was not); untouched on
  *          failure
- * returns  as memopt_saved_open() and memopt_saved_read(), but OK where those have ERR_STATE for there is no generation
+ * returns  as memopt_saved_open() and memopt_saved_read(), but OK for their ERR_STATE of no generation
  */
 MEMOPT_API memopt_status memopt_save_resume(const memopt_save_desc *desc, uint64_t *step, memopt_error *refused);
 
 #define MEMOPT_SAVE_OPTIM_ITEMS 8 /* of a tensor, at most */
 
 /**
- * List what an optimizer steps: weights and what belongs to them ("w/", "lo/" the low bits of split ones, "copy/"),
- * moments ("m/", "v/", with blocks "m.scale/" and "v.scale/"; of MEMOPT_STATE_BNB "state1/", "state2/", "absmax1/",
- * "absmax2/"), Adafactor's means ("rows/", "columns/"). Each part as this process holds it: of a shard the rank's. The
- * states have been begun, and are, after memopt_saved_read(), those that were saved. The numbers of a run, such as its
- * step and rates, are the engine's to save; and what kind of optimizer it is, as one that keeps less finds all that it
- * asks for: a text of the metadata, for memopt_saved_value().
+ * List what an optimizer steps: weights and their extra bits ("w/", "lo/" the low bits of split ones, "copy/"), moments
+ * ("m/", "v/", with blocks "m.scale/" and "v.scale/"; of MEMOPT_STATE_BNB "state1/", "state2/", "absmax1/",
+ * "absmax2/"), Adafactor's means ("rows/", "columns/"). Each as this process holds it: with a shard, the rank's part.
+ * The states have been begun; memopt_saved_read() fills them. The engine saves the run's numbers itself, such as step
+ * and rates, and the kind of optimizer, as one with fewer states finds all that it asks for: use a text of the
+ * metadata.
  *
- * name    of the tensor; stays where it is
+ * name    of the tensor; not copied
  * items   with room for MEMOPT_SAVE_OPTIM_ITEMS more
- * count   of items so far; counts on. Untouched on failure
+ * count   of items so far; is advanced. Untouched on failure
  * returns OK, ERR_ARGUMENT (NULL, no such tensor), ERR_FORMAT (its state was not begun): memopt_optim_error() says why
  */
 MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t tensor, const char *name,
@@ -4680,10 +4659,9 @@ MEMOPT_API memopt_status memopt_save_optim_items(memopt_optim *optim, size_t ten
    Saves of what a shard holds, also on its slow tier. */
 
 /**
- * List what a shard steps, as memopt_save_optim_items() does, under the same names: what was saved with a slow tier
- * goes on without one, and the other way round. What is slow passes through the shard's buffers, tile by tile, once for
- * each of a tensor's items: save and read between steps only, and call memopt_shard_share() when memopt_saved_read()
- * has ended.
+ * List what a shard steps, under the same names as memopt_save_optim_items(): a save with a slow tier resumes without
+ * one, and the other way round. Slow data pass through the shard's buffers, tile by tile, once for each item of a
+ * tensor: save and read between steps only, and call memopt_shard_share() after memopt_saved_read().
  *
  * returns as memopt_save_optim_items(); memopt_shard_error() says why
  */

@@ -163,7 +163,10 @@
 
    INDEX       Headings of the sections that have them: search for "---- NAME".
      host           the clock; opening and reading a file of the system, for host_files and pages; is a host whole?
-     host_queue     whole hosts
+     host_queue     by the kernel; by threads; either; whole hosts
+     plan           items and sections; boxes; greedy: first fit; as the heap would; the orders; the search; the call
+     heap           bins; nodes and blocks; growth and trimming; a walk over all blocks; the plan's region;
+                    allocating and freeing; create and destroy; questions; record, plan, replay
      scale          types and policies; the loops; lists, cut into pieces; scale and measure; clipping;
                     dynamic loss scaling; accumulation
      simulation     chains and their checks; buffers and actions; lists of actions
@@ -5689,34 +5692,34 @@ static memopt_status memopt_i_writer_end(memopt_i_writer *o, int text, size_t *l
     return o->length + (size_t)(text != 0) > o->capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
 }
 
-/* Fill up with blanks: what was written since `start` becomes `width` wide, flush left; or right, by moving it. */
+static void memopt_i_put_blanks(memopt_i_writer *o, size_t length, size_t width) {
+    for (; length < width; ++length) memopt_i_put(o, " ", 1);
+}
+
+/* What was written since `start` becomes `width` wide, flush left. */
 static void memopt_i_put_left(memopt_i_writer *o, size_t start, size_t width) {
-    while (o->length - start < width) memopt_i_put(o, " ", 1);
+    memopt_i_put_blanks(o, o->length - start, width);
 }
 
 static void memopt_i_put_right(memopt_i_writer *o, const char *text, size_t width) {
-    size_t length = strlen(text);
-
-    for (; length < width; ++length) memopt_i_put(o, " ", 1);
+    memopt_i_put_blanks(o, strlen(text), width);
     memopt_i_put_text(o, text);
 }
 
 static void memopt_i_put_right_number(memopt_i_writer *o, uint64_t n, size_t width) {
-    char text[32];
-    memopt_i_writer t = memopt_i_writer_begin(text, sizeof text);
+    memopt_i_writer counted = memopt_i_writer_begin(NULL, 0);
 
-    memopt_i_put_number(&t, n);
-    (void)memopt_i_writer_end(&t, 1, NULL);
-    memopt_i_put_right(o, text, width);
+    memopt_i_put_number(&counted, n);
+    memopt_i_put_blanks(o, counted.length, width);
+    memopt_i_put_number(o, n);
 }
 
 static void memopt_i_put_right_bytes(memopt_i_writer *o, size_t bytes, size_t width) {
-    char text[32];
-    memopt_i_writer t = memopt_i_writer_begin(text, sizeof text);
+    memopt_i_writer counted = memopt_i_writer_begin(NULL, 0);
 
-    memopt_i_put_bytes(&t, bytes);
-    (void)memopt_i_writer_end(&t, 1, NULL);
-    memopt_i_put_right(o, text, width);
+    memopt_i_put_bytes(&counted, bytes);
+    memopt_i_put_blanks(o, counted.length, width);
+    memopt_i_put_bytes(o, bytes);
 }
 
 static int memopt_i_is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -5752,7 +5755,6 @@ static size_t memopt_i_utf8(const char *text) {
     return bytes;
 }
 
-/* To six digits: 0.9, 1.5e-9, infinity. */
 /* digits: six, the first is not 0 */
 static void memopt_i_put_digits(memopt_i_writer *o, uint64_t digits, int exponent) {
     char text[32];
@@ -5781,7 +5783,7 @@ static void memopt_i_put_digits(memopt_i_writer *o, uint64_t digits, int exponen
     memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e+", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
 
-static void memopt_i_put_real(memopt_i_writer *o, double x) {
+static void memopt_i_put_real(memopt_i_writer *o, double x) { /* to six digits: 0.9, 1.5e-9, infinity */
     const uint64_t bits = memopt_i_double_bits(x);
     uint64_t digits;
     int exponent = 0;
@@ -6962,8 +6964,8 @@ MEMOPT_I_SMALL_END
    Trap       The kernel may refuse a request, now or as its completion (EAGAIN, EINTR; ECANCELED when the thread that
               asked has ended). Then the rest is moved here, at once: nobody waits for what was not accepted.
    Cost       A request goes to a worker of the kernel at once, which notes the pages and tells the disk, on another
-              processor when there is one. Told by the thread that computes, the disk of a virtual machine took the
-              processor away from it: a step of 64 Mi parameters took 0.16 s instead of 0.12 (`bench_offload`). */
+              processor when there is one: told by the thread that computes, the disk of a virtual machine would take
+              the processor away from it. */
 #define MEMOPT_I_QUEUE_MAX 1024 /* slots */
 
 MEMOPT_I_SMALL_BEGIN
@@ -7076,7 +7078,7 @@ struct memopt_i_system_queue {
 #endif
 };
 
-/* -- by the kernel -- */
+/* ---- by the kernel ---- */
 #if defined(MEMOPT_I_RING)
 static void memopt_i_ring_close(memopt_i_system_queue *q) {
     const memopt_i_ring *r = &q->ring;
@@ -7202,7 +7204,7 @@ static const memopt_i_backend memopt_i_ring_backend = {
 };
 #endif
 
-/* -- by threads -- */
+/* ---- by threads ---- */
 #if defined(MEMOPT_I_POOL)
 static void memopt_i_movers_serve(void *argument) {
     memopt_i_system_queue *q = (memopt_i_system_queue *)argument;
@@ -7297,7 +7299,7 @@ static const memopt_i_backend memopt_i_movers_backend = {
 };
 #endif
 
-/* -- either -- */
+/* ---- either ---- */
 enum { MEMOPT_I_QUEUE_RING = 1, MEMOPT_I_QUEUE_MOVERS = 2 };
 
 static void memopt_i_system_queue_lay_out(memopt_carver *c, memopt_i_system_queue *q) {
@@ -7861,18 +7863,12 @@ MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger)
 
 /* What the sources report. A segment that found no place in the table is in the sums all the same. */
 static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_t more, size_t less) {
-    memopt_i_source_segment *s = memopt_i_ledger_segment(l, start);
+    memopt_i_source_segment *s = l ? memopt_i_ledger_segment(l, start) : NULL;
+
+    if (!l) return;
     if (s) s->committed += more - less;
     l->held.committed += more - less;
     if (l->held.committed > l->held.committed_peak) l->held.committed_peak = l->held.committed;
-}
-
-static void memopt_i_ledger_committed(memopt_ledger *l, const void *start, size_t bytes) {
-    if (l) memopt_i_ledger_commit_by(l, start, bytes, 0);
-}
-
-static void memopt_i_ledger_decommitted(memopt_ledger *l, const void *start, size_t bytes) {
-    if (l) memopt_i_ledger_commit_by(l, start, 0, bytes);
 }
 
 static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
@@ -8427,9 +8423,8 @@ MEMOPT_I_SMALL_END
 /* @section source : ledger host api_source
    Where bytes come from, as one table of functions, so that arenas and heaps do not care whether they stand on a static
    array, malloc, pages of the system, a GPU, or on nothing at all.
-   Problem    For tensors the allocator is not what costs, page faults are: 410 us a MiB with 4 KiB pages, 99 with huge
-              ones, 2 for pages that are there. So: reserve much, commit once, keep.  And a system that promises more
-              than it has answers with a kill, hours later, instead of a NULL now.
+   Problem    For tensors the allocator is not what costs, page faults are. So: reserve much, commit once, keep. And a
+              system that promises more than it has answers with a kill, hours later, instead of a NULL now.
    Idea       Reserving (addresses) and committing (memory) are two calls. What cannot tell them apart leaves commit
               out. Counting hands out addresses and nothing else: the same code, run dry, tells its exact peak.
    Invariant  Everybody else goes through the four memopt_i_source_ calls below, which book into the source's ledger
@@ -8460,7 +8455,7 @@ static memopt_status memopt_i_source_commit(memopt_source *s, void *start, size_
 
     if (!s->commit_fn || !bytes) return MEMOPT_OK;
     status = s->commit_fn(s, start, bytes);
-    if (!status) memopt_i_ledger_committed(s->ledger, start, bytes);
+    if (!status) memopt_i_ledger_commit_by(s->ledger, start, bytes, 0);
     else memopt_ledger_failed(s->ledger, MEMOPT_TAG_OTHER, bytes);
     return status;
 }
@@ -8470,7 +8465,7 @@ static memopt_status memopt_i_source_decommit(memopt_source *s, void *start, siz
 
     if (!s->commit_fn || !bytes) return MEMOPT_OK;
     status = s->decommit_fn(s, start, bytes);
-    if (!status) memopt_i_ledger_decommitted(s->ledger, start, bytes);
+    if (!status) memopt_i_ledger_commit_by(s->ledger, start, 0, bytes);
     return status;
 }
 
@@ -8665,24 +8660,22 @@ static int memopt_i_text_number(const char *text, const char *key, uint64_t *out
 }
 
 /* A file of the system's, by the caller's files if there are any. */
-static memopt_status memopt_i_read_file(const memopt_files *f, const char *path, char *text, size_t *done) {
-    void *file = NULL;
-    memopt_status s, closed;
-
-    if (!f->open_fn) return memopt_i_system_text(path, text, MEMOPT_I_TEXT_MAX - 1, done);
-    s = f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file);
-    if (s) return s;
-    s = f->read_fn(f->user, file, 0, text, MEMOPT_I_TEXT_MAX - 1, done);
-    closed = f->close_fn(f->user, file);
-    return s ? s : closed;
-}
-
 static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT_MAX]) {
+    const memopt_files *f = &host->files;
+    void *file = NULL;
     size_t done = 0;
-    const memopt_status s = memopt_i_read_file(&host->files, path, text, &done);
+    memopt_status s, closed = MEMOPT_OK;
 
-    if (!s) text[memopt_i_min(done, MEMOPT_I_TEXT_MAX - 1)] = 0;
-    return s;
+    if (f->open_fn) {
+        s = f->open_fn(f->user, path, MEMOPT_OPEN_READ, &file);
+        if (s) return s;
+        s = f->read_fn(f->user, file, 0, text, MEMOPT_I_TEXT_MAX - 1, &done);
+        closed = f->close_fn(f->user, file);
+    }
+    else s = memopt_i_system_text(path, text, MEMOPT_I_TEXT_MAX - 1, &done);
+    if (s || closed) return s ? s : closed;
+    text[memopt_i_min(done, MEMOPT_I_TEXT_MAX - 1)] = 0;
+    return MEMOPT_OK;
 }
 
 /* directory/name as a number; no file, or the word "max", is no limit. */
@@ -9679,9 +9672,7 @@ MEMOPT_I_SMALL_END
 #if MEMOPT_I_GROUPS & 0x35 /* for memory, activations, ranks, advise */
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
-   Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
-              on hard instances, twice and more where they only stack; on training graphs execution order costs 5 to
-              29%.
+   Problem    Finding the best plan is as hard as packing a strip; greedy planners alone leave up to half of it unused.
    Idea       Two steps. First greedy: boxes in a fixed order, each at the first offset where it fits. Lifetimes of
               forward and backward nest, and for those "long lives first" is optimal nearly always. The lower bound, the
               largest sum of sizes alive at one moment, proves it, and then nothing else is tried.
@@ -9694,8 +9685,8 @@ MEMOPT_I_SMALL_END
    Targets    The search asks "is there a plan within this capacity?", most of the time for the bound itself, in between
               for a share of the way up to the best plan. Attempts are short, now and then long, by two tastes (long
               lives; sections that caused failures) and with a little noise, because run times of such a search vary by
-              orders of magnitude, and a fresh start is cheaper than bad luck. None is shorter than two steps a box: one
-              is needed to get to the end at all. An attempt that exhausts its capacity raises the goal.
+              orders of magnitude, and a fresh start is cheaper than bad luck. An attempt that exhausts its capacity
+              raises the goal.
    Pairs      In-place items that overlap form chains, one box at one offset; the greedy orders also try without chains.
               The search keeps the boxes that were better: valid, but with pairs it proves nothing, and says so in
               `optimal`.
@@ -9703,20 +9694,18 @@ MEMOPT_I_SMALL_END
               validity. Only whole numbers decide, so the same work gives the same plan on every machine.
    Large      First fit looks for the lowest place where a box meets none of the placed ones. Their tree tells nothing
               when one long life lies in each of its ranges. So there is one for each class of lives: below 4 sections,
-              below 16, and so on; and a tree over the floor below which all is taken. A box that still does not find
-              its place after 2,048 looks, or 64 on average, goes on top of all that is alive with it, which a third
-              tree knows. Two orders: all by life, which nested lives want; and the long lives by life, then all others
-              by size, which many short ones on top of a few long ones want. Then those that came out above the goal go
-              to the front of the better order, and it is tried again. 100,000 items of an unrolled recurrent network
-              with up to 16 buffers a step and 1 % of long lives: within 1.01 of the bound; 60,000 items with 40 buffers
-              a step: within 1.015 (tests/test_plan.c).
+              below 16, and so on; and a tree over the floor below which all is taken. A box that does not find its
+              place soon goes on top of all that is alive with it, which a third tree knows. Two orders: all by life,
+              which nested lives want; and the long lives by life, then all others by size, which many short ones on top
+              of a few long ones want. Then those that came out above the goal go to the front of the better order, and
+              it is tried again.
    Heap       What a heap that has all its room at once would do with the same calls is a plan too, and costs next to
               nothing: so none is worse. What a heap that grows would do is one nearly: it orders its largest blocks by
               size. Chains and fixed boxes have no such plan.
    Cost       Greedy: O(log n) a box. Search: a step is linear in the boxes of its part.
    Trap       A failed part is known by 128 bits of hash, so `optimal` is as certain as that.
    Source     Canonical plans, sections and parts: Moffitt, MiniMalloc, ASPLOS 2023. Restarts: Luby, Sinclair,
-              Zuckerman 1993. Orders: TFLite, XLA, TVM (their figures were measured again, code is not theirs). */
+              Zuckerman 1993. Orders: TFLite, XLA, TVM. */
 
 #define MEMOPT_I_PLAN_NONE UINT32_MAX
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
@@ -9784,7 +9773,7 @@ typedef struct memopt_i_plan {
     int exact;              /* no pair could share: boxes are items, and what the search proves holds */
 } memopt_i_plan;
 
-/* -- items and sections -- */
+/* ---- items and sections ---- */
 
 static int memopt_i_plan_overlap(const memopt_plan_item *a, const memopt_plan_item *b) {
     return a->first < b->last && b->first < a->last;
@@ -9804,15 +9793,22 @@ static const char *memopt_i_plan_item_wrong(const memopt_plan_item *t, size_t co
     return NULL;
 }
 
-static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, size_t count, size_t i,
-                                              memopt_error *error) {
-    const memopt_plan_item *t = &items[i];
-    const char *wrong = memopt_i_plan_item_wrong(t, count, i);
-    size_t end;
+static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count, memopt_error *error) {
+    size_t i, end;
 
-    if (wrong) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, wrong, "item", i);
-    if (!t->fixed || !memopt_i_add(t->offset, t->size, &end)) return MEMOPT_OK;
-    return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, "its end does not fit size_t", "item", i);
+    if (count && !items) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "items is NULL, and count is not 0");
+    if (count > UINT32_MAX / 4)
+        return memopt_i_fail_count(error, MEMOPT_ERR_OVERFLOW, "too many items", "count", count, "at most",
+                                   UINT32_MAX / 4);
+    for (i = 0; i < count; ++i) {
+        const memopt_plan_item *t = &items[i];
+        const char *wrong = memopt_i_plan_item_wrong(t, count, i);
+
+        if (wrong) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, wrong, "item", i);
+        if (t->fixed && memopt_i_add(t->offset, t->size, &end))
+            return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, "its end does not fit size_t", "item", i);
+    }
+    return MEMOPT_OK;
 }
 
 /* The same for many: counted by eleven bits at a time, from the lowest up; bits that all keys share are left out. */
@@ -9940,7 +9936,7 @@ static memopt_status memopt_i_plan_bound(memopt_i_plan *p, size_t *plus, size_t 
     return MEMOPT_OK;
 }
 
-/* -- boxes -- */
+/* ---- boxes ---- */
 
 /* May item i join the chain of the item it takes over? Only when nobody but that item of the chain is alive with it,
    and the box around all of them is no larger than the boxes apart. Fixed items stay alone. */
@@ -10037,7 +10033,7 @@ static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
     memopt_i_plan_arrange(p);
 }
 
-/* -- greedy: first fit -- */
+/* ---- greedy: first fit ---- */
 
 static int memopt_i_plan_round(size_t x, size_t align, size_t *out) {
     const size_t over = x % align;
@@ -10403,7 +10399,7 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
     return MEMOPT_OK;
 }
 
-/* -- as the heap would -- */
+/* ---- as the heap would ---- */
 
 /* The offsets that `heap` gives when the same blocks are asked for and freed one after the other, with room without end
    behind the last: bins by the seven highest bits of a size; the block that came last to its bin, if it is large
@@ -10617,7 +10613,7 @@ static unsigned memopt_i_plan_online(memopt_i_plan *p) {
     return 1;
 }
 
-/* -- the orders -- */
+/* ---- the orders ---- */
 
 /* How many boxes are born before each section, and how many are dead when it begins. */
 static void memopt_i_plan_count_lives(memopt_i_plan *p) {
@@ -10721,7 +10717,7 @@ static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
     }
 }
 
-/* -- the search -- */
+/* ---- the search ---- */
 
 #define MEMOPT_I_SEARCH_BOXES_MAX 4096 /* boxes; larger plans stay greedy */
 #define MEMOPT_I_SEARCH_TRAIL 64  /* changes that can be undone, for each box */
@@ -11139,8 +11135,8 @@ static void memopt_i_search_save_best(memopt_i_search *s) {
     memopt_i_plan_save_best(p, peak);
 }
 
-/* The noise of an attempt: ranks are raised by up to 1/16. More of it drowns what the order of lives is worth: with up
-   to 1/2 an instance of 374 boxes took ten times as many steps. None leads to the same dead end again. */
+/* The noise of an attempt: ranks are raised by up to 1/16. More of it drowns what the order of lives is worth; none
+   leads to the same dead end again. */
 static void memopt_i_search_shake(memopt_i_search *s) {
     size_t k;
 
@@ -11228,21 +11224,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     memopt_i_free(&p->host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
 }
 
-/* -- the call -- */
-
-static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count, memopt_error *error) {
-    size_t i;
-
-    if (count && !items) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "items is NULL, and count is not 0");
-    if (count > UINT32_MAX / 4)
-        return memopt_i_fail_count(error, MEMOPT_ERR_OVERFLOW, "too many items", "count", count, "at most",
-                                   UINT32_MAX / 4);
-    for (i = 0; i < count; ++i) {
-        const memopt_status s = memopt_i_plan_item_check(items, count, i, error);
-        if (s) return s;
-    }
-    return MEMOPT_OK;
-}
+/* ---- the call ---- */
 
 /* One block holds all arrays, each with room for two more than there are items. */
 static void memopt_i_plan_lay_out(memopt_i_plan *p, memopt_carver *c) {
@@ -11364,18 +11346,17 @@ MEMOPT_I_SMALL_END
 /* @section heap : source plan api_heap
    Lifetimes in any order, for memory that the CPU may not even see: everything known about a block lies outside it.
    Problem    Training asks for the same few sizes over and over and frees them in another order. Size classes round
-              up, lists do not know what is largest, and pools leave slivers when lengths vary: 27 to 94 % more than was
-              asked for. Yet each step nearly repeats the last one.
+              up, lists do not know what is largest, and pools leave slivers when lengths vary. Yet each step nearly
+              repeats the last one.
    Idea       Powers of two, 64 bins each, a bit for every bin that is not empty; below 64 units a bin is one size. A
               bin is a list of trees with the largest at the root (pairing heaps), and only the highest bin is kept to
-              be one tree. So the largest free block is always known, a search is a few bit operations, and finds a
-              block whenever one fits; everywhere else a bin is a plain list, and as cheap as one.
+              be one tree. So the largest free block is always known, and a search is a few bit operations.
    Invariant  Blocks in order of addresses, gaps between them only where the heap holds no memory; two free blocks never
               touch. A free block is in the bin of its size and no child is larger than its parent. A link to a
               neighbour is `open` exactly when that is free and touches.
    Cost       Constant, but for one thing: when the root of the highest bin goes, its children are melded, amortised
-              O(log n). 16 KiB, and 44 bytes a block. What costs most is a wrong guess of the processor, 20 cycles and
-              what it waited for: so bins are changed without a branch, and `open` sits in the node that is freed.
+              O(log n). The main cost is a branch misprediction, so bins are changed without a branch, and `open` sits
+              in the node that is freed.
    Handles    A node's serial goes up with each alloc and free, so a stale handle is told from a live one (until 2^31
               reuses of one node later). All that comes in is compared before anything is done.
    Growth     A source that commits is one range of addresses: memory is committed where the request then fits, lowest
@@ -11387,16 +11368,11 @@ MEMOPT_I_SMALL_END
               or one has outstayed its record (the cursor has passed its death, or a new step began): it is on a list of
               a few and compared. When the list is full, nothing is served until it empties.
    Committed  A region is committed as it is reached. Every second place is filled from its high end: then what short
-              steps leave over lies together in pairs, and whole pages of it are never reached. Worst of 40 runs of 12
-              steps with lengths from 128 to 1024, planned for 1024: 1.9 % above what was asked for with 2 MiB pages,
-              0.1 % with 64 KiB. The plain heap needs up to 2.4 and 8.4 % (layers recomputed).
+              steps leave over lies together in pairs, and whole pages of it are never reached.
    Promise    A request fails only when no run of bytes between blocks in use can hold it, the plan's idle ones
               included, and nothing can be grown: before it fails, the region becomes ordinary blocks. A step as
-              recorded never fails. Two heaps that place differently can each be lucky where the other is not, so a
-              replay may fail where the plain heap happens not to. Random steps, capacity 0 to 40 % above the peak: in
-              at most 0.5 % of runs with requests missing or all smaller, where the plain heap alone fails far more
-              often; with new requests in 22 % when there is no byte to spare, 1 % with 5 % to spare, none with 20 %;
-              with steps 10 % longer than the planned one in up to a third. So plan the largest step there is.
+              recorded never fails. One that differs may fail where the plain heap happens not to, seldom and only when
+              hardly a byte is to spare: plan the largest step there is.
    Source     Bins with two levels of bits: Masmano et al. 2004 (TLSF). Pairing heaps: Fredman et al. 1986. Plan for the
               step with a fallback for the rest: STAlloc, arXiv:2507.16274. */
 
@@ -11498,7 +11474,7 @@ struct memopt_heap {
     uint64_t bins[MEMOPT_I_HEAP_LEVELS]; /* which bins of each */
 };
 
-/* -- bins -- */
+/* ---- bins ---- */
 
 /* i is not 0: that node is the list's two ends, and no block. */
 static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); }
@@ -11660,7 +11636,7 @@ static uint32_t memopt_i_heap_find(const memopt_heap *h, size_t size, size_t ali
     return memopt_i_heap_search(h, size);
 }
 
-/* -- nodes and blocks -- */
+/* ---- nodes and blocks ---- */
 
 static uint32_t memopt_i_heap_pop(memopt_heap *h) {
     MEMOPT_ASSERT(h->unused_count);
@@ -11870,7 +11846,7 @@ static void memopt_i_heap_punch(memopt_heap *h, uint32_t i, size_t from, size_t 
 
 MEMOPT_I_SMALL_BEGIN
 
-/* -- growth and trimming -- */
+/* ---- growth and trimming ---- */
 
 /* Reservations of CUDA that happen to touch are two allocations all the same: its copies refuse to cross from one into
    the other. So the last unit of each is left out, and no two of them touch. */
@@ -12028,7 +12004,7 @@ static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
     h->extent_count = kept;
 }
 
-/* -- a walk over all blocks -- */
+/* ---- a walk over all blocks ---- */
 
 enum memopt_i_heap_entry_kind { MEMOPT_I_HEAP_FREE, MEMOPT_I_HEAP_USED, MEMOPT_I_HEAP_IDLE /* the plan's, not in use */ };
 
@@ -12083,7 +12059,7 @@ static int memopt_i_heap_walk(const memopt_heap *h, memopt_i_heap_entry *e) {
                                  h->nodes[i].offset, h->nodes[i].size, i);
 }
 
-/* -- the plan's region -- */
+/* ---- the plan's region ---- */
 
 static void memopt_i_heap_watch(memopt_heap *h) {
     h->watched = h->ledger || h->recording == MEMOPT_I_RECORD_ON || h->replay.region;
@@ -12321,7 +12297,7 @@ static memopt_status memopt_i_replay_rescue(memopt_heap *h, size_t at, size_t si
 
 MEMOPT_I_SMALL_END
 
-/* -- allocating and freeing -- */
+/* ---- allocating and freeing ---- */
 
 /* The long way to a free block that fits: growing, and then giving the region back. */
 static memopt_status memopt_i_heap_search_hard(memopt_heap *h, size_t size, size_t alignment, uint32_t *out) {
@@ -12534,7 +12510,7 @@ MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
 
 MEMOPT_I_SMALL_BEGIN
 
-/* -- create and destroy -- */
+/* ---- create and destroy ---- */
 
 /* What is zero in a desc, and what its source makes of it. */
 static void memopt_i_heap_resolve(memopt_heap_desc *d) {
@@ -12636,7 +12612,7 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
 
 MEMOPT_I_SMALL_END
 
-/* -- questions -- */
+/* ---- questions ---- */
 
 MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
     return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's tree */
@@ -12677,7 +12653,7 @@ MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
 
 MEMOPT_I_SMALL_BEGIN
 
-/* -- record, plan, replay -- */
+/* ---- record, plan, replay ---- */
 
 MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap) {
     uint32_t i;

@@ -420,7 +420,7 @@ doctor() { # doctor.h in a conventional engine: what is named, against its dimen
 doctor_gpt() { # doctor.h in the conventional engine of train_gpt: what the ladder's next rung saves, and nothing else
     $MAKE -s build/doctor_tool build/train_gpt || exit 1
     can "$CC" ""
-    mkdir "$work/src" && cp -r examples/gpt examples/parts examples/adapters examples/doctor.h "$work/src" && cp memopt.h "$work" || exit 1 # whose text both train on
+    mkdir "$work/src" && cp -r examples/gpt examples/parts examples/adapters examples/doctor.h examples/text.txt "$work/src" && cp examples/text.txt "$work" || exit 1 # both train on one text
     for source in train_gpt.c gpt/conventional.h; do
         sed -f examples/gpt/doctor.sed "examples/$source" >"$work/src/$source" || exit 1
     done

@@ -11,8 +11,8 @@ gpt() { timeout 300 build/train_gpt --quiet "$@"; }
 field() { sed -n "s/.*\"$1\": *\([-0-9.e+][-0-9.e+]*\|\"[^\"]*\"\).*/\1/p" "$work/run.json" | head -n 1; } # of the run just made
 
 # ---- the same bits, whatever is saved ----
-text_for() { # common switches: runs that are compared train on one text, though memopt.h may be edited meanwhile
-    [ -e "$work/trained_on.txt" ] || cp memopt.h "$work/trained_on.txt" || exit 1
+text_for() { # common switches: runs that are compared train on one text by one name
+    [ -e "$work/trained_on.txt" ] || cp examples/text.txt "$work/trained_on.txt" || exit 1
     case $1 in *"--model vit"*) ;; *) echo "--data $work/trained_on.txt" ;; esac
 }
 family() { # common switches, then one line of switches a run on stdin: all the same losses and weights
@@ -276,7 +276,7 @@ END
     for line in "" "--head chunk:32 --mlp chunk:32" "--head chunk:8 --mlp chunk:64" "--mlp chunk:32"; do
         # shellcheck disable=SC2086
         gpt $few $line --advise 2340000 --dry-run >"$work/said" 2>&1 || fail "--advise $line: $(cat "$work/said")"
-        sed -n 's/ *train_gpt .*//; s/^8-bit states .* //p' "$work/said" >>"$work/costs"
+        sed -n 's/ *[^ ]*train_gpt .*//; s/^8-bit states .* //p' "$work/said" >>"$work/costs"
     done
     awk 'NR == 1 { told = $1 } $1 > 0 && told > $1 * 1.01 { bad = 1 } END { exit bad || !(told > 0) || NR != 4 }' "$work/costs" || fail "faster by hand: $(cat "$work/costs")"
     # plans with less memory, in processes of their own: as told, within their budgets, and slower with less
@@ -624,7 +624,7 @@ END
     size=$(wc -c <"$work/other.txt")
     grep -q "goes on with --steps 4 (3 before), --data $work/other.txt of $size tokens ($work/trained_on.txt of $size tokens before)$" "$work/said" || fail "$(cat "$work/said")"
     for ranks in "" "--ranks 2 --units 1"; do # the same name, and more text
-        head -c 5000 memopt.h >"$work/grows.txt"
+        head -c 5000 examples/text.txt >"$work/grows.txt"
         rm -rf "$work/falls"
         # shellcheck disable=SC2086
         gpt --layers 1 --batch 2 --steps 3 --data "$work/grows.txt" --save "$work/falls" $ranks >"$work/said" 2>&1 || fail "$(cat "$work/said")"
@@ -784,7 +784,7 @@ END
 }
 own_files() { # two runs in one directory, links at names that a run may use, a kill: no file of another's is written
     small="--layers 1 --width 64 --heads 2 --context 32 --batch 2" shared="$work/shared"
-    cp memopt.h "$work/text" || fail "no text"
+    cp examples/text.txt "$work/text" || fail "no text"
     small="$small --data $work/text"
     mkdir "$shared"
     # runs that offload into one directory: all end, with the weights of one that has it for itself
@@ -874,7 +874,7 @@ newest() { # the step of the newest save; 0: there is none
     for save in "$work"/killed/gen-*; do echo "$save"; done | grep -v '\.[a-z]*$' | sed -n 's/.*gen-\([0-9]*\)-step-\([0-9]*\)$/\1 \2/p' | sort -n | tail -n 1 | awk '{ step = $2 } END { print step + 0 }'
 }
 killed() { # KILLS times with kill -9 at any moment, with a save after each step, every third time over ranks and a slow tier: nothing is lost, the bits are those of one run
-    cp memopt.h "$work/text" || fail "no text" # which may change while this goes on
+    cp examples/text.txt "$work/text" || fail "no text"
     small="--quiet --data $work/text --layers 1 --width 64 --context 32 --batch 2 --optimizer adamw8 --dropout 0.1" before=0 k=0
     while [ "$k" -lt "${KILLS:-20}" ]; do
         k=$((k + 1)) resume= how=
@@ -903,7 +903,7 @@ killed() { # KILLS times with kill -9 at any moment, with a save after each step
 page() { # the ladder's page and chart, and those of made-up figures, in a browser
     python3 -c '' 2>/dev/null || { echo "no python3 here: make deps"; exit 77; }
     mkdir -p "$work/build"
-    program=$PWD/build/train_gpt text=$PWD/memopt.h
+    program=$PWD/build/train_gpt text=$PWD/examples/text.txt
     (cd "$work" && "$program" --data "$text" --ladder --layers 2 --width 64 --heads 2 --context 256 --steps 2 >said 2>&1) || fail "$(cat "$work/said")"
     python3 tests/check_page.py "$work/build/ladder.html" "$work/build/ladder.svg" || exit $?
     $MAKE -s build/page_tool && build/page_tool "$work/page.html" "$work/chart.svg" && python3 tests/check_page.py "$work/page.html" "$work/chart.svg"

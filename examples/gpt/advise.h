@@ -182,7 +182,7 @@ static void advised_tell(const char *name, const advised *x) {
     printf("%-26s %12.1f ", name, (double)x->peak / 1e6);
     if (x->seconds > 0) printf("%10.4g", x->seconds);
     else printf("%10.3g", x->cost);
-    printf("  train_gpt %s\n", text);
+    printf("  %s %s\n", shown.program, text);
 }
 /* A line for each format, and the first that fits into *best. */
 static int advise(adviser *a, advised *best) {

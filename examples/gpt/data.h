@@ -24,7 +24,7 @@ typedef struct data_shape { /* of what data_feed() hands out; ranks may be more 
 } data_shape;
 /**
  * Open a file: of llm.c (.bin, magic 20240520), of 16-bit tokens (.u16), or else of bytes, each a token. path NULL:
- * the text of memopt.h, looked for above the source and the current folder. Every token is compared with the
+ * the examples' text.txt, looked for above the source and in the current folder. Every token is compared with the
  * vocabulary. 0: fine, and data_close() closes it; else `message` says what is wrong and what to do.
  */
 static int  data_open(const char *path, size_t vocab, size_t context, data *out, char *message, size_t capacity);
@@ -97,17 +97,20 @@ static int data_header(data *d, uint64_t bytes, char *message, size_t capacity) 
     d->bytes = 2; d->begin = 1024; d->tokens = h[2];
     return 0;
 }
-static FILE *data_own_text(char *name, size_t capacity) { /* memopt.h: in a folder above this file, or here */
-    static const char *const up[] = { "../../memopt.h", "../memopt.h", "memopt.h" };
-    const char *const here = __FILE__, *slash = here; const char *c; size_t i;
-    for (c = here; *c; ++c) if (*c == '/' || *c == '\\') slash = c + 1;
-    for (i = 0; i < 6; ++i) {
-        FILE *f;
-        snprintf(name, capacity, "%.*s%s", i < 3 ? (int)(slash - here) : 0, here, up[i % 3]);
+/* text.txt: in the folder above this file's, or in or below the current one. */
+static FILE *data_own_text(char *name, size_t capacity) {
+    static const char *const places[] = { "../text.txt", "text.txt", "examples/text.txt" };
+    const char *const here = __FILE__;
+    const char *slash = here;
+    FILE *f = NULL;
+
+    for (const char *c = here; *c; ++c)
+        if (*c == '/' || *c == '\\') slash = c + 1;
+    for (size_t i = 0; !f && i < 3; ++i) {
+        snprintf(name, capacity, "%.*s%s", i ? 0 : (int)(slash - here), here, places[i]);
         f = fopen(name, "rb");
-        if (f) return f;
     }
-    return NULL;
+    return f;
 }
 static int data_open_file(const char *path, size_t vocab, size_t context, data *d, char *message, size_t capacity) {
     int32_t tokens[2048]; uint64_t at, bytes; long end; const char *dot; char byte;
@@ -115,7 +118,7 @@ static int data_open_file(const char *path, size_t vocab, size_t context, data *
     snprintf(d->name, sizeof d->name, "%s", path ? path : "");
     d->file = path ? fopen(path, "rb") : data_own_text(d->name, sizeof d->name);
     DATA_REFUSE(!d->file && !path,
-                "memopt.h, whose text is trained on, is not in this folder: go there, or give --data FILE.");
+                "text.txt of the examples, which is trained on, is not in this folder: go there, or give --data FILE.");
     DATA_REFUSE(!d->file, "%.200s: %s; give --data a file that can be read.", d->name, strerror(errno));
     setvbuf(d->file, NULL, _IONBF, 0);
     errno = 0; /* a directory opens here and there, but does not read */

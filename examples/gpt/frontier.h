@@ -53,7 +53,7 @@ static int frontier_tell(const adviser *a, const advised *rows, size_t count) {
         p->predicted_bytes = (double)rows[i].peak;
         if (rows[i].seconds > 0) p->predicted_speed = tokens / rows[i].seconds;
         if (a->asked.frontier && (wrong = frontier_run(&row, tokens, p)) != 0) {
-            snprintf(a->message, a->capacity, "--frontier: a training came to nothing, see above: train_gpt %.300s", text);
+            snprintf(a->message, a->capacity, "--frontier: a training came to nothing, see above: %.80s %.300s", a->asked.program, text);
             break;
         }
         printf("%-12.1f ", p->predicted_bytes / 1e6);

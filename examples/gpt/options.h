@@ -14,9 +14,9 @@ typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
 enum { OFFLOAD_STATES = 1, OFFLOAD_WEIGHTS = 2, OFFLOAD_ACTIVATIONS = 4 };
 typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */
     int         vit;                                  /* --model gpt|vit */
-    const char *preset;
+    const char *preset, *program;                     /* program: the path by which it was called */
     size_t      layers, width, heads, context, vocab; /* vocab: as in the data; weights have it padded to 128 */
-    const char *data;                                 /* NULL = memopt.h's own text, built in */
+    const char *data;                                 /* NULL = examples/text.txt */
     size_t      batch, steps, accumulate, warmup, threads, sample;
     size_t      validate;                             /* every so many steps; 0 = off */
     double      rate;                                 /* --lr */
@@ -75,7 +75,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "heads", "N", "of attention; they divide the width" },
     { NULL, "context", "N", "tokens of a sequence; with vit, patches: a square" },
     { NULL, "vocab", "N", "different tokens; bytes are 256" },
-    { "The training", "data", "FILE", "text, .bin of llm.c, or .u16 tokens; default: memopt.h itself" },
+    { "The training", "data", "FILE", "text, .bin of llm.c, or .u16 tokens; default: examples/text.txt" },
     { NULL, "validate", "N", "hold a tenth of it back; its loss after every N steps; default off" },
     { NULL, "batch", "N", "sequences that go through together" },
     { NULL, "steps", "N", "steps of the optimizer; default 100" },
@@ -361,6 +361,7 @@ static int options_parse(int argc, char **argv, options *o, char *message, size_
         }
         if (!pass) options_default(o, preset_find(o->preset), o->vit, o->optimizer);
     }
+    o->program = argc ? argv[0] : "train_gpt";
     if (o->help) return 0;
     if (o->offload && !o->ranks) o->ranks = 1;
     if ((o->offload & OFFLOAD_ACTIVATIONS) && !GIVEN(ON_KEEP)) { o->keep = KEEP_OVERHEAD; o->overhead = 0.33; }

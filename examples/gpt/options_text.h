@@ -90,7 +90,7 @@ static void options_list(const options *o, const char *between, char *text, size
 static void options_describe(const options *o, char *text, size_t capacity) { options_list(o, " ", text, capacity); }
 static void options_help_examples(FILE *to, uint64_t without) {
     static const struct { int id; const char *text; } examples[] = { /* id: a switch that it shows */
-        { ON_SAMPLE, "--steps 300 --sample 200               a small one, from the text of memopt.h" },
+        { ON_SAMPLE, "--steps 300 --sample 200               a small one, of text.txt, Newton in 1730" },
         { ON_LADDER, "--preset gpt2-124m --ladder --dry-run  what each technique would save" },
         { ON_KEEP, "--keep every:1 --optimizer adamw8 --head chunk:512 --attention lean --fuse-step" },
         { ON_FIT, "--preset gpt2-1558m --fit 24G --json run.json" },

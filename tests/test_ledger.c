@@ -110,7 +110,7 @@ static void ledger_null(void) { /* no ledger: nothing is booked, and that is no 
     CHECK(memopt_ledger_failed(NULL, 0, 1) == MEMOPT_OK && memopt_ledger_retried(NULL, 0, 1) == MEMOPT_OK);
     memopt_ledger_label(NULL, 1, 2);
     memopt_i_ledger_reserved(NULL, NULL, 1, 1); memopt_i_ledger_released(NULL, NULL, 1, 1);
-    memopt_i_ledger_committed(NULL, NULL, 1); memopt_i_ledger_decommitted(NULL, NULL, 1);
+    memopt_i_ledger_commit_by(NULL, NULL, 1, 0); memopt_i_ledger_commit_by(NULL, NULL, 0, 1);
     ledger_dirty(); u = usage(NULL, 0); CHECK(!u.now && !u.peak && !u.at_peak && !u.blocks && !u.allocs && !u.frees && !u.failed && !u.retried);
     ledger_dirty(); u = all(NULL);      CHECK(!u.now && !u.peak && !u.at_peak && !u.blocks && !u.allocs && !u.frees && !u.failed && !u.retried);
     ledger_dirty(); h = held(NULL);     CHECK(!h.reserved && !h.committed && !h.committed_peak && !h.segments);

@@ -44,7 +44,7 @@ static void release(uint64_t base, uint64_t bytes, uint64_t committed) {
     memopt_i_ledger_released(ledger, at(base), (size_t)bytes, (size_t)committed);
     log_call("release", base, bytes, committed, NULL, 0);
 }
-static void commit(uint64_t start, uint64_t bytes) { memopt_i_ledger_committed(ledger, at(start), (size_t)bytes); log_call("commit", start, bytes, 0, NULL, 0); }
+static void commit(uint64_t start, uint64_t bytes) { memopt_i_ledger_commit_by(ledger, at(start), (size_t)bytes, 0); log_call("commit", start, bytes, 0, NULL, 0); }
 
 static void planted(void) {
     static const char *const names[] = {

@@ -310,8 +310,8 @@ static void model_do_segment(model *m, memopt_ledger *l, uint64_t *seed, int clo
         if (s.listed) model_event(m, MEMOPT_I_EVENT_RESERVE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
     } else if (test_below(seed, 3)) {
         bytes = test_below(seed, p->reserved + 1);
-        if (bytes > p->committed) memopt_i_ledger_committed(l, ledger_at(p->base + p->reserved - 1), bytes - p->committed);
-        else memopt_i_ledger_decommitted(l, ledger_at(p->base), p->committed - bytes);
+        if (bytes > p->committed) memopt_i_ledger_commit_by(l, ledger_at(p->base + p->reserved - 1), bytes - p->committed, 0);
+        else memopt_i_ledger_commit_by(l, ledger_at(p->base), 0, p->committed - bytes);
         p->committed = bytes;
     } else {
         memopt_i_ledger_released(l, ledger_at(p->base), p->reserved, p->committed);
@@ -414,9 +414,9 @@ static void ledger_nested_segments(void) {
     memopt_ledger *l = ledger_new(4, 4, 2, NULL); memopt_footprint h; char *got; const char *found;
     memopt_i_ledger_reserved(l, ledger_at(0x1000), 0x1000, 0x800);
     memopt_i_ledger_reserved(l, ledger_at(0x1000), 0x400, 0);     /* at its beginning */
-    memopt_i_ledger_committed(l, ledger_at(0x1100), 0x100);
+    memopt_i_ledger_commit_by(l, ledger_at(0x1100), 0x100, 0);
     CHECK(l->segments[0].committed == 0x800 && l->segments[1].committed == 0x100);
-    memopt_i_ledger_committed(l, ledger_at(0x1fff), 1);
+    memopt_i_ledger_commit_by(l, ledger_at(0x1fff), 1, 0);
     CHECK(l->segments[0].committed == 0x801);
     CHECK(memopt_ledger_add(l, 1, 0x300, ledger_at(0x1080), NULL) == MEMOPT_OK); /* a block of each, */
     CHECK(memopt_ledger_add(l, 2, 0x70, ledger_at(0x1710), NULL) == MEMOPT_OK);  /* shown in its own alone */
@@ -509,7 +509,7 @@ static void ledger_report_left_out(void) { /* full tables, sources, a clock that
     f.fail_from = f.calls + 1;
     memopt_i_ledger_reserved(l, ledger_at(0x10000), 0x10000, 0x1000); /* event 1 */
     memopt_i_ledger_reserved(l, ledger_at(0x40000), 0x10000, 0x8000);
-    memopt_i_ledger_decommitted(l, ledger_at(0x10000), 0x800);
+    memopt_i_ledger_commit_by(l, ledger_at(0x10000), 0, 0x800);
     memopt_ledger_add(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x10000), NULL); /* 2 */
     memopt_ledger_add(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x20000), NULL); /* 3 */
     memopt_ledger_add(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x30000), NULL); /* 4 */
@@ -593,7 +593,7 @@ static memopt_ledger *ledger_small(test_faults *f, memopt_host *h) {
     memopt_ledger_remove(l, MEMOPT_TAG_SCRATCH, 32, ledger_at(0x90000000u));    /* 4 us */
     memopt_ledger_failed(l, MEMOPT_TAG_OTHER, 999);                             /* 5 us */
     memopt_ledger_retried(l, MEMOPT_TAG_OTHER, 999);                            /* 6 us */
-    memopt_i_ledger_committed(l, ledger_at(4096 + 128), 128);                   /* too late for the one that failed */
+    memopt_i_ledger_commit_by(l, ledger_at(4096 + 128), 128, 0);                   /* too late for the one that failed */
     return l;
 }
 #define LEDGER_FRAMES(name, tag, number) "\"frames\": [{\"filename\": \"step 2\", \"line\": 5, \"name\": \"" name "\"}, " \

@@ -3311,47 +3311,45 @@ MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_o
 #if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_store : api_ledger api_callback
    Tiles of bytes outside of the memory that an engine computes in: in other memory of the host, or in a file. For what
-   a step needs only once (states of an optimizer, weights of a layer, kept outputs of a tape): it is there when it is
-   needed and takes no memory before. What is read is what was written, or there is an error.
+   a step needs only once: states of an optimizer, weights of a layer, kept outputs of a tape. A read gives what was
+   written, or an error.
    Transfers   memopt_store_read() and memopt_store_write() begin one and return; memopt_store_wait() ends it. Read tile
                k + 1 and write tile k - 1 while you compute with tile k: three buffers, four where times vary.
-   Steps       What is written becomes what the store holds at memopt_store_commit(), all tiles at once. Until then, and
-               when a step fails or the program dies, it holds the tiles of the commit before. That takes twice the
-               room; with no_atomic a tile is overwritten where it lies, and a step that fails has lost what was in the
-               tiles that it wrote. A kept file says so from the step's first write to its commit: it is not opened
-               again when the program has died in between.
-   Checks      Of each tile of a file the store knows the CRC-32C, how many bytes were written and in which step, and
-               keeps that in the file's own table, too: a tile that is torn, old, another's (of the same store) or
-               damaged is found when it is read. So is a file that was cut, or of other sizes of tiles, when it is
-               opened; but the store of another run with the same sizes opens: keep what tells them apart in a tile of
-               its own, or in the path. In memory tiles are checked at MEMOPT_DEBUG 2.
-   Failure     A transfer that failed is told by its wait, or by the call that had to wait for it, and from then on by
-               every call until memopt_store_abandon(): a step that read damaged tiles does not go on.
-   File        Its room is taken when it is made: a full disk is known then. Past the system's cache where it can
-               (O_DIRECT); two tables of 72 + 32 bytes a tile, then the tiles, each at a multiple of 4096, in one region
-               or two. Read by every newer version of the same major version. */
+   Steps       What was written becomes what the store holds at memopt_store_commit(), all tiles at once. Until then,
+               and when a step fails or the program dies, the store holds the tiles of the last commit. That takes
+               twice the room. With no_atomic a tile is overwritten in place, and a step that fails loses the tiles it
+               has written; a kept file is marked from the step's first write to its commit, and does not open again
+               when the program died in between.
+   Checks      Of each tile of a file the store knows the CRC-32C, the bytes written and the step, and keeps them in the
+               file's table. A tile that is torn, old, damaged or another tile's is found when it is read; a file that
+               was cut, or has other sizes of tiles, when it is opened. A store of another run with the same sizes
+               opens: keep what tells them apart in a tile of its own, or in the path. In memory, tiles are checked at
+               MEMOPT_DEBUG 2.
+   Failure     A failed transfer is reported by its wait, or by the call that had to wait for it, and by every call from
+               then on until memopt_store_abandon(): a step that read damaged tiles does not go on.
+   File        Its room is taken when it is made: a full disk is known then. It bypasses the system's cache where it can
+               (O_DIRECT). It holds two tables of 72 + 32 bytes a tile, then the tiles, each at a multiple of 4096, in
+               one region or two. Read by every newer version of the same major version. */
 
 #define MEMOPT_STORE_NO_STEP UINT64_MAX
 
 typedef struct memopt_store_desc { /* zero it, then set what you need */
     size_t             tiles;      /* how many */
-    size_t             tile_bytes; /* of each at most; when they differ: */
-    const size_t      *each_bytes; /* NULL, or of each tile; copied */
+    size_t             tile_bytes; /* the most bytes of each; when they differ: */
+    const size_t      *each_bytes; /* NULL, or the most bytes of each tile; copied */
     size_t             transfers;  /* under way at once; 0 = default: 4; at most 1024 */
-    /* of the file; NULL: memory of the host; copied. A scratch file is always a new one, with a name of its own: this,
-       a dot and 16 digits. It is not to be seen while it is used, nor left when the process dies: its name is removed
-       at once (on Windows the file, when it is closed). In a table of files without locks it has this name */
+    /* Of the file; NULL: memory of the host; copied. A scratch file always gets a new name: this path, a dot and 16
+       digits. The name is removed at once (Windows: the file, when it is closed), so that nothing is left when the
+       process dies. With a table of files without locks it has this name. */
     const char        *path;
-    int                reopen;     /* 1: go on with a kept file, keep must be 1; 0: it is made, one that is there
-                                      replaced */
-    int                keep;       /* 1: the file stays, and a commit outlives a power cut; a link at the path is not
-                                      followed; 0: a scratch file */
-    int                no_atomic;  /* 1: one region: half the room, and a step is not atomic: a kept file that was
-                                      committed, then written to, opens again only after another commit */
+    int                reopen;     /* 1: go on with a kept file; keep must be 1. 0: make one, in place of one there */
+    int                keep;       /* 1: the file stays, and a commit survives a power cut; a link at the path is not
+                                      followed. 0: a scratch file */
+    int                no_atomic;  /* 1: one region, half the room: a step is not atomic */
     int                no_direct;  /* 1: through the system's cache */
     /* 1: all places you give are multiples of memopt_store_sizes.alignment, with room for their bytes rounded up to a
-       multiple of it (what is behind them is overwritten): nothing is copied, and the store has no buffers. 0: only
-       places and bytes that happen to be such are not copied */
+       multiple of it (what is behind them is overwritten): nothing is copied, and the store has no buffers. 0: other
+       places and bytes are copied through a buffer. */
     int                aligned;
     const memopt_host *host;       /* memory, files, clock; workers for checksums; NULL = the C library's */
     memopt_ledger     *ledger;     /* NULL, or books the memory */
@@ -3366,8 +3364,7 @@ typedef struct memopt_store_sizes { /* exact, before anything is made */
     size_t   room;      /* the largest tile rounded up to it */
 } memopt_store_sizes;
 
-/** OK, ERR_ARGUMENT (NULL, no tiles, a tile of 0 bytes, what excludes each other, no such flag), ERR_OVERFLOW. Makes
-    and opens nothing. */
+/** Returns OK, ERR_ARGUMENT (NULL, no tiles, a tile of 0 bytes, fields that exclude each other), ERR_OVERFLOW. */
 MEMOPT_API memopt_status memopt_store_bytes(const memopt_store_desc *desc, memopt_store_sizes *out);
 
 typedef struct memopt_store memopt_store;
@@ -3376,43 +3373,41 @@ typedef struct memopt_store memopt_store;
  * Make a store, or open a kept one.
  *
  * out     receives the store; untouched on failure
- * reopen  the newest of the file's two tables that is whole is taken, and made safe, should the program before have
- *         been killed: compare memopt_store_stats.step with your own. ERR_IO when one of them cannot be read: it may be
- *         the newest. Then the file is as it was, and can be opened when the disk reads again
- * replace a file that is there gets room for the new one first and is emptied then, when nothing is left to fail but
- *         the writing of a table: until then a failure leaves it as it was, and one after that leaves no file
- * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host; or the disk has no room: a new file is gone,
- *         an old one as it was), ERR_IO, ERR_STATE (keep: the path is a link; or another process, or store of this one,
- *         has the file open, which is known where the table of files and the file system have locks), ERR_FORMAT
- *         (reopen: the file is damaged, cut, of another layout, or none of ours, or with no_atomic a step was cut off;
- *         it is left as it is), ERR_UNSUPPORTED (a table of files that wants an alignment above 4096)
- * memory  one allocation; nothing is allocated later, but for what a queue of the system's files takes
- * threads one thread at a time per store; a forked process leaves it alone: to destroy it there lets go of its lock
+ * reopen  takes the newer of the file's two tables that is whole, and syncs it: compare memopt_store_stats.step with
+ *         your own. ERR_IO when one of them cannot be read, since it may be the newer; the file is as it was then
+ * replace a file at the path is emptied only once the room for the new one has been taken: until then a failure leaves
+ *         it as it was, and one after that leaves no file
+ * returns OK, the errors of memopt_store_bytes(), ERR_MEMORY (of the host, or the disk: a new file is gone, an old one
+ *         as it was), ERR_IO, ERR_STATE (keep: the path is a link; or another store has the file open, which is known
+ *         where the table of files and the file system have locks), ERR_FORMAT (reopen: the file is damaged, cut, of
+ *         another layout, not a store's, or marked; it is left as it is), ERR_UNSUPPORTED (a table of files whose
+ *         alignment is above 4096)
+ * memory  one allocation; later calls allocate nothing, but for what a queue of the system's files takes
+ * threads one thread at a time per store; a forked process must not touch it: destroying it there releases its lock
  */
 MEMOPT_API memopt_status memopt_store_create(const memopt_store_desc *desc, memopt_store **out);
 
-/* Waits for all transfers; what was written since the last commit is lost, and with no_atomic a kept file with it: it
-   does not open again. Removes the file, unless it is to be kept. NULL is fine. */
+/* Waits for all transfers. What was written since the last commit is lost; with no_atomic a kept file is then marked,
+   and does not open again. Removes a scratch file. NULL is fine. */
 MEMOPT_API void          memopt_store_destroy(memopt_store *store);
 
 /**
- * Begin to write a tile. The bytes must stay as they are until it is waited for. A transfer of the same tile is waited
- * for first, and the oldest one when as many are under way as may be.
+ * Begin to write a tile. The bytes must not change until its wait. An earlier transfer of the same tile is waited for
+ * first, and the oldest one when desc.transfers are under way.
  *
  * count   1 to the tile's bytes
- * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with the place of a read that is under way; with
- *         `aligned`, a misaligned place, or an overlap of what is behind the count of one write, which is zeroed up to
- *         the next multiple of the alignment, with the place of another under way), and the error of a transfer that
- *         failed before
+ * returns OK, ERR_ARGUMENT (no such tile, NULL, count, an overlap with a read under way; with `aligned` a misaligned
+ *         place, or bytes behind count, which are zeroed up to the alignment, that overlap another write), and the
+ *         error of a transfer that failed before
  */
 MEMOPT_API memopt_status memopt_store_write(memopt_store *store, size_t tile, const void *bytes, size_t count);
 
 /**
- * Begin to read a tile: what was written last, committed or not. The bytes are there when it has been waited for.
+ * Begin to read a tile: what was written last, committed or not. The bytes are there after its wait.
  *
  * count   as many as were written
- * returns as memopt_store_write(), ERR_ARGUMENT also for an overlap with the place of any transfer that is under way,
- *         and ERR_STATE (nothing was written, or not so many bytes)
+ * returns as memopt_store_write(); ERR_ARGUMENT also for an overlap with any transfer under way; ERR_STATE (nothing was
+ *         written, or another count)
  */
 MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, void *bytes, size_t count);
 
@@ -3420,7 +3415,7 @@ MEMOPT_API memopt_status memopt_store_read(memopt_store *store, size_t tile, voi
  * Wait for the transfer of a tile, if there is one.
  *
  * returns OK, ERR_ARGUMENT (no such tile), ERR_FORMAT (the tile is not what was written, or the file ends before it),
- *         and what the host's files return; the same for every call from then on until memopt_store_abandon()
+ *         and what the host's files return
  */
 MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile);
 
@@ -3428,25 +3423,24 @@ MEMOPT_API memopt_status memopt_store_wait(memopt_store *store, size_t tile);
  * Wait for all transfers; then the store holds what was written since the last commit, all of it at once.
  *
  * step    kept with each of these tiles; not MEMOPT_STORE_NO_STEP
- * returns OK, ERR_ARGUMENT, the error of a transfer; ERR_IO (a kept file: its table could not be written; the store
- *         holds what it held, and memopt_store_abandon() makes sure that the file does; with no_atomic the tiles that
- *         were written since the last commit have no bytes, if the file could not be synced)
+ * returns OK, ERR_ARGUMENT, the error of a transfer; ERR_IO (a kept file: its table could not be written. The store
+ *         holds what it held, and memopt_store_abandon() restores the file; with no_atomic, tiles written since the
+ *         last commit are lost if the file could not be synced)
  */
 MEMOPT_API memopt_status memopt_store_commit(memopt_store *store, uint64_t step);
 
 /**
- * Begin anew after a failure, or because a step is not to count: waits for all transfers, forgets what was written
- * since the last commit, and the failure. With no_atomic, tiles whose write succeeded have their new bytes, those whose
- * write failed have none, nor have any of them after a commit that could not sync the file. A kept file with no_atomic
- * that was written to stays one that does not open again until the next commit.
+ * Drop a step, after a failure or because it shall not count: waits for all transfers, forgets what was written since
+ * the last commit, and the failure. With no_atomic, tiles whose write succeeded have their new bytes, others of the
+ * step have none, and a kept file stays marked until the next commit.
  *
- * returns OK, ERR_IO (after a commit that failed: the file's table could not be put right; call it again)
+ * returns OK, ERR_IO (after a commit that failed: the file's table could not be restored; call it again)
  */
 MEMOPT_API memopt_status memopt_store_abandon(memopt_store *store);
 
 typedef struct memopt_store_tile {
-    size_t   count; /* bytes that a read gives; 0: there are none. A write counts from its wait on */
-    uint64_t step;  /* of their commit; MEMOPT_STORE_NO_STEP: they are not committed */
+    size_t   count; /* bytes that a read gives, 0 for none; a write counts from its wait on */
+    uint64_t step;  /* of their commit; MEMOPT_STORE_NO_STEP: not committed */
 } memopt_store_tile;
 
 /* all zero for NULL or no such tile */
@@ -3465,9 +3459,9 @@ MEMOPT_API memopt_store_stats memopt_store_get_stats(const memopt_store *store);
 /** of the last call that failed */
 MEMOPT_API memopt_error       memopt_store_error(const memopt_store *store);
 
-/* For memopt_tape_desc: a tile for each segment, of its output_bytes at least, in the same order. Its memory is the
-   CPU's. A call that fails is told by memopt_tape_error(), and why by memopt_store_error(); then memopt_store_abandon()
-   before the next pass. Set no_atomic: outputs are never committed. All zero for NULL */
+/* For memopt_tape_desc: a tile for each segment in order, of its output_bytes at least, in memory of the CPU. After a
+   failed pass memopt_store_error() says why; call memopt_store_abandon() before the next pass. Set no_atomic: outputs
+   are never committed. All zero for NULL */
 MEMOPT_API memopt_tape_store  memopt_store_for_tape(memopt_store *store);
 
 typedef struct memopt_store_rates { /* bytes a second */
@@ -3476,11 +3470,11 @@ typedef struct memopt_store_rates { /* bytes a second */
 } memopt_store_rates;
 
 /**
- * Measure what a tier gives: make a scratch store of this desc, write and read its tiles in turn, and remove it.
+ * Measure a tier: make a scratch store of this desc, write and read its tiles in turn, and remove it.
  *
- * desc        two tiles at least; large ones (4 MiB), and more of them than a disk's own cache holds. No file may be at
- *             its path; reopen and keep must be 0
- * nanoseconds for each of the three, about; the first round of all tiles is not cut short
+ * desc        at least two tiles, large ones (4 MiB), and more than a disk's own cache holds. No file at its path;
+ *             reopen and keep 0
+ * nanoseconds for each of the three rates; every tile is moved at least once
  * returns     OK, the errors of memopt_store_create() and of transfers, ERR_STATE (there is a file), ERR_IO (the clock)
  */
 MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uint64_t nanoseconds,
@@ -3488,17 +3482,17 @@ MEMOPT_API memopt_status memopt_store_measure(const memopt_store_desc *desc, uin
 
 /* @section api_comm : api_host
    Ranks: processes, or threads of one, that train one network together. They talk through a transport, three functions
-   that move bytes and add nothing: sums are made by the library, in an order of its own, so that no transport changes
-   a bit. Ready are one rank alone (all zero) and threads of one process (memopt_ranks); examples/adapters/ has MPI and
+   that move bytes and add nothing. Sums are made by the library, in an order of its own, so that no transport changes a
+   bit. Built in are one rank alone (all zero) and threads of one process (memopt_ranks); examples/adapters/ has MPI and
    NCCL, short files to copy.
-   Calls       All ranks begin the same calls in the same order. A call moves its bytes while the rank goes on; what it
-               sends may not be written, and what it receives neither read nor written, until it has been waited for:
-               at the latest before the eighth call after it is begun.
-   Failure     is everybody's: when a call fails on one rank, or a rank gives up, the calls of all ranks fail from there
-               on, with the number of the call and the rank where it is known. Nobody waits for ever for a rank that has
-               given up; for one that is stuck, as long as the transport's deadline says.
-   Memory      of a call that has failed is the rank's own once it has been waited for. Over MPI, which cannot take back
-               a call, the memory of all calls, and the comm itself, stay until memopt_mpi_close() after a failure. */
+   Calls       All ranks begin the same calls in the same order. A call moves its bytes while the rank goes on. Until
+               its wait, which comes before the eighth call after it, what it sends must not be written, and what it
+               receives neither read nor written.
+   Failure     When a call fails on one rank, or a rank gives up, all later calls of all ranks fail, with the number of
+               the call and the rank where it is known. Nobody waits for ever for a rank that gave up; for one that is
+               stuck, as long as the transport's deadline says.
+   Memory      The memory of a failed call is the rank's own again after its wait. MPI cannot take back a call: there
+               the memory of all calls, and the comm itself, must stay until memopt_mpi_close(). */
 
 typedef enum memopt_comm_kind {
     MEMOPT_COMM_ALL_TO_ALL, /* piece s of what rank r receives is piece r of what rank s sends */
@@ -3510,24 +3504,24 @@ typedef struct memopt_comm_call {
     size_t           bytes;   /* of a piece; at least 1 */
     memopt_comm_kind kind;
     size_t           root;    /* of a broadcast */
-    size_t           stride;  /* of an all-to-all: from a piece of `send` to the next, in bytes; 0 = `bytes`. A rank's
-                                 own, but 0 on all ranks or on none */
-    const void      *send;    /* may be where it belongs in `receive` of an all-gather or broadcast; else no overlap. Of
-                                 a broadcast only the root's is read */
+    size_t           stride;  /* of an all-to-all: bytes from a piece of `send` to the next; 0 = `bytes`. Ranks may have
+                                 different ones, but either all have 0 or none */
+    const void      *send;    /* no overlap with `receive`, unless it is its own place there in an all-gather or
+                                 broadcast. Of a broadcast only the root's is read */
     void            *receive; /* pieces in the order of ranks */
 } memopt_comm_call;
 
-#define MEMOPT_COMM_CALLS 8 /* may be begun and not waited for */
-#define MEMOPT_COMM_SLOTS 9 /* numbers below it tell a transport which calls these are; the last is the library's own */
+#define MEMOPT_COMM_CALLS 8 /* the most that are begun and not waited for */
+#define MEMOPT_COMM_SLOTS 9 /* a transport tells calls apart by slots below it; the last one is the library's own */
 
 typedef struct memopt_transport { /* all zero: one rank alone; else set every function */
-    /* begin moving the bytes; on failure it has not begun */
+    /* Begins to move the bytes; on failure it has not begun. */
     memopt_status (*begin_fn)(void *user, const memopt_comm_call *call, size_t slot, memopt_error *error);
-    /* return when they are there, or never will be; on failure nobody touches the memory of the call any more, or the
-       transport tells its users how long that stays. Both may set reason (static text), and `index` to the rank that is
-       to blame, in *error, which is never NULL. Still called for what was begun before abort_fn */
+    /* Returns when the bytes are there, or never will be. After a failure nobody touches the memory of the call any
+       more, or the transport documents how long. Both functions may set reason (static text) and index (the rank to
+       blame) in *error, which is never NULL. Also called, after abort_fn, for what was begun before. */
     memopt_status (*wait_fn)(void *user, size_t slot, memopt_error *error);
-    /* this rank makes no more calls: the others must not wait for it. Called at most once */
+    /* This rank makes no more calls, and the others must not wait for it. Called at most once. */
     void          (*abort_fn)(void *user);
     void  *user;
     size_t rank;
@@ -3536,8 +3530,8 @@ typedef struct memopt_transport { /* all zero: one rank alone; else set every fu
 
 typedef struct memopt_comm_desc { /* zero it, then set what you need */
     memopt_transport   transport;
-    int                unchecked; /* 1: ranks do not compare what they ask for. Else each call is preceded by an
-                                     all-gather of 32 bytes, so that ranks that disagree learn it instead of hanging */
+    int                unchecked; /* 0: an all-gather of 32 bytes before each call compares what ranks ask for, so that
+                                     ranks that disagree fail instead of hanging; 1: none */
     const memopt_host *host;      /* its allocator holds the object; NULL = malloc */
     memopt_error      *error;     /* NULL, or filled in when memopt_comm_create() fails */
 } memopt_comm_desc;
@@ -3547,32 +3541,31 @@ typedef struct memopt_comm memopt_comm; /* what one rank has */
 /** returns OK, ERR_ARGUMENT (NULL, half a transport, a rank that is not below rank_count), ERR_OVERFLOW, ERR_MEMORY */
 MEMOPT_API memopt_status memopt_comm_create(const memopt_comm_desc *desc, memopt_comm **out);
 
-/* Calls that are begun have been waited for, or have failed. The others are not told: a rank that ends before them says
-   memopt_comm_abort() first. After a failure over MPI, memopt_mpi_close() comes first: the library's own comparison may
-   still be open, and writes into the comm. NULL is fine. */
+/* All calls must have been waited for, or have failed. A rank that ends before the others calls memopt_comm_abort()
+   first. After a failure over MPI, memopt_mpi_close() comes first: a comparison may still write into the comm. NULL is
+   fine. */
 MEMOPT_API void          memopt_comm_destroy(memopt_comm *comm);
 
 /**
  * Begin a call.
  *
  * number   receives its number: calls count from 1, on all ranks alike; untouched on failure
- * returns  OK; ERR_ARGUMENT (NULL, no kind, 0 bytes, no such root, memory that overlaps), ERR_OVERFLOW: then this rank
- *          has begun nothing and may go on; ERR_STATE (the call begun MEMOPT_COMM_CALLS before this one has not been
- *          waited for), likewise; ERR_STATE (ranks
- *          disagree about the call, a rank has given up, an earlier call has failed), ERR_IO and what else the
- *          transport returns: after those nothing can be begun (ERR_STATE). Calls begun before are still waited for
+ * returns  OK; ERR_ARGUMENT (NULL, no such kind or root, 0 bytes, overlapping memory), ERR_OVERFLOW, ERR_STATE (the
+ *          call begun MEMOPT_COMM_CALLS before this one has not been waited for): this rank has begun nothing and may
+ *          go on. ERR_STATE (ranks disagree about the call, a rank gave up, an earlier call failed), ERR_IO and what
+ *          else the transport returns: from then on nothing can be begun; calls begun before must still be waited for
  */
 MEMOPT_API memopt_status memopt_comm_begin(memopt_comm *comm, const memopt_comm_call *call, uint64_t *number);
 
-/** Wait for a call; in any order. Statuses as above; ERR_ARGUMENT: no such call is begun. After an earlier failure:
-    OK where the bytes are there all the same, else ERR_STATE. */
+/** Wait for a call, in any order. Statuses as above; ERR_ARGUMENT: no such call has begun. After an earlier failure: OK
+    if its bytes are there all the same, else ERR_STATE. */
 MEMOPT_API memopt_status memopt_comm_wait(memopt_comm *comm, uint64_t number);
 
 /** Begin a call and wait for it. */
 MEMOPT_API memopt_status memopt_comm_run(memopt_comm *comm, const memopt_comm_call *call);
 
-/* Give up: the calls of all ranks fail from here on. Also for a rank whose work an exception or longjmp() has ended:
-   the others would wait for its next call. NULL is fine. */
+/* Give up: the calls of all ranks fail from here on. Call it also when an exception or longjmp() ended this rank's
+   work. NULL is fine. */
 MEMOPT_API void          memopt_comm_abort(memopt_comm *comm);
 
 typedef struct memopt_comm_stats { /* arrays by kind; without the library's own comparisons */
@@ -3588,8 +3581,8 @@ MEMOPT_API memopt_comm_stats memopt_comm_get_stats(const memopt_comm *comm);
 /** Of the last call that failed: "comm: call 17 at rank 3, has given up". `got` is the number of the call. */
 MEMOPT_API memopt_error  memopt_comm_error(const memopt_comm *comm);
 
-/* Ranks as threads of one process: for tests, and for machines where each rank is to have its own workers. The threads
-   are yours. A rank copies what it receives itself, in its wait. */
+/* Ranks as threads of one process, which are yours: for tests, and for machines where each rank has its own workers. A
+   rank copies what it receives, in its wait. */
 typedef struct memopt_ranks_desc { /* zero it, then set what you need */
     size_t             rank_count; /* 1 to 1024 */
     uint64_t           deadline;   /* nanoseconds that a wait may take; 0 = for ever */
@@ -4057,14 +4050,14 @@ MEMOPT_API memopt_status memopt_shard_choose(const memopt_shard_desc *desc, cons
                                              memopt_shard_choice *choice);
 
 /* @section api_pieces : api_comm api_callback api_ledger
-   Ranks that compute with the same input, as those of tensor parallelism do, need not all keep the same activations:
-   each keeps a piece of what a tape sends away, and the pieces are gathered when the tape asks for it again. A value of
-   n bytes takes n / ranks of each rank (and the rest, below a byte for each rank, of all), and when it is read
-   n / ranks travel to each of the others. */
+   Ranks that compute with the same activations, as those of tensor parallelism do, need not each keep all of them: each
+   keeps a piece of what a tape sends away, and the pieces are gathered when the tape asks for it again. Of a value of n
+   bytes a rank keeps n / ranks (and all ranks the remainder, less than a byte for each rank); a read sends n / ranks to
+   each of the others. */
 typedef struct memopt_pieces memopt_pieces;
 
 typedef struct memopt_pieces_desc { /* zero it, then set what you need */
-    memopt_comm       *comm;   /* of the ranks that hold the same, for nobody else; outlives the pieces. NULL: one */
+    memopt_comm       *comm;   /* of these ranks, for the pieces alone; outlives them. NULL: one rank */
     size_t             values; /* of the tape: segments + 1 */
     const memopt_host *host;   /* its allocator holds the pieces; NULL = malloc */
     memopt_ledger     *ledger; /* NULL, or books them, tag CHECKPOINTS */
@@ -4077,8 +4070,8 @@ MEMOPT_API memopt_status     memopt_pieces_create(const memopt_pieces_desc *desc
 /* Waits for what is on its way. NULL is fine. */
 MEMOPT_API void              memopt_pieces_destroy(memopt_pieces *pieces);
 
-/* For memopt_tape_desc, on all ranks with the same schedule and the same memopt_offload. Its memory is the CPU's. A
-   call that fails is told by memopt_tape_error(), and why by memopt_pieces_error(). All zero for NULL */
+/* For memopt_tape_desc, on all ranks with the same schedule and memopt_offload, in memory of the CPU. After a failed
+   pass memopt_pieces_error() says why. All zero for NULL */
 MEMOPT_API memopt_tape_store memopt_pieces_store(memopt_pieces *pieces);
 
 typedef struct memopt_pieces_stats {
@@ -4093,32 +4086,30 @@ MEMOPT_API memopt_error      memopt_pieces_error(const memopt_pieces *pieces);
 
 /* @section api_onebit : api_comm api_optim
    Optimizers that send one bit an element between ranks, not 32: 1-bit Adam (2102.02888), 1-bit LAMB (2104.06069) and
-   0/1 Adam (2202.06009). Each rank computes gradients of its own; the weights are the same bits on all ranks after each
-   step, for any workers and SIMD level. The bits depend on the number of ranks, because what a rank could not send yet
-   is a state of that rank.
+   0/1 Adam (2202.06009). Each rank computes its own gradients; after each step all ranks have the same weights, bit for
+   bit, at any number of workers and SIMD level. The bits depend on the number of ranks, because what a rank could not
+   send yet is a state of that rank.
    Stages      The warm-up, steps 1 to freeze_step, is exact: Adam or LAMB, without bias correction, of the gradient's
-               mean: the ranks' added in their order, in float, times (float)1 / N. Then the second moment stays as it
-               is, and what is sent has one bit an element.
-   0/1 Adam    sends one bit in the warm-up too: the exact gradient is sent only where the second moment changes, at
+               mean (ranks added in order, in float, times (float)1 / N). Then the second moment is frozen, and one bit
+               an element is sent.
+   0/1 Adam    sends one bit in the warm-up too; it sends the exact gradient only where the second moment changes, at
                steps divisible by an interval that doubles after every 16 such steps. After the warm-up ranks step alone
-               and meet every H steps; H doubles up to local_limit. Between, their weights differ.
-   Zeros       An element whose second moment is 0 when it is frozen has had no gradient: it is left out, and only its
-               weight decay goes on. So the warm-up must reach every element that is to be trained.
+               and meet every H steps; H doubles up to local_limit. In between their weights differ.
+   Zeros       An element whose second moment is 0 at the freeze has had no gradient: it is left out, and only its
+               weight decay goes on. So the warm-up must reach every element that shall be trained.
    Wire        A compressed step sends 2 C + 8 bytes to each other rank, C the bytes of a chunk: the elements, each
                tensor rounded up to 8, shared evenly and rounded up to whole bytes. An exact step sends 8 bytes an
                element, shared alike, and 4; a local step 4.
    LAMB        A trust ratio of the warm-up, |weights| / |direction| of a tensor, is kept from 0.01 to 10. After the
-               freeze its mean, 0.9 of what it was and 0.1 of the new one each step, stands for it; it begins at 0,
-               and after k steps is 1 - 0.9^k of the ratio. It is multiplied by a factor from 0.5 to 4, for which the
-               second moment goes on beside the frozen one, at most a tenth larger or smaller than the last one, 1 at
-               first. The method is the paper's; these numbers are the defaults of its authors' OnebitLamb in DeepSpeed
-               (min_coeff, max_coeff, coeff_beta, factor_min, factor_max, factor_threshold), and fixed here.
-   Failure     A gradient that is not finite on any rank is ERR_FORMAT on all: nothing has changed, the step may be
-               repeated. So is a sum of finite ones that overflows: weights and state have not changed, but gradients of
-               an exact step have become means that are not finite: fill them in anew before it is repeated. When a call
-               of comm fails, weights and state of this rank are unchanged and comm is of no use any more; gradients of
-               an exact step may have become means. If it was the very last call of a step, other ranks may have
-               finished that step: memopt_onebit_stats.step tells. The run goes on from a save. */
+               freeze its running mean (0.9 old + 0.1 new each step, from 0: after k steps 1 - 0.9^k of the ratio) takes
+               its place, times a factor from 0.5 to 4. For the factor the second moment goes on beside the frozen one;
+               it changes by at most a tenth a step, from 1. The method is the paper's; the numbers are the defaults of
+               DeepSpeed's OnebitLamb (min_coeff, max_coeff, coeff_beta, factor_min, factor_max, factor_threshold).
+   Failure     A gradient that is not finite on any rank is ERR_FORMAT on all: nothing has changed, and the step may be
+               repeated. So is a sum of finite gradients that overflows, but gradients of an exact step are then means:
+               compute them again before repeating it. When a call of comm fails, weights and state of this rank are
+               unchanged and comm cannot be used any more. If it was the last call of a step, other ranks may have
+               finished the step: memopt_onebit_stats.step tells. The run goes on from a save. */
 
 typedef enum memopt_onebit_kind { MEMOPT_ONEBIT_ADAM, MEMOPT_ONEBIT_LAMB, MEMOPT_ONEBIT_ZERO_ONE } memopt_onebit_kind;
 
@@ -4133,9 +4124,9 @@ typedef struct memopt_onebit_desc { /* zero it, then set what you need */
     memopt_onebit_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
     size_t                tensor_count;
     memopt_onebit_kind    kind;
-    memopt_comm          *comm;         /* NULL: one rank alone; or, of memopt_onebit_bytes(), rank_count of them */
-    size_t                rank_count;   /* 0 = those of comm; else as many as comm has */
-    uint64_t              freeze_step;  /* the last step of the warm-up: 15 to 25 % of all. At least 1 */
+    memopt_comm          *comm;         /* NULL: one rank alone; memopt_onebit_bytes() then looks at rank_count */
+    size_t                rank_count;   /* 0 = comm's; else it must be comm's */
+    uint64_t              freeze_step;  /* the last step of the warm-up: 15 to 25 % of all steps. At least 1 */
     uint64_t              local_double; /* 0/1 Adam: H doubles after so many steps; 0 = 32678 */
     uint64_t              local_limit;  /* 0/1 Adam: H stays at or below this; 0 = 16 */
     size_t                bucket;       /* elements that an exact step moves at a time; 0 = 2^20. Changes no bit */
@@ -4150,15 +4141,14 @@ typedef struct memopt_onebit_sizes { /* known before anything starts */
     size_t   state_bytes; /* of them, what memopt_onebit_state() gives to be saved */
     size_t   elements;    /* of all tensors, each rounded up to 8 */
     size_t   chunk;       /* elements that a rank sums up */
-    uint64_t exact_sent;  /* bytes that this rank sends to others in an exact step, ... */
-    uint64_t compressed_sent;
-    uint64_t local_sent;  /* ... and in a step of 0/1 Adam in which the ranks do not meet */
+    uint64_t exact_sent, compressed_sent; /* bytes that this rank sends to others in such a step */
+    uint64_t local_sent;  /* and in a step of 0/1 Adam in which the ranks do not meet */
 } memopt_onebit_sizes;
 
 /**
- * How many bytes the object takes, and how many a step sends. A state has for each element 8 bytes and a bit, 4 / ranks
- * more at the owner; with LAMB 4 bytes more, with 0/1 Adam 12. Beside it, three bits an element on the wire, or two
- * buckets where they are larger.
+ * The bytes of the object, and those that a step sends. A state has 8 bytes and a bit for each element, and 4 / ranks
+ * at its owner; LAMB has 4 bytes more, 0/1 Adam 12. Beside it are three bits an element for the wire, or two buckets
+ * where they are larger.
  *
  * desc     counts are read, pointers to weights and gradients are not
  * returns  OK, ERR_ARGUMENT (no tensors, a count of 0, no such kind, freeze_step 0, rank_count not comm's, bad
@@ -4167,7 +4157,7 @@ typedef struct memopt_onebit_sizes { /* known before anything starts */
 MEMOPT_API memopt_status memopt_onebit_bytes(const memopt_onebit_desc *desc, memopt_onebit_sizes *out);
 
 /**
- * Make an optimizer in memory that you bring; its state is begun. There is nothing to destroy. comm outlives it.
+ * Make an optimizer in memory of your own, with a fresh state. There is nothing to destroy. comm outlives it.
  *
  * memory   bytes of it, aligned to 64
  * out      receives the object; untouched on failure
@@ -4208,9 +4198,9 @@ typedef struct memopt_onebit_run { /* of one step; the same on all ranks */
 MEMOPT_API memopt_status memopt_onebit_step(memopt_onebit *onebit, const memopt_onebit_run *run);
 
 typedef struct memopt_onebit_stats {
-    uint64_t step;       /* how many have been made, those before a save included. Since the object was made: */
-    uint64_t exact, compressed, local;
-    uint64_t sent;       /* bytes to other ranks; failed steps included, and 64 bytes each for a comparison of states */
+    uint64_t step;       /* steps made, those before a save included */
+    uint64_t exact, compressed, local; /* steps since the object was made */
+    uint64_t sent;       /* bytes to other ranks, failed steps and the first step's comparison (64 each) included */
     uint64_t local_now;  /* 0/1 Adam: H */
     int      is_frozen;  /* the warm-up is over */
     int      is_met;     /* weights are the same on all ranks; 0: between two meetings of 0/1 Adam */
@@ -4219,15 +4209,15 @@ typedef struct memopt_onebit_stats {
 /* all zero for NULL */
 MEMOPT_API memopt_onebit_stats memopt_onebit_get_stats(const memopt_onebit *onebit);
 
-/** The state of this rank, memopt_onebit_sizes.state_bytes of memory: to be written to a file between steps, and read
-    by memopt_onebit_load(). Weights are yours to save. Its layout is stable within a major version. NULL for NULL. */
+/** The state of this rank, memopt_onebit_sizes.state_bytes of memory: write it to a file between steps, together with
+    your weights, for memopt_onebit_load(). Its layout is stable within a major version. NULL for NULL. */
 MEMOPT_API const void *memopt_onebit_state(const memopt_onebit *onebit);
 
 /**
- * Go on from saved states. From as many ranks as there are now: the same bits as without the break. From another
- * number: what differs between ranks becomes its mean, what an owner holds goes to the new owner, so that
- * beta1 * momentum + mean error + owner's error stays as it was for each element; the bits differ from there on.
- * Between two meetings of 0/1 Adam the weights are written.
+ * Go on from saved states. From as many ranks as there are now: the same bits as without the break. From another number
+ * of ranks: what differs between ranks becomes its mean, what an owner holds goes to the new owner, and beta1 *
+ * momentum + mean error + owner's error stays the same for each element; the bits differ from there on. Saved between
+ * two meetings of 0/1 Adam, the weights are written, too.
  *
  * states      of rank_count ranks in their order, aligned to 8; where the numbers are equal, only this rank's is read
  * bytes       of each
@@ -37935,8 +37925,8 @@ MEMOPT_I_SMALL_END
    States, extra and weights on a slow tier.
    Ring       What a step alone needs passes through a ring of buffers: tile k + 1 arrives while k is stepped and k - 1
               leaves. Noise and blocks are counted in the whole tensor, so slices change no bit.
-   Weights    of the next group arrive while this one computes: with one rank in the window, where a step inside backward
-              also steps them; with more in a landing, from where they are gathered a group later.
+   Weights    of the next group arrive while this one computes: with one rank in the window, where a step inside
+              backward also steps them; with more in a landing, from where they are gathered a group later.
    Atomic     All ranks say that their tiles have left before any of them commits. Until then a store has the step
               before. */
 
@@ -40969,8 +40959,7 @@ static void memopt_i_onebit_apply_result(memopt_i_onebit_block *b, double (*sums
     memopt_i_onebit_step_or_measure(b, sums);
 }
 
-/* A local step of 0/1 Adam; it is never the first after the warm-up, because H begins with 1. b->momentum and b->sum are
-   new. */
+/* A local step of 0/1 Adam, with the new b->momentum and b->sum; never the first after the warm-up: H begins with 1. */
 static void memopt_i_onebit_step_alone(const memopt_i_onebit_block *b) {
     const memopt_onebit *o = b->o;
     const float *anchor = o->state.anchor + b->at;
@@ -41380,8 +41369,8 @@ MEMOPT_API memopt_status memopt_onebit_step(memopt_onebit *onebit, const memopt_
     memopt_i_onebit_prepare(o, run);
     s = o->stage == MEMOPT_I_ONEBIT_EXACT ? memopt_i_onebit_exact(o) : memopt_i_onebit_exchange(o);
     if (s) return s;
-    if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM || o->stage == MEMOPT_I_ONEBIT_GRADIENT
-        || o->stage == MEMOPT_I_ONEBIT_MEETING) memopt_i_onebit_each(o, o->own_first, o->own_count, memopt_i_onebit_owner_commit);
+    if (o->stage != MEMOPT_I_ONEBIT_EXACT && o->stage != MEMOPT_I_ONEBIT_LOCAL)
+        memopt_i_onebit_each(o, o->own_first, o->own_count, memopt_i_onebit_owner_commit);
     memopt_i_onebit_all(o, memopt_i_onebit_commit);
     if (o->desc.kind == MEMOPT_ONEBIT_LAMB) memopt_i_onebit_finish_lamb(o);
     if (o->stage == MEMOPT_I_ONEBIT_MOMENTUM) {

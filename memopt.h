@@ -4325,9 +4325,9 @@ MEMOPT_API memopt_error      memopt_feed_error(const memopt_feed *feed);
 /* @section api_tensors : api_host
    Read the headers of safetensors files: 8 bytes with the length of a JSON text, then the text, which names each tensor
    with its type, its shape and its place in the data, then the data, which are not read.
-   Reading is strict: the reference reader (0.8.0) accepts whatever is accepted here. Refused here only: names that occur
-   twice, the character 0, a tensor that is not an object, a type that is not a text, metadata that are null, and numbers
-   of unknown fields with more than 64 characters or more than two digits of exponent. */
+   Reading is strict: the reference reader (0.8.0) accepts whatever is accepted here. Refused here only: names that
+   occur twice, the character 0, a tensor that is not an object, a type that is not a text, metadata that are null, and
+   numbers of unknown fields with more than 64 characters or more than two digits of exponent. */
 
 typedef enum memopt_tensor_type { /* in the order of the reference: writers put the last first */
     MEMOPT_TENSOR_BOOL,
@@ -41663,7 +41663,6 @@ static memopt_feed_desc memopt_i_feed_resolve(const memopt_feed_desc *desc) {
     return d;
 }
 
-/* The object, the results of its transfers, its windows. */
 static void memopt_i_feed_carve(memopt_feed *x, memopt_carver *room, const memopt_feed_desc *d) {
     x->slot_bytes = (d->length + 1) * d->token_bytes;
     (void)memopt_carve(room, 1, sizeof *x, 0);
@@ -41672,7 +41671,7 @@ static void memopt_i_feed_carve(memopt_feed *x, memopt_carver *room, const memop
     x->bytes = room->bytes;
 }
 
-/* The desc with its defaults, a host that can be called, and the size of the block. */
+/* Resolves and checks a desc, and counts the block's bytes. */
 static memopt_status memopt_i_feed_plan(memopt_i_checks *c, const memopt_feed_desc *desc, memopt_feed *x,
                                         memopt_carver *room) {
     if (memopt_i_must(c, desc != NULL, "desc", "is NULL")) return c->status;
@@ -41725,7 +41724,7 @@ static void memopt_i_feed_drain(memopt_feed *x) { /* what is under way is waited
         (void)memopt_i_queue_wait(&x->queue, (size_t)(x->taken % x->desc.ahead), &done);
 }
 
-/* From here on nothing is handed out until a seek. */
+/* Nothing is returned from here on until a seek. */
 static memopt_status memopt_i_feed_stop(memopt_feed *x, memopt_status status) {
     memopt_i_feed_drain(x);
     x->stuck = status;
@@ -41829,7 +41828,7 @@ static uint32_t memopt_i_feed_token(const unsigned char *b, size_t bytes) {
     return bytes < 4 ? low : low | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* Returns the largest of them. A loop for each size, without a branch: compilers make wide code of it. */
+/* Returns the largest token. One branch-free loop for each size, which compilers vectorise. */
 static uint32_t memopt_i_feed_widen(const unsigned char *from, size_t bytes, size_t count, int32_t *to) {
     uint32_t largest = 0;
     size_t i;
@@ -41883,7 +41882,7 @@ static memopt_status memopt_i_feed_convert(memopt_feed *x, uint64_t n, int32_t *
 
 MEMOPT_I_SMALL_BEGIN
 
-/* As many windows as are read ahead: all are waited for, then converted, and the next ones are begun. */
+/* Waits for up to `ahead` windows, converts them, and begins the next ones. */
 static memopt_status memopt_i_feed_take(memopt_feed *x, uint64_t first, size_t count, int32_t *inputs, int32_t *targets,
                                         uint64_t *waited) {
     const size_t length = x->desc.length;
@@ -42005,8 +42004,7 @@ static int memopt_i_mul_u64(uint64_t a, uint64_t b, uint64_t *out) { /* 1: overf
     return b && a > UINT64_MAX / b;
 }
 
-/* The bytes of a tensor; NULL, or what is wrong with its shape. The product is taken from the left and must fit at
-   each step, also before a 0, as the reference has it. */
+/* The bytes of a tensor; or returns what is wrong with its shape. */
 static const char *memopt_i_tensor_bytes(const memopt_tensor *t, uint64_t elements, uint64_t *bytes) {
     uint64_t bits;
 
@@ -42042,7 +42040,7 @@ static int memopt_i_before_by_key(const void *list, const memopt_i_tensors_key *
     return a->key != b->key ? a->key < b->key : strcmp(m[a->index].key, m[b->index].key) < 0;
 }
 
-/* Two runs that follow each other, into one; of equals the left one is first. */
+/* Merges two adjacent runs; of equals the left one is first. */
 static void memopt_i_tensors_merge(memopt_i_tensors_key *to, const memopt_i_tensors_key *from, size_t middle,
                                    size_t end, memopt_i_before_fn *before, const void *list) {
     size_t left = 0;
@@ -42056,7 +42054,7 @@ static void memopt_i_tensors_merge(memopt_i_tensors_key *to, const memopt_i_tens
     }
 }
 
-/* Sorts keys; spare has room for as many. What is in order already takes one pass. */
+/* Merge sort; `spare` has room for as many keys. Sorted input takes one pass. */
 static void memopt_i_tensors_sort(memopt_i_tensors_key *keys, memopt_i_tensors_key *spare, size_t count,
                                   memopt_i_before_fn *before, const void *list) {
     memopt_i_tensors_key *from = keys;
@@ -42084,7 +42082,7 @@ static uint64_t memopt_i_tensors_hash(const char *text) { /* FNV-1a */
     return hash;
 }
 
-/* The place in a sorted list of one that occurs twice, the later of both; SIZE_MAX: all differ. */
+/* Index of a duplicate in a sorted list, the later of both; SIZE_MAX: none. */
 static size_t memopt_i_tensors_twice(const memopt_i_tensors_key *keys, size_t count, memopt_i_before_fn *before,
                                      const void *list) {
     size_t i;
@@ -42131,7 +42129,7 @@ static memopt_status memopt_i_json_expect(memopt_i_json *j, char c, const char *
     return MEMOPT_OK;
 }
 
-/* Is there another element before `close`? With 0 it has been passed, or something else is refused. */
+/* Is there another element before `close`? If not, `close` has been passed, or something else is refused. */
 static int memopt_i_json_next(memopt_i_json *j, unsigned close, int *first) {
     unsigned c;
 
@@ -42177,7 +42175,7 @@ static void memopt_i_put_utf8(memopt_i_writer *o, unsigned c) {
     memopt_i_put(o, bytes, count);
 }
 
-/* Behind \u: one character, of which those above U+FFFF are written as two. */
+/* After \u: one character; those above U+FFFF are two escapes. */
 static memopt_status memopt_i_json_unicode(memopt_i_json *j, memopt_i_writer *o) {
     const size_t at = j->at - 2;
     unsigned c = 0;
@@ -42211,7 +42209,7 @@ static memopt_status memopt_i_json_escape(memopt_i_json *j, memopt_i_writer *o) 
     return MEMOPT_OK;
 }
 
-/* The bytes of a character above U+007F at the cursor; 0: it is no UTF-8. */
+/* Bytes of a character above U+007F at the cursor; 0: not UTF-8. */
 static size_t memopt_i_json_utf8(const memopt_i_json *j) {
     char rest[4] = { 0, 0, 0, 0 }; /* the text may end in the middle */
 
@@ -42219,7 +42217,7 @@ static size_t memopt_i_json_utf8(const memopt_i_json *j) {
     return memopt_i_utf8(rest);
 }
 
-/* A text, appended to o without escapes. */
+/* Appends a text to o, without escapes. */
 static memopt_status memopt_i_json_text(memopt_i_json *j, memopt_i_writer *o) {
     if (memopt_i_json_expect(j, '"', "a text is missing")) return j->checks.status;
     while (!j->checks.status) {
@@ -42247,7 +42245,7 @@ static memopt_status memopt_i_json_text(memopt_i_json *j, memopt_i_writer *o) {
     return j->checks.status;
 }
 
-/* A text that is compared with words: word is empty where it is longer than any of them. */
+/* A text to compare with short words; `word` is empty if it is longer than all of them. */
 static memopt_status memopt_i_json_word(memopt_i_json *j, char word[MEMOPT_I_TENSORS_WORD]) {
     memopt_i_writer o = memopt_i_writer_begin(word, MEMOPT_I_TENSORS_WORD);
 
@@ -42256,7 +42254,6 @@ static memopt_status memopt_i_json_word(memopt_i_json *j, char word[MEMOPT_I_TEN
     return j->checks.status;
 }
 
-/* A word and the colon behind it. */
 static memopt_status memopt_i_json_key(memopt_i_json *j, char word[MEMOPT_I_TENSORS_WORD]) {
     (void)memopt_i_json_word(j, word);
     return memopt_i_json_expect(j, ':', "a colon is missing");
@@ -42293,7 +42290,7 @@ static size_t memopt_i_json_skip_digits(memopt_i_json *j) {
     return j->at - start;
 }
 
-/* Any number that a double can hold, so that readers that make one of it do not fail. */
+/* A number that fits a double, so that readers that convert it do not fail. */
 static memopt_status memopt_i_json_skip_number(memopt_i_json *j) {
     const size_t start = j->at;
     int valid, zero;
@@ -42339,7 +42336,7 @@ static memopt_status memopt_i_json_skip_scalar(memopt_i_json *j) {
     }
 }
 
-/* Any value, nested or not. */
+/* Skips a value, nested or not. */
 static memopt_status memopt_i_json_skip(memopt_i_json *j) {
     unsigned char close[MEMOPT_I_TENSORS_DEPTH]; /* what ends the lists that are open */
     char key[MEMOPT_I_TENSORS_WORD];
@@ -42430,7 +42427,7 @@ static void memopt_i_scan_offsets(memopt_i_tensors_scan *s, memopt_tensor *t) {
     (void)memopt_i_json_expect(j, ']', "data_offsets are two numbers");
 }
 
-/* Do type, shape and place belong together, and is the place in the file? */
+/* Checks type, shape and place against each other, and the place against the file. */
 static memopt_status memopt_i_scan_check(memopt_i_tensors_scan *s, const memopt_tensor *t, uint64_t elements,
                                          size_t at) {
     uint64_t bytes = 0;
@@ -42518,7 +42515,7 @@ static void memopt_i_scan_metadata(memopt_i_tensors_scan *s) {
     }
 }
 
-/* The whole text once: counted, or filled in. */
+/* One pass over the text: counts, or fills in. */
 static memopt_status memopt_i_scan(memopt_i_tensors_scan *s) {
     memopt_i_json *j = &s->json;
     int has_metadata = 0;
@@ -42564,7 +42561,7 @@ typedef struct memopt_i_tensors_source {
     uint64_t    file_bytes;
 } memopt_i_tensors_source;
 
-/* How many bytes of the file reading needs, by the first 8: those and the text. */
+/* Bytes of the file that reading needs, from the first 8: these and the text. */
 static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_i_tensors_source *source, size_t *bytes) {
     uint64_t length = 0;
     size_t i;
@@ -42584,7 +42581,7 @@ static memopt_status memopt_i_tensors_header(memopt_i_checks *c, const memopt_i_
     return MEMOPT_OK;
 }
 
-/* The first pass, and the size of what the second one fills in, behind what has been carved already. */
+/* The first pass, and the size of what the second one fills in, after what is already carved. */
 static memopt_status memopt_i_tensors_measure(memopt_i_tensors_scan *s, const memopt_i_tensors_source *source,
                                               memopt_carver *room) {
     memopt_i_json *j = &s->json;
@@ -42599,7 +42596,7 @@ static memopt_status memopt_i_tensors_measure(memopt_i_tensors_scan *s, const me
     return memopt_i_must_fit(&j->checks, !room->overflow, "header", "needs more memory than a size_t can tell");
 }
 
-/* Brings the tensors into the order of their data; follows each cycle of the permutation. */
+/* Sorts the tensors by their data; follows each cycle of the permutation. */
 static void memopt_i_scan_permute(memopt_i_tensors_scan *s) {
     size_t i;
 
@@ -42619,7 +42616,7 @@ static void memopt_i_scan_permute(memopt_i_tensors_scan *s) {
     }
 }
 
-/* By place: no hole, no overlap, nothing behind the last one. */
+/* The data must have no gap, no overlap, and nothing after the last tensor. */
 static memopt_status memopt_i_scan_tile(memopt_i_tensors_scan *s) {
     memopt_i_json *j = &s->json;
     uint64_t end = 0;
@@ -42639,7 +42636,7 @@ static memopt_status memopt_i_scan_tile(memopt_i_tensors_scan *s) {
     return memopt_i_refuse_count(&j->checks, MEMOPT_ERR_FORMAT, "data_bytes", s->data_bytes, "the tensors end at", end);
 }
 
-/* By name: none occurs twice. */
+/* No name and no key occurs twice. */
 static memopt_status memopt_i_scan_names(memopt_i_tensors_scan *s) {
     size_t i;
 
@@ -42664,8 +42661,7 @@ static void memopt_i_tensors_fill(const memopt_i_tensors_scan *s, memopt_tensors
     out->key_order = s->keys;
 }
 
-/* What a header says, in one block of the host's, behind `head` bytes for the caller. The header may go then. *block is
-   NULL after a failure. */
+/* Reads a header into one block of the host's, after `head` bytes for the caller. *block is NULL after a failure. */
 static memopt_status memopt_i_tensors_read(memopt_i_checks *c, const memopt_host *host,
                                            const memopt_i_tensors_source *source, size_t head, void **block,
                                            size_t *bytes, memopt_tensors *out) {
@@ -42693,7 +42689,7 @@ static memopt_status memopt_i_tensors_read(memopt_i_checks *c, const memopt_host
     return c->status = s.json.checks.status;
 }
 
-/* Where a hash begins in a sorted list. */
+/* Lower bound of a hash in a sorted list. */
 static size_t memopt_i_tensors_search(const memopt_i_tensors_key *keys, size_t count, uint64_t hash) {
     size_t low = 0;
 
@@ -42747,7 +42743,7 @@ static memopt_status memopt_i_tensors_file_read(memopt_i_checks *c, const memopt
     return done == count ? MEMOPT_OK : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "file", "ends within its header");
 }
 
-/* Its header into memory of the host; *header NULL after a failure. */
+/* The file's header in memory of the host; *header is NULL after a failure. */
 static memopt_status memopt_i_tensors_file_header(memopt_i_checks *c, const memopt_host *host, void *file,
                                                   memopt_i_tensors_source *source, void **header) {
     unsigned char head[8];
@@ -42832,7 +42828,7 @@ static memopt_status memopt_i_must_be_text(memopt_i_checks *c, const char *argum
     return memopt_i_must(c, memopt_i_tensors_is_utf8(text), argument, "is not UTF-8");
 }
 
-/* The bytes of a tensor that somebody wants to write. */
+/* Checks a tensor to be written, and counts its bytes. */
 static memopt_status memopt_i_tensors_check(memopt_i_checks *c, const memopt_tensor *t, uint64_t *bytes) {
     const char *wrong = NULL;
     uint64_t elements = 1;
@@ -42883,7 +42879,7 @@ static void memopt_i_put_tensor(memopt_i_writer *o, const memopt_tensor *t) {
     memopt_i_put_text(o, "]}");
 }
 
-/* The text without its padding; it stops a little behind the limit. */
+/* The text without its padding; stops a little after the limit. */
 static void memopt_i_put_header(memopt_i_writer *o, const memopt_tensors_desc *d, const memopt_i_tensors_key *order) {
     size_t i;
 
@@ -42942,7 +42938,7 @@ static memopt_status memopt_i_tensors_check_names(memopt_i_checks *c, const memo
     return memopt_i_must(c, 0, "name", "occurs twice");
 }
 
-/* The tensors' order and their places. All have been checked. */
+/* Sorts the tensors and assigns their places. All have been checked. */
 static void memopt_i_tensors_place(const memopt_tensors_desc *d, memopt_i_tensors_key *keys,
                                    memopt_i_tensors_key *spare) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
@@ -42962,7 +42958,7 @@ static void memopt_i_tensors_place(const memopt_tensors_desc *d, memopt_i_tensor
     }
 }
 
-/* The header's text, with what stands around it, into a buffer that may be too small. */
+/* Length, text and padding, into a buffer that may be too small. */
 static memopt_status memopt_i_tensors_put(memopt_i_checks *c, const memopt_tensors_desc *d,
                                           const memopt_i_tensors_key *order, void *buffer, size_t capacity,
                                           size_t *bytes) {
@@ -43071,7 +43067,7 @@ static void memopt_i_save_list_moments(memopt_i_save_list *l, const memopt_optim
     }
 }
 
-/* Rows that ranks share are the same on each. */
+/* Rows that ranks share are equal on each. */
 static void memopt_i_save_list_factors(memopt_i_save_list *l, const memopt_optim_tensor *t,
                                        const memopt_i_tensor_part *part, const memopt_optim_view *view) {
     const size_t columns = memopt_i_adafactor_columns(t);
@@ -43171,7 +43167,7 @@ typedef struct memopt_i_generation {
     uint64_t number, step;
 } memopt_i_generation;
 
-/* A decimal integer without leading zeros; NULL: none, else what follows. */
+/* A decimal integer without leading zeros. Returns what follows; NULL: not a number. */
 static const char *memopt_i_save_number(const char *text, uint64_t *out) {
     const size_t digits = memopt_i_read_count(text, SIZE_MAX, out);
 
@@ -43192,7 +43188,7 @@ static const char *memopt_i_save_skip(const char *text, const char *prefix) {
     return text && strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-/* gen-N-step-S; returns what follows, NULL for another name, or a number that no run comes to */
+/* gen-N-step-S. Returns what follows; NULL: another name, or a number that no run reaches. */
 static const char *memopt_i_save_generation(const char *name, memopt_i_generation *out) {
     const char *t = memopt_i_save_skip(name, "gen-");
 
@@ -43215,7 +43211,7 @@ static int memopt_i_save_is_model(const char *name) {
     return t && (!*t || (!several && strcmp(t, ".index.json") == 0));
 }
 
-/* A file that a save makes in its directory? What else is there is not ours to remove. */
+/* A file of a save? Others are not removed. */
 static int memopt_i_save_is_ours(const char *name) {
     uint64_t number = 0;
     const char *t = memopt_i_save_skip(name, "rank-");
@@ -43228,7 +43224,7 @@ static int memopt_i_save_is_ours(const char *name) {
     return strcmp(t ? t : name, t ? ".safetensors" : "manifest") == 0;
 }
 
-/* A path of the run: its directory, a generation, a suffix of that, a name in it. NULL: without. */
+/* A path of the run: its directory, a generation with a suffix, a name in it. */
 typedef struct memopt_i_save_path {
     char  *text;
     size_t bytes;
@@ -43347,7 +43343,7 @@ static memopt_status memopt_i_save_match_name(void *context, const char *name) {
     return MEMOPT_OK;
 }
 
-/* 0: its directory has no such name. 1 also where it cannot be listed. */
+/* 0: its directory has no such name. 1 also if it cannot be listed. */
 static int memopt_i_save_is_there(const memopt_files *f, char *path) {
     char *slash = strrchr(path, '/');
     memopt_i_save_name n;
@@ -43377,8 +43373,8 @@ static memopt_status memopt_i_save_take_first(void *context, const char *name) {
     return MEMOPT_ERR_STATE; /* no more of them */
 }
 
-/* What is at the path: a link, or a directory with files of ours; others' stay, and it with them. The names are asked
-   for one at a time, as they go away between. Where it fails, the next save finds what is left, and is not stopped. */
+/* Removes a link, or a directory with our files; other files stay, and the directory with them. Names are listed one at
+   a time, because they disappear meanwhile. What cannot be removed is left to the next save. */
 static void memopt_i_save_remove(const memopt_host *host, memopt_i_save_path *p) {
     const memopt_files *f = &host->files;
     const size_t length = strlen(p->text);
@@ -43399,7 +43395,7 @@ static void memopt_i_save_remove(const memopt_host *host, memopt_i_save_path *p)
     (void)f->remove_fn(f->user, p->text);
 }
 
-/* It loses its name in one step, so that nobody takes it, or goes on writing it, when it is half removed. */
+/* Renamed in one step first, so that nobody takes a half-removed one, or goes on writing it. */
 static void memopt_i_save_discard(const memopt_host *host, const char *run, const memopt_i_generation *g,
                                   const char *suffix, memopt_i_save_path *p, memopt_i_save_path *old) {
     const memopt_files *f = &host->files;
@@ -43409,7 +43405,7 @@ static void memopt_i_save_discard(const memopt_host *host, const char *run, cons
     if (strcmp(from, to) == 0 || !f->rename_fn(f->user, from, to)) memopt_i_save_remove(host, old);
 }
 
-/* What was begun and not ended, and what was not removed to the end. */
+/* Removes what was begun and not finished, and what was not removed completely. */
 static void memopt_i_save_clean(const memopt_host *host, const char *run, const char *suffix, memopt_i_save_path *p,
                                 memopt_i_save_path *old) {
     memopt_i_save_search search;
@@ -43419,7 +43415,7 @@ static void memopt_i_save_clean(const memopt_host *host, const char *run, const 
         memopt_i_save_discard(host, run, &search.found, suffix, p, old);
 }
 
-/* Open past the cache where its blocks are not larger than ours. */
+/* Bypasses the cache if the file's blocks are not larger than ours. */
 static memopt_status memopt_i_save_open_direct(const memopt_host *host, const char *path, int writes, void **file) {
     const memopt_files *f = &host->files;
     size_t align = 1;
@@ -43437,7 +43433,7 @@ static memopt_status memopt_i_save_open_direct(const memopt_host *host, const ch
 }
 
 /* ---- ranks ---- */
-/* A call of all ranks. This rank's own failure stays what is told. */
+/* A call of all ranks. An earlier failure of this rank is the one that is reported. */
 static memopt_status memopt_i_save_call(memopt_i_checks *c, memopt_comm *comm, const memopt_comm_call *call) {
     const memopt_status s = memopt_comm_run(comm, call);
 
@@ -43459,9 +43455,9 @@ static memopt_status memopt_i_save_gather(memopt_i_checks *c, memopt_comm *comm,
     return memopt_i_save_call(c, comm, &call);
 }
 
-/* All tell whether they have failed, and five numbers; afterwards all have failed, or none. It takes no memory, so that
-   a rank without any can tell it. All three may be NULL: numbers are rank 0's afterwards; all receives the status and
-   the numbers of each rank; other, the first rank with other numbers than rank 0, SIZE_MAX when there is none. */
+/* All exchange whether they have failed, and five numbers; afterwards all have failed, or none. Takes no memory, so
+   that a rank without any can report it. All three may be NULL: numbers become rank 0's; all receives status and
+   numbers of each rank; other the first rank whose numbers differ from rank 0's, SIZE_MAX: none. */
 static memopt_status memopt_i_save_agree(memopt_i_checks *c, memopt_comm *comm, uint64_t numbers[5], uint64_t *all,
                                          size_t *other) {
     const size_t rank = comm ? memopt_comm_get_stats(comm).rank : 0;
@@ -43510,7 +43506,6 @@ static memopt_status memopt_i_save_refuse_run(memopt_i_checks *c, memopt_status 
     return c->status;
 }
 
-/* Is there a file, not a directory? */
 static int memopt_i_save_is_file(const memopt_files *f, const char *path) {
     void *file = NULL;
 
@@ -43519,7 +43514,7 @@ static int memopt_i_save_is_file(const memopt_files *f, const char *path) {
     return 1;
 }
 
-/* Why it could not be made: which name of the path is in the way, as far as the doors tell. */
+/* Why the directory could not be made: which name of its path is in the way, as far as the host can tell. */
 static memopt_status memopt_i_save_explain_run(memopt_i_checks *c, const memopt_files *f, memopt_status status,
                                                const char *run, memopt_i_save_path *p) {
     char *text = p->text;
@@ -43555,7 +43550,7 @@ static memopt_status memopt_i_save_make_run(memopt_i_checks *c, const memopt_hos
                                              : memopt_i_save_explain_run(c, &host->files, made, run, p);
 }
 
-/* The run's directory is ours until the file is closed. */
+/* Locks the run's directory until the file is closed. */
 static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_host *host, const char *run,
                                             memopt_i_save_path *p, void **file) {
     const memopt_files *f = &host->files;
@@ -43575,7 +43570,7 @@ static memopt_status memopt_i_save_take_run(memopt_i_checks *c, const memopt_hos
                                                                 : "has a file \"lock\" that cannot be locked:", run);
 }
 
-/* Who holds the lock holds a file: when its name is gone, another run makes one, and takes the directory, too. */
+/* A lock is on a file: if its name is gone, another run makes a new one, and locks that. */
 static memopt_status memopt_i_save_keep_run(memopt_i_checks *c, const memopt_host *host, const char *run) {
     const memopt_files *f = &host->files;
     memopt_i_save_name n;
@@ -43596,7 +43591,7 @@ static int memopt_i_save_is_little_endian(void) {
     return low == 1;
 }
 
-/* What saving and loading ask of a desc. */
+/* What saving and loading need of a desc. */
 static memopt_status memopt_i_save_check_place(memopt_i_checks *c, const memopt_save_desc *d, memopt_host *host) {
     memopt_i_must(c, d->path != NULL, "path", "is NULL");
     memopt_i_must(c, !d->path || d->path[0], "path", "is empty");
@@ -43771,7 +43766,7 @@ struct memopt_saving {
     memopt_i_save save;
 };
 
-/* An item, or behind those one of the model. */
+/* Item i; the model's follow the desc's own. */
 static const memopt_save_item *memopt_i_save_item(const memopt_save_desc *d, size_t i) {
     return i < d->item_count ? &d->items[i] : &d->model[i - d->item_count];
 }
@@ -43814,7 +43809,7 @@ static memopt_status memopt_i_save_check_item(memopt_i_checks *c, const memopt_s
                                item->count);
 }
 
-/* Items, or tensors of the model, by what their list, its length, and one of them are called. */
+/* Items, or tensors of the model; names: of the list, of its length, and of one of them. */
 static memopt_status memopt_i_save_check_list(memopt_i_checks *c, const memopt_save_item *items, size_t count,
                                               const char *const names[3]) {
     size_t i;
@@ -43842,7 +43837,7 @@ static memopt_status memopt_i_save_check_model(memopt_i_checks *c, const memopt_
     return memopt_i_save_check_list(c, d->model, d->model_count, names);
 }
 
-/* The items and, behind them, those of the optimizer, in a block of their own, which the desc points to then. */
+/* Makes a list of the items and those of the optimizer, in a block of its own, and points the desc to it. */
 static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_host *host, memopt_save_desc *d,
                                               void **list, size_t *bytes) {
     const size_t own = d->item_count;
@@ -43875,7 +43870,7 @@ static memopt_status memopt_i_save_list_optim(memopt_i_checks *c, const memopt_h
     return c->status;
 }
 
-/* How large a header is going to be; places are told to its tensors. */
+/* The size of a header; also fills in the places of its tensors. */
 static memopt_status memopt_i_save_header_bytes(memopt_i_save *s, const memopt_tensors_desc *desc, size_t *bytes) {
     memopt_tensors_desc d = *desc;
     memopt_error why = memopt_i_error(MEMOPT_OK, NULL);
@@ -43887,7 +43882,7 @@ static memopt_status memopt_i_save_header_bytes(memopt_i_save *s, const memopt_t
     return s->checks.status;
 }
 
-/* Texts of the engine; that no key occurs twice is found by whoever writes headers. */
+/* The engine's texts. Duplicate keys are found by the writer of headers. */
 static void memopt_i_save_check_metadata(memopt_i_save *s) {
     const memopt_save_desc *d = &s->desc;
     memopt_i_checks *c = &s->checks;
@@ -43937,7 +43932,6 @@ static uint32_t memopt_i_save_crc_text(uint32_t crc, const char *text) {
     return memopt_crc32c(crc, text, strlen(text) + 1);
 }
 
-/* What is listed, in which order. */
 static uint32_t memopt_i_save_crc_items(uint32_t crc, const memopt_save_item *items, size_t count) {
     const memopt_save_item *item;
 
@@ -43952,7 +43946,7 @@ static uint32_t memopt_i_save_crc_items(uint32_t crc, const memopt_save_item *it
     return crc;
 }
 
-/* A number by which ranks notice that they do not list the same. */
+/* Differs between ranks that list different things. */
 static uint32_t memopt_i_save_listing(const memopt_save_desc *d) {
     const uint64_t numbers[6] = { d->step, d->tile, d->item_count, d->metadata_count, d->model_count, d->model_bytes };
     uint32_t crc = memopt_crc32c(0, numbers, sizeof numbers);
@@ -43984,7 +43978,7 @@ static uint32_t memopt_i_save_hash(const char *prefix, const char *name, size_t 
 
 static uint64_t memopt_i_save_hash_key(const void *hashes, uint32_t i) { return ((const uint32_t *)hashes)[i]; }
 
-/* Hashes of the items' names, and the items in their order. */
+/* Hashes of the items' names, and the items sorted by them. */
 static void memopt_i_save_index(const memopt_save_item *items, size_t count, uint32_t *order, uint32_t *hashes) {
     size_t i;
 
@@ -44048,7 +44042,7 @@ static void memopt_i_save_carve(memopt_i_save *s, memopt_carver *c) {
     s->texts.buffer = (char *)memopt_carve(c, s->texts.capacity, 1, 64);
 }
 
-/* The tables. This rank's ranges are written into them. */
+/* Makes the tables, with this rank's ranges. */
 static memopt_status memopt_i_save_open(memopt_i_save *s) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_i_range *mine;
@@ -44078,7 +44072,7 @@ static void memopt_i_save_close(memopt_i_save *s) {
     memopt_i_free(&s->host, s->block, s->block_bytes, 64);
 }
 
-/* All ranks have their tables, and one listing; then each knows the ranges of all. */
+/* All ranks must list the same items; then each gets the ranges of all. */
 static memopt_status memopt_i_save_agree_on_items(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     uint64_t numbers[5] = { 0 };
@@ -44092,7 +44086,8 @@ static memopt_status memopt_i_save_agree_on_items(memopt_i_save *s) {
     return memopt_i_save_gather(c, s->desc.comm, s->ranges, s->item_count * sizeof *s->ranges);
 }
 
-/* Who writes what of an item: from its first element on, the first rank that has it, as far as it has. */
+/* Assigns the elements of an item to ranks: from its first element on, each time to the first rank that has it, as far
+   as it has. */
 static memopt_status memopt_i_save_assign_ranges(memopt_i_save *s, size_t item) {
     const size_t n = s->item_count;
     const size_t own = s->desc.item_count;
@@ -44144,7 +44139,7 @@ static uint32_t memopt_i_save_content(const memopt_i_save *s) {
     return crc;
 }
 
-/* Whole elements: tiles are multiples of 4096 bytes, and tensors of a file begin at multiples of their element. */
+/* Moves whole elements: tiles are multiples of 4096 bytes, and tensors begin at multiples of their element. */
 static memopt_status memopt_i_save_move(memopt_i_checks *c, size_t i, const memopt_save_item *item, uint64_t first,
                                         size_t count, unsigned char *bytes, int loads) {
     const size_t element = memopt_i_save_element(item->type);
@@ -44193,7 +44188,7 @@ static void memopt_i_save_add(memopt_i_save *s, memopt_tensors_desc *d, const ch
     d->metadata = s->metadata;
 }
 
-/* The header of this rank's file, as it is to be written. */
+/* Describes the header of this rank's file. */
 static memopt_tensors_desc memopt_i_save_describe(memopt_i_save *s) {
     const memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     memopt_tensors_desc d;
@@ -44227,7 +44222,7 @@ static memopt_tensors_desc memopt_i_save_describe(memopt_i_save *s) {
     return d;
 }
 
-/* As many tensors of the model, from `first` on, as its next file takes. */
+/* Describes the next file of the model: tensors from `first` on, as many as it takes. */
 static memopt_tensors_desc memopt_i_save_describe_model(memopt_i_save *s, size_t first) {
     static const memopt_tensor_metadata format = { "format", "pt" };
     const size_t own = s->desc.item_count;
@@ -44272,7 +44267,7 @@ static uint64_t memopt_i_save_blocks(uint64_t bytes) { /* what whole blocks of a
     return memopt_i_save_tiles(bytes, MEMOPT_I_SAVE_BLOCK) * (uint64_t)MEMOPT_I_SAVE_BLOCK;
 }
 
-/* A file's places. `header` NULL: how large its header is; else it is written there. */
+/* The places in a file. header NULL: counts the header's bytes; else writes it there. */
 static void memopt_i_save_lay_out_file(memopt_i_save *s, memopt_i_save_file *f, memopt_tensors_desc *d,
                                        unsigned char *header) {
     const memopt_i_range *mine = s->ranges + s->rank * s->item_count;
@@ -44300,7 +44295,7 @@ static void memopt_i_save_lay_out_file(memopt_i_save *s, memopt_i_save_file *f, 
     memopt_i_sort(s->order + f->first, f->count, memopt_i_save_tensor_begin, s->tensors);
 }
 
-/* All files, as they are described: their sizes, or their headers one behind the other. */
+/* All files: counts the bytes of their headers, or writes the headers one after the other. */
 static void memopt_i_save_lay_out_files(memopt_i_save *s, unsigned char *headers) {
     memopt_tensors_desc d = memopt_i_save_describe(s);
     size_t first = s->desc.item_count;
@@ -44318,7 +44313,7 @@ static void memopt_i_save_lay_out_files(memopt_i_save *s, unsigned char *headers
     }
 }
 
-/* How many buffers, of how many bytes, and what the second block takes. */
+/* Number and size of the buffers, and the bytes of the second block. */
 static void memopt_i_save_count_buffers(memopt_i_save *s) {
     const size_t most = s->desc.beside ? MEMOPT_I_QUEUE_MAX : MEMOPT_I_SAVE_TRANSFERS;
     uint64_t tiles = 0;
@@ -44339,14 +44334,12 @@ static void memopt_i_save_count_buffers(memopt_i_save *s) {
     (void)memopt_i_must_fit(&s->checks, bytes <= SIZE_MAX / 2, "beside", "needs more memory than there can be");
 }
 
-/* The files of this rank, and where in them everything is. */
 static memopt_status memopt_i_save_lay_out(memopt_i_save *s) {
     memopt_i_save_lay_out_files(s, NULL);
     if (!s->checks.status) memopt_i_save_count_buffers(s);
     return s->checks.status;
 }
 
-/* Their headers, and the buffers. */
 static memopt_status memopt_i_save_make_buffers(memopt_i_save *s) {
     size_t i;
 
@@ -44363,7 +44356,7 @@ static memopt_status memopt_i_save_make_buffers(memopt_i_save *s) {
     return s->checks.status;
 }
 
-/* What all ranks share out, and how many tiles the longest file has. */
+/* Ranges, files and buffers; and the number of tiles of the longest file of all ranks. */
 static memopt_status memopt_i_save_plan(memopt_i_save *s) {
     uint64_t numbers[5] = { 0 };
     size_t i;
@@ -44402,7 +44395,7 @@ MEMOPT_I_SMALL_END
 MEMOPT_I_SMALL_BEGIN
 
 /* ---- buffers ---- */
-/* Wait for a buffer, if it is on its way. */
+/* Waits for a buffer's transfer, if there is one. */
 static void memopt_i_save_wait_for_buffer(memopt_i_save *s, size_t slot) {
     memopt_status status;
     size_t done;
@@ -44414,7 +44407,7 @@ static void memopt_i_save_wait_for_buffer(memopt_i_save *s, size_t slot) {
         (void)memopt_i_save_refuse_host(&s->checks, status, "file", "could not be written");
 }
 
-/* Checksums of the tiles in the buffer, which begins with one. */
+/* Checksums of the buffer's tiles; it begins with one. */
 static void memopt_i_save_check_tiles(memopt_i_save *s, const unsigned char *bytes) {
     uint32_t *crcs = s->tiles + s->rank * s->tile_count + (size_t)((s->at - s->files->header_bytes) / s->desc.tile);
     size_t done, count;
@@ -44426,10 +44419,10 @@ static void memopt_i_save_check_tiles(memopt_i_save *s, const unsigned char *byt
     }
 }
 
-/* Past the cache? A file that others write into, too, must not be padded: they may be behind, and its end be cut. */
+/* May it bypass the cache? Only if this rank writes all of the file: padding would overwrite what others write. */
 static int memopt_i_save_is_direct(const memopt_i_save_file *f) { return f->header && f->held == f->data_bytes; }
 
-/* The buffer goes to the disk, filled up to whole blocks where the file ends. */
+/* Begins to write the buffer, padded to whole blocks at the file's end. */
 static memopt_status memopt_i_save_send_buffer(memopt_i_save *s) {
     unsigned char *bytes = s->stage + s->slot * s->slot_bytes;
     size_t count = s->full;
@@ -44449,7 +44442,7 @@ static memopt_status memopt_i_save_send_buffer(memopt_i_save *s) {
     return MEMOPT_OK;
 }
 
-/* This rank's elements of an item for a place in a file; those that follow each other go together. */
+/* This rank's elements of an item to a place in a file; adjacent ones share a buffer. */
 static memopt_status memopt_i_save_put_item(memopt_i_save *s, memopt_i_save_file *f, uint64_t at, size_t i) {
     const memopt_i_range *range = &s->ranges[s->rank * s->item_count + i];
     const memopt_save_item *item = memopt_i_save_item(&s->desc, i);
@@ -44478,7 +44471,7 @@ static memopt_status memopt_i_save_put_item(memopt_i_save *s, memopt_i_save_file
     return MEMOPT_OK;
 }
 
-/* What this rank has of a file; elements of the model stand where they are in the whole. */
+/* What this rank has of a file; elements of the model are at their place in the whole. */
 static void memopt_i_save_file_data(memopt_i_save *s, memopt_i_save_file *f) {
     const memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     size_t k;
@@ -44508,7 +44501,7 @@ static int memopt_i_save_is_tmp_there(memopt_i_save *s) {
     return memopt_i_save_is_there(&s->host.files, s->other.text);
 }
 
-/* Of the generation that is written: has its directory gone, that is why. */
+/* A failure while a generation is written; if its directory is gone, that is the reason. */
 static memopt_status memopt_i_save_refuse_tmp(memopt_i_save *s, memopt_status status, const char *what,
                                               const char *reason) {
     if (!status || s->checks.status) return s->checks.status;
@@ -44519,7 +44512,7 @@ static memopt_status memopt_i_save_refuse_tmp(memopt_i_save *s, memopt_status st
                            status == MEMOPT_ERR_STATE ? "is there already, or a link" : reason);
 }
 
-/* With room for all of it, by the rank that writes its header. */
+/* The rank that writes the header also reserves the file's room. */
 static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
     const char *path = memopt_i_save_file_path(s, f);
     const memopt_files *files = &s->host.files;
@@ -44539,7 +44532,7 @@ static void memopt_i_save_open_file(memopt_i_save *s, memopt_i_save_file *f) {
                                     taken == MEMOPT_ERR_MEMORY ? "has no room" : "could not be given its room");
 }
 
-/* Data on their way, of this rank's own file first. */
+/* Begins to write, this rank's own file first. */
 static void memopt_i_save_begin_files(memopt_i_save *s) {
     size_t i;
 
@@ -44582,7 +44575,7 @@ static void memopt_i_save_end_file(memopt_i_save *s, memopt_i_save_file *f) {
     (void)memopt_i_save_refuse_host(&s->checks, files->sync_fn(files->user, f->file), "file", "could not be synced");
 }
 
-/* Nothing is under way or open afterwards, whatever has failed. */
+/* Afterwards nothing is under way or open, whatever has failed. */
 static void memopt_i_save_end_files(memopt_i_save *s) {
     size_t i;
 
@@ -44612,7 +44605,7 @@ static void memopt_i_save_table(memopt_tensor *t, const char *name, memopt_tenso
     t->rank = rank;
 }
 
-/* Its header into `buffer`; NULL: how large it is with its data. Texts of numbers stand in the rank's. */
+/* The header into `buffer`; NULL: only the size of the manifest. */
 static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned char *buffer, size_t capacity,
                                                    size_t *header, size_t *bytes) {
     const uint64_t files[2] = { s->ranks, 4 };
@@ -44648,7 +44641,6 @@ static memopt_status memopt_i_save_manifest_header(memopt_i_save *s, unsigned ch
                              "tile", "makes too many checksums for a manifest");
 }
 
-/* All of its bytes. */
 static void memopt_i_save_manifest_fill(const memopt_i_save *s, unsigned char *to, size_t header, size_t bytes) {
     unsigned char *number = to + header + s->ranks * 4 * sizeof(uint64_t);
     unsigned char *content = number + sizeof s->generation.number;
@@ -44665,7 +44657,7 @@ static void memopt_i_save_manifest_fill(const memopt_i_save *s, unsigned char *t
     memcpy(to + bytes - 4, &crc, 4);
 }
 
-/* A small file at s->path, as a whole. */
+/* Writes a small file at s->path. */
 static memopt_status memopt_i_save_write_small(memopt_i_save *s, const void *bytes, size_t count, const char *what) {
     const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
@@ -44706,7 +44698,7 @@ static size_t memopt_i_save_file_of(const memopt_i_save *s, size_t tensor) {
     return i - 1;
 }
 
-/* keys: of the model's tensors, or NULL where only the size is asked for, which is the same in any order */
+/* keys: of the model's tensors; NULL: only the size is wanted, which is the same in any order. */
 static size_t memopt_i_save_index_text(const memopt_i_save *s, const memopt_i_tensors_key *keys, char *to,
                                        size_t capacity) {
     memopt_i_writer o = memopt_i_writer_begin(to, capacity);
@@ -44729,7 +44721,7 @@ static size_t memopt_i_save_index_text(const memopt_i_save *s, const memopt_i_te
     return o.length;
 }
 
-/* What it lends itself; 0: there is none. */
+/* Memory for the index; 0: the model has none. */
 static size_t memopt_i_save_index_bytes(const memopt_i_save *s) {
     const size_t keys = 2 * s->desc.model_count * sizeof(memopt_i_tensors_key);
 
@@ -44831,7 +44823,6 @@ MEMOPT_API void memopt_saved_close(memopt_saved *saved) {
     memopt_i_free(&host, saved, saved->bytes, 64);
 }
 
-/* A read of so many bytes, or a refusal. */
 static memopt_status memopt_i_saved_read_bytes(memopt_saved *s, memopt_i_checks *c, void *file, uint64_t at,
                                                void *bytes, size_t count, size_t least, const char *what) {
     size_t done = 0;
@@ -44841,7 +44832,6 @@ static memopt_status memopt_i_saved_read_bytes(memopt_saved *s, memopt_i_checks 
     return done >= least ? MEMOPT_OK : memopt_i_refuse(c, MEMOPT_ERR_FORMAT, what, "is cut off");
 }
 
-/* What a header says, in memory of its own. */
 static memopt_status memopt_i_saved_parse(memopt_saved *s, memopt_i_checks *c, const void *header, size_t header_bytes,
                                           uint64_t file_bytes, memopt_tensors *out, void **memory, size_t *bytes) {
     memopt_i_tensors_source source;
@@ -44873,7 +44863,7 @@ static memopt_status memopt_i_saved_read_manifest(memopt_saved *s, memopt_i_chec
                                 &s->tensors_bytes);
 }
 
-/* A number of the manifest's metadata. */
+/* A number in the manifest's metadata. */
 static memopt_status memopt_i_saved_number(memopt_saved *s, memopt_i_checks *c, const char *key, uint64_t *out) {
     const char *text = memopt_tensors_value(&s->tensors, key);
     const char *end = text ? memopt_i_save_number(text, out) : NULL;
@@ -44894,7 +44884,7 @@ static const unsigned char *memopt_i_saved_table(memopt_saved *s, memopt_i_check
     return NULL;
 }
 
-/* A single number of the manifest. */
+/* A tensor of the manifest with one number. */
 static memopt_status memopt_i_saved_single(memopt_saved *s, memopt_i_checks *c, const char *name, void *out,
                                            size_t bytes) {
     const memopt_tensor *t = memopt_tensors_find(&s->tensors, name);
@@ -44905,7 +44895,7 @@ static memopt_status memopt_i_saved_single(memopt_saved *s, memopt_i_checks *c, 
     return MEMOPT_OK;
 }
 
-/* Which generation it is of, which may have been copied or renamed. */
+/* The directory may have been copied or renamed. */
 static memopt_status memopt_i_saved_identity(memopt_saved *s, memopt_i_checks *c) {
     uint64_t number = 0;
 
@@ -44920,7 +44910,7 @@ static memopt_status memopt_i_saved_identity(memopt_saved *s, memopt_i_checks *c
     return MEMOPT_OK;
 }
 
-/* The files, by the rows of their table, and the buffer for a tile of one. */
+/* The files by the rows of their table, and the buffer for a tile. */
 static memopt_status memopt_i_saved_list_files(memopt_saved *s, memopt_i_checks *c, const unsigned char *rows) {
     size_t i;
 
@@ -44941,7 +44931,6 @@ static memopt_status memopt_i_saved_list_files(memopt_saved *s, memopt_i_checks 
     return MEMOPT_OK;
 }
 
-/* The manifest's own numbers, and its tables. */
 static memopt_status memopt_i_saved_tables(memopt_saved *s, memopt_i_checks *c) {
     const memopt_tensor *t = memopt_tensors_find(&s->tensors, "files");
     const unsigned char *files;
@@ -44975,7 +44964,7 @@ static size_t memopt_i_saved_tiles(const memopt_saved *s, const memopt_i_saved_f
     return memopt_i_save_tiles(f->length - f->header_bytes, s->tile);
 }
 
-/* The checksum of a whole file, by those of its header and tiles. */
+/* The checksum of a file from those of its header and tiles. */
 static uint32_t memopt_i_saved_crc(const memopt_saved *s, size_t number) {
     const memopt_i_saved_file *f = &s->files[number];
     uint64_t left = f->length - f->header_bytes;
@@ -44993,7 +44982,7 @@ static uint32_t memopt_i_saved_crc(const memopt_saved *s, size_t number) {
     return crc;
 }
 
-/* A tile of a file into the stage, with its checksum looked at. */
+/* Reads and verifies a tile of a file. */
 static memopt_status memopt_i_saved_tile(memopt_saved *s, memopt_i_checks *c, void *file, size_t number, size_t tile) {
     const memopt_i_saved_file *f = &s->files[number];
     const uint64_t at = (uint64_t)tile * s->tile;
@@ -45014,7 +45003,7 @@ static memopt_status memopt_i_saved_tile(memopt_saved *s, memopt_i_checks *c, vo
     return MEMOPT_OK;
 }
 
-/* Length and header of a file. */
+/* Verifies length and header of a file. */
 static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, void *file, memopt_i_saved_file *f) {
     uint64_t size = 0;
     void *header;
@@ -45042,7 +45031,7 @@ static memopt_status memopt_i_saved_header(memopt_saved *s, memopt_i_checks *c, 
 typedef memopt_status memopt_i_saved_file_fn(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
                                              void *context);
 
-/* A file that could not be opened: is it missing, alone or with its generation? Else another try may find it whole. */
+/* A file could not be opened: is it missing, alone or with its generation? If not, another try may succeed. */
 static memopt_status memopt_i_saved_no_file(memopt_saved *s, memopt_i_checks *c, memopt_status status,
                                             const char *what) {
     const memopt_files *f = &s->host.files;
@@ -45055,7 +45044,7 @@ static memopt_status memopt_i_saved_no_file(memopt_saved *s, memopt_i_checks *c,
     return memopt_i_refuse(c, status, what, "could not be opened");
 }
 
-/* With a file of the generation open. */
+/* Calls fn with a file of the generation. */
 static memopt_status memopt_i_saved_with_file(memopt_saved *s, memopt_i_checks *c, size_t number,
                                               memopt_i_saved_file_fn *fn, void *context) {
     const char *path = memopt_i_save_rank_file(&s->path, s->run, &s->generation, "", number, s->file_count);
@@ -45068,7 +45057,7 @@ static memopt_status memopt_i_saved_with_file(memopt_saved *s, memopt_i_checks *
     return c->status;
 }
 
-/* Every rank reads all headers, and looks at the data of the files whose turn is its own. */
+/* Every rank reads all headers, and verifies the data of its share of the files. */
 static memopt_status memopt_i_saved_check_file(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
                                                void *context) {
     size_t tile;
@@ -45081,7 +45070,7 @@ static memopt_status memopt_i_saved_check_file(memopt_saved *s, memopt_i_checks 
     return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "manifest", "tells another checksum of the file than of its tiles");
 }
 
-/* Everything of a generation, on this rank. */
+/* Verifies a generation, this rank's share. */
 static void memopt_i_saved_check_generation(memopt_saved *s, memopt_i_checks *c) {
     const char *path = memopt_i_save_dir(&s->path, s->run, &s->generation, "/manifest");
     void *file = NULL;
@@ -45100,7 +45089,7 @@ static void memopt_i_saved_check_generation(memopt_saved *s, memopt_i_checks *c)
 }
 
 /* ---- the newest that holds ---- */
-/* The next older generation: its numbers, from rank 0. 0: there is none, or all have failed. */
+/* The next older generation, from rank 0. 0: there is none, or all have failed. */
 static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     memopt_i_save_search search;
     uint64_t numbers[5] = { 0 };
@@ -45118,13 +45107,13 @@ static int memopt_i_saved_next(memopt_saved *s, memopt_i_checks *c) {
     return numbers[0] != 0;
 }
 
-/* Another generation helps where this one is damaged: bytes that are there and wrong, or a file that is not. One that
-   could not be read may hold, and a run that went on from an older one would push it out. */
+/* An older generation is taken only for a damaged one. One that cannot be read may be intact, and a run that resumed
+   from an older one would push it out. */
 static int memopt_i_saved_is_damage(memopt_status s) { return s == MEMOPT_ERR_FORMAT || s == MEMOPT_ERR_CORRUPT; }
 
 static const char memopt_i_saved_none[] = "has no generation";
 
-/* From the newest, which is told, to one that holds. 0: none does, or all have failed. */
+/* From the newest to an intact one. 0: there is none, or all have failed. newest: the first one that was refused. */
 static int memopt_i_saved_search_once(memopt_saved *s, memopt_i_checks *c, memopt_i_generation *newest) {
     memopt_error *const door = c->error;
 
@@ -45241,7 +45230,7 @@ static int memopt_i_saved_is_named(const memopt_save_item *item, const char *nam
         && memcmp(name + prefix, item->name, length - prefix) == 0;
 }
 
-/* The item with a name; SIZE_MAX: it is not wanted. */
+/* The item with a name; SIZE_MAX: not wanted. */
 static size_t memopt_i_saved_wanted(const memopt_i_saved_wish *w, const char *name, size_t length) {
     const uint32_t hash = memopt_i_save_hash(NULL, name, length);
     size_t low = 0;
@@ -45258,7 +45247,7 @@ static size_t memopt_i_saved_wanted(const memopt_i_saved_wish *w, const char *na
     return SIZE_MAX;
 }
 
-/* Elements of an item out of a file's data, tile by tile. */
+/* Elements of an item from a file's data, tile by tile. */
 static memopt_status memopt_i_saved_copy(memopt_saved *s, memopt_i_checks *c, void *file, size_t number, uint64_t at,
                                          const memopt_i_saved_wish *w, size_t i, uint64_t first, uint64_t count) {
     const memopt_save_item *item = &w->desc->items[i];
@@ -45279,7 +45268,7 @@ static memopt_status memopt_i_saved_copy(memopt_saved *s, memopt_i_checks *c, vo
     return MEMOPT_OK;
 }
 
-/* Is the item that the file has the one that is wanted? Its metadata tell the shape of the whole. */
+/* Does a tensor of a file match the item? Its metadata have the shape of the whole. */
 static memopt_status memopt_i_saved_check_item(memopt_i_checks *c, const memopt_i_saved_file *f, const memopt_tensor *t,
                                                const memopt_save_item *item, uint64_t first) {
     const char *shape = memopt_tensors_value(&f->tensors, t->name);
@@ -45298,7 +45287,7 @@ static memopt_status memopt_i_saved_check_item(memopt_i_checks *c, const memopt_
     return MEMOPT_OK;
 }
 
-/* What of a tensor of a file is wanted here. */
+/* Reads, or counts, what is wanted of a tensor of a file. */
 static memopt_status memopt_i_saved_read_tensor(memopt_saved *s, memopt_i_checks *c, void *file, size_t number,
                                                 const memopt_tensor *t, const memopt_i_saved_wish *w) {
     const char *mark = strrchr(t->name, '@');
@@ -45338,8 +45327,8 @@ static memopt_status memopt_i_saved_file_items(memopt_saved *s, memopt_i_checks 
     return c->status;
 }
 
-/* Every wanted item, whole? It is only counted, no file is read. An item's pieces follow one another in whatever order
-   the files have them: each pass goes on where the one before found no more. */
+/* Are all wanted items complete? Only counts. An item's pieces may be in any order: each pass goes on where the one
+   before found no more. */
 static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, memopt_i_saved_wish *w) {
     uint64_t before, all = 0;
     size_t i;
@@ -45361,8 +45350,8 @@ static memopt_status memopt_i_saved_count(memopt_saved *s, memopt_i_checks *c, m
     return c->status;
 }
 
-/* Tables for the content of what is going to be read, before anything is: on all ranks, or on none, where it is not all
-   that was saved, in its order, or not in memory. */
+/* Tables for the checksum of what will be read: on all ranks, or on none if it is not exactly what was saved, in its
+   order and in memory. */
 static memopt_status memopt_i_saved_prepare_proof(memopt_saved *saved, memopt_i_checks *c, const memopt_save_desc *desc,
                                                   memopt_i_save *s) {
     memopt_save_desc d;
@@ -45392,7 +45381,7 @@ static memopt_status memopt_i_saved_prepare_proof(memopt_saved *saved, memopt_i_
     return c->status = status;
 }
 
-/* What has been read, once more. */
+/* Compares the checksum of what was read. */
 static memopt_status memopt_i_saved_check_content(memopt_saved *saved, memopt_i_checks *c, memopt_i_save *s) {
     const size_t n = s->desc.item_count;
     size_t i;
@@ -45473,7 +45462,7 @@ MEMOPT_I_SMALL_END
 MEMOPT_I_SMALL_BEGIN
 
 /* ---- begin ---- */
-/* The name of the run's directory, which may be new. */
+/* Syncs the name of the run's directory, which may be new. */
 static void memopt_i_save_sync_run(memopt_i_save *s) {
     (void)memopt_i_save_run_path(&s->path, s->desc.path, "");
     (void)memopt_i_save_refuse_host(&s->checks, memopt_i_files_sync_parent(&s->host.files, s->path.text), "path",
@@ -45491,7 +45480,6 @@ static memopt_status memopt_i_save_make_dir(memopt_i_save *s) {
                                      ? "was begun by another run that saves here" : "could not be made");
 }
 
-/* The directory of the run, and in it one for this generation. */
 static void memopt_i_save_begin_generation(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     memopt_i_save_search search;
@@ -45513,7 +45501,7 @@ static void memopt_i_save_begin_generation(memopt_i_save *s) {
     for (i = 1; i < s->file_count; ++i) memopt_i_save_open_file(s, &s->files[i]); /* others write into them, too */
 }
 
-/* The directory is there, and all ranks know it; what fails after that is told by the end. */
+/* After OK the directory exists, and all ranks know it; later failures are reported at the end. */
 static memopt_status memopt_i_save_start(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     uint64_t numbers[5] = { 0 };
@@ -45530,8 +45518,8 @@ static memopt_status memopt_i_save_start(memopt_i_save *s) {
 }
 
 /* ---- commit ---- */
-/* Has an open file so many bytes (0: any number, but at least 12), and have the first `count` of them (0: all) this
-   checksum? ERR_FORMAT: it has not. It is read piece by piece into the buffer of the tiles. */
+/* Has an open file so many bytes (0: at least 12), and have the first `count` of them (0: all) this checksum?
+   ERR_FORMAT: no. Reads tile by tile into the first buffer. */
 static memopt_status memopt_i_save_check_bytes(memopt_i_save *s, void *file, uint64_t bytes, uint64_t count,
                                                uint32_t crc) {
     const memopt_files *f = &s->host.files;
@@ -45557,8 +45545,8 @@ static memopt_status memopt_i_save_check_bytes(memopt_i_save *s, void *file, uin
     return found == crc ? MEMOPT_OK : MEMOPT_ERR_FORMAT;
 }
 
-/* Does the name still lead to what was written? Another run, where there are no locks, takes the generation for a
-   leftover, removes it, and may have begun one of the same name. */
+/* Does the name still lead to what was written? Without locks another run may take the generation for a leftover,
+   remove it, and begin one of the same name. */
 static memopt_status memopt_i_save_check_written(memopt_i_save *s, const char *what, uint64_t bytes, uint64_t count,
                                                  uint32_t crc) {
     const memopt_files *f = &s->host.files;
@@ -45591,7 +45579,7 @@ static memopt_status memopt_i_save_check_all_written(memopt_i_save *s) {
     return s->checks.status;
 }
 
-/* From here on the generation is there. */
+/* After the rename the generation exists. */
 static void memopt_i_save_commit(memopt_i_save *s) {
     const memopt_files *f = &s->host.files;
     memopt_i_checks *c = &s->checks;
@@ -45610,7 +45598,7 @@ static void memopt_i_save_commit(memopt_i_save *s) {
     (void)memopt_i_save_refuse_host(c, f->sync_dir_fn(f->user, s->desc.path), "path", "could not be synced");
 }
 
-/* A save that failed leaves nothing: where that fails, too, the next one finds it. */
+/* Removes a failed save; what cannot be removed is left to the next one. */
 static void memopt_i_save_give_up(memopt_i_save *s) {
     if (s->rank || !s->generation.number || !s->path.text) return;
     (void)memopt_i_save_dir(&s->path, s->desc.path, &s->generation, ".tmp");
@@ -45618,7 +45606,7 @@ static void memopt_i_save_give_up(memopt_i_save *s) {
 }
 
 /* ---- retire ---- */
-/* Does everything of it hold, as a resume sees it? */
+/* Is it intact, as a resume sees it? */
 static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
 
@@ -45630,8 +45618,8 @@ static int memopt_i_save_holds(memopt_saved *s, memopt_i_generation g) {
     return !c.status;
 }
 
-/* Generations older than the last that is kept. Only what holds is counted; nothing is looked at before there is one
-   that may go. What fails here is tried again by the next save. */
+/* Removes generations older than the last that is kept. Only intact ones count; none is verified before there is one to
+   remove. What fails here is tried again by the next save. */
 static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host *host, memopt_i_generation written) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, "save");
     memopt_save_desc alone = *desc;
@@ -45653,7 +45641,7 @@ static void memopt_i_save_retire(const memopt_save_desc *desc, const memopt_host
 }
 
 /* ---- write and wait ---- */
-/* All ranks have written and synced their files, and rank 0 has what it tells of them. */
+/* All ranks have written and synced their files; rank 0 gets their checksums. */
 static memopt_status memopt_i_save_gather_files(memopt_i_save *s) {
     memopt_i_checks *c = &s->checks;
     memopt_comm *comm = s->desc.comm;
@@ -45685,7 +45673,7 @@ static memopt_status memopt_i_save_finish(memopt_i_save *s) {
     return s->checks.status;
 }
 
-/* Nothing was begun on any rank, or all failed alike. */
+/* All ranks failed alike, and nothing was begun. */
 static memopt_status memopt_i_save_stop(memopt_i_save *s) {
     memopt_i_save_end_files(s);
     memopt_i_save_give_up(s);
@@ -45732,12 +45720,12 @@ MEMOPT_API memopt_status memopt_save_wait(memopt_saving *saving) {
 }
 
 /* ---- how much it takes ---- */
-/* What memopt_tensors_write() lends itself. */
+/* Memory that memopt_tensors_write() takes during a call. */
 static size_t memopt_i_save_writer_bytes(size_t tensors, size_t metadata) {
     return (memopt_i_max(tensors, metadata) + 1) * 2 * sizeof(memopt_i_tensors_key);
 }
 
-/* Ranges as if this rank wrote all that it holds, and where others do, too, with the longest names there can be. */
+/* Ranges as if this rank wrote everything that it holds, with the longest possible names. */
 static uint64_t memopt_i_save_assume_largest(memopt_i_save *s) {
     memopt_i_range *mine = s->ranges + s->rank * s->item_count;
     uint64_t all = 0;
@@ -45830,7 +45818,7 @@ MEMOPT_I_SMALL_END
 
 MEMOPT_I_SMALL_BEGIN
 
-/* What is listed of a tensor, or of a slice of it. View: of states in memory; all zero where they are slow. */
+/* Items of a tensor, or of a slice of it. The view is zero if its states are slow. */
 static void memopt_i_save_list_slice(memopt_i_save_list *l, memopt_shard *x, const memopt_optim_tensor *t) {
     const memopt_optim_desc *d = &x->optim->desc;
     memopt_i_tensor_part part;
@@ -45842,7 +45830,7 @@ static void memopt_i_save_list_slice(memopt_i_save_list *l, memopt_shard *x, con
     memopt_i_save_list_tensor(l, d, t, &part, &view);
 }
 
-/* The element of the tensor that belongs to an element of an item. */
+/* The tensor's element that an item's element belongs to. */
 static size_t memopt_i_save_element_of(const memopt_shard *x, size_t tensor, const char *prefix, uint64_t first) {
     const memopt_optim_tensor *t = &x->parts[tensor];
     const size_t columns = memopt_i_adafactor_columns(t);
@@ -46012,7 +46000,7 @@ typedef struct memopt_i_advise {
 } memopt_i_advise;
 
 /* ---- tensors of a model ---- */
-/* Bytes or elements from a product of doubles, which hold them exactly up to 2^53. */
+/* A product of doubles, exact up to 2^53, as bytes or elements. */
 static size_t memopt_i_advise_size(memopt_i_advise *x, double bytes) {
     if (bytes < (double)(SIZE_MAX / 64)) return (size_t)bytes;
     x->overflow = 1;
@@ -46053,7 +46041,7 @@ static void memopt_i_advise_block_tensors(memopt_i_advise *x, size_t group) {
     memopt_i_advise_tensor(x, group, (m->rms ? 2 : 4) * h + biases);
 }
 
-/* Counts the tensors, and fills them in where there is room. Groups: embedding, blocks, and what comes last. */
+/* Counts the tensors, and fills them in if there is room. Groups: embedding, blocks, the rest. */
 static void memopt_i_advise_tensors(memopt_i_advise *x) {
     const memopt_advise_model *m = &x->desc.model;
     const double h = (double)m->width;
@@ -46081,7 +46069,7 @@ static void memopt_i_advise_tensors(memopt_i_advise *x) {
     x->operations = 6 * (x->parameters - x->looked_up) + 12 * (double)m->layers * h * (double)m->length;
 }
 
-/* Each group's forward, with tied weights the embedding's once more for the head, and the same backwards. */
+/* Forward through all groups, with tied weights the embedding again for the head, and backward. */
 static void memopt_i_advise_uses(memopt_i_advise *x) {
     size_t g;
 
@@ -46101,7 +46089,7 @@ static void memopt_i_advise_uses(memopt_i_advise *x) {
 }
 
 /* ---- its segments ---- */
-/* Share of tiles of rows x columns that is of use: the last wave of them leaves processors idle. */
+/* Used share of tiles of rows x columns: the last wave leaves processors idle. */
 static double memopt_i_advise_waves(double rows, double columns, double tile_rows, double tile_columns,
                                     double processors) {
     const double tiles = floor(-rows / tile_rows) * floor(-columns / tile_columns); /* both rounded up, and negative */
@@ -46116,8 +46104,8 @@ static double memopt_i_advise_rate(const memopt_i_advise *x, const memopt_advise
     return (memopt_i_advise_is_16(o) ? a->bf16_rate : a->f32_rate) * a->efficiency;
 }
 
-/* Seconds of so many operations, when a share of the processor is of use. A rank's threads do them together; but less
-   than a piece of memopt_gemm_multiply() is done by one. */
+/* Seconds of operations that use a share of the processor. A rank's threads share them, except what is less than a
+   piece of memopt_gemm_multiply(). */
 static double memopt_i_advise_operations(const memopt_i_advise *x, const memopt_advise_choice *o, double operations,
                                          double used) {
     const double rate = memopt_i_advise_rate(x, o), piece = 2 * MEMOPT_I_GEMM_CHUNK_MIN;
@@ -46127,7 +46115,7 @@ static double memopt_i_advise_operations(const memopt_i_advise *x, const memopt_
     return together > alone ? together : alone;
 }
 
-/* Its weights are read at least, which takes longer than multiplying few rows. */
+/* At least the time to read its weights, which dominates for few rows. */
 static double memopt_i_advise_product(const memopt_i_advise *x, const memopt_advise_choice *o, double rows,
                                       double columns, double depth) {
     const double tile = (double)MEMOPT_I_ADVISE_TILE;
@@ -46236,12 +46224,11 @@ static MEMOPT_I_COLD memopt_status memopt_i_advise_pass_error(memopt_i_advise *x
     return x->c->status = why->status;
 }
 
-/* A part that was asked has said why in x->why. */
 static MEMOPT_I_COLD memopt_status memopt_i_advise_failed(memopt_i_advise *x) {
     return memopt_i_advise_pass_error(x, &x->why);
 }
 
-/* An engine's own, of what a chain may depend on: the same for all choices that have it in common. */
+/* An engine's chain for the fields it may depend on: the same for all choices that share them. */
 static memopt_status memopt_i_advise_call_engine(memopt_i_advise *x, const memopt_advise_choice *choice) {
     const memopt_advise_model *m = &x->desc.model;
     memopt_advise_choice o;
@@ -46260,7 +46247,6 @@ static memopt_status memopt_i_advise_call_engine(memopt_i_advise *x, const memop
     return s ? memopt_i_refuse(x->c, s, "chain_fn", "failed") : s;
 }
 
-/* The segments of a choice. */
 static memopt_status memopt_i_advise_chain(memopt_i_advise *x, const memopt_advise_choice *o, memopt_chain *chain) {
     const memopt_advise_model *m = &x->desc.model;
 
@@ -46351,7 +46337,6 @@ static size_t memopt_i_advise_of_host(const memopt_advise_machine *a) {
     return a->of_host ? a->of_host : memopt_i_max(a->processors, 1);
 }
 
-/* As many as a rank may have, and a host has. */
 static size_t memopt_i_advise_most_threads(const memopt_advise_machine *a) {
     return memopt_i_max(memopt_i_min(a->most_threads, memopt_i_advise_of_host(a)), 1);
 }
@@ -46410,8 +46395,8 @@ static void memopt_i_advise_defaults(memopt_advise_desc *d) {
     if (!(a->efficiency > 0)) a->efficiency = 0.5;
 }
 
-/* Ranks of so many threads are fewer processors, each of which has as much more. A rank has one link, as before; the
-   disk of a host is shared by as many ranks as there are now. */
+/* Ranks of several threads are fewer processors, each with as much more. A rank has one link, as before; a host's disk
+   is shared by the fewer ranks. */
 static void memopt_i_advise_join(memopt_advise_machine *a, size_t threads) {
     a->processors /= threads;
     a->of_host /= threads;
@@ -46424,7 +46409,7 @@ static void memopt_i_advise_join(memopt_advise_machine *a, size_t threads) {
     a->host_bandwidth *= (double)threads;
 }
 
-/* The next larger number of threads that a rank may have; 0: there is none. */
+/* The next number of threads that a rank may have; 0: none. */
 static size_t memopt_i_advise_more_threads(const memopt_advise_machine *a, size_t threads) {
     while (++threads <= a->most_threads)
         if (a->of_host % threads == 0) return threads;
@@ -46438,7 +46423,7 @@ static size_t memopt_i_advise_batch(const memopt_i_advise *x, size_t micro, size
     return x->desc.batch % micro ? micro * *rounds * x->desc.machine.processors : x->desc.batch;
 }
 
-/* Micro-batches that divide the batch, so that all units are alike; others round the batch up. */
+/* Divisors of the batch, so that all units are equal; others round the batch up. */
 static void memopt_i_advise_micros(memopt_i_advise *x) {
     const size_t each = memopt_i_ceil_div(x->desc.batch, x->desc.machine.processors);
     size_t b;
@@ -46450,7 +46435,6 @@ static void memopt_i_advise_micros(memopt_i_advise *x) {
     }
 }
 
-/* The number of ranks among which everything may be cut: each that divides processors. */
 static void memopt_i_advise_ranks(memopt_i_advise *x) {
     const size_t processors = x->desc.machine.processors;
     size_t sets;
@@ -46459,7 +46443,7 @@ static void memopt_i_advise_ranks(memopt_i_advise *x) {
         if (processors % sets == 0) x->ranks[x->rank_counts++] = processors / sets;
 }
 
-/* The next size of chunks: powers of two, up to the first that is all rows. 0: there is none. */
+/* The next chunk size: powers of two, up to the first that covers all rows. 0: none. */
 static int memopt_i_advise_next_chunk(size_t *chunk, double rows) {
     if (*chunk && ((double)*chunk >= rows || *chunk > SIZE_MAX / 4)) return 0;
     *chunk = *chunk ? 2 * *chunk : 1;
@@ -46494,7 +46478,7 @@ static void memopt_i_advise_carve(memopt_carver *room, memopt_i_advise **x, cons
 
 static void memopt_i_advise_close(memopt_i_advise *x) { memopt_i_free(&x->host, x, x->bytes, MEMOPT_I_HOST_ALIGN); }
 
-/* What the object of a desc has, with so many threads for each rank, before there is memory for it. */
+/* Checks a desc, fills in its defaults for ranks of so many threads, and counts. */
 static memopt_status memopt_i_advise_resolve_desc(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads,
                                                   memopt_i_advise *x) {
     const memopt_advise_model *m = &x->desc.model;
@@ -46536,7 +46520,7 @@ static memopt_status memopt_i_advise_fill(memopt_i_advise *x) {
     return memopt_i_must_fit(x->c, !x->overflow, "model", "has tensors that do not fit a size_t");
 }
 
-/* The object of a desc, with so many threads for each rank; NULL: c says why. */
+/* The object for ranks of so many threads; NULL: c says why. */
 static memopt_i_advise *memopt_i_advise_open(memopt_i_checks *c, const memopt_advise_desc *desc, size_t threads) {
     memopt_carver room = memopt_carver_begin(NULL);
     memopt_i_advise of, *x;
@@ -46564,7 +46548,7 @@ MEMOPT_I_SMALL_END
 MEMOPT_I_SMALL_BEGIN
 
 /* ---- the solver's ---- */
-/* Of the frontier, so many points, the first and the last among them; those with very many actions are left out. */
+/* Keeps evenly spaced points of the frontier, with its ends, except those with too many actions. */
 static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i_advise_actions *a,
                                                     const memopt_schedule *solved, const memopt_schedule_point *points,
                                                     size_t count) {
@@ -46586,7 +46570,6 @@ static memopt_status memopt_i_advise_keep_schedules(memopt_i_advise *x, memopt_i
     return MEMOPT_OK;
 }
 
-/* The solver's frontier of a chain, in memory that is given back. */
 static memopt_status memopt_i_advise_solve_chain(memopt_i_advise *x, memopt_i_advise_actions *a,
                                                  const memopt_schedule_desc *d, unsigned char *memory, size_t bytes,
                                                  size_t table) {
@@ -46601,7 +46584,7 @@ static memopt_status memopt_i_advise_solve_chain(memopt_i_advise *x, memopt_i_ad
     return memopt_i_advise_keep_schedules(x, a, solved, points, count);
 }
 
-/* Of a chain that does not depend on what is searched through, so that whoever prices a choice has the same ones. */
+/* Its chain does not depend on what is searched, so that memopt_advise_price() gets the same schedules. */
 static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt_advise_choice *choice,
                                                 memopt_i_advise_actions *a) {
     memopt_advise_choice o;
@@ -46635,7 +46618,7 @@ static memopt_status memopt_i_advise_solve_kind(memopt_i_advise *x, const memopt
 MEMOPT_I_SMALL_END
 
 /* ---- frontiers ---- */
-/* Of points whose peaks ascend, those within so many bytes. */
+/* How many points, whose peaks ascend, are within so many bytes. */
 static size_t memopt_i_advise_count_within(const memopt_i_advise_points *p, uint64_t bytes) {
     size_t low = 0, high = p->count;
 
@@ -46648,7 +46631,7 @@ static size_t memopt_i_advise_count_within(const memopt_i_advise_points *p, uint
     return low;
 }
 
-/* Adds a point unless another is smaller and as fast, or as small and faster. */
+/* Adds a point unless another is at least as good in both, and better in one. */
 static void memopt_i_advise_add_point(memopt_i_advise_points *p, const memopt_i_advise_point *it) {
     size_t at = memopt_i_advise_count_within(p, it->peak), end;
     const memopt_i_advise_point *before = at ? &p->of[at - 1] : NULL;
@@ -46662,7 +46645,7 @@ static void memopt_i_advise_add_point(memopt_i_advise_points *p, const memopt_i_
 }
 
 /* ---- simulated ---- */
-/* Goes through a schedule of the chain: what of its peak and cost depends on neither scratch nor costs. */
+/* Simulates a schedule: the parts of its peak and cost that depend on neither scratch nor costs. */
 static memopt_status memopt_i_advise_walk_one(memopt_i_advise *x, const memopt_chain *chain,
                                               const memopt_action *actions, size_t count, memopt_i_advise_walk *walk) {
     memopt_i_simulation w;
@@ -46687,7 +46670,7 @@ static memopt_status memopt_i_advise_walk_one(memopt_i_advise *x, const memopt_c
     return s ? memopt_i_fail(&x->why, s, w.reason) : s;
 }
 
-/* Has the chain the buffers of the one that was gone through last? */
+/* Does the chain have the buffers of the last simulated one? */
 static int memopt_i_advise_is_walked(const memopt_i_advise *x, const memopt_i_advise_actions *a) {
     size_t i;
 
@@ -46701,7 +46684,7 @@ static int memopt_i_advise_is_walked(const memopt_i_advise *x, const memopt_i_ad
     return 1;
 }
 
-/* Goes through all schedules of a kind, with scratch left out. */
+/* Simulates all schedules of a kind, without scratch. */
 static memopt_status memopt_i_advise_walk_all(memopt_i_advise *x, const memopt_chain *chain,
                                               const memopt_i_advise_actions *a) {
     memopt_chain plain = *chain;
@@ -46721,7 +46704,7 @@ static memopt_status memopt_i_advise_walk_all(memopt_i_advise *x, const memopt_c
     return MEMOPT_OK;
 }
 
-/* What memopt_schedule_simulate() would tell, to the bit. */
+/* The result of memopt_schedule_simulate(), to the bit. */
 static void memopt_i_advise_simulate(const memopt_i_advise *x, const memopt_i_advise_walk *walk,
                                      memopt_i_advise_point *it) {
     double again = 0;
@@ -46745,8 +46728,8 @@ static size_t memopt_i_advise_kind(const memopt_advise_choice *o) {
     return (size_t)(o->whole_scores != 0) * 2 + (o->mlp_chunk != 0);
 }
 
-/* Adds the schedules of a choice to x->points, each to the frontier of its head and of whether it makes anything again;
-   together: all to the first. */
+/* Adds the schedules of a choice to x->points: to the frontier of its head and of whether anything is recomputed, or,
+   together, all to the first. */
 static memopt_status memopt_i_advise_add_points(memopt_i_advise *x, const memopt_advise_choice *o, int together) {
     memopt_i_advise_actions *a = &x->schedules[memopt_i_advise_kind(o)];
     memopt_chain chain;
@@ -46767,7 +46750,7 @@ static memopt_status memopt_i_advise_add_points(memopt_i_advise *x, const memopt
     return MEMOPT_OK;
 }
 
-/* The frontiers of a form and a micro-batch, over all sizes of chunks. */
+/* The frontiers of a form and a micro-batch, over all chunk sizes. */
 static memopt_status memopt_i_advise_find_points(memopt_i_advise *x, const memopt_advise_choice *choice) {
     const double rows = memopt_i_advise_rows(x, choice->micro_batch);
     const int chunked = choice->mlp_chunk != 0;
@@ -46819,7 +46802,7 @@ static void memopt_i_advise_shard(const memopt_i_advise *x, const memopt_advise_
     if (d->slow && o->weights != MEMOPT_ADVISE_SPLIT) d->slow &= ~MEMOPT_SHARD_SLOW_EXTRA;
 }
 
-/* The plan for one round, or two; NULL where there is no such shard, or c says why. */
+/* The plan for one round, or two; NULL: no such shard, or c says why. */
 static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, const memopt_advise_choice *o,
                                                          size_t rounds) {
     size_t at = 0;
@@ -46848,12 +46831,12 @@ static const memopt_shard_bytes *memopt_i_advise_plan_of(memopt_i_advise *x, con
     return p->known > 0 ? &p->bytes : NULL;
 }
 
-/* What travels in all rounds: they are alike but for the first. */
+/* Traffic of all rounds: they are alike except the first. */
 static double memopt_i_advise_all_rounds(uint64_t once, uint64_t twice, size_t rounds) {
     return (double)once + ((double)twice - (double)once) * (double)(rounds - 1);
 }
 
-/* Bytes of an element that a step reads and writes. */
+/* Bytes that a step reads and writes for an element. */
 static double memopt_i_advise_step_bytes(const memopt_advise_choice *o) {
     static const double weights[3] = { 4, 4, 2 }, states[3] = { 8, 4, 2.03125 };
 
@@ -46909,7 +46892,7 @@ static void memopt_i_advise_tier(const memopt_i_advise *x, const memopt_advise_c
                               : (stepped > written ? stepped : written) / a->host_bandwidth;
 }
 
-/* Where the slow tier of a host is, if it has room. */
+/* Chooses the host's memory or the disk; 0: neither has room. */
 static int memopt_i_advise_place_slow(const memopt_i_advise *x, memopt_advise_choice *o,
                                       const memopt_shard_bytes *plan) {
     const memopt_advise_machine *a = &x->desc.machine;
@@ -46921,7 +46904,7 @@ static int memopt_i_advise_place_slow(const memopt_i_advise *x, memopt_advise_ch
     return 2 * of_host <= (double)a->disk; /* a step is whole: two regions */
 }
 
-/* Fills in what follows from a choice's micro-batch; whether there is such a shard, and room on its slow tier. */
+/* Fills in what follows from a choice's micro-batch. 0: no such shard, or no room on the slow tier. */
 static int memopt_i_advise_resolve_choice(memopt_i_advise *x, memopt_advise_choice *o, size_t micro,
                                           memopt_i_advise_lasting *l) {
     const memopt_shard_bytes *once, *plan;
@@ -46950,7 +46933,7 @@ static int memopt_i_advise_resolve_choice(memopt_i_advise *x, memopt_advise_choi
 /* ---- seconds and bytes ---- */
 static double memopt_i_advise_exposed(double seconds, double hidden) { return seconds > hidden ? seconds - hidden : 0; }
 
-/* More computing is never less time: what a link or the slow tier takes runs beside it once, not twice. */
+/* A link or the slow tier hides behind computing once, so that more computing never takes less time. */
 static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_advise_lasting *l, double cost, double all,
                                     memopt_advice *out) {
     const memopt_advise_choice *o = &out->choice;
@@ -46975,7 +46958,7 @@ static void memopt_i_advise_seconds(const memopt_i_advise *x, const memopt_i_adv
         / memopt_i_advise_rate(x, o);
 }
 
-/* Or the largest: more than any machine has. */
+/* Saturates: more than any machine has. */
 static uint64_t memopt_i_advise_sum(uint64_t a, uint64_t b) { return a <= UINT64_MAX - b ? a + b : UINT64_MAX; }
 
 static void memopt_i_advise_bytes_of(const memopt_i_advise *x, const memopt_shard_bytes *b, size_t peak,
@@ -47021,7 +47004,7 @@ static void memopt_i_advise_judge(const memopt_i_advise *x, const memopt_advise_
 MEMOPT_I_SMALL_BEGIN
 
 /* ---- a single choice ---- */
-/* The fastest schedule within so many bytes; count where none is. */
+/* The fastest schedule within so many bytes; p->count: none. */
 static size_t memopt_i_advise_within(const memopt_i_advise_points *p, uint64_t bytes) {
     const size_t n = memopt_i_advise_count_within(p, bytes);
 
@@ -47156,7 +47139,7 @@ typedef struct memopt_i_advise_search {
 
 static unsigned memopt_i_advise_permissions(unsigned may) { return (may & 1) + (may >> 1 & 1) + (may >> 2 & 1); }
 
-/* Estimates of one class are equal: so much of a float's bits, 1/256 to 1/128 of it. */
+/* Speeds with the same bits here count as equal: 1/256 to 1/128 of it. */
 static uint32_t memopt_i_advise_speed(const memopt_advice *a) {
     return memopt_i_float_bits((float)a->tokens) >> 16;
 }
@@ -47180,7 +47163,7 @@ static int memopt_i_advise_better(const memopt_advice *a, const memopt_advice *b
     return memopt_i_advise_share(a) < memopt_i_advise_share(b);
 }
 
-/* Which of a measure's values a choice has. */
+/* A choice's value of a measure. */
 static size_t memopt_i_advise_value(const memopt_advice *a, size_t processors, size_t measure) {
     const memopt_advise_choice *o = &a->choice;
 
@@ -47216,8 +47199,8 @@ static void memopt_i_advise_note_other(memopt_i_advise_search *g, const memopt_a
     }
 }
 
-/* The schedule with the fewest bytes that is as fast as this one, which *out is: where communication takes longer than
-   computing. Those with fewer bytes are never faster. */
+/* The schedule with the fewest bytes that is as fast as *out, where communication takes longer than computing.
+   Schedules with fewer bytes are never faster. */
 static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advise_choice *o,
                                     const memopt_i_advise_lasting *l, const memopt_i_advise_points *p, size_t point,
                                     memopt_advice *out) {
@@ -47237,7 +47220,7 @@ static void memopt_i_advise_leanest(const memopt_i_advise *x, const memopt_advis
 }
 
 /* ---- the list ---- */
-/* One choice with one micro-batch: into all rows whose budget it fits. */
+/* A choice with one micro-batch, for all rows whose budget it fits. */
 static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_advise_choice *o,
                                     const memopt_i_advise_lasting *l, const memopt_i_advise_points *p) {
     const uint64_t memory = g->x->desc.machine.memory;
@@ -47270,7 +47253,7 @@ static void memopt_i_advise_consider(memopt_i_advise_search *g, const memopt_adv
     }
 }
 
-/* A choice of what lasts with a form and a micro-batch, whose frontiers x->points has. */
+/* A choice with the form and micro-batch of x->points. */
 static memopt_status memopt_i_advise_try_choice(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     memopt_i_advise *x = g->x;
     memopt_i_advise_lasting l;
@@ -47283,7 +47266,6 @@ static memopt_status memopt_i_advise_try_choice(memopt_i_advise_search *g, memop
     return MEMOPT_OK;
 }
 
-/* Formats and the slow tier of a stage. */
 static memopt_status memopt_i_advise_try_formats(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     static const int slow[3] = { 0, MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA,
                                  MEMOPT_SHARD_SLOW_STATES | MEMOPT_SHARD_SLOW_EXTRA | MEMOPT_SHARD_SLOW_WEIGHTS };
@@ -47303,7 +47285,7 @@ static memopt_status memopt_i_advise_try_formats(memopt_i_advise_search *g, memo
     return MEMOPT_OK;
 }
 
-/* Ranks and stages of a form: a rank alone has all, whether it is called stage 0 or 1. */
+/* A single rank has everything in stage 0 and in stage 1: one of them will do. */
 static memopt_status memopt_i_advise_try_stages(memopt_i_advise_search *g, memopt_advise_choice o, size_t micro) {
     const memopt_i_advise *x = g->x;
     size_t i;
@@ -47318,7 +47300,6 @@ static memopt_status memopt_i_advise_try_stages(memopt_i_advise_search *g, memop
     return MEMOPT_OK;
 }
 
-/* All forms and micro-batches, and of each all that lasts. */
 static memopt_status memopt_i_advise_try_forms(memopt_i_advise_search *g) {
     memopt_i_advise *x = g->x;
     const unsigned forms = x->desc.model.convolutions ? 2 : 8;
@@ -47362,7 +47343,7 @@ static void memopt_i_advise_begin(memopt_i_advise_search *g) {
     g->budgets[0] = a->memory;
 }
 
-/* Does anything fit that uses these permissions or fewer? */
+/* Does anything fit with these permissions or fewer? */
 static int memopt_i_advise_fits(const memopt_i_advise_search *g, unsigned may) {
     unsigned with;
 
@@ -47388,7 +47369,6 @@ static void memopt_i_advise_find_needs(memopt_i_advise_search *g) {
     }
 }
 
-/* What has been found, in the caller's order. */
 static void memopt_i_advise_report(memopt_i_advise_search *g) {
     memopt_advise_result *out = g->out;
     size_t i, n = 0;
@@ -47411,7 +47391,6 @@ static void memopt_i_advise_report(memopt_i_advise_search *g) {
     memopt_i_advise_find_needs(g);
 }
 
-/* The whole list, for each number of threads. */
 static memopt_status memopt_i_advise_search_all(memopt_i_advise_search *g, memopt_i_checks *c,
                                                 const memopt_advise_desc *desc) {
     size_t threads;
@@ -47487,7 +47466,7 @@ static memopt_status memopt_i_advise_now(memopt_i_advise_watch *w, uint64_t *now
     return memopt_i_refuse(w->c, MEMOPT_ERR_IO, "clock", "failed");
 }
 
-/* Seconds of a run: the median of so many, or of fewer when the time is over; but of three. */
+/* The median time of up to `tries` runs, fewer if the time is over, but at least three. */
 static memopt_status memopt_i_advise_time(memopt_i_advise_watch *w, memopt_i_advise_run *run, size_t tries,
                                           double *seconds) {
     double took[MEMOPT_I_ADVISE_TRIES];
@@ -47596,7 +47575,7 @@ static memopt_status memopt_i_advise_gather(memopt_i_advise_watch *w) {
     return w->c->status = s;
 }
 
-/* All-gathers: of 64 bytes each, and of a megabyte. As many on every rank, whatever its clock says. */
+/* All-gathers of 64 bytes, and of a megabyte. Every rank runs as many, whatever its clock says. */
 static memopt_status memopt_i_advise_link(memopt_i_advise_watch *w, memopt_shard_link *link) {
     const memopt_comm_stats stats = memopt_comm_get_stats(w->trial->comm);
     const size_t bytes = (stats.rank_count + 1) * MEMOPT_I_ADVISE_PIECE, tries = MEMOPT_I_ADVISE_TRIES - 1;
@@ -47701,7 +47680,7 @@ static const memopt_i_advise_field memopt_i_advise_fields[] = {
 };
 #define MEMOPT_I_ADVISE_FIELDS (sizeof memopt_i_advise_fields / sizeof *memopt_i_advise_fields)
 
-/* A field that is no real number. */
+/* A field that is not real. */
 static uint64_t memopt_i_advise_get(const memopt_i_advise_field *f, const unsigned char *machine) {
     uint64_t count = 0;
     size_t size = 0;
@@ -47713,7 +47692,7 @@ static uint64_t memopt_i_advise_get(const memopt_i_advise_field *f, const unsign
     return count + size + (flag != 0);
 }
 
-/* 1: it is not within its range. */
+/* Returns 1 if it is out of range. */
 static int memopt_i_advise_set(const memopt_i_advise_field *f, uint64_t count, unsigned char *machine) {
     const uint64_t most = f->type == MEMOPT_I_ADVISE_COUNT ? UINT64_MAX
         : f->type == MEMOPT_I_ADVISE_SIZE ? SIZE_MAX : 1;
@@ -47749,8 +47728,8 @@ MEMOPT_API memopt_status memopt_advise_machine_write(const memopt_advise_machine
     return memopt_i_writer_end(&o, 1, length);
 }
 
-/* Digits, below 2^64, with a point and an exponent: as a whole number, where it is one, and as a real one. Returns how
-   many bytes it takes, 0: it is no number. */
+/* Decimal digits below 2^64 with point and exponent, as an integer if it is one, and as a real number. Returns its
+   length, 0: not a number. */
 static size_t memopt_i_advise_read_real(const char *text, size_t bytes, uint64_t *digits, int *whole, double *out) {
     size_t i = 0;
     int exponent = 0, places = 0, point = 0, any = 0, negative = 0;

@@ -72,7 +72,7 @@
      api_ arena             lifetimes that nest: two ends, marks
      api_ plan              lifetimes known beforehand, to offsets
      api_ heap              lifetimes in any order; record a step, plan it, replay it
-     NUMBERS                keep and step weights in 16 and 8 bits: number, quant, optim; scaled losses
+     NUMBERS                keep and step weights in 16 and 8 bits: number, quant, optim, scale (with host_threads)
      api_ simd              levels found at run time; the scalar code is the definition, the wide ones give its bits
           flush             denormals as zeros, for a product that matrix units define so
           vec               the vocabulary of wide code; the parts over it are compiled once for each width
@@ -94,7 +94,7 @@
      api_ optim             AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
      api_ scale             loss scaling, clipping, accumulation; which numbers have which type
           widths            this file once more for each width
-     ACTIVATIONS            fit activations into a budget: tape, schedule; plan an engine's own graph: graph
+     ACTIVATIONS            fit activations into a budget: tape, schedule; into a plan: graph (with host_threads)
           simulation        what is alive while a schedule runs
           solver            the table of the fastest schedules
      api_ schedule          which activations to keep, to make again, or to send away: the fastest within a budget
@@ -108,7 +108,7 @@
      api_ tape_nest         a tape as one segment of another
      api_ tape_report       a tape's segments, bytes and times as a table
      api_ stash             copies on a stack
-     OPERATORS              do without logits, attention matrices, masks, copies: head, attention, linear, fused
+     OPERATORS              no logits, attention matrices, masks, copies: head, attention, layer (with host_threads)
           api_ops           what all operators take
      api_ gemm              the product of matrices by wide code
           tiles             products of bf16 by matrix units
@@ -535,7 +535,7 @@ typedef struct memopt_host {
     memopt_clock     clock;
 } memopt_host;
 
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section api_host_threads : api_host */
 
 /**
@@ -568,6 +568,8 @@ MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool);
 /* Joins the threads. Not during a run; NULL is fine. */
 MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section api_host_queue : api_host */
 
 /**
@@ -6086,7 +6088,7 @@ static memopt_status memopt_i_host_fill(const memopt_host *host, memopt_host *ou
 
 MEMOPT_I_SMALL_END
 
-#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
+#if MEMOPT_I_GROUPS & 0x3e /* for numbers, activations, operators, ranks, advise */
 /* @section host_threads : host api_host_threads
    Threads of the system, OpenMP's as workers, and a pool of our own. */
 
@@ -6402,6 +6404,8 @@ MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)poo
 MEMOPT_I_SMALL_END
 
 
+#endif /* groups */
+#if MEMOPT_I_GROUPS & 0x30 /* for ranks, advise */
 /* @section host_files : host
    The system's files, once for POSIX, once for Windows; elsewhere they are there and say no. And what sections above do
    with any table of files.

@@ -51,7 +51,11 @@ open_statement {
 # ---- the banner: groups and rows of the CONTENTS ----
 !sections && /^   CONTENTS / { in_contents = 1 }
 !sections && /^$/ { in_contents = 0 }
-in_contents && /^     [A-Z]+ / { order[++groups] = group = tolower($1); next }
+in_contents && /^     [A-Z]+ / {
+    order[++groups] = group = tolower($1)
+    if (match($0, /\(with [a-z_ ]+\)/)) also[group] = substr($0, RSTART + 6, RLENGTH - 7)
+    next
+}
 in_contents && group != "" && /^     / {
     row = $1 == "api_" ? $2 : $1
     group_of[row] = group
@@ -65,11 +69,12 @@ function take(section) {
     todo[++waiting] = section
 }
 
-function take_part(part,    i, known) {
+function take_part(part,    i, known, list) {
     if (part in first && part != "groups") { known = 1; take(part) }
     if ("api_" part in first) { known = 1; take("api_" part) }
     for (i = 1; i <= sections; i++)
         if (group_of[name[i]] == part) { known = 1; take(name[i]) }
+    for (i = split(also[part], list, " "); i; i--) take_part(list[i])
     return known
 }
 

@@ -121,7 +121,7 @@ class Header:
         for group, name, words in rows:
             line = f'     {group:{wide + 5}}  {words}' if name == group else f'     {group:4} {name:{wide}}  {words}'
             line = line.rstrip()
-            while len(line) > COLUMNS and name not in self.words:
+            while len(line) > COLUMNS and name != group and name not in self.words:
                 line = line[:line.rindex(' ')].rstrip(' ,;:')
             lines.append(line)
         return lines
@@ -177,7 +177,7 @@ class Header:
             self.needs[name] |= defined[function]
         self.mask = dict.fromkeys(self.names, 0)
         for bit, group in enumerate(self.groups[1:]):
-            for name in self.closure(n for n in self.names if self.group_of[n] == group):
+            for name in self.closure(self.own(group)):
                 self.mask[name] |= 1 << bit
         self.all = (1 << len(self.groups) - 1) - 1
         for name in ALWAYS:
@@ -185,6 +185,14 @@ class Header:
         for name in self.names:
             if not self.mask[name]:
                 raise Broken(f'no group needs section {name}')
+
+    def own(self, group):
+        """Its sections, and those that its words name: "(with host_threads)", which its users want."""
+        named = re.search(r'\(with ([\w ]+)\)', self.group_words[group])
+        named = named.group(1).split() if named else []
+        if any(n not in self.text for n in named):
+            raise Broken(f'{group}: (with {" ".join(named)})')
+        return [n for n in self.names if self.group_of[n] == group or n.removeprefix('api_') in named]
 
     def closure(self, names):
         seen, todo = set(), list(names)
@@ -196,7 +204,7 @@ class Header:
         return seen
 
     def way(self, group, section):
-        came = {n: None for n in self.names if self.group_of[n] == group}
+        came = dict.fromkeys(self.own(group))
         todo = collections.deque(came)
         while todo:
             name = todo.popleft()
@@ -311,7 +319,8 @@ PLANTED = '''/* small.h
           config    version
      api_ a         first
           platform  system
-     MEMORY         memory
+          e         what users of memory want
+     MEMORY         memory (with e)
      api_ b         second
      NUMBERS        numbers
           vec       words of wide code
@@ -332,6 +341,7 @@ MEMOPT_API int memopt_c(int x,
 /* @section platform : config */
 /* @section a : platform api_a */
 MEMOPT_API int memopt_a(void) { return 0; }
+/* @section e : platform */
 /* @section b : a api_b */
 /* ---- one heading ---- */
 MEMOPT_API int memopt_b(void) { return memopt_a(); }
@@ -349,7 +359,7 @@ MEMOPT_API int memopt_c(int x,
 def selftest():
     header = Header(PLANTED)
     whole = header.whole()
-    assert header.mask['a'] == 3 and header.mask['b'] == 1 and header.mask['vec'] == header.mask['widths'] == 2, header.mask
+    assert header.mask['a'] == 3 and header.mask['b'] == header.mask['e'] == 1 and header.mask['vec'] == header.mask['widths'] == 2, header.mask
     assert Header(whole).whole() == whole                  # stable
     assert without_group_lines(whole).count('#endif') == PLANTED.count('#endif')
     assert '#if MEMOPT_I_GROUPS & 0x02 /* for numbers */\n#ifndef MEMOPT_I_WIDTH /* of a group */\n/* @section vec' in whole, whole

@@ -16,6 +16,17 @@
 #include <stdio.h>
 #include <time.h>
 
+/* What a part of the header does not have, and its tests do without. */
+#if defined(MEMOPT_I_SOME) && !defined(MEMOPT_ONLY_RANKS) && !defined(MEMOPT_ONLY_ADVISE)
+#  define TEST_NO_FILES
+#  if !defined(MEMOPT_ONLY_NUMBERS)
+#    define TEST_NO_OPTIM
+#  endif
+#  if !defined(MEMOPT_ONLY_NUMBERS) && !defined(MEMOPT_ONLY_ACTIVATIONS) && !defined(MEMOPT_ONLY_OPERATORS)
+#    define TEST_NO_SIMD
+#  endif
+#endif
+
 /* Loops over many cases take one of so many, where a processor is simulated or a compiler looks at every access:
        if (test_is_passed_over()) continue;
    The first case of every test is taken. */
@@ -112,6 +123,7 @@ static inline int test_why_untouched(void) {
 /* A number that the compiler does not know, for enums that are to be wrong: C++ refuses those that it sees. */
 static inline int test_number_of(int x) { volatile int unknown = x; return unknown; }
 
+#ifndef TEST_NO_OPTIM
 /* Weights as f32, bf16, split, f32 with a bf16 copy: as memopt_i_weights counts them. */
 static inline void test_set_weights(memopt_optim_desc *d, memopt_i_weights form) {
     static const memopt_type type[4] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32 };
@@ -119,6 +131,7 @@ static inline void test_set_weights(memopt_optim_desc *d, memopt_i_weights form)
                                                  MEMOPT_OPTIM_EXTRA_SPLIT, MEMOPT_OPTIM_EXTRA_COPY };
     d->weights = type[form]; d->extra = extra[form];
 }
+#endif
 
 /* splitmix64: every seed is a good seed */
 static inline uint64_t test_random(uint64_t *state) {
@@ -136,9 +149,11 @@ static inline memopt_threads test_level(int level) {
     t.simd_level = level;
     return t;
 }
+#ifndef TEST_NO_SIMD
 static inline int test_wider(int level) { /* the next level of this machine: either NEON, or the others */
     return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
 }
+#endif
 typedef struct test_worker_set { uint64_t seed; int workers; size_t runs, chunks; } test_worker_set;
 static inline void test_worker_set_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
     test_worker_set *worker_set = (test_worker_set *)user;
@@ -199,6 +214,7 @@ static inline memopt_status test_now(void *user, uint64_t *nanoseconds) {
     *nanoseconds = f->now += 1000;
     return MEMOPT_OK;
 }
+#ifndef TEST_NO_FILES
 /* Files: the system's, behind the same counter. */
 static inline memopt_status test_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_open(NULL, path, mode, file);
@@ -260,10 +276,12 @@ static inline memopt_status test_wait(void *user, void *queue, int slot, size_t 
     if (!s) *done = moved;
     return s;
 }
+#endif
 static inline memopt_host test_host(test_faults *f) {
     memopt_host h;
     memset(&h, 0, sizeof h);
     h.allocator.alloc_fn = test_alloc; h.allocator.free_fn = test_free; h.allocator.user = f;
+#ifndef TEST_NO_FILES
     h.files.open_fn = test_open; h.files.close_fn = test_close; h.files.read_fn = test_read; h.files.write_fn = test_write;
     h.files.size_fn = test_size; h.files.resize_fn = test_resize; h.files.sync_fn = test_sync;
     h.files.rename_fn = test_rename; h.files.remove_fn = test_remove; h.files.user = f;
@@ -271,6 +289,7 @@ static inline memopt_host test_host(test_faults *f) {
     h.files.list_dir_fn = test_list_dir; h.files.sync_dir_fn = test_sync_dir;
     h.files.queue_open_fn = test_queue_open; h.files.queue_close_fn = test_queue_close; h.files.begin_fn = test_begin; h.files.wait_fn = test_wait;
     h.files.lock_fn = test_lock;
+#endif
     h.clock.now_fn = test_now; h.clock.user = f;
     return h;
 }
